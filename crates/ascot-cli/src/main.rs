@@ -1,0 +1,2 @@
+//! The ascot command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Streams, blocks, the memory pool, run files and the ledger of runs and switches.

@@ -1,0 +1,1 @@
+//! Arithmetic of data movement: volumes, hosts, plans, accounts, reports.

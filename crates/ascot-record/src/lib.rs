@@ -1,0 +1,1 @@
+//! Records and keys: layouts, key normalisation, in-memory sort, merging.

@@ -1,0 +1,1 @@
+//! Jobs on records larger than memory: sort, merge, check, generate.
