@@ -1,0 +1,125 @@
+//! Plan and account of one job, as `--report` writes them (schema: docs/report.md).
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::account::PassAccount;
+use crate::plan::Plan;
+use crate::units;
+
+/// Version of the JSON schema.
+pub const REPORT_VERSION: u32 = 1;
+
+/// A finished job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// Version of this schema.
+    pub version: u32,
+    /// What was done: `sorted`, `merged`.
+    pub verb: String,
+    /// The request, as given.
+    pub request: serde_json::Value,
+    /// The plan it was carried out by.
+    pub plan: Option<Plan>,
+    /// Seconds the plan said.
+    pub predicted_seconds: Option<f64>,
+    /// Wall time, seconds.
+    pub seconds: f64,
+    /// Records read.
+    pub records_in: u64,
+    /// Bytes of records read.
+    pub bytes_in: u64,
+    /// Records written.
+    pub records_out: u64,
+    /// Bytes of records written.
+    pub bytes_out: u64,
+    /// Records left out on request (`--unique`, `--top`).
+    pub records_dropped: u64,
+    /// Order-independent checksum of the records in, hexadecimal; equals that of those out and dropped.
+    pub checksum: String,
+    /// The passes, in order.
+    pub passes: Vec<PassAccount>,
+    /// The cap, bytes.
+    pub memory_bytes: u64,
+    /// Most memory resident (the kernel's own count), bytes.
+    pub peak_memory_bytes: u64,
+    /// Most bytes of spills at once.
+    pub peak_spill_bytes: u64,
+    /// Most bytes of spills and unfinished output at once.
+    pub peak_disk_bytes: u64,
+    /// Whether a killed job was continued; bytes moved before are not counted here.
+    pub resumed: bool,
+    /// Things the user may want to know.
+    pub notices: Vec<String>,
+}
+
+impl Report {
+    /// Bytes read and written, all passes.
+    pub fn moved_bytes(&self) -> (u64, u64) {
+        self.passes
+            .iter()
+            .fold((0, 0), |(read, written), pass| (read + pass.read_bytes(), written + pass.written_bytes()))
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rate = self.bytes_in as f64 / self.seconds.max(1e-9);
+        write!(
+            f,
+            "{} {} records, {}, in {} ({}",
+            self.verb,
+            units::count(self.records_in),
+            units::bytes(self.bytes_in),
+            units::seconds(self.seconds),
+            units::rate(rate)
+        )?;
+        match self.predicted_seconds {
+            Some(predicted_s) => writeln!(f, "; predicted {})", units::seconds(predicted_s))?,
+            None => writeln!(f, ")")?,
+        }
+        let width = self.passes.iter().map(|pass| pass.name.len()).max().unwrap_or(0);
+        for pass in &self.passes {
+            writeln!(f, "{}", pass_line(pass, width))?;
+        }
+        if self.records_dropped > 0 {
+            writeln!(
+                f,
+                "  left out {} records, as asked; wrote {}",
+                units::count(self.records_dropped),
+                units::count(self.records_out)
+            )?;
+        }
+        write!(
+            f,
+            "  memory {} of {}, disk {}; records in and out agree (checksum {})",
+            units::memory(self.peak_memory_bytes),
+            units::memory(self.memory_bytes),
+            units::bytes(self.peak_disk_bytes),
+            self.checksum
+        )
+    }
+}
+
+fn pass_line(pass: &PassAccount, width: usize) -> String {
+    let mut text = format!("  {:width$}  {:>7}", pass.name, units::seconds(pass.seconds));
+    if pass.read_bytes() > 0 {
+        text += &format!(
+            "   read {} in {}",
+            units::bytes(pass.read_bytes()),
+            units::plural(pass.read_runs(), "run")
+        );
+    }
+    if pass.written_bytes() > 0 {
+        text += &format!(
+            ", wrote {} in {}",
+            units::bytes(pass.written_bytes()),
+            units::plural(pass.written_runs(), "run")
+        );
+    }
+    if !pass.bound_by.is_empty() {
+        text += &format!("   {} binds", pass.bound_by);
+    }
+    text
+}

@@ -1,0 +1,101 @@
+//! Bytes, rates, times and counts as people read them: `8.00 GB`, `1 GiB`, `526 MB/s`, `15 s`.
+
+use std::fmt::Write;
+
+/// Bytes in decimal units with three significant digits: `512 B`, `19.7 GB`.
+pub fn bytes(count: u64) -> String {
+    scaled(count as f64, &["B", "kB", "MB", "GB", "TB", "PB"], 1000.0)
+}
+
+/// Bytes in binary units, as memory is quoted: `64 MiB`, `1 GiB`, `1.50 GiB`.
+pub fn memory(count: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = count as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if value.fract() == 0.0 { format!("{value:.0} {}", units[unit]) } else { format!("{value:.2} {}", units[unit]) }
+}
+
+/// A rate in bytes/s: `526 MB/s`.
+pub fn rate(bytes_per_s: f64) -> String {
+    format!("{}/s", scaled(bytes_per_s, &["B", "kB", "MB", "GB", "TB"], 1000.0))
+}
+
+/// A time in seconds: `0.42 s`, `15 s`, `2 min 5 s`, `3 h 20 min`.
+pub fn seconds(time_s: f64) -> String {
+    if time_s < 10.0 {
+        return format!("{} s", (time_s * 10.0).round() / 10.0);
+    }
+    let whole = time_s.round() as u64;
+    match whole {
+        0..=119 => format!("{whole} s"),
+        120..=7199 => format!("{} min {} s", whole / 60, whole % 60),
+        _ => format!("{} h {} min", whole / 3600, whole % 3600 / 60),
+    }
+}
+
+/// A count with thousands separated: `80,000,000`.
+pub fn count(value: u64) -> String {
+    let digits = value.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `1 run`, `9 runs`: a count with its noun.
+pub fn plural(value: u64, noun: &str) -> String {
+    let mut text = count(value);
+    let _ = write!(text, " {noun}{}", if value == 1 { "" } else { "s" });
+    text
+}
+
+fn scaled(value: f64, units: &[&str], base: f64) -> String {
+    let mut value = value;
+    let mut unit = 0;
+    while value >= base * 0.9995 && unit + 1 < units.len() {
+        value /= base;
+        unit += 1;
+    }
+    let digits = if unit == 0 || value >= 99.95 {
+        0
+    } else if value >= 9.995 {
+        1
+    } else {
+        2
+    };
+    format!("{value:.digits$} {}", units[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_read_well() {
+        assert_eq!(bytes(0), "0 B");
+        assert_eq!(bytes(8_000_000_000), "8.00 GB");
+        assert_eq!(bytes(19_740_000_000), "19.7 GB");
+        assert_eq!(bytes(999_999), "1.00 MB");
+        assert_eq!(memory(1 << 30), "1 GiB");
+        assert_eq!(memory(3 << 29), "1.50 GiB");
+        assert_eq!(rate(526e6), "526 MB/s");
+    }
+
+    #[test]
+    fn times_and_counts_read_well() {
+        assert_eq!(seconds(0.42), "0.4 s");
+        assert_eq!(seconds(125.0), "2 min 5 s");
+        assert_eq!(seconds(12_000.0), "3 h 20 min");
+        assert_eq!(count(80_000_000), "80,000,000");
+        assert_eq!(plural(1, "run"), "1 run");
+        assert_eq!(plural(1234, "run"), "1,234 runs");
+    }
+}
