@@ -1,0 +1,36 @@
+//! The sort benchmark's records: making them, and checking that a sort of them is right.
+//!
+//! Every record has 100 bytes, the first ten of which are its key, and every record is a pure
+//! function of its number, so that any range of any data set can be made anywhere:
+//!
+//! ```text
+//! number n ──> X(n+1) .. X(n+10), 128-bit states of one linear generator ──> 100 bytes
+//!
+//! binary   key 10 | nine more blocks of 10
+//! ASCII    key 10 | 2 spaces | n as 32 hex digits | 2 spaces | 13 digits four times | CR LF
+//! ```
+//!
+//! A sort is right when its output is in order and holds the same records as its input. The
+//! first is seen by comparing neighbours; the second by a checksum that does not depend on the
+//! order: the sum of the CRC-32 of every record. Both can be taken over parts of a file on any
+//! number of threads and put together afterwards ([`Validation::combine`]).
+//!
+//! Nothing here does I/O or allocates in proportion to the data.
+
+mod crc;
+mod crc_tables;
+#[cfg(target_arch = "x86_64")]
+mod crc_x86;
+mod generator;
+mod lcg;
+mod validate;
+
+pub use crc::RecordCrc;
+pub use generator::{Encoding, RecordGenerator};
+pub use validate::{ShapeError, Validation, Validator};
+
+/// Bytes of one record.
+pub const RECORD_LEN: usize = 100;
+
+/// Bytes of its key, which come first.
+pub const KEY_LEN: usize = 10;
