@@ -124,7 +124,8 @@ impl Validator {
 
     /// For the benchmark's records: 100 bytes, the first ten of them the key.
     pub fn benchmark() -> Self {
-        Self::of_shape(RECORD_LEN, vec![0..KEY_LEN])
+        let key = 0..KEY_LEN;
+        Self::of_shape(RECORD_LEN, vec![key])
     }
 
     fn of_shape(record_len: usize, keys: Vec<Range<usize>>) -> Self {
@@ -253,6 +254,7 @@ impl KeyWindow {
 }
 
 #[cfg(test)]
+#[expect(clippy::single_range_in_vec_init, reason = "a key of one range is one range")]
 mod tests {
     use super::*;
     use proptest::prelude::*;
