@@ -1,0 +1,112 @@
+"""A scanner for Rust source, just good enough to measure it: where functions begin and end.
+
+It blanks out comments, strings and character literals (keeping every newline, so that line
+numbers stay true) and then matches braces. It does not parse: macros that write `fn` are read
+as they stand.
+"""
+
+import re
+from dataclasses import dataclass
+
+_LEXEME = re.compile(
+    r"""
+      (?P<line>//[^\n]*)
+    | (?P<block>/\*)
+    | (?P<raw>\b(?:b|c)?r(?P<hashes>\#*)")
+    | (?P<string>(?:\bb|\bc)?"(?:[^"\\]|\\.)*")
+    | (?P<char>(?:\bb)?'(?:[^'\\\n]|\\(?:x[0-9a-fA-F]{2}|u\{[0-9a-fA-F_]+\}|.))')
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_FUNCTION = re.compile(r"\bfn\s+(?:r#)?(\w+)")
+_TEST_MODULE = re.compile(
+    r"#\[cfg\((?:all\()?test\b[^\]]*\]\s*"  # the attribute that keeps it to tests
+    r"(?:#\[[^\]]*\]\s*)*(?:pub(?:\([^)]*\))?\s+)?mod\s+\w+\s*"
+)
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function with a body: its name, the line of its `fn`, and lines up to its closing brace."""
+
+    name: str
+    line: int
+    length: int
+
+
+def _blank(text):
+    return re.sub(r"[^\n]", " ", text)
+
+
+def _block_comment_end(source, start):
+    depth, at = 0, start
+    for mark in re.finditer(r"/\*|\*/", source[start:]):
+        depth += 1 if mark.group() == "/*" else -1
+        at = start + mark.end()
+        if depth == 0:
+            return at
+    return len(source)
+
+
+def code_only(source):
+    """The source with comments and literals blanked, line for line."""
+    out, at = [], 0
+    while found := _LEXEME.search(source, at):
+        start, end = found.span()
+        if found["block"]:
+            end = _block_comment_end(source, start)
+        elif found["raw"]:
+            close = source.find('"' + found["hashes"], end)
+            end = len(source) if close < 0 else close + 1 + len(found["hashes"])
+        out += [source[at:start], _blank(source[start:end])]
+        at = end
+    return "".join(out) + source[at:]
+
+
+def _matching_brace(code, opening):
+    depth = 0
+    for mark in re.finditer(r"[{}]", code[opening:]):
+        depth += 1 if mark.group() == "{" else -1
+        if depth == 0:
+            return opening + mark.start()
+    return len(code) - 1
+
+
+def _body_start(code, after_name):
+    """The body's `{`, or None for a declaration without one. Array lengths may hold `;`."""
+    depth = 0
+    for at in range(after_name, len(code)):
+        char = code[at]
+        if char in "([":
+            depth += 1
+        elif char in ")]":
+            depth -= 1
+        elif depth == 0 and char == ";":
+            return None
+        elif depth == 0 and char == "{":
+            return at
+    return None
+
+
+def functions(source):
+    """Every function with a body, nested ones too."""
+    code = code_only(source)
+    found = []
+    for mark in _FUNCTION.finditer(code):
+        opening = _body_start(code, mark.end())
+        if opening is None:
+            continue
+        first = code.count("\n", 0, mark.start()) + 1
+        last = code.count("\n", 0, _matching_brace(code, opening)) + 1
+        found.append(Function(mark[1], first, last - first + 1))
+    return found
+
+
+def without_tests(source):
+    """Code without its `#[cfg(test)]` modules, comments and literals blanked."""
+    code = code_only(source)
+    while mark := _TEST_MODULE.search(code):
+        opening = mark.end()
+        end = _matching_brace(code, opening) + 1 if code[opening : opening + 1] == "{" else opening
+        code = code[: mark.start()] + _blank(code[mark.start() : end]) + code[end:]
+    return code

@@ -1,0 +1,219 @@
+"""The rules of the house: who may import whom, how long a file and a function may be, live links.
+
+Length is a ratchet. `house_baseline.json` lists what was too long when the rule met it; an entry may
+shrink or go, never grow or come. After shortening something: `python tests/test_house.py --shrink`.
+"""
+
+import ast
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+from rust_source import Function, code_only, functions, without_tests
+
+ROOT = Path(__file__).resolve().parent.parent
+BASELINE = ROOT / "tests" / "house_baseline.json"
+FILE_LINES_MAX = 600
+FUNCTION_LINES_MAX = 70
+# Rooms on the ground floor hold arithmetic and kernels: no file, socket, clock or process in them.
+PURE_CRATES = ("ascot-model", "ascot-record")
+PURE_FORBIDS = r"\bstd::(?:fs|net|time|process|env|os)\b|\buse std::\{[^}]*\b(?:fs|net|time|process|env|os)\b"
+
+
+def tracked(*patterns):
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return [ROOT / line for line in listed.stdout.splitlines() if (ROOT / line).is_file()]
+
+
+def name_of(path):
+    return path.relative_to(ROOT).as_posix()
+
+
+# ---------------------------------------------------------------- import direction
+
+
+def rooms():
+    """The table of ARCHITECTURE.md: crate -> (floor, crates it may import)."""
+    table = {}
+    for line in (ROOT / "ARCHITECTURE.md").read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if len(cells) >= 4 and cells[0].isdigit():
+            crate = cells[1].strip("`")
+            table[crate] = (int(cells[0]), set(re.findall(r"`(ascot-\w+)`", cells[-1])))
+    return table
+
+
+def manifests():
+    return {path.parent.name: tomllib.loads(path.read_text()) for path in ROOT.glob("crates/*/Cargo.toml")}
+
+
+def imports_of(manifest):
+    sections = [manifest, *manifest.get("target", {}).values()]
+    kinds = ("dependencies", "dev-dependencies", "build-dependencies")
+    return {name for part in sections for kind in kinds for name in part.get(kind, {})}
+
+
+def test_every_crate_has_a_room():
+    assert set(manifests()) <= set(rooms()), "a crate is missing in the table of ARCHITECTURE.md"
+
+
+def test_the_table_itself_points_downward():
+    table = rooms()
+    for crate, (floor, allowed) in table.items():
+        for below in allowed:
+            assert table[below][0] < floor, f"{crate} (floor {floor}) may not stand on {below}"
+
+
+def test_crates_import_downward_only():
+    table = rooms()
+    for crate, manifest in manifests().items():
+        inside = {name for name in imports_of(manifest) if name.startswith("ascot-")}
+        extra = inside - table[crate][1]
+        assert not extra, f"crates/{crate}/Cargo.toml imports {sorted(extra)}, its room does not"
+
+
+def test_sources_name_only_crates_their_room_may_import():
+    table = rooms()
+    for crate in manifests():
+        allowed = {name.replace("-", "_") for name in table[crate][1] | {crate}}
+        for path in (ROOT / "crates" / crate).rglob("*.rs"):
+            named = set(re.findall(r"\b(ascot_[a-z]+)::", code_only(path.read_text())))
+            assert named <= allowed, f"{name_of(path)} names {sorted(named - allowed)}"
+
+
+def test_ground_floor_touches_no_file_and_no_clock():
+    for crate in PURE_CRATES:
+        for path in (ROOT / "crates" / crate / "src").rglob("*.rs"):
+            found = re.search(PURE_FORBIDS, without_tests(path.read_text()))
+            assert not found, f"{name_of(path)} uses {found.group()}"
+
+
+# ---------------------------------------------------------------- length, as a ratchet
+
+
+def python_functions(source):
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield Function(node.name, node.lineno, node.end_lineno - node.lineno + 1)
+
+
+def too_long():
+    """What is past the limits now: {"files": {path: lines}, "functions": {"path::name": lines}}."""
+    files, long_functions = {}, {}
+    for path in tracked("*.rs", "*.py", "dev"):
+        source = path.read_text()
+        lines = source.count("\n")
+        if lines > FILE_LINES_MAX:
+            files[name_of(path)] = lines
+        found = functions(source) if path.suffix == ".rs" else python_functions(source) if path.suffix else ()
+        for function in found:
+            if function.length > FUNCTION_LINES_MAX:
+                key = f"{name_of(path)}::{function.name}"
+                long_functions[key] = max(function.length, long_functions.get(key, 0))
+    return {"files": files, "functions": long_functions}
+
+
+def check_ratchet(kind, limit):
+    now, allowed = too_long()[kind], json.loads(BASELINE.read_text())[kind]
+    grown = {key: lines for key, lines in now.items() if lines > allowed.get(key, limit)}
+    assert not grown, f"longer than {limit} lines (or than before): {grown}"
+    shrunk = {key: lines for key, lines in allowed.items() if now.get(key, 0) < lines}
+    assert not shrunk, f"shorter than recorded: run python tests/test_house.py --shrink for {shrunk}"
+
+
+def test_files_stay_short():
+    check_ratchet("files", FILE_LINES_MAX)
+
+
+def test_functions_stay_short():
+    check_ratchet("functions", FUNCTION_LINES_MAX)
+
+
+def shrink():
+    """Takes shorter lengths into the baseline; never a longer one or a new entry."""
+    now, before = too_long(), json.loads(BASELINE.read_text())
+    for kind, entries in before.items():
+        before[kind] = {key: min(lines, now[kind][key]) for key, lines in entries.items() if key in now[kind]}
+    BASELINE.write_text(json.dumps(before, indent=2, sort_keys=True) + "\n")
+
+
+def test_scanner_finds_functions_past_every_trap():
+    source = """
+// fn in_a_comment() { {
+/* fn in_a_block() { /* nested { */ } */
+const TEXT: &str = "fn in_a_string() { \\" {";
+const RAW: &str = r#"fn raw() { " { "#;
+const BRACE: char = '{';
+const BYTE: u8 = b'}';
+fn declared(x: [u8; 4]) -> u8;
+fn one_line() {}
+pub(crate) async fn generic<'a, T: Into<[u8; 3]>>(x: &'a T) -> [u8; 2]
+where
+    T: Copy,
+{
+    let quote = '\\'';
+    let open = "{";
+    fn nested() {
+    }
+    let f: fn(u8) -> u8 = |x| x;
+}
+fn after() {
+}
+"""
+    found = [(f.name, f.length) for f in functions(source)]
+    assert found == [("one_line", 1), ("generic", 10), ("nested", 2), ("after", 2)]
+
+
+def test_scanner_leaves_out_test_modules():
+    source = 'use std::io;\n#[cfg(test)]\nmod tests {\n use std::fs;\n}\nfn tail() { "std::fs"; }\n'
+    assert "fs" not in without_tests(source)
+    assert "fn tail" in without_tests(source)
+    assert without_tests(source).count("\n") == source.count("\n")
+
+
+# ---------------------------------------------------------------- how files open, what they may not hold
+
+
+def test_every_source_file_opens_with_what_it_is_for():
+    for path in tracked("*.rs"):
+        assert path.read_text().startswith("//!"), f"{name_of(path)} does not open with //!"
+    for path in tracked("*.py"):
+        assert ast.get_docstring(ast.parse(path.read_text())), f"{name_of(path)} has no docstring"
+
+
+def test_no_promises_left_in_the_code():
+    words = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|X" + r"XX|unimpl" + r"emented!)")
+    for path in tracked("*.rs", "*.py", "dev", "*.md", "*.toml"):
+        found = words.search(path.read_text())
+        assert not found, f"{name_of(path)} holds {found.group()}"
+
+
+# ---------------------------------------------------------------- links between documents
+
+
+def anchors(path):
+    titles = re.findall(r"^#+\s+(.*)$", path.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_links_between_documents_resolve():
+    for page in tracked("*.md"):
+        text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+        for link in re.findall(r"\]\(([^)\s]+)\)", text):
+            if re.match(r"[a-z]+:", link):
+                continue
+            target, _, anchor = link.partition("#")
+            other = (page.parent / target).resolve() if target else page
+            assert other.exists(), f"{name_of(page)} links to {link}, which is not there"
+            if anchor and other.suffix == ".md":
+                assert anchor in anchors(other), f"{name_of(page)} links to {link}: no such heading"
+
+
+if __name__ == "__main__" and sys.argv[1:] == ["--shrink"]:
+    shrink()
