@@ -1,3 +1,13 @@
 //! Records and keys: layouts, key normalisation, in-memory sort, merging.
 
+pub mod checksum;
+pub mod cursor;
+pub mod framing;
 pub mod gensort;
+pub mod keys;
+pub mod layout;
+pub mod merge;
+pub mod number;
+pub mod order;
+pub mod piece;
+pub mod vsort;

@@ -1,0 +1,161 @@
+//! Text as memcmp-comparable bytes.
+//!
+//! A text that stands last in an ascending key is its own key. Anywhere else it must not run into what follows,
+//! so it is *closed*:
+//!
+//! ```text
+//! 00 -> 01 01     01 -> 01 02     every other byte -> itself     end -> 00
+//! ```
+//!
+//! Invariants: the end sorts before every byte, the escapes keep the order of 00 < 01 < 02, and no closed text
+//! is a prefix of another, so that bytes appended behind it never decide between two different texts.
+//! A descending key is the complement of the closed ascending one.
+
+use memchr::memchr2;
+use serde::{Deserialize, Serialize};
+
+/// How a text ends in the key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Ending {
+    /// Nothing follows: the raw bytes do.
+    Open,
+    /// Something follows, or the bytes will be complemented: escaped and terminated.
+    Closed,
+}
+
+/// Which bytes of a text take part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(super) enum Ignore {
+    /// All of them.
+    #[default]
+    Nothing,
+    /// Letters, digits, space, tab and newline (`-d`).
+    NonDictionary,
+    /// The printing ASCII characters (`-i`).
+    NonPrinting,
+}
+
+impl Ignore {
+    /// Whether `byte` takes part.
+    #[inline]
+    pub(super) fn keeps(self, byte: u8) -> bool {
+        match self {
+            Ignore::Nothing => true,
+            Ignore::NonDictionary => byte.is_ascii_alphanumeric() || is_blank(byte),
+            Ignore::NonPrinting => (b' '..=b'~').contains(&byte),
+        }
+    }
+}
+
+/// Whether the sort command takes `byte` for a blank in the C locale. A newline is one too; only records ended
+/// by something else can hold it.
+#[inline]
+pub(super) fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n')
+}
+
+/// `text` without its leading blanks.
+#[inline]
+pub(super) fn skip_blanks(text: &[u8]) -> &[u8] {
+    let skip = text.iter().position(|&byte| !is_blank(byte)).unwrap_or(text.len());
+    text.get(skip..).unwrap_or_default()
+}
+
+/// Turns every byte of `key` into its complement, which reverses its order.
+#[inline]
+pub(super) fn complement(key: &mut [u8]) {
+    for byte in key {
+        *byte = !*byte;
+    }
+}
+
+/// Complements what was appended to `out` since it had `base` bytes.
+#[inline]
+pub(super) fn complement_from(out: &mut [u8], base: usize) {
+    if let Some(tail) = out.get_mut(base..) {
+        complement(tail);
+    }
+}
+
+/// Appends `text` as it is or closed.
+#[inline]
+pub(super) fn append_text(text: &[u8], ending: Ending, out: &mut Vec<u8>) {
+    match ending {
+        Ending::Open => out.extend_from_slice(text),
+        Ending::Closed => {
+            append_escaped(text, out);
+            out.push(0);
+        }
+    }
+}
+
+/// Appends `text` escaped but without its end.
+#[inline]
+pub(super) fn append_escaped(text: &[u8], out: &mut Vec<u8>) {
+    let mut rest = text;
+    while let Some(at) = memchr2(0, 1, rest) {
+        let (plain, special) = rest.split_at(at);
+        out.extend_from_slice(plain);
+        let Some((&byte, after)) = special.split_first() else { return };
+        out.extend_from_slice(&[1, byte + 1]);
+        rest = after;
+    }
+    out.extend_from_slice(rest);
+}
+
+/// Appends the bytes of `text` that `ignore` keeps, in capitals if `fold`, ended as `ending` says.
+pub(super) fn append_filtered(text: &[u8], ignore: Ignore, fold: bool, ending: Ending, out: &mut Vec<u8>) {
+    let base = out.len();
+    match ignore {
+        Ignore::Nothing => append_text(text, ending, out),
+        // Neither filter keeps 00 or 01, so nothing is left to escape.
+        _ => {
+            out.extend(text.iter().copied().filter(|&byte| ignore.keeps(byte)));
+            if ending == Ending::Closed {
+                out.push(0);
+            }
+        }
+    }
+    if fold && let Some(tail) = out.get_mut(base..) {
+        tail.make_ascii_uppercase();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn closed(text: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        append_text(text, Ending::Closed, &mut out);
+        out
+    }
+
+    #[test]
+    fn escapes_are_as_drawn() {
+        assert_eq!(closed(b""), [0]);
+        assert_eq!(closed(b"a\0b\x01\x02"), [b'a', 1, 1, b'b', 1, 2, 2, 0]);
+    }
+
+    #[test]
+    fn filters_keep_what_they_say() {
+        let mut out = Vec::new();
+        append_filtered(b"a-b\t\x01C\n\xff", Ignore::NonDictionary, true, Ending::Closed, &mut out);
+        assert_eq!(out, b"AB\tC\n\0");
+        out.clear();
+        append_filtered(b"a-b\t\x01C\n\xff~", Ignore::NonPrinting, false, Ending::Open, &mut out);
+        assert_eq!(out, b"a-bC~");
+    }
+
+    proptest! {
+        #[test]
+        fn closed_texts_keep_order_whatever_follows(
+            a in prop::collection::vec(0u8..4, 0..6), b in prop::collection::vec(0u8..4, 0..6),
+            x in prop::collection::vec(any::<u8>(), 0..3), y in prop::collection::vec(any::<u8>(), 0..3),
+        ) {
+            let (ka, kb) = ([closed(&a), x.clone()].concat(), [closed(&b), y.clone()].concat());
+            prop_assert_eq!(ka.cmp(&kb), a.cmp(&b).then(x.cmp(&y)));
+        }
+    }
+}

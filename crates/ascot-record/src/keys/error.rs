@@ -1,0 +1,142 @@
+//! What can be wrong with a description of keys, in words a user can act on.
+//!
+//! The messages about the sort command's keys carry that command's own wording after the programme's name,
+//! because scripts match on it.
+
+/// An unusable description of keys.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// A position of `-k` does not begin with a number.
+    #[error("{place}: invalid count at start of '{text}'")]
+    Count {
+        /// Which position of the key.
+        place: &'static str,
+        /// The text found where the number should be.
+        text: String,
+    },
+    /// A `-k` that counts from zero, or has characters left over.
+    #[error("{reason}: invalid field specification '{spec}'")]
+    FieldSpec {
+        /// What is wrong.
+        reason: &'static str,
+        /// The whole key as given.
+        spec: String,
+    },
+    /// Orders that exclude each other, as `-n` and `-M` on one key.
+    #[error("options '-{letters}' are incompatible")]
+    Incompatible {
+        /// The letters of the options in effect.
+        letters: String,
+    },
+    /// `R`, the random order.
+    #[error("random order (-R) is not supported; drop the R from '{spec}'")]
+    Random {
+        /// The whole key as given.
+        spec: String,
+    },
+    /// `-t` with nothing.
+    #[error("empty tab")]
+    EmptySeparator,
+    /// `-t` with more than one byte.
+    #[error("multi-character tab '{text}'")]
+    LongSeparator {
+        /// The text given.
+        text: String,
+    },
+    /// A list of keys with an empty entry.
+    #[error("key {position} of '{text}' is empty; write a column name or #number between the commas")]
+    EmptyKey {
+        /// Which entry, from 1.
+        position: usize,
+        /// The whole list as given.
+        text: String,
+    },
+    /// A quoted column name that is never closed.
+    #[error("the quoted column name in '{text}' has no closing quote")]
+    OpenQuote {
+        /// The whole list as given.
+        text: String,
+    },
+    /// A word after a colon that is no modifier.
+    #[error(
+        "unknown modifier '{modifier}' in key '{key}'; use asc, desc, text, number, date, auto, nulls-first or \
+         nulls-last (quote a column name that holds ':' or ',')"
+    )]
+    Modifier {
+        /// The word.
+        modifier: String,
+        /// The key it stands in.
+        key: String,
+    },
+    /// Two modifiers of one key that contradict each other, or the same one twice.
+    #[error("key '{key}' says its {what} twice; keep one")]
+    Repeated {
+        /// The key.
+        key: String,
+        /// The property given twice.
+        what: &'static str,
+    },
+    /// `#0`, `#x`.
+    #[error("'{text}' is no column number; columns count from #1")]
+    ColumnNumber {
+        /// The text given.
+        text: String,
+    },
+    /// A column number beyond the header.
+    #[error("there is no column #{number}: the header has {columns}")]
+    ColumnBeyond {
+        /// The number given.
+        number: usize,
+        /// How many columns the header has.
+        columns: usize,
+    },
+    /// A name that the header lacks.
+    #[error(
+        "no column '{name}'{}; the header has: {}",
+        .nearest.as_ref().map(|n| format!(" (did you mean '{n}'?)")).unwrap_or_default(),
+        .columns.join(", ")
+    )]
+    UnknownColumn {
+        /// The name given.
+        name: String,
+        /// The names there are.
+        columns: Vec<String>,
+        /// The most similar of them, if any is similar.
+        nearest: Option<String>,
+    },
+    /// A name that the header has more than once.
+    #[error("column '{name}' occurs more than once in the header; use #{first} or #{second}")]
+    AmbiguousColumn {
+        /// The name given.
+        name: String,
+        /// The first column of that name, from 1.
+        first: usize,
+        /// The second, from 1.
+        second: usize,
+    },
+    /// A name where there is no header to look it up in.
+    #[error("column '{name}' cannot be found without a header; give its number, as #1")]
+    NoHeader {
+        /// The name given.
+        name: String,
+    },
+    /// A byte range that does not read as one.
+    #[error(
+        "'{text}' is no byte range; write START..END, counted from 0, END not included, as 0..10 or 4..8:desc"
+    )]
+    Range {
+        /// The text given.
+        text: String,
+    },
+    /// A byte range that ends beyond the records.
+    #[error("key {start}..{end} reaches beyond the record of {len} bytes")]
+    RangeBeyond {
+        /// First byte of the range.
+        start: usize,
+        /// End of the range.
+        end: usize,
+        /// Length of a record in bytes.
+        len: usize,
+    },
+}

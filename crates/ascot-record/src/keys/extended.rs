@@ -1,0 +1,298 @@
+//! Rounding to the 80-bit extended format: a sign, 15 bits of exponent, 64 bits of significand.
+//!
+//! The sort command's `-g` compares such values, so two texts are equal exactly when they round to the same one.
+//! Rounding is to nearest, ties to even, as the C library's: correct for any number of digits.
+//!
+//! ```text
+//! value = significand x 2^(exponent - 16446), the top bit of the significand set
+//!         exponent 0: subnormal, as exponent 1 without that bit; 7FFF: infinity
+//! ```
+//!
+//! Two ways lead there: up to 19 digits and a small power of ten are done exactly in 128 bits; all else in
+//! integers of any length, bounded because digits beyond [`DIGITS`] can only break a tie.
+
+/// Significant digits that can matter: the midpoint of two neighbouring values never has more.
+pub(super) const DIGITS: usize = 11_600;
+
+const BIAS: i64 = 16_446;
+const EXPONENT_INFINITY: u16 = 0x7FFF;
+/// Powers of ten at and above which everything is infinite, and below which everything is zero.
+const DECIMAL_HIGHEST: i64 = 4_940;
+const DECIMAL_LOWEST: i64 = -4_960;
+
+/// The magnitude of a value; its order is that of (exponent, significand).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Extended {
+    pub(super) exponent: u16,
+    pub(super) significand: u64,
+}
+
+impl Extended {
+    pub(super) const ZERO: Extended = Extended { exponent: 0, significand: 0 };
+    pub(super) const INFINITY: Extended = Extended { exponent: EXPONENT_INFINITY, significand: 1 << 63 };
+
+    /// `bits x 2^exponent`, where bits below the last one of `bits` are not all zero if `more`.
+    pub(super) fn from_bits(bits: u128, exponent: i64, more: bool) -> Extended {
+        if bits == 0 {
+            return Extended::ZERO;
+        }
+        let zeros = bits.leading_zeros();
+        let bits = bits << zeros;
+        let top = (bits >> 64) as u64;
+        let below = bits as u64;
+        round(top, below, more, exponent - i64::from(zeros) + 64)
+    }
+
+    /// `digits x 10^exponent`, each digit 0 to 9, the first one not 0.
+    pub(super) fn from_decimal(digits: impl Iterator<Item = u8> + Clone, exponent: i64) -> Extended {
+        let count = digits.clone().count();
+        let highest = exponent.saturating_add(count as i64);
+        if count == 0 || highest < DECIMAL_LOWEST {
+            return Extended::ZERO;
+        }
+        if highest > DECIMAL_HIGHEST {
+            return Extended::INFINITY;
+        }
+        if count <= 19 && (-27..=27).contains(&exponent) {
+            let value = digits.fold(0u64, |value, digit| value * 10 + u64::from(digit));
+            return small(value, exponent);
+        }
+        let dropped = count.saturating_sub(DIGITS);
+        let mut number = Natural::default();
+        for digit in digits.clone().take(DIGITS) {
+            number.multiply_add(10, u64::from(digit));
+        }
+        if dropped > 0 {
+            number.multiply_add(10, u64::from(digits.skip(DIGITS).any(|digit| digit != 0)));
+        }
+        let exponent = exponent + dropped as i64 - i64::from(dropped > 0);
+        large(number, exponent)
+    }
+}
+
+/// Rounds `(top + below / 2^64) x 2^exponent`, the top bit of `top` set.
+fn round(top: u64, below: u64, more: bool, exponent: i64) -> Extended {
+    let biased = exponent.saturating_add(BIAS);
+    let (top, below, more, biased) = match biased {
+        1.. => (top, below, more, biased),
+        // Subnormal: shift until the exponent is 1; what falls off only matters as being there.
+        -64..=0 => {
+            let shift = (1 - biased) as u32;
+            let wide = (u128::from(top) << 64) | u128::from(below);
+            let kept = wide >> shift;
+            ((kept >> 64) as u64, kept as u64, more || wide != kept << shift, 0)
+        }
+        _ => return Extended::ZERO,
+    };
+    let half = 1u64 << 63;
+    let up = below > half || (below == half && (more || top & 1 == 1));
+    let (significand, biased) = match top.checked_add(u64::from(up)) {
+        Some(sum) if biased == 0 => (sum, (sum >> 63) as i64),
+        Some(sum) => (sum, biased),
+        None => (half, biased + 1),
+    };
+    match u16::try_from(biased) {
+        Ok(exponent) if exponent < EXPONENT_INFINITY => Extended { exponent, significand },
+        _ => Extended::INFINITY,
+    }
+}
+
+/// `value x 10^exponent` for exponents of at most 27 either way: 5^27 fits 63 bits.
+fn small(value: u64, exponent: i64) -> Extended {
+    let power = 5u64.pow(exponent.unsigned_abs() as u32);
+    if exponent >= 0 {
+        return Extended::from_bits(u128::from(value) * u128::from(power), exponent, false);
+    }
+    if value == 0 {
+        return Extended::ZERO;
+    }
+    // Numerator and divisor are scaled to 128 and at most 63 bits, so the quotient has at least 65.
+    let shift = 64 + value.leading_zeros();
+    let numerator = u128::from(value) << shift;
+    let divisor = u128::from(power);
+    let quotient = numerator / divisor;
+    Extended::from_bits(quotient, exponent - i64::from(shift), quotient * divisor != numerator)
+}
+
+/// `number x 10^exponent` for any length.
+fn large(mut number: Natural, exponent: i64) -> Extended {
+    if exponent >= 0 {
+        number.multiply_power_of_five(exponent as u64);
+        let (bits, dropped, more) = number.top();
+        return Extended::from_bits(bits, exponent + dropped as i64, more);
+    }
+    let mut divisor = Natural::from(1);
+    divisor.multiply_power_of_five(exponent.unsigned_abs());
+    // Align both so that divisor <= number < 2 x divisor, then take the quotient bit by bit.
+    let mut power = exponent;
+    let (have, need) = (number.bits(), divisor.bits());
+    if have < need {
+        number.shift_left(need - have);
+        power -= (need - have) as i64;
+    } else {
+        divisor.shift_left(have - need);
+        power += (have - need) as i64;
+    }
+    if number < divisor {
+        number.shift_left(1);
+        power -= 1;
+    }
+    let mut quotient = 0u128;
+    for _ in 0..65 {
+        quotient <<= 1;
+        if number >= divisor {
+            number.subtract(&divisor);
+            quotient |= 1;
+        }
+        number.shift_left(1);
+    }
+    Extended::from_bits(quotient, power - 64, !number.is_zero())
+}
+
+/// A natural number: 64-bit limbs, the lowest first, the last one not zero.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Natural {
+    limbs: Vec<u64>,
+}
+
+impl From<u64> for Natural {
+    fn from(value: u64) -> Natural {
+        let mut number = Natural::default();
+        number.multiply_add(1, value);
+        number
+    }
+}
+
+impl PartialOrd for Natural {
+    fn partial_cmp(&self, other: &Natural) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Natural {
+    fn cmp(&self, other: &Natural) -> std::cmp::Ordering {
+        let by_length = self.limbs.len().cmp(&other.limbs.len());
+        by_length.then_with(|| self.limbs.iter().rev().cmp(other.limbs.iter().rev()))
+    }
+}
+
+impl Natural {
+    fn is_zero(&self) -> bool {
+        self.limbs.is_empty()
+    }
+
+    fn bits(&self) -> usize {
+        self.limbs.last().map_or(0, |last| self.limbs.len() * 64 - last.leading_zeros() as usize)
+    }
+
+    fn multiply_add(&mut self, factor: u64, summand: u64) {
+        let mut carry = summand;
+        for limb in &mut self.limbs {
+            let product = u128::from(*limb) * u128::from(factor) + u128::from(carry);
+            *limb = product as u64;
+            carry = (product >> 64) as u64;
+        }
+        if carry != 0 {
+            self.limbs.push(carry);
+        }
+    }
+
+    fn multiply_power_of_five(&mut self, exponent: u64) {
+        for _ in 0..exponent / 27 {
+            self.multiply_add(5u64.pow(27), 0);
+        }
+        self.multiply_add(5u64.pow((exponent % 27) as u32), 0);
+    }
+
+    fn shift_left(&mut self, bits: usize) {
+        let (limbs, bits) = (bits / 64, (bits % 64) as u32);
+        if bits != 0 {
+            self.multiply_add(1 << bits, 0);
+        }
+        if limbs != 0 && !self.is_zero() {
+            self.limbs.splice(0..0, std::iter::repeat_n(0, limbs));
+        }
+    }
+
+    /// Takes off `other`, which is not greater.
+    fn subtract(&mut self, other: &Natural) {
+        let mut borrow = false;
+        for (at, limb) in self.limbs.iter_mut().enumerate() {
+            let take = other.limbs.get(at).copied().unwrap_or(0);
+            let (rest, first) = limb.overflowing_sub(take);
+            let (rest, second) = rest.overflowing_sub(u64::from(borrow));
+            *limb = rest;
+            borrow = first || second;
+        }
+        while self.limbs.last() == Some(&0) {
+            self.limbs.pop();
+        }
+    }
+
+    /// The highest two limbs, how many bits lie below them, and whether any of those is set.
+    fn top(&self) -> (u128, usize, bool) {
+        let below = self.limbs.len().saturating_sub(2);
+        let (low, high) = self.limbs.split_at(below);
+        let bits = high.iter().rev().fold(0, |bits, &limb| (bits << 64) | u128::from(limb));
+        // With a small highest limb the two hold at least 65 bits, one more than is kept, and `more` the rest.
+        (bits, below * 64, low.iter().any(|&limb| limb != 0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decimal(digits: &str, exponent: i64) -> Extended {
+        Extended::from_decimal(digits.bytes().map(|digit| digit - b'0'), exponent)
+    }
+
+    #[test]
+    fn known_values() {
+        assert_eq!(decimal("1", 0), Extended { exponent: 16383, significand: 1 << 63 });
+        assert_eq!(decimal("5", -1), Extended { exponent: 16382, significand: 1 << 63 });
+        assert_eq!(decimal("1", -1), Extended { exponent: 16379, significand: 0xCCCC_CCCC_CCCC_CCCD });
+        assert_eq!(decimal("36893488147419103231", 0).exponent, 16383 + 65);
+        assert_eq!(
+            decimal("18446744073709551615", 0),
+            Extended { exponent: 16383 + 63, significand: u64::MAX }
+        );
+    }
+
+    #[test]
+    fn ties_go_to_even() {
+        // 2^64 + 1 lies halfway between 2^64 and 2^64 + 2, 2^64 + 3 between + 2 and + 4.
+        assert_eq!(decimal("18446744073709551617", 0), decimal("18446744073709551616", 0));
+        assert_eq!(decimal("18446744073709551619", 0), decimal("18446744073709551620", 0));
+        let above = format!("18446744073709551617{}1", "0".repeat(12_000));
+        assert_eq!(decimal(&above, -12_001), decimal("18446744073709551618", 0));
+    }
+
+    #[test]
+    fn ends_of_the_range() {
+        assert_eq!(
+            decimal("1", 4932),
+            Extended { exponent: 0x7FFE, significand: decimal("1", 4932).significand }
+        );
+        assert_eq!(decimal("2", 4932), Extended::INFINITY);
+        assert_eq!(decimal("1", i64::MAX), Extended::INFINITY);
+        // The smallest subnormal is 3.6452e-4951; half of it and less is zero.
+        assert_eq!(decimal("4", -4951), Extended { exponent: 0, significand: 1 });
+        assert_eq!(decimal("18", -4952), Extended::ZERO);
+        assert_eq!(decimal("19", -4952), Extended { exponent: 0, significand: 1 });
+        assert_eq!(decimal("1", i64::MIN), Extended::ZERO);
+    }
+
+    #[test]
+    fn both_ways_agree() {
+        for exponent in -27..=27 {
+            for value in [1u64, 3, 7, 999, 123_456_789_012_345_678, 9_999_999_999_999_999_999] {
+                assert_eq!(
+                    small(value, exponent),
+                    large(Natural::from(value), exponent),
+                    "{value}e{exponent}"
+                );
+            }
+        }
+    }
+}

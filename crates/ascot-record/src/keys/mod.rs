@@ -1,0 +1,98 @@
+//! Sort keys: from their description to bytes that memcmp orders.
+//!
+//! A description - the sort command's `-k` and options, columns of a CSV file, byte ranges of a record - is
+//! compiled once to a [`KeyProgram`], which then writes the key of one record after another:
+//!
+//! ```text
+//! record  "2024-05-01,bob,17"      #2, #3:number:desc
+//! key      62 6F 62 00 | 69 ED FF        "bob" closed | complement of 17
+//! ```
+//!
+//! Invariants of every key: the order of two keys as byte strings is the wanted order of the records, equal keys
+//! have equal bytes, and all but the last part end themselves, so that parts never run into each other. Writing
+//! a key cannot fail: every byte string is a record of some kind, and every record has a key.
+//!
+//! Ties are not part of the key: [`LastResort`] says what settles them.
+
+mod bytes;
+mod error;
+mod extended;
+mod field;
+mod flags;
+mod general;
+mod human;
+mod month;
+mod numeric;
+mod spec;
+mod version;
+
+pub use error::KeyError;
+pub use flags::KeyFlags;
+pub use spec::{KeyDef, KeyOptions, KeyPosition, compile, parse_separator};
+
+use field::LineKey;
+use serde::{Deserialize, Serialize};
+
+/// What a description of keys compiles to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Compiled {
+    /// The record itself, compared as bytes.
+    WholeBody {
+        /// The greatest first.
+        reverse: bool,
+    },
+    /// Keys that have to be written.
+    Program(KeyProgram),
+}
+
+/// What orders records whose keys are equal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LastResort {
+    /// Their place in the input.
+    InputOrder,
+    /// The records themselves, compared as bytes.
+    WholeBody {
+        /// The greatest first.
+        reverse: bool,
+    },
+}
+
+/// Compiled keys. Plain data: it can be stored, sent to other threads and read back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyProgram {
+    source: Source,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+enum Source {
+    Lines { separator: Option<u8>, keys: Vec<LineKey> },
+}
+
+impl KeyProgram {
+    fn lines(separator: Option<u8>, keys: Vec<LineKey>) -> KeyProgram {
+        KeyProgram { source: Source::Lines { separator, keys } }
+    }
+
+    /// Appends the key of `record` to `out`. The record comes without what ends it.
+    #[inline]
+    pub fn write_key(&self, record: &[u8], out: &mut Vec<u8>) {
+        match &self.source {
+            Source::Lines { separator, keys } => {
+                keys.iter().for_each(|key| key.append(record, *separator, out))
+            }
+        }
+    }
+
+    /// The key where it lies in the record, if the program's keys are one plain ascending piece of it: then the
+    /// slice equals what [`KeyProgram::write_key`] writes. The answer is the same for every record.
+    #[inline]
+    #[must_use]
+    pub fn key_slice<'r>(&self, record: &'r [u8]) -> Option<&'r [u8]> {
+        match &self.source {
+            Source::Lines { separator, keys } => match keys.as_slice() {
+                [key] if key.is_slice() => Some(key.slice(record, *separator)),
+                _ => None,
+            },
+        }
+    }
+}

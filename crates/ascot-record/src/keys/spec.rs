@@ -1,0 +1,217 @@
+//! The keys of the sort command: reading `-k`, inheriting the options given for all keys, and compiling.
+//!
+//! The rules are those of the sort command in the C locale. A key that has no option of its own, not even `r`,
+//! takes those given for all; without any key, the options given for all make the whole line the key.
+
+use super::bytes::{Ending, Ignore};
+use super::field::{LineEnd, LineKey, LineOrder, LineStart};
+use super::flags::{KeyFlags, Place};
+use super::{Compiled, KeyError, KeyProgram, LastResort};
+use serde::{Deserialize, Serialize};
+
+/// A position in a line: the field, counted from 1, and a character in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyPosition {
+    /// The field, from 1.
+    pub field: usize,
+    /// The character, from 1; at the end of a key 0 means the last one of the field.
+    pub char: usize,
+}
+
+/// One `-k`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyDef {
+    /// The first character of the key.
+    pub start: KeyPosition,
+    /// The last character of the key; none: the end of the line.
+    pub end: Option<KeyPosition>,
+    /// The key's own options.
+    pub flags: KeyFlags,
+}
+
+impl KeyDef {
+    /// Reads `F[.C][OPTIONS][,F[.C][OPTIONS]]`.
+    ///
+    /// # Errors
+    /// What the sort command refuses, in its words; and `R`.
+    pub fn parse(text: &str) -> Result<KeyDef, KeyError> {
+        let refuse = |reason| KeyError::FieldSpec { reason, spec: text.to_owned() };
+        let mut flags = KeyFlags::default();
+        let (field, rest) = count(text, "invalid number at field start")?;
+        if field == 0 {
+            return Err(refuse("field number is zero"));
+        }
+        let mut start = KeyPosition { field, char: 1 };
+        let mut rest = rest;
+        if let Some(text) = rest.strip_prefix('.') {
+            (start.char, rest) = count(text, "invalid number after '.'")?;
+            if start.char == 0 {
+                return Err(refuse("character offset is zero"));
+            }
+        }
+        rest = options(rest, Place::Start, &mut flags, text)?;
+        let mut end = None;
+        if let Some(text) = rest.strip_prefix(',') {
+            let position;
+            (position, rest) = end_position(text, &refuse)?;
+            end = Some(position);
+            rest = options(rest, Place::End, &mut flags, text)?;
+        }
+        if !rest.is_empty() {
+            return Err(refuse("stray character in field spec"));
+        }
+        Ok(KeyDef { start, end, flags })
+    }
+}
+
+fn end_position<'t>(
+    text: &'t str,
+    refuse: &impl Fn(&'static str) -> KeyError,
+) -> Result<(KeyPosition, &'t str), KeyError> {
+    let (field, rest) = count(text, "invalid number after ','")?;
+    if field == 0 {
+        return Err(refuse("field number is zero"));
+    }
+    let (char, rest) = match rest.strip_prefix('.') {
+        Some(text) => count(text, "invalid number after '.'")?,
+        None => (0, rest),
+    };
+    Ok((KeyPosition { field, char }, rest))
+}
+
+/// The number at the start of `text`, which white space and a plus sign may precede; too large ones saturate.
+fn count<'t>(text: &'t str, place: &'static str) -> Result<(usize, &'t str), KeyError> {
+    let number = text.trim_start_matches(|c: char| matches!(c, ' ' | '\t'..='\r'));
+    let number = number.strip_prefix('+').unwrap_or(number);
+    let digits = number.bytes().take_while(u8::is_ascii_digit).count();
+    if digits == 0 {
+        return Err(KeyError::Count { place, text: text.to_owned() });
+    }
+    let (digits, rest) = number.split_at(digits);
+    Ok((digits.parse().unwrap_or(usize::MAX), rest))
+}
+
+fn options<'t>(text: &'t str, place: Place, flags: &mut KeyFlags, spec: &str) -> Result<&'t str, KeyError> {
+    let mut rest = text;
+    while let Some(letter) = rest.chars().next() {
+        if letter == 'R' {
+            return Err(KeyError::Random { spec: spec.to_owned() });
+        }
+        if !flags.set_at(letter, place) {
+            break;
+        }
+        rest = rest.get(letter.len_utf8()..).unwrap_or_default();
+    }
+    Ok(rest)
+}
+
+/// Reads the argument of `-t`: one byte, or `\0` for NUL.
+///
+/// # Errors
+/// Nothing, or more than one byte.
+pub fn parse_separator(text: &[u8]) -> Result<u8, KeyError> {
+    match text {
+        [] => Err(KeyError::EmptySeparator),
+        [byte] => Ok(*byte),
+        b"\\0" => Ok(0),
+        _ => Err(KeyError::LongSeparator { text: String::from_utf8_lossy(text).into_owned() }),
+    }
+}
+
+/// All that says how the sort command orders lines.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyOptions {
+    /// The keys, the most important first.
+    pub keys: Vec<KeyDef>,
+    /// The options given for all keys.
+    pub global: KeyFlags,
+    /// `-t`; none: fields begin where a blank follows a character that is none.
+    pub separator: Option<u8>,
+    /// What ends a line. Lines ended by something else may hold newlines, which count as blanks.
+    pub delimiter: u8,
+}
+
+impl Default for KeyOptions {
+    fn default() -> KeyOptions {
+        KeyOptions { keys: Vec::new(), global: KeyFlags::default(), separator: None, delimiter: b'\n' }
+    }
+}
+
+impl KeyOptions {
+    /// Whether the whole line, in byte order, is the only key.
+    #[must_use]
+    pub fn is_whole_body(&self) -> bool {
+        self.keys.is_empty() && self.global.is_plain()
+    }
+
+    /// How lines with equal keys are ordered. With `stable` (`-s`) or `unique` (`-u`), or where the key is the
+    /// line itself, by nothing but their place in the input.
+    #[must_use]
+    pub fn last_resort(&self, stable: bool, unique: bool) -> LastResort {
+        if stable || unique || self.is_whole_body() {
+            LastResort::InputOrder
+        } else {
+            LastResort::WholeBody { reverse: self.global.reverse }
+        }
+    }
+}
+
+/// Compiles the sort command's keys.
+///
+/// # Errors
+/// Two orders on one key.
+pub fn compile(options: &KeyOptions) -> Result<Compiled, KeyError> {
+    if options.is_whole_body() {
+        return Ok(Compiled::WholeBody { reverse: options.global.reverse });
+    }
+    let inherit = |def: &KeyDef| match def.flags == KeyFlags::default() {
+        true => KeyDef { flags: options.global, ..*def },
+        false => *def,
+    };
+    let whole = KeyDef { start: KeyPosition { field: 1, char: 1 }, end: None, flags: options.global };
+    let mut defs: Vec<KeyDef> = options.keys.iter().map(inherit).collect();
+    if defs.is_empty() {
+        defs.push(whole);
+    }
+    let last = defs.len() - 1;
+    let keys = defs.iter().enumerate().map(|(at, def)| line_key(def, at == last));
+    Ok(Compiled::Program(KeyProgram::lines(options.separator, keys.collect::<Result<_, _>>()?)))
+}
+
+fn line_key(def: &KeyDef, last: bool) -> Result<LineKey, KeyError> {
+    let flags = &def.flags;
+    flags.check()?;
+    let order = if flags.numeric {
+        LineOrder::Numeric
+    } else if flags.general_numeric {
+        LineOrder::General
+    } else if flags.human_numeric {
+        LineOrder::Human
+    } else if flags.month {
+        LineOrder::Month
+    } else if flags.version {
+        LineOrder::Version
+    } else {
+        LineOrder::Text
+    };
+    Ok(LineKey {
+        start: LineStart {
+            field: def.start.field.saturating_sub(1),
+            char: def.start.char.saturating_sub(1),
+            skip_blanks: flags.ignore_leading_blanks_start,
+        },
+        end: def.end.map(|end| LineEnd {
+            field: end.field.saturating_sub(1),
+            char: end.char,
+            skip_blanks: flags.ignore_leading_blanks_end,
+        }),
+        order,
+        fold: flags.fold_case,
+        ignore: match order {
+            LineOrder::Text | LineOrder::Version => flags.ignore(),
+            _ => Ignore::Nothing,
+        },
+        reverse: flags.reverse,
+        ending: if last && !flags.reverse { Ending::Open } else { Ending::Closed },
+    })
+}
