@@ -1,0 +1,218 @@
+//! Sorted sources of records, read one record at a time.
+//!
+//! A merge reads from many places in turn, faster than a processor guesses where it will read
+//! next. So every cursor asks for memory ahead of its need: [`PieceCursor`] for records it will
+//! come to, [`SliceCursor`] for the bytes some hundred bytes on.
+
+use std::cmp::Ordering;
+
+use crate::framing::Framing;
+use crate::order::RecordOrder;
+
+/// A sorted source of records.
+pub trait Cursor {
+    /// The record the cursor stands on; `None` at the end.
+    fn current(&self) -> Option<&[u8]>;
+
+    /// Steps to the next record.
+    fn advance(&mut self);
+
+    /// Asks for memory that steps to come will read; called after each step.
+    fn prefetch(&self) {}
+}
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
+/// Asks for the cache line that holds `bytes[at]`, if there is such a byte.
+#[inline(always)]
+fn prefetch_byte(bytes: &[u8], at: usize) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(byte) = bytes.get(at) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch of a valid reference; it reads nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(byte).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (bytes, at);
+}
+
+/// Records of a piece in the order of its sorted starts.
+#[derive(Clone, Debug)]
+pub struct PieceCursor<'a, F> {
+    framing: F,
+    bytes: &'a [u8],
+    /// Starts of the records to come, the current one left out.
+    starts: &'a [u32],
+    current: Option<&'a [u8]>,
+}
+
+/// How many records ahead a piece's records are asked for.
+const RECORDS_AHEAD: usize = 3;
+
+/// Bytes asked for of a record whose length is not known.
+const UNKNOWN_LEN: usize = 2 * LINE;
+
+/// Bytes asked for at most; the rest of a long record is left to the hardware.
+const ASKED_MAX: usize = 4 * LINE;
+
+impl<'a, F: Framing> PieceCursor<'a, F> {
+    /// A cursor over the records of `bytes` that start at `starts`, in that order.
+    pub fn new(framing: F, bytes: &'a [u8], starts: &'a [u32]) -> Self {
+        let mut cursor = PieceCursor { framing, bytes, starts, current: None };
+        for start in starts.iter().take(RECORDS_AHEAD) {
+            cursor.prefetch_record(*start);
+        }
+        cursor.advance();
+        cursor
+    }
+
+    #[inline]
+    fn prefetch_record(&self, start: u32) {
+        let start = start as usize;
+        let len = self.framing.fixed_len().unwrap_or(UNKNOWN_LEN).min(ASKED_MAX);
+        let mut at = start;
+        while at < start + len {
+            prefetch_byte(self.bytes, at);
+            at += LINE;
+        }
+        prefetch_byte(self.bytes, start + len - 1);
+    }
+}
+
+impl<F: Framing> Cursor for PieceCursor<'_, F> {
+    #[inline]
+    fn current(&self) -> Option<&[u8]> {
+        self.current
+    }
+
+    #[inline]
+    fn advance(&mut self) {
+        let Some((start, rest)) = self.starts.split_first() else {
+            self.current = None;
+            return;
+        };
+        self.starts = rest;
+        let start = *start as usize;
+        self.current = self.framing.end(self.bytes, start).and_then(|end| self.bytes.get(start..end));
+    }
+
+    #[inline]
+    fn prefetch(&self) {
+        if let Some(start) = self.starts.get(RECORDS_AHEAD - 1) {
+            self.prefetch_record(*start);
+        }
+    }
+}
+
+/// Records that lie in order in a list of slices, each of whole records.
+#[derive(Clone, Debug)]
+pub struct SliceCursor<'a, F> {
+    framing: F,
+    slices: &'a [&'a [u8]],
+    /// The slice being read, from the current record on.
+    bytes: &'a [u8],
+    /// Bytes of the current record; 0 at the end.
+    len: usize,
+}
+
+/// How far ahead of its record a slice is asked for.
+const BYTES_AHEAD: usize = 384;
+
+impl<'a, F: Framing> SliceCursor<'a, F> {
+    /// A cursor over the records of `slices`, one slice after the other.
+    pub fn new(framing: F, slices: &'a [&'a [u8]]) -> Self {
+        let mut cursor = SliceCursor { framing, slices, bytes: &[], len: 0 };
+        cursor.settle();
+        let mut at = 0;
+        while at < BYTES_AHEAD {
+            prefetch_byte(cursor.bytes, at);
+            at += LINE;
+        }
+        cursor
+    }
+
+    /// Bytes not yet passed, the current record's included.
+    pub fn remaining(&self) -> usize {
+        self.bytes.len() + self.slices.iter().map(|slice| slice.len()).sum::<usize>()
+    }
+
+    /// Finds the record at the head of what is left.
+    #[inline]
+    fn settle(&mut self) {
+        loop {
+            if let Some(len) = self.framing.end(self.bytes, 0) {
+                self.len = len;
+                return;
+            }
+            let Some((next, rest)) = self.slices.split_first() else {
+                (self.bytes, self.len) = (&[], 0);
+                return;
+            };
+            (self.bytes, self.slices) = (next, rest);
+        }
+    }
+}
+
+impl<F: Framing> Cursor for SliceCursor<'_, F> {
+    #[inline]
+    fn current(&self) -> Option<&[u8]> {
+        if self.len == 0 { None } else { self.bytes.get(..self.len) }
+    }
+
+    #[inline]
+    fn advance(&mut self) {
+        self.bytes = self.bytes.get(self.len..).unwrap_or_default();
+        self.settle();
+    }
+
+    #[inline]
+    fn prefetch(&self) {
+        let mut at = BYTES_AHEAD;
+        let end = BYTES_AHEAD + self.len.min(ASKED_MAX);
+        while at < end {
+            prefetch_byte(self.bytes, at);
+            at += LINE;
+        }
+    }
+}
+
+/// Position in a sorted piece of the first record whose key does not come before `key`, a
+/// normalised key.
+pub fn lower_bound_piece<F: Framing, O: RecordOrder>(
+    order: &O,
+    framing: &F,
+    bytes: &[u8],
+    starts: &[u32],
+    key: &[u8],
+) -> usize {
+    bound(order, framing, bytes, starts, |ordering| ordering == Ordering::Less, key)
+}
+
+/// Position in a sorted piece of the first record whose key comes after `key`, a normalised key.
+pub fn upper_bound_piece<F: Framing, O: RecordOrder>(
+    order: &O,
+    framing: &F,
+    bytes: &[u8],
+    starts: &[u32],
+    key: &[u8],
+) -> usize {
+    bound(order, framing, bytes, starts, |ordering| ordering != Ordering::Greater, key)
+}
+
+fn bound<F: Framing, O: RecordOrder>(
+    order: &O,
+    framing: &F,
+    bytes: &[u8],
+    starts: &[u32],
+    belongs_before: impl Fn(Ordering) -> bool,
+    key: &[u8],
+) -> usize {
+    let mut scratch = Vec::new();
+    starts.partition_point(|start| {
+        let start = *start as usize;
+        let record = framing.end(bytes, start).and_then(|end| bytes.get(start..end)).unwrap_or_default();
+        let ordering = order.key(record, &mut scratch).cmp(key);
+        belongs_before(if order.descending() { ordering.reverse() } else { ordering })
+    })
+}

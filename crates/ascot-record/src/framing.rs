@@ -1,0 +1,331 @@
+//! Finding records in bytes.
+//!
+//! ```text
+//! lines     r e c o r d \n            record = body + delimiter
+//! CSV       a , " b \n c " , d \r \n  record = body + \n or \r\n, quotes respected
+//! fixed     r e c o r d               record = body
+//! prefixed  len r e c o r d           record = length + body
+//! ```
+//!
+//! A *record* is what is moved and written; its *body* is what keys are taken from. Records lie
+//! back to back. A framing never looks before `start`, never allocates and never panics, whatever
+//! the bytes.
+
+use memchr::{memchr, memchr_iter, memchr2};
+
+use crate::layout::Endian;
+
+/// How records are told apart in bytes.
+pub trait Framing: Copy + Send + Sync {
+    /// End (exclusive, terminator included) of the record that starts at `start`; `None` if the
+    /// bytes end first.
+    fn end(&self, bytes: &[u8], start: usize) -> Option<usize>;
+
+    /// A record without its terminator or length: what keys are taken from.
+    fn body<'a>(&self, record: &'a [u8]) -> &'a [u8];
+
+    /// The byte that completes a last record which lacks its terminator. `None`: such a record
+    /// is truncated. A CSV row may still be incomplete after it, if a quote was left open.
+    fn completes(&self) -> Option<u8>;
+
+    /// Bytes of every record, where all have the same length.
+    fn fixed_len(&self) -> Option<usize>;
+
+    /// As [`frame`], which calls it; overridden where there is a faster way.
+    fn frame(&self, bytes: &[u8], starts: &mut [u32]) -> FrameResult {
+        let mut result = FrameResult::default();
+        for slot in starts {
+            let Ok(start) = u32::try_from(result.consumed) else { break };
+            let Some(end) = self.end(bytes, result.consumed) else { break };
+            *slot = start;
+            result.records += 1;
+            result.consumed = end;
+        }
+        result
+    }
+}
+
+/// What [`frame`] found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrameResult {
+    /// Complete records found.
+    pub records: usize,
+    /// Bytes they cover.
+    pub consumed: usize,
+}
+
+/// Writes where records start, relative to the first byte of `bytes`, until `starts` is full, no
+/// complete record is left, or a start would not fit 32 bits.
+pub fn frame<F: Framing>(framing: &F, bytes: &[u8], starts: &mut [u32]) -> FrameResult {
+    framing.frame(bytes, starts)
+}
+
+/// Records of one length, at least one byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FixedFraming(pub usize);
+
+impl Framing for FixedFraming {
+    #[inline]
+    fn end(&self, bytes: &[u8], start: usize) -> Option<usize> {
+        let end = start.checked_add(self.0)?;
+        (end <= bytes.len() && self.0 > 0).then_some(end)
+    }
+
+    #[inline]
+    fn body<'a>(&self, record: &'a [u8]) -> &'a [u8] {
+        record
+    }
+
+    fn completes(&self) -> Option<u8> {
+        None
+    }
+
+    fn fixed_len(&self) -> Option<usize> {
+        Some(self.0)
+    }
+}
+
+/// Records that end at a delimiter byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LineFraming(pub u8);
+
+impl Framing for LineFraming {
+    #[inline]
+    fn end(&self, bytes: &[u8], start: usize) -> Option<usize> {
+        memchr(self.0, bytes.get(start..)?).map(|at| start + at + 1)
+    }
+
+    #[inline]
+    fn body<'a>(&self, record: &'a [u8]) -> &'a [u8] {
+        match record {
+            [body @ .., last] if *last == self.0 => body,
+            _ => record,
+        }
+    }
+
+    fn completes(&self) -> Option<u8> {
+        Some(self.0)
+    }
+
+    fn fixed_len(&self) -> Option<usize> {
+        None
+    }
+
+    /// One scan over all bytes costs less than one search per line where lines are short.
+    fn frame(&self, bytes: &[u8], starts: &mut [u32]) -> FrameResult {
+        let mut result = FrameResult::default();
+        for (slot, at) in starts.iter_mut().zip(memchr_iter(self.0, bytes)) {
+            let Ok(start) = u32::try_from(result.consumed) else { break };
+            *slot = start;
+            result.records += 1;
+            result.consumed = at + 1;
+        }
+        result
+    }
+}
+
+/// Rows of RFC 4180. A quote opens a field only as the field's first byte; elsewhere it stands
+/// for itself, as does anything between a closing quote and the next separator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CsvFraming {
+    /// The byte between fields.
+    pub separator: u8,
+    /// The byte around quoted fields.
+    pub quote: u8,
+}
+
+impl CsvFraming {
+    /// Position after the quote that closes a field whose content starts at `at`; a doubled
+    /// quote is content.
+    fn after_quoted(&self, bytes: &[u8], mut at: usize) -> Option<usize> {
+        loop {
+            at += memchr(self.quote, bytes.get(at..)?)? + 1;
+            if bytes.get(at) != Some(&self.quote) {
+                return Some(at);
+            }
+            at += 1;
+        }
+    }
+}
+
+impl Framing for CsvFraming {
+    /// Only newlines and quotes need a look: a quote opens a field if a separator, or nothing,
+    /// stands before it.
+    #[inline]
+    fn end(&self, bytes: &[u8], start: usize) -> Option<usize> {
+        let mut at = start;
+        loop {
+            let found = at + memchr2(b'\n', self.quote, bytes.get(at..)?)?;
+            if bytes.get(found) == Some(&b'\n') {
+                return Some(found + 1);
+            }
+            let opens = found == start || bytes.get(found - 1) == Some(&self.separator);
+            at = if opens { self.after_quoted(bytes, found + 1)? } else { found + 1 };
+        }
+    }
+
+    #[inline]
+    fn body<'a>(&self, record: &'a [u8]) -> &'a [u8] {
+        match record {
+            [body @ .., b'\r', b'\n'] => body,
+            [body @ .., b'\n'] => body,
+            _ => record,
+        }
+    }
+
+    fn completes(&self) -> Option<u8> {
+        Some(b'\n')
+    }
+
+    fn fixed_len(&self) -> Option<usize> {
+        None
+    }
+}
+
+/// Records that follow their own length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PrefixedFraming {
+    /// Bytes of the length: 1, 2, 4 or 8.
+    pub width: u8,
+    /// Order of the bytes of the length.
+    pub endian: Endian,
+}
+
+impl Framing for PrefixedFraming {
+    #[inline]
+    fn end(&self, bytes: &[u8], start: usize) -> Option<usize> {
+        let body = start.checked_add(usize::from(self.width))?;
+        let digits = bytes.get(start..body)?;
+        let add = |value: u64, digit: &u8| (value << 8) | u64::from(*digit);
+        let len = match self.endian {
+            Endian::Big => digits.iter().fold(0, add),
+            Endian::Little => digits.iter().rev().fold(0, add),
+        };
+        let end = body.checked_add(usize::try_from(len).ok()?)?;
+        (end <= bytes.len() && end > start).then_some(end)
+    }
+
+    #[inline]
+    fn body<'a>(&self, record: &'a [u8]) -> &'a [u8] {
+        record.get(usize::from(self.width)..).unwrap_or_default()
+    }
+
+    fn completes(&self) -> Option<u8> {
+        None
+    }
+
+    fn fixed_len(&self) -> Option<usize> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const CSV: CsvFraming = CsvFraming { separator: b',', quote: b'"' };
+
+    fn records<F: Framing>(framing: F, bytes: &[u8]) -> (Vec<&[u8]>, usize) {
+        let mut starts = vec![0; bytes.len() + 1];
+        let result = frame(&framing, bytes, &mut starts);
+        let mut bounds: Vec<usize> = starts[..result.records].iter().map(|&start| start as usize).collect();
+        bounds.push(result.consumed);
+        (bounds.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect(), result.consumed)
+    }
+
+    #[test]
+    fn lines_end_at_the_delimiter() {
+        let (lines, consumed) = records(LineFraming(b'\n'), b"one\n\nthree\nfour");
+        assert_eq!(lines, [&b"one\n"[..], b"\n", b"three\n"]);
+        assert_eq!(consumed, 11);
+        assert_eq!(LineFraming(b'\n').body(b"one\n"), b"one");
+        assert_eq!(LineFraming(b'\n').body(b"\n\n"), b"\n");
+    }
+
+    #[test]
+    fn csv_rows_keep_their_quoted_newlines() {
+        let (rows, _) = records(CSV, b"a,\"b\nc\",d\r\n\"x\"\"\n\",2\nm\"id,3\n\"p\"q\"r,4\n");
+        assert_eq!(rows, [&b"a,\"b\nc\",d\r\n"[..], b"\"x\"\"\n\",2\n", b"m\"id,3\n", b"\"p\"q\"r,4\n"]);
+        assert_eq!(CSV.body(rows[0]), b"a,\"b\nc\",d");
+        assert_eq!(CSV.body(b"a\n"), b"a");
+    }
+
+    #[test]
+    fn csv_quote_left_open_has_no_end() {
+        assert_eq!(CSV.end(b"a,\"b\nc\n", 0), None);
+        assert_eq!(CSV.end(b"a,\"b\"\"\n", 0), None);
+        assert_eq!(CSV.end(b"", 0), None);
+    }
+
+    #[test]
+    fn fixed_records_leave_a_short_tail() {
+        let (found, consumed) = records(FixedFraming(3), b"abcdefgh");
+        assert_eq!(found, [b"abc", b"def"]);
+        assert_eq!(consumed, 6);
+        assert_eq!(records(FixedFraming(0), b"abc").1, 0);
+    }
+
+    #[test]
+    fn prefixed_records_include_their_length() {
+        let framing = PrefixedFraming { width: 2, endian: Endian::Big };
+        let (found, consumed) = records(framing, b"\0\x02ab\0\0\0\x09short");
+        assert_eq!(found, [&b"\0\x02ab"[..], b"\0\0"]);
+        assert_eq!(consumed, 6);
+        assert_eq!(framing.body(found[0]), b"ab");
+        let little = PrefixedFraming { width: 4, endian: Endian::Little };
+        assert_eq!(little.end(b"\x01\0\0\0z", 0), Some(5));
+        let huge = PrefixedFraming { width: 8, endian: Endian::Little };
+        assert_eq!(huge.end(&[0xff; 20], 3), None);
+    }
+
+    #[test]
+    fn a_full_array_stops_the_walk() {
+        let mut starts = [0; 2];
+        let result = frame(&LineFraming(b'\n'), b"a\nb\nc\n", &mut starts);
+        assert_eq!((result, starts), (FrameResult { records: 2, consumed: 4 }, [0, 2]));
+    }
+
+    /// The grammar read one byte at a time.
+    fn csv_end_by_bytes(bytes: &[u8]) -> Option<usize> {
+        let (mut quoted, mut field_start, mut at) = (false, true, 0);
+        while at < bytes.len() {
+            let byte = bytes[at];
+            if quoted {
+                if byte == b'"' && bytes.get(at + 1) == Some(&b'"') {
+                    at += 1;
+                } else if byte == b'"' {
+                    quoted = false;
+                }
+            } else if byte == b'\n' {
+                return Some(at + 1);
+            } else if byte == b'"' && field_start {
+                quoted = true;
+            }
+            field_start = !quoted && byte == b',';
+            at += 1;
+        }
+        None
+    }
+
+    proptest! {
+        #[test]
+        fn csv_agrees_with_a_walk_by_bytes(text in "[a,\"\n\r]{0,40}") {
+            prop_assert_eq!(CSV.end(text.as_bytes(), 0), csv_end_by_bytes(text.as_bytes()));
+        }
+
+        #[test]
+        fn one_scan_agrees_with_one_search_per_line(text in "[a\n]{0,60}") {
+            let framing = LineFraming(b'\n');
+            let (lines, consumed) = records(framing, text.as_bytes());
+            let mut at = 0;
+            for line in &lines {
+                let end = framing.end(text.as_bytes(), at).unwrap();
+                prop_assert_eq!(*line, &text.as_bytes()[at..end]);
+                at = end;
+            }
+            prop_assert_eq!(at, consumed);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Merges against the standard stable sort.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::framing::{FixedFraming, Framing, LineFraming, frame};
+use crate::order::{BodyOrder, LastResort, ProgramOrder, RangeOrder, WriteKey};
+
+const LINES: LineFraming = LineFraming(b'\n');
+
+#[derive(Clone, Copy, Debug)]
+struct Copied;
+
+impl WriteKey for Copied {
+    fn write_key(&self, body: &[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(body);
+    }
+}
+
+fn order_of<O: RecordOrder>(order: &O) -> impl Fn(&Vec<u8>, &Vec<u8>) -> Ordering {
+    |a, b| compare(order, a, b, &mut vec![], &mut vec![])
+}
+
+/// Merges `sources` after sorting each, by both kinds of cursor, breaking off every `stop` records.
+fn check<F: Framing, O: RecordOrder>(framing: F, order: &O, mut sources: Vec<Vec<Vec<u8>>>, stop: usize) {
+    sources.iter_mut().for_each(|source| source.sort_by(order_of(order)));
+    let mut wanted = sources.concat();
+    wanted.sort_by(order_of(order));
+
+    let bytes: Vec<Vec<u8>> = sources.iter().map(|source| source.concat()).collect();
+    let starts: Vec<Vec<u32>> = bytes
+        .iter()
+        .map(|bytes| {
+            let mut starts = vec![0; bytes.len()];
+            let found = frame(&framing, bytes, &mut starts);
+            starts.truncate(found.records);
+            starts
+        })
+        .collect();
+    let mut cursors: Vec<_> =
+        bytes.iter().zip(&starts).map(|(bytes, starts)| PieceCursor::new(framing, bytes, starts)).collect();
+    assert!(merged(&mut cursors, order, stop) == wanted);
+
+    let slices: Vec<Vec<&[u8]>> = bytes
+        .iter()
+        .zip(&starts)
+        .map(|(bytes, starts)| {
+            let cut = starts.get(starts.len() / 2).map_or(0, |start| *start as usize);
+            vec![&bytes[..cut], &[], &bytes[cut..]]
+        })
+        .collect();
+    let mut cursors: Vec<_> = slices.iter().map(|slices| SliceCursor::new(framing, slices)).collect();
+    assert!(merged(&mut cursors, order, stop) == wanted);
+}
+
+fn merged<C: Cursor, O: RecordOrder>(cursors: &mut [C], order: &O, stop: usize) -> Vec<Vec<u8>> {
+    let mut out: Vec<Vec<u8>> = Vec::new();
+    loop {
+        let mut room = stop;
+        let flow = merge(cursors, order, &mut |record: &[u8]| {
+            if room == 0 {
+                return ControlFlow::Break(());
+            }
+            room -= 1;
+            out.push(record.to_vec());
+            ControlFlow::Continue(())
+        });
+        if flow.is_continue() {
+            return out;
+        }
+    }
+}
+
+#[test]
+fn no_source_one_source_empty_sources() {
+    let order = BodyOrder::new(LINES, false);
+    check(LINES, &order, vec![], 5);
+    check(LINES, &order, vec![vec![]; 3], 5);
+    check(LINES, &order, vec![vec![b"b\n".to_vec(), b"a\n".to_vec()]], 1);
+    check(LINES, &order, vec![vec![], vec![b"b\n".to_vec(), b"a\n".to_vec()], vec![]], 5);
+}
+
+#[test]
+fn presorted_sources_follow_one_another() {
+    let order = BodyOrder::new(LINES, false);
+    let sources = (0..5)
+        .map(|source| (0..50).map(|at| format!("{:05}\n", source * 50 + at).into_bytes()).collect())
+        .collect();
+    check(LINES, &order, sources, 7);
+}
+
+#[test]
+fn keys_that_look_like_the_end() {
+    let framing = FixedFraming(10);
+    let order = RangeOrder::new(framing, 0..9, false, LastResort::None);
+    let record = |last: u8| [[0xff; 9].as_slice(), &[last]].concat();
+    let sources = (0..3).map(|source| (0..4).map(|at| record(source * 4 + at)).collect()).collect();
+    check(framing, &order, sources, 100);
+    let descending = RangeOrder::new(framing, 0..9, true, LastResort::None);
+    let sources = vec![vec![vec![0; 10], record(1)], vec![record(2), vec![0; 10]], vec![]];
+    check(framing, &descending, sources, 100);
+}
+
+#[test]
+fn bounds_of_a_key_enclose_its_records() {
+    let bytes = b"a1\nb1\nb2\nd1\n";
+    let starts = [0, 3, 6, 9];
+    let order = RangeOrder::new(LINES, 0..1, false, LastResort::None);
+    let bounds = |key: &[u8]| {
+        let lower = lower_bound_piece(&order, &LINES, bytes, &starts, key);
+        (lower, upper_bound_piece(&order, &LINES, bytes, &starts, key))
+    };
+    assert_eq!(bounds(b"b"), (1, 3));
+    assert_eq!(bounds(b"c"), (3, 3));
+    assert_eq!(bounds(b""), (0, 0));
+    assert_eq!(bounds(b"z"), (4, 4));
+    let reversed = [9, 6, 3, 0];
+    let order = RangeOrder::new(LINES, 0..1, true, LastResort::None);
+    assert_eq!(lower_bound_piece(&order, &LINES, bytes, &reversed, b"b"), 1);
+    assert_eq!(upper_bound_piece(&order, &LINES, bytes, &reversed, b"b"), 3);
+}
+
+proptest! {
+    #[test]
+    fn any_lines(
+        sources in proptest::collection::vec(proptest::collection::vec("[ab]{0,10}", 0..30), 0..9),
+        descending: bool,
+        stop in 1usize..50,
+    ) {
+        let sources: Vec<Vec<Vec<u8>>> = sources
+            .into_iter()
+            .map(|source| source.into_iter().map(|line| format!("{line}\n").into_bytes()).collect())
+            .collect();
+        check(LINES, &BodyOrder::new(LINES, descending), sources.clone(), stop);
+        check(LINES, &RangeOrder::new(LINES, 0..2, descending, LastResort::None), sources.clone(), stop);
+        check(LINES, &RangeOrder::new(LINES, 0..1, descending, LastResort::BytesReversed), sources.clone(), stop);
+        check(LINES, &ProgramOrder::new(LINES, Copied, LastResort::None), sources, stop);
+    }
+}

@@ -1,0 +1,286 @@
+//! In which order records come.
+//!
+//! An order turns a record into a *normalised key*: bytes that compare by `memcmp` as the records
+//! should. Records of equal keys are settled by the last resort, if the order has one, and stay
+//! in input order after that, so that every sort is stable.
+//!
+//! ```text
+//! record ──body──> bytes ──key──> normalised key ──prefix──> u64
+//!                                 memcmp                     decides almost every comparison
+//! ```
+
+use std::cmp::Ordering;
+use std::ops::Range;
+
+use crate::framing::Framing;
+
+/// The order of records. Those given to it are as framed, terminator included.
+pub trait RecordOrder: Send + Sync {
+    /// The normalised key, which may lie in the record or be written to `scratch` (cleared
+    /// first).
+    fn key<'a>(&self, record: &'a [u8], scratch: &'a mut Vec<u8>) -> &'a [u8];
+
+    /// The part of a record that the last resort looks at.
+    fn body<'a>(&self, record: &'a [u8]) -> &'a [u8];
+
+    /// Whether greater keys come first. Records of equal keys keep their input order even then.
+    fn descending(&self) -> bool;
+
+    /// What settles equal keys.
+    fn last_resort_kind(&self) -> LastResort;
+
+    /// Settles two records of equal keys; `Equal` leaves them in input order.
+    #[inline]
+    fn last_resort(&self, a: &[u8], b: &[u8]) -> Ordering {
+        match self.last_resort_kind() {
+            LastResort::None => Ordering::Equal,
+            LastResort::Bytes => self.body(a).cmp(self.body(b)),
+            LastResort::BytesReversed => self.body(b).cmp(self.body(a)),
+        }
+    }
+
+    /// Bytes of every key, where they are known to be the same for all but malformed records.
+    fn fixed_key_len(&self) -> Option<usize>;
+
+    /// Whether [`key`](Self::key) writes to its scratch: work worth doing once.
+    fn computed(&self) -> bool {
+        false
+    }
+}
+
+/// What settles records of equal keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LastResort {
+    /// Nothing: input order.
+    #[default]
+    None,
+    /// The bytes of the bodies, ascending.
+    Bytes,
+    /// The bytes of the bodies, descending.
+    BytesReversed,
+}
+
+/// The first eight bytes of a key as a big-endian number, zero padded. Prefixes that differ
+/// order as their keys do; equal ones say nothing.
+#[inline]
+pub fn prefix(key: &[u8]) -> u64 {
+    if let Some(head) = key.first_chunk::<8>() {
+        return u64::from_be_bytes(*head);
+    }
+    // Two overlapping loads: the bytes they share agree.
+    if let (Some(head), Some(tail)) = (key.first_chunk::<4>(), key.last_chunk::<4>()) {
+        let tail = u64::from(u32::from_be_bytes(*tail)) << (64 - 8 * key.len());
+        return (u64::from(u32::from_be_bytes(*head)) << 32) | tail;
+    }
+    match *key {
+        [a, b, c] => u64::from_be_bytes([a, b, c, 0, 0, 0, 0, 0]),
+        [a, b] => u64::from_be_bytes([a, b, 0, 0, 0, 0, 0, 0]),
+        [a] => u64::from(a) << 56,
+        _ => 0,
+    }
+}
+
+/// Full comparison of two records by `order`; `Equal` means that input order decides.
+pub fn compare<O: RecordOrder + ?Sized>(
+    order: &O,
+    a: &[u8],
+    b: &[u8],
+    scratch_a: &mut Vec<u8>,
+    scratch_b: &mut Vec<u8>,
+) -> Ordering {
+    let by_key = order.key(a, scratch_a).cmp(order.key(b, scratch_b));
+    let by_key = if order.descending() { by_key.reverse() } else { by_key };
+    by_key.then_with(|| order.last_resort(a, b))
+}
+
+/// Order by a range of the body's bytes. A record shorter than the range uses what is there.
+#[derive(Clone, Debug)]
+pub struct RangeOrder<F> {
+    framing: F,
+    range: Range<usize>,
+    descending: bool,
+    last_resort: LastResort,
+}
+
+impl<F: Framing> RangeOrder<F> {
+    /// Order by `range` of the bodies that `framing` finds.
+    pub fn new(framing: F, range: Range<usize>, descending: bool, last_resort: LastResort) -> Self {
+        RangeOrder { framing, range, descending, last_resort }
+    }
+}
+
+impl<F: Framing> RecordOrder for RangeOrder<F> {
+    #[inline]
+    fn key<'a>(&self, record: &'a [u8], _scratch: &'a mut Vec<u8>) -> &'a [u8] {
+        let body = self.framing.body(record);
+        match body.get(self.range.start..self.range.end) {
+            Some(key) => key,
+            None => body.get(self.range.start..).unwrap_or_default(),
+        }
+    }
+
+    #[inline]
+    fn body<'a>(&self, record: &'a [u8]) -> &'a [u8] {
+        self.framing.body(record)
+    }
+
+    #[inline]
+    fn descending(&self) -> bool {
+        self.descending
+    }
+
+    #[inline]
+    fn last_resort_kind(&self) -> LastResort {
+        self.last_resort
+    }
+
+    #[inline]
+    fn fixed_key_len(&self) -> Option<usize> {
+        let end = match self.framing.fixed_len() {
+            Some(len) => self.range.end.min(len),
+            None => self.range.end,
+        };
+        Some(end.saturating_sub(self.range.start))
+    }
+}
+
+/// Order by the bytes of the whole body.
+#[derive(Clone, Debug)]
+pub struct BodyOrder<F> {
+    framing: F,
+    descending: bool,
+}
+
+impl<F: Framing> BodyOrder<F> {
+    /// Order by the bodies that `framing` finds.
+    pub fn new(framing: F, descending: bool) -> Self {
+        BodyOrder { framing, descending }
+    }
+}
+
+impl<F: Framing> RecordOrder for BodyOrder<F> {
+    #[inline]
+    fn key<'a>(&self, record: &'a [u8], _scratch: &'a mut Vec<u8>) -> &'a [u8] {
+        self.framing.body(record)
+    }
+
+    #[inline]
+    fn body<'a>(&self, record: &'a [u8]) -> &'a [u8] {
+        self.framing.body(record)
+    }
+
+    #[inline]
+    fn descending(&self) -> bool {
+        self.descending
+    }
+
+    /// Equal bodies leave nothing to settle.
+    #[inline]
+    fn last_resort_kind(&self) -> LastResort {
+        LastResort::None
+    }
+
+    #[inline]
+    fn fixed_key_len(&self) -> Option<usize> {
+        self.framing.fixed_len()
+    }
+}
+
+/// What computes normalised keys from bodies.
+pub trait WriteKey: Send + Sync {
+    /// Appends the key of `body` to `out`.
+    fn write_key(&self, body: &[u8], out: &mut Vec<u8>);
+
+    /// Bytes of every key, where they are known to be the same.
+    fn fixed_key_len(&self) -> Option<usize> {
+        None
+    }
+}
+
+/// Order by a computed key. Directions are the key's own: it always compares ascending.
+#[derive(Clone, Debug)]
+pub struct ProgramOrder<F, W> {
+    framing: F,
+    program: W,
+    last_resort: LastResort,
+}
+
+impl<F: Framing, W: WriteKey> ProgramOrder<F, W> {
+    /// Order by the keys that `program` computes from the bodies that `framing` finds.
+    pub fn new(framing: F, program: W, last_resort: LastResort) -> Self {
+        ProgramOrder { framing, program, last_resort }
+    }
+}
+
+impl<F: Framing, W: WriteKey> RecordOrder for ProgramOrder<F, W> {
+    #[inline]
+    fn key<'a>(&self, record: &'a [u8], scratch: &'a mut Vec<u8>) -> &'a [u8] {
+        scratch.clear();
+        self.program.write_key(self.framing.body(record), scratch);
+        scratch
+    }
+
+    #[inline]
+    fn body<'a>(&self, record: &'a [u8]) -> &'a [u8] {
+        self.framing.body(record)
+    }
+
+    #[inline]
+    fn descending(&self) -> bool {
+        false
+    }
+
+    #[inline]
+    fn last_resort_kind(&self) -> LastResort {
+        self.last_resort
+    }
+
+    #[inline]
+    fn fixed_key_len(&self) -> Option<usize> {
+        self.program.fixed_key_len()
+    }
+
+    #[inline]
+    fn computed(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::framing::{FixedFraming, LineFraming};
+
+    #[test]
+    fn a_range_beyond_the_record_uses_what_is_there() {
+        let order = RangeOrder::new(LineFraming(b'\n'), 2..5, false, LastResort::None);
+        let scratch = &mut Vec::new();
+        assert_eq!(order.key(b"abcdefg\n", scratch), b"cde");
+        assert_eq!(order.key(b"abcd\n", scratch), b"cd");
+        assert_eq!(order.key(b"a\n", scratch), b"");
+        assert_eq!(order.fixed_key_len(), Some(3));
+        let fixed = RangeOrder::new(FixedFraming(4), 2..9, false, LastResort::None);
+        assert_eq!(fixed.fixed_key_len(), Some(2));
+    }
+
+    #[test]
+    fn the_last_resort_is_asked_last() {
+        let order = RangeOrder::new(LineFraming(b'\n'), 0..1, true, LastResort::Bytes);
+        let (a, b) = (&mut Vec::new(), &mut Vec::new());
+        assert_eq!(compare(&order, b"b\n", b"a\n", a, b), Ordering::Less);
+        assert_eq!(compare(&order, b"ax\n", b"ay\n", a, b), Ordering::Less);
+        assert_eq!(compare(&order, b"ax\n", b"ax\n", a, b), Ordering::Equal);
+    }
+
+    proptest! {
+        #[test]
+        fn prefix_is_the_padded_head(key in proptest::collection::vec(any::<u8>(), 0..12)) {
+            let mut head = [0; 8];
+            let n = key.len().min(8);
+            head[..n].copy_from_slice(&key[..n]);
+            prop_assert_eq!(prefix(&key), u64::from_be_bytes(head));
+        }
+    }
+}

@@ -1,0 +1,433 @@
+//! Sorting a piece of memory: not its records but where they start.
+//!
+//! Every record becomes one u64 *code*, and codes are sorted as bare integers, which vectors do
+//! many times faster than any sort by comparison:
+//!
+//! ```text
+//! keys of one length   [ key bits from `depth` on .................. | ordinal ]
+//! keys of any length   [ k bytes from `depth` on, 0 padded | 3: left | ordinal ]
+//!                        left = min(bytes left at depth, k + 1), so that "a" < "a\0"
+//! descending           the complement of all but the ordinal
+//! ```
+//!
+//! The ordinal is the record's place in the input: it leads back to the record, and it keeps
+//! equal keys in input order for nothing. A group of equal codes is not settled yet: a small one
+//! is sorted by comparison, a large one gets codes from deeper bytes. Levels are bounded, after
+//! them comparison takes over, so that no input is quadratic. Then the last resort is treated
+//! likewise, as a second key.
+//!
+//! Invariants: between levels the codes of a group are in input order; the ordinals in the codes
+//! are always a permutation of the input.
+
+use std::cmp::Ordering;
+
+use crate::framing::Framing;
+use crate::order::{LastResort, RecordOrder, prefix};
+use crate::vsort;
+
+/// Groups up to this size are settled by comparison.
+const SMALL_GROUP: usize = 48;
+
+/// Levels of codes, the first and those of the last resort included.
+const LEVELS_MAX: usize = 12;
+
+/// Room for the computed keys of a small group; keys that do not fit are computed per comparison.
+const KEY_ROOM: usize = 64 << 10;
+
+/// Bytes of scratch that sorting a piece of so many records needs; two keys come on top if the
+/// order computes keys.
+pub fn scratch_bytes(records: usize) -> usize {
+    records * (size_of::<u64>() + size_of::<u32>())
+        + KEY_ROOM
+        + SMALL_GROUP * size_of::<Materialised>()
+        + LEVELS_MAX * size_of::<Frame>()
+}
+
+/// Memory that sorting pieces works in, to be used over and over.
+#[derive(Debug, Default)]
+pub struct PieceScratch {
+    codes: Vec<u64>,
+    origin: Vec<u32>,
+    tools: Tools,
+}
+
+#[derive(Debug, Default)]
+struct Tools {
+    frames: Vec<Frame>,
+    materialised: Vec<Materialised>,
+    key_bytes: Vec<u8>,
+    key_a: Vec<u8>,
+    key_b: Vec<u8>,
+}
+
+impl PieceScratch {
+    /// Scratch for pieces of up to `records` records: [`scratch_bytes`] of memory. Larger pieces
+    /// make it grow.
+    pub fn with_capacity(records: usize) -> PieceScratch {
+        PieceScratch {
+            codes: Vec::with_capacity(records),
+            origin: Vec::with_capacity(records),
+            tools: Tools {
+                frames: Vec::with_capacity(LEVELS_MAX),
+                materialised: Vec::with_capacity(SMALL_GROUP),
+                key_bytes: Vec::with_capacity(KEY_ROOM),
+                ..Tools::default()
+            },
+        }
+    }
+}
+
+/// What the order of a piece turned out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PieceShape {
+    /// The records were in order.
+    pub already_sorted: bool,
+    /// The sorted records are the input from last to first.
+    pub reversed: bool,
+}
+
+/// Sorts the starts of a piece's records: in input order on entry, in `order` on exit. Stable.
+///
+/// The records lie back to back in `bytes`, as [`frame`](crate::framing::frame) finds them.
+pub fn sort_piece<F: Framing, O: RecordOrder>(
+    framing: &F,
+    order: &O,
+    bytes: &[u8],
+    starts: &mut [u32],
+    scratch: &mut PieceScratch,
+) -> PieceShape {
+    let PieceScratch { codes, origin, tools } = scratch;
+    origin.clear();
+    origin.extend_from_slice(starts);
+    codes.clear();
+    codes.extend(0..origin.len() as u64);
+    let last_end =
+        origin.last().map_or(0, |start| framing.end(bytes, *start as usize).unwrap_or(bytes.len()));
+    let ordinal_bits = usize::BITS - origin.len().saturating_sub(1).leading_zeros();
+    let coding = Coding { ordinal_bits, fixed: order.fixed_key_len(), flips: order.descending() };
+    let piece = Piece { order, bytes, origin, last_end, ordinals: (1 << ordinal_bits) - 1 };
+    Sorter { piece: &piece, coding, tools }.sort(codes);
+    place(codes, &piece, starts)
+}
+
+/// Writes the starts in the order of the codes.
+fn place<O>(codes: &[u64], piece: &Piece<'_, O>, starts: &mut [u32]) -> PieceShape {
+    let last = starts.len().wrapping_sub(1);
+    let (mut sorted, mut reversed) = (true, true);
+    for (at, (start, code)) in starts.iter_mut().zip(codes).enumerate() {
+        let ordinal = (code & piece.ordinals) as usize;
+        *start = piece.origin[ordinal];
+        sorted &= ordinal == at;
+        reversed &= ordinal == last - at;
+    }
+    PieceShape { already_sorted: sorted, reversed }
+}
+
+/// The records by ordinal.
+struct Piece<'a, O> {
+    order: &'a O,
+    bytes: &'a [u8],
+    origin: &'a [u32],
+    last_end: usize,
+    /// Mask of the ordinal in a code.
+    ordinals: u64,
+}
+
+impl<O> Piece<'_, O> {
+    #[inline]
+    fn record(&self, code: u64) -> &[u8] {
+        let ordinal = (code & self.ordinals) as usize;
+        let end = self.origin.get(ordinal + 1).map_or(self.last_end, |end| *end as usize);
+        self.bytes.get(self.origin[ordinal] as usize..end).unwrap_or_default()
+    }
+}
+
+/// How byte strings become the key bits of codes.
+#[derive(Clone, Copy, Debug)]
+struct Coding {
+    ordinal_bits: u32,
+    /// Length of every string, if known.
+    fixed: Option<usize>,
+    /// Complemented, for descending order.
+    flips: bool,
+}
+
+/// Bits that say how many bytes are left.
+const LEFT_BITS: u32 = 3;
+
+impl Coding {
+    /// Whole bytes of a string in one code. With strings of any length at most six, since `left`
+    /// must count one more.
+    #[inline]
+    fn bytes_coded(&self) -> usize {
+        let bits = 64 - self.ordinal_bits;
+        match self.fixed {
+            Some(_) => (bits / 8) as usize,
+            None => ((bits - LEFT_BITS) / 8).min(6) as usize,
+        }
+    }
+
+    /// The key bits of a string from `depth` on; the ordinal's bits are zero.
+    #[inline]
+    fn bits(&self, string: &[u8], depth: usize) -> u64 {
+        let rest = string.get(depth..).unwrap_or_default();
+        let coded = match self.fixed {
+            Some(_) => prefix(rest),
+            None => {
+                let count = self.bytes_coded();
+                let shift = 64 - 8 * count as u32;
+                let left = rest.len().min(count + 1) as u64;
+                ((prefix(rest) >> shift) << shift) | (left << (shift - LEFT_BITS))
+            }
+        };
+        let coded = if self.flips { !coded } else { coded };
+        (coded >> self.ordinal_bits) << self.ordinal_bits
+    }
+
+    /// Whether strings with the key bits of `code` at `depth` are equal, given that they agree up
+    /// to there.
+    fn settles(&self, code: u64, depth: usize) -> bool {
+        match self.fixed {
+            Some(len) => (len.saturating_sub(depth) as u64) * 8 <= u64::from(64 - self.ordinal_bits),
+            None => {
+                let coded = if self.flips { !code } else { code };
+                let count = self.bytes_coded();
+                let left = (coded >> (64 - 8 * count as u32 - LEFT_BITS)) & ((1 << LEFT_BITS) - 1);
+                left as usize <= count
+            }
+        }
+    }
+}
+
+/// The string that codes are taken from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Subject {
+    Key,
+    /// The body, for the last resort.
+    Body,
+}
+
+/// From where in which string the codes of a range come.
+#[derive(Clone, Copy, Debug)]
+struct Level {
+    subject: Subject,
+    depth: usize,
+    coding: Coding,
+}
+
+/// A range of codes, up to `end`, sorted at a level.
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    end: usize,
+    level: Level,
+}
+
+/// A computed key in `key_bytes`.
+#[derive(Clone, Copy, Debug)]
+struct Materialised {
+    code: u64,
+    from: u32,
+    to: u32,
+}
+
+struct Sorter<'a, O> {
+    piece: &'a Piece<'a, O>,
+    /// Of keys.
+    coding: Coding,
+    tools: &'a mut Tools,
+}
+
+impl<O: RecordOrder> Sorter<'_, O> {
+    fn sort(&mut self, codes: &mut [u64]) {
+        self.tools.frames.clear();
+        let level = self.code(codes, Level { subject: Subject::Key, depth: 0, coding: self.coding });
+        self.tools.frames.push(Frame { end: codes.len(), level });
+        let mut at = 0;
+        while let Some(&Frame { end, level }) = self.tools.frames.last() {
+            at = skip_singles(&codes[..end], at, self.coding.ordinal_bits);
+            if at == end {
+                self.tools.frames.pop();
+                continue;
+            }
+            let group_end = at + group_len(&codes[at..end], self.coding.ordinal_bits);
+            at = self.settle(codes, at, group_end, level);
+        }
+    }
+
+    /// Settles a group of equal codes, or codes it deeper; where to go on.
+    fn settle(&mut self, codes: &mut [u64], at: usize, end: usize, level: Level) -> usize {
+        let Some(next) = self.next_level(codes[at], level) else { return end };
+        let group = &mut codes[at..end];
+        if group.len() <= SMALL_GROUP || self.tools.frames.len() >= LEVELS_MAX {
+            self.settle_by_comparison(group, next);
+            return end;
+        }
+        let level = self.code(group, next);
+        self.tools.frames.push(Frame { end, level });
+        at
+    }
+
+    /// What settles records with the code `code` at `level`; `None` if they are equal.
+    fn next_level(&self, code: u64, level: Level) -> Option<Level> {
+        if !level.coding.settles(code, level.depth) {
+            return Some(Level { depth: level.depth + level.coding.bytes_coded(), ..level });
+        }
+        let last_resort = self.piece.order.last_resort_kind();
+        if level.subject == Subject::Body || last_resort == LastResort::None {
+            return None;
+        }
+        let flips = last_resort == LastResort::BytesReversed;
+        let coding = Coding { fixed: None, flips, ..self.coding };
+        Some(Level { subject: Subject::Body, depth: 0, coding })
+    }
+
+    /// Gives a group codes at `level`, or deeper if those would all be equal, and sorts them;
+    /// the level they are at.
+    fn code(&mut self, group: &mut [u64], mut level: Level) -> Level {
+        let mut uniform = self.write_codes(group, level);
+        if level.subject == Subject::Key && self.coding.fixed.is_some() && uniform.is_none() {
+            self.coding.fixed = None;
+            level.coding = self.coding;
+            uniform = self.write_codes(group, level);
+        }
+        if uniform == Some(true) && group.len() > SMALL_GROUP && !level.coding.settles(group[0], level.depth)
+        {
+            level.depth = self.common_len(group, level);
+            self.write_codes(group, level);
+        }
+        vsort::sort_u64(group);
+        level
+    }
+
+    /// Writes the group's codes. Whether their key bits are all equal; `None` if a string has not
+    /// the length it should have, so that the codes are worth nothing.
+    fn write_codes(&mut self, group: &mut [u64], level: Level) -> Option<bool> {
+        let (piece, scratch) = (self.piece, &mut self.tools.key_a);
+        let mut differing = 0;
+        let mut first = None;
+        for code in group {
+            let record = piece.record(*code);
+            let string = string(piece.order, level.subject, record, scratch);
+            if level.coding.fixed.is_some_and(|len| len != string.len()) {
+                return None;
+            }
+            let bits = level.coding.bits(string, level.depth);
+            differing |= bits ^ *first.get_or_insert(bits);
+            *code = bits | (*code & piece.ordinals);
+        }
+        Some(differing == 0)
+    }
+
+    /// Bytes that all strings of a group have in common, at least `level.depth`.
+    fn common_len(&mut self, group: &[u64], level: Level) -> usize {
+        let Tools { key_a, key_b, .. } = &mut *self.tools;
+        let piece = self.piece;
+        let first = string(piece.order, level.subject, piece.record(group[0]), key_a);
+        let mut common = first.len();
+        for code in &group[1..] {
+            let other = string(piece.order, level.subject, piece.record(*code), key_b);
+            let head = &first[level.depth.min(common)..common];
+            let other = other.get(level.depth..).unwrap_or_default();
+            common = level.depth + common_prefix_len(head, other);
+        }
+        common
+    }
+
+    /// Sorts a group by the strings of `level` from its depth on, and what comes after them.
+    fn settle_by_comparison(&mut self, group: &mut [u64], level: Level) {
+        let computed = level.subject == Subject::Key && self.piece.order.computed();
+        if computed && group.len() <= SMALL_GROUP && self.materialise(group) {
+            return self.settle_materialised(group);
+        }
+        let Tools { key_a, key_b, .. } = &mut *self.tools;
+        let piece = self.piece;
+        group.sort_unstable_by(|a, b| {
+            let (record_a, record_b) = (piece.record(*a), piece.record(*b));
+            let by_key = match level.subject {
+                Subject::Body => Ordering::Equal,
+                Subject::Key => {
+                    let key_a = piece.order.key(record_a, key_a);
+                    key_a.cmp(piece.order.key(record_b, key_b))
+                }
+            };
+            self.coding.directed(by_key).then_with(|| piece.settle(*a, *b))
+        });
+    }
+
+    /// Computes the keys of a group once; whether there was room for them.
+    fn materialise(&mut self, group: &[u64]) -> bool {
+        let Tools { materialised, key_bytes, key_a, .. } = &mut *self.tools;
+        materialised.clear();
+        key_bytes.clear();
+        for code in group {
+            let key = self.piece.order.key(self.piece.record(*code), key_a);
+            let from = key_bytes.len();
+            if from + key.len() > KEY_ROOM {
+                return false;
+            }
+            key_bytes.extend_from_slice(key);
+            materialised.push(Materialised { code: *code, from: from as u32, to: key_bytes.len() as u32 });
+        }
+        true
+    }
+
+    fn settle_materialised(&mut self, group: &mut [u64]) {
+        let Tools { materialised, key_bytes, .. } = &mut *self.tools;
+        let key = |entry: &Materialised| &key_bytes[entry.from as usize..entry.to as usize];
+        materialised.sort_unstable_by(|a, b| {
+            self.coding.directed(key(a).cmp(key(b))).then_with(|| self.piece.settle(a.code, b.code))
+        });
+        for (code, entry) in group.iter_mut().zip(materialised.iter()) {
+            *code = entry.code;
+        }
+    }
+}
+
+impl Coding {
+    fn directed(&self, ordering: Ordering) -> Ordering {
+        if self.flips { ordering.reverse() } else { ordering }
+    }
+}
+
+impl<O: RecordOrder> Piece<'_, O> {
+    /// Order of two records of equal keys.
+    fn settle(&self, a: u64, b: u64) -> Ordering {
+        self.order
+            .last_resort(self.record(a), self.record(b))
+            .then((a & self.ordinals).cmp(&(b & self.ordinals)))
+    }
+}
+
+#[inline]
+fn string<'a, O: RecordOrder>(
+    order: &O,
+    subject: Subject,
+    record: &'a [u8],
+    scratch: &'a mut Vec<u8>,
+) -> &'a [u8] {
+    match subject {
+        Subject::Key => order.key(record, scratch),
+        Subject::Body => order.body(record),
+    }
+}
+
+/// First position from `at` on whose code's key bits equal those of the next.
+#[inline]
+fn skip_singles(codes: &[u64], at: usize, ordinal_bits: u32) -> usize {
+    let equal = |pair: &[u64]| (pair[0] ^ pair[1]) >> ordinal_bits == 0;
+    codes[at..].windows(2).position(equal).map_or(codes.len(), |skipped| at + skipped)
+}
+
+/// Length of the group of equal key bits at the head.
+fn group_len(codes: &[u64], ordinal_bits: u32) -> usize {
+    codes.iter().take_while(|code| (**code ^ codes[0]) >> ordinal_bits == 0).count()
+}
+
+fn common_prefix_len(a: &[u8], b: &[u8]) -> usize {
+    const STEP: usize = 32;
+    let whole = a.chunks_exact(STEP).zip(b.chunks_exact(STEP)).take_while(|(a, b)| a == b).count() * STEP;
+    whole + a[whole..].iter().zip(&b[whole..]).take_while(|(a, b)| a == b).count()
+}
+
+#[cfg(test)]
+mod tests;
