@@ -1,1 +1,46 @@
 //! Streams, blocks, the memory pool, run files and the ledger of runs and switches.
+//!
+//! All bytes a job reads or writes pass through here, and all memory it uses is accounted here:
+//!
+//! ```text
+//!   Pool -> Buf, BlockPool             memory: the pool is the budget
+//!   Disk -> ReadStream, WriteStream    files: one seam, several back-ends, faults on purpose
+//!           \-> Arm                    the device: several requests in flight
+//!   RunWriter, RunReader               checksummed blocks on top of streams
+//!   AtomicOutput                       complete or not at all
+//!   Ledger                             what moved, in how many runs
+//! ```
+//!
+//! Nothing in this crate knows what a record is, or in which order streams are served.
+
+mod arm;
+mod backend;
+mod buf;
+mod direct;
+mod disk;
+mod error;
+mod faulty;
+mod ledger;
+mod mapped;
+mod memory;
+mod pipe;
+mod pool;
+mod port;
+mod stream;
+mod system;
+
+pub use arm::Arm;
+pub use backend::{BUFFERED_BYTES, Backend, PLAIN_BYTES};
+pub use buf::{BlockPool, Buf};
+pub use disk::{DEFAULT_DEPTH, DEFAULT_REQUEST_BYTES, Disk, DiskOptions};
+pub use error::{Action, IoError};
+pub use faulty::{Effect, FaultPlan, Faults, Operation};
+pub use ledger::{Direction, Ledger, StreamAccount, Totals};
+pub use pool::{Pool, PoolError, Reservation};
+pub use stream::{Filled, ReadStream, WriteStream};
+
+/// The unit of direct access: buffers, offsets and lengths are multiples of it.
+pub const PAGE_BYTES: usize = 4096;
+
+/// What the device itself counts in.
+pub(crate) const SECTOR_BYTES: usize = 512;

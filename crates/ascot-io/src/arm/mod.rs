@@ -1,0 +1,89 @@
+//! The arm: the one place that performs requests on a device, several in flight.
+//!
+//! A transfer (a whole buffer) is cut into parts; the arm keeps up to `depth` parts in flight for
+//! each direction, so that reads never wait behind a queue of writes or the other way round.
+//!
+//! ```text
+//!   stream --Request--> [part part part]--> queue --> ring thread (io_uring)
+//!      ^                                          \-> depth threads (pread/pwrite)
+//!      '-- Ticket <----------- settled ------------'
+//! ```
+//!
+//! With io_uring, one thread owns the ring and sleeps in it; a bell (eventfd) read through the
+//! ring wakes it for new parts. Where the kernel refuses io_uring, `depth` threads do the same
+//! work, and where even threads are refused, the caller's own thread does.
+
+mod queue;
+mod ring;
+mod threads;
+mod transfer;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use queue::Queue;
+pub(crate) use transfer::{Request, Ticket, part_count};
+
+/// Performs requests for many streams; clones share the same threads and depth.
+#[derive(Clone)]
+pub struct Arm {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    queue: Arc<Queue>,
+    kind: &'static str,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Arm {
+    /// Starts an arm that keeps up to `depth` parts in flight in each direction: on io_uring, or
+    /// on threads where the kernel refuses it.
+    pub fn start(depth: usize) -> Self {
+        let depth = depth.clamp(1, 1024);
+        Self::start_ring(depth).unwrap_or_else(|| Self::start_threads(depth))
+    }
+
+    /// Starts an arm of `depth` reading and `depth` writing threads, without io_uring.
+    pub fn start_threads(depth: usize) -> Self {
+        let depth = depth.clamp(1, 1024);
+        let queue = Arc::new(Queue::for_threads());
+        let threads = threads::start(&queue, depth);
+        let kind = if threads.is_empty() { "inline" } else { "threads" };
+        Self { inner: Arc::new(Inner { queue, kind, threads: Mutex::new(threads) }) }
+    }
+
+    fn start_ring(depth: usize) -> Option<Self> {
+        let queue = Arc::new(Queue::for_ring().ok()?);
+        let thread = ring::start(&queue, depth)?;
+        let threads = Mutex::new(vec![thread]);
+        Some(Self { inner: Arc::new(Inner { queue, kind: "io_uring", threads }) })
+    }
+
+    /// What performs the requests: `io_uring`, `threads` or `inline`.
+    pub fn kind(&self) -> &'static str {
+        self.inner.kind
+    }
+
+    /// Queues a transfer.
+    pub(crate) fn submit(&self, request: Request) -> Ticket {
+        let (ticket, parts) = request.into_parts();
+        if self.inner.kind == "inline" {
+            parts.into_iter().for_each(threads::perform);
+        } else {
+            self.inner.queue.push(parts);
+        }
+        ticket
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.queue.close();
+        let threads = self.threads.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for thread in threads.drain(..) {
+            // A thread that panicked has already lost its work; there is nothing to add here.
+            let _ = thread.join();
+        }
+    }
+}

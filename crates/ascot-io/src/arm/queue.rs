@@ -1,0 +1,130 @@
+//! The queue between streams and an arm's threads: parts wait by direction, first come first
+//! served.
+//!
+//! Invariant for the ring: `asleep` is set, under the lock, before the ring's thread sleeps, so a
+//! part pushed later always rings the bell; none is overlooked.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use rustix::event::EventfdFlags;
+
+use super::transfer::Part;
+use crate::ledger::Direction;
+
+pub(super) struct Queue {
+    state: Mutex<State>,
+    arrived: Condvar,
+    bell: Option<OwnedFd>,
+}
+
+#[derive(Default)]
+struct State {
+    reads: VecDeque<Part>,
+    writes: VecDeque<Part>,
+    closed: bool,
+    asleep: bool,
+}
+
+impl State {
+    fn lane(&mut self, direction: Direction) -> &mut VecDeque<Part> {
+        match direction {
+            Direction::Read => &mut self.reads,
+            Direction::Write => &mut self.writes,
+        }
+    }
+}
+
+impl Queue {
+    pub(super) fn for_threads() -> Self {
+        Self { state: Mutex::default(), arrived: Condvar::new(), bell: None }
+    }
+
+    pub(super) fn for_ring() -> io::Result<Self> {
+        let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { bell: Some(bell), ..Self::for_threads() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The eventfd that wakes the ring.
+    pub(super) fn bell(&self) -> Option<BorrowedFd<'_>> {
+        self.bell.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Silences the bell after it rang.
+    pub(super) fn hush(&self) {
+        if let Some(bell) = &self.bell {
+            // The descriptor does not block; nothing to read means another ring is not due.
+            let _ = rustix::io::read(bell, &mut [0u8; 8]);
+        }
+    }
+
+    pub(super) fn push(&self, parts: Vec<Part>) {
+        let mut state = self.lock();
+        for part in parts {
+            let lane = state.lane(part.direction());
+            lane.push_back(part);
+        }
+        self.wake(state);
+    }
+
+    pub(super) fn close(&self) {
+        let mut state = self.lock();
+        state.closed = true;
+        self.wake(state);
+    }
+
+    fn wake(&self, mut state: MutexGuard<'_, State>) {
+        let ring = std::mem::take(&mut state.asleep);
+        drop(state);
+        match &self.bell {
+            Some(bell) if ring => {
+                // Cannot fail short of 2^64 - 1 unread rings.
+                let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+            }
+            Some(_) => {}
+            None => self.arrived.notify_all(),
+        }
+    }
+
+    /// For threads: the next part of a direction; `None` once closed and empty.
+    pub(super) fn wait(&self, direction: Direction) -> Option<Part> {
+        let mut state = self.lock();
+        loop {
+            if let Some(part) = state.lane(direction).pop_front() {
+                return Some(part);
+            }
+            if state.closed {
+                return None;
+            }
+            state = self.arrived.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// For the ring: up to `reads` and `writes` parts, taken in turn; true where the queue is
+    /// closed and empty. Afterwards a push rings the bell.
+    pub(super) fn take(&self, mut reads: usize, mut writes: usize, into: &mut Vec<Part>) -> bool {
+        let mut state = self.lock();
+        loop {
+            let before = into.len();
+            if reads > 0 && let Some(part) = state.reads.pop_front() {
+                into.push(part);
+                reads -= 1;
+            }
+            if writes > 0 && let Some(part) = state.writes.pop_front() {
+                into.push(part);
+                writes -= 1;
+            }
+            if into.len() == before {
+                break;
+            }
+        }
+        state.asleep = true;
+        state.closed && state.reads.is_empty() && state.writes.is_empty()
+    }
+}

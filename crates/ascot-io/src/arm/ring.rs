@@ -1,0 +1,188 @@
+//! The arm on io_uring: one thread that owns a ring.
+//!
+//! Invariants: a part stays in `slots` from its submission to its completion, so its memory and
+//! its descriptor outlive the kernel's use of them; at most `depth` parts of each direction are in
+//! the ring, which has room for all of them and the bell; the thread ends only with empty slots.
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+
+use io_uring::{IoUring, Probe, opcode, types};
+
+use super::queue::Queue;
+use super::transfer::Part;
+use crate::ledger::Direction;
+
+/// The completion that means the bell rang.
+const BELL: u64 = u64::MAX;
+
+/// Starts the ring's thread; `None` where io_uring (or a thread) is not to be had.
+pub(super) fn start(queue: &Arc<Queue>, depth: usize) -> Option<JoinHandle<()>> {
+    let (answer, started) = mpsc::channel();
+    let queue = Arc::clone(queue);
+    let thread = thread::Builder::new()
+        .name("ascot-arm".into())
+        .spawn(move || match Ring::new(&queue, depth) {
+            Ok(mut ring) => {
+                // The starter waits for this answer, so there is someone to take it.
+                let _ = answer.send(true);
+                ring.serve(&queue);
+            }
+            Err(_) => {
+                let _ = answer.send(false);
+            }
+        })
+        .ok()?;
+    if started.recv().unwrap_or(false) {
+        Some(thread)
+    } else {
+        let _ = thread.join();
+        None
+    }
+}
+
+struct Ring {
+    ring: IoUring,
+    slots: Vec<Option<Part>>,
+    vacant: Vec<usize>,
+    depth: usize,
+    in_flight: InFlight,
+    bell_armed: bool,
+    taken: Vec<Part>,
+    reaped: Vec<(u64, i32)>,
+}
+
+#[derive(Default)]
+struct InFlight {
+    reads: usize,
+    writes: usize,
+}
+
+impl InFlight {
+    fn of(&mut self, direction: Direction) -> &mut usize {
+        match direction {
+            Direction::Read => &mut self.reads,
+            Direction::Write => &mut self.writes,
+        }
+    }
+
+    fn all(&self) -> usize {
+        self.reads + self.writes
+    }
+}
+
+impl Ring {
+    fn new(queue: &Queue, depth: usize) -> io::Result<Self> {
+        if queue.bell().is_none() {
+            return Err(io::Error::from(io::ErrorKind::Unsupported));
+        }
+        let entries = (2 * depth + 1).next_power_of_two() as u32;
+        let ring = IoUring::builder()
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .build(entries)
+            .or_else(|_| IoUring::new(entries))?;
+        let mut probe = Probe::new();
+        ring.submitter().register_probe(&mut probe)?;
+        if !probe.is_supported(opcode::Read::CODE) || !probe.is_supported(opcode::Write::CODE) {
+            return Err(io::Error::from(io::ErrorKind::Unsupported));
+        }
+        Ok(Self {
+            ring,
+            slots: (0..2 * depth).map(|_| None).collect(),
+            vacant: (0..2 * depth).rev().collect(),
+            depth,
+            in_flight: InFlight::default(),
+            bell_armed: false,
+            taken: Vec::with_capacity(2 * depth),
+            reaped: Vec::with_capacity(2 * depth + 1),
+        })
+    }
+
+    fn serve(&mut self, queue: &Queue) {
+        loop {
+            let reads = self.depth - self.in_flight.reads;
+            let writes = self.depth - self.in_flight.writes;
+            let mut taken = std::mem::take(&mut self.taken);
+            let closed = queue.take(reads, writes, &mut taken);
+            taken.drain(..).for_each(|part| self.submit(part));
+            self.taken = taken;
+            if closed && self.in_flight.all() == 0 {
+                return;
+            }
+            self.arm_bell(queue);
+            // Interrupted, or the kernel is short of something: what it has taken will complete,
+            // the rest is submitted with the next round.
+            if self.ring.submit_and_wait(1).is_err() {
+                thread::yield_now();
+            }
+            self.reap(queue);
+        }
+    }
+
+    fn submit(&mut self, part: Part) {
+        // `take` asked for no more parts than there are vacant slots.
+        let Some(slot) = self.vacant.pop() else {
+            super::threads::perform(part);
+            return;
+        };
+        *self.in_flight.of(part.direction()) += 1;
+        let (memory, len) = part.memory();
+        let fd = types::Fd(part.file().as_raw_fd());
+        let entry = match part.direction() {
+            Direction::Read => opcode::Read::new(fd, memory, len as u32).offset(part.offset()).build(),
+            Direction::Write => opcode::Write::new(fd, memory, len as u32).offset(part.offset()).build(),
+        };
+        // SAFETY: the part is kept in its slot until its completion, and with it the memory
+        // (exclusively this part's) and the open descriptor.
+        let pushed = unsafe { self.ring.submission().push(&entry.user_data(slot as u64)) };
+        match pushed {
+            Ok(()) => self.slots[slot] = Some(part),
+            Err(_) => {
+                self.vacate(slot, part.direction());
+                super::threads::perform(part);
+            }
+        }
+    }
+
+    fn arm_bell(&mut self, queue: &Queue) {
+        if self.bell_armed {
+            return;
+        }
+        let Some(bell) = queue.bell() else { return };
+        let entry = opcode::PollAdd::new(types::Fd(bell.as_raw_fd()), libc::POLLIN as u32).build();
+        // SAFETY: a poll touches no memory of ours.
+        self.bell_armed = unsafe { self.ring.submission().push(&entry.user_data(BELL)) }.is_ok();
+    }
+
+    fn reap(&mut self, queue: &Queue) {
+        let mut reaped = std::mem::take(&mut self.reaped);
+        reaped.extend(self.ring.completion().map(|entry| (entry.user_data(), entry.result())));
+        for (data, result) in reaped.drain(..) {
+            if data == BELL {
+                self.bell_armed = false;
+                queue.hush();
+            } else {
+                let result = usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result));
+                self.settle(data as usize, result);
+            }
+        }
+        self.reaped = reaped;
+    }
+
+    fn settle(&mut self, slot: usize, result: io::Result<usize>) {
+        let Some(part) = self.slots.get_mut(slot).and_then(Option::take) else { return };
+        self.vacate(slot, part.direction());
+        if let Some(part) = part.settle(result) {
+            self.submit(part);
+        }
+    }
+
+    fn vacate(&mut self, slot: usize, direction: Direction) {
+        *self.in_flight.of(direction) -= 1;
+        self.vacant.push(slot);
+    }
+}

@@ -1,0 +1,65 @@
+//! The arm without io_uring: threads that read and write at offsets.
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use super::queue::Queue;
+use super::transfer::Part;
+use crate::ledger::Direction;
+
+/// Starts `depth` threads for each direction, or none where the system refuses one for either.
+pub(super) fn start(queue: &Arc<Queue>, depth: usize) -> Vec<JoinHandle<()>> {
+    let mut threads = Vec::with_capacity(2 * depth);
+    for number in 0..depth {
+        let pair = [Direction::Read, Direction::Write].map(|direction| spawn(queue, direction));
+        let all_refused = pair.iter().any(Result::is_err);
+        threads.extend(pair.into_iter().flatten());
+        if all_refused && number == 0 {
+            queue.close();
+            threads.drain(..).for_each(|thread| drop(thread.join()));
+        }
+        if all_refused {
+            break;
+        }
+    }
+    threads
+}
+
+fn spawn(queue: &Arc<Queue>, direction: Direction) -> io::Result<JoinHandle<()>> {
+    let queue = Arc::clone(queue);
+    thread::Builder::new().name("ascot-arm".into()).spawn(move || {
+        while let Some(part) = queue.wait(direction) {
+            perform(part);
+        }
+    })
+}
+
+/// Moves a part to its end on the calling thread.
+pub(super) fn perform(part: Part) {
+    let mut next = Some(part);
+    while let Some(part) = next {
+        let result = call(&part);
+        if matches!(&result, Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
+            thread::yield_now();
+        }
+        next = part.settle(result);
+    }
+}
+
+fn call(part: &Part) -> io::Result<usize> {
+    let offset = libc::off_t::try_from(part.offset())
+        .map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW))?;
+    let (memory, len) = part.memory();
+    let fd = part.file().as_raw_fd();
+    // SAFETY: the part's memory is valid for `len` bytes and nobody else's until it settles; the
+    // descriptor is open as long as the part holds the file.
+    let moved = unsafe {
+        match part.direction() {
+            Direction::Read => libc::pread(fd, memory.cast(), len, offset),
+            Direction::Write => libc::pwrite(fd, memory.cast(), len, offset),
+        }
+    };
+    usize::try_from(moved).map_err(|_| io::Error::last_os_error())
+}

@@ -1,0 +1,232 @@
+//! Transfers and their parts: what is asked of an arm, and what came of it.
+//!
+//! Invariants: a transfer owns its buffer until it is finished, so the memory a part points to
+//! lives as long as the part; parts of a transfer do not overlap; each part settles exactly once,
+//! and the last one finishes the transfer. Short results are resumed, EINTR and EAGAIN retried.
+
+use std::fs::File;
+use std::io;
+use std::ptr::NonNull;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::buf::Buf;
+use crate::ledger::{Direction, Receipt};
+use crate::{PAGE_BYTES, SECTOR_BYTES};
+
+/// Retries of a part that the kernel keeps putting off.
+const PATIENCE: u32 = 10_000;
+
+/// Bytes to move between a buffer and a file.
+pub(crate) struct Request {
+    pub(crate) file: Arc<File>,
+    pub(crate) direction: Direction,
+    /// The memory; `len` bytes from its start are moved.
+    pub(crate) buf: Buf,
+    pub(crate) len: usize,
+    pub(crate) offset: u64,
+    /// Largest part.
+    pub(crate) part_bytes: usize,
+    /// True for O_DIRECT, where a result off a sector boundary means the file's end.
+    pub(crate) direct: bool,
+    /// Makes the first system call move half of its bytes.
+    pub(crate) halve: bool,
+    pub(crate) receipt: Receipt,
+}
+
+/// The state shared by a ticket and the parts.
+struct Transfer {
+    file: Arc<File>,
+    direction: Direction,
+    start: NonNull<u8>,
+    offset: u64,
+    direct: bool,
+    state: Mutex<State>,
+    finished: Condvar,
+}
+
+struct State {
+    buf: Option<Buf>,
+    receipt: Option<Receipt>,
+    open_parts: usize,
+    /// Length of the prefix that moved without a gap.
+    moved: usize,
+    error: Option<io::Error>,
+}
+
+// SAFETY: `start` points into `state.buf`, which is owned by the transfer and given out only after
+// the last part has settled; until then each part alone uses its range.
+unsafe impl Send for Transfer {}
+// SAFETY: as above; everything else is behind the mutex.
+unsafe impl Sync for Transfer {}
+
+impl Transfer {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How many parts a transfer of `len` bytes is cut into.
+pub(crate) fn part_count(len: usize, part_bytes: usize) -> usize {
+    len.div_ceil(whole_pages(part_bytes)).max(1)
+}
+
+fn whole_pages(part_bytes: usize) -> usize {
+    part_bytes.clamp(PAGE_BYTES, 1 << 30) / PAGE_BYTES * PAGE_BYTES
+}
+
+impl Request {
+    pub(super) fn into_parts(self) -> (Ticket, Vec<Part>) {
+        let part_bytes = whole_pages(self.part_bytes);
+        let len = self.len.min(self.buf.len());
+        let count = part_count(len, part_bytes);
+        let start = self.buf.start();
+        let state = State {
+            buf: Some(self.buf),
+            receipt: Some(self.receipt),
+            open_parts: count,
+            moved: len,
+            error: None,
+        };
+        let transfer = Arc::new(Transfer {
+            file: self.file,
+            direction: self.direction,
+            start,
+            offset: self.offset,
+            direct: self.direct,
+            state: Mutex::new(state),
+            finished: Condvar::new(),
+        });
+        let part = |number: usize| {
+            let at = number * part_bytes;
+            let len = part_bytes.min(len - at);
+            let halve = self.halve && number == 0;
+            Part { transfer: Arc::clone(&transfer), at, len, done: 0, delays: 0, halve }
+        };
+        let parts = (0..count).map(part).collect();
+        (Ticket { transfer }, parts)
+    }
+}
+
+/// The caller's hold on a transfer.
+pub(crate) struct Ticket {
+    transfer: Arc<Transfer>,
+}
+
+impl Ticket {
+    pub(crate) fn is_finished(&self) -> bool {
+        self.transfer.lock().open_parts == 0
+    }
+
+    /// Waits for the buffer and the number of bytes that moved, counted from its start without a
+    /// gap.
+    pub(crate) fn wait(self) -> (Buf, io::Result<usize>) {
+        let mut state = self.transfer.lock();
+        while state.open_parts > 0 {
+            state = self.transfer.finished.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        let result = match state.error.take() {
+            Some(error) => Err(error),
+            None => Ok(state.moved),
+        };
+        // Present: only this method takes it, and it consumes the one ticket.
+        let buf = state.buf.take().unwrap_or_else(|| Buf::heap(0));
+        (buf, result)
+    }
+}
+
+/// A piece of a transfer, on its way through the arm.
+pub(super) struct Part {
+    transfer: Arc<Transfer>,
+    at: usize,
+    len: usize,
+    done: usize,
+    delays: u32,
+    halve: bool,
+}
+
+impl Part {
+    pub(super) fn direction(&self) -> Direction {
+        self.transfer.direction
+    }
+
+    pub(super) fn file(&self) -> &File {
+        &self.transfer.file
+    }
+
+    /// The byte of the file to go on at.
+    pub(super) fn offset(&self) -> u64 {
+        self.transfer.offset + (self.at + self.done) as u64
+    }
+
+    /// The memory still to move: address and length. It lives, and is this part's alone, until
+    /// the part settles.
+    pub(super) fn memory(&self) -> (*mut u8, usize) {
+        let rest = self.len - self.done;
+        let half = rest / 2 / PAGE_BYTES * PAGE_BYTES;
+        let len = if self.halve && half > 0 { half } else { rest };
+        // SAFETY: `at + done <= at + len <= ` the buffer's length.
+        let start = unsafe { self.transfer.start.add(self.at + self.done) };
+        (start.as_ptr(), len)
+    }
+
+    /// Takes a system call's result; the part comes back where there is more to do.
+    pub(super) fn settle(mut self, result: io::Result<usize>) -> Option<Self> {
+        self.halve = false;
+        match result {
+            Ok(moved) => self.advance(moved),
+            Err(error) if is_delay(&error) && self.delays < PATIENCE => {
+                self.delays += 1;
+                Some(self)
+            }
+            Err(error) => {
+                self.close(Some(error));
+                None
+            }
+        }
+    }
+
+    fn advance(mut self, moved: usize) -> Option<Self> {
+        let rest = self.len - self.done;
+        let cut = if self.transfer.direct { moved % SECTOR_BYTES } else { 0 };
+        let error = match self.transfer.direction {
+            Direction::Read if moved == 0 && rest > 0 => None,
+            Direction::Read if cut != 0 => {
+                self.done += moved;
+                None
+            }
+            Direction::Write if moved - cut == 0 && rest > 0 => {
+                Some(io::Error::from(io::ErrorKind::WriteZero))
+            }
+            Direction::Read | Direction::Write => {
+                self.done += if moved >= rest { rest } else { moved - cut };
+                if self.done < self.len {
+                    return Some(self);
+                }
+                None
+            }
+        };
+        self.close(error);
+        None
+    }
+
+    fn close(self, error: Option<io::Error>) {
+        let mut state = self.transfer.lock();
+        if self.done < self.len {
+            state.moved = state.moved.min(self.at + self.done);
+        }
+        if state.error.is_none() {
+            state.error = error;
+        }
+        state.open_parts -= 1;
+        if state.open_parts == 0 {
+            if let Some(receipt) = state.receipt.take() {
+                receipt.settle(state.moved as u64);
+            }
+            self.transfer.finished.notify_all();
+        }
+    }
+}
+
+fn is_delay(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN))
+}

@@ -1,0 +1,288 @@
+//! Buffers: owned slices of a region that can be split, handed to another thread and rejoined.
+//!
+//! Invariant: the parts of a region never overlap, so each [`Buf`] has its bytes to itself and
+//! may be sent and written freely. The region goes back to where it came from when its last part
+//! is dropped: unmapped and given back to its [`Pool`](crate::Pool), or back to its
+//! [`BlockPool`].
+//!
+//! ```text
+//!   region  |----------------------------|     one owner, counted
+//!   parts   |  Buf  |     Buf     | Buf  |     split_to, split_off, unsplit
+//! ```
+
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::PAGE_BYTES;
+use crate::memory::Mapping;
+use crate::pool::Reservation;
+
+/// An owned slice of a region of memory.
+pub struct Buf {
+    start: NonNull<u8>,
+    len: usize,
+    owner: Arc<Owner>,
+}
+
+/// What stands behind the parts of one region.
+enum Owner {
+    Mapped { _mapping: Mapping, _reservation: Option<Reservation> },
+    Leased { block: Mutex<Option<Buf>>, home: Arc<Shared> },
+}
+
+// SAFETY: a `Buf` is the only way to its bytes (parts never overlap), so it moves like a `Vec<u8>`.
+unsafe impl Send for Buf {}
+// SAFETY: `&Buf` only gives `&[u8]`.
+unsafe impl Sync for Buf {}
+
+impl Buf {
+    /// Zeroed memory of its own that no pool accounts; for tests and small odds and ends.
+    ///
+    /// # Panics
+    /// When the system has no memory left, as any allocation does.
+    pub fn heap(len: usize) -> Self {
+        let bytes = len.max(1).next_multiple_of(PAGE_BYTES);
+        match Mapping::anonymous(bytes) {
+            Ok(mapping) => {
+                let mut buf = Self::from_mapping(mapping, None);
+                buf.len = len;
+                buf
+            }
+            Err(_) => std::alloc::handle_alloc_error(std::alloc::Layout::new::<[u8; PAGE_BYTES]>()),
+        }
+    }
+
+    pub(crate) fn from_mapping(mapping: Mapping, reservation: Option<Reservation>) -> Self {
+        let (start, len) = (mapping.start(), mapping.bytes());
+        let owner = Owner::Mapped { _mapping: mapping, _reservation: reservation };
+        Self { start, len, owner: Arc::new(owner) }
+    }
+
+    /// Bytes in this part.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True for a part of no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Cuts off and returns the first `n` bytes; this buffer keeps the rest.
+    ///
+    /// # Panics
+    /// When `n` is more than [`len`](Self::len).
+    pub fn split_to(&mut self, n: usize) -> Self {
+        assert!(n <= self.len, "split_to({n}) of a buffer of {} bytes", self.len);
+        let front = Self { start: self.start, len: n, owner: Arc::clone(&self.owner) };
+        // SAFETY: `n <= len`, so the new start is in the region or one past its end.
+        self.start = unsafe { self.start.add(n) };
+        self.len -= n;
+        front
+    }
+
+    /// Cuts off and returns everything from byte `n` on; this buffer keeps the first `n` bytes.
+    ///
+    /// # Panics
+    /// When `n` is more than [`len`](Self::len).
+    pub fn split_off(&mut self, n: usize) -> Self {
+        let front = self.split_to(n);
+        std::mem::replace(self, front)
+    }
+
+    /// Rejoins `tail` where it starts exactly at this part's end in the same region; otherwise
+    /// gives it back.
+    pub fn unsplit(&mut self, tail: Self) -> Result<(), Self> {
+        // SAFETY: one past the end of this part is in the region or one past its end.
+        let end = unsafe { self.start.add(self.len) };
+        if end == tail.start && Arc::ptr_eq(&self.owner, &tail.owner) {
+            self.len += tail.len;
+            Ok(())
+        } else {
+            Err(tail)
+        }
+    }
+
+    /// True where the first byte's address is a multiple of `bytes`.
+    pub(crate) fn is_aligned_to(&self, bytes: usize) -> bool {
+        (self.start.as_ptr() as usize).is_multiple_of(bytes)
+    }
+
+    /// The address of the first byte, for requests that outlive a borrow.
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+}
+
+impl Deref for Buf {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the range is initialised memory (mappings start zeroed) of this part alone,
+        // alive as long as the owner.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl DerefMut for Buf {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and `&mut self` makes the access exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl std::fmt::Debug for Buf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Buf({} bytes at {:p})", self.len, self.start)
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        if let Self::Leased { block, home } = self {
+            let block = block.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(block) = block {
+                home.lock().push(block);
+                home.returned.notify_one();
+            }
+        }
+    }
+}
+
+/// Equal blocks cut from one region; a block taken comes back by itself when dropped.
+#[derive(Clone)]
+pub struct BlockPool {
+    shared: Arc<Shared>,
+    total: usize,
+}
+
+struct Shared {
+    block_bytes: usize,
+    free: Mutex<Vec<Buf>>,
+    returned: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Vec<Buf>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl BlockPool {
+    /// Cuts `region` into blocks of `block_bytes`; a rest smaller than a block stays unused.
+    ///
+    /// # Panics
+    /// When `block_bytes` is 0.
+    pub fn new(mut region: Buf, block_bytes: usize) -> Self {
+        assert!(block_bytes > 0, "blocks of no bytes");
+        let total = region.len() / block_bytes;
+        let mut free = Vec::with_capacity(total);
+        while region.len() >= block_bytes {
+            free.push(region.split_to(block_bytes));
+        }
+        // Handed out from the region's front: neighbours in time are neighbours in memory.
+        free.reverse();
+        let shared = Shared { block_bytes, free: Mutex::new(free), returned: Condvar::new() };
+        Self { shared: Arc::new(shared), total }
+    }
+
+    /// Bytes of a block.
+    pub fn block_bytes(&self) -> usize {
+        self.shared.block_bytes
+    }
+
+    /// Blocks in all.
+    pub fn total(&self) -> usize {
+        self.total
+    }
+
+    /// Blocks that could be taken now.
+    pub fn free(&self) -> usize {
+        self.shared.lock().len()
+    }
+
+    /// A block; waits until one is returned where none is free.
+    pub fn take(&self) -> Buf {
+        let mut free = self.shared.lock();
+        loop {
+            if let Some(block) = free.pop() {
+                return self.lease(block);
+            }
+            free = self.shared.returned.wait(free).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// A block where one is free.
+    pub fn try_take(&self) -> Option<Buf> {
+        let block = self.shared.lock().pop()?;
+        Some(self.lease(block))
+    }
+
+    fn lease(&self, block: Buf) -> Buf {
+        let (start, len) = (block.start, block.len);
+        let owner = Owner::Leased { block: Mutex::new(Some(block)), home: Arc::clone(&self.shared) };
+        Buf { start, len, owner: Arc::new(owner) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_rejoin_only_with_their_neighbour() {
+        let mut all = Buf::heap(100);
+        for (at, byte) in all.iter_mut().enumerate() {
+            *byte = at as u8;
+        }
+        let tail = all.split_off(60);
+        let mut front = all.split_to(10);
+        assert_eq!((front.len(), all.len(), tail.len()), (10, 50, 40));
+        assert_eq!((front[9], all[0], tail[0]), (9, 10, 60));
+        let tail = front.unsplit(tail).unwrap_err();
+        front.unsplit(all).unwrap();
+        front.unsplit(tail).unwrap();
+        assert_eq!(front.len(), 100);
+        assert!(front.iter().enumerate().all(|(at, byte)| *byte == at as u8));
+        assert!(front.unsplit(Buf::heap(5)).is_err());
+        let mut empty = Buf::heap(0);
+        assert!(empty.is_empty() && empty.split_to(0).is_empty());
+    }
+
+    #[test]
+    fn blocks_come_back() {
+        let pool = BlockPool::new(Buf::heap(10_000), 4096);
+        assert_eq!((pool.total(), pool.free(), pool.block_bytes()), (2, 2, 4096));
+        let mut first = pool.take();
+        let second = pool.try_take().unwrap();
+        assert!(pool.try_take().is_none());
+        let tail = first.split_off(100);
+        drop(first);
+        assert_eq!(pool.free(), 0);
+        drop(tail);
+        assert_eq!(pool.free(), 1);
+        drop(second);
+        assert_eq!(pool.free(), 2);
+    }
+
+    #[test]
+    fn take_waits_for_a_return() {
+        let pool = BlockPool::new(Buf::heap(4096), 4096);
+        let held = pool.take();
+        let waiting = pool.clone();
+        let waiter = std::thread::spawn(move || waiting.take().len());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert!(!waiter.is_finished());
+        drop(held);
+        assert_eq!(waiter.join().unwrap(), 4096);
+    }
+
+    #[test]
+    fn a_lease_outlives_its_pool() {
+        let pool = BlockPool::new(Buf::heap(8192), 4096);
+        let mut block = pool.take();
+        drop(pool);
+        block.fill(3);
+        assert_eq!(block[4095], 3);
+    }
+}

@@ -1,0 +1,308 @@
+//! The direct back-end: streams whose requests an [`Arm`] performs, past the page cache where it
+//! can.
+//!
+//! O_DIRECT wants memory, offset and length on block boundaries. A request that is not (an odd
+//! buffer, a file's last bytes) turns O_DIRECT off for the rest of the stream and goes through the
+//! page cache, by the same descriptor and arm. A read that starts off a boundary starts at the
+//! boundary before it and skips (`Filled::start`).
+//!
+//! Files being written are allocated ahead of the data, geometrically, since writes inside a
+//! file's length overlap and writes that extend it do not; `sync`, `finish` and drop trim the
+//! excess.
+//!
+//! ```text
+//!   file  |== written ==|== in flight ==|.. allocated ahead ..|
+//!                                       next                  allocated
+//! ```
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+
+use crate::PAGE_BYTES;
+use crate::arm::{Arm, Request, Ticket, part_count};
+use crate::backend::{NOTHING_BEGUN, TOO_LONG, lie};
+use crate::buf::Buf;
+use crate::error::{Action, IoError};
+use crate::faulty::{Effect, Operation};
+use crate::ledger::Direction;
+use crate::port::Port;
+use crate::stream::{Filled, ReadStream, WriteStream};
+use crate::system;
+
+const PAGE: u64 = PAGE_BYTES as u64;
+
+/// Bounds of one step of allocating ahead.
+const AHEAD_LEAST_BYTES: u64 = 4 << 20;
+const AHEAD_MOST_BYTES: u64 = 1 << 30;
+/// The share of a volume's free space one step may take.
+const AHEAD_FREE_SHARE: u64 = 16;
+
+/// What reading and writing have in common.
+pub(crate) struct ArmFile {
+    pub(crate) port: Port,
+    pub(crate) arm: Arm,
+    pub(crate) file: Arc<File>,
+    /// O_DIRECT is on.
+    pub(crate) direct: bool,
+    pub(crate) request_bytes: usize,
+}
+
+impl ArmFile {
+    fn submit(
+        &mut self,
+        direction: Direction,
+        buf: Buf,
+        offset: u64,
+        len: usize,
+        halve: bool,
+    ) -> Result<Ticket, IoError> {
+        let aligned = buf.is_aligned_to(PAGE_BYTES) && len.is_multiple_of(PAGE_BYTES);
+        if self.direct && !(aligned && offset.is_multiple_of(PAGE)) {
+            system::leave_direct(&self.file)
+                .map_err(|error| self.port.error(Action::Inspect, offset, error))?;
+            self.direct = false;
+        }
+        let parts = part_count(len, self.request_bytes) as u64;
+        let receipt = self.port.meter.issue(offset, len as u64, parts);
+        Ok(self.arm.submit(Request {
+            file: Arc::clone(&self.file),
+            direction,
+            buf,
+            len,
+            offset,
+            part_bytes: self.request_bytes,
+            direct: self.direct,
+            halve,
+            receipt,
+        }))
+    }
+}
+
+/// Reads a range of a file through an arm.
+pub(crate) struct ArmRead {
+    base: ArmFile,
+    next: u64,
+    end: u64,
+    len: u64,
+    begun: VecDeque<Begun>,
+}
+
+enum Begun {
+    /// `wanted` bytes from `at` on, the first `skip` of them before the range.
+    Asked {
+        ticket: Ticket,
+        at: u64,
+        skip: usize,
+        wanted: usize,
+    },
+    End(Buf),
+    Failed(IoError),
+}
+
+impl ArmRead {
+    pub(crate) fn new(base: ArmFile, start: u64, end: u64) -> Self {
+        Self { base, next: start, end, len: end - start, begun: VecDeque::new() }
+    }
+
+    fn ask(&mut self, buf: Buf) -> Result<Begun, IoError> {
+        if self.next >= self.end || buf.is_empty() {
+            return Ok(Begun::End(buf));
+        }
+        let effect = self.base.port.meet(Operation::Read, self.next)?;
+        let whole_pages = buf.len().is_multiple_of(PAGE_BYTES) && buf.is_aligned_to(PAGE_BYTES);
+        let direct = self.base.direct && whole_pages;
+        let skip = if direct { (self.next % PAGE) as usize } else { 0 };
+        let at = self.next - skip as u64;
+        let wanted = usize::try_from(self.end - at).unwrap_or(usize::MAX).min(buf.len());
+        // Past the range's end, up to the page: no more than the buffer holds, which is whole pages.
+        let asked = if direct { wanted.next_multiple_of(PAGE_BYTES) } else { wanted };
+        self.next = at + wanted as u64;
+        let ticket =
+            self.base.submit(Direction::Read, buf, at, asked, effect == Some(Effect::Short))?;
+        Ok(Begun::Asked { ticket, at, skip, wanted })
+    }
+}
+
+impl ReadStream for ArmRead {
+    fn begin(&mut self, buf: Buf) -> Result<(), IoError> {
+        let begun = self.ask(buf).unwrap_or_else(Begun::Failed);
+        self.begun.push_back(begun);
+        Ok(())
+    }
+
+    fn complete(&mut self) -> Result<Filled, IoError> {
+        let port = &self.base.port;
+        match self.begun.pop_front() {
+            None => Err(port.misuse(self.next, NOTHING_BEGUN)),
+            Some(Begun::Failed(error)) => Err(error),
+            Some(Begun::End(buf)) => Ok(Filled { buf, start: 0, end: 0 }),
+            Some(Begun::Asked { ticket, at, skip, wanted }) => {
+                let (buf, moved) = port.waiting(|| ticket.wait());
+                let moved = moved.map_err(|error| port.error(Action::Read, at, error))?;
+                if moved < wanted {
+                    return Err(port.truncated(at + moved as u64, self.end));
+                }
+                Ok(Filled { buf, start: skip, end: wanted })
+            }
+        }
+    }
+
+    fn ready(&mut self) -> bool {
+        match self.begun.front() {
+            Some(Begun::Asked { ticket, .. }) => ticket.is_finished(),
+            Some(Begun::End(_) | Begun::Failed(_)) => true,
+            None => false,
+        }
+    }
+
+    fn in_flight(&self) -> usize {
+        self.begun.len()
+    }
+
+    fn len_hint(&self) -> Option<u64> {
+        Some(self.len)
+    }
+}
+
+/// Writes a file forward through an arm.
+pub(crate) struct ArmWrite {
+    base: ArmFile,
+    next: u64,
+    /// The file's length, with what is allocated ahead.
+    allocated: u64,
+    /// False once the volume has refused to allocate ahead.
+    allocates: bool,
+    begun: VecDeque<(Ticket, u64, usize)>,
+    failed: Option<IoError>,
+}
+
+impl ArmWrite {
+    pub(crate) fn new(base: ArmFile, start: u64) -> Self {
+        let allocates = base.direct;
+        Self { base, next: start, allocated: start, allocates, begun: VecDeque::new(), failed: None }
+    }
+
+    fn check(&self) -> Result<(), IoError> {
+        self.failed.as_ref().map_or(Ok(()), |error| Err(error.repeat()))
+    }
+
+    fn keep<T>(&mut self, result: Result<T, IoError>) -> Result<T, IoError> {
+        result.inspect_err(|error| {
+            self.failed.get_or_insert_with(|| error.repeat());
+        })
+    }
+
+    /// Looks at the oldest request: waits for it, or only if it has finished.
+    fn settle_oldest(&mut self, wait: bool) -> Result<bool, IoError> {
+        let Some((ticket, ..)) = self.begun.front() else { return Ok(false) };
+        if !wait && !ticket.is_finished() {
+            return Ok(false);
+        }
+        let Some((ticket, at, len)) = self.begun.pop_front() else { return Ok(false) };
+        let port = &self.base.port;
+        let (_buf, moved) = if wait { port.waiting(|| ticket.wait()) } else { ticket.wait() };
+        let result = match moved {
+            Ok(moved) if moved == len => Ok(true),
+            Ok(_) => Err(port.error(Action::Write, at, io::ErrorKind::WriteZero.into())),
+            Err(error) => Err(port.error(Action::Write, at, error).needing(len as u64)),
+        };
+        self.keep(result)
+    }
+
+    /// Makes room for the file up to `end`, and some more.
+    fn allocate(&mut self, end: u64) {
+        if end <= self.allocated || !self.allocates {
+            return;
+        }
+        let free = system::free_space_of(&self.base.file).unwrap_or(0);
+        let most = AHEAD_MOST_BYTES.min(free / AHEAD_FREE_SHARE);
+        let ahead = self.next.clamp(AHEAD_LEAST_BYTES, AHEAD_MOST_BYTES).min(most);
+        let until = (end + ahead).next_multiple_of(PAGE);
+        match system::allocate(&self.base.file, self.allocated, until - self.allocated) {
+            Ok(()) => self.allocated = until,
+            // Not an error yet: the write itself finds out whether there is room, and where a
+            // volume cannot allocate, extending writes work too, only slower.
+            Err(_) => self.allocates = false,
+        }
+    }
+
+    fn append(&mut self, mut buf: Buf, len: usize) -> Result<(), IoError> {
+        let effect = self.base.port.meet(Operation::Write, self.next)?;
+        let halve = effect == Some(Effect::Short);
+        let (stored, offset) = lie(effect, &mut buf[..len], self.next);
+        self.allocate(offset.max(self.next) + len as u64);
+        let whole = stored / PAGE_BYTES * PAGE_BYTES;
+        let splits = self.base.direct && whole > 0 && whole < stored;
+        let tail = splits.then(|| buf.split_off(whole));
+        let head_len = if splits { whole } else { stored };
+        let ticket = self.base.submit(Direction::Write, buf, offset, head_len, halve)?;
+        self.begun.push_back((ticket, offset, head_len));
+        if let Some(tail) = tail {
+            let offset = offset + whole as u64;
+            let ticket = self.base.submit(Direction::Write, tail, offset, stored - whole, false)?;
+            self.begun.push_back((ticket, offset, stored - whole));
+        }
+        self.next += len as u64;
+        Ok(())
+    }
+
+    fn trim(&mut self) -> Result<(), IoError> {
+        if self.allocated > self.next {
+            let cut = self.base.file.set_len(self.next);
+            let cut = cut.map_err(|error| self.base.port.error(Action::Resize, self.next, error));
+            self.keep(cut)?;
+            self.allocated = self.next;
+        }
+        Ok(())
+    }
+}
+
+impl WriteStream for ArmWrite {
+    fn begin(&mut self, buf: Buf, len: usize) -> Result<(), IoError> {
+        self.check()?;
+        while self.settle_oldest(false)? {}
+        if len > buf.len() {
+            return Err(self.base.port.misuse(self.next, TOO_LONG));
+        }
+        if len == 0 {
+            return Ok(());
+        }
+        let result = self.append(buf, len);
+        self.keep(result)
+    }
+
+    fn drain(&mut self) -> Result<(), IoError> {
+        while !self.begun.is_empty() {
+            // Kept in `failed`; the rest is waited for all the same.
+            let _ = self.settle_oldest(true);
+        }
+        self.check()
+    }
+
+    fn sync(&mut self) -> Result<(), IoError> {
+        self.drain()?;
+        self.trim()?;
+        let met = self.base.port.meet(Operation::Sync, self.next);
+        self.keep(met)?;
+        let port = &self.base.port;
+        let synced = port.waiting(|| self.base.file.sync_data());
+        let synced = synced.map_err(|error| port.error(Action::Sync, self.next, error));
+        self.keep(synced)
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<u64, IoError> {
+        self.drain()?;
+        self.trim()?;
+        Ok(self.next)
+    }
+}
+
+impl Drop for ArmWrite {
+    fn drop(&mut self) {
+        // A stream given up: whoever gave it up has reported why; the file keeps what was written.
+        let _ = self.drain();
+        let _ = self.trim();
+    }
+}

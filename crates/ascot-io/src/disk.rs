@@ -1,0 +1,409 @@
+//! The storage seam: all file work of a job goes through a [`Disk`].
+//!
+//! It picks the back-end for each file, ties every stream to the ledger and to the faults, and
+//! keeps the notices a user should see (a volume that refuses direct access, say).
+
+use std::collections::HashSet;
+use std::fs::{File, Metadata, OpenOptions};
+use std::io;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use crate::arm::Arm;
+use crate::backend::{BUFFERED_BYTES, Backend, FileRead, FileWrite, PLAIN_BYTES};
+use crate::direct::{ArmFile, ArmRead, ArmWrite};
+use crate::error::{Action, IoError};
+use crate::faulty::{Faults, Operation};
+use crate::ledger::{Direction, Ledger};
+use crate::mapped::{MappedRead, MappedWrite};
+use crate::pipe::{PipeRead, PipeWrite};
+use crate::pool::{Pool, Reservation};
+use crate::port::{Port, meet};
+use crate::stream::{ReadStream, WriteStream};
+use crate::{PAGE_BYTES, system};
+
+/// Files below this are read through the page cache: the set-up of direct access costs more.
+const SMALL_FILE_BYTES: u64 = 1 << 20;
+/// From this share of a range in the page cache on, copying it from there beats the device.
+const MOSTLY_CACHED: f64 = 0.75;
+
+/// How a [`Disk`] works.
+#[derive(Debug, Clone)]
+pub struct DiskOptions {
+    /// How files are read and written.
+    pub backend: Backend,
+    /// Requests in flight, for each direction (direct back-end).
+    pub depth: usize,
+    /// Largest request to the device in bytes; buffers above it move as several requests at once
+    /// (direct back-end).
+    pub request_bytes: usize,
+    /// Where everything moved is counted.
+    pub ledger: Ledger,
+    /// Faults on purpose, for tests.
+    pub faults: Option<Faults>,
+}
+
+/// Default for [`DiskOptions::depth`].
+pub const DEFAULT_DEPTH: usize = 8;
+/// Default for [`DiskOptions::request_bytes`].
+pub const DEFAULT_REQUEST_BYTES: usize = 1 << 20;
+
+impl Default for DiskOptions {
+    fn default() -> Self {
+        Self {
+            backend: Backend::Direct,
+            depth: DEFAULT_DEPTH,
+            request_bytes: DEFAULT_REQUEST_BYTES,
+            ledger: Ledger::new(),
+            faults: None,
+        }
+    }
+}
+
+/// Opens, creates, renames and removes files; clones share everything.
+#[derive(Clone)]
+pub struct Disk {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    options: DiskOptions,
+    arm: OnceLock<Arm>,
+    pool: OnceLock<Pool>,
+    notices: Mutex<Vec<String>>,
+    noticed: Mutex<HashSet<(u64, &'static str)>>,
+}
+
+/// How a file is created.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Creation {
+    /// Fails where the file exists.
+    pub(crate) exclusive: bool,
+    /// Permission bits, before the umask.
+    pub(crate) mode: u32,
+}
+
+impl Default for Disk {
+    fn default() -> Self {
+        Self::new(DiskOptions::default())
+    }
+}
+
+impl Disk {
+    /// A disk that works as `options` say. Threads start with the first stream that needs them.
+    pub fn new(options: DiskOptions) -> Self {
+        let inner = Inner {
+            options,
+            arm: OnceLock::new(),
+            pool: OnceLock::new(),
+            notices: Mutex::default(),
+            noticed: Mutex::default(),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Uses `arm` instead of starting one; false where one has been started already.
+    pub fn use_arm(&self, arm: Arm) -> bool {
+        self.inner.arm.set(arm).is_ok()
+    }
+
+    /// The arm of the direct back-end, started on first use.
+    pub fn arm(&self) -> &Arm {
+        self.inner.arm.get_or_init(|| Arm::start(self.inner.options.depth))
+    }
+
+    /// Counts the streams' own memory (compression) against `pool`; the first call stays.
+    pub fn account_to(&self, pool: &Pool) {
+        let _ = self.inner.pool.set(pool.clone());
+    }
+
+    /// Reserves memory a stream of `path` allocates for itself; nothing without a pool.
+    pub(crate) fn reserve(
+        &self,
+        path: &Path,
+        bytes: usize,
+        purpose: &'static str,
+    ) -> Result<Option<Reservation>, IoError> {
+        let Some(pool) = self.inner.pool.get() else { return Ok(None) };
+        match pool.reserve(bytes, purpose) {
+            Ok(reservation) => Ok(Some(reservation)),
+            Err(source) => Err(IoError::Memory { path: path.to_path_buf(), offset: 0, source }),
+        }
+    }
+
+    /// The options this disk was made with.
+    pub fn options(&self) -> &DiskOptions {
+        &self.inner.options
+    }
+
+    /// Where everything moved is counted.
+    pub fn ledger(&self) -> &Ledger {
+        &self.inner.options.ledger
+    }
+
+    /// What a user should know about how files were opened.
+    pub fn notices(&self) -> Vec<String> {
+        self.inner.notices.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn notice(&self, device: u64, what: &'static str, path: &Path) {
+        let mut noticed = self.inner.noticed.lock().unwrap_or_else(PoisonError::into_inner);
+        if noticed.insert((device, what)) {
+            let text = format!("the volume of {} {what}", path.display());
+            self.inner.notices.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+        }
+    }
+
+    fn meet(&self, operation: Operation, path: &Path, offset: u64) -> Result<(), IoError> {
+        meet(self.inner.options.faults.as_ref(), operation, path, offset).map(|_| ())
+    }
+
+    fn port(&self, path: &Path, name: &str, stat: &Metadata, direction: Direction) -> Port {
+        let device = if stat.file_type().is_block_device() { stat.rdev() } else { stat.dev() };
+        Port {
+            path: path.to_path_buf(),
+            meter: self.ledger().meter(name, device, stat.ino(), direction),
+            faults: self.inner.options.faults.clone(),
+        }
+    }
+
+    /// Opens a file to read the bytes of `range`, clipped to its size. Pipes and the like are read
+    /// from where they are to their end; the range must then start at 0.
+    pub fn open_read(
+        &self,
+        path: &Path,
+        range: Range<u64>,
+        name: &str,
+    ) -> Result<Box<dyn ReadStream>, IoError> {
+        self.meet(Operation::Open, path, range.start)?;
+        let failed = |error| IoError::from_os(Action::Open, path, range.start, error);
+        let file = File::open(path).map_err(failed)?;
+        let stat = file.metadata().map_err(failed)?;
+        let size = match size_of(&file, &stat).map_err(failed)? {
+            Some(size) => size,
+            None if range.start > 0 => {
+                return Err(IoError::Misuse {
+                    path: path.to_path_buf(),
+                    offset: range.start,
+                    what: "a pipe can only be read from its start",
+                });
+            }
+            None => {
+                let port = self.port(path, name, &stat, Direction::Read);
+                return Ok(Box::new(PipeRead::start(port, file)?));
+            }
+        };
+        let end = range.end.min(size);
+        let range = range.start.min(end)..end;
+        let port = self.port(path, name, &stat, Direction::Read);
+        Ok(self.reader(port, file, range, &stat))
+    }
+
+    fn reader(&self, port: Port, file: File, range: Range<u64>, stat: &Metadata) -> Box<dyn ReadStream> {
+        let (start, end) = (range.start, range.end);
+        let call_bytes = match self.inner.options.backend {
+            Backend::Plain => PLAIN_BYTES,
+            Backend::Buffered => BUFFERED_BYTES,
+            Backend::Sized(bytes) => bytes.max(1),
+            Backend::Mapped(window) => {
+                return Box::new(MappedRead::new(port, Arc::new(file), start, end, window));
+            }
+            Backend::Direct => {
+                let cached = end - start < SMALL_FILE_BYTES
+                    || system::cached_share(&file, start, end - start) >= MOSTLY_CACHED;
+                let direct = !cached && self.enter_direct(&file, &port.path, stat);
+                return Box::new(ArmRead::new(self.arm_file(port, file, direct), start, end));
+            }
+        };
+        let done = Default::default();
+        let len = end - start;
+        Box::new(FileRead { port, file: Arc::new(file), next: start, end, len, call_bytes, done })
+    }
+
+    fn arm_file(&self, port: Port, file: File, direct: bool) -> ArmFile {
+        let request_bytes = self.inner.options.request_bytes;
+        ArmFile { port, arm: self.arm().clone(), file: Arc::new(file), direct, request_bytes }
+    }
+
+    /// Turns O_DIRECT on where the volume allows it.
+    fn enter_direct(&self, file: &File, path: &Path, stat: &Metadata) -> bool {
+        let entered = system::enter_direct(file).is_ok();
+        if !entered {
+            self.notice(stat.dev(), "does not allow direct access; its files go through the page cache", path);
+        }
+        entered
+    }
+
+    /// Creates a file, or empties it where it exists, to write it from the start. Pipes and
+    /// devices are written as they are.
+    pub fn create(&self, path: &Path, name: &str) -> Result<Box<dyn WriteStream>, IoError> {
+        self.create_as(path, name, Creation { exclusive: false, mode: 0o666 })
+    }
+
+    pub(crate) fn create_as(
+        &self,
+        path: &Path,
+        name: &str,
+        creation: Creation,
+    ) -> Result<Box<dyn WriteStream>, IoError> {
+        self.meet(Operation::Create, path, 0)?;
+        let failed = |error| IoError::from_os(Action::Create, path, 0, error);
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).mode(creation.mode);
+        if creation.exclusive {
+            options.create_new(true);
+        } else {
+            options.truncate(true);
+        }
+        // Mapped windows need to read, too; a fifo or device may allow writing only.
+        let mapped = matches!(self.inner.options.backend, Backend::Mapped(_));
+        let file = options.read(mapped).open(path).map_err(failed)?;
+        let stat = file.metadata().map_err(failed)?;
+        self.writer(file, &stat, path, 0, name)
+    }
+
+    /// Opens a file to go on writing at `offset` (a multiple of 4096, not past its end); what it
+    /// holds from there on is cut off.
+    pub fn open_append(
+        &self,
+        path: &Path,
+        offset: u64,
+        name: &str,
+    ) -> Result<Box<dyn WriteStream>, IoError> {
+        self.meet(Operation::Create, path, offset)?;
+        let failed = |error| IoError::from_os(Action::Open, path, offset, error);
+        let file = OpenOptions::new().read(true).write(true).open(path).map_err(failed)?;
+        let stat = file.metadata().map_err(failed)?;
+        if !offset.is_multiple_of(PAGE_BYTES as u64) {
+            let what = "a file can only be continued at a multiple of 4096 bytes";
+            return Err(IoError::Misuse { path: path.to_path_buf(), offset, what });
+        }
+        if stat.len() < offset {
+            return Err(IoError::Truncated { path: path.to_path_buf(), offset: stat.len(), expected: offset });
+        }
+        file.set_len(offset).map_err(|error| IoError::from_os(Action::Resize, path, offset, error))?;
+        self.writer(file, &stat, path, offset, name)
+    }
+
+    fn writer(
+        &self,
+        file: File,
+        stat: &Metadata,
+        path: &Path,
+        start: u64,
+        name: &str,
+    ) -> Result<Box<dyn WriteStream>, IoError> {
+        let port = self.port(path, name, stat, Direction::Write);
+        if !stat.is_file() {
+            let writing = self.port(path, name, stat, Direction::Write);
+            return Ok(Box::new(PipeWrite::start(port, writing, file)?));
+        }
+        let call_bytes = match self.inner.options.backend {
+            Backend::Plain => PLAIN_BYTES,
+            Backend::Buffered => BUFFERED_BYTES,
+            Backend::Sized(bytes) => bytes.max(1),
+            Backend::Mapped(window) => {
+                return Ok(Box::new(MappedWrite::new(port, Arc::new(file), start, window)));
+            }
+            Backend::Direct => {
+                let direct = self.enter_direct(&file, path, stat);
+                return Ok(Box::new(ArmWrite::new(self.arm_file(port, file, direct), start)));
+            }
+        };
+        Ok(Box::new(FileWrite { port, file: Arc::new(file), next: start, call_bytes, failed: None }))
+    }
+
+    /// Reads a descriptor (standard input, say) from where it is to its end. `path` names it in
+    /// errors.
+    pub fn from_reader(
+        &self,
+        source: impl Into<OwnedFd>,
+        path: &Path,
+        name: &str,
+    ) -> Result<Box<dyn ReadStream>, IoError> {
+        let file = File::from(source.into());
+        let stat = file.metadata().map_err(|error| IoError::from_os(Action::Inspect, path, 0, error))?;
+        let port = self.port(path, name, &stat, Direction::Read);
+        system::widen_pipe(&file);
+        Ok(Box::new(PipeRead::start(port, file)?))
+    }
+
+    /// Writes to a descriptor (standard output, say) from where it is. `path` names it in errors.
+    pub fn to_writer(
+        &self,
+        sink: impl Into<OwnedFd>,
+        path: &Path,
+        name: &str,
+    ) -> Result<Box<dyn WriteStream>, IoError> {
+        let file = File::from(sink.into());
+        let stat = file.metadata().map_err(|error| IoError::from_os(Action::Inspect, path, 0, error))?;
+        let port = self.port(path, name, &stat, Direction::Write);
+        let writing = self.port(path, name, &stat, Direction::Write);
+        system::widen_pipe(&file);
+        Ok(Box::new(PipeWrite::start(port, writing, file)?))
+    }
+
+    /// Renames a file within its volume, replacing what has the new name.
+    pub fn rename(&self, from: &Path, to: &Path) -> Result<(), IoError> {
+        self.meet(Operation::Rename, to, 0)?;
+        std::fs::rename(from, to).map_err(|error| IoError::from_os(Action::Rename, to, 0, error))
+    }
+
+    /// Removes a file.
+    pub fn remove_file(&self, path: &Path) -> Result<(), IoError> {
+        self.meet(Operation::Remove, path, 0)?;
+        std::fs::remove_file(path).map_err(|error| IoError::from_os(Action::Remove, path, 0, error))
+    }
+
+    /// Makes the names in a directory durable: files created, renamed and removed in it.
+    pub fn sync_dir(&self, directory: &Path) -> Result<(), IoError> {
+        self.meet(Operation::Sync, directory, 0)?;
+        let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+        let synced = File::open(directory).and_then(|file| file.sync_all());
+        match synced {
+            // Some file systems cannot sync a directory, and need not.
+            Err(error) if !matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOTSUP)) => {
+                Err(IoError::from_os(Action::Sync, directory, 0, error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Bytes still free on the volume of `path`, which need not exist yet.
+    pub fn free_space(&self, path: &Path) -> Result<u64, IoError> {
+        system::free_space(path).map_err(|error| IoError::from_os(Action::Inspect, path, 0, error))
+    }
+
+    /// Gives the blocks of `[0, upto)` back to the volume; the file keeps its length and reads
+    /// zeros there. False where the volume cannot.
+    pub fn punch(&self, path: &Path, upto: u64) -> Result<bool, IoError> {
+        let failed = |error| IoError::from_os(Action::Resize, path, 0, error);
+        let file = OpenOptions::new().write(true).open(path).map_err(failed)?;
+        if upto == 0 {
+            return Ok(true);
+        }
+        match system::punch(&file, upto) {
+            Ok(()) => Ok(true),
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS)) => Ok(false),
+            Err(error) => Err(failed(error)),
+        }
+    }
+}
+
+/// The size of what can be read at offsets; `None` for pipes, terminals and character devices.
+fn size_of(file: &File, stat: &Metadata) -> io::Result<Option<u64>> {
+    let kind = stat.file_type();
+    if kind.is_file() {
+        Ok(Some(stat.len()))
+    } else if kind.is_block_device() {
+        let mut file = file;
+        io::Seek::seek(&mut file, io::SeekFrom::End(0)).map(Some)
+    } else if kind.is_dir() {
+        Err(io::Error::from_raw_os_error(libc::EISDIR))
+    } else {
+        Ok(None)
+    }
+}

@@ -1,0 +1,281 @@
+//! What can go wrong with a file, said so that a user can act on it.
+//!
+//! Every variant names the path and the byte it happened at. Disk full, a closed pipe and
+//! exhausted descriptors have variants of their own, since callers answer them differently.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::pool::PoolError;
+
+/// What was being done when the operating system refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Action {
+    /// Opening an existing file.
+    Open,
+    /// Creating a file.
+    Create,
+    /// Reading bytes.
+    Read,
+    /// Writing bytes.
+    Write,
+    /// Making written bytes durable.
+    Sync,
+    /// Setting a file's length.
+    Resize,
+    /// Renaming.
+    Rename,
+    /// Removing.
+    Remove,
+    /// Asking for a file's or a volume's state.
+    Inspect,
+    /// Mapping a window of a file to memory.
+    Map,
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Open => "open",
+            Self::Create => "create",
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Sync => "sync",
+            Self::Resize => "resize",
+            Self::Rename => "rename",
+            Self::Remove => "remove",
+            Self::Inspect => "inspect",
+            Self::Map => "map",
+        })
+    }
+}
+
+/// An error of a stream, a file or a volume.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum IoError {
+    /// The operating system refused an operation.
+    #[error("cannot {action} {} at byte {offset}: {source}", path.display())]
+    Os {
+        /// What was attempted.
+        action: Action,
+        /// On which file.
+        path: PathBuf,
+        /// At which byte of it (0 where the whole file is meant).
+        offset: u64,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The volume has no room (or the user's quota or file-size limit is reached).
+    #[error("no space left on the volume of {} at byte {offset}: {} ({source}); free some space or name another volume", path.display(), Room { needed: *needed, free: *free })]
+    DiskFull {
+        /// The file being written.
+        path: PathBuf,
+        /// The byte it had come to.
+        offset: u64,
+        /// Bytes the failed request needed, where known.
+        needed: Option<u64>,
+        /// Bytes the volume has left, where known.
+        free: Option<u64>,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The reader of a pipe went away; usually no error to report.
+    #[error("the reader of {} went away at byte {offset}: {source}", path.display())]
+    BrokenPipe {
+        /// The pipe's name.
+        path: PathBuf,
+        /// Bytes it had taken.
+        offset: u64,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The process or the system has no file descriptor left.
+    #[error("too many open files while opening {}: {source}; raise the limit (ulimit -n) or let fewer files be open at once", path.display())]
+    TooManyOpen {
+        /// The file that could not be opened.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A file ended before the size it had when it was opened.
+    #[error("{} ended at byte {offset}, before the {expected} bytes it had when opened: it was cut short while being read", path.display())]
+    Truncated {
+        /// The file.
+        path: PathBuf,
+        /// Where it ended.
+        offset: u64,
+        /// Where it should have ended.
+        expected: u64,
+    },
+    /// A block of a run file is not what was written.
+    #[error("{} is damaged in block {block} at byte {offset}: {what}", path.display())]
+    Corrupt {
+        /// The run file.
+        path: PathBuf,
+        /// Where the block starts.
+        offset: u64,
+        /// The block's number.
+        block: u64,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// A file that should be a run file has no valid index.
+    #[error("{} has no valid run index at byte {offset}: {what}", path.display())]
+    BadIndex {
+        /// The file.
+        path: PathBuf,
+        /// Where the index should be.
+        offset: u64,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// A caller asked for something a stream cannot do.
+    #[error("{} at byte {offset}: {what}", path.display())]
+    Misuse {
+        /// The file.
+        path: PathBuf,
+        /// The byte the stream had come to.
+        offset: u64,
+        /// What is not possible.
+        what: &'static str,
+    },
+    /// The memory budget has no room for what the stream needs.
+    #[error("{} at byte {offset}: {source}", path.display())]
+    Memory {
+        /// The file the memory is for.
+        path: PathBuf,
+        /// The byte the stream had come to.
+        offset: u64,
+        /// The pool's reason.
+        source: PoolError,
+    },
+}
+
+/// "needs X, Y left", as far as known.
+struct Room {
+    needed: Option<u64>,
+    free: Option<u64>,
+}
+
+impl fmt::Display for Room {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.needed, self.free) {
+            (Some(needed), Some(free)) => write!(f, "{needed} bytes needed, {free} left"),
+            (Some(needed), None) => write!(f, "{needed} bytes needed"),
+            (None, Some(free)) => write!(f, "{free} bytes left"),
+            (None, None) => f.write_str("the write does not fit"),
+        }
+    }
+}
+
+impl IoError {
+    /// Sorts a system error into the variant a caller can act on.
+    pub fn from_os(action: Action, path: &Path, offset: u64, source: io::Error) -> Self {
+        let path = path.to_path_buf();
+        match source.raw_os_error() {
+            Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => {
+                let free = crate::system::free_space(&path).ok();
+                Self::DiskFull { path, offset, needed: None, free, source }
+            }
+            Some(libc::EPIPE) => Self::BrokenPipe { path, offset, source },
+            Some(libc::EMFILE | libc::ENFILE) => Self::TooManyOpen { path, source },
+            _ => Self::Os { action, path, offset, source },
+        }
+    }
+
+    /// Adds to a disk-full error how many bytes the request needed.
+    #[must_use]
+    pub fn needing(mut self, bytes: u64) -> Self {
+        if let Self::DiskFull { needed, .. } = &mut self {
+            *needed = Some(bytes);
+        }
+        self
+    }
+
+    /// The file the error is about.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Os { path, .. }
+            | Self::DiskFull { path, .. }
+            | Self::BrokenPipe { path, .. }
+            | Self::TooManyOpen { path, .. }
+            | Self::Truncated { path, .. }
+            | Self::Corrupt { path, .. }
+            | Self::BadIndex { path, .. }
+            | Self::Misuse { path, .. }
+            | Self::Memory { path, .. } => path,
+        }
+    }
+
+    /// True where the volume (or a quota, or a file-size limit) is full.
+    pub fn is_disk_full(&self) -> bool {
+        matches!(self, Self::DiskFull { .. })
+    }
+
+    /// True where the reader of our output went away.
+    pub fn is_broken_pipe(&self) -> bool {
+        matches!(self, Self::BrokenPipe { .. })
+    }
+
+    /// True where descriptors ran out.
+    pub fn is_too_many_open(&self) -> bool {
+        matches!(self, Self::TooManyOpen { .. })
+    }
+
+    /// True where stored bytes are not the bytes written.
+    pub fn is_corrupt(&self) -> bool {
+        matches!(self, Self::Corrupt { .. } | Self::BadIndex { .. } | Self::Truncated { .. })
+    }
+
+    /// True where the file (or its directory) does not exist.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::Os { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+
+    /// The same error once more, for a stream that keeps failing after its first failure.
+    pub(crate) fn repeat(&self) -> Self {
+        match self {
+            Self::Os { action, path, offset, source } => {
+                Self::Os { action: *action, path: path.clone(), offset: *offset, source: again(source) }
+            }
+            Self::DiskFull { path, offset, needed, free, source } => Self::DiskFull {
+                path: path.clone(),
+                offset: *offset,
+                needed: *needed,
+                free: *free,
+                source: again(source),
+            },
+            Self::BrokenPipe { path, offset, source } => {
+                Self::BrokenPipe { path: path.clone(), offset: *offset, source: again(source) }
+            }
+            Self::TooManyOpen { path, source } => {
+                Self::TooManyOpen { path: path.clone(), source: again(source) }
+            }
+            Self::Truncated { path, offset, expected } => {
+                Self::Truncated { path: path.clone(), offset: *offset, expected: *expected }
+            }
+            Self::Corrupt { path, offset, block, what } => {
+                Self::Corrupt { path: path.clone(), offset: *offset, block: *block, what }
+            }
+            Self::BadIndex { path, offset, what } => {
+                Self::BadIndex { path: path.clone(), offset: *offset, what }
+            }
+            Self::Misuse { path, offset, what } => {
+                Self::Misuse { path: path.clone(), offset: *offset, what }
+            }
+            Self::Memory { path, offset, source } => {
+                Self::Memory { path: path.clone(), offset: *offset, source: source.clone() }
+            }
+        }
+    }
+}
+
+fn again(source: &io::Error) -> io::Error {
+    match source.raw_os_error() {
+        Some(code) => io::Error::from_raw_os_error(code),
+        None => io::Error::new(source.kind(), source.to_string()),
+    }
+}

@@ -1,0 +1,165 @@
+//! Faults on purpose: a plan that makes the k-th operation on files fail or lie.
+//!
+//! A test first counts the operations of a small job with [`Faults::counting`], then runs it once
+//! for every k, and expects the right output or a clear error each time. The counter runs over
+//! the operations the plan's filter lets through, whichever thread they come from.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The operations that are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// Opening a file to read.
+    Open,
+    /// Creating a file, or opening one to append.
+    Create,
+    /// One begun read.
+    Read,
+    /// One begun write.
+    Write,
+    /// Making a file or directory durable.
+    Sync,
+    /// Renaming.
+    Rename,
+    /// Removing.
+    Remove,
+}
+
+/// What happens to the operation the plan picks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// Fails with EIO.
+    Eio,
+    /// Fails with ENOSPC.
+    NoSpace,
+    /// Fails with EMFILE.
+    TooManyOpen,
+    /// The first system call moves half of the bytes; reads and writes must go on by themselves.
+    Short,
+    /// A write stores its first half only and reports success.
+    Torn,
+    /// A write stores zeros and reports success.
+    Zeroed,
+    /// A write lands at the place of the block before it (the first at the second's place) and
+    /// reports success.
+    Misdirected,
+}
+
+impl Effect {
+    fn error(self) -> Option<io::Error> {
+        let code = match self {
+            Self::Eio => libc::EIO,
+            Self::NoSpace => libc::ENOSPC,
+            Self::TooManyOpen => libc::EMFILE,
+            Self::Short | Self::Torn | Self::Zeroed | Self::Misdirected => return None,
+        };
+        Some(io::Error::from_raw_os_error(code))
+    }
+}
+
+/// Which operation is hit, and how.
+#[derive(Debug, Clone)]
+pub struct FaultPlan {
+    /// The operation that is hit, counted from 0 over those the filters let through.
+    pub at: u64,
+    /// What happens to it.
+    pub effect: Effect,
+    /// Only these operations count; empty for all.
+    pub operations: Vec<Operation>,
+    /// Only files whose path contains this count; empty for all.
+    pub path_contains: String,
+    /// True: every later operation is hit as well. False: once.
+    pub lasting: bool,
+}
+
+/// A shared plan with its counter; clones count together.
+#[derive(Debug, Clone)]
+pub struct Faults {
+    plan: Arc<Option<FaultPlan>>,
+    counted: Arc<AtomicU64>,
+    fired: Arc<AtomicU64>,
+}
+
+impl Faults {
+    /// Follows `plan`.
+    pub fn new(plan: FaultPlan) -> Self {
+        Self { plan: Arc::new(Some(plan)), counted: Arc::default(), fired: Arc::default() }
+    }
+
+    /// Lets everything pass and only counts.
+    pub fn counting() -> Self {
+        Self { plan: Arc::new(None), counted: Arc::default(), fired: Arc::default() }
+    }
+
+    /// Operations counted so far.
+    pub fn counted(&self) -> u64 {
+        self.counted.load(Ordering::Relaxed)
+    }
+
+    /// Operations hit so far.
+    pub fn fired(&self) -> u64 {
+        self.fired.load(Ordering::Relaxed)
+    }
+
+    /// Counts an operation; what must happen to it, or the error it fails with.
+    pub(crate) fn meet(&self, operation: Operation, path: &Path) -> io::Result<Option<Effect>> {
+        let Some(plan) = self.plan.as_ref() else {
+            self.counted.fetch_add(1, Ordering::Relaxed);
+            return Ok(None);
+        };
+        let counts = plan.operations.is_empty() || plan.operations.contains(&operation);
+        if !counts || !path.to_string_lossy().contains(&plan.path_contains) {
+            return Ok(None);
+        }
+        let number = self.counted.fetch_add(1, Ordering::Relaxed);
+        if number != plan.at && !(plan.lasting && number > plan.at) {
+            return Ok(None);
+        }
+        self.fired.fetch_add(1, Ordering::Relaxed);
+        match plan.effect.error() {
+            Some(error) => Err(error),
+            None => Ok(Some(plan.effect)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_filter_decides_what_counts() {
+        let faults = Faults::new(FaultPlan {
+            at: 1,
+            effect: Effect::NoSpace,
+            operations: vec![Operation::Write],
+            path_contains: "spill".into(),
+            lasting: false,
+        });
+        let (spill, other) = (Path::new("/tmp/spill-1"), Path::new("/tmp/out"));
+        assert!(faults.meet(Operation::Read, spill).is_ok());
+        assert!(faults.meet(Operation::Write, other).is_ok());
+        assert!(faults.meet(Operation::Write, spill).is_ok());
+        let error = faults.clone().meet(Operation::Write, spill).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENOSPC));
+        assert!(faults.meet(Operation::Write, spill).is_ok());
+        assert_eq!((faults.counted(), faults.fired()), (3, 1));
+    }
+
+    #[test]
+    fn lasting_faults_stay() {
+        let faults = Faults::new(FaultPlan {
+            at: 0,
+            effect: Effect::Torn,
+            operations: vec![],
+            path_contains: String::new(),
+            lasting: true,
+        });
+        for _ in 0..3 {
+            assert_eq!(faults.meet(Operation::Write, Path::new("x")).unwrap(), Some(Effect::Torn));
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! The ledger: what every stream and every device has moved, in how many runs.
+//!
+//! A *switch* is a request that does not continue where its device's last request ended; a *run*
+//! is what happens between two switches. Both are counted when a request is issued, in the order
+//! of issue, bytes and time when it settles. One short lock per request.
+//!
+//! ```text
+//!   device   a0 a1 a2 | b0 b1 | a3      3 runs (two of stream a, one of stream b)
+//!   file a   a0 a1 a2 ......... a3      1 sequential run in the file
+//! ```
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Which way a stream moves bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Direction {
+    /// From the device.
+    Read,
+    /// To the device.
+    Write,
+}
+
+/// What one stream (all streams of one name, direction and device) has moved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StreamAccount {
+    /// The name given when the stream was opened.
+    pub name: String,
+    /// The device's number (`st_dev`).
+    pub device: u64,
+    /// Reading or writing.
+    pub direction: Direction,
+    /// Streams opened under this name.
+    pub streams: u64,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// Requests to the device.
+    pub requests: u64,
+    /// Runs on the device that belong to this stream; as many switches led to it.
+    pub runs: u64,
+    /// Sequential runs within the stream's own files.
+    pub file_runs: u64,
+    /// Time with at least one request in flight.
+    pub busy: Duration,
+    /// Time a caller waited for a request.
+    pub waited: Duration,
+}
+
+/// The sums over all streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Totals {
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Requests to all devices.
+    pub requests: u64,
+    /// Runs, summed over devices.
+    pub runs: u64,
+    /// Time with at least one request in flight, summed over devices.
+    pub busy: Duration,
+}
+
+/// Counts for one job; clones share the counts.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger {
+    books: Arc<Mutex<Books>>,
+}
+
+#[derive(Debug, Default)]
+struct Books {
+    streams: Vec<Entry>,
+    by_key: HashMap<(String, u64, Direction), usize>,
+    devices: Vec<Device>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    account: StreamAccount,
+    device_at: usize,
+    clock: BusyClock,
+}
+
+#[derive(Debug)]
+struct Device {
+    number: u64,
+    /// The file (inode) and byte where the last request ended.
+    head: Option<(u64, u64)>,
+    clock: BusyClock,
+}
+
+/// The union of the intervals with something in flight.
+#[derive(Debug, Default)]
+struct BusyClock {
+    in_flight: u64,
+    since: Option<Instant>,
+    busy: Duration,
+}
+
+impl BusyClock {
+    fn start(&mut self, now: Instant) {
+        self.in_flight += 1;
+        self.since.get_or_insert(now);
+    }
+
+    fn stop(&mut self, now: Instant) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        if self.in_flight == 0
+            && let Some(since) = self.since.take()
+        {
+            self.busy += now.saturating_duration_since(since);
+        }
+    }
+
+    fn busy_until(&self, now: Instant) -> Duration {
+        self.busy + self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
+    }
+}
+
+impl Ledger {
+    /// An empty ledger.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens (or joins) the account of a stream on `device`, reading or writing file `inode`.
+    pub(crate) fn meter(&self, name: &str, device: u64, inode: u64, direction: Direction) -> Meter {
+        let mut books = self.lock();
+        let key = (name.to_owned(), device, direction);
+        let stream = match books.by_key.get(&key) {
+            Some(at) => *at,
+            None => books.open(key),
+        };
+        books.streams[stream].account.streams += 1;
+        Meter { ledger: self.clone(), stream, inode, file_end: None }
+    }
+
+    /// What each stream has moved so far, in the order first opened.
+    pub fn account(&self) -> Vec<StreamAccount> {
+        let now = Instant::now();
+        let books = self.lock();
+        let accounts = books.streams.iter().map(|entry| {
+            let mut account = entry.account.clone();
+            account.busy = entry.clock.busy_until(now);
+            account
+        });
+        accounts.collect()
+    }
+
+    /// The sums so far.
+    pub fn totals(&self) -> Totals {
+        let now = Instant::now();
+        let books = self.lock();
+        let mut totals = Totals::default();
+        for Entry { account, .. } in &books.streams {
+            match account.direction {
+                Direction::Read => totals.read_bytes += account.bytes,
+                Direction::Write => totals.written_bytes += account.bytes,
+            }
+            totals.requests += account.requests;
+            totals.runs += account.runs;
+        }
+        totals.busy = books.devices.iter().map(|device| device.clock.busy_until(now)).sum();
+        totals
+    }
+}
+
+impl Books {
+    fn open(&mut self, key: (String, u64, Direction)) -> usize {
+        let (name, number, direction) = key.clone();
+        let device_at = match self.devices.iter().position(|device| device.number == number) {
+            Some(at) => at,
+            None => {
+                self.devices.push(Device { number, head: None, clock: BusyClock::default() });
+                self.devices.len() - 1
+            }
+        };
+        let account = StreamAccount {
+            name,
+            device: number,
+            direction,
+            streams: 0,
+            bytes: 0,
+            requests: 0,
+            runs: 0,
+            file_runs: 0,
+            busy: Duration::ZERO,
+            waited: Duration::ZERO,
+        };
+        self.streams.push(Entry { account, device_at, clock: BusyClock::default() });
+        self.by_key.insert(key, self.streams.len() - 1);
+        self.streams.len() - 1
+    }
+}
+
+/// One stream's pen: notes its requests in the ledger.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    ledger: Ledger,
+    stream: usize,
+    inode: u64,
+    file_end: Option<u64>,
+}
+
+impl Meter {
+    /// Notes that `bytes` at `offset` are being moved by `requests` requests; the receipt notes
+    /// when they have been.
+    pub(crate) fn issue(&mut self, offset: u64, bytes: u64, requests: u64) -> Receipt {
+        let now = Instant::now();
+        let end = offset + bytes;
+        let mut books = self.ledger.lock();
+        let books = &mut *books;
+        let entry = &mut books.streams[self.stream];
+        let device = &mut books.devices[entry.device_at];
+        if device.head != Some((self.inode, offset)) {
+            entry.account.runs += 1;
+        }
+        device.head = Some((self.inode, end));
+        if self.file_end != Some(offset) {
+            entry.account.file_runs += 1;
+        }
+        self.file_end = Some(end);
+        entry.account.requests += requests;
+        entry.clock.start(now);
+        device.clock.start(now);
+        Receipt { ledger: self.ledger.clone(), stream: self.stream }
+    }
+
+    /// Notes time a caller spent waiting.
+    pub(crate) fn waited(&self, time: Duration) {
+        self.ledger.lock().streams[self.stream].account.waited += time;
+    }
+}
+
+/// A request in flight, settled once.
+#[derive(Debug)]
+pub(crate) struct Receipt {
+    ledger: Ledger,
+    stream: usize,
+}
+
+impl Receipt {
+    /// Notes that the request has ended with `bytes` moved.
+    pub(crate) fn settle(self, bytes: u64) {
+        let now = Instant::now();
+        let mut books = self.ledger.lock();
+        let books = &mut *books;
+        let entry = &mut books.streams[self.stream];
+        entry.account.bytes += bytes;
+        entry.clock.stop(now);
+        books.devices[entry.device_at].clock.stop(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn switches_and_runs() {
+        let ledger = Ledger::new();
+        let mut a = ledger.meter("a", 1, 10, Direction::Read);
+        let mut b = ledger.meter("b", 1, 11, Direction::Write);
+        for at in 0..3 {
+            a.issue(at * 100, 100, 1).settle(100);
+        }
+        b.issue(0, 50, 2).settle(50);
+        b.issue(50, 50, 2).settle(50);
+        a.issue(300, 100, 1).settle(90);
+        a.waited(Duration::from_millis(5));
+        let account = ledger.account();
+        assert_eq!((account[0].runs, account[0].file_runs, account[0].requests), (2, 1, 4));
+        assert_eq!((account[1].runs, account[1].file_runs, account[1].requests), (1, 1, 4));
+        assert_eq!(account[0].waited, Duration::from_millis(5));
+        let totals = ledger.totals();
+        assert_eq!((totals.read_bytes, totals.written_bytes), (390, 100));
+        assert_eq!((totals.runs, totals.requests), (3, 8));
+    }
+
+    #[test]
+    fn streams_of_one_name_share_an_account_and_devices_do_not_switch_each_other() {
+        let ledger = Ledger::new();
+        let mut first = ledger.meter("part", 1, 10, Direction::Write);
+        let mut second = ledger.meter("part", 1, 11, Direction::Write);
+        let mut other = ledger.meter("part", 2, 10, Direction::Write);
+        first.issue(0, 10, 1).settle(10);
+        other.issue(0, 10, 1).settle(10);
+        first.issue(10, 10, 1).settle(10);
+        second.issue(0, 10, 1).settle(10);
+        let account = ledger.account();
+        assert_eq!(account.len(), 2);
+        assert_eq!((account[0].streams, account[0].bytes, account[0].runs), (2, 30, 2));
+        assert_eq!((account[1].device, account[1].runs), (2, 1));
+    }
+
+    #[test]
+    fn busy_is_the_union_of_requests_in_flight() {
+        let ledger = Ledger::new();
+        let mut meter = ledger.meter("a", 1, 10, Direction::Read);
+        let start = Instant::now();
+        let first = meter.issue(0, 10, 1);
+        let second = meter.issue(10, 10, 1);
+        std::thread::sleep(Duration::from_millis(5));
+        first.settle(10);
+        assert!(ledger.totals().busy >= Duration::from_millis(5));
+        second.settle(10);
+        let busy = ledger.account()[0].busy;
+        assert!(busy >= Duration::from_millis(5) && busy <= start.elapsed());
+    }
+}

@@ -1,0 +1,130 @@
+//! Raw memory: anonymous mappings, file windows and heap blocks, each freed exactly once.
+//!
+//! All `unsafe` of memory ownership is here and in `buf.rs`: a [`Mapping`] owns `[start, start +
+//! bytes)` and nothing else hands that range out.
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::ptr::{self, NonNull};
+
+use crate::PAGE_BYTES;
+
+/// Where huge pages begin to pay.
+const HUGE_FROM_BYTES: usize = 4 << 20;
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// A range of mapped memory, unmapped on drop.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the mapping is plain memory owned by this value; nothing in it is tied to a thread.
+unsafe impl Send for Mapping {}
+// SAFETY: a shared `Mapping` gives out only its address; access to the bytes is the owner's matter.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Zeroed private memory of `bytes` (a multiple of the page size, not 0). Errors are errnos.
+    pub(crate) fn anonymous(bytes: usize) -> Result<Self, i32> {
+        let huge = bytes >= HUGE_FROM_BYTES;
+        let slack = if huge { HUGE_PAGE_BYTES } else { 0 };
+        let asked = bytes.checked_add(slack).ok_or(libc::ENOMEM)?;
+        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches no memory
+        // that exists already.
+        let raw = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                asked,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        let whole = Self::from_mmap(raw, asked)?;
+        if !huge {
+            return Ok(whole);
+        }
+        let trimmed = whole.trim_to_huge(bytes);
+        // SAFETY: the range is our own mapping; the advice changes no contents.
+        unsafe { libc::madvise(trimmed.start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
+        Ok(trimmed)
+    }
+
+    /// A shared window of a file. `offset` must be a multiple of the page size.
+    pub(crate) fn window(file: &File, offset: u64, bytes: usize, write: bool) -> Result<Self, i32> {
+        let protection = if write { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
+        let offset = libc::off_t::try_from(offset).map_err(|_| libc::EOVERFLOW)?;
+        // SAFETY: as above, a fresh mapping at an address of the kernel's choice.
+        let raw = unsafe {
+            libc::mmap(ptr::null_mut(), bytes, protection, libc::MAP_SHARED, file.as_raw_fd(), offset)
+        };
+        let window = Self::from_mmap(raw, bytes)?;
+        // SAFETY: the range is our own mapping; the advice changes no contents.
+        unsafe { libc::madvise(raw, bytes, libc::MADV_SEQUENTIAL) };
+        Ok(window)
+    }
+
+    fn from_mmap(raw: *mut libc::c_void, bytes: usize) -> Result<Self, i32> {
+        if raw == libc::MAP_FAILED {
+            return Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::ENOMEM));
+        }
+        match NonNull::new(raw.cast::<u8>()) {
+            Some(start) => Ok(Self { start, bytes }),
+            None => Err(libc::ENOMEM),
+        }
+    }
+
+    /// Keeps `bytes` from the first huge-page boundary on and unmaps what is before and after.
+    fn trim_to_huge(self, bytes: usize) -> Self {
+        let address = self.start.as_ptr() as usize;
+        let front = address.next_multiple_of(HUGE_PAGE_BYTES) - address;
+        let back = self.bytes - front - bytes;
+        debug_assert!(front.is_multiple_of(PAGE_BYTES) && back.is_multiple_of(PAGE_BYTES));
+        // SAFETY: `front + bytes + back == self.bytes`, so all three parts lie in our mapping, and
+        // the parts unmapped here are not part of the mapping returned.
+        let start = unsafe {
+            let start = self.start.add(front);
+            if front > 0 {
+                libc::munmap(self.start.as_ptr().cast(), front);
+            }
+            if back > 0 {
+                libc::munmap(start.add(bytes).as_ptr().cast(), back);
+            }
+            start
+        };
+        std::mem::forget(self);
+        Self { start, bytes }
+    }
+
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Copies out of the mapping; the range must lie in it.
+    pub(crate) fn copy_out(&self, from: usize, to: &mut [u8]) {
+        assert!(from <= self.bytes && to.len() <= self.bytes - from);
+        // SAFETY: the range lies in the mapping, and `to` is a Rust slice outside it.
+        unsafe { ptr::copy_nonoverlapping(self.start.as_ptr().add(from), to.as_mut_ptr(), to.len()) };
+    }
+
+    /// Copies into the mapping (which must be writable); the range must lie in it.
+    pub(crate) fn copy_in(&mut self, to: usize, from: &[u8]) {
+        assert!(to <= self.bytes && from.len() <= self.bytes - to);
+        // SAFETY: the range lies in the mapping, and `from` is a Rust slice outside it.
+        unsafe { ptr::copy_nonoverlapping(from.as_ptr(), self.start.as_ptr().add(to), from.len()) };
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the range is ours, mapped once, and nobody holds a part of it any more.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}

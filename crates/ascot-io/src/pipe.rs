@@ -1,0 +1,307 @@
+//! Pipes, terminals and other descriptors without offsets: a thread of their own moves the bytes,
+//! so that a slow partner does not hold up the caller.
+//!
+//! ```text
+//!   begin --bufs--> [ thread: poll, read until full or end ] --filled--> complete
+//! ```
+//!
+//! The reading thread waits for its descriptor together with a stop signal, so that a stream may
+//! be dropped while its partner is silent.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use rustix::event::EventfdFlags;
+
+use crate::backend::{NOTHING_BEGUN, TOO_LONG};
+use crate::buf::Buf;
+use crate::error::{Action, IoError};
+use crate::faulty::{Effect, Operation};
+use crate::port::Port;
+use crate::stream::{Filled, ReadStream, WriteStream};
+use crate::system;
+
+/// Reads a descriptor to its end.
+pub(crate) struct PipeRead {
+    bufs: Option<Sender<Buf>>,
+    filled: Receiver<Result<Filled, IoError>>,
+    in_flight: usize,
+    stop: Arc<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
+    misuse: IoError,
+}
+
+impl PipeRead {
+    pub(crate) fn start(port: Port, file: File) -> Result<Self, IoError> {
+        let failed = |error: io::Error| port.error(Action::Open, 0, error);
+        let stop = rustix::event::eventfd(0, EventfdFlags::CLOEXEC).map_err(|e| failed(e.into()))?;
+        let stop = Arc::new(stop);
+        let misuse = port.misuse(0, NOTHING_BEGUN);
+        let path = port.path.clone();
+        let (bufs, to_fill) = unbounded();
+        let (answer, filled) = unbounded();
+        let mut source = Source { port, file, stop: Arc::clone(&stop), at: 0, ended: false };
+        let thread = thread::Builder::new()
+            .name("ascot-pipe-in".into())
+            .spawn(move || {
+                for buf in to_fill {
+                    // A caller that is gone wants no answer, and closes `to_fill` too.
+                    let _ = answer.send(source.fill(buf));
+                }
+            })
+            .map_err(|error| IoError::from_os(Action::Open, &path, 0, error))?;
+        Ok(Self { bufs: Some(bufs), filled, in_flight: 0, stop, thread: Some(thread), misuse })
+    }
+}
+
+/// The reading thread's side.
+struct Source {
+    port: Port,
+    file: File,
+    stop: Arc<OwnedFd>,
+    at: u64,
+    ended: bool,
+}
+
+impl Source {
+    fn fill(&mut self, mut buf: Buf) -> Result<Filled, IoError> {
+        let mut end = 0;
+        if !self.ended && !buf.is_empty() {
+            let mut halve = self.port.meet(Operation::Read, self.at)? == Some(Effect::Short);
+            let receipt = self.port.meter.issue(self.at, buf.len() as u64, 1);
+            let mut result = Ok(());
+            while end < buf.len() && !self.ended && result.is_ok() {
+                let until = if std::mem::take(&mut halve) { buf.len().div_ceil(2) } else { buf.len() };
+                match self.read(&mut buf[end..until]) {
+                    Ok(more) => end += more,
+                    Err(error) => result = Err(self.port.error(Action::Read, self.at, error)),
+                }
+            }
+            receipt.settle(end as u64);
+            result?;
+        }
+        Ok(Filled { buf, start: 0, end })
+    }
+
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        if !system::wait_readable(&self.file, self.stop.as_ref())? {
+            self.ended = true;
+            return Ok(0);
+        }
+        match self.file.read(to) {
+            Ok(0) => {
+                self.ended = true;
+                Ok(0)
+            }
+            Ok(more) => {
+                self.at += more as u64;
+                Ok(more)
+            }
+            Err(error) if is_passing(&error) => Ok(0),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock)
+}
+
+impl ReadStream for PipeRead {
+    fn begin(&mut self, buf: Buf) -> Result<(), IoError> {
+        match self.bufs.as_ref().map(|bufs| bufs.send(buf)) {
+            Some(Ok(())) => {
+                self.in_flight += 1;
+                Ok(())
+            }
+            _ => Err(self.misuse.repeat()),
+        }
+    }
+
+    fn complete(&mut self) -> Result<Filled, IoError> {
+        if self.in_flight == 0 {
+            return Err(self.misuse.repeat());
+        }
+        self.in_flight -= 1;
+        self.filled.recv().unwrap_or_else(|_| Err(self.misuse.repeat()))
+    }
+
+    fn ready(&mut self) -> bool {
+        !self.filled.is_empty()
+    }
+
+    fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    fn len_hint(&self) -> Option<u64> {
+        None
+    }
+}
+
+impl Drop for PipeRead {
+    fn drop(&mut self) {
+        self.bufs = None;
+        // Cannot fail short of 2^64 - 1 unread signals.
+        let _ = rustix::io::write(self.stop.as_ref(), &1u64.to_ne_bytes());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Writes a descriptor forward.
+pub(crate) struct PipeWrite {
+    work: Option<Sender<(Buf, usize)>>,
+    done: Receiver<Result<(), IoError>>,
+    in_flight: usize,
+    written: u64,
+    file: Arc<File>,
+    failed: Option<IoError>,
+    port: Port,
+    stop: Arc<OwnedFd>,
+}
+
+impl PipeWrite {
+    /// `port` for the caller's side, `writing` for the thread's.
+    pub(crate) fn start(port: Port, writing: Port, file: File) -> Result<Self, IoError> {
+        let failed = |error: io::Error| port.error(Action::Open, 0, error);
+        let stop = rustix::event::eventfd(0, EventfdFlags::CLOEXEC).map_err(|e| failed(e.into()))?;
+        let stop = Arc::new(stop);
+        let file = Arc::new(file);
+        let (work, to_write) = unbounded::<(Buf, usize)>();
+        let (answer, done) = unbounded();
+        let file_too = Arc::clone(&file);
+        let mut sink = Sink { port: writing, file: file_too, at: 0, stop: Arc::clone(&stop) };
+        thread::Builder::new()
+            .name("ascot-pipe-out".into())
+            .spawn(move || {
+                for (buf, len) in to_write {
+                    // A caller that is gone wants no answer, and closes `to_write` too.
+                    let _ = answer.send(sink.write(buf, len));
+                }
+            })
+            .map_err(failed)?;
+        let (work, failed) = (Some(work), None);
+        Ok(Self { work, done, in_flight: 0, written: 0, file, failed, port, stop })
+    }
+
+    fn check(&self) -> Result<(), IoError> {
+        self.failed.as_ref().map_or(Ok(()), |error| Err(error.repeat()))
+    }
+
+    fn note(&mut self, result: Result<(), IoError>) {
+        self.in_flight -= 1;
+        if let Err(error) = result {
+            self.failed.get_or_insert(error);
+        }
+    }
+}
+
+/// The writing thread's side.
+struct Sink {
+    port: Port,
+    file: Arc<File>,
+    at: u64,
+    stop: Arc<OwnedFd>,
+}
+
+impl Sink {
+    fn write(&mut self, buf: Buf, len: usize) -> Result<(), IoError> {
+        let halve = self.port.meet(Operation::Write, self.at)? == Some(Effect::Short);
+        let receipt = self.port.meter.issue(self.at, len as u64, 1);
+        let mut written = 0;
+        let mut until = if halve { len.div_ceil(2) } else { len };
+        let result = loop {
+            if written == len {
+                break Ok(());
+            }
+            match self.push(&buf[written..until]) {
+                Ok(more) => written += more,
+                Err(error) => {
+                    let error = self.port.error(Action::Write, self.at + written as u64, error);
+                    break Err(error.needing((len - written) as u64));
+                }
+            }
+            until = len;
+        };
+        receipt.settle(written as u64);
+        self.at += written as u64;
+        result
+    }
+
+    fn push(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if !system::wait_writable(self.file.as_ref(), self.stop.as_ref())? {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        match (&*self.file).write(bytes) {
+            Ok(0) => Err(io::ErrorKind::WriteZero.into()),
+            Ok(more) => Ok(more),
+            Err(error) if is_passing(&error) => Ok(0),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl WriteStream for PipeWrite {
+    fn begin(&mut self, buf: Buf, len: usize) -> Result<(), IoError> {
+        while let Ok(result) = self.done.try_recv() {
+            self.note(result);
+        }
+        self.check()?;
+        if len > buf.len() {
+            return Err(self.port.misuse(self.written, TOO_LONG));
+        }
+        if len == 0 {
+            return Ok(());
+        }
+        match self.work.as_ref().map(|work| work.send((buf, len))) {
+            Some(Ok(())) => {
+                self.in_flight += 1;
+                self.written += len as u64;
+                Ok(())
+            }
+            _ => Err(self.port.misuse(self.written, "the stream's thread has ended")),
+        }
+    }
+
+    fn drain(&mut self) -> Result<(), IoError> {
+        while self.in_flight > 0 {
+            match self.port.waiting(|| self.done.recv()) {
+                Ok(result) => self.note(result),
+                Err(_) => return Err(self.port.misuse(self.written, "the stream's thread has ended")),
+            }
+        }
+        self.check()
+    }
+
+    fn sync(&mut self) -> Result<(), IoError> {
+        self.drain()?;
+        self.port.meet(Operation::Sync, self.written)?;
+        match self.file.sync_data() {
+            // A pipe or device has nothing to make durable.
+            Err(error) if !matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EROFS | libc::ENOTSUP)) => {
+                Err(self.port.error(Action::Sync, self.written, error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<u64, IoError> {
+        self.drain()?;
+        Ok(self.written)
+    }
+}
+
+impl Drop for PipeWrite {
+    fn drop(&mut self) {
+        // The thread is left to end by itself: a write that has begun to block cannot be called
+        // back, and waiting for it would hang whoever gives this stream up.
+        self.work = None;
+        let _ = rustix::io::write(self.stop.as_ref(), &1u64.to_ne_bytes());
+    }
+}

@@ -1,0 +1,67 @@
+//! What every stream carries beside its file: the path for errors, the meter, the faults.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use crate::error::{Action, IoError};
+use crate::faulty::{Effect, Faults, Operation};
+use crate::ledger::Meter;
+
+/// A stream's ties to the rest of the disk.
+#[derive(Debug)]
+pub(crate) struct Port {
+    pub(crate) path: PathBuf,
+    pub(crate) meter: Meter,
+    pub(crate) faults: Option<Faults>,
+}
+
+impl Port {
+    /// Counts an operation at the fault seam.
+    pub(crate) fn meet(&self, operation: Operation, offset: u64) -> Result<Option<Effect>, IoError> {
+        meet(self.faults.as_ref(), operation, &self.path, offset)
+    }
+
+    /// An error of this stream's file.
+    pub(crate) fn error(&self, action: Action, offset: u64, source: io::Error) -> IoError {
+        IoError::from_os(action, &self.path, offset, source)
+    }
+
+    /// The file ended before its time.
+    pub(crate) fn truncated(&self, offset: u64, expected: u64) -> IoError {
+        IoError::Truncated { path: self.path.clone(), offset, expected }
+    }
+
+    /// The caller broke the stream's rules.
+    pub(crate) fn misuse(&self, offset: u64, what: &'static str) -> IoError {
+        IoError::Misuse { path: self.path.clone(), offset, what }
+    }
+
+    /// Runs `wait` and notes the time it took as waited.
+    pub(crate) fn waiting<T>(&self, wait: impl FnOnce() -> T) -> T {
+        let start = Instant::now();
+        let result = wait();
+        self.meter.waited(start.elapsed());
+        result
+    }
+}
+
+/// Counts an operation on `path` at the fault seam.
+pub(crate) fn meet(
+    faults: Option<&Faults>,
+    operation: Operation,
+    path: &Path,
+    offset: u64,
+) -> Result<Option<Effect>, IoError> {
+    let Some(faults) = faults else { return Ok(None) };
+    let action = match operation {
+        Operation::Open => Action::Open,
+        Operation::Create => Action::Create,
+        Operation::Read => Action::Read,
+        Operation::Write => Action::Write,
+        Operation::Sync => Action::Sync,
+        Operation::Rename => Action::Rename,
+        Operation::Remove => Action::Remove,
+    };
+    faults.meet(operation, path).map_err(|source| IoError::from_os(action, path, offset, source))
+}

@@ -1,0 +1,128 @@
+//! The few questions to the operating system that the standard library does not ask.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::Path;
+
+use rustix::fs::{FallocateFlags, OFlags};
+
+/// Bytes an unprivileged user may still write on the volume of `path`, or, where it does not exist
+/// yet, of its directory.
+pub(crate) fn free_space(path: &Path) -> io::Result<u64> {
+    let stat = rustix::fs::statvfs(path).or_else(|error| match path.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => rustix::fs::statvfs("."),
+        Some(parent) => rustix::fs::statvfs(parent),
+        None => Err(error),
+    })?;
+    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
+/// Bytes an unprivileged user may still write on the volume of an open file.
+pub(crate) fn free_space_of(file: &File) -> io::Result<u64> {
+    let stat = rustix::fs::fstatvfs(file)?;
+    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
+/// Allocates `[offset, offset + bytes)` and extends the file over it.
+pub(crate) fn allocate(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
+    Ok(rustix::fs::fallocate(file, FallocateFlags::empty(), offset, bytes)?)
+}
+
+/// Frees the blocks of `[0, upto)`; the file keeps its length.
+pub(crate) fn punch(file: &File, upto: u64) -> io::Result<()> {
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    Ok(rustix::fs::fallocate(file, flags, 0, upto)?)
+}
+
+/// Turns O_DIRECT off for good on this descriptor.
+pub(crate) fn leave_direct(file: &File) -> io::Result<()> {
+    let flags = rustix::fs::fcntl_getfl(file)?;
+    Ok(rustix::fs::fcntl_setfl(file, flags - OFlags::DIRECT)?)
+}
+
+/// Waits until `fd` can be read (or has ended); false where `stop` became readable first.
+pub(crate) fn wait_readable(fd: impl AsFd, stop: impl AsFd) -> io::Result<bool> {
+    wait(fd, stop, rustix::event::PollFlags::IN)
+}
+
+/// Waits until `fd` can be written (or has failed); false where `stop` became readable first.
+pub(crate) fn wait_writable(fd: impl AsFd, stop: impl AsFd) -> io::Result<bool> {
+    wait(fd, stop, rustix::event::PollFlags::OUT)
+}
+
+fn wait(fd: impl AsFd, stop: impl AsFd, flags: rustix::event::PollFlags) -> io::Result<bool> {
+    use rustix::event::{PollFd, PollFlags, poll};
+    loop {
+        let mut polled = [PollFd::new(&stop, PollFlags::IN), PollFd::new(&fd, flags)];
+        match poll(&mut polled, None) {
+            Ok(_) if !polled[0].revents().is_empty() => return Ok(false),
+            Ok(_) if !polled[1].revents().is_empty() => return Ok(true),
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// The share (0 to 1) of `[offset, offset + bytes)` that is in the page cache; 0 where the kernel
+/// cannot say. Unlike a read that must not wait, asking starts no read-ahead.
+pub(crate) fn cached_share(file: &File, offset: u64, bytes: u64) -> f64 {
+    #[repr(C)]
+    struct Range {
+        offset: u64,
+        bytes: u64,
+    }
+    #[repr(C)]
+    #[derive(Default)]
+    struct Stat {
+        cached: u64,
+        dirty: u64,
+        writeback: u64,
+        evicted: u64,
+        recently_evicted: u64,
+    }
+    /// The same number on every architecture of Linux.
+    const SYS_CACHESTAT: libc::c_long = 451;
+    if bytes == 0 {
+        return 0.0;
+    }
+    let range = Range { offset, bytes };
+    let mut stat = Stat::default();
+    // SAFETY: both structures have the layout of the kernel's `cachestat_range` and `cachestat`,
+    // and live through the call; kernels without the call answer ENOSYS.
+    let answer = unsafe {
+        libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), &raw const range, &raw mut stat, 0 as libc::c_uint)
+    };
+    if answer != 0 {
+        return 0.0;
+    }
+    let page = rustix::param::page_size() as u64;
+    let pages = (offset + bytes).div_ceil(page) - offset / page;
+    stat.cached as f64 / pages as f64
+}
+
+/// `N` bytes nobody can guess.
+pub(crate) fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    let mut filled = 0;
+    while filled < N {
+        match rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty()) {
+            Ok(more) => filled += more,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(bytes)
+}
+
+/// Turns O_DIRECT on, where the volume has it.
+pub(crate) fn enter_direct(file: &File) -> io::Result<()> {
+    let flags = rustix::fs::fcntl_getfl(file)?;
+    Ok(rustix::fs::fcntl_setfl(file, flags | OFlags::DIRECT)?)
+}
+
+/// Asks for a larger pipe, where the descriptor is one; a refusal only costs speed.
+pub(crate) fn widen_pipe(file: &File) {
+    const PIPE_BYTES: usize = 1 << 20;
+    let _ = rustix::pipe::fcntl_setpipe_size(file, PIPE_BYTES);
+}
