@@ -23,9 +23,11 @@ mod faulty;
 mod ledger;
 mod mapped;
 mod memory;
+mod output;
 mod pipe;
 mod pool;
 mod port;
+mod run;
 mod stream;
 mod system;
 
@@ -36,7 +38,9 @@ pub use disk::{DEFAULT_DEPTH, DEFAULT_REQUEST_BYTES, Disk, DiskOptions};
 pub use error::{Action, IoError};
 pub use faulty::{Effect, FaultPlan, Faults, Operation};
 pub use ledger::{Direction, Ledger, StreamAccount, Totals};
+pub use output::AtomicOutput;
 pub use pool::{Pool, PoolError, Reservation};
+pub use run::{BlockEntry, Codec, Compression, RunId, RunIndex, RunReader, RunWriter, read_index};
 pub use stream::{Filled, ReadStream, WriteStream};
 
 /// The unit of direct access: buffers, offsets and lengths are multiples of it.

@@ -1,0 +1,216 @@
+//! An output file that is there completely or not at all.
+//!
+//! ```text
+//!   create   .result.ascot-1f2e3d4c5b6a7988.tmp   beside result, nobody else's name
+//!   write    ...
+//!   commit   sync, take over result's mode and owner, rename to result, sync the directory
+//!   drop     without commit: remove the temporary file
+//! ```
+//!
+//! Until the rename the old file stays as it was, so a job may read the file it replaces. A
+//! symbolic link is followed: what it points to is replaced, the link stays. What is not a regular
+//! file (`/dev/null`, a fifo, `/dev/stdout`) is written directly.
+
+use std::fs::{self, Metadata, Permissions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::disk::{Creation, Disk};
+use crate::error::{Action, IoError};
+use crate::stream::WriteStream;
+use crate::system;
+
+/// Names tried before giving up: a taken name of 64 random bits is a broken generator.
+const NAMES_TRIED: usize = 8;
+
+/// A file being written under a temporary name.
+pub struct AtomicOutput {
+    disk: Disk,
+    stream: Option<Box<dyn WriteStream>>,
+    /// Where it will be, links followed.
+    target: PathBuf,
+    /// Where it is now; `None` where the target is written directly.
+    temporary: Option<PathBuf>,
+    kept: bool,
+}
+
+impl AtomicOutput {
+    /// Starts an output that will be `path`; `name` is the stream's in the ledger.
+    pub fn create(disk: &Disk, path: &Path, name: &str) -> Result<Self, IoError> {
+        let target = resolve(path)?;
+        let old = state(&target)?;
+        if old.as_ref().is_some_and(|old| !old.is_file()) {
+            let stream = Some(disk.create(&target, name)?);
+            return Ok(Self { disk: disk.clone(), stream, target, temporary: None, kept: false });
+        }
+        // Replacing a file, nobody may read the new bytes before it has the old one's mode.
+        let mode = if old.is_some() { 0o600 } else { 0o666 };
+        for attempt in 1..=NAMES_TRIED {
+            let temporary = temporary_name(&target)?;
+            match disk.create_as(&temporary, name, Creation { exclusive: true, mode }) {
+                Ok(stream) => {
+                    let (stream, temporary) = (Some(stream), Some(temporary));
+                    return Ok(Self { disk: disk.clone(), stream, target, temporary, kept: false });
+                }
+                Err(IoError::Os { source, .. })
+                    if source.kind() == io::ErrorKind::AlreadyExists && attempt < NAMES_TRIED => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(IoError::from_os(Action::Create, &target, 0, io::ErrorKind::AlreadyExists.into()))
+    }
+
+    /// Goes on with the temporary file of a killed job at `offset` (a multiple of 4096), towards
+    /// the same `path`.
+    pub fn resume(
+        disk: &Disk,
+        path: &Path,
+        temporary: &Path,
+        offset: u64,
+        name: &str,
+    ) -> Result<Self, IoError> {
+        let target = resolve(path)?;
+        let stream = Some(disk.open_append(temporary, offset, name)?);
+        let temporary = Some(temporary.to_path_buf());
+        Ok(Self { disk: disk.clone(), stream, target, temporary, kept: false })
+    }
+
+    /// The stream to write to.
+    pub fn stream(&mut self) -> Result<&mut dyn WriteStream, IoError> {
+        match &mut self.stream {
+            Some(stream) => Ok(stream.as_mut()),
+            None => Err(IoError::Misuse {
+                path: self.target.clone(),
+                offset: 0,
+                what: "the output's stream was taken",
+            }),
+        }
+    }
+
+    /// Hands the stream to someone else; give it back with [`put_stream`](Self::put_stream)
+    /// before committing.
+    pub fn take_stream(&mut self) -> Option<Box<dyn WriteStream>> {
+        self.stream.take()
+    }
+
+    /// Takes the stream back.
+    pub fn put_stream(&mut self, stream: Box<dyn WriteStream>) {
+        self.stream = Some(stream);
+    }
+
+    /// The temporary name, for [`resume`](Self::resume) after a kill; `None` where the output is
+    /// written directly.
+    pub fn persist_name(&self) -> Option<&Path> {
+        self.temporary.as_deref()
+    }
+
+    /// The final name, links followed.
+    pub fn target(&self) -> &Path {
+        &self.target
+    }
+
+    /// Leaves the temporary file where it is when dropped uncommitted.
+    pub fn keep(&mut self) {
+        self.kept = true;
+    }
+
+    /// Makes the output durable and gives it its final name; its length in bytes. After an error
+    /// the old file is as it was.
+    pub fn commit(mut self) -> Result<u64, IoError> {
+        let Some(mut stream) = self.stream.take() else {
+            let what = "the output's stream was taken";
+            return Err(IoError::Misuse { path: self.target.clone(), offset: 0, what });
+        };
+        if let Some(temporary) = &self.temporary
+            && let Some(old) = state(&self.target)?
+        {
+            take_over(temporary, &old)?;
+        }
+        stream.sync()?;
+        let bytes = stream.finish()?;
+        if let Some(temporary) = &self.temporary {
+            self.disk.rename(temporary, &self.target)?;
+            self.temporary = None;
+            self.disk.sync_dir(directory_of(&self.target))?;
+        }
+        Ok(bytes)
+    }
+}
+
+impl Drop for AtomicOutput {
+    fn drop(&mut self) {
+        self.stream = None;
+        if let Some(temporary) = self.temporary.take().filter(|_| !self.kept) {
+            // Whoever gave the output up has reported why; a leftover is found by its name.
+            let _ = self.disk.remove_file(&temporary);
+        }
+    }
+}
+
+/// Follows symbolic links, the last of which may point to nothing yet.
+fn resolve(path: &Path) -> Result<PathBuf, IoError> {
+    const LINKS_FOLLOWED: usize = 40;
+    let mut target = path.to_path_buf();
+    for _ in 0..LINKS_FOLLOWED {
+        // A link to a device or pipe (/dev/stdout) has no name of its own to go to.
+        if fs::metadata(&target).is_ok_and(|stat| !stat.is_file()) {
+            return Ok(target);
+        }
+        match fs::read_link(&target) {
+            Ok(link) => target = directory_of(&target).join(link),
+            Err(_) => return Ok(target),
+        }
+    }
+    Err(IoError::from_os(Action::Create, path, 0, io::Error::from_raw_os_error(libc::ELOOP)))
+}
+
+/// What is at `path` now.
+fn state(path: &Path) -> Result<Option<Metadata>, IoError> {
+    match fs::metadata(path) {
+        Ok(stat) if stat.is_dir() => {
+            let error = io::Error::from_raw_os_error(libc::EISDIR);
+            Err(IoError::from_os(Action::Create, path, 0, error))
+        }
+        Ok(stat) => Ok(Some(stat)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(IoError::from_os(Action::Inspect, path, 0, error)),
+    }
+}
+
+fn directory_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// `.name.ascot-<16 hex digits>.tmp` beside the target, shortened where names may not be as long.
+fn temporary_name(target: &Path) -> Result<PathBuf, IoError> {
+    const LONGEST_STEM: usize = 200;
+    let Some(name) = target.file_name() else {
+        let error = io::Error::from_raw_os_error(libc::EISDIR);
+        return Err(IoError::from_os(Action::Create, target, 0, error));
+    };
+    let random = system::random_bytes::<8>()
+        .map_err(|error| IoError::from_os(Action::Create, target, 0, error))?;
+    let stem: String = name.to_string_lossy().chars().take(LONGEST_STEM / 4).collect();
+    let number = u64::from_ne_bytes(random);
+    Ok(directory_of(target).join(format!(".{stem}.ascot-{number:016x}.tmp")))
+}
+
+/// Gives the new file the old one's owner, as far as we may, and its mode.
+fn take_over(new: &Path, old: &Metadata) -> Result<(), IoError> {
+    let failed = |error| IoError::from_os(Action::Create, new, 0, error);
+    let now = fs::metadata(new).map_err(failed)?;
+    let mut mode = old.mode() & 0o7777;
+    if (now.uid(), now.gid()) != (old.uid(), old.gid()) {
+        let owned = std::os::unix::fs::chown(new, Some(old.uid()), Some(old.gid()));
+        if owned.is_err() {
+            // Not ours to give away: then neither are set-uid and set-gid ours to grant.
+            let _ = std::os::unix::fs::chown(new, None, Some(old.gid()));
+            mode &= 0o777;
+        }
+    }
+    fs::set_permissions(new, Permissions::from_mode(mode)).map_err(failed)
+}

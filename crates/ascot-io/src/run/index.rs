@@ -1,0 +1,264 @@
+//! The index of a run file: where each block lies, how long it is, its checksum.
+//!
+//! ```text
+//!   entry (16 bytes)   stored u32 | raw u32 | crc u32 | first_record u32
+//!   footer (64 bytes)  magic 8 | version u32 | codec u32 | id u64 | index offset u64
+//!                      | blocks u64 | raw bytes u64 | entries crc u32 | zero 8 | footer crc u32
+//! ```
+//!
+//! All numbers are little-endian. Offsets are not stored: a block starts at the first multiple of
+//! 4096 after its predecessor. Nothing is allocated from a length that has not been checked
+//! against the file's size.
+
+use std::path::Path;
+
+use super::{RunId, crc32c};
+use crate::buf::Buf;
+use crate::disk::Disk;
+use crate::error::{Action, IoError};
+use crate::stream::ReadStream;
+use crate::PAGE_BYTES;
+
+/// Opens every footer.
+const MAGIC: [u8; 8] = *b"ASCOTRUN";
+const VERSION: u32 = 1;
+pub(super) const ENTRY_BYTES: usize = 16;
+pub(super) const FOOTER_BYTES: usize = 64;
+const PAGE: u64 = PAGE_BYTES as u64;
+
+/// How the blocks of a run that are compressed are compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Codec {
+    /// None is.
+    #[default]
+    None,
+    /// LZ4 block format.
+    Lz4,
+    /// One Zstandard frame each.
+    Zstd,
+}
+
+impl Codec {
+    fn number(self) -> u32 {
+        match self {
+            Self::None => 0,
+            Self::Lz4 => 1,
+            Self::Zstd => 2,
+        }
+    }
+
+    fn from_number(number: u32) -> Option<Self> {
+        [Self::None, Self::Lz4, Self::Zstd].into_iter().find(|codec| codec.number() == number)
+    }
+}
+
+/// One block of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockEntry {
+    /// Where it starts in the file: a multiple of 4096.
+    pub offset: u64,
+    /// Bytes in the file; fewer than `raw` means compressed.
+    pub stored: u32,
+    /// Bytes of the block itself.
+    pub raw: u32,
+    /// CRC-32C of run id, block number and the stored bytes.
+    pub crc: u32,
+    /// Offset in the block of the first record that starts in it; `raw` where none does.
+    pub first_record: u32,
+}
+
+impl BlockEntry {
+    /// Bytes the block takes in the file, zeros at its end included.
+    pub fn padded(&self) -> u64 {
+        u64::from(self.stored).next_multiple_of(PAGE)
+    }
+
+    /// Bytes a buffer must have to read the block into it: whole pages.
+    pub fn buffer_bytes(&self) -> usize {
+        (self.stored.max(self.raw) as usize).next_multiple_of(PAGE_BYTES)
+    }
+}
+
+/// The blocks of a run file.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RunIndex {
+    /// The run's number.
+    pub id: RunId,
+    /// How compressed blocks are compressed.
+    pub codec: Codec,
+    /// The blocks, in file order.
+    pub blocks: Vec<BlockEntry>,
+    /// Raw bytes of all blocks.
+    pub bytes: u64,
+}
+
+impl RunIndex {
+    /// An index of no blocks.
+    pub fn new(id: RunId, codec: Codec) -> Self {
+        Self { id, codec, blocks: Vec::new(), bytes: 0 }
+    }
+
+    /// Where the next block goes, or the index itself: the end of the last block.
+    pub fn data_end(&self) -> u64 {
+        self.blocks.last().map_or(0, |block| block.offset + block.padded())
+    }
+
+    /// The buffer that holds any block of this run.
+    pub fn buffer_bytes(&self) -> usize {
+        self.blocks.iter().map(BlockEntry::buffer_bytes).max().unwrap_or(PAGE_BYTES)
+    }
+
+    pub(super) fn push(&mut self, stored: u32, raw: u32, crc: u32, first_record: u32) {
+        let offset = self.data_end();
+        self.blocks.push(BlockEntry { offset, stored, raw, crc, first_record });
+        self.bytes += u64::from(raw);
+    }
+
+    /// Entries and footer, as they stand at the end of a run file.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.blocks.len() * ENTRY_BYTES + FOOTER_BYTES);
+        for block in &self.blocks {
+            for field in [block.stored, block.raw, block.crc, block.first_record] {
+                bytes.extend_from_slice(&field.to_le_bytes());
+            }
+        }
+        let entries_crc = crc32c(&[&bytes]);
+        let footer = bytes.len();
+        bytes.extend_from_slice(&MAGIC);
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&self.codec.number().to_le_bytes());
+        for field in [self.id.0, self.data_end(), self.blocks.len() as u64, self.bytes] {
+            bytes.extend_from_slice(&field.to_le_bytes());
+        }
+        bytes.extend_from_slice(&entries_crc.to_le_bytes());
+        bytes.extend_from_slice(&[0; 8]);
+        let footer_crc = crc32c(&[&bytes[footer..]]);
+        bytes.extend_from_slice(&footer_crc.to_le_bytes());
+        bytes
+    }
+
+    /// Reads what [`to_bytes`](Self::to_bytes) wrote; the error says what is wrong.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, &'static str> {
+        let Some((entries, footer)) = bytes.split_last_chunk::<FOOTER_BYTES>() else {
+            return Err("it is shorter than a footer");
+        };
+        let footer = Footer::parse(footer)?;
+        if footer.entries_bytes() != entries.len() as u64 {
+            return Err("its length and its number of blocks do not agree");
+        }
+        footer.index(entries)
+    }
+}
+
+/// The parsed end of a run file.
+struct Footer {
+    codec: Codec,
+    id: RunId,
+    data_end: u64,
+    blocks: u64,
+    bytes: u64,
+    entries_crc: u32,
+}
+
+impl Footer {
+    fn parse(bytes: &[u8; FOOTER_BYTES]) -> Result<Self, &'static str> {
+        if bytes[..8] != MAGIC {
+            return Err("the magic number is not there");
+        }
+        if u32_at(bytes, 60) != crc32c(&[&bytes[..60]]) {
+            return Err("the footer's checksum is wrong");
+        }
+        if u32_at(bytes, 8) != VERSION {
+            return Err("its version is not known here");
+        }
+        if bytes[52..60] != [0; 8] {
+            return Err("its reserved bytes are not zero");
+        }
+        let codec = Codec::from_number(u32_at(bytes, 12)).ok_or("its codec is not known here")?;
+        let footer = Self {
+            codec,
+            id: RunId(u64_at(bytes, 16)),
+            data_end: u64_at(bytes, 24),
+            blocks: u64_at(bytes, 32),
+            bytes: u64_at(bytes, 40),
+            entries_crc: u32_at(bytes, 48),
+        };
+        // Every block takes a page at least: this bounds what is allocated by the file's size.
+        if footer.blocks > footer.data_end / PAGE || !footer.data_end.is_multiple_of(PAGE) {
+            return Err("its blocks do not fit the file");
+        }
+        Ok(footer)
+    }
+
+    /// No overflow: at most 2^64 / 4096 blocks.
+    fn entries_bytes(&self) -> u64 {
+        self.blocks * ENTRY_BYTES as u64
+    }
+
+    fn index(&self, entries: &[u8]) -> Result<RunIndex, &'static str> {
+        if crc32c(&[entries]) != self.entries_crc {
+            return Err("the index's checksum is wrong");
+        }
+        let mut index = RunIndex::new(self.id, self.codec);
+        index.blocks.reserve_exact(entries.len() / ENTRY_BYTES);
+        for entry in entries.chunks_exact(ENTRY_BYTES) {
+            let [stored, raw, crc, first] = [0, 4, 8, 12].map(|at| u32_at(entry, at));
+            if stored == 0 || stored > raw || first > raw {
+                return Err("a block's lengths contradict each other");
+            }
+            if stored < raw && self.codec == Codec::None {
+                return Err("a block is compressed in a run without compression");
+            }
+            index.push(stored, raw, crc, first);
+        }
+        if index.data_end() != self.data_end || index.bytes != self.bytes {
+            return Err("its blocks do not add up to the footer's sums");
+        }
+        Ok(index)
+    }
+}
+
+/// The number at `at`; both callers' slices are long enough by construction.
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    let mut field = [0; 4];
+    field.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_le_bytes(field)
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    let mut field = [0; 8];
+    field.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(field)
+}
+
+/// Reads the index at the end of a run file.
+pub fn read_index(disk: &Disk, path: &Path) -> Result<RunIndex, IoError> {
+    let size = std::fs::metadata(path)
+        .map_err(|error| IoError::from_os(Action::Inspect, path, 0, error))?
+        .len();
+    let bad = |offset, what| IoError::BadIndex { path: path.to_path_buf(), offset, what };
+    let Some(footer_at) = size.checked_sub(FOOTER_BYTES as u64) else {
+        return Err(bad(0, "the file is shorter than a footer"));
+    };
+    let mut stream = disk.open_read(path, footer_at..size, "run index")?;
+    let (buf, start) = read_range(stream.as_mut(), FOOTER_BYTES)?;
+    let mut footer = [0; FOOTER_BYTES];
+    footer.copy_from_slice(&buf[start..start + FOOTER_BYTES]);
+    let footer = Footer::parse(&footer).map_err(|what| bad(footer_at, what))?;
+    if footer.data_end.checked_add(footer.entries_bytes()) != Some(footer_at) {
+        return Err(bad(footer_at, "the file's size is not what the footer says"));
+    }
+    // Fits: no longer than the file, and memory for it was never more than a 256th of the file.
+    let len = usize::try_from(footer.entries_bytes()).unwrap_or(usize::MAX);
+    let mut stream = disk.open_read(path, footer.data_end..footer_at, "run index")?;
+    let (buf, start) = read_range(stream.as_mut(), len)?;
+    footer.index(&buf[start..start + len]).map_err(|what| bad(footer.data_end, what))
+}
+
+/// Reads the `len` bytes of a whole stream; where they start in the buffer.
+fn read_range(stream: &mut dyn ReadStream, len: usize) -> Result<(Buf, usize), IoError> {
+    // One page more: a direct read may start before the range.
+    stream.begin(Buf::heap((len + PAGE_BYTES).next_multiple_of(PAGE_BYTES)))?;
+    let filled = stream.complete()?;
+    Ok((filled.buf, filled.start))
+}

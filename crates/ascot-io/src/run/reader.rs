@@ -1,0 +1,138 @@
+//! Reading a run file block by block, each verified before it is given out.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+
+use super::codec::Decompressor;
+use super::index::{BlockEntry, RunIndex, read_index};
+use super::{RunId, block_crc};
+use crate::buf::Buf;
+use crate::disk::Disk;
+use crate::error::{Action, IoError};
+use crate::pool::Reservation;
+use crate::stream::{Filled, ReadStream};
+
+/// The ledger's name for the streams of run files being read.
+const NAME: &str = "run read";
+
+/// Reads the blocks of one run file in order.
+pub struct RunReader {
+    path: PathBuf,
+    stream: Box<dyn ReadStream>,
+    id: RunId,
+    blocks: Vec<BlockEntry>,
+    /// The block the next `begin` asks for.
+    next: usize,
+    /// The number of the oldest block begun, and what was cut off each buffer begun.
+    oldest: usize,
+    rests: VecDeque<Buf>,
+    decompressor: Option<Decompressor>,
+    _scratch: Option<Reservation>,
+}
+
+impl RunReader {
+    /// Opens a run file to read it from block `from_block` on.
+    pub fn open(disk: &Disk, path: &Path, index: &RunIndex, from_block: usize) -> Result<Self, IoError> {
+        let blocks = index.blocks.clone();
+        let start = blocks.get(from_block).map_or(index.data_end(), |block| block.offset);
+        let stream = disk.open_read(path, start..index.data_end(), NAME)?;
+        let decompressor = Decompressor::new(index.codec)
+            .map_err(|error| IoError::from_os(Action::Open, path, 0, error))?;
+        let raw = blocks.iter().map(|block| block.raw as usize).max().unwrap_or(0);
+        let scratch = disk.reserve(path, Decompressor::memory(index.codec, raw), "decompression")?;
+        let from = from_block.min(blocks.len());
+        Ok(Self {
+            path: path.to_path_buf(),
+            stream,
+            id: index.id,
+            blocks,
+            next: from,
+            oldest: from,
+            rests: VecDeque::new(),
+            decompressor,
+            _scratch: scratch,
+        })
+    }
+
+    /// Opens a run file by the index at its own end.
+    pub fn open_file(disk: &Disk, path: &Path, from_block: usize) -> Result<Self, IoError> {
+        let index = read_index(disk, path)?;
+        Self::open(disk, path, &index, from_block)
+    }
+
+    /// The block the next [`begin`](Self::begin) will ask for.
+    pub fn next_entry(&self) -> Option<&BlockEntry> {
+        self.blocks.get(self.next)
+    }
+
+    /// Asks for the next block; `buf` must hold [`BlockEntry::buffer_bytes`].
+    pub fn begin(&mut self, mut buf: Buf) -> Result<(), IoError> {
+        let Some(block) = self.blocks.get(self.next) else {
+            return Err(self.misuse("a block was asked for after the last"));
+        };
+        if buf.len() < block.buffer_bytes() {
+            return Err(self.misuse("a buffer is smaller than the block to be read"));
+        }
+        // No more than the buffer's length, checked above.
+        let rest = buf.split_off(block.padded() as usize);
+        self.stream.begin(buf)?;
+        self.rests.push_back(rest);
+        self.next += 1;
+        Ok(())
+    }
+
+    /// Waits for the oldest block begun and verifies it.
+    pub fn complete(&mut self) -> Result<(Filled, BlockEntry), IoError> {
+        let (Some(rest), Some(block)) = (self.rests.pop_front(), self.blocks.get(self.oldest).copied())
+        else {
+            return Err(self.misuse("a block was completed that had not been begun"));
+        };
+        let number = self.oldest as u64;
+        self.oldest += 1;
+        let filled = self.stream.complete()?;
+        let stored = block.stored as usize;
+        let mut buf = filled.buf;
+        if filled.start != 0 || filled.end < stored {
+            let offset = block.offset + filled.end as u64;
+            let expected = block.offset + block.padded();
+            return Err(IoError::Truncated { path: self.path.clone(), offset, expected });
+        }
+        if block_crc(self.id, number, &buf[..stored]) != block.crc {
+            return Err(self.corrupt(&block, number, "its checksum is wrong"));
+        }
+        // The rest was cut from this very buffer.
+        let _ = buf.unsplit(rest);
+        let raw = block.raw as usize;
+        if stored < raw {
+            let expanded = self.decompressor.as_mut().is_some_and(|it| it.expand(&mut buf, stored, raw));
+            if !expanded {
+                return Err(self.corrupt(&block, number, "it does not decompress to its length"));
+            }
+        }
+        Ok((Filled { buf, start: 0, end: raw }, block))
+    }
+
+    /// True where [`complete`](Self::complete) would not wait for the device.
+    pub fn ready(&mut self) -> bool {
+        self.stream.ready()
+    }
+
+    /// Blocks begun and not completed.
+    pub fn in_flight(&self) -> usize {
+        self.rests.len()
+    }
+
+    /// Blocks that can still be begun.
+    pub fn remaining_to_begin(&self) -> usize {
+        self.blocks.len() - self.next
+    }
+
+    fn misuse(&self, what: &'static str) -> IoError {
+        let offset = self.blocks.get(self.next).map_or(0, |block| block.offset);
+        IoError::Misuse { path: self.path.clone(), offset, what }
+    }
+
+    fn corrupt(&self, block: &BlockEntry, number: u64, what: &'static str) -> IoError {
+        IoError::Corrupt { path: self.path.clone(), offset: block.offset, block: number, what }
+    }
+}

@@ -1,0 +1,151 @@
+//! Writing a run file: blocks forward, then the index.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::codec::{Compression, Compressor};
+use super::index::RunIndex;
+use super::{RunId, block_crc};
+use crate::PAGE_BYTES;
+use crate::buf::Buf;
+use crate::disk::Disk;
+use crate::error::{Action, IoError};
+use crate::ledger::{Direction, Ledger};
+use crate::pool::Reservation;
+use crate::stream::WriteStream;
+
+/// The ledger's name for the streams of run files being written.
+const NAME: &str = "run write";
+
+/// Writes one run file.
+pub struct RunWriter {
+    disk: Disk,
+    path: PathBuf,
+    stream: Box<dyn WriteStream>,
+    index: RunIndex,
+    compressor: Option<Compressor>,
+    scratch: Option<Reservation>,
+    scratch_for: usize,
+}
+
+impl RunWriter {
+    /// Creates the file, or empties it where it exists.
+    pub fn create(
+        disk: &Disk,
+        path: &Path,
+        id: RunId,
+        compression: Compression,
+    ) -> Result<Self, IoError> {
+        let stream = disk.create(path, NAME)?;
+        Self::new(disk, path, stream, RunIndex::new(id, compression.codec()), compression)
+    }
+
+    /// Goes on after the blocks of `index`, which a [`checkpoint`](Self::checkpoint) gave; what
+    /// the file holds beyond them is cut off.
+    pub fn resume(disk: &Disk, path: &Path, index: RunIndex) -> Result<Self, IoError> {
+        let compression = match index.codec {
+            super::Codec::None => Compression::None,
+            super::Codec::Lz4 => Compression::Lz4,
+            super::Codec::Zstd => Compression::Zstd,
+        };
+        let stream = disk.open_append(path, index.data_end(), NAME)?;
+        Self::new(disk, path, stream, index, compression)
+    }
+
+    fn new(
+        disk: &Disk,
+        path: &Path,
+        stream: Box<dyn WriteStream>,
+        index: RunIndex,
+        compression: Compression,
+    ) -> Result<Self, IoError> {
+        let compressor = Compressor::new(compression)
+            .map_err(|error| IoError::from_os(Action::Create, path, 0, error))?;
+        let path = path.to_path_buf();
+        let disk = disk.clone();
+        Ok(Self { disk, path, stream, index, compressor, scratch: None, scratch_for: 0 })
+    }
+
+    /// The blocks written so far.
+    pub fn index(&self) -> &RunIndex {
+        &self.index
+    }
+
+    /// Appends `buf[..len]` as a block; `first_record` is the offset in it of the first record
+    /// that starts in it, `len` where none does. No bytes, no block.
+    pub fn write_block(&mut self, mut buf: Buf, len: usize, first_record: u32) -> Result<(), IoError> {
+        let fits = u32::try_from(len).ok().filter(|_| len <= buf.len());
+        let Some(raw) = fits else {
+            return Err(self.misuse("a block's length is more than its buffer or 4 GiB hold"));
+        };
+        if first_record > raw {
+            return Err(self.misuse("a block's first record starts outside it"));
+        }
+        if len == 0 {
+            return Ok(());
+        }
+        let stored = self.compress(&mut buf, len)?;
+        let crc = block_crc(self.index.id, self.index.blocks.len() as u64, &buf[..stored]);
+        let padded = stored.next_multiple_of(PAGE_BYTES);
+        if padded > buf.len() {
+            let mut longer = Buf::heap(padded);
+            longer[..stored].copy_from_slice(&buf[..stored]);
+            buf = longer;
+        }
+        buf[stored..padded].fill(0);
+        self.stream.begin(buf, padded)?;
+        // No more than `raw`.
+        self.index.push(stored as u32, raw, crc, first_record);
+        Ok(())
+    }
+
+    /// Compresses the block in place where that pays; the bytes to store.
+    fn compress(&mut self, buf: &mut Buf, len: usize) -> Result<usize, IoError> {
+        let Some(compressor) = &mut self.compressor else { return Ok(len) };
+        if len > self.scratch_for {
+            self.scratch = None;
+            let bytes = Compressor::memory(self.index.codec, len);
+            self.scratch = self.disk.reserve(&self.path, bytes, "compression")?;
+            self.scratch_for = len;
+        }
+        let ledger = self.disk.ledger();
+        let compressed = compressor.compress(&buf[..len], || write_rate(ledger));
+        let Some(compressed) = compressed else { return Ok(len) };
+        let stored = compressed.len();
+        buf[..stored].copy_from_slice(compressed);
+        Ok(stored)
+    }
+
+    fn misuse(&self, what: &'static str) -> IoError {
+        IoError::Misuse { path: self.path.clone(), offset: self.index.data_end(), what }
+    }
+
+    /// Makes all blocks so far durable; the index to [`resume`](Self::resume) with, for the
+    /// caller to keep.
+    pub fn checkpoint(&mut self) -> Result<RunIndex, IoError> {
+        self.stream.sync()?;
+        Ok(self.index.clone())
+    }
+
+    /// Writes the index and closes the file. Nothing is made durable: sync before, where that
+    /// matters.
+    pub fn finish(mut self) -> Result<RunIndex, IoError> {
+        let bytes = self.index.to_bytes();
+        let mut buf = Buf::heap(bytes.len());
+        buf.copy_from_slice(&bytes);
+        self.stream.begin(buf, bytes.len())?;
+        self.stream.finish()?;
+        Ok(self.index)
+    }
+}
+
+/// Bytes a second run files have been written at so far, once there is something to go by.
+fn write_rate(ledger: &Ledger) -> Option<f64> {
+    const ENOUGH: Duration = Duration::from_millis(20);
+    let account = ledger.account();
+    let runs = account.iter().filter(|one| one.direction == Direction::Write && one.name == NAME);
+    let (bytes, busy) = runs.fold((0, Duration::ZERO), |(bytes, busy), one| {
+        (bytes + one.bytes, busy + one.busy)
+    });
+    (busy >= ENOUGH).then(|| bytes as f64 / busy.as_secs_f64())
+}
