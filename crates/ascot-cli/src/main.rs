@@ -1,2 +1,132 @@
-//! The ascot command.
-fn main() {}
+//! The ascot command: parse, call, show. No algorithm lives here.
+//!
+//! Standard output carries data only (or the one thing asked for, such as a plan); words go to
+//! standard error. Exit status: 0 done, 1 a check found disorder, 2 an error. Called through a link
+//! named `sort` it is `ascot sort`.
+
+mod arguments;
+mod failure;
+mod flags;
+mod help;
+mod manual;
+mod signals;
+mod size;
+mod sys;
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{ArgMatches, Command};
+
+use failure::{Failure, STATUS_OF_ERROR};
+
+fn main() -> ExitCode {
+    sys::raise_open_files_limit();
+    match run(std::env::args_os().collect()) {
+        Ok(status) => ExitCode::from(status),
+        Err(failure) => fail(&failure),
+    }
+}
+
+fn fail(failure: &Failure) -> ExitCode {
+    let reader_left = match failure {
+        Failure::Output(error) => error.kind() == std::io::ErrorKind::BrokenPipe,
+        _ => false,
+    };
+    if reader_left {
+        signals::end_by_broken_pipe();
+    }
+    let _ = writeln!(std::io::stderr().lock(), "ascot: {failure}");
+    ExitCode::from(STATUS_OF_ERROR)
+}
+
+/// Runs the command line `words`, the program's name first; the result is the exit status.
+fn run(words: Vec<OsString>) -> Result<u8, Failure> {
+    let root = flags::root();
+    let words = spelled_out(words, &root);
+    let command = words.get(1).and_then(|word| word.to_str()).and_then(|word| root.find_subcommand(word));
+    let subject = command.cloned().unwrap_or_else(|| root.clone());
+    let name = command.map_or("ascot".to_owned(), |command| format!("ascot {}", command.get_name()));
+    match root.try_get_matches_from(words) {
+        Ok(matches) => dispatch(&matches),
+        Err(error) => match error.kind() {
+            ErrorKind::DisplayHelp => say(help::screen(&subject, &name).as_bytes()),
+            ErrorKind::DisplayVersion => say(concat!("ascot ", env!("CARGO_PKG_VERSION"), "\n").as_bytes()),
+            _ => Err(failure::of_parser(&error, &name)),
+        },
+    }
+}
+
+/// `sort ARGUMENT...` becomes `ascot sort ARGUMENT...`, and its arguments what the parser reads.
+fn spelled_out(mut words: Vec<OsString>, root: &Command) -> Vec<OsString> {
+    let called_sort = words.first().is_some_and(|program| arguments::program_name(program) == b"sort");
+    if called_sort {
+        words.insert(1, "sort".into());
+    }
+    match (words.get(1), root.find_subcommand("sort")) {
+        (Some(word), Some(sort)) if word == "sort" => {
+            let rest = words.split_off(2);
+            words.extend(arguments::rewritten(rest, sort));
+            words
+        }
+        _ => words,
+    }
+}
+
+fn dispatch(matches: &ArgMatches) -> Result<u8, Failure> {
+    match matches.subcommand() {
+        Some(("man", matches)) => man(matches),
+        Some(("completions", matches)) => completions(matches),
+        Some(("help", matches)) => help_of(matches.get_one::<String>("command").map(String::as_str)),
+        _ => help_of(None),
+    }
+}
+
+fn help_of(name: Option<&str>) -> Result<u8, Failure> {
+    let root = flags::root();
+    match name {
+        None => say(help::screen(&root, "ascot").as_bytes()),
+        Some(name) => match root.find_subcommand(name) {
+            Some(command) => say(help::screen(command, &format!("ascot {name}")).as_bytes()),
+            None => Err(no_such_command(name)),
+        },
+    }
+}
+
+fn man(matches: &ArgMatches) -> Result<u8, Failure> {
+    let root = flags::root();
+    if let Some(dir) = matches.get_one::<OsString>("dir").map(PathBuf::from) {
+        let written = manual::write_pages(&root, &dir);
+        written.map_err(|source| Failure::File { path: dir, doing: "cannot write manual pages", source })?;
+        return Ok(0);
+    }
+    let name = matches.get_one::<String>("page").map(String::as_str);
+    match manual::page(&root, name.filter(|name| *name != "ascot")).map_err(Failure::Output)? {
+        Some(page) => say(&page),
+        None => Err(no_such_command(name.unwrap_or_default())),
+    }
+}
+
+fn completions(matches: &ArgMatches) -> Result<u8, Failure> {
+    let shell = matches.get_one::<String>("shell").map_or("", String::as_str);
+    match manual::completions(flags::root(), shell) {
+        Some(script) => say(&script),
+        None => Err(Failure::usage(
+            format!("there are no completions for '{shell}'"),
+            "accepted: bash, elvish, fish, powershell, zsh",
+        )),
+    }
+}
+
+fn no_such_command(name: &str) -> Failure {
+    Failure::usage(format!("there is no command {name}"), "ascot --help lists them")
+}
+
+fn say(text: &[u8]) -> Result<u8, Failure> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text).and_then(|()| out.flush()).map_err(Failure::Output)?;
+    Ok(0)
+}

@@ -1,0 +1,129 @@
+//! What a user did, or met, that stops a command; and how it is said.
+//!
+//! ```text
+//! ascot: what is wrong, with names and numbers
+//!   what to do about it
+//! ```
+
+use std::io;
+use std::path::PathBuf;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use thiserror::Error;
+
+use crate::size::SizeError;
+
+/// Exit status of an error.
+pub const STATUS_OF_ERROR: u8 = 2;
+/// Exit status of a check that found disorder.
+pub const STATUS_OF_DISORDER: u8 = 1;
+
+/// Why a command did not do what was asked. The text's first line says what is wrong, further
+/// lines, indented, what to do.
+#[derive(Debug, Error)]
+pub enum Failure {
+    /// Flags that make no sense, alone or together.
+    #[error("{0}")]
+    Usage(String),
+    /// A size or count that could not be read.
+    #[error("{flag} {source}")]
+    Size {
+        /// The flag or variable it was given to.
+        flag: &'static str,
+        /// What is wrong with it.
+        source: SizeError,
+    },
+    /// A file the command itself reads or writes.
+    #[error("{}: {doing}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What was tried ("cannot write the report").
+        doing: &'static str,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Standard output does not take what it is given.
+    #[error("write failed: standard output: {0}")]
+    Output(io::Error),
+}
+
+impl Failure {
+    /// A mistake in the arguments and what to write instead.
+    pub fn usage(what: impl AsRef<str>, instead: impl AsRef<str>) -> Failure {
+        Failure::Usage(format!("{}\n  {}", what.as_ref(), instead.as_ref()))
+    }
+}
+
+/// The parser's complaint in our form; `name` is the command as called ("ascot sort").
+pub fn of_parser(error: &clap::Error, name: &str) -> Failure {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        Some(ContextValue::Strings(texts)) => Some(texts.join(" or ")),
+        _ => None,
+    };
+    let invalid = text(ContextKind::InvalidArg).or_else(|| text(ContextKind::InvalidSubcommand));
+    let invalid = invalid.unwrap_or_default();
+    let suggested = text(ContextKind::SuggestedArg).or_else(|| text(ContextKind::SuggestedSubcommand));
+    let screen = format!("{name} --help shows them all");
+    let advice = |subject: &str| match &suggested {
+        Some(suggested) => format!("did you mean {suggested}?  ({screen})"),
+        None => format!("{subject}{screen}"),
+    };
+    match error.kind() {
+        ErrorKind::UnknownArgument => {
+            let dashed = invalid.starts_with('-');
+            let what = if dashed { "there is no flag" } else { "one argument too many:" };
+            Failure::usage(format!("{what} {invalid}"), advice(if dashed { "flags: " } else { "" }))
+        }
+        ErrorKind::InvalidSubcommand => {
+            Failure::usage(format!("there is no command {invalid}"), advice("commands: "))
+        }
+        ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            Failure::usage("which command?", format!("ascot sort sorts; {screen}"))
+        }
+        ErrorKind::MissingRequiredArgument => Failure::usage(format!("{invalid} is missing"), screen),
+        _ => Failure::usage(first_line(error), screen),
+    }
+}
+
+/// The parser's own sentence, without its prefix and usage.
+fn first_line(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let line = text.lines().next().unwrap_or_default();
+    line.strip_prefix("error: ").unwrap_or(line).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn complaint(line: &str) -> String {
+        let error = crate::flags::root().try_get_matches_from(line.split(' ')).unwrap_err();
+        of_parser(&error, "ascot sort").to_string()
+    }
+
+    #[test]
+    fn a_wrong_flag_suggests_the_right_one() {
+        let text = complaint("ascot sort --memry=1G");
+        assert!(text.contains("--memry") && text.contains("did you mean --memory"), "{text}");
+        let text = complaint("ascot srot a");
+        assert!(text.contains("did you mean sort"), "{text}");
+    }
+
+    #[test]
+    fn other_complaints_say_where_help_is() {
+        for line in [
+            "ascot sort --qqq",
+            "ascot gen",
+            "ascot",
+            "ascot sort --memory",
+            "ascot sort --csv=1",
+            "ascot man a b",
+        ] {
+            let text = complaint(line);
+            assert!(text.contains("--help"), "{line}: {text}");
+            assert!(!text.contains("error:") && !text.contains("Usage"), "{line}: {text}");
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Every command and flag, defined once: the parser, the one-screen help, the man pages and the
+//! completions are all made from these definitions.
+//!
+//! Each flag carries two texts: a few words for the screen (`help`) and the whole truth for the
+//! manual (`long_help`). A test refuses a flag without either.
+
+mod sort;
+mod tools;
+
+use clap::{Arg, ArgAction, Command};
+
+/// Ways to compare lines; shown in columns.
+pub const ORDERING: &str = "Ordering lines";
+/// What a record and its key are.
+pub const RECORDS: &str = "Records and keys";
+/// What is done with them.
+pub const JOB: &str = "The job";
+/// What it may use.
+pub const RESOURCES: &str = "Memory, disks, processors";
+/// Where results and words go.
+pub const OUTPUT: &str = "Output and report";
+
+const EXAMPLES: &str = "Examples:
+  ascot sort access.log -k4,4 -t' ' --memory 1GiB -o sorted.log
+  ascot sort big.rec --format fixed:100 --key 0..10 -o out.rec --explain
+  ascot gen 10M | ascot sort --format fixed:100 --key 0..10 | ascot check";
+
+/// The whole command.
+pub fn root() -> Command {
+    Command::new("ascot")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("Sort files far larger than memory, in few passes")
+        .long_about(
+            "Ascot sorts and merges files far larger than memory within a fixed amount of it. It says \
+             beforehand how long a job takes and why, and afterwards where the time went; spilled data is \
+             checksummed, results appear whole or not at all, and a job that was killed can be resumed.",
+        )
+        .override_usage("ascot COMMAND [ARGUMENT]...")
+        .before_help("ascot COMMAND --help shows one screen each; man ascot-sort tells all.")
+        .after_help(EXAMPLES)
+        .subcommand_required(true)
+        .disable_help_subcommand(true)
+        .disable_help_flag(true)
+        .disable_version_flag(true)
+        .arg(help_flag(Some('h')))
+        .arg(
+            Arg::new("version")
+                .short('V')
+                .long("version")
+                .action(ArgAction::Version)
+                .help("print the version")
+                .long_help("Print the version and exit."),
+        )
+        .subcommand(sort::command())
+        .subcommand(tools::generate())
+        .subcommand(tools::check())
+        .subcommand(tools::clean())
+        .subcommand(tools::man())
+        .subcommand(tools::completions())
+        .subcommand(tools::help())
+}
+
+/// `--help`, with a short form where the letter is free.
+fn help_flag(short: Option<char>) -> Arg {
+    let flag = Arg::new("help").long("help").action(ArgAction::Help);
+    let flag = flag.help("show this screen").long_help("Show one screen of help and exit.");
+    match short {
+        Some(letter) => flag.short(letter),
+        None => flag,
+    }
+}
+
+/// A flag without a value.
+fn switch(id: &'static str, help: &'static str, long_help: &'static str) -> Arg {
+    Arg::new(id).action(ArgAction::SetTrue).help(help).long_help(long_help)
+}
+
+/// A flag with a value; the last one given counts.
+fn option(id: &'static str, value: &'static str, help: &'static str, long_help: &'static str) -> Arg {
+    Arg::new(id)
+        .action(ArgAction::Set)
+        .value_name(value)
+        .help(help)
+        .long_help(long_help)
+        .allow_hyphen_values(true)
+}
+
+/// A flag with a value that may be given several times.
+fn repeated(id: &'static str, value: &'static str, help: &'static str, long_help: &'static str) -> Arg {
+    option(id, value, help, long_help).action(ArgAction::Append)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn each_flag(check: impl Fn(&Command, &Arg)) {
+        let mut root = root();
+        root.build();
+        for command in std::iter::once(&root).chain(root.get_subcommands()) {
+            command.get_arguments().for_each(|flag| check(command, flag));
+        }
+    }
+
+    #[test]
+    fn definitions_are_consistent() {
+        root().debug_assert();
+    }
+
+    #[test]
+    fn every_flag_has_both_texts() {
+        each_flag(|command, flag| {
+            let place = format!("{} {}", command.get_name(), flag.get_id());
+            let help = flag.get_help().unwrap_or_else(|| panic!("{place} lacks help")).to_string();
+            let long = flag.get_long_help().unwrap_or_else(|| panic!("{place} lacks long help")).to_string();
+            assert!(!help.ends_with('.') && help.len() <= 56, "{place}: {help}");
+            assert!(long.ends_with('.'), "{place}: {long}");
+        });
+    }
+
+    #[test]
+    fn every_flag_of_the_sort_command_is_there() {
+        let root = root();
+        let sort = root.find_subcommand("sort").unwrap();
+        let shorts: String = sort.get_arguments().filter_map(Arg::get_short).collect();
+        for letter in "bdfgiMhnRrVcCkmosStTuz".chars() {
+            assert!(shorts.contains(letter), "-{letter}");
+        }
+        let longs: Vec<&str> =
+            sort.get_arguments().filter_map(Arg::get_long_and_visible_aliases).flatten().collect();
+        for name in "ignore-leading-blanks dictionary-order ignore-case general-numeric-sort \
+            ignore-nonprinting month-sort human-numeric-sort numeric-sort random-sort random-source reverse \
+            sort version-sort batch-size check compress-program debug files0-from key merge output stable \
+            buffer-size field-separator temporary-directory parallel unique zero-terminated help version"
+            .split_whitespace()
+        {
+            assert!(longs.contains(&name), "--{name}");
+        }
+    }
+}

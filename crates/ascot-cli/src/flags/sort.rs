@@ -1,0 +1,442 @@
+//! The flags of `ascot sort`: those of the sort command with their meaning, and Ascot's own.
+
+use clap::builder::OsStringValueParser;
+use clap::{Arg, ArgAction, Command};
+
+use super::{JOB, ORDERING, OUTPUT, RECORDS, RESOURCES, help_flag, option, repeated, switch};
+
+const EXAMPLES: &str = "Examples:
+  ascot sort access.log -k4,4 -t' ' --memory 1GiB -o sorted.log
+  ascot sort events.csv --csv --header --key tenant,-ts -o out.csv
+  ascot sort big.rec --format fixed:100 --key 0..10 --temp /fast -o out.rec
+All flags in full: man ascot-sort (ascot man sort | man -l -)";
+
+/// `ascot sort`.
+pub fn command() -> Command {
+    Command::new("sort")
+        .about("Sort or merge files of any size within a fixed memory")
+        .long_about(
+            "Sort the records of all FILEs, together, and write the result to standard output \
+             or to the file of -o. With no FILE, or where FILE is -, standard input is \
+             read.\n\nRecords are lines unless --format, --csv or a column name says otherwise. \
+             Lines are ordered by the value of their bytes, whatever the locale, as the sort \
+             command orders them under LC_ALL=C; its flags have its meaning here, and may stand \
+             after file names.",
+        )
+        .override_usage("ascot sort [OPTION]... [FILE]...\nascot sort --resume DIR")
+        .before_help("Lines go by their bytes (LC_ALL=C); the sort command's flags mean the same here.")
+        .after_help(EXAMPLES)
+        .disable_help_flag(true)
+        .disable_version_flag(true)
+        .args_override_self(true)
+        .infer_long_args(true)
+        .next_help_heading(ORDERING)
+        .args(ordering())
+        .next_help_heading(RECORDS)
+        .args(records())
+        .args(layouts())
+        .next_help_heading(JOB)
+        .args(checks())
+        .args(job())
+        .next_help_heading(RESOURCES)
+        .args(memory_and_disks())
+        .args(resources())
+        .next_help_heading(OUTPUT)
+        .args(output())
+        .arg(help_flag(None).hide_short_help(true))
+        .arg(
+            Arg::new("version")
+                .long("version")
+                .action(ArgAction::Version)
+                .help("print the version")
+                .long_help("Print the version and exit.")
+                .hide_short_help(true),
+        )
+        .version(env!("CARGO_PKG_VERSION"))
+        .arg(
+            Arg::new("files")
+                .value_name("FILE")
+                .num_args(0..)
+                .value_parser(OsStringValueParser::new())
+                .hide_short_help(true)
+                .help_heading(None::<&str>)
+                .help("what to sort; - is standard input")
+                .long_help(
+                    "Files to sort, together, in this order where order among equals counts; - is \
+             standard input.",
+                ),
+        )
+}
+
+fn ordering() -> Vec<Arg> {
+    let mut flags: Vec<Arg> = [
+        (
+            "ignore-leading-blanks",
+            'b',
+            "skip leading blanks",
+            "Ignore leading blanks when finding sort keys.",
+        ),
+        ("dictionary-order", 'd', "dictionary order", "Consider only blanks and alphanumeric bytes."),
+        ("ignore-case", 'f', "fold case", "Fold lower case (a to z) to upper case."),
+        (
+            "general-numeric-sort",
+            'g',
+            "numbers, also 1e-3",
+            "Compare by general numerical value, as floating point: 1e-3, 0x1f, inf, nan. \
+             Slower than -n.",
+        ),
+        (
+            "human-numeric-sort",
+            'h',
+            "sizes: 2K 1G",
+            "Compare human-readable numbers: sign, then suffix (none, K, M, G, ...), then \
+             value.",
+        ),
+        ("ignore-nonprinting", 'i', "printable bytes only", "Consider only printable bytes (0x20 to 0x7e)."),
+        ("month-sort", 'M', "JAN < ... < DEC", "Compare by month name: unknown < JAN < ... < DEC."),
+        (
+            "numeric-sort",
+            'n',
+            "numbers",
+            "Compare by numerical value: optional blanks, minus sign, digits, decimal point, \
+             digits.",
+        ),
+        (
+            "version-sort",
+            'V',
+            "versions: 1.9 < 1.10",
+            "Compare numbers within text by value, as in names of versions.",
+        ),
+        (
+            "reverse",
+            'r',
+            "largest first",
+            "Reverse the result of comparisons. With numbers, CSV columns and byte ranges too.",
+        ),
+    ]
+    .into_iter()
+    .map(|(name, letter, help, long)| switch(name, help, long).short(letter).long(name))
+    .collect();
+    flags.push(
+        option(
+            "sort-word",
+            "WORD",
+            "the same by name",
+            "Order by WORD: general-numeric (-g), human-numeric (-h), month (-M), numeric (-n), \
+             version (-V).",
+        )
+        .long("sort"),
+    );
+    let random = "Refused: Ascot orders, it does not shuffle; the command shuf does. Listed so that \
+             the refusal is clear.";
+    flags.push(
+        switch("random-sort", "refused (see shuf)", random)
+            .short('R')
+            .long("random-sort")
+            .hide_short_help(true),
+    );
+    flags.push(
+        option("random-source", "FILE", "refused (see shuf)", random)
+            .long("random-source")
+            .hide_short_help(true),
+    );
+    flags
+}
+
+fn records() -> Vec<Arg> {
+    vec![
+        repeated(
+            "key",
+            "SPEC",
+            "lines: 2,2nr  CSV: tenant,-ts  fixed length: 0..10",
+            "What to order by; may be repeated. Lines: F[.C][OPTS][,F[.C][OPTS]], field and \
+             byte from 1, OPTS of bdfgiMhnrV, as in the sort command. CSV: columns by name \
+             (needs --header) or number (#1 is the first), separated by commas; -NAME or \
+             NAME:desc for descending; NAME:text, :number, :date, :auto for what it holds, \
+             :nulls-first, :nulls-last for where empty fields go. Fixed-length and \
+             length-prefixed records: byte ranges from 0, end excluded, as in 0..10,12..16; \
+             :desc after a range for descending. Without a key the whole record counts.",
+        )
+        .short('k')
+        .long("key")
+        .value_parser(OsStringValueParser::new()),
+        repeated(
+            "separator",
+            "C",
+            "between fields or columns (default: blanks; comma)",
+            "Byte between fields of a line, instead of the empty string between a non-blank and \
+             a blank, or between columns of CSV, instead of a comma. '\\0' is NUL; the words \
+             tab, comma, semicolon, space and the form '\\t' are understood too. Also \
+             --field-separator.",
+        )
+        .short('t')
+        .long("separator")
+        .visible_alias("field-separator")
+        .value_parser(OsStringValueParser::new()),
+    ]
+}
+
+fn layouts() -> Vec<Arg> {
+    vec![
+        switch(
+            "zero-terminated",
+            "lines end in NUL, not newline",
+            "Lines end in a NUL byte instead of a newline, coming and going.",
+        )
+        .short('z')
+        .long("zero-terminated"),
+        option(
+            "format",
+            "LAYOUT",
+            "lines csv (or --csv) tsv fixed:100 u64-le prefixed:u32",
+            "What a record is. lines: the default. csv, tsv: rows with quoting; a quoted line \
+             break belongs to its row. fixed:N: N bytes each. u32, u64, i32, i64, f32, f64, \
+             each with -le or -be, or neither for this machine's byte order: binary numbers, \
+             sorted by value, floats in total order. prefixed:u8, u16, u32, u64 (with -be for \
+             big-endian): a length, then so many bytes. A name ending in .csv or .tsv means \
+             lines like any other name, except when --key names a column.",
+        )
+        .long("format"),
+        switch("csv", "short for --format csv", "Short for --format csv.").long("csv").hide_short_help(true),
+        switch(
+            "header",
+            "the first line or row is a header and stays first",
+            "The first line or row of each input is a header: that of the first input starts \
+             the output, the others are dropped. Implied where --key names a column of CSV.",
+        )
+        .long("header"),
+        option(
+            "quote",
+            "C",
+            "quote of CSV (default \")",
+            "The byte that quotes CSV fields; a double quote if not given.",
+        )
+        .long("quote")
+        .hide_short_help(true)
+        .value_parser(OsStringValueParser::new()),
+    ]
+}
+
+fn checks() -> Vec<Arg> {
+    vec![
+        switch(
+            "merge",
+            "merge files that are sorted already",
+            "Merge files that are sorted already; do not sort.",
+        )
+        .short('m')
+        .long("merge"),
+        switch(
+            "check-diagnose",
+            "check only: exit 1 at the first disorder (-C: silent)",
+            "Check whether the one input is sorted; do not sort. The first record out of order \
+             is named on standard error, and the exit status is 1. With -u, equal keys are \
+             disorder too.",
+        )
+        .short('c'),
+        switch("check-quiet", "check silently", "As -c, without a word: only the exit status tells.")
+            .short('C')
+            .hide_short_help(true),
+        option(
+            "check",
+            "WORD",
+            "the same by name",
+            "As -c (diagnose-first, or no WORD) or -C (quiet or silent).",
+        )
+        .long("check")
+        .num_args(0..=1)
+        .require_equals(true)
+        .default_missing_value("diagnose-first")
+        .hide_short_help(true),
+    ]
+}
+
+fn job() -> Vec<Arg> {
+    vec![
+        switch(
+            "unique",
+            "only the first of records with equal keys",
+            "Write only the first of records with equal keys. With -c, check for strict order.",
+        )
+        .short('u')
+        .long("unique"),
+        switch(
+            "stable",
+            "equal keys keep their order (default for records)",
+            "Records with equal keys keep their order. Without it lines with equal keys are \
+             ordered by all their bytes, as the sort command does.",
+        )
+        .short('s')
+        .long("stable"),
+        option(
+            "top",
+            "N",
+            "only the first N records of the result",
+            "Write only the first N records of the result (1k, 1M are powers of 1000). Needs no \
+             spills if they fit in memory.",
+        )
+        .long("top"),
+        switch(
+            "explain",
+            "print the plan with its predicted time, and stop",
+            "Print the plan, its passes and bytes and predicted time, and the plans it was \
+             preferred to; sort nothing. With --report FILE the plan is also written there as \
+             JSON.",
+        )
+        .long("explain"),
+        option(
+            "resume",
+            "DIR",
+            "continue the killed job whose spills are in DIR",
+            "Continue the killed job whose directory is DIR (ascot clean --dry-run lists them). \
+             All else is taken from that job; only --report, --progress, --quiet and --verbose \
+             go with it. Refused if an input has changed since.",
+        )
+        .long("resume")
+        .value_parser(OsStringValueParser::new()),
+        option(
+            "files0-from",
+            "F",
+            "read NUL-ended names of inputs from file F",
+            "Read the names of inputs from file F, each ended by a NUL byte, as find -print0 \
+             writes them; - is standard input. No FILE may be given besides.",
+        )
+        .long("files0-from")
+        .hide_short_help(true)
+        .value_parser(OsStringValueParser::new()),
+    ]
+}
+
+fn memory_and_disks() -> Vec<Arg> {
+    vec![
+        option(
+            "memory",
+            "SIZE",
+            "hard cap: 1GiB, 512MiB, 2GB, 10% (or -S, as in sort)",
+            "Most memory to use: a hard cap for the whole process, a small constant (32 MiB) \
+             aside. K, M, G and KiB, MiB, GiB are powers of 1024, KB, MB, GB powers of 1000, % \
+             a share of what the machine or the control group has. Default: ASCOT_MEMORY, or a \
+             share of what there is.",
+        )
+        .long("memory"),
+        repeated(
+            "buffer-size",
+            "SIZE",
+            "as --memory; a bare number counts KiB",
+            "As --memory, with the sort command's rules: a bare number counts KiB, b is bytes, \
+             and of several the largest counts.",
+        )
+        .short('S')
+        .long("buffer-size")
+        .hide_short_help(true),
+        repeated(
+            "temp",
+            "DIR",
+            "spill to DIR; repeat for several disks",
+            "Directory for spills; repeated, all are used, the fastest most. Default: \
+             ASCOT_TMPDIR, TMPDIR, or the directory of the output. Each job makes a directory \
+             ascot-ID of its own there and removes it at its end. Also --temporary-directory.",
+        )
+        .short('T')
+        .long("temp")
+        .visible_alias("temporary-directory")
+        .value_parser(OsStringValueParser::new()),
+    ]
+}
+
+fn resources() -> Vec<Arg> {
+    vec![
+        option(
+            "method",
+            "WAY",
+            "auto, merge or distribute",
+            "How to sort what does not fit: merge (sorted runs, then merged), distribute (split \
+             by sampled keys into parts that fit) or auto, the cheaper by predicted time.",
+        )
+        .long("method"),
+        option(
+            "compress",
+            "HOW",
+            "compress spills: none, lz4, zstd or auto",
+            "Compress spills: none (the default), lz4, zstd, or auto, which measures whether it \
+             pays.",
+        )
+        .long("compress"),
+        option(
+            "threads",
+            "N",
+            "threads to compute with (default: one a core)",
+            "Threads to compute with; one a core if not given. Also --parallel.",
+        )
+        .long("threads")
+        .visible_alias("parallel"),
+        option(
+            "batch-size",
+            "N",
+            "merge at most N files at once",
+            "Merge at most N files at once (at least 2). Without it memory and the limit of \
+             open files decide.",
+        )
+        .long("batch-size")
+        .hide_short_help(true),
+        option(
+            "compress-program",
+            "PROG",
+            "accepted: turns on --compress",
+            "Accepted for the sort command's sake: spills are compressed by Ascot itself, with \
+             lz4 if PROG is lz4, with zstd otherwise.",
+        )
+        .long("compress-program")
+        .hide_short_help(true),
+        switch("debug", "accepted", "Accepted for the sort command's sake; marks nothing.")
+            .long("debug")
+            .hide_short_help(true),
+    ]
+}
+
+fn output() -> Vec<Arg> {
+    vec![
+        repeated(
+            "output",
+            "FILE",
+            "write to FILE, whole or not at all; may be an input",
+            "Write the result to FILE instead of standard output. FILE appears when it is \
+             complete and not before, so it may be one of the inputs.",
+        )
+        .short('o')
+        .long("output")
+        .value_parser(OsStringValueParser::new()),
+        option(
+            "report",
+            "FILE",
+            "write plan, account and timings as JSON",
+            "Write plan, account and timings to FILE as JSON, when the job is done.",
+        )
+        .long("report")
+        .value_parser(OsStringValueParser::new()),
+        option(
+            "progress",
+            "HOW",
+            "auto, none, bar or json, on standard error",
+            "Progress on standard error. bar: one line, redrawn, and a summary at the end. \
+             json: one object a line, the report last. none: nothing. auto: bar if standard \
+             error is a terminal, the output is a file and the job takes over a second; none \
+             otherwise.",
+        )
+        .long("progress"),
+        switch(
+            "quiet",
+            "no progress, no notices; errors only",
+            "No progress, no summary, no notices; only errors.",
+        )
+        .long("quiet"),
+        switch(
+            "verbose",
+            "summary at the end, wherever output goes",
+            "Print the summary to standard error at the end of every job, however short, \
+             terminal or not.",
+        )
+        .long("verbose")
+        .hide_short_help(true),
+    ]
+}

@@ -1,0 +1,178 @@
+//! The flags of the commands beside `ascot sort`.
+
+use clap::builder::OsStringValueParser;
+use clap::{Arg, ArgAction, Command};
+
+use super::{help_flag, option, repeated, switch};
+
+fn tool(name: &'static str) -> Command {
+    Command::new(name)
+        .disable_help_flag(true)
+        .disable_version_flag(true)
+        .args_override_self(true)
+        .infer_long_args(true)
+        .arg(help_flag(Some('h')))
+}
+
+/// `ascot gen`.
+pub fn generate() -> Command {
+    tool("gen")
+        .about("Make the sort benchmark's records")
+        .long_about(
+            "Write COUNT records of the sort benchmark: 100 bytes each, the first 10 of them \
+             the key; byte for byte what the benchmark's own generator writes for the same \
+             record numbers.",
+        )
+        .override_usage("ascot gen COUNT [OPTION]... [-o FILE]")
+        .after_help("Examples:\n  ascot gen 80M -o big.rec\n  ascot gen 1M --start 1M --ascii -o second.txt\n  ascot gen 10M --skew | ascot sort --format fixed:100 --key 0..10 -o skewed.rec")
+        .arg(
+            Arg::new("count")
+                .value_name("COUNT")
+                .required(true)
+                .help("how many: 1000, 1k, 100M (powers of 1000)")
+                .long_help("How many records: 1000, 1_000, 1k, 100M, 1G (powers of 1000)."),
+        )
+        .arg(option("start", "N", "number of the first record (default 0)", "Number of the first record, 0 if not given; records can be made in pieces.").long("start"))
+        .arg(switch("ascii", "printable records, one a line", "Printable records of 100 bytes, each a line that ends in CR LF.").long("ascii"))
+        .arg(switch("skew", "skewed keys", "The benchmark's skewed keys: many records share few keys.").long("skew"))
+        .arg(threads())
+        .arg(file_output("write to FILE instead of standard output"))
+}
+
+/// `ascot check`.
+pub fn check() -> Command {
+    tool("check")
+        .about("Check order, count records and duplicates, print the checksum")
+        .long_about(
+            "Read FILEs, in order, as one sorted sequence: check that each key is at least the \
+             one before, count records and duplicate keys, and add up the benchmark's checksum, \
+             which does not depend on order. Exit status 1 if something is out of order.",
+        )
+        .override_usage("ascot check [OPTION]... [FILE]...")
+        .after_help("Examples:\n  ascot check sorted.rec\n  ascot check part1.rec part2.rec part3.rec\n  ascot check ids.sorted --format u64-le")
+        .arg(
+            Arg::new("files")
+                .value_name("FILE")
+                .num_args(0..)
+                .value_parser(OsStringValueParser::new())
+                .help("what to check; - is standard input")
+                .long_help("Files to check, in this order, as one sequence; - or none is standard input."),
+        )
+        .arg(option("format", "LAYOUT", "what a record is (default fixed:100)", "What a record is, as in ascot sort; fixed:100, the benchmark's, if not given.").long("format"))
+        .arg(
+            repeated("key", "SPEC", "what orders it (default 0..10)", "What orders the records, as in ascot sort; 0..10, the benchmark's, if neither \
+             format nor key is given.")
+                .short('k')
+                .long("key")
+                .value_parser(OsStringValueParser::new()),
+        )
+        .arg(threads())
+        .arg(switch("quiet", "only the exit status tells", "Print nothing; only the exit status tells.").long("quiet"))
+}
+
+/// `ascot clean`.
+pub fn clean() -> Command {
+    tool("clean")
+        .about("Remove what killed jobs left behind")
+        .long_about(
+            "Find directories of jobs that were killed, and remove them with the spills in \
+             them. Jobs that are running and files that are not Ascot's are left alone. What \
+             can be resumed is listed with the command that resumes it, before it is removed: \
+             look with --dry-run first.",
+        )
+        .override_usage("ascot clean [--dry-run] [DIR]...")
+        .after_help("Examples:\n  ascot clean --dry-run\n  ascot clean /fast")
+        .arg(
+            Arg::new("dirs")
+                .value_name("DIR")
+                .num_args(0..)
+                .value_parser(OsStringValueParser::new())
+                .help("where spills went (default: the usual places)")
+                .long_help(
+                    "Directories that were given as --temp, or job directories themselves. Default: \
+             ASCOT_TMPDIR, TMPDIR, /tmp and the current directory.",
+                ),
+        )
+        .arg(
+            switch(
+                "dry-run",
+                "list, remove nothing",
+                "List what there is and how to resume it; remove nothing.",
+            )
+            .long("dry-run")
+            .short('n'),
+        )
+}
+
+/// `ascot man`.
+pub fn man() -> Command {
+    tool("man")
+        .about("Print or install the manual pages")
+        .long_about(
+            "Print a manual page in roff (ascot man sort | man -l -), or write all of them to a \
+             directory.",
+        )
+        .override_usage("ascot man [COMMAND]\nascot man --dir DIR")
+        .after_help("Examples:\n  ascot man sort | man -l -\n  ascot man --dir ~/.local/share/man/man1")
+        .arg(
+            Arg::new("page")
+                .value_name("COMMAND")
+                .help("which page: sort, gen, ... (default: ascot itself)")
+                .long_help("The command whose page to print; that of ascot itself if not given."),
+        )
+        .arg(
+            option(
+                "dir",
+                "DIR",
+                "write all pages to DIR",
+                "Write all pages to DIR: ascot.1, ascot-sort.1 and so on.",
+            )
+            .long("dir")
+            .value_parser(OsStringValueParser::new()),
+        )
+}
+
+/// `ascot completions`.
+pub fn completions() -> Command {
+    tool("completions")
+        .about("Print completions for a shell")
+        .long_about("Print a script that completes ascot's commands and flags, for bash, elvish, fish, \
+             powershell or zsh.")
+        .override_usage("ascot completions SHELL")
+        .after_help("Examples:\n  ascot completions bash > ~/.local/share/bash-completion/completions/ascot\n  ascot completions fish > ~/.config/fish/completions/ascot.fish")
+        .arg(
+            Arg::new("shell")
+                .value_name("SHELL")
+                .required(true)
+                .help("bash, elvish, fish, powershell or zsh")
+                .long_help("The shell: bash, elvish, fish, powershell or zsh."),
+        )
+}
+
+/// `ascot help`.
+pub fn help() -> Command {
+    tool("help").about("Show the help of a command").override_usage("ascot help [COMMAND]").arg(
+        Arg::new("command")
+            .value_name("COMMAND")
+            .help("which command")
+            .long_help("The command to tell about; ascot itself if not given."),
+    )
+}
+
+fn threads() -> Arg {
+    option(
+        "threads",
+        "N",
+        "threads to compute with (default: one a core)",
+        "Threads to compute with; one a core if not given.",
+    )
+    .long("threads")
+}
+
+fn file_output(help: &'static str) -> Arg {
+    option("output", "FILE", help, "Write to FILE instead of standard output.")
+        .short('o')
+        .long("output")
+        .action(ArgAction::Set)
+        .value_parser(OsStringValueParser::new())
+}

@@ -1,0 +1,158 @@
+//! Manual pages and completions, made from the definitions of the flags.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clap::Command;
+use clap_complete::Shell;
+use clap_mangen::Man;
+use clap_mangen::roff::{Roff, bold, roman};
+
+const FILE_OF_PAGE: &str = "1";
+
+/// Environment, for the pages of commands that sort.
+const ENVIRONMENT: &[(&str, &str)] = &[
+    ("ASCOT_MEMORY", "Memory to use where --memory is not given, written as there."),
+    ("ASCOT_TMPDIR", "Directories for spills where --temp is not given, separated by colons."),
+    ("TMPDIR", "A directory for spills where neither --temp nor ASCOT_TMPDIR is given."),
+    ("NO_COLOR", "If set and not empty, no colour on terminals."),
+];
+
+const EXIT_STATUS: &[(&str, &str)] = &[
+    ("0", "Done; with a check: sorted."),
+    ("1", "A check found disorder."),
+    ("2", "An error, named on standard error with what to do about it."),
+    ("130, 143", "Stopped by SIGINT or SIGTERM, after temporary files were removed."),
+];
+
+const NOTES: &str = "Order is that of bytes, whatever the locale: the order of the sort command under LC_ALL=C. Results are \
+    its results, byte for byte. The output takes its name when it is complete and on the disk, so a job that fails or is killed leaves \
+    what was there before.";
+
+/// The page of `ascot` (no command given) or of one of its commands, in roff; `None`: no such command.
+pub fn page(root: &Command, command: Option<&str>) -> io::Result<Option<Vec<u8>>> {
+    let Some(subject) = subject(root, command) else { return Ok(None) };
+    let examples = subject.get_after_help().map(ToString::to_string);
+    let sorts = subject.get_name() == "ascot-sort";
+    let has_commands = subject.has_subcommands();
+    let version = format!("ascot {}", env!("CARGO_PKG_VERSION"));
+    let man = Man::new(subject).section(FILE_OF_PAGE).source(version).manual("Ascot");
+    let mut page = Vec::new();
+    man.render_title(&mut page)?;
+    man.render_name_section(&mut page)?;
+    man.render_synopsis_section(&mut page)?;
+    man.render_description_section(&mut page)?;
+    man.render_options_section(&mut page)?;
+    if has_commands {
+        man.render_subcommands_section(&mut page)?;
+    }
+    if let Some(examples) = examples {
+        write_examples(&mut page, &examples)?;
+    }
+    if sorts {
+        let mut notes = Roff::new();
+        notes.control("SH", ["ORDER AND OUTPUT"]).text([roman(NOTES)]);
+        notes.to_writer(&mut page)?;
+        write_list(&mut page, "ENVIRONMENT", ENVIRONMENT)?;
+    }
+    write_list(&mut page, "EXIT STATUS", EXIT_STATUS)?;
+    Ok(Some(page))
+}
+
+/// Writes all pages into `dir`, which is created; returns their paths.
+pub fn write_pages(root: &Command, dir: &Path) -> io::Result<Vec<PathBuf>> {
+    fs::create_dir_all(dir)?;
+    let mut paths = Vec::new();
+    let commands = root.get_subcommands().filter(|command| command.get_name() != "help");
+    for command in std::iter::once(None).chain(commands.map(|command| Some(command.get_name()))) {
+        let name = command.map_or("ascot.1".to_owned(), |command| format!("ascot-{command}.1"));
+        if let Some(text) = page(root, command)? {
+            fs::write(dir.join(&name), text)?;
+            paths.push(dir.join(name));
+        }
+    }
+    Ok(paths)
+}
+
+/// The completion script for `shell`; `None`: no such shell.
+pub fn completions(mut root: Command, shell: &str) -> Option<Vec<u8>> {
+    let shell: Shell = shell.parse().ok()?;
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut root, "ascot", &mut script);
+    Some(script)
+}
+
+fn subject(root: &Command, command: Option<&str>) -> Option<Command> {
+    match command {
+        None => Some(root.clone()),
+        Some(name) => {
+            let command = root.find_subcommand(name)?.clone();
+            let full_name = format!("ascot-{name}");
+            Some(command.name(full_name.clone()).display_name(full_name).bin_name(format!("ascot {name}")))
+        }
+    }
+}
+
+/// Examples as they stand on the help screen, their heading made the section's.
+fn write_examples(page: &mut Vec<u8>, examples: &str) -> io::Result<()> {
+    let mut roff = Roff::new();
+    roff.control("SH", ["EXAMPLES"]).control("nf", []);
+    for line in examples.lines().skip(1) {
+        roff.text([roman(line.trim_start())]);
+    }
+    roff.control("fi", []);
+    roff.to_writer(page)
+}
+
+fn write_list(page: &mut Vec<u8>, title: &str, entries: &[(&str, &str)]) -> io::Result<()> {
+    let mut roff = Roff::new();
+    roff.control("SH", [title]);
+    for (name, text) in entries {
+        roff.control("TP", []).text([bold(*name)]).text([roman(*text)]);
+    }
+    roff.to_writer(page)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_name_every_flag() {
+        let root = crate::flags::root();
+        let text = String::from_utf8(page(&root, Some("sort")).unwrap().unwrap()).unwrap();
+        let plain = text.replace("\\-", "-").replace("\\fB", "").replace("\\fR", "");
+        for flag in root.find_subcommand("sort").unwrap().get_arguments() {
+            if let Some(long) = flag.get_long() {
+                assert!(plain.contains(&format!("--{long}")), "--{long}");
+            }
+        }
+        for section in ["NAME", "SYNOPSIS", "DESCRIPTION", "EXAMPLES", "ENVIRONMENT", "EXIT STATUS"] {
+            assert!(
+                text.contains(&format!(".SH \"{section}\"")) || text.contains(&format!(".SH {section}")),
+                "{section}"
+            );
+        }
+    }
+
+    #[test]
+    fn all_pages_are_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = write_pages(&crate::flags::root(), dir.path()).unwrap();
+        let names: Vec<_> = paths.iter().map(|p| p.file_name().unwrap().to_str().unwrap()).collect();
+        for name in ["ascot.1", "ascot-sort.1", "ascot-gen.1", "ascot-check.1", "ascot-clean.1"] {
+            assert!(names.contains(&name), "{names:?}");
+        }
+        assert!(page(&crate::flags::root(), Some("srot")).unwrap().is_none());
+    }
+
+    #[test]
+    fn completions_for_every_shell() {
+        for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+            let script = completions(crate::flags::root(), shell).unwrap();
+            assert!(String::from_utf8(script).unwrap().contains("compress"), "{shell}");
+        }
+        assert!(completions(crate::flags::root(), "csh").is_none());
+    }
+}

@@ -1,0 +1,242 @@
+//! Sizes, counts and shares as people write them.
+//!
+//! Three dialects, one reader:
+//!
+//! | where | `512` | `1G` | `1GB` | `1GiB` | `10%` |
+//! | --- | --- | --- | --- | --- | --- |
+//! | `--memory` | asked about | 2^30 | 10^9 | 2^30 | of the memory |
+//! | `-S` (the sort command's) | KiB | 2^30 | 10^9 | 2^30 | of the memory |
+//! | counts (`ascot gen 100M`) | 512 | 10^9 | no | no | no |
+
+use thiserror::Error;
+
+/// An amount of memory, as asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Amount {
+    /// So many bytes.
+    Bytes(u64),
+    /// So many hundredths of the memory there is.
+    Percent(f64),
+}
+
+impl Amount {
+    /// Bytes, where a share is taken of `total_bytes`.
+    pub fn bytes_of(self, total_bytes: u64) -> u64 {
+        match self {
+            Amount::Bytes(bytes) => bytes,
+            Amount::Percent(percent) => (total_bytes as f64 * percent / 100.0) as u64,
+        }
+    }
+}
+
+/// Why a size or count could not be read.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum SizeError {
+    /// A bare number where the unit decides everything.
+    #[error(
+        "{number} of what?\n  say {number}MiB, {number}GiB, {number}MB, {number}GB or {number}b (bytes), or a share such as 25%"
+    )]
+    NoUnit {
+        /// The number given.
+        number: String,
+    },
+    /// No number at the front.
+    #[error("{text:?} is not a size\n  accepted: 512MiB, 1.5GiB, 2GB, 1G (the same as 1GiB), 10%")]
+    NotASize {
+        /// What was given.
+        text: String,
+    },
+    /// A number, then something unknown.
+    #[error(
+        "{unit:?} is not a unit\n  accepted: K M G T P or KiB MiB GiB (powers of 1024), KB MB GB (powers of 1000), b (bytes), %"
+    )]
+    Unit {
+        /// The unit given.
+        unit: String,
+    },
+    /// A count that is none.
+    #[error("{text:?} is not a count\n  accepted: 1000000, 1_000_000, 1M, 100k (powers of 1000)")]
+    NotACount {
+        /// What was given.
+        text: String,
+    },
+    /// More than 64 bits, or less than one byte.
+    #[error("{text} is out of range")]
+    OutOfRange {
+        /// What was given.
+        text: String,
+    },
+}
+
+/// Reads `--memory`: a number with a unit.
+pub fn memory_size(text: &str) -> Result<Amount, SizeError> {
+    let (number, unit) = split(text);
+    if unit.is_empty() && !number.is_empty() {
+        return Err(SizeError::NoUnit { number: number.to_owned() });
+    }
+    amount(text, number, unit)
+}
+
+/// Reads `-S`: as the sort command does, a bare number counts KiB. Larger than can be is as large
+/// as can be, as there.
+pub fn buffer_size(text: &str) -> Result<Amount, SizeError> {
+    let (number, unit) = split(text);
+    let unit = if unit.is_empty() { "K" } else { unit };
+    match amount(text, number, unit) {
+        Err(SizeError::OutOfRange { .. }) if !number.bytes().all(|byte| byte == b'0') => {
+            Ok(Amount::Bytes(u64::MAX))
+        }
+        other => other,
+    }
+}
+
+/// Reads a count: digits (underscores between them are fine) and a power of 1000.
+pub fn count(text: &str) -> Result<u64, SizeError> {
+    let bad = || SizeError::NotACount { text: text.to_owned() };
+    let (number, unit) = split(text);
+    let power = match unit {
+        "" => 0,
+        "k" | "K" => 1,
+        "m" | "M" => 2,
+        "g" | "G" => 3,
+        "t" | "T" => 4,
+        _ => return Err(bad()),
+    };
+    scaled(number, 1000_u64.pow(power)).ok_or_else(bad)
+}
+
+/// Reads a record's number: as a count, but up to 128 bits where digits are written out.
+pub fn record_number(text: &str) -> Result<u128, SizeError> {
+    match text.replace('_', "").parse::<u128>() {
+        Ok(number) => Ok(number),
+        Err(_) => count(text).map(u128::from),
+    }
+}
+
+/// The leading number and what follows it.
+fn split(text: &str) -> (&str, &str) {
+    let text = text.trim();
+    let end =
+        text.bytes().position(|b| !(b.is_ascii_digit() || b == b'.' || b == b'_')).unwrap_or(text.len());
+    (&text[..end], text[end..].trim_start())
+}
+
+fn amount(text: &str, number: &str, unit: &str) -> Result<Amount, SizeError> {
+    let not_a_size = || SizeError::NotASize { text: text.to_owned() };
+    let out_of_range = || SizeError::OutOfRange { text: text.to_owned() };
+    if number.is_empty() {
+        return Err(not_a_size());
+    }
+    if unit == "%" {
+        let percent: f64 = number.parse().map_err(|_| not_a_size())?;
+        return if percent > 0.0 && percent <= 100.0 {
+            Ok(Amount::Percent(percent))
+        } else {
+            Err(out_of_range())
+        };
+    }
+    let multiplier = multiplier(unit).ok_or_else(|| SizeError::Unit { unit: unit.to_owned() })?;
+    if number.parse::<f64>().is_err() && !number.contains('_') {
+        return Err(not_a_size());
+    }
+    let bytes = multiplier.and_then(|by| scaled(number, by)).ok_or_else(out_of_range)?;
+    if bytes == 0 { Err(out_of_range()) } else { Ok(Amount::Bytes(bytes)) }
+}
+
+/// Bytes in a unit; the inner `None`: a unit that exists but does not fit 64 bits.
+fn multiplier(unit: &str) -> Option<Option<u64>> {
+    let lower = unit.to_ascii_lowercase();
+    if lower == "b" {
+        return Some(Some(1));
+    }
+    let power = "kmgtpezyrq".find(lower.chars().next()?)? as u32 + 1;
+    match &lower[1..] {
+        "" | "ib" => Some(1024_u64.checked_pow(power)),
+        "b" => Some(1000_u64.checked_pow(power)),
+        _ => None,
+    }
+}
+
+/// `number` times `by`, exactly for whole numbers; a fraction is rounded down.
+fn scaled(number: &str, by: u64) -> Option<u64> {
+    let digits = number.replace('_', "");
+    if let Some((whole, fraction)) = digits.split_once('.') {
+        let whole = if whole.is_empty() { 0 } else { whole.parse::<u64>().ok()? };
+        let fraction: f64 = format!("0.{fraction}0").parse().ok()?;
+        return whole.checked_mul(by)?.checked_add((fraction * by as f64) as u64);
+    }
+    digits.parse::<u64>().ok()?.checked_mul(by)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    #[test]
+    fn memory_takes_binary_and_decimal_units() {
+        for (text, bytes) in [
+            ("1GiB", GIB),
+            ("1G", GIB),
+            ("1g", GIB),
+            ("2GB", 2_000_000_000),
+            ("512MiB", GIB / 2),
+            ("512 MiB", GIB / 2),
+            ("1.5GiB", GIB + GIB / 2),
+            ("64kib", 65536),
+            ("4096b", 4096),
+            ("1T", 1 << 40),
+            (".5K", 512),
+        ] {
+            assert_eq!(memory_size(text), Ok(Amount::Bytes(bytes)), "{text}");
+        }
+        assert_eq!(memory_size("10%"), Ok(Amount::Percent(10.0)));
+        assert_eq!(Amount::Percent(10.0).bytes_of(1000), 100);
+    }
+
+    #[test]
+    fn memory_asks_about_a_bare_number() {
+        let message = memory_size("512").unwrap_err().to_string();
+        assert!(message.contains("512MiB") && message.contains("%"), "{message}");
+    }
+
+    #[test]
+    fn sizes_that_are_none_are_refused() {
+        for text in ["", "G", "1X", "1GiBB", "-1G", "1..5G", "0G", "0%", "101%", "99999999999G"] {
+            assert!(memory_size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn buffer_size_counts_kibibytes() {
+        assert_eq!(buffer_size("1"), Ok(Amount::Bytes(1024)));
+        assert_eq!(buffer_size("1b"), Ok(Amount::Bytes(1)));
+        assert_eq!(buffer_size("1M"), Ok(Amount::Bytes(1 << 20)));
+        assert_eq!(buffer_size("50%"), Ok(Amount::Percent(50.0)));
+        assert_eq!(buffer_size("1Z"), Ok(Amount::Bytes(u64::MAX)));
+        assert!(buffer_size("x").is_err());
+        assert!(buffer_size("1Q1").is_err());
+    }
+
+    #[test]
+    fn counts_are_decimal() {
+        for (text, value) in [
+            ("0", 0),
+            ("7", 7),
+            ("1k", 1000),
+            ("1K", 1000),
+            ("100M", 100_000_000),
+            ("1_000", 1000),
+            ("1.5M", 1_500_000),
+        ] {
+            assert_eq!(count(text), Ok(value), "{text}");
+        }
+        for text in ["", "M", "1MiB", "1%", "-1", "20000000T", "1e6"] {
+            assert!(count(text).is_err(), "{text}");
+        }
+        assert_eq!(record_number("340282366920938463463374607431768211455"), Ok(u128::MAX));
+        assert_eq!(record_number("1M"), Ok(1_000_000));
+        assert!(record_number("-1").is_err());
+    }
+}

@@ -1,0 +1,77 @@
+//! The few calls to the operating system a command makes at its start and for its display.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileTypeExt;
+
+/// Raises the soft limit of open files to the hard one: a merge reads many runs at once, and the
+/// soft limit is a leftover of programs that use `select`. Failing is fine: plans respect the limit.
+pub fn raise_open_files_limit() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a valid rlimit for the duration of both calls.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 && limit.rlim_cur < limit.rlim_max {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        }
+    }
+}
+
+/// Whether `signal` is ignored, as under `nohup` or in a shell's background job; such a signal
+/// stays ignored.
+pub fn is_ignored(signal: i32) -> bool {
+    // SAFETY: all-zero bytes are a valid sigaction to be overwritten; a null new action only queries.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &mut action) == 0 && action.sa_sigaction == libc::SIG_IGN
+    }
+}
+
+/// Columns of the terminal on standard error.
+pub fn terminal_columns() -> Option<usize> {
+    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: TIOCGWINSZ writes one winsize to the pointer, which is valid for it.
+    let result = unsafe { libc::ioctl(libc::STDERR_FILENO, libc::TIOCGWINSZ, &mut size) };
+    (result == 0 && size.ws_col > 0).then_some(usize::from(size.ws_col))
+}
+
+/// Memory this process can have at most: the machine's, or less where a control group says so.
+pub fn memory_bytes() -> u64 {
+    // SAFETY: sysconf only reads its argument.
+    let (pages, page_bytes) =
+        unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    let machine = u64::try_from(pages).unwrap_or(0).saturating_mul(u64::try_from(page_bytes).unwrap_or(0));
+    std::fs::read_to_string("/sys/fs/cgroup/memory.max")
+        .ok()
+        .and_then(|text| text.trim().parse::<u64>().ok())
+        .map_or(machine, |limit| limit.min(machine))
+}
+
+/// Whether standard output is a regular file, as after `> FILE` in a shell.
+pub fn stdout_is_a_file() -> bool {
+    let Ok(descriptor) = std::io::stdout().as_fd().try_clone_to_owned() else { return false };
+    File::from(descriptor).metadata().is_ok_and(|metadata| {
+        let kind = metadata.file_type();
+        kind.is_file() || kind.is_block_device()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interrupts_are_not_ignored_in_tests_and_broken_pipes_are() {
+        assert!(is_ignored(libc::SIGPIPE), "the Rust runtime ignores SIGPIPE");
+        assert!(!is_ignored(libc::SIGUSR1));
+    }
+
+    #[test]
+    fn raising_the_limit_leaves_soft_at_hard() {
+        raise_open_files_limit();
+        let limits = std::fs::read_to_string("/proc/self/limits").unwrap();
+        let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap().to_owned();
+        let words: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!(words[3], words[4], "{line}");
+    }
+}
