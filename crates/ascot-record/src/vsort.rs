@@ -1,11 +1,59 @@
-//! Sorting of bare integers, in place.
+//! Sorting of bare integers, in place and without allocating.
+//!
+//! Where the processor has AVX-512: a quicksort that partitions whole vectors, down to what a
+//! sorting network holds in registers. Elsewhere: the standard library's unstable sort, which also
+//! takes over where pivots keep failing, so that no input is quadratic.
+//!
+//! All `unsafe` code is in the submodules, under two rules: a function marked for AVX-512 is
+//! entered only from here, after the processor was asked; and every pointer stays within the slice
+//! given here, whose elements are plain integers.
+
+#[cfg(target_arch = "x86_64")]
+mod lanes;
+#[cfg(target_arch = "x86_64")]
+mod network;
+#[cfg(target_arch = "x86_64")]
+mod quick;
 
 /// Sorts ascending, in place, without allocating.
 pub fn sort_u64(v: &mut [u64]) {
+    if settle_runs(v) {
+        return;
+    }
+    #[cfg(target_arch = "x86_64")]
+    if quick::available() {
+        // SAFETY: the processor has what the function is compiled for.
+        return unsafe { quick::sort::<lanes::U64x8>(v) };
+    }
     v.sort_unstable();
 }
 
 /// Sorts ascending, in place, without allocating.
 pub fn sort_u32(v: &mut [u32]) {
+    if settle_runs(v) {
+        return;
+    }
+    #[cfg(target_arch = "x86_64")]
+    if quick::available() {
+        // SAFETY: the processor has what the function is compiled for.
+        return unsafe { quick::sort::<lanes::U32x16>(v) };
+    }
     v.sort_unstable();
 }
+
+/// Leaves ascending input as it is and turns strictly descending input round; whether it was
+/// either. Other input is given up at its first step the wrong way.
+fn settle_runs<T: Ord>(v: &mut [T]) -> bool {
+    let [first, second, ..] = v else { return true };
+    if first <= second {
+        return v.is_sorted();
+    }
+    let descending = v.is_sorted_by(|a, b| a > b);
+    if descending {
+        v.reverse();
+    }
+    descending
+}
+
+#[cfg(test)]
+mod tests;
