@@ -15,6 +15,10 @@
 //! Ties are not part of the key: [`LastResort`] says what settles them.
 
 mod bytes;
+mod csv;
+mod csv_row;
+mod csv_spec;
+mod date;
 mod error;
 mod extended;
 mod field;
@@ -23,14 +27,20 @@ mod general;
 mod human;
 mod month;
 mod numeric;
+mod range;
 mod spec;
 mod version;
 
+pub use csv::{CsvType, infer_type};
+pub use csv_spec::{CsvColumn, CsvKeySpec, compile_csv, parse_csv_keys};
 pub use error::KeyError;
 pub use flags::KeyFlags;
+pub use range::{ByteRangeKey, compile_ranges, parse_ranges};
 pub use spec::{KeyDef, KeyOptions, KeyPosition, compile, parse_separator};
 
+use csv::CsvKey;
 use field::LineKey;
+use range::RangeKey;
 use serde::{Deserialize, Serialize};
 
 /// What a description of keys compiles to.
@@ -66,6 +76,8 @@ pub struct KeyProgram {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 enum Source {
     Lines { separator: Option<u8>, keys: Vec<LineKey> },
+    Csv { separator: u8, quote: u8, keys: Vec<CsvKey> },
+    Ranges { keys: Vec<RangeKey> },
 }
 
 impl KeyProgram {
@@ -73,13 +85,23 @@ impl KeyProgram {
         KeyProgram { source: Source::Lines { separator, keys } }
     }
 
+    fn csv(separator: u8, quote: u8, keys: Vec<CsvKey>) -> KeyProgram {
+        KeyProgram { source: Source::Csv { separator, quote, keys } }
+    }
+
+    fn ranges(keys: Vec<RangeKey>) -> KeyProgram {
+        KeyProgram { source: Source::Ranges { keys } }
+    }
+
     /// Appends the key of `record` to `out`. The record comes without what ends it.
     #[inline]
     pub fn write_key(&self, record: &[u8], out: &mut Vec<u8>) {
         match &self.source {
             Source::Lines { separator, keys } => {
-                keys.iter().for_each(|key| key.append(record, *separator, out))
+                keys.iter().for_each(|key| key.append(record, *separator, out));
             }
+            Source::Csv { separator, quote, keys } => csv::append_row(record, *separator, *quote, keys, out),
+            Source::Ranges { keys } => keys.iter().for_each(|key| key.append(record, out)),
         }
     }
 
@@ -93,6 +115,11 @@ impl KeyProgram {
                 [key] if key.is_slice() => Some(key.slice(record, *separator)),
                 _ => None,
             },
+            Source::Ranges { keys } => match keys.as_slice() {
+                [key] => key.slice(record),
+                _ => None,
+            },
+            Source::Csv { .. } => None,
         }
     }
 }

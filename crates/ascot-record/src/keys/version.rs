@@ -73,7 +73,7 @@ pub(super) fn append_version(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Length of `text` without its suffix; at least 1 where `text` is not empty.
+/// Length of `text` without its suffix, which may be all of it.
 fn stem_len(text: &[u8]) -> usize {
     let mut stem = text.len();
     while let Some(dot) = text.get(..stem).and_then(|head| memchr::memrchr(b'.', head)) {
@@ -85,7 +85,7 @@ fn stem_len(text: &[u8]) -> usize {
             }
             None => false,
         };
-        if dot == 0 || !suffix {
+        if !suffix {
             break;
         }
         stem = dot;
@@ -178,7 +178,8 @@ mod tests {
             ("a.b.c~1", 1),
             ("a.1", 3),
             ("a.b-.c", 4),
-            (".a", 2),
+            (".a", 0),
+            ("..a", 1),
             ("a.", 2),
             ("a..b", 2),
             ("1.5.tar", 3),
