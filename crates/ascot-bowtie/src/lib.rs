@@ -1,1 +1,18 @@
-//! n streams in, a function, m streams out: schedules and the engine that drives them.
+//! The bowtie: n streams in, a function, m streams out, under a memory budget.
+//!
+//! ```text
+//!   input 0 ─▶ [blocks] ─╮                ╭─ [block] ─▶ output 0
+//!   input 1 ─▶ [blocks] ─┼──▶  Flow  ─────┼─ [block] ─▶ output 1
+//!      ...               │   (the f)      │      ...
+//!   input n ─▶ [blocks] ─╯                ╰─ [block] ─▶ output m
+//!        ▲                                       ▲
+//!        └── Schedule: whose block next ─────────┘
+//! ```
+//!
+//! * [`schedule`]: pure state machines that see occupancies and answer with the next read.
+//! * [`engine`]: drives real streams as a schedule says and calls the flow.
+//!
+//! This crate moves blocks; what a record is, only the flow knows.
+
+pub mod engine;
+pub mod schedule;
