@@ -67,23 +67,44 @@ impl Validation {
         self.first_unordered.is_none()
     }
 
-    /// The validation of these records followed by those of `next`.
-    pub fn combine(mut self, next: Validation) -> Validation {
+    /// Takes note of how the key of the next record, not counted yet, compares with the one
+    /// before it.
+    pub fn note(&mut self, comparison: Ordering) {
+        match comparison {
+            Ordering::Less => {
+                self.unordered += 1;
+                self.first_unordered.get_or_insert(self.records);
+            }
+            Ordering::Equal => self.duplicates += 1,
+            Ordering::Greater => {}
+        }
+    }
+
+    /// The validation of these records followed by those of `next`, whose keys compare as bytes.
+    pub fn combine(self, next: Validation) -> Validation {
+        self.combine_by(next, |first, last| first.cmp(last))
+    }
+
+    /// As [`combine`](Self::combine), with keys that compare otherwise: `compare` is given the
+    /// first key of `next` and the last one of `self`.
+    pub fn combine_by(
+        mut self,
+        next: Validation,
+        compare: impl FnOnce(&[u8], &[u8]) -> Ordering,
+    ) -> Validation {
         if next.records == 0 {
             return self;
         }
         if self.records == 0 {
             return next;
         }
-        let seam = next.first_key.cmp(&self.last_key);
-        let seam_unordered = (seam == Ordering::Less).then_some(self.records);
-        self.first_unordered = self
-            .first_unordered
-            .or(seam_unordered)
-            .or(next.first_unordered.map(|number| self.records + number));
+        let seam = compare(&next.first_key, &self.last_key);
+        self.note(seam);
+        self.first_unordered =
+            self.first_unordered.or(next.first_unordered.map(|number| self.records + number));
         self.records += next.records;
-        self.duplicates += next.duplicates + u64::from(seam == Ordering::Equal);
-        self.unordered += next.unordered + u64::from(seam == Ordering::Less);
+        self.duplicates += next.duplicates;
+        self.unordered += next.unordered;
         self.checksum = self.checksum.wrapping_add(next.checksum);
         self.last_key = next.last_key;
         self

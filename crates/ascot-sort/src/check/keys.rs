@@ -1,0 +1,100 @@
+//! From a layout and keys to the judge of such records.
+
+use ascot_record::framing::{FixedFraming, Framing, LineFraming, PrefixedFraming};
+use ascot_record::gensort::Validator;
+use ascot_record::keys::{ByteRangeKey, Compiled, KeyProgram, compile, compile_ranges};
+use ascot_record::layout::{Layout, NumberFormat};
+use ascot_record::number::to_ordered;
+use ascot_record::order::{BodyOrder, LastResort, ProgramOrder, WriteKey};
+
+use super::judge::{Judge, Ordered};
+use crate::error::SortError;
+use crate::request::Keys;
+
+/// The judge of records of `layout` ordered by `keys`.
+pub(super) fn judge(layout: Layout, keys: &Keys) -> Result<Box<dyn Judge>, SortError> {
+    match (layout, keys) {
+        (Layout::Fixed { len }, Keys::Ranges(ranges)) => fixed(len, ranges),
+        (Layout::Prefixed { width, endian }, Keys::Ranges(ranges)) => {
+            Ok(by_ranges(PrefixedFraming { width, endian }, ranges)?)
+        }
+        (Layout::Number(format), Keys::Value { descending }) => Ok(numbers(format, *descending)),
+        (Layout::Lines { delimiter }, Keys::Command(options)) => {
+            let framing = LineFraming(delimiter);
+            Ok(match compile(options)? {
+                Compiled::WholeBody { reverse } => {
+                    Box::new(Ordered::new(framing, BodyOrder::new(framing, reverse), Some(delimiter)))
+                }
+                Compiled::Program(program) => by_key(framing, Written(program), Some(delimiter)),
+            })
+        }
+        _ => Err(SortError::Request(format!(
+            "records of the format '{layout}' cannot be checked by these keys: lines go with the sort command's \
+             keys, fixed and prefixed records with byte ranges, numbers with none"
+        ))),
+    }
+}
+
+/// Records of one length: by one range or several, the fast way where all ascend.
+fn fixed(len: usize, ranges: &[ByteRangeKey]) -> Result<Box<dyn Judge>, SortError> {
+    if ranges.iter().any(|range| range.descending) {
+        return Ok(by_ranges(FixedFraming(len), ranges)?);
+    }
+    // Says what is wrong with a range in the same words as a sort does.
+    compile_ranges(ranges, Some(len))?;
+    let mut plain: Vec<_> = ranges.iter().map(|range| range.start..range.end.min(len)).collect();
+    if plain.is_empty() {
+        plain.push(0..len);
+    }
+    let validator = Validator::new(len, plain).map_err(|error| SortError::Request(error.to_string()))?;
+    Ok(Box::new(validator))
+}
+
+fn by_ranges<F: Framing + 'static>(framing: F, ranges: &[ByteRangeKey]) -> Result<Box<dyn Judge>, SortError> {
+    if ranges.is_empty() {
+        return Ok(Box::new(Ordered::new(framing, BodyOrder::new(framing, false), None)));
+    }
+    let program = compile_ranges(ranges, framing.fixed_len())?;
+    Ok(by_key(framing, Written(program), None))
+}
+
+fn numbers(format: NumberFormat, descending: bool) -> Box<dyn Judge> {
+    let framing = FixedFraming(format.kind.width());
+    by_key(framing, Value { format, descending }, None)
+}
+
+fn by_key<F: Framing + 'static>(
+    framing: F,
+    key: impl WriteKey + 'static,
+    delimiter: Option<u8>,
+) -> Box<dyn Judge> {
+    Box::new(Ordered::new(framing, ProgramOrder::new(framing, key, LastResort::None), delimiter))
+}
+
+/// A compiled description of keys.
+struct Written(KeyProgram);
+
+impl WriteKey for Written {
+    fn write_key(&self, body: &[u8], out: &mut Vec<u8>) {
+        self.0.write_key(body, out);
+    }
+}
+
+/// The value of a bare number.
+struct Value {
+    format: NumberFormat,
+    descending: bool,
+}
+
+impl WriteKey for Value {
+    fn write_key(&self, body: &[u8], out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(body);
+        let ordered = &mut out[start..];
+        to_ordered(ordered, self.format, self.descending);
+        // The integer is in the machine's order of bytes, a key has the highest first.
+        if cfg!(target_endian = "little") {
+            ordered.reverse();
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Whole checks of files, and of what `generate` makes.
+
+use std::fs;
+use std::path::PathBuf;
+
+use ascot_record::gensort::Encoding;
+use ascot_record::keys::{ByteRangeKey, KeyOptions};
+use ascot_record::layout::{Endian, NumberFormat, NumberType};
+
+use super::*;
+use crate::generate::{GenerateRequest, generate};
+use crate::observe::Silent;
+use crate::request::Output;
+
+const BENCHMARK: Layout = Layout::Fixed { len: 100 };
+
+fn benchmark_key() -> Keys {
+    Keys::Ranges(vec![ByteRangeKey { start: 0, end: 10, descending: false }])
+}
+
+fn check_files(paths: &[PathBuf], layout: Layout, keys: Keys) -> Result<CheckReport, SortError> {
+    let inputs = paths.iter().cloned().map(Input::Path).collect();
+    let request = CheckRequest { inputs, layout, keys, threads: Some(2) };
+    check(&request, &Silent, &Cancel::new())
+}
+
+fn check_bytes(bytes: &[u8], layout: Layout, keys: Keys) -> Result<CheckReport, SortError> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("records");
+    fs::write(&path, bytes).unwrap();
+    check_files(&[path], layout, keys)
+}
+
+fn generate_to(path: PathBuf, count: u64, encoding: Encoding, skewed: bool) -> u64 {
+    let request =
+        GenerateRequest { count, start: 0, encoding, skewed, output: Output::Path(path), threads: Some(2) };
+    generate(&request, &Silent, &Cancel::new()).unwrap()
+}
+
+#[test]
+fn a_million_records_have_the_published_sums() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("records");
+    let sums = [
+        (Encoding::Binary, false, 0x7_a0e0_d486_8cd4),
+        (Encoding::Ascii, false, 0x7_a19c_ff46_7438),
+        (Encoding::Binary, true, 0x7_9f9a_7e6d_e673),
+    ];
+    for (encoding, skewed, sum) in sums {
+        assert_eq!(generate_to(path.clone(), 1_000_000, encoding, skewed), 100_000_000);
+        let report = check_files(std::slice::from_ref(&path), BENCHMARK, benchmark_key()).unwrap();
+        assert_eq!((report.validation.checksum, report.bytes), (sum, 100_000_000));
+        assert_eq!(report.validation.records, 1_000_000);
+        assert!(!report.is_ordered());
+    }
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "only the output is left");
+}
+
+#[test]
+fn no_records_make_an_empty_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("records");
+    assert_eq!(generate_to(path.clone(), 0, Encoding::Binary, false), 0);
+    let report = check_files(&[path], BENCHMARK, benchmark_key()).unwrap();
+    assert_eq!(
+        report.to_string(),
+        "Records: 0\nChecksum: 0\nDuplicate keys: 0\nSUCCESS - all records are in order"
+    );
+}
+
+#[test]
+fn more_than_a_file_holds_is_refused() {
+    let output = Output::Path("/nonexistent/records".into());
+    let request = GenerateRequest {
+        count: u64::MAX,
+        start: 0,
+        encoding: Encoding::Binary,
+        skewed: false,
+        output,
+        threads: None,
+    };
+    let error = generate(&request, &Silent, &Cancel::new()).unwrap_err();
+    assert!(matches!(error, SortError::Request(_)), "{error}");
+    let error = generate(&GenerateRequest { count: 1, ..request }, &Silent, &Cancel::new()).unwrap_err();
+    assert!(error.to_string().contains("/nonexistent"), "{error}");
+}
+
+#[test]
+fn a_stopped_job_leaves_the_old_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("records");
+    fs::write(&path, "old").unwrap();
+    let cancel = Cancel::new();
+    cancel.cancel();
+    let output = Output::Path(path.clone());
+    let request = GenerateRequest {
+        count: 10_000_000,
+        start: 0,
+        encoding: Encoding::Binary,
+        skewed: false,
+        output,
+        threads: None,
+    };
+    assert!(matches!(generate(&request, &Silent, &cancel), Err(SortError::Cancelled)));
+    assert_eq!(fs::read(&path).unwrap(), b"old");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn several_files_are_one_sequence() {
+    let dir = tempfile::tempdir().unwrap();
+    let paths: Vec<PathBuf> = (0..4).map(|i| dir.path().join(format!("part{i}"))).collect();
+    let contents = ["a\nb\n", "", "b\nc", "a\nz\n"];
+    for (path, content) in paths.iter().zip(contents) {
+        fs::write(path, content).unwrap();
+    }
+    let keys = Keys::Command(KeyOptions::default());
+    let report = check_files(&paths, Layout::LINES, keys).unwrap();
+    assert_eq!((report.validation.records, report.validation.duplicates), (6, 1));
+    assert_eq!(report.validation.first_unordered, Some(4));
+    let place = report.unordered.clone().unwrap();
+    assert_eq!((place.input, place.record, place.offset), (paths[3].display().to_string(), 0, None));
+    let shown = report.to_string();
+    assert!(shown.starts_with("First unordered record is record 4\n"), "{shown}");
+    assert!(shown.ends_with("ERROR - there are 1 unordered records"), "{shown}");
+}
+
+#[test]
+fn a_cut_record_is_an_error_with_its_place() {
+    let error = check_bytes(&[7; 250], BENCHMARK, benchmark_key()).unwrap_err();
+    match error {
+        SortError::CutShort { record, offset, have, .. } => assert_eq!((record, offset, have), (3, 200, 50)),
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn an_unordered_fixed_record_has_an_offset() {
+    let report = check_bytes(b"a1c2b3", Layout::Fixed { len: 2 }, Keys::Ranges(vec![])).unwrap();
+    assert_eq!(report.unordered.unwrap().offset, Some(4));
+    let descending = Keys::Ranges(vec![ByteRangeKey { start: 0, end: 1, descending: true }]);
+    assert!(check_bytes(b"c1b2b3", Layout::Fixed { len: 2 }, descending).unwrap().is_ordered());
+}
+
+#[test]
+fn numbers_go_by_value() {
+    let format = NumberFormat { kind: NumberType::I32, endian: Endian::Little };
+    let bytes: Vec<u8> = [-5_i32, -1, 0, 0, 70_000].iter().flat_map(|number| number.to_le_bytes()).collect();
+    let report = check_bytes(&bytes, Layout::Number(format), Keys::Value { descending: false }).unwrap();
+    assert!(report.is_ordered());
+    assert_eq!(report.validation.duplicates, 1);
+    let report = check_bytes(&bytes, Layout::Number(format), Keys::Value { descending: true }).unwrap();
+    assert_eq!(report.validation.unordered, 3);
+}
+
+#[test]
+fn keys_that_do_not_fit_the_layout_are_refused() {
+    let beyond = Keys::Ranges(vec![ByteRangeKey { start: 90, end: 101, descending: false }]);
+    assert!(check_bytes(b"", BENCHMARK, beyond).is_err());
+    assert!(check_bytes(b"", Layout::LINES, benchmark_key()).is_err());
+}

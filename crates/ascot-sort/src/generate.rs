@@ -1,0 +1,197 @@
+//! Writes the sort benchmark's records to a file or a pipe.
+//!
+//! Records are pure functions of their numbers, so workers make blocks in any order and one
+//! thread writes them in the right one:
+//!
+//! ```text
+//! worker ─┐ take a block, then a number
+//! worker ─┼──> (number, block) ──> put in order ──> write stream
+//! worker ─┘                        up to POOL_BYTES
+//! ```
+//!
+//! Invariant: a worker takes its block before it takes its number. So the block that is to be
+//! written next always has its memory already, and a full pool can only wait for writes.
+
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ascot_io::{Action, AtomicOutput, BlockPool, Buf, Disk, IoError, Pool, WriteStream};
+use ascot_record::gensort::{Encoding, RECORD_LEN, RecordGenerator};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+
+use crate::error::SortError;
+use crate::observe::{Cancel, Observer};
+use crate::request::Output;
+use crate::threads::compute_threads;
+use crate::watch::Watch;
+
+/// Memory of all blocks together.
+const POOL_BYTES: usize = 64 << 20;
+
+/// Bytes of a block: whole records and whole pages, so that blocks can be written directly.
+const BLOCK_BYTES: usize = 20 * RECORD_LEN * 1024;
+
+/// Records of a block.
+const BLOCK_RECORDS: u64 = (BLOCK_BYTES / RECORD_LEN) as u64;
+
+/// How long a block may be waited for before the stream is asked for those it has written.
+const PATIENCE: Duration = Duration::from_millis(1);
+
+/// Which records to make, and where to put them.
+#[derive(Clone, Debug)]
+pub struct GenerateRequest {
+    /// How many records.
+    pub count: u64,
+    /// Number of the first one.
+    pub start: u128,
+    /// Binary or printable records.
+    pub encoding: Encoding,
+    /// Whether many keys share hot prefixes.
+    pub skewed: bool,
+    /// Where they go; a file appears whole or not at all.
+    pub output: Output,
+    /// Threads to compute with; none: one a core.
+    pub threads: Option<usize>,
+}
+
+/// Writes the records asked for and returns their bytes.
+pub fn generate(
+    request: &GenerateRequest,
+    observer: &dyn Observer,
+    cancel: &Cancel,
+) -> Result<u64, SortError> {
+    let total_bytes = request
+        .count
+        .checked_mul(RECORD_LEN as u64)
+        .filter(|&bytes| i64::try_from(bytes).is_ok())
+        .ok_or_else(|| {
+            SortError::Request(format!("{} records are more than a file can hold", request.count))
+        })?;
+    let pool = Pool::new(POOL_BYTES);
+    let blocks = BlockPool::new(pool.region(pool_bytes(total_bytes), "records being made")?, BLOCK_BYTES);
+    let mut watch = Watch::new(observer, cancel, "make records", Some(total_bytes));
+    let mut sink = Sink::open(&request.output)?;
+    make(request, &blocks, sink.stream()?, &mut watch)?;
+    sink.finish()
+}
+
+/// Memory for the blocks: no more than there are bytes to make.
+fn pool_bytes(total_bytes: u64) -> usize {
+    let needed = total_bytes.max(1).next_multiple_of(BLOCK_BYTES as u64);
+    usize::try_from(needed).map_or(POOL_BYTES, |needed| needed.min(POOL_BYTES)) / BLOCK_BYTES * BLOCK_BYTES
+}
+
+/// Makes all records, on several threads, and writes them in order.
+fn make(
+    request: &GenerateRequest,
+    blocks: &BlockPool,
+    stream: &mut dyn WriteStream,
+    watch: &mut Watch<'_>,
+) -> Result<(), SortError> {
+    let threads = compute_threads(request.threads).min(blocks.total());
+    let next = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let (sender, receiver) = crossbeam_channel::unbounded();
+        for _ in 0..threads {
+            let (next, sender) = (&next, sender.clone());
+            scope.spawn(move || work(request, blocks, next, &sender));
+        }
+        drop(sender);
+        // The receiver goes when this returns, and with it the workers' reason to go on.
+        write_in_order(receiver, stream, watch)
+    })
+}
+
+/// A block of records on its way to its place.
+struct Made {
+    number: u64,
+    block: Buf,
+    len: usize,
+}
+
+/// Makes block after block until there are enough or nobody wants them.
+fn work(request: &GenerateRequest, blocks: &BlockPool, next: &AtomicU64, sender: &Sender<Made>) {
+    let all = request.count.div_ceil(BLOCK_RECORDS);
+    while next.load(Ordering::Relaxed) < all {
+        let mut block = blocks.take();
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        if number >= all {
+            return;
+        }
+        let first = number * BLOCK_RECORDS;
+        let len = (request.count - first).min(BLOCK_RECORDS) as usize * RECORD_LEN;
+        let start = request.start.wrapping_add(u128::from(first));
+        RecordGenerator::new(request.encoding, request.skewed, start).fill(&mut block[..len]);
+        if sender.send(Made { number, block, len }).is_err() {
+            return;
+        }
+    }
+}
+
+/// Hands blocks to the stream in the order of their numbers.
+fn write_in_order(
+    made: Receiver<Made>,
+    stream: &mut dyn WriteStream,
+    watch: &mut Watch<'_>,
+) -> Result<(), SortError> {
+    let mut early = BTreeMap::new();
+    let mut next = 0;
+    loop {
+        match made.recv_timeout(PATIENCE) {
+            Ok(block) => early.insert(block.number, block),
+            // A stream may keep written blocks until it is asked; all of them may be there.
+            Err(RecvTimeoutError::Timeout) => {
+                stream.drain()?;
+                continue;
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+        };
+        while let Some(Made { block, len, .. }) = early.remove(&next) {
+            stream.begin(block, len)?;
+            next += 1;
+            watch.moved(len)?;
+        }
+    }
+    Ok(stream.drain()?)
+}
+
+/// Where the records go.
+enum Sink {
+    File(AtomicOutput),
+    Descriptor(Box<dyn WriteStream>),
+}
+
+impl Sink {
+    fn open(output: &Output) -> Result<Sink, SortError> {
+        let disk = Disk::default();
+        match output {
+            Output::Path(path) => Ok(Sink::File(AtomicOutput::create(&disk, path, "output")?)),
+            Output::Stdout => {
+                let name = Path::new("standard output");
+                let descriptor = std::io::stdout()
+                    .as_fd()
+                    .try_clone_to_owned()
+                    .map_err(|error| IoError::from_os(Action::Open, name, 0, error))?;
+                Ok(Sink::Descriptor(disk.to_writer(descriptor, name, "output")?))
+            }
+        }
+    }
+
+    fn stream(&mut self) -> Result<&mut dyn WriteStream, SortError> {
+        match self {
+            Sink::File(file) => Ok(file.stream()?),
+            Sink::Descriptor(stream) => Ok(stream.as_mut()),
+        }
+    }
+
+    /// Makes the output what was written; says how many bytes.
+    fn finish(self) -> Result<u64, SortError> {
+        match self {
+            Sink::File(file) => Ok(file.commit()?),
+            Sink::Descriptor(stream) => Ok(stream.finish()?),
+        }
+    }
+}
