@@ -1,0 +1,41 @@
+"""Fixtures of the end-to-end tests."""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from support import ROOT
+
+settings.register_profile(
+    "ascot",
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+settings.load_profile("ascot")
+
+
+def disk_directory():
+    """A place on a real disk: ASCOT_TEST_DIR, or the build directory (a temporary one may be memory)."""
+    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    place = Path(os.environ.get("ASCOT_TEST_DIR", target / "test-files"))
+    place.mkdir(parents=True, exist_ok=True)
+    return place
+
+
+@pytest.fixture
+def disk(request):
+    """An empty directory on disk, gone after the test."""
+    with tempfile.TemporaryDirectory(prefix="t-", dir=disk_directory()) as path:
+        yield Path(path)
+
+
+@pytest.fixture(scope="module")
+def module_disk():
+    """The same, shared by the tests of a file."""
+    path = Path(tempfile.mkdtemp(prefix="m-", dir=disk_directory()))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)

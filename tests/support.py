@@ -1,0 +1,231 @@
+"""What the end-to-end tests stand on: running the command, measuring it, small disks, cgroups, oracles."""
+
+import contextlib
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+MIB = 1 << 20
+# What a process may take beside `--memory`.
+ALLOWANCE = 32 * MIB
+TIMEOUT_SECONDS = 120
+
+
+@cache
+def ascot_binary():
+    """The command under test: $ASCOT_BIN, or the release build of this checkout."""
+    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    binary = Path(os.environ.get("ASCOT_BIN", target / "release" / "ascot"))
+    if not binary.exists():
+        pytest.exit(f"{binary} is not there: cargo build --release, or set ASCOT_BIN", returncode=2)
+    return str(binary)
+
+
+def clean_environment(**extra):
+    """The environment without variables that change what the commands do."""
+    dropped = ("ASCOT_MEMORY", "ASCOT_TMPDIR", "NO_COLOR", "POSIXLY_CORRECT", "_POSIX2_VERSION", "LANG")
+    kept = {key: value for key, value in os.environ.items() if key not in dropped}
+    return {**kept, "LC_ALL": "C", **{key: str(value) for key, value in extra.items()}}
+
+
+@dataclass
+class Done:
+    """A finished command."""
+
+    arguments: list
+    returncode: int
+    stdout: bytes
+    stderr: str
+
+    def __str__(self):
+        return f"$ {' '.join(map(str, self.arguments))}\nexit status {self.returncode}\n{self.stderr}"
+
+
+def run(*arguments, stdin=b"", cwd=None, timeout=TIMEOUT_SECONDS, expect=0, env=None, **options):
+    """Runs `ascot ARGUMENTS`; `expect` is the exit status wanted (None: any)."""
+    command = [ascot_binary(), *map(os.fspath, arguments)]
+    source = {"stdin": stdin} if hasattr(stdin, "fileno") else {"input": stdin}
+    done = subprocess.run(
+        command, **source, capture_output=True, cwd=cwd, timeout=timeout,
+        env=env or clean_environment(), **options,
+    )  # fmt: skip
+    result = Done(command, done.returncode, done.stdout, done.stderr.decode(errors="replace"))
+    assert expect is None or done.returncode == expect, str(result)
+    return result
+
+
+def start(*arguments, cwd=None, **options):
+    """Starts `ascot ARGUMENTS` and returns the process; standard error is kept for the asking."""
+    options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    command = [ascot_binary(), *map(os.fspath, arguments)]
+    return subprocess.Popen(command, cwd=cwd, env=clean_environment(), **options)
+
+
+def limit_open_files(number):
+    """A `preexec_fn` that leaves a process so many descriptors."""
+    return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (number, number))
+
+
+def limit_file_size(number_bytes):
+    """A `preexec_fn` that makes files end at so many bytes, with an error instead of a signal."""
+
+    def apply():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (number_bytes, number_bytes))
+
+    return apply
+
+
+def leftovers(directory):
+    """Everything below a directory, as sorted relative names."""
+    return sorted(path.relative_to(directory).as_posix() for path in Path(directory).rglob("*"))
+
+
+def job_directories(directory):
+    """The directories of jobs, running or killed, in a directory for spills."""
+    return sorted(path for path in Path(directory).glob("ascot-*") if path.is_dir())
+
+
+# ---------------------------------------------------------------- measuring a process
+
+
+@dataclass
+class Measured:
+    """What the kernel says of a finished process."""
+
+    returncode: int
+    peak_resident_bytes: int
+    read_bytes: int
+    written_bytes: int
+    seconds: float
+    stderr: str
+
+    @property
+    def moved_bytes(self):
+        return self.read_bytes + self.written_bytes
+
+
+def measure(*arguments, cwd=None, cgroup=None, timeout=TIMEOUT_SECONDS, stdin=None):
+    """Runs `ascot ARGUMENTS` from a small launcher, so that the peak is the command's own."""
+    command = [sys.executable, "-I", "-S", str(ROOT / "tests" / "launch.py"), str(cgroup or "-")]
+    command += [ascot_binary(), *map(os.fspath, arguments)]
+    done = subprocess.run(
+        command, cwd=cwd, capture_output=True, timeout=timeout, env=clean_environment(),
+        stdin=stdin or subprocess.DEVNULL,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr.decode(errors="replace")
+    words, _, facts = done.stderr.decode(errors="replace").rpartition("\n@@")
+    return Measured(**json.loads(facts), stderr=words)
+
+
+def io_of(pid):
+    """(bytes read, bytes written) by a running process so far, at the device."""
+    lines = Path(f"/proc/{pid}/io").read_text().splitlines()
+    facts = dict(line.split(": ") for line in lines)
+    return int(facts["read_bytes"]), int(facts["write_bytes"])
+
+
+# ---------------------------------------------------------------- privileged helpers
+
+
+def as_root():
+    """The words before a privileged command, or None where there is no way."""
+    if os.geteuid() == 0:
+        return []
+    sudo = shutil.which("sudo")
+    if sudo and subprocess.run([sudo, "-n", "true"], capture_output=True).returncode == 0:
+        return [sudo, "-n"]
+    return None
+
+
+def _privileged(*command):
+    done = subprocess.run([*as_root(), *map(str, command)], capture_output=True, text=True)
+    return done.returncode == 0, done.stderr
+
+
+@contextlib.contextmanager
+def small_disk(directory, size_bytes):
+    """A mounted ext4 of about `size_bytes`; skips the test where that is not allowed."""
+    if as_root() is None:
+        pytest.skip("a loop mount needs root, or sudo without a password")
+    image, mount = Path(directory) / "disk.img", Path(directory) / "disk"
+    mount.mkdir()
+    with open(image, "wb") as file:
+        file.truncate(size_bytes)
+    path = {**os.environ, "PATH": os.environ.get("PATH", "") + ":/usr/sbin:/sbin"}
+    options = ["-q", "-m", "0", "-O", "^has_journal", str(image)]
+    subprocess.run(["mkfs.ext4", *options], check=True, env=path, capture_output=True)
+    mounted, why = _privileged("mount", "-o", "loop", image, mount)
+    if not mounted:
+        pytest.skip(f"no loop mount here: {why.strip()}")
+    try:
+        _privileged("chown", os.getuid(), mount)
+        (mount / "lost+found").rmdir()
+        yield mount
+    finally:
+        for _ in range(50):
+            if _privileged("umount", mount)[0]:
+                break
+            time.sleep(0.1)
+
+
+def _own_cgroup(controller_root):
+    """Where a group may be made: the hierarchy's root is the surest place for a test run as root."""
+    return controller_root / f"ascot-test-{os.getpid()}-{random.randrange(1 << 30):x}"
+
+
+def _memory_hierarchy():
+    """(root of the memory controller, name of its limit file), for version 1 or 2."""
+    unified = Path("/sys/fs/cgroup")
+    with contextlib.suppress(OSError):
+        if "memory" in (unified / "cgroup.subtree_control").read_text().split():
+            return unified, "memory.max"
+    return unified / "memory", "memory.limit_in_bytes"
+
+
+@contextlib.contextmanager
+def memory_cgroup(limit_bytes):
+    """A memory control group with a limit and no swap; yields its directory or skips the test."""
+    root, limit_file = _memory_hierarchy()
+    group = _own_cgroup(root)
+    try:
+        group.mkdir()
+    except OSError as error:
+        pytest.skip(f"no memory cgroup to be made here: {error}")
+    try:
+        try:
+            (group / limit_file).write_text(str(limit_bytes))
+        except OSError as error:
+            pytest.skip(f"no memory limit to be set here: {error}")
+        with contextlib.suppress(OSError):
+            (group / "memory.swap.max").write_text("0")
+        yield group
+    finally:
+        for _ in range(50):
+            try:
+                group.rmdir()
+                break
+            except OSError:
+                time.sleep(0.1)
+
+
+def out_of_memory_kills(group):
+    """How often the kernel killed in a group."""
+    for name in ("memory.events", "memory.oom_control"):
+        with contextlib.suppress(OSError):
+            for line in (group / name).read_text().splitlines():
+                if line.startswith("oom_kill "):
+                    return int(line.split()[1])
+    return 0
