@@ -141,10 +141,10 @@ impl ReadStream for ArmRead {
             Some(Begun::Asked { ticket, at, skip, wanted }) => {
                 let (buf, moved) = port.waiting(|| ticket.wait());
                 let moved = moved.map_err(|error| port.error(Action::Read, at, error))?;
-                if moved < wanted {
-                    return Err(port.truncated(at + moved as u64, self.end));
+                match buf {
+                    Some(buf) if moved >= wanted => Ok(Filled { buf, start: skip, end: wanted }),
+                    _ => Err(port.truncated(at + moved as u64, self.end)),
                 }
-                Ok(Filled { buf, start: skip, end: wanted })
             }
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Invariants: a transfer owns its buffer until it is finished, so the memory a part points to
 //! lives as long as the part; parts of a transfer do not overlap; each part settles exactly once,
-//! and the last one finishes the transfer. Short results are resumed, EINTR and EAGAIN retried.
+//! and the last one finishes the transfer, which lets go of written memory at once. Short results are resumed, EINTR and EAGAIN retried.
 
 use std::fs::File;
 use std::io;
@@ -117,9 +117,9 @@ impl Ticket {
         self.transfer.lock().open_parts == 0
     }
 
-    /// Waits for the buffer and the number of bytes that moved, counted from its start without a
-    /// gap.
-    pub(crate) fn wait(self) -> (Buf, io::Result<usize>) {
+    /// Waits for the number of bytes that moved, counted from the start without a gap, and for the
+    /// buffer where it was read into.
+    pub(crate) fn wait(self) -> (Option<Buf>, io::Result<usize>) {
         let mut state = self.transfer.lock();
         while state.open_parts > 0 {
             state = self.transfer.finished.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -128,9 +128,7 @@ impl Ticket {
             Some(error) => Err(error),
             None => Ok(state.moved),
         };
-        // Present: only this method takes it, and it consumes the one ticket.
-        let buf = state.buf.take().unwrap_or_else(|| Buf::heap(0));
-        (buf, result)
+        (state.buf.take(), result)
     }
 }
 
@@ -218,12 +216,20 @@ impl Part {
             state.error = error;
         }
         state.open_parts -= 1;
-        if state.open_parts == 0 {
-            if let Some(receipt) = state.receipt.take() {
-                receipt.settle(state.moved as u64);
-            }
-            self.transfer.finished.notify_all();
+        if state.open_parts > 0 {
+            return;
         }
+        if let Some(receipt) = state.receipt.take() {
+            receipt.settle(state.moved as u64);
+        }
+        self.transfer.finished.notify_all();
+        // Written memory goes back at once: someone may be waiting for it, not for the ticket.
+        let written = match self.transfer.direction {
+            Direction::Write => state.buf.take(),
+            Direction::Read => None,
+        };
+        drop(state);
+        drop(written);
     }
 }
 
