@@ -1,0 +1,102 @@
+"""Bar charts as SVG, written by hand: one panel per workload, longer is faster, the limit as a dashed line.
+
+Text uses the reader's sans-serif; colours hold in light and dark (a white card lies under the bars).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+WIDTH, LABEL, PAD = 860, 130, 20
+BAR, GAP, HEAD, FOOT = 22, 8, 46, 26
+ASCOT, PEER, FAILED, LINE, INK, PALE = "#0b6e6e", "#9fb3c1", "#b4534b", "#c4702b", "#1d2830", "#5c6b76"
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One contender; `value` None with a note for one that failed. `low` and `high` draw a whisker."""
+
+    label: str
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One workload's bars, all in `unit`."""
+
+    title: str
+    unit: str
+    bars: Sequence[Bar]
+    limit: float | None = None
+
+
+def _text(x: float, y: float, text: str, size: int = 13, fill: str = INK, more: str = "") -> str:
+    return f'<text x="{x:.0f}" y="{y:.0f}" font-size="{size}" fill="{fill}" {more}>{escape(text)}</text>'
+
+
+def _number(value: float) -> str:
+    return f"{value:.0f}" if value >= 20 else f"{value:.2g}"
+
+
+def _bar(bar: Bar, y: float, scale: float, unit: str) -> list[str]:
+    middle = y + BAR * 0.72
+    out = [_text(LABEL - 10, middle, bar.label, more='text-anchor="end"')]
+    if bar.value is None:
+        note = bar.note if len(bar.note) <= 96 else bar.note[:95] + "…"
+        return [*out, _text(LABEL + 4, middle, note, 12, FAILED)]
+    colour = ASCOT if bar.label == "Ascot" else PEER
+    width = max(1.0, bar.value * scale)
+    out.append(
+        f'<rect x="{LABEL}" y="{y:.0f}" width="{width:.1f}" height="{BAR}" rx="3" fill="{colour}">'
+        f"<title>{escape(bar.label)}: {_number(bar.value)} {unit}</title></rect>"
+    )
+    end = width
+    if bar.low is not None and bar.high is not None and bar.high > bar.low:
+        low, high, line = LABEL + bar.low * scale, LABEL + bar.high * scale, y + BAR / 2
+        out.append(f'<path d="M{low:.1f} {line:.1f}H{high:.1f}" stroke="{INK}" stroke-width="1.5"/>')
+        end = max(end, bar.high * scale)
+    label = f"{_number(bar.value)} {unit}" + (f"  {bar.note}" if bar.note else "")
+    return [*out, _text(LABEL + end + 8, middle, label, 12, PALE)]
+
+
+def _panel(panel: Panel, top: float) -> tuple[list[str], float]:
+    known = [bar.high or bar.value for bar in panel.bars if bar.value is not None]
+    longest = max([*known, panel.limit or 0.0, 1e-9])
+    room = WIDTH - LABEL - PAD - 150
+    scale = room / longest
+    out = [_text(PAD, top + 26, panel.title, 15, more='font-weight="600"')]
+    y = top + HEAD
+    for bar in panel.bars:
+        out += _bar(bar, y, scale, panel.unit)
+        y += BAR + GAP
+    if panel.limit:
+        x = LABEL + panel.limit * scale
+        out.append(
+            f'<path d="M{x:.1f} {top + HEAD - 6:.0f}V{y:.0f}" stroke="{LINE}" stroke-width="1.5" '
+            'stroke-dasharray="5 4"/>'
+        )
+        label = f"limit of two passes: {_number(panel.limit)} {panel.unit}"
+        out.append(_text(min(x, WIDTH - PAD), y + 14, label, 12, LINE, 'text-anchor="end"'))
+    return out, y + FOOT
+
+
+def svg(title: str, subtitle: str, panels: Sequence[Panel]) -> str:
+    """The whole chart."""
+    body: list[str] = []
+    y = 64.0
+    for panel in panels:
+        drawn, y = _panel(panel, y)
+        body += drawn
+    head = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y:.0f}" width="{WIDTH}" '
+        f'height="{y:.0f}" font-family="system-ui, sans-serif" role="img" aria-label="{escape(title)}">',
+        f'<rect width="{WIDTH}" height="{y:.0f}" fill="#ffffff"/>',
+        _text(PAD, 32, title, 19, more='font-weight="700"'),
+        _text(PAD, 54, subtitle, 12, PALE),
+    ]
+    return "\n".join([*head, *body, "</svg>", ""])

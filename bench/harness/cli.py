@@ -1,0 +1,146 @@
+"""The bench's command line: `run.py sort [options]`."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from . import machine, report
+from .cgroup import CgroupUnavailable, locate
+from .session import WORKLOADS, Options, Session
+from .units import GB, GIB, MIB, decimal, parse_size
+
+BENCH = Path(__file__).resolve().parent.parent
+
+
+def _size(text: str) -> int:
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _workloads(text: str) -> list[str]:
+    names = text.split(",")
+    unknown = [name for name in names if name not in WORKLOADS]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"no workload '{unknown[0]}'; there are {', '.join(WORKLOADS)}")
+    return [name for name in WORKLOADS if name in names]
+
+
+def _default_ascot() -> Path:
+    target = Path(os.environ.get("CARGO_TARGET_DIR") or BENCH.parent / "target")
+    return target / "release" / "ascot"
+
+
+def parser() -> argparse.ArgumentParser:
+    """All flags."""
+    flags = argparse.ArgumentParser(prog="./dev bench", description="Compares Ascot with its peers.")
+    commands = flags.add_subparsers(dest="command", required=True, metavar="sort")
+    sort = commands.add_parser("sort", help="sorting: speed, memory and bytes moved, against the peers")
+    add = sort.add_argument
+    add("--quick", action="store_true", help="1 GB within 128 MiB, one repeat, small everything")
+    add("--workloads", type=_workloads, default=list(WORKLOADS), help=f"some of {','.join(WORKLOADS)}")
+    add("--size", type=_size, help="bytes of each data set (8GB)")
+    add("--memory", type=_size, help="memory option for everybody (1GiB); the cgroup allows 512 MiB more")
+    add("--repeats", type=int, help="measured runs of each (3)")
+    add("--contenders", default="", help="only these, by name: ascot,gnusort,duckdb,polars,...")
+    add("--large", type=_size, help="bytes piped through by the scaling workload (60GB)")
+    add("--dir", type=Path, default=BENCH / ".cache", help="where data, outputs and spills go")
+    add("--disk", type=_size, default=64 * GB, help="the most disk to use (64GB)")
+    add("--out", type=Path, help="where the result goes (bench/results/DATE-WORKLOADS)")
+    add("--ascot", type=Path, default=_default_ascot(), help="the ascot binary to measure")
+    add("--threads", type=int, default=len(os.sched_getaffinity(0)), help="threads for everybody (cores)")
+    add("--no-cgroup", action="store_true", help="run without a memory cgroup")
+    add("--needs", action="store_true", help="print what disk each workload needs, and stop")
+    return flags
+
+
+def options(args: argparse.Namespace) -> Options:
+    """The session's options, defaults filled in by size of bench."""
+    quick = args.quick
+    return Options(
+        workloads=args.workloads,
+        size=args.size or (GB if quick else 8 * GB),
+        memory=args.memory or (128 * MIB if quick else GIB),
+        repeats=args.repeats or (1 if quick else 3),
+        quick=quick,
+        only=[name for name in args.contenders.split(",") if name],
+        directory=args.dir.resolve(),
+        disk_cap=args.disk,
+        ascot=[str(args.ascot.resolve())],
+        use_cgroup=not args.no_cgroup,
+        large=args.large or (4 * GB if quick else 60 * GB),
+        threads=args.threads,
+    )
+
+
+def _print_needs(session: Session) -> None:
+    free = shutil.disk_usage(session.options.directory).free
+    print(f"{decimal(free)} free, at most {decimal(session.options.disk_cap)} used; at its peak, each workload takes")
+    for name in session.options.workloads:
+        print(f"  {name:<10} {decimal(session.need(name))}")
+
+
+def _folder(args: argparse.Namespace, date: str) -> Path:
+    if args.out:
+        return args.out
+    whole = args.workloads == list(WORKLOADS)
+    name = f"{date}-{'sort' if whole else '+'.join(args.workloads)}{'-quick' if args.quick else ''}"
+    folder, number = BENCH / "results" / name, 2
+    while folder.exists():
+        folder = BENCH / "results" / f"{name}-{number}"
+        number += 1
+    return folder
+
+
+def _interrupt(_signal: int, _frame: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the session and writes its result after every workload, so that an interrupt loses only one."""
+    args = parser().parse_args(argv)
+    chosen = options(args)
+    if chosen.use_cgroup:
+        try:
+            locate()
+        except CgroupUnavailable as error:
+            sys.exit(f"bench: {error}")
+    signal.signal(signal.SIGTERM, _interrupt)
+    date = datetime.date.today().isoformat()
+    try:
+        with Session(chosen).opened() as session:
+            _print_needs(session)
+            if args.needs:
+                return 0
+            folder = _folder(args, date)
+            _measure_all(session, folder, date)
+    except KeyboardInterrupt:
+        print("bench: stopped; outputs and spills are removed, finished workloads are kept", file=sys.stderr)
+        return 130
+    except CgroupUnavailable as error:
+        sys.exit(f"bench: {error}")
+    print((folder / "README.md").read_text())
+    print(f"bench: result in {folder}", file=sys.stderr)
+    return 0
+
+
+def _measure_all(session: Session, folder: Path, date: str) -> None:
+    o = session.options
+    result: dict[str, Any] = {
+        "version": 1,
+        "date": date,
+        "machine": machine.describe(o.directory),
+        "options": {"size": o.size, "memory": o.memory, "repeats": o.repeats, "quick": o.quick, "threads": o.threads},
+        "workloads": {},
+    }
+    for workload in o.workloads:
+        result["workloads"][workload] = session.measure(workload)
+        report.write(folder, result)

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Sets up what the bench needs beyond a Rust toolchain and Python 3: bench/.venv with the pinned peers,
+# Java for Spark, fio for the limit, and the extsort peer. Safe to run again; does only what is missing.
+
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+
+as_root() {
+    if [[ $(id -u) == 0 ]]; then "$@"; else sudo "$@"; fi
+}
+
+packages=()
+command -v fio >/dev/null || packages+=(fio)
+command -v java >/dev/null || packages+=(default-jre-headless)
+python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3-venv)
+if [[ ${#packages[@]} != 0 && -z ${ASCOT_NO_APT:-} ]]; then
+    echo "bench: installing ${packages[*]}"
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq update
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "${packages[@]}" >/dev/null ||
+        echo "bench: could not install ${packages[*]}; what needs them is reported as unavailable" >&2
+fi
+
+stamp=.venv/requirements.stamp
+if ! cmp -s requirements.txt "$stamp"; then
+    echo "bench: installing the peers into bench/.venv"
+    [[ -x .venv/bin/python ]] || python3 -m venv .venv
+    .venv/bin/python -m pip install -q --disable-pip-version-check -r requirements.txt
+    cp requirements.txt "$stamp"
+fi
+
+echo "bench: building the extsort peer"
+(cd peers/extsort && cargo build -q --release --locked --target-dir target)
