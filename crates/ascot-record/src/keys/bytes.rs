@@ -36,21 +36,37 @@ pub(super) enum Ignore {
 }
 
 impl Ignore {
-    /// Whether `byte` takes part.
-    #[inline]
-    pub(super) fn keeps(self, byte: u8) -> bool {
+    /// For every byte, whether it takes part.
+    fn table(self) -> &'static [bool; 256] {
+        const DICTIONARY: [bool; 256] = kept(Ignore::NonDictionary);
+        const PRINTING: [bool; 256] = kept(Ignore::NonPrinting);
         match self {
-            Ignore::Nothing => true,
-            Ignore::NonDictionary => byte.is_ascii_alphanumeric() || is_blank(byte),
-            Ignore::NonPrinting => (b' '..=b'~').contains(&byte),
+            Ignore::Nothing => &[true; 256],
+            Ignore::NonDictionary => &DICTIONARY,
+            Ignore::NonPrinting => &PRINTING,
         }
     }
+}
+
+const fn kept(ignore: Ignore) -> [bool; 256] {
+    let mut table = [false; 256];
+    let mut at = 0;
+    while at < 256 {
+        let byte = at as u8;
+        table[at] = match ignore {
+            Ignore::Nothing => true,
+            Ignore::NonDictionary => byte.is_ascii_alphanumeric() || is_blank(byte),
+            Ignore::NonPrinting => matches!(byte, b' '..=b'~'),
+        };
+        at += 1;
+    }
+    table
 }
 
 /// Whether the sort command takes `byte` for a blank in the C locale. A newline is one too; only records ended
 /// by something else can hold it.
 #[inline]
-pub(super) fn is_blank(byte: u8) -> bool {
+pub(super) const fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n')
 }
 
@@ -110,7 +126,7 @@ pub(super) fn append_filtered(text: &[u8], ignore: Ignore, fold: bool, ending: E
         Ignore::Nothing => append_text(text, ending, out),
         // Neither filter keeps 00 or 01, so nothing is left to escape.
         _ => {
-            out.extend(text.iter().copied().filter(|&byte| ignore.keeps(byte)));
+            append_kept(text, ignore.table(), out);
             if ending == Ending::Closed {
                 out.push(0);
             }
@@ -119,6 +135,20 @@ pub(super) fn append_filtered(text: &[u8], ignore: Ignore, fold: bool, ending: E
     if fold && let Some(tail) = out.get_mut(base..) {
         tail.make_ascii_uppercase();
     }
+}
+
+/// Appends the bytes of `text` that `table` keeps: each is written, and kept by moving on.
+fn append_kept(text: &[u8], table: &[bool; 256], out: &mut Vec<u8>) {
+    let base = out.len();
+    out.resize(base + text.len(), 0);
+    let mut len = base;
+    for &byte in text {
+        if let Some(slot) = out.get_mut(len) {
+            *slot = byte;
+        }
+        len += usize::from(table[usize::from(byte)]);
+    }
+    out.truncate(len);
 }
 
 #[cfg(test)]

@@ -58,10 +58,7 @@ impl Extended {
             return small(value, exponent);
         }
         let dropped = count.saturating_sub(DIGITS);
-        let mut number = Natural::default();
-        for digit in digits.clone().take(DIGITS) {
-            number.multiply_add(10, u64::from(digit));
-        }
+        let mut number = Natural::from_digits(digits.clone().take(DIGITS));
         if dropped > 0 {
             number.multiply_add(10, u64::from(digits.skip(DIGITS).any(|digit| digit != 0)));
         }
@@ -177,6 +174,21 @@ impl Ord for Natural {
 }
 
 impl Natural {
+    fn from_digits(digits: impl Iterator<Item = u8>) -> Natural {
+        let mut number = Natural::default();
+        // Up to 19 digits fit a limb.
+        let (mut power, mut value) = (1, 0);
+        for digit in digits {
+            (power, value) = (power * 10, value * 10 + u64::from(digit));
+            if power == 10u64.pow(19) {
+                number.multiply_add(power, value);
+                (power, value) = (1, 0);
+            }
+        }
+        number.multiply_add(power, value);
+        number
+    }
+
     fn is_zero(&self) -> bool {
         self.limbs.is_empty()
     }

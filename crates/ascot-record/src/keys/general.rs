@@ -10,6 +10,8 @@
 //! ```
 //!
 //! Values are rounded to the 80-bit format first (see `extended`), so equality is that of the sort command.
+//! Not-a-numbers of one sign are equal here, whatever stands in their brackets; some versions of the sort command
+//! order them at random.
 
 use super::bytes::complement_from;
 use super::extended::Extended;

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! record  "2024-05-01,bob,17"      #2, #3:number:desc
-//! key      62 6F 62 00 | 69 ED FF        "bob" closed | complement of 17
+//! key      62 6F 62 00 | 67 ED FF        "bob" closed | complement of 17
 //! ```
 //!
 //! Invariants of every key: the order of two keys as byte strings is the wanted order of the records, equal keys
@@ -39,7 +39,7 @@ pub use range::{ByteRangeKey, compile_ranges, parse_ranges};
 pub use spec::{KeyDef, KeyOptions, KeyPosition, compile, parse_separator};
 
 use csv::CsvKey;
-use field::LineKey;
+use field::{Cursor, LineKey};
 use range::RangeKey;
 use serde::{Deserialize, Serialize};
 
@@ -98,7 +98,8 @@ impl KeyProgram {
     pub fn write_key(&self, record: &[u8], out: &mut Vec<u8>) {
         match &self.source {
             Source::Lines { separator, keys } => {
-                keys.iter().for_each(|key| key.append(record, *separator, out));
+                let mut cursor = Cursor::new(record, *separator);
+                keys.iter().for_each(|key| key.append(&mut cursor, out));
             }
             Source::Csv { separator, quote, keys } => csv::append_row(record, *separator, *quote, keys, out),
             Source::Ranges { keys } => keys.iter().for_each(|key| key.append(record, out)),
@@ -112,7 +113,7 @@ impl KeyProgram {
     pub fn key_slice<'r>(&self, record: &'r [u8]) -> Option<&'r [u8]> {
         match &self.source {
             Source::Lines { separator, keys } => match keys.as_slice() {
-                [key] if key.is_slice() => Some(key.slice(record, *separator)),
+                [key] if key.is_slice() => Some(key.slice(&mut Cursor::new(record, *separator))),
                 _ => None,
             },
             Source::Ranges { keys } => match keys.as_slice() {
@@ -120,6 +121,66 @@ impl KeyProgram {
                 _ => None,
             },
             Source::Csv { .. } => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn programs() -> Vec<KeyProgram> {
+        let mut programs = Vec::new();
+        for keys in ["1", "2,2r", "1n", "1.2g", "2h,3", "M", "2V", "1,1Vdf", "2b,1.3b", "2,2fir"] {
+            let mut options = KeyOptions::default();
+            match KeyDef::parse(keys) {
+                Ok(key) => options.keys.extend([key, KeyDef::parse("2nr").unwrap()]),
+                Err(_) => assert!(options.global.set('M')),
+            }
+            for separator in [None, Some(b',')] {
+                match compile(&KeyOptions { separator, ..options.clone() }).unwrap() {
+                    Compiled::Program(program) => programs.push(program),
+                    Compiled::WholeBody { .. } => unreachable!("{keys} is a key"),
+                }
+            }
+        }
+        for keys in ["#1:text", "-#2:text,#1:number", "#2:date:nulls-first", "#1:number:desc"] {
+            programs.push(compile_csv(&parse_csv_keys(keys).unwrap(), None, b',', b'"', &[]).unwrap());
+        }
+        programs.push(compile_ranges(&parse_ranges("1..3,0..2:desc").unwrap(), None).unwrap());
+        programs
+    }
+
+    #[test]
+    fn the_example_of_the_page() {
+        let keys = parse_csv_keys("#2,#3:number:desc").unwrap();
+        let program = compile_csv(&keys, None, b',', b'"', &[b"2024-05-01,bob,17"]).unwrap();
+        let mut key = Vec::new();
+        program.write_key(b"2024-05-01,bob,17", &mut key);
+        assert_eq!(key, [b'b', b'o', b'b', 0, 0x67, 0xED, 0xFF]);
+    }
+
+    #[test]
+    fn programs_survive_being_stored() {
+        for program in programs() {
+            let stored = serde_json::to_string(&program).unwrap();
+            assert_eq!(serde_json::from_str::<KeyProgram>(&stored).unwrap(), program, "{stored}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_record_has_a_key_that_is_appended(
+            record in prop::collection::vec(prop_oneof![any::<u8>(), prop::sample::select(b"0159.-ex+, \"~:TZ".to_vec())], 0..40)
+        ) {
+            for program in programs() {
+                let mut alone = Vec::new();
+                program.write_key(&record, &mut alone);
+                let mut behind = b"before".to_vec();
+                program.write_key(&record, &mut behind);
+                prop_assert_eq!(&behind[6..], &alone[..]);
+            }
         }
     }
 }

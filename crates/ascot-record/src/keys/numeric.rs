@@ -13,6 +13,8 @@
 //! 80 zero   81 E < -20   82..E6 E from -20 to 80   E7 E > 80   E8 infinity   E9 not a number   F0 text
 //! ```
 //!
+//! `-n` knows no thousands separators, as the C locale has none.
+//!
 //! Invariants: equal values have equal bytes, the encoding ends itself, no tag is 00 or FF (left for nulls),
 //! and the work is linear in the length of the text.
 
@@ -338,11 +340,10 @@ mod tests {
                 let (whole, fraction) = digits.split_at(40 - scale as usize);
                 format!("{}{whole}.{fraction}", if v < 0 { "-" } else { "" })
             };
-            // v / 10^scale compared exactly by cross-multiplication of at most 63 + 29 * 3.33 bits: use strings
-            // of equal scale instead.
+            // The exact values as integers of one scale, in digits of one length.
             let rescale = |v: i64, scale: u32| {
                 let text = format!("{:0>70}{}", v.unsigned_abs(), "0".repeat(30 - scale as usize));
-                (v < 0 && v != 0, format!("{text:0>110}"))
+                (v < 0, format!("{text:0>110}"))
             };
             let direct = match (rescale(a, sa), rescale(b, sb)) {
                 ((false, x), (false, y)) => x.cmp(&y),

@@ -27,7 +27,8 @@ const OTHER: u8 = 5;
 /// Digit counts up to here fill one byte; longer ones are this byte and eight more.
 const LONG_NUMBER: u8 = 0xFF;
 
-const SYMBOLS: [u8; 256] = symbols();
+/// The symbol of every byte; 0 for digits.
+static SYMBOLS: [u8; 256] = symbols();
 
 const fn symbols() -> [u8; 256] {
     let mut table = [0; 256];
@@ -96,7 +97,7 @@ fn stem_len(text: &[u8]) -> usize {
 fn append_runs(text: &[u8], out: &mut Vec<u8>) {
     let mut rest = text;
     loop {
-        let run = rest.iter().position(u8::is_ascii_digit).unwrap_or(rest.len());
+        let run = rest.iter().position(|&byte| SYMBOLS[usize::from(byte)] == 0).unwrap_or(rest.len());
         let (run, numbered) = rest.split_at(run);
         out.extend(run.iter().map(|&byte| SYMBOLS[usize::from(byte)]));
         out.push(RUN_END);
