@@ -113,7 +113,8 @@ def main(argv: list[str] | None = None) -> int:
             locate()
         except CgroupUnavailable as error:
             sys.exit(f"bench: {error}")
-    signal.signal(signal.SIGTERM, _interrupt)
+    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(name, _interrupt)
     date = datetime.date.today().isoformat()
     try:
         with Session(chosen).opened() as session:

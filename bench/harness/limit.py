@@ -25,6 +25,15 @@ def missing() -> str:
     return "" if shutil.which("fio") else "fio is not installed"
 
 
+def disk(quick: bool) -> int:
+    """Bytes of disk the measurement takes: the file read, and one twice as long to write."""
+    return 3 * _file_size(quick)
+
+
+def _file_size(quick: bool) -> int:
+    return GIB if quick else 4 * GIB
+
+
 def arguments(work: Path, block: str, depth: int, seconds: int, size: int, ways: str) -> list[str]:
     """fio's command line; `ways` is `read`, `write` or `duplex`."""
     argv = ["fio", "--output-format=json", "--direct=1", "--ioengine=io_uring", "--time_based"]
@@ -61,7 +70,7 @@ def best(grid: list[dict[str, Any]]) -> dict[str, Any]:
 
 def measure(work: Path, quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
     """The volume's rates alone and at once, and the limit in bytes of input per second."""
-    seconds, size = (2, GIB) if quick else (5, 4 * GIB)
+    seconds, size = 2 if quick else 5, _file_size(quick)
     grid = []
     try:
         _measure(work, "1m", 8, 1, size, "read")  # lays the file out

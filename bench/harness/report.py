@@ -172,7 +172,7 @@ def _panel(name: str, found: dict[str, Any], limit: float | None) -> chart.Panel
             note = f"failed: {entry['error']}" if entry.get("error") else _failure(entry)
             bars.append(chart.Bar(entry["name"], None, note=note))
         elif name == "startup":
-            bars.append(chart.Bar(entry["name"], *(entry[k] * 1000 for k in ("median_s", "min_s", "median_s"))))
+            bars.append(chart.Bar(entry["name"], entry["median_s"] * 1000))
         else:
             size = found["bytes"] / 1e6
             bars.append(chart.Bar(entry["name"], entry["mb_per_s"], size / entry["max_s"], size / entry["min_s"]))

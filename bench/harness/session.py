@@ -152,7 +152,7 @@ class Session:
     def need(self, workload: str) -> int:
         """Bytes of disk a workload takes at its peak."""
         if workload == "limit":
-            return 12 * GIB
+            return limit.disk(self.options.quick)
         if workload == "startup":
             return MIB
         if workload == "scaling":

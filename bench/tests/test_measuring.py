@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from harness import limit, measure, special
 from harness.cgroup import CgroupUnavailable, MemoryGroup, locate
 from harness.measure import Command
