@@ -88,9 +88,9 @@ class _Order:
         if (prefix[1:] < prefix[:-1]).any():
             at = int(np.argmax(prefix[1:] < prefix[:-1]))
             raise WrongOutput(f"not sorted near row {self.row + at + 1}")
-        for at in np.flatnonzero(prefix[1:] == prefix[:-1]):
-            if keys[at].tobytes() > keys[at + 1].tobytes():
-                raise WrongOutput(f"not sorted near row {self.row + int(at) + 1}")
+        for equal in np.flatnonzero(prefix[1:] == prefix[:-1]):
+            if keys[equal].tobytes() > keys[equal + 1].tobytes():
+                raise WrongOutput(f"not sorted near row {self.row + int(equal) + 1}")
         self.last = keys[-1:].copy()
         self.row += len(rows)
 
@@ -202,7 +202,7 @@ def _hash_events(batch: pa.RecordBatch) -> np.ndarray:
     import polars
 
     cents = pc.cast(pc.round(pc.multiply(batch.column("amount"), 100.0)), pa.int64())
-    frame = polars.from_arrow(batch.set_column(batch.schema.get_field_index("amount"), "amount", cents))
+    frame = polars.DataFrame(batch.set_column(batch.schema.get_field_index("amount"), "amount", cents))
     return frame.hash_rows(seed=1).to_numpy()
 
 

@@ -27,6 +27,9 @@ SPARE = 512 * MIB
 SCRATCH = 4.0
 """Bytes of output and spills a comparison may need for each byte of input (the greediest peer's)."""
 
+_ROUND = 100_000_000
+"""Tuning sizes are whole multiples of this, so that they read well and suit every row length."""
+
 SORTS = ("records", "u64", "lines", "lines-key", "csv")
 WORKLOADS = ("limit", *SORTS, "memory", "tight", "startup", "scaling")
 
@@ -131,7 +134,7 @@ class Session:
         kind = workload if workload in SORTS else "lines"
         size, memory = o.size, o.memory
         tuning = max(o.size // 4, min(o.size, 2 * o.memory))
-        tuning -= tuning % 100_000_000 if tuning > 100_000_000 else 0
+        tuning = min(o.size, -(-tuning // _ROUND) * _ROUND)
         memory_of: dict[str, int] = {}
         if workload == "memory":
             size = tuning = o.memory_size
