@@ -152,9 +152,7 @@ pub(crate) fn lie(effect: Option<Effect>, bytes: &mut [u8], offset: u64) -> (usi
             bytes.fill(0);
             (len, offset)
         }
-        Some(Effect::Misdirected) => {
-            (len, offset.checked_sub(len as u64).unwrap_or(offset + len as u64))
-        }
+        Some(Effect::Misdirected) => (len, offset.checked_sub(len as u64).unwrap_or(offset + len as u64)),
         _ => (len, offset),
     }
 }

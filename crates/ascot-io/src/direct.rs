@@ -119,8 +119,7 @@ impl ArmRead {
         // Past the range's end, up to the page: no more than the buffer holds, which is whole pages.
         let asked = if direct { wanted.next_multiple_of(PAGE_BYTES) } else { wanted };
         self.next = at + wanted as u64;
-        let ticket =
-            self.base.submit(Direction::Read, buf, at, asked, effect == Some(Effect::Short))?;
+        let ticket = self.base.submit(Direction::Read, buf, at, asked, effect == Some(Effect::Short))?;
         Ok(Begun::Asked { ticket, at, skip, wanted })
     }
 }

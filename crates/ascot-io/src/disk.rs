@@ -232,7 +232,11 @@ impl Disk {
     fn enter_direct(&self, file: &File, path: &Path, stat: &Metadata) -> bool {
         let entered = system::enter_direct(file).is_ok();
         if !entered {
-            self.notice(stat.dev(), "does not allow direct access; its files go through the page cache", path);
+            self.notice(
+                stat.dev(),
+                "does not allow direct access; its files go through the page cache",
+                path,
+            );
         }
         entered
     }
@@ -267,12 +271,7 @@ impl Disk {
 
     /// Opens a file to go on writing at `offset` (a multiple of 4096, not past its end); what it
     /// holds from there on is cut off.
-    pub fn open_append(
-        &self,
-        path: &Path,
-        offset: u64,
-        name: &str,
-    ) -> Result<Box<dyn WriteStream>, IoError> {
+    pub fn open_append(&self, path: &Path, offset: u64, name: &str) -> Result<Box<dyn WriteStream>, IoError> {
         self.meet(Operation::Create, path, offset)?;
         let failed = |error| IoError::from_os(Action::Open, path, offset, error);
         let file = OpenOptions::new().read(true).write(true).open(path).map_err(failed)?;
@@ -282,7 +281,11 @@ impl Disk {
             return Err(IoError::Misuse { path: path.to_path_buf(), offset, what });
         }
         if stat.len() < offset {
-            return Err(IoError::Truncated { path: path.to_path_buf(), offset: stat.len(), expected: offset });
+            return Err(IoError::Truncated {
+                path: path.to_path_buf(),
+                offset: stat.len(),
+                expected: offset,
+            });
         }
         file.set_len(offset).map_err(|error| IoError::from_os(Action::Resize, path, offset, error))?;
         self.writer(file, &stat, path, offset, name)

@@ -263,9 +263,7 @@ impl IoError {
             Self::BadIndex { path, offset, what } => {
                 Self::BadIndex { path: path.clone(), offset: *offset, what }
             }
-            Self::Misuse { path, offset, what } => {
-                Self::Misuse { path: path.clone(), offset: *offset, what }
-            }
+            Self::Misuse { path, offset, what } => Self::Misuse { path: path.clone(), offset: *offset, what },
             Self::Memory { path, offset, source } => {
                 Self::Memory { path: path.clone(), offset: *offset, source: source.clone() }
             }

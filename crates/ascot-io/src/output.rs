@@ -192,8 +192,8 @@ fn temporary_name(target: &Path) -> Result<PathBuf, IoError> {
         let error = io::Error::from_raw_os_error(libc::EISDIR);
         return Err(IoError::from_os(Action::Create, target, 0, error));
     };
-    let random = system::random_bytes::<8>()
-        .map_err(|error| IoError::from_os(Action::Create, target, 0, error))?;
+    let random =
+        system::random_bytes::<8>().map_err(|error| IoError::from_os(Action::Create, target, 0, error))?;
     let stem: String = name.to_string_lossy().chars().take(LONGEST_STEM / 4).collect();
     let number = u64::from_ne_bytes(random);
     Ok(directory_of(target).join(format!(".{stem}.ascot-{number:016x}.tmp")))

@@ -284,7 +284,9 @@ impl WriteStream for PipeWrite {
         self.port.meet(Operation::Sync, self.written)?;
         match self.file.sync_data() {
             // A pipe or device has nothing to make durable.
-            Err(error) if !matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EROFS | libc::ENOTSUP)) => {
+            Err(error)
+                if !matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EROFS | libc::ENOTSUP)) =>
+            {
                 Err(self.port.error(Action::Sync, self.written, error))
             }
             _ => Ok(()),

@@ -12,9 +12,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::PAGE_BYTES;
 use crate::buf::Buf;
 use crate::memory::Mapping;
-use crate::PAGE_BYTES;
 
 /// A memory budget in bytes, shared by all its clones.
 #[derive(Clone, Debug)]
@@ -34,7 +34,9 @@ struct Inner {
 #[non_exhaustive]
 pub enum PoolError {
     /// The request does not fit what is left of the budget.
-    #[error("{purpose} needs {asked} bytes of memory, but {used} of the {budget} allowed are in use; allow more memory")]
+    #[error(
+        "{purpose} needs {asked} bytes of memory, but {used} of the {budget} allowed are in use; allow more memory"
+    )]
     OverBudget {
         /// What the memory was for.
         purpose: &'static str,
@@ -46,7 +48,9 @@ pub enum PoolError {
         budget: usize,
     },
     /// The system refused to map memory that the budget would have allowed.
-    #[error("the system refused {asked} bytes of memory for {purpose} (error {errno}); {used} of the {budget} bytes allowed are in use; allow less memory")]
+    #[error(
+        "the system refused {asked} bytes of memory for {purpose} (error {errno}); {used} of the {budget} bytes allowed are in use; allow less memory"
+    )]
     Refused {
         /// What the memory was for.
         purpose: &'static str,

@@ -112,11 +112,15 @@ impl Queue {
         let mut state = self.lock();
         loop {
             let before = into.len();
-            if reads > 0 && let Some(part) = state.reads.pop_front() {
+            if reads > 0
+                && let Some(part) = state.reads.pop_front()
+            {
                 into.push(part);
                 reads -= 1;
             }
-            if writes > 0 && let Some(part) = state.writes.pop_front() {
+            if writes > 0
+                && let Some(part) = state.writes.pop_front()
+            {
                 into.push(part);
                 writes -= 1;
             }

@@ -49,8 +49,8 @@ pub(super) fn perform(part: Part) {
 }
 
 fn call(part: &Part) -> io::Result<usize> {
-    let offset = libc::off_t::try_from(part.offset())
-        .map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW))?;
+    let offset =
+        libc::off_t::try_from(part.offset()).map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW))?;
     let (memory, len) = part.memory();
     let fd = part.file().as_raw_fd();
     // SAFETY: the part's memory is valid for `len` bytes and nobody else's until it settles; the

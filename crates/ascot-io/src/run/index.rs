@@ -13,11 +13,11 @@
 use std::path::Path;
 
 use super::{RunId, crc32c};
+use crate::PAGE_BYTES;
 use crate::buf::Buf;
 use crate::disk::Disk;
 use crate::error::{Action, IoError};
 use crate::stream::ReadStream;
-use crate::PAGE_BYTES;
 
 /// Opens every footer.
 const MAGIC: [u8; 8] = *b"ASCOTRUN";
@@ -233,9 +233,8 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 
 /// Reads the index at the end of a run file.
 pub fn read_index(disk: &Disk, path: &Path) -> Result<RunIndex, IoError> {
-    let size = std::fs::metadata(path)
-        .map_err(|error| IoError::from_os(Action::Inspect, path, 0, error))?
-        .len();
+    let size =
+        std::fs::metadata(path).map_err(|error| IoError::from_os(Action::Inspect, path, 0, error))?.len();
     let bad = |offset, what| IoError::BadIndex { path: path.to_path_buf(), offset, what };
     let Some(footer_at) = size.checked_sub(FOOTER_BYTES as u64) else {
         return Err(bad(0, "the file is shorter than a footer"));

@@ -36,8 +36,8 @@ impl RunReader {
         let blocks = index.blocks.clone();
         let start = blocks.get(from_block).map_or(index.data_end(), |block| block.offset);
         let stream = disk.open_read(path, start..index.data_end(), NAME)?;
-        let decompressor = Decompressor::new(index.codec)
-            .map_err(|error| IoError::from_os(Action::Open, path, 0, error))?;
+        let decompressor =
+            Decompressor::new(index.codec).map_err(|error| IoError::from_os(Action::Open, path, 0, error))?;
         let raw = blocks.iter().map(|block| block.raw as usize).max().unwrap_or(0);
         let scratch = disk.reserve(path, Decompressor::memory(index.codec, raw), "decompression")?;
         let from = from_block.min(blocks.len());

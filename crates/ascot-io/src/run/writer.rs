@@ -30,12 +30,7 @@ pub struct RunWriter {
 
 impl RunWriter {
     /// Creates the file, or empties it where it exists.
-    pub fn create(
-        disk: &Disk,
-        path: &Path,
-        id: RunId,
-        compression: Compression,
-    ) -> Result<Self, IoError> {
+    pub fn create(disk: &Disk, path: &Path, id: RunId, compression: Compression) -> Result<Self, IoError> {
         let stream = disk.create(path, NAME)?;
         Self::new(disk, path, stream, RunIndex::new(id, compression.codec()), compression)
     }
@@ -59,8 +54,8 @@ impl RunWriter {
         index: RunIndex,
         compression: Compression,
     ) -> Result<Self, IoError> {
-        let compressor = Compressor::new(compression)
-            .map_err(|error| IoError::from_os(Action::Create, path, 0, error))?;
+        let compressor =
+            Compressor::new(compression).map_err(|error| IoError::from_os(Action::Create, path, 0, error))?;
         let path = path.to_path_buf();
         let disk = disk.clone();
         Ok(Self { disk, path, stream, index, compressor, scratch: None, scratch_for: 0 })
@@ -144,8 +139,7 @@ fn write_rate(ledger: &Ledger) -> Option<f64> {
     const ENOUGH: Duration = Duration::from_millis(20);
     let account = ledger.account();
     let runs = account.iter().filter(|one| one.direction == Direction::Write && one.name == NAME);
-    let (bytes, busy) = runs.fold((0, Duration::ZERO), |(bytes, busy), one| {
-        (bytes + one.bytes, busy + one.busy)
-    });
+    let (bytes, busy) =
+        runs.fold((0, Duration::ZERO), |(bytes, busy), one| (bytes + one.bytes, busy + one.busy));
     (busy >= ENOUGH).then(|| bytes as f64 / busy.as_secs_f64())
 }

@@ -1,0 +1,128 @@
+//! Atomic outputs: complete or not at all.
+
+mod common;
+
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+
+use ascot_io::{AtomicOutput, Backend};
+use common::*;
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).unwrap().flatten();
+    let mut names: Vec<_> = entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+fn mode(path: &Path) -> u32 {
+    std::fs::metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+#[test]
+fn a_new_output_appears_when_committed() {
+    for disk in disks() {
+        let directory = directory();
+        let path = directory.path().join("result");
+        let mut output = AtomicOutput::create(&disk, &path, "out").unwrap();
+        let temporary = output.persist_name().unwrap().to_path_buf();
+        let name = temporary.file_name().unwrap().to_str().unwrap();
+        assert!(name.starts_with(".result.ascot-") && name.ends_with(".tmp"), "{name}");
+        write_all(output.stream().unwrap(), &data(10_000), &[4096]).unwrap();
+        assert!(!path.exists() && temporary.exists());
+        assert_eq!(output.commit().unwrap(), 10_000);
+        assert!(std::fs::read(&path).unwrap() == data(10_000));
+        assert_eq!(names(directory.path()), ["result"]);
+    }
+}
+
+#[test]
+fn an_output_given_up_leaves_the_old_file() {
+    let directory = directory();
+    let path = directory.path().join("result");
+    std::fs::write(&path, b"old").unwrap();
+    let disk = disk(Backend::Direct, None);
+    let mut output = AtomicOutput::create(&disk, &path, "out").unwrap();
+    write_all(output.stream().unwrap(), b"new", &[3]).unwrap();
+    drop(output);
+    assert_eq!(std::fs::read(&path).unwrap(), b"old");
+    assert_eq!(names(directory.path()), ["result"]);
+}
+
+#[test]
+fn a_replaced_file_hands_on_its_mode_but_not_before() {
+    let directory = directory();
+    let path = directory.path().join("result");
+    std::fs::write(&path, b"old").unwrap();
+    for wanted in [0o640, 0o600, 0o755] {
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(wanted)).unwrap();
+        let disk = disk(Backend::Direct, None);
+        let output = AtomicOutput::create(&disk, &path, "out").unwrap();
+        assert_eq!(mode(output.persist_name().unwrap()), 0o600);
+        assert_eq!(output.commit().unwrap(), 0);
+        assert_eq!(mode(&path), wanted);
+    }
+}
+
+#[test]
+fn links_are_followed_and_stay() {
+    let directory = directory();
+    let at = |name: &str| directory.path().join(name);
+    std::fs::create_dir(at("there")).unwrap();
+    symlink("there/file", at("second")).unwrap();
+    symlink("second", at("first")).unwrap();
+    let disk = disk(Backend::Direct, None);
+    let mut output = AtomicOutput::create(&disk, &at("first"), "out").unwrap();
+    assert_eq!(output.persist_name().unwrap().parent().unwrap(), at("there"));
+    write_all(output.stream().unwrap(), b"new", &[3]).unwrap();
+    output.commit().unwrap();
+    assert!(at("first").is_symlink() && at("second").is_symlink());
+    assert_eq!(std::fs::read(at("there/file")).unwrap(), b"new");
+    symlink("loop", at("loop")).unwrap();
+    assert!(AtomicOutput::create(&disk, &at("loop"), "out").is_err());
+}
+
+#[test]
+fn what_is_no_file_is_written_directly() {
+    let disk = disk(Backend::Direct, None);
+    let mut output = AtomicOutput::create(&disk, Path::new("/dev/null"), "out").unwrap();
+    assert_eq!(output.persist_name(), None);
+    write_all(output.stream().unwrap(), b"new", &[3]).unwrap();
+    assert_eq!(output.commit().unwrap(), 3);
+    let directory = directory();
+    assert!(AtomicOutput::create(&disk, directory.path(), "out").is_err());
+    let error = AtomicOutput::create(&disk, &directory.path().join("no/where"), "out").err().unwrap();
+    assert!(error.is_not_found(), "{error}");
+}
+
+#[test]
+fn a_kept_output_is_continued() {
+    let directory = directory();
+    let path = directory.path().join("result");
+    let bytes = data(20_000);
+    for disk in disks() {
+        let mut output = AtomicOutput::create(&disk, &path, "out").unwrap();
+        let temporary = output.persist_name().unwrap().to_path_buf();
+        write_all(output.stream().unwrap(), &bytes[..10_000], &[4096]).unwrap();
+        output.stream().unwrap().sync().unwrap();
+        output.keep();
+        drop(output);
+        let mut output = AtomicOutput::resume(&disk, &path, &temporary, 8192, "out").unwrap();
+        let mut stream = output.take_stream().unwrap();
+        assert!(output.stream().is_err());
+        write_all(stream.as_mut(), &bytes[8192..], &[4096]).unwrap();
+        output.put_stream(stream);
+        assert_eq!(output.commit().unwrap(), 20_000);
+        assert!(std::fs::read(&path).unwrap() == bytes);
+        assert_eq!(names(directory.path()), ["result"]);
+    }
+}
+
+#[test]
+fn long_names_still_have_a_temporary_name() {
+    let directory = directory();
+    let disk = disk(Backend::Direct, None);
+    let path = directory.path().join("\u{e4}".repeat(127));
+    AtomicOutput::create(&disk, &path, "out").unwrap().commit().unwrap();
+    assert!(path.exists());
+}
