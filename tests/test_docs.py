@@ -1,0 +1,109 @@
+"""Every session shown in the README and the guide is run, and every flag they name exists.
+
+A fenced block tagged `console` holds commands, lines that begin with `$ ` (a trailing backslash goes on
+in the next line), and what they print. All blocks of a page run in order in one empty directory. Words
+behind the tag:
+
+    ```console              the commands must succeed; what is shown is not compared
+    ```console output       what they print must be what is shown; `...` stands for anything
+    ```console status=2     the last command must end with this status
+"""
+
+import re
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+from support import ROOT, ascot_binary, clean_environment, run
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SUBCOMMANDS = ["sort", "gen", "check", "clean", "man", "completions"]
+# Flags of other programs that the pages show.
+FOREIGN_FLAGS = {"--release", "--path", "--locked", "--help", "--version"}
+
+
+def name_of(page):
+    return page.relative_to(ROOT).as_posix()
+
+
+def blocks(text):
+    """(words behind the tag, lines) of every console block."""
+    for found in re.finditer(r"^```console([^\n]*)\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        yield found[1].split(), found[2].splitlines()
+
+
+def commands(lines):
+    """(command, lines shown below it) of a block."""
+    found = []
+    continues = False
+    for line in lines:
+        if continues:
+            found[-1][0] += line
+        elif line.startswith("$ "):
+            found.append([line[2:], []])
+        elif found:
+            found[-1][1].append(line)
+        continues = (continues or line.startswith("$ ")) and line.endswith("\\")
+        if continues:
+            found[-1][0] = found[-1][0][:-1]
+    return found
+
+
+def matches(shown, printed):
+    """Whether what is printed is what is shown, `...` standing for anything, lines included."""
+    parts = "\n".join(line.rstrip() for line in shown).strip("\n").split("...")
+    pattern = ".*?".join(re.escape(part) for part in parts)
+    lines = "\n".join(line.rstrip() for line in printed.splitlines()).strip("\n")
+    return re.fullmatch(pattern, lines, re.DOTALL) is not None
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_sessions_run_as_shown(page, disk):
+    environment = clean_environment()
+    environment["PATH"] = f"{Path(ascot_binary()).resolve().parent}:{environment['PATH']}"
+    for words, lines in blocks(page.read_text()):
+        status = next((int(word[7:]) for word in words if word.startswith("status=")), 0)
+        session = commands(lines)
+        for at, (command, shown) in enumerate(session):
+            done = subprocess.run(
+                ["bash", "-o", "pipefail", "-c", command], cwd=disk, env=environment, text=True, timeout=120,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+            )  # fmt: skip
+            wanted = status if at == len(session) - 1 else 0
+            assert done.returncode == wanted, f"{name_of(page)}: {command}\n{done.stdout}"
+            if "output" in words:
+                told = f"{name_of(page)}: {command} printed\n{done.stdout}\ninstead of\n" + "\n".join(shown)
+                assert matches(shown, done.stdout), told
+
+
+@cache
+def flags_of(subcommand):
+    """All flags of a subcommand, from its manual page (the help screen leaves some out)."""
+    page = run("man", subcommand).stdout.decode().replace("\\-", "-")
+    page += run(subcommand, "--help").stdout.decode()
+    return set(re.findall(r"(?<![\w-])--[a-z0-9][a-z0-9-]*", page))
+
+
+def named_flags(page):
+    """Flags in the code of a page, but not those of ./dev, pip, cargo and the like."""
+    code = re.findall(r"`[^`\n]+`", page.read_text()) + re.findall(r"^\$? *ascot .*$", page.read_text(), re.MULTILINE)
+    return {flag for text in code for flag in re.findall(r"(?<![\w-])--[a-z0-9][a-z0-9-]*", text)}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_flags_named_exist(page):
+    known = set().union(*(flags_of(name) for name in SUBCOMMANDS)) | FOREIGN_FLAGS
+    assert named_flags(page) <= known
+
+
+def test_the_guide_tells_of_every_flag_of_sort():
+    told = set().union(*(named_flags(page) for page in PAGES))
+    silent = flags_of("sort") - told - FOREIGN_FLAGS
+    assert not silent, f"no page tells of {sorted(silent)}"
+
+
+def test_matching_understands_gaps():
+    assert matches(["a ... c", "..."], "a b\nx c\nmore\n")
+    assert not matches(["a"], "a b")
+    assert commands(["$ one \\", "  two", "out", "$ three"]) == [["one   two", ["out"]], ["three", []]]

@@ -1,0 +1,172 @@
+"""What a job says of itself: `--report`, `--explain`, `--progress json`, held against the page that describes it."""
+
+import json
+import re
+
+import pytest
+from support import MIB, ROOT, measure, run
+
+FIXED = ["--format", "fixed:100", "--key", "0..10"]
+METHODS = ["merge", "distribute"]
+
+
+@pytest.fixture(scope="module")
+def records(module_disk):
+    path = module_disk / "in"
+    run("gen", "1M", "-o", path)
+    return path
+
+
+@pytest.fixture(scope="module", params=METHODS)
+def reported(request, records, module_disk):
+    """(report, what the kernel counted) of a job of two passes."""
+    words = [*FIXED, records, "-o", module_disk / "out", "--memory", "16MiB", "--method", request.param]
+    measured = measure("sort", *words, "--temp", module_disk, "--report", module_disk / "run.json")
+    assert measured.returncode == 0, measured.stderr
+    return json.loads((module_disk / "run.json").read_text()), measured
+
+
+def documented(heading):
+    """Names in the first column of the table below a heading of the page, and in the lists of the others."""
+    page = (ROOT / "docs" / "report.md").read_text()
+    section = page.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    names = set()
+    for line in section.splitlines():
+        cells = line.split("|")
+        if len(cells) > 2:
+            names |= set(re.findall(r"`(\w+)`", cells[1]))
+    return names
+
+
+def sums(report, field):
+    return sum(stream[field] for step in report["passes"] for stream in step["streams"])
+
+
+def test_the_page_describes_the_report(reported):
+    report, _ = reported
+    assert set(report) == documented("The object")
+    for step in report["passes"]:
+        assert set(step) == documented("Pass")
+    assert set(report["plan"]) == documented("Plan")
+    page = (ROOT / "docs" / "report.md").read_text()
+    parts = [report["plan"]["volume"], report["plan"]["chosen"], report["plan"]["chosen"]["passes"][0]]
+    parts += [part for step in report["passes"] for part in (*step["streams"], *step["stages"])]
+    for part in parts:
+        for name in part:
+            assert f"`{name}`" in page, f"docs/report.md does not describe {name}"
+
+
+def test_the_figures_are_true(reported):
+    report, measured = reported
+    assert report["records_in"] == report["records_out"] == 1_000_000
+    assert report["bytes_in"] == report["bytes_out"] == 100_000_000
+    assert report["records_dropped"] == 0
+    assert report["memory_bytes"] == 16 * MIB
+    assert abs(report["peak_memory_bytes"] - measured.peak_resident_bytes) <= 2 * MIB
+    assert 0 < report["peak_spill_bytes"] <= report["peak_disk_bytes"]
+    assert report["seconds"] <= measured.seconds
+    assert sum(step["seconds"] for step in report["passes"]) <= report["seconds"] * 1.05
+    assert report["predicted_seconds"] > 0
+
+
+def test_two_passes_move_everything_twice(reported):
+    report, measured = reported
+    for field, kernel in (("read_bytes", measured.read_bytes), ("written_bytes", measured.written_bytes)):
+        assert 1.98 * 100_000_000 <= sums(report, field) <= 2.1 * 100_000_000
+        # Blocks are rounded up, and what is in the page cache is not read again.
+        assert kernel <= 1.1 * sums(report, field) + 8 * MIB
+    assert sums(report, "written_runs") >= 2
+
+
+@pytest.mark.parametrize(("order", "least"), [("presorted", 0.0), ("random", 1.98)])
+def test_order_that_is_there_saves_bytes(order, least, records, module_disk, disk):
+    source = records
+    if order == "presorted":
+        source = disk / "sorted"
+        run("sort", *FIXED, records, "-o", source)
+    words = [*FIXED, source, "-o", disk / "out", "--memory", "16MiB", "--temp", disk, "--method", "merge"]
+    run("sort", *words, "--report", disk / "run.json")
+    report = json.loads((disk / "run.json").read_text())
+    written = sums(report, "written_bytes") / report["bytes_in"]
+    assert written >= least
+    if order == "presorted":
+        assert written <= 1.2, "one pass is enough"
+
+
+def test_dropped_records_are_counted(disk):
+    done = run("sort", "-u", "--report", disk / "r", stdin=b"b\na\nb\n")
+    assert done.stdout == b"a\nb\n"
+    report = json.loads((disk / "r").read_text())
+    assert (report["records_in"], report["records_out"], report["records_dropped"]) == (3, 2, 1)
+
+
+def test_explaining_sorts_nothing(records, disk):
+    words = [*FIXED, records, "-o", disk / "out", "--memory", "16MiB", "--temp", disk]
+    done = run("sort", *words, "--explain")
+    told = done.stdout.decode()
+    for word in ("1,000,000 records", "100 bytes", "16 MiB", "plan", "moves", "time", "why not"):
+        assert word in told, told
+    assert list(disk.iterdir()) == []
+
+
+def test_the_plan_follows_the_method(records, disk):
+    for method in METHODS:
+        words = [*FIXED, records, "-o", disk / "out", "--memory", "16MiB", "--method", method]
+        run("sort", *words, "--explain", "--report", disk / method)
+        plan = json.loads((disk / method).read_text())
+        assert plan.get("plan", plan)["chosen"]["method"] == method
+        assert plan.get("plan", plan)["forced"]
+
+
+def test_progress_for_programs(records, disk):
+    words = [*FIXED, records, "-o", disk / "out", "--memory", "16MiB", "--temp", disk]
+    lines = [json.loads(line) for line in run("sort", *words, "--progress", "json").stderr.splitlines()]
+    assert lines[-1]["type"] == "report"
+    assert lines[-1]["report"]["records_out"] == 1_000_000
+    states = [line["progress"] for line in lines if line["type"] == "progress"]
+    assert states
+    fractions = [state["fraction"] for state in states if state["fraction"] is not None]
+    assert fractions == sorted(fractions)
+    assert all(0 <= fraction <= 1 for fraction in fractions)
+
+
+def test_errors_for_programs(disk):
+    done = run("sort", disk / "missing", "--progress", "json", expect=2)
+    last = json.loads(done.stderr.splitlines()[-1])
+    assert last["type"] == "error"
+    assert "missing" in last["message"]
+
+
+def test_quiet_is_quiet(records, disk):
+    words = [*FIXED, records, "-o", disk / "out", "--memory", "16MiB", "--temp", disk]
+    assert run("sort", *words, "--quiet").stderr == ""
+    assert "records in and out agree" in run("sort", *words, "--verbose").stderr
+
+
+# ---------------------------------------------------------------- help and manual
+
+
+@pytest.mark.parametrize("command", ["sort", "gen", "check", "clean"])
+def test_help_fits_a_screen(command):
+    screen = run(command, "--help").stdout.decode()
+    assert len(screen.splitlines()) <= 42
+    assert max(map(len, screen.splitlines())) <= 80
+
+
+def test_help_of_sort_shows_examples():
+    screen = run("sort", "--help").stdout.decode()
+    assert len(re.findall(r"^\s*(?:\$ |zcat |cat )?ascot sort |\| ascot sort", screen, re.MULTILINE)) >= 3
+    assert "LC_ALL=C" in screen or "byte" in screen.lower()
+
+
+def test_manual_pages_and_completions(disk):
+    run("man", "--dir", disk)
+    assert {"ascot.1", "ascot-sort.1", "ascot-gen.1", "ascot-check.1"} <= {path.name for path in disk.iterdir()}
+    for shell in ("bash", "zsh", "fish"):
+        assert b"--memory" in run("completions", shell).stdout or b"memory" in run("completions", shell).stdout
+
+
+def test_a_wrong_flag_suggests_the_right_one():
+    told = run("sort", "--memry", "1GiB", expect=2).stderr
+    assert "--memory" in told
+    assert "MiB" in run("sort", "--memory", "100", expect=2).stderr
