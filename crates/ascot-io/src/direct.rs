@@ -50,6 +50,11 @@ pub(crate) struct ArmFile {
 }
 
 impl ArmFile {
+    fn must_leave_direct(&self, buf: &Buf, offset: u64, len: usize) -> bool {
+        let aligned = buf.is_aligned_to(PAGE_BYTES) && len.is_multiple_of(PAGE_BYTES);
+        self.direct && !(aligned && offset.is_multiple_of(PAGE))
+    }
+
     fn submit(
         &mut self,
         direction: Direction,
@@ -58,8 +63,7 @@ impl ArmFile {
         len: usize,
         halve: bool,
     ) -> Result<Ticket, IoError> {
-        let aligned = buf.is_aligned_to(PAGE_BYTES) && len.is_multiple_of(PAGE_BYTES);
-        if self.direct && !(aligned && offset.is_multiple_of(PAGE)) {
+        if self.must_leave_direct(&buf, offset, len) {
             system::leave_direct(&self.file)
                 .map_err(|error| self.port.error(Action::Inspect, offset, error))?;
             self.direct = false;
@@ -227,6 +231,16 @@ impl ArmWrite {
         }
     }
 
+    fn submit(&mut self, buf: Buf, offset: u64, len: usize, halve: bool) -> Result<(), IoError> {
+        if self.base.must_leave_direct(&buf, offset, len) {
+            // What is still queued would go through the page cache with it.
+            self.drain()?;
+        }
+        let ticket = self.base.submit(Direction::Write, buf, offset, len, halve)?;
+        self.begun.push_back((ticket, offset, len));
+        Ok(())
+    }
+
     fn append(&mut self, mut buf: Buf, len: usize) -> Result<(), IoError> {
         let effect = self.base.port.meet(Operation::Write, self.next)?;
         let halve = effect == Some(Effect::Short);
@@ -236,12 +250,9 @@ impl ArmWrite {
         let splits = self.base.direct && whole > 0 && whole < stored;
         let tail = splits.then(|| buf.split_off(whole));
         let head_len = if splits { whole } else { stored };
-        let ticket = self.base.submit(Direction::Write, buf, offset, head_len, halve)?;
-        self.begun.push_back((ticket, offset, head_len));
+        self.submit(buf, offset, head_len, halve)?;
         if let Some(tail) = tail {
-            let offset = offset + whole as u64;
-            let ticket = self.base.submit(Direction::Write, tail, offset, stored - whole, false)?;
-            self.begun.push_back((ticket, offset, stored - whole));
+            self.submit(tail, offset + whole as u64, stored - whole, false)?;
         }
         self.next += len as u64;
         Ok(())

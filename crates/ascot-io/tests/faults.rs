@@ -1,5 +1,6 @@
 //! Faults on purpose: every operation of a small job is made to fail once; the outcome is the
 //! right bytes or a clear error.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail loudly")]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! Atomic outputs: complete or not at all.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail loudly")]
 
 mod common;
 

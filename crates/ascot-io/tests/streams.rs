@@ -1,4 +1,5 @@
 //! Every back-end reads and writes what `std::fs` would, whatever the sizes and patterns.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail loudly")]
 
 mod common;
 

@@ -1,5 +1,6 @@
 //! What the tests of this crate share: disks of every kind, data, and whole-file helpers.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "no test uses all of it")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail loudly")]
 
 use std::path::Path;
 
