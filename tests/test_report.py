@@ -2,9 +2,10 @@
 
 import json
 import re
+import time
 
 import pytest
-from support import MIB, ROOT, measure, run
+from support import MIB, ROOT, measure, run, start
 
 FIXED = ["--format", "fixed:100", "--key", "0..10"]
 METHODS = ["merge", "distribute"]
@@ -128,6 +129,25 @@ def test_progress_for_programs(records, disk):
     fractions = [state["fraction"] for state in states if state["fraction"] is not None]
     assert fractions == sorted(fractions)
     assert all(0 <= fraction <= 1 for fraction in fractions)
+
+
+@pytest.mark.slow
+def test_time_left_is_about_right(disk):
+    """From a third of the way on. The promise is 20 percent on a quiet machine; a test shares its own."""
+    run("gen", "12M", "-o", disk / "in")
+    words = [*FIXED, disk / "in", "-o", disk / "out", "--memory", "64MiB", "--temp", disk, "--progress", "json"]
+    process = start("sort", *words)
+    seen = [(time.monotonic(), json.loads(line)) for line in process.stderr]
+    process.communicate()
+    assert process.returncode == 0
+    ended = seen[-1][0]
+    errors = []
+    for moment, line in seen:
+        state = line.get("progress")
+        if state and state["fraction"] and state["fraction"] > 1 / 3 and state["seconds_left"] is not None:
+            errors.append(abs(state["seconds_left"] - (ended - moment)) / max(ended - moment, 0.5))
+    assert errors
+    assert sorted(errors)[len(errors) // 2] <= 0.4
 
 
 def test_errors_for_programs(disk):
