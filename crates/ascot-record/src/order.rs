@@ -13,6 +13,7 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use crate::framing::Framing;
+use crate::keys::KeyProgram;
 
 /// The order of records. Those given to it are as framed, terminator included.
 pub trait RecordOrder: Send + Sync {
@@ -194,6 +195,13 @@ pub trait WriteKey: Send + Sync {
     /// Bytes of every key, where they are known to be the same.
     fn fixed_key_len(&self) -> Option<usize> {
         None
+    }
+}
+
+impl WriteKey for KeyProgram {
+    #[inline]
+    fn write_key(&self, body: &[u8], out: &mut Vec<u8>) {
+        KeyProgram::write_key(self, body, out);
     }
 }
 

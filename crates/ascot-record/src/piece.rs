@@ -21,12 +21,16 @@
 
 use std::cmp::Ordering;
 
+use crate::cursor::prefetch_byte;
 use crate::framing::Framing;
 use crate::order::{LastResort, RecordOrder, prefix};
 use crate::vsort;
 
 /// Groups up to this size are settled by comparison.
 const SMALL_GROUP: usize = 48;
+
+/// Codes looked through at a time; records in groups are asked for that many codes ahead.
+const NEAR: usize = 64;
 
 /// Levels of codes, the first and those of the last resort included.
 const LEVELS_MAX: usize = 12;
@@ -140,6 +144,11 @@ impl<O> Piece<'_, O> {
         let end = self.origin.get(ordinal + 1).map_or(self.last_end, |end| *end as usize);
         self.bytes.get(self.origin[ordinal] as usize..end).unwrap_or_default()
     }
+
+    #[inline]
+    fn prefetch(&self, code: u64) {
+        prefetch_byte(self.bytes, self.origin[(code & self.ordinals) as usize] as usize);
+    }
 }
 
 /// How byte strings become the key bits of codes.
@@ -242,16 +251,33 @@ impl<O: RecordOrder> Sorter<'_, O> {
         self.tools.frames.clear();
         let level = self.code(codes, Level { subject: Subject::Key, depth: 0, coding: self.coding });
         self.tools.frames.push(Frame { end: codes.len(), level });
-        let mut at = 0;
+        let (mut at, mut asked) = (0, 0);
         while let Some(&Frame { end, level }) = self.tools.frames.last() {
-            at = skip_singles(&codes[..end], at, self.coding.ordinal_bits);
-            if at == end {
-                self.tools.frames.pop();
+            let near = end.min(at + NEAR);
+            asked = self.ask_ahead(&codes[..end.min(near + NEAR)], asked.max(at + 1));
+            let Some(group) = first_group(&codes[at..end.min(near + 1)], self.coding.ordinal_bits) else {
+                if near == end {
+                    self.tools.frames.pop();
+                }
+                at = near;
                 continue;
-            }
+            };
+            at += group;
             let group_end = at + group_len(&codes[at..end], self.coding.ordinal_bits);
             at = self.settle(codes, at, group_end, level);
         }
+    }
+
+    /// Asks for the memory of records in groups, from `codes[from]` on: settling them will read
+    /// it in no order a processor could guess. How far that is now done.
+    fn ask_ahead(&self, codes: &[u64], from: usize) -> usize {
+        for at in from..codes.len() {
+            if (codes[at] ^ codes[at - 1]) >> self.coding.ordinal_bits == 0 {
+                self.piece.prefetch(codes[at - 1]);
+                self.piece.prefetch(codes[at]);
+            }
+        }
+        codes.len().max(from)
     }
 
     /// Settles a group of equal codes, or codes it deeper; where to go on.
@@ -411,11 +437,10 @@ fn string<'a, O: RecordOrder>(
     }
 }
 
-/// First position from `at` on whose code's key bits equal those of the next.
+/// First position whose code's key bits equal those of the next.
 #[inline]
-fn skip_singles(codes: &[u64], at: usize, ordinal_bits: u32) -> usize {
-    let equal = |pair: &[u64]| (pair[0] ^ pair[1]) >> ordinal_bits == 0;
-    codes[at..].windows(2).position(equal).map_or(codes.len(), |skipped| at + skipped)
+fn first_group(codes: &[u64], ordinal_bits: u32) -> Option<usize> {
+    codes.windows(2).position(|pair| (pair[0] ^ pair[1]) >> ordinal_bits == 0)
 }
 
 /// Length of the group of equal key bits at the head.

@@ -87,7 +87,7 @@ unsafe fn choose_pivot<L: Lanes>(v: &[L::Item]) -> L::Item {
     unsafe {
         for at in 0..vectors {
             noise = noise.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
-            let within = ((noise >> 32) * stride as u64 >> 32) as usize;
+            let within = (((noise >> 32) * stride as u64) >> 32) as usize;
             L::load(v.as_ptr().add(at * stride + within)).store(items.add(at * L::COUNT));
         }
         sort_small::<L>(items, vectors * L::COUNT);
@@ -103,7 +103,25 @@ struct Sides<T> {
 }
 
 impl<T> Sides<T> {
-    /// Stores a vector whose lanes are all to be kept, without touching anything else.
+    /// Stores a whole vector, touching nothing but as much room.
+    ///
+    /// # Safety
+    /// AVX-512F; between the sides there is room for a vector.
+    #[inline(always)]
+    unsafe fn put_whole<L: Lanes<Item = T>, const STRICT: bool>(&mut self, lanes: L, pivot: L) {
+        // SAFETY: of the two stores, the one keeps the small lanes and the other the rest.
+        unsafe {
+            let below = lanes.below::<STRICT>(pivot);
+            let parted = lanes.split(below);
+            let small = first_lanes(below.count_ones() as usize);
+            parted.store_masked(self.base.add(self.left), small);
+            parted.store_masked(self.base.wrapping_add(self.right).wrapping_sub(L::COUNT), !small);
+            self.left += below.count_ones() as usize;
+            self.right -= L::COUNT - below.count_ones() as usize;
+        }
+    }
+
+    /// Stores the first `count` lanes, touching nothing but as much room.
     ///
     /// # Safety
     /// AVX-512F; between the sides there is room for the `count` first lanes.
@@ -150,7 +168,7 @@ unsafe fn partition<L: Lanes, const STRICT: bool>(v: &mut [L::Item], pivot: L::I
         let pivot = L::splat(pivot);
         partition_blocks::<L, STRICT>(&mut sides, block, whole - block, pivot);
         for lanes in &aside[..2 * BLOCK] {
-            sides.put::<L, STRICT>(lanes.assume_init(), pivot, L::COUNT);
+            sides.put_whole::<L, STRICT>(lanes.assume_init(), pivot);
         }
         for at in 0..remainder.div_ceil(L::COUNT) {
             let count = (remainder - at * L::COUNT).min(L::COUNT);

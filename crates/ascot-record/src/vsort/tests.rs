@@ -52,7 +52,7 @@ fn shapes(n: usize) -> Vec<Vec<u64>> {
         vec![7; n],
         vec![u64::MAX; n],
         (0..n).map(|_| next() % 2).collect(),
-        (0..n).map(|_| if next() % 2 == 0 { u64::MAX } else { 0 }).collect(),
+        (0..n).map(|_| if next() & 1 == 0 { u64::MAX } else { 0 }).collect(),
         (0..n).map(|_| next() % 16).collect(),
         (0..n).map(|_| next() >> (next() % 64)).collect(),
         (0..n64).map(|at| at.min(n64 - at)).collect(),
