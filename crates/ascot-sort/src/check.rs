@@ -111,8 +111,8 @@ pub fn check(
     observer: &dyn Observer,
     cancel: &Cancel,
 ) -> Result<CheckReport, SortError> {
-    let judge = keys::judge(request.layout, &request.keys)?;
     let inputs = Inputs::open(if request.inputs.is_empty() { &[Input::Stdin] } else { &request.inputs })?;
+    let (judge, inputs) = keys::judge(request.layout, &request.keys, inputs)?;
     let pool = Pool::new(POOL_BYTES);
     let region = pool.region(POOL_BYTES / BLOCK_BYTES * BLOCK_BYTES, "blocks being checked")?;
     let blocks = BlockPool::new(region, BLOCK_BYTES);
@@ -169,8 +169,8 @@ impl Reading<'_> {
     fn all(&mut self, inputs: &Inputs, jobs: &Sender<Job>) -> Result<Option<(usize, Rest)>, SortError> {
         let disk = Disk::default();
         for (number, input) in inputs.iter().enumerate() {
-            let mut stream = input.open(&disk, 0)?;
-            let rest = self.one(number, &mut *stream, jobs)?;
+            let stream = input.open(&disk, input.start)?;
+            let rest = self.one(number, input.start, stream, jobs)?;
             if rest != Rest::Nothing {
                 return Ok(Some((number, rest)));
             }
@@ -181,7 +181,8 @@ impl Reading<'_> {
     fn one(
         &mut self,
         input: usize,
-        stream: &mut dyn ReadStream,
+        start: u64,
+        mut stream: Box<dyn ReadStream>,
         jobs: &Sender<Job>,
     ) -> Result<Rest, SortError> {
         let parts = &mut self.parts;
@@ -190,10 +191,10 @@ impl Reading<'_> {
             let _ = jobs.send(Job { number: *parts, input, part });
             *parts += 1;
         };
-        let mut cutter = Cutter::new(self.judge);
+        let mut cutter = Cutter::new(self.judge, start);
         let mut fits = true;
         let watch = &mut self.watch;
-        read_blocks(stream, self.blocks, |event| {
+        read_blocks(&mut *stream, self.blocks, |event| {
             let Event::Block(filled) = event else { return watch.moved(0).map(|()| true) };
             watch.moved(filled.len())?;
             fits = cutter.take(filled, &mut emit);

@@ -37,8 +37,8 @@ const BLOCK_BYTES: usize = 20 * RECORD_LEN * 1024;
 /// Records of a block.
 const BLOCK_RECORDS: u64 = (BLOCK_BYTES / RECORD_LEN) as u64;
 
-/// How long a block may be waited for before the stream is asked for those it has written.
-const PATIENCE: Duration = Duration::from_millis(1);
+/// How long to wait before asking whether to stop.
+const PATIENCE: Duration = Duration::from_millis(2);
 
 /// Which records to make, and where to put them.
 #[derive(Clone, Debug)]
@@ -73,9 +73,7 @@ pub fn generate(
     let pool = Pool::new(POOL_BYTES);
     let blocks = BlockPool::new(pool.region(pool_bytes(total_bytes), "records being made")?, BLOCK_BYTES);
     let mut watch = Watch::new(observer, cancel, "make records", Some(total_bytes));
-    let mut sink = Sink::open(&request.output)?;
-    make(request, &blocks, sink.stream()?, &mut watch)?;
-    sink.finish()
+    make(request, &blocks, Sink::open(&request.output)?, &mut watch)?.finish()
 }
 
 /// Memory for the blocks: no more than there are bytes to make.
@@ -84,13 +82,13 @@ fn pool_bytes(total_bytes: u64) -> usize {
     usize::try_from(needed).map_or(POOL_BYTES, |needed| needed.min(POOL_BYTES)) / BLOCK_BYTES * BLOCK_BYTES
 }
 
-/// Makes all records, on several threads, and writes them in order.
+/// Makes all records, on several threads, and writes them in order; gives the sink back.
 fn make(
     request: &GenerateRequest,
     blocks: &BlockPool,
-    stream: &mut dyn WriteStream,
+    mut sink: Sink,
     watch: &mut Watch<'_>,
-) -> Result<(), SortError> {
+) -> Result<Sink, SortError> {
     let threads = compute_threads(request.threads).min(blocks.total());
     let next = AtomicU64::new(0);
     std::thread::scope(|scope| {
@@ -100,8 +98,10 @@ fn make(
             scope.spawn(move || work(request, blocks, next, &sender));
         }
         drop(sender);
-        // The receiver goes when this returns, and with it the workers' reason to go on.
-        write_in_order(receiver, stream, watch)
+        // If this fails, receiver and sink go at once, and with them all blocks that workers
+        // could wait for and their reason to go on.
+        write_in_order(receiver, sink.stream()?, blocks, watch)?;
+        Ok(sink)
     })
 }
 
@@ -131,10 +131,11 @@ fn work(request: &GenerateRequest, blocks: &BlockPool, next: &AtomicU64, sender:
     }
 }
 
-/// Hands blocks to the stream in the order of their numbers.
+/// Hands blocks to the stream in the order of their numbers, and waits until they are written.
 fn write_in_order(
     made: Receiver<Made>,
     stream: &mut dyn WriteStream,
+    blocks: &BlockPool,
     watch: &mut Watch<'_>,
 ) -> Result<(), SortError> {
     let mut early = BTreeMap::new();
@@ -142,9 +143,9 @@ fn write_in_order(
     loop {
         match made.recv_timeout(PATIENCE) {
             Ok(block) => early.insert(block.number, block),
-            // A stream may keep written blocks until it is asked; all of them may be there.
+            // Whoever reads our pipe may be slow, and the caller may want to stop.
             Err(RecvTimeoutError::Timeout) => {
-                stream.drain()?;
+                watch.moved(0)?;
                 continue;
             }
             Err(RecvTimeoutError::Disconnected) => break,
@@ -154,6 +155,10 @@ fn write_in_order(
             next += 1;
             watch.moved(len)?;
         }
+    }
+    while blocks.free() < blocks.total() {
+        std::thread::sleep(PATIENCE);
+        watch.moved(0)?;
     }
     Ok(stream.drain()?)
 }

@@ -1,22 +1,68 @@
 //! From a layout and keys to the judge of such records.
 
-use ascot_record::framing::{FixedFraming, Framing, LineFraming, PrefixedFraming};
+use ascot_record::framing::{CsvFraming, FixedFraming, Framing, LineFraming, PrefixedFraming};
 use ascot_record::gensort::Validator;
-use ascot_record::keys::{ByteRangeKey, Compiled, KeyProgram, compile, compile_ranges};
+use ascot_record::keys::{
+    ByteRangeKey, Compiled, CsvColumn, CsvKeySpec, KeyProgram, compile, compile_csv, compile_ranges,
+};
 use ascot_record::layout::{Layout, NumberFormat};
 use ascot_record::number::to_ordered;
 use ascot_record::order::{BodyOrder, LastResort, ProgramOrder, WriteKey};
 
 use super::judge::{Judge, Ordered};
 use crate::error::SortError;
+use crate::input::Inputs;
 use crate::request::Keys;
 
-/// The judge of records of `layout` ordered by `keys`.
-pub(super) fn judge(layout: Layout, keys: &Keys) -> Result<Box<dyn Judge>, SortError> {
+/// Bytes of the first input from which the columns of CSV are found and their types inferred.
+const HEAD_BYTES: usize = 256 << 10;
+
+/// Rows from which the types are inferred.
+const SAMPLE_ROWS: usize = 1000;
+
+/// The judge of the records of `inputs`, and the inputs with their headers left out.
+pub(super) fn judge(
+    layout: Layout,
+    keys: &Keys,
+    inputs: Inputs,
+) -> Result<(Box<dyn Judge>, Inputs), SortError> {
+    let (Layout::Csv { separator, quote }, Keys::Columns(specs)) = (layout, keys) else {
+        return Ok((judge_without_header(layout, keys)?, inputs));
+    };
+    let framing = CsvFraming { separator, quote };
+    let head = inputs.get(0).map_or(Ok(Vec::new()), |first| first.peek(HEAD_BYTES))?;
+    // Only names need a header; without names the first row is a row like all others.
+    let has_header = specs.iter().any(|spec| matches!(spec.column, CsvColumn::Name(_)));
+    let judge = by_key(framing, csv_key(framing, specs, &head, has_header)?, None);
+    if !has_header {
+        return Ok((judge, inputs));
+    }
+    let inputs = inputs.skip_headers(&|head| framing.end(head, 0).unwrap_or(head.len()))?;
+    Ok((judge, inputs))
+}
+
+fn csv_key(
+    framing: CsvFraming,
+    specs: &[CsvKeySpec],
+    head: &[u8],
+    has_header: bool,
+) -> Result<Written, SortError> {
+    let mut rows = Vec::new();
+    let mut start = 0;
+    while let (Some(end), true) = (framing.end(head, start), rows.len() < SAMPLE_ROWS) {
+        rows.push(framing.body(&head[start..end]));
+        start = end;
+    }
+    let (header, rows) = rows.split_at(usize::from(has_header).min(rows.len()));
+    let header = header.first().copied();
+    Ok(Written(compile_csv(specs, header, framing.separator, framing.quote, rows)?))
+}
+
+fn judge_without_header(layout: Layout, keys: &Keys) -> Result<Box<dyn Judge>, SortError> {
     match (layout, keys) {
         (Layout::Fixed { len }, Keys::Ranges(ranges)) => fixed(len, ranges),
         (Layout::Prefixed { width, endian }, Keys::Ranges(ranges)) => {
-            Ok(by_ranges(PrefixedFraming { width, endian }, ranges)?)
+            by_ranges(PrefixedFraming { width, endian }, ranges)
         }
         (Layout::Number(format), Keys::Value { descending }) => Ok(numbers(format, *descending)),
         (Layout::Lines { delimiter }, Keys::Command(options)) => {
@@ -29,8 +75,8 @@ pub(super) fn judge(layout: Layout, keys: &Keys) -> Result<Box<dyn Judge>, SortE
             })
         }
         _ => Err(SortError::Request(format!(
-            "records of the format '{layout}' cannot be checked by these keys: lines go with the sort command's \
-             keys, fixed and prefixed records with byte ranges, numbers with none"
+            "these keys do not fit records of format {layout}: lines take -k, csv takes --key COLUMN,..., fixed and \
+             prefixed records take --key START..END, numbers take none"
         ))),
     }
 }
@@ -38,7 +84,7 @@ pub(super) fn judge(layout: Layout, keys: &Keys) -> Result<Box<dyn Judge>, SortE
 /// Records of one length: by one range or several, the fast way where all ascend.
 fn fixed(len: usize, ranges: &[ByteRangeKey]) -> Result<Box<dyn Judge>, SortError> {
     if ranges.iter().any(|range| range.descending) {
-        return Ok(by_ranges(FixedFraming(len), ranges)?);
+        return by_ranges(FixedFraming(len), ranges);
     }
     // Says what is wrong with a range in the same words as a sort does.
     compile_ranges(ranges, Some(len))?;

@@ -68,13 +68,14 @@ pub(super) enum Rest {
 pub(super) struct Cutter<'a> {
     judge: &'a dyn Judge,
     carry: Vec<u8>,
-    /// Bytes taken in.
+    /// The byte of the input that comes next.
     offset: u64,
 }
 
 impl<'a> Cutter<'a> {
-    pub(super) fn new(judge: &'a dyn Judge) -> Self {
-        Cutter { judge, carry: Vec::new(), offset: 0 }
+    /// For an input read from byte `start` on.
+    pub(super) fn new(judge: &'a dyn Judge, start: u64) -> Self {
+        Cutter { judge, carry: Vec::new(), offset: start }
     }
 
     /// Takes the next block; gives its parts to `emit`, in order. False: the record being put

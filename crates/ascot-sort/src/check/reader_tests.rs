@@ -14,7 +14,7 @@ use super::*;
 fn cut(judge: &dyn Judge, bytes: &[u8], sizes: &[usize]) -> (Vec<Vec<u8>>, Rest) {
     let mut parts = Vec::new();
     let mut emit = |part: Part| parts.push(part.bytes().to_vec());
-    let mut cutter = Cutter::new(judge);
+    let mut cutter = Cutter::new(judge, 0);
     let mut rest = bytes;
     let mut sizes = sizes.iter().copied().chain(std::iter::repeat(sizes[sizes.len() - 1]));
     while !rest.is_empty() {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use ascot_record::gensort::Encoding;
-use ascot_record::keys::{ByteRangeKey, KeyOptions};
+use ascot_record::keys::{ByteRangeKey, KeyOptions, parse_csv_keys};
 use ascot_record::layout::{Endian, NumberFormat, NumberType};
 
 use super::*;
@@ -151,6 +151,66 @@ fn numbers_go_by_value() {
     assert_eq!(report.validation.duplicates, 1);
     let report = check_bytes(&bytes, Layout::Number(format), Keys::Value { descending: true }).unwrap();
     assert_eq!(report.validation.unordered, 3);
+}
+
+#[test]
+fn rows_go_by_column_and_headers_are_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let paths = ["a.csv", "b.csv"].map(|name| dir.path().join(name));
+    fs::write(&paths[0], "name,size\nz,9\n\"a\nb\",10\n").unwrap();
+    fs::write(&paths[1], "name,size\nx,10\ny,11").unwrap();
+    let layout = Layout::Csv { separator: b',', quote: b'"' };
+    let report = check_files(&paths, layout, Keys::Columns(parse_csv_keys("size").unwrap())).unwrap();
+    assert!(report.is_ordered());
+    assert_eq!((report.validation.records, report.validation.duplicates), (4, 1));
+    let by_name = Keys::Columns(parse_csv_keys("name").unwrap());
+    let report = check_files(&paths, layout, by_name).unwrap();
+    assert_eq!(report.validation.first_unordered, Some(1));
+    assert!(check_files(&paths, layout, Keys::Columns(parse_csv_keys("sise").unwrap())).is_err());
+}
+
+/// A pipe and the path of its writing end.
+fn pipe() -> (std::io::PipeReader, std::io::PipeWriter, PathBuf) {
+    let (reader, writer) = std::io::pipe().unwrap();
+    let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&writer)).into();
+    (reader, writer, path)
+}
+
+#[test]
+fn a_pipe_is_written_and_checked() {
+    let (reader, writer, to) = pipe();
+    let from = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&reader)).into();
+    let maker = std::thread::spawn(move || {
+        let bytes = generate_to(to, 100_000, Encoding::Ascii, false);
+        drop(writer);
+        bytes
+    });
+    let report = check_files(&[from], BENCHMARK, benchmark_key()).unwrap();
+    assert_eq!(maker.join().unwrap(), 10_000_000);
+    assert_eq!(report.validation.records, 100_000);
+}
+
+#[test]
+fn a_job_stops_though_nobody_reads_or_writes_the_pipe() {
+    let (reader, _writer, to) = pipe();
+    let from: PathBuf = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&reader)).into();
+    let cancel = Cancel::new();
+    let stopper = cancel.clone();
+    let stopping = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        stopper.cancel();
+    });
+    // First nobody writes, then nobody reads.
+    let keys = benchmark_key();
+    let request = CheckRequest { inputs: vec![Input::Path(from)], layout: BENCHMARK, keys, threads: None };
+    assert!(matches!(check(&request, &Silent, &cancel), Err(SortError::Cancelled)));
+    for count in [1000, 10_000_000] {
+        let output = Output::Path(to.clone());
+        let encoding = Encoding::Binary;
+        let request = GenerateRequest { count, start: 0, encoding, skewed: false, output, threads: None };
+        assert!(matches!(generate(&request, &Silent, &cancel), Err(SortError::Cancelled)));
+    }
+    stopping.join().unwrap();
 }
 
 #[test]
