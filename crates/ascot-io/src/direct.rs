@@ -223,12 +223,11 @@ impl ArmWrite {
         let most = AHEAD_MOST_BYTES.min(free / AHEAD_FREE_SHARE);
         let ahead = self.next.clamp(AHEAD_LEAST_BYTES, AHEAD_MOST_BYTES).min(most);
         let until = (end + ahead).next_multiple_of(PAGE);
-        match system::allocate(&self.base.file, self.allocated, until - self.allocated) {
-            Ok(()) => self.allocated = until,
-            // Not an error yet: the write itself finds out whether there is room, and where a
-            // volume cannot allocate, extending writes work too, only slower.
-            Err(_) => self.allocates = false,
-        }
+        // A refusal is no error yet: the write itself finds out whether there is room, and where a
+        // volume cannot allocate, extending writes work too, only slower. Part of the range may
+        // have been allocated all the same, so it is counted for `trim` to cut.
+        self.allocates = system::allocate(&self.base.file, self.allocated, until - self.allocated).is_ok();
+        self.allocated = until;
     }
 
     fn submit(&mut self, buf: Buf, offset: u64, len: usize, halve: bool) -> Result<(), IoError> {
