@@ -111,6 +111,16 @@ impl<I: BlockInput> Inputs<I> {
         this.filled.is_empty() && this.in_flight == 0 && (this.ended || self.remaining[input] == 0)
     }
 
+    /// The streams themselves, when the flow is done.
+    pub fn streams(&self) -> impl Iterator<Item = &I> {
+        self.inputs.iter().map(|input| &input.stream)
+    }
+
+    /// Blocks of `input` asked for and not yet arrived.
+    pub fn in_flight(&self, input: usize) -> u32 {
+        self.inputs[input].in_flight
+    }
+
     /// The flow dropped `count` blocks of `input`.
     pub fn released(&mut self, input: usize, count: u32) {
         self.held[input] -= count;

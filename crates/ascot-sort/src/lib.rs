@@ -1,1 +1,50 @@
-//! Jobs on records larger than memory: sort, merge, check, generate.
+//! Jobs on records larger than memory.
+//!
+//! A [`request::SortRequest`] becomes a plan, the plan a job, the job passes over
+//! `ascot-bowtie` and `ascot-io`, and these a report.
+//!
+//! ```text
+//!   records   what a pass needs to know of lines, CSV, fixed records, numbers
+//!   input, reader, pieces      inputs cut into pieces of whole records
+//!   form, cut, emit            pieces sorted, merged by key range in parallel
+//!   runs, merge, sorting       runs written, read back, merged
+//!   distribute                 parts by sampled key, each sorted
+//!   target, store, job         output, run store, the job itself
+//! ```
+
+pub mod account;
+pub mod budget;
+pub mod check;
+pub mod cut;
+pub mod distribute;
+pub mod emit;
+pub mod error;
+pub mod form;
+pub mod generate;
+pub mod input;
+pub mod job;
+pub mod merge;
+pub mod merging;
+pub mod observe;
+pub mod order_check;
+pub mod pieces;
+pub mod plan;
+pub mod progress;
+pub mod reader;
+pub mod records;
+pub mod request;
+pub mod runs;
+pub mod sort;
+pub mod sorting;
+pub mod store;
+pub mod target;
+mod threads;
+mod watch;
+
+pub use error::{ErrorKind, SortError};
+pub use job::RunOptions;
+pub use observe::{Cancel, Observer, Progress, Silent};
+pub use order_check::{Sortedness, is_sorted};
+pub use request::{Input, Keys, Method, Output, SortRequest};
+pub use sort::{Explanation, explain, resume, sort};
+pub use store::{Leftover, clean, leftovers};

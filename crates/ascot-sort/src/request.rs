@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ascot_io::run::Compression;
+use ascot_io::Compression;
 use ascot_record::keys::{ByteRangeKey, CsvKeySpec, KeyOptions};
 use ascot_record::layout::Layout;
 use serde::{Deserialize, Serialize};
@@ -95,4 +95,23 @@ pub struct SortRequest {
     pub threads: Option<usize>,
     /// Most files merged at once; none: what memory and descriptors allow.
     pub batch_size: Option<usize>,
+}
+
+impl SortRequest {
+    /// The same request, meaning the same from any working directory.
+    pub fn absolute(&self) -> std::io::Result<SortRequest> {
+        let mut absolute = self.clone();
+        for input in &mut absolute.inputs {
+            if let Input::Path(path) = input {
+                *path = std::path::absolute(&path)?;
+            }
+        }
+        if let Output::Path(path) = &mut absolute.output {
+            *path = std::path::absolute(&path)?;
+        }
+        for dir in &mut absolute.temp_dirs {
+            *dir = std::path::absolute(&dir)?;
+        }
+        Ok(absolute)
+    }
 }

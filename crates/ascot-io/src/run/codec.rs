@@ -10,7 +10,8 @@ use super::index::Codec;
 use crate::PAGE_BYTES;
 
 /// Whether run files are compressed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Compression {
     /// No.
     #[default]

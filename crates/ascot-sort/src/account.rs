@@ -1,0 +1,146 @@
+//! The account of a job's passes, drawn from the ledger and from the stages' own clocks.
+
+use std::time::{Duration, Instant};
+
+use ascot_io::{Direction, Ledger};
+use ascot_model::account::{PassAccount, StageAccount, StreamAccount};
+
+/// Passes done, and the one going on.
+pub struct Passes {
+    ledger: Ledger,
+    before: Vec<ascot_io::StreamAccount>,
+    since: Instant,
+    done: Vec<PassAccount>,
+    spilled: u64,
+    peak_spilled: u64,
+    peak_disk: u64,
+}
+
+/// What a pass tells of itself.
+#[derive(Clone, Debug, Default)]
+pub struct PassFacts {
+    /// Files read from at once.
+    pub inputs: u64,
+    /// Files written to.
+    pub outputs: u64,
+    /// Its stages.
+    pub stages: Vec<StageAccount>,
+}
+
+/// A stage's time, by what it did.
+pub fn stage(name: &str, threads: usize, busy: Duration, data: Duration, memory: Duration, device: Duration) -> StageAccount {
+    StageAccount {
+        name: name.into(),
+        threads,
+        busy_seconds: busy.as_secs_f64(),
+        waiting_data_seconds: data.as_secs_f64(),
+        waiting_memory_seconds: memory.as_secs_f64(),
+        waiting_device_seconds: device.as_secs_f64(),
+    }
+}
+
+impl Passes {
+    /// No passes yet.
+    pub fn new(ledger: Ledger) -> Self {
+        Passes {
+            before: ledger.account(),
+            ledger,
+            since: Instant::now(),
+            done: Vec::new(),
+            spilled: 0,
+            peak_spilled: 0,
+            peak_disk: 0,
+        }
+    }
+
+    /// The pass that went on until now is done.
+    pub fn done(&mut self, name: &str, facts: PassFacts) {
+        let now = self.ledger.account();
+        let seconds = self.since.elapsed().as_secs_f64();
+        let mut streams: Vec<StreamAccount> = Vec::new();
+        for account in &now {
+            let same = |other: &&ascot_io::StreamAccount| {
+                (&other.name, other.device, other.direction) == (&account.name, account.device, account.direction)
+            };
+            let (bytes, runs) = self.before.iter().find(same).map_or((0, 0), |before| (before.bytes, before.runs));
+            if account.bytes == bytes {
+                continue;
+            }
+            let at = streams.iter().position(|stream| stream.name == account.name).unwrap_or_else(|| {
+                streams.push(StreamAccount { name: account.name.clone(), ..StreamAccount::default() });
+                streams.len() - 1
+            });
+            let stream = &mut streams[at];
+            let (moved, started) = match account.direction {
+                Direction::Read => (&mut stream.read_bytes, &mut stream.read_runs),
+                Direction::Write => (&mut stream.written_bytes, &mut stream.written_runs),
+            };
+            *moved += account.bytes - bytes;
+            *started += account.runs - runs;
+        }
+        let bound_by = bound_by(&facts.stages, seconds);
+        self.done.push(PassAccount {
+            name: name.into(),
+            seconds,
+            streams,
+            stages: facts.stages,
+            bound_by,
+            inputs: facts.inputs,
+            outputs: facts.outputs,
+        });
+        self.before = now;
+        self.since = Instant::now();
+    }
+
+    /// The last pass went on a little, making its output durable.
+    pub fn committed(&mut self, took: Duration) {
+        if let Some(last) = self.done.last_mut() {
+            last.seconds += took.as_secs_f64();
+        }
+    }
+
+    /// Spills grew by so many bytes.
+    pub fn spilled(&mut self, bytes: u64) {
+        self.spilled += bytes;
+        self.peak_spilled = self.peak_spilled.max(self.spilled);
+        self.peak_disk = self.peak_disk.max(self.spilled);
+    }
+
+    /// So many bytes of spills were given back while the output had come to `output` bytes.
+    pub fn freed(&mut self, bytes: u64, output: u64) {
+        self.peak_disk = self.peak_disk.max(self.spilled + output);
+        self.spilled = self.spilled.saturating_sub(bytes);
+    }
+
+    /// Most bytes of spills at once.
+    pub fn peak_spill_bytes(&self) -> u64 {
+        self.peak_spilled
+    }
+
+    /// Most bytes of spills and unfinished output at once.
+    pub fn peak_disk_bytes(&self) -> u64 {
+        self.peak_disk
+    }
+
+    /// All of it.
+    pub fn into_accounts(self) -> Vec<PassAccount> {
+        self.done
+    }
+}
+
+/// The stage that was busiest, or waited most for its device: what holds a pass back.
+fn bound_by(stages: &[StageAccount], seconds: f64) -> String {
+    let share = |time: f64, threads: usize| time / (seconds.max(1e-9) * threads.max(1) as f64);
+    let device = stages.iter().map(|stage| (share(stage.waiting_device_seconds, stage.threads), stage.name.as_str()));
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let busy: f64 = stages.iter().map(|stage| stage.busy_seconds).sum();
+    let (most, name) = device.fold((0.0, ""), |best, stage| if stage.0 > best.0 { stage } else { best });
+    let computing = share(busy, cores);
+    match name {
+        _ if computing >= most => "computing",
+        "write" => "writing",
+        "read" => "reading",
+        _ => "the device",
+    }
+    .into()
+}

@@ -1,0 +1,159 @@
+//! The one place where a job's memory is divided.
+//!
+//! ```text
+//!   memory  = blocks of the merging threads + blocks of the output + scratch of the sorting threads
+//!           + pieces of records (form)  or  blocks of the inputs (merge)  or  blocks of the parts
+//! ```
+//!
+//! The process itself (code, stacks, small allocations) is the constant beside the cap.
+
+use crate::error::SortError;
+
+/// Smallest block worth a request.
+pub const LEAST_BLOCK_BYTES: usize = 32 << 10;
+/// Largest block: more gains nothing on any device with a queue.
+pub const MOST_BLOCK_BYTES: usize = 1 << 20;
+/// Largest piece: its order fits a second-level cache.
+const MOST_PIECE_BYTES: usize = 32 << 20;
+/// Smallest piece.
+const LEAST_PIECE_BYTES: usize = 128 << 10;
+/// Pieces in all, where memory allows: half of them are one load.
+const PIECES: usize = 32;
+/// Least memory a job works in, bytes.
+pub const LEAST_MEMORY_BYTES: u64 = 8 << 20;
+
+/// How memory is divided, bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// The cap.
+    pub memory: usize,
+    /// Compute threads, of each kind.
+    pub threads: usize,
+    /// A block of merged records, in runs and on the way to the output.
+    pub block: usize,
+    /// Blocks of one merging thread.
+    pub emit_blocks: usize,
+    /// Blocks of the output.
+    pub target_blocks: usize,
+}
+
+/// The pieces of a pass that sorts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PieceShare {
+    /// A piece.
+    pub bytes: usize,
+    /// Pieces in all.
+    pub count: usize,
+}
+
+impl Budget {
+    /// Divides `memory`, for records of about `data_bytes` in all where that is known.
+    pub fn new(memory: u64, threads: usize, data_bytes: Option<u64>) -> Result<Budget, SortError> {
+        if memory < LEAST_MEMORY_BYTES {
+            return Err(SortError::TooLittleMemory { given: memory, least: LEAST_MEMORY_BYTES });
+        }
+        let memory = usize::try_from(memory).unwrap_or(usize::MAX);
+        let threads = threads.clamp(1, (memory / (2 << 20)).max(1));
+        let most = (memory / 512).clamp(LEAST_BLOCK_BYTES, MOST_BLOCK_BYTES);
+        // With many runs smaller blocks let all of them be merged at once.
+        let runs = data_bytes.map_or(1, |bytes| bytes as usize / (memory * 2 / 5) + 1);
+        let fair = memory / (4 * runs);
+        let block = previous_power_of_two(most.min(fair.max(LEAST_BLOCK_BYTES)));
+        Ok(Budget { memory, threads, block, emit_blocks: 6, target_blocks: 8 })
+    }
+
+    /// Memory of what every pass has: merging threads and output.
+    pub fn common(&self) -> usize {
+        (self.threads * self.emit_blocks + self.target_blocks) * self.block
+    }
+
+    /// Pieces of a pass that sorts, with `scratch_bytes` for each sorting thread.
+    pub fn pieces(&self, scratch_bytes: &dyn Fn(usize) -> usize) -> PieceShare {
+        let mut bytes = MOST_PIECE_BYTES;
+        loop {
+            let taken = self.common() + self.threads * scratch_bytes(bytes);
+            let left = self.memory.saturating_sub(taken);
+            if left / bytes >= PIECES || bytes <= LEAST_PIECE_BYTES {
+                return PieceShare { bytes, count: (left / bytes).max(4) };
+            }
+            bytes = (bytes / 2).max(LEAST_PIECE_BYTES);
+        }
+    }
+
+    /// Memory left for the blocks of inputs or parts.
+    pub fn streams(&self) -> usize {
+        self.memory.saturating_sub(self.common())
+    }
+}
+
+fn previous_power_of_two(value: usize) -> usize {
+    1 << value.max(1).ilog2()
+}
+
+/// A sensible cap where none is given: half of what the machine, or this process's cgroup, has left.
+pub fn default_memory() -> u64 {
+    let machine = meminfo_available().unwrap_or(1 << 30);
+    let cgroup = cgroup_left().unwrap_or(u64::MAX);
+    (machine.min(cgroup) / 2).clamp(LEAST_MEMORY_BYTES, 64 << 30)
+}
+
+fn meminfo_available() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;
+    Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? << 10)
+}
+
+/// The tightest limit of this process's cgroup (either version) and those above it, less what is
+/// in use there beside the page cache.
+fn cgroup_left() -> Option<u64> {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    groups.lines().filter_map(group_left).min()
+}
+
+fn group_left(line: &str) -> Option<u64> {
+    let mut parts = line.splitn(3, ':');
+    let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
+    let (roots, limit): (&[&str], &str) = match controllers {
+        "" => (&["/sys/fs/cgroup", "/sys/fs/cgroup/unified"], "memory.max"),
+        _ if controllers.split(',').any(|name| name == "memory") => (&["/sys/fs/cgroup/memory"], "memory.limit_in_bytes"),
+        _ => return None,
+    };
+    let mut least = None;
+    for root in roots {
+        let mut at = path.trim_end_matches('/');
+        loop {
+            let limit = std::fs::read_to_string(format!("{root}{at}/{limit}")).ok();
+            let limit = limit.and_then(|text| text.trim().parse::<u64>().ok());
+            least = least.into_iter().chain(limit).min();
+            let Some(slash) = at.rfind('/') else { break };
+            at = &at[..slash];
+        }
+    }
+    least
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shares_never_exceed_the_cap() {
+        for memory in [8u64 << 20, 64 << 20, 256 << 20, 1 << 30, 16 << 30] {
+            for data in [None, Some(1 << 30), Some(60_000_000_000)] {
+                for threads in [1, 2, 16] {
+                    let budget = Budget::new(memory, threads, data).expect("enough");
+                    let share = budget.pieces(&|bytes| bytes / 3);
+                    let taken = budget.common() + budget.threads * share.bytes / 3 + share.bytes * share.count;
+                    assert!(taken <= budget.memory, "{budget:?} {share:?}");
+                    assert!(budget.block.is_power_of_two() && share.count >= 4);
+                }
+            }
+        }
+        assert!(Budget::new(1 << 20, 2, None).is_err());
+    }
+
+    #[test]
+    fn there_is_a_default() {
+        assert!(default_memory() >= LEAST_MEMORY_BYTES);
+    }
+}

@@ -1,0 +1,528 @@
+//! Sorting by distribution: split by sampled keys into parts that fit in memory, sort each, append.
+//!
+//! ```text
+//!   inputs ─▶ pieces ─▶ splitting threads: records grouped by part ─▶ collector, in input order
+//!                                                                        │
+//!   part 0 [block]  part 1 [block]  ...  part m [block]  ◀───────────────╯   full ones are written
+//! ```
+//!
+//! Invariants: a part holds its records in input order, so sorting parts stably sorts stably; the
+//! keys of part i all come before those of part i + 1. A part that turns out larger than a load is
+//! sorted by runs and merges, like an input of its own; one whose keys are all equal needs no sort.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use ascot_io::{BlockPool, Buf, RunIndex};
+use ascot_model::plan::Plan;
+use ascot_model::report::Report;
+use ascot_record::checksum::RecordSum;
+use crossbeam_channel::{Receiver, Sender, unbounded};
+
+use crate::account::PassFacts;
+use crate::emit::{Chunk, PassSums};
+use crate::error::SortError;
+use crate::form::{Gather, Load, sort_loads};
+use crate::input::Inputs;
+use crate::job::Job;
+use crate::observe::Cancel;
+use crate::pieces::{Lease, PiecePool};
+use crate::plan::part_count;
+use crate::reader::{InputPosition, PieceReader, PlacedPiece};
+use crate::records::{Records, Splitters};
+use crate::runs::{Run, RunSink, RunStart};
+use crate::store::{OpenPart, OutputState, StoredWay};
+use crate::target::Target;
+
+/// Sampled keys for each part.
+const KEYS_PER_PART: usize = 64;
+/// Bytes read for a handful of keys.
+const SAMPLE_BYTES: usize = 64 << 10;
+/// Keys taken from each place sampled.
+const KEYS_PER_PLACE: usize = 8;
+/// Bytes of a piece being split: two of them fit a second-level cache.
+const SPLIT_PIECE_BYTES: usize = 1 << 20;
+/// Times the splitting pass stores how far it has come, about.
+const CHECKPOINTS: u64 = 12;
+/// Share of memory for the blocks of the parts: one in so many.
+const PARTS_SHARE: usize = 2;
+
+impl<R: Records> Job<'_, R> {
+    /// Sorts the inputs by distribution.
+    pub fn sort_by_distribution(mut self, plan: Option<Plan>) -> Result<Report, SortError> {
+        let mut target = self.target()?;
+        if !self.manifest.all_read {
+            let splitters = self.splitters()?;
+            self.split(&splitters)?;
+        }
+        let sums = self.sort_parts(&mut target)?;
+        self.finish(target, &sums.out, &sums.dropped, plan)
+    }
+
+    /// The splitters a killed job had, or new ones from a sample.
+    fn splitters(&mut self) -> Result<Splitters, SortError> {
+        if let StoredWay::Distribute(keys) = &self.manifest.way {
+            return Ok(Splitters::new(keys, self.records.descending()));
+        }
+        let total = self.inputs.record_bytes().unwrap_or(0);
+        let pieces = self.pieces();
+        let load = (pieces.piece_bytes() * (pieces.most() / 2)) as u64 * 4 / 5;
+        let most = (self.budget.streams() / PARTS_SHARE / (2 * self.budget.block)).min(crate::job::descriptors()) as u64;
+        let parts = part_count(total, load).min(most.max(2)) as usize;
+        let mut keys = self.sample_keys(parts * KEYS_PER_PART, total)?;
+        keys.sort_unstable();
+        if self.records.descending() {
+            keys.reverse();
+        }
+        let chosen: Vec<Vec<u8>> = (1..parts).filter_map(|i| keys.get(keys.len() * i / parts).cloned()).collect();
+        self.manifest.way = StoredWay::Distribute(chosen.clone());
+        Ok(Splitters::new(&chosen, self.records.descending()))
+    }
+
+    /// Keys from places spread evenly over the inputs.
+    fn sample_keys(&self, count: usize, total: u64) -> Result<Vec<Vec<u8>>, SortError> {
+        let places = (count / KEYS_PER_PLACE).max(1) as u64;
+        let mut keys = Vec::with_capacity(count);
+        for file in self.inputs.iter() {
+            let size = file.size.unwrap_or(0).saturating_sub(file.start);
+            let here = (places * size).div_ceil(total.max(1)).max(1);
+            for place in 0..here {
+                let at = size / here * place;
+                let at = self.records.record_bytes().map_or(at, |len| at / len as u64 * len as u64);
+                let mut bytes = file.sample(file.start + at, SAMPLE_BYTES)?;
+                // Where records have no fixed length the first is most likely cut in two.
+                let skip = if at == 0 || self.records.record_bytes().is_some() { 0 } else { self.records.cut(&bytes, 1).bytes };
+                let whole = self.records.cut(&bytes[skip..], usize::MAX).bytes;
+                self.records.normalise(&mut bytes[skip..skip + whole]);
+                self.records.sample_keys(&bytes[skip..skip + whole], KEYS_PER_PLACE, &mut keys);
+            }
+        }
+        Ok(keys)
+    }
+
+    /// Pass one: every record into its part.
+    fn split(&mut self, splitters: &Splitters) -> Result<(), SortError> {
+        let blocks = self.part_blocks(splitters.parts())?;
+        let share = self.pool.available();
+        let piece = SPLIT_PIECE_BYTES.min(share / 16).max(64 << 10) / 4096 * 4096;
+        let pieces = PiecePool::new(&self.pool, piece, (share / piece).min(64));
+        let mut parts = self.open_parts(splitters, &blocks)?;
+        let reader = self.reader(&pieces);
+        let every = (self.inputs.record_bytes().unwrap_or(0) / CHECKPOINTS).max(64 << 20);
+        let mut next = self.manifest.sum_in.bytes + every;
+        let (records, cancel) = (Arc::clone(&self.records), self.cancel);
+        split_pieces(&records, reader, &pieces, splitters, self.budget.threads, cancel, &mut |grouped: Grouped| {
+            for (part, bytes) in &grouped.groups {
+                parts[*part].append(&*records, &grouped.lease.bytes()[bytes.clone()])?;
+            }
+            self.manifest.sum_in.combine(&grouped.sum);
+            self.manifest.read_upto = grouped.end;
+            if self.resumable && self.manifest.sum_in.bytes >= next {
+                next = self.manifest.sum_in.bytes + every;
+                self.manifest.parts = parts.iter_mut().map(Part::checkpoint).collect::<Result<Vec<_>, _>>()?;
+                self.store()?;
+            }
+            Ok(())
+        })?;
+        let count = parts.len() as u64;
+        let runs = parts.into_iter().map(Part::finish).collect::<Result<Vec<_>, _>>()?;
+        self.passes.spilled(runs.iter().map(|run| run.bytes).sum());
+        self.manifest.runs = runs;
+        self.manifest.parts.clear();
+        self.manifest.all_read = true;
+        let inputs = self.inputs.iter().count() as u64;
+        self.passes.done("split", PassFacts { inputs, outputs: count, stages: Vec::new() });
+        self.store()
+    }
+
+    /// Two blocks for each part, where memory allows.
+    fn part_blocks(&self, parts: usize) -> Result<BlockPool, SortError> {
+        let block = self.budget.block;
+        let blocks = (self.budget.streams() / PARTS_SHARE / block).min(3 * parts).max(parts + 4);
+        Ok(BlockPool::new(self.pool.region(blocks * block, "blocks of parts")?, block))
+    }
+
+    fn open_parts(&mut self, splitters: &Splitters, blocks: &BlockPool) -> Result<Vec<Part<R>>, SortError> {
+        let stored = std::mem::take(&mut self.manifest.parts);
+        if stored.is_empty() {
+            self.manifest.read_upto = InputPosition::default();
+            self.manifest.sum_in = RecordSum::new();
+        }
+        let mut parts = Vec::with_capacity(splitters.parts());
+        for part in stored {
+            let sink = RunSink::resume(&self.records, &self.disk, part.run, decode_index(&part.index)?)?;
+            parts.push(Part::new(sink, blocks));
+        }
+        while parts.len() < splitters.parts() {
+            let (number, path) = self.new_run()?;
+            let sink = RunSink::create(&self.records, &self.disk, path, number, self.request.compression)?;
+            parts.push(Part::new(sink, blocks));
+        }
+        Ok(parts)
+    }
+
+    /// Pass two: each part sorted, one after another.
+    fn sort_parts(&mut self, target: &mut Target<R>) -> Result<PassSums, SortError> {
+        let StoredWay::Distribute(keys) = &self.manifest.way else {
+            return Err(SortError::Internal("parts without splitters"));
+        };
+        let splitters = Splitters::new(keys, self.records.descending());
+        let mut sums = PassSums::default();
+        if let Some(state) = &self.manifest.output {
+            sums = PassSums { out: state.out, dropped: state.dropped };
+        }
+        let first = splitters.parts() - self.manifest.runs.len();
+        let pieces = self.pieces();
+        let load = (pieces.piece_bytes() * (pieces.most() / 2)) as f64;
+        let order = self.records.order_bytes() as f64;
+        let parts: Vec<(Run, bool)> = std::mem::take(&mut self.manifest.runs)
+            .into_iter()
+            .enumerate()
+            .map(|(at, run)| {
+                let mean = run.bytes as f64 / run.records.max(1) as f64;
+                let equal = splitters.all_equal(first + at) && self.records.keys_decide();
+                // A part of its own takes a piece more than its bytes.
+                let takes = run.bytes as f64 * (mean + order) / mean.max(1.0) + 1.5 * pieces.piece_bytes() as f64;
+                let normal = !equal && takes <= load && run.longest <= run.block_bytes as u64;
+                (run, normal)
+            })
+            .collect();
+        drop(pieces);
+        self.manifest.runs = parts.iter().map(|(run, _)| run.clone()).collect();
+        let mut at = 0;
+        while at < parts.len() {
+            let normal = parts[at..].iter().take_while(|(_, normal)| *normal).count();
+            if normal > 0 {
+                let group: Vec<Run> = parts[at..at + normal].iter().map(|(run, _)| run.clone()).collect();
+                self.sort_small_parts(&group, target, &mut sums)?;
+                at += normal;
+            } else {
+                let equal = splitters.all_equal(first + at) && self.records.keys_decide();
+                self.sort_large_part(parts[at].0.clone(), equal, target, &mut sums)?;
+                at += 1;
+            }
+        }
+        Ok(sums)
+    }
+
+    fn sort_small_parts(&mut self, parts: &[Run], target: &mut Target<R>, sums: &mut PassSums) -> Result<(), SortError> {
+        let streams = parts.iter().map(|run| run.block_bytes).max().unwrap_or(0);
+        let held = self.pool.reserve(6 * streams, "blocks of a part")?;
+        let pieces = self.pieces_leaving(8 * streams);
+        drop(held);
+        let inputs = Inputs::of_parts(parts, &self.pool);
+        let start = InputPosition::default();
+        let reader = PieceReader::new(&self.records, &self.disk, inputs, &pieces, start, self.cancel).of_parts();
+        let (records, cancel, threads) = (Arc::clone(&self.records), self.cancel, self.budget.threads);
+        let mut done = 0;
+        sort_loads(&records, reader, &pieces, threads, Gather::ByInput, cancel, &mut |load: Load| {
+            if load.sources.is_empty() {
+                return Ok(());
+            }
+            let upto = load.input + 1;
+            let last = load.last || upto == parts.len();
+            let limit = self.request.top.map(|top| top.saturating_sub(sums.out.count));
+            self.part_to_target(load, limit, target, sums)?;
+            // Parts without records are done with the one behind them.
+            let freed = if last { parts.len() - done } else { upto - done };
+            done += freed;
+            self.parts_done(freed, target, sums)
+        })?;
+        self.parts_done(parts.len() - done, target, sums)?;
+        self.passes.done("sort parts", PassFacts { inputs: parts.len() as u64, outputs: 1, stages: Vec::new() });
+        Ok(())
+    }
+
+    fn part_to_target(
+        &mut self,
+        load: Load,
+        limit: Option<u64>,
+        target: &mut Target<R>,
+        sums: &mut PassSums,
+    ) -> Result<(), SortError> {
+        let merged = self.load_to_target(load, limit, target)?;
+        sums.out.combine(&merged.out);
+        sums.dropped.combine(&merged.dropped);
+        Ok(())
+    }
+
+    /// The first `count` parts are in the output: remembers that, then removes them.
+    fn parts_done(&mut self, count: usize, target: &mut Target<R>, sums: &PassSums) -> Result<(), SortError> {
+        if count == 0 {
+            return Ok(());
+        }
+        let gone: Vec<Run> = self.manifest.runs.drain(..count).collect();
+        if self.resumable {
+            if let Some(durable) = target.checkpoint()? {
+                let (out, dropped) = (sums.out, sums.dropped);
+                self.manifest.output = Some(OutputState { durable, out, dropped, last_key: None });
+                self.store()?;
+            }
+        }
+        self.remove_runs(&gone)?;
+        self.passes.freed(gone.iter().map(|run| run.bytes).sum(), target.bytes());
+        Ok(())
+    }
+
+    /// A part larger than memory: by runs and merges. One of equal keys is a sorted run already.
+    fn sort_large_part(&mut self, part: Run, equal: bool, target: &mut Target<R>, sums: &mut PassSums) -> Result<(), SortError> {
+        let later = self.manifest.runs.split_off(1);
+        let mut runs = vec![part.clone()];
+        let mut dropped = RecordSum::new();
+        if !equal {
+            let saved = (self.manifest.sum_in, self.manifest.dropped, self.manifest.read_upto, self.resumable);
+            self.manifest.runs.clear();
+            self.resumable = false;
+            let pieces = self.pieces_leaving(8 * part.block_bytes);
+            let inputs = Inputs::of_parts(std::slice::from_ref(&part), &self.pool);
+            let start = InputPosition::default();
+            let reader = PieceReader::new(&self.records, &self.disk, inputs, &pieces, start, self.cancel).of_spills();
+            self.form(reader, &pieces, Gather::Halves, None)?;
+            drop(pieces);
+            self.reduce_runs()?;
+            dropped = self.manifest.dropped;
+            dropped.subtract(&saved.1);
+            runs = std::mem::take(&mut self.manifest.runs);
+            (self.manifest.sum_in, self.manifest.dropped, self.manifest.read_upto, self.resumable) = saved;
+        }
+        self.manifest.runs = runs.clone();
+        let (resumable, output) = (std::mem::replace(&mut self.resumable, false), self.manifest.output.take());
+        let limit = self.request.top.map(|top| top.saturating_sub(sums.out.count));
+        let merged = self.merge_limited(target, limit);
+        (self.resumable, self.manifest.output) = (resumable, output);
+        let merged = merged?;
+        sums.out.combine(&merged.out);
+        sums.dropped.combine(&merged.dropped);
+        sums.dropped.combine(&dropped);
+        let parts = if equal { Vec::new() } else { runs };
+        self.manifest.runs = std::iter::once(part).chain(later).collect();
+        self.parts_done(1, target, sums)?;
+        self.remove_runs(&parts)
+    }
+
+    /// Buffers for a pass that sorts, with `bytes` of memory left for other things.
+    fn pieces_leaving(&self, bytes: usize) -> PiecePool {
+        let pieces = self.pieces();
+        let scratch = self.budget.threads * self.records.scratch_bytes(pieces.piece_bytes());
+        let left = self.pool.available().saturating_sub(bytes + scratch);
+        PiecePool::new(&self.pool, pieces.piece_bytes(), (left / pieces.piece_bytes()).clamp(2, pieces.most()))
+    }
+}
+
+/// A part being written.
+struct Part<R> {
+    sink: RunSink<R>,
+    blocks: BlockPool,
+    current: Option<Buf>,
+    len: usize,
+    longest: usize,
+    records: u64,
+}
+
+impl<R: Records> Part<R> {
+    fn new(sink: RunSink<R>, blocks: &BlockPool) -> Self {
+        Part { sink, blocks: blocks.clone(), current: None, len: 0, longest: 0, records: 0 }
+    }
+
+    /// Appends whole records; blocks hold whole records too, unless one is longer than a block.
+    fn append(&mut self, records: &R, mut bytes: &[u8]) -> Result<(), SortError> {
+        while !bytes.is_empty() {
+            let blocks = &self.blocks;
+            let block = self.current.get_or_insert_with(|| blocks.take());
+            let room = block.len() - self.len;
+            let cut = records.cut(&bytes[..room.min(bytes.len())], usize::MAX);
+            let now = &bytes[..cut.bytes];
+            block[self.len..self.len + now.len()].copy_from_slice(now);
+            self.len += now.len();
+            self.records += cut.records as u64;
+            self.longest = self.longest.max(records.record_bytes().unwrap_or(now.len()));
+            bytes = &bytes[now.len()..];
+            if !bytes.is_empty() {
+                if self.len == 0 {
+                    let long = records.cut(bytes, 1).bytes;
+                    self.append_long(&bytes[..long])?;
+                    bytes = &bytes[long..];
+                } else {
+                    self.flush()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A record longer than a block, in blocks of its own.
+    fn append_long(&mut self, record: &[u8]) -> Result<(), SortError> {
+        let capacity = self.blocks.block_bytes();
+        for (number, share) in record.chunks(capacity).enumerate() {
+            let mut buf = self.current.take().unwrap_or_else(|| self.blocks.take());
+            buf[..share.len()].copy_from_slice(share);
+            let last = (number + 1) * capacity >= record.len();
+            let first_record = if number == 0 { 0 } else { share.len() };
+            let chunk = Chunk { buf, len: share.len(), first_record, longest: record.len(), records: u64::from(last) };
+            self.sink.write(chunk)?;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), SortError> {
+        let Some(buf) = self.current.take() else { return Ok(()) };
+        let (len, longest, records) = (self.len, self.longest.min(buf.len()), self.records);
+        (self.len, self.longest, self.records) = (0, 0, 0);
+        if len == 0 {
+            return Ok(());
+        }
+        self.sink.write(Chunk { buf, len, first_record: 0, longest, records })
+    }
+
+    fn checkpoint(&mut self) -> Result<OpenPart, SortError> {
+        self.flush()?;
+        let (run, index) = self.sink.checkpoint()?;
+        Ok(OpenPart { run, index: encode_index(&index) })
+    }
+
+    fn finish(mut self) -> Result<Run, SortError> {
+        self.flush()?;
+        let mut run = self.sink.finish()?;
+        run.start = RunStart::default();
+        Ok(run)
+    }
+}
+
+fn encode_index(index: &RunIndex) -> String {
+    use std::fmt::Write;
+    index.to_bytes().iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn decode_index(text: &str) -> Result<RunIndex, SortError> {
+    let byte = |at: usize| text.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
+    let bytes: Option<Vec<u8>> = (0..text.len()).step_by(2).map(byte).collect();
+    let index = bytes.and_then(|bytes| RunIndex::from_bytes(&bytes).ok());
+    index.ok_or_else(|| SortError::CannotResume { dir: "the job's manifest".into(), why: "the index of a part is damaged".into() })
+}
+
+/// A piece whose records are grouped by part, each group in input order.
+struct Grouped {
+    lease: Lease,
+    groups: Vec<(usize, Range<usize>)>,
+    sum: RecordSum,
+    end: InputPosition,
+}
+
+enum Message {
+    Grouped(u64, Grouped),
+    Read(Result<u64, SortError>),
+}
+
+/// Reads and groups everything `reader` gives; `take` gets the pieces in input order.
+fn split_pieces<R: Records>(
+    records: &Arc<R>,
+    mut reader: PieceReader<R>,
+    pieces: &PiecePool,
+    splitters: &Splitters,
+    threads: usize,
+    cancel: &Cancel,
+    take: &mut dyn FnMut(Grouped) -> Result<(), SortError>,
+) -> Result<(), SortError> {
+    std::thread::scope(|scope| {
+        let (send, receive) = unbounded();
+        let (to_split, work) = unbounded::<(u64, PlacedPiece, Lease)>();
+        let (from_reader, spare) = (send.clone(), pieces.clone());
+        let stop = cancel.clone();
+        scope.spawn(move || {
+            let mut number = 0;
+            let result = loop {
+                if stop.is_cancelled() {
+                    break Err(SortError::Cancelled);
+                }
+                match reader.next(&|| ()) {
+                    Ok(Some(piece)) => {
+                        // The second buffer is taken here, so that splitting never waits for one.
+                        let room = if piece.piece.lease.len() == spare.piece_bytes() { spare.take() } else { match spare.take_large(piece.piece.lease.len()) { Ok(lease) => lease, Err(error) => break Err(error.into()) } };
+                        if to_split.send((number, piece, room)).is_err() {
+                            break Ok(number);
+                        }
+                        number += 1;
+                    }
+                    Ok(None) => break Ok(number),
+                    Err(error) => break Err(error),
+                }
+            };
+            // Nobody listens any more only when the pass has ended.
+            let _ = from_reader.send(Message::Read(result));
+        });
+        for _ in 0..threads.max(1) {
+            let (work, send) = (work.clone(), send.clone());
+            scope.spawn(move || group_all(&**records, splitters, &work, &send));
+        }
+        drop((send, work));
+        in_order(&receive, cancel, take)
+    })
+}
+
+fn in_order(
+    receive: &Receiver<Message>,
+    cancel: &Cancel,
+    take: &mut dyn FnMut(Grouped) -> Result<(), SortError>,
+) -> Result<(), SortError> {
+    let mut waiting = BTreeMap::new();
+    let (mut next, mut total) = (0, None);
+    while total != Some(next) {
+        match receive.recv().map_err(|_| SortError::Internal("a splitting thread ended early"))? {
+            Message::Grouped(number, grouped) => drop(waiting.insert(number, grouped)),
+            Message::Read(result) => total = Some(result?),
+        }
+        cancel.check()?;
+        while let Some(grouped) = waiting.remove(&next) {
+            take(grouped)?;
+            next += 1;
+        }
+    }
+    Ok(())
+}
+
+fn group_all<R: Records>(
+    records: &R,
+    splitters: &Splitters,
+    work: &Receiver<(u64, PlacedPiece, Lease)>,
+    send: &Sender<Message>,
+) {
+    while let Ok((number, mut placed, mut room)) = work.recv() {
+        let range = placed.piece.bytes.clone();
+        let mut sum = RecordSum::new();
+        let bytes = &mut placed.piece.lease.bytes_mut()[range];
+        records.normalise(bytes);
+        records.sum(bytes, &mut sum);
+        let groups = group(records, splitters, bytes, room.bytes_mut());
+        drop(placed.piece);
+        let grouped = Grouped { lease: room, groups, sum, end: placed.end };
+        if send.send(Message::Grouped(number, grouped)).is_err() {
+            return;
+        }
+    }
+}
+
+/// Copies records to `out`, grouped by part: count the bytes of each part, then place.
+fn group<R: Records>(records: &R, splitters: &Splitters, bytes: &[u8], out: &mut [u8]) -> Vec<(usize, Range<usize>)> {
+    let mut sizes = vec![0usize; splitters.parts()];
+    let mut parts: Vec<u16> = Vec::new();
+    records.split(bytes, splitters, &mut |part, record| {
+        sizes[part] += record.len();
+        parts.push(part as u16);
+    });
+    let mut at = 0;
+    let mut places: Vec<usize> = sizes.iter().map(|size| { at += size; at - size }).collect();
+    let groups = sizes.iter().enumerate().filter(|(_, size)| **size > 0).map(|(part, size)| (part, places[part]..places[part] + size)).collect();
+    let mut next = parts.iter();
+    records.each(bytes, &mut |record| {
+        let Some(&part) = next.next() else { return };
+        let place = &mut places[part as usize];
+        out[*place..*place + record.len()].copy_from_slice(record);
+        *place += record.len();
+    });
+    groups
+}

@@ -1,0 +1,128 @@
+//! What can go wrong with a job, in words a user can act on.
+
+use std::path::PathBuf;
+
+use ascot_io::IoError;
+use ascot_io::PoolError;
+use ascot_model::units;
+use ascot_record::keys::KeyError;
+
+/// Why a job failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SortError {
+    /// A file, device or pipe failed.
+    #[error("{0}")]
+    Io(#[from] IoError),
+    /// The output disk or a spill disk is full.
+    #[error("not enough room on {}: {needed} bytes needed, {free} free\n  {advice}", place.display())]
+    NoRoom {
+        /// Directory on the full volume.
+        place: PathBuf,
+        /// Bytes needed.
+        needed: String,
+        /// Bytes free.
+        free: String,
+        /// What to do.
+        advice: String,
+    },
+    /// Keys do not fit the layout or the data.
+    #[error("{0}")]
+    Key(#[from] KeyError),
+    /// The request contradicts itself.
+    #[error("{0}")]
+    Request(String),
+    /// The last record is incomplete.
+    #[error(
+        "{input}: record {record} is cut short: {} at offset {offset}\n  the file may still be growing, or the record length is wrong (--format)",
+        units::plural(*have, "byte")
+    )]
+    CutShort {
+        /// The input.
+        input: String,
+        /// Record number, from 1.
+        record: u64,
+        /// Offset of the record, bytes.
+        offset: u64,
+        /// Bytes there are of it.
+        have: u64,
+    },
+    /// A record does not fit in memory.
+    #[error(
+        "{input}: the record at offset {offset} is longer than memory allows: over {}\n  give more memory (--memory {} or more), or check the record format (--format)",
+        units::bytes(*have), units::memory(*least)
+    )]
+    TooLong {
+        /// The input.
+        input: String,
+        /// Offset of the record, bytes.
+        offset: u64,
+        /// Bytes looked at without finding its end.
+        have: u64,
+        /// Memory that might do, bytes.
+        least: u64,
+    },
+    /// The memory cap is too small for the job.
+    #[error("{} of memory is too little: this job needs at least {}\n  give more (--memory {})", units::memory(*given), units::memory(*least), units::memory(*least))]
+    TooLittleMemory {
+        /// The cap, bytes.
+        given: u64,
+        /// The least that works, bytes.
+        least: u64,
+    },
+    /// Memory accounting refused a buffer.
+    #[error("{0}")]
+    Memory(#[from] PoolError),
+    /// An input that should be sorted is not.
+    #[error("{input}: not sorted: the record at offset {offset} comes before the one ahead of it\n  sort it first, or leave out -m")]
+    NotSorted {
+        /// The input.
+        input: String,
+        /// Offset, bytes.
+        offset: u64,
+    },
+    /// Records in and out differ: a fault of this program or of the machine.
+    #[error("records in and out differ: {read} in, {written} out\n  nothing was written to the output; please report this")]
+    Checksum {
+        /// Sum of what was read.
+        read: String,
+        /// Sum of what was written and dropped.
+        written: String,
+    },
+    /// A job cannot be resumed.
+    #[error("{}: cannot be resumed: {why}", dir.display())]
+    CannotResume {
+        /// The job's directory.
+        dir: PathBuf,
+        /// Why not.
+        why: String,
+    },
+    /// Stopped from outside.
+    #[error("stopped; temporary files are gone")]
+    Cancelled,
+    /// A fault of this program.
+    #[error("internal error: {0}; please report this")]
+    Internal(&'static str),
+}
+
+/// Kinds a face treats apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// The reader of the output has gone.
+    BrokenPipe,
+    /// Stopped from outside.
+    Cancelled,
+    /// Anything else.
+    Other,
+}
+
+impl SortError {
+    /// Its kind.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            SortError::Io(error) if error.is_broken_pipe() => ErrorKind::BrokenPipe,
+            SortError::Cancelled => ErrorKind::Cancelled,
+            _ => ErrorKind::Other,
+        }
+    }
+}

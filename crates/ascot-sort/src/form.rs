@@ -1,0 +1,266 @@
+//! Reading and sorting: the first half of every pass that sorts in memory.
+//!
+//! ```text
+//!   reader ─▶ pieces ─▶ sorting threads ─▶ sorted pieces ─▶ collector ─▶ loads
+//!     ▲                                                          │
+//!     ╰───────── buffers, when a load has been written ◀─────────╯
+//! ```
+//!
+//! While the caller writes one load, the next is read and sorted. A load is half of the pieces,
+//! or all of them where the input is known, or still hoped, to fit in memory.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ascot_record::checksum::RecordSum;
+use crossbeam_channel::{Receiver, Sender, unbounded};
+
+use crate::error::SortError;
+use crate::observe::Cancel;
+use crate::pieces::PiecePool;
+use crate::reader::{InputPosition, PieceReader, PlacedPiece};
+use crate::records::{Records, Segment, Sorted};
+
+/// Sorted pieces that follow one another in the input.
+pub struct Load {
+    /// Each piece a source of its own, in input order.
+    pub sources: Vec<Vec<Segment>>,
+    /// Records in it.
+    pub records: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Sum of its records.
+    pub sum: RecordSum,
+    /// Place in the inputs after its last record.
+    pub end: InputPosition,
+    /// Number of the input its last record comes from.
+    pub input: usize,
+    /// No more input follows.
+    pub last: bool,
+}
+
+/// Time the stages of a pass spent, summed over threads.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FormTimes {
+    /// Reader waiting for the device.
+    pub read_device: Duration,
+    /// Reader waiting for memory.
+    pub read_memory: Duration,
+    /// Sorting threads at work.
+    pub sort_busy: Duration,
+    /// Collector waiting for sorted pieces.
+    pub collect_waited: Duration,
+}
+
+/// How much is gathered before it is handed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gather {
+    /// Half of the memory at a time: the input does not fit.
+    Halves,
+    /// Everything, as long as it fits.
+    AllThatFits,
+    /// One input at a time: parts that fit.
+    ByInput,
+}
+
+enum Message {
+    /// The reader waits for memory, having handed on so many pieces.
+    Starved(u64),
+    Sorted(u64, SortedPiece),
+    Read(Result<(u64, Duration, Duration), SortError>),
+}
+
+/// Reads and sorts everything `reader` gives; `take` gets the loads, in input order.
+pub fn sort_loads<R: Records>(
+    records: &Arc<R>,
+    reader: PieceReader<R>,
+    pieces: &PiecePool,
+    threads: usize,
+    gather: Gather,
+    cancel: &Cancel,
+    take: &mut dyn FnMut(Load) -> Result<(), SortError>,
+) -> Result<FormTimes, SortError> {
+    std::thread::scope(|scope| {
+        let (send, receive) = unbounded();
+        let (to_sort, work) = unbounded();
+        let from_reader = send.clone();
+        let cancel_reader = cancel.clone();
+        scope.spawn(move || read_all(reader, &to_sort, &from_reader, &cancel_reader));
+        let sorters: Vec<_> = (0..threads.max(1))
+            .map(|_| {
+                let (work, send, piece_bytes) = (work.clone(), send.clone(), pieces.piece_bytes());
+                scope.spawn(move || sort_all(&**records, piece_bytes, &work, &send))
+            })
+            .collect();
+        drop((send, work));
+        let mut collector = Collector::new(records, pieces, gather);
+        let result = collector.collect(&receive, cancel, take);
+        let mut times = collector.times;
+        // Let go of memory and channels, so that threads waiting for them end.
+        drop((collector, receive));
+        times.sort_busy = sorters.into_iter().filter_map(|thread| thread.join().ok()).sum();
+        result.map(|()| times)
+    })
+}
+
+type Work = (u64, PlacedPiece);
+
+fn read_all<R: Records>(mut reader: PieceReader<R>, to_sort: &Sender<Work>, send: &Sender<Message>, cancel: &Cancel) {
+    let handed_on = Cell::new(0u64);
+    let starving = || {
+        // Nobody listens any more only when the pass has ended.
+        let _ = send.send(Message::Starved(handed_on.get()));
+    };
+    let result = loop {
+        if cancel.is_cancelled() {
+            break Err(SortError::Cancelled);
+        }
+        match reader.next(&starving) {
+            Ok(Some(piece)) => {
+                let number = handed_on.get();
+                if to_sort.send((number, piece)).is_err() {
+                    break Ok(number);
+                }
+                handed_on.set(number + 1);
+            }
+            Ok(None) => break Ok(handed_on.get()),
+            Err(error) => break Err(error),
+        }
+    };
+    let times = (reader.waited_device, reader.waited_memory);
+    let _ = send.send(Message::Read(result.map(|number| (number, times.0, times.1))));
+}
+
+fn sort_all<R: Records>(records: &R, piece_bytes: usize, work: &Receiver<Work>, send: &Sender<Message>) -> Duration {
+    let mut scratch = records.scratch(piece_bytes);
+    let mut busy = Duration::ZERO;
+    while let Ok((number, placed)) = work.recv() {
+        let since = Instant::now();
+        let mut sum = RecordSum::new();
+        let parts = records.sort(placed.piece, &mut scratch, &mut sum);
+        busy += since.elapsed();
+        let sorted = SortedPiece { parts, sum, end: placed.end, input: placed.input, ends_input: placed.ends_input };
+        if send.send(Message::Sorted(number, sorted)).is_err() {
+            break;
+        }
+    }
+    busy
+}
+
+struct SortedPiece {
+    parts: Vec<Arc<Sorted>>,
+    sum: RecordSum,
+    end: InputPosition,
+    input: usize,
+    ends_input: bool,
+}
+
+struct Collector<'a, R> {
+    records: &'a Arc<R>,
+    pieces: &'a PiecePool,
+    gather: Gather,
+    /// Sorted pieces not yet handed on, by number.
+    waiting: BTreeMap<u64, SortedPiece>,
+    /// Number of the first piece not yet handed on.
+    next: u64,
+    /// How many pieces there are, once known.
+    total: Option<u64>,
+    /// Pieces the reader had handed on when it last waited for memory.
+    starved_at: Option<u64>,
+    times: FormTimes,
+}
+
+impl<'a, R: Records> Collector<'a, R> {
+    fn new(records: &'a Arc<R>, pieces: &'a PiecePool, gather: Gather) -> Self {
+        let times = FormTimes::default();
+        Collector { records, pieces, gather, waiting: BTreeMap::new(), next: 0, total: None, starved_at: None, times }
+    }
+
+    fn collect(
+        &mut self,
+        receive: &Receiver<Message>,
+        cancel: &Cancel,
+        take: &mut dyn FnMut(Load) -> Result<(), SortError>,
+    ) -> Result<(), SortError> {
+        loop {
+            let since = Instant::now();
+            let message = receive.recv().map_err(|_| SortError::Internal("a sorting thread ended early"))?;
+            self.times.collect_waited += since.elapsed();
+            cancel.check()?;
+            match message {
+                Message::Sorted(number, piece) => {
+                    self.waiting.insert(number, piece);
+                }
+                Message::Starved(handed_on) => self.starved_at = Some(handed_on),
+                Message::Read(result) => {
+                    let (total, device, memory) = result?;
+                    self.total = Some(total);
+                    self.times.read_device = device;
+                    self.times.read_memory = memory;
+                }
+            }
+            while let Some(count) = self.ready() {
+                let load = self.load(count);
+                let last = load.last;
+                take(load)?;
+                if last {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// How many pieces make a load now, if any do.
+    fn ready(&mut self) -> Option<u64> {
+        if self.gather == Gather::ByInput {
+            let in_order = (self.next..).map_while(|number| self.waiting.get(&number));
+            let whole = in_order.take_while(|piece| !piece.ends_input).count() as u64;
+            let ended = self.waiting.get(&(self.next + whole)).is_some_and(|piece| piece.ends_input);
+            let all = self.total == Some(self.next);
+            return ended.then_some(whole + 1).or(all.then_some(0));
+        }
+        let in_order = (self.next..).take_while(|number| self.waiting.contains_key(number)).count() as u64;
+        if self.total == Some(self.next + in_order) {
+            return Some(in_order);
+        }
+        let half = (self.pieces.most() as u64 / 2).max(1);
+        if self.total.is_some() {
+            // The rest is being sorted: it is gathered into one load.
+            return None;
+        }
+        match self.gather {
+            Gather::Halves if in_order >= half => Some(half),
+            // Everything read is sorted, and the reader cannot go on.
+            _ if in_order > 0 && self.starved_at == Some(self.next + in_order) && self.pieces.is_exhausted() => {
+                self.gather = Gather::Halves;
+                Some(in_order.min(half))
+            }
+            _ => None,
+        }
+    }
+
+    fn load(&mut self, count: u64) -> Load {
+        let mut load = Load {
+            sources: Vec::new(),
+            records: 0,
+            bytes: 0,
+            sum: RecordSum::new(),
+            end: InputPosition::default(),
+            input: 0,
+            last: self.total == Some(self.next + count),
+        };
+        for number in self.next..self.next + count {
+            let Some(piece) = self.waiting.remove(&number) else { continue };
+            load.sum.combine(&piece.sum);
+            load.end = piece.end;
+            load.input = piece.input;
+            load.sources.extend(piece.parts.into_iter().map(|part| vec![self.records.whole(part)]));
+        }
+        load.records = load.sum.count;
+        load.bytes = load.sum.bytes;
+        self.next += count;
+        load
+    }
+}

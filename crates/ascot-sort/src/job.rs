@@ -1,0 +1,281 @@
+//! A job from request to report: memory, streams and threads it works with, its passes in turn.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ascot_bowtie::engine;
+use ascot_io::{BlockPool, Disk, DiskOptions, Faults, Pool};
+use ascot_model::plan::Plan;
+use ascot_model::report::Report;
+use ascot_record::checksum::RecordSum;
+
+use crate::account::Passes;
+use crate::budget::Budget;
+use crate::emit::EmitThreads;
+use crate::error::SortError;
+use crate::input::Inputs;
+use crate::observe::Cancel;
+use crate::pieces::PiecePool;
+use crate::reader::{InputPosition, PieceReader};
+use crate::records::Records;
+use crate::request::{Output, SortRequest};
+use crate::runs::Run;
+use crate::store::{JobDir, MANIFEST_VERSION, Manifest, OutputState, StoredWay};
+use crate::target::Target;
+
+/// How a job is run, beside what it does.
+#[derive(Clone, Debug, Default)]
+pub struct RunOptions {
+    /// Faults on purpose, for tests.
+    pub faults: Option<Faults>,
+}
+
+/// Everything the passes of one job share.
+pub struct Job<'a, R: Records> {
+    /// Its records.
+    pub records: Arc<R>,
+    /// What was asked for.
+    pub request: &'a SortRequest,
+    /// Where it reads and writes.
+    pub disk: Disk,
+    /// Its memory.
+    pub pool: Pool,
+    /// How that is divided.
+    pub budget: Budget,
+    /// Who may stop it.
+    pub cancel: &'a Cancel,
+    /// The account so far.
+    pub passes: Passes,
+    /// Its inputs.
+    pub inputs: Inputs,
+    /// The header to be written before the records.
+    pub header: Option<Vec<u8>>,
+    /// Threads that merge.
+    pub emitters: Arc<EmitThreads>,
+    /// Its directory, once it has spills.
+    pub dir: Option<JobDir>,
+    /// How far it has come.
+    pub manifest: Manifest,
+    /// Whether a killed job could go on: inputs and output are files.
+    pub resumable: bool,
+    started: Instant,
+}
+
+/// A disk as jobs use it.
+pub fn job_disk(options: &RunOptions) -> Disk {
+    Disk::new(DiskOptions { faults: options.faults.clone(), ..DiskOptions::default() })
+}
+
+impl<'a, R: Records> Job<'a, R> {
+    /// Sets a job up; nothing is read yet.
+    #[expect(clippy::too_many_arguments, reason = "a constructor of what a job is made of")]
+    pub fn new(
+        records: Arc<R>,
+        request: &'a SortRequest,
+        disk: Disk,
+        budget: Budget,
+        inputs: Inputs,
+        header: Option<Vec<u8>>,
+        cancel: &'a Cancel,
+    ) -> Result<Self, SortError> {
+        let pool = Pool::new(budget.memory);
+        let emitters = EmitThreads::start(&records, &pool, budget.threads, budget.emit_blocks, budget.block)?;
+        let resumable = inputs.are_files() && matches!(request.output, Output::Path(_)) && !request.merge_only;
+        let manifest = Manifest {
+            version: MANIFEST_VERSION,
+            request: request.absolute().unwrap_or_else(|_| request.clone()),
+            inputs: Vec::new(),
+            memory_bytes: budget.memory as u64,
+            threads: budget.threads,
+            way: StoredWay::Merge,
+            dirs: Vec::new(),
+            next_number: 1,
+            runs: Vec::new(),
+            parts: Vec::new(),
+            read_upto: InputPosition::default(),
+            all_read: false,
+            sum_in: RecordSum::new(),
+            dropped: RecordSum::new(),
+            output: None,
+            moved: (0, 0),
+            seconds: 0.0,
+        };
+        Ok(Job {
+            passes: Passes::new(disk.ledger().clone()),
+            records,
+            request,
+            disk,
+            pool,
+            budget,
+            cancel,
+            inputs,
+            header,
+            emitters: Arc::new(emitters),
+            dir: None,
+            manifest,
+            resumable,
+            started: Instant::now(),
+        })
+    }
+
+    /// Starts the output, the header first.
+    pub fn target(&self) -> Result<Target<R>, SortError> {
+        let region = self.pool.region(self.budget.target_blocks * self.budget.block, "the output")?;
+        let blocks = BlockPool::new(region, self.budget.block);
+        if let Some(OutputState { durable, .. }) = &self.manifest.output {
+            if let Output::Path(path) = &self.request.output {
+                return Target::resume(&self.records, &self.disk, path, durable, blocks);
+            }
+        }
+        let mut target = Target::create(&self.records, &self.disk, &self.request.output, blocks)?;
+        if let Some(header) = &self.header {
+            target.write_finished(header)?;
+        }
+        Ok(target)
+    }
+
+    /// The job's directory, made when it is first needed.
+    pub fn dir(&mut self) -> Result<&mut JobDir, SortError> {
+        if self.dir.is_none() {
+            let dir = JobDir::create(&self.disk, &temp_dirs(&self.manifest.request))?;
+            self.manifest.dirs = dir.dirs().to_vec();
+            if self.resumable {
+                self.manifest.inputs = self.inputs.fingerprints()?;
+            }
+            self.dir = Some(dir);
+        }
+        self.dir.as_mut().ok_or(SortError::Internal("a job without a directory"))
+    }
+
+    /// Stores how far the job has come, where that can be of use.
+    pub fn store(&mut self) -> Result<(), SortError> {
+        if !self.resumable {
+            return Ok(());
+        }
+        let Some(dir) = &self.dir else { return Ok(()) };
+        let totals = self.disk.ledger().totals();
+        let mut manifest = self.manifest.clone();
+        manifest.moved.0 += totals.read_bytes;
+        manifest.moved.1 += totals.written_bytes;
+        manifest.seconds += self.started.elapsed().as_secs_f64();
+        dir.store(&manifest)
+    }
+
+    /// Buffers for sorting, and a reader of the inputs from where the job stands.
+    pub fn reader(&self, pieces: &PiecePool) -> PieceReader<R> {
+        PieceReader::new(
+            &self.records,
+            &self.disk,
+            self.inputs.clone(),
+            pieces,
+            self.manifest.read_upto,
+            self.cancel,
+        )
+    }
+
+    /// Buffers for a pass that sorts.
+    pub fn pieces(&self) -> PiecePool {
+        let share = self.budget.pieces(&|bytes| self.records.scratch_bytes(bytes));
+        PiecePool::new(&self.pool, share.bytes, share.count)
+    }
+
+    /// The number of a new run, and its file.
+    pub fn new_run(&mut self) -> Result<(u64, PathBuf), SortError> {
+        let number = self.manifest.next_number;
+        self.manifest.next_number += 1;
+        Ok((number, self.dir()?.run_path(number)))
+    }
+
+    /// Removes runs that have been merged.
+    pub fn remove_runs(&self, runs: &[Run]) -> Result<(), SortError> {
+        let Some(dir) = &self.dir else { return Ok(()) };
+        runs.iter().try_for_each(|run| dir.remove_run(run))
+    }
+
+    /// Gives the output its name and closes the account. `out` and `dropped` are the sums of the
+    /// last pass.
+    pub fn finish(mut self, target: Target<R>, out: &RecordSum, dropped: &RecordSum, plan: Option<Plan>) -> Result<Report, SortError> {
+        let mut accounted = *out;
+        accounted.combine(dropped);
+        accounted.combine(&self.manifest.dropped);
+        if accounted != self.manifest.sum_in {
+            return Err(SortError::Checksum { read: self.manifest.sum_in.to_string(), written: accounted.to_string() });
+        }
+        let since = Instant::now();
+        target.commit()?;
+        self.passes.committed(since.elapsed());
+        let mut all_dropped = *dropped;
+        all_dropped.combine(&self.manifest.dropped);
+        let resumed = self.manifest.seconds > 0.0;
+        Ok(Report {
+            version: ascot_model::report::REPORT_VERSION,
+            verb: if self.request.merge_only { "merged" } else { "sorted" }.into(),
+            request: serde_json::to_value(self.request).unwrap_or_default(),
+            predicted_seconds: plan.as_ref().map(|plan| plan.chosen.seconds()),
+            plan,
+            seconds: self.started.elapsed().as_secs_f64() + self.manifest.seconds,
+            records_in: self.manifest.sum_in.count,
+            bytes_in: self.manifest.sum_in.bytes,
+            records_out: out.count,
+            bytes_out: out.bytes,
+            records_dropped: all_dropped.count,
+            checksum: self.manifest.sum_in.to_string(),
+            memory_bytes: self.budget.memory as u64,
+            peak_memory_bytes: peak_memory_bytes(),
+            peak_spill_bytes: self.passes.peak_spill_bytes(),
+            peak_disk_bytes: self.passes.peak_disk_bytes(),
+            passes: self.passes.into_accounts(),
+            resumed,
+            notices: self.disk.notices(),
+        })
+    }
+}
+
+/// The directories for spills: those asked for, or the environment's, or the output's own.
+pub fn temp_dirs(request: &SortRequest) -> Vec<PathBuf> {
+    let mut dirs = request.temp_dirs.clone();
+    if dirs.is_empty() {
+        let named = ["ASCOT_TMPDIR", "TMPDIR"].iter().find_map(|name| std::env::var_os(name).filter(|dir| !dir.is_empty()));
+        let beside = match &request.output {
+            Output::Path(path) if path.is_file() || !path.exists() => path.parent().map(Path::to_path_buf),
+            _ => None,
+        };
+        let here = |dir: PathBuf| if dir.as_os_str().is_empty() { PathBuf::from(".") } else { dir };
+        dirs.push(named.map(PathBuf::from).or(beside.map(here)).unwrap_or_else(std::env::temp_dir));
+    }
+    let mut seen = Vec::new();
+    dirs.retain(|dir| {
+        let real = dir.canonicalize().unwrap_or_else(|_| dir.clone());
+        let new = !seen.contains(&real);
+        seen.push(real);
+        new
+    });
+    dirs
+}
+
+/// The most memory this process has had resident, by the kernel's count.
+pub fn peak_memory_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+    line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok()).map_or(0, |kib| kib << 10)
+}
+
+/// Descriptors this process may still open, with some kept for what is always open.
+pub fn descriptors() -> usize {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a valid place for the answer.
+    let status = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    let most = if status == 0 { limit.rlim_cur.min(1 << 20) as usize } else { 1024 };
+    most.saturating_sub(32).max(4)
+}
+
+/// Runs a flow over inputs, checking for a stop between its steps.
+pub fn drive<I, F>(inputs: &mut engine::Inputs<I>, flow: &mut F, cancel: &Cancel) -> Result<Duration, SortError>
+where
+    I: engine::BlockInput,
+    F: engine::Flow<I, Error = SortError>,
+{
+    engine::run(inputs, flow, || cancel.check())?;
+    Ok(inputs.waited())
+}

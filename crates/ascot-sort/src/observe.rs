@@ -1,0 +1,75 @@
+//! Watching a job and stopping it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde::Serialize;
+
+use crate::error::SortError;
+
+/// A job's state, told several times a second.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Progress {
+    /// What is being done: `form runs`, `merge`.
+    pub phase: String,
+    /// Bytes of records done in this phase.
+    pub done_bytes: u64,
+    /// Bytes in all, where known.
+    pub total_bytes: Option<u64>,
+    /// Rate of this phase, bytes/s.
+    pub rate_bytes_per_s: f64,
+    /// More, in words: `6 of 9 runs`.
+    pub detail: String,
+    /// What binds now, in words: `reading binds`.
+    pub bound_by: String,
+    /// Seconds left of the whole job.
+    pub seconds_left: Option<f64>,
+    /// Share of the whole job that is done, 0 to 1.
+    pub fraction: Option<f64>,
+}
+
+/// Is told how a job goes.
+pub trait Observer: Sync {
+    /// Several times a second.
+    fn progress(&self, _progress: &Progress) {}
+    /// Something the user may want to know.
+    fn notice(&self, _text: &str) {}
+}
+
+/// Nobody watches.
+pub struct Silent;
+
+impl Observer for Silent {}
+
+/// Stops a job from outside; clones stop the same job.
+#[derive(Clone, Debug, Default)]
+pub struct Cancel {
+    flag: Arc<AtomicBool>,
+}
+
+impl Cancel {
+    /// A switch that is off.
+    pub fn new() -> Self {
+        Cancel::default()
+    }
+
+    /// Asks the job to stop, clean up and return [`SortError::Cancelled`]. Safe in a signal handler.
+    pub fn cancel(&self) {
+        self.flag.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it was asked to.
+    pub fn is_cancelled(&self) -> bool {
+        self.flag.load(Ordering::Relaxed)
+    }
+
+    /// The flag itself, for signal handlers that set one.
+    pub fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.flag)
+    }
+
+    /// An error if it was asked to stop.
+    pub fn check(&self) -> Result<(), SortError> {
+        if self.is_cancelled() { Err(SortError::Cancelled) } else { Ok(()) }
+    }
+}

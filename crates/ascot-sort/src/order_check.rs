@@ -1,0 +1,90 @@
+//! Whether an input is sorted already (`-c`).
+
+use std::sync::Arc;
+
+use ascot_io::Pool;
+
+use crate::budget::{Budget, default_memory};
+use crate::error::SortError;
+use crate::input::Inputs;
+use crate::job::{RunOptions, job_disk};
+use crate::observe::Cancel;
+use crate::pieces::PiecePool;
+use crate::reader::{InputPosition, PieceReader};
+use crate::records::{Records, Visitor, with_records};
+use crate::request::SortRequest;
+use crate::sort::open_inputs;
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sortedness {
+    /// Every record is in its place.
+    Sorted,
+    /// The first that is not.
+    Disorder {
+        /// The input.
+        input: String,
+        /// Its number, from 1; a header counts.
+        record: u64,
+        /// Its offset, bytes.
+        offset: u64,
+        /// The record itself.
+        line: Vec<u8>,
+    },
+}
+
+/// Pieces in memory at once.
+const PIECES: usize = 3;
+
+/// Checks the one input of `request`.
+pub fn is_sorted(request: &SortRequest, cancel: &Cancel) -> Result<Sortedness, SortError> {
+    if request.inputs.len() != 1 {
+        return Err(SortError::Request("one input at a time can be checked for order\n  give one file, or none for standard input".into()));
+    }
+    let (inputs, head) = open_inputs(request)?;
+    with_records(request, &head, Checking { request, inputs, cancel })?
+}
+
+struct Checking<'a> {
+    request: &'a SortRequest,
+    inputs: Inputs,
+    cancel: &'a Cancel,
+}
+
+impl Visitor for Checking<'_> {
+    type Output = Result<Sortedness, SortError>;
+
+    fn visit<R: Records>(self, records: Arc<R>) -> Self::Output {
+        let Checking { request, inputs, cancel } = self;
+        let memory = request.memory_bytes.unwrap_or_else(default_memory);
+        let budget = Budget::new(memory, 1, None)?;
+        let pool = Pool::new(budget.memory);
+        let pieces = PiecePool::new(&pool, (budget.memory / (PIECES + 1)).min(8 << 20), PIECES);
+        let disk = job_disk(&RunOptions::default());
+        let input = inputs.get(0).map(|input| (input.name(), input.start));
+        let (name, start) = input.unwrap_or_default();
+        let mut reader = PieceReader::new(&records, &disk, inputs, &pieces, InputPosition::default(), cancel);
+        let (mut previous, mut number, mut offset) = (None::<Vec<u8>>, u64::from(request.header), start);
+        while let Some(mut placed) = reader.next(&|| ())? {
+            cancel.check()?;
+            let range = placed.piece.bytes.clone();
+            records.normalise(&mut placed.piece.lease.bytes_mut()[range.clone()]);
+            let bytes = &placed.piece.lease.bytes()[range];
+            if let Some(at) = records.disorder(previous.as_deref(), bytes, request.unique) {
+                let before = records.cut(&bytes[..at], usize::MAX).records as u64;
+                let mut line = bytes[at..at + records.cut(&bytes[at..], 1).bytes].to_vec();
+                records.finish(&mut line);
+                return Ok(Sortedness::Disorder {
+                    input: name,
+                    record: number + before + 1,
+                    offset: offset + at as u64,
+                    line,
+                });
+            }
+            previous = Some(bytes[records.last_record(bytes)..].to_vec());
+            number += placed.records as u64;
+            offset += bytes.len() as u64;
+        }
+        Ok(Sortedness::Sorted)
+    }
+}

@@ -1,0 +1,198 @@
+//! The ways to sort what is at hand, costed, and the choice among them.
+
+use ascot_model::host::{HostProfile, KernelRates, RecordClass};
+use ascot_model::plan::{Moved, PassPlan, Plan, Way};
+use ascot_model::units;
+use ascot_model::volume::VolumeProfile;
+
+use crate::budget::{Budget, PieceShare};
+use crate::error::SortError;
+use crate::request::Method;
+
+/// What a plan is made from.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// Bytes of records, where known.
+    pub data_bytes: Option<u64>,
+    /// Mean length of a record, bytes, from a sample.
+    pub mean_bytes: f64,
+    /// Order bytes kept for each record.
+    pub order_bytes: usize,
+    /// What kernels are at work.
+    pub class: RecordClass,
+    /// Keys can be sampled from anywhere in the inputs.
+    pub can_sample: bool,
+    /// Number of inputs.
+    pub inputs: u64,
+    /// Files that may be open at once.
+    pub descriptors: usize,
+    /// Only so many records are wanted.
+    pub top: Option<u64>,
+}
+
+/// How much of a job fits where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shares {
+    /// Bytes of records that fit in memory all at once.
+    pub all: u64,
+    /// Bytes of records of one load.
+    pub load: u64,
+    /// Runs that can be merged at once.
+    pub fan_in: u64,
+    /// Parts that can be written at once.
+    pub fan_out: u64,
+}
+
+/// Bytes assumed where the size is not known: a plan for a pipe is a guess.
+const GUESSED_BYTES: u64 = 8 << 30;
+
+impl Shares {
+    /// Shares of a budget for records of the given kind.
+    pub fn of(budget: &Budget, pieces: PieceShare, facts: &Facts) -> Shares {
+        let record = facts.mean_bytes.max(1.0);
+        let useful = pieces.bytes as f64 * record / (record + facts.order_bytes as f64);
+        let streams = budget.streams();
+        let fan_in = (streams / (2 * budget.block + 2048)).min(facts.descriptors);
+        let fan_out = (streams / 2 / (2 * budget.block)).min(facts.descriptors);
+        Shares {
+            all: (useful * (pieces.count - 1) as f64) as u64,
+            load: (useful * (pieces.count / 2) as f64) as u64,
+            fan_in: fan_in.max(2) as u64,
+            fan_out: fan_out.max(2) as u64,
+        }
+    }
+}
+
+/// Plans a sort.
+pub fn plan(
+    facts: &Facts,
+    budget: &Budget,
+    pieces: PieceShare,
+    volume: &VolumeProfile,
+    method: Method,
+) -> Result<Plan, SortError> {
+    let shares = Shares::of(budget, pieces, facts);
+    let host = HostProfile { threads: budget.threads, rates: KernelRates::assumed(facts.class, facts.mean_bytes) };
+    let costing = Costing { facts, shares, volume, host, data: facts.data_bytes.unwrap_or(GUESSED_BYTES), block: budget.block as u64 };
+    let forced = method != Method::Auto;
+    let fits = facts.data_bytes.is_none_or(|bytes| bytes <= shares.all);
+    let mut ways = Vec::new();
+    if fits && method != Method::Distribute {
+        ways.push(costing.in_memory());
+    } else {
+        if method != Method::Distribute {
+            ways.push(costing.merge());
+        }
+        if method == Method::Distribute || (method == Method::Auto && facts.can_sample) {
+            ways.push(costing.distribute());
+        }
+    }
+    let (chosen, others) = Plan::cheapest(ways).ok_or(SortError::Internal("a sort without a way"))?;
+    Ok(Plan {
+        input_bytes: facts.data_bytes,
+        input_records: facts.data_bytes.map(|bytes| (bytes as f64 / facts.mean_bytes.max(1.0)) as u64),
+        memory_bytes: budget.memory as u64,
+        threads: budget.threads,
+        volume: volume.clone(),
+        chosen,
+        others,
+        forced,
+    })
+}
+
+struct Costing<'a> {
+    facts: &'a Facts,
+    shares: Shares,
+    volume: &'a VolumeProfile,
+    host: HostProfile,
+    data: u64,
+    block: u64,
+}
+
+impl Costing<'_> {
+    fn pass(&self, name: &str, moved: Moved, work: &[(u64, f64)]) -> PassPlan {
+        PassPlan::new(name, moved, work, self.volume, &self.host)
+    }
+
+    fn in_memory(&self) -> Way {
+        let rates = &self.host.rates;
+        let reading = Moved { read_bytes: self.data, inputs: self.facts.inputs, ..Moved::default() };
+        let writing = Moved { written_bytes: self.data, outputs: 1, ..Moved::default() };
+        Way {
+            method: "in memory".into(),
+            summary: "sort in memory, without spills".into(),
+            passes: vec![
+                self.pass("read and sort", reading, &[(self.data, rates.sort_bytes_per_s)]),
+                self.pass("write", writing, &[(self.data, rates.merge_bytes_per_s)]),
+            ],
+            peak_disk_bytes: self.data,
+            remark: "everything fits in memory".into(),
+        }
+    }
+
+    fn merge(&self) -> Way {
+        let rates = &self.host.rates;
+        let runs = self.data.div_ceil(self.shares.load.max(1)).max(1);
+        let form = Moved {
+            read_bytes: self.data,
+            written_bytes: self.data,
+            switches: 2 * runs,
+            inputs: self.facts.inputs,
+            outputs: runs,
+        };
+        let mut passes =
+            vec![self.pass("form runs", form, &[(self.data, rates.sort_bytes_per_s), (self.data, rates.merge_bytes_per_s)])];
+        let mut left = runs;
+        while left > self.shares.fan_in {
+            let take = self.shares.fan_in.min(left - self.shares.fan_in + 1).max(2);
+            let bytes = self.data / runs * take;
+            let moved = Moved { read_bytes: bytes, written_bytes: bytes, switches: bytes / self.block, inputs: take, outputs: 1 };
+            passes.push(self.pass("merge some", moved, &[(bytes, rates.merge_bytes_per_s)]));
+            left = left - take + 1;
+        }
+        let last = Moved {
+            read_bytes: self.data,
+            written_bytes: self.data,
+            switches: self.data / self.block,
+            inputs: left,
+            outputs: 1,
+        };
+        passes.push(self.pass("merge", last, &[(self.data, rates.merge_bytes_per_s)]));
+        let more = if passes.len() > 2 { format!(", {} of them in groups first", units::plural(runs - left, "run")) } else { String::new() };
+        Way {
+            method: "merge".into(),
+            summary: format!("form {}, then merge them in one pass{more}", units::plural(runs, "sorted run")),
+            passes,
+            peak_disk_bytes: self.data + self.data / 16,
+            remark: "works on any input, keeps the order of equals".into(),
+        }
+    }
+
+    fn distribute(&self) -> Way {
+        let rates = &self.host.rates;
+        let parts = part_count(self.data, self.shares.load);
+        let split = Moved {
+            read_bytes: self.data,
+            written_bytes: self.data,
+            switches: self.data / self.block,
+            inputs: self.facts.inputs,
+            outputs: parts,
+        };
+        let sort = Moved { read_bytes: self.data, written_bytes: self.data, switches: 2 * parts, inputs: 1, outputs: 1 };
+        Way {
+            method: "distribute".into(),
+            summary: format!("split into {} by key, then sort each", units::plural(parts, "part")),
+            passes: vec![
+                self.pass("split", split, &[(self.data, rates.split_bytes_per_s)]),
+                self.pass("sort parts", sort, &[(self.data, rates.sort_bytes_per_s), (self.data, rates.merge_bytes_per_s)]),
+            ],
+            peak_disk_bytes: self.data + self.data / parts,
+            remark: "needs a sample of the keys".into(),
+        }
+    }
+}
+
+/// Parts such that even an unlucky one fits a load.
+pub fn part_count(data_bytes: u64, load_bytes: u64) -> u64 {
+    (data_bytes * 4 / 3).div_ceil(load_bytes.max(1)).max(2)
+}

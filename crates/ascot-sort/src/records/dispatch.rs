@@ -1,0 +1,117 @@
+//! From a request to the one [`Records`] that serves it. Passes are compiled once for each.
+
+use std::sync::Arc;
+
+use ascot_record::framing::{CsvFraming, FixedFraming, Framing, LineFraming, PrefixedFraming};
+use ascot_record::keys::{self, ByteRangeKey, Compiled, CsvKeySpec, KeyOptions, KeyProgram};
+use ascot_record::layout::{Layout, NumberFormat};
+use ascot_record::order::{BodyOrder, LastResort, ProgramOrder, RangeOrder};
+
+use super::{Framed, Numbers, Records};
+use crate::error::SortError;
+use crate::request::{Keys, SortRequest};
+
+/// Something done with records of whatever kind.
+pub trait Visitor {
+    /// What comes of it.
+    type Output;
+    /// Does it.
+    fn visit<R: Records>(self, records: Arc<R>) -> Self::Output;
+}
+
+/// The head of the first input, as far as keys depend on it.
+#[derive(Clone, Debug, Default)]
+pub struct Head {
+    /// The header, with its end.
+    pub header: Option<Vec<u8>>,
+    /// Bytes of records behind it; the last may be cut short.
+    pub records: Vec<u8>,
+}
+
+/// Rows from which the types of CSV columns are inferred.
+const SAMPLE_ROWS: usize = 1000;
+
+/// Makes the records of a request and gives them to `visitor`.
+pub fn with_records<V: Visitor>(request: &SortRequest, head: &Head, visitor: V) -> Result<V::Output, SortError> {
+    match (request.layout, &request.keys) {
+        (Layout::Number(format), Keys::Value { descending }) => Ok(numbers(format, *descending, visitor)),
+        (Layout::Lines { delimiter }, Keys::Command(options)) => lines(request, delimiter, options, visitor),
+        (Layout::Csv { separator, quote }, Keys::Columns(specs)) => {
+            let framing = CsvFraming { separator, quote };
+            let program = csv_program(framing, specs, head)?;
+            Ok(visitor.visit(Arc::new(Framed::new(framing, ProgramOrder::new(framing, program, LastResort::None)))))
+        }
+        (Layout::Fixed { len }, Keys::Ranges(ranges)) => {
+            if let Some(beyond) = ranges.iter().find(|range| range.end != usize::MAX && range.end > len) {
+                return Err(SortError::Request(format!(
+                    "key {}..{} reaches beyond the record of {len} bytes\n  give a range within 0..{len} (--key), or another length (--format fixed:LEN)",
+                    beyond.start, beyond.end
+                )));
+            }
+            ranges_of(FixedFraming(len), ranges, visitor)
+        }
+        (Layout::Prefixed { width, endian }, Keys::Ranges(ranges)) => {
+            ranges_of(PrefixedFraming { width, endian }, ranges, visitor)
+        }
+        (layout, _) => Err(SortError::Request(format!(
+            "these keys do not fit records of format {layout}\n  lines take -k; csv takes --key COLUMN,...; fixed and prefixed take --key START..END; numbers take -r only"
+        ))),
+    }
+}
+
+fn numbers<V: Visitor>(format: NumberFormat, descending: bool, visitor: V) -> V::Output {
+    if format.kind.width() == size_of::<u32>() {
+        visitor.visit(Arc::new(Numbers::<u32>::new(format, descending)))
+    } else {
+        visitor.visit(Arc::new(Numbers::<u64>::new(format, descending)))
+    }
+}
+
+fn lines<V: Visitor>(
+    request: &SortRequest,
+    delimiter: u8,
+    options: &KeyOptions,
+    visitor: V,
+) -> Result<V::Output, SortError> {
+    let framing = LineFraming(delimiter);
+    let last_resort = match options.last_resort(request.stable, request.unique) {
+        keys::LastResort::InputOrder => LastResort::None,
+        keys::LastResort::WholeBody { reverse: false } => LastResort::Bytes,
+        keys::LastResort::WholeBody { reverse: true } => LastResort::BytesReversed,
+    };
+    Ok(match keys::compile(options)? {
+        Compiled::WholeBody { reverse } => visitor.visit(Arc::new(Framed::new(framing, BodyOrder::new(framing, reverse)))),
+        Compiled::Program(program) => {
+            visitor.visit(Arc::new(Framed::new(framing, ProgramOrder::new(framing, program, last_resort))))
+        }
+    })
+}
+
+fn ranges_of<F: Framing + 'static, V: Visitor>(
+    framing: F,
+    ranges: &[ByteRangeKey],
+    visitor: V,
+) -> Result<V::Output, SortError> {
+    Ok(match ranges {
+        [] => visitor.visit(Arc::new(Framed::new(framing, BodyOrder::new(framing, false)))),
+        [range] => {
+            let order = RangeOrder::new(framing, range.start..range.end, range.descending, LastResort::None);
+            visitor.visit(Arc::new(Framed::new(framing, order)))
+        }
+        several => {
+            let program = keys::compile_ranges(several, framing.fixed_len())?;
+            visitor.visit(Arc::new(Framed::new(framing, ProgramOrder::new(framing, program, LastResort::None))))
+        }
+    })
+}
+
+fn csv_program(framing: CsvFraming, specs: &[CsvKeySpec], head: &Head) -> Result<KeyProgram, SortError> {
+    let header = head.header.as_deref().map(|header| framing.body(header));
+    let mut rows = Vec::new();
+    let mut start = 0;
+    while let (Some(end), true) = (framing.end(&head.records, start), rows.len() < SAMPLE_ROWS) {
+        rows.push(framing.body(&head.records[start..end]));
+        start = end;
+    }
+    Ok(keys::compile_csv(specs, header, framing.separator, framing.quote, &rows)?)
+}

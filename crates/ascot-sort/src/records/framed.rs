@@ -1,0 +1,451 @@
+//! Records found by a framing and ordered by their keys: lines, CSV, fixed, length-prefixed.
+
+use std::cmp::Ordering;
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+
+use ascot_record::checksum::RecordSum;
+use ascot_record::framing::Framing;
+use ascot_record::merge::{PieceCursor, SliceCursor, merge};
+use ascot_record::order::{self, RecordOrder};
+use ascot_record::piece::{PieceScratch, sort_piece};
+
+use super::{Cut, Index, Merged, RawPiece, Records, Rules, Segment, Side, Sorted, Splitters, Task};
+use crate::emit::{Emitter, Stopped};
+use crate::pieces::Lease;
+
+/// Bytes between two record starts remembered for a block read back.
+const SPARSE_STEP: usize = 4096;
+
+/// Most records sorted at a time; a piece with more becomes several.
+const MOST_RECORDS: usize = 1 << 19;
+
+/// A framing and an order.
+pub struct Framed<F, O> {
+    framing: F,
+    order: O,
+}
+
+/// A record in memory, kept there by the reference.
+#[derive(Clone)]
+pub struct Place {
+    sorted: Arc<Sorted>,
+    start: u32,
+    end: u32,
+}
+
+impl Place {
+    fn record(&self) -> &[u8] {
+        &self.sorted.record_bytes()[self.start as usize..self.end as usize]
+    }
+}
+
+impl<F: Framing + 'static, O: RecordOrder + 'static> Framed<F, O> {
+    /// Records cut by `framing`, ordered by `order`.
+    pub fn new(framing: F, order: O) -> Self {
+        Framed { framing, order }
+    }
+
+    fn most_records(piece_bytes: usize) -> usize {
+        (piece_bytes / 16).clamp(4096, MOST_RECORDS)
+    }
+
+    fn end(&self, bytes: &[u8], start: usize) -> usize {
+        self.framing.end(bytes, start).unwrap_or(bytes.len())
+    }
+
+    /// Start of the record at a position, bytes.
+    fn start_of(&self, segment: &Segment, position: u32) -> u32 {
+        match &segment.sorted.index {
+            Index::Ordered(range) => starts(&segment.sorted.lease, range)[position as usize],
+            _ => position,
+        }
+    }
+
+    fn place(&self, sorted: &Arc<Sorted>, start: u32) -> Place {
+        let end = self.end(sorted.record_bytes(), start as usize) as u32;
+        Place { sorted: Arc::clone(sorted), start, end }
+    }
+
+    /// Start of the last record before byte `hi`, searched from the nearest remembered start.
+    fn last_start(&self, bytes: &[u8], sparse: &[u32], hi: u32) -> u32 {
+        let nearest = sparse.partition_point(|&start| start < hi).saturating_sub(1);
+        let mut start = sparse.get(nearest).copied().unwrap_or(0);
+        loop {
+            let end = self.end(bytes, start as usize) as u32;
+            if end >= hi {
+                return start;
+            }
+            start = end;
+        }
+    }
+
+    fn side_of(&self, record: &[u8], probe: &mut Probe<'_>) -> Ordering {
+        let order = self.order.key(record, &mut probe.scratch).cmp(probe.key);
+        let order = if self.order.descending() { order.reverse() } else { order };
+        match probe.record {
+            Some(other) => order.then_with(|| self.order.last_resort(record, other)),
+            None => order,
+        }
+    }
+
+    fn sparse_position(&self, segment: &Segment, sparse: &[u32], goes_before: &mut dyn FnMut(&[u8]) -> bool) -> u32 {
+        let bytes = segment.sorted.record_bytes();
+        let record = |start: u32| &bytes[start as usize..self.end(bytes, start as usize)];
+        let from = sparse.partition_point(|&start| start <= segment.lo);
+        let to = sparse.partition_point(|&start| start < segment.hi);
+        let inner = &sparse[from..to.max(from)];
+        let passed = inner.partition_point(|&start| goes_before(record(start)));
+        let mut start = if passed == 0 { segment.lo } else { inner[passed - 1] };
+        while start < segment.hi && goes_before(record(start)) {
+            start = self.end(bytes, start as usize) as u32;
+        }
+        start
+    }
+
+    fn merge_with(
+        &self,
+        task: &Task,
+        take: &mut impl FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let ordered = task.sources.iter().flatten().next().is_some_and(|s| matches!(s.sorted.index, Index::Ordered(_)));
+        if ordered {
+            let mut cursors: Vec<_> = task.sources.iter().flatten().map(|s| self.piece_cursor(s)).collect();
+            return merge(&mut cursors, &self.order, take);
+        }
+        let slices: Vec<Vec<&[u8]>> = task
+            .sources
+            .iter()
+            .map(|source| source.iter().map(|s| &s.sorted.record_bytes()[s.lo as usize..s.hi as usize]).collect())
+            .collect();
+        let mut cursors: Vec<_> = slices.iter().map(|slices| SliceCursor::new(self.framing, slices)).collect();
+        merge(&mut cursors, &self.order, take)
+    }
+
+    fn piece_cursor<'a>(&self, segment: &'a Segment) -> PieceCursor<'a, F> {
+        let order: &[u32] = match &segment.sorted.index {
+            Index::Ordered(range) => starts(&segment.sorted.lease, range),
+            _ => &[],
+        };
+        PieceCursor::new(self.framing, segment.sorted.record_bytes(), &order[segment.lo as usize..segment.hi as usize])
+    }
+
+    /// Merges with duplicates left out or a limit kept.
+    fn merge_choosing(&self, task: &Task, rules: Rules, out: &mut Emitter) -> Result<Merged, Stopped> {
+        let mut merged = Merged::default();
+        let mut last = task.previous.clone().unwrap_or_default();
+        let mut has_last = task.previous.is_some();
+        let mut scratch = Vec::new();
+        let flow = self.merge_with(task, &mut |record| {
+            if rules.unique {
+                let key = self.order.key(record, &mut scratch);
+                if has_last && key == last {
+                    merged.dropped.add(record);
+                    return ControlFlow::Continue(());
+                }
+                last.clear();
+                last.extend_from_slice(key);
+                has_last = true;
+            }
+            if merged.out.count >= task.limit {
+                merged.dropped.add(record);
+                return ControlFlow::Continue(());
+            }
+            merged.out.add(record);
+            out.record(record).map_or(ControlFlow::Break(()), ControlFlow::Continue)
+        });
+        merged.last_key = (rules.unique && has_last).then_some(last);
+        if flow.is_break() { Err(Stopped) } else { Ok(merged) }
+    }
+}
+
+struct Probe<'a> {
+    key: &'a [u8],
+    record: Option<&'a [u8]>,
+    scratch: Vec<u8>,
+}
+
+fn starts<'a>(lease: &'a Lease, range: &Range<usize>) -> &'a [u32] {
+    bytemuck::try_cast_slice(&lease.bytes()[range.clone()]).unwrap_or_default()
+}
+
+impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
+    type Bound = Place;
+    type Scratch = PieceScratch;
+
+    fn scratch(&self, piece_bytes: usize) -> PieceScratch {
+        PieceScratch::with_capacity(Self::most_records(piece_bytes))
+    }
+
+    fn scratch_bytes(&self, piece_bytes: usize) -> usize {
+        ascot_record::piece::scratch_bytes(Self::most_records(piece_bytes))
+    }
+
+    fn order_bytes(&self) -> usize {
+        size_of::<u32>()
+    }
+
+    fn record_bytes(&self) -> Option<usize> {
+        self.framing.fixed_len()
+    }
+
+    fn cut(&self, bytes: &[u8], max_records: usize) -> Cut {
+        if let Some(len) = self.framing.fixed_len() {
+            let records = (bytes.len() / len).min(max_records);
+            return Cut { records, bytes: records * len };
+        }
+        let mut cut = Cut::default();
+        while cut.records < max_records {
+            let Some(end) = self.framing.end(bytes, cut.bytes) else { break };
+            cut = Cut { records: cut.records + 1, bytes: end };
+        }
+        cut
+    }
+
+    fn completion(&self) -> Option<u8> {
+        self.framing.completes()
+    }
+
+    fn sort(&self, mut piece: RawPiece, scratch: &mut PieceScratch, sum: &mut RecordSum) -> Vec<Arc<Sorted>> {
+        let most = Self::most_records(piece.lease.len());
+        let side = piece.bytes.end.next_multiple_of(size_of::<u32>());
+        let (data, order) = piece.lease.bytes_mut().split_at_mut(side);
+        let whole = order.len() / size_of::<u32>() * size_of::<u32>();
+        let order: &mut [u32] = bytemuck::try_cast_slice_mut(&mut order[..whole]).unwrap_or_default();
+        let (mut at, mut used, mut parts) = (piece.bytes.start, 0, Vec::new());
+        while at < piece.bytes.end && used < order.len() {
+            let bytes = &data[at..piece.bytes.end];
+            let room = (order.len() - used).min(most);
+            let starts = &mut order[used..used + room];
+            let framed = self.framing.frame(bytes, starts);
+            let starts = &mut starts[..framed.records];
+            if !piece.spilled {
+                add_all(sum, bytes, starts, framed.consumed);
+            }
+            sort_piece(&self.framing, &self.order, &bytes[..framed.consumed], starts, scratch);
+            let order_range = side + used * size_of::<u32>()..side + (used + framed.records) * size_of::<u32>();
+            parts.push((at..at + framed.consumed, order_range));
+            used += framed.records;
+            at += framed.consumed;
+            if framed.records == 0 {
+                break;
+            }
+        }
+        let lease = Arc::new(piece.lease);
+        parts
+            .into_iter()
+            .map(|(bytes, order)| Arc::new(Sorted { lease: Arc::clone(&lease), bytes, index: Index::Ordered(order) }))
+            .collect()
+    }
+
+    fn index(&self, lease: Lease, bytes: Range<usize>) -> Sorted {
+        let records = &lease.bytes()[bytes.clone()];
+        let mut sparse = Vec::with_capacity(records.len() / SPARSE_STEP + 1);
+        let mut start = 0;
+        match self.framing.fixed_len() {
+            Some(len) => {
+                let step = SPARSE_STEP.next_multiple_of(len);
+                sparse.extend((0..records.len()).step_by(step).map(|start| start as u32));
+            }
+            None => {
+                let mut next = 0;
+                while let Some(end) = self.framing.end(records, start) {
+                    if start >= next {
+                        sparse.push(start as u32);
+                        next = start + SPARSE_STEP;
+                    }
+                    start = end;
+                }
+            }
+        }
+        Sorted { lease: Arc::new(lease), bytes, index: Index::Sparse(sparse) }
+    }
+
+    fn keys_decide(&self) -> bool {
+        self.order.last_resort_kind() == order::LastResort::None
+    }
+
+    fn descending(&self) -> bool {
+        self.order.descending()
+    }
+
+    fn normalise(&self, _bytes: &mut [u8]) {}
+
+    fn finish(&self, _bytes: &mut [u8]) {}
+
+    fn whole(&self, sorted: Arc<Sorted>) -> Segment {
+        let hi = match &sorted.index {
+            Index::Ordered(range) => range.len() / size_of::<u32>(),
+            _ => sorted.bytes.len(),
+        };
+        Segment { sorted, lo: 0, hi: hi as u32 }
+    }
+
+    fn position_at(&self, offset: usize) -> u32 {
+        offset as u32
+    }
+
+    fn offset_of(&self, position: u32) -> u32 {
+        position
+    }
+
+    fn bytes_in(&self, segment: &Segment) -> u64 {
+        let positions = u64::from(segment.hi.saturating_sub(segment.lo));
+        match &segment.sorted.index {
+            Index::Ordered(range) => {
+                let records = (range.len() / size_of::<u32>()).max(1) as u64;
+                positions * segment.sorted.bytes.len() as u64 / records
+            }
+            _ => positions,
+        }
+    }
+
+    fn first(&self, segment: &Segment) -> Place {
+        self.place(&segment.sorted, self.start_of(segment, segment.lo))
+    }
+
+    fn last(&self, segment: &Segment) -> Place {
+        let start = match &segment.sorted.index {
+            Index::Sparse(sparse) => self.last_start(segment.sorted.record_bytes(), sparse, segment.hi),
+            _ => self.start_of(segment, segment.hi - 1),
+        };
+        self.place(&segment.sorted, start)
+    }
+
+    fn sample(&self, segment: &Segment, count: usize, out: &mut Vec<Place>) {
+        let span = segment.hi - segment.lo;
+        for i in 0..count as u32 {
+            let position = segment.lo + (u64::from(span) * u64::from(2 * i + 1) / (2 * count as u64)) as u32;
+            let start = match &segment.sorted.index {
+                Index::Sparse(sparse) => {
+                    let at = sparse.partition_point(|&start| start <= position).saturating_sub(1);
+                    sparse[at].max(segment.lo)
+                }
+                _ => self.start_of(segment, position),
+            };
+            out.push(self.place(&segment.sorted, start));
+        }
+    }
+
+    fn compare(&self, a: &Place, b: &Place) -> Ordering {
+        let (mut scratch_a, mut scratch_b) = (Vec::new(), Vec::new());
+        order::compare(&self.order, a.record(), b.record(), &mut scratch_a, &mut scratch_b)
+    }
+
+    fn compare_keys(&self, a: &Place, b: &Place) -> Ordering {
+        let (mut scratch_a, mut scratch_b) = (Vec::new(), Vec::new());
+        let order = self.order.key(a.record(), &mut scratch_a).cmp(self.order.key(b.record(), &mut scratch_b));
+        if self.order.descending() { order.reverse() } else { order }
+    }
+
+    fn key_of(&self, bound: &Place) -> Vec<u8> {
+        self.order.key(bound.record(), &mut Vec::new()).to_vec()
+    }
+
+    fn position(&self, segment: &Segment, bound: &Place, side: Side, keys_only: bool) -> u32 {
+        let mut key_scratch = Vec::new();
+        let key = self.order.key(bound.record(), &mut key_scratch);
+        let mut probe = Probe { key, record: (!keys_only).then(|| bound.record()), scratch: Vec::new() };
+        let limit = if side == Side::Lower { Ordering::Less } else { Ordering::Equal };
+        let mut goes_before = |record: &[u8]| self.side_of(record, &mut probe) <= limit;
+        match &segment.sorted.index {
+            Index::Sparse(sparse) => self.sparse_position(segment, sparse, &mut goes_before),
+            Index::Ordered(range) => {
+                let bytes = segment.sorted.record_bytes();
+                let order = &starts(&segment.sorted.lease, range)[segment.lo as usize..segment.hi as usize];
+                let before = order.partition_point(|&start| {
+                    goes_before(&bytes[start as usize..self.end(bytes, start as usize)])
+                });
+                segment.lo + before as u32
+            }
+            Index::Array => segment.lo,
+        }
+    }
+
+    fn first_prefix(&self, bytes: &[u8]) -> u64 {
+        let record = &bytes[..self.end(bytes, 0)];
+        let prefix = order::prefix(self.order.key(record, &mut Vec::new()));
+        if self.order.descending() { !prefix } else { prefix }
+    }
+
+    fn merge(&self, task: &Task, rules: Rules, out: &mut Emitter) -> Result<Merged, Stopped> {
+        if rules.unique || task.limit < u64::MAX {
+            return self.merge_choosing(task, rules, out);
+        }
+        let mut merged = Merged::default();
+        let flow = self.merge_with(task, &mut |record| {
+            if rules.sum {
+                merged.out.add(record);
+            }
+            out.record(record).map_or(ControlFlow::Break(()), ControlFlow::Continue)
+        });
+        if flow.is_break() { Err(Stopped) } else { Ok(merged) }
+    }
+
+    fn split(&self, bytes: &[u8], splitters: &Splitters, emit: &mut dyn FnMut(usize, &[u8])) {
+        let mut scratch = Vec::new();
+        let mut start = 0;
+        while let Some(end) = self.framing.end(bytes, start) {
+            let record = &bytes[start..end];
+            emit(splitters.part_of(self.order.key(record, &mut scratch)), record);
+            start = end;
+        }
+    }
+
+    fn each(&self, bytes: &[u8], take: &mut dyn FnMut(&[u8])) {
+        let mut start = 0;
+        while let Some(end) = self.framing.end(bytes, start) {
+            take(&bytes[start..end]);
+            start = end;
+        }
+    }
+
+    fn sum(&self, bytes: &[u8], sum: &mut RecordSum) {
+        let mut start = 0;
+        while let Some(end) = self.framing.end(bytes, start) {
+            sum.add(&bytes[start..end]);
+            start = end;
+        }
+    }
+
+    fn disorder(&self, previous: Option<&[u8]>, bytes: &[u8], strict: bool) -> Option<usize> {
+        let (mut scratch_a, mut scratch_b) = (Vec::new(), Vec::new());
+        let most = if strict { Ordering::Less } else { Ordering::Equal };
+        let (mut before, mut start) = (previous, 0);
+        while let Some(end) = self.framing.end(bytes, start) {
+            let record = &bytes[start..end];
+            if let Some(before) = before {
+                if order::compare(&self.order, before, record, &mut scratch_a, &mut scratch_b) > most {
+                    return Some(start);
+                }
+            }
+            before = Some(record);
+            start = end;
+        }
+        None
+    }
+
+    fn last_record(&self, bytes: &[u8]) -> usize {
+        self.last_start(bytes, &[], bytes.len() as u32) as usize
+    }
+
+    fn sample_keys(&self, bytes: &[u8], count: usize, out: &mut Vec<Vec<u8>>) {
+        let step = (bytes.len() / count.max(1)).max(1);
+        let (mut start, mut next) = (0, 0);
+        let mut scratch = Vec::new();
+        while let Some(end) = self.framing.end(bytes, start) {
+            if start >= next {
+                out.push(self.order.key(&bytes[start..end], &mut scratch).to_vec());
+                next += step;
+            }
+            start = end;
+        }
+    }
+}
+
+fn add_all(sum: &mut RecordSum, bytes: &[u8], starts: &[u32], consumed: usize) {
+    let ends = starts.iter().skip(1).map(|&start| start as usize).chain(std::iter::once(consumed));
+    for (&start, end) in starts.iter().zip(ends) {
+        sum.add(&bytes[start as usize..end]);
+    }
+}

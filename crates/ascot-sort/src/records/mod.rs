@@ -1,0 +1,320 @@
+//! What the passes of a sort need to know of records, and sorted records in memory.
+//!
+//! ```text
+//!   Sorted   memory with sorted records: a piece (record starts in order) or a block read back
+//!   Segment  a stretch lo..hi of a Sorted
+//!   source   segments one after another: one sorted sequence
+//!   Task     a key range of several sources, to be merged into one stretch of output
+//! ```
+//!
+//! Positions inside a [`Sorted`] are record ordinals for pieces and for numbers, byte offsets for
+//! blocks. Only the [`Records`] that made a `Sorted` interprets them.
+
+mod dispatch;
+mod framed;
+mod numbers;
+
+use std::cmp::Ordering;
+use std::ops::Range;
+use std::sync::Arc;
+
+use ascot_record::checksum::RecordSum;
+
+pub use dispatch::{Head, Visitor, with_records};
+pub use framed::Framed;
+pub use numbers::{Number, Numbers};
+
+use crate::emit::{Emitter, Stopped};
+use crate::pieces::Lease;
+
+/// Sorted records in memory.
+pub struct Sorted {
+    /// The memory; pieces cut from one buffer share it.
+    pub lease: Arc<Lease>,
+    /// Where the records are in it, bytes.
+    pub bytes: Range<usize>,
+    /// How to find them.
+    pub index: Index,
+}
+
+/// How the records of a [`Sorted`] are found.
+pub enum Index {
+    /// Record starts in sorted order, u32 relative to `bytes.start`, stored at this byte range of
+    /// the same memory.
+    Ordered(Range<usize>),
+    /// The records lie in order; the starts of some of them, ascending, the first included.
+    Sparse(Vec<u32>),
+    /// Numbers, in order.
+    Array,
+}
+
+impl Sorted {
+    /// The bytes of the records.
+    pub fn record_bytes(&self) -> &[u8] {
+        &self.lease.bytes()[self.bytes.clone()]
+    }
+}
+
+/// A stretch of sorted records.
+#[derive(Clone)]
+pub struct Segment {
+    /// The memory.
+    pub sorted: Arc<Sorted>,
+    /// First position.
+    pub lo: u32,
+    /// Position after the last.
+    pub hi: u32,
+}
+
+impl Segment {
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.lo >= self.hi
+    }
+}
+
+/// A key range of several sources; sources are in input order, which settles equal records.
+pub struct Task {
+    /// One sorted sequence each.
+    pub sources: Vec<Vec<Segment>>,
+    /// Key of the record emitted before this task, where duplicates are left out.
+    pub previous: Option<Vec<u8>>,
+    /// Emit at most so many records.
+    pub limit: u64,
+}
+
+/// What to do while merging.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rules {
+    /// Keep only the first of equal keys.
+    pub unique: bool,
+    /// Sum up what is emitted: it is the final result.
+    pub sum: bool,
+}
+
+/// What a merged task came to.
+#[derive(Clone, Debug, Default)]
+pub struct Merged {
+    /// Sum over what was emitted (only its counts are kept, unless the rules want the sum).
+    pub out: RecordSum,
+    /// Sum over what was left out.
+    pub dropped: RecordSum,
+    /// Key of the last record emitted, where duplicates are left out.
+    pub last_key: Option<Vec<u8>>,
+}
+
+/// Whole records at the front of some bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cut {
+    /// Their number.
+    pub records: usize,
+    /// Their length in all.
+    pub bytes: usize,
+}
+
+/// Bytes of whole records, not yet sorted.
+pub struct RawPiece {
+    /// The memory; what lies behind the records may be used for their order.
+    pub lease: Lease,
+    /// Where the records are.
+    pub bytes: Range<usize>,
+    /// They come from a spill: in the form of spills, and summed up before.
+    pub spilled: bool,
+}
+
+/// Which side of equal records a cut falls on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Before them.
+    Lower,
+    /// After them.
+    Upper,
+}
+
+/// What is known of one record layout under one order.
+pub trait Records: Send + Sync + 'static {
+    /// A record as a place to cut at.
+    type Bound: Clone + Send + Sync + 'static;
+    /// Scratch of a sorting thread.
+    type Scratch: Send;
+
+    /// Scratch for pieces; its size is [`Records::scratch_bytes`].
+    fn scratch(&self, piece_bytes: usize) -> Self::Scratch;
+    /// Bytes [`Records::scratch`] takes.
+    fn scratch_bytes(&self, piece_bytes: usize) -> usize;
+    /// Bytes of order kept for each record of a piece.
+    fn order_bytes(&self) -> usize;
+    /// The length of every record, where it is fixed.
+    fn record_bytes(&self) -> Option<usize>;
+
+    /// Cuts off at most `max_records` whole records.
+    fn cut(&self, bytes: &[u8], max_records: usize) -> Cut;
+    /// What completes a last record that lacks its end; none: such a record is cut short.
+    fn completion(&self) -> Option<u8>;
+    /// Sorts a piece in its memory, adds its records to `sum`.
+    fn sort(&self, piece: RawPiece, scratch: &mut Self::Scratch, sum: &mut RecordSum) -> Vec<Arc<Sorted>>;
+    /// Sorted records read back: finds its way in them.
+    fn index(&self, lease: Lease, bytes: Range<usize>) -> Sorted;
+    /// Whether equal keys leave nothing to settle but input order.
+    fn keys_decide(&self) -> bool;
+    /// Whether keys descend.
+    fn descending(&self) -> bool;
+    /// Brings the bytes of a user's file into the form they are spilled in.
+    fn normalise(&self, bytes: &mut [u8]);
+    /// Brings the bytes of a finished block into the form of the output.
+    fn finish(&self, bytes: &mut [u8]);
+
+    /// All of it.
+    fn whole(&self, sorted: Arc<Sorted>) -> Segment;
+    /// Position of the record that starts at a byte offset of a block.
+    fn position_at(&self, offset: usize) -> u32;
+    /// Byte offset of a position of a block.
+    fn offset_of(&self, position: u32) -> u32;
+    /// Bytes of a stretch (estimated for pieces).
+    fn bytes_in(&self, segment: &Segment) -> u64;
+    /// Its first record; it must not be empty.
+    fn first(&self, segment: &Segment) -> Self::Bound;
+    /// Its last record; it must not be empty.
+    fn last(&self, segment: &Segment) -> Self::Bound;
+    /// About `count` records spread evenly over it.
+    fn sample(&self, segment: &Segment, count: usize, out: &mut Vec<Self::Bound>);
+    /// Order of two records, equal keys settled as the sort settles them.
+    fn compare(&self, a: &Self::Bound, b: &Self::Bound) -> Ordering;
+    /// Order of their keys alone.
+    fn compare_keys(&self, a: &Self::Bound, b: &Self::Bound) -> Ordering;
+    /// The normalised key of a record.
+    fn key_of(&self, bound: &Self::Bound) -> Vec<u8>;
+    /// The position where records stop being below (or not above) `bound`. With `keys_only` records
+    /// of equal keys count as equal.
+    fn position(&self, segment: &Segment, bound: &Self::Bound, side: Side, keys_only: bool) -> u32;
+    /// Prefix of the key of the first record of `bytes`, smaller for what comes earlier.
+    fn first_prefix(&self, bytes: &[u8]) -> u64;
+
+    /// Merges a task into `out`.
+    fn merge(&self, task: &Task, rules: Rules, out: &mut Emitter) -> Result<Merged, Stopped>;
+
+    /// The part (0..=splitters.len()) each whole record of `bytes` belongs to, given ascending
+    /// splitter keys: calls `emit(part, record)` in input order.
+    fn split(&self, bytes: &[u8], splitters: &Splitters, emit: &mut dyn FnMut(usize, &[u8]));
+    /// Calls `take` with each of some whole records.
+    fn each(&self, bytes: &[u8], take: &mut dyn FnMut(&[u8]));
+    /// Adds whole records to a sum.
+    fn sum(&self, bytes: &[u8], sum: &mut RecordSum);
+    /// Offset of the first record of `bytes` (whole records) that comes before the one ahead of it
+    /// (`previous` for the first); with `strict` also of one that equals it.
+    fn disorder(&self, previous: Option<&[u8]>, bytes: &[u8], strict: bool) -> Option<usize>;
+    /// Offset of the last of some whole records.
+    fn last_record(&self, bytes: &[u8]) -> usize;
+    /// The normalised keys of about `count` records spread over unsorted whole records.
+    fn sample_keys(&self, bytes: &[u8], count: usize, out: &mut Vec<Vec<u8>>);
+}
+
+/// Ascending normalised keys that bound parts: part i holds keys from splitter i-1 (included) up to
+/// splitter i (excluded); where a splitter stands twice, the part between holds just its equals.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Splitters {
+    keys: Vec<Vec<u8>>,
+    prefixes: Vec<u64>,
+    /// Splitter i is doubled: keys equal to it have a part of their own.
+    equal: Vec<bool>,
+    /// Part of the keys below splitter i that are not below splitter i-1.
+    below: Vec<usize>,
+    descending: bool,
+}
+
+impl Splitters {
+    /// Takes ascending keys; one that stands more than once gets a part for its equals.
+    pub fn new(sorted_keys: &[Vec<u8>], descending: bool) -> Self {
+        let mut this = Splitters { descending, ..Splitters::default() };
+        let mut part = 0;
+        for key in sorted_keys {
+            if this.keys.last() == Some(key) {
+                if let Some(equal) = this.equal.last_mut() {
+                    part += usize::from(!*equal);
+                    *equal = true;
+                }
+                continue;
+            }
+            this.below.push(part);
+            part += 1;
+            this.prefixes.push(ascot_record::order::prefix(key));
+            this.keys.push(key.clone());
+            this.equal.push(false);
+        }
+        this.below.push(part);
+        this
+    }
+
+    /// Number of parts.
+    pub fn parts(&self) -> usize {
+        self.below.last().map_or(1, |last| last + 1)
+    }
+
+    /// Whether all keys of a part are equal, so that it needs no sort.
+    pub fn all_equal(&self, part: usize) -> bool {
+        (0..self.keys.len()).any(|i| self.equal[i] && self.below[i] + 1 == part)
+    }
+
+    /// The part of a key. `descending` orders turn comparisons round.
+    pub fn part_of(&self, key: &[u8]) -> usize {
+        let prefix = ascot_record::order::prefix(key);
+        let above = |i: usize| {
+            let order = self.prefixes[i].cmp(&prefix).then_with(|| self.keys[i].as_slice().cmp(key));
+            if self.descending { order.reverse() } else { order }
+        };
+        // The first splitter that is above the key.
+        let (mut lo, mut hi) = (0, self.keys.len());
+        while lo < hi {
+            let middle = lo.midpoint(hi);
+            if above(middle) == Ordering::Greater { hi = middle } else { lo = middle + 1 }
+        }
+        if lo > 0 && self.equal[lo - 1] && above(lo - 1) == Ordering::Equal {
+            return self.below[lo - 1] + 1;
+        }
+        self.below[lo]
+    }
+
+    /// The part of a key of eight bytes, given as its prefix; all splitters have eight bytes too.
+    pub fn part_of_prefix(&self, prefix: u64) -> usize {
+        let passed = self.prefixes.partition_point(|&splitter| splitter <= prefix);
+        if passed > 0 && self.equal[passed - 1] && self.prefixes[passed - 1] == prefix {
+            return self.below[passed - 1] + 1;
+        }
+        self.below[passed]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(texts: &[&str]) -> Vec<Vec<u8>> {
+        texts.iter().map(|text| text.as_bytes().to_vec()).collect()
+    }
+
+    #[test]
+    fn parts_are_half_open() {
+        let splitters = Splitters::new(&keys(&["d", "m"]), false);
+        assert_eq!(splitters.parts(), 3);
+        let parts: Vec<usize> = ["", "c", "d", "e", "m", "z"].iter().map(|k| splitters.part_of(k.as_bytes())).collect();
+        assert_eq!(parts, [0, 0, 1, 1, 2, 2]);
+        assert!((0..3).all(|part| !splitters.all_equal(part)));
+    }
+
+    #[test]
+    fn a_frequent_key_has_a_part_of_its_own() {
+        let splitters = Splitters::new(&keys(&["d", "d", "d", "m"]), false);
+        assert_eq!(splitters.parts(), 4);
+        let parts: Vec<usize> = ["c", "d", "dd", "l", "m", "z"].iter().map(|k| splitters.part_of(k.as_bytes())).collect();
+        assert_eq!(parts, [0, 1, 2, 2, 3, 3]);
+        assert_eq!((0..4).map(|part| splitters.all_equal(part)).collect::<Vec<_>>(), [false, true, false, false]);
+    }
+
+    #[test]
+    fn descending_orders_turn_round() {
+        let splitters = Splitters::new(&keys(&["m", "d", "d"]), true);
+        let parts: Vec<usize> = ["z", "m", "e", "d", "c"].iter().map(|k| splitters.part_of(k.as_bytes())).collect();
+        assert_eq!(parts, [0, 1, 1, 2, 3]);
+        assert!(splitters.all_equal(2));
+    }
+}

@@ -1,0 +1,242 @@
+//! Runs on disk: what is known of them, writing merged chunks to them, reading them back.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ascot_bowtie::engine::{BlockInput, Completed};
+use ascot_io::{Buf, Compression, Disk, IoError, Pool, RunId, RunIndex, RunReader, RunWriter, read_index};
+use serde::{Deserialize, Serialize};
+
+use crate::emit::Chunk;
+use crate::error::SortError;
+use crate::pieces::Lease;
+use crate::records::{Records, Segment};
+
+/// A run (or a part of a distribution) on disk.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// Its file.
+    pub path: PathBuf,
+    /// Its number, part of its checksums.
+    pub number: u64,
+    /// Bytes of records.
+    pub bytes: u64,
+    /// Records.
+    pub records: u64,
+    /// Length of the longest record, bytes.
+    pub longest: u64,
+    /// Bytes of the largest block, as a buffer must hold it.
+    pub block_bytes: usize,
+    /// Prefix of the first key of every block, smaller for what comes earlier.
+    pub first_keys: Vec<u64>,
+    /// Where its unread records start.
+    pub start: RunStart,
+}
+
+/// A record of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunStart {
+    /// Its block.
+    pub block: usize,
+    /// Its offset in the block's records, bytes.
+    pub offset: u32,
+}
+
+/// Writes chunks as a run.
+pub struct RunSink<R> {
+    records: Arc<R>,
+    writer: RunWriter,
+    run: Run,
+}
+
+impl<R: Records> RunSink<R> {
+    /// A new run file.
+    pub fn create(
+        records: &Arc<R>,
+        disk: &Disk,
+        path: PathBuf,
+        number: u64,
+        compression: Compression,
+    ) -> Result<Self, SortError> {
+        let writer = RunWriter::create(disk, &path, RunId(number), compression)?;
+        let run = Run {
+            path,
+            number,
+            bytes: 0,
+            records: 0,
+            longest: 0,
+            block_bytes: 0,
+            first_keys: Vec::new(),
+            start: RunStart::default(),
+        };
+        Ok(RunSink { records: Arc::clone(records), writer, run })
+    }
+
+    /// Goes on with a run that was checkpointed as `run` with `index`.
+    pub fn resume(records: &Arc<R>, disk: &Disk, run: Run, index: RunIndex) -> Result<Self, SortError> {
+        let writer = RunWriter::resume(disk, &run.path, index)?;
+        Ok(RunSink { records: Arc::clone(records), writer, run })
+    }
+
+    /// Appends a chunk as a block.
+    pub fn write(&mut self, chunk: Chunk) -> Result<(), SortError> {
+        let prefix = if chunk.first_record == 0 {
+            self.records.first_prefix(&chunk.buf[..chunk.len])
+        } else {
+            self.run.first_keys.last().copied().unwrap_or_default()
+        };
+        self.run.first_keys.push(prefix);
+        self.run.bytes += chunk.len as u64;
+        self.run.records += chunk.records;
+        self.run.longest = self.run.longest.max(chunk.longest as u64);
+        Ok(self.writer.write_block(chunk.buf, chunk.len, chunk.first_record as u32)?)
+    }
+
+    /// Bytes of records so far.
+    pub fn bytes(&self) -> u64 {
+        self.run.bytes
+    }
+
+    /// What has been written so far, made durable, and the index to go on with.
+    pub fn checkpoint(&mut self) -> Result<(Run, RunIndex), SortError> {
+        let index = self.writer.checkpoint()?;
+        self.run.block_bytes = index.buffer_bytes();
+        Ok((self.run.clone(), index))
+    }
+
+    /// Makes the run durable and complete.
+    pub fn finish(mut self) -> Result<Run, SortError> {
+        self.writer.checkpoint()?;
+        let index = self.writer.finish()?;
+        self.run.block_bytes = index.buffer_bytes();
+        Ok(self.run)
+    }
+}
+
+/// A run read back, block by block, from its start on.
+pub struct RunInput<R> {
+    records: Arc<R>,
+    reader: RunReader,
+    pool: Pool,
+    longest: usize,
+    /// The block `complete` gives next, counted in the run.
+    block: usize,
+    /// What is already consumed of the first block.
+    skip: usize,
+    /// A record that spans blocks, as far as it has been read.
+    spanning: Option<Spanning>,
+}
+
+impl<R: Records> RunInput<R> {
+    /// Opens a run; buffers for records that span blocks come from `pool`.
+    pub fn open(records: &Arc<R>, disk: &Disk, pool: &Pool, run: &Run) -> Result<Self, SortError> {
+        let index = read_index(disk, &run.path)?;
+        Self::open_indexed(records, disk, pool, run, &index)
+    }
+
+    /// Opens a run whose index is known.
+    pub fn open_indexed(
+        records: &Arc<R>,
+        disk: &Disk,
+        pool: &Pool,
+        run: &Run,
+        index: &RunIndex,
+    ) -> Result<Self, SortError> {
+        if index.id != RunId(run.number) {
+            let what = "it belongs to another run";
+            return Err(IoError::BadIndex { path: run.path.clone(), offset: 0, what }.into());
+        }
+        Ok(RunInput {
+            records: Arc::clone(records),
+            reader: RunReader::open(disk, &run.path, index, run.start.block)?,
+            pool: pool.clone(),
+            longest: run.longest as usize,
+            block: run.start.block,
+            skip: run.start.offset as usize,
+            spanning: None,
+        })
+    }
+
+    /// Adds a block to the record that spans it; gives the record when it is complete.
+    fn span(&mut self, bytes: &[u8]) -> Result<Completed<RunBlock>, IoError> {
+        let Spanning { mut buf, held, block } = match self.spanning.take() {
+            Some(spanning) => spanning,
+            None => {
+                let buf = self.pool.region(self.longest, "one very long record");
+                Spanning { buf: buf.map_err(|source| self.no_memory(source))?, held: 0, block: self.block }
+            }
+        };
+        let end = held + bytes.len();
+        if end > buf.len() {
+            let what = "a record is longer than the run says";
+            return Err(IoError::BadIndex { path: PathBuf::new(), offset: 0, what });
+        }
+        buf[held..end].copy_from_slice(bytes);
+        if self.records.cut(&buf[..end], 1).records == 0 {
+            self.spanning = Some(Spanning { buf, held: end, block });
+            return Ok(Completed::Nothing);
+        }
+        let sorted = self.records.index(Lease::plain(buf), 0..end);
+        let segment = self.records.whole(Arc::new(sorted));
+        Ok(Completed::Block(RunBlock { segment, block, end: self.block + 1 }))
+    }
+
+    fn no_memory(&self, source: ascot_io::PoolError) -> IoError {
+        IoError::Memory { path: PathBuf::from("a spilled run"), offset: 0, source }
+    }
+}
+
+/// The beginning of a record that spans blocks.
+struct Spanning {
+    buf: Buf,
+    held: usize,
+    /// The block it starts in.
+    block: usize,
+}
+
+/// A block of a run, in memory.
+pub struct RunBlock {
+    /// Its records.
+    pub segment: Segment,
+    /// Its number in the run.
+    pub block: usize,
+    /// Number of the block behind it.
+    pub end: usize,
+}
+
+impl<R: Records> BlockInput for RunInput<R> {
+    type Block = RunBlock;
+
+    fn remaining(&self) -> u32 {
+        self.reader.remaining_to_begin() as u32
+    }
+
+    fn begin(&mut self, buf: Buf) -> Result<(), IoError> {
+        self.reader.begin(buf)
+    }
+
+    fn complete(&mut self) -> Result<Completed<RunBlock>, IoError> {
+        let (filled, _) = self.reader.complete()?;
+        if filled.is_empty() {
+            return Ok(Completed::Ended);
+        }
+        let starts_record = self.records.cut(&filled.buf[filled.start..filled.end], 1).records > 0;
+        let completed = if self.spanning.is_some() || !starts_record {
+            self.span(&filled.buf[filled.start..filled.end])?
+        } else {
+            let bytes = filled.start..filled.end;
+            let sorted = Arc::new(self.records.index(Lease::plain(filled.buf), bytes));
+            let mut segment = self.records.whole(sorted);
+            if self.skip > 0 {
+                segment.lo = self.records.position_at(std::mem::take(&mut self.skip));
+            }
+            Completed::Block(RunBlock { segment, block: self.block, end: self.block + 1 })
+        };
+        self.block += 1;
+        Ok(completed)
+    }
+
+    fn ready(&mut self) -> bool {
+        self.reader.ready()
+    }
+}

@@ -1,0 +1,332 @@
+//! The entry: from a request to its report, its explanation, or its second life.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use ascot_io::Disk;
+use ascot_model::host::RecordClass;
+use ascot_model::plan::{Plan, Way};
+use ascot_model::report::Report;
+use ascot_model::units;
+use ascot_model::volume::VolumeProfile;
+use ascot_record::layout::Layout;
+use serde::Serialize;
+
+use crate::budget::{Budget, default_memory};
+use crate::error::SortError;
+use crate::input::{Fingerprint, Inputs};
+use crate::job::{Job, RunOptions, descriptors, job_disk, temp_dirs};
+use crate::merging::merge_inputs;
+use crate::observe::{Cancel, Observer};
+use crate::plan::{Facts, plan};
+use crate::progress::with_progress;
+use crate::records::{Head, Records, Visitor, with_records};
+use crate::request::{Keys, Method, SortRequest};
+use crate::store::{self, JobDir, Manifest, StoredWay};
+
+/// Bytes of the first input looked at before a plan is made.
+const HEAD_BYTES: usize = 256 << 10;
+
+/// What is known of a request once its inputs are open.
+struct Prepared {
+    inputs: Inputs,
+    head: Head,
+    budget: Budget,
+}
+
+/// Opens the inputs and looks at the head of the first, as far as keys or a plan need it.
+pub fn open_inputs(request: &SortRequest) -> Result<(Inputs, Head), SortError> {
+    let inputs = Inputs::open(&request.inputs)?;
+    Ok(match request.layout {
+        Layout::Csv { .. } => csv_head(request, inputs)?,
+        _ if request.header => csv_head(request, inputs)?,
+        // A pipe is not kept waiting for a look at its head.
+        _ => {
+            let records = match inputs.get(0).filter(|input| input.path().is_some()) {
+                Some(input) => input.peek(HEAD_BYTES)?,
+                None => Vec::new(),
+            };
+            (inputs, Head { header: None, records })
+        }
+    })
+}
+
+fn prepare(request: &SortRequest) -> Result<Prepared, SortError> {
+    let (inputs, head) = open_inputs(request)?;
+    let memory = request.memory_bytes.unwrap_or_else(default_memory);
+    let threads = request.threads.or_else(|| std::thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
+    let budget = Budget::new(memory, threads, inputs.record_bytes())?;
+    Ok(Prepared { inputs, head, budget })
+}
+
+/// Takes the header off each input, as the layout ends its records.
+fn csv_head(request: &SortRequest, inputs: Inputs) -> Result<(Inputs, Head), SortError> {
+    use ascot_record::framing::{CsvFraming, FixedFraming, Framing, LineFraming};
+    let layout = request.layout;
+    let header_bytes = move |head: &[u8]| match layout {
+        Layout::Csv { separator, quote } => CsvFraming { separator, quote }.end(head, 0).unwrap_or(head.len()),
+        Layout::Lines { delimiter } => LineFraming(delimiter).end(head, 0).unwrap_or(head.len()),
+        Layout::Fixed { len } => FixedFraming(len).end(head, 0).unwrap_or(head.len()),
+        _ => 0,
+    };
+    let inputs = if request.header { inputs.skip_headers(&header_bytes)? } else { inputs };
+    let Some(first) = inputs.get(0) else { return Ok((inputs, Head::default())) };
+    let start = first.start as usize;
+    let mut bytes = first.peek(start + HEAD_BYTES)?;
+    let records = bytes.split_off(start.min(bytes.len()));
+    // A header is a line of its own, whatever the file does at its end.
+    if let (true, Some(last), Layout::Csv { .. } | Layout::Lines { .. }) = (request.header, bytes.last(), layout) {
+        let end = if let Layout::Lines { delimiter } = layout { delimiter } else { b'\n' };
+        if *last != end {
+            bytes.push(end);
+        }
+    }
+    let header = (request.header && !bytes.is_empty()).then_some(bytes);
+    Ok((inputs, Head { header, records }))
+}
+
+fn facts<R: Records>(request: &SortRequest, prepared: &Prepared, records: &R) -> Facts {
+    let cut = records.cut(&prepared.head.records, usize::MAX);
+    let mean_bytes = match records.record_bytes() {
+        Some(bytes) => bytes as f64,
+        None if cut.records > 0 => cut.bytes as f64 / cut.records as f64,
+        None => 64.0,
+    };
+    let class = match (request.layout, &request.keys) {
+        (Layout::Number(_), _) => RecordClass::Number,
+        (_, Keys::Ranges(ranges)) if ranges.len() <= 1 => RecordClass::Fixed,
+        (Layout::Lines { .. }, Keys::Command(options)) if options.is_whole_body() => RecordClass::Line,
+        _ => RecordClass::Computed,
+    };
+    Facts {
+        data_bytes: prepared.inputs.record_bytes(),
+        mean_bytes,
+        order_bytes: records.order_bytes(),
+        class,
+        can_sample: prepared.inputs.are_files()
+            && request.top.is_none()
+            && !matches!(request.layout, Layout::Prefixed { .. }),
+        inputs: prepared.inputs.iter().count() as u64,
+        descriptors: descriptors(),
+        top: request.top,
+    }
+}
+
+fn make_plan<R: Records>(request: &SortRequest, prepared: &Prepared, records: &R) -> Result<Plan, SortError> {
+    let facts = facts(request, prepared, records);
+    let pieces = prepared.budget.pieces(&|bytes| records.scratch_bytes(bytes));
+    plan(&facts, &prepared.budget, pieces, &VolumeProfile::assumed_flash(), request.method)
+}
+
+/// Sorts (or, with `merge_only`, merges).
+pub fn sort(
+    request: &SortRequest,
+    options: &RunOptions,
+    observer: &dyn Observer,
+    cancel: &Cancel,
+) -> Result<Report, SortError> {
+    let prepared = prepare(request)?;
+    let head = prepared.head.clone();
+    let disk = job_disk(options);
+    with_records(request, &head, Sorting { request, prepared, disk, observer, cancel })?
+}
+
+struct Sorting<'a> {
+    request: &'a SortRequest,
+    prepared: Prepared,
+    disk: Disk,
+    observer: &'a dyn Observer,
+    cancel: &'a Cancel,
+}
+
+impl Visitor for Sorting<'_> {
+    type Output = Result<Report, SortError>;
+
+    fn visit<R: Records>(self, records: Arc<R>) -> Self::Output {
+        let Sorting { request, prepared, disk, observer, cancel } = self;
+        let plan = make_plan(request, &prepared, &*records)?;
+        check_room(request, &prepared, &plan, &disk)?;
+        let Prepared { inputs, head, budget } = prepared;
+        let ledger = disk.ledger().clone();
+        let job = Job::new(records, request, disk, budget, inputs, head.header, cancel)?;
+        with_progress(&plan, &ledger, observer, || {
+            if request.merge_only {
+                merge_inputs(job)
+            } else if plan.chosen.method == "distribute" {
+                job.sort_by_distribution(Some(plan.clone()))
+            } else {
+                job.sort_by_merge(Some(plan.clone()))
+            }
+        })
+    }
+}
+
+/// Refuses a job whose spills certainly do not fit, before it starts.
+fn check_room(request: &SortRequest, prepared: &Prepared, plan: &Plan, disk: &Disk) -> Result<(), SortError> {
+    let spills = plan.chosen.method == "merge" || plan.chosen.method == "distribute";
+    let compressed = request.compression != ascot_io::Compression::None;
+    let Some(bytes) = prepared.inputs.record_bytes().filter(|_| spills && !compressed && !request.merge_only) else {
+        return Ok(());
+    };
+    if request.top.is_some() || request.unique {
+        return Ok(());
+    }
+    let dirs = temp_dirs(request);
+    let mut free = 0;
+    for dir in &dirs {
+        free += disk.free_space(dir)?;
+    }
+    if free >= bytes {
+        return Ok(());
+    }
+    Err(SortError::NoRoom {
+        place: dirs.into_iter().next().unwrap_or_default(),
+        needed: units::bytes(bytes),
+        free: units::bytes(free),
+        advice: "give a larger volume (--temp DIR, repeatable), or compress spills (--compress auto)\n  nothing was written; the output is as it was".into(),
+    })
+}
+
+/// What a sort would do, and why.
+#[derive(Clone, Debug, Serialize)]
+pub struct Explanation {
+    /// The plan.
+    pub plan: Plan,
+    /// How the records look, in words.
+    pub records: String,
+    /// Free bytes where spills would go.
+    pub free_bytes: u64,
+    /// Directories for spills.
+    pub temp_dirs: Vec<std::path::PathBuf>,
+}
+
+/// Makes the plan of a sort and stops.
+pub fn explain(request: &SortRequest, options: &RunOptions) -> Result<Explanation, SortError> {
+    let prepared = prepare(request)?;
+    let head = prepared.head.clone();
+    let plan = with_records(request, &head, Explaining { request, prepared })??;
+    let dirs = temp_dirs(request);
+    let disk = job_disk(options);
+    let free_bytes = dirs.iter().filter_map(|dir| disk.free_space(dir).ok()).sum();
+    Ok(Explanation { plan, records: request.layout.to_string(), free_bytes, temp_dirs: dirs })
+}
+
+struct Explaining<'a> {
+    request: &'a SortRequest,
+    prepared: Prepared,
+}
+
+impl Visitor for Explaining<'_> {
+    type Output = Result<Plan, SortError>;
+
+    fn visit<R: Records>(self, records: Arc<R>) -> Self::Output {
+        make_plan(self.request, &self.prepared, &*records)
+    }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plan = &self.plan;
+        let size = plan.input_bytes.map_or("a pipe, size not known".into(), units::bytes);
+        let records = plan.input_records.map_or(String::new(), |count| format!(" in about {} records", units::count(count)));
+        let rates = &plan.volume;
+        writeln!(
+            f,
+            "{size}{records} ({}), memory {}, {} threads, volume {} (read {}, write {}{})",
+            self.records,
+            units::memory(plan.memory_bytes),
+            plan.threads,
+            rates.name,
+            units::rate(rates.read_bytes_per_s),
+            units::rate(rates.write_bytes_per_s),
+            rates.duplex_bytes_per_s.map_or(String::new(), |rate| format!(", both at once {} each", units::rate(rate))),
+        )?;
+        let chosen = &plan.chosen;
+        writeln!(f, "\n  plan     {}{}", chosen.summary, if plan.forced { " (--method)" } else { "" })?;
+        writeln!(
+            f,
+            "  moves    {} read, {} written, peak disk {} of {} free",
+            units::bytes(chosen.read_bytes()),
+            units::bytes(chosen.written_bytes()),
+            units::bytes(chosen.peak_disk_bytes),
+            units::bytes(self.free_bytes)
+        )?;
+        write!(f, "  time     about {}, bound by {}", units::seconds(chosen.seconds()), chosen.bound_by())?;
+        for (number, way) in plan.others.iter().enumerate() {
+            let lead = if number == 0 { "\n\n  why not  " } else { "\n           " };
+            write!(f, "{lead}{}   about {}   {}", way.summary, units::seconds(way.seconds()), compare(way, chosen))?;
+        }
+        Ok(())
+    }
+}
+
+fn compare(way: &Way, chosen: &Way) -> String {
+    let moved = |way: &Way| way.read_bytes() + way.written_bytes();
+    let io = match moved(way).cmp(&moved(chosen)) {
+        std::cmp::Ordering::Equal => "same bytes moved".to_string(),
+        std::cmp::Ordering::Greater => format!("moves {} more", units::bytes(moved(way) - moved(chosen))),
+        std::cmp::Ordering::Less => format!("moves {} less", units::bytes(moved(chosen) - moved(way))),
+    };
+    format!("{io}; {}", way.remark)
+}
+
+/// Goes on with a job that was killed.
+pub fn resume(
+    dir: &Path,
+    options: &RunOptions,
+    observer: &dyn Observer,
+    cancel: &Cancel,
+) -> Result<Report, SortError> {
+    let manifest = store::load(dir)?;
+    let disk = job_disk(options);
+    let job_dir = JobDir::reopen(&disk, &manifest.dirs).map(|mut dir| {
+        dir.keep();
+        dir
+    })?;
+    let now = manifest.inputs.iter().map(|print| Fingerprint::of(print.path())).collect::<Result<Vec<_>, _>>()?;
+    if let Some((before, _)) = manifest.inputs.iter().zip(&now).find(|(before, now)| before != now) {
+        let why = format!("{} has changed since\n  'ascot clean' removes what the job left; then sort anew", before.path().display());
+        return Err(SortError::CannotResume { dir: dir.to_path_buf(), why });
+    }
+    let mut request = manifest.request.clone();
+    request.memory_bytes = Some(manifest.memory_bytes);
+    request.threads = Some(manifest.threads);
+    let prepared = prepare(&request)?;
+    let head = prepared.head.clone();
+    with_records(&request, &head, Resuming { request: &request, prepared, manifest, job_dir, disk, observer, cancel })?
+}
+
+struct Resuming<'a> {
+    request: &'a SortRequest,
+    prepared: Prepared,
+    manifest: Manifest,
+    job_dir: JobDir,
+    disk: Disk,
+    observer: &'a dyn Observer,
+    cancel: &'a Cancel,
+}
+
+impl Visitor for Resuming<'_> {
+    type Output = Result<Report, SortError>;
+
+    fn visit<R: Records>(mut self, records: Arc<R>) -> Self::Output {
+        let mut request = self.request.clone();
+        request.method = match self.manifest.way {
+            StoredWay::Merge => Method::Merge,
+            StoredWay::Distribute(_) => Method::Distribute,
+        };
+        let plan = make_plan(&request, &self.prepared, &*records)?;
+        let Prepared { inputs, head, budget } = self.prepared;
+        let ledger = self.disk.ledger().clone();
+        self.job_dir.remove_unnamed(&self.manifest)?;
+        let mut job = Job::new(records, self.request, self.disk, budget, inputs, head.header, self.cancel)?;
+        self.job_dir.unkeep();
+        job.dir = Some(self.job_dir);
+        let distribute = matches!(self.manifest.way, StoredWay::Distribute(_));
+        job.manifest = self.manifest;
+        with_progress(&plan, &ledger, self.observer, || {
+            if distribute { job.sort_by_distribution(Some(plan.clone())) } else { job.sort_by_merge(Some(plan.clone())) }
+        })
+    }
+}

@@ -1,0 +1,350 @@
+//! Sorting by forming runs and merging them, or in memory where everything fits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ascot_bowtie::engine::Inputs as EngineInputs;
+use ascot_bowtie::schedule::Forecast;
+use ascot_io::{BlockPool, IoError, read_index};
+use ascot_model::plan::Plan;
+use ascot_model::report::Report;
+
+use crate::account::{PassFacts, stage};
+use crate::cut::{CutRules, cut_tasks};
+use crate::emit::{Chunk, PassSums};
+use crate::error::SortError;
+use crate::form::{FormTimes, Gather, Load, sort_loads};
+use crate::job::{Job, descriptors, drive};
+use crate::merge::{MergeFlow, MergeSink};
+use crate::reader::PieceReader;
+use crate::records::{Merged, Records, Rules};
+use crate::runs::{Run, RunInput, RunSink, RunStart};
+use crate::store::OutputState;
+use crate::target::Target;
+
+/// Bytes of a load merged as one task.
+const TASK_BYTES: u64 = 8 << 20;
+
+/// Where a load or a batch goes.
+enum Destination<'t, R: Records> {
+    Target(&'t mut Target<R>),
+    Run(RunSink<R>),
+}
+
+impl<R: Records> Job<'_, R> {
+    /// Sorts the inputs; `target` gets the result.
+    pub fn sort_by_merge(mut self, plan: Option<Plan>) -> Result<Report, SortError> {
+        let mut target = self.target()?;
+        if !self.manifest.all_read {
+            let fits = plan.as_ref().is_none_or(|plan| plan.chosen.method == "in memory");
+            let gather = if fits { Gather::AllThatFits } else { Gather::Halves };
+            let pieces = self.pieces();
+            let reader = self.reader(&pieces);
+            let in_memory = self.form(reader, &pieces, gather, Some(&mut target))?;
+            if let Some(sums) = in_memory {
+                return self.finish(target, &sums.out, &sums.dropped, plan);
+            }
+            self.manifest.all_read = true;
+            self.store()?;
+        }
+        self.reduce_runs()?;
+        let sums = self.merge_to_target(&mut target)?;
+        self.finish(target, &sums.out, &sums.dropped, plan)
+    }
+
+    /// Forms sorted runs of everything `reader` gives. With a target, what turns out to fit in
+    /// memory goes straight there: then its sums are returned.
+    pub fn form(
+        &mut self,
+        reader: PieceReader<R>,
+        pieces: &crate::pieces::PiecePool,
+        gather: Gather,
+        mut target: Option<&mut Target<R>>,
+    ) -> Result<Option<PassSums>, SortError> {
+        let (records, cancel) = (Arc::clone(&self.records), self.cancel);
+        let mut straight = None;
+        let mut runs = 0;
+        let times = sort_loads(&records, reader, pieces, self.budget.threads, gather, cancel, &mut |load: Load| {
+            self.manifest.sum_in.combine(&load.sum);
+            if let (true, true, Some(target)) = (load.last, self.manifest.runs.is_empty(), target.as_deref_mut()) {
+                straight = Some(self.load_to_target(load, self.request.top, target)?);
+            } else if load.records > 0 {
+                self.load_to_run(load)?;
+                runs += 1;
+            }
+            Ok(())
+        })?;
+        let name = if straight.is_some() { "sort" } else { "form runs" };
+        self.passes.done(name, self.form_facts(&times, runs));
+        Ok(straight)
+    }
+
+    fn form_facts(&self, times: &FormTimes, runs: u64) -> PassFacts {
+        let none = Duration::ZERO;
+        let threads = self.budget.threads;
+        let emitted = self.emitters.take_times();
+        let stages = vec![
+            stage("read", 1, none, none, times.read_memory, times.read_device),
+            stage("sort", threads, times.sort_busy, none, none, none),
+            stage("merge", threads, emitted.busy, none, emitted.waited, none),
+            stage("write", 1, none, times.collect_waited, none, emitted.sink),
+        ];
+        PassFacts { inputs: self.inputs.iter().count() as u64, outputs: runs, stages }
+    }
+
+    /// Merges a load into the output.
+    pub fn load_to_target(&mut self, load: Load, limit: Option<u64>, target: &mut Target<R>) -> Result<PassSums, SortError> {
+        let rules = Rules { unique: self.request.unique, sum: true };
+        let mut sums = PassSums::default();
+        sums.add(&self.emit_load(load, rules, limit, Destination::Target(target))?.0);
+        Ok(sums)
+    }
+
+    /// Merges a load into a new run, and remembers it.
+    fn load_to_run(&mut self, load: Load) -> Result<(), SortError> {
+        let (number, path) = self.new_run()?;
+        let sink = RunSink::create(&self.records, &self.disk, path, number, self.request.compression)?;
+        let end = load.end;
+        let rules = Rules { unique: self.request.unique, sum: false };
+        let (merged, run) = self.emit_load(load, rules, self.request.top, Destination::Run(sink))?;
+        let run = run.ok_or(SortError::Internal("a run went elsewhere"))?;
+        self.passes.spilled(run.bytes);
+        self.manifest.dropped.combine(&merged.dropped);
+        self.manifest.runs.push(run);
+        self.manifest.read_upto = end;
+        self.store()
+    }
+
+    fn emit_load(&mut self, load: Load, rules: Rules, limit: Option<u64>, mut into: Destination<'_, R>) -> Result<(Merged, Option<Run>), SortError> {
+        let tasks = (load.bytes / TASK_BYTES + 1).max(self.budget.threads as u64 * 2);
+        let tasks = if load.bytes < (1 << 20) { 1 } else { tasks as usize };
+        let rules_of_cut = CutRules { previous: None, limit };
+        let tasks = cut_tasks(&*self.records, load.sources, tasks, &rules_of_cut);
+        let merged = self.emitters.run(tasks, rules, self.cancel, &mut |chunk: Chunk| {
+            match &mut into {
+                Destination::Target(target) => target.write(chunk),
+                Destination::Run(sink) => sink.write(chunk),
+            }
+        })?;
+        let run = match into {
+            Destination::Target(_) => None,
+            Destination::Run(sink) => Some(sink.finish()?),
+        };
+        Ok((merged, run))
+    }
+
+    /// Runs that can be merged at once, by memory and by descriptors, beginning with `runs`.
+    fn fan_in(&self, runs: &[Run]) -> usize {
+        let memory = self.budget.streams().saturating_sub(self.budget.target_blocks * self.budget.block);
+        let block = runs.iter().map(|run| run.block_bytes).max().unwrap_or(1);
+        let long = |run: &Run| if run.longest as usize > run.block_bytes { run.longest as usize } else { 0 };
+        let mut taken = 0;
+        let mut count = 0;
+        for run in runs {
+            // A block being merged and one being read; what is known of each block; a long record.
+            taken += 2 * block + run.first_keys.len() * BLOCK_FACTS_BYTES + long(run);
+            if taken > memory {
+                break;
+            }
+            count += 1;
+        }
+        count.min(descriptors()).min(self.request.batch_size.unwrap_or(usize::MAX)).max(2)
+    }
+
+    /// Merges runs until all that are left can be merged at once: neighbours, the smallest first,
+    /// and no more of them than needed.
+    pub fn reduce_runs(&mut self) -> Result<(), SortError> {
+        loop {
+            let fan_in = self.fan_in(&self.manifest.runs);
+            let count = self.manifest.runs.len();
+            if count <= fan_in {
+                return Ok(());
+            }
+            let take = fan_in.min(count - fan_in + 1).max(2);
+            let sizes: Vec<u64> = self.manifest.runs.iter().map(|run| run.bytes).collect();
+            let first = (0..=count - take).min_by_key(|&at| sizes[at..at + take].iter().sum::<u64>()).unwrap_or(0);
+            self.merge_group(first, take)?;
+        }
+    }
+
+    fn merge_group(&mut self, first: usize, count: usize) -> Result<(), SortError> {
+        let group: Vec<Run> = self.manifest.runs[first..first + count].to_vec();
+        let (number, path) = self.new_run()?;
+        let sink = RunSink::create(&self.records, &self.disk, path, number, self.request.compression)?;
+        let mut sink = GroupSink { sink };
+        let sums = self.merge_runs(&group, Rules { unique: self.request.unique, sum: false }, None, &mut sink, PassSums::default(), None)?;
+        let run = sink.sink.finish()?;
+        self.passes.spilled(run.bytes);
+        self.manifest.dropped.combine(&sums.dropped);
+        self.manifest.runs.splice(first..first + count, [run]);
+        self.store()?;
+        self.remove_runs(&group)?;
+        self.passes.freed(group.iter().map(|run| run.bytes).sum(), 0);
+        Ok(())
+    }
+
+    /// Merges all runs into the output.
+    pub fn merge_to_target(&mut self, target: &mut Target<R>) -> Result<PassSums, SortError> {
+        self.merge_limited(target, self.request.top)
+    }
+
+    /// Merges all runs into the output, at most `limit` records of them.
+    pub fn merge_limited(&mut self, target: &mut Target<R>, limit: Option<u64>) -> Result<PassSums, SortError> {
+        let runs = self.manifest.runs.clone();
+        let rules = Rules { unique: self.request.unique, sum: true };
+        let (sums, last_key) = match &self.manifest.output {
+            Some(state) => (PassSums { out: state.out, dropped: state.dropped }, state.last_key.clone()),
+            None => (PassSums::default(), None),
+        };
+        let total: u64 = runs.iter().map(|run| run.bytes).sum();
+        let offsets = runs.iter().map(|run| self.block_offsets(run)).collect::<Result<Vec<_>, _>>()?;
+        // The job itself is lent to the sink, which stores how far the merge has come.
+        let mut inputs = self.open_runs(&runs)?;
+        let starts: Vec<usize> = runs.iter().map(|run| run.start.block).collect();
+        let every = (total / CHECKPOINTS).max(CHECKPOINT_BYTES);
+        let mut sink = TargetSink { target, job: self, offsets, every, next: 0, freed: vec![0; runs.len()] };
+        sink.next = sink.target.bytes() + every;
+        let (records, cancel) = (Arc::clone(&sink.job.records), sink.job.cancel);
+        let emitters = Arc::clone(&sink.job.emitters);
+        let mut flow = MergeFlow::new(&*records, &emitters, rules, limit, cancel, &mut sink, &starts);
+        flow.resume(sums, last_key);
+        let waited = drive(&mut inputs, &mut flow, cancel);
+        let sums = flow.sums().clone();
+        drop(inputs);
+        let waited = waited?;
+        self.merge_done("merge", runs.len(), 1, waited);
+        Ok(sums)
+    }
+
+    fn merge_done(&mut self, name: &str, inputs: usize, outputs: u64, waited: Duration) {
+        let none = Duration::ZERO;
+        let emitted = self.emitters.take_times();
+        let stages = vec![
+            stage("read", 1, none, none, none, waited),
+            stage("merge", self.budget.threads, emitted.busy, none, emitted.waited, none),
+            stage("write", 1, none, none, none, emitted.sink),
+        ];
+        self.passes.done(name, PassFacts { inputs: inputs as u64, outputs, stages });
+    }
+
+    fn block_offsets(&self, run: &Run) -> Result<Vec<u64>, SortError> {
+        Ok(read_index(&self.disk, &run.path)?.blocks.iter().map(|block| block.offset).collect())
+    }
+
+    /// Opens runs for the engine, with all the memory there is for their blocks.
+    fn open_runs(&self, runs: &[Run]) -> Result<EngineInputs<RunInput<R>>, SortError> {
+        let block = runs.iter().map(|run| run.block_bytes).max().unwrap_or(1).max(ascot_io::PAGE_BYTES);
+        let long: usize = runs.iter().filter(|run| run.longest as usize > run.block_bytes).map(|run| run.longest as usize).sum();
+        let facts: usize = runs.iter().map(|run| run.first_keys.len() * BLOCK_FACTS_BYTES).sum();
+        let left = self.pool.available().saturating_sub(long + facts);
+        let needed = runs.iter().map(|run| run.first_keys.len() - run.start.block.min(run.first_keys.len())).sum::<usize>();
+        let blocks = (left / block).min(needed.max(runs.len()));
+        if blocks < runs.len() {
+            let short = runs.len() * block + long + facts - self.pool.available();
+            let given = self.budget.memory as u64;
+            return Err(SortError::TooLittleMemory { given, least: given + short as u64 });
+        }
+        let region = self.pool.region((blocks * block).max(1), "blocks of runs")?;
+        let streams = runs.iter().map(|run| RunInput::open(&self.records, &self.disk, &self.pool, run)).collect::<Result<Vec<_>, _>>()?;
+        let keys: Vec<Vec<u64>> = runs.iter().map(|run| run.first_keys.get(run.start.block..).unwrap_or_default().to_vec()).collect();
+        Ok(EngineInputs::new(streams, BlockPool::new(region, block), Box::new(Forecast::new(&keys))))
+    }
+
+    fn merge_runs<S: MergeSink>(
+        &mut self,
+        runs: &[Run],
+        rules: Rules,
+        limit: Option<u64>,
+        sink: &mut S,
+        sums: PassSums,
+        last_key: Option<Vec<u8>>,
+    ) -> Result<PassSums, SortError> {
+        let mut inputs = self.open_runs(runs)?;
+        let starts: Vec<usize> = runs.iter().map(|run| run.start.block).collect();
+        let mut flow = MergeFlow::new(&*self.records, &*self.emitters, rules, limit.or(self.request.top), self.cancel, sink, &starts);
+        flow.resume(sums, last_key);
+        let waited = drive(&mut inputs, &mut flow, self.cancel)?;
+        let sums = flow.sums().clone();
+        drop(inputs);
+        self.merge_done("merge some", runs.len(), 1, waited);
+        Ok(sums)
+    }
+}
+
+/// Memory for what is known of each block of a run while it is merged, bytes.
+const BLOCK_FACTS_BYTES: usize = 64;
+/// Times the last pass stores how far it has come, about.
+const CHECKPOINTS: u64 = 24;
+/// Bytes of output between two such times, at least.
+const CHECKPOINT_BYTES: u64 = 64 << 20;
+
+struct GroupSink<R: Records> {
+    sink: RunSink<R>,
+}
+
+impl<R: Records> MergeSink for GroupSink<R> {
+    fn chunk(&mut self, chunk: Chunk) -> Result<(), SortError> {
+        self.sink.write(chunk)
+    }
+
+    fn batch(&mut self, _done: &dyn Fn() -> Vec<RunStart>, _sums: &PassSums, _last: Option<&[u8]>) -> Result<(), SortError> {
+        Ok(())
+    }
+}
+
+/// The output of the last merge: stores how far it has come, then frees what was consumed.
+struct TargetSink<'s, 'a, R: Records> {
+    target: &'s mut Target<R>,
+    job: &'s mut Job<'a, R>,
+    /// Where each block of each run lies in its file.
+    offsets: Vec<Vec<u64>>,
+    every: u64,
+    next: u64,
+    freed: Vec<u64>,
+}
+
+impl<R: Records> MergeSink for TargetSink<'_, '_, R> {
+    fn chunk(&mut self, chunk: Chunk) -> Result<(), SortError> {
+        self.target.write(chunk)
+    }
+
+    fn batch(&mut self, done: &dyn Fn() -> Vec<RunStart>, sums: &PassSums, last: Option<&[u8]>) -> Result<(), SortError> {
+        if self.target.bytes() < self.next {
+            return Ok(());
+        }
+        self.next = self.target.bytes() + self.every;
+        let starts = done();
+        if self.job.resumable {
+            if let Some(durable) = self.target.checkpoint()? {
+                let (out, dropped, last_key) = (sums.out, sums.dropped, last.map(<[u8]>::to_vec));
+                self.job.manifest.output = Some(OutputState { durable, out, dropped, last_key });
+                for (run, start) in self.job.manifest.runs.iter_mut().zip(&starts) {
+                    run.start = *start;
+                }
+                self.job.store()?;
+            }
+        }
+        self.free(&starts)
+    }
+}
+
+impl<R: Records> TargetSink<'_, '_, R> {
+    /// Gives the blocks before `starts` back to their volumes.
+    fn free(&mut self, starts: &[RunStart]) -> Result<(), SortError> {
+        for (index, start) in starts.iter().enumerate() {
+            let Some(&upto) = self.offsets[index].get(start.block).or(self.offsets[index].last()) else { continue };
+            if upto > self.freed[index] {
+                let run = &self.job.manifest.runs[index];
+                match self.job.disk.punch(&run.path, upto) {
+                    Ok(_) => {}
+                    // Freed space is a courtesy: the job goes on without.
+                    Err(IoError::Os { .. }) => {}
+                    Err(error) => return Err(error.into()),
+                }
+                self.job.passes.freed(upto - self.freed[index], self.target.bytes());
+                self.freed[index] = upto;
+            }
+        }
+        Ok(())
+    }
+}

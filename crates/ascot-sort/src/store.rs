@@ -1,0 +1,372 @@
+//! The run store: a job's directory of spills, its manifest, and what is left of jobs that died.
+//!
+//! ```text
+//!   TEMP/ascot-<id>/            mode 0700
+//!     lock                      held by flock while the job lives
+//!     manifest.json             request, runs, how far the job has come; replaced atomically
+//!     run-000001.run ...        spills (docs/formats/run.md)
+//!   OTHER/ascot-<id>/           the same on further volumes, without a manifest
+//! ```
+//!
+//! Invariants: only files with these names are ever removed, one by one; a directory whose lock is
+//! held is never touched; the manifest names only files that are complete and durable.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use ascot_io::{Action, Disk, IoError};
+use ascot_record::checksum::RecordSum;
+use serde::{Deserialize, Serialize};
+
+use crate::error::SortError;
+use crate::input::Fingerprint;
+use crate::reader::InputPosition;
+use crate::request::SortRequest;
+use crate::runs::Run;
+use crate::target::DurableOutput;
+
+/// Version of the manifest; another version cannot be resumed.
+pub const MANIFEST_VERSION: u32 = 1;
+
+const MANIFEST: &str = "manifest.json";
+const MANIFEST_NEW: &str = "manifest.json.new";
+const LOCK: &str = "lock";
+const PREFIX: &str = "ascot-";
+
+/// How far a job has come.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Manifest {
+    /// Version of this format.
+    pub version: u32,
+    /// What was asked for; paths are absolute.
+    pub request: SortRequest,
+    /// The inputs as they were.
+    pub inputs: Vec<Fingerprint>,
+    /// The cap, bytes.
+    pub memory_bytes: u64,
+    /// Compute threads.
+    pub threads: usize,
+    /// Which way was taken.
+    pub way: StoredWay,
+    /// The job's directories, this one first.
+    pub dirs: Vec<PathBuf>,
+    /// Number of the next run.
+    pub next_number: u64,
+    /// Complete runs, in input order; parts, in key order.
+    pub runs: Vec<Run>,
+    /// Parts being written: each with its index so far.
+    pub parts: Vec<OpenPart>,
+    /// What of the inputs is in the runs or parts.
+    pub read_upto: InputPosition,
+    /// All of the inputs is.
+    pub all_read: bool,
+    /// Sum of the records read.
+    pub sum_in: RecordSum,
+    /// Sum of the records left out before the last pass.
+    pub dropped: RecordSum,
+    /// The output so far.
+    pub output: Option<OutputState>,
+    /// Bytes read and written up to here.
+    pub moved: (u64, u64),
+    /// Seconds worked up to here.
+    pub seconds: f64,
+}
+
+/// The way a stored job goes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StoredWay {
+    /// Runs, then merges.
+    Merge,
+    /// Parts bounded by these keys, ascending, doubled ones standing twice; then sorts.
+    Distribute(Vec<Vec<u8>>),
+}
+
+/// A part that is still being written.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OpenPart {
+    /// What is in it.
+    pub run: Run,
+    /// Its index, as the run format has it, in hexadecimal.
+    pub index: String,
+}
+
+/// The last pass so far.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OutputState {
+    /// What is safe on disk.
+    pub durable: DurableOutput,
+    /// Sum of the records in it.
+    pub out: RecordSum,
+    /// Sum of the records left out on the way.
+    pub dropped: RecordSum,
+    /// Key of its last record, where duplicates are left out.
+    pub last_key: Option<Vec<u8>>,
+}
+
+/// A job's directories.
+pub struct JobDir {
+    dirs: Vec<PathBuf>,
+    locks: Vec<File>,
+    disk: Disk,
+    kept: bool,
+    turn: usize,
+}
+
+impl JobDir {
+    /// Makes a directory with a random name in each of `temps`.
+    pub fn create(disk: &Disk, temps: &[PathBuf]) -> Result<Self, SortError> {
+        let id = random_id();
+        let mut this = JobDir { dirs: Vec::new(), locks: Vec::new(), disk: disk.clone(), kept: false, turn: 0 };
+        for temp in temps {
+            let dir = temp.join(format!("{PREFIX}{id}"));
+            let failed = |error| IoError::from_os(Action::Create, &dir, 0, error);
+            DirBuilder::new().mode(0o700).create(&dir).map_err(failed)?;
+            this.dirs.push(dir.clone());
+            this.locks.push(lock(&dir)?.ok_or(SortError::Internal("a new directory is locked"))?);
+        }
+        Ok(this)
+    }
+
+    /// Takes over the directories of a job that died.
+    pub fn reopen(disk: &Disk, dirs: &[PathBuf]) -> Result<Self, SortError> {
+        let mut locks = Vec::new();
+        for dir in dirs {
+            let Some(file) = lock(dir)? else {
+                let why = "the job is still running".to_string();
+                return Err(SortError::CannotResume { dir: dir.clone(), why });
+            };
+            locks.push(file);
+        }
+        Ok(JobDir { dirs: dirs.to_vec(), locks, disk: disk.clone(), kept: false, turn: 0 })
+    }
+
+    /// The first directory, which holds the manifest.
+    pub fn path(&self) -> &Path {
+        &self.dirs[0]
+    }
+
+    /// All directories.
+    pub fn dirs(&self) -> &[PathBuf] {
+        &self.dirs
+    }
+
+    /// The file of a new run; directories take turns.
+    pub fn run_path(&mut self, number: u64) -> PathBuf {
+        self.turn += 1;
+        self.dirs[(self.turn - 1) % self.dirs.len()].join(format!("run-{number:06}.run"))
+    }
+
+    /// Removes a run that is no longer needed.
+    pub fn remove_run(&self, run: &Run) -> Result<(), SortError> {
+        Ok(self.disk.remove_file(&run.path)?)
+    }
+
+    /// Stores the manifest: it is replaced whole or not at all.
+    pub fn store(&self, manifest: &Manifest) -> Result<(), SortError> {
+        let (new, path) = (self.path().join(MANIFEST_NEW), self.path().join(MANIFEST));
+        let failed = |error| IoError::from_os(Action::Write, &new, 0, error);
+        let text = serde_json::to_vec(manifest).map_err(|_| SortError::Internal("a manifest has no JSON form"))?;
+        let mut file = File::create(&new).map_err(failed)?;
+        file.write_all(&text).and_then(|()| file.sync_data()).map_err(failed)?;
+        self.disk.rename(&new, &path)?;
+        Ok(self.disk.sync_dir(self.path())?)
+    }
+
+    /// Removes runs the manifest does not name: the job died while writing them.
+    pub fn remove_unnamed(&self, manifest: &Manifest) -> Result<(), SortError> {
+        let named = |path: &Path| {
+            manifest.runs.iter().any(|run| run.path == path) || manifest.parts.iter().any(|part| part.run.path == path)
+        };
+        for dir in &self.dirs {
+            let failed = |error| IoError::from_os(Action::Read, dir, 0, error);
+            for entry in fs::read_dir(dir).map_err(failed)? {
+                let path = entry.map_err(failed)?.path();
+                if path.extension().is_some_and(|end| end == "run") && !named(&path) {
+                    self.disk.remove_file(&path)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes everything when dropped, as usual.
+    pub fn unkeep(&mut self) {
+        self.kept = false;
+    }
+
+    /// Leaves everything on disk when dropped, for a later resume.
+    pub fn keep(&mut self) {
+        self.kept = true;
+    }
+}
+
+impl Drop for JobDir {
+    fn drop(&mut self) {
+        if !self.kept {
+            for dir in &self.dirs {
+                remove_ours(dir);
+            }
+        }
+        self.locks.clear();
+    }
+}
+
+/// Reads the manifest of a job.
+pub fn load(dir: &Path) -> Result<Manifest, SortError> {
+    let cannot = |why: &str| SortError::CannotResume { dir: dir.to_path_buf(), why: why.to_string() };
+    let text = match fs::read(dir.join(MANIFEST)) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(cannot("there is no manifest in it: the job died before it had anything to keep, or this is not a job's directory\n  'ascot clean' removes what such a job left"));
+        }
+        Err(error) => return Err(IoError::from_os(Action::Read, &dir.join(MANIFEST), 0, error).into()),
+    };
+    let manifest: Manifest = serde_json::from_slice(&text).map_err(|_| cannot("its manifest is damaged"))?;
+    if manifest.version != MANIFEST_VERSION {
+        return Err(cannot("its manifest is of another version of ascot"));
+    }
+    Ok(manifest)
+}
+
+/// Holds the lock of a job's directory; none if somebody else does.
+fn lock(dir: &Path) -> Result<Option<File>, SortError> {
+    let path = dir.join(LOCK);
+    let failed = |error| IoError::from_os(Action::Create, &path, 0, error);
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(fs::TryLockError::WouldBlock) => Ok(None),
+        Err(fs::TryLockError::Error(error)) => Err(failed(error).into()),
+    }
+}
+
+/// Removes our own files from a job's directory, and the directory if nothing else is in it.
+/// Returns false where something foreign keeps it.
+fn remove_ours(dir: &Path) -> bool {
+    if let Ok(entries) = fs::read_dir(dir) {
+        for entry in entries.flatten() {
+            if is_ours(&entry.file_name().to_string_lossy()) {
+                // What cannot be removed now is found by the next clean.
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+    fs::remove_dir(dir).is_ok()
+}
+
+fn is_ours(name: &str) -> bool {
+    let is_run = |stem: &str| !stem.is_empty() && stem.bytes().all(|byte| byte.is_ascii_digit());
+    name == LOCK
+        || name == MANIFEST
+        || name == MANIFEST_NEW
+        || name.strip_prefix("run-").and_then(|rest| rest.strip_suffix(".run")).is_some_and(is_run)
+}
+
+fn random_id() -> String {
+    use std::hash::{BuildHasher, Hasher};
+    let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
+    hasher.write_u32(std::process::id());
+    format!("{:012x}", hasher.finish() & 0xffff_ffff_ffff)
+}
+
+/// What a job left behind.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Leftover {
+    /// Its directory.
+    pub dir: PathBuf,
+    /// Bytes in it.
+    pub bytes: u64,
+    /// The job's first input, if it is known.
+    pub input: String,
+    /// How much of the job is done.
+    pub done_percent: u32,
+    /// Whether it can go on.
+    pub resumable: bool,
+    /// Whether it has been removed.
+    pub removed: bool,
+    /// Anything else worth saying.
+    pub note: String,
+}
+
+/// Finds what dead jobs of this user left in `temps`.
+pub fn leftovers(temps: &[PathBuf]) -> Vec<Leftover> {
+    temps.iter().flat_map(|temp| dead_jobs(temp)).map(|dir| describe(&dir)).collect()
+}
+
+/// Finds and, unless `dry_run`, removes what dead jobs left in `temps`, their unfinished output
+/// files included.
+pub fn clean(temps: &[PathBuf], dry_run: bool) -> Result<Vec<Leftover>, SortError> {
+    let mut found = Vec::new();
+    for dir in temps.iter().flat_map(|temp| dead_jobs(temp)) {
+        let mut leftover = describe(&dir);
+        if !dry_run {
+            let Ok(Some(held)) = lock(&dir) else { continue };
+            remove_output(&dir);
+            leftover.removed = remove_ours(&dir);
+            if !leftover.removed {
+                leftover.note = "files that are not ascot's keep the directory".into();
+            }
+            drop(held);
+        }
+        found.push(leftover);
+    }
+    Ok(found)
+}
+
+fn remove_output(dir: &Path) {
+    let Ok(Manifest { output: Some(output), .. }) = load(dir) else { return };
+    let path = output.durable.temporary;
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    if name.starts_with('.') && name.contains(".ascot-") && name.ends_with(".tmp") {
+        let _ = fs::remove_file(path);
+    }
+}
+
+fn dead_jobs(temp: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(temp) else { return Vec::new() };
+    // SAFETY: geteuid reads a number and cannot fail.
+    let me = unsafe { libc::geteuid() };
+    let mut dirs: Vec<PathBuf> = entries
+        .flatten()
+        .filter(|entry| {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let id = name.strip_prefix(PREFIX).unwrap_or_default().to_string();
+            let is_id = id.len() == 12 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+            let stat = fs::symlink_metadata(entry.path());
+            is_id && stat.is_ok_and(|stat| stat.is_dir() && stat.uid() == me) && entry.path().join(LOCK).is_file()
+        })
+        .map(|entry| entry.path())
+        .filter(|dir| matches!(lock(dir), Ok(Some(_))))
+        .collect();
+    dirs.sort();
+    dirs
+}
+
+fn describe(dir: &Path) -> Leftover {
+    let files = fs::read_dir(dir).map(|entries| entries.flatten().collect::<Vec<_>>()).unwrap_or_default();
+    let bytes = files.iter().filter_map(|entry| entry.metadata().ok()).map(|stat| stat.blocks() * 512).sum();
+    let mut leftover = Leftover {
+        dir: dir.to_path_buf(),
+        bytes,
+        input: String::new(),
+        done_percent: 0,
+        resumable: false,
+        removed: false,
+        note: String::new(),
+    };
+    if let Ok(manifest) = load(dir) {
+        leftover.input = manifest.inputs.first().map(|input| input.path().display().to_string()).unwrap_or_default();
+        leftover.done_percent = done_percent(&manifest);
+        leftover.resumable = true;
+    }
+    leftover
+}
+
+/// Half of the work is reading everything, half is writing the result.
+fn done_percent(manifest: &Manifest) -> u32 {
+    let total: u64 = manifest.inputs.iter().map(Fingerprint::size).sum();
+    let written = manifest.output.as_ref().map_or(0, |output| output.durable.bytes);
+    (50 * (manifest.sum_in.bytes + written)).checked_div(total).unwrap_or(0).min(100) as u32
+}
