@@ -8,6 +8,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use ascot_sort::error::{ErrorKind as SortErrorKind, SortError};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use thiserror::Error;
 
@@ -33,6 +34,9 @@ pub enum Failure {
         /// What is wrong with it.
         source: SizeError,
     },
+    /// A job failed.
+    #[error(transparent)]
+    Sort(#[from] SortError),
     /// A file the command itself reads or writes.
     #[error("{}: {doing}: {source}", path.display())]
     File {
@@ -53,6 +57,15 @@ impl Failure {
     pub fn usage(what: impl AsRef<str>, instead: impl AsRef<str>) -> Failure {
         Failure::Usage(format!("{}\n  {}", what.as_ref(), instead.as_ref()))
     }
+
+    /// Whether all that happened is that the reader of the output left.
+    pub fn is_broken_pipe(&self) -> bool {
+        match self {
+            Failure::Sort(error) => error.kind() == SortErrorKind::BrokenPipe,
+            Failure::Output(error) => error.kind() == io::ErrorKind::BrokenPipe,
+            _ => false,
+        }
+    }
 }
 
 /// The parser's complaint in our form; `name` is the command as called ("ascot sort").
@@ -65,7 +78,7 @@ pub fn of_parser(error: &clap::Error, name: &str) -> Failure {
     let invalid = text(ContextKind::InvalidArg).or_else(|| text(ContextKind::InvalidSubcommand));
     let invalid = invalid.unwrap_or_default();
     let suggested = text(ContextKind::SuggestedArg).or_else(|| text(ContextKind::SuggestedSubcommand));
-    let screen = format!("{name} --help shows them all");
+    let screen = format!("{name} --help shows what there is");
     let advice = |subject: &str| match &suggested {
         Some(suggested) => format!("did you mean {suggested}?  ({screen})"),
         None => format!("{subject}{screen}"),
@@ -82,7 +95,21 @@ pub fn of_parser(error: &clap::Error, name: &str) -> Failure {
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             Failure::usage("which command?", format!("ascot sort sorts; {screen}"))
         }
-        ErrorKind::MissingRequiredArgument => Failure::usage(format!("{invalid} is missing"), screen),
+        ErrorKind::InvalidValue => {
+            let value = text(ContextKind::InvalidValue).unwrap_or_default();
+            let flag = invalid.split([' ', '=']).next().unwrap_or_default();
+            match error.get(ContextKind::ValidValue) {
+                _ if value.is_empty() => Failure::usage(format!("{flag} needs a value"), screen),
+                Some(ContextValue::Strings(words)) => Failure::usage(
+                    format!("invalid argument '{value}' for {flag}"),
+                    format!("accepted: {}", words.join(", ")),
+                ),
+                _ => Failure::usage(first_line(error), screen),
+            }
+        }
+        ErrorKind::MissingRequiredArgument => {
+            Failure::usage(format!("{} is missing", invalid.trim_matches(['<', '>'])), screen)
+        }
         _ => Failure::usage(first_line(error), screen),
     }
 }

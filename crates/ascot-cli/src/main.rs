@@ -9,9 +9,13 @@ mod failure;
 mod flags;
 mod help;
 mod manual;
+mod progress;
+mod request;
 mod signals;
 mod size;
+mod sort;
 mod sys;
+mod tools;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -25,6 +29,7 @@ use failure::{Failure, STATUS_OF_ERROR};
 
 fn main() -> ExitCode {
     sys::raise_open_files_limit();
+    sys::report_file_size_limit();
     match run(std::env::args_os().collect()) {
         Ok(status) => ExitCode::from(status),
         Err(failure) => fail(&failure),
@@ -32,11 +37,7 @@ fn main() -> ExitCode {
 }
 
 fn fail(failure: &Failure) -> ExitCode {
-    let reader_left = match failure {
-        Failure::Output(error) => error.kind() == std::io::ErrorKind::BrokenPipe,
-        _ => false,
-    };
-    if reader_left {
+    if failure.is_broken_pipe() {
         signals::end_by_broken_pipe();
     }
     let _ = writeln!(std::io::stderr().lock(), "ascot: {failure}");
@@ -78,10 +79,14 @@ fn spelled_out(mut words: Vec<OsString>, root: &Command) -> Vec<OsString> {
 
 fn dispatch(matches: &ArgMatches) -> Result<u8, Failure> {
     match matches.subcommand() {
+        Some(("sort", matches)) => sort::run(matches),
+        Some(("gen", matches)) => tools::generate(matches),
+        Some(("check", matches)) => tools::check(matches),
+        Some(("clean", matches)) => tools::clean(matches),
         Some(("man", matches)) => man(matches),
         Some(("completions", matches)) => completions(matches),
-        Some(("help", matches)) => help_of(matches.get_one::<String>("command").map(String::as_str)),
-        _ => help_of(None),
+        Some((_, matches)) => help_of(matches.get_one::<String>("command").map(String::as_str)),
+        None => help_of(None),
     }
 }
 

@@ -26,9 +26,9 @@ const EXIT_STATUS: &[(&str, &str)] = &[
     ("130, 143", "Stopped by SIGINT or SIGTERM, after temporary files were removed."),
 ];
 
-const NOTES: &str = "Order is that of bytes, whatever the locale: the order of the sort command under LC_ALL=C. Results are \
-    its results, byte for byte. The output takes its name when it is complete and on the disk, so a job that fails or is killed leaves \
-    what was there before.";
+const NOTES: &str = "Order is that of bytes, whatever the locale: the order of the sort command under \
+    LC_ALL=C. Results are its results, byte for byte. The output takes its name when it is complete and \
+    on the disk, so a job that fails or is killed leaves what was there before.";
 
 /// The page of `ascot` (no command given) or of one of its commands, in roff; `None`: no such command.
 pub fn page(root: &Command, command: Option<&str>) -> io::Result<Option<Vec<u8>>> {

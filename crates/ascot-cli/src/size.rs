@@ -34,7 +34,8 @@ impl Amount {
 pub enum SizeError {
     /// A bare number where the unit decides everything.
     #[error(
-        "{number} of what?\n  say {number}MiB, {number}GiB, {number}MB, {number}GB or {number}b (bytes), or a share such as 25%"
+        "{number} of what?\n  say {number}MiB, {number}GiB, {number}MB, {number}GB or {number}b (bytes), \
+         or a share such as 25%"
     )]
     NoUnit {
         /// The number given.
@@ -48,7 +49,8 @@ pub enum SizeError {
     },
     /// A number, then something unknown.
     #[error(
-        "{unit:?} is not a unit\n  accepted: K M G T P or KiB MiB GiB (powers of 1024), KB MB GB (powers of 1000), b (bytes), %"
+        "{unit:?} is not a unit\n  accepted: K M G T P or KiB MiB GiB (powers of 1024), KB MB GB (powers \
+         of 1000), b (bytes), %"
     )]
     Unit {
         /// The unit given.

@@ -17,6 +17,15 @@ pub fn raise_open_files_limit() {
     }
 }
 
+/// Makes a write beyond the file size limit (`ulimit -f`) an error that is reported and cleaned up
+/// after, instead of a signal that kills.
+pub fn report_file_size_limit() {
+    // SAFETY: ignoring a signal installs no handler.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+    }
+}
+
 /// Whether `signal` is ignored, as under `nohup` or in a shell's background job; such a signal
 /// stays ignored.
 pub fn is_ignored(signal: i32) -> bool {

@@ -90,6 +90,17 @@ fn repeated(id: &'static str, value: &'static str, help: &'static str, long_help
     option(id, value, help, long_help).action(ArgAction::Append)
 }
 
+/// An option that takes one of a few words.
+fn choice<const N: usize>(
+    id: &'static str,
+    value: &'static str,
+    words: [&'static str; N],
+    help: &'static str,
+    long_help: &'static str,
+) -> Arg {
+    option(id, value, help, long_help).value_parser(words)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,9 +1,9 @@
 //! The flags of `ascot sort`: those of the sort command with their meaning, and Ascot's own.
 
 use clap::builder::OsStringValueParser;
-use clap::{Arg, ArgAction, Command};
+use clap::{Arg, ArgAction, Command, ValueHint};
 
-use super::{JOB, ORDERING, OUTPUT, RECORDS, RESOURCES, help_flag, option, repeated, switch};
+use super::{JOB, ORDERING, OUTPUT, RECORDS, RESOURCES, choice, help_flag, option, repeated, switch};
 
 const EXAMPLES: &str = "Examples:
   ascot sort access.log -k4,4 -t' ' --memory 1GiB -o sorted.log
@@ -58,6 +58,7 @@ pub fn command() -> Command {
                 .value_name("FILE")
                 .num_args(0..)
                 .value_parser(OsStringValueParser::new())
+                .value_hint(ValueHint::FilePath)
                 .hide_short_help(true)
                 .help_heading(None::<&str>)
                 .help("what to sort; - is standard input")
@@ -150,8 +151,8 @@ fn records() -> Vec<Arg> {
             "SPEC",
             "lines: 2,2nr  CSV: tenant,-ts  fixed length: 0..10",
             "What to order by; may be repeated. Lines: F[.C][OPTS][,F[.C][OPTS]], field and \
-             byte from 1, OPTS of bdfgiMhnrV, as in the sort command. CSV: columns by name \
-             (needs --header) or number (#1 is the first), separated by commas; -NAME or \
+             byte from 1, OPTS of bdfgiMhnrV, as in the sort command. CSV: columns by name (the \
+             header is implied) or number (#1 is the first), separated by commas; -NAME or \
              NAME:desc for descending; NAME:text, :number, :date, :auto for what it holds, \
              :nulls-first, :nulls-last for where empty fields go. Fixed-length and \
              length-prefixed records: byte ranges from 0, end excluded, as in 0..10,12..16; \
@@ -193,8 +194,9 @@ fn layouts() -> Vec<Arg> {
              break belongs to its row. fixed:N: N bytes each. u32, u64, i32, i64, f32, f64, \
              each with -le or -be, or neither for this machine's byte order: binary numbers, \
              sorted by value, floats in total order. prefixed:u8, u16, u32, u64 (with -be for \
-             big-endian): a length, then so many bytes. A name ending in .csv or .tsv means \
-             lines like any other name, except when --key names a column.",
+             big-endian): a length, then so many bytes. Without it files are lines, whatever \
+             they are called; only where --key names a column are files all called .csv (or all \
+             .tsv) rows with a header.",
         )
         .long("format"),
         switch("csv", "short for --format csv", "Short for --format csv.").long("csv").hide_short_help(true),
@@ -293,7 +295,8 @@ fn job() -> Vec<Arg> {
              go with it. Refused if an input has changed since.",
         )
         .long("resume")
-        .value_parser(OsStringValueParser::new()),
+        .value_parser(OsStringValueParser::new())
+        .value_hint(ValueHint::DirPath),
         option(
             "files0-from",
             "F",
@@ -303,7 +306,8 @@ fn job() -> Vec<Arg> {
         )
         .long("files0-from")
         .hide_short_help(true)
-        .value_parser(OsStringValueParser::new()),
+        .value_parser(OsStringValueParser::new())
+        .value_hint(ValueHint::FilePath),
     ]
 }
 
@@ -340,23 +344,26 @@ fn memory_and_disks() -> Vec<Arg> {
         .short('T')
         .long("temp")
         .visible_alias("temporary-directory")
-        .value_parser(OsStringValueParser::new()),
+        .value_parser(OsStringValueParser::new())
+        .value_hint(ValueHint::DirPath),
     ]
 }
 
 fn resources() -> Vec<Arg> {
     vec![
-        option(
+        choice(
             "method",
             "WAY",
+            ["auto", "merge", "distribute"],
             "auto, merge or distribute",
             "How to sort what does not fit: merge (sorted runs, then merged), distribute (split \
              by sampled keys into parts that fit) or auto, the cheaper by predicted time.",
         )
         .long("method"),
-        option(
+        choice(
             "compress",
             "HOW",
+            ["none", "lz4", "zstd", "auto"],
             "compress spills: none, lz4, zstd or auto",
             "Compress spills: none (the default), lz4, zstd, or auto, which measures whether it \
              pays.",
@@ -405,7 +412,8 @@ fn output() -> Vec<Arg> {
         )
         .short('o')
         .long("output")
-        .value_parser(OsStringValueParser::new()),
+        .value_parser(OsStringValueParser::new())
+        .value_hint(ValueHint::FilePath),
         option(
             "report",
             "FILE",
@@ -413,10 +421,12 @@ fn output() -> Vec<Arg> {
             "Write plan, account and timings to FILE as JSON, when the job is done.",
         )
         .long("report")
-        .value_parser(OsStringValueParser::new()),
-        option(
+        .value_parser(OsStringValueParser::new())
+        .value_hint(ValueHint::FilePath),
+        choice(
             "progress",
             "HOW",
+            ["auto", "none", "bar", "json"],
             "auto, none, bar or json, on standard error",
             "Progress on standard error. bar: one line, redrawn, and a summary at the end. \
              json: one object a line, the report last. none: nothing. auto: bar if standard \

@@ -1,7 +1,7 @@
 //! The flags of the commands beside `ascot sort`.
 
 use clap::builder::OsStringValueParser;
-use clap::{Arg, ArgAction, Command};
+use clap::{Arg, ArgAction, Command, ValueHint};
 
 use super::{help_flag, option, repeated, switch};
 
@@ -24,7 +24,12 @@ pub fn generate() -> Command {
              record numbers.",
         )
         .override_usage("ascot gen COUNT [OPTION]... [-o FILE]")
-        .after_help("Examples:\n  ascot gen 80M -o big.rec\n  ascot gen 1M --start 1M --ascii -o second.txt\n  ascot gen 10M --skew | ascot sort --format fixed:100 --key 0..10 -o skewed.rec")
+        .after_help(
+            "Examples:\n\
+             \x20 ascot gen 80M -o big.rec\n\
+             \x20 ascot gen 1M --start 1M --ascii -o second.txt\n\
+             \x20 ascot gen 10M --skew | ascot sort --format fixed:100 --key 0..10 -o skewed.rec",
+        )
         .arg(
             Arg::new("count")
                 .value_name("COUNT")
@@ -32,9 +37,27 @@ pub fn generate() -> Command {
                 .help("how many: 1000, 1k, 100M (powers of 1000)")
                 .long_help("How many records: 1000, 1_000, 1k, 100M, 1G (powers of 1000)."),
         )
-        .arg(option("start", "N", "number of the first record (default 0)", "Number of the first record, 0 if not given; records can be made in pieces.").long("start"))
-        .arg(switch("ascii", "printable records, one a line", "Printable records of 100 bytes, each a line that ends in CR LF.").long("ascii"))
-        .arg(switch("skew", "skewed keys", "The benchmark's skewed keys: many records share few keys.").long("skew"))
+        .arg(
+            option(
+                "start",
+                "N",
+                "number of the first record (default 0)",
+                "Number of the first record, 0 if not given; records can be made in pieces.",
+            )
+            .long("start"),
+        )
+        .arg(
+            switch(
+                "ascii",
+                "printable records, one a line",
+                "Printable records of 100 bytes, each a line that ends in CR LF.",
+            )
+            .long("ascii"),
+        )
+        .arg(
+            switch("skew", "skewed keys", "The benchmark's skewed keys: many records share few keys.")
+                .long("skew"),
+        )
         .arg(threads())
         .arg(file_output("write to FILE instead of standard output"))
 }
@@ -49,25 +72,47 @@ pub fn check() -> Command {
              which does not depend on order. Exit status 1 if something is out of order.",
         )
         .override_usage("ascot check [OPTION]... [FILE]...")
-        .after_help("Examples:\n  ascot check sorted.rec\n  ascot check part1.rec part2.rec part3.rec\n  ascot check ids.sorted --format u64-le")
+        .after_help(
+            "Examples:\n\
+             \x20 ascot check sorted.rec\n\
+             \x20 ascot check part1.rec part2.rec part3.rec\n\
+             \x20 ascot check ids.sorted --format u64-le",
+        )
         .arg(
             Arg::new("files")
                 .value_name("FILE")
                 .num_args(0..)
                 .value_parser(OsStringValueParser::new())
+                .value_hint(ValueHint::FilePath)
                 .help("what to check; - is standard input")
                 .long_help("Files to check, in this order, as one sequence; - or none is standard input."),
         )
-        .arg(option("format", "LAYOUT", "what a record is (default fixed:100)", "What a record is, as in ascot sort; fixed:100, the benchmark's, if not given.").long("format"))
         .arg(
-            repeated("key", "SPEC", "what orders it (default 0..10)", "What orders the records, as in ascot sort; 0..10, the benchmark's, if neither \
-             format nor key is given.")
-                .short('k')
-                .long("key")
-                .value_parser(OsStringValueParser::new()),
+            option(
+                "format",
+                "LAYOUT",
+                "what a record is (default fixed:100)",
+                "What a record is, as in ascot sort; fixed:100, the benchmark's, if not given.",
+            )
+            .long("format"),
+        )
+        .arg(
+            repeated(
+                "key",
+                "SPEC",
+                "what orders it (default 0..10)",
+                "What orders the records, as in ascot sort; 0..10, the benchmark's, if neither \
+             format nor key is given.",
+            )
+            .short('k')
+            .long("key")
+            .value_parser(OsStringValueParser::new()),
         )
         .arg(threads())
-        .arg(switch("quiet", "only the exit status tells", "Print nothing; only the exit status tells.").long("quiet"))
+        .arg(
+            switch("quiet", "only the exit status tells", "Print nothing; only the exit status tells.")
+                .long("quiet"),
+        )
 }
 
 /// `ascot clean`.
@@ -87,6 +132,7 @@ pub fn clean() -> Command {
                 .value_name("DIR")
                 .num_args(0..)
                 .value_parser(OsStringValueParser::new())
+                .value_hint(ValueHint::DirPath)
                 .help("where spills went (default: the usual places)")
                 .long_help(
                     "Directories that were given as --temp, or job directories themselves. Default: \
@@ -128,7 +174,8 @@ pub fn man() -> Command {
                 "Write all pages to DIR: ascot.1, ascot-sort.1 and so on.",
             )
             .long("dir")
-            .value_parser(OsStringValueParser::new()),
+            .value_parser(OsStringValueParser::new())
+            .value_hint(ValueHint::DirPath),
         )
 }
 
@@ -136,10 +183,16 @@ pub fn man() -> Command {
 pub fn completions() -> Command {
     tool("completions")
         .about("Print completions for a shell")
-        .long_about("Print a script that completes ascot's commands and flags, for bash, elvish, fish, \
-             powershell or zsh.")
+        .long_about(
+            "Print a script that completes ascot's commands and flags, for bash, elvish, fish, \
+             powershell or zsh.",
+        )
         .override_usage("ascot completions SHELL")
-        .after_help("Examples:\n  ascot completions bash > ~/.local/share/bash-completion/completions/ascot\n  ascot completions fish > ~/.config/fish/completions/ascot.fish")
+        .after_help(
+            "Examples:\n\
+             \x20 ascot completions bash > ~/.local/share/bash-completion/completions/ascot\n\
+             \x20 ascot completions fish > ~/.config/fish/completions/ascot.fish",
+        )
         .arg(
             Arg::new("shell")
                 .value_name("SHELL")
@@ -175,4 +228,5 @@ fn file_output(help: &'static str) -> Arg {
         .long("output")
         .action(ArgAction::Set)
         .value_parser(OsStringValueParser::new())
+        .value_hint(ValueHint::FilePath)
 }

@@ -1,0 +1,193 @@
+//! From flags to a request: what the words of a command line ask of the library.
+//!
+//! ```text
+//! flags ──> inputs ──> layout ──> keys ──┐
+//!       ──> memory, disks, threads ──────┴──> SortRequest
+//! ```
+//!
+//! Everything that can be refused without opening a file is refused here, with what to write
+//! instead.
+
+mod inputs;
+mod records;
+mod resources;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use ascot_sort::request::{Output, SortRequest};
+use clap::ArgMatches;
+
+use crate::failure::Failure;
+use crate::size;
+
+pub use records::named_records;
+pub use resources::{threads, usual_temp_dirs};
+
+/// What `ascot sort` is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Sort or merge.
+    Sort,
+    /// Check, and name the first disorder.
+    CheckAloud,
+    /// Check, and say nothing.
+    CheckQuietly,
+}
+
+/// The mode the flags ask for.
+pub fn mode(matches: &ArgMatches) -> Result<Mode, Failure> {
+    let word = matches.get_one::<String>("check").map(String::as_str);
+    let named = match word {
+        None => None,
+        Some(word) => Some(one_of("--check", word, &["diagnose-first", "quiet", "silent"])?),
+    };
+    let aloud = matches.get_flag("check-diagnose") || named == Some("diagnose-first");
+    let quietly = matches.get_flag("check-quiet") || matches!(named, Some("quiet" | "silent"));
+    match (aloud, quietly) {
+        (true, true) => Err(Failure::usage(
+            "options '-cC' are incompatible",
+            "-c names the disorder, -C is silent: keep one",
+        )),
+        (true, false) => Ok(Mode::CheckAloud),
+        (false, true) => Ok(Mode::CheckQuietly),
+        (false, false) => Ok(Mode::Sort),
+    }
+}
+
+/// The request of a sort, merge or check.
+pub fn sort_request(matches: &ArgMatches, mode: Mode) -> Result<SortRequest, Failure> {
+    refuse_random(matches)?;
+    let inputs = inputs::inputs(matches)?;
+    if mode != Mode::Sort {
+        refuse_with_check(matches, mode, inputs.len())?;
+    }
+    let records = records::records(matches, &inputs)?;
+    Ok(SortRequest {
+        inputs,
+        output: output(matches)?,
+        layout: records.layout,
+        keys: records.keys,
+        header: records.header,
+        unique: matches.get_flag("unique"),
+        stable: matches.get_flag("stable"),
+        merge_only: matches.get_flag("merge"),
+        top: count(matches, "top", "--top")?,
+        memory_bytes: resources::memory(matches)?,
+        temp_dirs: paths(matches, "temp"),
+        method: resources::method(matches),
+        compression: resources::compression(matches),
+        threads: resources::threads(matches)?,
+        batch_size: resources::batch_size(matches)?,
+    })
+}
+
+/// Refuses flags that a resumed job does not take: it has its own.
+pub fn refuse_with_resume(matches: &ArgMatches) -> Result<(), Failure> {
+    const TAKEN: &[&str] = &["resume", "report", "progress", "quiet", "verbose"];
+    let given = matches.ids().map(clap::Id::as_str).find(|id| {
+        let on_line = matches.value_source(id) == Some(clap::parser::ValueSource::CommandLine);
+        on_line && !TAKEN.contains(id)
+    });
+    match given {
+        None => Ok(()),
+        Some("files") => Err(Failure::usage(
+            "--resume takes no files: the job knows its inputs",
+            "write: ascot sort --resume DIR",
+        )),
+        Some(id) => Err(Failure::usage(
+            format!(
+                "--resume takes no other flags than --report, --progress, --quiet, --verbose; found {id}"
+            ),
+            "the job is continued as it was begun: ascot sort --resume DIR",
+        )),
+    }
+}
+
+/// Of notices worth a word: flags that are accepted and do something else, or nothing.
+pub fn notices(matches: &ArgMatches) -> Vec<String> {
+    let mut notices = Vec::new();
+    if matches.get_flag("debug") {
+        notices.push("--debug is accepted and marks nothing; --explain shows what the job does".to_owned());
+    }
+    notices.extend(resources::compression_notice(matches));
+    notices
+}
+
+/// Where the result goes. Several different names are a mistake, as in the sort command.
+fn output(matches: &ArgMatches) -> Result<Output, Failure> {
+    let mut names = matches.get_many::<OsString>("output").into_iter().flatten();
+    let Some(first) = names.next() else { return Ok(Output::Stdout) };
+    if let Some(other) = names.find(|name| *name != first) {
+        return Err(Failure::usage(
+            format!("multiple output files specified: {} and {}", first.display(), other.display()),
+            "keep one -o",
+        ));
+    }
+    Ok(Output::Path(PathBuf::from(first)))
+}
+
+fn refuse_random(matches: &ArgMatches) -> Result<(), Failure> {
+    let word = matches.get_one::<String>("sort-word").map(String::as_str);
+    let random = word.is_some_and(|word| !word.is_empty() && "random".starts_with(word));
+    if random || matches.get_flag("random-sort") || matches.contains_id("random-source") {
+        return Err(Failure::usage(
+            "random order (-R, --sort=random, --random-source) is not offered",
+            "shuf FILE shuffles",
+        ));
+    }
+    Ok(())
+}
+
+fn refuse_with_check(matches: &ArgMatches, mode: Mode, inputs: usize) -> Result<(), Failure> {
+    let letter = if mode == Mode::CheckAloud { 'c' } else { 'C' };
+    if inputs > 1 {
+        let extra = matches.get_many::<OsString>("files").and_then(|mut files| files.nth(1));
+        let extra = extra.map(|file| format!("extra operand '{}'", file.display()));
+        return Err(Failure::usage(
+            format!("{} not allowed with -{letter}", extra.unwrap_or_else(|| "more than one file is".into())),
+            format!("check files one by one, or all as one sequence: cat FILES | ascot sort -{letter}"),
+        ));
+    }
+    for (id, flag) in [("output", "-o"), ("top", "--top"), ("explain", "--explain"), ("report", "--report")] {
+        if matches.value_source(id) == Some(clap::parser::ValueSource::CommandLine) {
+            return Err(Failure::usage(
+                format!("options '-{letter}' and '{flag}' are incompatible"),
+                format!("-{letter} only checks and writes nothing: drop {flag} or -{letter}"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// A count, where the flag or argument is given.
+pub fn count(matches: &ArgMatches, id: &str, flag: &'static str) -> Result<Option<u64>, Failure> {
+    let Some(text) = matches.get_one::<String>(id) else { return Ok(None) };
+    size::count(text).map(Some).map_err(|source| Failure::Size { flag, source })
+}
+
+/// `--start` of `ascot gen`.
+pub fn record_number(matches: &ArgMatches) -> Result<u128, Failure> {
+    let Some(text) = matches.get_one::<String>("start") else { return Ok(0) };
+    size::record_number(text).map_err(|source| Failure::Size { flag: "--start", source })
+}
+
+/// All values of a flag, as paths.
+pub fn paths(matches: &ArgMatches, id: &str) -> Vec<PathBuf> {
+    matches.get_many::<OsString>(id).into_iter().flatten().map(PathBuf::from).collect()
+}
+
+/// The word of `words` that `word` is, or unambiguously begins.
+fn one_of<'w>(flag: &str, word: &str, words: &[&'w str]) -> Result<&'w str, Failure> {
+    let exact = words.iter().find(|candidate| **candidate == word);
+    let mut like = words.iter().filter(|candidate| !word.is_empty() && candidate.starts_with(word));
+    match (exact, like.next(), like.next()) {
+        (Some(word), _, _) | (None, Some(word), None) => Ok(word),
+        _ => Err(Failure::usage(
+            format!("invalid argument '{word}' for {flag}"),
+            format!("accepted: {}", words.join(", ")),
+        )),
+    }
+}

@@ -1,0 +1,313 @@
+//! What a record is and what orders it.
+//!
+//! The layout is the one of `--format` or `--csv`; lines without them, with one exception: files all
+//! named `.csv` (or all `.tsv`) and a `--key` that cannot be the sort command's but names columns are
+//! CSV with a header. Keys are then read in the layout's own language.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use ascot_record::keys::{
+    ByteRangeKey, CsvColumn, CsvKeySpec, KeyDef, KeyError, KeyFlags, KeyOptions, parse_csv_keys,
+    parse_ranges, parse_separator,
+};
+use ascot_record::layout::Layout;
+use ascot_sort::request::{Input, Keys};
+use clap::ArgMatches;
+
+use super::one_of;
+use crate::failure::Failure;
+
+/// Layout, keys and header.
+#[derive(Debug)]
+pub struct Records {
+    /// How bytes are cut into records.
+    pub layout: Layout,
+    /// What orders them.
+    pub keys: Keys,
+    /// Whether the first record of each input is a header.
+    pub header: bool,
+}
+
+/// Flags that order lines: identifier, letter.
+const ORDERS: &[(&str, char)] = &[
+    ("ignore-leading-blanks", 'b'),
+    ("dictionary-order", 'd'),
+    ("ignore-case", 'f'),
+    ("general-numeric-sort", 'g'),
+    ("human-numeric-sort", 'h'),
+    ("ignore-nonprinting", 'i'),
+    ("month-sort", 'M'),
+    ("numeric-sort", 'n'),
+    ("version-sort", 'V'),
+];
+
+const SORT_WORDS: &[(&str, char)] =
+    &[("general-numeric", 'g'), ("human-numeric", 'h'), ("month", 'M'), ("numeric", 'n'), ("version", 'V')];
+
+/// What the flags say about records, for inputs that may tell by their names.
+pub fn records(matches: &ArgMatches, inputs: &[Input]) -> Result<Records, Failure> {
+    let texts = key_texts(matches)?;
+    let named = named_layout(matches)?;
+    let layout = match named {
+        Some(layout) => layout,
+        None => layout_by_name(inputs, &texts).unwrap_or(Layout::LINES),
+    };
+    let layout = adjusted(matches, layout)?;
+    let letters = order_letters(matches)?;
+    let reverse = matches.get_flag("reverse");
+    if let (false, Some(letter)) = (matches!(layout, Layout::Lines { .. }), letters.first()) {
+        return Err(orders_lines_only(*letter, layout));
+    }
+    let keys = match layout {
+        Layout::Lines { delimiter } => line_keys(matches, &texts, &letters, reverse, delimiter)?,
+        Layout::Csv { .. } => Keys::Columns(column_keys(&texts, reverse)?),
+        Layout::Fixed { .. } | Layout::Prefixed { .. } => Keys::Ranges(range_keys(&texts, reverse)?),
+        Layout::Number(_) => number_keys(&texts, reverse)?,
+    };
+    let header = matches.get_flag("header") || names_a_column(&keys);
+    if header && !matches!(layout, Layout::Lines { .. } | Layout::Csv { .. }) {
+        return Err(Failure::usage(
+            format!("--header belongs to lines and CSV; {layout} has none"),
+            "drop --header, or say --csv",
+        ));
+    }
+    Ok(Records { layout, keys, header })
+}
+
+/// Layout and keys of records whose command knows neither order letters nor names of files.
+pub fn named_records(
+    format: Option<&str>,
+    keys: &[OsString],
+    default: Layout,
+) -> Result<(Layout, Keys), Failure> {
+    let layout = format.map_or(Ok(default), parse_layout)?;
+    let texts = keys.iter().map(|text| utf8(text)).collect::<Result<Vec<_>, _>>()?;
+    let keys = match layout {
+        Layout::Lines { delimiter } => {
+            let keys = texts.iter().map(|text| line_key(text)).collect::<Result<_, _>>()?;
+            Keys::Command(KeyOptions { keys, delimiter, ..KeyOptions::default() })
+        }
+        Layout::Csv { .. } => Keys::Columns(column_keys(&texts, false)?),
+        Layout::Fixed { .. } | Layout::Prefixed { .. } => Keys::Ranges(range_keys(&texts, false)?),
+        Layout::Number(_) => number_keys(&texts, false)?,
+    };
+    Ok((layout, keys))
+}
+
+fn key_texts(matches: &ArgMatches) -> Result<Vec<String>, Failure> {
+    matches.get_many::<OsString>("key").into_iter().flatten().map(|text| utf8(text)).collect()
+}
+
+fn utf8(text: &OsStr) -> Result<String, Failure> {
+    text.to_str().map(str::to_owned).ok_or_else(|| {
+        Failure::usage(
+            format!("--key '{}' is not valid UTF-8", text.display()),
+            "give columns by number: #1, #2",
+        )
+    })
+}
+
+fn named_layout(matches: &ArgMatches) -> Result<Option<Layout>, Failure> {
+    let format = matches.get_one::<String>("format").map(|text| parse_layout(text)).transpose()?;
+    match (format, matches.get_flag("csv")) {
+        (Some(layout), true) if !matches!(layout, Layout::Csv { .. }) => Err(Failure::usage(
+            format!("--csv and --format {layout} contradict each other"),
+            "keep one of them",
+        )),
+        (None, true) => Ok(Some(Layout::Csv { separator: b',', quote: b'"' })),
+        (format, _) => Ok(format),
+    }
+}
+
+fn parse_layout(text: &str) -> Result<Layout, Failure> {
+    Layout::parse(text).map_err(|error| {
+        let text = error.to_string();
+        // One long sentence: what is wrong; what to write instead.
+        match text.split_once("; ") {
+            Some((what, instead)) => Failure::usage(format!("--format: {what}"), instead),
+            None => Failure::Usage(text),
+        }
+    })
+}
+
+/// CSV or TSV where names of files say so and a key can be nothing else.
+fn layout_by_name(inputs: &[Input], keys: &[String]) -> Option<Layout> {
+    let columns = keys.iter().any(|key| KeyDef::parse(key).is_err() && parse_ranges(key).is_err());
+    let all = |extension: &str| inputs.iter().all(|input| has_extension(input, extension));
+    match columns {
+        true if all("csv") => Some(Layout::Csv { separator: b',', quote: b'"' }),
+        true if all("tsv") => Some(Layout::Csv { separator: b'\t', quote: b'"' }),
+        _ => None,
+    }
+}
+
+fn has_extension(input: &Input, wanted: &str) -> bool {
+    let Input::Path(path) = input else { return false };
+    Path::new(path).extension().is_some_and(|extension| extension.eq_ignore_ascii_case(wanted))
+}
+
+/// The layout with what `-t`, `--quote` and `-z` say about it.
+fn adjusted(matches: &ArgMatches, layout: Layout) -> Result<Layout, Failure> {
+    let separator = separator(matches)?;
+    let quote = quote(matches)?;
+    let zero_ended = matches.get_flag("zero-terminated");
+    match layout {
+        Layout::Csv { separator: own, quote: own_quote } if !zero_ended => {
+            Ok(Layout::Csv { separator: separator.unwrap_or(own), quote: quote.unwrap_or(own_quote) })
+        }
+        Layout::Lines { delimiter } if quote.is_none() => {
+            Ok(Layout::Lines { delimiter: if zero_ended { 0 } else { delimiter } })
+        }
+        Layout::Lines { .. } => Err(Failure::usage("--quote belongs to CSV", "add --csv, or drop --quote")),
+        other if !zero_ended && separator.is_none() && quote.is_none() => Ok(other),
+        other => Err(Failure::usage(
+            format!("-t and --quote belong to lines and CSV, -z to lines; the format is {other}"),
+            "drop the flag, or the --format",
+        )),
+    }
+}
+
+/// The byte of `-t`; several different ones are a mistake, as in the sort command.
+fn separator(matches: &ArgMatches) -> Result<Option<u8>, Failure> {
+    let mut chosen = None;
+    for text in matches.get_many::<OsString>("separator").into_iter().flatten() {
+        let byte = byte_named(text).map_err(|error| {
+            Failure::usage(
+                error.to_string(),
+                "-t takes one byte, '\\0', '\\t', tab, comma, semicolon or space",
+            )
+        })?;
+        if chosen.is_some_and(|other| other != byte) {
+            return Err(Failure::usage("incompatible tabs: -t is given twice, differently", "keep one -t"));
+        }
+        chosen = Some(byte);
+    }
+    Ok(chosen)
+}
+
+fn byte_named(text: &OsStr) -> Result<u8, KeyError> {
+    match text.as_bytes() {
+        b"tab" | b"\\t" => Ok(b'\t'),
+        b"comma" => Ok(b','),
+        b"semicolon" => Ok(b';'),
+        b"space" => Ok(b' '),
+        other => parse_separator(other),
+    }
+}
+
+fn quote(matches: &ArgMatches) -> Result<Option<u8>, Failure> {
+    let Some(text) = matches.get_one::<OsString>("quote") else { return Ok(None) };
+    match text.as_bytes() {
+        [byte] => Ok(Some(*byte)),
+        _ => Err(Failure::usage(
+            format!("--quote takes one byte, not '{}'", text.display()),
+            "for example --quote \"'\"",
+        )),
+    }
+}
+
+/// Letters of the orders given for all keys.
+fn order_letters(matches: &ArgMatches) -> Result<Vec<char>, Failure> {
+    let given = ORDERS.iter().filter(|(id, _)| matches.get_flag(id)).map(|(_, letter)| *letter);
+    let mut letters: Vec<char> = given.collect();
+    if let Some(word) = matches.get_one::<String>("sort-word") {
+        let words: Vec<&str> = SORT_WORDS.iter().map(|(word, _)| *word).collect();
+        let word = one_of("--sort", word, &words)?;
+        letters.extend(SORT_WORDS.iter().filter(|(known, _)| *known == word).map(|(_, letter)| *letter));
+    }
+    Ok(letters)
+}
+
+fn orders_lines_only(letter: char, layout: Layout) -> Failure {
+    let what = format!("-{letter} orders lines; the format is {layout}");
+    match layout {
+        Layout::Csv { .. } => {
+            Failure::usage(what, "say it with the column: --key COLUMN:number, :text or :date")
+        }
+        Layout::Number(_) => Failure::usage(what, format!("numbers are ordered by value: drop -{letter}")),
+        _ => Failure::usage(
+            what,
+            format!("byte ranges are ordered by their bytes: drop -{letter}, or sort lines"),
+        ),
+    }
+}
+
+fn line_keys(
+    matches: &ArgMatches,
+    texts: &[String],
+    letters: &[char],
+    reverse: bool,
+    delimiter: u8,
+) -> Result<Keys, Failure> {
+    let mut global = KeyFlags { reverse, ..KeyFlags::default() };
+    for letter in letters {
+        // Every letter of the tables above is one of the flags.
+        let _ = global.set(*letter);
+    }
+    let keys = texts.iter().map(|text| line_key(text)).collect::<Result<_, _>>()?;
+    Ok(Keys::Command(KeyOptions { keys, global, separator: separator(matches)?, delimiter }))
+}
+
+fn line_key(text: &str) -> Result<KeyDef, Failure> {
+    KeyDef::parse(text).map_err(|error| {
+        let advice = if parse_ranges(text).is_ok() {
+            "byte ranges are for records of fixed length: add --format fixed:LEN"
+        } else if text.starts_with(|first: char| first.is_ascii_digit()) {
+            "a key of lines is F[.C][OPTS][,F[.C][OPTS]], as -k2,2nr; fields and bytes count from 1"
+        } else {
+            "keys of lines are fields by number, as -k2,2nr; for columns by name add --csv --header"
+        };
+        Failure::usage(error.to_string(), advice)
+    })
+}
+
+fn column_keys(texts: &[String], reverse: bool) -> Result<Vec<CsvKeySpec>, Failure> {
+    let mut columns = Vec::new();
+    for text in texts {
+        columns.extend(parse_csv_keys(text).map_err(|error| {
+            Failure::usage(
+                error.to_string(),
+                "columns are named as in --key tenant,-ts or --key '#1,#3:number'",
+            )
+        })?);
+    }
+    if columns.is_empty() && reverse {
+        return Err(Failure::usage(
+            "-r with CSV needs a column to reverse",
+            "add --key COLUMN, or --key COLUMN:desc",
+        ));
+    }
+    columns.iter_mut().for_each(|column| column.descending ^= reverse);
+    Ok(columns)
+}
+
+fn range_keys(texts: &[String], reverse: bool) -> Result<Vec<ByteRangeKey>, Failure> {
+    let mut ranges = Vec::new();
+    for text in texts {
+        ranges.extend(parse_ranges(text).map_err(|error| {
+            Failure::usage(error.to_string(), "bytes count from 0; several ranges: --key 0..10,12..16")
+        })?);
+    }
+    if ranges.is_empty() && reverse {
+        ranges.push(ByteRangeKey { start: 0, end: usize::MAX, descending: false });
+    }
+    ranges.iter_mut().for_each(|range| range.descending ^= reverse);
+    Ok(ranges)
+}
+
+fn number_keys(texts: &[String], reverse: bool) -> Result<Keys, Failure> {
+    match texts.first() {
+        None => Ok(Keys::Value { descending: reverse }),
+        Some(text) => Err(Failure::usage(
+            format!("--key {text}: a number is its own key"),
+            "drop --key; -r puts the largest first",
+        )),
+    }
+}
+
+fn names_a_column(keys: &Keys) -> bool {
+    let Keys::Columns(columns) = keys else { return false };
+    columns.iter().any(|key| matches!(key.column, CsvColumn::Name(_)))
+}

@@ -1,0 +1,110 @@
+//! What a job may use: memory, processors, compression of what it spills.
+
+use std::path::PathBuf;
+
+use ascot_io::Compression;
+use ascot_sort::request::Method;
+use clap::ArgMatches;
+
+use crate::failure::Failure;
+use crate::size::{self, Amount, SizeError};
+use crate::sys;
+
+const VARIABLE: &str = "ASCOT_MEMORY";
+const TEMP_VARIABLES: &[&str] = &["ASCOT_TMPDIR", "TMPDIR"];
+
+/// The cap in bytes: `--memory`, the largest `-S`, or `ASCOT_MEMORY`.
+pub fn memory(matches: &ArgMatches) -> Result<Option<u64>, Failure> {
+    let own = matches.get_one::<String>("memory");
+    let mut largest = None;
+    for text in matches.get_many::<String>("buffer-size").into_iter().flatten() {
+        largest = largest.max(Some(bytes("-S", size::buffer_size(text))?));
+    }
+    match (own, largest) {
+        (Some(_), Some(_)) => {
+            Err(Failure::usage("both --memory and -S are given", "they mean the same: keep one"))
+        }
+        (Some(text), None) => bytes("--memory", size::memory_size(text)).map(Some),
+        (None, Some(largest)) => Ok(Some(largest)),
+        (None, None) => match std::env::var(VARIABLE) {
+            Ok(text) if !text.is_empty() => bytes(VARIABLE, size::memory_size(&text)).map(Some),
+            _ => Ok(None),
+        },
+    }
+}
+
+fn bytes(flag: &'static str, amount: Result<Amount, SizeError>) -> Result<u64, Failure> {
+    match amount {
+        Ok(Amount::Bytes(bytes)) => Ok(bytes),
+        Ok(share) => Ok(share.bytes_of(sys::memory_bytes())),
+        Err(source) => Err(Failure::Size { flag, source }),
+    }
+}
+
+/// `--method`.
+pub fn method(matches: &ArgMatches) -> Method {
+    match matches.get_one::<String>("method").map(String::as_str) {
+        Some("merge") => Method::Merge,
+        Some("distribute") => Method::Distribute,
+        _ => Method::Auto,
+    }
+}
+
+/// `--compress`, or what `--compress-program` comes to.
+pub fn compression(matches: &ArgMatches) -> Compression {
+    match (matches.get_one::<String>("compress").map(String::as_str), program(matches)) {
+        (Some("lz4"), _) | (None, Some("lz4")) => Compression::Lz4,
+        (Some("zstd"), _) | (None, Some(_)) => Compression::Zstd,
+        (Some("auto"), _) => Compression::Auto,
+        _ => Compression::None,
+    }
+}
+
+/// A word about a program that is not run.
+pub fn compression_notice(matches: &ArgMatches) -> Option<String> {
+    const UNDERSTOOD: &[&str] = &["lz4", "zstd", "gzip", "pigz", "bzip2", "xz", "lzop"];
+    let program = program(matches).filter(|name| !UNDERSTOOD.contains(name))?;
+    Some(format!(
+        "--compress-program={program} is not run: spills are compressed with zstd (--compress zstd)"
+    ))
+}
+
+/// The program's name without its directory.
+fn program(matches: &ArgMatches) -> Option<&str> {
+    let text = matches.get_one::<String>("compress-program")?;
+    text.rsplit('/').next()
+}
+
+/// Where spills may have gone when no `--temp` was given.
+pub fn usual_temp_dirs() -> Vec<PathBuf> {
+    let mut dirs: Vec<PathBuf> = Vec::new();
+    let named = TEMP_VARIABLES.iter().filter_map(std::env::var_os);
+    let named = named.flat_map(|list| std::env::split_paths(&list).collect::<Vec<_>>());
+    for dir in named.chain([std::env::temp_dir(), PathBuf::from(".")]) {
+        if !dir.as_os_str().is_empty() && !dirs.contains(&dir) {
+            dirs.push(dir);
+        }
+    }
+    dirs
+}
+
+/// `--threads`, at least one.
+pub fn threads(matches: &ArgMatches) -> Result<Option<usize>, Failure> {
+    at_least(matches, "threads", "--threads", 1)
+}
+
+/// `--batch-size`, at least two.
+pub fn batch_size(matches: &ArgMatches) -> Result<Option<usize>, Failure> {
+    at_least(matches, "batch-size", "--batch-size", 2)
+}
+
+fn at_least(matches: &ArgMatches, id: &str, flag: &str, least: usize) -> Result<Option<usize>, Failure> {
+    let Some(text) = matches.get_one::<String>(id) else { return Ok(None) };
+    match text.parse::<usize>() {
+        Ok(number) if number >= least => Ok(Some(number)),
+        _ => Err(Failure::usage(
+            format!("invalid {flag} argument '{text}'"),
+            format!("accepted: a whole number of at least {least}"),
+        )),
+    }
+}

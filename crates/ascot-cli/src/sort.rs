@@ -1,0 +1,193 @@
+//! `ascot sort`: sort, merge, check, explain or resume, and tell how it went.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use ascot_model::report::Report;
+use ascot_model::units;
+use ascot_sort::request::{Output, SortRequest};
+use ascot_sort::{Cancel, Observer, RunOptions, SortError, Sortedness};
+use clap::ArgMatches;
+use serde::Serialize;
+
+use crate::failure::{Failure, STATUS_OF_DISORDER};
+use crate::progress::{Screen, Style, Wishes};
+use crate::request::{self, Mode};
+use crate::signals::Stop;
+use crate::sys;
+
+/// Runs the command; the result is the exit status.
+pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
+    if let Some(dir) = matches.get_one::<OsString>("resume") {
+        return resume(matches, Path::new(dir));
+    }
+    let mode = request::mode(matches)?;
+    let sort_request = request::sort_request(matches, mode)?;
+    if mode != Mode::Sort {
+        return check(&sort_request, mode);
+    }
+    let output_is_file = matches!(sort_request.output, Output::Path(_)) || sys::stdout_is_a_file();
+    let screen = screen(matches, output_is_file);
+    request::notices(matches).iter().for_each(|notice| screen.notice(notice));
+    if matches.get_flag("explain") {
+        return explain(matches, &sort_request, &screen);
+    }
+    mention_leftovers(&sort_request, &screen);
+    job(matches, &screen, |cancel| ascot_sort::sort(&sort_request, &RunOptions::default(), &screen, cancel))
+}
+
+fn resume(matches: &ArgMatches, dir: &Path) -> Result<u8, Failure> {
+    request::refuse_with_resume(matches)?;
+    let screen = screen(matches, true);
+    job(matches, &screen, |cancel| ascot_sort::resume(dir, &RunOptions::default(), &screen, cancel))
+}
+
+/// Tells a person who watches of jobs that were killed in the same places and can go on.
+fn mention_leftovers(sort_request: &SortRequest, screen: &Screen) {
+    if !screen.is_watched() {
+        return;
+    }
+    let usual = request::usual_temp_dirs();
+    let dirs = if sort_request.temp_dirs.is_empty() { &usual } else { &sort_request.temp_dirs };
+    for leftover in ascot_sort::leftovers(dirs).iter().filter(|leftover| leftover.resumable) {
+        let name = leftover.dir.file_name().unwrap_or_default().display();
+        let place = leftover.dir.parent().unwrap_or(Path::new("/")).display();
+        screen.notice(&format!(
+            "killed earlier and can go on: {name} ({}, {}% done, {} of spills in {place})\n  \
+             ascot sort --resume {}    or    ascot clean {place}",
+            leftover.input,
+            leftover.done_percent,
+            units::bytes(leftover.bytes),
+            leftover.dir.display(),
+        ));
+    }
+}
+
+/// Runs a job with signals watched, then reports on it.
+fn job(
+    matches: &ArgMatches,
+    screen: &Screen,
+    work: impl FnOnce(&Cancel) -> Result<Report, SortError>,
+) -> Result<u8, Failure> {
+    let report_file = ReportFile::prepare(matches)?;
+    let cancel = Cancel::new();
+    let stop = Stop::watch({
+        let cancel = cancel.clone();
+        move || cancel.cancel()
+    });
+    let result = work(&cancel);
+    screen.clear();
+    let report = match result {
+        Ok(report) => report,
+        Err(error) => {
+            drop(report_file);
+            if matches!(error, SortError::Cancelled) {
+                stop.end_if_asked();
+            }
+            return screen.failed(error.into());
+        }
+    };
+    if let Some(file) = report_file {
+        file.write(&report)?;
+    }
+    screen.summary(&report);
+    Ok(0)
+}
+
+fn explain(matches: &ArgMatches, sort_request: &SortRequest, screen: &Screen) -> Result<u8, Failure> {
+    let report_file = ReportFile::prepare(matches)?;
+    let explanation = ascot_sort::explain(sort_request, &RunOptions::default())?;
+    screen.clear();
+    if let Some(file) = report_file {
+        file.write(&explanation)?;
+    }
+    print(&explanation.to_string())?;
+    Ok(0)
+}
+
+fn check(sort_request: &SortRequest, mode: Mode) -> Result<u8, Failure> {
+    match ascot_sort::is_sorted(sort_request, &Cancel::new())? {
+        Sortedness::Sorted => Ok(0),
+        Sortedness::Disorder { input, record, line, .. } => {
+            if mode == Mode::CheckAloud {
+                let mut text = format!("ascot: {input}:{record}: disorder: ").into_bytes();
+                text.extend_from_slice(&line);
+                text.push(b'\n');
+                let _ = io::stderr().lock().write_all(&text);
+            }
+            Ok(STATUS_OF_DISORDER)
+        }
+    }
+}
+
+/// Writes `text` to standard output, where it is what was asked for.
+pub fn print(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    let written = out.write_all(text.as_bytes()).and_then(|()| {
+        if !text.ends_with('\n') {
+            out.write_all(b"\n")?;
+        }
+        out.flush()
+    });
+    written.map_err(Failure::Output)
+}
+
+fn screen(matches: &ArgMatches, output_is_file: bool) -> Screen {
+    let style = match matches.get_one::<String>("progress").map(String::as_str) {
+        Some("none") => Some(Style::Silent),
+        Some("bar") => Some(Style::Bar),
+        Some("json") => Some(Style::Json),
+        _ => None,
+    };
+    let (quiet, verbose) = (matches.get_flag("quiet"), matches.get_flag("verbose"));
+    Screen::new(Wishes { style, quiet, verbose, output_is_file })
+}
+
+/// The file of `--report`: opened before the job, so that hours of work do not end at a name that
+/// cannot be written; removed again if the job fails and it was not there before.
+struct ReportFile {
+    path: PathBuf,
+    file: File,
+    is_new: bool,
+    written: bool,
+}
+
+impl ReportFile {
+    fn prepare(matches: &ArgMatches) -> Result<Option<ReportFile>, Failure> {
+        let Some(path) = matches.get_one::<OsString>("report").map(PathBuf::from) else { return Ok(None) };
+        let is_new = !path.exists();
+        let opened = File::options().write(true).create(true).truncate(false).open(&path);
+        let file = opened.map_err(|source| Failure::File {
+            path: path.clone(),
+            doing: "cannot write the report",
+            source,
+        })?;
+        Ok(Some(ReportFile { path, file, is_new, written: false }))
+    }
+
+    fn write(mut self, value: &impl Serialize) -> Result<(), Failure> {
+        let written = serde_json::to_vec_pretty(value).map_err(io::Error::from).and_then(|mut text| {
+            text.push(b'\n');
+            if self.file.metadata()?.is_file() {
+                self.file.set_len(0)?;
+            }
+            self.file.write_all(&text)
+        });
+        self.written = written.is_ok();
+        written.map_err(|source| Failure::File {
+            path: self.path.clone(),
+            doing: "cannot write the report",
+            source,
+        })
+    }
+}
+
+impl Drop for ReportFile {
+    fn drop(&mut self) {
+        if self.is_new && !self.written {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! The commands beside `ascot sort`: gen, check, clean.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use ascot_model::units;
+use ascot_record::gensort::Encoding;
+use ascot_record::layout::Layout;
+use ascot_sort::check::CheckRequest;
+use ascot_sort::generate::GenerateRequest;
+use ascot_sort::request::{Input, Output};
+use ascot_sort::{Cancel, Leftover, SortError};
+use clap::ArgMatches;
+
+use crate::failure::{Failure, STATUS_OF_DISORDER};
+use crate::progress::{Screen, Style, Wishes};
+use crate::request::{count, named_records, paths, record_number, threads, usual_temp_dirs};
+use crate::signals::Stop;
+use crate::sort::print;
+use crate::sys;
+
+/// Benchmark records, what `ascot check` expects if nothing else is said.
+const BENCHMARK_LAYOUT: Layout = Layout::Fixed { len: 100 };
+const BENCHMARK_KEY: &str = "0..10";
+
+/// `ascot gen`.
+pub fn generate(matches: &ArgMatches) -> Result<u8, Failure> {
+    let output = matches.get_one::<OsString>("output").map(PathBuf::from);
+    let request = GenerateRequest {
+        count: count(matches, "count", "COUNT")?.unwrap_or_default(),
+        start: record_number(matches)?,
+        encoding: if matches.get_flag("ascii") { Encoding::Ascii } else { Encoding::Binary },
+        skewed: matches.get_flag("skew"),
+        output: output.map_or(Output::Stdout, Output::Path),
+        threads: threads(matches)?,
+    };
+    let screen = screen(matches!(request.output, Output::Path(_)) || sys::stdout_is_a_file(), false);
+    stoppable(&screen, |cancel| ascot_sort::generate::generate(&request, &screen, cancel))?;
+    Ok(0)
+}
+
+/// `ascot check`.
+pub fn check(matches: &ArgMatches) -> Result<u8, Failure> {
+    let format = matches.get_one::<String>("format").map(String::as_str);
+    let mut keys: Vec<OsString> = matches.get_many("key").into_iter().flatten().cloned().collect();
+    if format.is_none() && keys.is_empty() {
+        keys.push(BENCHMARK_KEY.into());
+    }
+    let (layout, keys) = named_records(format, &keys, BENCHMARK_LAYOUT)?;
+    let mut inputs: Vec<Input> =
+        paths(matches, "files").iter().map(|path| Input::from_argument(path)).collect();
+    if inputs.is_empty() {
+        inputs.push(Input::Stdin);
+    }
+    let request = CheckRequest { inputs, layout, keys, threads: threads(matches)? };
+    let quiet = matches.get_flag("quiet");
+    let screen = screen(true, quiet);
+    let verdict = stoppable(&screen, |cancel| ascot_sort::check::check(&request, &screen, cancel))?;
+    if !quiet {
+        print(&verdict.to_string())?;
+    }
+    Ok(if verdict.is_ordered() { 0 } else { STATUS_OF_DISORDER })
+}
+
+/// `ascot clean`.
+pub fn clean(matches: &ArgMatches) -> Result<u8, Failure> {
+    let mut dirs = paths(matches, "dirs");
+    if dirs.is_empty() {
+        dirs = usual_temp_dirs();
+    }
+    let dry_run = matches.get_flag("dry-run");
+    let leftovers = ascot_sort::clean(&dirs, dry_run)?;
+    let lines: Vec<String> = leftovers.iter().map(|leftover| line_of(leftover, dry_run)).collect();
+    if lines.is_empty() {
+        let places: Vec<String> = dirs.iter().map(|dir| dir.display().to_string()).collect();
+        print(&format!("nothing was left behind in {}", places.join(", ")))?;
+    } else {
+        print(&lines.join("\n"))?;
+    }
+    Ok(0)
+}
+
+fn line_of(leftover: &Leftover, dry_run: bool) -> String {
+    let done = if leftover.removed { "removed" } else { "found" };
+    let mut line = format!("{done}  {}  {}", leftover.dir.display(), units::bytes(leftover.bytes));
+    if !leftover.input.is_empty() {
+        line += &format!("  ({}, {}% done)", leftover.input, leftover.done_percent);
+    }
+    if !leftover.note.is_empty() {
+        line += &format!("  {}", leftover.note);
+    }
+    if leftover.resumable && dry_run {
+        line += &format!("\n  can go on: ascot sort --resume {}", leftover.dir.display());
+    }
+    line
+}
+
+fn screen(output_is_file: bool, quiet: bool) -> Screen {
+    Screen::new(Wishes { style: quiet.then_some(Style::Silent), quiet, verbose: false, output_is_file })
+}
+
+/// Runs `work` with signals watched.
+fn stoppable<T>(screen: &Screen, work: impl FnOnce(&Cancel) -> Result<T, SortError>) -> Result<T, Failure> {
+    let cancel = Cancel::new();
+    let stop = Stop::watch({
+        let cancel = cancel.clone();
+        move || cancel.cancel()
+    });
+    let result = work(&cancel);
+    screen.clear();
+    if matches!(result, Err(SortError::Cancelled)) {
+        stop.end_if_asked();
+    }
+    result.map_err(Failure::Sort)
+}
