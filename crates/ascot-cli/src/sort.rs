@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use ascot_model::report::Report;
 use ascot_model::units;
+use ascot_record::layout::Layout;
 use ascot_sort::request::{Output, SortRequest};
 use ascot_sort::{Cancel, Observer, RunOptions, SortError, Sortedness};
 use clap::ArgMatches;
@@ -113,12 +114,20 @@ fn check(sort_request: &SortRequest, mode: Mode) -> Result<u8, Failure> {
         Sortedness::Disorder { input, record, line, .. } => {
             if mode == Mode::CheckAloud {
                 let mut text = format!("ascot: {input}:{record}: disorder: ").into_bytes();
-                text.extend_from_slice(&line);
+                text.extend_from_slice(line.strip_suffix(&[line_end(sort_request.layout)]).unwrap_or(&line));
                 text.push(b'\n');
                 let _ = io::stderr().lock().write_all(&text);
             }
             Ok(STATUS_OF_DISORDER)
         }
+    }
+}
+
+/// The byte that ends a record which is shown as a line.
+fn line_end(layout: Layout) -> u8 {
+    match layout {
+        Layout::Lines { delimiter } => delimiter,
+        _ => b'\n',
     }
 }
 
