@@ -69,55 +69,53 @@ pub fn command() -> Command {
         )
 }
 
-fn ordering() -> Vec<Arg> {
-    let mut flags: Vec<Arg> = [
-        (
-            "ignore-leading-blanks",
-            'b',
-            "skip leading blanks",
-            "Ignore leading blanks when finding sort keys.",
-        ),
-        ("dictionary-order", 'd', "dictionary order", "Consider only blanks and alphanumeric bytes."),
-        ("ignore-case", 'f', "fold case", "Fold lower case (a to z) to upper case."),
-        (
-            "general-numeric-sort",
-            'g',
-            "numbers, also 1e-3",
-            "Compare by general numerical value, as floating point: 1e-3, 0x1f, inf, nan. \
+/// Name, letter, and the two texts of each order.
+const ORDERS: &[(&str, char, &str, &str)] = &[
+    ("ignore-leading-blanks", 'b', "skip leading blanks", "Ignore leading blanks when finding sort keys."),
+    ("dictionary-order", 'd', "dictionary order", "Consider only blanks and alphanumeric bytes."),
+    ("ignore-case", 'f', "fold case", "Fold lower case (a to z) to upper case."),
+    (
+        "general-numeric-sort",
+        'g',
+        "numbers, also 1e-3",
+        "Compare by general numerical value, as floating point: 1e-3, 0x1f, inf, nan. \
              Slower than -n.",
-        ),
-        (
-            "human-numeric-sort",
-            'h',
-            "sizes: 2K 1G",
-            "Compare human-readable numbers: sign, then suffix (none, K, M, G, ...), then \
+    ),
+    (
+        "human-numeric-sort",
+        'h',
+        "sizes: 2K 1G",
+        "Compare human-readable numbers: sign, then suffix (none, K, M, G, ...), then \
              value.",
-        ),
-        ("ignore-nonprinting", 'i', "printable bytes only", "Consider only printable bytes (0x20 to 0x7e)."),
-        ("month-sort", 'M', "JAN < ... < DEC", "Compare by month name: unknown < JAN < ... < DEC."),
-        (
-            "numeric-sort",
-            'n',
-            "numbers",
-            "Compare by numerical value: optional blanks, minus sign, digits, decimal point, \
+    ),
+    ("ignore-nonprinting", 'i', "printable bytes only", "Consider only printable bytes (0x20 to 0x7e)."),
+    ("month-sort", 'M', "JAN < ... < DEC", "Compare by month name: unknown < JAN < ... < DEC."),
+    (
+        "numeric-sort",
+        'n',
+        "numbers",
+        "Compare by numerical value: optional blanks, minus sign, digits, decimal point, \
              digits.",
-        ),
-        (
-            "version-sort",
-            'V',
-            "versions: 1.9 < 1.10",
-            "Compare numbers within text by value, as in names of versions.",
-        ),
-        (
-            "reverse",
-            'r',
-            "largest first",
-            "Reverse the result of comparisons. With numbers, CSV columns and byte ranges too.",
-        ),
-    ]
-    .into_iter()
-    .map(|(name, letter, help, long)| switch(name, help, long).short(letter).long(name))
-    .collect();
+    ),
+    (
+        "version-sort",
+        'V',
+        "versions: 1.9 < 1.10",
+        "Compare numbers within text by value, as in names of versions.",
+    ),
+    (
+        "reverse",
+        'r',
+        "largest first",
+        "Reverse the result of comparisons. With numbers, CSV columns and byte ranges too.",
+    ),
+];
+
+fn ordering() -> Vec<Arg> {
+    let mut flags: Vec<Arg> = ORDERS
+        .iter()
+        .map(|(name, letter, help, long)| switch(name, help, long).short(*letter).long(*name))
+        .collect();
     flags.push(
         option(
             "sort-word",
