@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 MIB = 1 << 20
 # What a process may take beside `--memory`.
 ALLOWANCE = 32 * MIB
-TIMEOUT_SECONDS = 120
+TIMEOUT_SECONDS = 60
 
 
 @cache
@@ -121,12 +121,19 @@ def measure(*arguments, cwd=None, cgroup=None, timeout=TIMEOUT_SECONDS, stdin=No
     """Runs `ascot ARGUMENTS` from a small launcher, so that the peak is the command's own."""
     command = [sys.executable, "-I", "-S", str(ROOT / "tests" / "launch.py"), str(cgroup or "-")]
     command += [ascot_binary(), *map(os.fspath, arguments)]
-    done = subprocess.run(
-        command, cwd=cwd, capture_output=True, timeout=timeout, env=clean_environment(),
-        stdin=stdin or subprocess.DEVNULL,
+    process = subprocess.Popen(
+        command, cwd=cwd, env=clean_environment(), stdin=stdin or subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr.decode(errors="replace")
-    words, _, facts = done.stderr.decode(errors="replace").rpartition("\n@@")
+    try:
+        told = process.communicate(timeout=timeout)[1].decode(errors="replace")
+    except subprocess.TimeoutExpired:
+        # The launcher's child would live on.
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        raise
+    assert process.returncode == 0, told
+    words, _, facts = told.rpartition("\n@@")
     return Measured(**json.loads(facts), stderr=words)
 
 

@@ -59,9 +59,10 @@ def matches(shown, printed):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_sessions_run_as_shown(page, disk):
+def test_sessions_run_as_shown(page, disk, tmp_path):
+    (tmp_path / "ascot").symlink_to(Path(ascot_binary()).resolve())
     environment = clean_environment()
-    environment["PATH"] = f"{Path(ascot_binary()).resolve().parent}:{environment['PATH']}"
+    environment["PATH"] = f"{tmp_path}:{environment['PATH']}"
     for words, lines in blocks(page.read_text()):
         status = next((int(word[7:]) for word in words if word.startswith("status=")), 0)
         session = commands(lines)
@@ -80,7 +81,7 @@ def test_sessions_run_as_shown(page, disk):
 @cache
 def flags_of(subcommand):
     """All flags of a subcommand, from its manual page (the help screen leaves some out)."""
-    page = run("man", subcommand).stdout.decode().replace("\\-", "-")
+    page = re.sub(r"\\f.", " ", run("man", subcommand).stdout.decode()).replace("\\-", "-")
     page += run(subcommand, "--help").stdout.decode()
     return set(re.findall(r"(?<![\w-])--[a-z0-9][a-z0-9-]*", page))
 

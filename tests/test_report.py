@@ -105,7 +105,7 @@ def test_explaining_sorts_nothing(records, disk):
     words = [*FIXED, records, "-o", disk / "out", "--memory", "16MiB", "--temp", disk]
     done = run("sort", *words, "--explain")
     told = done.stdout.decode()
-    for word in ("1,000,000 records", "100 bytes", "16 MiB", "plan", "moves", "time", "why not"):
+    for word in ("1,000,000 records", "fixed:100", "16 MiB", "plan", "moves", "time", "why not"):
         assert word in told, told
     assert list(disk.iterdir()) == []
 
