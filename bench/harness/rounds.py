@@ -24,7 +24,7 @@ from .measure import Outcome
 
 SLOWEST = 20
 """A contender may take this many times Ascot's time."""
-LEAST_TIMEOUT_S = 120.0
+LEAST_TIMEOUT_S = 60.0
 """And at least this long: starting a JVM is no sort."""
 PATIENCE_BYTES_PER_S = 5e6
 """Without a time of Ascot's to go by: the rate below which a run is stopped."""
