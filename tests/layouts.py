@@ -47,7 +47,7 @@ def _zipf(rng, count):
 
 def _displaced(rng, count):
     ranks = list(range(count))
-    for _ in range(max(1, count // 200)):
+    for _ in range(count // 200 + (count > 0)):
         a, b = rng.randrange(count), rng.randrange(count)
         ranks[a], ranks[b] = ranks[b], ranks[a]
     return ranks

@@ -130,11 +130,12 @@ def number(rng):
 
 
 def general_number(rng):
+    """No NaN: some releases of the sort command order several of them by chance."""
     return rng.choice(
         [
             lambda: f"{rng.randrange(-9, 9)}e{rng.randrange(-30, 30)}",
             lambda: f"{rng.uniform(-1, 1) * 10.0 ** rng.randrange(-8, 8):.4g}",
-            lambda: rng.choice(["inf", "-inf", "nan", "NaN", "Infinity", "0x10", "0x1p4", "1e", "e1", "+2", "+-2"]),
+            lambda: rng.choice(["inf", "-inf", "Infinity", "iNf", "0x10", "0x1p4", "1e", "e1", "+2", "+-2"]),
             lambda: rng.choice(["1e400", "-1e400", "1e-400", "0", "-0", ".e1", "x", "", " 1", "1E2", "infx"]),
             lambda: number(rng),
         ]
@@ -264,7 +265,7 @@ def random_case(seed, family):
     if rng.random() < 0.12:
         options.append([rng.choice(["-z", "--zero-terminated"])])
         delimiter = b"\0"
-    options += rng.choice([[], [], [], [["-S", rng.choice(["1M", "50%", "2048", "16m", "100000b", "1G", "1K"])]]])
+    options += rng.choice([[], [], [], [["-S", rng.choice(["16M", "50%", "20480", "16m", "20000000b", "1G"])]]])
     options += rng.choice([[], [], [["--parallel=1"]], [["--parallel", "2"]]])
     rng.shuffle(options)
     lines = rng.choice([0, 1, 2, 5, 20, 20, 60, 300])

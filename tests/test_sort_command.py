@@ -35,7 +35,7 @@ def test_random_command_lines(family, part, tmp_path):
     "words",
     [
         ["-k"], ["-k0"], ["-k1.0"], ["-k1,1x"], ["-k", ""], ["-t", ""], ["-t", "ab"], ["-k1,"], ["-k-1"],
-        ["-S", "x"], ["-S", "1Q1"], ["--sort=odd"], ["--check=odd"], ["-c", "-o", "out"], ["-c", "f0", "f0"],
+        ["-S", "x"], ["-S", "1Q1"], ["-c", "-o", "out"], ["-c", "f0", "f0"],
         ["-cC"], ["-ng"], ["-hn"], ["-nM"], ["-di", "-n"], ["-k1n,1g"], ["--parallel=0"], ["--parallel=x"],
         ["--batch-size=1"], ["--files0-from=f0", "f0"], ["--files0-from=missing"], ["missing"], ["."],
         ["-o", "missing/out", "f0"], ["-o", "out", "-o", "other", "f0"], ["--no-such-flag"], ["-t:", "-t,"],
@@ -61,6 +61,20 @@ def test_odd_command_lines(words, tmp_path):
 def test_small_inputs(text, words, tmp_path):
     told = verdict(Case([words], {"f0": text}, ["f0"]), tmp_path)
     assert not told, told
+
+
+@pytest.mark.parametrize("size", ["1b", "1K", "2048", "1M", "7%", "1E", "100T"])
+def test_any_buffer_size_works(size, tmp_path):
+    """-S is a wish in the sort command: too little is raised to what works."""
+    told = verdict(Case([["-S", size]], {"f0": b"b\na\nc\n"}, ["f0"]), tmp_path)
+    assert not told, told
+
+
+def test_not_a_number_is_below_all_numbers(tmp_path):
+    text = b"1\n-inf\nNaN\nx\n\n0\n-1e400\ninf\n"
+    for words in (["-g"], ["-g", "-r"], ["-g", "-s"]):
+        told = verdict(Case([words], {"f0": text}, ["f0"]), tmp_path)
+        assert not told, told
 
 
 def mixed_lines(rng, count):
