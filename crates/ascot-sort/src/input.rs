@@ -380,7 +380,7 @@ impl ReadStream for PartStream {
     }
 
     fn ready(&mut self) -> bool {
-        self.reader.ready()
+        self.current.is_some() || self.reader.in_flight() == 0 || self.reader.ready()
     }
 
     fn in_flight(&self) -> usize {

@@ -167,18 +167,13 @@ impl<'a, R: Records, S: MergeSink> MergeFlow<'a, R, S> {
         Ok(())
     }
 
-    /// Tells the engine what came free, and the sink how far the merge has come.
-    fn settle<I: BlockInput<Block = RunBlock>>(&mut self, before: &[usize], inputs: &mut Inputs<I>) -> Result<(), SortError> {
-        for (index, held) in self.held.iter().enumerate() {
-            inputs.released(index, (before[index] - held.len()) as u32);
-        }
+    /// Tells the sink how far the merge has come.
+    fn settle(&mut self) -> Result<(), SortError> {
         let (held, next_block, records) = (&self.held, &self.next_block, self.records);
         let done = || {
-            let place = |(held, &next): (&VecDeque<Held>, &usize)| {
-                match held.front() {
-                    Some(front) => RunStart { block: front.block, offset: records.offset_of(front.segment.lo) },
-                    None => RunStart { block: next, offset: 0 },
-                }
+            let place = |(held, &next): (&VecDeque<Held>, &usize)| match held.front() {
+                Some(front) => RunStart { block: front.block, offset: records.offset_of(front.segment.lo) },
+                None => RunStart { block: next, offset: 0 },
             };
             held.iter().zip(next_block).map(place).collect()
         };
@@ -233,8 +228,12 @@ impl<R: Records, S: MergeSink, I: BlockInput<Block = RunBlock>> Flow<I> for Merg
         if batch.is_empty() {
             return Ok(Step::Done);
         }
+        // Said before the blocks come free one by one: the schedule must know by then who starves.
+        for (index, held) in self.held.iter().enumerate() {
+            inputs.released(index, (before[index] - held.len()) as u32);
+        }
         self.emit(batch, inputs)?;
-        self.settle(&before, inputs)?;
+        self.settle()?;
         Ok(Step::Progress)
     }
 }

@@ -190,7 +190,9 @@ impl<R: Records> PieceReader<R> {
             if !ended {
                 return Ok(false);
             }
-            self.end_input(fill)?;
+            if !self.end_input(fill)? {
+                return Ok(false);
+            }
             if fill.bytes.end >= limit {
                 return Ok(self.inputs.get(self.at.input).is_none());
             }
@@ -199,6 +201,7 @@ impl<R: Records> PieceReader<R> {
 
     /// Reads up to `room` bytes behind what is there; true if the input has ended.
     fn read(&mut self, fill: &mut Fill, room: usize) -> Result<bool, SortError> {
+        let may_be_silent = self.inputs.get(self.at.input).is_some_and(|input| input.size.is_none());
         let Some(stream) = &mut self.stream else { return Ok(true) };
         let since = Instant::now();
         let Some(mut front) = fill.lease.lend() else { return Err(SortError::Internal("a piece without memory")) };
@@ -206,7 +209,7 @@ impl<R: Records> PieceReader<R> {
         let rest = area.split_off(room);
         stream.begin(area)?;
         // A pipe may stay silent for long; a file answers soon.
-        while !stream.ready() && stream.len_hint().is_none() {
+        while may_be_silent && !stream.ready() {
             self.cancel.check()?;
             std::thread::sleep(PIPE_POLL);
         }
@@ -240,27 +243,31 @@ impl<R: Records> PieceReader<R> {
         Ok(())
     }
 
-    /// The input has ended: completes its last record, goes on to the next input.
-    fn end_input(&mut self, fill: &mut Fill) -> Result<(), SortError> {
+    /// The input has ended: completes its last record, goes on to the next input. False where the
+    /// order of the last records did not fit: they are left for a piece of their own.
+    fn end_input(&mut self, fill: &mut Fill) -> Result<bool, SortError> {
         let left = fill.bytes.end - fill.cut;
         if left > 0 {
-            let before = fill.cut;
-            if let Some(byte) = self.records.completion() {
-                fill.lease.bytes_mut()[fill.bytes.end] = byte;
-                fill.bytes.end += 1;
-                self.cut(fill)?;
+            if self.records.cut(&fill.lease.bytes()[fill.cut..fill.bytes.end], 1).records > 0 {
+                return Ok(false);
             }
-            let order_is_full = fill.cut == before && self.records.cut(&fill.lease.bytes()[fill.cut..fill.bytes.end], 1).records > 0;
-            if order_is_full {
-                // Its order does not fit: it is carried on, whole.
-            } else if fill.cut < fill.bytes.end {
+            let Some(byte) = self.records.completion() else { return Err(self.cut_short(left)) };
+            fill.lease.bytes_mut()[fill.bytes.end] = byte;
+            if self.records.cut(&fill.lease.bytes()[fill.cut..=fill.bytes.end], 1).records == 0 {
                 return Err(self.cut_short(left));
+            }
+            let before = fill.cut;
+            fill.bytes.end += 1;
+            self.cut(fill)?;
+            if fill.cut == before {
+                fill.bytes.end -= 1;
+                return Ok(false);
             }
         }
         self.stream = None;
         self.at = InputPosition { input: self.at.input + 1, offset: 0 };
         self.record_number = 0;
-        Ok(())
+        Ok(true)
     }
 
     fn cut_short(&self, left: usize) -> SortError {
