@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use ascot_io::IoError;
 use ascot_io::PoolError;
 use ascot_model::units;
+use ascot_record::checksum::RecordSum;
 use ascot_record::keys::KeyError;
 
 /// Why a job failed.
@@ -82,12 +83,12 @@ pub enum SortError {
         offset: u64,
     },
     /// Records in and out differ: a fault of this program or of the machine.
-    #[error("records in and out differ: {read} in, {written} out\n  nothing was written to the output; please report this")]
+    #[error("records in and out differ: {} in (checksum {read}), {} out (checksum {written})\n  nothing was written to the output; please report this", read.count, written.count)]
     Checksum {
         /// Sum of what was read.
-        read: String,
+        read: RecordSum,
         /// Sum of what was written and dropped.
-        written: String,
+        written: RecordSum,
     },
     /// A job cannot be resumed.
     #[error("{}: cannot be resumed: {why}", dir.display())]

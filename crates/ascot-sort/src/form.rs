@@ -31,7 +31,7 @@ pub struct Load {
     pub records: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Sum of its records.
+    /// Sum of its records; nothing where they come from spills, which were summed up before.
     pub sum: RecordSum,
     /// Place in the inputs after its last record.
     pub end: InputPosition,
@@ -139,9 +139,10 @@ fn sort_all<R: Records>(records: &R, piece_bytes: usize, work: &Receiver<Work>, 
     while let Ok((number, placed)) = work.recv() {
         let since = Instant::now();
         let mut sum = RecordSum::new();
+        let (count, bytes) = (placed.records as u64, placed.piece.bytes.len() as u64);
         let parts = records.sort(placed.piece, &mut scratch, &mut sum);
         busy += since.elapsed();
-        let sorted = SortedPiece { parts, sum, end: placed.end, input: placed.input, ends_input: placed.ends_input };
+        let sorted = SortedPiece { parts, sum, records: count, bytes, end: placed.end, input: placed.input, ends_input: placed.ends_input };
         if send.send(Message::Sorted(number, sorted)).is_err() {
             break;
         }
@@ -152,6 +153,8 @@ fn sort_all<R: Records>(records: &R, piece_bytes: usize, work: &Receiver<Work>, 
 struct SortedPiece {
     parts: Vec<Arc<Sorted>>,
     sum: RecordSum,
+    records: u64,
+    bytes: u64,
     end: InputPosition,
     input: usize,
     ends_input: bool,
@@ -254,12 +257,12 @@ impl<'a, R: Records> Collector<'a, R> {
         for number in self.next..self.next + count {
             let Some(piece) = self.waiting.remove(&number) else { continue };
             load.sum.combine(&piece.sum);
+            load.records += piece.records;
+            load.bytes += piece.bytes;
             load.end = piece.end;
             load.input = piece.input;
             load.sources.extend(piece.parts.into_iter().map(|part| vec![self.records.whole(part)]));
         }
-        load.records = load.sum.count;
-        load.bytes = load.sum.bytes;
         self.next += count;
         load
     }

@@ -200,7 +200,7 @@ impl<'a, R: Records> Job<'a, R> {
         accounted.combine(dropped);
         accounted.combine(&self.manifest.dropped);
         if accounted != self.manifest.sum_in {
-            return Err(SortError::Checksum { read: self.manifest.sum_in.to_string(), written: accounted.to_string() });
+            return Err(SortError::Checksum { read: self.manifest.sum_in, written: accounted });
         }
         let since = Instant::now();
         target.commit()?;
