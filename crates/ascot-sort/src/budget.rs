@@ -13,12 +13,14 @@ use crate::error::SortError;
 pub const LEAST_BLOCK_BYTES: usize = 32 << 10;
 /// Largest block: more gains nothing on any device with a queue.
 pub const MOST_BLOCK_BYTES: usize = 1 << 20;
-/// Largest piece: its order fits a second-level cache.
-const MOST_PIECE_BYTES: usize = 32 << 20;
+/// Largest piece: it is sorted and gathered while it is in the cache.
+const MOST_PIECE_BYTES: usize = 4 << 20;
 /// Smallest piece.
 const LEAST_PIECE_BYTES: usize = 128 << 10;
-/// Pieces in all, where memory allows: half of them are one load.
-const PIECES: usize = 32;
+/// Pieces in all, where memory allows.
+const PIECES: usize = 64;
+/// Pieces being read at once.
+pub const PIECES_READ: usize = 3;
 /// Least memory a job works in, bytes.
 pub const LEAST_MEMORY_BYTES: u64 = 8 << 20;
 
@@ -44,6 +46,15 @@ pub struct PieceShare {
     pub bytes: usize,
     /// Pieces in all.
     pub count: usize,
+    /// Pieces being read or sorted, at most.
+    pub unsorted: usize,
+}
+
+impl PieceShare {
+    /// Pieces of one load: half of those that can be sorted at once.
+    pub fn load(&self) -> usize {
+        (self.count.saturating_sub(self.unsorted) / 2).max(1)
+    }
 }
 
 impl Budget {
@@ -53,7 +64,7 @@ impl Budget {
             return Err(SortError::TooLittleMemory { given: memory, least: LEAST_MEMORY_BYTES });
         }
         let memory = usize::try_from(memory).unwrap_or(usize::MAX);
-        let threads = threads.clamp(1, (memory / (2 << 20)).max(1));
+        let threads = threads.clamp(1, (memory / (4 << 20)).max(1));
         let most = (memory / 512).clamp(LEAST_BLOCK_BYTES, MOST_BLOCK_BYTES);
         // With many runs smaller blocks let all of them be merged at once.
         let runs = data_bytes.map_or(1, |bytes| bytes as usize / (memory * 2 / 5) + 1);
@@ -70,11 +81,13 @@ impl Budget {
     /// Pieces of a pass that sorts, with `scratch_bytes` for each sorting thread.
     pub fn pieces(&self, scratch_bytes: &dyn Fn(usize) -> usize) -> PieceShare {
         let mut bytes = MOST_PIECE_BYTES;
+        // Read, waiting to be sorted, being sorted, being gathered to.
+        let unsorted = PIECES_READ + 3 * self.threads + 1;
         loop {
             let taken = self.common() + self.threads * scratch_bytes(bytes);
             let left = self.memory.saturating_sub(taken);
-            if left / bytes >= PIECES || bytes <= LEAST_PIECE_BYTES {
-                return PieceShare { bytes, count: (left / bytes).max(4) };
+            if left / bytes >= PIECES.max(3 * unsorted) || bytes <= LEAST_PIECE_BYTES {
+                return PieceShare { bytes, count: left / bytes, unsorted };
             }
             bytes = (bytes / 2).max(LEAST_PIECE_BYTES);
         }
@@ -145,7 +158,7 @@ mod tests {
                     let share = budget.pieces(&|bytes| bytes / 3);
                     let taken = budget.common() + budget.threads * share.bytes / 3 + share.bytes * share.count;
                     assert!(taken <= budget.memory, "{budget:?} {share:?}");
-                    assert!(budget.block.is_power_of_two() && share.count >= 4);
+                    assert!(budget.block.is_power_of_two() && share.count > share.unsorted + 4, "{budget:?} {share:?}");
                 }
             }
         }

@@ -24,7 +24,7 @@ use crate::account::PassFacts;
 use crate::emit::{Chunk, PassSums};
 use crate::error::SortError;
 use crate::form::{Gather, Load, sort_loads};
-use crate::input::Inputs;
+use crate::input::{Inputs, PART_BLOCKS};
 use crate::job::Job;
 use crate::observe::Cancel;
 use crate::pieces::{Lease, PiecePool};
@@ -66,8 +66,8 @@ impl<R: Records> Job<'_, R> {
             return Ok(Splitters::new(keys, self.records.descending()));
         }
         let total = self.inputs.record_bytes().unwrap_or(0);
-        let pieces = self.pieces();
-        let load = (pieces.piece_bytes() * (pieces.most() / 2)) as u64 * 4 / 5;
+        let memory = self.sort_memory(self.part_stream_bytes());
+        let load = (memory.pieces.piece_bytes() * memory.load_pieces) as u64;
         let most = (self.budget.streams() / PARTS_SHARE / (2 * self.budget.block)).min(crate::job::descriptors()) as u64;
         let parts = part_count(total, load).min(most.max(2)) as usize;
         let mut keys = self.sample_keys(parts * KEYS_PER_PART, total)?;
@@ -173,22 +173,18 @@ impl<R: Records> Job<'_, R> {
             sums = PassSums { out: state.out, dropped: state.dropped };
         }
         let first = splitters.parts() - self.manifest.runs.len();
-        let pieces = self.pieces();
-        let load = (pieces.piece_bytes() * (pieces.most() / 2)) as f64;
-        let order = self.records.order_bytes() as f64;
+        let memory = self.sort_memory(self.part_stream_bytes());
+        let load = (memory.pieces.piece_bytes() * memory.load_pieces) as u64;
+        drop(memory);
         let parts: Vec<(Run, bool)> = std::mem::take(&mut self.manifest.runs)
             .into_iter()
             .enumerate()
             .map(|(at, run)| {
-                let mean = run.bytes as f64 / run.records.max(1) as f64;
                 let equal = splitters.all_equal(first + at) && self.records.keys_decide();
-                // A part of its own takes a piece more than its bytes.
-                let takes = run.bytes as f64 * (mean + order) / mean.max(1.0) + 1.5 * pieces.piece_bytes() as f64;
-                let normal = !equal && takes <= load && run.longest <= run.block_bytes as u64;
+                let normal = !equal && run.bytes <= load && run.longest <= run.block_bytes as u64;
                 (run, normal)
             })
             .collect();
-        drop(pieces);
         self.manifest.runs = parts.iter().map(|(run, _)| run.clone()).collect();
         let mut at = 0;
         while at < parts.len() {
@@ -207,16 +203,13 @@ impl<R: Records> Job<'_, R> {
     }
 
     fn sort_small_parts(&mut self, parts: &[Run], target: &mut Target<R>, sums: &mut PassSums) -> Result<(), SortError> {
-        let streams = parts.iter().map(|run| run.block_bytes).max().unwrap_or(0);
-        let held = self.pool.reserve(6 * streams, "blocks of a part")?;
-        let pieces = self.pieces_leaving(8 * streams);
-        drop(held);
+        let memory = self.sort_memory(self.part_stream_bytes());
         let inputs = Inputs::of_parts(parts, &self.pool);
         let start = InputPosition::default();
-        let reader = PieceReader::new(&self.records, &self.disk, inputs, &pieces, start, self.cancel).of_parts();
+        let reader = PieceReader::new(&self.records, &self.disk, inputs, &memory.pieces, start, self.cancel).of_parts();
         let (records, cancel, threads) = (Arc::clone(&self.records), self.cancel, self.budget.threads);
         let mut done = 0;
-        sort_loads(&records, reader, &pieces, threads, Gather::ByInput, cancel, &mut |load: Load| {
+        sort_loads(&records, reader, &memory, threads, Gather::ByInput, cancel, &mut |load: Load| {
             if load.sources.is_empty() {
                 return Ok(());
             }
@@ -274,12 +267,12 @@ impl<R: Records> Job<'_, R> {
             let saved = (self.manifest.sum_in, self.manifest.dropped, self.manifest.read_upto, self.resumable);
             self.manifest.runs.clear();
             self.resumable = false;
-            let pieces = self.pieces_leaving(8 * part.block_bytes);
+            let memory = self.sort_memory(self.part_stream_bytes());
             let inputs = Inputs::of_parts(std::slice::from_ref(&part), &self.pool);
             let start = InputPosition::default();
-            let reader = PieceReader::new(&self.records, &self.disk, inputs, &pieces, start, self.cancel).of_spills();
-            self.form(reader, &pieces, Gather::Halves, None)?;
-            drop(pieces);
+            let reader = PieceReader::new(&self.records, &self.disk, inputs, &memory.pieces, start, self.cancel).of_spills();
+            self.form(reader, &memory, Gather::Halves, None)?;
+            drop(memory);
             self.reduce_runs()?;
             dropped = self.manifest.dropped;
             dropped.subtract(&saved.1);
@@ -301,12 +294,10 @@ impl<R: Records> Job<'_, R> {
         self.remove_runs(&parts)
     }
 
-    /// Buffers for a pass that sorts, with `bytes` of memory left for other things.
-    fn pieces_leaving(&self, bytes: usize) -> PiecePool {
-        let pieces = self.pieces();
-        let scratch = self.budget.threads * self.records.scratch_bytes(pieces.piece_bytes());
-        let left = self.pool.available().saturating_sub(bytes + scratch);
-        PiecePool::new(&self.pool, pieces.piece_bytes(), (left / pieces.piece_bytes()).clamp(2, pieces.most()))
+    /// Memory for reading a part ahead: its blocks are as large as they were written.
+    fn part_stream_bytes(&self) -> usize {
+        let written = self.manifest.runs.iter().map(|run| run.block_bytes).max().unwrap_or(0);
+        PART_BLOCKS * written.max(self.budget.block)
     }
 }
 
@@ -439,10 +430,13 @@ fn split_pieces<R: Records>(
                 if stop.is_cancelled() {
                     break Err(SortError::Cancelled);
                 }
-                match reader.next(&|| ()) {
+                match reader.next(&|_| ()) {
                     Ok(Some(piece)) => {
                         // The second buffer is taken here, so that splitting never waits for one.
-                        let room = if piece.piece.lease.len() == spare.piece_bytes() { spare.take() } else { match spare.take_large(piece.piece.lease.len()) { Ok(lease) => lease, Err(error) => break Err(error.into()) } };
+                        let room = match spare.take_for(piece.piece.lease.len(), &|_| ()) {
+                            Ok(lease) => lease,
+                            Err(error) => break Err(error.into()),
+                        };
                         if to_split.send((number, piece, room)).is_err() {
                             break Ok(number);
                         }

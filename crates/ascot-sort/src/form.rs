@@ -15,11 +15,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ascot_record::checksum::RecordSum;
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
 use crate::error::SortError;
 use crate::observe::Cancel;
-use crate::pieces::PiecePool;
+use crate::pieces::{Lease, PiecePool};
 use crate::reader::{InputPosition, PieceReader, PlacedPiece};
 use crate::records::{Records, Segment, Sorted};
 
@@ -54,6 +54,14 @@ pub struct FormTimes {
     pub collect_waited: Duration,
 }
 
+/// The memory of a pass that sorts.
+pub struct SortMemory {
+    /// Buffers, of pieces being read and of sorted ones.
+    pub pieces: PiecePool,
+    /// Sorted pieces that make a load.
+    pub load_pieces: usize,
+}
+
 /// How much is gathered before it is handed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gather {
@@ -66,8 +74,8 @@ pub enum Gather {
 }
 
 enum Message {
-    /// The reader waits for memory, having handed on so many pieces.
-    Starved(u64),
+    /// The piece of this number waits for memory; a large one for all there is.
+    Starved(u64, bool),
     Sorted(u64, SortedPiece),
     Read(Result<(u64, Duration, Duration), SortError>),
 }
@@ -76,7 +84,7 @@ enum Message {
 pub fn sort_loads<R: Records>(
     records: &Arc<R>,
     reader: PieceReader<R>,
-    pieces: &PiecePool,
+    memory: &SortMemory,
     threads: usize,
     gather: Gather,
     cancel: &Cancel,
@@ -84,18 +92,18 @@ pub fn sort_loads<R: Records>(
 ) -> Result<FormTimes, SortError> {
     std::thread::scope(|scope| {
         let (send, receive) = unbounded();
-        let (to_sort, work) = unbounded();
+        let (to_sort, work) = bounded(threads.max(1));
         let from_reader = send.clone();
         let cancel_reader = cancel.clone();
         scope.spawn(move || read_all(reader, &to_sort, &from_reader, &cancel_reader));
         let sorters: Vec<_> = (0..threads.max(1))
             .map(|_| {
-                let (work, send, piece_bytes) = (work.clone(), send.clone(), pieces.piece_bytes());
-                scope.spawn(move || sort_all(&**records, piece_bytes, &work, &send))
+                let (work, send) = (work.clone(), send.clone());
+                scope.spawn(move || sort_all(&**records, &memory.pieces, &work, &send))
             })
             .collect();
         drop((send, work));
-        let mut collector = Collector::new(records, pieces, gather);
+        let mut collector = Collector::new(records, memory, gather);
         let result = collector.collect(&receive, cancel, take);
         let mut times = collector.times;
         // Let go of memory and channels, so that threads waiting for them end.
@@ -109,9 +117,9 @@ type Work = (u64, PlacedPiece);
 
 fn read_all<R: Records>(mut reader: PieceReader<R>, to_sort: &Sender<Work>, send: &Sender<Message>, cancel: &Cancel) {
     let handed_on = Cell::new(0u64);
-    let starving = || {
+    let starving = |large| {
         // Nobody listens any more only when the pass has ended.
-        let _ = send.send(Message::Starved(handed_on.get()));
+        let _ = send.send(Message::Starved(handed_on.get(), large));
     };
     let result = loop {
         if cancel.is_cancelled() {
@@ -133,21 +141,36 @@ fn read_all<R: Records>(mut reader: PieceReader<R>, to_sort: &Sender<Work>, send
     let _ = send.send(Message::Read(result.map(|number| (number, times.0, times.1))));
 }
 
-fn sort_all<R: Records>(records: &R, piece_bytes: usize, work: &Receiver<Work>, send: &Sender<Message>) -> Duration {
-    let mut scratch = records.scratch(piece_bytes);
+fn sort_all<R: Records>(records: &R, pieces: &PiecePool, work: &Receiver<Work>, send: &Sender<Message>) -> Duration {
+    let mut scratch = records.scratch(pieces.piece_bytes());
     let mut busy = Duration::ZERO;
     while let Ok((number, placed)) = work.recv() {
-        let since = Instant::now();
-        let mut sum = RecordSum::new();
-        let (count, bytes) = (placed.records as u64, placed.piece.bytes.len() as u64);
-        let parts = records.sort(placed.piece, &mut scratch, &mut sum);
-        busy += since.elapsed();
-        let sorted = SortedPiece { parts, sum, records: count, bytes, end: placed.end, input: placed.input, ends_input: placed.ends_input };
-        if send.send(Message::Sorted(number, sorted)).is_err() {
+        let starving = |large| {
+            // Nobody listens any more only when the pass has ended.
+            let _ = send.send(Message::Starved(number, large));
+        };
+        let out = records.gathers().then(|| pieces.take_for(placed.piece.lease.len(), &starving)).transpose();
+        let message = match out {
+            Ok(out) => {
+                let since = Instant::now();
+                let sorted = sort_one(records, placed, out, &mut scratch);
+                busy += since.elapsed();
+                Message::Sorted(number, sorted)
+            }
+            Err(error) => Message::Read(Err(error.into())),
+        };
+        if send.send(message).is_err() {
             break;
         }
     }
     busy
+}
+
+fn sort_one<R: Records>(records: &R, placed: PlacedPiece, out: Option<Lease>, scratch: &mut R::Scratch) -> SortedPiece {
+    let mut sum = RecordSum::new();
+    let (count, bytes) = (placed.records as u64, placed.piece.bytes.len() as u64);
+    let parts = records.sort(placed.piece, out, scratch, &mut sum);
+    SortedPiece { parts, sum, records: count, bytes, end: placed.end, input: placed.input, ends_input: placed.ends_input }
 }
 
 struct SortedPiece {
@@ -162,7 +185,7 @@ struct SortedPiece {
 
 struct Collector<'a, R> {
     records: &'a Arc<R>,
-    pieces: &'a PiecePool,
+    memory: &'a SortMemory,
     gather: Gather,
     /// Sorted pieces not yet handed on, by number.
     waiting: BTreeMap<u64, SortedPiece>,
@@ -170,15 +193,15 @@ struct Collector<'a, R> {
     next: u64,
     /// How many pieces there are, once known.
     total: Option<u64>,
-    /// Pieces the reader had handed on when it last waited for memory.
-    starved_at: Option<u64>,
+    /// Pieces that wait for memory, by number, and whether for all of it.
+    starved: BTreeMap<u64, bool>,
     times: FormTimes,
 }
 
 impl<'a, R: Records> Collector<'a, R> {
-    fn new(records: &'a Arc<R>, pieces: &'a PiecePool, gather: Gather) -> Self {
+    fn new(records: &'a Arc<R>, memory: &'a SortMemory, gather: Gather) -> Self {
         let times = FormTimes::default();
-        Collector { records, pieces, gather, waiting: BTreeMap::new(), next: 0, total: None, starved_at: None, times }
+        Collector { records, memory, gather, waiting: BTreeMap::new(), next: 0, total: None, starved: BTreeMap::new(), times }
     }
 
     fn collect(
@@ -196,7 +219,9 @@ impl<'a, R: Records> Collector<'a, R> {
                 Message::Sorted(number, piece) => {
                     self.waiting.insert(number, piece);
                 }
-                Message::Starved(handed_on) => self.starved_at = Some(handed_on),
+                Message::Starved(number, large) => {
+                    self.starved.insert(number, large);
+                }
                 Message::Read(result) => {
                     let (total, device, memory) = result?;
                     self.total = Some(total);
@@ -228,15 +253,16 @@ impl<'a, R: Records> Collector<'a, R> {
         if self.total == Some(self.next + in_order) {
             return Some(in_order);
         }
-        let half = (self.pieces.most() as u64 / 2).max(1);
         if self.total.is_some() {
             // The rest is being sorted: it is gathered into one load.
             return None;
         }
+        let half = self.memory.load_pieces as u64;
+        let waiting = self.starved.get(&(self.next + in_order));
         match self.gather {
             Gather::Halves if in_order >= half => Some(half),
-            // Everything read is sorted, and the reader cannot go on.
-            _ if in_order > 0 && self.starved_at == Some(self.next + in_order) && self.pieces.is_exhausted() => {
+            // All before the piece that waits are sorted: only handing them on makes room.
+            _ if in_order > 0 && waiting.is_some_and(|&large| large || self.memory.pieces.is_exhausted()) => {
                 self.gather = Gather::Halves;
                 Some(in_order.min(half))
             }
@@ -264,6 +290,7 @@ impl<'a, R: Records> Collector<'a, R> {
             load.sources.extend(piece.parts.into_iter().map(|part| vec![self.records.whole(part)]));
         }
         self.next += count;
+        self.starved = self.starved.split_off(&self.next);
         load
     }
 }

@@ -324,7 +324,7 @@ struct PartStream {
 }
 
 /// Blocks of a part read ahead.
-const PART_BLOCKS: usize = 6;
+pub const PART_BLOCKS: usize = 6;
 
 impl PartStream {
     fn open(disk: &Disk, path: &Path, first_block: usize, pool: &Pool) -> Result<Self, SortError> {

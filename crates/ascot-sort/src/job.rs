@@ -14,6 +14,7 @@ use crate::account::Passes;
 use crate::budget::Budget;
 use crate::emit::EmitThreads;
 use crate::error::SortError;
+use crate::form::SortMemory;
 use crate::input::Inputs;
 use crate::observe::Cancel;
 use crate::pieces::PiecePool;
@@ -174,10 +175,11 @@ impl<'a, R: Records> Job<'a, R> {
         )
     }
 
-    /// Buffers for a pass that sorts.
-    pub fn pieces(&self) -> PiecePool {
-        let share = self.budget.pieces(&|bytes| self.records.scratch_bytes(bytes));
-        PiecePool::new(&self.pool, share.bytes, share.count)
+    /// Memory for a pass that sorts, with `bytes` left for other things.
+    pub fn sort_memory(&self, bytes: usize) -> SortMemory {
+        let budget = Budget { memory: self.budget.memory.saturating_sub(bytes), ..self.budget };
+        let share = budget.pieces(&|bytes| self.records.scratch_bytes(bytes));
+        SortMemory { pieces: PiecePool::new(&self.pool, share.bytes, share.count), load_pieces: share.load() }
     }
 
     /// The number of a new run, and its file.

@@ -76,13 +76,24 @@ impl PiecePool {
         }
     }
 
+    /// A buffer of the common size, if one is free.
+    pub fn try_take(&self) -> Option<Lease> {
+        let mut shelf = self.inner.lock();
+        if let Some(buf) = shelf.free.pop() {
+            return Some(self.lease(buf));
+        }
+        if shelf.made >= self.inner.most {
+            return None;
+        }
+        let buf = self.inner.pool.region(self.inner.piece_bytes, "pieces of records").ok()?;
+        shelf.made += 1;
+        Some(self.lease(buf))
+    }
+
     /// A buffer of at least `bytes`, for a record that fits no other; gives up free buffers for it
-    /// and waits for more to come free. Fails where the whole budget would not do.
+    /// and waits for more to come free. Fails where all of them would not do.
     pub fn take_large(&self, bytes: usize) -> Result<Lease, PoolError> {
         let mut shelf = self.inner.lock();
-        if bytes > self.inner.piece_bytes * self.inner.most {
-            return self.inner.pool.region(bytes.max(self.inner.pool.budget()), "one very long record").map(|buf| self.lease(buf));
-        }
         loop {
             match self.inner.pool.region(bytes, "one very long record") {
                 Ok(buf) => return Ok(self.lease(buf)),
@@ -90,10 +101,27 @@ impl PiecePool {
                     shelf.free.pop();
                     shelf.made -= 1;
                 }
-                Err(error) if shelf.made == 0 => return Err(error),
-                Err(_) => shelf = self.inner.returned.wait(shelf).unwrap_or_else(PoisonError::into_inner),
+                Err(error) => {
+                    let could_be = shelf.made * self.inner.piece_bytes + self.inner.pool.available();
+                    if could_be < bytes {
+                        return Err(error);
+                    }
+                    shelf = self.inner.returned.wait(shelf).unwrap_or_else(PoisonError::into_inner);
+                }
             }
         }
+    }
+
+    /// A buffer of at least `bytes`; calls `starving` before it waits for one.
+    pub fn take_for(&self, bytes: usize, starving: &dyn Fn(bool)) -> Result<Lease, PoolError> {
+        if bytes > self.inner.piece_bytes {
+            starving(true);
+            return self.take_large(bytes);
+        }
+        Ok(self.try_take().unwrap_or_else(|| {
+            starving(false);
+            self.take()
+        }))
     }
 
     fn lease(&self, buf: Buf) -> Lease {

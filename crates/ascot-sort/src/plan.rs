@@ -16,8 +16,6 @@ pub struct Facts {
     pub data_bytes: Option<u64>,
     /// Mean length of a record, bytes, from a sample.
     pub mean_bytes: f64,
-    /// Order bytes kept for each record.
-    pub order_bytes: usize,
     /// What kernels are at work.
     pub class: RecordClass,
     /// Keys can be sampled from anywhere in the inputs.
@@ -49,14 +47,12 @@ const GUESSED_BYTES: u64 = 8 << 30;
 impl Shares {
     /// Shares of a budget for records of the given kind.
     pub fn of(budget: &Budget, pieces: PieceShare, facts: &Facts) -> Shares {
-        let record = facts.mean_bytes.max(1.0);
-        let useful = pieces.bytes as f64 * record / (record + facts.order_bytes as f64);
         let streams = budget.streams();
         let fan_in = (streams / (2 * budget.block + 2048)).min(facts.descriptors);
         let fan_out = (streams / 2 / (2 * budget.block)).min(facts.descriptors);
         Shares {
-            all: (useful * (pieces.count - 1) as f64) as u64,
-            load: (useful * (pieces.count / 2) as f64) as u64,
+            all: (pieces.bytes * (pieces.count - pieces.unsorted)) as u64,
+            load: (pieces.bytes * pieces.load()) as u64,
             fan_in: fan_in.max(2) as u64,
             fan_out: fan_out.max(2) as u64,
         }

@@ -2,21 +2,23 @@
 //! boundaries.
 //!
 //! ```text
-//!   lease:  [ gap | carried | read from the device ........ | free: order of the records ]
+//!   lease:  [ gap | carried | read from the device ........ ]
 //!                 ^ whole records from here       ^ what is left is carried to the next piece
 //!                           ^ page boundary
 //! ```
 //!
-//! Invariants: records are never split between pieces; what lies behind a piece's records holds at
-//! least the order bytes of each record.
+//! Large inputs are read several pieces ahead, so that the device never waits for a piece to be
+//! cut; small ones share pieces. Invariant: records are never split between pieces.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ascot_io::{Disk, Filled, PAGE_BYTES, ReadStream};
+use ascot_io::{Buf, Disk, Filled, PAGE_BYTES, ReadStream};
 use serde::{Deserialize, Serialize};
 
+use crate::budget::PIECES_READ;
 use crate::error::SortError;
 use crate::input::{InputFile, Inputs};
 use crate::observe::Cancel;
@@ -32,8 +34,8 @@ pub struct InputPosition {
     pub offset: u64,
 }
 
-/// Files below this size may share a piece; larger ones start one of their own, page-aligned.
-const SMALL_FILE_BYTES: u64 = 1 << 20;
+/// Bytes before a page-aligned read, for what is carried over.
+const GAP_BYTES: usize = 64 << 10;
 
 /// How often a silent pipe is asked again.
 const PIPE_POLL: Duration = Duration::from_micros(500);
@@ -44,7 +46,7 @@ pub struct PieceReader<R> {
     disk: Disk,
     inputs: Inputs,
     pieces: PiecePool,
-    stream: Option<Box<dyn ReadStream>>,
+    open: Option<Open>,
     /// The input being read, and how much of it has been read.
     at: InputPosition,
     /// Each input has pieces of its own.
@@ -56,17 +58,41 @@ pub struct PieceReader<R> {
     record_number: u64,
     /// A started record, to be continued by the next piece.
     carried: Carried,
-    /// Estimated bytes of a record.
-    mean_bytes: f64,
-    /// Time spent waiting for a free buffer and for the device.
+    /// Time spent waiting for a free buffer.
     pub waited_memory: Duration,
     /// Time spent waiting for the device.
     pub waited_device: Duration,
 }
 
+/// An input being read.
+struct Open {
+    stream: Box<dyn ReadStream>,
+    /// Bytes still to be asked for; none: it is read piece by piece, to its end.
+    to_ask: Option<u64>,
+    ahead: VecDeque<Ahead>,
+    /// It may keep silent for long.
+    pipe: bool,
+}
+
+/// A piece being read: its memory around the part the stream fills.
+struct Ahead {
+    lease: Lease,
+    front: Buf,
+    rest: Buf,
+}
+
 enum Carried {
     Small(Vec<u8>),
     Large(Lease, Range<usize>),
+}
+
+impl Carried {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Carried::Small(bytes) => bytes,
+            Carried::Large(lease, range) => &lease.bytes()[range.clone()],
+        }
+    }
 }
 
 /// A piece and where it ends in the inputs.
@@ -83,29 +109,31 @@ pub struct PlacedPiece {
     pub ends_input: bool,
 }
 
-/// Length of a record before any has been seen, bytes.
-const GUESSED_RECORD_BYTES: f64 = 32.0;
-
-/// Bytes carried in a vector; more are copied straight into the next piece's buffer.
-const SMALL_CARRY_BYTES: usize = 64 << 10;
+/// Called before waiting for memory; true: for as much as there is.
+pub type Starving<'a> = &'a dyn Fn(bool);
 
 impl<R: Records> PieceReader<R> {
     /// Reads `inputs` from `from` on.
-    pub fn new(records: &Arc<R>, disk: &Disk, inputs: Inputs, pieces: &PiecePool, from: InputPosition, cancel: &Cancel) -> Self {
-        let mean_bytes = records.record_bytes().map_or(GUESSED_RECORD_BYTES, |bytes| bytes as f64);
+    pub fn new(
+        records: &Arc<R>,
+        disk: &Disk,
+        inputs: Inputs,
+        pieces: &PiecePool,
+        from: InputPosition,
+        cancel: &Cancel,
+    ) -> Self {
         PieceReader {
             records: Arc::clone(records),
             disk: disk.clone(),
             inputs,
             pieces: pieces.clone(),
-            stream: None,
+            open: None,
+            at: from,
             separate: false,
             spilled: false,
             cancel: cancel.clone(),
-            at: from,
             record_number: 0,
             carried: Carried::Small(Vec::new()),
-            mean_bytes,
             waited_memory: Duration::ZERO,
             waited_device: Duration::ZERO,
         }
@@ -123,199 +151,238 @@ impl<R: Records> PieceReader<R> {
         self
     }
 
-    /// The next piece; none after the last. Calls `starving` before it waits for memory.
-    pub fn next(&mut self, starving: &dyn Fn()) -> Result<Option<PlacedPiece>, SortError> {
-        let carried = std::mem::replace(&mut self.carried, Carried::Small(Vec::new()));
-        let mut fill = match carried {
-            Carried::Small(bytes) => Fill::start(self.lease(starving), &bytes),
-            Carried::Large(lease, bytes) => Fill { lease, cut: bytes.start, bytes, records: 0 },
-        };
+    /// The next piece; none after the last.
+    pub fn next(&mut self, starving: Starving<'_>) -> Result<Option<PlacedPiece>, SortError> {
         loop {
-            let done = self.fill(&mut fill)?;
-            if fill.records > 0 {
-                return self.deliver(fill, starving).map(Some);
-            }
-            if done && fill.bytes.is_empty() {
+            if !self.open_input()? {
                 return Ok(None);
             }
-            if fill.bytes.len() + PAGE_BYTES >= self.data_limit(fill.lease.len()) {
-                fill = self.grow(&fill, starving)?;
+            let ahead = self.open.as_ref().is_some_and(|open| open.to_ask.is_some());
+            let fill = if ahead { self.fill_ahead(starving)? } else { self.fill_small(starving)? };
+            if fill.records > 0 {
+                return self.deliver(fill).map(Some);
+            }
+            if !fill.bytes.is_empty() {
+                self.carried = Carried::Large(fill.lease, fill.bytes);
             }
         }
     }
 
-    fn lease(&mut self, starving: &dyn Fn()) -> Lease {
-        if self.pieces.is_exhausted() {
-            starving();
+    /// Opens the input that comes next, unless one is open; false after the last.
+    fn open_input(&mut self) -> Result<bool, SortError> {
+        if self.open.is_some() {
+            return Ok(true);
         }
+        let Some(file) = self.inputs.get(self.at.input) else { return Ok(false) };
+        self.at.offset = self.at.offset.max(file.start);
+        let left = file.size.map(|size| size.saturating_sub(self.at.offset));
+        // A read from the middle starts at the page before.
+        let to_ask = left.filter(|&left| left >= self.pieces.piece_bytes() as u64);
+        let to_ask = to_ask.map(|left| left + self.at.offset % PAGE_BYTES as u64);
+        let stream = file.open(&self.disk, self.at.offset)?;
+        self.open = Some(Open { stream, to_ask, ahead: VecDeque::new(), pipe: file.size.is_none() });
+        Ok(true)
+    }
+
+    fn lease(&mut self, bytes: usize, starving: Starving<'_>) -> Result<Lease, SortError> {
         let since = Instant::now();
-        let lease = self.pieces.take();
+        let lease = self.pieces.take_for(bytes, starving).map_err(|_| self.too_long(bytes))?;
         self.waited_memory += since.elapsed();
-        lease
+        Ok(lease)
     }
 
-    /// Bytes of a buffer that may hold records, so that their order fits behind them.
-    fn data_limit(&self, len: usize) -> usize {
-        let order = self.records.order_bytes() as f64;
-        (len as f64 * self.mean_bytes / (self.mean_bytes + order)) as usize
+    fn too_long(&self, bytes: usize) -> SortError {
+        let held = self.carried.bytes().len() as u64;
+        SortError::TooLong {
+            input: self.inputs.get(self.at.input).map_or_else(String::new, InputFile::name),
+            offset: self.at.offset.saturating_sub(held),
+            have: held,
+            least: 8 * bytes as u64,
+        }
     }
 
-    /// Reads and cuts until the piece is full or all inputs have ended (then true).
-    fn fill(&mut self, fill: &mut Fill) -> Result<bool, SortError> {
-        let limit = self.data_limit(fill.lease.len());
+    /// Keeps several pieces of a large input in flight.
+    fn ask_ahead(&mut self, starving: Starving<'_>) -> Result<(), SortError> {
+        while let Some(open) = &self.open {
+            if open.ahead.len() >= PIECES_READ || open.to_ask == Some(0) {
+                return Ok(());
+            }
+            let lease = if open.ahead.is_empty() { Some(self.lease(0, starving)?) } else { self.pieces.try_take() };
+            let (Some(mut lease), Some(open)) = (lease, &mut self.open) else { return Ok(()) };
+            let Some(mut front) = lease.lend() else { return Ok(()) };
+            let gap = GAP_BYTES.min(front.len() / 4) / PAGE_BYTES * PAGE_BYTES;
+            let mut area = front.split_off(gap);
+            let left = open.to_ask.unwrap_or(0);
+            // Room for the byte that completes a last record.
+            let most = (area.len() - PAGE_BYTES) as u64;
+            let asked = left.min(most);
+            let rest = area.split_off((asked as usize).next_multiple_of(PAGE_BYTES));
+            open.to_ask = Some(left - asked);
+            open.stream.begin(area)?;
+            open.ahead.push_back(Ahead { lease, front, rest });
+        }
+        Ok(())
+    }
+
+    /// The next piece of a large input.
+    fn fill_ahead(&mut self, starving: Starving<'_>) -> Result<Fill, SortError> {
+        self.ask_ahead(starving)?;
+        let Some(open) = &mut self.open else { return Err(SortError::Internal("no input is open")) };
+        let Some(Ahead { mut lease, mut front, rest }) = open.ahead.pop_front() else {
+            return Err(SortError::Internal("an input ended unseen"));
+        };
+        let since = Instant::now();
+        let Filled { buf, start, end } = open.stream.complete()?;
+        self.waited_device += since.elapsed();
+        let last = open.to_ask == Some(0) && open.ahead.is_empty();
+        let gap = front.len();
+        if front.unsplit(buf).and_then(|()| front.unsplit(rest)).is_err() {
+            return Err(SortError::Internal("a buffer came back from elsewhere"));
+        }
+        lease.put(front);
+        self.at.offset += (end - start) as u64;
+        let mut fill = self.join_carried(lease, gap + start..gap + end, starving)?;
+        self.cut(&mut fill);
+        if last {
+            self.end_input(&mut fill)?;
+        }
+        Ok(fill)
+    }
+
+    /// Puts what was carried before what was read.
+    fn join_carried(&mut self, mut lease: Lease, read: Range<usize>, starving: Starving<'_>) -> Result<Fill, SortError> {
+        let carried = self.carried.bytes();
+        if carried.len() <= read.start {
+            let start = read.start - carried.len();
+            lease.bytes_mut()[start..read.start].copy_from_slice(carried);
+            self.carried = Carried::Small(Vec::new());
+            return Ok(Fill { lease, bytes: start..read.end, cut: start, records: 0 });
+        }
+        // A long record: it goes on in its own buffer, doubled where it is full.
+        let total = carried.len() + read.len();
+        let fits = matches!(&self.carried, Carried::Large(lease, range) if range.end + read.len() < lease.len());
+        if !fits {
+            let mut larger = self.lease(2 * total, starving)?;
+            let carried = self.carried.bytes();
+            larger.bytes_mut()[..carried.len()].copy_from_slice(carried);
+            let held = 0..carried.len();
+            self.carried = Carried::Large(larger, held);
+        }
+        let Carried::Large(mut long, held) = std::mem::replace(&mut self.carried, Carried::Small(Vec::new())) else {
+            return Err(SortError::Internal("a long record was lost"));
+        };
+        let end = held.end + read.len();
+        long.bytes_mut()[held.end..end].copy_from_slice(&lease.bytes()[read]);
+        Ok(Fill { lease: long, cut: held.start, bytes: held.start..end, records: 0 })
+    }
+
+    /// A piece of small inputs and pipes: read until it is full.
+    fn fill_small(&mut self, starving: Starving<'_>) -> Result<Fill, SortError> {
+        let mut fill = self.start_small(starving)?;
         loop {
-            let file = match self.inputs.get(self.at.input) {
-                Some(file) => file,
-                None => return Ok(true),
-            };
-            if self.stream.is_none() {
-                if self.separate && !fill.bytes.is_empty() {
-                    return Ok(false);
-                }
-                let fits = fill.bytes.is_empty() || file.size.is_some_and(|size| size < SMALL_FILE_BYTES);
-                if !fits && fill.bytes.end % PAGE_BYTES != 0 {
-                    return Ok(false);
-                }
-                self.at.offset = self.at.offset.max(file.start);
-                self.stream = Some(file.open(&self.disk, self.at.offset)?);
-            }
-            let room = limit.min(fill.lease.len() - 1).saturating_sub(fill.bytes.end);
-            let room = if room >= 2 * PAGE_BYTES { room / PAGE_BYTES * PAGE_BYTES } else { room };
+            let room = (fill.lease.len() - 1).saturating_sub(fill.bytes.end) / PAGE_BYTES * PAGE_BYTES;
             if room == 0 {
-                self.cut(fill)?;
-                return Ok(false);
+                self.cut(&mut fill);
+                return Ok(fill);
             }
-            let ended = self.read(fill, room)?;
-            self.cut(fill)?;
+            let ended = self.read(&mut fill, room)?;
+            self.cut(&mut fill);
             if !ended {
-                return Ok(false);
+                continue;
             }
-            if !self.end_input(fill)? {
-                return Ok(false);
-            }
-            if fill.bytes.end >= limit {
-                return Ok(self.inputs.get(self.at.input).is_none());
+            self.end_input(&mut fill)?;
+            let more = !self.separate && self.open_input()?;
+            let small = self.open.as_ref().is_some_and(|open| open.to_ask.is_none());
+            if !more || !small {
+                return Ok(fill);
             }
         }
+    }
+
+    /// A buffer that begins with what was carried.
+    fn start_small(&mut self, starving: Starving<'_>) -> Result<Fill, SortError> {
+        let carried = self.carried.bytes().len();
+        let large = carried + 2 * PAGE_BYTES > self.pieces.piece_bytes();
+        let mut lease = self.lease(if large { 2 * carried } else { 0 }, starving)?;
+        let start = carried.next_multiple_of(PAGE_BYTES) - carried;
+        lease.bytes_mut()[start..start + carried].copy_from_slice(self.carried.bytes());
+        self.carried = Carried::Small(Vec::new());
+        Ok(Fill { lease, cut: start, bytes: start..start + carried, records: 0 })
     }
 
     /// Reads up to `room` bytes behind what is there; true if the input has ended.
     fn read(&mut self, fill: &mut Fill, room: usize) -> Result<bool, SortError> {
-        let may_be_silent = self.inputs.get(self.at.input).is_some_and(|input| input.size.is_none());
-        let Some(stream) = &mut self.stream else { return Ok(true) };
+        let Some(open) = &mut self.open else { return Ok(true) };
         let since = Instant::now();
         let Some(mut front) = fill.lease.lend() else { return Err(SortError::Internal("a piece without memory")) };
         let mut area = front.split_off(fill.bytes.end);
         let rest = area.split_off(room);
-        stream.begin(area)?;
-        // A pipe may stay silent for long; a file answers soon.
-        while may_be_silent && !stream.ready() {
+        open.stream.begin(area)?;
+        while open.pipe && !open.stream.ready() {
             self.cancel.check()?;
             std::thread::sleep(PIPE_POLL);
         }
-        let Filled { buf, start, end } = stream.complete()?;
+        let Filled { buf, start, end } = open.stream.complete()?;
         self.waited_device += since.elapsed();
-        let mut joined = front;
-        if joined.unsplit(buf).and_then(|()| joined.unsplit(rest)).is_err() {
+        if front.unsplit(buf).and_then(|()| front.unsplit(rest)).is_err() {
             return Err(SortError::Internal("a buffer came back from elsewhere"));
         }
-        fill.lease.put(joined);
+        fill.lease.put(front);
         if start > 0 {
-            // Only at an unaligned start, where nothing has been read before.
-            fill.bytes.start += start;
-            fill.cut = fill.bytes.start;
-            fill.bytes.end = fill.bytes.start;
+            // Only at an unaligned start: nothing is there to be kept in front of it, or it is moved.
+            let held = fill.bytes.len();
+            fill.lease.bytes_mut().copy_within(fill.bytes.clone(), fill.bytes.start + start);
+            fill.bytes = fill.bytes.start + start..fill.bytes.start + start + held;
+            fill.cut += start;
         }
         fill.bytes.end += end - start;
         self.at.offset += (end - start) as u64;
-        Ok(start + (end - start) < room)
+        Ok(end < room)
     }
 
-    /// Cuts what whole records there are, as long as their order fits.
-    fn cut(&mut self, fill: &mut Fill) -> Result<(), SortError> {
-        let order = self.records.order_bytes();
-        let behind = fill.lease.len() - fill.bytes.end.next_multiple_of(4).min(fill.lease.len());
-        let most = behind.checked_div(order).unwrap_or(usize::MAX).saturating_sub(fill.records);
-        let cut = self.records.cut(&fill.lease.bytes()[fill.cut..fill.bytes.end], most);
+    /// Cuts what whole records there are.
+    fn cut(&mut self, fill: &mut Fill) {
+        let cut = self.records.cut(&fill.lease.bytes()[fill.cut..fill.bytes.end], usize::MAX);
         fill.cut += cut.bytes;
         fill.records += cut.records;
         self.record_number += cut.records as u64;
+    }
+
+    /// The input has ended: completes its last record, goes on to the next input.
+    fn end_input(&mut self, fill: &mut Fill) -> Result<(), SortError> {
+        let left = fill.bytes.end - fill.cut;
+        if left > 0 {
+            let Some(byte) = self.records.completion() else { return Err(self.cut_short(left)) };
+            fill.lease.bytes_mut()[fill.bytes.end] = byte;
+            fill.bytes.end += 1;
+            self.cut(fill);
+            if fill.cut < fill.bytes.end {
+                return Err(self.cut_short(left));
+            }
+        }
+        self.open = None;
+        self.at = InputPosition { input: self.at.input + 1, offset: 0 };
+        self.record_number = 0;
         Ok(())
     }
 
-    /// The input has ended: completes its last record, goes on to the next input. False where the
-    /// order of the last records did not fit: they are left for a piece of their own.
-    fn end_input(&mut self, fill: &mut Fill) -> Result<bool, SortError> {
-        let left = fill.bytes.end - fill.cut;
-        if left > 0 {
-            if self.records.cut(&fill.lease.bytes()[fill.cut..fill.bytes.end], 1).records > 0 {
-                return Ok(false);
-            }
-            let Some(byte) = self.records.completion() else { return Err(self.cut_short(left)) };
-            fill.lease.bytes_mut()[fill.bytes.end] = byte;
-            if self.records.cut(&fill.lease.bytes()[fill.cut..=fill.bytes.end], 1).records == 0 {
-                return Err(self.cut_short(left));
-            }
-            let before = fill.cut;
-            fill.bytes.end += 1;
-            self.cut(fill)?;
-            if fill.cut == before {
-                fill.bytes.end -= 1;
-                return Ok(false);
-            }
-        }
-        self.stream = None;
-        self.at = InputPosition { input: self.at.input + 1, offset: 0 };
-        self.record_number = 0;
-        Ok(true)
-    }
-
     fn cut_short(&self, left: usize) -> SortError {
-        let input = self.inputs.get(self.at.input).map_or_else(String::new, InputFile::name);
         SortError::CutShort {
-            input,
+            input: self.inputs.get(self.at.input).map_or_else(String::new, InputFile::name),
             record: self.record_number + 1,
             offset: self.at.offset - left as u64,
             have: left as u64,
         }
     }
 
-    /// A record does not fit the buffer: doubles it.
-    fn grow(&mut self, fill: &Fill, starving: &dyn Fn()) -> Result<Fill, SortError> {
-        starving();
-        let held = fill.bytes.len();
-        let mut lease = self.pieces.take_large(2 * fill.lease.len()).map_err(|_| SortError::TooLong {
-            input: self.inputs.get(self.at.input).map_or_else(String::new, InputFile::name),
-            offset: self.at.offset - held as u64,
-            have: held as u64,
-            least: 8 * held as u64,
-        })?;
-        let start = held.next_multiple_of(PAGE_BYTES) - held;
-        lease.bytes_mut()[start..start + held].copy_from_slice(&fill.lease.bytes()[fill.bytes.clone()]);
-        Ok(Fill { lease, bytes: start..start + held, cut: start, records: 0 })
-    }
-
     /// Takes the whole records off as a piece, carries the rest.
-    fn deliver(&mut self, fill: Fill, starving: &dyn Fn()) -> Result<PlacedPiece, SortError> {
+    fn deliver(&mut self, fill: Fill) -> Result<PlacedPiece, SortError> {
         let rest = fill.cut..fill.bytes.end;
         let bytes = fill.bytes.start..fill.cut;
-        let ends_input = rest.is_empty() && self.stream.is_none();
+        let ends_input = rest.is_empty() && self.open.is_none();
         let input = self.at.input - usize::from(ends_input && self.at.input > 0);
-        self.mean_bytes = bytes.len() as f64 / fill.records as f64;
         let end = InputPosition { input: self.at.input, offset: self.at.offset.saturating_sub(rest.len() as u64) };
-        let left = &fill.lease.bytes()[rest];
-        self.carried = if left.len() <= SMALL_CARRY_BYTES {
-            Carried::Small(left.to_vec())
-        } else {
-            let mut lease = self.lease(starving);
-            if lease.len() < left.len() + PAGE_BYTES {
-                drop(lease);
-                lease = self.pieces.take_large(left.len() + PAGE_BYTES)?;
-            }
-            let start = left.len().next_multiple_of(PAGE_BYTES) - left.len();
-            lease.bytes_mut()[start..start + left.len()].copy_from_slice(left);
-            Carried::Large(lease, start..start + left.len())
-        };
+        self.carried = Carried::Small(fill.lease.bytes()[rest].to_vec());
         let piece = RawPiece { lease: fill.lease, bytes, spilled: self.spilled };
         Ok(PlacedPiece { piece, end, records: fill.records, input, ends_input })
     }
@@ -329,14 +396,4 @@ struct Fill {
     /// Whole records end here.
     cut: usize,
     records: usize,
-}
-
-impl Fill {
-    /// Places carried bytes so that what is read behind them is page-aligned.
-    fn start(mut lease: Lease, carried: &[u8]) -> Fill {
-        let start = carried.len().next_multiple_of(PAGE_BYTES) - carried.len();
-        let bytes = start..start + carried.len();
-        lease.bytes_mut()[bytes.clone()].copy_from_slice(carried);
-        Fill { lease, cut: bytes.start, bytes, records: 0 }
-    }
 }

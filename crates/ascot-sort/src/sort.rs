@@ -102,7 +102,6 @@ fn facts<R: Records>(request: &SortRequest, prepared: &Prepared, records: &R) ->
     Facts {
         data_bytes: prepared.inputs.record_bytes(),
         mean_bytes,
-        order_bytes: records.order_bytes(),
         class,
         can_sample: prepared.inputs.are_files()
             && request.top.is_none()

@@ -13,7 +13,7 @@ use crate::account::{PassFacts, stage};
 use crate::cut::{CutRules, cut_tasks};
 use crate::emit::{Chunk, PassSums};
 use crate::error::SortError;
-use crate::form::{FormTimes, Gather, Load, sort_loads};
+use crate::form::{FormTimes, Gather, Load, SortMemory, sort_loads};
 use crate::job::{Job, descriptors, drive};
 use crate::merge::{MergeFlow, MergeSink};
 use crate::reader::PieceReader;
@@ -38,9 +38,9 @@ impl<R: Records> Job<'_, R> {
         if !self.manifest.all_read {
             let fits = plan.as_ref().is_none_or(|plan| plan.chosen.method == "in memory");
             let gather = if fits { Gather::AllThatFits } else { Gather::Halves };
-            let pieces = self.pieces();
-            let reader = self.reader(&pieces);
-            let in_memory = self.form(reader, &pieces, gather, Some(&mut target))?;
+            let memory = self.sort_memory(0);
+            let reader = self.reader(&memory.pieces);
+            let in_memory = self.form(reader, &memory, gather, Some(&mut target))?;
             if let Some(sums) = in_memory {
                 return self.finish(target, &sums.out, &sums.dropped, plan);
             }
@@ -57,14 +57,14 @@ impl<R: Records> Job<'_, R> {
     pub fn form(
         &mut self,
         reader: PieceReader<R>,
-        pieces: &crate::pieces::PiecePool,
+        memory: &SortMemory,
         gather: Gather,
         mut target: Option<&mut Target<R>>,
     ) -> Result<Option<PassSums>, SortError> {
         let (records, cancel) = (Arc::clone(&self.records), self.cancel);
         let mut straight = None;
         let mut runs = 0;
-        let times = sort_loads(&records, reader, pieces, self.budget.threads, gather, cancel, &mut |load: Load| {
+        let times = sort_loads(&records, reader, memory, self.budget.threads, gather, cancel, &mut |load: Load| {
             self.manifest.sum_in.combine(&load.sum);
             if let (true, true, Some(target)) = (load.last, self.manifest.runs.is_empty(), target.as_deref_mut()) {
                 straight = Some(self.load_to_target(load, self.request.top, target)?);

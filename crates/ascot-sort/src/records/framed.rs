@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use ascot_record::checksum::RecordSum;
 use ascot_record::framing::Framing;
-use ascot_record::merge::{PieceCursor, SliceCursor, merge};
+use ascot_record::cursor::gather;
+use ascot_record::merge::{SliceCursor, merge};
 use ascot_record::order::{self, RecordOrder};
 use ascot_record::piece::{PieceScratch, sort_piece};
 
@@ -18,7 +19,7 @@ use crate::pieces::Lease;
 const SPARSE_STEP: usize = 4096;
 
 /// Most records sorted at a time; a piece with more becomes several.
-const MOST_RECORDS: usize = 1 << 19;
+const MOST_RECORDS: usize = 1 << 18;
 
 /// A framing and an order.
 pub struct Framed<F, O> {
@@ -54,14 +55,6 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Framed<F, O> {
         self.framing.end(bytes, start).unwrap_or(bytes.len())
     }
 
-    /// Start of the record at a position, bytes.
-    fn start_of(&self, segment: &Segment, position: u32) -> u32 {
-        match &segment.sorted.index {
-            Index::Ordered(range) => starts(&segment.sorted.lease, range)[position as usize],
-            _ => position,
-        }
-    }
-
     fn place(&self, sorted: &Arc<Sorted>, start: u32) -> Place {
         let end = self.end(sorted.record_bytes(), start as usize) as u32;
         Place { sorted: Arc::clone(sorted), start, end }
@@ -78,6 +71,24 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Framed<F, O> {
             }
             start = end;
         }
+    }
+
+    /// Starts of some records, the first included.
+    fn sparse(&self, records: &[u8]) -> Vec<u32> {
+        if let Some(len) = self.framing.fixed_len() {
+            let step = SPARSE_STEP.next_multiple_of(len);
+            return (0..records.len()).step_by(step).map(|start| start as u32).collect();
+        }
+        let mut sparse = Vec::with_capacity(records.len() / SPARSE_STEP + 1);
+        let (mut start, mut next) = (0, 0);
+        while let Some(end) = self.framing.end(records, start) {
+            if start >= next {
+                sparse.push(start as u32);
+                next = start + SPARSE_STEP;
+            }
+            start = end;
+        }
+        sparse
     }
 
     fn side_of(&self, record: &[u8], probe: &mut Probe<'_>) -> Ordering {
@@ -108,11 +119,6 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Framed<F, O> {
         task: &Task,
         take: &mut impl FnMut(&[u8]) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let ordered = task.sources.iter().flatten().next().is_some_and(|s| matches!(s.sorted.index, Index::Ordered(_)));
-        if ordered {
-            let mut cursors: Vec<_> = task.sources.iter().flatten().map(|s| self.piece_cursor(s)).collect();
-            return merge(&mut cursors, &self.order, take);
-        }
         let slices: Vec<Vec<&[u8]>> = task
             .sources
             .iter()
@@ -120,14 +126,6 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Framed<F, O> {
             .collect();
         let mut cursors: Vec<_> = slices.iter().map(|slices| SliceCursor::new(self.framing, slices)).collect();
         merge(&mut cursors, &self.order, take)
-    }
-
-    fn piece_cursor<'a>(&self, segment: &'a Segment) -> PieceCursor<'a, F> {
-        let order: &[u32] = match &segment.sorted.index {
-            Index::Ordered(range) => starts(&segment.sorted.lease, range),
-            _ => &[],
-        };
-        PieceCursor::new(self.framing, segment.sorted.record_bytes(), &order[segment.lo as usize..segment.hi as usize])
     }
 
     /// Merges with duplicates left out or a limit kept.
@@ -165,24 +163,36 @@ struct Probe<'a> {
     scratch: Vec<u8>,
 }
 
-fn starts<'a>(lease: &'a Lease, range: &Range<usize>) -> &'a [u32] {
-    bytemuck::try_cast_slice(&lease.bytes()[range.clone()]).unwrap_or_default()
+/// Remembered starts of some records.
+fn sparse_of(index: &Index) -> &[u32] {
+    match index {
+        Index::Sparse(sparse) => sparse,
+        Index::Array => &[],
+    }
+}
+
+/// Scratch of a thread that sorts pieces.
+pub struct FramedScratch {
+    piece: PieceScratch,
+    starts: Vec<u32>,
 }
 
 impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
     type Bound = Place;
-    type Scratch = PieceScratch;
+    type Scratch = FramedScratch;
 
-    fn scratch(&self, piece_bytes: usize) -> PieceScratch {
-        PieceScratch::with_capacity(Self::most_records(piece_bytes))
+    fn scratch(&self, piece_bytes: usize) -> FramedScratch {
+        let records = Self::most_records(piece_bytes);
+        FramedScratch { piece: PieceScratch::with_capacity(records), starts: vec![0; records] }
     }
 
     fn scratch_bytes(&self, piece_bytes: usize) -> usize {
-        ascot_record::piece::scratch_bytes(Self::most_records(piece_bytes))
+        let records = Self::most_records(piece_bytes);
+        ascot_record::piece::scratch_bytes(records) + records * size_of::<u32>()
     }
 
-    fn order_bytes(&self) -> usize {
-        size_of::<u32>()
+    fn gathers(&self) -> bool {
+        true
     }
 
     fn record_bytes(&self) -> Option<usize> {
@@ -206,58 +216,40 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
         self.framing.completes()
     }
 
-    fn sort(&self, mut piece: RawPiece, scratch: &mut PieceScratch, sum: &mut RecordSum) -> Vec<Arc<Sorted>> {
-        let most = Self::most_records(piece.lease.len());
-        let side = piece.bytes.end.next_multiple_of(size_of::<u32>());
-        let (data, order) = piece.lease.bytes_mut().split_at_mut(side);
-        let whole = order.len() / size_of::<u32>() * size_of::<u32>();
-        let order: &mut [u32] = bytemuck::try_cast_slice_mut(&mut order[..whole]).unwrap_or_default();
-        let (mut at, mut used, mut parts) = (piece.bytes.start, 0, Vec::new());
-        while at < piece.bytes.end && used < order.len() {
-            let bytes = &data[at..piece.bytes.end];
-            let room = (order.len() - used).min(most);
-            let starts = &mut order[used..used + room];
-            let framed = self.framing.frame(bytes, starts);
-            let starts = &mut starts[..framed.records];
+    fn sort(
+        &self,
+        piece: RawPiece,
+        out: Option<Lease>,
+        scratch: &mut FramedScratch,
+        sum: &mut RecordSum,
+    ) -> Vec<Arc<Sorted>> {
+        let Some(mut out) = out else { return Vec::new() };
+        let data = &piece.lease.bytes()[piece.bytes.clone()];
+        let (mut at, mut parts) = (0, Vec::new());
+        while at < data.len() {
+            let bytes = &data[at..];
+            let framed = self.framing.frame(bytes, &mut scratch.starts);
+            let (bytes, starts) = (&bytes[..framed.consumed], &mut scratch.starts[..framed.records]);
             if !piece.spilled {
-                add_all(sum, bytes, starts, framed.consumed);
+                add_all(sum, bytes, starts);
             }
-            sort_piece(&self.framing, &self.order, &bytes[..framed.consumed], starts, scratch);
-            let order_range = side + used * size_of::<u32>()..side + (used + framed.records) * size_of::<u32>();
-            parts.push((at..at + framed.consumed, order_range));
-            used += framed.records;
+            sort_piece(&self.framing, &self.order, bytes, starts, &mut scratch.piece);
+            let range = at..at + framed.consumed;
+            let sorted = &mut out.bytes_mut()[range.clone()];
+            gather(&self.framing, bytes, starts, sorted);
+            parts.push((range, self.sparse(sorted)));
             at += framed.consumed;
             if framed.records == 0 {
                 break;
             }
         }
-        let lease = Arc::new(piece.lease);
-        parts
-            .into_iter()
-            .map(|(bytes, order)| Arc::new(Sorted { lease: Arc::clone(&lease), bytes, index: Index::Ordered(order) }))
-            .collect()
+        let lease = Arc::new(out);
+        let sorted = |(bytes, sparse)| Sorted { lease: Arc::clone(&lease), bytes, index: Index::Sparse(sparse) };
+        parts.into_iter().map(|part| Arc::new(sorted(part))).collect()
     }
 
     fn index(&self, lease: Lease, bytes: Range<usize>) -> Sorted {
-        let records = &lease.bytes()[bytes.clone()];
-        let mut sparse = Vec::with_capacity(records.len() / SPARSE_STEP + 1);
-        let mut start = 0;
-        match self.framing.fixed_len() {
-            Some(len) => {
-                let step = SPARSE_STEP.next_multiple_of(len);
-                sparse.extend((0..records.len()).step_by(step).map(|start| start as u32));
-            }
-            None => {
-                let mut next = 0;
-                while let Some(end) = self.framing.end(records, start) {
-                    if start >= next {
-                        sparse.push(start as u32);
-                        next = start + SPARSE_STEP;
-                    }
-                    start = end;
-                }
-            }
-        }
+        let sparse = self.sparse(&lease.bytes()[bytes.clone()]);
         Sorted { lease: Arc::new(lease), bytes, index: Index::Sparse(sparse) }
     }
 
@@ -274,11 +266,8 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
     fn finish(&self, _bytes: &mut [u8]) {}
 
     fn whole(&self, sorted: Arc<Sorted>) -> Segment {
-        let hi = match &sorted.index {
-            Index::Ordered(range) => range.len() / size_of::<u32>(),
-            _ => sorted.bytes.len(),
-        };
-        Segment { sorted, lo: 0, hi: hi as u32 }
+        let hi = sorted.bytes.len() as u32;
+        Segment { sorted, lo: 0, hi }
     }
 
     fn position_at(&self, offset: usize) -> u32 {
@@ -290,39 +279,25 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
     }
 
     fn bytes_in(&self, segment: &Segment) -> u64 {
-        let positions = u64::from(segment.hi.saturating_sub(segment.lo));
-        match &segment.sorted.index {
-            Index::Ordered(range) => {
-                let records = (range.len() / size_of::<u32>()).max(1) as u64;
-                positions * segment.sorted.bytes.len() as u64 / records
-            }
-            _ => positions,
-        }
+        u64::from(segment.hi.saturating_sub(segment.lo))
     }
 
     fn first(&self, segment: &Segment) -> Place {
-        self.place(&segment.sorted, self.start_of(segment, segment.lo))
+        self.place(&segment.sorted, segment.lo)
     }
 
     fn last(&self, segment: &Segment) -> Place {
-        let start = match &segment.sorted.index {
-            Index::Sparse(sparse) => self.last_start(segment.sorted.record_bytes(), sparse, segment.hi),
-            _ => self.start_of(segment, segment.hi - 1),
-        };
-        self.place(&segment.sorted, start)
+        let sparse = sparse_of(&segment.sorted.index);
+        self.place(&segment.sorted, self.last_start(segment.sorted.record_bytes(), sparse, segment.hi))
     }
 
     fn sample(&self, segment: &Segment, count: usize, out: &mut Vec<Place>) {
         let span = segment.hi - segment.lo;
         for i in 0..count as u32 {
             let position = segment.lo + (u64::from(span) * u64::from(2 * i + 1) / (2 * count as u64)) as u32;
-            let start = match &segment.sorted.index {
-                Index::Sparse(sparse) => {
-                    let at = sparse.partition_point(|&start| start <= position).saturating_sub(1);
-                    sparse[at].max(segment.lo)
-                }
-                _ => self.start_of(segment, position),
-            };
+            let sparse = sparse_of(&segment.sorted.index);
+            let at = sparse.partition_point(|&start| start <= position).saturating_sub(1);
+            let start = sparse.get(at).copied().unwrap_or(0).max(segment.lo);
             out.push(self.place(&segment.sorted, start));
         }
     }
@@ -348,18 +323,7 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
         let mut probe = Probe { key, record: (!keys_only).then(|| bound.record()), scratch: Vec::new() };
         let limit = if side == Side::Lower { Ordering::Less } else { Ordering::Equal };
         let mut goes_before = |record: &[u8]| self.side_of(record, &mut probe) <= limit;
-        match &segment.sorted.index {
-            Index::Sparse(sparse) => self.sparse_position(segment, sparse, &mut goes_before),
-            Index::Ordered(range) => {
-                let bytes = segment.sorted.record_bytes();
-                let order = &starts(&segment.sorted.lease, range)[segment.lo as usize..segment.hi as usize];
-                let before = order.partition_point(|&start| {
-                    goes_before(&bytes[start as usize..self.end(bytes, start as usize)])
-                });
-                segment.lo + before as u32
-            }
-            Index::Array => segment.lo,
-        }
+        self.sparse_position(segment, sparse_of(&segment.sorted.index), &mut goes_before)
     }
 
     fn first_prefix(&self, bytes: &[u8]) -> u64 {
@@ -443,8 +407,8 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
     }
 }
 
-fn add_all(sum: &mut RecordSum, bytes: &[u8], starts: &[u32], consumed: usize) {
-    let ends = starts.iter().skip(1).map(|&start| start as usize).chain(std::iter::once(consumed));
+fn add_all(sum: &mut RecordSum, bytes: &[u8], starts: &[u32]) {
+    let ends = starts.iter().skip(1).map(|&start| start as usize).chain(std::iter::once(bytes.len()));
     for (&start, end) in starts.iter().zip(ends) {
         sum.add(&bytes[start as usize..end]);
     }

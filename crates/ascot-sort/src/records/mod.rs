@@ -7,8 +7,8 @@
 //!   Task     a key range of several sources, to be merged into one stretch of output
 //! ```
 //!
-//! Positions inside a [`Sorted`] are record ordinals for pieces and for numbers, byte offsets for
-//! blocks. Only the [`Records`] that made a `Sorted` interprets them.
+//! Positions inside a [`Sorted`] are ordinals for numbers, byte offsets for all else. Only the
+//! [`Records`] that made a `Sorted` interprets them.
 
 mod dispatch;
 mod framed;
@@ -39,9 +39,6 @@ pub struct Sorted {
 
 /// How the records of a [`Sorted`] are found.
 pub enum Index {
-    /// Record starts in sorted order, u32 relative to `bytes.start`, stored at this byte range of
-    /// the same memory.
-    Ordered(Range<usize>),
     /// The records lie in order; the starts of some of them, ascending, the first included.
     Sparse(Vec<u32>),
     /// Numbers, in order.
@@ -114,7 +111,7 @@ pub struct Cut {
 
 /// Bytes of whole records, not yet sorted.
 pub struct RawPiece {
-    /// The memory; what lies behind the records may be used for their order.
+    /// The memory.
     pub lease: Lease,
     /// Where the records are.
     pub bytes: Range<usize>,
@@ -142,8 +139,8 @@ pub trait Records: Send + Sync + 'static {
     fn scratch(&self, piece_bytes: usize) -> Self::Scratch;
     /// Bytes [`Records::scratch`] takes.
     fn scratch_bytes(&self, piece_bytes: usize) -> usize;
-    /// Bytes of order kept for each record of a piece.
-    fn order_bytes(&self) -> usize;
+    /// Whether sorting a piece copies its records to a second buffer.
+    fn gathers(&self) -> bool;
     /// The length of every record, where it is fixed.
     fn record_bytes(&self) -> Option<usize>;
 
@@ -151,8 +148,15 @@ pub trait Records: Send + Sync + 'static {
     fn cut(&self, bytes: &[u8], max_records: usize) -> Cut;
     /// What completes a last record that lacks its end; none: such a record is cut short.
     fn completion(&self) -> Option<u8>;
-    /// Sorts a piece in its memory, adds its records to `sum`.
-    fn sort(&self, piece: RawPiece, scratch: &mut Self::Scratch, sum: &mut RecordSum) -> Vec<Arc<Sorted>>;
+    /// Sorts a piece and adds its records to `sum`. Where sorting gathers, `out` is at least as long
+    /// as the piece's memory and takes the records; else they are sorted where they are.
+    fn sort(
+        &self,
+        piece: RawPiece,
+        out: Option<Lease>,
+        scratch: &mut Self::Scratch,
+        sum: &mut RecordSum,
+    ) -> Vec<Arc<Sorted>>;
     /// Sorted records read back: finds its way in them.
     fn index(&self, lease: Lease, bytes: Range<usize>) -> Sorted;
     /// Whether equal keys leave nothing to settle but input order.
@@ -170,7 +174,7 @@ pub trait Records: Send + Sync + 'static {
     fn position_at(&self, offset: usize) -> u32;
     /// Byte offset of a position of a block.
     fn offset_of(&self, position: u32) -> u32;
-    /// Bytes of a stretch (estimated for pieces).
+    /// Bytes of a stretch.
     fn bytes_in(&self, segment: &Segment) -> u64;
     /// Its first record; it must not be empty.
     fn first(&self, segment: &Segment) -> Self::Bound;

@@ -210,8 +210,8 @@ impl<T: Number> Records for Numbers<T> {
         0
     }
 
-    fn order_bytes(&self) -> usize {
-        0
+    fn gathers(&self) -> bool {
+        false
     }
 
     fn record_bytes(&self) -> Option<usize> {
@@ -227,7 +227,13 @@ impl<T: Number> Records for Numbers<T> {
         None
     }
 
-    fn sort(&self, mut piece: RawPiece, _scratch: &mut (), sum: &mut RecordSum) -> Vec<Arc<Sorted>> {
+    fn sort(
+        &self,
+        mut piece: RawPiece,
+        _out: Option<Lease>,
+        _scratch: &mut (),
+        sum: &mut RecordSum,
+    ) -> Vec<Arc<Sorted>> {
         // In cache-sized parts: brought into order-preserving form and summed up in one go.
         const PART_BYTES: usize = 1 << 20;
         let bytes = &mut piece.lease.bytes_mut()[piece.bytes.clone()];
