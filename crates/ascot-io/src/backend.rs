@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use crate::buf::Buf;
-use crate::error::{Action, IoError};
+use crate::error::{Action, IoError, nothing_written};
 use crate::faulty::{Effect, Operation};
 use crate::port::Port;
 use crate::stream::{Filled, ReadStream, WriteStream};
@@ -172,7 +172,7 @@ pub(crate) fn write_all_at(
             until = written + (until - written).div_ceil(2);
         }
         match file.write_at(&bytes[written..until], offset + written as u64) {
-            Ok(0) => return (written, Err(io::ErrorKind::WriteZero.into())),
+            Ok(0) => return (written, Err(nothing_written())),
             Ok(more) => written += more,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return (written, Err(error)),

@@ -2,8 +2,7 @@
 //!
 //! Invariant: the parts of a region never overlap, so each [`Buf`] has its bytes to itself and
 //! may be sent and written freely. The region goes back to where it came from when its last part
-//! is dropped: unmapped and given back to its [`Pool`](crate::Pool), or back to its
-//! [`BlockPool`].
+//! is dropped: to its [`Pool`](crate::Pool), or to its [`BlockPool`].
 //!
 //! ```text
 //!   region  |----------------------------|     one owner, counted
@@ -16,7 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::PAGE_BYTES;
 use crate::memory::Mapping;
-use crate::pool::Reservation;
+use crate::pool::{Grant, Reservation};
 
 /// An owned slice of a region of memory.
 pub struct Buf {
@@ -27,8 +26,18 @@ pub struct Buf {
 
 /// What stands behind the parts of one region.
 enum Owner {
-    Mapped { _mapping: Mapping, _reservation: Option<Reservation> },
-    Leased { block: Mutex<Option<Buf>>, home: Arc<Shared> },
+    /// Unmapped first, given back after.
+    Mapped {
+        _mapping: Mapping,
+        _reservation: Option<Reservation>,
+    },
+    Granted {
+        _grant: Grant,
+    },
+    Leased {
+        block: Mutex<Option<Buf>>,
+        home: Arc<Shared>,
+    },
 }
 
 // SAFETY: a `Buf` is the only way to its bytes (parts never overlap), so it moves like a `Vec<u8>`.
@@ -57,6 +66,12 @@ impl Buf {
         let (start, len) = (mapping.start(), mapping.bytes());
         let owner = Owner::Mapped { _mapping: mapping, _reservation: reservation };
         Self { start, len, owner: Arc::new(owner) }
+    }
+
+    /// The memory of a grant, whose only user this buffer is.
+    pub(crate) fn from_grant(grant: Grant) -> Self {
+        let (start, len) = (grant.start(), grant.bytes());
+        Self { start, len, owner: Arc::new(Owner::Granted { _grant: grant }) }
     }
 
     /// Bytes in this part.

@@ -17,14 +17,13 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io;
 use std::sync::Arc;
 
 use crate::PAGE_BYTES;
 use crate::arm::{Arm, Request, Ticket, part_count};
 use crate::backend::{NOTHING_BEGUN, TOO_LONG, lie};
 use crate::buf::Buf;
-use crate::error::{Action, IoError};
+use crate::error::{Action, IoError, nothing_written};
 use crate::faulty::{Effect, Operation};
 use crate::ledger::Direction;
 use crate::port::Port;
@@ -208,7 +207,7 @@ impl ArmWrite {
         let (_buf, moved) = if wait { port.waiting(|| ticket.wait()) } else { ticket.wait() };
         let result = match moved {
             Ok(moved) if moved == len => Ok(true),
-            Ok(_) => Err(port.error(Action::Write, at, io::ErrorKind::WriteZero.into())),
+            Ok(_) => Err(port.error(Action::Write, at, nothing_written())),
             Err(error) => Err(port.error(Action::Write, at, error).needing(len as u64)),
         };
         self.keep(result)

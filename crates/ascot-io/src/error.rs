@@ -1,6 +1,7 @@
 //! What can go wrong with a file, said so that a user can act on it.
 //!
-//! Every variant names the path and the byte it happened at. Disk full, a closed pipe and
+//! Every variant names the path, and the byte it happened at where that says something: an opened or
+//! created file, and one that fails at its very start, is named alone. Disk full, a closed pipe and
 //! exhausted descriptors have variants of their own, since callers answer them differently.
 
 use std::fmt;
@@ -35,6 +36,13 @@ pub enum Action {
     Map,
 }
 
+impl Action {
+    /// `offset` where the action moves bytes, 0 where it is about the file as a whole.
+    fn offset(self, offset: u64) -> u64 {
+        if matches!(self, Self::Read | Self::Write | Self::Map) { offset } else { 0 }
+    }
+}
+
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -57,7 +65,7 @@ impl fmt::Display for Action {
 #[non_exhaustive]
 pub enum IoError {
     /// The operating system refused an operation.
-    #[error("cannot {action} {} at byte {offset}: {source}", path.display())]
+    #[error("cannot {action} {}{}: {source}", path.display(), At(action.offset(*offset)))]
     Os {
         /// What was attempted.
         action: Action,
@@ -69,7 +77,7 @@ pub enum IoError {
         source: io::Error,
     },
     /// The volume has no room (or the user's quota or file-size limit is reached).
-    #[error("no space left on the volume of {} at byte {offset}: {} ({source}); free some space or name another volume", path.display(), Room { needed: *needed, free: *free })]
+    #[error("no space left on the volume of {}{}: {} ({source}); free some space or name another volume", path.display(), At(*offset), Room { needed: *needed, free: *free })]
     DiskFull {
         /// The file being written.
         path: PathBuf,
@@ -133,7 +141,7 @@ pub enum IoError {
         what: &'static str,
     },
     /// A caller asked for something a stream cannot do.
-    #[error("{} at byte {offset}: {what}", path.display())]
+    #[error("{}{}: {what}", path.display(), At(*offset))]
     Misuse {
         /// The file.
         path: PathBuf,
@@ -143,7 +151,7 @@ pub enum IoError {
         what: &'static str,
     },
     /// The memory budget has no room for what the stream needs.
-    #[error("{} at byte {offset}: {source}", path.display())]
+    #[error("{}{}: {source}", path.display(), At(*offset))]
     Memory {
         /// The file the memory is for.
         path: PathBuf,
@@ -152,6 +160,18 @@ pub enum IoError {
         /// The pool's reason.
         source: PoolError,
     },
+}
+
+/// " at byte N", or nothing for the start of a file.
+struct At(u64);
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => Ok(()),
+            offset => write!(f, " at byte {offset}"),
+        }
+    }
 }
 
 /// "needs X, Y left", as far as known.
@@ -271,9 +291,39 @@ impl IoError {
     }
 }
 
+/// A write that moved nothing and named no reason.
+pub(crate) fn nothing_written() -> io::Error {
+    io::Error::new(io::ErrorKind::WriteZero, "the system took none of the bytes")
+}
+
 fn again(source: &io::Error) -> io::Error {
     match source.raw_os_error() {
         Some(code) => io::Error::from_raw_os_error(code),
         None => io::Error::new(source.kind(), source.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(action: Action, offset: u64, errno: i32) -> String {
+        IoError::from_os(action, Path::new("nofile"), offset, io::Error::from_raw_os_error(errno)).to_string()
+    }
+
+    #[test]
+    fn the_byte_is_named_where_bytes_move() {
+        let open = "cannot open nofile: No such file or directory (os error 2)";
+        assert_eq!(said(Action::Open, 0, libc::ENOENT), open);
+        assert_eq!(said(Action::Open, 4096, libc::ENOENT), open);
+        let inspect = "cannot inspect nofile: Permission denied (os error 13)";
+        assert_eq!(said(Action::Inspect, 0, libc::EACCES), inspect);
+        let read = "cannot read nofile at byte 4096: Input/output error (os error 5)";
+        assert_eq!(said(Action::Read, 4096, libc::EIO), read);
+        assert_eq!(said(Action::Read, 0, libc::EISDIR), "cannot read nofile: Is a directory (os error 21)");
+        assert!(said(Action::Write, 8192, libc::ENOSPC).contains("volume of nofile at byte 8192: "));
+        assert!(said(Action::Create, 0, libc::ENOSPC).starts_with("no space left on the volume of nofile: "));
+        let misuse = IoError::Misuse { path: "file".into(), offset: 0, what: "taken" };
+        assert_eq!(misuse.to_string(), "file: taken");
     }
 }

@@ -13,6 +13,7 @@
 //!
 //! Nothing in this crate knows what a record is, or in which order streams are served.
 
+mod arena;
 mod arm;
 mod backend;
 mod buf;
@@ -27,6 +28,7 @@ mod output;
 mod pipe;
 mod pool;
 mod port;
+mod ranges;
 mod run;
 mod stream;
 mod system;

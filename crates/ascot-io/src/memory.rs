@@ -1,9 +1,10 @@
 //! Raw memory: anonymous mappings, file windows and heap blocks, each freed exactly once.
 //!
-//! All `unsafe` of memory ownership is here and in `buf.rs`: a [`Mapping`] owns `[start, start +
+//! All `unsafe` of memory ownership is here, in `arena.rs`, `pool.rs` and `buf.rs`: a [`Mapping`] owns `[start, start +
 //! bytes)` and nothing else hands that range out.
 
 use std::fs::File;
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::ptr::{self, NonNull};
 
@@ -11,7 +12,8 @@ use crate::PAGE_BYTES;
 
 /// Where huge pages begin to pay.
 const HUGE_FROM_BYTES: usize = 4 << 20;
-const HUGE_PAGE_BYTES: usize = 2 << 20;
+/// What a huge page covers.
+pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// A range of mapped memory, unmapped on drop.
 #[derive(Debug)]
@@ -29,7 +31,14 @@ impl Mapping {
     /// Zeroed private memory of `bytes` (a multiple of the page size, not 0). Errors are errnos.
     pub(crate) fn anonymous(bytes: usize) -> Result<Self, i32> {
         let huge = bytes >= HUGE_FROM_BYTES;
-        let slack = if huge { HUGE_PAGE_BYTES } else { 0 };
+        Self::reusable(bytes, if huge { HUGE_PAGE_BYTES } else { PAGE_BYTES }, huge)
+    }
+
+    /// Zeroed private memory of `bytes` that starts at a multiple of `align` (the page's size or the
+    /// huge page's); asks for huge pages where `huge`.
+    pub(crate) fn reusable(bytes: usize, align: usize, huge: bool) -> Result<Self, i32> {
+        let aligned = align > PAGE_BYTES;
+        let slack = if aligned { HUGE_PAGE_BYTES } else { 0 };
         let asked = bytes.checked_add(slack).ok_or(libc::ENOMEM)?;
         // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches no memory
         // that exists already.
@@ -44,13 +53,47 @@ impl Mapping {
             )
         };
         let whole = Self::from_mmap(raw, asked)?;
-        if !huge {
-            return Ok(whole);
+        let mapping = if aligned { whole.trim_to_huge(bytes) } else { whole };
+        if huge {
+            mapping.advise(0..bytes, libc::MADV_HUGEPAGE);
         }
-        let trimmed = whole.trim_to_huge(bytes);
-        // SAFETY: the range is our own mapping; the advice changes no contents.
-        unsafe { libc::madvise(trimmed.start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
-        Ok(trimmed)
+        Ok(mapping)
+    }
+
+    /// No huge page will cover any of `range` (whole pages) from now on.
+    pub(crate) fn keep_small(&self, range: Range<usize>) {
+        self.advise(range, libc::MADV_NOHUGEPAGE);
+    }
+
+    /// Advice that changes no contents; a refusal changes only speed.
+    fn advise(&self, range: Range<usize>, advice: libc::c_int) {
+        debug_assert!(matches!(advice, libc::MADV_HUGEPAGE | libc::MADV_NOHUGEPAGE));
+        assert!(range.start <= range.end && range.end <= self.bytes);
+        // SAFETY: the range is in our own mapping; the advice changes no contents.
+        unsafe { libc::madvise(self.start.add(range.start).as_ptr().cast(), range.len(), advice) };
+    }
+
+    /// Gives the pages of `range` (whole pages) back to the system; they read as zeros from then
+    /// on. Refused only for memory locked to stay resident, which then stays as it is.
+    ///
+    /// # Safety
+    /// The mapping is anonymous, and nobody uses the range.
+    pub(crate) unsafe fn discard(&self, range: Range<usize>) {
+        assert!(range.start <= range.end && range.end <= self.bytes);
+        // SAFETY: the range is in our own mapping, and the caller vouches that nobody uses it.
+        unsafe {
+            libc::madvise(self.start.add(range.start).as_ptr().cast(), range.len(), libc::MADV_DONTNEED)
+        };
+    }
+
+    /// Bytes of the mapping that are resident.
+    #[cfg(test)]
+    pub(crate) fn resident(&self) -> usize {
+        let mut pages = vec![0_u8; self.bytes / PAGE_BYTES];
+        // SAFETY: the range is our own mapping, and `pages` has a byte for each of its pages.
+        let answer = unsafe { libc::mincore(self.start.as_ptr().cast(), self.bytes, pages.as_mut_ptr()) };
+        assert_eq!(answer, 0);
+        pages.iter().filter(|page| **page & 1 == 1).count() * PAGE_BYTES
     }
 
     /// A shared window of a file. `offset` must be a multiple of the page size.

@@ -58,7 +58,7 @@ impl AtomicOutput {
                 Err(error) => return Err(error),
             }
         }
-        Err(IoError::from_os(Action::Create, &target, 0, io::ErrorKind::AlreadyExists.into()))
+        Err(IoError::from_os(Action::Create, &target, 0, io::Error::from_raw_os_error(libc::EEXIST)))
     }
 
     /// Goes on with the temporary file of a killed job at `offset` (a multiple of 4096), towards

@@ -19,7 +19,7 @@ use rustix::event::EventfdFlags;
 
 use crate::backend::{NOTHING_BEGUN, TOO_LONG};
 use crate::buf::Buf;
-use crate::error::{Action, IoError};
+use crate::error::{Action, IoError, nothing_written};
 use crate::faulty::{Effect, Operation};
 use crate::port::Port;
 use crate::stream::{Filled, ReadStream, WriteStream};
@@ -239,7 +239,7 @@ impl Sink {
             return Err(io::ErrorKind::Interrupted.into());
         }
         match (&*self.file).write(bytes) {
-            Ok(0) => Err(io::ErrorKind::WriteZero.into()),
+            Ok(0) => Err(nothing_written()),
             Ok(more) => Ok(more),
             Err(error) if is_passing(&error) => Ok(0),
             Err(error) => Err(error),

@@ -6,15 +6,25 @@
 //!
 //! ```text
 //!   Pool (budget) --reserve--> Reservation   accounting only, for memory others allocate
-//!                 --region---> Buf           mapped memory, split and handed around
+//!                 --region---> Buf           memory, split and handed around
 //! ```
+//!
+//! Regions are ranges of one [`Arena`], mapped with the first large one, and keep their pages when
+//! they come back. What may be resident, in the arena (free or not) and outside it, stays within
+//! the budget too: before anything is handed out that would exceed it, free ranges of the arena
+//! give up their pages.
 
-use std::sync::Arc;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::PAGE_BYTES;
+use crate::arena::Arena;
 use crate::buf::Buf;
 use crate::memory::Mapping;
+
+/// The first region of this size maps the arena.
+const ARENA_FROM_BYTES: usize = 1 << 20;
 
 /// A memory budget in bytes, shared by all its clones.
 #[derive(Clone, Debug)]
@@ -25,8 +35,57 @@ pub struct Pool {
 #[derive(Debug)]
 struct Inner {
     budget: usize,
+    /// Changed only with `place` locked; read without.
     used: AtomicUsize,
     peak: AtomicUsize,
+    place: Mutex<Place>,
+}
+
+/// Where the used bytes are.
+#[derive(Debug, Default)]
+struct Place {
+    arena: Option<Arena>,
+    /// The system refused an arena: every region has a mapping of its own.
+    refused: bool,
+    /// Used bytes that are in the arena.
+    inside: usize,
+}
+
+impl Inner {
+    fn place(&self) -> MutexGuard<'_, Place> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts `bytes` as used.
+    fn count(&self, _place: &mut Place, bytes: usize, purpose: &'static str) -> Result<(), PoolError> {
+        let used = self.used.load(Ordering::Relaxed);
+        let sum = used.checked_add(bytes).filter(|sum| *sum <= self.budget);
+        let over = PoolError::OverBudget { purpose, asked: bytes, used, budget: self.budget };
+        let sum = sum.ok_or(over)?;
+        self.used.store(sum, Ordering::Relaxed);
+        self.peak.fetch_max(sum, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn uncount(&self, _place: &mut Place, bytes: usize) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Most bytes that can be resident for this pool.
+    fn resident_most(&self, place: &Place) -> usize {
+        let outside = self.used.load(Ordering::Relaxed) - place.inside;
+        outside + place.arena.as_ref().map_or(0, Arena::resident_most)
+    }
+
+    /// Makes free ranges give up pages until all that may be resident is within the budget.
+    fn settle(&self, place: &mut Place) {
+        let most = self.resident_most(place);
+        if most > self.budget
+            && let Some(arena) = &mut place.arena
+        {
+            arena.discard(most - self.budget);
+        }
+    }
 }
 
 /// Why a pool gave no memory.
@@ -49,7 +108,8 @@ pub enum PoolError {
     },
     /// The system refused to map memory that the budget would have allowed.
     #[error(
-        "the system refused {asked} bytes of memory for {purpose} (error {errno}); {used} of the {budget} bytes allowed are in use; allow less memory"
+        "the system refused {asked} bytes of memory for {purpose} ({}); {used} of the {budget} bytes allowed are in use; allow less memory",
+        std::io::Error::from_raw_os_error(*errno)
     )]
     Refused {
         /// What the memory was for.
@@ -68,7 +128,8 @@ pub enum PoolError {
 impl Pool {
     /// A pool that hands out at most `budget_bytes` at a time.
     pub fn new(budget_bytes: usize) -> Self {
-        let inner = Inner { budget: budget_bytes, used: AtomicUsize::new(0), peak: AtomicUsize::new(0) };
+        let (used, peak) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let inner = Inner { budget: budget_bytes, used, peak, place: Mutex::default() };
         Self { inner: Arc::new(inner) }
     }
 
@@ -94,26 +155,21 @@ impl Pool {
 
     /// Counts `bytes` as used until the reservation is dropped; allocates nothing.
     pub fn reserve(&self, bytes: usize, purpose: &'static str) -> Result<Reservation, PoolError> {
-        let taken = self.inner.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, |used| {
-            used.checked_add(bytes).filter(|sum| *sum <= self.inner.budget)
-        });
-        match taken {
-            Ok(before) => {
-                self.inner.peak.fetch_max(before + bytes, Ordering::Relaxed);
-                Ok(Reservation { pool: self.clone(), bytes })
-            }
-            Err(used) => {
-                Err(PoolError::OverBudget { purpose, asked: bytes, used, budget: self.inner.budget })
-            }
-        }
+        let place = &mut *self.inner.place();
+        self.inner.count(place, bytes, purpose)?;
+        self.inner.settle(place);
+        Ok(Reservation { pool: self.clone(), bytes })
     }
 
-    /// Maps zeroed memory of `bytes`, rounded up to whole pages; it is unmapped and given back
-    /// when the last part of the returned buffer is dropped. Regions of 4 MiB and more start at
-    /// 2 MiB and ask for huge pages.
+    /// Memory of `bytes`, rounded up to whole pages and starting on one; it is given back when the
+    /// last part of the returned buffer is dropped. It holds whatever an earlier region left there,
+    /// zeros at first. Large pools use huge pages.
     pub fn region(&self, bytes: usize, purpose: &'static str) -> Result<Buf, PoolError> {
         let rounded = bytes.max(1).checked_next_multiple_of(PAGE_BYTES).unwrap_or(usize::MAX);
-        let reservation = self.reserve(rounded, purpose)?;
+        let reservation = match self.grant(rounded, purpose)? {
+            Ok(grant) => return Ok(Buf::from_grant(grant)),
+            Err(reservation) => reservation,
+        };
         let mapping = Mapping::anonymous(rounded).map_err(|errno| PoolError::Refused {
             purpose,
             asked: rounded,
@@ -122,6 +178,68 @@ impl Pool {
             errno,
         })?;
         Ok(Buf::from_mapping(mapping, Some(reservation)))
+    }
+
+    /// A range of the arena; only a reservation where there is no arena, or no free range in it
+    /// that is long enough.
+    fn grant(&self, bytes: usize, purpose: &'static str) -> Result<Result<Grant, Reservation>, PoolError> {
+        let place = &mut *self.inner.place();
+        self.inner.count(place, bytes, purpose)?;
+        if place.arena.is_none() && !place.refused && bytes >= ARENA_FROM_BYTES {
+            place.arena = Arena::map(self.budget());
+            place.refused = place.arena.is_none();
+        }
+        let taken = place.arena.as_mut().and_then(|arena| {
+            let at = arena.take(bytes)?;
+            Some((at, arena.address(at)))
+        });
+        let pool = self.clone();
+        let granted = match taken {
+            Some((at, start)) => {
+                place.inside += bytes;
+                Ok(Grant { pool, at, start, bytes })
+            }
+            None => Err(Reservation { pool, bytes }),
+        };
+        self.inner.settle(place);
+        Ok(granted)
+    }
+}
+
+/// A range of a pool's arena, handed out once and given back on drop.
+#[derive(Debug)]
+pub(crate) struct Grant {
+    /// Keeps the arena mapped.
+    pool: Pool,
+    at: usize,
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: a grant is plain memory of its own; nothing in it is tied to a thread.
+unsafe impl Send for Grant {}
+// SAFETY: a shared `Grant` gives out only its address; access to the bytes is the owner's matter.
+unsafe impl Sync for Grant {}
+
+impl Grant {
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for Grant {
+    fn drop(&mut self) {
+        let place = &mut *self.pool.inner.place();
+        self.pool.inner.uncount(place, self.bytes);
+        place.inside -= self.bytes;
+        if let Some(arena) = &mut place.arena {
+            // SAFETY: the range is this grant's, taken once, and its owner is gone.
+            unsafe { arena.give(self.at..self.at + self.bytes) };
+        }
     }
 }
 
@@ -141,7 +259,8 @@ impl Reservation {
     /// Gives back all but `bytes`; asking for more than is held changes nothing.
     pub fn shrink_to(&mut self, bytes: usize) {
         if bytes < self.bytes {
-            self.pool.inner.used.fetch_sub(self.bytes - bytes, Ordering::AcqRel);
+            let more = self.bytes - bytes;
+            self.pool.inner.uncount(&mut self.pool.inner.place(), more);
             self.bytes = bytes;
         }
     }
@@ -149,12 +268,14 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.pool.inner.used.fetch_sub(self.bytes, Ordering::AcqRel);
+        self.pool.inner.uncount(&mut self.pool.inner.place(), self.bytes);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -194,5 +315,202 @@ mod tests {
         let odd = pool.region(5000, "odd").unwrap();
         assert_eq!(odd.len(), 8192);
         assert!(pool.region(usize::MAX, "too much").is_err());
+    }
+
+    const MIB: usize = 1 << 20;
+
+    /// Bytes resident in the arena, and the most that may be resident in all.
+    fn resident(pool: &Pool) -> (usize, usize) {
+        let place = pool.inner.place();
+        (place.arena.as_ref().map_or(0, Arena::resident), pool.inner.resident_most(&place))
+    }
+
+    #[test]
+    fn a_region_is_used_again() {
+        let pool = Pool::new(8 * MIB);
+        let small = pool.region(PAGE_BYTES, "small").unwrap();
+        assert!(pool.inner.place().arena.is_none(), "a small region maps no arena");
+        let mut region = pool.region(3 * MIB, "first").unwrap();
+        region.fill(5);
+        let address = region.as_ptr();
+        drop(region);
+        assert_eq!((pool.used(), resident(&pool)), (PAGE_BYTES, (3 * MIB, 3 * MIB + PAGE_BYTES)));
+        let region = pool.region(2 * MIB, "second").unwrap();
+        assert_eq!((region.as_ptr(), region[0]), (address, 5));
+        drop(pool);
+        assert_eq!(region[2 * MIB - 1], 5, "a region keeps its arena");
+        drop((region, small));
+    }
+
+    #[test]
+    fn neighbours_that_come_back_are_one_again() {
+        let pool = Pool::new(8 * MIB);
+        let parts: Vec<Buf> = (0..8).map(|_| pool.region(MIB, "part").unwrap()).collect();
+        let address = parts.iter().map(|part| part.as_ptr()).min().unwrap();
+        assert!(pool.region(1, "too much").is_err());
+        drop(parts);
+        assert_eq!(pool.region(8 * MIB, "all").unwrap().as_ptr(), address);
+    }
+
+    #[test]
+    fn a_region_that_fits_no_hole_gets_the_pages_of_the_holes() {
+        let pool = Pool::new(8 * MIB);
+        let mut parts: Vec<Option<Buf>> = (0..8).map(|_| pool.region(MIB, "part").ok()).collect();
+        parts.iter_mut().flatten().for_each(|part| part.fill(1));
+        assert_eq!(resident(&pool), (8 * MIB, 8 * MIB));
+        for at in [1, 3, 5, 7] {
+            parts[at] = None;
+        }
+        let mut wide = pool.region(3 * MIB, "wide").unwrap();
+        wide.fill(2);
+        assert_eq!(resident(&pool), (5 * MIB, 8 * MIB));
+        let narrow = pool.region(MIB, "narrow").unwrap();
+        assert_eq!((pool.used(), resident(&pool).1), (8 * MIB, 8 * MIB));
+        assert!(parts.iter().flatten().all(|part| part.iter().all(|byte| *byte == 1)));
+        drop((wide, narrow, parts));
+        assert_eq!(pool.used(), 0);
+        assert!(resident(&pool).0 <= 8 * MIB);
+    }
+
+    #[test]
+    fn what_others_allocate_takes_pages_from_the_arena() {
+        let pool = Pool::new(8 * MIB);
+        pool.region(8 * MIB, "all").unwrap().fill(1);
+        let mut reserved = pool.reserve(3 * MIB, "others").unwrap();
+        assert_eq!(resident(&pool), (5 * MIB, 8 * MIB));
+        reserved.shrink_to(MIB);
+        let mut most = pool.region(7 * MIB, "most").unwrap();
+        most.fill(2);
+        assert_eq!(resident(&pool), (7 * MIB, 8 * MIB));
+    }
+
+    #[test]
+    fn threads_share_a_pool() {
+        let pool = Pool::new(16 * MIB);
+        std::thread::scope(|scope| {
+            for id in 1..=4_u8 {
+                let pool = &pool;
+                scope.spawn(move || {
+                    for turn in 0..200_usize {
+                        let bytes = (1 + (turn * 7 + usize::from(id) * 3) % 40) * 100_000;
+                        let reserved = pool.reserve(bytes / 10, "others");
+                        let Ok(mut region) = pool.region(bytes, "region") else { continue };
+                        region.fill(id);
+                        std::thread::yield_now();
+                        assert!(region.iter().all(|byte| *byte == id));
+                        assert!(resident(pool).1 <= 16 * MIB);
+                        drop((region, reserved));
+                    }
+                });
+            }
+        });
+        assert_eq!(pool.used(), 0);
+        drop(pool.region(16 * MIB, "all").unwrap());
+    }
+
+    /// One step of a random life of a pool.
+    #[derive(Debug, Clone)]
+    enum Step {
+        Region(usize),
+        Reserve(usize),
+        Shrink(usize, usize),
+        Drop(usize),
+    }
+
+    fn step(budget: usize) -> impl Strategy<Value = Step> {
+        prop_oneof![
+            3 => (1..budget / 2).prop_map(Step::Region),
+            2 => (1..200_000_usize).prop_map(Step::Region),
+            2 => (1..budget / 3).prop_map(Step::Reserve),
+            1 => (any::<usize>(), 1..budget / 3).prop_map(|(which, bytes)| Step::Shrink(which, bytes)),
+            5 => any::<usize>().prop_map(Step::Drop),
+        ]
+    }
+
+    enum Held {
+        Region(Buf, u8),
+        Reserved(Reservation),
+    }
+
+    impl Held {
+        fn bytes(&self) -> usize {
+            match self {
+                Self::Region(buf, _) => buf.len(),
+                Self::Reserved(reserved) => reserved.bytes(),
+            }
+        }
+
+        /// Every page still has the byte written to it.
+        fn is_whole(&self) -> bool {
+            match self {
+                Self::Region(buf, mark) => buf.iter().step_by(PAGE_BYTES).all(|byte| byte == mark),
+                Self::Reserved(_) => true,
+            }
+        }
+    }
+
+    /// Plays `steps` on a pool and on a list of what is held.
+    fn play(budget: usize, steps: Vec<Step>) -> Result<(), TestCaseError> {
+        let pool = Pool::new(budget);
+        let mut held: Vec<Held> = Vec::new();
+        for (turn, step) in steps.into_iter().enumerate() {
+            let used: usize = held.iter().map(Held::bytes).sum();
+            match step {
+                Step::Region(bytes) => {
+                    let rounded = bytes.next_multiple_of(PAGE_BYTES);
+                    let region = pool.region(bytes, "region");
+                    prop_assert_eq!(region.is_ok(), used + rounded <= budget);
+                    if let Ok(mut region) = region {
+                        let mark = turn as u8;
+                        region.iter_mut().step_by(PAGE_BYTES).for_each(|byte| *byte = mark);
+                        held.push(Held::Region(region, mark));
+                    }
+                }
+                Step::Reserve(bytes) => {
+                    let reserved = pool.reserve(bytes, "others");
+                    prop_assert_eq!(reserved.is_ok(), used + bytes <= budget);
+                    held.extend(reserved.map(Held::Reserved));
+                }
+                Step::Shrink(which, bytes) => {
+                    let count = held.len().max(1);
+                    if let Some(Held::Reserved(reserved)) = held.get_mut(which % count) {
+                        reserved.shrink_to(bytes);
+                    }
+                }
+                Step::Drop(which) if !held.is_empty() => {
+                    let one = held.swap_remove(which % held.len());
+                    prop_assert!(one.is_whole());
+                }
+                Step::Drop(_) => {}
+            }
+            prop_assert_eq!(pool.used(), held.iter().map(Held::bytes).sum::<usize>());
+            let (inside, most) = resident(&pool);
+            let outside = pool.used() - pool.inner.place().inside;
+            prop_assert!(inside + outside <= most && most <= budget, "{inside} + {outside}, {most}");
+        }
+        prop_assert!(held.iter().all(Held::is_whole));
+        drop(held);
+        prop_assert_eq!(pool.used(), 0);
+        prop_assert!(pool.region(budget / PAGE_BYTES * PAGE_BYTES, "all").is_ok());
+        Ok(())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn a_small_pool_is_like_a_list(
+            (budget, steps) in (1_200_000..9 * MIB)
+                .prop_flat_map(|budget| (Just(budget), prop::collection::vec(step(budget), 1..80)))
+        ) {
+            play(budget, steps)?;
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(12))]
+        #[test]
+        fn a_pool_with_huge_pages_is_like_a_list(steps in prop::collection::vec(step(67 * MIB), 1..60)) {
+            play(67 * MIB, steps)?;
+        }
     }
 }

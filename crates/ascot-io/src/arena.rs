@@ -1,0 +1,208 @@
+//! One mapping as large as a pool's budget, from which the pool hands out its regions.
+//!
+//! A range that comes back is not unmapped: its pages stay, so the next region at that place costs
+//! no page faults and no zeroing. `touched` is what may be resident: every grain (a page, or a huge
+//! page where the arena has such) that some region was in since its memory was last discarded.
+//!
+//! ```text
+//!            0                                              budget
+//!   free     |        ####                 ################|
+//!   touched  |#########################################     |
+//!                     ^^^^ reused as it is             ^^^^^ not resident yet
+//! ```
+//!
+//! Invariant: all that is not free is touched, and no byte outside `touched` is resident.
+
+use std::ops::Range;
+use std::ptr::NonNull;
+
+use crate::PAGE_BYTES;
+use crate::memory::{HUGE_PAGE_BYTES, Mapping};
+use crate::ranges::Ranges;
+
+/// From this size on an arena asks for huge pages; below, their roundings would show.
+const HUGE_FROM_BYTES: usize = 64 << 20;
+
+/// A mapping with a free list.
+#[derive(Debug)]
+pub(crate) struct Arena {
+    mapping: Mapping,
+    /// What becomes resident at a time.
+    grain: usize,
+    free: Ranges,
+    touched: Ranges,
+}
+
+impl Arena {
+    /// Maps an arena of at most `bytes`, whole huge pages where there is one; `None` where the
+    /// system refuses or `bytes` is less than a page.
+    pub(crate) fn map(bytes: usize) -> Option<Self> {
+        let unit = if bytes >= HUGE_PAGE_BYTES { HUGE_PAGE_BYTES } else { PAGE_BYTES };
+        let bytes = bytes / unit * unit;
+        let huge = bytes >= HUGE_FROM_BYTES;
+        let mapping = Mapping::reusable(bytes, unit, huge).ok().filter(|_| bytes > 0)?;
+        let grain = if huge { HUGE_PAGE_BYTES } else { PAGE_BYTES };
+        let mut free = Ranges::default();
+        free.insert(0..bytes);
+        Some(Self { mapping, grain, free, touched: Ranges::default() })
+    }
+
+    /// Most bytes that can be resident now.
+    pub(crate) fn resident_most(&self) -> usize {
+        self.touched.total()
+    }
+
+    /// The lowest place with `bytes` (a multiple of the page size). Whole huge pages start on one;
+    /// others follow their neighbour, since a gap would be lost and huge pages span them anyway.
+    pub(crate) fn take(&mut self, bytes: usize) -> Option<usize> {
+        let tiles = bytes.is_multiple_of(HUGE_PAGE_BYTES);
+        let aligned = if tiles { self.free.first_fit(bytes, HUGE_PAGE_BYTES) } else { None };
+        let at = aligned.or_else(|| self.free.first_fit(bytes, PAGE_BYTES))?;
+        self.free.remove(at..at + bytes);
+        let last = (at + bytes).next_multiple_of(self.grain);
+        self.touched.insert(at / self.grain * self.grain..last);
+        Some(at)
+    }
+
+    /// The address of byte `at`, which is in the arena.
+    pub(crate) fn address(&self, at: usize) -> NonNull<u8> {
+        assert!(at < self.mapping.bytes());
+        // SAFETY: just checked: the result is in the mapping.
+        unsafe { self.mapping.start().add(at) }
+    }
+
+    /// Takes back what [`take`](Self::take) gave.
+    ///
+    /// # Safety
+    /// Nobody uses the range any more.
+    pub(crate) unsafe fn give(&mut self, range: Range<usize>) {
+        self.free.insert(range);
+    }
+
+    /// Gives pages of free ranges back to the system: `bytes` of them, or all there are. Highest
+    /// first, since the lowest are the next to be handed out.
+    pub(crate) fn discard(&mut self, bytes: usize) {
+        let goal = self.touched.total().saturating_sub(bytes);
+        self.discard_to(goal, self.grain);
+        if self.touched.total() > goal && self.grain > PAGE_BYTES {
+            self.discard_to(goal, PAGE_BYTES);
+        }
+    }
+
+    /// Discards free memory in whole `unit`s until `touched` is down to `goal`.
+    fn discard_to(&mut self, goal: usize, unit: usize) {
+        let mut picked = Vec::new();
+        let mut left = self.touched.total().saturating_sub(goal);
+        for free in self.free.descending() {
+            let whole = free.start.next_multiple_of(unit)..free.end / unit * unit;
+            for range in self.touched.within(whole) {
+                if left == 0 {
+                    break;
+                }
+                let len = range.len().min(left.next_multiple_of(unit));
+                left = left.saturating_sub(len);
+                picked.push(range.end - len..range.end);
+            }
+        }
+        for range in picked {
+            self.forget(range, unit);
+        }
+    }
+
+    fn forget(&mut self, range: Range<usize>, unit: usize) {
+        if unit < self.grain {
+            // Whoever has the rest of this huge page would bring all of it back with one touch.
+            let start = range.start / self.grain * self.grain;
+            self.mapping.keep_small(start..range.end.next_multiple_of(self.grain));
+        }
+        // SAFETY: the range is free: the region it was part of came back with nobody using it.
+        unsafe { self.mapping.discard(range.clone()) };
+        self.touched.remove(range);
+    }
+
+    /// Bytes that are resident, asked of the system; for tests.
+    #[cfg(test)]
+    pub(crate) fn resident(&self) -> usize {
+        self.mapping.resident()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    fn arena(mib: usize) -> Arena {
+        Arena::map(mib * MIB).unwrap()
+    }
+
+    fn touch(arena: &Arena, range: Range<usize>) {
+        for at in range.step_by(PAGE_BYTES) {
+            // SAFETY: within the mapping, and no test shares its arena.
+            unsafe { arena.address(at).write(1) };
+        }
+    }
+
+    #[test]
+    fn what_comes_back_is_taken_next() {
+        let mut arena = arena(8);
+        let first = arena.take(MIB).unwrap();
+        let second = arena.take(2 * MIB).unwrap();
+        let third = arena.take(3 * PAGE_BYTES).unwrap();
+        assert_eq!((first, second, third), (0, 2 * MIB, MIB));
+        // SAFETY: the test uses none of the memory.
+        unsafe { arena.give(first..first + MIB) };
+        assert_eq!(arena.take(MIB), Some(0));
+        assert_eq!(arena.take(8 * MIB), None);
+        // SAFETY: as above.
+        unsafe {
+            arena.give(second..second + 2 * MIB);
+            arena.give(third..third + 3 * PAGE_BYTES);
+            arena.give(first..first + MIB);
+        }
+        assert_eq!(arena.take(8 * MIB), Some(0), "free neighbours join");
+    }
+
+    #[test]
+    fn odd_sizes_lie_back_to_back() {
+        let mut arena = arena(16);
+        let odd = 5 * MIB + PAGE_BYTES;
+        assert_eq!(arena.take(odd), Some(0));
+        assert_eq!(arena.take(odd), Some(odd));
+        assert_eq!(arena.take(odd), Some(2 * odd));
+        assert_eq!(arena.address(0).as_ptr() as usize % HUGE_PAGE_BYTES, 0);
+    }
+
+    #[test]
+    fn discarding_frees_only_what_is_free() {
+        let mut arena = arena(8);
+        let [first, second] = [0, 1].map(|_| arena.take(3 * MIB).unwrap());
+        touch(&arena, 0..6 * MIB);
+        assert_eq!((arena.resident(), arena.resident_most()), (6 * MIB, 6 * MIB));
+        // SAFETY: the test uses the range no more.
+        unsafe { arena.give(first..first + 3 * MIB) };
+        assert_eq!(arena.resident(), 6 * MIB, "pages stay");
+        arena.discard(MIB);
+        assert_eq!((arena.resident(), arena.resident_most()), (5 * MIB, 5 * MIB));
+        arena.discard(100 * MIB);
+        assert_eq!((arena.resident(), arena.resident_most()), (3 * MIB, 3 * MIB));
+        // SAFETY: within the mapping.
+        assert_eq!(unsafe { arena.address(second).read() }, 1);
+    }
+
+    #[test]
+    fn part_of_a_huge_page_can_be_discarded_for_good() {
+        let mut arena = arena(64);
+        let kept = arena.take(MIB).unwrap();
+        let gone = arena.take(MIB / 2).unwrap();
+        assert_eq!((kept, gone, arena.resident_most()), (0, MIB, 2 * MIB));
+        touch(&arena, 0..MIB + MIB / 2);
+        // SAFETY: the test uses the range no more.
+        unsafe { arena.give(gone..gone + MIB / 2) };
+        arena.discard(MIB);
+        touch(&arena, 0..MIB);
+        assert_eq!((arena.resident(), arena.resident_most()), (MIB, MIB));
+        assert_eq!(Arena::map(100).map(|_| ()), None);
+    }
+}
