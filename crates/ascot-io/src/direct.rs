@@ -32,8 +32,9 @@ use crate::system;
 
 const PAGE: u64 = PAGE_BYTES as u64;
 
-/// Bounds of one step of allocating ahead.
-const AHEAD_LEAST_BYTES: u64 = 4 << 20;
+/// Bounds of one step of allocating ahead; between them, a step is as long as the file so far. Most
+/// part files and runs get by with the first two or three steps.
+const AHEAD_LEAST_BYTES: u64 = 64 << 20;
 const AHEAD_MOST_BYTES: u64 = 1 << 30;
 /// The share of a volume's free space one step may take.
 const AHEAD_FREE_SHARE: u64 = 16;
