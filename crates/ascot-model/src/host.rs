@@ -42,9 +42,9 @@ impl KernelRates {
         let per = |byte_ns: f64, record_ns: f64| 1e9 / (byte_ns + record_ns / record_bytes.max(1.0));
         match class {
             RecordClass::Number => KernelRates {
-                sort_bytes_per_s: per(0.9, 0.0),
-                merge_bytes_per_s: per(0.8, 0.0),
-                split_bytes_per_s: per(0.8, 0.0),
+                sort_bytes_per_s: per(0.7, 0.0),
+                merge_bytes_per_s: per(0.9, 0.0),
+                split_bytes_per_s: per(0.45, 0.0),
             },
             RecordClass::Fixed => KernelRates {
                 sort_bytes_per_s: per(0.1, 20.0),

@@ -121,6 +121,9 @@ impl Way {
     }
 }
 
+/// Ways within this factor of the fastest count as fast as it.
+const ABOUT_AS_FAST: f64 = 1.03;
+
 /// The way chosen, and the others with their cost.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
@@ -143,9 +146,13 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Takes the cheapest of `ways` by predicted time; the first wins a tie.
+    /// Takes the cheapest of `ways` by predicted time; of those about as fast, the one that computes
+    /// least; the first wins a tie.
     pub fn cheapest(ways: Vec<Way>) -> Option<(Way, Vec<Way>)> {
-        let best = (0..ways.len()).min_by(|&a, &b| ways[a].seconds().total_cmp(&ways[b].seconds()))?;
+        let least = ways.iter().map(Way::seconds).min_by(f64::total_cmp)?;
+        let as_fast = |&at: &usize| ways[at].seconds() <= least * ABOUT_AS_FAST;
+        let computing = |at: usize| ways[at].passes.iter().map(|pass| pass.compute_seconds).sum::<f64>();
+        let best = (0..ways.len()).filter(as_fast).min_by(|&a, &b| computing(a).total_cmp(&computing(b)))?;
         let mut others = ways;
         let chosen = others.remove(best);
         Some((chosen, others))

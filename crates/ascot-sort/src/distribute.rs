@@ -491,32 +491,11 @@ fn group_all<R: Records>(
         let bytes = &mut placed.piece.lease.bytes_mut()[range];
         records.normalise(bytes);
         records.sum(bytes, &mut sum);
-        let groups = group(records, splitters, bytes, room.bytes_mut());
+        let groups = records.group(bytes, splitters, room.bytes_mut());
         drop(placed.piece);
         let grouped = Grouped { lease: room, groups, sum, end: placed.end };
         if send.send(Message::Grouped(number, grouped)).is_err() {
             return;
         }
     }
-}
-
-/// Copies records to `out`, grouped by part: count the bytes of each part, then place.
-fn group<R: Records>(records: &R, splitters: &Splitters, bytes: &[u8], out: &mut [u8]) -> Vec<(usize, Range<usize>)> {
-    let mut sizes = vec![0usize; splitters.parts()];
-    let mut parts: Vec<u16> = Vec::new();
-    records.split(bytes, splitters, &mut |part, record| {
-        sizes[part] += record.len();
-        parts.push(part as u16);
-    });
-    let mut at = 0;
-    let mut places: Vec<usize> = sizes.iter().map(|size| { at += size; at - size }).collect();
-    let groups = sizes.iter().enumerate().filter(|(_, size)| **size > 0).map(|(part, size)| (part, places[part]..places[part] + size)).collect();
-    let mut next = parts.iter();
-    records.each(bytes, &mut |record| {
-        let Some(&part) = next.next() else { return };
-        let place = &mut places[part as usize];
-        out[*place..*place + record.len()].copy_from_slice(record);
-        *place += record.len();
-    });
-    groups
 }

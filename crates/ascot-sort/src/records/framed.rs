@@ -11,7 +11,7 @@ use ascot_record::merge::{SliceCursor, merge};
 use ascot_record::order::{self, RecordOrder};
 use ascot_record::piece::{PieceScratch, sort_piece};
 
-use super::{Cut, Index, Merged, RawPiece, Records, Rules, Segment, Side, Sorted, Splitters, Task};
+use super::{Cut, Index, Merged, RawPiece, Records, Rules, Segment, Side, Sorted, Splitters, Task, groups_of};
 use crate::emit::{Emitter, Stopped};
 use crate::pieces::Lease;
 
@@ -346,22 +346,26 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
         if flow.is_break() { Err(Stopped) } else { Ok(merged) }
     }
 
-    fn split(&self, bytes: &[u8], splitters: &Splitters, emit: &mut dyn FnMut(usize, &[u8])) {
-        let mut scratch = Vec::new();
-        let mut start = 0;
+    fn group(&self, bytes: &[u8], splitters: &Splitters, out: &mut [u8]) -> Vec<(usize, Range<usize>)> {
+        let mut sizes = vec![0usize; splitters.parts()];
+        let mut parts: Vec<u16> = Vec::with_capacity(bytes.len() / 32);
+        let (mut scratch, mut start) = (Vec::new(), 0);
         while let Some(end) = self.framing.end(bytes, start) {
-            let record = &bytes[start..end];
-            emit(splitters.part_of(self.order.key(record, &mut scratch)), record);
+            let part = splitters.part_of(self.order.key(&bytes[start..end], &mut scratch));
+            sizes[part] += end - start;
+            parts.push(part as u16);
             start = end;
         }
-    }
-
-    fn each(&self, bytes: &[u8], take: &mut dyn FnMut(&[u8])) {
-        let mut start = 0;
-        while let Some(end) = self.framing.end(bytes, start) {
-            take(&bytes[start..end]);
+        let (mut places, groups) = groups_of(&sizes);
+        start = 0;
+        for part in parts {
+            let end = self.end(bytes, start);
+            let place = &mut places[part as usize];
+            out[*place..*place + end - start].copy_from_slice(&bytes[start..end]);
+            *place += end - start;
             start = end;
         }
+        groups
     }
 
     fn sum(&self, bytes: &[u8], sum: &mut RecordSum) {

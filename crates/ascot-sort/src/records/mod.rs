@@ -197,11 +197,9 @@ pub trait Records: Send + Sync + 'static {
     /// Merges a task into `out`.
     fn merge(&self, task: &Task, rules: Rules, out: &mut Emitter) -> Result<Merged, Stopped>;
 
-    /// The part (0..=splitters.len()) each whole record of `bytes` belongs to, given ascending
-    /// splitter keys: calls `emit(part, record)` in input order.
-    fn split(&self, bytes: &[u8], splitters: &Splitters, emit: &mut dyn FnMut(usize, &[u8]));
-    /// Calls `take` with each of some whole records.
-    fn each(&self, bytes: &[u8], take: &mut dyn FnMut(&[u8]));
+    /// Copies whole records to `out`, grouped by part, each group in input order. Gives the parts
+    /// that got any, and where they are.
+    fn group(&self, bytes: &[u8], splitters: &Splitters, out: &mut [u8]) -> Vec<(usize, Range<usize>)>;
     /// Adds whole records to a sum.
     fn sum(&self, bytes: &[u8], sum: &mut RecordSum);
     /// Offset of the first record of `bytes` (whole records) that comes before the one ahead of it
@@ -211,6 +209,19 @@ pub trait Records: Send + Sync + 'static {
     fn last_record(&self, bytes: &[u8]) -> usize;
     /// The normalised keys of about `count` records spread over unsorted whole records.
     fn sample_keys(&self, bytes: &[u8], count: usize, out: &mut Vec<Vec<u8>>);
+}
+
+/// Where the records of each part go in a buffer grouped by part: the parts that have any.
+pub fn groups_of(sizes: &[usize]) -> (Vec<usize>, Vec<(usize, Range<usize>)>) {
+    let (mut places, mut groups, mut at) = (Vec::with_capacity(sizes.len()), Vec::new(), 0);
+    for (part, &size) in sizes.iter().enumerate() {
+        places.push(at);
+        if size > 0 {
+            groups.push((part, at..at + size));
+        }
+        at += size;
+    }
+    (places, groups)
 }
 
 /// Ascending normalised keys that bound parts: part i holds keys from splitter i-1 (included) up to
@@ -278,9 +289,15 @@ impl Splitters {
         self.below[lo]
     }
 
-    /// The part of a key of eight bytes, given as its prefix; all splitters have eight bytes too.
-    pub fn part_of_prefix(&self, prefix: u64) -> usize {
-        let passed = self.prefixes.partition_point(|&splitter| splitter <= prefix);
+    /// The splitters' prefixes, ascending.
+    pub fn prefixes(&self) -> &[u64] {
+        &self.prefixes
+    }
+
+    /// The part of a key of eight bytes, given as its prefix and the number of splitters that are
+    /// not above it; all splitters have eight bytes too.
+    #[inline]
+    pub fn part_after(&self, passed: usize, prefix: u64) -> usize {
         if passed > 0 && self.equal[passed - 1] && self.prefixes[passed - 1] == prefix {
             return self.below[passed - 1] + 1;
         }

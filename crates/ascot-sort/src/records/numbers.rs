@@ -12,7 +12,7 @@ use ascot_record::number;
 use ascot_record::vsort;
 use bytemuck::Pod;
 
-use super::{Cut, Index, Merged, RawPiece, Records, Rules, Segment, Side, Sorted, Splitters, Task};
+use super::{Cut, Index, Merged, RawPiece, Records, Rules, Segment, Side, Sorted, Splitters, Task, groups_of};
 use crate::emit::{Emitter, Stopped};
 use crate::pieces::Lease;
 
@@ -114,6 +114,41 @@ impl<T: Number> Numbers<T> {
             *values = later;
         }
         Ok(())
+    }
+}
+
+/// For each of many equal ranges of prefixes, how many splitters lie below it: a value is then at
+/// most a few splitters away from its part.
+struct Table {
+    least: u64,
+    shift: u32,
+    passed: Vec<u16>,
+}
+
+impl Table {
+    const CELL_BITS: u32 = 12;
+
+    fn new(splitters: &Splitters) -> Table {
+        let prefixes = splitters.prefixes();
+        let (least, most) = (prefixes.first().copied().unwrap_or(0), prefixes.last().copied().unwrap_or(0));
+        let shift = (u64::BITS - (most - least).leading_zeros()).saturating_sub(Self::CELL_BITS);
+        let cell_start = |cell: u64| least.saturating_add(cell << shift);
+        let below = |cell| prefixes.partition_point(|&prefix| prefix < cell_start(cell)) as u16;
+        Table { least, shift, passed: (0..=1 << Self::CELL_BITS).map(below).collect() }
+    }
+
+    /// Number of splitters not above `prefix`.
+    #[inline]
+    fn passed(&self, prefix: u64, splitters: &[u64]) -> usize {
+        if prefix < self.least {
+            return 0;
+        }
+        let cell = ((prefix - self.least) >> self.shift).min(1 << Self::CELL_BITS) as usize;
+        let mut passed = self.passed[cell] as usize;
+        while splitters.get(passed).is_some_and(|&splitter| splitter <= prefix) {
+            passed += 1;
+        }
+        passed
     }
 }
 
@@ -328,20 +363,31 @@ impl<T: Number> Records for Numbers<T> {
         Ok(merged)
     }
 
-    fn split(&self, bytes: &[u8], splitters: &Splitters, emit: &mut dyn FnMut(usize, &[u8])) {
-        for record in bytes.chunks_exact(size_of::<T>()) {
-            let value = bytemuck::pod_read_unaligned::<T>(record);
-            emit(splitters.part_of_prefix(value.prefix()), record);
+    fn group(&self, bytes: &[u8], splitters: &Splitters, out: &mut [u8]) -> Vec<(usize, Range<usize>)> {
+        let table = Table::new(splitters);
+        let width = size_of::<T>();
+        let mut sizes = vec![0usize; splitters.parts()];
+        let part_of = |record: &[u8]| {
+            let prefix = bytemuck::pod_read_unaligned::<T>(record).prefix();
+            splitters.part_after(table.passed(prefix, splitters.prefixes()), prefix) as u16
+        };
+        let parts: Vec<u16> = bytes.chunks_exact(width).map(part_of).collect();
+        parts.iter().for_each(|&part| sizes[part as usize] += width);
+        let (mut places, groups) = groups_of(&sizes);
+        for (record, part) in bytes.chunks_exact(width).zip(parts) {
+            let place = &mut places[part as usize];
+            out[*place..*place + width].copy_from_slice(record);
+            *place += width;
         }
-    }
-
-    fn each(&self, bytes: &[u8], take: &mut dyn FnMut(&[u8])) {
-        bytes.chunks_exact(size_of::<T>()).for_each(take);
+        groups
     }
 
     fn sum(&self, bytes: &[u8], sum: &mut RecordSum) {
-        for record in bytes.chunks_exact(size_of::<T>()) {
-            T::add(sum, &[bytemuck::pod_read_unaligned::<T>(record)]);
+        match bytemuck::try_cast_slice::<u8, T>(bytes) {
+            Ok(values) => T::add(sum, values),
+            Err(_) => bytes
+                .chunks_exact(size_of::<T>())
+                .for_each(|record| T::add(sum, &[bytemuck::pod_read_unaligned::<T>(record)])),
         }
     }
 
@@ -368,6 +414,33 @@ impl<T: Number> Records for Numbers<T> {
             let at = values * i / count * size_of::<T>();
             let value = bytemuck::pod_read_unaligned::<T>(&bytes[at..at + size_of::<T>()]);
             out.push(value.prefix().to_be_bytes().to_vec());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_table_finds_what_a_search_finds(
+            mut splitters in proptest::collection::vec(any::<u64>(), 0..40),
+            values in proptest::collection::vec(any::<u64>(), 1..200),
+            narrow in 0u32..60,
+        ) {
+            splitters.iter_mut().for_each(|value| *value >>= narrow);
+            splitters.sort_unstable();
+            let keys: Vec<Vec<u8>> = splitters.iter().map(|value| value.to_be_bytes().to_vec()).collect();
+            let splitters = Splitters::new(&keys, false);
+            let table = Table::new(&splitters);
+            let near = splitters.prefixes().iter().flat_map(|&p| [p, p.wrapping_add(1), p.wrapping_sub(1)]);
+            for value in values.iter().map(|value| value >> narrow).chain(near) {
+                let passed = table.passed(value, splitters.prefixes());
+                prop_assert_eq!(passed, splitters.prefixes().partition_point(|&splitter| splitter <= value));
+                prop_assert_eq!(splitters.part_after(passed, value), splitters.part_of(&value.to_be_bytes()));
+            }
         }
     }
 }
