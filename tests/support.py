@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 MIB = 1 << 20
 # What a process may take beside `--memory`.
 ALLOWANCE = 32 * MIB
-TIMEOUT_SECONDS = 20
+TIMEOUT_SECONDS = 60
 
 
 @cache
