@@ -40,7 +40,7 @@ pub use disk::{DEFAULT_DEPTH, DEFAULT_REQUEST_BYTES, Disk, DiskOptions};
 pub use error::{Action, IoError};
 pub use faulty::{Effect, FaultPlan, Faults, Operation};
 pub use ledger::{Direction, Ledger, StreamAccount, Totals};
-pub use output::AtomicOutput;
+pub use output::{AtomicOutput, is_temporary, orphaned_outputs};
 pub use pool::{Pool, PoolError, Reservation};
 pub use run::{BlockEntry, Codec, Compression, RunId, RunIndex, RunReader, RunWriter, read_index};
 pub use stream::{Filled, ReadStream, WriteStream};

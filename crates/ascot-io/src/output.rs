@@ -11,7 +11,7 @@
 //! symbolic link is followed: what it points to is replaced, the link stays. What is not a regular
 //! file (`/dev/null`, a fifo, `/dev/stdout`) is written directly.
 
-use std::fs::{self, Metadata, Permissions};
+use std::fs::{self, File, Metadata, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -32,6 +32,8 @@ pub struct AtomicOutput {
     target: PathBuf,
     /// Where it is now; `None` where the target is written directly.
     temporary: Option<PathBuf>,
+    /// Held while the temporary file is somebody's, so that what nobody holds can be cleaned up.
+    _lock: Option<File>,
     kept: bool,
 }
 
@@ -42,7 +44,7 @@ impl AtomicOutput {
         let old = state(&target)?;
         if old.as_ref().is_some_and(|old| !old.is_file()) {
             let stream = Some(disk.create(&target, name)?);
-            return Ok(Self { disk: disk.clone(), stream, target, temporary: None, kept: false });
+            return Ok(Self { disk: disk.clone(), stream, target, temporary: None, _lock: None, kept: false });
         }
         // Replacing a file, nobody may read the new bytes before it has the old one's mode.
         let mode = if old.is_some() { 0o600 } else { 0o666 };
@@ -50,8 +52,9 @@ impl AtomicOutput {
             let temporary = temporary_name(&target)?;
             match disk.create_as(&temporary, name, Creation { exclusive: true, mode }) {
                 Ok(stream) => {
+                    let _lock = lock(&temporary);
                     let (stream, temporary) = (Some(stream), Some(temporary));
-                    return Ok(Self { disk: disk.clone(), stream, target, temporary, kept: false });
+                    return Ok(Self { disk: disk.clone(), stream, target, temporary, _lock, kept: false });
                 }
                 Err(IoError::Os { source, .. })
                     if source.kind() == io::ErrorKind::AlreadyExists && attempt < NAMES_TRIED => {}
@@ -72,8 +75,9 @@ impl AtomicOutput {
     ) -> Result<Self, IoError> {
         let target = resolve(path)?;
         let stream = Some(disk.open_append(temporary, offset, name)?);
+        let _lock = lock(temporary);
         let temporary = Some(temporary.to_path_buf());
-        Ok(Self { disk: disk.clone(), stream, target, temporary, kept: false })
+        Ok(Self { disk: disk.clone(), stream, target, temporary, _lock, kept: false })
     }
 
     /// The stream to write to.
@@ -146,6 +150,31 @@ impl Drop for AtomicOutput {
             let _ = self.disk.remove_file(&temporary);
         }
     }
+}
+
+/// Holds a temporary file. Where a volume has no locks, nothing is cleaned up by others.
+fn lock(temporary: &Path) -> Option<File> {
+    let file = File::open(temporary).ok()?;
+    file.try_lock().ok()?;
+    Some(file)
+}
+
+/// Unfinished outputs in `directory` that nobody holds: what killed jobs left.
+pub fn orphaned_outputs(directory: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+    let orphaned = |path: &PathBuf| {
+        let is_file = fs::symlink_metadata(path).is_ok_and(|stat| stat.is_file());
+        is_file && is_temporary(path) && File::open(path).is_ok_and(|file| file.try_lock().is_ok())
+    };
+    entries.flatten().map(|entry| entry.path()).filter(orphaned).collect()
+}
+
+/// Whether a path has a name that only this module gives.
+pub fn is_temporary(path: &Path) -> bool {
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let middle = name.strip_prefix('.').and_then(|rest| rest.strip_suffix(".tmp"));
+    let number = middle.and_then(|middle| middle.rsplit_once(".ascot-")).map(|(_, number)| number.to_string());
+    number.is_some_and(|number| number.len() == 16 && number.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
 /// Follows symbolic links, the last of which may point to nothing yet.

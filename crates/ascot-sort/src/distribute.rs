@@ -54,6 +54,8 @@ impl<R: Records> Job<'_, R> {
         let mut target = self.target()?;
         if !self.manifest.all_read {
             let splitters = self.splitters()?;
+            self.dir()?;
+            self.store()?;
             self.split(&splitters)?;
         }
         let sums = self.sort_parts(&mut target)?;

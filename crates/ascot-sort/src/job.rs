@@ -98,6 +98,7 @@ impl<'a, R: Records> Job<'a, R> {
             all_read: false,
             sum_in: RecordSum::new(),
             dropped: RecordSum::new(),
+            temporary: None,
             output: None,
             moved: (0, 0),
             seconds: 0.0,
@@ -121,7 +122,7 @@ impl<'a, R: Records> Job<'a, R> {
     }
 
     /// Starts the output, the header first.
-    pub fn target(&self) -> Result<Target<R>, SortError> {
+    pub fn target(&mut self) -> Result<Target<R>, SortError> {
         let region = self.pool.region(self.budget.target_blocks * self.budget.block, "the output")?;
         let blocks = BlockPool::new(region, self.budget.block);
         if let Some(OutputState { durable, .. }) = &self.manifest.output {
@@ -129,10 +130,15 @@ impl<'a, R: Records> Job<'a, R> {
                 return Target::resume(&self.records, &self.disk, path, durable, blocks);
             }
         }
+        if let Some(started) = self.manifest.temporary.take() {
+            // A job killed before it wrote any of its output starts that anew.
+            let _ = self.disk.remove_file(&started);
+        }
         let mut target = Target::create(&self.records, &self.disk, &self.request.output, blocks)?;
         if let Some(header) = &self.header {
             target.write_finished(header)?;
         }
+        self.manifest.temporary = target.temporary().and_then(|path| std::path::absolute(path).ok());
         Ok(target)
     }
 

@@ -38,6 +38,11 @@ impl<R: Records> Job<'_, R> {
         if !self.manifest.all_read {
             let fits = plan.as_ref().is_none_or(|plan| plan.chosen.method == "in memory");
             let gather = if fits { Gather::AllThatFits } else { Gather::Halves };
+            if !fits {
+                // From here on a killed job leaves something to be found and continued.
+                self.dir()?;
+                self.store()?;
+            }
             let memory = self.sort_memory(0);
             let reader = self.reader(&memory.pieces);
             let in_memory = self.form(reader, &memory, gather, Some(&mut target))?;

@@ -16,7 +16,7 @@ use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use ascot_io::{Action, Disk, IoError};
+use ascot_io::{Action, Disk, IoError, is_temporary, orphaned_outputs};
 use ascot_record::checksum::RecordSum;
 use serde::{Deserialize, Serialize};
 
@@ -66,6 +66,8 @@ pub struct Manifest {
     pub sum_in: RecordSum,
     /// Sum of the records left out before the last pass.
     pub dropped: RecordSum,
+    /// The unfinished output file.
+    pub temporary: Option<PathBuf>,
     /// The output so far.
     pub output: Option<OutputState>,
     /// Bytes read and written up to here.
@@ -312,16 +314,35 @@ pub fn clean(temps: &[PathBuf], dry_run: bool) -> Result<Vec<Leftover>, SortErro
         }
         found.push(leftover);
     }
+    for mut orphan in temps.iter().flat_map(|temp| orphans(temp)) {
+        orphan.removed = !dry_run && fs::remove_file(&orphan.dir).is_ok();
+        found.push(orphan);
+    }
     Ok(found)
 }
 
 fn remove_output(dir: &Path) {
-    let Ok(Manifest { output: Some(output), .. }) = load(dir) else { return };
-    let path = output.durable.temporary;
-    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    if name.starts_with('.') && name.contains(".ascot-") && name.ends_with(".tmp") {
+    let Ok(Manifest { temporary: Some(path), .. }) = load(dir) else { return };
+    if is_temporary(&path) {
         let _ = fs::remove_file(path);
     }
+}
+
+/// Unfinished outputs of jobs that had no directory yet.
+fn orphans(temp: &Path) -> Vec<Leftover> {
+    // SAFETY: geteuid reads a number and cannot fail.
+    let me = unsafe { libc::geteuid() };
+    let mine = |path: &PathBuf| fs::metadata(path).is_ok_and(|stat| stat.uid() == me);
+    let leftover = |path: PathBuf| Leftover {
+        bytes: fs::metadata(&path).map_or(0, |stat| stat.blocks() * 512),
+        dir: path,
+        input: String::new(),
+        done_percent: 0,
+        resumable: false,
+        removed: false,
+        note: "an unfinished output".into(),
+    };
+    orphaned_outputs(temp).into_iter().filter(mine).map(leftover).collect()
 }
 
 fn dead_jobs(temp: &Path) -> Vec<PathBuf> {
