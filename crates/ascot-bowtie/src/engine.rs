@@ -7,8 +7,8 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use ascot_io::{BlockPool, Buf};
 use ascot_io::IoError;
+use ascot_io::{BlockPool, Buf};
 
 use crate::schedule::{Occupancies, Schedule};
 
@@ -81,8 +81,14 @@ impl<I: BlockInput> Inputs<I> {
             .into_iter()
             .map(|stream| Input { stream, filled: VecDeque::new(), in_flight: 0, ended: false })
             .collect();
-        let mut this =
-            Inputs { inputs, pool, schedule, held: vec![0; count], remaining: vec![0; count], waited: Duration::ZERO };
+        let mut this = Inputs {
+            inputs,
+            pool,
+            schedule,
+            held: vec![0; count],
+            remaining: vec![0; count],
+            waited: Duration::ZERO,
+        };
         for index in 0..count {
             this.remaining[index] = this.inputs[index].stream.remaining();
         }

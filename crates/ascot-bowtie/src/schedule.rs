@@ -123,12 +123,15 @@ mod tests {
                 next[input] += 1;
                 reads += 1;
             }
-            let live: Vec<usize> = (0..keys.len()).filter(|&i| !held[i].is_empty() || next[i] < keys[i].len()).collect();
+            let live: Vec<usize> =
+                (0..keys.len()).filter(|&i| !held[i].is_empty() || next[i] < keys[i].len()).collect();
             if live.is_empty() {
                 return reads;
             }
             assert!(live.iter().all(|&i| !held[i].is_empty()), "deadlock: a live input holds nothing");
-            let smallest = live.into_iter().min_by_key(|&i| held[i].get(1).copied().unwrap_or(u64::MAX).min(held[i][0] + 1));
+            let smallest = live
+                .into_iter()
+                .min_by_key(|&i| held[i].get(1).copied().unwrap_or(u64::MAX).min(held[i][0] + 1));
             held[smallest.expect("one is live")].remove(0);
         }
     }
@@ -151,7 +154,8 @@ mod tests {
     fn forecasting_reads_in_the_order_of_need() {
         let keys = vec![vec![1, 2, 3], vec![10, 11, 12]];
         let mut schedule = Forecast::new(&keys);
-        let now = |held: &'static [u32], remaining: &'static [u32], free| Occupancies { held, remaining, free };
+        let now =
+            |held: &'static [u32], remaining: &'static [u32], free| Occupancies { held, remaining, free };
         assert_eq!(schedule.next_read(&now(&[0, 0], &[3, 3], 4)), Some(0));
         assert_eq!(schedule.next_read(&now(&[1, 0], &[2, 3], 3)), Some(0));
         assert_eq!(schedule.next_read(&now(&[2, 0], &[1, 3], 2)), Some(0));

@@ -44,7 +44,14 @@ impl AtomicOutput {
         let old = state(&target)?;
         if old.as_ref().is_some_and(|old| !old.is_file()) {
             let stream = Some(disk.create(&target, name)?);
-            return Ok(Self { disk: disk.clone(), stream, target, temporary: None, _lock: None, kept: false });
+            return Ok(Self {
+                disk: disk.clone(),
+                stream,
+                target,
+                temporary: None,
+                _lock: None,
+                kept: false,
+            });
         }
         // Replacing a file, nobody may read the new bytes before it has the old one's mode.
         let mode = if old.is_some() { 0o600 } else { 0o666 };
@@ -173,7 +180,8 @@ pub fn orphaned_outputs(directory: &Path) -> Vec<PathBuf> {
 pub fn is_temporary(path: &Path) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let middle = name.strip_prefix('.').and_then(|rest| rest.strip_suffix(".tmp"));
-    let number = middle.and_then(|middle| middle.rsplit_once(".ascot-")).map(|(_, number)| number.to_string());
+    let number =
+        middle.and_then(|middle| middle.rsplit_once(".ascot-")).map(|(_, number)| number.to_string());
     number.is_some_and(|number| number.len() == 16 && number.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 

@@ -16,7 +16,11 @@ pub fn memory(count: u64) -> String {
         value /= 1024.0;
         unit += 1;
     }
-    if value.fract() == 0.0 { format!("{value:.0} {}", units[unit]) } else { format!("{value:.2} {}", units[unit]) }
+    if value.fract() == 0.0 {
+        format!("{value:.0} {}", units[unit])
+    } else {
+        format!("{value:.2} {}", units[unit])
+    }
 }
 
 /// A rate in bytes/s: `526 MB/s`.

@@ -28,7 +28,14 @@ pub struct PassFacts {
 }
 
 /// A stage's time, by what it did.
-pub fn stage(name: &str, threads: usize, busy: Duration, data: Duration, memory: Duration, device: Duration) -> StageAccount {
+pub fn stage(
+    name: &str,
+    threads: usize,
+    busy: Duration,
+    data: Duration,
+    memory: Duration,
+    device: Duration,
+) -> StageAccount {
     StageAccount {
         name: name.into(),
         threads,
@@ -60,9 +67,11 @@ impl Passes {
         let mut streams: Vec<StreamAccount> = Vec::new();
         for account in &now {
             let same = |other: &&ascot_io::StreamAccount| {
-                (&other.name, other.device, other.direction) == (&account.name, account.device, account.direction)
+                (&other.name, other.device, other.direction)
+                    == (&account.name, account.device, account.direction)
             };
-            let (bytes, runs) = self.before.iter().find(same).map_or((0, 0), |before| (before.bytes, before.runs));
+            let (bytes, runs) =
+                self.before.iter().find(same).map_or((0, 0), |before| (before.bytes, before.runs));
             if account.bytes == bytes {
                 continue;
             }
@@ -131,7 +140,8 @@ impl Passes {
 /// The stage that was busiest, or waited most for its device: what holds a pass back.
 fn bound_by(stages: &[StageAccount], seconds: f64) -> String {
     let share = |time: f64, threads: usize| time / (seconds.max(1e-9) * threads.max(1) as f64);
-    let device = stages.iter().map(|stage| (share(stage.waiting_device_seconds, stage.threads), stage.name.as_str()));
+    let device =
+        stages.iter().map(|stage| (share(stage.waiting_device_seconds, stage.threads), stage.name.as_str()));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let busy: f64 = stages.iter().map(|stage| stage.busy_seconds).sum();
     let (most, name) = device.fold((0.0, ""), |best, stage| if stage.0 > best.0 { stage } else { best });

@@ -128,7 +128,9 @@ fn group_left(line: &str) -> Option<u64> {
     let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
     let (roots, limit): (&[&str], &str) = match controllers {
         "" => (&["/sys/fs/cgroup", "/sys/fs/cgroup/unified"], "memory.max"),
-        _ if controllers.split(',').any(|name| name == "memory") => (&["/sys/fs/cgroup/memory"], "memory.limit_in_bytes"),
+        _ if controllers.split(',').any(|name| name == "memory") => {
+            (&["/sys/fs/cgroup/memory"], "memory.limit_in_bytes")
+        }
         _ => return None,
     };
     let mut least = None;
@@ -156,9 +158,13 @@ mod tests {
                 for threads in [1, 2, 16] {
                     let budget = Budget::new(memory, threads, data).expect("enough");
                     let share = budget.pieces(&|bytes| bytes / 3);
-                    let taken = budget.common() + budget.threads * share.bytes / 3 + share.bytes * share.count;
+                    let taken =
+                        budget.common() + budget.threads * share.bytes / 3 + share.bytes * share.count;
                     assert!(taken <= budget.memory, "{budget:?} {share:?}");
-                    assert!(budget.block.is_power_of_two() && share.count > share.unsorted + 4, "{budget:?} {share:?}");
+                    assert!(
+                        budget.block.is_power_of_two() && share.count > share.unsorted + 4,
+                        "{budget:?} {share:?}"
+                    );
                 }
             }
         }

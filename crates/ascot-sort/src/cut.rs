@@ -16,9 +16,15 @@ pub struct CutRules {
 
 /// Cuts sources into about `tasks` tasks of about the same size. Records of equal keys stay in one
 /// task.
-pub fn cut_tasks<R: Records>(records: &R, sources: Vec<Vec<Segment>>, tasks: usize, rules: &CutRules) -> Vec<Task> {
+pub fn cut_tasks<R: Records>(
+    records: &R,
+    sources: Vec<Vec<Segment>>,
+    tasks: usize,
+    rules: &CutRules,
+) -> Vec<Task> {
     let limit = rules.limit.unwrap_or(u64::MAX);
-    let splitters = if tasks <= 1 || rules.limit.is_some() { Vec::new() } else { splitters(records, &sources, tasks) };
+    let splitters =
+        if tasks <= 1 || rules.limit.is_some() { Vec::new() } else { splitters(records, &sources, tasks) };
     let mut cut: Vec<Task> = (0..=splitters.len())
         .map(|_| Task { sources: Vec::with_capacity(sources.len()), previous: None, limit })
         .collect();

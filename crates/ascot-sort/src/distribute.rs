@@ -70,14 +70,16 @@ impl<R: Records> Job<'_, R> {
         let total = self.inputs.record_bytes().unwrap_or(0);
         let memory = self.sort_memory(self.part_stream_bytes());
         let load = (memory.pieces.piece_bytes() * memory.load_pieces) as u64;
-        let most = (self.budget.streams() / PARTS_SHARE / (2 * self.budget.block)).min(crate::job::descriptors()) as u64;
+        let most = (self.budget.streams() / PARTS_SHARE / (2 * self.budget.block))
+            .min(crate::job::descriptors()) as u64;
         let parts = part_count(total, load).min(most.max(2)) as usize;
         let mut keys = self.sample_keys(parts * KEYS_PER_PART, total)?;
         keys.sort_unstable();
         if self.records.descending() {
             keys.reverse();
         }
-        let chosen: Vec<Vec<u8>> = (1..parts).filter_map(|i| keys.get(keys.len() * i / parts).cloned()).collect();
+        let chosen: Vec<Vec<u8>> =
+            (1..parts).filter_map(|i| keys.get(keys.len() * i / parts).cloned()).collect();
         self.manifest.way = StoredWay::Distribute(chosen.clone());
         Ok(Splitters::new(&chosen, self.records.descending()))
     }
@@ -94,7 +96,11 @@ impl<R: Records> Job<'_, R> {
                 let at = self.records.record_bytes().map_or(at, |len| at / len as u64 * len as u64);
                 let mut bytes = file.sample(file.start + at, SAMPLE_BYTES)?;
                 // Where records have no fixed length the first is most likely cut in two.
-                let skip = if at == 0 || self.records.record_bytes().is_some() { 0 } else { self.records.cut(&bytes, 1).bytes };
+                let skip = if at == 0 || self.records.record_bytes().is_some() {
+                    0
+                } else {
+                    self.records.cut(&bytes, 1).bytes
+                };
                 let whole = self.records.cut(&bytes[skip..], usize::MAX).bytes;
                 self.records.normalise(&mut bytes[skip..skip + whole]);
                 self.records.sample_keys(&bytes[skip..skip + whole], KEYS_PER_PLACE, &mut keys);
@@ -114,19 +120,28 @@ impl<R: Records> Job<'_, R> {
         let every = (self.inputs.record_bytes().unwrap_or(0) / CHECKPOINTS).max(64 << 20);
         let mut next = self.manifest.sum_in.bytes + every;
         let (records, cancel) = (Arc::clone(&self.records), self.cancel);
-        split_pieces(&records, reader, &pieces, splitters, self.budget.threads, cancel, &mut |grouped: Grouped| {
-            for (part, bytes) in &grouped.groups {
-                parts[*part].append(&*records, &grouped.lease.bytes()[bytes.clone()])?;
-            }
-            self.manifest.sum_in.combine(&grouped.sum);
-            self.manifest.read_upto = grouped.end;
-            if self.resumable && self.manifest.sum_in.bytes >= next {
-                next = self.manifest.sum_in.bytes + every;
-                self.manifest.parts = parts.iter_mut().map(Part::checkpoint).collect::<Result<Vec<_>, _>>()?;
-                self.store()?;
-            }
-            Ok(())
-        })?;
+        split_pieces(
+            &records,
+            reader,
+            &pieces,
+            splitters,
+            self.budget.threads,
+            cancel,
+            &mut |grouped: Grouped| {
+                for (part, bytes) in &grouped.groups {
+                    parts[*part].append(&*records, &grouped.lease.bytes()[bytes.clone()])?;
+                }
+                self.manifest.sum_in.combine(&grouped.sum);
+                self.manifest.read_upto = grouped.end;
+                if self.resumable && self.manifest.sum_in.bytes >= next {
+                    next = self.manifest.sum_in.bytes + every;
+                    self.manifest.parts =
+                        parts.iter_mut().map(Part::checkpoint).collect::<Result<Vec<_>, _>>()?;
+                    self.store()?;
+                }
+                Ok(())
+            },
+        )?;
         let count = parts.len() as u64;
         let runs = parts.into_iter().map(Part::finish).collect::<Result<Vec<_>, _>>()?;
         self.passes.spilled(runs.iter().map(|run| run.bytes).sum());
@@ -204,11 +219,17 @@ impl<R: Records> Job<'_, R> {
         Ok(sums)
     }
 
-    fn sort_small_parts(&mut self, parts: &[Run], target: &mut Target<R>, sums: &mut PassSums) -> Result<(), SortError> {
+    fn sort_small_parts(
+        &mut self,
+        parts: &[Run],
+        target: &mut Target<R>,
+        sums: &mut PassSums,
+    ) -> Result<(), SortError> {
         let memory = self.sort_memory(self.part_stream_bytes());
         let inputs = Inputs::of_parts(parts, &self.pool);
         let start = InputPosition::default();
-        let reader = PieceReader::new(&self.records, &self.disk, inputs, &memory.pieces, start, self.cancel).of_parts();
+        let reader = PieceReader::new(&self.records, &self.disk, inputs, &memory.pieces, start, self.cancel)
+            .of_parts();
         let (records, cancel, threads) = (Arc::clone(&self.records), self.cancel, self.budget.threads);
         let mut done = 0;
         sort_loads(&records, reader, &memory, threads, Gather::ByInput, cancel, &mut |load: Load| {
@@ -225,7 +246,8 @@ impl<R: Records> Job<'_, R> {
             self.parts_done(freed, target, sums)
         })?;
         self.parts_done(parts.len() - done, target, sums)?;
-        self.passes.done("sort parts", PassFacts { inputs: parts.len() as u64, outputs: 1, stages: Vec::new() });
+        self.passes
+            .done("sort parts", PassFacts { inputs: parts.len() as u64, outputs: 1, stages: Vec::new() });
         Ok(())
     }
 
@@ -248,12 +270,12 @@ impl<R: Records> Job<'_, R> {
             return Ok(());
         }
         let gone: Vec<Run> = self.manifest.runs.drain(..count).collect();
-        if self.resumable {
-            if let Some(durable) = target.checkpoint()? {
-                let (out, dropped) = (sums.out, sums.dropped);
-                self.manifest.output = Some(OutputState { durable, out, dropped, last_key: None });
-                self.store()?;
-            }
+        if self.resumable
+            && let Some(durable) = target.checkpoint()?
+        {
+            let (out, dropped) = (sums.out, sums.dropped);
+            self.manifest.output = Some(OutputState { durable, out, dropped, last_key: None });
+            self.store()?;
         }
         self.remove_runs(&gone)?;
         self.passes.freed(gone.iter().map(|run| run.bytes).sum(), target.bytes());
@@ -261,18 +283,27 @@ impl<R: Records> Job<'_, R> {
     }
 
     /// A part larger than memory: by runs and merges. One of equal keys is a sorted run already.
-    fn sort_large_part(&mut self, part: Run, equal: bool, target: &mut Target<R>, sums: &mut PassSums) -> Result<(), SortError> {
+    fn sort_large_part(
+        &mut self,
+        part: Run,
+        equal: bool,
+        target: &mut Target<R>,
+        sums: &mut PassSums,
+    ) -> Result<(), SortError> {
         let later = self.manifest.runs.split_off(1);
         let mut runs = vec![part.clone()];
         let mut dropped = RecordSum::new();
         if !equal {
-            let saved = (self.manifest.sum_in, self.manifest.dropped, self.manifest.read_upto, self.resumable);
+            let saved =
+                (self.manifest.sum_in, self.manifest.dropped, self.manifest.read_upto, self.resumable);
             self.manifest.runs.clear();
             self.resumable = false;
             let memory = self.sort_memory(self.part_stream_bytes());
             let inputs = Inputs::of_parts(std::slice::from_ref(&part), &self.pool);
             let start = InputPosition::default();
-            let reader = PieceReader::new(&self.records, &self.disk, inputs, &memory.pieces, start, self.cancel).of_spills();
+            let reader =
+                PieceReader::new(&self.records, &self.disk, inputs, &memory.pieces, start, self.cancel)
+                    .of_spills();
             self.form(reader, &memory, Gather::Halves, None)?;
             drop(memory);
             self.reduce_runs()?;
@@ -282,7 +313,8 @@ impl<R: Records> Job<'_, R> {
             (self.manifest.sum_in, self.manifest.dropped, self.manifest.read_upto, self.resumable) = saved;
         }
         self.manifest.runs = runs.clone();
-        let (resumable, output) = (std::mem::replace(&mut self.resumable, false), self.manifest.output.take());
+        let (resumable, output) =
+            (std::mem::replace(&mut self.resumable, false), self.manifest.output.take());
         let limit = self.request.top.map(|top| top.saturating_sub(sums.out.count));
         let merged = self.merge_limited(target, limit);
         (self.resumable, self.manifest.output) = (resumable, output);
@@ -352,7 +384,13 @@ impl<R: Records> Part<R> {
             buf[..share.len()].copy_from_slice(share);
             let last = (number + 1) * capacity >= record.len();
             let first_record = if number == 0 { 0 } else { share.len() };
-            let chunk = Chunk { buf, len: share.len(), first_record, longest: record.len(), records: u64::from(last) };
+            let chunk = Chunk {
+                buf,
+                len: share.len(),
+                first_record,
+                longest: record.len(),
+                records: u64::from(last),
+            };
             self.sink.write(chunk)?;
         }
         Ok(())
@@ -395,7 +433,10 @@ fn decode_index(text: &str) -> Result<RunIndex, SortError> {
     let byte = |at: usize| text.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
     let bytes: Option<Vec<u8>> = (0..text.len()).step_by(2).map(byte).collect();
     let index = bytes.and_then(|bytes| RunIndex::from_bytes(&bytes).ok());
-    index.ok_or_else(|| SortError::CannotResume { dir: "the job's manifest".into(), why: "the index of a part is damaged".into() })
+    index.ok_or_else(|| SortError::CannotResume {
+        dir: "the job's manifest".into(),
+        why: "the index of a part is damaged".into(),
+    })
 }
 
 /// A piece whose records are grouped by part, each group in input order.

@@ -75,7 +75,9 @@ pub enum SortError {
     #[error("{0}")]
     Memory(#[from] PoolError),
     /// An input that should be sorted is not.
-    #[error("{input}: not sorted: the record at offset {offset} comes before the one ahead of it\n  sort it first, or leave out -m")]
+    #[error(
+        "{input}: not sorted: the record at offset {offset} comes before the one ahead of it\n  sort it first, or leave out -m"
+    )]
     NotSorted {
         /// The input.
         input: String,

@@ -115,7 +115,12 @@ pub fn sort_loads<R: Records>(
 
 type Work = (u64, PlacedPiece);
 
-fn read_all<R: Records>(mut reader: PieceReader<R>, to_sort: &Sender<Work>, send: &Sender<Message>, cancel: &Cancel) {
+fn read_all<R: Records>(
+    mut reader: PieceReader<R>,
+    to_sort: &Sender<Work>,
+    send: &Sender<Message>,
+    cancel: &Cancel,
+) {
     let handed_on = Cell::new(0u64);
     let starving = |large| {
         // Nobody listens any more only when the pass has ended.
@@ -141,7 +146,12 @@ fn read_all<R: Records>(mut reader: PieceReader<R>, to_sort: &Sender<Work>, send
     let _ = send.send(Message::Read(result.map(|number| (number, times.0, times.1))));
 }
 
-fn sort_all<R: Records>(records: &R, pieces: &PiecePool, work: &Receiver<Work>, send: &Sender<Message>) -> Duration {
+fn sort_all<R: Records>(
+    records: &R,
+    pieces: &PiecePool,
+    work: &Receiver<Work>,
+    send: &Sender<Message>,
+) -> Duration {
     let mut scratch = records.scratch(pieces.piece_bytes());
     let mut busy = Duration::ZERO;
     while let Ok((number, placed)) = work.recv() {
@@ -166,11 +176,24 @@ fn sort_all<R: Records>(records: &R, pieces: &PiecePool, work: &Receiver<Work>, 
     busy
 }
 
-fn sort_one<R: Records>(records: &R, placed: PlacedPiece, out: Option<Lease>, scratch: &mut R::Scratch) -> SortedPiece {
+fn sort_one<R: Records>(
+    records: &R,
+    placed: PlacedPiece,
+    out: Option<Lease>,
+    scratch: &mut R::Scratch,
+) -> SortedPiece {
     let mut sum = RecordSum::new();
     let (count, bytes) = (placed.records as u64, placed.piece.bytes.len() as u64);
     let parts = records.sort(placed.piece, out, scratch, &mut sum);
-    SortedPiece { parts, sum, records: count, bytes, end: placed.end, input: placed.input, ends_input: placed.ends_input }
+    SortedPiece {
+        parts,
+        sum,
+        records: count,
+        bytes,
+        end: placed.end,
+        input: placed.input,
+        ends_input: placed.ends_input,
+    }
 }
 
 struct SortedPiece {
@@ -201,7 +224,16 @@ struct Collector<'a, R> {
 impl<'a, R: Records> Collector<'a, R> {
     fn new(records: &'a Arc<R>, memory: &'a SortMemory, gather: Gather) -> Self {
         let times = FormTimes::default();
-        Collector { records, memory, gather, waiting: BTreeMap::new(), next: 0, total: None, starved: BTreeMap::new(), times }
+        Collector {
+            records,
+            memory,
+            gather,
+            waiting: BTreeMap::new(),
+            next: 0,
+            total: None,
+            starved: BTreeMap::new(),
+            times,
+        }
     }
 
     fn collect(

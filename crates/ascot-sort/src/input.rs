@@ -34,9 +34,16 @@ pub struct InputFile {
 enum Source {
     Regular(PathBuf),
     /// Opened once; what was read ahead of time comes first.
-    Pipe { name: PathBuf, rest: Mutex<Option<Pipe>> },
+    Pipe {
+        name: PathBuf,
+        rest: Mutex<Option<Pipe>>,
+    },
     /// A part of a distribution.
-    Part { path: PathBuf, first_block: usize, pool: Pool },
+    Part {
+        path: PathBuf,
+        first_block: usize,
+        pool: Pool,
+    },
 }
 
 struct Pipe {
@@ -203,7 +210,10 @@ impl InputFile {
             Source::Pipe { name, rest } => {
                 let pipe = rest.lock().unwrap_or_else(PoisonError::into_inner).take();
                 let Some(pipe) = pipe else {
-                    return Err(SortError::Request(format!("{}: a pipe can be read only once", name.display())));
+                    return Err(SortError::Request(format!(
+                        "{}: a pipe can be read only once",
+                        name.display()
+                    )));
                 };
                 let inner = disk.from_reader(pipe.file, name, "input")?;
                 let skipped = (self.start.max(offset) as usize).min(pipe.peeked.len());
@@ -332,7 +342,12 @@ impl PartStream {
         let block_bytes = index.buffer_bytes().max(ascot_io::PAGE_BYTES);
         let region = pool.region(PART_BLOCKS * block_bytes, "blocks of a part")?;
         let reader = RunReader::open(disk, path, &index, first_block)?;
-        Ok(PartStream { reader, blocks: BlockPool::new(region, block_bytes), current: None, begun: VecDeque::new() })
+        Ok(PartStream {
+            reader,
+            blocks: BlockPool::new(region, block_bytes),
+            current: None,
+            begun: VecDeque::new(),
+        })
     }
 
     fn read_ahead(&mut self) -> Result<(), IoError> {

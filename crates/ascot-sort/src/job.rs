@@ -70,7 +70,6 @@ pub fn job_disk(options: &RunOptions) -> Disk {
 
 impl<'a, R: Records> Job<'a, R> {
     /// Sets a job up; nothing is read yet.
-    #[expect(clippy::too_many_arguments, reason = "a constructor of what a job is made of")]
     pub fn new(
         records: Arc<R>,
         request: &'a SortRequest,
@@ -82,7 +81,8 @@ impl<'a, R: Records> Job<'a, R> {
     ) -> Result<Self, SortError> {
         let pool = Pool::new(budget.memory);
         let emitters = EmitThreads::start(&records, &pool, budget.threads, budget.emit_blocks, budget.block)?;
-        let resumable = inputs.are_files() && matches!(request.output, Output::Path(_)) && !request.merge_only;
+        let resumable =
+            inputs.are_files() && matches!(request.output, Output::Path(_)) && !request.merge_only;
         let manifest = Manifest {
             version: MANIFEST_VERSION,
             request: request.absolute().unwrap_or_else(|_| request.clone()),
@@ -125,10 +125,10 @@ impl<'a, R: Records> Job<'a, R> {
     pub fn target(&mut self) -> Result<Target<R>, SortError> {
         let region = self.pool.region(self.budget.target_blocks * self.budget.block, "the output")?;
         let blocks = BlockPool::new(region, self.budget.block);
-        if let Some(OutputState { durable, .. }) = &self.manifest.output {
-            if let Output::Path(path) = &self.request.output {
-                return Target::resume(&self.records, &self.disk, path, durable, blocks);
-            }
+        if let Some(OutputState { durable, .. }) = &self.manifest.output
+            && let Output::Path(path) = &self.request.output
+        {
+            return Target::resume(&self.records, &self.disk, path, durable, blocks);
         }
         if let Some(started) = self.manifest.temporary.take() {
             // A job killed before it wrote any of its output starts that anew.
@@ -203,7 +203,13 @@ impl<'a, R: Records> Job<'a, R> {
 
     /// Gives the output its name and closes the account. `out` and `dropped` are the sums of the
     /// last pass.
-    pub fn finish(mut self, target: Target<R>, out: &RecordSum, dropped: &RecordSum, plan: Option<Plan>) -> Result<Report, SortError> {
+    pub fn finish(
+        mut self,
+        target: Target<R>,
+        out: &RecordSum,
+        dropped: &RecordSum,
+        plan: Option<Plan>,
+    ) -> Result<Report, SortError> {
         let mut accounted = *out;
         accounted.combine(dropped);
         accounted.combine(&self.manifest.dropped);
@@ -244,7 +250,9 @@ impl<'a, R: Records> Job<'a, R> {
 pub fn temp_dirs(request: &SortRequest) -> Vec<PathBuf> {
     let mut dirs = request.temp_dirs.clone();
     if dirs.is_empty() {
-        let named = ["ASCOT_TMPDIR", "TMPDIR"].iter().find_map(|name| std::env::var_os(name).filter(|dir| !dir.is_empty()));
+        let named = ["ASCOT_TMPDIR", "TMPDIR"]
+            .iter()
+            .find_map(|name| std::env::var_os(name).filter(|dir| !dir.is_empty()));
         let beside = match &request.output {
             Output::Path(path) if path.is_file() || !path.exists() => path.parent().map(Path::to_path_buf),
             _ => None,
@@ -279,7 +287,11 @@ pub fn descriptors() -> usize {
 }
 
 /// Runs a flow over inputs, checking for a stop between its steps.
-pub fn drive<I, F>(inputs: &mut engine::Inputs<I>, flow: &mut F, cancel: &Cancel) -> Result<Duration, SortError>
+pub fn drive<I, F>(
+    inputs: &mut engine::Inputs<I>,
+    flow: &mut F,
+    cancel: &Cancel,
+) -> Result<Duration, SortError>
 where
     I: engine::BlockInput,
     F: engine::Flow<I, Error = SortError>,

@@ -30,7 +30,12 @@ pub trait MergeSink {
     /// Takes merged records, in order.
     fn chunk(&mut self, chunk: Chunk) -> Result<(), SortError>;
     /// A batch is done: everything before these places of the inputs has been handed on.
-    fn batch(&mut self, done: &dyn Fn() -> Vec<RunStart>, sums: &PassSums, last_key: Option<&[u8]>) -> Result<(), SortError>;
+    fn batch(
+        &mut self,
+        done: &dyn Fn() -> Vec<RunStart>,
+        sums: &PassSums,
+        last_key: Option<&[u8]>,
+    ) -> Result<(), SortError>;
 }
 
 struct Held {

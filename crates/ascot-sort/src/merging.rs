@@ -24,7 +24,10 @@ use crate::target::Target;
 pub fn merge_inputs<R: Records>(mut job: Job<'_, R>) -> Result<Report, SortError> {
     let mut target = job.target()?;
     let count = job.inputs.iter().count();
-    let fan_in = (job.budget.streams() / (3 * job.budget.block)).min(descriptors()).min(job.request.batch_size.unwrap_or(usize::MAX)).max(2);
+    let fan_in = (job.budget.streams() / (3 * job.budget.block))
+        .min(descriptors())
+        .min(job.request.batch_size.unwrap_or(usize::MAX))
+        .max(2);
     if count <= fan_in {
         let rules = Rules { unique: job.request.unique, sum: true };
         let sums = merge_range(&mut job, 0..count, rules, &mut Straight(&mut target))?;
@@ -32,7 +35,8 @@ pub fn merge_inputs<R: Records>(mut job: Job<'_, R>) -> Result<Report, SortError
     }
     for first in (0..count).step_by(fan_in) {
         let (number, path) = job.new_run()?;
-        let mut sink = ToRun(RunSink::create(&job.records, &job.disk, path, number, job.request.compression)?);
+        let mut sink =
+            ToRun(RunSink::create(&job.records, &job.disk, path, number, job.request.compression)?);
         let rules = Rules { unique: job.request.unique, sum: false };
         let sums = merge_range(&mut job, first..(first + fan_in).min(count), rules, &mut sink)?;
         let run = sink.0.finish()?;
@@ -53,8 +57,13 @@ fn merge_range<R: Records, S: MergeSink>(
 ) -> Result<PassSums, SortError> {
     let block = job.budget.block;
     let blocks = job.pool.available() / block;
-    let region = job.pool.region(blocks.saturating_sub(SPARE_BLOCKS).max(range.len()) * block, "blocks of inputs")?;
-    let streams = range.clone().filter_map(|index| job.inputs.get(index)).map(|file| RawInput::open(job, file)).collect::<Result<Vec<_>, _>>()?;
+    let region =
+        job.pool.region(blocks.saturating_sub(SPARE_BLOCKS).max(range.len()) * block, "blocks of inputs")?;
+    let streams = range
+        .clone()
+        .filter_map(|index| job.inputs.get(index))
+        .map(|file| RawInput::open(job, file))
+        .collect::<Result<Vec<_>, _>>()?;
     let starts = vec![0; streams.len()];
     let mut inputs = EngineInputs::new(streams, BlockPool::new(region, block), Box::new(FewestHeld));
     let emitters = Arc::clone(&job.emitters);
@@ -77,7 +86,12 @@ impl<R: Records> MergeSink for Straight<'_, R> {
     fn chunk(&mut self, chunk: Chunk) -> Result<(), SortError> {
         self.0.write(chunk)
     }
-    fn batch(&mut self, _: &dyn Fn() -> Vec<RunStart>, _: &PassSums, _: Option<&[u8]>) -> Result<(), SortError> {
+    fn batch(
+        &mut self,
+        _: &dyn Fn() -> Vec<RunStart>,
+        _: &PassSums,
+        _: Option<&[u8]>,
+    ) -> Result<(), SortError> {
         Ok(())
     }
 }
@@ -88,7 +102,12 @@ impl<R: Records> MergeSink for ToRun<R> {
     fn chunk(&mut self, chunk: Chunk) -> Result<(), SortError> {
         self.0.write(chunk)
     }
-    fn batch(&mut self, _: &dyn Fn() -> Vec<RunStart>, _: &PassSums, _: Option<&[u8]>) -> Result<(), SortError> {
+    fn batch(
+        &mut self,
+        _: &dyn Fn() -> Vec<RunStart>,
+        _: &PassSums,
+        _: Option<&[u8]>,
+    ) -> Result<(), SortError> {
         Ok(())
     }
 }
@@ -162,7 +181,11 @@ impl<R: Records> RawInput<R> {
             old
         } else {
             let region = self.pool.region(2 * needed, "one very long record");
-            let mut new = region.map_err(|source| IoError::Memory { path: self.name.clone().into(), offset: 0, source })?;
+            let mut new = region.map_err(|source| IoError::Memory {
+                path: self.name.clone().into(),
+                offset: 0,
+                source,
+            })?;
             new[..len].copy_from_slice(&old[..len]);
             new
         };

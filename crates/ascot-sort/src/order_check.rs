@@ -39,7 +39,10 @@ const PIECES: usize = 6;
 /// Checks the one input of `request`.
 pub fn is_sorted(request: &SortRequest, cancel: &Cancel) -> Result<Sortedness, SortError> {
     if request.inputs.len() != 1 {
-        return Err(SortError::Request("one input at a time can be checked for order\n  give one file, or none for standard input".into()));
+        return Err(SortError::Request(
+            "one input at a time can be checked for order\n  give one file, or none for standard input"
+                .into(),
+        ));
     }
     let (inputs, head) = open_inputs(request)?;
     with_records(request, &head, Checking { request, inputs, cancel })?

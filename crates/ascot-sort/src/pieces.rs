@@ -56,7 +56,8 @@ impl PiecePool {
     /// Whether [`PiecePool::take`] would have to wait.
     pub fn is_exhausted(&self) -> bool {
         let shelf = self.inner.lock();
-        shelf.free.is_empty() && (shelf.made >= self.inner.most || self.inner.pool.available() < self.inner.piece_bytes)
+        shelf.free.is_empty()
+            && (shelf.made >= self.inner.most || self.inner.pool.available() < self.inner.piece_bytes)
     }
 
     /// A buffer of the common size; waits until one is free.
@@ -66,11 +67,11 @@ impl PiecePool {
             if let Some(buf) = shelf.free.pop() {
                 return self.lease(buf);
             }
-            if shelf.made < self.inner.most {
-                if let Ok(buf) = self.inner.pool.region(self.inner.piece_bytes, "pieces of records") {
-                    shelf.made += 1;
-                    return self.lease(buf);
-                }
+            if shelf.made < self.inner.most
+                && let Ok(buf) = self.inner.pool.region(self.inner.piece_bytes, "pieces of records")
+            {
+                shelf.made += 1;
+                return self.lease(buf);
             }
             shelf = self.inner.returned.wait(shelf).unwrap_or_else(PoisonError::into_inner);
         }
@@ -154,6 +155,11 @@ impl Lease {
     /// Size, bytes.
     pub fn len(&self) -> usize {
         self.bytes().len()
+    }
+
+    /// Whether its buffer is lent, or of no size.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// Takes the buffer out for a stream to fill; put it back with [`Lease::put`].

@@ -68,8 +68,16 @@ pub fn plan(
     method: Method,
 ) -> Result<Plan, SortError> {
     let shares = Shares::of(budget, pieces, facts);
-    let host = HostProfile { threads: budget.threads, rates: KernelRates::assumed(facts.class, facts.mean_bytes) };
-    let costing = Costing { facts, shares, volume, host, data: facts.data_bytes.unwrap_or(GUESSED_BYTES), block: budget.block as u64 };
+    let host =
+        HostProfile { threads: budget.threads, rates: KernelRates::assumed(facts.class, facts.mean_bytes) };
+    let costing = Costing {
+        facts,
+        shares,
+        volume,
+        host,
+        data: facts.data_bytes.unwrap_or(GUESSED_BYTES),
+        block: budget.block as u64,
+    };
     let forced = method != Method::Auto;
     let fits = facts.data_bytes.is_none_or(|bytes| bytes <= shares.all);
     let mut ways = Vec::new();
@@ -136,13 +144,22 @@ impl Costing<'_> {
             inputs: self.facts.inputs,
             outputs: runs,
         };
-        let mut passes =
-            vec![self.pass("form runs", form, &[(self.data, rates.sort_bytes_per_s), (self.data, rates.merge_bytes_per_s)])];
+        let mut passes = vec![self.pass(
+            "form runs",
+            form,
+            &[(self.data, rates.sort_bytes_per_s), (self.data, rates.merge_bytes_per_s)],
+        )];
         let mut left = runs;
         while left > self.shares.fan_in {
             let take = self.shares.fan_in.min(left - self.shares.fan_in + 1).max(2);
             let bytes = self.data / runs * take;
-            let moved = Moved { read_bytes: bytes, written_bytes: bytes, switches: bytes / self.block, inputs: take, outputs: 1 };
+            let moved = Moved {
+                read_bytes: bytes,
+                written_bytes: bytes,
+                switches: bytes / self.block,
+                inputs: take,
+                outputs: 1,
+            };
             passes.push(self.pass("merge some", moved, &[(bytes, rates.merge_bytes_per_s)]));
             left = left - take + 1;
         }
@@ -154,7 +171,11 @@ impl Costing<'_> {
             outputs: 1,
         };
         passes.push(self.pass("merge", last, &[(self.data, rates.merge_bytes_per_s)]));
-        let more = if passes.len() > 2 { format!(", {} of them in groups first", units::plural(runs - left, "run")) } else { String::new() };
+        let more = if passes.len() > 2 {
+            format!(", {} of them in groups first", units::plural(runs - left, "run"))
+        } else {
+            String::new()
+        };
         Way {
             method: "merge".into(),
             summary: format!("form {}, then merge them in one pass{more}", units::plural(runs, "sorted run")),
@@ -174,13 +195,23 @@ impl Costing<'_> {
             inputs: self.facts.inputs,
             outputs: parts,
         };
-        let sort = Moved { read_bytes: self.data, written_bytes: self.data, switches: 2 * parts, inputs: 1, outputs: 1 };
+        let sort = Moved {
+            read_bytes: self.data,
+            written_bytes: self.data,
+            switches: 2 * parts,
+            inputs: 1,
+            outputs: 1,
+        };
         Way {
             method: "distribute".into(),
             summary: format!("split into {} by key, then sort each", units::plural(parts, "part")),
             passes: vec![
                 self.pass("split", split, &[(self.data, rates.split_bytes_per_s)]),
-                self.pass("sort parts", sort, &[(self.data, rates.sort_bytes_per_s), (self.data, rates.merge_bytes_per_s)]),
+                self.pass(
+                    "sort parts",
+                    sort,
+                    &[(self.data, rates.sort_bytes_per_s), (self.data, rates.merge_bytes_per_s)],
+                ),
             ],
             peak_disk_bytes: self.data + self.data / parts,
             remark: "needs a sample of the keys".into(),

@@ -13,7 +13,12 @@ use crate::observe::{Observer, Progress};
 const INTERVAL: Duration = Duration::from_millis(200);
 
 /// Runs `work` while a thread tells `observer` how it goes.
-pub fn with_progress<T>(plan: &Plan, ledger: &Ledger, observer: &dyn Observer, work: impl FnOnce() -> T) -> T {
+pub fn with_progress<T>(
+    plan: &Plan,
+    ledger: &Ledger,
+    observer: &dyn Observer,
+    work: impl FnOnce() -> T,
+) -> T {
     std::thread::scope(|scope| {
         let (done, wait) = channel::<()>();
         scope.spawn(move || {
@@ -41,7 +46,15 @@ struct Teller<'a> {
 impl<'a> Teller<'a> {
     fn new(plan: &'a Plan, ledger: &'a Ledger) -> Self {
         let now = Instant::now();
-        Teller { plan, ledger, started: now, last: (now, 0, 0, cpu_time()), rate: 0.0, pass: 0, pass_started: now }
+        Teller {
+            plan,
+            ledger,
+            started: now,
+            last: (now, 0, 0, cpu_time()),
+            rate: 0.0,
+            pass: 0,
+            pass_started: now,
+        }
     }
 
     fn tell(&mut self) -> Progress {
@@ -75,7 +88,8 @@ impl<'a> Teller<'a> {
         let seconds = then.elapsed().as_secs_f64().max(1e-3);
         let cpu = cpu_time();
         let busy = cpu.saturating_sub(cpu_then).as_secs_f64() / (seconds * self.plan.threads as f64);
-        let (read_rate, write_rate) = ((read - read_then) as f64 / seconds, (written - written_then) as f64 / seconds);
+        let (read_rate, write_rate) =
+            ((read - read_then) as f64 / seconds, (written - written_then) as f64 / seconds);
         self.rate = 0.7 * self.rate + 0.3 * read_rate.max(write_rate);
         self.last = (Instant::now(), read, written, cpu);
         if busy > 0.85 {

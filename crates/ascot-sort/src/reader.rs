@@ -207,7 +207,8 @@ impl<R: Records> PieceReader<R> {
             if open.ahead.len() >= PIECES_READ || open.to_ask == Some(0) {
                 return Ok(());
             }
-            let lease = if open.ahead.is_empty() { Some(self.lease(0, starving)?) } else { self.pieces.try_take() };
+            let lease =
+                if open.ahead.is_empty() { Some(self.lease(0, starving)?) } else { self.pieces.try_take() };
             let (Some(mut lease), Some(open)) = (lease, &mut self.open) else { return Ok(()) };
             let Some(mut front) = lease.lend() else { return Ok(()) };
             let gap = GAP_BYTES.min(front.len() / 4) / PAGE_BYTES * PAGE_BYTES;
@@ -250,7 +251,12 @@ impl<R: Records> PieceReader<R> {
     }
 
     /// Puts what was carried before what was read.
-    fn join_carried(&mut self, mut lease: Lease, read: Range<usize>, starving: Starving<'_>) -> Result<Fill, SortError> {
+    fn join_carried(
+        &mut self,
+        mut lease: Lease,
+        read: Range<usize>,
+        starving: Starving<'_>,
+    ) -> Result<Fill, SortError> {
         let carried = self.carried.bytes();
         if carried.len() <= read.start {
             let start = read.start - carried.len();
@@ -260,7 +266,8 @@ impl<R: Records> PieceReader<R> {
         }
         // A long record: it goes on in its own buffer, doubled where it is full.
         let total = carried.len() + read.len();
-        let fits = matches!(&self.carried, Carried::Large(lease, range) if range.end + read.len() < lease.len());
+        let fits =
+            matches!(&self.carried, Carried::Large(lease, range) if range.end + read.len() < lease.len());
         if !fits {
             let mut larger = self.lease(2 * total, starving)?;
             let carried = self.carried.bytes();
@@ -268,7 +275,8 @@ impl<R: Records> PieceReader<R> {
             let held = 0..carried.len();
             self.carried = Carried::Large(larger, held);
         }
-        let Carried::Large(mut long, held) = std::mem::replace(&mut self.carried, Carried::Small(Vec::new())) else {
+        let Carried::Large(mut long, held) = std::mem::replace(&mut self.carried, Carried::Small(Vec::new()))
+        else {
             return Err(SortError::Internal("a long record was lost"));
         };
         let end = held.end + read.len();
@@ -314,7 +322,9 @@ impl<R: Records> PieceReader<R> {
     fn read(&mut self, fill: &mut Fill, room: usize) -> Result<bool, SortError> {
         let Some(open) = &mut self.open else { return Ok(true) };
         let since = Instant::now();
-        let Some(mut front) = fill.lease.lend() else { return Err(SortError::Internal("a piece without memory")) };
+        let Some(mut front) = fill.lease.lend() else {
+            return Err(SortError::Internal("a piece without memory"));
+        };
         let mut area = front.split_off(fill.bytes.end);
         let rest = area.split_off(room);
         open.stream.begin(area)?;
@@ -381,7 +391,8 @@ impl<R: Records> PieceReader<R> {
         let bytes = fill.bytes.start..fill.cut;
         let ends_input = rest.is_empty() && self.open.is_none();
         let input = self.at.input - usize::from(ends_input && self.at.input > 0);
-        let end = InputPosition { input: self.at.input, offset: self.at.offset.saturating_sub(rest.len() as u64) };
+        let end =
+            InputPosition { input: self.at.input, offset: self.at.offset.saturating_sub(rest.len() as u64) };
         self.carried = Carried::Small(fill.lease.bytes()[rest].to_vec());
         let piece = RawPiece { lease: fill.lease, bytes, spilled: self.spilled };
         Ok(PlacedPiece { piece, end, records: fill.records, input, ends_input })

@@ -55,7 +55,8 @@ pub fn open_inputs(request: &SortRequest) -> Result<(Inputs, Head), SortError> {
 fn prepare(request: &SortRequest) -> Result<Prepared, SortError> {
     let (inputs, head) = open_inputs(request)?;
     let memory = request.memory_bytes.unwrap_or_else(default_memory);
-    let threads = request.threads.or_else(|| std::thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
+    let threads =
+        request.threads.or_else(|| std::thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
     let budget = Budget::new(memory, threads, inputs.record_bytes())?;
     Ok(Prepared { inputs, head, budget })
 }
@@ -65,7 +66,9 @@ fn csv_head(request: &SortRequest, inputs: Inputs) -> Result<(Inputs, Head), Sor
     use ascot_record::framing::{CsvFraming, FixedFraming, Framing, LineFraming};
     let layout = request.layout;
     let header_bytes = move |head: &[u8]| match layout {
-        Layout::Csv { separator, quote } => CsvFraming { separator, quote }.end(head, 0).unwrap_or(head.len()),
+        Layout::Csv { separator, quote } => {
+            CsvFraming { separator, quote }.end(head, 0).unwrap_or(head.len())
+        }
         Layout::Lines { delimiter } => LineFraming(delimiter).end(head, 0).unwrap_or(head.len()),
         Layout::Fixed { len } => FixedFraming(len).end(head, 0).unwrap_or(head.len()),
         _ => 0,
@@ -76,7 +79,9 @@ fn csv_head(request: &SortRequest, inputs: Inputs) -> Result<(Inputs, Head), Sor
     let mut bytes = first.peek(start + HEAD_BYTES)?;
     let records = bytes.split_off(start.min(bytes.len()));
     // A header is a line of its own, whatever the file does at its end.
-    if let (true, Some(last), Layout::Csv { .. } | Layout::Lines { .. }) = (request.header, bytes.last(), layout) {
+    if let (true, Some(last), Layout::Csv { .. } | Layout::Lines { .. }) =
+        (request.header, bytes.last(), layout)
+    {
         let end = if let Layout::Lines { delimiter } = layout { delimiter } else { b'\n' };
         if *last != end {
             bytes.push(end);
@@ -165,7 +170,8 @@ impl Visitor for Sorting<'_> {
 fn check_room(request: &SortRequest, prepared: &Prepared, plan: &Plan, disk: &Disk) -> Result<(), SortError> {
     let spills = plan.chosen.method == "merge" || plan.chosen.method == "distribute";
     let compressed = request.compression != ascot_io::Compression::None;
-    let Some(bytes) = prepared.inputs.record_bytes().filter(|_| spills && !compressed && !request.merge_only) else {
+    let Some(bytes) = prepared.inputs.record_bytes().filter(|_| spills && !compressed && !request.merge_only)
+    else {
         return Ok(());
     };
     if request.top.is_some() || request.unique {
@@ -228,7 +234,9 @@ impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plan = &self.plan;
         let size = plan.input_bytes.map_or("a pipe, size not known".into(), units::bytes);
-        let records = plan.input_records.map_or(String::new(), |count| format!(" in about {} records", units::count(count)));
+        let records = plan
+            .input_records
+            .map_or(String::new(), |count| format!(" in about {} records", units::count(count)));
         let rates = &plan.volume;
         writeln!(
             f,
@@ -239,7 +247,9 @@ impl fmt::Display for Explanation {
             rates.name,
             units::rate(rates.read_bytes_per_s),
             units::rate(rates.write_bytes_per_s),
-            rates.duplex_bytes_per_s.map_or(String::new(), |rate| format!(", both at once {} each", units::rate(rate))),
+            rates
+                .duplex_bytes_per_s
+                .map_or(String::new(), |rate| format!(", both at once {} each", units::rate(rate))),
         )?;
         let chosen = &plan.chosen;
         writeln!(f, "\n  plan     {}{}", chosen.summary, if plan.forced { " (--method)" } else { "" })?;
@@ -254,7 +264,13 @@ impl fmt::Display for Explanation {
         write!(f, "  time     about {}, bound by {}", units::seconds(chosen.seconds()), chosen.bound_by())?;
         for (number, way) in plan.others.iter().enumerate() {
             let lead = if number == 0 { "\n\n  why not  " } else { "\n           " };
-            write!(f, "{lead}{}   about {}   {}", way.summary, units::seconds(way.seconds()), compare(way, chosen))?;
+            write!(
+                f,
+                "{lead}{}   about {}   {}",
+                way.summary,
+                units::seconds(way.seconds()),
+                compare(way, chosen)
+            )?;
         }
         Ok(())
     }
@@ -283,9 +299,13 @@ pub fn resume(
         dir.keep();
         dir
     })?;
-    let now = manifest.inputs.iter().map(|print| Fingerprint::of(print.path())).collect::<Result<Vec<_>, _>>()?;
+    let now =
+        manifest.inputs.iter().map(|print| Fingerprint::of(print.path())).collect::<Result<Vec<_>, _>>()?;
     if let Some((before, _)) = manifest.inputs.iter().zip(&now).find(|(before, now)| before != now) {
-        let why = format!("{} has changed since\n  'ascot clean' removes what the job left; then sort anew", before.path().display());
+        let why = format!(
+            "{} has changed since\n  'ascot clean' removes what the job left; then sort anew",
+            before.path().display()
+        );
         return Err(SortError::CannotResume { dir: dir.to_path_buf(), why });
     }
     let mut request = manifest.request.clone();
@@ -293,7 +313,11 @@ pub fn resume(
     request.threads = Some(manifest.threads);
     let prepared = prepare(&request)?;
     let head = prepared.head.clone();
-    with_records(&request, &head, Resuming { request: &request, prepared, manifest, job_dir, disk, observer, cancel })?
+    with_records(
+        &request,
+        &head,
+        Resuming { request: &request, prepared, manifest, job_dir, disk, observer, cancel },
+    )?
 }
 
 struct Resuming<'a> {
@@ -325,7 +349,11 @@ impl Visitor for Resuming<'_> {
         let distribute = matches!(self.manifest.way, StoredWay::Distribute(_));
         job.manifest = self.manifest;
         with_progress(&plan, &ledger, self.observer, || {
-            if distribute { job.sort_by_distribution(Some(plan.clone())) } else { job.sort_by_merge(Some(plan.clone())) }
+            if distribute {
+                job.sort_by_distribution(Some(plan.clone()))
+            } else {
+                job.sort_by_merge(Some(plan.clone()))
+            }
         })
     }
 }

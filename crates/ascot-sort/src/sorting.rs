@@ -28,7 +28,7 @@ const TASK_BYTES: u64 = 8 << 20;
 /// Where a load or a batch goes.
 enum Destination<'t, R: Records> {
     Target(&'t mut Target<R>),
-    Run(RunSink<R>),
+    Run(Box<RunSink<R>>),
 }
 
 impl<R: Records> Job<'_, R> {
@@ -69,16 +69,19 @@ impl<R: Records> Job<'_, R> {
         let (records, cancel) = (Arc::clone(&self.records), self.cancel);
         let mut straight = None;
         let mut runs = 0;
-        let times = sort_loads(&records, reader, memory, self.budget.threads, gather, cancel, &mut |load: Load| {
-            self.manifest.sum_in.combine(&load.sum);
-            if let (true, true, Some(target)) = (load.last, self.manifest.runs.is_empty(), target.as_deref_mut()) {
-                straight = Some(self.load_to_target(load, self.request.top, target)?);
-            } else if load.records > 0 {
-                self.load_to_run(load)?;
-                runs += 1;
-            }
-            Ok(())
-        })?;
+        let times =
+            sort_loads(&records, reader, memory, self.budget.threads, gather, cancel, &mut |load: Load| {
+                self.manifest.sum_in.combine(&load.sum);
+                if let (true, true, Some(target)) =
+                    (load.last, self.manifest.runs.is_empty(), target.as_deref_mut())
+                {
+                    straight = Some(self.load_to_target(load, self.request.top, target)?);
+                } else if load.records > 0 {
+                    self.load_to_run(load)?;
+                    runs += 1;
+                }
+                Ok(())
+            })?;
         let name = if straight.is_some() { "sort" } else { "form runs" };
         self.passes.done(name, self.form_facts(&times, runs));
         Ok(straight)
@@ -98,7 +101,12 @@ impl<R: Records> Job<'_, R> {
     }
 
     /// Merges a load into the output.
-    pub fn load_to_target(&mut self, load: Load, limit: Option<u64>, target: &mut Target<R>) -> Result<PassSums, SortError> {
+    pub fn load_to_target(
+        &mut self,
+        load: Load,
+        limit: Option<u64>,
+        target: &mut Target<R>,
+    ) -> Result<PassSums, SortError> {
         let rules = Rules { unique: self.request.unique, sum: true };
         let mut sums = PassSums::default();
         sums.add(&self.emit_load(load, rules, limit, Destination::Target(target))?.0);
@@ -111,7 +119,7 @@ impl<R: Records> Job<'_, R> {
         let sink = RunSink::create(&self.records, &self.disk, path, number, self.request.compression)?;
         let end = load.end;
         let rules = Rules { unique: self.request.unique, sum: false };
-        let (merged, run) = self.emit_load(load, rules, self.request.top, Destination::Run(sink))?;
+        let (merged, run) = self.emit_load(load, rules, self.request.top, Destination::Run(Box::new(sink)))?;
         let run = run.ok_or(SortError::Internal("a run went elsewhere"))?;
         self.passes.spilled(run.bytes);
         self.manifest.dropped.combine(&merged.dropped);
@@ -120,16 +128,20 @@ impl<R: Records> Job<'_, R> {
         self.store()
     }
 
-    fn emit_load(&mut self, load: Load, rules: Rules, limit: Option<u64>, mut into: Destination<'_, R>) -> Result<(Merged, Option<Run>), SortError> {
+    fn emit_load(
+        &mut self,
+        load: Load,
+        rules: Rules,
+        limit: Option<u64>,
+        mut into: Destination<'_, R>,
+    ) -> Result<(Merged, Option<Run>), SortError> {
         let tasks = (load.bytes / TASK_BYTES + 1).max(self.budget.threads as u64 * 2);
         let tasks = if load.bytes < (1 << 20) { 1 } else { tasks as usize };
         let rules_of_cut = CutRules { previous: None, limit };
         let tasks = cut_tasks(&*self.records, load.sources, tasks, &rules_of_cut);
-        let merged = self.emitters.run(tasks, rules, self.cancel, &mut |chunk: Chunk| {
-            match &mut into {
-                Destination::Target(target) => target.write(chunk),
-                Destination::Run(sink) => sink.write(chunk),
-            }
+        let merged = self.emitters.run(tasks, rules, self.cancel, &mut |chunk: Chunk| match &mut into {
+            Destination::Target(target) => target.write(chunk),
+            Destination::Run(sink) => sink.write(chunk),
         })?;
         let run = match into {
             Destination::Target(_) => None,
@@ -167,7 +179,8 @@ impl<R: Records> Job<'_, R> {
             }
             let take = fan_in.min(count - fan_in + 1).max(2);
             let sizes: Vec<u64> = self.manifest.runs.iter().map(|run| run.bytes).collect();
-            let first = (0..=count - take).min_by_key(|&at| sizes[at..at + take].iter().sum::<u64>()).unwrap_or(0);
+            let first =
+                (0..=count - take).min_by_key(|&at| sizes[at..at + take].iter().sum::<u64>()).unwrap_or(0);
             self.merge_group(first, take)?;
         }
     }
@@ -177,7 +190,14 @@ impl<R: Records> Job<'_, R> {
         let (number, path) = self.new_run()?;
         let sink = RunSink::create(&self.records, &self.disk, path, number, self.request.compression)?;
         let mut sink = GroupSink { sink };
-        let sums = self.merge_runs(&group, Rules { unique: self.request.unique, sum: false }, None, &mut sink, PassSums::default(), None)?;
+        let sums = self.merge_runs(
+            &group,
+            Rules { unique: self.request.unique, sum: false },
+            None,
+            &mut sink,
+            PassSums::default(),
+            None,
+        )?;
         let run = sink.sink.finish()?;
         self.passes.spilled(run.bytes);
         self.manifest.dropped.combine(&sums.dropped);
@@ -194,7 +214,11 @@ impl<R: Records> Job<'_, R> {
     }
 
     /// Merges all runs into the output, at most `limit` records of them.
-    pub fn merge_limited(&mut self, target: &mut Target<R>, limit: Option<u64>) -> Result<PassSums, SortError> {
+    pub fn merge_limited(
+        &mut self,
+        target: &mut Target<R>,
+        limit: Option<u64>,
+    ) -> Result<PassSums, SortError> {
         let runs = self.manifest.runs.clone();
         let rules = Rules { unique: self.request.unique, sum: true };
         let (sums, last_key) = match &self.manifest.output {
@@ -239,10 +263,17 @@ impl<R: Records> Job<'_, R> {
     /// Opens runs for the engine, with all the memory there is for their blocks.
     fn open_runs(&self, runs: &[Run]) -> Result<EngineInputs<RunInput<R>>, SortError> {
         let block = runs.iter().map(|run| run.block_bytes).max().unwrap_or(1).max(ascot_io::PAGE_BYTES);
-        let long: usize = runs.iter().filter(|run| run.longest as usize > run.block_bytes).map(|run| run.longest as usize).sum();
+        let long: usize = runs
+            .iter()
+            .filter(|run| run.longest as usize > run.block_bytes)
+            .map(|run| run.longest as usize)
+            .sum();
         let facts: usize = runs.iter().map(|run| run.first_keys.len() * BLOCK_FACTS_BYTES).sum();
         let left = self.pool.available().saturating_sub(long + facts);
-        let needed = runs.iter().map(|run| run.first_keys.len() - run.start.block.min(run.first_keys.len())).sum::<usize>();
+        let needed = runs
+            .iter()
+            .map(|run| run.first_keys.len() - run.start.block.min(run.first_keys.len()))
+            .sum::<usize>();
         let blocks = (left / block).min(needed.max(runs.len()));
         if blocks < runs.len() {
             let short = runs.len() * block + long + facts - self.pool.available();
@@ -250,8 +281,14 @@ impl<R: Records> Job<'_, R> {
             return Err(SortError::TooLittleMemory { given, least: given + short as u64 });
         }
         let region = self.pool.region((blocks * block).max(1), "blocks of runs")?;
-        let streams = runs.iter().map(|run| RunInput::open(&self.records, &self.disk, &self.pool, run)).collect::<Result<Vec<_>, _>>()?;
-        let keys: Vec<Vec<u64>> = runs.iter().map(|run| run.first_keys.get(run.start.block..).unwrap_or_default().to_vec()).collect();
+        let streams = runs
+            .iter()
+            .map(|run| RunInput::open(&self.records, &self.disk, &self.pool, run))
+            .collect::<Result<Vec<_>, _>>()?;
+        let keys: Vec<Vec<u64>> = runs
+            .iter()
+            .map(|run| run.first_keys.get(run.start.block..).unwrap_or_default().to_vec())
+            .collect();
         Ok(EngineInputs::new(streams, BlockPool::new(region, block), Box::new(Forecast::new(&keys))))
     }
 
@@ -266,7 +303,15 @@ impl<R: Records> Job<'_, R> {
     ) -> Result<PassSums, SortError> {
         let mut inputs = self.open_runs(runs)?;
         let starts: Vec<usize> = runs.iter().map(|run| run.start.block).collect();
-        let mut flow = MergeFlow::new(&*self.records, &*self.emitters, rules, limit.or(self.request.top), self.cancel, sink, &starts);
+        let mut flow = MergeFlow::new(
+            &*self.records,
+            &self.emitters,
+            rules,
+            limit.or(self.request.top),
+            self.cancel,
+            sink,
+            &starts,
+        );
         flow.resume(sums, last_key);
         let waited = drive(&mut inputs, &mut flow, self.cancel)?;
         let sums = flow.sums().clone();
@@ -292,7 +337,12 @@ impl<R: Records> MergeSink for GroupSink<R> {
         self.sink.write(chunk)
     }
 
-    fn batch(&mut self, _done: &dyn Fn() -> Vec<RunStart>, _sums: &PassSums, _last: Option<&[u8]>) -> Result<(), SortError> {
+    fn batch(
+        &mut self,
+        _done: &dyn Fn() -> Vec<RunStart>,
+        _sums: &PassSums,
+        _last: Option<&[u8]>,
+    ) -> Result<(), SortError> {
         Ok(())
     }
 }
@@ -313,21 +363,26 @@ impl<R: Records> MergeSink for TargetSink<'_, '_, R> {
         self.target.write(chunk)
     }
 
-    fn batch(&mut self, done: &dyn Fn() -> Vec<RunStart>, sums: &PassSums, last: Option<&[u8]>) -> Result<(), SortError> {
+    fn batch(
+        &mut self,
+        done: &dyn Fn() -> Vec<RunStart>,
+        sums: &PassSums,
+        last: Option<&[u8]>,
+    ) -> Result<(), SortError> {
         if self.target.bytes() < self.next {
             return Ok(());
         }
         self.next = self.target.bytes() + self.every;
         let starts = done();
-        if self.job.resumable {
-            if let Some(durable) = self.target.checkpoint()? {
-                let (out, dropped, last_key) = (sums.out, sums.dropped, last.map(<[u8]>::to_vec));
-                self.job.manifest.output = Some(OutputState { durable, out, dropped, last_key });
-                for (run, start) in self.job.manifest.runs.iter_mut().zip(&starts) {
-                    run.start = *start;
-                }
-                self.job.store()?;
+        if self.job.resumable
+            && let Some(durable) = self.target.checkpoint()?
+        {
+            let (out, dropped, last_key) = (sums.out, sums.dropped, last.map(<[u8]>::to_vec));
+            self.job.manifest.output = Some(OutputState { durable, out, dropped, last_key });
+            for (run, start) in self.job.manifest.runs.iter_mut().zip(&starts) {
+                run.start = *start;
             }
+            self.job.store()?;
         }
         self.free(&starts)
     }
@@ -337,7 +392,9 @@ impl<R: Records> TargetSink<'_, '_, R> {
     /// Gives the blocks before `starts` back to their volumes.
     fn free(&mut self, starts: &[RunStart]) -> Result<(), SortError> {
         for (index, start) in starts.iter().enumerate() {
-            let Some(&upto) = self.offsets[index].get(start.block).or(self.offsets[index].last()) else { continue };
+            let Some(&upto) = self.offsets[index].get(start.block).or(self.offsets[index].last()) else {
+                continue;
+            };
             if upto > self.freed[index] {
                 let run = &self.job.manifest.runs[index];
                 match self.job.disk.punch(&run.path, upto) {

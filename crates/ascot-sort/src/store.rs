@@ -120,7 +120,8 @@ impl JobDir {
     /// Makes a directory with a random name in each of `temps`.
     pub fn create(disk: &Disk, temps: &[PathBuf]) -> Result<Self, SortError> {
         let id = random_id();
-        let mut this = JobDir { dirs: Vec::new(), locks: Vec::new(), disk: disk.clone(), kept: false, turn: 0 };
+        let mut this =
+            JobDir { dirs: Vec::new(), locks: Vec::new(), disk: disk.clone(), kept: false, turn: 0 };
         for temp in temps {
             let dir = temp.join(format!("{PREFIX}{id}"));
             let failed = |error| IoError::from_os(Action::Create, &dir, 0, error);
@@ -169,7 +170,8 @@ impl JobDir {
     pub fn store(&self, manifest: &Manifest) -> Result<(), SortError> {
         let (new, path) = (self.path().join(MANIFEST_NEW), self.path().join(MANIFEST));
         let failed = |error| IoError::from_os(Action::Write, &new, 0, error);
-        let text = serde_json::to_vec(manifest).map_err(|_| SortError::Internal("a manifest has no JSON form"))?;
+        let text =
+            serde_json::to_vec(manifest).map_err(|_| SortError::Internal("a manifest has no JSON form"))?;
         let mut file = File::create(&new).map_err(failed)?;
         file.write_all(&text).and_then(|()| file.sync_data()).map_err(failed)?;
         self.disk.rename(&new, &path)?;
@@ -179,7 +181,8 @@ impl JobDir {
     /// Removes runs the manifest does not name: the job died while writing them.
     pub fn remove_unnamed(&self, manifest: &Manifest) -> Result<(), SortError> {
         let named = |path: &Path| {
-            manifest.runs.iter().any(|run| run.path == path) || manifest.parts.iter().any(|part| part.run.path == path)
+            manifest.runs.iter().any(|run| run.path == path)
+                || manifest.parts.iter().any(|part| part.run.path == path)
         };
         for dir in &self.dirs {
             let failed = |error| IoError::from_os(Action::Read, dir, 0, error);
@@ -221,7 +224,9 @@ pub fn load(dir: &Path) -> Result<Manifest, SortError> {
     let text = match fs::read(dir.join(MANIFEST)) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Err(cannot("there is no manifest in it: the job died before it had anything to keep, or this is not a job's directory\n  'ascot clean' removes what such a job left"));
+            return Err(cannot(
+                "there is no manifest in it: the job died before it had anything to keep, or this is not a job's directory\n  'ascot clean' removes what such a job left",
+            ));
         }
         Err(error) => return Err(IoError::from_os(Action::Read, &dir.join(MANIFEST), 0, error).into()),
     };
@@ -356,7 +361,9 @@ fn dead_jobs(temp: &Path) -> Vec<PathBuf> {
             let id = name.strip_prefix(PREFIX).unwrap_or_default().to_string();
             let is_id = id.len() == 12 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
             let stat = fs::symlink_metadata(entry.path());
-            is_id && stat.is_ok_and(|stat| stat.is_dir() && stat.uid() == me) && entry.path().join(LOCK).is_file()
+            is_id
+                && stat.is_ok_and(|stat| stat.is_dir() && stat.uid() == me)
+                && entry.path().join(LOCK).is_file()
         })
         .map(|entry| entry.path())
         .filter(|dir| matches!(lock(dir), Ok(Some(_))))
@@ -378,7 +385,8 @@ fn describe(dir: &Path) -> Leftover {
         note: String::new(),
     };
     if let Ok(manifest) = load(dir) {
-        leftover.input = manifest.inputs.first().map(|input| input.path().display().to_string()).unwrap_or_default();
+        leftover.input =
+            manifest.inputs.first().map(|input| input.path().display().to_string()).unwrap_or_default();
         leftover.done_percent = done_percent(&manifest);
         leftover.resumable = true;
     }

@@ -44,7 +44,12 @@ pub struct Target<R> {
 
 impl<R: Records> Target<R> {
     /// Starts the output. `blocks` are its buffers.
-    pub fn create(records: &Arc<R>, disk: &Disk, output: &Output, blocks: BlockPool) -> Result<Self, SortError> {
+    pub fn create(
+        records: &Arc<R>,
+        disk: &Disk,
+        output: &Output,
+        blocks: BlockPool,
+    ) -> Result<Self, SortError> {
         let sink = match output {
             Output::Path(path) => Sink::File(AtomicOutput::create(disk, path, "output")?),
             Output::Stdout => {
@@ -95,7 +100,7 @@ impl<R: Records> Target<R> {
 
     /// Appends merged records.
     pub fn write(&mut self, chunk: Chunk) -> Result<(), SortError> {
-        let straight = matches!(self.sink, Sink::Pipe(_)) || chunk.len % PAGE_BYTES == 0;
+        let straight = matches!(self.sink, Sink::Pipe(_)) || chunk.len.is_multiple_of(PAGE_BYTES);
         if straight && self.len == 0 {
             return self.hand_on(chunk.buf, chunk.len);
         }

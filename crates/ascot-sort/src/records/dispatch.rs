@@ -32,14 +32,19 @@ pub struct Head {
 const SAMPLE_ROWS: usize = 1000;
 
 /// Makes the records of a request and gives them to `visitor`.
-pub fn with_records<V: Visitor>(request: &SortRequest, head: &Head, visitor: V) -> Result<V::Output, SortError> {
+pub fn with_records<V: Visitor>(
+    request: &SortRequest,
+    head: &Head,
+    visitor: V,
+) -> Result<V::Output, SortError> {
     match (request.layout, &request.keys) {
         (Layout::Number(format), Keys::Value { descending }) => Ok(numbers(format, *descending, visitor)),
         (Layout::Lines { delimiter }, Keys::Command(options)) => lines(request, delimiter, options, visitor),
         (Layout::Csv { separator, quote }, Keys::Columns(specs)) => {
             let framing = CsvFraming { separator, quote };
             let program = csv_program(framing, specs, head)?;
-            Ok(visitor.visit(Arc::new(Framed::new(framing, ProgramOrder::new(framing, program, LastResort::None)))))
+            Ok(visitor
+                .visit(Arc::new(Framed::new(framing, ProgramOrder::new(framing, program, LastResort::None)))))
         }
         (Layout::Fixed { len }, Keys::Ranges(ranges)) => {
             if let Some(beyond) = ranges.iter().find(|range| range.end != usize::MAX && range.end > len) {
@@ -80,7 +85,9 @@ fn lines<V: Visitor>(
         keys::LastResort::WholeBody { reverse: true } => LastResort::BytesReversed,
     };
     Ok(match keys::compile(options)? {
-        Compiled::WholeBody { reverse } => visitor.visit(Arc::new(Framed::new(framing, BodyOrder::new(framing, reverse)))),
+        Compiled::WholeBody { reverse } => {
+            visitor.visit(Arc::new(Framed::new(framing, BodyOrder::new(framing, reverse))))
+        }
         Compiled::Program(program) => {
             visitor.visit(Arc::new(Framed::new(framing, ProgramOrder::new(framing, program, last_resort))))
         }
@@ -100,7 +107,8 @@ fn ranges_of<F: Framing + 'static, V: Visitor>(
         }
         several => {
             let program = keys::compile_ranges(several, framing.fixed_len())?;
-            visitor.visit(Arc::new(Framed::new(framing, ProgramOrder::new(framing, program, LastResort::None))))
+            visitor
+                .visit(Arc::new(Framed::new(framing, ProgramOrder::new(framing, program, LastResort::None))))
         }
     })
 }

@@ -5,13 +5,15 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use ascot_record::checksum::RecordSum;
-use ascot_record::framing::Framing;
 use ascot_record::cursor::gather;
+use ascot_record::framing::Framing;
 use ascot_record::merge::{SliceCursor, merge};
 use ascot_record::order::{self, RecordOrder};
 use ascot_record::piece::{PieceScratch, sort_piece};
 
-use super::{Cut, Index, Merged, RawPiece, Records, Rules, Segment, Side, Sorted, Splitters, Task, groups_of};
+use super::{
+    Cut, Index, Merged, RawPiece, Records, Rules, Segment, Side, Sorted, Splitters, Task, groups_of,
+};
 use crate::emit::{Emitter, Stopped};
 use crate::pieces::Lease;
 
@@ -100,7 +102,12 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Framed<F, O> {
         }
     }
 
-    fn sparse_position(&self, segment: &Segment, sparse: &[u32], goes_before: &mut dyn FnMut(&[u8]) -> bool) -> u32 {
+    fn sparse_position(
+        &self,
+        segment: &Segment,
+        sparse: &[u32],
+        goes_before: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> u32 {
         let bytes = segment.sorted.record_bytes();
         let record = |start: u32| &bytes[start as usize..self.end(bytes, start as usize)];
         let from = sparse.partition_point(|&start| start <= segment.lo);
@@ -114,17 +121,16 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Framed<F, O> {
         start
     }
 
-    fn merge_with(
-        &self,
-        task: &Task,
-        take: &mut impl FnMut(&[u8]) -> ControlFlow<()>,
-    ) -> ControlFlow<()> {
+    fn merge_with(&self, task: &Task, take: &mut impl FnMut(&[u8]) -> ControlFlow<()>) -> ControlFlow<()> {
         let slices: Vec<Vec<&[u8]>> = task
             .sources
             .iter()
-            .map(|source| source.iter().map(|s| &s.sorted.record_bytes()[s.lo as usize..s.hi as usize]).collect())
+            .map(|source| {
+                source.iter().map(|s| &s.sorted.record_bytes()[s.lo as usize..s.hi as usize]).collect()
+            })
             .collect();
-        let mut cursors: Vec<_> = slices.iter().map(|slices| SliceCursor::new(self.framing, slices)).collect();
+        let mut cursors: Vec<_> =
+            slices.iter().map(|slices| SliceCursor::new(self.framing, slices)).collect();
         merge(&mut cursors, &self.order, take)
     }
 
@@ -244,7 +250,8 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
             }
         }
         let lease = Arc::new(out);
-        let sorted = |(bytes, sparse)| Sorted { lease: Arc::clone(&lease), bytes, index: Index::Sparse(sparse) };
+        let sorted =
+            |(bytes, sparse)| Sorted { lease: Arc::clone(&lease), bytes, index: Index::Sparse(sparse) };
         parts.into_iter().map(|part| Arc::new(sorted(part))).collect()
     }
 
@@ -309,7 +316,8 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
 
     fn compare_keys(&self, a: &Place, b: &Place) -> Ordering {
         let (mut scratch_a, mut scratch_b) = (Vec::new(), Vec::new());
-        let order = self.order.key(a.record(), &mut scratch_a).cmp(self.order.key(b.record(), &mut scratch_b));
+        let order =
+            self.order.key(a.record(), &mut scratch_a).cmp(self.order.key(b.record(), &mut scratch_b));
         if self.order.descending() { order.reverse() } else { order }
     }
 
@@ -382,10 +390,10 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
         let (mut before, mut start) = (previous, 0);
         while let Some(end) = self.framing.end(bytes, start) {
             let record = &bytes[start..end];
-            if let Some(before) = before {
-                if order::compare(&self.order, before, record, &mut scratch_a, &mut scratch_b) > most {
-                    return Some(start);
-                }
+            if let Some(before) = before
+                && order::compare(&self.order, before, record, &mut scratch_a, &mut scratch_b) > most
+            {
+                return Some(start);
             }
             before = Some(record);
             start = end;

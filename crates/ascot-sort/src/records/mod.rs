@@ -317,7 +317,8 @@ mod tests {
     fn parts_are_half_open() {
         let splitters = Splitters::new(&keys(&["d", "m"]), false);
         assert_eq!(splitters.parts(), 3);
-        let parts: Vec<usize> = ["", "c", "d", "e", "m", "z"].iter().map(|k| splitters.part_of(k.as_bytes())).collect();
+        let parts: Vec<usize> =
+            ["", "c", "d", "e", "m", "z"].iter().map(|k| splitters.part_of(k.as_bytes())).collect();
         assert_eq!(parts, [0, 0, 1, 1, 2, 2]);
         assert!((0..3).all(|part| !splitters.all_equal(part)));
     }
@@ -326,15 +327,20 @@ mod tests {
     fn a_frequent_key_has_a_part_of_its_own() {
         let splitters = Splitters::new(&keys(&["d", "d", "d", "m"]), false);
         assert_eq!(splitters.parts(), 4);
-        let parts: Vec<usize> = ["c", "d", "dd", "l", "m", "z"].iter().map(|k| splitters.part_of(k.as_bytes())).collect();
+        let parts: Vec<usize> =
+            ["c", "d", "dd", "l", "m", "z"].iter().map(|k| splitters.part_of(k.as_bytes())).collect();
         assert_eq!(parts, [0, 1, 2, 2, 3, 3]);
-        assert_eq!((0..4).map(|part| splitters.all_equal(part)).collect::<Vec<_>>(), [false, true, false, false]);
+        assert_eq!(
+            (0..4).map(|part| splitters.all_equal(part)).collect::<Vec<_>>(),
+            [false, true, false, false]
+        );
     }
 
     #[test]
     fn descending_orders_turn_round() {
         let splitters = Splitters::new(&keys(&["m", "d", "d"]), true);
-        let parts: Vec<usize> = ["z", "m", "e", "d", "c"].iter().map(|k| splitters.part_of(k.as_bytes())).collect();
+        let parts: Vec<usize> =
+            ["z", "m", "e", "d", "c"].iter().map(|k| splitters.part_of(k.as_bytes())).collect();
         assert_eq!(parts, [0, 1, 1, 2, 3]);
         assert!(splitters.all_equal(2));
     }

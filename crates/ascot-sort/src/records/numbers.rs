@@ -12,7 +12,9 @@ use ascot_record::number;
 use ascot_record::vsort;
 use bytemuck::Pod;
 
-use super::{Cut, Index, Merged, RawPiece, Records, Rules, Segment, Side, Sorted, Splitters, Task, groups_of};
+use super::{
+    Cut, Index, Merged, RawPiece, Records, Rules, Segment, Side, Sorted, Splitters, Task, groups_of,
+};
 use crate::emit::{Emitter, Stopped};
 use crate::pieces::Lease;
 
@@ -359,7 +361,8 @@ impl<T: Number> Records for Numbers<T> {
         let live = task.sources.iter().flatten().map(|segment| self.values(segment)).collect();
         self.merge_chunks(live, &mut collect)?;
         let mut merged = collect.merged;
-        merged.last_key = collect.last.filter(|_| rules.unique).map(|value| value.prefix().to_be_bytes().to_vec());
+        merged.last_key =
+            collect.last.filter(|_| rules.unique).map(|value| value.prefix().to_be_bytes().to_vec());
         Ok(merged)
     }
 
