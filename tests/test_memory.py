@@ -13,7 +13,7 @@ from support import ALLOWANCE, MIB, leftovers, measure, memory_cgroup, out_of_me
 
 LAYOUTS = ["lines", "csv", "fixed-100", "u64-le", "u32-be", "f64-le", "prefixed-u16"]
 METHODS = ["merge", "distribute"]
-FILE_MIB = {64: 192, 256: 352, 1024: 1160}
+FILE_MIB = {64: 160, 256: 300, 1024: 1090}
 BLOCK_BYTES = 8 * MIB
 
 

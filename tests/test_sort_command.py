@@ -113,12 +113,12 @@ def sorted_by_command(words, path):
     return _sorted_by_command(tuple(words), path)
 
 
-@pytest.mark.parametrize("method", ["merge", "distribute", "auto"])
+@pytest.mark.parametrize("method", ["merge", "distribute"])
 @pytest.mark.parametrize(
     "words",
     [
         [], ["-r"], ["-n"], ["-k2,2", "-s"], ["-k2,2"], ["-k2,2f", "-k1,1n"], ["-k3,3V"], ["-k4,4h", "-u"], ["-u"],
-        ["-t.", "-k2,2nr"], ["-g", "-k1"],
+        ["-t.", "-k2,2nr"],
     ],
     ids=lambda words: " ".join(words) or "plain",
 )  # fmt: skip

@@ -75,8 +75,9 @@ impl Passes {
             if account.bytes == bytes {
                 continue;
             }
-            let at = streams.iter().position(|stream| stream.name == account.name).unwrap_or_else(|| {
-                streams.push(StreamAccount { name: account.name.clone(), ..StreamAccount::default() });
+            let name = stream_name(&account.name);
+            let at = streams.iter().position(|stream| stream.name == name).unwrap_or_else(|| {
+                streams.push(StreamAccount { name: name.into(), ..StreamAccount::default() });
                 streams.len() - 1
             });
             let stream = &mut streams[at];
@@ -137,6 +138,11 @@ impl Passes {
     }
 }
 
+/// Streams by what they are to a user: run files and their indexes are spills.
+fn stream_name(name: &str) -> &str {
+    if name.starts_with("run ") { "spills" } else { name }
+}
+
 /// The stage that was busiest, or waited most for its device: what holds a pass back.
 fn bound_by(stages: &[StageAccount], seconds: f64) -> String {
     let share = |time: f64, threads: usize| time / (seconds.max(1e-9) * threads.max(1) as f64);
@@ -147,6 +153,7 @@ fn bound_by(stages: &[StageAccount], seconds: f64) -> String {
     let (most, name) = device.fold((0.0, ""), |best, stage| if stage.0 > best.0 { stage } else { best });
     let computing = share(busy, cores);
     match name {
+        _ if stages.is_empty() => "",
         _ if computing >= most => "computing",
         "write" => "writing",
         "read" => "reading",

@@ -13,6 +13,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use ascot_io::{BlockPool, Buf, RunIndex};
 use ascot_model::plan::Plan;
@@ -20,7 +21,7 @@ use ascot_model::report::Report;
 use ascot_record::checksum::RecordSum;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
-use crate::account::PassFacts;
+use crate::account::{PassFacts, stage};
 use crate::emit::{Chunk, PassSums};
 use crate::error::SortError;
 use crate::form::{Gather, Load, sort_loads};
@@ -120,7 +121,7 @@ impl<R: Records> Job<'_, R> {
         let every = (self.inputs.record_bytes().unwrap_or(0) / CHECKPOINTS).max(64 << 20);
         let mut next = self.manifest.sum_in.bytes + every;
         let (records, cancel) = (Arc::clone(&self.records), self.cancel);
-        split_pieces(
+        let times = split_pieces(
             &records,
             reader,
             &pieces,
@@ -149,7 +150,13 @@ impl<R: Records> Job<'_, R> {
         self.manifest.parts.clear();
         self.manifest.all_read = true;
         let inputs = self.inputs.iter().count() as u64;
-        self.passes.done("split", PassFacts { inputs, outputs: count, stages: Vec::new() });
+        let none = Duration::ZERO;
+        let stages = vec![
+            stage("read", 1, none, none, times.memory, times.device),
+            stage("split", self.budget.threads, times.busy, none, none, none),
+            stage("write", 1, none, none, none, times.writing),
+        ];
+        self.passes.done("split", PassFacts { inputs, outputs: count, stages });
         self.store()
     }
 
@@ -232,22 +239,23 @@ impl<R: Records> Job<'_, R> {
             .of_parts();
         let (records, cancel, threads) = (Arc::clone(&self.records), self.cancel, self.budget.threads);
         let mut done = 0;
-        sort_loads(&records, reader, &memory, threads, Gather::ByInput, cancel, &mut |load: Load| {
-            if load.sources.is_empty() {
-                return Ok(());
-            }
-            let upto = load.input + 1;
-            let last = load.last || upto == parts.len();
-            let limit = self.request.top.map(|top| top.saturating_sub(sums.out.count));
-            self.part_to_target(load, limit, target, sums)?;
-            // Parts without records are done with the one behind them.
-            let freed = if last { parts.len() - done } else { upto - done };
-            done += freed;
-            self.parts_done(freed, target, sums)
-        })?;
+        let times =
+            sort_loads(&records, reader, &memory, threads, Gather::ByInput, cancel, &mut |load: Load| {
+                if load.sources.is_empty() {
+                    return Ok(());
+                }
+                let upto = load.input + 1;
+                let last = load.last || upto == parts.len();
+                let limit = self.request.top.map(|top| top.saturating_sub(sums.out.count));
+                self.part_to_target(load, limit, target, sums)?;
+                // Parts without records are done with the one behind them.
+                let freed = if last { parts.len() - done } else { upto - done };
+                done += freed;
+                self.parts_done(freed, target, sums)
+            })?;
         self.parts_done(parts.len() - done, target, sums)?;
-        self.passes
-            .done("sort parts", PassFacts { inputs: parts.len() as u64, outputs: 1, stages: Vec::new() });
+        let facts = PassFacts { inputs: parts.len() as u64, ..self.form_facts(&times, 1) };
+        self.passes.done("sort parts", facts);
         Ok(())
     }
 
@@ -447,9 +455,22 @@ struct Grouped {
     end: InputPosition,
 }
 
+/// Time the stages of the splitting pass spent.
+#[derive(Clone, Copy, Debug, Default)]
+struct SplitTimes {
+    /// Reader waiting for the device.
+    device: Duration,
+    /// Reader waiting for memory.
+    memory: Duration,
+    /// Splitting threads at work.
+    busy: Duration,
+    /// Collecting and writing.
+    writing: Duration,
+}
+
 enum Message {
-    Grouped(u64, Grouped),
-    Read(Result<u64, SortError>),
+    Grouped(u64, Grouped, Duration),
+    Read(Result<u64, SortError>, Duration, Duration),
 }
 
 /// Reads and groups everything `reader` gives; `take` gets the pieces in input order.
@@ -461,7 +482,7 @@ fn split_pieces<R: Records>(
     threads: usize,
     cancel: &Cancel,
     take: &mut dyn FnMut(Grouped) -> Result<(), SortError>,
-) -> Result<(), SortError> {
+) -> Result<SplitTimes, SortError> {
     std::thread::scope(|scope| {
         let (send, receive) = unbounded();
         let (to_split, work) = unbounded::<(u64, PlacedPiece, Lease)>();
@@ -490,7 +511,7 @@ fn split_pieces<R: Records>(
                 }
             };
             // Nobody listens any more only when the pass has ended.
-            let _ = from_reader.send(Message::Read(result));
+            let _ = from_reader.send(Message::Read(result, reader.waited_device, reader.waited_memory));
         });
         for _ in 0..threads.max(1) {
             let (work, send) = (work.clone(), send.clone());
@@ -505,21 +526,29 @@ fn in_order(
     receive: &Receiver<Message>,
     cancel: &Cancel,
     take: &mut dyn FnMut(Grouped) -> Result<(), SortError>,
-) -> Result<(), SortError> {
-    let mut waiting = BTreeMap::new();
+) -> Result<SplitTimes, SortError> {
+    let (mut waiting, mut times) = (BTreeMap::new(), SplitTimes::default());
     let (mut next, mut total) = (0, None);
     while total != Some(next) {
         match receive.recv().map_err(|_| SortError::Internal("a splitting thread ended early"))? {
-            Message::Grouped(number, grouped) => drop(waiting.insert(number, grouped)),
-            Message::Read(result) => total = Some(result?),
+            Message::Grouped(number, grouped, busy) => {
+                times.busy += busy;
+                waiting.insert(number, grouped);
+            }
+            Message::Read(result, device, memory) => {
+                total = Some(result?);
+                (times.device, times.memory) = (device, memory);
+            }
         }
         cancel.check()?;
+        let since = Instant::now();
         while let Some(grouped) = waiting.remove(&next) {
             take(grouped)?;
             next += 1;
         }
+        times.writing += since.elapsed();
     }
-    Ok(())
+    Ok(times)
 }
 
 fn group_all<R: Records>(
@@ -529,6 +558,7 @@ fn group_all<R: Records>(
     send: &Sender<Message>,
 ) {
     while let Ok((number, mut placed, mut room)) = work.recv() {
+        let since = Instant::now();
         let range = placed.piece.bytes.clone();
         let mut sum = RecordSum::new();
         let bytes = &mut placed.piece.lease.bytes_mut()[range];
@@ -537,7 +567,7 @@ fn group_all<R: Records>(
         let groups = records.group(bytes, splitters, room.bytes_mut());
         drop(placed.piece);
         let grouped = Grouped { lease: room, groups, sum, end: placed.end };
-        if send.send(Message::Grouped(number, grouped)).is_err() {
+        if send.send(Message::Grouped(number, grouped, since.elapsed())).is_err() {
             return;
         }
     }

@@ -87,7 +87,8 @@ impl<R: Records> Job<'_, R> {
         Ok(straight)
     }
 
-    fn form_facts(&self, times: &FormTimes, runs: u64) -> PassFacts {
+    /// What a pass that sorted tells of itself.
+    pub fn form_facts(&self, times: &FormTimes, runs: u64) -> PassFacts {
         let none = Duration::ZERO;
         let threads = self.budget.threads;
         let emitted = self.emitters.take_times();
@@ -119,7 +120,8 @@ impl<R: Records> Job<'_, R> {
         let sink = RunSink::create(&self.records, &self.disk, path, number, self.request.compression)?;
         let end = load.end;
         let rules = Rules { unique: self.request.unique, sum: false };
-        let (merged, run) = self.emit_load(load, rules, self.request.top, Destination::Run(Box::new(sink)))?;
+        let (merged, run) =
+            self.emit_load(load, rules, self.request.top, Destination::Run(Box::new(sink)))?;
         let run = run.ok_or(SortError::Internal("a run went elsewhere"))?;
         self.passes.spilled(run.bytes);
         self.manifest.dropped.combine(&merged.dropped);
