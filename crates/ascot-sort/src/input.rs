@@ -8,13 +8,13 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ascot_io::{Action, BlockPool, Buf, Disk, Filled, IoError, Pool, ReadStream, RunReader, read_index};
+use ascot_io::{Action, BlockPool, Buf, Disk, Filled, IoError, Pool, ReadStream, RunId, RunReader, read_index};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::SortError;
 use crate::request::Input;
-use crate::runs::Run;
+use crate::runs::{Run, check_id};
 
 /// All inputs of a job, in order.
 #[derive(Clone)]
@@ -41,6 +41,7 @@ enum Source {
     /// A part of a distribution.
     Part {
         path: PathBuf,
+        number: u64,
         first_block: usize,
         pool: Pool,
     },
@@ -73,7 +74,12 @@ impl Inputs {
     /// Parts of a distribution, read through buffers from `pool`.
     pub fn of_parts(parts: &[Run], pool: &Pool) -> Inputs {
         let part = |run: &Run| InputFile {
-            source: Source::Part { path: run.path.clone(), first_block: run.start.block, pool: pool.clone() },
+            source: Source::Part {
+                path: run.path.clone(),
+                number: run.number,
+                first_block: run.start.block,
+                pool: pool.clone(),
+            },
             size: Some(run.bytes),
             start: 0,
         };
@@ -204,8 +210,8 @@ impl InputFile {
     pub fn open(&self, disk: &Disk, offset: u64) -> Result<Box<dyn ReadStream>, SortError> {
         match &self.source {
             Source::Regular(path) => Ok(disk.open_read(path, offset..u64::MAX, "input")?),
-            Source::Part { path, first_block, pool } => {
-                Ok(Box::new(PartStream::open(disk, path, *first_block, pool)?))
+            Source::Part { path, number, first_block, pool } => {
+                Ok(Box::new(PartStream::open(disk, path, RunId(*number), *first_block, pool)?))
             }
             Source::Pipe { name, rest } => {
                 let pipe = rest.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -337,8 +343,9 @@ struct PartStream {
 pub const PART_BLOCKS: usize = 6;
 
 impl PartStream {
-    fn open(disk: &Disk, path: &Path, first_block: usize, pool: &Pool) -> Result<Self, SortError> {
+    fn open(disk: &Disk, path: &Path, id: RunId, first_block: usize, pool: &Pool) -> Result<Self, SortError> {
         let index = read_index(disk, path)?;
+        check_id(&index, id, path)?;
         let block_bytes = index.buffer_bytes().max(ascot_io::PAGE_BYTES);
         let region = pool.region(PART_BLOCKS * block_bytes, "blocks of a part")?;
         let reader = RunReader::open(disk, path, &index, first_block)?;

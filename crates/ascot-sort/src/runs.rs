@@ -1,6 +1,6 @@
 //! Runs on disk: what is known of them, writing merged chunks to them, reading them back.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ascot_bowtie::engine::{BlockInput, Completed};
@@ -142,10 +142,7 @@ impl<R: Records> RunInput<R> {
         run: &Run,
         index: &RunIndex,
     ) -> Result<Self, SortError> {
-        if index.id != RunId(run.number) {
-            let what = "it belongs to another run";
-            return Err(IoError::BadIndex { path: run.path.clone(), offset: 0, what }.into());
-        }
+        check_id(index, RunId(run.number), &run.path)?;
         Ok(RunInput {
             records: Arc::clone(records),
             reader: RunReader::open(disk, &run.path, index, run.start.block)?,
@@ -184,6 +181,15 @@ impl<R: Records> RunInput<R> {
     fn no_memory(&self, source: ascot_io::PoolError) -> IoError {
         IoError::Memory { path: PathBuf::from("a spilled run"), offset: 0, source }
     }
+}
+
+/// An error where a file holds another run than the one it is taken for: a run out of place is whole
+/// in itself, so nothing else would tell.
+pub fn check_id(index: &RunIndex, id: RunId, path: &Path) -> Result<(), IoError> {
+    if index.id == id {
+        return Ok(());
+    }
+    Err(IoError::BadIndex { path: path.to_path_buf(), offset: 0, what: "it belongs to another run" })
 }
 
 /// The beginning of a record that spans blocks.
