@@ -50,7 +50,7 @@ def records(module_disk):
     return path, digest(right)
 
 
-def sort_words(source, out, temp, method, memory="16MiB"):
+def sort_words(source, out, temp, method, memory="32MiB"):
     return ["sort", source, *FIXED, "--memory", memory, "--method", method, "--temp", temp, "-o", out]
 
 
@@ -361,7 +361,7 @@ def blocks_below(directory):
 @pytest.mark.parametrize("method", METHODS)
 def test_few_open_files(method, records, disk):
     """Many runs, few descriptors: more passes or fewer parts, the same result."""
-    words = sort_words(records[0], disk / "out", disk, method, "8MiB")
+    words = sort_words(records[0], disk / "out", disk, method, "16MiB")
     run(*words, preexec_fn=limit_open_files(24))
     assert digest(disk / "out") == records[1]
 
