@@ -45,28 +45,33 @@ fn fail(failure: &Failure) -> ExitCode {
 }
 
 /// Runs the command line `words`, the program's name first; the result is the exit status.
-fn run(words: Vec<OsString>) -> Result<u8, Failure> {
-    let root = flags::root();
+fn run(mut words: Vec<OsString>) -> Result<u8, Failure> {
+    if words.first().is_some_and(|program| arguments::program_name(program) == b"sort") {
+        words.insert(1, "sort".into());
+    }
+    let word = words.get(1).and_then(|word| word.to_str()).map(str::to_owned);
+    let root = flags::root_for(word.as_deref());
     let words = spelled_out(words, &root);
-    let command = words.get(1).and_then(|word| word.to_str()).and_then(|word| root.find_subcommand(word));
-    let subject = command.cloned().unwrap_or_else(|| root.clone());
-    let name = command.map_or("ascot".to_owned(), |command| format!("ascot {}", command.get_name()));
     match root.try_get_matches_from(words) {
         Ok(matches) => dispatch(&matches),
-        Err(error) => match error.kind() {
-            ErrorKind::DisplayHelp => say(help::screen(&subject, &name).as_bytes()),
-            ErrorKind::DisplayVersion => say(concat!("ascot ", env!("CARGO_PKG_VERSION"), "\n").as_bytes()),
-            _ => Err(failure::of_parser(&error, &name)),
-        },
+        Err(error) => explain(&error, word.as_deref()),
     }
 }
 
-/// `sort ARGUMENT...` becomes `ascot sort ARGUMENT...`, and its arguments what the parser reads.
-fn spelled_out(mut words: Vec<OsString>, root: &Command) -> Vec<OsString> {
-    let called_sort = words.first().is_some_and(|program| arguments::program_name(program) == b"sort");
-    if called_sort {
-        words.insert(1, "sort".into());
+/// What the parser found instead of something to do: a wish for help, or a mistake.
+fn explain(error: &clap::Error, word: Option<&str>) -> Result<u8, Failure> {
+    let root = flags::root();
+    let command = word.and_then(|word| root.find_subcommand(word));
+    let name = command.map_or("ascot".to_owned(), |command| format!("ascot {}", command.get_name()));
+    match error.kind() {
+        ErrorKind::DisplayHelp => say(help::screen(command.unwrap_or(&root), &name).as_bytes()),
+        ErrorKind::DisplayVersion => say(concat!("ascot ", env!("CARGO_PKG_VERSION"), "\n").as_bytes()),
+        _ => Err(failure::of_parser(error, &name)),
     }
+}
+
+/// The arguments of `sort` become what the parser reads.
+fn spelled_out(mut words: Vec<OsString>, root: &Command) -> Vec<OsString> {
     match (words.get(1), root.find_subcommand("sort")) {
         (Some(word), Some(sort)) if word == "sort" => {
             let rest = words.split_off(2);

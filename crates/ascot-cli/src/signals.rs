@@ -3,10 +3,11 @@
 //! it at once. Signals that were ignored at the start (`nohup`, background jobs) stay ignored.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use ascot_sort::Cancel;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM};
-use signal_hook::iterator::Signals;
+use signal_hook::flag;
 use signal_hook::low_level::emulate_default_handler;
 
 use crate::sys;
@@ -14,27 +15,21 @@ use crate::sys;
 /// Remembers which signal asked to stop.
 #[derive(Clone, Default)]
 pub struct Stop {
-    signal: Arc<AtomicI32>,
+    signal: Arc<AtomicUsize>,
 }
 
 impl Stop {
-    /// Watches for signals from now on; `cancel` is called at the first. Where watching fails,
-    /// signals end the process as they always did.
-    pub fn watch(cancel: impl Fn() + Send + 'static) -> Stop {
+    /// Watches for signals from now on; the first one cancels. Where watching fails, signals end the
+    /// process as they always did. The handlers set flags and need no thread.
+    pub fn watch(cancel: &Cancel) -> Stop {
         let stop = Stop::default();
-        let wanted = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !sys::is_ignored(*signal));
-        let seen = Arc::clone(&stop.signal);
-        if let Ok(mut signals) = Signals::new(wanted) {
-            let work = move || {
-                for signal in signals.forever() {
-                    if seen.swap(signal, Ordering::SeqCst) != 0 {
-                        end_by(signal);
-                    }
-                    cancel();
-                }
-            };
-            // Without the thread, handlers would swallow signals; it fails only where nothing works.
-            if let Err(error) = std::thread::Builder::new().name("signals".into()).spawn(work) {
+        for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !sys::is_ignored(*signal)) {
+            // Handlers run in this order: the second signal meets the flag that the first has set.
+            let number = usize::try_from(signal).unwrap_or_default();
+            let watched = flag::register_conditional_default(signal, cancel.flag())
+                .and_then(|_| flag::register_usize(signal, Arc::clone(&stop.signal), number))
+                .and_then(|_| flag::register(signal, cancel.flag()));
+            if let Err(error) = watched {
                 eprintln!("ascot: cannot watch for signals: {error}");
             }
         }
@@ -44,7 +39,7 @@ impl Stop {
     /// Ends the process by the signal that asked to stop, if one did.
     pub fn end_if_asked(&self) {
         let signal = self.signal.load(Ordering::SeqCst);
-        if signal != 0 {
+        if let (1.., Ok(signal)) = (signal, i32::try_from(signal)) {
             end_by(signal);
         }
     }

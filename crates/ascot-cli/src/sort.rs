@@ -74,10 +74,7 @@ fn job(
 ) -> Result<u8, Failure> {
     let report_file = ReportFile::prepare(matches)?;
     let cancel = Cancel::new();
-    let stop = Stop::watch({
-        let cancel = cancel.clone();
-        move || cancel.cancel()
-    });
+    let stop = Stop::watch(&cancel);
     let result = work(&cancel);
     screen.clear();
     let report = match result {

@@ -102,10 +102,7 @@ fn screen(output_is_file: bool, quiet: bool) -> Screen {
 /// Runs `work` with signals watched.
 fn stoppable<T>(screen: &Screen, work: impl FnOnce(&Cancel) -> Result<T, SortError>) -> Result<T, Failure> {
     let cancel = Cancel::new();
-    let stop = Stop::watch({
-        let cancel = cancel.clone();
-        move || cancel.cancel()
-    });
+    let stop = Stop::watch(&cancel);
     let result = work(&cancel);
     screen.clear();
     if matches!(result, Err(SortError::Cancelled)) {

@@ -9,6 +9,7 @@
 //!   form, cut, emit            pieces sorted, merged by key range in parallel
 //!   runs, merge, sorting       runs written, read back, merged
 //!   distribute                 parts by sampled key, each sorted
+//!   small                      what fits a glance, without all of this
 //!   target, store, job         output, run store, the job itself
 //! ```
 
@@ -34,6 +35,7 @@ pub mod reader;
 pub mod records;
 pub mod request;
 pub mod runs;
+mod small;
 pub mod sort;
 pub mod sorting;
 pub mod store;

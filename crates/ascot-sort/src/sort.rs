@@ -23,10 +23,14 @@ use crate::plan::{Facts, plan};
 use crate::progress::with_progress;
 use crate::records::{Head, Records, Visitor, with_records};
 use crate::request::{Keys, Method, SortRequest};
+use crate::small::{self, SmallJob};
 use crate::store::{self, JobDir, Manifest, StoredWay};
 
 /// Bytes of the first input looked at before a plan is made.
 const HEAD_BYTES: usize = 256 << 10;
+
+/// Length of a record of which nothing is known, bytes.
+const GUESSED_RECORD_BYTES: f64 = 64.0;
 
 /// What is known of a request once its inputs are open.
 struct Prepared {
@@ -37,23 +41,27 @@ struct Prepared {
 
 /// Opens the inputs and looks at the head of the first, as far as keys or a plan need it.
 pub fn open_inputs(request: &SortRequest) -> Result<(Inputs, Head), SortError> {
-    let inputs = Inputs::open(&request.inputs)?;
-    Ok(match request.layout {
-        Layout::Csv { .. } => csv_head(request, inputs)?,
-        _ if request.header => csv_head(request, inputs)?,
-        // A pipe is not kept waiting for a look at its head.
-        _ => {
-            let records = match inputs.get(0).filter(|input| input.path().is_some()) {
-                Some(input) => input.peek(HEAD_BYTES)?,
-                None => Vec::new(),
-            };
-            (inputs, Head { header: None, records })
-        }
-    })
+    look_at(request, Inputs::open(&request.inputs)?)
 }
 
-fn prepare(request: &SortRequest) -> Result<Prepared, SortError> {
-    let (inputs, head) = open_inputs(request)?;
+fn look_at(request: &SortRequest, inputs: Inputs) -> Result<(Inputs, Head), SortError> {
+    if keys_need_head(request) {
+        return csv_head(request, inputs);
+    }
+    // A pipe is not kept waiting for a look at its head.
+    let records = match inputs.get(0).filter(|input| input.path().is_some()) {
+        Some(input) => input.peek(HEAD_BYTES)?,
+        None => Vec::new(),
+    };
+    Ok((inputs, Head { header: None, records }))
+}
+
+fn keys_need_head(request: &SortRequest) -> bool {
+    request.header || matches!(request.layout, Layout::Csv { .. })
+}
+
+fn prepare(request: &SortRequest, inputs: Inputs) -> Result<Prepared, SortError> {
+    let (inputs, head) = look_at(request, inputs)?;
     let memory = request.memory_bytes.unwrap_or_else(default_memory);
     let threads =
         request.threads.or_else(|| std::thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
@@ -91,13 +99,9 @@ fn csv_head(request: &SortRequest, inputs: Inputs) -> Result<(Inputs, Head), Sor
     Ok((inputs, Head { header, records }))
 }
 
-fn facts<R: Records>(request: &SortRequest, prepared: &Prepared, records: &R) -> Facts {
-    let cut = records.cut(&prepared.head.records, usize::MAX);
-    let mean_bytes = match records.record_bytes() {
-        Some(bytes) => bytes as f64,
-        None if cut.records > 0 => cut.bytes as f64 / cut.records as f64,
-        None => 64.0,
-    };
+fn facts<R: Records>(request: &SortRequest, inputs: &Inputs, mean_bytes: Option<f64>, records: &R) -> Facts {
+    let fixed_bytes = records.record_bytes().map(|bytes| bytes as f64);
+    let mean_bytes = fixed_bytes.or(mean_bytes).unwrap_or(GUESSED_RECORD_BYTES);
     let class = match (request.layout, &request.keys) {
         (Layout::Number(_), _) => RecordClass::Number,
         (_, Keys::Ranges(ranges)) if ranges.len() <= 1 => RecordClass::Fixed,
@@ -105,22 +109,37 @@ fn facts<R: Records>(request: &SortRequest, prepared: &Prepared, records: &R) ->
         _ => RecordClass::Computed,
     };
     Facts {
-        data_bytes: prepared.inputs.record_bytes(),
+        data_bytes: inputs.record_bytes(),
         mean_bytes,
         class,
-        can_sample: prepared.inputs.are_files()
+        can_sample: inputs.are_files()
             && request.top.is_none()
             && !matches!(request.layout, Layout::Prefixed { .. }),
-        inputs: prepared.inputs.iter().count() as u64,
+        inputs: inputs.iter().count() as u64,
         descriptors: descriptors(),
         top: request.top,
     }
 }
 
-fn make_plan<R: Records>(request: &SortRequest, prepared: &Prepared, records: &R) -> Result<Plan, SortError> {
-    let facts = facts(request, prepared, records);
-    let pieces = prepared.budget.pieces(&|bytes| records.scratch_bytes(bytes));
-    plan(&facts, &prepared.budget, pieces, &VolumeProfile::assumed_flash(), request.method)
+impl Prepared {
+    fn plan<R: Records>(&self, request: &SortRequest, records: &R) -> Result<Plan, SortError> {
+        let cut = records.cut(&self.head.records, usize::MAX);
+        let mean_bytes = (cut.records > 0).then(|| cut.bytes as f64 / cut.records as f64);
+        make_plan(request, &self.inputs, &self.budget, mean_bytes, records)
+    }
+}
+
+/// Plans a job for records of about `mean_bytes` each, where that is known.
+pub(crate) fn make_plan<R: Records>(
+    request: &SortRequest,
+    inputs: &Inputs,
+    budget: &Budget,
+    mean_bytes: Option<f64>,
+    records: &R,
+) -> Result<Plan, SortError> {
+    let facts = facts(request, inputs, mean_bytes, records);
+    let pieces = budget.pieces(&|bytes| records.scratch_bytes(bytes));
+    plan(&facts, budget, pieces, &VolumeProfile::assumed_flash(), request.method)
 }
 
 /// Sorts (or, with `merge_only`, merges).
@@ -130,7 +149,29 @@ pub fn sort(
     observer: &dyn Observer,
     cancel: &Cancel,
 ) -> Result<Report, SortError> {
-    let prepared = prepare(request)?;
+    let inputs = Inputs::open(&request.inputs)?;
+    let Some(memory) = small::memory_of(request, &inputs) else {
+        return sort_large(request, inputs, options, observer, cancel);
+    };
+    let (inputs, head) = if keys_need_head(request) { csv_head(request, inputs)? } else { (inputs, Head::default()) };
+    let header = head.header.clone();
+    let job = SmallJob { request, inputs, header, memory, options, cancel };
+    match with_records(request, &head, job)?? {
+        Some(report) => Ok(report),
+        // Not small after all: begun again, with files that can be opened again.
+        None => sort_large(request, Inputs::open(&request.inputs)?, options, observer, cancel),
+    }
+}
+
+/// Sorts with threads, a pool and passes, however little there is to sort.
+pub(crate) fn sort_large(
+    request: &SortRequest,
+    inputs: Inputs,
+    options: &RunOptions,
+    observer: &dyn Observer,
+    cancel: &Cancel,
+) -> Result<Report, SortError> {
+    let prepared = prepare(request, inputs)?;
     let head = prepared.head.clone();
     let disk = job_disk(options);
     with_records(request, &head, Sorting { request, prepared, disk, observer, cancel })?
@@ -149,7 +190,7 @@ impl Visitor for Sorting<'_> {
 
     fn visit<R: Records>(self, records: Arc<R>) -> Self::Output {
         let Sorting { request, prepared, disk, observer, cancel } = self;
-        let plan = make_plan(request, &prepared, &*records)?;
+        let plan = prepared.plan(request, &*records)?;
         check_room(request, &prepared, &plan, &disk)?;
         let Prepared { inputs, head, budget } = prepared;
         let ledger = disk.ledger().clone();
@@ -208,7 +249,7 @@ pub struct Explanation {
 
 /// Makes the plan of a sort and stops.
 pub fn explain(request: &SortRequest, options: &RunOptions) -> Result<Explanation, SortError> {
-    let prepared = prepare(request)?;
+    let prepared = prepare(request, Inputs::open(&request.inputs)?)?;
     let head = prepared.head.clone();
     let plan = with_records(request, &head, Explaining { request, prepared })??;
     let dirs = temp_dirs(request);
@@ -226,7 +267,7 @@ impl Visitor for Explaining<'_> {
     type Output = Result<Plan, SortError>;
 
     fn visit<R: Records>(self, records: Arc<R>) -> Self::Output {
-        make_plan(self.request, &self.prepared, &*records)
+        self.prepared.plan(self.request, &*records)
     }
 }
 
@@ -311,7 +352,7 @@ pub fn resume(
     let mut request = manifest.request.clone();
     request.memory_bytes = Some(manifest.memory_bytes);
     request.threads = Some(manifest.threads);
-    let prepared = prepare(&request)?;
+    let prepared = prepare(&request, Inputs::open(&request.inputs)?)?;
     let head = prepared.head.clone();
     with_records(
         &request,
@@ -339,7 +380,7 @@ impl Visitor for Resuming<'_> {
             StoredWay::Merge => Method::Merge,
             StoredWay::Distribute(_) => Method::Distribute,
         };
-        let plan = make_plan(&request, &self.prepared, &*records)?;
+        let plan = self.prepared.plan(&request, &*records)?;
         let Prepared { inputs, head, budget } = self.prepared;
         let ledger = self.disk.ledger().clone();
         self.job_dir.remove_unnamed(&self.manifest)?;

@@ -25,8 +25,35 @@ const EXAMPLES: &str = "Examples:
   ascot sort big.rec --format fixed:100 --key 0..10 -o out.rec --explain
   ascot gen 10M | ascot sort --format fixed:100 --key 0..10 | ascot check";
 
+/// The commands, in the order in which help lists them.
+const COMMANDS: [(&str, fn() -> Command); 7] = [
+    ("sort", sort::command),
+    ("gen", tools::generate),
+    ("check", tools::check),
+    ("clean", tools::clean),
+    ("man", tools::man),
+    ("completions", tools::completions),
+    ("help", tools::help),
+];
+
 /// The whole command.
 pub fn root() -> Command {
+    frame().subcommands(COMMANDS.map(|(_, command)| command()))
+}
+
+/// As much of it as understands a line whose first argument is `word`: making all of it takes a good
+/// part of the time that a short sort takes.
+pub fn root_for(word: Option<&str>) -> Command {
+    let named = COMMANDS.iter().find(|(name, _)| Some(*name) == word);
+    match (named, word) {
+        (Some((_, command)), _) => frame().subcommand(command()),
+        (None, Some("-V" | "--version")) => frame(),
+        (None, _) => root(),
+    }
+}
+
+/// The command without its subcommands.
+fn frame() -> Command {
     Command::new("ascot")
         .version(env!("CARGO_PKG_VERSION"))
         .about("Sort files far larger than memory, in few passes")
@@ -51,13 +78,6 @@ pub fn root() -> Command {
                 .help("print the version")
                 .long_help("Print the version and exit."),
         )
-        .subcommand(sort::command())
-        .subcommand(tools::generate())
-        .subcommand(tools::check())
-        .subcommand(tools::clean())
-        .subcommand(tools::man())
-        .subcommand(tools::completions())
-        .subcommand(tools::help())
 }
 
 /// `--help`, with a short form where the letter is free.
@@ -116,6 +136,17 @@ mod tests {
     #[test]
     fn definitions_are_consistent() {
         root().debug_assert();
+    }
+
+    #[test]
+    fn commands_are_found_by_their_names() {
+        for (name, command) in COMMANDS {
+            assert_eq!(command().get_name(), name);
+            let only = root_for(Some(name));
+            assert!(only.get_subcommands().map(Command::get_name).eq([name]));
+        }
+        assert_eq!(root_for(Some("srot")).get_subcommands().count(), COMMANDS.len());
+        assert_eq!(root_for(None).get_subcommands().count(), COMMANDS.len());
     }
 
     #[test]

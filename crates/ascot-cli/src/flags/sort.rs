@@ -326,7 +326,7 @@ fn memory_and_disks() -> Vec<Arg> {
             "SIZE",
             "as --memory; a bare number counts KiB",
             "As --memory, with the sort command's rules: a bare number counts KiB, b is bytes, \
-             and of several the largest counts.",
+             of several the largest counts, and less than the least that works is raised to it.",
         )
         .short('S')
         .long("buffer-size")

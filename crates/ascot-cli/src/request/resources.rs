@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use ascot_io::Compression;
+use ascot_sort::budget::LEAST_MEMORY_BYTES;
 use ascot_sort::request::Method;
 use clap::ArgMatches;
 
@@ -25,7 +26,8 @@ pub fn memory(matches: &ArgMatches) -> Result<Option<u64>, Failure> {
             Err(Failure::usage("both --memory and -S are given", "they mean the same: keep one"))
         }
         (Some(text), None) => bytes("--memory", size::memory_size(text)).map(Some),
-        (None, Some(largest)) => Ok(Some(largest)),
+        // The sort command takes any size and uses what it needs at least.
+        (None, Some(largest)) => Ok(Some(largest.max(LEAST_MEMORY_BYTES))),
         (None, None) => match std::env::var(VARIABLE) {
             Ok(text) if !text.is_empty() => bytes(VARIABLE, size::memory_size(&text)).map(Some),
             _ => Ok(None),

@@ -62,7 +62,7 @@ fn flags_of_the_sort_command() {
     assert!(request.unique && request.stable && request.merge_only);
     assert_eq!(
         (request.threads, request.batch_size, request.memory_bytes),
-        (Some(3), Some(16), Some(1 << 20))
+        (Some(3), Some(16), Some(8 << 20))
     );
     assert_eq!(request.temp_dirs, [PathBuf::from("/x"), PathBuf::from("/y")]);
 }
@@ -157,7 +157,9 @@ fn conflicts_say_what_to_do() {
 #[test]
 fn memory_in_every_spelling() {
     assert_eq!(good("--memory 1GiB").memory_bytes, Some(1 << 30));
-    assert_eq!(good("-S 1 -S 3 -S 2").memory_bytes, Some(3 << 10));
+    assert_eq!(good("-S 10M -S 30720 -S 2").memory_bytes, Some(30 << 20));
+    assert_eq!(good("-S 1").memory_bytes, Some(8 << 20), "raised to the least");
+    assert_eq!(good("--memory 1KiB").memory_bytes, Some(1 << 10), "left to the job to refuse");
     let half = good("--memory 50%").memory_bytes.unwrap();
     assert!(half > 0 && half <= crate::sys::memory_bytes() / 2 + 1);
     refused("--memory 512", "512MiB");
