@@ -19,6 +19,7 @@ use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
 use crate::error::SortError;
 use crate::observe::Cancel;
+use crate::ordered::Span;
 use crate::pieces::{Lease, PiecePool};
 use crate::reader::{InputPosition, PieceReader, PlacedPiece};
 use crate::records::{Records, Segment, Sorted};
@@ -27,6 +28,8 @@ use crate::records::{Records, Segment, Sorted};
 pub struct Load {
     /// Each piece a source of its own, in input order.
     pub sources: Vec<Vec<Segment>>,
+    /// Where the records of each source lie in a file, if that is known.
+    pub spans: Vec<Option<Span>>,
     /// Records in it.
     pub records: u64,
     /// Their bytes.
@@ -183,7 +186,7 @@ fn sort_one<R: Records>(
     scratch: &mut R::Scratch,
 ) -> SortedPiece {
     let mut sum = RecordSum::new();
-    let (count, bytes) = (placed.records as u64, placed.piece.bytes.len() as u64);
+    let (count, bytes, span) = (placed.records as u64, placed.piece.bytes.len() as u64, placed.span);
     let parts = records.sort(placed.piece, out, scratch, &mut sum);
     SortedPiece {
         parts,
@@ -193,6 +196,7 @@ fn sort_one<R: Records>(
         end: placed.end,
         input: placed.input,
         ends_input: placed.ends_input,
+        span,
     }
 }
 
@@ -204,6 +208,7 @@ struct SortedPiece {
     end: InputPosition,
     input: usize,
     ends_input: bool,
+    span: Option<Span>,
 }
 
 struct Collector<'a, R> {
@@ -305,6 +310,7 @@ impl<'a, R: Records> Collector<'a, R> {
     fn load(&mut self, count: u64) -> Load {
         let mut load = Load {
             sources: Vec::new(),
+            spans: Vec::new(),
             records: 0,
             bytes: 0,
             sum: RecordSum::new(),
@@ -319,6 +325,9 @@ impl<'a, R: Records> Collector<'a, R> {
             load.bytes += piece.bytes;
             load.end = piece.end;
             load.input = piece.input;
+            // Parts of a piece do not lie in order.
+            let span = piece.span.filter(|_| piece.parts.len() == 1);
+            load.spans.extend(piece.parts.iter().map(|_| span));
             load.sources.extend(piece.parts.into_iter().map(|part| vec![self.records.whole(part)]));
         }
         self.next += count;

@@ -198,7 +198,7 @@ impl<'a, R: Records> Job<'a, R> {
     /// Removes runs that have been merged.
     pub fn remove_runs(&self, runs: &[Run]) -> Result<(), SortError> {
         let Some(dir) = &self.dir else { return Ok(()) };
-        runs.iter().try_for_each(|run| dir.remove_run(run))
+        runs.iter().filter(|run| run.input.is_none()).try_for_each(|run| dir.remove_run(run))
     }
 
     /// Gives the output its name and closes the account. `out` and `dropped` are the sums of the

@@ -8,6 +8,7 @@
 //!   input, reader, pieces      inputs cut into pieces of whole records
 //!   form, cut, emit            pieces sorted, merged by key range in parallel
 //!   runs, merge, sorting       runs written, read back, merged
+//!   ordered, chunks            runs that refer to inputs in order already
 //!   distribute                 parts by sampled key, each sorted
 //!   small                      what fits a glance, without all of this
 //!   target, store, job         output, run store, the job itself
@@ -16,6 +17,7 @@
 pub mod account;
 pub mod budget;
 pub mod check;
+pub mod chunks;
 pub mod cut;
 pub mod distribute;
 pub mod emit;
@@ -28,6 +30,7 @@ pub mod merge;
 pub mod merging;
 pub mod observe;
 pub mod order_check;
+pub mod ordered;
 pub mod pieces;
 pub mod plan;
 pub mod progress;

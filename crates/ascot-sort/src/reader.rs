@@ -22,6 +22,7 @@ use crate::budget::PIECES_READ;
 use crate::error::SortError;
 use crate::input::{InputFile, Inputs};
 use crate::observe::Cancel;
+use crate::ordered::Span;
 use crate::pieces::{Lease, PiecePool};
 use crate::records::{RawPiece, Records};
 
@@ -107,6 +108,8 @@ pub struct PlacedPiece {
     pub input: usize,
     /// No more pieces of this input follow.
     pub ends_input: bool,
+    /// Where its bytes lie in a file that can be read again.
+    pub span: Option<Span>,
 }
 
 /// Called before waiting for memory; true: for as much as there is.
@@ -243,6 +246,9 @@ impl<R: Records> PieceReader<R> {
         lease.put(front);
         self.at.offset += (end - start) as u64;
         let mut fill = self.join_carried(lease, gap + start..gap + end, starving)?;
+        let again = !self.spilled && self.inputs.get(self.at.input).is_some_and(|file| file.path().is_some());
+        let offset = self.at.offset - fill.bytes.len() as u64;
+        fill.from = again.then_some(InputPosition { input: self.at.input, offset });
         self.cut(&mut fill);
         if last {
             self.end_input(&mut fill)?;
@@ -262,7 +268,14 @@ impl<R: Records> PieceReader<R> {
             let start = read.start - carried.len();
             lease.bytes_mut()[start..read.start].copy_from_slice(carried);
             self.carried = Carried::Small(Vec::new());
-            return Ok(Fill { lease, bytes: start..read.end, cut: start, records: 0 });
+            return Ok(Fill {
+                lease,
+                bytes: start..read.end,
+                cut: start,
+                records: 0,
+                from: None,
+                unfinished: false,
+            });
         }
         // A long record: it goes on in its own buffer, doubled where it is full.
         let total = carried.len() + read.len();
@@ -281,7 +294,14 @@ impl<R: Records> PieceReader<R> {
         };
         let end = held.end + read.len();
         long.bytes_mut()[held.end..end].copy_from_slice(&lease.bytes()[read]);
-        Ok(Fill { lease: long, cut: held.start, bytes: held.start..end, records: 0 })
+        Ok(Fill {
+            lease: long,
+            cut: held.start,
+            bytes: held.start..end,
+            records: 0,
+            from: None,
+            unfinished: false,
+        })
     }
 
     /// A piece of small inputs and pipes: read until it is full.
@@ -315,7 +335,14 @@ impl<R: Records> PieceReader<R> {
         let start = carried.next_multiple_of(PAGE_BYTES) - carried;
         lease.bytes_mut()[start..start + carried].copy_from_slice(self.carried.bytes());
         self.carried = Carried::Small(Vec::new());
-        Ok(Fill { lease, cut: start, bytes: start..start + carried, records: 0 })
+        Ok(Fill {
+            lease,
+            cut: start,
+            bytes: start..start + carried,
+            records: 0,
+            from: None,
+            unfinished: false,
+        })
     }
 
     /// Reads up to `room` bytes behind what is there; true if the input has ended.
@@ -365,6 +392,7 @@ impl<R: Records> PieceReader<R> {
             let Some(byte) = self.records.completion() else { return Err(self.cut_short(left)) };
             fill.lease.bytes_mut()[fill.bytes.end] = byte;
             fill.bytes.end += 1;
+            fill.unfinished = true;
             self.cut(fill);
             if fill.cut < fill.bytes.end {
                 return Err(self.cut_short(left));
@@ -388,6 +416,7 @@ impl<R: Records> PieceReader<R> {
     /// Takes the whole records off as a piece, carries the rest.
     fn deliver(&mut self, fill: Fill) -> Result<PlacedPiece, SortError> {
         let rest = fill.cut..fill.bytes.end;
+        let span = fill.span();
         let bytes = fill.bytes.start..fill.cut;
         let ends_input = rest.is_empty() && self.open.is_none();
         let input = self.at.input - usize::from(ends_input && self.at.input > 0);
@@ -395,7 +424,7 @@ impl<R: Records> PieceReader<R> {
             InputPosition { input: self.at.input, offset: self.at.offset.saturating_sub(rest.len() as u64) };
         self.carried = Carried::Small(fill.lease.bytes()[rest].to_vec());
         let piece = RawPiece { lease: fill.lease, bytes, spilled: self.spilled };
-        Ok(PlacedPiece { piece, end, records: fill.records, input, ends_input })
+        Ok(PlacedPiece { piece, end, records: fill.records, input, ends_input, span })
     }
 }
 
@@ -407,4 +436,17 @@ struct Fill {
     /// Whole records end here.
     cut: usize,
     records: usize,
+    /// Where the first of its bytes lies, in a file read by itself.
+    from: Option<InputPosition>,
+    /// The end of its last record was added.
+    unfinished: bool,
+}
+
+impl Fill {
+    /// Where its whole records lie.
+    fn span(&self) -> Option<Span> {
+        let InputPosition { input, offset } = self.from?;
+        let len = (self.cut - self.bytes.start - usize::from(self.unfinished)) as u64;
+        Some(Span { input, offset, len, unfinished: self.unfinished })
+    }
 }

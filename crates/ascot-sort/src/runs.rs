@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::emit::Chunk;
 use crate::error::SortError;
+use crate::ordered::InputRun;
 use crate::pieces::Lease;
 use crate::records::{Records, Segment};
 
@@ -31,6 +32,9 @@ pub struct Run {
     pub first_keys: Vec<u64>,
     /// Where its unread records start.
     pub start: RunStart,
+    /// It has no file: its records are those of inputs.
+    #[serde(default)]
+    pub input: Option<InputRun>,
 }
 
 /// A record of a run.
@@ -68,6 +72,7 @@ impl<R: Records> RunSink<R> {
             block_bytes: 0,
             first_keys: Vec::new(),
             start: RunStart::default(),
+            input: None,
         };
         Ok(RunSink { records: Arc::clone(records), writer, run })
     }

@@ -19,6 +19,7 @@ use crate::input::{Fingerprint, Inputs};
 use crate::job::{Job, RunOptions, descriptors, job_disk, temp_dirs};
 use crate::merging::merge_inputs;
 use crate::observe::{Cancel, Observer};
+use crate::ordered::looks_ordered;
 use crate::plan::{Facts, plan};
 use crate::progress::with_progress;
 use crate::records::{Head, Records, Visitor, with_records};
@@ -139,7 +140,14 @@ pub(crate) fn make_plan<R: Records>(
 ) -> Result<Plan, SortError> {
     let facts = facts(request, inputs, mean_bytes, records);
     let pieces = budget.pieces(&|bytes| records.scratch_bytes(bytes));
-    plan(&facts, budget, pieces, &VolumeProfile::assumed_flash(), request.method)
+    let plan_by = |method| plan(&facts, budget, pieces, &VolumeProfile::assumed_flash(), method);
+    let planned = plan_by(request.method)?;
+    let in_order = request.method == Method::Auto
+        && planned.chosen.method == "distribute"
+        && request.top.is_none()
+        && looks_ordered(records, inputs);
+    // Runs need not be written of what is in order already; parts would be.
+    if in_order { Ok(Plan { forced: false, ..plan_by(Method::Merge)? }) } else { Ok(planned) }
 }
 
 /// Sorts (or, with `merge_only`, merges).

@@ -10,14 +10,16 @@ use ascot_model::plan::Plan;
 use ascot_model::report::Report;
 
 use crate::account::{PassFacts, stage};
+use crate::chunks::{AnyInput, Bench, ChunkInput};
 use crate::cut::{CutRules, cut_tasks};
 use crate::emit::{Chunk, PassSums};
 use crate::error::SortError;
 use crate::form::{FormTimes, Gather, Load, SortMemory, sort_loads};
 use crate::job::{Job, descriptors, drive};
 use crate::merge::{MergeFlow, MergeSink};
+use crate::ordered::{Found, recognise};
 use crate::reader::PieceReader;
-use crate::records::{Merged, Records, Rules};
+use crate::records::{Merged, Records, Rules, Segment};
 use crate::runs::{Run, RunInput, RunSink, RunStart};
 use crate::store::OutputState;
 use crate::target::Target;
@@ -77,8 +79,7 @@ impl<R: Records> Job<'_, R> {
                 {
                     straight = Some(self.load_to_target(load, self.request.top, target)?);
                 } else if load.records > 0 {
-                    self.load_to_run(load)?;
-                    runs += 1;
+                    runs += self.load_to_runs(load)?;
                 }
                 Ok(())
             })?;
@@ -110,37 +111,93 @@ impl<R: Records> Job<'_, R> {
     ) -> Result<PassSums, SortError> {
         let rules = Rules { unique: self.request.unique, sum: true };
         let mut sums = PassSums::default();
-        sums.add(&self.emit_load(load, rules, limit, Destination::Target(target))?.0);
+        sums.add(&self.emit_load(load.sources, load.bytes, rules, limit, Destination::Target(target))?.0);
         Ok(sums)
     }
 
-    /// Merges a load into a new run, and remembers it.
-    fn load_to_run(&mut self, load: Load) -> Result<(), SortError> {
+    /// Makes runs of a load: one, or several where parts of it are in order in the inputs. Gives the
+    /// number of those written.
+    fn load_to_runs(&mut self, load: Load) -> Result<u64, SortError> {
+        let end = load.end;
+        let refers = self.inputs.are_files() && self.request.top.is_none();
+        let latest = self.manifest.runs.iter().rev().find(|run| run.input.is_some());
+        let written = match refers.then(|| recognise(&*self.records, &load, latest)).flatten() {
+            Some(found) => {
+                drop(load);
+                self.refer(found)?
+            }
+            None => {
+                let run = self.spill(load.sources, load.bytes)?;
+                self.manifest.runs.iter_mut().for_each(Run::close);
+                self.manifest.runs.push(run);
+                1
+            }
+        };
+        self.manifest.read_upto = end;
+        self.store()?;
+        Ok(written)
+    }
+
+    /// Remembers runs that refer to the inputs, and spills what lies between them.
+    fn refer(&mut self, found: Found) -> Result<u64, SortError> {
+        self.dir()?;
+        let mut written = 0;
+        let mut runs = found.runs.into_iter().peekable();
+        for (number, (gap, mixed)) in found.gaps.into_iter().zip(found.mixed).enumerate() {
+            let bytes = gap.iter().flatten().map(|segment| self.records.bytes_in(segment)).sum();
+            let spilled = if bytes > 0 { Some(self.spill(gap, bytes)?) } else { None };
+            written += u64::from(spilled.is_some());
+            let latest = self.manifest.runs.iter().rposition(|run| run.input.is_some());
+            let goes_on = match (latest, runs.peek()) {
+                (Some(latest), Some(next)) if number == 0 && !mixed => {
+                    self.manifest.runs[latest].goes_on(&*self.records, next)
+                }
+                _ => false,
+            };
+            match latest {
+                // What comes before a run's continuation comes before the run.
+                Some(latest) if goes_on => {
+                    runs.next();
+                    self.manifest.runs.splice(latest..latest, spilled);
+                }
+                _ => {
+                    let behind = runs.peek().is_none() && !mixed;
+                    if !behind {
+                        self.manifest.runs.iter_mut().for_each(Run::close);
+                    }
+                    self.manifest.runs.extend(spilled);
+                    self.manifest.runs.extend(runs.next());
+                }
+            }
+        }
+        Ok(written)
+    }
+
+    /// Merges sorted sources into a new run.
+    fn spill(&mut self, sources: Vec<Vec<Segment>>, bytes: u64) -> Result<Run, SortError> {
         let (number, path) = self.new_run()?;
         let sink = RunSink::create(&self.records, &self.disk, path, number, self.request.compression)?;
-        let end = load.end;
         let rules = Rules { unique: self.request.unique, sum: false };
         let (merged, run) =
-            self.emit_load(load, rules, self.request.top, Destination::Run(Box::new(sink)))?;
+            self.emit_load(sources, bytes, rules, self.request.top, Destination::Run(Box::new(sink)))?;
         let run = run.ok_or(SortError::Internal("a run went elsewhere"))?;
         self.passes.spilled(run.bytes);
         self.manifest.dropped.combine(&merged.dropped);
-        self.manifest.runs.push(run);
-        self.manifest.read_upto = end;
-        self.store()
+        Ok(run)
     }
 
     fn emit_load(
         &mut self,
-        load: Load,
+        sources: Vec<Vec<Segment>>,
+        bytes: u64,
         rules: Rules,
         limit: Option<u64>,
         mut into: Destination<'_, R>,
     ) -> Result<(Merged, Option<Run>), SortError> {
-        let tasks = (load.bytes / TASK_BYTES + 1).max(self.budget.threads as u64 * 2);
-        let tasks = if load.bytes < (1 << 20) { 1 } else { tasks as usize };
+        let tasks = (bytes / TASK_BYTES + 1).max(self.budget.threads as u64 * 2);
+        let tasks = if bytes < (1 << 20) { 1 } else { tasks as usize };
         let rules_of_cut = CutRules { previous: None, limit };
-        let tasks = cut_tasks(&*self.records, load.sources, tasks, &rules_of_cut);
+        let tasks = cut_tasks(&*self.records, sources, tasks, &rules_of_cut);
         let merged = self.emitters.run(tasks, rules, self.cancel, &mut |chunk: Chunk| match &mut into {
             Destination::Target(target) => target.write(chunk),
             Destination::Run(sink) => sink.write(chunk),
@@ -156,6 +213,7 @@ impl<R: Records> Job<'_, R> {
     fn fan_in(&self, runs: &[Run]) -> usize {
         let memory = self.budget.streams().saturating_sub(self.budget.target_blocks * self.budget.block);
         let block = runs.iter().map(|run| run.block_bytes).max().unwrap_or(1);
+        let memory = memory.saturating_sub(self.bench_bytes(runs, block));
         let long = |run: &Run| if run.longest as usize > run.block_bytes { run.longest as usize } else { 0 };
         let mut taken = 0;
         let mut count = 0;
@@ -259,11 +317,33 @@ impl<R: Records> Job<'_, R> {
     }
 
     fn block_offsets(&self, run: &Run) -> Result<Vec<u64>, SortError> {
+        if run.input.is_some() {
+            return Ok(Vec::new());
+        }
         Ok(read_index(&self.disk, &run.path)?.blocks.iter().map(|block| block.offset).collect())
     }
 
+    /// Bytes it takes to sort chunks of inputs again, if any run refers to them.
+    fn bench_bytes(&self, runs: &[Run], block: usize) -> usize {
+        let refers = runs.iter().any(|run| run.input.is_some());
+        if refers { Bench::bytes(&*self.records, self.piece_bytes(), block) } else { 0 }
+    }
+
+    fn piece_bytes(&self) -> usize {
+        self.budget.pieces(&|bytes| self.records.scratch_bytes(bytes)).bytes
+    }
+
+    fn open_run(&self, run: &Run, bench: Option<&Arc<Bench<R>>>) -> Result<AnyInput<R>, SortError> {
+        Ok(match bench.filter(|_| run.input.is_some()) {
+            Some(bench) => {
+                AnyInput::Chunks(ChunkInput::new(&self.records, &self.disk, &self.inputs, run, bench))
+            }
+            None => AnyInput::Run(RunInput::open(&self.records, &self.disk, &self.pool, run)?),
+        })
+    }
+
     /// Opens runs for the engine, with all the memory there is for their blocks.
-    fn open_runs(&self, runs: &[Run]) -> Result<EngineInputs<RunInput<R>>, SortError> {
+    fn open_runs(&self, runs: &[Run]) -> Result<EngineInputs<AnyInput<R>>, SortError> {
         let block = runs.iter().map(|run| run.block_bytes).max().unwrap_or(1).max(ascot_io::PAGE_BYTES);
         let long: usize = runs
             .iter()
@@ -271,6 +351,7 @@ impl<R: Records> Job<'_, R> {
             .map(|run| run.longest as usize)
             .sum();
         let facts: usize = runs.iter().map(|run| run.first_keys.len() * BLOCK_FACTS_BYTES).sum();
+        let facts = facts + self.bench_bytes(runs, block);
         let left = self.pool.available().saturating_sub(long + facts);
         let needed = runs
             .iter()
@@ -283,10 +364,11 @@ impl<R: Records> Job<'_, R> {
             return Err(SortError::TooLittleMemory { given, least: given + short as u64 });
         }
         let region = self.pool.region((blocks * block).max(1), "blocks of runs")?;
-        let streams = runs
-            .iter()
-            .map(|run| RunInput::open(&self.records, &self.disk, &self.pool, run))
-            .collect::<Result<Vec<_>, _>>()?;
+        let refers = runs.iter().any(|run| run.input.is_some());
+        let bench =
+            refers.then(|| Arc::new(Bench::new(&*self.records, &self.pool, self.piece_bytes(), block)));
+        let streams =
+            runs.iter().map(|run| self.open_run(run, bench.as_ref())).collect::<Result<Vec<_>, _>>()?;
         let keys: Vec<Vec<u64>> = runs
             .iter()
             .map(|run| run.first_keys.get(run.start.block..).unwrap_or_default().to_vec())

@@ -334,6 +334,13 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
         self.sparse_position(segment, sparse_of(&segment.sorted.index), &mut goes_before)
     }
 
+    fn position_of_key(&self, segment: &Segment, key: &[u8], side: Side) -> u32 {
+        let mut probe = Probe { key, record: None, scratch: Vec::new() };
+        let limit = if side == Side::Lower { Ordering::Less } else { Ordering::Equal };
+        let mut goes_before = |record: &[u8]| self.side_of(record, &mut probe) <= limit;
+        self.sparse_position(segment, sparse_of(&segment.sorted.index), &mut goes_before)
+    }
+
     fn first_prefix(&self, bytes: &[u8]) -> u64 {
         let record = &bytes[..self.end(bytes, 0)];
         let prefix = order::prefix(self.order.key(record, &mut Vec::new()));

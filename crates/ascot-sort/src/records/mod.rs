@@ -191,6 +191,8 @@ pub trait Records: Send + Sync + 'static {
     /// The position where records stop being below (or not above) `bound`. With `keys_only` records
     /// of equal keys count as equal.
     fn position(&self, segment: &Segment, bound: &Self::Bound, side: Side, keys_only: bool) -> u32;
+    /// The position where records stop being below (or not above) a normalised key.
+    fn position_of_key(&self, segment: &Segment, key: &[u8], side: Side) -> u32;
     /// Prefix of the key of the first record of `bytes`, smaller for what comes earlier.
     fn first_prefix(&self, bytes: &[u8]) -> u64;
 

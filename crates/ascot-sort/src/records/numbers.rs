@@ -350,6 +350,11 @@ impl<T: Number> Records for Numbers<T> {
         segment.lo + self.values(segment).partition_point(|value| value.cmp(bound) <= limit) as u32
     }
 
+    fn position_of_key(&self, segment: &Segment, key: &[u8], side: Side) -> u32 {
+        let bound = T::from_prefix(ascot_record::order::prefix(key));
+        self.position(segment, &bound, side, true)
+    }
+
     fn first_prefix(&self, bytes: &[u8]) -> u64 {
         bytes.get(..size_of::<T>()).map_or(0, |first| bytemuck::pod_read_unaligned::<T>(first).prefix())
     }
