@@ -25,8 +25,11 @@ const EXAMPLES: &str = "Examples:
   ascot sort big.rec --format fixed:100 --key 0..10 -o out.rec --explain
   ascot gen 10M | ascot sort --format fixed:100 --key 0..10 | ascot check";
 
+/// A command's name, and what makes it.
+type Named = (&'static str, fn() -> Command);
+
 /// The commands, in the order in which help lists them.
-const COMMANDS: [(&str, fn() -> Command); 7] = [
+const COMMANDS: [Named; 7] = [
     ("sort", sort::command),
     ("gen", tools::generate),
     ("check", tools::check),
