@@ -1,3 +1,5 @@
+//! The small path against the one for jobs of any size: same bytes, same sums, same errors.
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -141,7 +143,7 @@ fn what_is_cut_short_is_told_alike() {
     assert!(both(&prefixed).unwrap_err().contains("record 2"));
     let keys = Keys::Columns(parse_csv_keys("#1").unwrap());
     let open = request(dir.path(), "csv", keys, &[b"a,b\n\"c,d\n"]);
-    assert!(both(&open).unwrap_err().contains("record 2 is cut short: 6 bytes at offset 4"));
+    assert!(both(&open).unwrap_err().contains("record 2 is cut short: 5 bytes at offset 4"));
     let number = request(dir.path(), "u32", Keys::Value { descending: false }, &[b"12345"]);
     assert!(both(&number).unwrap_err().contains("1 byte at offset 4"));
 }
