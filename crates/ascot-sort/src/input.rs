@@ -8,7 +8,9 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ascot_io::{Action, BlockPool, Buf, Disk, Filled, IoError, Pool, ReadStream, RunId, RunReader, read_index};
+use ascot_io::{
+    Action, BlockPool, Buf, Disk, Filled, IoError, Pool, ReadStream, RunId, RunReader, read_index,
+};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 

@@ -161,7 +161,8 @@ pub fn sort(
     let Some(memory) = small::memory_of(request, &inputs) else {
         return sort_large(request, inputs, options, observer, cancel);
     };
-    let (inputs, head) = if keys_need_head(request) { csv_head(request, inputs)? } else { (inputs, Head::default()) };
+    let (inputs, head) =
+        if keys_need_head(request) { csv_head(request, inputs)? } else { (inputs, Head::default()) };
     let header = head.header.clone();
     let job = SmallJob { request, inputs, header, memory, options, cancel };
     match with_records(request, &head, job)?? {

@@ -32,7 +32,11 @@ fn child() {
 }
 
 /// Starts the job and kills it once its manifest is as `enough` wants it. None: it was done before.
-fn kill(place: &Place, request: &SortRequest, enough: &dyn Fn(&Manifest) -> bool) -> Option<(PathBuf, Manifest)> {
+fn kill(
+    place: &Place,
+    request: &SortRequest,
+    enough: &dyn Fn(&Manifest) -> bool,
+) -> Option<(PathBuf, Manifest)> {
     let path = place.path().join("in-request");
     fs::write(&path, serde_json::to_vec(request).unwrap()).unwrap();
     let mut child = Command::new(std::env::current_exe().unwrap())
@@ -124,9 +128,7 @@ const DAMAGES: [(&str, Damage); 8] = [
             bytes[at] ^= 1;
         })
     }),
-    ("a spill cut short", |manifest| {
-        change(&spills(manifest)[0], &|bytes| bytes.truncate(bytes.len() / 2))
-    }),
+    ("a spill cut short", |manifest| change(&spills(manifest)[0], &|bytes| bytes.truncate(bytes.len() / 2))),
     ("a spill that is gone", |manifest| {
         let path = spills(manifest)[1].clone();
         fs::remove_file(&path).unwrap();

@@ -151,13 +151,7 @@ impl Job {
 }
 
 fn spill_write(at: u64, effect: Effect) -> FaultPlan {
-    FaultPlan {
-        at,
-        effect,
-        operations: vec![Operation::Write],
-        path_contains: ".run".into(),
-        lasting: false,
-    }
+    FaultPlan { at, effect, operations: vec![Operation::Write], path_contains: ".run".into(), lasting: false }
 }
 
 const FAILING: [Effect; 4] = [Effect::Eio, Effect::NoSpace, Effect::TooManyOpen, Effect::Short];

@@ -12,6 +12,9 @@ use super::Random;
 /// Order of two records as framed, terminators and lengths included.
 pub type Order = Box<dyn Fn(&[u8], &[u8]) -> Ordering + Send + Sync>;
 
+/// Appends the record of a key and a serial number.
+pub type Make = dyn Fn(u64, u64, &mut Vec<u8>) + Send + Sync;
+
 /// A kind of records.
 pub struct Kind {
     pub name: String,
@@ -19,7 +22,7 @@ pub struct Kind {
     pub keys: Keys,
     pub header: Option<&'static [u8]>,
     /// Appends a record: most of its order from the first number, its bulk from the second.
-    pub make: Box<dyn Fn(u64, u64, &mut Vec<u8>) + Send + Sync>,
+    pub make: Box<Make>,
     /// Order of the keys.
     pub order: Order,
     /// Whether equal keys are settled by the records' bytes.
@@ -101,7 +104,8 @@ pub fn lines_by_fields(reverse: bool) -> Kind {
         out.push(b'\n');
     };
     // `-r` turns the last resort round, and keys without flags of their own: there are none here.
-    let settle: Order = Box::new(move |a, b| if reverse { body(b).cmp(body(a)) } else { body(a).cmp(body(b)) });
+    let settle: Order =
+        Box::new(move |a, b| if reverse { body(b).cmp(body(a)) } else { body(a).cmp(body(b)) });
     let name = if reverse { "lines -t, -k2,2n -k3,3r -r" } else { "lines -t, -k2,2n -k3,3r" };
     Kind { make: Box::new(make), last_resort: true, settle, ..kind(name, Layout::LINES, keys, order) }
 }
@@ -137,7 +141,7 @@ pub fn csv(descending: bool) -> Kind {
         out.extend_from_slice(b",\"note\n");
         filler(serial, 300, out);
         out.extend_from_slice(format!(",\",{time}").as_bytes());
-        out.extend_from_slice(if serial % 5 == 0 { b"\r\n" } else { b"\n" });
+        out.extend_from_slice(if serial.is_multiple_of(5) { b"\r\n" } else { b"\n" });
     };
     let layout = Layout::Csv { separator: b',', quote: b'"' };
     let name = if descending { "csv desc" } else { "csv" };
@@ -198,7 +202,10 @@ pub fn fixed(len: usize, ranges: &[(usize, usize, bool)]) -> Kind {
         }
         out.truncate(start + len);
     };
-    let name = format!("fixed:{len} {:?}", ranges.iter().map(|r| (r.start, r.end, r.descending)).collect::<Vec<_>>());
+    let name = format!(
+        "fixed:{len} {:?}",
+        ranges.iter().map(|r| (r.start, r.end, r.descending)).collect::<Vec<_>>()
+    );
     Kind { make: Box::new(make), ..kind(name, Layout::Fixed { len }, Keys::Ranges(ranges), order) }
 }
 
@@ -222,7 +229,8 @@ pub fn prefixed(width: u8, endian: Endian, ranges: &[(usize, usize, bool)]) -> K
         }
         out.extend_from_slice(&record);
     };
-    let name = format!("{layout} {:?}", ranges.iter().map(|r| (r.start, r.end, r.descending)).collect::<Vec<_>>());
+    let name =
+        format!("{layout} {:?}", ranges.iter().map(|r| (r.start, r.end, r.descending)).collect::<Vec<_>>());
     Kind { make: Box::new(make), ..kind(name, layout, Keys::Ranges(ranges), order) }
 }
 

@@ -148,7 +148,8 @@ impl Place {
 
     /// What a job left that it should not have: spills, and files that are neither input nor output.
     pub fn litter(&self) -> Vec<PathBuf> {
-        let list = |dir: &Path| fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
+        let list =
+            |dir: &Path| fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
         let known = |path: &PathBuf| {
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
             name == "temp" || name == "out" || name.starts_with("in-")
@@ -164,7 +165,7 @@ pub fn run(request: &SortRequest, faults: Option<Faults>) -> Result<Report, Sort
     let (send, receive) = channel();
     let job = request.clone();
     std::thread::spawn(move || {
-        let options = RunOptions { faults, ..RunOptions::default() };
+        let options = RunOptions { faults };
         // The receiver is gone when the watchdog has barked.
         let _ = send.send(sort(&job, &options, &Silent, &Cancel::new()));
     });
