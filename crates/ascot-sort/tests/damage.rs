@@ -69,7 +69,9 @@ fn kill(
 fn go_on(dir: &Path) -> Result<Report, SortError> {
     let (send, receive) = channel();
     let dir = dir.to_path_buf();
-    std::thread::spawn(move || send.send(resume(&dir, &RunOptions::default(), &Silent, &Cancel::new())));
+    std::thread::spawn(move || {
+        drop(send.send(resume(&dir, &RunOptions::default(), &Silent, &Cancel::new())))
+    });
     receive.recv_timeout(Duration::from_secs(60)).expect("the resumed job hangs or panics")
 }
 
