@@ -48,6 +48,8 @@ pub fn cut_tasks<R: Records>(
             }
         }
     }
+    // A task without records knows nothing of the key before it.
+    cut.retain(|task| !task.sources.is_empty());
     if let Some(first) = cut.first_mut() {
         first.previous.clone_from(&rules.previous);
     }
