@@ -9,11 +9,30 @@
 //! given here, whose elements are plain integers.
 
 #[cfg(target_arch = "x86_64")]
+use std::sync::atomic::{AtomicBool, Ordering};
+
+#[cfg(target_arch = "x86_64")]
 mod lanes;
 #[cfg(target_arch = "x86_64")]
 mod network;
 #[cfg(target_arch = "x86_64")]
 mod quick;
+
+/// So few numbers are sorted in less time than it takes to ask the processor what it can do, a
+/// question that leaves a virtual machine.
+#[cfg(target_arch = "x86_64")]
+const FEW: usize = 2048;
+
+/// Whether vectors are at hand. A few numbers alone do not make it ask the processor.
+#[cfg(target_arch = "x86_64")]
+fn has_vectors(count: usize) -> bool {
+    static ASKED: AtomicBool = AtomicBool::new(false);
+    if count <= FEW && !cfg!(test) && !ASKED.load(Ordering::Relaxed) {
+        return false;
+    }
+    ASKED.store(true, Ordering::Relaxed);
+    quick::available()
+}
 
 /// Sorts ascending, in place, without allocating.
 pub fn sort_u64(v: &mut [u64]) {
@@ -21,7 +40,7 @@ pub fn sort_u64(v: &mut [u64]) {
         return;
     }
     #[cfg(target_arch = "x86_64")]
-    if quick::available() {
+    if has_vectors(v.len()) {
         // SAFETY: the processor has what the function is compiled for.
         return unsafe { quick::sort::<lanes::U64x8>(v) };
     }
@@ -34,7 +53,7 @@ pub fn sort_u32(v: &mut [u32]) {
         return;
     }
     #[cfg(target_arch = "x86_64")]
-    if quick::available() {
+    if has_vectors(v.len()) {
         // SAFETY: the processor has what the function is compiled for.
         return unsafe { quick::sort::<lanes::U32x16>(v) };
     }
