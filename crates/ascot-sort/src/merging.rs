@@ -1,7 +1,7 @@
 //! Merging inputs that are sorted already (`-m`).
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use ascot_bowtie::engine::{BlockInput, Completed, Inputs as EngineInputs};
 use ascot_bowtie::schedule::FewestHeld;
@@ -16,7 +16,7 @@ use crate::input::InputFile;
 use crate::job::{Job, descriptors, drive};
 use crate::merge::{MergeFlow, MergeSink};
 use crate::pieces::Lease;
-use crate::records::{Records, Rules};
+use crate::records::{Records, Rules, Sorted};
 use crate::runs::{RunBlock, RunSink, RunStart};
 use crate::target::Target;
 
@@ -58,7 +58,7 @@ fn merge_range<R: Records, S: MergeSink>(
     let block = job.budget.block;
     let blocks = job.pool.available() / block;
     let region =
-        job.pool.region(blocks.saturating_sub(SPARE_BLOCKS).max(range.len()) * block, "blocks of inputs")?;
+        job.pool.region((blocks - blocks / SPARE_SHARE).max(range.len()) * block, "blocks of inputs")?;
     let streams = range
         .clone()
         .filter_map(|index| job.inputs.get(index))
@@ -77,8 +77,8 @@ fn merge_range<R: Records, S: MergeSink>(
     Ok(sums)
 }
 
-/// Blocks kept back for records that span blocks.
-const SPARE_BLOCKS: usize = 16;
+/// Share of memory kept back for records that span blocks: one in so many.
+const SPARE_SHARE: usize = 4;
 
 struct Straight<'t, R: Records>(&'t mut Target<R>);
 
@@ -126,6 +126,10 @@ struct RawInput<R> {
     carried: Vec<u8>,
     /// A started record longer than the gap: its buffer and how much of it is there.
     long: Option<(Buf, usize)>,
+    /// The last such record: while it is in use no more blocks are taken in unasked.
+    long_given: Weak<Sorted>,
+    /// Bytes kept before each block.
+    gap: usize,
     sum: RecordSum,
     block: usize,
 }
@@ -148,6 +152,8 @@ impl<R: Records> RawInput<R> {
             ended: false,
             carried: Vec::new(),
             long: None,
+            long_given: Weak::new(),
+            gap: gap(job.budget.block),
             sum: RecordSum::new(),
             block: 0,
         })
@@ -157,7 +163,7 @@ impl<R: Records> RawInput<R> {
     fn block_of(&mut self, mut buf: Buf, start: usize, end: usize) -> Result<Completed<RunBlock>, IoError> {
         let cut = self.records.cut(&buf[start..end], usize::MAX).bytes;
         let rest = &buf[start + cut..end];
-        if rest.len() > gap(buf.len()).min(MOST_CARRIED_BYTES) {
+        if rest.len() > self.gap.min(MOST_CARRIED_BYTES) {
             self.long = Some(self.grown(rest, None)?);
         } else {
             self.carried = rest.to_vec();
@@ -230,8 +236,7 @@ impl<R: Records> BlockInput for RawInput<R> {
     }
 
     fn begin(&mut self, mut buf: Buf) -> Result<(), IoError> {
-        let gap = gap(buf.len());
-        let area = buf.split_off(gap);
+        let area = buf.split_off(self.gap);
         self.fronts.push_back(buf);
         self.stream.begin(area)
     }
@@ -251,7 +256,11 @@ impl<R: Records> BlockInput for RawInput<R> {
                 self.long = Some((held, len));
                 return Ok(Completed::Nothing);
             }
-            return self.block_of(held, 0, len);
+            let completed = self.block_of(held, 0, len)?;
+            if let Completed::Block(block) = &completed {
+                self.long_given = Arc::downgrade(&block.segment.sorted);
+            }
+            return Ok(completed);
         }
         let carried = std::mem::take(&mut self.carried);
         let first = gap + start - carried.len();
@@ -260,6 +269,6 @@ impl<R: Records> BlockInput for RawInput<R> {
     }
 
     fn ready(&mut self) -> bool {
-        self.stream.ready()
+        self.long_given.strong_count() == 0 && self.stream.ready()
     }
 }

@@ -1,7 +1,7 @@
 //! Runs on disk: what is known of them, writing merged chunks to them, reading them back.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use ascot_bowtie::engine::{BlockInput, Completed};
 use ascot_io::{Buf, Compression, Disk, IoError, Pool, RunId, RunIndex, RunReader, RunWriter, read_index};
@@ -11,7 +11,7 @@ use crate::emit::Chunk;
 use crate::error::SortError;
 use crate::ordered::InputRun;
 use crate::pieces::Lease;
-use crate::records::{Records, Segment};
+use crate::records::{Records, Segment, Sorted};
 
 /// A run (or a part of a distribution) on disk.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -35,6 +35,14 @@ pub struct Run {
     /// It has no file: its records are those of inputs.
     #[serde(default)]
     pub input: Option<InputRun>,
+}
+
+impl Run {
+    /// Memory that records which span blocks may take while the run is merged, bytes.
+    pub fn long_bytes(&self) -> usize {
+        let longest = self.longest as usize;
+        if longest > self.block_bytes { LONG_RECORDS * longest } else { 0 }
+    }
 }
 
 /// A record of a run.
@@ -130,7 +138,13 @@ pub struct RunInput<R> {
     skip: usize,
     /// A record that spans blocks, as far as it has been read.
     spanning: Option<Spanning>,
+    /// The last record that spanned blocks: while it is in use no more blocks are taken in unasked.
+    long: Weak<Sorted>,
 }
+
+/// Records that span blocks of which a run may have buffers at once: one being merged, one waiting,
+/// one being read.
+const LONG_RECORDS: usize = 3;
 
 impl<R: Records> RunInput<R> {
     /// Opens a run; buffers for records that span blocks come from `pool`.
@@ -156,6 +170,7 @@ impl<R: Records> RunInput<R> {
             block: run.start.block,
             skip: run.start.offset as usize,
             spanning: None,
+            long: Weak::new(),
         })
     }
 
@@ -178,8 +193,9 @@ impl<R: Records> RunInput<R> {
             self.spanning = Some(Spanning { buf, held: end, block });
             return Ok(Completed::Nothing);
         }
-        let sorted = self.records.index(Lease::plain(buf), 0..end);
-        let segment = self.records.whole(Arc::new(sorted));
+        let sorted = Arc::new(self.records.index(Lease::plain(buf), 0..end));
+        self.long = Arc::downgrade(&sorted);
+        let segment = self.records.whole(sorted);
         Ok(Completed::Block(RunBlock { segment, block, end: self.block + 1 }))
     }
 
@@ -248,6 +264,6 @@ impl<R: Records> BlockInput for RunInput<R> {
     }
 
     fn ready(&mut self) -> bool {
-        self.reader.ready()
+        self.long.strong_count() == 0 && self.reader.ready()
     }
 }

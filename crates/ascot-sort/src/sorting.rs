@@ -214,12 +214,11 @@ impl<R: Records> Job<'_, R> {
         let memory = self.budget.streams().saturating_sub(self.budget.target_blocks * self.budget.block);
         let block = runs.iter().map(|run| run.block_bytes).max().unwrap_or(1);
         let memory = memory.saturating_sub(self.bench_bytes(runs, block));
-        let long = |run: &Run| if run.longest as usize > run.block_bytes { run.longest as usize } else { 0 };
         let mut taken = 0;
         let mut count = 0;
         for run in runs {
-            // A block being merged and one being read; what is known of each block; a long record.
-            taken += 2 * block + run.first_keys.len() * BLOCK_FACTS_BYTES + long(run);
+            // A block being merged and one being read; what is known of each block; long records.
+            taken += 2 * block + run.first_keys.len() * BLOCK_FACTS_BYTES + run.long_bytes();
             if taken > memory {
                 break;
             }
@@ -345,11 +344,7 @@ impl<R: Records> Job<'_, R> {
     /// Opens runs for the engine, with all the memory there is for their blocks.
     fn open_runs(&self, runs: &[Run]) -> Result<EngineInputs<AnyInput<R>>, SortError> {
         let block = runs.iter().map(|run| run.block_bytes).max().unwrap_or(1).max(ascot_io::PAGE_BYTES);
-        let long: usize = runs
-            .iter()
-            .filter(|run| run.longest as usize > run.block_bytes)
-            .map(|run| run.longest as usize)
-            .sum();
+        let long: usize = runs.iter().map(Run::long_bytes).sum();
         let facts: usize = runs.iter().map(|run| run.first_keys.len() * BLOCK_FACTS_BYTES).sum();
         let facts = facts + self.bench_bytes(runs, block);
         let left = self.pool.available().saturating_sub(long + facts);

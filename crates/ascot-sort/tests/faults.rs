@@ -177,15 +177,15 @@ fn merge_of_many_runs_of_lines() {
 #[test]
 fn distribution_of_fixed_records() {
     let job = Job::sorting("distribute, fixed", &records(), Shape::Random, 300 << 10, Method::Distribute);
-    job.suffer_all(30, &FAILING);
-    job.be_lied_to(50);
+    job.suffer_all(20, &FAILING);
+    job.be_lied_to(30);
 }
 
 #[test]
 fn distribution_of_lines() {
     let job = Job::sorting("distribute, lines", &lines(false), Shape::Random, 300 << 10, Method::Distribute);
-    job.suffer_all(30, &FAILING);
-    job.be_lied_to(50);
+    job.suffer_all(20, &FAILING);
+    job.be_lied_to(30);
 }
 
 /// One of the parts does not fit in memory and is sorted by runs and merges.
@@ -200,10 +200,10 @@ fn distribution_with_a_part_too_large() {
 #[test]
 fn merges_in_several_passes() {
     let job = Job::merging("merge only, fixed", &records(), 100 << 10);
-    job.suffer_all(120, &FAILING);
-    job.be_lied_to(200);
+    job.suffer_all(40, &FAILING);
+    job.be_lied_to(60);
     let job = Job::merging("merge only, lines", &lines(false), 100 << 10);
-    job.suffer_all(60, &FAILING);
+    job.suffer_all(20, &FAILING);
 }
 
 #[test]
@@ -211,6 +211,6 @@ fn compressed_spills_of_numbers() {
     let kind = numbers(common::kinds::number_formats()[2], false);
     let mut job = Job::sorting("distribute, u64", &kind, Shape::Zipf, 300 << 10, Method::Distribute);
     job.request.compression = Compression::Lz4;
-    job.suffer_all(40, &[Effect::Eio]);
-    job.be_lied_to(50);
+    job.suffer_all(30, &[Effect::Eio]);
+    job.be_lied_to(30);
 }
