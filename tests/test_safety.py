@@ -105,6 +105,7 @@ def test_killed_at_any_moment_then_resumed(method, turn, records, usual_seconds,
     if killed:
         # Killed before there was anything to resume: the old result stands.
         assert out.read_bytes() == b"the old result" or digest(out) == right
+        run("clean", "--temp", disk)
         run(*sort_words(source, out, disk, method))
     assert digest(out) == right
     assert [name for name in leftovers(disk) if name != "out"] == []

@@ -53,22 +53,42 @@ impl AtomicOutput {
                 kept: false,
             });
         }
-        // Replacing a file, nobody may read the new bytes before it has the old one's mode.
-        let mode = if old.is_some() { 0o600 } else { 0o666 };
         for attempt in 1..=NAMES_TRIED {
             let temporary = temporary_name(&target)?;
-            match disk.create_as(&temporary, name, Creation { exclusive: true, mode }) {
-                Ok(stream) => {
-                    let _lock = lock(&temporary);
-                    let (stream, temporary) = (Some(stream), Some(temporary));
-                    return Ok(Self { disk: disk.clone(), stream, target, temporary, _lock, kept: false });
-                }
+            match disk.create_as(&temporary, name, creation(old.as_ref())) {
+                Ok(stream) => return Ok(Self::at(disk, stream, target, temporary)),
                 Err(IoError::Os { source, .. })
                     if source.kind() == io::ErrorKind::AlreadyExists && attempt < NAMES_TRIED => {}
                 Err(error) => return Err(error),
             }
         }
         Err(IoError::from_os(Action::Create, &target, 0, io::Error::from_raw_os_error(libc::EEXIST)))
+    }
+
+    /// A temporary name for an output that will be `path`, to be remembered before there is a file
+    /// of that name; `None` where the output is written directly.
+    pub fn name_for(path: &Path) -> Result<Option<PathBuf>, IoError> {
+        let target = resolve(path)?;
+        let direct = state(&target)?.is_some_and(|old| !old.is_file());
+        if direct { Ok(None) } else { temporary_name(&target).map(Some) }
+    }
+
+    /// Starts an output under a name from [`name_for`](Self::name_for). What a killed job wrote
+    /// there is dropped.
+    pub fn create_named(disk: &Disk, path: &Path, temporary: &Path, name: &str) -> Result<Self, IoError> {
+        let target = resolve(path)?;
+        let stream = match disk.create_as(temporary, name, creation(state(&target)?.as_ref())) {
+            Err(IoError::Os { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {
+                disk.open_append(temporary, 0, name)?
+            }
+            other => other?,
+        };
+        Ok(Self::at(disk, stream, target, temporary.to_path_buf()))
+    }
+
+    fn at(disk: &Disk, stream: Box<dyn WriteStream>, target: PathBuf, temporary: PathBuf) -> Self {
+        let (_lock, temporary) = (lock(&temporary), Some(temporary));
+        Self { disk: disk.clone(), stream: Some(stream), target, temporary, _lock, kept: false }
     }
 
     /// Goes on with the temporary file of a killed job at `offset` (a multiple of 4096), towards
@@ -81,10 +101,8 @@ impl AtomicOutput {
         name: &str,
     ) -> Result<Self, IoError> {
         let target = resolve(path)?;
-        let stream = Some(disk.open_append(temporary, offset, name)?);
-        let _lock = lock(temporary);
-        let temporary = Some(temporary.to_path_buf());
-        Ok(Self { disk: disk.clone(), stream, target, temporary, _lock, kept: false })
+        let stream = disk.open_append(temporary, offset, name)?;
+        Ok(Self::at(disk, stream, target, temporary.to_path_buf()))
     }
 
     /// The stream to write to.
@@ -157,6 +175,12 @@ impl Drop for AtomicOutput {
             let _ = self.disk.remove_file(&temporary);
         }
     }
+}
+
+/// How a temporary file is made. Replacing a file, nobody may read the new bytes before it has the
+/// old one's mode.
+fn creation(old: Option<&Metadata>) -> Creation {
+    Creation { exclusive: true, mode: if old.is_some() { 0o600 } else { 0o666 } }
 }
 
 /// Holds a temporary file. Where a volume has no locks, nothing is cleaned up by others.

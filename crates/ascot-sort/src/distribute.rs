@@ -52,10 +52,10 @@ const PARTS_SHARE: usize = 2;
 impl<R: Records> Job<'_, R> {
     /// Sorts the inputs by distribution.
     pub fn sort_by_distribution(mut self, plan: Option<Plan>) -> Result<Report, SortError> {
+        self.begin_spilling()?;
         let mut target = self.target()?;
         if !self.manifest.all_read {
             let splitters = self.splitters()?;
-            self.dir()?;
             self.store()?;
             self.split(&splitters)?;
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ascot_bowtie::engine;
-use ascot_io::{BlockPool, Disk, DiskOptions, Faults, Pool};
+use ascot_io::{AtomicOutput, BlockPool, Disk, DiskOptions, Faults, Pool};
 use ascot_model::plan::Plan;
 use ascot_model::report::Report;
 use ascot_record::checksum::RecordSum;
@@ -22,7 +22,7 @@ use crate::reader::{InputPosition, PieceReader};
 use crate::records::Records;
 use crate::request::{Output, SortRequest};
 use crate::runs::Run;
-use crate::store::{JobDir, MANIFEST_VERSION, Manifest, OutputState, StoredWay};
+use crate::store::{FileIdentity, Finished, JobDir, MANIFEST_VERSION, Manifest, OutputState, StoredWay};
 use crate::target::Target;
 
 /// How a job is run, beside what it does.
@@ -100,6 +100,7 @@ impl<'a, R: Records> Job<'a, R> {
             dropped: RecordSum::new(),
             temporary: None,
             output: None,
+            finished: None,
             moved: (0, 0),
             seconds: 0.0,
         };
@@ -130,27 +131,35 @@ impl<'a, R: Records> Job<'a, R> {
         {
             return Target::resume(&self.records, &self.disk, path, durable, blocks);
         }
-        if let Some(started) = self.manifest.temporary.take() {
-            // A job killed before it wrote any of its output starts that anew.
-            let _ = self.disk.remove_file(&started);
-        }
-        let mut target = Target::create(&self.records, &self.disk, &self.request.output, blocks)?;
+        let named = self.manifest.temporary.as_deref();
+        let mut target = Target::create(&self.records, &self.disk, &self.request.output, named, blocks)?;
         if let Some(header) = &self.header {
             target.write_finished(header)?;
         }
-        self.manifest.temporary = target.temporary().and_then(|path| std::path::absolute(path).ok());
         Ok(target)
+    }
+
+    /// From here on a killed job leaves what can be found and continued: its directory, and in it
+    /// the name its output will have until it is complete.
+    pub fn begin_spilling(&mut self) -> Result<(), SortError> {
+        if let (true, None, Output::Path(path)) =
+            (self.resumable, &self.manifest.temporary, &self.request.output)
+        {
+            let name = AtomicOutput::name_for(path)?;
+            self.manifest.temporary = name.and_then(|name| std::path::absolute(name).ok());
+        }
+        self.dir().map(|_| ())
     }
 
     /// The job's directory, made when it is first needed.
     pub fn dir(&mut self) -> Result<&mut JobDir, SortError> {
         if self.dir.is_none() {
-            let dir = JobDir::create(&self.disk, &temp_dirs(&self.manifest.request))?;
-            self.manifest.dirs = dir.dirs().to_vec();
             if self.resumable {
                 self.manifest.inputs = self.inputs.fingerprints()?;
             }
-            self.dir = Some(dir);
+            let temps = temp_dirs(&self.manifest.request);
+            let manifest = self.resumable.then_some(&mut self.manifest);
+            self.dir = Some(JobDir::create(&self.disk, &temps, manifest)?);
         }
         self.dir.as_mut().ok_or(SortError::Internal("a job without a directory"))
     }
@@ -216,11 +225,16 @@ impl<'a, R: Records> Job<'a, R> {
         if accounted != self.manifest.sum_in {
             return Err(SortError::Checksum { read: self.manifest.sum_in, written: accounted });
         }
-        let since = Instant::now();
-        target.commit()?;
-        self.passes.committed(since.elapsed());
         let mut all_dropped = *dropped;
         all_dropped.combine(&self.manifest.dropped);
+        let since = Instant::now();
+        if let (Some(_), Some(mut file)) = (&self.dir, target.temporary().and_then(FileIdentity::of)) {
+            file.bytes = target.bytes();
+            self.manifest.finished = Some(Finished { file, out: *out, dropped: all_dropped });
+            self.store()?;
+        }
+        target.commit()?;
+        self.passes.committed(since.elapsed());
         let resumed = self.manifest.seconds > 0.0;
         Ok(Report {
             version: ascot_model::report::REPORT_VERSION,
@@ -243,6 +257,31 @@ impl<'a, R: Records> Job<'a, R> {
             resumed,
             notices: self.disk.notices(),
         })
+    }
+}
+
+/// The report of a job that died when only cleaning up was left.
+pub fn report_of_finished(manifest: &Manifest, finished: &Finished, disk: &Disk) -> Report {
+    Report {
+        version: ascot_model::report::REPORT_VERSION,
+        verb: "sorted".into(),
+        request: serde_json::to_value(&manifest.request).unwrap_or_default(),
+        predicted_seconds: None,
+        plan: None,
+        seconds: manifest.seconds,
+        records_in: manifest.sum_in.count,
+        bytes_in: manifest.sum_in.bytes,
+        records_out: finished.out.count,
+        bytes_out: finished.out.bytes,
+        records_dropped: finished.dropped.count,
+        checksum: manifest.sum_in.to_string(),
+        memory_bytes: manifest.memory_bytes,
+        peak_memory_bytes: peak_memory_bytes(),
+        peak_spill_bytes: 0,
+        peak_disk_bytes: 0,
+        passes: Vec::new(),
+        resumed: true,
+        notices: disk.notices(),
     }
 }
 

@@ -16,7 +16,7 @@ use serde::Serialize;
 use crate::budget::{Budget, default_memory};
 use crate::error::SortError;
 use crate::input::{Fingerprint, Inputs};
-use crate::job::{Job, RunOptions, descriptors, job_disk, temp_dirs};
+use crate::job::{Job, RunOptions, descriptors, job_disk, report_of_finished, temp_dirs};
 use crate::merging::merge_inputs;
 use crate::observe::{Cancel, Observer};
 use crate::ordered::looks_ordered;
@@ -345,10 +345,11 @@ pub fn resume(
 ) -> Result<Report, SortError> {
     let manifest = store::load(dir)?;
     let disk = job_disk(options);
-    let job_dir = JobDir::reopen(&disk, &manifest.dirs).map(|mut dir| {
-        dir.keep();
-        dir
-    })?;
+    let mut job_dir = JobDir::reopen(&disk, &manifest.dirs)?;
+    if let Some(finished) = JobDir::was_done(&manifest) {
+        return Ok(report_of_finished(&manifest, &finished, &disk));
+    }
+    job_dir.keep();
     let now =
         manifest.inputs.iter().map(|print| Fingerprint::of(print.path())).collect::<Result<Vec<_>, _>>()?;
     if let Some((before, _)) = manifest.inputs.iter().zip(&now).find(|(before, now)| before != now) {

@@ -36,15 +36,13 @@ enum Destination<'t, R: Records> {
 impl<R: Records> Job<'_, R> {
     /// Sorts the inputs; `target` gets the result.
     pub fn sort_by_merge(mut self, plan: Option<Plan>) -> Result<Report, SortError> {
+        let fits = plan.as_ref().is_none_or(|plan| plan.chosen.method == "in memory");
+        if !fits {
+            self.begin_spilling()?;
+        }
         let mut target = self.target()?;
         if !self.manifest.all_read {
-            let fits = plan.as_ref().is_none_or(|plan| plan.chosen.method == "in memory");
             let gather = if fits { Gather::AllThatFits } else { Gather::Halves };
-            if !fits {
-                // From here on a killed job leaves something to be found and continued.
-                self.dir()?;
-                self.store()?;
-            }
             let memory = self.sort_memory(0);
             let reader = self.reader(&memory.pieces);
             let in_memory = self.form(reader, &memory, gather, Some(&mut target))?;

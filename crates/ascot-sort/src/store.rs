@@ -5,6 +5,7 @@
 //!     lock                      held by flock while the job lives
 //!     manifest.json             request, runs, how far the job has come; replaced atomically
 //!     run-000001.run ...        spills (docs/formats/run.md)
+//!   TEMP/.ascot-<id>.tmp/       the same before its first manifest is in it, and while it is removed
 //!   OTHER/ascot-<id>/           the same on further volumes, without a manifest
 //! ```
 //!
@@ -23,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::SortError;
 use crate::input::Fingerprint;
 use crate::reader::InputPosition;
-use crate::request::SortRequest;
+use crate::request::{Output, SortRequest};
 use crate::runs::Run;
 use crate::target::DurableOutput;
 
@@ -34,6 +35,8 @@ const MANIFEST: &str = "manifest.json";
 const MANIFEST_NEW: &str = "manifest.json.new";
 const LOCK: &str = "lock";
 const PREFIX: &str = "ascot-";
+/// Ends the name of a directory being made or removed; it begins with a dot.
+const UNSEEN: &str = ".tmp";
 
 /// How far a job has come.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -70,6 +73,9 @@ pub struct Manifest {
     pub temporary: Option<PathBuf>,
     /// The output so far.
     pub output: Option<OutputState>,
+    /// The whole output, about to get its name.
+    #[serde(default)]
+    pub finished: Option<Finished>,
     /// Bytes read and written up to here.
     pub moved: (u64, u64),
     /// Seconds worked up to here.
@@ -107,6 +113,37 @@ pub struct OutputState {
     pub last_key: Option<Vec<u8>>,
 }
 
+/// An output that is complete, so that a job killed between naming it and removing its own
+/// directory is known to be done.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Finished {
+    /// The file, which keeps its identity when it is renamed.
+    pub file: FileIdentity,
+    /// Sum of the records in it.
+    pub out: RecordSum,
+    /// Sum of all records left out.
+    pub dropped: RecordSum,
+}
+
+/// What tells a file from any other, whatever its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileIdentity {
+    /// The volume's number.
+    pub device: u64,
+    /// The file's number there.
+    pub inode: u64,
+    /// Its length, bytes.
+    pub bytes: u64,
+}
+
+impl FileIdentity {
+    /// The identity of the file at `path`, if there is one.
+    pub fn of(path: &Path) -> Option<Self> {
+        let stat = fs::metadata(path).ok()?;
+        Some(FileIdentity { device: stat.dev(), inode: stat.ino(), bytes: stat.len() })
+    }
+}
+
 /// A job's directories.
 pub struct JobDir {
     dirs: Vec<PathBuf>,
@@ -117,17 +154,33 @@ pub struct JobDir {
 }
 
 impl JobDir {
-    /// Makes a directory with a random name in each of `temps`.
-    pub fn create(disk: &Disk, temps: &[PathBuf]) -> Result<Self, SortError> {
-        let id = random_id();
+    /// Makes a directory with a random name in each of `temps`. With a `manifest`, the first has it
+    /// from the moment it can be seen under its name, so that every job found can be continued.
+    pub fn create(
+        disk: &Disk,
+        temps: &[PathBuf],
+        manifest: Option<&mut Manifest>,
+    ) -> Result<Self, SortError> {
+        let name = format!("{PREFIX}{}", random_id());
+        let dirs: Vec<PathBuf> = temps.iter().map(|temp| temp.join(&name)).collect();
         let mut this =
             JobDir { dirs: Vec::new(), locks: Vec::new(), disk: disk.clone(), kept: false, turn: 0 };
-        for temp in temps {
-            let dir = temp.join(format!("{PREFIX}{id}"));
-            let failed = |error| IoError::from_os(Action::Create, &dir, 0, error);
-            DirBuilder::new().mode(0o700).create(&dir).map_err(failed)?;
-            this.dirs.push(dir.clone());
-            this.locks.push(lock(&dir)?.ok_or(SortError::Internal("a new directory is locked"))?);
+        let make = |dir: &Path| {
+            let failed = |error| IoError::from_os(Action::Create, dir, 0, error);
+            DirBuilder::new().mode(0o700).create(dir).map_err(failed)
+        };
+        for (at, dir) in dirs.iter().enumerate() {
+            let unseen = unseen(dir);
+            let now = if at == 0 && manifest.is_some() { &unseen } else { dir };
+            make(now)?;
+            this.dirs.push(now.clone());
+            this.locks.push(lock(now)?.ok_or(SortError::Internal("a new directory is locked"))?);
+        }
+        if let (Some(manifest), Some(first)) = (manifest, dirs.first()) {
+            manifest.dirs.clone_from(&dirs);
+            this.store(manifest)?;
+            disk.rename(&this.dirs[0], first)?;
+            this.dirs[0].clone_from(first);
         }
         Ok(this)
     }
@@ -196,6 +249,14 @@ impl JobDir {
         Ok(())
     }
 
+    /// Whether the job had its output in place when it died: nothing but cleaning up was left.
+    pub fn was_done(manifest: &Manifest) -> Option<Finished> {
+        let finished = manifest.finished.clone()?;
+        let Output::Path(path) = &manifest.request.output else { return None };
+        let unnamed = manifest.temporary.as_ref().is_some_and(|path| path.exists());
+        (!unnamed && FileIdentity::of(path) == Some(finished.file)).then_some(finished)
+    }
+
     /// Removes everything when dropped, as usual.
     pub fn unkeep(&mut self) {
         self.kept = false;
@@ -211,7 +272,13 @@ impl Drop for JobDir {
     fn drop(&mut self) {
         if !self.kept {
             for dir in &self.dirs {
-                remove_ours(dir);
+                // Killed on the way, a job is not taken for one that could go on.
+                let unseen = unseen(dir);
+                let now = if fs::rename(dir, &unseen).is_ok() { &unseen } else { dir };
+                if !remove_ours(now) {
+                    // Somebody else's files are in it: they are found where they were put.
+                    let _ = fs::rename(now, dir);
+                }
             }
         }
         self.locks.clear();
@@ -261,6 +328,12 @@ fn remove_ours(dir: &Path) -> bool {
         }
     }
     fs::remove_dir(dir).is_ok()
+}
+
+/// The name of a directory nobody is meant to see.
+fn unseen(dir: &Path) -> PathBuf {
+    let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    dir.with_file_name(format!(".{name}{UNSEEN}"))
 }
 
 fn is_ours(name: &str) -> bool {
@@ -358,7 +431,8 @@ fn dead_jobs(temp: &Path) -> Vec<PathBuf> {
         .flatten()
         .filter(|entry| {
             let name = entry.file_name().to_string_lossy().into_owned();
-            let id = name.strip_prefix(PREFIX).unwrap_or_default().to_string();
+            let made = name.strip_prefix('.').and_then(|name| name.strip_suffix(UNSEEN)).unwrap_or(&name);
+            let id = made.strip_prefix(PREFIX).unwrap_or_default();
             let is_id = id.len() == 12 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
             let stat = fs::symlink_metadata(entry.path());
             is_id

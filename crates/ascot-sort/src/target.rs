@@ -43,15 +43,19 @@ pub struct Target<R> {
 }
 
 impl<R: Records> Target<R> {
-    /// Starts the output. `blocks` are its buffers.
+    /// Starts the output, under a name chosen before if there is one. `blocks` are its buffers.
     pub fn create(
         records: &Arc<R>,
         disk: &Disk,
         output: &Output,
+        temporary: Option<&Path>,
         blocks: BlockPool,
     ) -> Result<Self, SortError> {
         let sink = match output {
-            Output::Path(path) => Sink::File(AtomicOutput::create(disk, path, "output")?),
+            Output::Path(path) => Sink::File(match temporary {
+                Some(temporary) => AtomicOutput::create_named(disk, path, temporary, "output")?,
+                None => AtomicOutput::create(disk, path, "output")?,
+            }),
             Output::Stdout => {
                 let name = Path::new("standard output");
                 let fd = std::io::stdout().as_fd().try_clone_to_owned();
