@@ -4,6 +4,7 @@ Expected results are kept outside the victim: a file's right order is computed b
 """
 
 import hashlib
+import json
 import os
 import random
 import shutil
@@ -334,9 +335,11 @@ def test_files_may_not_grow(records, disk):
     assert leftovers(disk) == []
 
 
-def test_spills_freed_as_they_are_consumed(records, disk):
-    """Spills and output together never take much more than the data itself."""
-    process = start(*sort_words(records[0], disk / "out", disk, "merge"))
+@pytest.mark.parametrize("method", METHODS)
+def test_spills_freed_as_they_are_consumed(method, records, disk):
+    """Spills and output together never take much more than the data itself, and the report says how much."""
+    report = disk / "report.json"
+    process = start(*sort_words(records[0], disk / "out", disk, method), "--report", report)
     most = 0
     while process.poll() is None:
         most = max(most, blocks_below(disk))
@@ -368,6 +371,9 @@ def test_few_open_files(method, records, disk):
 
 
 def test_merging_more_files_than_may_be_open(disk):
+    told = json.loads(report.read_text())
+    assert most <= 1.02 * told["peak_disk_bytes"], "what was really taken"
+    assert told["peak_disk_bytes"] <= 1.05 * told["plan"]["chosen"]["peak_disk_bytes"], "as planned"
     names = [disk / f"part{at:03}" for at in range(200)]
     for at, name in enumerate(names):
         name.write_bytes(b"%03d\n%03d\n" % (at, at + 500))

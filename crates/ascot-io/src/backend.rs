@@ -206,6 +206,7 @@ impl WriteStream for FileWrite {
 
     fn finish(mut self: Box<Self>) -> Result<u64, IoError> {
         self.drain()?;
+        self.port.room.note(&self.file);
         Ok(self.next)
     }
 }

@@ -6,9 +6,9 @@
 //! page cache, by the same descriptor and arm. A read that starts off a boundary starts at the
 //! boundary before it and skips (`Filled::start`).
 //!
-//! Files being written are allocated ahead of the data, geometrically, since writes inside a
-//! file's length overlap and writes that extend it do not; `sync`, `finish` and drop trim the
-//! excess.
+//! Files being written are allocated ahead of the data, in steps, since writes inside a file's
+//! length overlap and writes that extend it do not; how large a step may be is for the
+//! [room](crate::room) of all files to say. `sync`, `finish` and drop trim the excess.
 //!
 //! ```text
 //!   file  |== written ==|== in flight ==|.. allocated ahead ..|
@@ -27,17 +27,21 @@ use crate::error::{Action, IoError, nothing_written};
 use crate::faulty::{Effect, Operation};
 use crate::ledger::Direction;
 use crate::port::Port;
+use crate::room::Writer;
 use crate::stream::{Filled, ReadStream, WriteStream};
 use crate::system;
 
 const PAGE: u64 = PAGE_BYTES as u64;
 
-/// Bounds of one step of allocating ahead; between them, a step is as long as the file so far. Most
-/// part files and runs get by with the first two or three steps.
+/// Bounds of the step of allocating ahead that is asked for; between them, it is as long as the file
+/// so far. Most part files and runs get by with the first two or three steps.
 const AHEAD_LEAST_BYTES: u64 = 64 << 20;
 const AHEAD_MOST_BYTES: u64 = 1 << 30;
 /// The share of a volume's free space one step may take.
 const AHEAD_FREE_SHARE: u64 = 16;
+/// Where a volume does not allocate ahead, a file is asked for what it takes as often as it has grown
+/// by so much.
+const NOTED_BYTES: u64 = 8 << 20;
 
 /// What reading and writing have in common.
 pub(crate) struct ArmFile {
@@ -177,6 +181,7 @@ pub(crate) struct ArmWrite {
     allocated: u64,
     /// False once the volume has refused to allocate ahead.
     allocates: bool,
+    writer: Writer,
     begun: VecDeque<(Ticket, u64, usize)>,
     failed: Option<IoError>,
 }
@@ -184,7 +189,9 @@ pub(crate) struct ArmWrite {
 impl ArmWrite {
     pub(crate) fn new(base: ArmFile, start: u64) -> Self {
         let allocates = base.direct;
-        Self { base, next: start, allocated: start, allocates, begun: VecDeque::new(), failed: None }
+        let writer = base.port.room.writer();
+        let begun = VecDeque::new();
+        Self { base, next: start, allocated: start, allocates, writer, begun, failed: None }
     }
 
     fn check(&self) -> Result<(), IoError> {
@@ -216,18 +223,21 @@ impl ArmWrite {
 
     /// Makes room for the file up to `end`, and some more.
     fn allocate(&mut self, end: u64) {
+        if !self.allocates && self.next / NOTED_BYTES != end / NOTED_BYTES {
+            self.writer.note(&self.base.file);
+        }
         if end <= self.allocated || !self.allocates {
             return;
         }
         let free = system::free_space_of(&self.base.file).unwrap_or(0);
-        let most = AHEAD_MOST_BYTES.min(free / AHEAD_FREE_SHARE);
-        let ahead = self.next.clamp(AHEAD_LEAST_BYTES, AHEAD_MOST_BYTES).min(most);
-        let until = (end + ahead).next_multiple_of(PAGE);
+        let wanted = self.next.clamp(AHEAD_LEAST_BYTES, AHEAD_MOST_BYTES).min(free / AHEAD_FREE_SHARE);
+        let until = (end + self.writer.ahead(wanted)).next_multiple_of(PAGE);
         // A refusal is no error yet: the write itself finds out whether there is room, and where a
         // volume cannot allocate, extending writes work too, only slower. Part of the range may
         // have been allocated all the same, so it is counted for `trim` to cut.
         self.allocates = system::allocate(&self.base.file, self.allocated, until - self.allocated).is_ok();
         self.allocated = until;
+        self.writer.note(&self.base.file);
     }
 
     fn submit(&mut self, buf: Buf, offset: u64, len: usize, halve: bool) -> Result<(), IoError> {
@@ -264,6 +274,7 @@ impl ArmWrite {
             self.keep(cut)?;
             self.allocated = self.next;
         }
+        self.writer.note(&self.base.file);
         Ok(())
     }
 }

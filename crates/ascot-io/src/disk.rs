@@ -22,6 +22,7 @@ use crate::mapped::{MappedRead, MappedWrite};
 use crate::pipe::{PipeRead, PipeWrite};
 use crate::pool::{Pool, Reservation};
 use crate::port::{Port, meet};
+use crate::room::Room;
 use crate::stream::{ReadStream, WriteStream};
 use crate::{PAGE_BYTES, system};
 
@@ -73,6 +74,7 @@ struct Inner {
     options: DiskOptions,
     arm: OnceLock<Arm>,
     pool: OnceLock<Pool>,
+    room: Room,
     notices: Mutex<Vec<String>>,
     noticed: Mutex<HashSet<(u64, &'static str)>>,
 }
@@ -99,6 +101,7 @@ impl Disk {
             options,
             arm: OnceLock::new(),
             pool: OnceLock::new(),
+            room: Room::default(),
             notices: Mutex::default(),
             noticed: Mutex::default(),
         };
@@ -149,6 +152,25 @@ impl Disk {
         self.inner.notices.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Files written from here on are expected to take `bytes` in all, at most so much at once: they
+    /// may be laid out ahead of their data within that.
+    pub fn expect(&self, bytes: u64) {
+        self.inner.room.expect(bytes);
+    }
+
+    /// Notes a file that was written before, by a job that was killed.
+    pub fn note_written(&self, path: &Path) -> Result<(), IoError> {
+        let stat =
+            std::fs::metadata(path).map_err(|error| IoError::from_os(Action::Inspect, path, 0, error))?;
+        self.inner.room.note_stat(&stat);
+        Ok(())
+    }
+
+    /// Most bytes that the files written have taken at once, by the file system's count.
+    pub fn peak_bytes(&self) -> u64 {
+        self.inner.room.peak()
+    }
+
     fn notice(&self, device: u64, what: &'static str, path: &Path) {
         let mut noticed = self.inner.noticed.lock().unwrap_or_else(PoisonError::into_inner);
         if noticed.insert((device, what)) {
@@ -167,6 +189,7 @@ impl Disk {
             path: path.to_path_buf(),
             meter: self.ledger().meter(name, device, stat.ino(), direction),
             faults: self.inner.options.faults.clone(),
+            room: self.inner.room.clone(),
         }
     }
 
@@ -288,6 +311,7 @@ impl Disk {
             });
         }
         file.set_len(offset).map_err(|error| IoError::from_os(Action::Resize, path, offset, error))?;
+        self.inner.room.note(&file);
         self.writer(file, &stat, path, offset, name)
     }
 
@@ -358,7 +382,10 @@ impl Disk {
     /// Removes a file.
     pub fn remove_file(&self, path: &Path) -> Result<(), IoError> {
         self.meet(Operation::Remove, path, 0)?;
-        std::fs::remove_file(path).map_err(|error| IoError::from_os(Action::Remove, path, 0, error))
+        let stat = std::fs::symlink_metadata(path);
+        std::fs::remove_file(path).map_err(|error| IoError::from_os(Action::Remove, path, 0, error))?;
+        stat.iter().for_each(|stat| self.inner.room.forget(stat));
+        Ok(())
     }
 
     /// Makes the names in a directory durable: files created, renamed and removed in it.
@@ -388,7 +415,9 @@ impl Disk {
         if upto == 0 {
             return Ok(true);
         }
-        match system::punch(&file, upto) {
+        let punched = system::punch(&file, upto);
+        self.inner.room.note(&file);
+        match punched {
             Ok(()) => Ok(true),
             Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS)) => Ok(false),
             Err(error) => Err(failed(error)),

@@ -29,6 +29,7 @@ mod pipe;
 mod pool;
 mod port;
 mod ranges;
+mod room;
 mod run;
 mod stream;
 mod system;
@@ -42,6 +43,7 @@ pub use faulty::{Effect, FaultPlan, Faults, Operation};
 pub use ledger::{Direction, Ledger, StreamAccount, Totals};
 pub use output::{AtomicOutput, is_temporary, orphaned_outputs};
 pub use pool::{Pool, PoolError, Reservation};
+pub use room::ahead_bytes;
 pub use run::{BlockEntry, Codec, Compression, RunId, RunIndex, RunReader, RunWriter, read_index};
 pub use stream::{Filled, ReadStream, WriteStream};
 

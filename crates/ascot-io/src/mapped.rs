@@ -155,6 +155,7 @@ impl MappedWrite {
                 self.port.error(Action::Write, at, error).needing(self.window_bytes as u64)
             })?;
             self.allocated = end;
+            self.port.room.note(&self.file);
         }
         let mapping = Mapping::window(&self.file, start, self.window_bytes, true)
             .map_err(|errno| self.port.error(Action::Map, at, std::io::Error::from_raw_os_error(errno)))?;
@@ -202,6 +203,7 @@ impl MappedWrite {
             let cut = self.file.set_len(self.next);
             cut.map_err(|error| self.port.error(Action::Resize, self.next, error))?;
             self.allocated = self.next;
+            self.port.room.note(&self.file);
         }
         Ok(())
     }

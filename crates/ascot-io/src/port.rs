@@ -7,6 +7,7 @@ use std::time::Instant;
 use crate::error::{Action, IoError};
 use crate::faulty::{Effect, Faults, Operation};
 use crate::ledger::Meter;
+use crate::room::Room;
 
 /// A stream's ties to the rest of the disk.
 #[derive(Debug)]
@@ -14,6 +15,8 @@ pub(crate) struct Port {
     pub(crate) path: PathBuf,
     pub(crate) meter: Meter,
     pub(crate) faults: Option<Faults>,
+    /// Where what files take is noted.
+    pub(crate) room: Room,
 }
 
 impl Port {

@@ -13,7 +13,6 @@ pub struct Passes {
     done: Vec<PassAccount>,
     spilled: u64,
     peak_spilled: u64,
-    peak_disk: u64,
 }
 
 /// What a pass tells of itself.
@@ -56,7 +55,6 @@ impl Passes {
             done: Vec::new(),
             spilled: 0,
             peak_spilled: 0,
-            peak_disk: 0,
         }
     }
 
@@ -113,23 +111,16 @@ impl Passes {
     pub fn spilled(&mut self, bytes: u64) {
         self.spilled += bytes;
         self.peak_spilled = self.peak_spilled.max(self.spilled);
-        self.peak_disk = self.peak_disk.max(self.spilled);
     }
 
-    /// So many bytes of spills were given back while the output had come to `output` bytes.
-    pub fn freed(&mut self, bytes: u64, output: u64) {
-        self.peak_disk = self.peak_disk.max(self.spilled + output);
+    /// So many bytes of spills were given back.
+    pub fn freed(&mut self, bytes: u64) {
         self.spilled = self.spilled.saturating_sub(bytes);
     }
 
     /// Most bytes of spills at once.
     pub fn peak_spill_bytes(&self) -> u64 {
         self.peak_spilled
-    }
-
-    /// Most bytes of spills and unfinished output at once.
-    pub fn peak_disk_bytes(&self) -> u64 {
-        self.peak_disk
     }
 
     /// All of it.

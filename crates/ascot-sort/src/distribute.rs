@@ -286,7 +286,7 @@ impl<R: Records> Job<'_, R> {
             self.store()?;
         }
         self.remove_runs(&gone)?;
-        self.passes.freed(gone.iter().map(|run| run.bytes).sum(), target.bytes());
+        self.passes.freed(gone.iter().map(|run| run.bytes).sum());
         Ok(())
     }
 

@@ -73,7 +73,7 @@ pub fn generate(
     let pool = Pool::new(POOL_BYTES);
     let blocks = BlockPool::new(pool.region(pool_bytes(total_bytes), "records being made")?, BLOCK_BYTES);
     let mut watch = Watch::new(observer, cancel, "make records", Some(total_bytes));
-    make(request, &blocks, Sink::open(&request.output)?, &mut watch)?.finish()
+    make(request, &blocks, Sink::open(&request.output, total_bytes)?, &mut watch)?.finish()
 }
 
 /// Memory for the blocks: no more than there are bytes to make.
@@ -170,8 +170,9 @@ enum Sink {
 }
 
 impl Sink {
-    fn open(output: &Output) -> Result<Sink, SortError> {
+    fn open(output: &Output, total_bytes: u64) -> Result<Sink, SortError> {
         let disk = Disk::default();
+        disk.expect(total_bytes);
         match output {
             Output::Path(path) => Ok(Sink::File(AtomicOutput::create(&disk, path, "output")?)),
             Output::Stdout => {

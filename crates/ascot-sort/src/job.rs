@@ -80,6 +80,7 @@ impl<'a, R: Records> Job<'a, R> {
         cancel: &'a Cancel,
     ) -> Result<Self, SortError> {
         let pool = Pool::new(budget.memory);
+        disk.expect(inputs.record_bytes().unwrap_or(0));
         let emitters = EmitThreads::start(&records, &pool, budget.threads, budget.emit_blocks, budget.block)?;
         let resumable =
             inputs.are_files() && matches!(request.output, Output::Path(_)) && !request.merge_only;
@@ -252,7 +253,7 @@ impl<'a, R: Records> Job<'a, R> {
             memory_bytes: self.budget.memory as u64,
             peak_memory_bytes: peak_memory_bytes(),
             peak_spill_bytes: self.passes.peak_spill_bytes(),
-            peak_disk_bytes: self.passes.peak_disk_bytes(),
+            peak_disk_bytes: self.disk.peak_bytes(),
             passes: self.passes.into_accounts(),
             resumed,
             notices: self.disk.notices(),

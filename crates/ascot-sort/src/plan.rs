@@ -1,5 +1,6 @@
 //! The ways to sort what is at hand, costed, and the choice among them.
 
+use ascot_io::ahead_bytes;
 use ascot_model::host::{HostProfile, KernelRates, RecordClass};
 use ascot_model::plan::{Moved, PassPlan, Plan, Way};
 use ascot_model::units;
@@ -8,6 +9,7 @@ use ascot_model::volume::VolumeProfile;
 use crate::budget::{Budget, PieceShare};
 use crate::error::SortError;
 use crate::request::Method;
+use crate::sorting::checkpoint_bytes;
 
 /// What a plan is made from.
 #[derive(Clone, Debug)]
@@ -150,6 +152,7 @@ impl Costing<'_> {
             &[(self.data, rates.sort_bytes_per_s), (self.data, rates.merge_bytes_per_s)],
         )];
         let mut left = runs;
+        let mut most_merged = 0;
         while left > self.shares.fan_in {
             let take = self.shares.fan_in.min(left - self.shares.fan_in + 1).max(2);
             let bytes = self.data / runs * take;
@@ -162,6 +165,7 @@ impl Costing<'_> {
             };
             passes.push(self.pass("merge some", moved, &[(bytes, rates.merge_bytes_per_s)]));
             left = left - take + 1;
+            most_merged = most_merged.max(bytes);
         }
         let last = Moved {
             read_bytes: self.data,
@@ -180,7 +184,9 @@ impl Costing<'_> {
             method: "merge".into(),
             summary: format!("form {}, then merge them in one pass{more}", units::plural(runs, "sorted run")),
             passes,
-            peak_disk_bytes: self.data + self.data / 16,
+            peak_disk_bytes: self.data
+                + ahead_bytes(self.data)
+                + checkpoint_bytes(self.data).min(self.data).max(most_merged),
             remark: "works on any input, keeps the order of equals".into(),
         }
     }
@@ -213,7 +219,7 @@ impl Costing<'_> {
                     &[(self.data, rates.sort_bytes_per_s), (self.data, rates.merge_bytes_per_s)],
                 ),
             ],
-            peak_disk_bytes: self.data + self.data / parts,
+            peak_disk_bytes: self.data + ahead_bytes(self.data) + self.data / parts,
             remark: "needs a sample of the keys".into(),
         }
     }

@@ -137,7 +137,7 @@ impl SmallJob<'_> {
         sink.write(header, sorted.lease.lend().unwrap_or_else(|| Buf::heap(0)), sorted.len, self.cancel)?;
         clock.written = clock.started.elapsed();
         let pass = clock.pass(self.inputs.iter().count() as u64, [(read_bytes, read_inputs), (written, 1)]);
-        Ok(Some(self.report(plan, &sums, pass)))
+        Ok(Some(self.report(plan, &sums, pass, &disk)))
     }
 
     /// Reads all inputs, as long as they are as small as they were.
@@ -179,7 +179,7 @@ impl SmallJob<'_> {
         records.finish(bytes);
     }
 
-    fn report(&self, plan: Plan, sums: &Sums, pass: PassAccount) -> Report {
+    fn report(&self, plan: Plan, sums: &Sums, pass: PassAccount, disk: &Disk) -> Report {
         Report {
             version: REPORT_VERSION,
             verb: "sorted".into(),
@@ -196,7 +196,7 @@ impl SmallJob<'_> {
             memory_bytes: self.memory,
             peak_memory_bytes: peak_memory_bytes(),
             peak_spill_bytes: 0,
-            peak_disk_bytes: 0,
+            peak_disk_bytes: disk.peak_bytes(),
             passes: vec![pass],
             resumed: false,
             notices: Vec::new(),

@@ -394,6 +394,9 @@ impl Visitor for Resuming<'_> {
         let Prepared { inputs, head, budget } = self.prepared;
         let ledger = self.disk.ledger().clone();
         self.job_dir.remove_unnamed(&self.manifest)?;
+        for run in self.manifest.runs.iter().filter(|run| run.input.is_none()) {
+            self.disk.note_written(&run.path)?;
+        }
         let mut job = Job::new(records, self.request, self.disk, budget, inputs, head.header, self.cancel)?;
         self.job_dir.unkeep();
         job.dir = Some(self.job_dir);

@@ -50,6 +50,7 @@ impl<R: Records> Job<'_, R> {
                 return self.finish(target, &sums.out, &sums.dropped, plan);
             }
             self.manifest.all_read = true;
+            self.disk.expect(self.manifest.sum_in.bytes);
             self.store()?;
         }
         self.reduce_runs()?;
@@ -261,7 +262,7 @@ impl<R: Records> Job<'_, R> {
         self.manifest.runs.splice(first..first + count, [run]);
         self.store()?;
         self.remove_runs(&group)?;
-        self.passes.freed(group.iter().map(|run| run.bytes).sum(), 0);
+        self.passes.freed(group.iter().map(|run| run.bytes).sum());
         Ok(())
     }
 
@@ -287,7 +288,7 @@ impl<R: Records> Job<'_, R> {
         // The job itself is lent to the sink, which stores how far the merge has come.
         let mut inputs = self.open_runs(&runs)?;
         let starts: Vec<usize> = runs.iter().map(|run| run.start.block).collect();
-        let every = (total / CHECKPOINTS).max(CHECKPOINT_BYTES);
+        let every = checkpoint_bytes(total);
         let mut sink = TargetSink { target, job: self, offsets, every, next: 0, freed: vec![0; runs.len()] };
         sink.next = sink.target.bytes() + every;
         let (records, cancel) = (Arc::clone(&sink.job.records), sink.job.cancel);
@@ -400,10 +401,16 @@ impl<R: Records> Job<'_, R> {
 
 /// Memory for what is known of each block of a run while it is merged, bytes.
 const BLOCK_FACTS_BYTES: usize = 64;
-/// Times the last pass stores how far it has come, about.
-const CHECKPOINTS: u64 = 24;
-/// Bytes of output between two such times, at least.
-const CHECKPOINT_BYTES: u64 = 64 << 20;
+
+/// Bytes of output after which the last pass stores how far it has come and frees what it has
+/// consumed; syncing so often costs little, and so little is taken twice.
+pub fn checkpoint_bytes(total: u64) -> u64 {
+    const SHARE: u64 = 24;
+    const SHARE_OF_SMALL: u64 = 8;
+    const SMALL_BYTES: u64 = 64 << 20;
+    const LEAST_BYTES: u64 = 16 << 20;
+    (total / SHARE).max((total / SHARE_OF_SMALL).min(SMALL_BYTES)).max(LEAST_BYTES)
+}
 
 struct GroupSink<R: Records> {
     sink: RunSink<R>,
@@ -480,7 +487,7 @@ impl<R: Records> TargetSink<'_, '_, R> {
                     Err(IoError::Os { .. }) => {}
                     Err(error) => return Err(error.into()),
                 }
-                self.job.passes.freed(upto - self.freed[index], self.target.bytes());
+                self.job.passes.freed(upto - self.freed[index]);
                 self.freed[index] = upto;
             }
         }

@@ -1,0 +1,168 @@
+//! What the files a [`Disk`](crate::Disk) writes take on their volumes, and how far ahead of the
+//! data they may be laid out.
+//!
+//! Sizes are asked of the file system after everything that changes them, so that the peak is what
+//! was really taken. Files that are written at once share one allowance: what the job is expected
+//! to come to and has not taken yet, or else a small share of the job.
+//!
+//! ```text
+//!   held      |== a ==|..|== b ====|..|        ..  laid out ahead
+//!   expected  |================================|
+//!                                      ^^^^^^^^^^  may be laid out without raising the peak
+//! ```
+
+use std::collections::HashMap;
+use std::fs::{File, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::SECTOR_BYTES;
+
+/// What may be laid out ahead in any case: this share of the job, within bounds; twice the share of
+/// a job so small that steps would be short.
+const AHEAD_SHARE: u64 = 32;
+const AHEAD_LEAST_BYTES: u64 = 2 << 20;
+const AHEAD_SMALL_BYTES: u64 = 16 << 20;
+const AHEAD_MOST_BYTES: u64 = 1 << 30;
+
+/// Bytes that files of a job of `expected` bytes may take on top of their data.
+pub fn ahead_bytes(expected: u64) -> u64 {
+    let share = expected / AHEAD_SHARE;
+    share.max((2 * share).min(AHEAD_SMALL_BYTES)).clamp(AHEAD_LEAST_BYTES, AHEAD_MOST_BYTES)
+}
+
+/// The account of the room taken; clones share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Room {
+    books: Arc<Mutex<Books>>,
+}
+
+#[derive(Debug, Default)]
+struct Books {
+    /// Bytes of each file, by device and inode.
+    files: HashMap<(u64, u64), u64>,
+    held: u64,
+    peak: u64,
+    expected: u64,
+    writers: u64,
+}
+
+impl Books {
+    fn set(&mut self, stat: &Metadata, bytes: u64) {
+        let key = (stat.dev(), stat.ino());
+        let before = if bytes > 0 { self.files.insert(key, bytes) } else { self.files.remove(&key) };
+        self.held = self.held - before.unwrap_or(0) + bytes;
+        self.peak = self.peak.max(self.held);
+    }
+}
+
+impl Room {
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All files together are expected to come to `bytes`.
+    pub(crate) fn expect(&self, bytes: u64) {
+        self.books().expected = bytes;
+    }
+
+    /// Most bytes taken at once so far.
+    pub(crate) fn peak(&self) -> u64 {
+        self.books().peak
+    }
+
+    /// Notes what a file takes now.
+    pub(crate) fn note(&self, file: &File) {
+        // A file that cannot be asked is left as it was: this is an account, not a check.
+        if let Ok(stat) = file.metadata() {
+            self.note_stat(&stat);
+        }
+    }
+
+    /// Notes what a file takes by its state.
+    pub(crate) fn note_stat(&self, stat: &Metadata) {
+        if stat.is_file() {
+            self.books().set(stat, stat.blocks() * SECTOR_BYTES as u64);
+        }
+    }
+
+    /// The file is gone.
+    pub(crate) fn forget(&self, stat: &Metadata) {
+        self.books().set(stat, 0);
+    }
+
+    /// One more file is being written.
+    pub(crate) fn writer(&self) -> Writer {
+        self.books().writers += 1;
+        Writer { room: self.clone() }
+    }
+}
+
+/// A file being written, which has its part of what may be laid out ahead.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    room: Room,
+}
+
+impl Writer {
+    /// How much of `wanted` may be laid out behind the data.
+    pub(crate) fn ahead(&self, wanted: u64) -> u64 {
+        let books = self.room.books();
+        let to_come = books.expected.saturating_sub(books.held);
+        let most = to_come.max(ahead_bytes(books.expected.max(books.held)));
+        wanted.min(most / books.writers.max(1))
+    }
+
+    /// Notes what the file takes now.
+    pub(crate) fn note(&self, file: &File) {
+        self.room.note(file);
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        let mut books = self.room.books();
+        books.writers = books.writers.saturating_sub(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn files_share_what_is_to_come() {
+        let room = Room::default();
+        room.expect(4096 * MIB);
+        let first = room.writer();
+        assert_eq!(first.ahead(64 * MIB), 64 * MIB);
+        let others: Vec<Writer> = (0..127).map(|_| room.writer()).collect();
+        assert_eq!(first.ahead(64 * MIB), 32 * MIB);
+        room.books().held = 4096 * MIB;
+        assert_eq!(first.ahead(64 * MIB), MIB, "a share of the job is left to all of them");
+        drop(others);
+        assert_eq!(first.ahead(1024 * MIB), 128 * MIB);
+    }
+
+    #[test]
+    fn the_peak_is_what_files_took_at_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let room = Room::default();
+        let mut taken = 0;
+        for name in ["a", "b"] {
+            let path = directory.path().join(name);
+            std::fs::write(&path, vec![1; 100_000]).unwrap();
+            let file = File::open(&path).unwrap();
+            file.sync_all().unwrap();
+            room.note(&file);
+            room.note(&file);
+            let stat = file.metadata().unwrap();
+            taken = taken.max(stat.blocks() * SECTOR_BYTES as u64);
+            room.forget(&stat);
+        }
+        assert_eq!((room.peak(), room.books().held), (taken, 0));
+        assert!(taken >= 100_000);
+    }
+}
