@@ -218,8 +218,11 @@ impl<R: Records> Job<'_, R> {
                 self.sort_small_parts(&group, target, &mut sums)?;
                 at += normal;
             } else {
-                let equal = splitters.all_equal(first + at) && self.records.keys_decide();
-                self.sort_large_part(parts[at].0.clone(), equal, target, &mut sums)?;
+                if splitters.all_equal(first + at) && self.records.keys_decide() {
+                    self.append_equal_part(target, &mut sums)?;
+                } else {
+                    self.sort_large_part(parts[at].0.clone(), target, &mut sums)?;
+                }
                 at += 1;
             }
         }
@@ -290,50 +293,46 @@ impl<R: Records> Job<'_, R> {
         Ok(())
     }
 
-    /// A part larger than memory: by runs and merges. One of equal keys is a sorted run already.
+    /// A part of equal keys is a sorted run already. It is freed as it goes out, so the manifest
+    /// tells how far that has come.
+    fn append_equal_part(&mut self, target: &mut Target<R>, sums: &mut PassSums) -> Result<(), SortError> {
+        let last_key = self.manifest.output.as_ref().and_then(|output| output.last_key.clone());
+        *sums = self.merge_limited(1, target, self.request.top, sums.clone(), last_key)?;
+        self.parts_done(1, target, sums)
+    }
+
+    /// A part larger than memory: by runs and merges. It stays until all of it is in the output: what
+    /// a killed job has done of it is done again.
     fn sort_large_part(
         &mut self,
         part: Run,
-        equal: bool,
         target: &mut Target<R>,
         sums: &mut PassSums,
     ) -> Result<(), SortError> {
         let later = self.manifest.runs.split_off(1);
-        let mut runs = vec![part.clone()];
-        let mut dropped = RecordSum::new();
-        if !equal {
-            let saved =
-                (self.manifest.sum_in, self.manifest.dropped, self.manifest.read_upto, self.resumable);
-            self.manifest.runs.clear();
-            self.resumable = false;
-            let memory = self.sort_memory(self.part_stream_bytes());
-            let inputs = Inputs::of_parts(std::slice::from_ref(&part), &self.pool);
-            let start = InputPosition::default();
-            let reader =
-                PieceReader::new(&self.records, &self.disk, inputs, &memory.pieces, start, self.cancel)
-                    .of_spills();
-            self.form(reader, &memory, Gather::Halves, None)?;
-            drop(memory);
-            self.reduce_runs()?;
-            dropped = self.manifest.dropped;
-            dropped.subtract(&saved.1);
-            runs = std::mem::take(&mut self.manifest.runs);
-            (self.manifest.sum_in, self.manifest.dropped, self.manifest.read_upto, self.resumable) = saved;
-        }
-        self.manifest.runs = runs.clone();
-        let (resumable, output) =
-            (std::mem::replace(&mut self.resumable, false), self.manifest.output.take());
+        let saved = (self.manifest.sum_in, self.manifest.dropped, self.manifest.read_upto, self.resumable);
+        self.manifest.runs.clear();
+        self.resumable = false;
+        let memory = self.sort_memory(self.part_stream_bytes());
+        let inputs = Inputs::of_parts(std::slice::from_ref(&part), &self.pool);
+        let start = InputPosition::default();
+        let reader = PieceReader::new(&self.records, &self.disk, inputs, &memory.pieces, start, self.cancel)
+            .of_spills();
+        self.form(reader, &memory, Gather::Halves, None)?;
+        drop(memory);
+        self.reduce_runs()?;
+        let mut dropped = self.manifest.dropped;
+        dropped.subtract(&saved.1);
+        let runs = self.manifest.runs.clone();
         let limit = self.request.top.map(|top| top.saturating_sub(sums.out.count));
-        let merged = self.merge_limited(target, limit);
-        (self.resumable, self.manifest.output) = (resumable, output);
-        let merged = merged?;
+        let merged = self.merge_limited(runs.len(), target, limit, PassSums::default(), None)?;
+        (self.manifest.sum_in, self.manifest.dropped, self.manifest.read_upto, self.resumable) = saved;
         sums.out.combine(&merged.out);
         sums.dropped.combine(&merged.dropped);
         sums.dropped.combine(&dropped);
-        let parts = if equal { Vec::new() } else { runs };
         self.manifest.runs = std::iter::once(part).chain(later).collect();
         self.parts_done(1, target, sums)?;
-        self.remove_runs(&parts)
+        self.remove_runs(&runs)
     }
 
     /// Memory for reading a part ahead: its blocks are as large as they were written.

@@ -268,21 +268,30 @@ impl<R: Records> Job<'_, R> {
 
     /// Merges all runs into the output.
     pub fn merge_to_target(&mut self, target: &mut Target<R>) -> Result<PassSums, SortError> {
-        self.merge_limited(target, self.request.top)
+        let (sums, last_key) = self.output_so_far();
+        self.merge_limited(self.manifest.runs.len(), target, self.request.top, sums, last_key)
     }
 
-    /// Merges all runs into the output, at most `limit` records of them.
-    pub fn merge_limited(
-        &mut self,
-        target: &mut Target<R>,
-        limit: Option<u64>,
-    ) -> Result<PassSums, SortError> {
-        let runs = self.manifest.runs.clone();
-        let rules = Rules { unique: self.request.unique, sum: true };
-        let (sums, last_key) = match &self.manifest.output {
+    /// Sums of what a killed job had in its output, and the last key of it where that matters.
+    fn output_so_far(&self) -> (PassSums, Option<Vec<u8>>) {
+        match &self.manifest.output {
             Some(state) => (PassSums { out: state.out, dropped: state.dropped }, state.last_key.clone()),
             None => (PassSums::default(), None),
-        };
+        }
+    }
+
+    /// Merges the first `count` runs into the output, which holds what `sums` and `last_key` tell,
+    /// until it has `limit` records.
+    pub fn merge_limited(
+        &mut self,
+        count: usize,
+        target: &mut Target<R>,
+        limit: Option<u64>,
+        sums: PassSums,
+        last_key: Option<Vec<u8>>,
+    ) -> Result<PassSums, SortError> {
+        let runs = self.manifest.runs[..count].to_vec();
+        let rules = Rules { unique: self.request.unique, sum: true };
         let total: u64 = runs.iter().map(|run| run.bytes).sum();
         let offsets = runs.iter().map(|run| self.block_offsets(run)).collect::<Result<Vec<_>, _>>()?;
         // The job itself is lent to the sink, which stores how far the merge has come.
