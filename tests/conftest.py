@@ -44,7 +44,6 @@ def module_disk():
 # What the sort does not do yet, by test: each is listed in CHANGELOG.md under "Known gaps" and is
 # expected to fail until it is mended; one that passes is reported as such.
 KNOWN_GAPS = {
-    "test_spills_go_where_there_is_room": "spills take turns over --temp, whatever room each has",
     "test_order_that_is_there_saves_bytes": "order is recognised load by load, which little memory makes short",
     "test_lines_of_any_length": "lines near a piece's size need more memory than they should",
     "test_long_lines_keep_the_cap": "lines near a piece's size need more memory than they should",

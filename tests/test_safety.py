@@ -3,6 +3,7 @@
 Expected results are kept outside the victim: a file's right order is computed before anything is killed.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -341,14 +342,46 @@ def test_no_room_for_the_output(method, records, disk):
         assert leftovers(disk / "temp") == []
 
 
-def test_spills_go_where_there_is_room(records, disk):
+@pytest.mark.parametrize("method", METHODS)
+def test_spills_go_where_there_is_room(method, records, disk):
     """Two temporary places, one of them small."""
     with small_disk(disk, 64 * MIB) as small:
         (disk / "roomy").mkdir()
-        words = sort_words(records[0], disk / "out", small, "merge")
+        words = sort_words(records[0], disk / "out", small, method)
         run(*words, "--temp", disk / "roomy")
         assert digest(disk / "out") == records[1]
         assert leftovers(small) == []
+
+
+def test_a_run_goes_on_where_there_is_room(records, disk):
+    """The room of a place is taken by others while a run is being written there."""
+    with small_disk(disk, 400 * MIB) as small:
+        (disk / "roomy").mkdir()
+        words = sort_words(records[0], disk / "out", small, "merge", "128MiB")
+        process = start(*words, "--temp", disk / "roomy")
+        while process.poll() is None and blocks_below(small) < 20 * MIB:
+            time.sleep(0.001)
+        with open(small / "foreign", "wb") as foreign:
+            left = os.statvfs(small)
+            os.posix_fallocate(foreign.fileno(), 0, left.f_bavail * left.f_frsize - 4 * MIB)
+        told = process.communicate(timeout=60)[1]
+        assert process.returncode == 0, told
+        assert digest(disk / "out") == records[1]
+        assert leftovers(small) == ["foreign"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_no_room_anywhere(method, records, disk):
+    """The error names every place, what was needed and what each has left."""
+    with small_disk(disk, 64 * MIB) as small:
+        (small / "one").mkdir()
+        (small / "other").mkdir()
+        words = sort_words(records[0], disk / "out", small / "one", method)
+        told = run(*words, "--temp", small / "other", expect=2).stderr
+        assert "300 MB needed" in told
+        assert f"left on {small / 'one'}" in told
+        assert f"left on {small / 'other'}" in told
+        assert leftovers(small) == ["one", "other"]
 
 
 def test_files_may_not_grow(records, disk):
@@ -373,16 +406,15 @@ def test_spills_freed_as_they_are_consumed(method, records, disk):
     assert most <= 1.35 * records[0].stat().st_size
     told = json.loads(report.read_text())
     assert most <= 1.02 * told["peak_disk_bytes"], "what was really taken"
-    assert told["peak_disk_bytes"] <= 1.05 * told["plan"]["chosen"]["peak_disk_bytes"], "as planned"
+    assert told["peak_disk_bytes"] <= 1.1 * told["plan"]["chosen"]["peak_disk_bytes"], "as planned"
 
 
 def blocks_below(directory):
     total = 0
-    for path in Path(directory).rglob("*"):
-        try:
-            total += path.stat().st_blocks * 512
-        except FileNotFoundError:
-            continue
+    for place, _, names in os.walk(directory):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                total += os.stat(os.path.join(place, name)).st_blocks * 512
     return total
 
 

@@ -17,6 +17,7 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
+use std::io;
 use std::sync::Arc;
 
 use crate::PAGE_BYTES;
@@ -221,23 +222,33 @@ impl ArmWrite {
         self.keep(result)
     }
 
-    /// Makes room for the file up to `end`, and some more.
+    /// Makes room for the file up to `end`, and some more. A volume that cannot allocate, or refuses
+    /// to, is no error: the write itself finds out whether there is room, and extends the file.
     fn allocate(&mut self, end: u64) {
         if !self.allocates && self.next / NOTED_BYTES != end / NOTED_BYTES {
             self.writer.note(&self.base.file);
         }
-        if end <= self.allocated || !self.allocates {
-            return;
+        if end > self.allocated && self.allocates {
+            self.allocates = self.try_allocate(end).is_ok();
         }
+    }
+
+    fn try_allocate(&mut self, end: u64) -> io::Result<()> {
         let free = system::free_space_of(&self.base.file).unwrap_or(0);
         let wanted = self.next.clamp(AHEAD_LEAST_BYTES, AHEAD_MOST_BYTES).min(free / AHEAD_FREE_SHARE);
+        let from = self.allocated;
+        let needed = end.next_multiple_of(PAGE);
         let until = (end + self.writer.ahead(wanted)).next_multiple_of(PAGE);
-        // A refusal is no error yet: the write itself finds out whether there is room, and where a
-        // volume cannot allocate, extending writes work too, only slower. Part of the range may
-        // have been allocated all the same, so it is counted for `trim` to cut.
-        self.allocates = system::allocate(&self.base.file, self.allocated, until - self.allocated).is_ok();
-        self.allocated = until;
+        let mut result = system::allocate(&self.base.file, from, until - from).map(|()| until);
+        if result.is_err() {
+            // The last of the room may do, without any ahead. What was allocated in vain goes back;
+            // all that has been written lies before it.
+            result = system::allocate(&self.base.file, from, needed - from).map(|()| needed);
+            self.base.file.set_len(*result.as_ref().unwrap_or(&from))?;
+        }
+        self.allocated = *result.as_ref().unwrap_or(&from);
         self.writer.note(&self.base.file);
+        result.map(|_| ())
     }
 
     fn submit(&mut self, buf: Buf, offset: u64, len: usize, halve: bool) -> Result<(), IoError> {
@@ -291,6 +302,23 @@ impl WriteStream for ArmWrite {
         }
         let result = self.append(buf, len);
         self.keep(result)
+    }
+
+    fn make_room(&mut self, bytes: u64) -> Result<(), IoError> {
+        self.check()?;
+        let end = self.next + bytes;
+        if !self.allocates || end <= self.allocated {
+            return Ok(());
+        }
+        match self.try_allocate(end) {
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT)) => {
+                Err(self.base.port.error(Action::Write, self.next, error).needing(bytes))
+            }
+            result => {
+                self.allocates = result.is_ok();
+                Ok(())
+            }
+        }
     }
 
     fn drain(&mut self) -> Result<(), IoError> {

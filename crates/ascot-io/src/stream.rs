@@ -69,6 +69,14 @@ pub trait WriteStream: Send {
     /// goes on through the page cache after one that is not.
     fn begin(&mut self, buf: Buf, len: usize) -> Result<(), IoError>;
 
+    /// Sees to it that `bytes` more can be written, before they are handed over. Where the volume is
+    /// known to be full that is an error, after which the stream can still be synced and finished;
+    /// where it cannot be known, the write itself finds out.
+    fn make_room(&mut self, bytes: u64) -> Result<(), IoError> {
+        let _ = bytes;
+        Ok(())
+    }
+
     /// Waits until everything begun is written.
     fn drain(&mut self) -> Result<(), IoError>;
 

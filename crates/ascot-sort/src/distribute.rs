@@ -46,6 +46,8 @@ const KEYS_PER_PLACE: usize = 8;
 const SPLIT_PIECE_BYTES: usize = 1 << 20;
 /// Times the splitting pass stores how far it has come, about.
 const CHECKPOINTS: u64 = 12;
+/// How much larger than its fair share a part may turn out: one in so many.
+const UNEVEN_SHARE: u64 = 4;
 /// Share of memory for the blocks of the parts: one in so many.
 const PARTS_SHARE: usize = 2;
 
@@ -145,6 +147,7 @@ impl<R: Records> Job<'_, R> {
         )?;
         let count = parts.len() as u64;
         let runs = parts.into_iter().map(Part::finish).collect::<Result<Vec<_>, _>>()?;
+        self.places()?.kept_promises();
         self.passes.spilled(runs.iter().map(|run| run.bytes).sum());
         self.manifest.runs = runs;
         self.manifest.parts.clear();
@@ -178,8 +181,13 @@ impl<R: Records> Job<'_, R> {
             let sink = RunSink::resume(&self.records, &self.disk, part.run, decode_index(&part.index)?)?;
             parts.push(Part::new(sink, blocks));
         }
-        while parts.len() < splitters.parts() {
-            let (number, path) = self.new_run()?;
+        let places = self.places()?;
+        let fair = self.inputs.record_bytes().unwrap_or(0) / splitters.parts() as u64;
+        let expected = fair + fair / UNEVEN_SHARE;
+        for number in self.new_numbers((splitters.parts() - parts.len()) as u64) {
+            let place = places.choose(expected, &[]).ok_or_else(|| places.no_room(expected))?;
+            places.promise(place, expected);
+            let path = places.path(place, number);
             let sink = RunSink::create(&self.records, &self.disk, path, number, self.request.compression)?;
             parts.push(Part::new(sink, blocks));
         }

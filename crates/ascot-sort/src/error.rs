@@ -16,16 +16,16 @@ pub enum SortError {
     #[error("{0}")]
     Io(#[from] IoError),
     /// The output disk or a spill disk is full.
-    #[error("not enough room on {}: {needed} bytes needed, {free} free\n  {advice}", place.display())]
+    #[error("not enough room for {what}: {} needed, {}\n  {advice}", units::bytes(*needed), list_left(left))]
     NoRoom {
-        /// Directory on the full volume.
-        place: PathBuf,
+        /// What there is no room for.
+        what: &'static str,
         /// Bytes needed.
-        needed: String,
-        /// Bytes free.
-        free: String,
+        needed: u64,
+        /// Directories on the volumes there are, and the bytes left there.
+        left: Vec<(PathBuf, u64)>,
         /// What to do.
-        advice: String,
+        advice: &'static str,
     },
     /// Keys do not fit the layout or the data.
     #[error("{0}")]
@@ -106,6 +106,11 @@ pub enum SortError {
     /// A fault of this program.
     #[error("internal error: {0}; please report this")]
     Internal(&'static str),
+}
+
+fn list_left(left: &[(PathBuf, u64)]) -> String {
+    let one = |(place, free): &(PathBuf, u64)| format!("{} left on {}", units::bytes(*free), place.display());
+    left.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
 /// Kinds a face treats apart.

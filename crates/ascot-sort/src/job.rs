@@ -1,5 +1,6 @@
 //! A job from request to report: memory, streams and threads it works with, its passes in turn.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,10 +19,12 @@ use crate::form::SortMemory;
 use crate::input::Inputs;
 use crate::observe::Cancel;
 use crate::pieces::PiecePool;
+use crate::places::Places;
 use crate::reader::{InputPosition, PieceReader};
 use crate::records::Records;
 use crate::request::{Output, SortRequest};
 use crate::runs::Run;
+use crate::spill::Spill;
 use crate::store::{FileIdentity, Finished, JobDir, MANIFEST_VERSION, Manifest, OutputState, StoredWay};
 use crate::target::Target;
 
@@ -56,6 +59,8 @@ pub struct Job<'a, R: Records> {
     pub emitters: Arc<EmitThreads>,
     /// Its directory, once it has spills.
     pub dir: Option<JobDir>,
+    /// The places for spills, once it has any.
+    places: Option<Places>,
     /// How far it has come.
     pub manifest: Manifest,
     /// Whether a killed job could go on: inputs and output are files.
@@ -117,6 +122,7 @@ impl<'a, R: Records> Job<'a, R> {
             header,
             emitters: Arc::new(emitters),
             dir: None,
+            places: None,
             manifest,
             resumable,
             started: Instant::now(),
@@ -198,11 +204,28 @@ impl<'a, R: Records> Job<'a, R> {
         SortMemory { pieces: PiecePool::new(&self.pool, share.bytes, share.count), load_pieces: share.load() }
     }
 
-    /// The number of a new run, and its file.
-    pub fn new_run(&mut self) -> Result<(u64, PathBuf), SortError> {
-        let number = self.manifest.next_number;
-        self.manifest.next_number += 1;
-        Ok((number, self.dir()?.run_path(number)))
+    /// Starts a sorted spill of about `bytes`.
+    pub fn new_spill(&mut self, bytes: u64) -> Result<Spill<R>, SortError> {
+        let places = self.places()?;
+        let numbers = self.new_numbers(places.count() as u64);
+        Spill::create(&self.records, &self.disk, places, numbers, self.request.compression, bytes)
+    }
+
+    /// Numbers for new runs.
+    pub fn new_numbers(&mut self, count: u64) -> Range<u64> {
+        let first = self.manifest.next_number;
+        self.manifest.next_number += count;
+        first..first + count
+    }
+
+    /// The places for spills.
+    pub fn places(&mut self) -> Result<Places, SortError> {
+        if let Some(places) = &self.places {
+            return Ok(places.clone());
+        }
+        let disk = self.disk.clone();
+        let places = Places::new(&disk, self.dir()?.dirs());
+        Ok(self.places.insert(places).clone())
     }
 
     /// Removes runs that have been merged.

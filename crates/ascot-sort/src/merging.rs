@@ -17,7 +17,7 @@ use crate::job::{Job, descriptors, drive};
 use crate::merge::{MergeFlow, MergeSink};
 use crate::pieces::Lease;
 use crate::records::{Records, Rules, Sorted};
-use crate::runs::{RunBlock, RunSink, RunStart};
+use crate::runs::{RunBlock, RunStart};
 use crate::target::Target;
 
 /// Merges the sorted inputs of a job into its output; in several passes where they are many.
@@ -34,15 +34,15 @@ pub fn merge_inputs<R: Records>(mut job: Job<'_, R>) -> Result<Report, SortError
         return job.finish(target, &sums.out, &sums.dropped, None);
     }
     for first in (0..count).step_by(fan_in) {
-        let (number, path) = job.new_run()?;
-        let mut sink =
-            ToRun(RunSink::create(&job.records, &job.disk, path, number, job.request.compression)?);
+        let group = first..(first + fan_in).min(count);
+        let bytes = group.clone().filter_map(|index| job.inputs.get(index)?.size).sum();
+        let mut spill = job.new_spill(bytes)?;
         let rules = Rules { unique: job.request.unique, sum: false };
-        let sums = merge_range(&mut job, first..(first + fan_in).min(count), rules, &mut sink)?;
-        let run = sink.0.finish()?;
-        job.passes.spilled(run.bytes);
+        let sums = merge_range(&mut job, group, rules, &mut spill)?;
+        let runs = spill.finish()?;
+        job.passes.spilled(runs.iter().map(|run| run.bytes).sum());
         job.manifest.dropped.combine(&sums.dropped);
-        job.manifest.runs.push(run);
+        job.manifest.runs.extend(runs);
     }
     job.reduce_runs()?;
     let sums = job.merge_to_target(&mut target)?;
@@ -83,22 +83,6 @@ const SPARE_SHARE: usize = 4;
 struct Straight<'t, R: Records>(&'t mut Target<R>);
 
 impl<R: Records> MergeSink for Straight<'_, R> {
-    fn chunk(&mut self, chunk: Chunk) -> Result<(), SortError> {
-        self.0.write(chunk)
-    }
-    fn batch(
-        &mut self,
-        _: &dyn Fn() -> Vec<RunStart>,
-        _: &PassSums,
-        _: Option<&[u8]>,
-    ) -> Result<(), SortError> {
-        Ok(())
-    }
-}
-
-struct ToRun<R>(RunSink<R>);
-
-impl<R: Records> MergeSink for ToRun<R> {
     fn chunk(&mut self, chunk: Chunk) -> Result<(), SortError> {
         self.0.write(chunk)
     }

@@ -105,6 +105,18 @@ impl<R: Records> RunSink<R> {
         Ok(self.writer.write_block(chunk.buf, chunk.len, chunk.first_record as u32)?)
     }
 
+    /// Sees to it that a chunk of `len` bytes can be written, and the run be finished after it. Where
+    /// its volume is full the run can still be finished without.
+    pub fn make_room(&mut self, len: usize) -> Result<(), IoError> {
+        self.writer.make_room(len)
+    }
+
+    /// Gives the run up.
+    pub fn remove(self, disk: &Disk) -> Result<(), IoError> {
+        drop(self.writer);
+        disk.remove_file(&self.run.path)
+    }
+
     /// Bytes of records so far.
     pub fn bytes(&self) -> u64 {
         self.run.bytes

@@ -1,7 +1,8 @@
 //! The entry: from a request to its report, its explanation, or its second life.
 
 use std::fmt;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ascot_io::Disk;
@@ -20,6 +21,7 @@ use crate::job::{Job, RunOptions, descriptors, job_disk, report_of_finished, tem
 use crate::merging::merge_inputs;
 use crate::observe::{Cancel, Observer};
 use crate::ordered::looks_ordered;
+use crate::places::no_room_for_spills;
 use crate::plan::{Facts, plan};
 use crate::progress::with_progress;
 use crate::records::{Head, Records, Visitor, with_records};
@@ -228,19 +230,20 @@ fn check_room(request: &SortRequest, prepared: &Prepared, plan: &Plan, disk: &Di
         return Ok(());
     }
     let dirs = temp_dirs(request);
-    let mut free = 0;
+    let (mut free, mut seen) = (0, Vec::new());
     for dir in &dirs {
-        free += disk.free_space(dir)?;
+        // Places on one volume share its room.
+        let device = std::fs::metadata(dir).ok().map(|stat| stat.dev());
+        if device.is_none() || !seen.contains(&device) {
+            free += disk.free_space(dir)?;
+            seen.push(device);
+        }
     }
     if free >= bytes {
         return Ok(());
     }
-    Err(SortError::NoRoom {
-        place: dirs.into_iter().next().unwrap_or_default(),
-        needed: units::bytes(bytes),
-        free: units::bytes(free),
-        advice: "give a larger volume (--temp DIR, repeatable), or compress spills (--compress auto)\n  nothing was written; the output is as it was".into(),
-    })
+    let dirs: Vec<&Path> = dirs.iter().map(PathBuf::as_path).collect();
+    Err(no_room_for_spills(disk, &dirs, bytes))
 }
 
 /// What a sort would do, and why.

@@ -20,7 +20,8 @@ use crate::merge::{MergeFlow, MergeSink};
 use crate::ordered::{Found, recognise};
 use crate::reader::PieceReader;
 use crate::records::{Merged, Records, Rules, Segment};
-use crate::runs::{Run, RunInput, RunSink, RunStart};
+use crate::runs::{Run, RunInput, RunStart};
+use crate::spill::Spill;
 use crate::store::OutputState;
 use crate::target::Target;
 
@@ -30,7 +31,7 @@ const TASK_BYTES: u64 = 8 << 20;
 /// Where a load or a batch goes.
 enum Destination<'t, R: Records> {
     Target(&'t mut Target<R>),
-    Run(Box<RunSink<R>>),
+    Spill(&'t mut Spill<R>),
 }
 
 impl<R: Records> Job<'_, R> {
@@ -110,7 +111,7 @@ impl<R: Records> Job<'_, R> {
     ) -> Result<PassSums, SortError> {
         let rules = Rules { unique: self.request.unique, sum: true };
         let mut sums = PassSums::default();
-        sums.add(&self.emit_load(load.sources, load.bytes, rules, limit, Destination::Target(target))?.0);
+        sums.add(&self.emit_load(load.sources, load.bytes, rules, limit, Destination::Target(target))?);
         Ok(sums)
     }
 
@@ -126,10 +127,11 @@ impl<R: Records> Job<'_, R> {
                 self.refer(found)?
             }
             None => {
-                let run = self.spill(load.sources, load.bytes)?;
+                let runs = self.spill(load.sources, load.bytes)?;
                 self.manifest.runs.iter_mut().for_each(Run::close);
-                self.manifest.runs.push(run);
-                1
+                let count = runs.len() as u64;
+                self.manifest.runs.extend(runs);
+                count
             }
         };
         self.manifest.read_upto = end;
@@ -144,8 +146,8 @@ impl<R: Records> Job<'_, R> {
         let mut runs = found.runs.into_iter().peekable();
         for (number, (gap, mixed)) in found.gaps.into_iter().zip(found.mixed).enumerate() {
             let bytes = gap.iter().flatten().map(|segment| self.records.bytes_in(segment)).sum();
-            let spilled = if bytes > 0 { Some(self.spill(gap, bytes)?) } else { None };
-            written += u64::from(spilled.is_some());
+            let spilled = if bytes > 0 { self.spill(gap, bytes)? } else { Vec::new() };
+            written += spilled.len() as u64;
             let latest = self.manifest.runs.iter().rposition(|run| run.input.is_some());
             let goes_on = match (latest, runs.peek()) {
                 (Some(latest), Some(next)) if number == 0 && !mixed => {
@@ -172,17 +174,16 @@ impl<R: Records> Job<'_, R> {
         Ok(written)
     }
 
-    /// Merges sorted sources into a new run.
-    fn spill(&mut self, sources: Vec<Vec<Segment>>, bytes: u64) -> Result<Run, SortError> {
-        let (number, path) = self.new_run()?;
-        let sink = RunSink::create(&self.records, &self.disk, path, number, self.request.compression)?;
+    /// Merges sorted sources into a new run, or several where volumes fill up.
+    fn spill(&mut self, sources: Vec<Vec<Segment>>, bytes: u64) -> Result<Vec<Run>, SortError> {
+        let mut spill = self.new_spill(bytes)?;
         let rules = Rules { unique: self.request.unique, sum: false };
-        let (merged, run) =
-            self.emit_load(sources, bytes, rules, self.request.top, Destination::Run(Box::new(sink)))?;
-        let run = run.ok_or(SortError::Internal("a run went elsewhere"))?;
-        self.passes.spilled(run.bytes);
+        let into = Destination::Spill(&mut spill);
+        let merged = self.emit_load(sources, bytes, rules, self.request.top, into)?;
+        let runs = spill.finish()?;
+        self.passes.spilled(runs.iter().map(|run| run.bytes).sum());
         self.manifest.dropped.combine(&merged.dropped);
-        Ok(run)
+        Ok(runs)
     }
 
     fn emit_load(
@@ -192,20 +193,15 @@ impl<R: Records> Job<'_, R> {
         rules: Rules,
         limit: Option<u64>,
         mut into: Destination<'_, R>,
-    ) -> Result<(Merged, Option<Run>), SortError> {
+    ) -> Result<Merged, SortError> {
         let tasks = (bytes / TASK_BYTES + 1).max(self.budget.threads as u64 * 2);
         let tasks = if bytes < (1 << 20) { 1 } else { tasks as usize };
         let rules_of_cut = CutRules { previous: None, limit };
         let tasks = cut_tasks(&*self.records, sources, tasks, &rules_of_cut);
-        let merged = self.emitters.run(tasks, rules, self.cancel, &mut |chunk: Chunk| match &mut into {
+        self.emitters.run(tasks, rules, self.cancel, &mut |chunk: Chunk| match &mut into {
             Destination::Target(target) => target.write(chunk),
-            Destination::Run(sink) => sink.write(chunk),
-        })?;
-        let run = match into {
-            Destination::Target(_) => None,
-            Destination::Run(sink) => Some(sink.finish()?),
-        };
-        Ok((merged, run))
+            Destination::Spill(spill) => spill.write(chunk),
+        })
     }
 
     /// Runs that can be merged at once, by memory and by descriptors, beginning with `runs`.
@@ -245,21 +241,19 @@ impl<R: Records> Job<'_, R> {
 
     fn merge_group(&mut self, first: usize, count: usize) -> Result<(), SortError> {
         let group: Vec<Run> = self.manifest.runs[first..first + count].to_vec();
-        let (number, path) = self.new_run()?;
-        let sink = RunSink::create(&self.records, &self.disk, path, number, self.request.compression)?;
-        let mut sink = GroupSink { sink };
+        let mut spill = self.new_spill(group.iter().map(|run| run.bytes).sum())?;
         let sums = self.merge_runs(
             &group,
             Rules { unique: self.request.unique, sum: false },
             None,
-            &mut sink,
+            &mut spill,
             PassSums::default(),
             None,
         )?;
-        let run = sink.sink.finish()?;
-        self.passes.spilled(run.bytes);
+        let runs = spill.finish()?;
+        self.passes.spilled(runs.iter().map(|run| run.bytes).sum());
         self.manifest.dropped.combine(&sums.dropped);
-        self.manifest.runs.splice(first..first + count, [run]);
+        self.manifest.runs.splice(first..first + count, runs);
         self.store()?;
         self.remove_runs(&group)?;
         self.passes.freed(group.iter().map(|run| run.bytes).sum());
@@ -298,8 +292,10 @@ impl<R: Records> Job<'_, R> {
         let mut inputs = self.open_runs(&runs)?;
         let starts: Vec<usize> = runs.iter().map(|run| run.start.block).collect();
         let every = checkpoint_bytes(total);
-        let mut sink = TargetSink { target, job: self, offsets, every, next: 0, freed: vec![0; runs.len()] };
-        sink.next = sink.target.bytes() + every;
+        let mut sink =
+            TargetSink { target, job: self, offsets, every, next: 0, told: 0, freed: vec![0; runs.len()] };
+        sink.told = sink.target.bytes();
+        sink.next = sink.told + sink.step();
         let (records, cancel) = (Arc::clone(&sink.job.records), sink.job.cancel);
         let emitters = Arc::clone(&sink.job.emitters);
         let mut flow = MergeFlow::new(&*records, &emitters, rules, limit, cancel, &mut sink, &starts);
@@ -411,6 +407,9 @@ impl<R: Records> Job<'_, R> {
 /// Memory for what is known of each block of a run while it is merged, bytes.
 const BLOCK_FACTS_BYTES: usize = 64;
 
+/// Bytes of output between two times, however little room there is.
+const LEAST_STEP_BYTES: u64 = 4 << 20;
+
 /// Bytes of output after which the last pass stores how far it has come and frees what it has
 /// consumed; syncing so often costs little, and so little is taken twice.
 pub fn checkpoint_bytes(total: u64) -> u64 {
@@ -421,25 +420,6 @@ pub fn checkpoint_bytes(total: u64) -> u64 {
     (total / SHARE).max((total / SHARE_OF_SMALL).min(SMALL_BYTES)).max(LEAST_BYTES)
 }
 
-struct GroupSink<R: Records> {
-    sink: RunSink<R>,
-}
-
-impl<R: Records> MergeSink for GroupSink<R> {
-    fn chunk(&mut self, chunk: Chunk) -> Result<(), SortError> {
-        self.sink.write(chunk)
-    }
-
-    fn batch(
-        &mut self,
-        _done: &dyn Fn() -> Vec<RunStart>,
-        _sums: &PassSums,
-        _last: Option<&[u8]>,
-    ) -> Result<(), SortError> {
-        Ok(())
-    }
-}
-
 /// The output of the last merge: stores how far it has come, then frees what was consumed.
 struct TargetSink<'s, 'a, R: Records> {
     target: &'s mut Target<R>,
@@ -448,6 +428,8 @@ struct TargetSink<'s, 'a, R: Records> {
     offsets: Vec<Vec<u64>>,
     every: u64,
     next: u64,
+    /// Bytes of output when the last batch was done.
+    told: u64,
     freed: Vec<u64>,
 }
 
@@ -462,10 +444,11 @@ impl<R: Records> MergeSink for TargetSink<'_, '_, R> {
         sums: &PassSums,
         last: Option<&[u8]>,
     ) -> Result<(), SortError> {
-        if self.target.bytes() < self.next {
+        let batch = self.target.bytes() - std::mem::replace(&mut self.told, self.target.bytes());
+        if self.target.bytes() + batch / 2 < self.next {
             return Ok(());
         }
-        self.next = self.target.bytes() + self.every;
+        self.next = self.target.bytes() + self.step();
         let starts = done();
         if self.job.resumable
             && let Some(durable) = self.target.checkpoint()?
@@ -482,6 +465,13 @@ impl<R: Records> MergeSink for TargetSink<'_, '_, R> {
 }
 
 impl<R: Records> TargetSink<'_, '_, R> {
+    /// Bytes until what is consumed is freed the next time: fewer where the output's volume, which
+    /// may be that of the spills too, has little left.
+    fn step(&self) -> u64 {
+        let room = self.target.temporary().and_then(|path| self.job.disk.free_space(path).ok());
+        self.every.min(room.map_or(self.every, |room| room / 2)).max(LEAST_STEP_BYTES)
+    }
+
     /// Gives the blocks before `starts` back to their volumes.
     fn free(&mut self, starts: &[RunStart]) -> Result<(), SortError> {
         for (index, start) in starts.iter().enumerate() {

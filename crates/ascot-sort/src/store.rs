@@ -150,7 +150,6 @@ pub struct JobDir {
     locks: Vec<File>,
     disk: Disk,
     kept: bool,
-    turn: usize,
 }
 
 impl JobDir {
@@ -163,8 +162,7 @@ impl JobDir {
     ) -> Result<Self, SortError> {
         let name = format!("{PREFIX}{}", random_id());
         let dirs: Vec<PathBuf> = temps.iter().map(|temp| temp.join(&name)).collect();
-        let mut this =
-            JobDir { dirs: Vec::new(), locks: Vec::new(), disk: disk.clone(), kept: false, turn: 0 };
+        let mut this = JobDir { dirs: Vec::new(), locks: Vec::new(), disk: disk.clone(), kept: false };
         let make = |dir: &Path| {
             let failed = |error| IoError::from_os(Action::Create, dir, 0, error);
             DirBuilder::new().mode(0o700).create(dir).map_err(failed)
@@ -195,7 +193,7 @@ impl JobDir {
             };
             locks.push(file);
         }
-        Ok(JobDir { dirs: dirs.to_vec(), locks, disk: disk.clone(), kept: false, turn: 0 })
+        Ok(JobDir { dirs: dirs.to_vec(), locks, disk: disk.clone(), kept: false })
     }
 
     /// The first directory, which holds the manifest.
@@ -206,12 +204,6 @@ impl JobDir {
     /// All directories.
     pub fn dirs(&self) -> &[PathBuf] {
         &self.dirs
-    }
-
-    /// The file of a new run; directories take turns.
-    pub fn run_path(&mut self, number: u64) -> PathBuf {
-        self.turn += 1;
-        self.dirs[(self.turn - 1) % self.dirs.len()].join(format!("run-{number:06}.run"))
     }
 
     /// Removes a run that is no longer needed.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::codec::{Compression, Compressor};
-use super::index::RunIndex;
+use super::index::{ENTRY_BYTES, FOOTER_BYTES, RunIndex};
 use super::{RunId, block_crc};
 use crate::PAGE_BYTES;
 use crate::buf::Buf;
@@ -109,6 +109,14 @@ impl RunWriter {
         let stored = compressed.len();
         buf[..stored].copy_from_slice(compressed);
         Ok(stored)
+    }
+
+    /// Sees to it that a block of `len` bytes can be written, and the index behind it, before the
+    /// block is handed over. A full volume is an error here only where it is known to be full; the
+    /// run can then still be finished with what it has.
+    pub fn make_room(&mut self, len: usize) -> Result<(), IoError> {
+        let index = (self.index.blocks.len() + 1) * ENTRY_BYTES + FOOTER_BYTES;
+        self.stream.make_room((len.next_multiple_of(PAGE_BYTES) + index) as u64)
     }
 
     fn misuse(&self, what: &'static str) -> IoError {

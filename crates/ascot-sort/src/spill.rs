@@ -1,0 +1,124 @@
+//! Spilling one sorted sequence: as a run, or as several where volumes fill up.
+//!
+//! ```text
+//!   place 0   |== run 7 ==|      no room for the next chunk
+//!   place 1               |==== run 8 ====|
+//! ```
+//!
+//! The runs stand one behind the other wherever runs are listed, so equal records keep their order.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use ascot_io::{Compression, Disk};
+
+use crate::emit::{Chunk, PassSums};
+use crate::error::SortError;
+use crate::merge::MergeSink;
+use crate::places::Places;
+use crate::records::Records;
+use crate::runs::{Run, RunSink, RunStart};
+
+/// A sorted sequence being spilled.
+pub struct Spill<R> {
+    records: Arc<R>,
+    disk: Disk,
+    places: Places,
+    /// Numbers for its runs, one for each place.
+    numbers: Range<u64>,
+    compression: Compression,
+    /// Bytes it is expected to come to.
+    expected: u64,
+    sink: RunSink<R>,
+    place: usize,
+    /// Places found full.
+    full: Vec<usize>,
+    /// Runs that had to end early.
+    done: Vec<Run>,
+}
+
+impl<R: Records> Spill<R> {
+    /// Starts a spill of about `expected` bytes.
+    pub fn create(
+        records: &Arc<R>,
+        disk: &Disk,
+        places: Places,
+        mut numbers: Range<u64>,
+        compression: Compression,
+        expected: u64,
+    ) -> Result<Self, SortError> {
+        let place = places.choose(expected, &[]).ok_or_else(|| places.no_room(expected))?;
+        let number = next_number(&mut numbers)?;
+        let path = places.path(place, number);
+        let sink = RunSink::create(records, disk, path, number, compression)?;
+        let (records, disk) = (Arc::clone(records), disk.clone());
+        let (full, done) = (Vec::new(), Vec::new());
+        Ok(Spill { records, disk, places, numbers, compression, expected, sink, place, full, done })
+    }
+
+    /// Appends merged records.
+    pub fn write(&mut self, chunk: Chunk) -> Result<(), SortError> {
+        if let Err(error) = self.sink.make_room(chunk.len) {
+            // Where a record goes on no other run can start.
+            let elsewhere = error.is_disk_full() && chunk.first_record == 0;
+            if !elsewhere {
+                return Err(error.into());
+            }
+            self.go_on_elsewhere(chunk.len as u64)?;
+        }
+        self.sink.write(chunk)
+    }
+
+    /// Ends the run where its volume is full, and starts another where there is room.
+    fn go_on_elsewhere(&mut self, bytes: u64) -> Result<(), SortError> {
+        let written: u64 = self.done.iter().map(|run| run.bytes).sum::<u64>() + self.sink.bytes();
+        let rest = self.expected.saturating_sub(written).max(bytes);
+        self.full.push(self.place);
+        loop {
+            let Some(place) = self.places.choose(rest, &self.full) else {
+                return Err(self.places.no_room(rest));
+            };
+            let number = next_number(&mut self.numbers)?;
+            let path = self.places.path(place, number);
+            let mut sink = RunSink::create(&self.records, &self.disk, path, number, self.compression)?;
+            let fits = sink.make_room(bytes as usize);
+            let ended = if fits.is_ok() { std::mem::replace(&mut self.sink, sink) } else { sink };
+            if ended.bytes() > 0 {
+                self.done.push(ended.finish()?);
+            } else {
+                ended.remove(&self.disk)?;
+            }
+            self.place = place;
+            match fits {
+                Ok(()) => return Ok(()),
+                Err(other) if other.is_disk_full() => self.full.push(place),
+                Err(other) => return Err(other.into()),
+            }
+        }
+    }
+
+    /// Makes what has been spilled durable and complete.
+    pub fn finish(mut self) -> Result<Vec<Run>, SortError> {
+        self.done.push(self.sink.finish()?);
+        Ok(self.done)
+    }
+}
+
+fn next_number(numbers: &mut Range<u64>) -> Result<u64, SortError> {
+    numbers.next().ok_or(SortError::Internal("a spill has more runs than places"))
+}
+
+impl<R: Records> MergeSink for Spill<R> {
+    fn chunk(&mut self, chunk: Chunk) -> Result<(), SortError> {
+        self.write(chunk)
+    }
+
+    fn batch(
+        &mut self,
+        _done: &dyn Fn() -> Vec<RunStart>,
+        _sums: &PassSums,
+        _last_key: Option<&[u8]>,
+    ) -> Result<(), SortError> {
+        Ok(())
+    }
+}
