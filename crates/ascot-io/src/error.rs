@@ -191,13 +191,18 @@ impl fmt::Display for Room {
     }
 }
 
+/// What standard output is called in errors.
+pub const STANDARD_OUTPUT: &str = "standard output";
+
 impl IoError {
     /// Sorts a system error into the variant a caller can act on.
     pub fn from_os(action: Action, path: &Path, offset: u64, source: io::Error) -> Self {
         let path = path.to_path_buf();
         match source.raw_os_error() {
             Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => {
-                let free = crate::system::free_space(&path).ok();
+                let is_stdout = path == Path::new(STANDARD_OUTPUT);
+                let place = if is_stdout { Path::new("/dev/stdout") } else { &path };
+                let free = crate::system::free_space(place).ok();
                 Self::DiskFull { path, offset, needed: None, free, source }
             }
             Some(libc::EPIPE) => Self::BrokenPipe { path, offset, source },

@@ -38,7 +38,7 @@ pub use arm::Arm;
 pub use backend::{BUFFERED_BYTES, Backend, PLAIN_BYTES};
 pub use buf::{BlockPool, Buf};
 pub use disk::{DEFAULT_DEPTH, DEFAULT_REQUEST_BYTES, Disk, DiskOptions};
-pub use error::{Action, IoError};
+pub use error::{Action, IoError, STANDARD_OUTPUT};
 pub use faulty::{Effect, FaultPlan, Faults, Operation};
 pub use ledger::{Direction, Ledger, StreamAccount, Totals};
 pub use output::{AtomicOutput, is_temporary, orphaned_outputs};

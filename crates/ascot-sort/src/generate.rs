@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ascot_io::{Action, AtomicOutput, BlockPool, Buf, Disk, IoError, Pool, WriteStream};
+use ascot_io::{Action, AtomicOutput, BlockPool, Buf, Disk, IoError, Pool, STANDARD_OUTPUT, WriteStream};
 use ascot_record::gensort::{Encoding, RECORD_LEN, RecordGenerator};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
@@ -176,7 +176,7 @@ impl Sink {
         match output {
             Output::Path(path) => Ok(Sink::File(AtomicOutput::create(&disk, path, "output")?)),
             Output::Stdout => {
-                let name = Path::new("standard output");
+                let name = Path::new(STANDARD_OUTPUT);
                 let descriptor = std::io::stdout()
                     .as_fd()
                     .try_clone_to_owned()

@@ -46,6 +46,9 @@ pub struct Shares {
 /// Bytes assumed where the size is not known: a plan for a pipe is a guess.
 const GUESSED_BYTES: u64 = 8 << 30;
 
+/// What of a load is merged at once, and freed after it, about: one in so many.
+const BATCH_SHARE: u64 = 4;
+
 impl Shares {
     /// Shares of a budget for records of the given kind.
     pub fn of(budget: &Budget, pieces: PieceShare, facts: &Facts) -> Shares {
@@ -186,7 +189,8 @@ impl Costing<'_> {
             passes,
             peak_disk_bytes: self.data
                 + ahead_bytes(self.data)
-                + checkpoint_bytes(self.data).min(self.data).max(most_merged),
+                + checkpoint_bytes(self.data).min(self.data).max(most_merged)
+                + self.shares.load / BATCH_SHARE,
             remark: "works on any input, keeps the order of equals".into(),
         }
     }

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ascot_io::{Action, AtomicOutput, BlockPool, Buf, Disk, IoError, PAGE_BYTES, WriteStream};
+use ascot_io::{
+    Action, AtomicOutput, BlockPool, Buf, Disk, IoError, PAGE_BYTES, STANDARD_OUTPUT, WriteStream,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::emit::Chunk;
@@ -57,7 +59,7 @@ impl<R: Records> Target<R> {
                 None => AtomicOutput::create(disk, path, "output")?,
             }),
             Output::Stdout => {
-                let name = Path::new("standard output");
+                let name = Path::new(STANDARD_OUTPUT);
                 let fd = std::io::stdout().as_fd().try_clone_to_owned();
                 let fd = fd.map_err(|error| IoError::from_os(Action::Open, name, 0, error))?;
                 Sink::Pipe(disk.to_writer(fd, name, "output")?)

@@ -7,7 +7,7 @@ use std::io::{self, Stdout};
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use ascot_io::{Action, AtomicOutput, Buf, Disk, IoError};
+use ascot_io::{Action, AtomicOutput, Buf, Disk, IoError, STANDARD_OUTPUT};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::FileType;
 
@@ -63,8 +63,7 @@ impl Sink {
 /// Writes `bytes`, the first of which is byte `offset` of the output.
 fn write_all(to: &Stdout, bytes: &[u8], offset: usize, cancel: &Cancel) -> Result<(), SortError> {
     let failed = |at: usize, error| {
-        let error =
-            IoError::from_os(Action::Write, Path::new("standard output"), (offset + at) as u64, error);
+        let error = IoError::from_os(Action::Write, Path::new(STANDARD_OUTPUT), (offset + at) as u64, error);
         Err(error.needing((bytes.len() - at) as u64).into())
     };
     let to = to.as_fd();
