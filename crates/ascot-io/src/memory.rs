@@ -1,6 +1,6 @@
 //! Raw memory: anonymous mappings, file windows and heap blocks, each freed exactly once.
 //!
-//! All `unsafe` of memory ownership is here, in `arena.rs`, `pool.rs` and `buf.rs`: a [`Mapping`] owns `[start, start +
+//! All `unsafe` of memory ownership is here, in `arena.rs`, `pool.rs`, `buf.rs` and `growable.rs`: a [`Mapping`] owns `[start, start +
 //! bytes)` and nothing else hands that range out.
 
 use std::fs::File;
@@ -71,6 +71,20 @@ impl Mapping {
         assert!(range.start <= range.end && range.end <= self.bytes);
         // SAFETY: the range is in our own mapping; the advice changes no contents.
         unsafe { libc::madvise(self.start.add(range.start).as_ptr().cast(), range.len(), advice) };
+    }
+
+    /// Makes it `bytes` long (a multiple of the page size, not 0), if need be at another address. It
+    /// keeps its contents and goes on with zeros; refused with an errno, it is as it was.
+    pub(crate) fn resize(&mut self, bytes: usize) -> Result<(), i32> {
+        // SAFETY: the range is our own mapping, and `&mut self` shows that nobody knows its address.
+        let raw =
+            unsafe { libc::mremap(self.start.as_ptr().cast(), self.bytes, bytes, libc::MREMAP_MAYMOVE) };
+        if raw == libc::MAP_FAILED {
+            return Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::ENOMEM));
+        }
+        self.start = NonNull::new(raw.cast::<u8>()).ok_or(libc::ENOMEM)?;
+        self.bytes = bytes;
+        Ok(())
     }
 
     /// Gives the pages of `range` (whole pages) back to the system; they read as zeros from then

@@ -21,6 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::PAGE_BYTES;
 use crate::arena::Arena;
 use crate::buf::Buf;
+use crate::growable::Growable;
 use crate::memory::Mapping;
 
 /// The first region of this size maps the arena.
@@ -170,14 +171,19 @@ impl Pool {
             Ok(grant) => return Ok(Buf::from_grant(grant)),
             Err(reservation) => reservation,
         };
-        let mapping = Mapping::anonymous(rounded).map_err(|errno| PoolError::Refused {
-            purpose,
-            asked: rounded,
-            used: self.used() - rounded,
-            budget: self.budget(),
-            errno,
-        })?;
+        let mapping = Mapping::anonymous(rounded).map_err(|errno| self.refused(purpose, rounded, errno))?;
         Ok(Buf::from_mapping(mapping, Some(reservation)))
+    }
+
+    /// Memory of no bytes yet, that grows as far as the budget allows.
+    pub fn growable(&self, purpose: &'static str) -> Result<Growable, PoolError> {
+        Growable::new(self, purpose)
+    }
+
+    /// The error where the system refused `bytes` that are counted already.
+    pub(crate) fn refused(&self, purpose: &'static str, bytes: usize, errno: i32) -> PoolError {
+        let (used, budget) = (self.used().saturating_sub(bytes), self.budget());
+        PoolError::Refused { purpose, asked: bytes, used, budget, errno }
     }
 
     /// A range of the arena; only a reservation where there is no arena, or no free range in it
@@ -254,6 +260,11 @@ impl Reservation {
     /// Bytes this reservation holds.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Takes over what `more`, of the same pool, holds.
+    pub(crate) fn absorb(&mut self, mut more: Reservation) {
+        self.bytes += std::mem::take(&mut more.bytes);
     }
 
     /// Gives back all but `bytes`; asking for more than is held changes nothing.
