@@ -15,6 +15,38 @@ use memchr::{memchr, memchr_iter, memchr2};
 
 use crate::layout::Endian;
 
+/// How far a record has come that is seen part by part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Partial {
+    /// Bytes seen of it.
+    pub seen: u64,
+    /// Its length, where its beginning tells.
+    pub whole: Option<u64>,
+    /// Offset in it of the quote that is open.
+    pub quote: Option<u64>,
+    /// The last byte seen was a quote in a quoted field: it closes the field, unless doubled.
+    closing: bool,
+    last: Option<u8>,
+    /// Number made of the bytes of its length so far.
+    length: u64,
+}
+
+impl Partial {
+    /// Counts `part` as seen, up to the `end` of the record if that is in it.
+    fn saw(&mut self, part: &[u8], end: Option<usize>) -> Option<usize> {
+        self.seen += end.unwrap_or(part.len()) as u64;
+        self.last = part.last().copied().or(self.last);
+        end
+    }
+
+    /// The same where its length is known.
+    fn saw_of_whole(&mut self, part: &[u8]) -> Option<usize> {
+        let left = self.whole?.checked_sub(self.seen).and_then(|left| usize::try_from(left).ok());
+        let end = left.filter(|&left| left <= part.len());
+        self.saw(part, end)
+    }
+}
+
 /// How records are told apart in bytes.
 pub trait Framing: Copy + Send + Sync {
     /// End (exclusive, terminator included) of the record that starts at `start`; `None` if the
@@ -30,6 +62,9 @@ pub trait Framing: Copy + Send + Sync {
 
     /// Bytes of every record, where all have the same length.
     fn fixed_len(&self) -> Option<usize>;
+
+    /// Looks for the end of a record in its next part; gives where in the part it is.
+    fn go_on(&self, part: &[u8], partial: &mut Partial) -> Option<usize>;
 
     /// As [`frame`], which calls it; overridden where there is a faster way.
     fn frame(&self, bytes: &[u8], starts: &mut [u32]) -> FrameResult {
@@ -76,6 +111,11 @@ impl Framing for FixedFraming {
         record
     }
 
+    fn go_on(&self, part: &[u8], partial: &mut Partial) -> Option<usize> {
+        partial.whole = Some(self.0 as u64);
+        partial.saw_of_whole(part)
+    }
+
     fn completes(&self) -> Option<u8> {
         None
     }
@@ -101,6 +141,11 @@ impl Framing for LineFraming {
             [body @ .., last] if *last == self.0 => body,
             _ => record,
         }
+    }
+
+    fn go_on(&self, part: &[u8], partial: &mut Partial) -> Option<usize> {
+        let end = memchr(self.0, part).map(|at| at + 1);
+        partial.saw(part, end)
     }
 
     fn completes(&self) -> Option<u8> {
@@ -217,6 +262,36 @@ impl Framing for CsvFraming {
         }
     }
 
+    fn go_on(&self, part: &[u8], partial: &mut Partial) -> Option<usize> {
+        let mut at = 0;
+        while let Some(&byte) = part.get(at) {
+            if std::mem::take(&mut partial.closing) {
+                if byte == self.quote {
+                    at += 1;
+                    continue;
+                }
+                partial.quote = None;
+            }
+            let rest = &part[at..];
+            if partial.quote.is_some() {
+                let Some(found) = memchr(self.quote, rest) else { break };
+                partial.closing = true;
+                at += found + 1;
+                continue;
+            }
+            let Some(found) = memchr2(b'\n', self.quote, rest).map(|found| at + found) else { break };
+            if part[found] == b'\n' {
+                return partial.saw(part, Some(found + 1));
+            }
+            let before = if found > 0 { part.get(found - 1).copied() } else { partial.last };
+            if before.is_none_or(|byte| byte == self.separator) {
+                partial.quote = Some(partial.seen + found as u64);
+            }
+            at = found + 1;
+        }
+        partial.saw(part, None)
+    }
+
     fn completes(&self) -> Option<u8> {
         Some(b'\n')
     }
@@ -252,6 +327,23 @@ impl Framing for PrefixedFraming {
     #[inline]
     fn body<'a>(&self, record: &'a [u8]) -> &'a [u8] {
         record.get(usize::from(self.width)..).unwrap_or_default()
+    }
+
+    fn go_on(&self, part: &[u8], partial: &mut Partial) -> Option<usize> {
+        let width = u64::from(self.width);
+        let digits = width.saturating_sub(partial.seen);
+        for (digit, place) in part.iter().zip(partial.seen..).take(digits as usize) {
+            let shift = match self.endian {
+                Endian::Big => 8 * (width - 1 - place),
+                Endian::Little => 8 * place,
+            };
+            partial.length |= u64::from(*digit) << shift;
+        }
+        if (part.len() as u64) < digits {
+            return partial.saw(part, None);
+        }
+        partial.whole = Some(width.saturating_add(partial.length));
+        partial.saw_of_whole(part)
     }
 
     fn completes(&self) -> Option<u8> {
@@ -364,7 +456,41 @@ mod tests {
         None
     }
 
+    /// The end of the first record, seen part by part.
+    fn end_by_parts(framing: &impl Framing, bytes: &[u8], step: usize) -> Option<usize> {
+        let mut partial = Partial::default();
+        bytes.chunks(step).enumerate().find_map(|(number, part)| {
+            let end = framing.go_on(part, &mut partial)?;
+            assert_eq!(partial.seen as usize, number * step + end);
+            Some(number * step + end)
+        })
+    }
+
+    #[test]
+    fn a_partial_record_says_what_is_missing() {
+        let mut partial = Partial::default();
+        assert_eq!(CSV.go_on(b"ab,\"x\"\"", &mut partial), None);
+        assert_eq!(CSV.go_on(b"\ny", &mut partial), None);
+        assert_eq!((partial.seen, partial.quote), (9, Some(3)));
+        let mut partial = Partial::default();
+        let framing = PrefixedFraming { width: 2, endian: Endian::Little };
+        assert_eq!(framing.go_on(b"\x05", &mut partial), None);
+        assert_eq!((framing.go_on(b"\0abc", &mut partial), partial.whole), (None, Some(7)));
+    }
+
     proptest! {
+        #[test]
+        fn parts_agree_with_the_whole(text in "[a,\"\n\u{1}\u{3}]{0,40}", step in 1..9usize) {
+            let bytes = text.as_bytes();
+            prop_assert_eq!(end_by_parts(&CSV, bytes, step), CSV.end(bytes, 0));
+            prop_assert_eq!(end_by_parts(&LineFraming(b'\n'), bytes, step), LineFraming(b'\n').end(bytes, 0));
+            prop_assert_eq!(end_by_parts(&FixedFraming(11), bytes, step), FixedFraming(11).end(bytes, 0));
+            for endian in [Endian::Big, Endian::Little] {
+                let framing = PrefixedFraming { width: 1, endian };
+                prop_assert_eq!(end_by_parts(&framing, bytes, step), framing.end(bytes, 0));
+            }
+        }
+
         #[test]
         fn csv_agrees_with_a_walk_by_bytes(text in "[a,\"\n\r]{0,40}") {
             prop_assert_eq!(CSV.end(text.as_bytes(), 0), csv_end_by_bytes(text.as_bytes()));
