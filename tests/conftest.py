@@ -44,10 +44,6 @@ def module_disk():
 # What the sort does not do yet, by test: each is listed in CHANGELOG.md under "Known gaps" and is
 # expected to fail until it is mended; one that passes is reported as such.
 KNOWN_GAPS = {
-    "test_order_that_is_there_saves_bytes": "order is recognised load by load, which little memory makes short",
-    "test_lines_of_any_length": "lines near a piece's size need more memory than they should",
-    "test_long_lines_keep_the_cap": "lines near a piece's size need more memory than they should",
-    "test_damaged_records_are_errors": "messages of cut and short records say too little",
     "test_time_left_is_about_right": "passes are costed on assumed, not measured, speeds",
 }
 

@@ -1,6 +1,7 @@
 """Every layout, both methods, far too little memory: the same bytes as Python's `sorted`."""
 
 import random
+import re
 import struct
 
 import pytest
@@ -124,6 +125,8 @@ def test_lines_of_any_length(method, disk):
     rng = random.Random(11)
     lengths = [0, 1, 0, 7, 4095, 4096, 4097, 65_536, 1_000_000]
     lines = [rng.randbytes(rng.choice(lengths)).replace(b"\n", b"\0") for _ in range(600)]
+    # An empty one would end the file with the newline of the line before.
+    lines.append(b"the last")
     (disk / "in").write_bytes(b"\n".join(lines))
     spill(BY_NAME["lines"], method, disk, "--memory", "32MiB")
     assert (disk / "out").read_bytes() == b"".join(line + b"\n" for line in sorted(lines))
@@ -153,6 +156,27 @@ def test_a_line_beyond_all_memory_is_refused(disk):
         assert done.returncode == 2
         assert "memory" in done.stderr
         assert sorted(path.name for path in disk.iterdir()) == ["in"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_lines_of_a_fourth_of_the_memory(method, disk):
+    rng = random.Random(13)
+    lines = [rng.randbytes(n).replace(b"\n", b"\0") for n in [2 * MIB - 1000] * 8 + [100] * 9000 + [50_000] * 40]
+    rng.shuffle(lines)
+    (disk / "in").write_bytes(b"".join(line + b"\n" for line in lines))
+    spill(BY_NAME["lines"], method, disk)
+    assert (disk / "out").read_bytes() == b"".join(line + b"\n" for line in sorted(lines))
+
+
+@pytest.mark.parametrize("words", [["--method", "merge"], ["--method", "distribute"], ["-m"]], ids=" ".join)
+def test_the_memory_advised_for_a_long_line_does(words, disk):
+    """The error names the line's place; taking its advice, the same command succeeds."""
+    (disk / "in").write_bytes(b"a\n" * 1_000_000 + b"b" * (10 * MIB) + b"\nc\n")
+    more = [*words, "--temp", disk, "-o", disk / "out"]
+    told = run("sort", disk / "in", "--memory", TINY, *more, expect=2).stderr
+    assert f"{disk / 'in'}: the record at offset 2000000 is longer than memory allows: 10.5 MB" in told
+    run("sort", disk / "in", "--memory", re.search(r"--memory (\d+MiB) or more", told)[1], *more)
+    assert (disk / "out").read_bytes() == (disk / "in").read_bytes()
 
 
 def test_a_header_stays_first():
@@ -217,6 +241,29 @@ def test_damaged_records_are_errors(flags, data, words, tmp_path):
     assert not (tmp_path / "out").exists()
     for word in words:
         assert word in done.stderr, done.stderr
+
+
+DAMAGED = [
+    (["--format", "fixed:100", "--key", "0..10"], bytes(100), bytes(37), ["is cut short: 37 of 100 bytes at offset"]),
+    (["--format", "prefixed:u16-le", "--key", "0..4"], b"\4\0abcd", b"\5\0abc", ["is cut short: 5 of 7 bytes"]),
+    (["--format", "prefixed:u16-le", "--key", "0..4"], b"\4\0abcd", b"\3\0abc", ["key beyond the record: record"]),
+    (["--csv", "--key", "#1"], b"a,1\n", b'b,"x\ny\n', ["the quote opened at offset"]),
+]
+
+
+@pytest.mark.parametrize("words", [[], ["--method", "distribute"], ["-m"], ["-c"]], ids=" ".join)
+@pytest.mark.parametrize("count", [3, 2_500_000], ids=["small", "large"])
+@pytest.mark.parametrize(("flags", "whole", "damaged", "told"), DAMAGED, ids=["fixed", "prefixed", "key", "quote"])
+def test_every_way_names_the_damage(flags, whole, damaged, told, count, words, disk):
+    count = min(count, 12 * MIB // len(whole))
+    (disk / "in").write_bytes(whole * count + damaged)
+    more = [] if words == ["-c"] else ["--temp", disk, "-o", disk / "out"]
+    done = run("sort", *flags, *words, disk / "in", "--memory", TINY, *more, expect=2)
+    assert str(disk / "in") in done.stderr
+    for word in told:
+        assert word in done.stderr, done.stderr
+    assert str(len(whole) * count + (2 if "--csv" in flags else 0)) in done.stderr, done.stderr
+    assert sorted(path.name for path in disk.iterdir()) == ["in"]
 
 
 @pytest.mark.parametrize(

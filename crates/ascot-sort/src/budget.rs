@@ -81,8 +81,8 @@ impl Budget {
     /// Pieces of a pass that sorts, with `scratch_bytes` for each sorting thread.
     pub fn pieces(&self, scratch_bytes: &dyn Fn(usize) -> usize) -> PieceShare {
         let mut bytes = MOST_PIECE_BYTES;
-        // Read, waiting to be sorted, being sorted, being gathered to.
-        let unsorted = PIECES_READ + 3 * self.threads + 1;
+        // Read; cut, waiting to be sorted or being sorted, with what they are gathered to.
+        let unsorted = PIECES_READ + 2 * (self.threads + 2);
         loop {
             let taken = self.common() + self.threads * scratch_bytes(bytes);
             let left = self.memory.saturating_sub(taken);

@@ -25,7 +25,7 @@ use ascot_record::gensort::Validation;
 use ascot_record::layout::Layout;
 use crossbeam_channel::{Receiver, Sender};
 
-use crate::error::SortError;
+use crate::error::{Missing, SortError};
 use crate::input::{InputFile, Inputs};
 use crate::observe::{Cancel, Observer};
 use crate::request::{Input, Keys};
@@ -241,9 +241,11 @@ impl Assembly {
             Rest::Nothing => Ok(()),
             Rest::CutShort { offset, have } => {
                 let record = self.total.records - before + 1;
-                Err(SortError::CutShort { input, record, offset, have })
+                Err(SortError::CutShort { input, record, offset, have, missing: Missing::End })
             }
-            Rest::TooLong { offset, have } => Err(SortError::TooLong { input, offset, have, least: have }),
+            Rest::TooLong { offset, have } => {
+                Err(SortError::TooLong { input, offset, have, whole: false, least: 2 * have })
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ascot_bowtie::engine::{BlockInput, Completed};
-use ascot_io::{Buf, Disk, Filled, IoError, PAGE_BYTES, Pool, PoolError, ReadStream};
+use ascot_io::{Buf, Disk, Filled, IoError, PAGE_BYTES, Pool, ReadStream};
 use ascot_record::checksum::RecordSum;
 
 use crate::input::Inputs;
@@ -48,14 +48,14 @@ impl<R: Records> Bench<R> {
     }
 
     /// Sorts the records in `bytes` of `buf`.
-    fn sort(&self, records: &R, mut buf: Buf, bytes: Range<usize>) -> Result<Option<Segment>, PoolError> {
+    fn sort(&self, records: &R, mut buf: Buf, bytes: Range<usize>) -> Option<Segment> {
         records.normalise(&mut buf[bytes.clone()]);
         if records.disorder(None, &buf[bytes.clone()], false).is_none() {
-            return Ok(Some(records.whole(Arc::new(records.index(Lease::plain(buf), bytes)))));
+            return Some(records.whole(Arc::new(records.index(Lease::plain(buf), bytes))));
         }
         let (lease, out) = match &self.copies {
             Some(copies) => {
-                let mut lease = copies.take_for(bytes.end, &|_| {})?;
+                let mut lease = copies.take_for(&|| {});
                 lease.bytes_mut()[bytes.clone()].copy_from_slice(&buf[bytes.clone()]);
                 (lease, Some(Lease::plain(buf)))
             }
@@ -65,7 +65,7 @@ impl<R: Records> Bench<R> {
         let piece = RawPiece { lease, bytes, spilled: true };
         let mut parts = records.sort(piece, out, &mut scratch, &mut RecordSum::new());
         let part = parts.pop().filter(|_| parts.is_empty());
-        Ok(part.map(|part| records.whole(part)))
+        part.map(|part| records.whole(part))
     }
 }
 
@@ -181,18 +181,13 @@ impl<R: Records> BlockInput for ChunkInput<R> {
             bytes.end += 1;
         }
         let segment = self.bench.sort(&*self.records, buf, bytes);
-        let segment = segment.map_err(|source| IoError::Memory {
-            path: self.path(&span),
-            offset: span.offset,
-            source,
-        })?;
         let segment = self.trimmed(segment.ok_or_else(|| self.changed(&span))?);
         let block = self.block;
         self.block += 1;
         if segment.is_empty() {
             return Ok(Completed::Nothing);
         }
-        Ok(Completed::Block(RunBlock { segment, block, end: block + 1 }))
+        Ok(Completed::Block(RunBlock { segment, block, end: block + 1, long: false }))
     }
 
     fn ready(&mut self) -> bool {

@@ -30,7 +30,7 @@ use crate::job::Job;
 use crate::observe::Cancel;
 use crate::pieces::{Lease, PiecePool};
 use crate::plan::part_count;
-use crate::reader::{InputPosition, PieceReader, PlacedPiece};
+use crate::reader::{GAP_BYTES, InputPosition, PieceReader, PlacedPiece};
 use crate::records::{Records, Splitters};
 use crate::runs::{Run, RunSink, RunStart};
 use crate::store::{OpenPart, OutputState, StoredWay};
@@ -42,6 +42,8 @@ const KEYS_PER_PART: usize = 64;
 const SAMPLE_BYTES: usize = 64 << 10;
 /// Keys taken from each place sampled.
 const KEYS_PER_PLACE: usize = 8;
+/// Bytes kept of a sampled key.
+const MOST_KEY_BYTES: usize = 1 << 10;
 /// Bytes of a piece being split: two of them fit a second-level cache.
 const SPLIT_PIECE_BYTES: usize = 1 << 20;
 /// Times the splitting pass stores how far it has come, about.
@@ -106,7 +108,10 @@ impl<R: Records> Job<'_, R> {
                 };
                 let whole = self.records.cut(&bytes[skip..], usize::MAX).bytes;
                 self.records.normalise(&mut bytes[skip..skip + whole]);
+                let known = keys.len();
                 self.records.sample_keys(&bytes[skip..skip + whole], KEYS_PER_PLACE, &mut keys);
+                // Anything between two keys splits them; long ones would take memory.
+                keys[known..].iter_mut().for_each(|key| key.truncate(MOST_KEY_BYTES));
             }
         }
         Ok(keys)
@@ -117,7 +122,7 @@ impl<R: Records> Job<'_, R> {
         let blocks = self.part_blocks(splitters.parts())?;
         let share = self.pool.available();
         let piece = SPLIT_PIECE_BYTES.min(share / 16).max(64 << 10) / 4096 * 4096;
-        let pieces = PiecePool::new(&self.pool, piece, (share / piece).min(64));
+        let pieces = PiecePool::with_share(&self.pool, piece, (share / piece).min(64), share);
         let mut parts = self.open_parts(splitters, &blocks)?;
         let reader = self.reader(&pieces);
         let every = (self.inputs.record_bytes().unwrap_or(0) / CHECKPOINTS).max(64 << 20);
@@ -213,7 +218,9 @@ impl<R: Records> Job<'_, R> {
             .enumerate()
             .map(|(at, run)| {
                 let equal = splitters.all_equal(first + at) && self.records.keys_decide();
-                let normal = !equal && run.bytes <= load && run.longest <= run.block_bytes as u64;
+                // Long records leave pieces part empty.
+                let load = if run.longest > GAP_BYTES as u64 { load / 5 * 4 } else { load };
+                let normal = !equal && run.bytes <= load;
                 (run, normal)
             })
             .collect();
@@ -475,6 +482,9 @@ struct SplitTimes {
     writing: Duration,
 }
 
+/// A piece, its number, and the buffer its records are grouped in; a long record needs none.
+type Work = (u64, PlacedPiece, Option<Lease>);
+
 enum Message {
     Grouped(u64, Grouped, Duration),
     Read(Result<u64, SortError>, Duration, Duration),
@@ -492,7 +502,7 @@ fn split_pieces<R: Records>(
 ) -> Result<SplitTimes, SortError> {
     std::thread::scope(|scope| {
         let (send, receive) = unbounded();
-        let (to_split, work) = unbounded::<(u64, PlacedPiece, Lease)>();
+        let (to_split, work) = unbounded::<Work>();
         let (from_reader, spare) = (send.clone(), pieces.clone());
         let stop = cancel.clone();
         scope.spawn(move || {
@@ -501,13 +511,10 @@ fn split_pieces<R: Records>(
                 if stop.is_cancelled() {
                     break Err(SortError::Cancelled);
                 }
-                match reader.next(&|_| ()) {
+                match reader.next(&|| ()) {
                     Ok(Some(piece)) => {
                         // The second buffer is taken here, so that splitting never waits for one.
-                        let room = match spare.take_for(piece.piece.lease.len(), &|_| ()) {
-                            Ok(lease) => lease,
-                            Err(error) => break Err(error.into()),
-                        };
+                        let room = (!piece.long).then(|| spare.take_for(&|| ()));
                         if to_split.send((number, piece, room)).is_err() {
                             break Ok(number);
                         }
@@ -558,22 +565,19 @@ fn in_order(
     Ok(times)
 }
 
-fn group_all<R: Records>(
-    records: &R,
-    splitters: &Splitters,
-    work: &Receiver<(u64, PlacedPiece, Lease)>,
-    send: &Sender<Message>,
-) {
-    while let Ok((number, mut placed, mut room)) = work.recv() {
+fn group_all<R: Records>(records: &R, splitters: &Splitters, work: &Receiver<Work>, send: &Sender<Message>) {
+    while let Ok((number, mut placed, room)) = work.recv() {
         let since = Instant::now();
         let range = placed.piece.bytes.clone();
         let mut sum = RecordSum::new();
-        let bytes = &mut placed.piece.lease.bytes_mut()[range];
+        let bytes = &mut placed.piece.lease.bytes_mut()[range.clone()];
         records.normalise(bytes);
         records.sum(bytes, &mut sum);
-        let groups = records.group(bytes, splitters, room.bytes_mut());
-        drop(placed.piece);
-        let grouped = Grouped { lease: room, groups, sum, end: placed.end };
+        let (groups, lease) = match room {
+            Some(mut room) => (records.group(bytes, splitters, room.bytes_mut()), room),
+            None => (vec![(records.part_of(bytes, splitters), range)], placed.piece.lease),
+        };
+        let grouped = Grouped { lease, groups, sum, end: placed.end };
         if send.send(Message::Grouped(number, grouped, since.elapsed())).is_err() {
             return;
         }

@@ -6,6 +6,7 @@ use ascot_io::IoError;
 use ascot_io::PoolError;
 use ascot_model::units;
 use ascot_record::checksum::RecordSum;
+use ascot_record::framing::Partial;
 use ascot_record::keys::KeyError;
 
 /// Why a job failed.
@@ -34,10 +35,7 @@ pub enum SortError {
     #[error("{0}")]
     Request(String),
     /// The last record is incomplete.
-    #[error(
-        "{input}: record {record} is cut short: {} at offset {offset}\n  the file may still be growing, or the record length is wrong (--format)",
-        units::plural(*have, "byte")
-    )]
+    #[error("{input}: record {record} is cut short: {}", missing.text(*offset, *have))]
     CutShort {
         /// The input.
         input: String,
@@ -47,24 +45,45 @@ pub enum SortError {
         offset: u64,
         /// Bytes there are of it.
         have: u64,
+        /// What lacks.
+        missing: Missing,
+    },
+    /// A record is too short to hold its key.
+    #[error(
+        "{input}: key beyond the record: record {record} at offset {offset} has {}, its key needs {needed}\n  give a range that all records have (--key START..END), or check the format (--format)",
+        units::plural(*have, "byte")
+    )]
+    KeyBeyond {
+        /// The input.
+        input: String,
+        /// Record number, from 1.
+        record: u64,
+        /// Offset of the record, bytes.
+        offset: u64,
+        /// Bytes it has, as keys count them.
+        have: u64,
+        /// Bytes the key reaches to.
+        needed: u64,
     },
     /// A record does not fit in memory.
     #[error(
-        "{input}: the record at offset {offset} is longer than memory allows: over {}\n  give more memory (--memory {} or more), or check the record format (--format)",
-        units::bytes(*have), units::memory(*least)
+        "{input}: the record at offset {offset} is longer than memory allows: {}{}\n  give more memory (--memory {} or more), or check the record format (--format)",
+        if *whole { "" } else { "over " }, units::bytes(*have), flag(*least)
     )]
     TooLong {
         /// The input.
         input: String,
         /// Offset of the record, bytes.
         offset: u64,
-        /// Bytes looked at without finding its end.
+        /// Its length, or bytes looked at without finding its end.
         have: u64,
-        /// Memory that might do, bytes.
+        /// Its end was found.
+        whole: bool,
+        /// Memory that does, or might do where its end was not found, bytes.
         least: u64,
     },
     /// The memory cap is too small for the job.
-    #[error("{} of memory is too little: this job needs at least {}\n  give more (--memory {})", units::memory(*given), units::memory(*least), units::memory(*least))]
+    #[error("{} of memory is too little: this job needs at least {}\n  give more (--memory {})", units::memory(*given), units::memory(*least), flag(*least))]
     TooLittleMemory {
         /// The cap, bytes.
         given: u64,
@@ -111,6 +130,52 @@ pub enum SortError {
 fn list_left(left: &[(PathBuf, u64)]) -> String {
     let one = |(place, free): &(PathBuf, u64)| format!("{} left on {}", units::bytes(*free), place.display());
     left.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// What an incomplete record lacks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Missing {
+    /// Its end, wherever that is.
+    #[default]
+    End,
+    /// Some of so many bytes.
+    BytesOf(u64),
+    /// The end of a quote that was opened so many bytes into it.
+    Quote(u64),
+}
+
+impl Missing {
+    /// What a record lacks of which no more than `partial` came.
+    pub fn of(partial: &Partial) -> Missing {
+        match (partial.whole, partial.quote) {
+            (Some(whole), _) => Missing::BytesOf(whole),
+            (None, Some(quote)) => Missing::Quote(quote),
+            (None, None) => Missing::End,
+        }
+    }
+
+    fn text(self, offset: u64, have: u64) -> String {
+        let growing = "the file may still be growing, or";
+        match self {
+            Missing::End => {
+                let have = units::plural(have, "byte");
+                format!("{have} at offset {offset}\n  {growing} the record format is wrong (--format)")
+            }
+            Missing::BytesOf(whole) => format!(
+                "{have} of {} at offset {offset}\n  {growing} the record length is wrong (--format)",
+                units::plural(whole, "byte")
+            ),
+            Missing::Quote(quote) => format!(
+                "the quote opened at offset {} is never closed\n  {growing} the quote is a stray one: double it, or close it",
+                offset + quote
+            ),
+        }
+    }
+}
+
+/// Bytes as they are written behind `--memory`: rounded up, without a space.
+fn flag(bytes: u64) -> String {
+    format!("{}MiB", bytes.div_ceil(1 << 20))
 }
 
 /// Kinds a face treats apart.

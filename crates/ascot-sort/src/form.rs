@@ -8,10 +8,13 @@
 //!
 //! While the caller writes one load, the next is read and sorted. A load is half of the pieces,
 //! or all of them where the input is known, or still hoped, to fit in memory.
+//!
+//! Invariant: only the reader waits for memory. It takes the buffer a piece is gathered to before it
+//! hands the piece on, so that all it has handed on gets sorted and can be given back.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use ascot_record::checksum::RecordSum;
@@ -22,7 +25,7 @@ use crate::observe::Cancel;
 use crate::ordered::Span;
 use crate::pieces::{Lease, PiecePool};
 use crate::reader::{InputPosition, PieceReader, PlacedPiece};
-use crate::records::{Records, Segment, Sorted};
+use crate::records::{RawPiece, Records, Segment, Sorted};
 
 /// Sorted pieces that follow one another in the input.
 pub struct Load {
@@ -76,9 +79,12 @@ pub enum Gather {
     ByInput,
 }
 
+/// Pieces on their way to the sorting threads: each has its two buffers.
+const QUEUED_PIECES: usize = 1;
+
 enum Message {
-    /// The piece of this number waits for memory; a large one for all there is.
-    Starved(u64, bool),
+    /// The reader waits for memory.
+    Starved,
     Sorted(u64, SortedPiece),
     Read(Result<(u64, Duration, Duration), SortError>),
 }
@@ -93,12 +99,14 @@ pub fn sort_loads<R: Records>(
     cancel: &Cancel,
     take: &mut dyn FnMut(Load) -> Result<(), SortError>,
 ) -> Result<FormTimes, SortError> {
+    let handed_on = AtomicU64::new(0);
     std::thread::scope(|scope| {
         let (send, receive) = unbounded();
-        let (to_sort, work) = bounded(threads.max(1));
+        let (to_sort, work) = bounded(QUEUED_PIECES);
         let from_reader = send.clone();
         let cancel_reader = cancel.clone();
-        scope.spawn(move || read_all(reader, &to_sort, &from_reader, &cancel_reader));
+        let (buffers, counter) = (records.gathers().then_some(&memory.pieces), &handed_on);
+        scope.spawn(move || read_all(reader, buffers, counter, &to_sort, &from_reader, &cancel_reader));
         let sorters: Vec<_> = (0..threads.max(1))
             .map(|_| {
                 let (work, send) = (work.clone(), send.clone());
@@ -106,7 +114,7 @@ pub fn sort_loads<R: Records>(
             })
             .collect();
         drop((send, work));
-        let mut collector = Collector::new(records, memory, gather);
+        let mut collector = Collector::new(records, memory, gather, &handed_on);
         let result = collector.collect(&receive, cancel, take);
         let mut times = collector.times;
         // Let go of memory and channels, so that threads waiting for them end.
@@ -116,18 +124,20 @@ pub fn sort_loads<R: Records>(
     })
 }
 
-type Work = (u64, PlacedPiece);
+/// A piece, its number, and the buffer it is gathered to.
+type Work = (u64, PlacedPiece, Option<Lease>);
 
 fn read_all<R: Records>(
     mut reader: PieceReader<R>,
+    buffers: Option<&PiecePool>,
+    handed_on: &AtomicU64,
     to_sort: &Sender<Work>,
     send: &Sender<Message>,
     cancel: &Cancel,
 ) {
-    let handed_on = Cell::new(0u64);
-    let starving = |large| {
+    let starving = || {
         // Nobody listens any more only when the pass has ended.
-        let _ = send.send(Message::Starved(handed_on.get(), large));
+        let _ = send.send(Message::Starved);
     };
     let result = loop {
         if cancel.is_cancelled() {
@@ -135,13 +145,14 @@ fn read_all<R: Records>(
         }
         match reader.next(&starving) {
             Ok(Some(piece)) => {
-                let number = handed_on.get();
-                if to_sort.send((number, piece)).is_err() {
+                let number = handed_on.load(Relaxed);
+                let out = buffers.filter(|_| !piece.long).map(|buffers| buffers.take_for(&starving));
+                if to_sort.send((number, piece, out)).is_err() {
                     break Ok(number);
                 }
-                handed_on.set(number + 1);
+                handed_on.store(number + 1, Relaxed);
             }
-            Ok(None) => break Ok(handed_on.get()),
+            Ok(None) => break Ok(handed_on.load(Relaxed)),
             Err(error) => break Err(error),
         }
     };
@@ -157,22 +168,11 @@ fn sort_all<R: Records>(
 ) -> Duration {
     let mut scratch = records.scratch(pieces.piece_bytes());
     let mut busy = Duration::ZERO;
-    while let Ok((number, placed)) = work.recv() {
-        let starving = |large| {
-            // Nobody listens any more only when the pass has ended.
-            let _ = send.send(Message::Starved(number, large));
-        };
-        let out = records.gathers().then(|| pieces.take_for(placed.piece.lease.len(), &starving)).transpose();
-        let message = match out {
-            Ok(out) => {
-                let since = Instant::now();
-                let sorted = sort_one(records, placed, out, &mut scratch);
-                busy += since.elapsed();
-                Message::Sorted(number, sorted)
-            }
-            Err(error) => Message::Read(Err(error.into())),
-        };
-        if send.send(message).is_err() {
+    while let Ok((number, placed, out)) = work.recv() {
+        let since = Instant::now();
+        let sorted = sort_one(records, placed, out, &mut scratch);
+        busy += since.elapsed();
+        if send.send(Message::Sorted(number, sorted)).is_err() {
             break;
         }
     }
@@ -187,7 +187,11 @@ fn sort_one<R: Records>(
 ) -> SortedPiece {
     let mut sum = RecordSum::new();
     let (count, bytes, span) = (placed.records as u64, placed.piece.bytes.len() as u64, placed.span);
-    let parts = records.sort(placed.piece, out, scratch, &mut sum);
+    let parts = if placed.long {
+        vec![Arc::new(long_record(records, placed.piece, &mut sum))]
+    } else {
+        records.sort(placed.piece, out, scratch, &mut sum)
+    };
     SortedPiece {
         parts,
         sum,
@@ -198,6 +202,17 @@ fn sort_one<R: Records>(
         ends_input: placed.ends_input,
         span,
     }
+}
+
+/// A piece of one record.
+fn long_record<R: Records>(records: &R, piece: RawPiece, sum: &mut RecordSum) -> Sorted {
+    let RawPiece { mut lease, bytes, spilled } = piece;
+    if !spilled {
+        let record = &mut lease.bytes_mut()[bytes.clone()];
+        records.normalise(record);
+        records.sum(record, sum);
+    }
+    records.index(lease, bytes)
 }
 
 struct SortedPiece {
@@ -221,13 +236,13 @@ struct Collector<'a, R> {
     next: u64,
     /// How many pieces there are, once known.
     total: Option<u64>,
-    /// Pieces that wait for memory, by number, and whether for all of it.
-    starved: BTreeMap<u64, bool>,
+    /// Pieces that the reader has handed on.
+    handed_on: &'a AtomicU64,
     times: FormTimes,
 }
 
 impl<'a, R: Records> Collector<'a, R> {
-    fn new(records: &'a Arc<R>, memory: &'a SortMemory, gather: Gather) -> Self {
+    fn new(records: &'a Arc<R>, memory: &'a SortMemory, gather: Gather, handed_on: &'a AtomicU64) -> Self {
         let times = FormTimes::default();
         Collector {
             records,
@@ -236,7 +251,7 @@ impl<'a, R: Records> Collector<'a, R> {
             waiting: BTreeMap::new(),
             next: 0,
             total: None,
-            starved: BTreeMap::new(),
+            handed_on,
             times,
         }
     }
@@ -256,9 +271,7 @@ impl<'a, R: Records> Collector<'a, R> {
                 Message::Sorted(number, piece) => {
                     self.waiting.insert(number, piece);
                 }
-                Message::Starved(number, large) => {
-                    self.starved.insert(number, large);
-                }
+                Message::Starved => {}
                 Message::Read(result) => {
                     let (total, device, memory) = result?;
                     self.total = Some(total);
@@ -266,7 +279,7 @@ impl<'a, R: Records> Collector<'a, R> {
                     self.times.read_memory = memory;
                 }
             }
-            while let Some(count) = self.ready() {
+            while let Some(count) = self.ready()? {
                 let load = self.load(count);
                 let last = load.last;
                 take(load)?;
@@ -278,33 +291,38 @@ impl<'a, R: Records> Collector<'a, R> {
     }
 
     /// How many pieces make a load now, if any do.
-    fn ready(&mut self) -> Option<u64> {
-        if self.gather == Gather::ByInput {
-            let in_order = (self.next..).map_while(|number| self.waiting.get(&number));
-            let whole = in_order.take_while(|piece| !piece.ends_input).count() as u64;
-            let ended = self.waiting.get(&(self.next + whole)).is_some_and(|piece| piece.ends_input);
-            let all = self.total == Some(self.next);
-            return ended.then_some(whole + 1).or(all.then_some(0));
-        }
+    fn ready(&mut self) -> Result<Option<u64>, SortError> {
         let in_order = (self.next..).take_while(|number| self.waiting.contains_key(number)).count() as u64;
+        // Where all there are have been sorted only handing them on makes room.
+        let all_sorted = self.handed_on.load(Relaxed) == self.next + in_order;
+        let starves = all_sorted && self.memory.pieces.starves();
+        if self.gather == Gather::ByInput {
+            let whole = (self.next..self.next + in_order)
+                .position(|number| self.waiting.get(&number).is_some_and(|piece| piece.ends_input));
+            let all = self.total == Some(self.next);
+            let ready = whole.map(|before| before as u64 + 1).or(all.then_some(0));
+            return if starves && ready.is_none() {
+                Err(SortError::Internal("a part does not fit in memory"))
+            } else {
+                Ok(ready)
+            };
+        }
         if self.total == Some(self.next + in_order) {
-            return Some(in_order);
+            return Ok(Some(in_order));
         }
         if self.total.is_some() {
             // The rest is being sorted: it is gathered into one load.
-            return None;
+            return Ok(None);
         }
         let half = self.memory.load_pieces as u64;
-        let waiting = self.starved.get(&(self.next + in_order));
-        match self.gather {
+        Ok(match self.gather {
             Gather::Halves if in_order >= half => Some(half),
-            // All before the piece that waits are sorted: only handing them on makes room.
-            _ if in_order > 0 && waiting.is_some_and(|&large| large || self.memory.pieces.is_exhausted()) => {
+            _ if in_order > 0 && starves => {
                 self.gather = Gather::Halves;
                 Some(in_order.min(half))
             }
             _ => None,
-        }
+        })
     }
 
     fn load(&mut self, count: u64) -> Load {
@@ -331,7 +349,6 @@ impl<'a, R: Records> Collector<'a, R> {
             load.sources.extend(piece.parts.into_iter().map(|part| vec![self.records.whole(part)]));
         }
         self.next += count;
-        self.starved = self.starved.split_off(&self.next);
         load
     }
 }

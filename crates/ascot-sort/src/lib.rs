@@ -19,6 +19,7 @@ pub mod budget;
 pub mod check;
 pub mod chunks;
 pub mod cut;
+mod damage;
 pub mod distribute;
 pub mod emit;
 pub mod error;

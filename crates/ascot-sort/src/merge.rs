@@ -41,6 +41,7 @@ pub trait MergeSink {
 struct Held {
     segment: Segment,
     block: usize,
+    long: bool,
 }
 
 /// The merge.
@@ -105,9 +106,9 @@ impl<'a, R: Records, S: MergeSink> MergeFlow<'a, R, S> {
 
     fn gather<I: BlockInput<Block = RunBlock>>(&mut self, inputs: &mut Inputs<I>) {
         for (index, held) in self.held.iter_mut().enumerate() {
-            while let Some(RunBlock { segment, block, end }) = inputs.take(index) {
+            while let Some(RunBlock { segment, block, end, long }) = inputs.take(index) {
                 self.next_block[index] = end;
-                held.push_back(Held { segment, block });
+                held.push_back(Held { segment, block, long });
             }
         }
     }
@@ -222,7 +223,10 @@ impl<R: Records, S: MergeSink, I: BlockInput<Block = RunBlock>> Flow<I> for Merg
             None => self.take_batch(None),
             Some((bound, bounding)) => {
                 let ready = self.bytes_below(&bound);
-                if ready < SMALL_BATCH_BYTES && !self.small_batch && inputs.in_flight(bounding) > 0 {
+                // A long record goes first: there is no memory for another of its input.
+                let waits =
+                    inputs.in_flight(bounding) > 0 && !self.held[bounding].iter().any(|held| held.long);
+                if ready < SMALL_BATCH_BYTES && !self.small_batch && waits {
                     self.small_batch = true;
                     return Ok(Step::Need(bounding));
                 }

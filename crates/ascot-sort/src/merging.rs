@@ -1,20 +1,23 @@
 //! Merging inputs that are sorted already (`-m`).
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use ascot_bowtie::engine::{BlockInput, Completed, Inputs as EngineInputs};
 use ascot_bowtie::schedule::FewestHeld;
-use ascot_io::{BlockPool, Buf, Filled, IoError, PAGE_BYTES, Pool, ReadStream};
+use ascot_io::{BlockPool, Buf, Filled, Growable, IoError, PAGE_BYTES, Pool, ReadStream};
 use ascot_model::report::Report;
 use ascot_record::checksum::RecordSum;
+use ascot_record::framing::Partial;
 
 use crate::account::PassFacts;
+use crate::damage::RecordStart;
 use crate::emit::{Chunk, PassSums};
 use crate::error::SortError;
-use crate::input::InputFile;
+use crate::input::{InputFile, Inputs};
 use crate::job::{Job, descriptors, drive};
 use crate::merge::{MergeFlow, MergeSink};
+use crate::observe::Cancel;
 use crate::pieces::Lease;
 use crate::records::{Records, Rules, Sorted};
 use crate::runs::{RunBlock, RunStart};
@@ -59,10 +62,11 @@ fn merge_range<R: Records, S: MergeSink>(
     let blocks = job.pool.available() / block;
     let region =
         job.pool.region((blocks - blocks / SPARE_SHARE).max(range.len()) * block, "blocks of inputs")?;
+    let fault = Arc::new(Mutex::new(None));
     let streams = range
         .clone()
-        .filter_map(|index| job.inputs.get(index))
-        .map(|file| RawInput::open(job, file))
+        .filter_map(|index| Some((index, job.inputs.get(index)?)))
+        .map(|(index, file)| RawInput::open(job, (index, file), range.len(), &fault))
         .collect::<Result<Vec<_>, _>>()?;
     let starts = vec![0; streams.len()];
     let mut inputs = EngineInputs::new(streams, BlockPool::new(region, block), Box::new(FewestHeld));
@@ -71,14 +75,18 @@ fn merge_range<R: Records, S: MergeSink>(
     let mut flow = MergeFlow::new(&*records, &emitters, rules, job.request.top, job.cancel, sink, &starts);
     let result = drive(&mut inputs, &mut flow, job.cancel);
     let sums = flow.sums().clone();
-    result?;
+    let fault = fault.lock().unwrap_or_else(PoisonError::into_inner).take();
+    result.map_err(|error| fault.unwrap_or(error))?;
     inputs.streams().for_each(|stream| job.manifest.sum_in.combine(&stream.sum));
     job.passes.done("merge", PassFacts { inputs: range.len() as u64, outputs: 1, stages: Vec::new() });
     Ok(sums)
 }
 
 /// Share of memory kept back for records that span blocks: one in so many.
-const SPARE_SHARE: usize = 4;
+const SPARE_SHARE: usize = 2;
+
+/// Records that span blocks an input may hold at once: one being merged, one being read.
+const LONG_RECORDS: usize = 2;
 
 struct Straight<'t, R: Records>(&'t mut Target<R>);
 
@@ -102,20 +110,37 @@ struct RawInput<R> {
     records: Arc<R>,
     stream: Box<dyn ReadStream>,
     pool: Pool,
-    name: String,
+    /// The inputs it is one of, and which.
+    inputs: Inputs,
+    number: usize,
+    /// Inputs merged at once.
+    beside: usize,
+    cancel: Cancel,
+    /// Takes what is wrong with an input, for which a stream has no words.
+    fault: Fault,
     /// The gaps of the blocks asked for.
     fronts: VecDeque<Buf>,
     ended: bool,
     /// The started record at the end of the last block.
     carried: Vec<u8>,
-    /// A started record longer than the gap: its buffer and how much of it is there.
-    long: Option<(Buf, usize)>,
+    /// The same where it is longer than the gap.
+    long: Option<LongStart>,
     /// The last such record: while it is in use no more blocks are taken in unasked.
     long_given: Weak<Sorted>,
     /// Bytes kept before each block.
     gap: usize,
     sum: RecordSum,
     block: usize,
+}
+
+/// What stopped an input.
+type Fault = Arc<Mutex<Option<SortError>>>;
+
+/// A started record: its memory, and how much of it is there.
+struct LongStart {
+    memory: Growable,
+    len: usize,
+    partial: Partial,
 }
 
 /// Part of a block kept for what is carried over: one in so many.
@@ -126,12 +151,21 @@ fn gap(block_bytes: usize) -> usize {
 }
 
 impl<R: Records> RawInput<R> {
-    fn open(job: &Job<'_, R>, file: &InputFile) -> Result<Self, SortError> {
+    fn open(
+        job: &Job<'_, R>,
+        (number, file): (usize, &InputFile),
+        beside: usize,
+        fault: &Fault,
+    ) -> Result<Self, SortError> {
         Ok(RawInput {
             records: Arc::clone(&job.records),
             stream: file.open(&job.disk, file.start)?,
             pool: job.pool.clone(),
-            name: file.name(),
+            inputs: job.inputs.clone(),
+            number,
+            beside,
+            cancel: job.cancel.clone(),
+            fault: Arc::clone(fault),
             fronts: VecDeque::new(),
             ended: false,
             carried: Vec::new(),
@@ -143,69 +177,113 @@ impl<R: Records> RawInput<R> {
         })
     }
 
+    /// Stops the merge by an error that is no stream's.
+    fn fail(&self, error: SortError) -> IoError {
+        *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        let path = self.start().input.into();
+        IoError::Misuse { path, offset: self.sum.bytes, what: "its records are not as they should be" }
+    }
+
+    /// Where the first record starts that is in no block yet.
+    fn start(&self) -> RecordStart {
+        let file = self.inputs.get(self.number);
+        RecordStart {
+            input: file.map_or_else(String::new, InputFile::name),
+            record: self.sum.count + 1,
+            offset: file.map_or(0, |file| file.start) + self.sum.bytes,
+        }
+    }
+
     /// Makes a block of the whole records in `buf[start..end]`, carries the rest.
-    fn block_of(&mut self, mut buf: Buf, start: usize, end: usize) -> Result<Completed<RunBlock>, IoError> {
+    fn block_of(
+        &mut self,
+        mut buf: Buf,
+        start: usize,
+        end: usize,
+        block: Option<Buf>,
+    ) -> Result<Completed<RunBlock>, IoError> {
         let cut = self.records.cut(&buf[start..end], usize::MAX).bytes;
+        if let Some(keyless) = self.records.keyless(&buf[start..start + cut]) {
+            return Err(self.fail(self.start().keyless(keyless)));
+        }
+        self.records.normalise(&mut buf[start..start + cut]);
+        self.records.sum(&buf[start..start + cut], &mut self.sum);
         let rest = &buf[start + cut..end];
         if rest.len() > self.gap.min(MOST_CARRIED_BYTES) {
-            self.long = Some(self.grown(rest, None)?);
+            self.lengthen(None, rest)?;
         } else {
             self.carried = rest.to_vec();
         }
         if cut == 0 {
             return Ok(Completed::Nothing);
         }
-        self.records.normalise(&mut buf[start..start + cut]);
-        self.records.sum(&buf[start..start + cut], &mut self.sum);
-        let sorted = Arc::new(self.records.index(Lease::plain(buf), start..start + cut));
-        let block = RunBlock { segment: self.records.whole(sorted), block: self.block, end: self.block + 1 };
+        let lease = match block {
+            Some(block) => Lease::of_blocks(buf, block),
+            None => Lease::plain(buf),
+        };
+        let sorted = Arc::new(self.records.index(lease, start..start + cut));
+        let segment = self.records.whole(sorted);
+        let block = RunBlock { segment, block: self.block, end: self.block + 1, long: false };
         self.block += 1;
         Ok(Completed::Block(block))
     }
 
-    /// `bytes` behind what is held of a long record, in a buffer with room for more.
-    fn grown(&self, bytes: &[u8], held: Option<(Buf, usize)>) -> Result<(Buf, usize), IoError> {
-        let (old, len) = held.unwrap_or_else(|| (Buf::heap(0), 0));
-        let needed = len + bytes.len() + 1;
-        let mut buf = if needed <= old.len() {
-            old
-        } else {
-            let region = self.pool.region(2 * needed, "one very long record");
-            let mut new = region.map_err(|source| IoError::Memory {
-                path: self.name.clone().into(),
-                offset: 0,
-                source,
-            })?;
-            new[..len].copy_from_slice(&old[..len]);
-            new
+    /// Puts `bytes` behind what there is of a long record; says whether it ends in them.
+    fn lengthen(&mut self, long: Option<LongStart>, bytes: &[u8]) -> Result<bool, IoError> {
+        let long = match long {
+            Some(long) => Ok(long),
+            None => self.pool.growable("one very long record").map(|memory| LongStart {
+                memory,
+                len: 0,
+                partial: Partial::default(),
+            }),
         };
-        buf[len..len + bytes.len()].copy_from_slice(bytes);
-        Ok((buf, len + bytes.len()))
+        let no_memory = |source| IoError::Memory { path: self.start().input.into(), offset: 0, source };
+        let mut long = long.map_err(no_memory)?;
+        let ends = self.records.go_on(bytes, &mut long.partial).is_some();
+        // Room for the byte that completes a last record.
+        if long.memory.grow_to(long.len + bytes.len() + 1).is_err() {
+            let file = self.inputs.get(self.number).filter(|_| !ends);
+            let times = (2 * LONG_RECORDS * self.beside + 1) as u64;
+            let error = self.start().too_long(&*self.records, file, long.partial, times, &self.cancel);
+            return Err(self.fail(error));
+        }
+        long.memory[long.len..long.len + bytes.len()].copy_from_slice(bytes);
+        long.len += bytes.len();
+        self.long = Some(long);
+        Ok(ends)
+    }
+
+    /// A block of the long record, which is whole, and what was read with its end.
+    fn block_of_long(&mut self, block: Option<Buf>) -> Result<Completed<RunBlock>, IoError> {
+        let Some(LongStart { memory, len, .. }) = self.long.take() else { return Ok(Completed::Nothing) };
+        let mut completed = self.block_of(memory.into_buf(), 0, len, block)?;
+        if let Completed::Block(block) = &mut completed {
+            block.long = true;
+            self.long_given = Arc::downgrade(&block.segment.sorted);
+        }
+        Ok(completed)
     }
 
     /// The end of the input: completes the last record.
     fn last(&mut self) -> Result<Completed<RunBlock>, IoError> {
         self.ended = true;
-        let (mut buf, mut end) = match self.long.take() {
-            Some(long) => long,
+        let long = match self.long.take() {
+            Some(long) => Some(long),
             None if self.carried.is_empty() => return Ok(Completed::Ended),
-            None => {
-                let carried = std::mem::take(&mut self.carried);
-                let mut buf = Buf::heap(carried.len() + 1);
-                buf[..carried.len()].copy_from_slice(&carried);
-                (buf, carried.len())
-            }
+            None => None,
         };
-        if let (0, Some(byte)) = (self.records.cut(&buf[..end], 1).records, self.records.completion()) {
-            buf[end] = byte;
-            end += 1;
-        }
-        let completed = self.block_of(buf, 0, end)?;
-        if self.long.is_some() || !self.carried.is_empty() {
-            let what = "its last record is cut short: the file may still be growing, or the record format is wrong (--format)";
-            return Err(IoError::Misuse { path: self.name.clone().into(), offset: self.sum.bytes, what });
-        }
-        Ok(completed)
+        let carried = std::mem::take(&mut self.carried);
+        self.lengthen(long, &carried)?;
+        let partial = self.long.as_ref().map(|long| long.partial).unwrap_or_default();
+        let ends = match self.records.completion() {
+            Some(byte) => {
+                let long = self.long.take();
+                self.lengthen(long, &[byte])?
+            }
+            None => false,
+        };
+        if ends { self.block_of_long(None) } else { Err(self.fail(self.start().cut_short(&partial))) }
     }
 }
 
@@ -235,21 +313,13 @@ impl<R: Records> BlockInput for RawInput<R> {
             return if self.ended { Ok(Completed::Ended) } else { self.last() };
         }
         if let Some(long) = self.long.take() {
-            let (held, len) = self.grown(&buf[gap + start..gap + end], Some(long))?;
-            if self.records.cut(&held[..len], 1).records == 0 {
-                self.long = Some((held, len));
-                return Ok(Completed::Nothing);
-            }
-            let completed = self.block_of(held, 0, len)?;
-            if let Completed::Block(block) = &completed {
-                self.long_given = Arc::downgrade(&block.segment.sorted);
-            }
-            return Ok(completed);
+            let ends = self.lengthen(Some(long), &buf[gap + start..gap + end])?;
+            return if ends { self.block_of_long(Some(buf)) } else { Ok(Completed::Nothing) };
         }
         let carried = std::mem::take(&mut self.carried);
         let first = gap + start - carried.len();
         buf[first..gap + start].copy_from_slice(&carried);
-        self.block_of(buf, first, gap + end)
+        self.block_of(buf, first, gap + end, None)
     }
 
     fn ready(&mut self) -> bool {

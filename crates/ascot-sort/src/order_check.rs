@@ -62,13 +62,15 @@ impl Visitor for Checking<'_> {
         let memory = request.memory_bytes.unwrap_or_else(default_memory);
         let budget = Budget::new(memory, 1, None)?;
         let pool = Pool::new(budget.memory);
-        let pieces = PiecePool::new(&pool, (budget.memory / (PIECES + 1)).min(4 << 20) / 4096 * 4096, PIECES);
+        // The other half is for the record before, if that is long.
+        let share = budget.memory / 2;
+        let pieces = PiecePool::with_share(&pool, (share / PIECES).min(4 << 20) / 4096 * 4096, PIECES, share);
         let disk = job_disk(&RunOptions::default());
         let input = inputs.get(0).map(|input| (input.name(), input.start));
         let (name, start) = input.unwrap_or_default();
         let mut reader = PieceReader::new(&records, &disk, inputs, &pieces, InputPosition::default(), cancel);
         let (mut previous, mut number, mut offset) = (None::<Vec<u8>>, u64::from(request.header), start);
-        while let Some(mut placed) = reader.next(&|_| ())? {
+        while let Some(mut placed) = reader.next(&|| ())? {
             cancel.check()?;
             let range = placed.piece.bytes.clone();
             records.normalise(&mut placed.piece.lease.bytes_mut()[range.clone()]);

@@ -1,24 +1,33 @@
 //! Memory for records on their way through a pass: leases of buffers that return home by themselves.
 //!
 //! A [`PiecePool`] hands out buffers of one size, allocated from the job's pool when first needed
-//! and reused afterwards. A record that does not fit one asks for a larger buffer, for which free
-//! ones are given up; the job's budget is never exceeded.
+//! and reused afterwards. A record that does not fit one grows in memory of its own ([`Long`]), for
+//! which free buffers are given up. All of it together never exceeds the pool's share.
+//!
+//! Invariant: of the threads of a pass only one waits for memory, the one that reads. What it hands
+//! on comes back without more, so that the wait ends.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use ascot_io::Buf;
+use ascot_io::{Buf, Growable, PAGE_BYTES};
 use ascot_io::{Pool, PoolError};
 
 struct Shelf {
     free: Vec<Buf>,
     /// Buffers of the common size in existence.
     made: usize,
+    /// Bytes of long records.
+    long: usize,
+    /// Bytes somebody waits for.
+    wanted: usize,
 }
 
 struct Inner {
     pool: Pool,
     piece_bytes: usize,
     most: usize,
+    /// Bytes of buffers and long records at most.
+    share: usize,
     shelf: Mutex<Shelf>,
     returned: Condvar,
 }
@@ -33,13 +42,33 @@ pub struct PiecePool {
 pub struct Lease {
     buf: Option<Buf>,
     home: Option<Arc<Inner>>,
+    /// Bytes of a long record's memory; 0 for a buffer of the common size.
+    long: usize,
+    /// Comes free with it.
+    _block: Option<Buf>,
 }
+
+/// A record that fits no piece, as far as it is known.
+pub struct Long {
+    memory: Option<Growable>,
+    len: usize,
+    home: Arc<Inner>,
+}
+
+/// Called before waiting for memory.
+pub type Starving<'a> = &'a dyn Fn();
 
 impl PiecePool {
     /// At most `most` buffers of `piece_bytes` each, from `pool`.
     pub fn new(pool: &Pool, piece_bytes: usize, most: usize) -> Self {
-        let shelf = Mutex::new(Shelf { free: Vec::new(), made: 0 });
-        let inner = Inner { pool: pool.clone(), piece_bytes, most, shelf, returned: Condvar::new() };
+        Self::with_share(pool, piece_bytes, most, piece_bytes * most)
+    }
+
+    /// The same where buffers and long records may take `share` bytes in all.
+    pub fn with_share(pool: &Pool, piece_bytes: usize, most: usize, share: usize) -> Self {
+        let shelf = Mutex::new(Shelf { free: Vec::new(), made: 0, long: 0, wanted: 0 });
+        let pool = pool.clone();
+        let inner = Inner { pool, piece_bytes, most, share, shelf, returned: Condvar::new() };
         PiecePool { inner: Arc::new(inner) }
     }
 
@@ -48,85 +77,97 @@ impl PiecePool {
         self.inner.piece_bytes
     }
 
-    /// Most buffers there will be.
-    pub fn most(&self) -> usize {
-        self.inner.most
+    /// Bytes of buffers and long records at most.
+    pub fn share(&self) -> usize {
+        self.inner.share
     }
 
-    /// Whether [`PiecePool::take`] would have to wait.
-    pub fn is_exhausted(&self) -> bool {
+    /// Whether somebody waits for memory that is not there.
+    pub fn starves(&self) -> bool {
         let shelf = self.inner.lock();
-        shelf.free.is_empty()
-            && (shelf.made >= self.inner.most || self.inner.pool.available() < self.inner.piece_bytes)
+        let free = shelf.free.len() * self.inner.piece_bytes;
+        let left = self.inner.left(&shelf).min(self.inner.pool.available()) + free;
+        shelf.wanted > left
     }
 
-    /// A buffer of the common size; waits until one is free.
-    pub fn take(&self) -> Lease {
+    /// A buffer of the common size; calls `starving` before it waits for one.
+    pub fn take_for(&self, starving: Starving<'_>) -> Lease {
         let mut shelf = self.inner.lock();
         loop {
-            if let Some(buf) = shelf.free.pop() {
-                return self.lease(buf);
+            if let Some(lease) = self.find(&mut shelf) {
+                shelf.wanted = 0;
+                return lease;
             }
-            if shelf.made < self.inner.most
-                && let Ok(buf) = self.inner.pool.region(self.inner.piece_bytes, "pieces of records")
-            {
-                shelf.made += 1;
-                return self.lease(buf);
-            }
-            shelf = self.inner.returned.wait(shelf).unwrap_or_else(PoisonError::into_inner);
+            shelf = self.inner.wait(shelf, self.inner.piece_bytes, starving);
         }
     }
 
     /// A buffer of the common size, if one is free.
     pub fn try_take(&self) -> Option<Lease> {
-        let mut shelf = self.inner.lock();
+        self.find(&mut self.inner.lock())
+    }
+
+    fn find(&self, shelf: &mut Shelf) -> Option<Lease> {
+        let lease =
+            |buf| Lease { buf: Some(buf), home: Some(Arc::clone(&self.inner)), long: 0, _block: None };
         if let Some(buf) = shelf.free.pop() {
-            return Some(self.lease(buf));
+            return Some(lease(buf));
         }
-        if shelf.made >= self.inner.most {
+        if shelf.made >= self.inner.most || self.inner.left(shelf) < self.inner.piece_bytes {
             return None;
         }
         let buf = self.inner.pool.region(self.inner.piece_bytes, "pieces of records").ok()?;
         shelf.made += 1;
-        Some(self.lease(buf))
+        Some(lease(buf))
     }
 
-    /// A buffer of at least `bytes`, for a record that fits no other; gives up free buffers for it
-    /// and waits for more to come free. Fails where all of them would not do.
-    pub fn take_large(&self, bytes: usize) -> Result<Lease, PoolError> {
+    /// A long record of no bytes yet.
+    pub fn long(&self) -> Result<Long, PoolError> {
+        let memory = self.inner.pool.growable("one very long record")?;
+        Ok(Long { memory: Some(memory), len: 0, home: Arc::clone(&self.inner) })
+    }
+
+    /// Appends `part` to a long record; gives up free buffers for it, and waits for others to come
+    /// back. Fails where it would need more than there is beside the `held` bytes of buffers that
+    /// the caller keeps.
+    pub fn append(
+        &self,
+        long: &mut Long,
+        part: &[u8],
+        held: usize,
+        starving: Starving<'_>,
+    ) -> Result<(), PoolError> {
+        let Some(memory) = &mut long.memory else { return Ok(()) };
+        // Room for the byte that completes a last record.
+        let needed = (long.len + part.len() + 1).next_multiple_of(PAGE_BYTES);
         let mut shelf = self.inner.lock();
-        loop {
-            match self.inner.pool.region(bytes, "one very long record") {
-                Ok(buf) => return Ok(self.lease(buf)),
-                Err(_) if !shelf.free.is_empty() => {
-                    shelf.free.pop();
-                    shelf.made -= 1;
-                }
-                Err(error) => {
-                    let could_be = shelf.made * self.inner.piece_bytes + self.inner.pool.available();
-                    if could_be < bytes {
-                        return Err(error);
-                    }
-                    shelf = self.inner.returned.wait(shelf).unwrap_or_else(PoisonError::into_inner);
-                }
+        while needed > memory.len() {
+            let before = memory.len();
+            let more = needed - before;
+            let refused = match self.inner.left(&shelf) >= more {
+                true => memory.grow_to(needed).err(),
+                false => None,
+            };
+            if memory.len() > before {
+                shelf.long += memory.len() - before;
+                break;
             }
+            if shelf.free.pop().is_some() {
+                shelf.made -= 1;
+                continue;
+            }
+            if needed + held > self.inner.share {
+                let (purpose, budget) = ("one very long record", self.inner.share);
+                let over = PoolError::OverBudget { purpose, asked: more, used: before + held, budget };
+                return Err(refused.unwrap_or(over));
+            }
+            shelf = self.inner.wait(shelf, more, starving);
         }
-    }
-
-    /// A buffer of at least `bytes`; calls `starving` before it waits for one.
-    pub fn take_for(&self, bytes: usize, starving: &dyn Fn(bool)) -> Result<Lease, PoolError> {
-        if bytes > self.inner.piece_bytes {
-            starving(true);
-            return self.take_large(bytes);
-        }
-        Ok(self.try_take().unwrap_or_else(|| {
-            starving(false);
-            self.take()
-        }))
-    }
-
-    fn lease(&self, buf: Buf) -> Lease {
-        Lease { buf: Some(buf), home: Some(Arc::clone(&self.inner)) }
+        shelf.wanted = 0;
+        drop(shelf);
+        memory[long.len..long.len + part.len()].copy_from_slice(part);
+        long.len += part.len();
+        Ok(())
     }
 }
 
@@ -134,12 +175,69 @@ impl Inner {
     fn lock(&self) -> MutexGuard<'_, Shelf> {
         self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Bytes of the share that nothing has.
+    fn left(&self, shelf: &Shelf) -> usize {
+        self.share.saturating_sub(shelf.made * self.piece_bytes + shelf.long)
+    }
+
+    /// Says what is waited for, and waits until something comes back.
+    fn wait<'s>(
+        &self,
+        mut shelf: MutexGuard<'s, Shelf>,
+        bytes: usize,
+        starving: Starving<'_>,
+    ) -> MutexGuard<'s, Shelf> {
+        shelf.wanted = bytes;
+        starving();
+        self.returned.wait(shelf).unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Long {
+    /// Bytes of it so far.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether nothing is there yet.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The whole record, in no more memory than it needs.
+    pub fn into_lease(mut self) -> Lease {
+        let Some(mut memory) = self.memory.take() else { return Lease::plain(Buf::heap(0)) };
+        let before = memory.len();
+        memory.shrink_to(self.len);
+        let long = memory.len();
+        let home = Arc::clone(&self.home);
+        home.lock().long -= before - long;
+        home.returned.notify_all();
+        Lease { buf: Some(memory.into_buf()), home: Some(home), long, _block: None }
+    }
+}
+
+impl Drop for Long {
+    fn drop(&mut self) {
+        let Some(memory) = self.memory.take() else { return };
+        let bytes = memory.len();
+        drop(memory);
+        self.home.lock().long -= bytes;
+        self.home.returned.notify_all();
+    }
 }
 
 impl Lease {
     /// A buffer that knows its own way home (a block of a block pool), or has none.
     pub fn plain(buf: Buf) -> Self {
-        Lease { buf: Some(buf), home: None }
+        Lease { buf: Some(buf), home: None, long: 0, _block: None }
+    }
+
+    /// The same, of a record put together from blocks. It keeps the last `block`, so that letting go
+    /// of the record gives a block back, as the schedule of a merge counts on.
+    pub fn of_blocks(buf: Buf, block: Buf) -> Self {
+        Lease { buf: Some(buf), home: None, long: 0, _block: Some(block) }
     }
 
     /// Its bytes.
@@ -176,11 +274,15 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         let Some(home) = self.home.take() else { return };
+        let buf = self.buf.take();
         let mut shelf = home.lock();
-        match self.buf.take() {
-            Some(buf) if buf.len() == home.piece_bytes => shelf.free.push(buf),
-            Some(large) => drop(large),
-            None => shelf.made -= 1,
+        match buf {
+            Some(buf) if self.long == 0 => shelf.free.push(buf),
+            None if self.long == 0 => shelf.made -= 1,
+            long => {
+                drop(long);
+                shelf.long -= self.long;
+            }
         }
         drop(shelf);
         home.returned.notify_all();
@@ -191,26 +293,61 @@ impl Drop for Lease {
 mod tests {
     use super::*;
 
+    const MIB: usize = 1 << 20;
+
     #[test]
     fn buffers_come_back() {
-        let pool = Pool::new(3 << 20);
-        let pieces = PiecePool::new(&pool, 1 << 20, 3);
-        let leases: Vec<Lease> = (0..3).map(|_| pieces.take()).collect();
-        assert!(pieces.is_exhausted());
+        let pool = Pool::new(3 * MIB);
+        let pieces = PiecePool::new(&pool, MIB, 3);
+        let leases: Vec<Lease> = (0..3).map(|_| pieces.take_for(&|| ())).collect();
+        assert!(pieces.try_take().is_none());
         drop(leases);
-        assert!(!pieces.is_exhausted());
-        assert_eq!(pool.used(), 3 << 20, "buffers are kept for reuse");
+        assert!(pieces.try_take().is_some());
+        assert_eq!(pool.used(), 3 * MIB, "buffers are kept for reuse");
     }
 
     #[test]
-    fn a_large_buffer_takes_the_place_of_small_ones() {
-        let pool = Pool::new(4 << 20);
-        let pieces = PiecePool::new(&pool, 1 << 20, 4);
-        drop((0..4).map(|_| pieces.take()).collect::<Vec<_>>());
-        let large = pieces.take_large(3 << 20).expect("fits the budget");
-        assert!(large.len() >= 3 << 20 && pool.used() <= 4 << 20);
-        drop(large);
-        assert_eq!((0..4).map(|_| pieces.take()).collect::<Vec<_>>().len(), 4);
-        assert!(pieces.take_large(5 << 20).is_err());
+    fn a_long_record_takes_the_place_of_buffers() {
+        let pool = Pool::new(4 * MIB);
+        let pieces = PiecePool::new(&pool, MIB, 4);
+        drop((0..4).map(|_| pieces.take_for(&|| ())).collect::<Vec<_>>());
+        let mut long = pieces.long().expect("nothing yet");
+        let part = vec![7; MIB - 1];
+        for _ in 0..3 {
+            pieces.append(&mut long, &part, 0, &|| ()).expect("fits the share");
+        }
+        assert!(pieces.append(&mut long, &part, MIB, &|| ()).is_err(), "a buffer is kept");
+        assert_eq!((long.len(), pool.used()), (3 * part.len(), 3 * MIB));
+        let lease = long.into_lease();
+        assert_eq!((lease.len(), lease.bytes()[0]), (3 * MIB, 7));
+        assert!(pieces.try_take().is_some() && pool.used() <= 4 * MIB);
+        drop(lease);
+        assert_eq!((0..4).map(|_| pieces.take_for(&|| ())).collect::<Vec<_>>().len(), 4);
+    }
+
+    #[test]
+    fn a_wait_ends_when_enough_has_come_back() {
+        let pool = Pool::new(4 * MIB);
+        let pieces = PiecePool::new(&pool, MIB, 4);
+        let leases: Vec<Lease> = (0..4).map(|_| pieces.take_for(&|| ())).collect();
+        std::thread::scope(|scope| {
+            let (waits, told) = std::sync::mpsc::channel();
+            let pieces = &pieces;
+            let waiting = scope.spawn(move || {
+                let mut long = pieces.long().expect("nothing yet");
+                let say = || waits.send(()).expect("somebody listens");
+                pieces.append(&mut long, &vec![1; 2 * MIB - 1], 0, &say).map(|()| long.len())
+            });
+            for lease in leases {
+                told.recv().ok();
+                assert!(pieces.starves() || waiting.is_finished());
+                drop(lease);
+                if waiting.is_finished() {
+                    break;
+                }
+            }
+            assert_eq!(waiting.join().expect("no panic").ok(), Some(2 * MIB - 1));
+        });
+        assert!(!pieces.starves());
     }
 }

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Large inputs are read several pieces ahead, so that the device never waits for a piece to be
-//! cut; small ones share pieces. Invariant: records are never split between pieces.
+//! cut; small ones share pieces. A record that fits neither a piece nor the gap is put together in
+//! memory of its own and makes a piece by itself. Invariant: records are never split between pieces.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -16,14 +17,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ascot_io::{Buf, Disk, Filled, PAGE_BYTES, ReadStream};
+use ascot_record::framing::Partial;
 use serde::{Deserialize, Serialize};
 
 use crate::budget::PIECES_READ;
+use crate::damage::RecordStart;
 use crate::error::SortError;
 use crate::input::{InputFile, Inputs};
 use crate::observe::Cancel;
 use crate::ordered::Span;
-use crate::pieces::{Lease, PiecePool};
+use crate::pieces::{Lease, Long, PiecePool, Starving};
 use crate::records::{RawPiece, Records};
 
 /// A place between two records of the inputs.
@@ -36,7 +39,11 @@ pub struct InputPosition {
 }
 
 /// Bytes before a page-aligned read, for what is carried over.
-const GAP_BYTES: usize = 64 << 10;
+pub const GAP_BYTES: usize = 64 << 10;
+
+/// Memory that sorts a record for certain, in lengths of it: two runs with such a record are merged,
+/// and a distribution sets half of the memory aside.
+const MEMORY_PER_LENGTH: u64 = 4;
 
 /// How often a silent pipe is asked again.
 const PIPE_POLL: Duration = Duration::from_micros(500);
@@ -58,7 +65,11 @@ pub struct PieceReader<R> {
     /// Records of the current input cut so far.
     record_number: u64,
     /// A started record, to be continued by the next piece.
-    carried: Carried,
+    carried: Vec<u8>,
+    /// The same where it is long.
+    long: Option<LongStart>,
+    /// What was read behind the end of a long record.
+    behind: Option<Fill>,
     /// Time spent waiting for a free buffer.
     pub waited_memory: Duration,
     /// Time spent waiting for the device.
@@ -82,18 +93,11 @@ struct Ahead {
     rest: Buf,
 }
 
-enum Carried {
-    Small(Vec<u8>),
-    Large(Lease, Range<usize>),
-}
-
-impl Carried {
-    fn bytes(&self) -> &[u8] {
-        match self {
-            Carried::Small(bytes) => bytes,
-            Carried::Large(lease, range) => &lease.bytes()[range.clone()],
-        }
-    }
+/// A long record, as far as it has been read.
+struct LongStart {
+    long: Long,
+    partial: Partial,
+    start: RecordStart,
 }
 
 /// A piece and where it ends in the inputs.
@@ -110,10 +114,9 @@ pub struct PlacedPiece {
     pub ends_input: bool,
     /// Where its bytes lie in a file that can be read again.
     pub span: Option<Span>,
+    /// It is one long record: there is nothing to sort.
+    pub long: bool,
 }
-
-/// Called before waiting for memory; true: for as much as there is.
-pub type Starving<'a> = &'a dyn Fn(bool);
 
 impl<R: Records> PieceReader<R> {
     /// Reads `inputs` from `from` on.
@@ -136,7 +139,9 @@ impl<R: Records> PieceReader<R> {
             spilled: false,
             cancel: cancel.clone(),
             record_number: 0,
-            carried: Carried::Small(Vec::new()),
+            carried: Vec::new(),
+            long: None,
+            behind: None,
             waited_memory: Duration::ZERO,
             waited_device: Duration::ZERO,
         }
@@ -157,16 +162,20 @@ impl<R: Records> PieceReader<R> {
     /// The next piece; none after the last.
     pub fn next(&mut self, starving: Starving<'_>) -> Result<Option<PlacedPiece>, SortError> {
         loop {
-            if !self.open_input()? {
-                return Ok(None);
-            }
-            let ahead = self.open.as_ref().is_some_and(|open| open.to_ask.is_some());
-            let fill = if ahead { self.fill_ahead(starving)? } else { self.fill_small(starving)? };
-            if fill.records > 0 {
-                return self.deliver(fill).map(Some);
-            }
-            if !fill.bytes.is_empty() {
-                self.carried = Carried::Large(fill.lease, fill.bytes);
+            let fill = match self.behind.take() {
+                Some(fill) => fill,
+                None if !self.open_input()? => return Ok(None),
+                None if self.open.as_ref().is_some_and(|open| open.to_ask.is_some()) => {
+                    self.fill_ahead(starving)?
+                }
+                None => self.fill_small(starving)?,
+            };
+            let piece = match self.long.take() {
+                Some(long) => self.lengthen(long, fill, starving)?,
+                None => self.settle(fill)?,
+            };
+            if piece.is_some() {
+                return Ok(piece);
             }
         }
     }
@@ -187,20 +196,19 @@ impl<R: Records> PieceReader<R> {
         Ok(true)
     }
 
-    fn lease(&mut self, bytes: usize, starving: Starving<'_>) -> Result<Lease, SortError> {
+    fn lease(&mut self, starving: Starving<'_>) -> Lease {
         let since = Instant::now();
-        let lease = self.pieces.take_for(bytes, starving).map_err(|_| self.too_long(bytes))?;
+        let lease = self.pieces.take_for(starving);
         self.waited_memory += since.elapsed();
-        Ok(lease)
+        lease
     }
 
-    fn too_long(&self, bytes: usize) -> SortError {
-        let held = self.carried.bytes().len() as u64;
-        SortError::TooLong {
+    /// Where the record starts of which `held` bytes have been read.
+    fn start_of(&self, held: usize) -> RecordStart {
+        RecordStart {
             input: self.inputs.get(self.at.input).map_or_else(String::new, InputFile::name),
-            offset: self.at.offset.saturating_sub(held),
-            have: held,
-            least: 8 * bytes as u64,
+            record: self.record_number + 1,
+            offset: self.at.offset.saturating_sub(held as u64),
         }
     }
 
@@ -211,7 +219,7 @@ impl<R: Records> PieceReader<R> {
                 return Ok(());
             }
             let lease =
-                if open.ahead.is_empty() { Some(self.lease(0, starving)?) } else { self.pieces.try_take() };
+                if open.ahead.is_empty() { Some(self.lease(starving)) } else { self.pieces.try_take() };
             let (Some(mut lease), Some(open)) = (lease, &mut self.open) else { return Ok(()) };
             let Some(mut front) = lease.lend() else { return Ok(()) };
             let gap = GAP_BYTES.min(front.len() / 4) / PAGE_BYTES * PAGE_BYTES;
@@ -246,76 +254,143 @@ impl<R: Records> PieceReader<R> {
         lease.put(front);
         self.at.offset += (end - start) as u64;
         let mut fill = self.join_carried(lease, gap + start..gap + end, starving)?;
+        fill.ends = last;
         let again = !self.spilled && self.inputs.get(self.at.input).is_some_and(|file| file.path().is_some());
         let offset = self.at.offset - fill.bytes.len() as u64;
         fill.from = again.then_some(InputPosition { input: self.at.input, offset });
-        self.cut(&mut fill);
-        if last {
-            self.end_input(&mut fill)?;
-        }
         Ok(fill)
     }
 
-    /// Puts what was carried before what was read.
+    /// Puts what was carried before what was read, or starts a long record with it.
     fn join_carried(
         &mut self,
         mut lease: Lease,
         read: Range<usize>,
         starving: Starving<'_>,
     ) -> Result<Fill, SortError> {
-        let carried = self.carried.bytes();
-        if carried.len() <= read.start {
-            let start = read.start - carried.len();
-            lease.bytes_mut()[start..read.start].copy_from_slice(carried);
-            self.carried = Carried::Small(Vec::new());
-            return Ok(Fill {
-                lease,
-                bytes: start..read.end,
-                cut: start,
-                records: 0,
-                from: None,
-                unfinished: false,
-            });
+        let carried = std::mem::take(&mut self.carried);
+        if carried.len() > read.start {
+            self.start_long(&carried, read.len(), starving)?;
+            return Ok(Fill::of(lease, read));
         }
-        // A long record: it goes on in its own buffer, doubled where it is full.
-        let total = carried.len() + read.len();
-        let fits =
-            matches!(&self.carried, Carried::Large(lease, range) if range.end + read.len() < lease.len());
-        if !fits {
-            let mut larger = self.lease(2 * total, starving)?;
-            let carried = self.carried.bytes();
-            larger.bytes_mut()[..carried.len()].copy_from_slice(carried);
-            let held = 0..carried.len();
-            self.carried = Carried::Large(larger, held);
-        }
-        let Carried::Large(mut long, held) = std::mem::replace(&mut self.carried, Carried::Small(Vec::new()))
-        else {
-            return Err(SortError::Internal("a long record was lost"));
-        };
-        let end = held.end + read.len();
-        long.bytes_mut()[held.end..end].copy_from_slice(&lease.bytes()[read]);
-        Ok(Fill {
-            lease: long,
-            cut: held.start,
-            bytes: held.start..end,
-            records: 0,
-            from: None,
-            unfinished: false,
-        })
+        let start = read.start - carried.len();
+        lease.bytes_mut()[start..read.start].copy_from_slice(&carried);
+        Ok(Fill::of(lease, start..read.end))
     }
 
-    /// A piece of small inputs and pipes: read until it is full.
+    /// Starts a long record with `bytes`, behind which `read` more have been read.
+    fn start_long(&mut self, bytes: &[u8], read: usize, starving: Starving<'_>) -> Result<(), SortError> {
+        let start = self.start_of(bytes.len() + read);
+        let long = LongStart { long: self.pieces.long()?, partial: Partial::default(), start };
+        self.long = Some(self.append(long, bytes, starving)?.0);
+        Ok(())
+    }
+
+    /// Appends to a long record what of `bytes` belongs to it; says how much that is if it ends there.
+    fn append(
+        &mut self,
+        mut started: LongStart,
+        bytes: &[u8],
+        starving: Starving<'_>,
+    ) -> Result<(LongStart, Option<usize>), SortError> {
+        let end = self.records.go_on(bytes, &mut started.partial);
+        let part = &bytes[..end.unwrap_or(bytes.len())];
+        let ahead = self.open.as_ref().map_or(0, |open| open.ahead.len());
+        let held = (ahead + 1) * self.pieces.piece_bytes();
+        let since = Instant::now();
+        let grown = self.pieces.append(&mut started.long, part, held, starving);
+        self.waited_memory += since.elapsed();
+        match grown {
+            Ok(()) => Ok((started, end)),
+            Err(_) => {
+                let file = self.inputs.get(self.at.input).filter(|_| end.is_none());
+                let LongStart { partial, start, .. } = started;
+                Err(start.too_long(&*self.records, file, partial, MEMORY_PER_LENGTH, &self.cancel))
+            }
+        }
+    }
+
+    /// Goes on with a long record: a piece, if that is its end.
+    fn lengthen(
+        &mut self,
+        started: LongStart,
+        mut fill: Fill,
+        starving: Starving<'_>,
+    ) -> Result<Option<PlacedPiece>, SortError> {
+        let lease = std::mem::replace(&mut fill.lease, Lease::plain(Buf::heap(0)));
+        let (mut started, mut end) = self.append(started, &lease.bytes()[fill.bytes.clone()], starving)?;
+        fill.lease = lease;
+        if end.is_none() && fill.ends {
+            let byte = self.records.completion();
+            let Some(byte) = byte.filter(|byte| {
+                let mut partial = started.partial;
+                self.records.go_on(std::slice::from_ref(byte), &mut partial).is_some()
+            }) else {
+                return Err(started.start.cut_short(&started.partial));
+            };
+            started = self.append(started, &[byte], starving)?.0;
+            end = Some(fill.bytes.len());
+        }
+        let Some(end) = end else {
+            self.long = Some(started);
+            return Ok(None);
+        };
+        fill.skip(end);
+        let (input, left) = (self.at.input, fill.bytes.len() as u64);
+        self.record_number += 1;
+        if left > 0 {
+            self.behind = Some(fill);
+        } else if fill.ends {
+            self.next_input();
+        }
+        let LongStart { long, start, .. } = started;
+        let bytes = 0..long.len();
+        let piece = RawPiece { lease: long.into_lease(), bytes, spilled: self.spilled };
+        if let Some(keyless) = self.records.keyless(&piece.lease.bytes()[piece.bytes.clone()]) {
+            return Err(start.keyless(keyless));
+        }
+        Ok(Some(PlacedPiece {
+            piece,
+            end: InputPosition { input: self.at.input, offset: self.at.offset - left },
+            records: 1,
+            input,
+            ends_input: self.at.input > input,
+            span: None,
+            long: true,
+        }))
+    }
+
+    /// Cuts what has been read into whole records, which are a piece, if there are any.
+    fn settle(&mut self, mut fill: Fill) -> Result<Option<PlacedPiece>, SortError> {
+        self.cut(&mut fill)?;
+        if fill.ends {
+            self.end_input(&mut fill)?;
+        }
+        if fill.records > 0 {
+            return self.deliver(fill).map(Some);
+        }
+        self.carried = fill.lease.bytes()[fill.bytes].to_vec();
+        Ok(None)
+    }
+
+    /// A piece of small inputs and pipes: read until it is full. Of what goes on with a long record
+    /// nothing is cut yet.
     fn fill_small(&mut self, starving: Starving<'_>) -> Result<Fill, SortError> {
         let mut fill = self.start_small(starving)?;
         loop {
             let room = (fill.lease.len() - 1).saturating_sub(fill.bytes.end) / PAGE_BYTES * PAGE_BYTES;
             if room == 0 {
-                self.cut(&mut fill);
                 return Ok(fill);
             }
-            let ended = self.read(&mut fill, room)?;
-            self.cut(&mut fill);
-            if !ended {
+            fill.ends = self.read(&mut fill, room)?;
+            if self.long.is_some() {
+                if fill.ends {
+                    return Ok(fill);
+                }
+                continue;
+            }
+            self.cut(&mut fill)?;
+            if !fill.ends {
                 continue;
             }
             self.end_input(&mut fill)?;
@@ -327,22 +402,17 @@ impl<R: Records> PieceReader<R> {
         }
     }
 
-    /// A buffer that begins with what was carried.
+    /// A buffer that begins with what was carried, unless that starts a long record.
     fn start_small(&mut self, starving: Starving<'_>) -> Result<Fill, SortError> {
-        let carried = self.carried.bytes().len();
-        let large = carried + 2 * PAGE_BYTES > self.pieces.piece_bytes();
-        let mut lease = self.lease(if large { 2 * carried } else { 0 }, starving)?;
-        let start = carried.next_multiple_of(PAGE_BYTES) - carried;
-        lease.bytes_mut()[start..start + carried].copy_from_slice(self.carried.bytes());
-        self.carried = Carried::Small(Vec::new());
-        Ok(Fill {
-            lease,
-            cut: start,
-            bytes: start..start + carried,
-            records: 0,
-            from: None,
-            unfinished: false,
-        })
+        let carried = std::mem::take(&mut self.carried);
+        if carried.len() + 2 * PAGE_BYTES > self.pieces.piece_bytes() {
+            self.start_long(&carried, 0, starving)?;
+            return Ok(Fill::of(self.lease(starving), 0..0));
+        }
+        let mut lease = self.lease(starving);
+        let start = carried.len().next_multiple_of(PAGE_BYTES) - carried.len();
+        lease.bytes_mut()[start..start + carried.len()].copy_from_slice(&carried);
+        Ok(Fill::of(lease, start..start + carried.len()))
     }
 
     /// Reads up to `room` bytes behind what is there; true if the input has ended.
@@ -378,39 +448,46 @@ impl<R: Records> PieceReader<R> {
     }
 
     /// Cuts what whole records there are.
-    fn cut(&mut self, fill: &mut Fill) {
-        let cut = self.records.cut(&fill.lease.bytes()[fill.cut..fill.bytes.end], usize::MAX);
+    fn cut(&mut self, fill: &mut Fill) -> Result<(), SortError> {
+        let left = &fill.lease.bytes()[fill.cut..fill.bytes.end];
+        let cut = self.records.cut(left, usize::MAX);
+        // Spilled records were looked at before.
+        if let Some(keyless) = self.records.keyless(&left[..cut.bytes]).filter(|_| !self.spilled) {
+            return Err(self.start_of(left.len() - usize::from(fill.unfinished)).keyless(keyless));
+        }
         fill.cut += cut.bytes;
         fill.records += cut.records;
         self.record_number += cut.records as u64;
+        Ok(())
     }
 
     /// The input has ended: completes its last record, goes on to the next input.
     fn end_input(&mut self, fill: &mut Fill) -> Result<(), SortError> {
-        let left = fill.bytes.end - fill.cut;
-        if left > 0 {
-            let Some(byte) = self.records.completion() else { return Err(self.cut_short(left)) };
-            fill.lease.bytes_mut()[fill.bytes.end] = byte;
+        fill.ends = false;
+        let left = fill.cut..fill.bytes.end;
+        if !left.is_empty() {
+            let byte = self.records.completion();
+            fill.lease.bytes_mut()[left.end] = byte.unwrap_or(0);
+            let whole = byte.is_some() && {
+                let completed = &fill.lease.bytes()[left.start..=left.end];
+                self.records.cut(completed, usize::MAX).bytes == completed.len()
+            };
+            if !whole {
+                let start = self.start_of(left.len());
+                return Err(start.cut_short_at(&*self.records, &fill.lease.bytes()[left]));
+            }
             fill.bytes.end += 1;
             fill.unfinished = true;
-            self.cut(fill);
-            if fill.cut < fill.bytes.end {
-                return Err(self.cut_short(left));
-            }
+            self.cut(fill)?;
         }
-        self.open = None;
-        self.at = InputPosition { input: self.at.input + 1, offset: 0 };
-        self.record_number = 0;
+        self.next_input();
         Ok(())
     }
 
-    fn cut_short(&self, left: usize) -> SortError {
-        SortError::CutShort {
-            input: self.inputs.get(self.at.input).map_or_else(String::new, InputFile::name),
-            record: self.record_number + 1,
-            offset: self.at.offset - left as u64,
-            have: left as u64,
-        }
+    fn next_input(&mut self) {
+        self.open = None;
+        self.at = InputPosition { input: self.at.input + 1, offset: 0 };
+        self.record_number = 0;
     }
 
     /// Takes the whole records off as a piece, carries the rest.
@@ -422,9 +499,9 @@ impl<R: Records> PieceReader<R> {
         let input = self.at.input - usize::from(ends_input && self.at.input > 0);
         let end =
             InputPosition { input: self.at.input, offset: self.at.offset.saturating_sub(rest.len() as u64) };
-        self.carried = Carried::Small(fill.lease.bytes()[rest].to_vec());
+        self.carried = fill.lease.bytes()[rest].to_vec();
         let piece = RawPiece { lease: fill.lease, bytes, spilled: self.spilled };
-        Ok(PlacedPiece { piece, end, records: fill.records, input, ends_input, span })
+        Ok(PlacedPiece { piece, end, records: fill.records, input, ends_input, span, long: false })
     }
 }
 
@@ -440,9 +517,25 @@ struct Fill {
     from: Option<InputPosition>,
     /// The end of its last record was added.
     unfinished: bool,
+    /// Nothing of the input follows; it has not been told so yet.
+    ends: bool,
 }
 
 impl Fill {
+    /// Uncut `bytes` of a buffer.
+    fn of(lease: Lease, bytes: Range<usize>) -> Self {
+        Fill { lease, cut: bytes.start, bytes, records: 0, from: None, unfinished: false, ends: false }
+    }
+
+    /// Leaves out the first `count` bytes; nothing is cut yet.
+    fn skip(&mut self, count: usize) {
+        self.bytes.start += count;
+        self.cut = self.bytes.start;
+        if let Some(from) = &mut self.from {
+            from.offset += count as u64;
+        }
+    }
+
     /// Where its whole records lie.
     fn span(&self) -> Option<Span> {
         let InputPosition { input, offset } = self.from?;

@@ -4,7 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use ascot_bowtie::engine::{BlockInput, Completed};
-use ascot_io::{Buf, Compression, Disk, IoError, Pool, RunId, RunIndex, RunReader, RunWriter, read_index};
+use ascot_io::{
+    Buf, Compression, Disk, Filled, IoError, PAGE_BYTES, Pool, RunId, RunIndex, RunReader, RunWriter,
+    read_index,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::emit::Chunk;
@@ -38,10 +41,11 @@ pub struct Run {
 }
 
 impl Run {
-    /// Memory that records which span blocks may take while the run is merged, bytes.
+    /// Memory that a record which spans blocks takes while the run is merged, bytes. There is but one
+    /// of a run at a time: none is read while one is being merged, or waits for that.
     pub fn long_bytes(&self) -> usize {
         let longest = self.longest as usize;
-        if longest > self.block_bytes { LONG_RECORDS * longest } else { 0 }
+        if longest > self.block_bytes { longest.next_multiple_of(PAGE_BYTES) } else { 0 }
     }
 }
 
@@ -144,6 +148,8 @@ pub struct RunInput<R> {
     reader: RunReader,
     pool: Pool,
     longest: usize,
+    /// Memory set aside for a record that spans blocks.
+    long_bytes: usize,
     /// The block `complete` gives next, counted in the run.
     block: usize,
     /// What is already consumed of the first block.
@@ -153,10 +159,6 @@ pub struct RunInput<R> {
     /// The last record that spanned blocks: while it is in use no more blocks are taken in unasked.
     long: Weak<Sorted>,
 }
-
-/// Records that span blocks of which a run may have buffers at once: one being merged, one waiting,
-/// one being read.
-const LONG_RECORDS: usize = 3;
 
 impl<R: Records> RunInput<R> {
     /// Opens a run; buffers for records that span blocks come from `pool`.
@@ -179,6 +181,7 @@ impl<R: Records> RunInput<R> {
             reader: RunReader::open(disk, &run.path, index, run.start.block)?,
             pool: pool.clone(),
             longest: run.longest as usize,
+            long_bytes: run.long_bytes(),
             block: run.start.block,
             skip: run.start.offset as usize,
             spanning: None,
@@ -187,7 +190,8 @@ impl<R: Records> RunInput<R> {
     }
 
     /// Adds a block to the record that spans it; gives the record when it is complete.
-    fn span(&mut self, bytes: &[u8]) -> Result<Completed<RunBlock>, IoError> {
+    fn span(&mut self, filled: Filled) -> Result<Completed<RunBlock>, IoError> {
+        let bytes = filled.bytes();
         let Spanning { mut buf, held, block } = match self.spanning.take() {
             Some(spanning) => spanning,
             None => {
@@ -205,10 +209,10 @@ impl<R: Records> RunInput<R> {
             self.spanning = Some(Spanning { buf, held: end, block });
             return Ok(Completed::Nothing);
         }
-        let sorted = Arc::new(self.records.index(Lease::plain(buf), 0..end));
+        let sorted = Arc::new(self.records.index(Lease::of_blocks(buf, filled.buf), 0..end));
         self.long = Arc::downgrade(&sorted);
         let segment = self.records.whole(sorted);
-        Ok(Completed::Block(RunBlock { segment, block, end: self.block + 1 }))
+        Ok(Completed::Block(RunBlock { segment, block, end: self.block + 1, long: true }))
     }
 
     fn no_memory(&self, source: ascot_io::PoolError) -> IoError {
@@ -241,6 +245,8 @@ pub struct RunBlock {
     pub block: usize,
     /// Number of the block behind it.
     pub end: usize,
+    /// It is one long record, in memory of its own.
+    pub long: bool,
 }
 
 impl<R: Records> BlockInput for RunInput<R> {
@@ -261,7 +267,7 @@ impl<R: Records> BlockInput for RunInput<R> {
         }
         let starts_record = self.records.cut(&filled.buf[filled.start..filled.end], 1).records > 0;
         let completed = if self.spanning.is_some() || !starts_record {
-            self.span(&filled.buf[filled.start..filled.end])?
+            self.span(filled)?
         } else {
             let bytes = filled.start..filled.end;
             let sorted = Arc::new(self.records.index(Lease::plain(filled.buf), bytes));
@@ -269,13 +275,15 @@ impl<R: Records> BlockInput for RunInput<R> {
             if self.skip > 0 {
                 segment.lo = self.records.position_at(std::mem::take(&mut self.skip));
             }
-            Completed::Block(RunBlock { segment, block: self.block, end: self.block + 1 })
+            Completed::Block(RunBlock { segment, block: self.block, end: self.block + 1, long: false })
         };
         self.block += 1;
         Ok(completed)
     }
 
     fn ready(&mut self) -> bool {
-        self.long.strong_count() == 0 && self.reader.ready()
+        // Whoever lets go of a record does so a moment before its memory is back.
+        let room = self.spanning.is_some() || self.pool.available() >= self.long_bytes;
+        self.long.strong_count() == 0 && room && self.reader.ready()
     }
 }

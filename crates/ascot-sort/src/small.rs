@@ -25,6 +25,7 @@ use ascot_record::checksum::RecordSum;
 
 use crate::account::stage;
 use crate::budget::{Budget, LEAST_MEMORY_BYTES, default_memory};
+use crate::damage::RecordStart;
 use crate::error::SortError;
 use crate::input::{InputFile, Inputs};
 use crate::job::{RunOptions, peak_memory_bytes};
@@ -222,23 +223,28 @@ impl Raw {
         }
         let cut = records.cut(&self.buf[start..self.len], MOST_RECORDS - self.records);
         self.records += cut.records;
-        let left = end - cut.bytes;
-        if left == 0 || self.records == MOST_RECORDS {
-            return Ok(left == 0);
-        }
-        let short = || SortError::CutShort {
+        let at = |records: usize, bytes: usize| RecordStart {
             input: file.name(),
-            record: cut.records as u64 + 1,
-            offset: file.start + cut.bytes as u64,
-            have: left as u64,
+            record: records as u64 + 1,
+            offset: file.start + bytes as u64,
         };
-        self.buf[self.len] = records.completion().ok_or_else(short)?;
-        self.len += 1;
-        if records.cut(&self.buf[start + cut.bytes..self.len], 1).bytes < left + 1 {
-            return Err(short());
+        let rest = start + cut.bytes..self.len;
+        if !rest.is_empty() {
+            if self.records == MOST_RECORDS {
+                return Ok(false);
+            }
+            let byte = records.completion();
+            self.buf[rest.end] = byte.unwrap_or(0);
+            if byte.is_none() || records.cut(&self.buf[rest.start..=rest.end], 1).bytes <= rest.len() {
+                return Err(at(cut.records, cut.bytes).cut_short_at(records, &self.buf[rest]));
+            }
+            self.len += 1;
+            self.records += 1;
         }
-        self.records += 1;
-        Ok(true)
+        match records.keyless(&self.buf[start..self.len]) {
+            Some(keyless) => Err(at(0, 0).keyless(keyless)),
+            None => Ok(true),
+        }
     }
 }
 

@@ -99,16 +99,19 @@ fn ranges_of<F: Framing + 'static, V: Visitor>(
     ranges: &[ByteRangeKey],
     visitor: V,
 ) -> Result<V::Output, SortError> {
+    // Records of one length were held against the ranges before.
+    let reach = |range: &ByteRangeKey| if range.end == usize::MAX { range.start } else { range.end };
+    let reach = ranges.iter().map(reach).max().filter(|_| framing.fixed_len().is_none()).unwrap_or(0);
     Ok(match ranges {
         [] => visitor.visit(Arc::new(Framed::new(framing, BodyOrder::new(framing, false)))),
         [range] => {
             let order = RangeOrder::new(framing, range.start..range.end, range.descending, LastResort::None);
-            visitor.visit(Arc::new(Framed::new(framing, order)))
+            visitor.visit(Arc::new(Framed::new(framing, order).with_least_body(reach)))
         }
         several => {
             let program = keys::compile_ranges(several, framing.fixed_len())?;
-            visitor
-                .visit(Arc::new(Framed::new(framing, ProgramOrder::new(framing, program, LastResort::None))))
+            let order = ProgramOrder::new(framing, program, LastResort::None);
+            visitor.visit(Arc::new(Framed::new(framing, order).with_least_body(reach)))
         }
     })
 }

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use ascot_record::checksum::RecordSum;
 use ascot_record::cursor::gather;
-use ascot_record::framing::Framing;
+use ascot_record::framing::{Framing, Partial};
 use ascot_record::merge::{SliceCursor, merge};
 use ascot_record::order::{self, RecordOrder};
 use ascot_record::piece::{PieceScratch, sort_piece};
 
 use super::{
-    Cut, Index, Merged, RawPiece, Records, Rules, Segment, Side, Sorted, Splitters, Task, groups_of,
+    Cut, Index, Keyless, Merged, RawPiece, Records, Rules, Segment, Side, Sorted, Splitters, Task, groups_of,
 };
 use crate::emit::{Emitter, Stopped};
 use crate::pieces::Lease;
@@ -27,6 +27,8 @@ const MOST_RECORDS: usize = 1 << 18;
 pub struct Framed<F, O> {
     framing: F,
     order: O,
+    /// Bytes that the body of every record must have.
+    least_body: usize,
 }
 
 /// A record in memory, kept there by the reference.
@@ -46,7 +48,12 @@ impl Place {
 impl<F: Framing + 'static, O: RecordOrder + 'static> Framed<F, O> {
     /// Records cut by `framing`, ordered by `order`.
     pub fn new(framing: F, order: O) -> Self {
-        Framed { framing, order }
+        Framed { framing, order, least_body: 0 }
+    }
+
+    /// The same where a body of fewer than `bytes` bytes is an error.
+    pub fn with_least_body(self, bytes: usize) -> Self {
+        Framed { least_body: bytes, ..self }
     }
 
     fn most_records(piece_bytes: usize) -> usize {
@@ -218,8 +225,32 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
         cut
     }
 
+    fn go_on(&self, part: &[u8], partial: &mut Partial) -> Option<usize> {
+        self.framing.go_on(part, partial)
+    }
+
     fn completion(&self) -> Option<u8> {
         self.framing.completes()
+    }
+
+    fn keyless(&self, bytes: &[u8]) -> Option<Keyless> {
+        let needed = self.least_body;
+        if needed == 0 {
+            return None;
+        }
+        let (mut before, mut offset) = (0, 0);
+        while let Some(end) = self.framing.end(bytes, offset) {
+            let have = self.framing.body(&bytes[offset..end]).len();
+            if have < needed {
+                return Some(Keyless { before, offset, have, needed });
+            }
+            (before, offset) = (before + 1, end);
+        }
+        None
+    }
+
+    fn part_of(&self, record: &[u8], splitters: &Splitters) -> usize {
+        splitters.part_of(self.order.key(record, &mut Vec::new()))
     }
 
     fn sort(

@@ -19,6 +19,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ascot_record::checksum::RecordSum;
+use ascot_record::framing::Partial;
 
 pub use dispatch::{Head, Visitor, with_records};
 pub use framed::Framed;
@@ -109,6 +110,19 @@ pub struct Cut {
     pub bytes: usize,
 }
 
+/// A record that ends before its key does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keyless {
+    /// Records before it.
+    pub before: usize,
+    /// Bytes before it.
+    pub offset: usize,
+    /// Its length, as keys count it, bytes.
+    pub have: usize,
+    /// The length it should have at least, bytes.
+    pub needed: usize,
+}
+
 /// Bytes of whole records, not yet sorted.
 pub struct RawPiece {
     /// The memory.
@@ -146,8 +160,20 @@ pub trait Records: Send + Sync + 'static {
 
     /// Cuts off at most `max_records` whole records.
     fn cut(&self, bytes: &[u8], max_records: usize) -> Cut;
+    /// Looks for the end of a record in its next part; gives where in the part it is.
+    fn go_on(&self, part: &[u8], partial: &mut Partial) -> Option<usize>;
     /// What completes a last record that lacks its end; none: such a record is cut short.
     fn completion(&self) -> Option<u8>;
+    /// The first of some whole records that ends before its key does.
+    fn keyless(&self, _bytes: &[u8]) -> Option<Keyless> {
+        None
+    }
+    /// The part that a record belongs to.
+    fn part_of(&self, record: &[u8], splitters: &Splitters) -> usize {
+        let mut keys = Vec::new();
+        self.sample_keys(record, 1, &mut keys);
+        keys.first().map_or(0, |key| splitters.part_of(key))
+    }
     /// Sorts a piece and adds its records to `sum`. Where sorting gathers, `out` is at least as long
     /// as the piece's memory and takes the records; else they are sorted where they are.
     fn sort(

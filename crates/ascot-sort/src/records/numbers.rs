@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ascot_record::checksum::RecordSum;
+use ascot_record::framing::{FixedFraming, Framing, Partial};
 use ascot_record::layout::NumberFormat;
 use ascot_record::number;
 use ascot_record::vsort;
@@ -258,6 +259,10 @@ impl<T: Number> Records for Numbers<T> {
     fn cut(&self, bytes: &[u8], max_records: usize) -> Cut {
         let records = (bytes.len() / size_of::<T>()).min(max_records);
         Cut { records, bytes: records * size_of::<T>() }
+    }
+
+    fn go_on(&self, part: &[u8], partial: &mut Partial) -> Option<usize> {
+        FixedFraming(size_of::<T>()).go_on(part, partial)
     }
 
     fn completion(&self) -> Option<u8> {
