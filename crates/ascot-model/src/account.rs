@@ -50,6 +50,9 @@ pub struct StageAccount {
 pub struct PassAccount {
     /// What it did.
     pub name: String,
+    /// Times it was gone through: once for each part, or group of runs.
+    #[serde(default = "once")]
+    pub times: u64,
     /// Wall time, seconds.
     pub seconds: f64,
     /// Streams, both ways.
@@ -64,7 +67,61 @@ pub struct PassAccount {
     pub outputs: u64,
 }
 
+fn once() -> u64 {
+    1
+}
+
+impl StreamAccount {
+    /// Adds what the same stream moved later.
+    fn add(&mut self, more: &StreamAccount) {
+        self.read_bytes += more.read_bytes;
+        self.read_runs += more.read_runs;
+        self.written_bytes += more.written_bytes;
+        self.written_runs += more.written_runs;
+    }
+}
+
+impl StageAccount {
+    /// Adds the time the same stage spent later.
+    fn add(&mut self, more: &StageAccount) {
+        self.threads = self.threads.max(more.threads);
+        self.busy_seconds += more.busy_seconds;
+        self.waiting_data_seconds += more.waiting_data_seconds;
+        self.waiting_memory_seconds += more.waiting_memory_seconds;
+        self.waiting_device_seconds += more.waiting_device_seconds;
+    }
+}
+
 impl PassAccount {
+    /// Adds a pass that did the same again. What held that back is what counts if it took longer than
+    /// those before on average.
+    pub fn add(&mut self, more: PassAccount) {
+        if more.seconds > self.seconds / self.times.max(1) as f64 {
+            self.bound_by = more.bound_by;
+        }
+        self.times += more.times;
+        self.seconds += more.seconds;
+        self.inputs = self.inputs.max(more.inputs);
+        self.outputs += more.outputs;
+        self.add_streams(&more.streams);
+        for stage in more.stages {
+            match self.stages.iter_mut().find(|known| known.name == stage.name) {
+                Some(known) => known.add(&stage),
+                None => self.stages.push(stage),
+            }
+        }
+    }
+
+    /// Adds what streams moved.
+    pub fn add_streams(&mut self, streams: &[StreamAccount]) {
+        for stream in streams {
+            match self.streams.iter_mut().find(|known| known.name == stream.name) {
+                Some(known) => known.add(stream),
+                None => self.streams.push(stream.clone()),
+            }
+        }
+    }
+
     /// Bytes read, all streams.
     pub fn read_bytes(&self) -> u64 {
         self.streams.iter().map(|stream| stream.read_bytes).sum()
@@ -80,5 +137,32 @@ impl PassAccount {
     /// Runs written, all streams.
     pub fn written_runs(&self) -> u64 {
         self.streams.iter().map(|stream| stream.written_runs).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passes_that_do_the_same_add_up() {
+        let stream =
+            |name: &str, read_bytes| StreamAccount { name: name.into(), read_bytes, ..Default::default() };
+        let pass = |seconds, bound: &str, streams| PassAccount {
+            name: "merge".into(),
+            times: 1,
+            seconds,
+            streams,
+            bound_by: bound.into(),
+            inputs: 3,
+            outputs: 1,
+            ..PassAccount::default()
+        };
+        let mut sum = pass(1.0, "reading", vec![stream("spills", 10)]);
+        sum.add(pass(3.0, "computing", vec![stream("input", 4), stream("spills", 5)]));
+        sum.add(pass(1.5, "writing", Vec::new()));
+        assert_eq!((sum.times, sum.seconds, sum.inputs, sum.outputs), (3, 5.5, 3, 3));
+        assert_eq!(sum.streams, [stream("spills", 15), stream("input", 4)]);
+        assert_eq!(sum.bound_by, "computing");
     }
 }

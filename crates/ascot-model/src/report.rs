@@ -79,7 +79,7 @@ impl fmt::Display for Report {
             Some(predicted_s) => writeln!(f, "; predicted {})", units::seconds(predicted_s))?,
             None => writeln!(f, ")")?,
         }
-        let width = self.passes.iter().map(|pass| pass.name.len()).max().unwrap_or(0);
+        let width = self.passes.iter().map(|pass| pass_name(pass).len()).max().unwrap_or(0);
         for pass in &self.passes {
             writeln!(f, "{}", pass_line(pass, width))?;
         }
@@ -102,8 +102,15 @@ impl fmt::Display for Report {
     }
 }
 
+fn pass_name(pass: &PassAccount) -> String {
+    match pass.times {
+        0 | 1 => pass.name.clone(),
+        times => format!("{}, {} times", pass.name, units::count(times)),
+    }
+}
+
 fn pass_line(pass: &PassAccount, width: usize) -> String {
-    let mut text = format!("  {:width$}  {:>7}", pass.name, units::seconds(pass.seconds));
+    let mut text = format!("  {:width$}  {:>7}", pass_name(pass), units::seconds(pass.seconds));
     if pass.read_bytes() > 0 {
         text += &format!(
             "   read {} in {}",

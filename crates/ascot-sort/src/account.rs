@@ -11,6 +11,8 @@ pub struct Passes {
     before: Vec<ascot_io::StreamAccount>,
     since: Instant,
     done: Vec<PassAccount>,
+    /// Which of them was gone through last.
+    latest: usize,
     spilled: u64,
     peak_spilled: u64,
 }
@@ -53,15 +55,37 @@ impl Passes {
             ledger,
             since: Instant::now(),
             done: Vec::new(),
+            latest: 0,
             spilled: 0,
             peak_spilled: 0,
         }
     }
 
-    /// The pass that went on until now is done.
+    /// The pass that went on until now is done. What a job does again and again, for each part or
+    /// group of runs, is one pass.
     pub fn done(&mut self, name: &str, facts: PassFacts) {
-        let now = self.ledger.account();
         let seconds = self.since.elapsed().as_secs_f64();
+        let pass = PassAccount {
+            name: name.into(),
+            times: 1,
+            seconds,
+            streams: self.moved(),
+            bound_by: bound_by(&facts.stages, seconds),
+            stages: facts.stages,
+            inputs: facts.inputs,
+            outputs: facts.outputs,
+        };
+        match self.done.iter_mut().find(|done| done.name == name) {
+            Some(done) => done.add(pass),
+            None => self.done.push(pass),
+        }
+        self.latest = self.done.iter().position(|done| done.name == name).unwrap_or(0);
+        self.since = Instant::now();
+    }
+
+    /// What streams have moved since this was asked last.
+    fn moved(&mut self) -> Vec<StreamAccount> {
+        let now = self.ledger.account();
         let mut streams: Vec<StreamAccount> = Vec::new();
         for account in &now {
             let same = |other: &&ascot_io::StreamAccount| {
@@ -86,24 +110,16 @@ impl Passes {
             *moved += account.bytes - bytes;
             *started += account.runs - runs;
         }
-        let bound_by = bound_by(&facts.stages, seconds);
-        self.done.push(PassAccount {
-            name: name.into(),
-            seconds,
-            streams,
-            stages: facts.stages,
-            bound_by,
-            inputs: facts.inputs,
-            outputs: facts.outputs,
-        });
         self.before = now;
-        self.since = Instant::now();
+        streams
     }
 
-    /// The last pass went on a little, making its output durable.
+    /// The last pass went on a little: it wrote what was left of its output and made it durable.
     pub fn committed(&mut self, took: Duration) {
-        if let Some(last) = self.done.last_mut() {
+        let streams = self.moved();
+        if let Some(last) = self.done.get_mut(self.latest) {
             last.seconds += took.as_secs_f64();
+            last.add_streams(&streams);
         }
     }
 

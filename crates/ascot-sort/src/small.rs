@@ -316,6 +316,7 @@ impl Clock {
         let [(read_bytes, read_runs), (written_bytes, written_runs)] = moved;
         PassAccount {
             name: "sort".into(),
+            times: 1,
             seconds: self.written.as_secs_f64(),
             streams: vec![
                 StreamAccount { name: "input".into(), read_bytes, read_runs, ..StreamAccount::default() },
