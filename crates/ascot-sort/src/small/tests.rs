@@ -138,14 +138,14 @@ fn what_is_cut_short_is_told_alike() {
     let dir = TempDir::new().unwrap();
     let fixed = request(dir.path(), "fixed:4", range(0, 2), &[b"bbbbaaaa", b"ccccdd"]);
     let error = both(&fixed).unwrap_err();
-    assert!(error.contains("in1: record 2 is cut short: 2 bytes at offset 4"), "{error}");
+    assert!(error.contains("in1: record 2 is cut short: 2 of 4 bytes at offset 4"), "{error}");
     let prefixed = request(dir.path(), "prefixed:u8", Keys::Ranges(Vec::new()), &[b"\x01b\x02a"]);
     assert!(both(&prefixed).unwrap_err().contains("record 2"));
     let keys = Keys::Columns(parse_csv_keys("#1").unwrap());
     let open = request(dir.path(), "csv", keys, &[b"a,b\n\"c,d\n"]);
-    assert!(both(&open).unwrap_err().contains("record 2 is cut short: 5 bytes at offset 4"));
+    assert!(both(&open).unwrap_err().contains("record 2 is cut short: the quote opened at offset 4"));
     let number = request(dir.path(), "u32", Keys::Value { descending: false }, &[b"12345"]);
-    assert!(both(&number).unwrap_err().contains("1 byte at offset 4"));
+    assert!(both(&number).unwrap_err().contains("1 of 4 bytes at offset 4"));
 }
 
 #[test]
