@@ -62,7 +62,7 @@ impl<R: Records> Bench<R> {
             None => (Lease::plain(buf), None),
         };
         let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
-        let piece = RawPiece { lease, bytes, spilled: true };
+        let piece = RawPiece { lease, bytes, spilled: true, grouping: None };
         let mut parts = records.sort(piece, out, &mut scratch, &mut RecordSum::new());
         let part = parts.pop().filter(|_| parts.is_empty());
         part.map(|part| records.whole(part))

@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ascot_io::{BlockPool, Buf, RunIndex};
@@ -24,7 +24,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use crate::account::{PassFacts, stage};
 use crate::emit::{Chunk, PassSums};
 use crate::error::SortError;
-use crate::form::{Gather, Load, sort_loads};
+use crate::form::{Gather, Grouping, Load, sort_loads};
 use crate::input::{Inputs, PART_BLOCKS};
 use crate::job::Job;
 use crate::observe::Cancel;
@@ -32,6 +32,7 @@ use crate::pieces::{Lease, PiecePool};
 use crate::plan::part_count;
 use crate::reader::{GAP_BYTES, InputPosition, PieceReader, PlacedPiece};
 use crate::records::{Records, Splitters};
+use crate::refine::Refined;
 use crate::runs::{Run, RunSink, RunStart};
 use crate::store::{OpenPart, OutputState, StoredWay};
 use crate::target::Target;
@@ -59,12 +60,20 @@ impl<R: Records> Job<'_, R> {
         self.begin_spilling()?;
         let mut target = self.target()?;
         if !self.manifest.all_read {
+            self.refined = self.refined();
             let splitters = self.splitters()?;
             self.store()?;
             self.split(&splitters)?;
         }
         let sums = self.sort_parts(&mut target)?;
         self.finish(target, &sums.out, &sums.dropped, plan)
+    }
+
+    /// Room for a sample of each part; none for a job that goes on, which has not seen all of them.
+    fn refined(&self) -> Option<Refined> {
+        let bytes = self.inputs.record_bytes().filter(|_| self.manifest.parts.is_empty())?;
+        let width = self.records.record_bytes().filter(|_| self.records.groups_parts())?;
+        Refined::new(&self.pool, bytes, width as u64, self.budget.block)
     }
 
     /// The splitters a killed job had, or new ones from a sample.
@@ -124,6 +133,10 @@ impl<R: Records> Job<'_, R> {
         let piece = SPLIT_PIECE_BYTES.min(share / 16).max(64 << 10) / 4096 * 4096;
         let pieces = PiecePool::with_share(&self.pool, piece, (share / piece).min(64), share);
         let mut parts = self.open_parts(splitters, &blocks)?;
+        let mut refined = self.refined.take();
+        if let Some(refined) = &mut refined {
+            refined.divide(parts.len());
+        }
         let reader = self.reader(&pieces);
         let every = (self.inputs.record_bytes().unwrap_or(0) / CHECKPOINTS).max(64 << 20);
         let mut next = self.manifest.sum_in.bytes + every;
@@ -137,7 +150,12 @@ impl<R: Records> Job<'_, R> {
             cancel,
             &mut |grouped: Grouped| {
                 for (part, bytes) in &grouped.groups {
-                    parts[*part].append(&*records, &grouped.lease.bytes()[bytes.clone()])?;
+                    let bytes = &grouped.lease.bytes()[bytes.clone()];
+                    parts[*part].append(&*records, bytes)?;
+                    if let (Some(refined), Some(width)) = (&mut refined, records.record_bytes()) {
+                        refined
+                            .add(*part, bytes.len() / width, |at| records.first_prefix(&bytes[at * width..]));
+                    }
                 }
                 self.manifest.sum_in.combine(&grouped.sum);
                 self.manifest.read_upto = grouped.end;
@@ -150,6 +168,7 @@ impl<R: Records> Job<'_, R> {
                 Ok(())
             },
         )?;
+        self.refined = refined;
         let count = parts.len() as u64;
         let runs = parts.into_iter().map(Part::finish).collect::<Result<Vec<_>, _>>()?;
         self.places()?.kept_promises();
@@ -230,7 +249,7 @@ impl<R: Records> Job<'_, R> {
             let normal = parts[at..].iter().take_while(|(_, normal)| *normal).count();
             if normal > 0 {
                 let group: Vec<Run> = parts[at..at + normal].iter().map(|(run, _)| run.clone()).collect();
-                self.sort_small_parts(&group, target, &mut sums)?;
+                self.sort_small_parts(first + at, &group, target, &mut sums)?;
                 at += normal;
             } else {
                 if splitters.all_equal(first + at) && self.records.keys_decide() {
@@ -244,8 +263,10 @@ impl<R: Records> Job<'_, R> {
         Ok(sums)
     }
 
+    /// Parts that fit in memory, of which the first has the number `first`.
     fn sort_small_parts(
         &mut self,
+        first: usize,
         parts: &[Run],
         target: &mut Target<R>,
         sums: &mut PassSums,
@@ -257,8 +278,15 @@ impl<R: Records> Job<'_, R> {
             .of_parts();
         let (records, cancel, threads) = (Arc::clone(&self.records), self.cancel, self.budget.threads);
         let mut done = 0;
+        let refined = self.refined.take().map(Mutex::new);
+        let bounds = |input: usize| {
+            let mut refined = refined.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
+            refined.bounds(first + input, parts.get(input)?.bytes)
+        };
+        let grouping: Option<Grouping<'_>> = if refined.is_some() { Some(&bounds) } else { None };
+        let gather = Gather::ByInput;
         let times =
-            sort_loads(&records, reader, &memory, threads, Gather::ByInput, cancel, &mut |load: Load| {
+            sort_loads(&records, reader, &memory, threads, gather, grouping, cancel, &mut |load: Load| {
                 if load.sources.is_empty() {
                     return Ok(());
                 }
@@ -272,6 +300,7 @@ impl<R: Records> Job<'_, R> {
                 self.parts_done(freed, target, sums)
             })?;
         self.parts_done(parts.len() - done, target, sums)?;
+        self.refined = refined.and_then(|refined| refined.into_inner().ok());
         let facts = PassFacts { inputs: parts.len() as u64, ..self.form_facts(&times, 1) };
         self.passes.done("sort parts", facts);
         Ok(())
@@ -353,7 +382,7 @@ impl<R: Records> Job<'_, R> {
     /// Memory for reading a part ahead: its blocks are as large as they were written.
     fn part_stream_bytes(&self) -> usize {
         let written = self.manifest.runs.iter().map(|run| run.block_bytes).max().unwrap_or(0);
-        PART_BLOCKS * written.max(self.budget.block)
+        PART_BLOCKS * written.max(self.budget.block) + self.refined.as_ref().map_or(0, Refined::bytes)
     }
 }
 
@@ -566,6 +595,7 @@ fn in_order(
 }
 
 fn group_all<R: Records>(records: &R, splitters: &Splitters, work: &Receiver<Work>, send: &Sender<Message>) {
+    let mut scratch = records.scratch(SPLIT_PIECE_BYTES);
     while let Ok((number, mut placed, room)) = work.recv() {
         let since = Instant::now();
         let range = placed.piece.bytes.clone();
@@ -574,7 +604,7 @@ fn group_all<R: Records>(records: &R, splitters: &Splitters, work: &Receiver<Wor
         records.normalise(bytes);
         records.sum(bytes, &mut sum);
         let (groups, lease) = match room {
-            Some(mut room) => (records.group(bytes, splitters, room.bytes_mut()), room),
+            Some(mut room) => (records.group(bytes, splitters, room.bytes_mut(), &mut scratch), room),
             None => (vec![(records.part_of(bytes, splitters), range)], placed.piece.lease),
         };
         let grouped = Grouped { lease, groups, sum, end: placed.end };

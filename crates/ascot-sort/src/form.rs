@@ -25,7 +25,7 @@ use crate::observe::Cancel;
 use crate::ordered::Span;
 use crate::pieces::{Lease, PiecePool};
 use crate::reader::{InputPosition, PieceReader, PlacedPiece};
-use crate::records::{RawPiece, Records, Segment, Sorted};
+use crate::records::{RawPiece, Records, Segment, Sorted, Splitters};
 
 /// Sorted pieces that follow one another in the input.
 pub struct Load {
@@ -68,6 +68,9 @@ pub struct SortMemory {
     pub load_pieces: usize,
 }
 
+/// What the pieces of an input are grouped by instead of being sorted.
+pub type Grouping<'a> = &'a (dyn Fn(usize) -> Option<Arc<Splitters>> + Sync);
+
 /// How much is gathered before it is handed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gather {
@@ -96,6 +99,7 @@ pub fn sort_loads<R: Records>(
     memory: &SortMemory,
     threads: usize,
     gather: Gather,
+    grouping: Option<Grouping<'_>>,
     cancel: &Cancel,
     take: &mut dyn FnMut(Load) -> Result<(), SortError>,
 ) -> Result<FormTimes, SortError> {
@@ -110,7 +114,7 @@ pub fn sort_loads<R: Records>(
         let sorters: Vec<_> = (0..threads.max(1))
             .map(|_| {
                 let (work, send) = (work.clone(), send.clone());
-                scope.spawn(move || sort_all(&**records, &memory.pieces, &work, &send))
+                scope.spawn(move || sort_all(&**records, &memory.pieces, grouping, &work, &send))
             })
             .collect();
         drop((send, work));
@@ -163,13 +167,15 @@ fn read_all<R: Records>(
 fn sort_all<R: Records>(
     records: &R,
     pieces: &PiecePool,
+    grouping: Option<Grouping<'_>>,
     work: &Receiver<Work>,
     send: &Sender<Message>,
 ) -> Duration {
     let mut scratch = records.scratch(pieces.piece_bytes());
     let mut busy = Duration::ZERO;
-    while let Ok((number, placed, out)) = work.recv() {
+    while let Ok((number, mut placed, out)) = work.recv() {
         let since = Instant::now();
+        placed.piece.grouping = grouping.and_then(|bounds| bounds(placed.input));
         let sorted = sort_one(records, placed, out, &mut scratch);
         busy += since.elapsed();
         if send.send(Message::Sorted(number, sorted)).is_err() {
@@ -206,7 +212,7 @@ fn sort_one<R: Records>(
 
 /// A piece of one record.
 fn long_record<R: Records>(records: &R, piece: RawPiece, sum: &mut RecordSum) -> Sorted {
-    let RawPiece { mut lease, bytes, spilled } = piece;
+    let RawPiece { mut lease, bytes, spilled, .. } = piece;
     if !spilled {
         let record = &mut lease.bytes_mut()[bytes.clone()];
         records.normalise(record);

@@ -22,6 +22,7 @@ use crate::pieces::PiecePool;
 use crate::places::Places;
 use crate::reader::{InputPosition, PieceReader};
 use crate::records::Records;
+use crate::refine::Refined;
 use crate::request::{Output, SortRequest};
 use crate::runs::Run;
 use crate::spill::Spill;
@@ -63,6 +64,8 @@ pub struct Job<'a, R: Records> {
     places: Option<Places>,
     /// How far it has come.
     pub manifest: Manifest,
+    /// A sample of the keys of its parts, where that is of use.
+    pub refined: Option<Refined>,
     /// Whether a killed job could go on: inputs and output are files.
     pub resumable: bool,
     started: Instant,
@@ -124,6 +127,7 @@ impl<'a, R: Records> Job<'a, R> {
             dir: None,
             places: None,
             manifest,
+            refined: None,
             resumable,
             started: Instant::now(),
         })

@@ -38,6 +38,7 @@ pub mod plan;
 pub mod progress;
 pub mod reader;
 pub mod records;
+pub mod refine;
 pub mod request;
 pub mod runs;
 mod small;

@@ -345,7 +345,7 @@ impl<R: Records> PieceReader<R> {
         }
         let LongStart { long, start, .. } = started;
         let bytes = 0..long.len();
-        let piece = RawPiece { lease: long.into_lease(), bytes, spilled: self.spilled };
+        let piece = RawPiece { lease: long.into_lease(), bytes, spilled: self.spilled, grouping: None };
         if let Some(keyless) = self.records.keyless(&piece.lease.bytes()[piece.bytes.clone()]) {
             return Err(start.keyless(keyless));
         }
@@ -500,7 +500,7 @@ impl<R: Records> PieceReader<R> {
         let end =
             InputPosition { input: self.at.input, offset: self.at.offset.saturating_sub(rest.len() as u64) };
         self.carried = fill.lease.bytes()[rest].to_vec();
-        let piece = RawPiece { lease: fill.lease, bytes, spilled: self.spilled };
+        let piece = RawPiece { lease: fill.lease, bytes, spilled: self.spilled, grouping: None };
         Ok(PlacedPiece { piece, end, records: fill.records, input, ends_input, span, long: false })
     }
 }

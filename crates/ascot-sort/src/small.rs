@@ -255,7 +255,7 @@ fn sort<R: Records>(records: &R, raw: Raw, sums: &mut Sums) -> Option<Sorted> {
     }
     let mut scratch = records.scratch(raw.records * SCRATCH_RECORD_BYTES);
     let out = records.gathers().then(|| Lease::plain(Buf::heap(raw.buf.len())));
-    let piece = RawPiece { lease: Lease::plain(raw.buf), bytes: 0..raw.len, spilled: false };
+    let piece = RawPiece { lease: Lease::plain(raw.buf), bytes: 0..raw.len, spilled: false, grouping: None };
     let mut parts = records.sort(piece, out, &mut scratch, &mut sums.read).into_iter();
     let whole = parts.next().filter(|part| part.bytes == (0..raw.len))?;
     let lease = Arc::into_inner(whole).and_then(|sorted| Arc::into_inner(sorted.lease))?;

@@ -180,7 +180,7 @@ struct Probe<'a> {
 fn sparse_of(index: &Index) -> &[u32] {
     match index {
         Index::Sparse(sparse) => sparse,
-        Index::Array => &[],
+        Index::Array | Index::Groups(_) => &[],
     }
 }
 
@@ -392,7 +392,13 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
         if flow.is_break() { Err(Stopped) } else { Ok(merged) }
     }
 
-    fn group(&self, bytes: &[u8], splitters: &Splitters, out: &mut [u8]) -> Vec<(usize, Range<usize>)> {
+    fn group(
+        &self,
+        bytes: &[u8],
+        splitters: &Splitters,
+        out: &mut [u8],
+        _scratch: &mut FramedScratch,
+    ) -> Vec<(usize, Range<usize>)> {
         let mut sizes = vec![0usize; splitters.parts()];
         let mut parts: Vec<u16> = Vec::with_capacity(bytes.len() / 32);
         let (mut scratch, mut start) = (Vec::new(), 0);

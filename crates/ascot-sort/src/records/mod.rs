@@ -13,6 +13,7 @@
 mod dispatch;
 mod framed;
 mod numbers;
+mod splitters;
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -24,6 +25,7 @@ use ascot_record::framing::Partial;
 pub use dispatch::{Head, Visitor, with_records};
 pub use framed::Framed;
 pub use numbers::{Number, Numbers};
+pub use splitters::Splitters;
 
 use crate::emit::{Emitter, Stopped};
 use crate::pieces::Lease;
@@ -44,6 +46,16 @@ pub enum Index {
     Sparse(Vec<u32>),
     /// Numbers, in order.
     Array,
+    /// Numbers of groups in key order, not in order inside them.
+    Groups(Groups),
+}
+
+/// Where the groups of grouped numbers begin.
+pub struct Groups {
+    /// What bounds them.
+    pub bounds: Arc<Splitters>,
+    /// Position of the first number of each, and the position after the last.
+    pub starts: Vec<u32>,
 }
 
 impl Sorted {
@@ -131,6 +143,8 @@ pub struct RawPiece {
     pub bytes: Range<usize>,
     /// They come from a spill: in the form of spills, and summed up before.
     pub spilled: bool,
+    /// What to group its records by, where [`Records::groups_parts`]: then they need no sort yet.
+    pub grouping: Option<Arc<Splitters>>,
 }
 
 /// Which side of equal records a cut falls on.
@@ -155,6 +169,11 @@ pub trait Records: Send + Sync + 'static {
     fn scratch_bytes(&self, piece_bytes: usize) -> usize;
     /// Whether sorting a piece copies its records to a second buffer.
     fn gathers(&self) -> bool;
+    /// Whether the pieces of a part are best grouped by key and sorted group by group while they are
+    /// merged, instead of sorted twice.
+    fn groups_parts(&self) -> bool {
+        false
+    }
     /// The length of every record, where it is fixed.
     fn record_bytes(&self) -> Option<usize>;
 
@@ -227,7 +246,13 @@ pub trait Records: Send + Sync + 'static {
 
     /// Copies whole records to `out`, grouped by part, each group in input order. Gives the parts
     /// that got any, and where they are.
-    fn group(&self, bytes: &[u8], splitters: &Splitters, out: &mut [u8]) -> Vec<(usize, Range<usize>)>;
+    fn group(
+        &self,
+        bytes: &[u8],
+        splitters: &Splitters,
+        out: &mut [u8],
+        scratch: &mut Self::Scratch,
+    ) -> Vec<(usize, Range<usize>)>;
     /// Adds whole records to a sum.
     fn sum(&self, bytes: &[u8], sum: &mut RecordSum);
     /// Offset of the first record of `bytes` (whole records) that comes before the one ahead of it
@@ -250,126 +275,4 @@ pub fn groups_of(sizes: &[usize]) -> (Vec<usize>, Vec<(usize, Range<usize>)>) {
         at += size;
     }
     (places, groups)
-}
-
-/// Ascending normalised keys that bound parts: part i holds keys from splitter i-1 (included) up to
-/// splitter i (excluded); where a splitter stands twice, the part between holds just its equals.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Splitters {
-    keys: Vec<Vec<u8>>,
-    prefixes: Vec<u64>,
-    /// Splitter i is doubled: keys equal to it have a part of their own.
-    equal: Vec<bool>,
-    /// Part of the keys below splitter i that are not below splitter i-1.
-    below: Vec<usize>,
-    descending: bool,
-}
-
-impl Splitters {
-    /// Takes ascending keys; one that stands more than once gets a part for its equals.
-    pub fn new(sorted_keys: &[Vec<u8>], descending: bool) -> Self {
-        let mut this = Splitters { descending, ..Splitters::default() };
-        let mut part = 0;
-        for key in sorted_keys {
-            if this.keys.last() == Some(key) {
-                if let Some(equal) = this.equal.last_mut() {
-                    part += usize::from(!*equal);
-                    *equal = true;
-                }
-                continue;
-            }
-            this.below.push(part);
-            part += 1;
-            this.prefixes.push(ascot_record::order::prefix(key));
-            this.keys.push(key.clone());
-            this.equal.push(false);
-        }
-        this.below.push(part);
-        this
-    }
-
-    /// Number of parts.
-    pub fn parts(&self) -> usize {
-        self.below.last().map_or(1, |last| last + 1)
-    }
-
-    /// Whether all keys of a part are equal, so that it needs no sort.
-    pub fn all_equal(&self, part: usize) -> bool {
-        (0..self.keys.len()).any(|i| self.equal[i] && self.below[i] + 1 == part)
-    }
-
-    /// The part of a key. `descending` orders turn comparisons round.
-    pub fn part_of(&self, key: &[u8]) -> usize {
-        let prefix = ascot_record::order::prefix(key);
-        let above = |i: usize| {
-            let order = self.prefixes[i].cmp(&prefix).then_with(|| self.keys[i].as_slice().cmp(key));
-            if self.descending { order.reverse() } else { order }
-        };
-        // The first splitter that is above the key.
-        let (mut lo, mut hi) = (0, self.keys.len());
-        while lo < hi {
-            let middle = lo.midpoint(hi);
-            if above(middle) == Ordering::Greater { hi = middle } else { lo = middle + 1 }
-        }
-        if lo > 0 && self.equal[lo - 1] && above(lo - 1) == Ordering::Equal {
-            return self.below[lo - 1] + 1;
-        }
-        self.below[lo]
-    }
-
-    /// The splitters' prefixes, ascending.
-    pub fn prefixes(&self) -> &[u64] {
-        &self.prefixes
-    }
-
-    /// The part of a key of eight bytes, given as its prefix and the number of splitters that are
-    /// not above it; all splitters have eight bytes too.
-    #[inline]
-    pub fn part_after(&self, passed: usize, prefix: u64) -> usize {
-        if passed > 0 && self.equal[passed - 1] && self.prefixes[passed - 1] == prefix {
-            return self.below[passed - 1] + 1;
-        }
-        self.below[passed]
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn keys(texts: &[&str]) -> Vec<Vec<u8>> {
-        texts.iter().map(|text| text.as_bytes().to_vec()).collect()
-    }
-
-    #[test]
-    fn parts_are_half_open() {
-        let splitters = Splitters::new(&keys(&["d", "m"]), false);
-        assert_eq!(splitters.parts(), 3);
-        let parts: Vec<usize> =
-            ["", "c", "d", "e", "m", "z"].iter().map(|k| splitters.part_of(k.as_bytes())).collect();
-        assert_eq!(parts, [0, 0, 1, 1, 2, 2]);
-        assert!((0..3).all(|part| !splitters.all_equal(part)));
-    }
-
-    #[test]
-    fn a_frequent_key_has_a_part_of_its_own() {
-        let splitters = Splitters::new(&keys(&["d", "d", "d", "m"]), false);
-        assert_eq!(splitters.parts(), 4);
-        let parts: Vec<usize> =
-            ["c", "d", "dd", "l", "m", "z"].iter().map(|k| splitters.part_of(k.as_bytes())).collect();
-        assert_eq!(parts, [0, 1, 2, 2, 3, 3]);
-        assert_eq!(
-            (0..4).map(|part| splitters.all_equal(part)).collect::<Vec<_>>(),
-            [false, true, false, false]
-        );
-    }
-
-    #[test]
-    fn descending_orders_turn_round() {
-        let splitters = Splitters::new(&keys(&["m", "d", "d"]), true);
-        let parts: Vec<usize> =
-            ["z", "m", "e", "d", "c"].iter().map(|k| splitters.part_of(k.as_bytes())).collect();
-        assert_eq!(parts, [0, 1, 1, 2, 3]);
-        assert!(splitters.all_equal(2));
-    }
 }

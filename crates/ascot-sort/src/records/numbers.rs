@@ -14,7 +14,7 @@ use ascot_record::vsort;
 use bytemuck::Pod;
 
 use super::{
-    Cut, Index, Merged, RawPiece, Records, Rules, Segment, Side, Sorted, Splitters, Task, groups_of,
+    Cut, Groups, Index, Merged, RawPiece, Records, Rules, Segment, Side, Sorted, Splitters, Task, groups_of,
 };
 use crate::emit::{Emitter, Stopped};
 use crate::pieces::Lease;
@@ -86,6 +86,43 @@ impl<T: Number> Numbers<T> {
         &cast(segment.sorted.record_bytes())[segment.lo as usize..segment.hi as usize]
     }
 
+    /// Brings values into the form of spills and sums them up, in cache-sized parts in one go.
+    fn take_in(&self, bytes: &mut [u8], sum: &mut RecordSum) {
+        const PART_BYTES: usize = 256 << 10;
+        for part in bytes.chunks_mut(PART_BYTES) {
+            number::to_ordered(part, self.format, self.descending);
+            T::add(sum, cast(part));
+        }
+    }
+
+    /// Emits groups in their order, each sorted as it is put together.
+    fn merge_groups(&self, task: &Task, collect: &mut Collect<'_, T>) -> Result<(), Stopped> {
+        let parts: Vec<(&Groups, &[T], Range<usize>)> =
+            task.sources.iter().flatten().filter_map(|segment| self.groups_in(segment)).collect();
+        let first = parts.iter().map(|(_, _, groups)| groups.start).min().unwrap_or(0);
+        let end = parts.iter().map(|(_, _, groups)| groups.end).max().unwrap_or(0);
+        let mut slices = Vec::with_capacity(parts.len());
+        for group in first..end {
+            slices.clear();
+            for (groups, values, range) in &parts {
+                if range.contains(&group) {
+                    slices.push(&values[groups.starts[group] as usize..groups.starts[group + 1] as usize]);
+                }
+            }
+            let equal = parts.first().is_some_and(|(groups, ..)| groups.bounds.all_equal(group));
+            collect.group(&slices, equal)?;
+        }
+        Ok(())
+    }
+
+    /// The groups of a stretch, all values of its memory, and which groups are in the stretch.
+    fn groups_in<'a>(&self, segment: &'a Segment) -> Option<(&'a Groups, &'a [T], Range<usize>)> {
+        let Index::Groups(groups) = &segment.sorted.index else { return None };
+        let from = groups.starts.partition_point(|&start| start < segment.lo);
+        let end = groups.starts.partition_point(|&start| start <= segment.hi).saturating_sub(1);
+        Some((groups, cast(segment.sorted.record_bytes()), from..end.max(from)))
+    }
+
     /// Merges as many values as a chunk holds at a time.
     fn merge_chunks(&self, mut live: Vec<&[T]>, collect: &mut Collect<'_, T>) -> Result<(), Stopped> {
         let most = (collect.out.chunk_bytes() / size_of::<T>()).max(1);
@@ -120,39 +157,30 @@ impl<T: Number> Numbers<T> {
     }
 }
 
-/// For each of many equal ranges of prefixes, how many splitters lie below it: a value is then at
-/// most a few splitters away from its part.
-struct Table {
-    least: u64,
-    shift: u32,
-    passed: Vec<u16>,
-}
-
-impl Table {
-    const CELL_BITS: u32 = 12;
-
-    fn new(splitters: &Splitters) -> Table {
-        let prefixes = splitters.prefixes();
-        let (least, most) = (prefixes.first().copied().unwrap_or(0), prefixes.last().copied().unwrap_or(0));
-        let shift = (u64::BITS - (most - least).leading_zeros()).saturating_sub(Self::CELL_BITS);
-        let cell_start = |cell: u64| least.saturating_add(cell << shift);
-        let below = |cell| prefixes.partition_point(|&prefix| prefix < cell_start(cell)) as u16;
-        Table { least, shift, passed: (0..=1 << Self::CELL_BITS).map(below).collect() }
+/// Copies values to `out`, grouped by part, each group in the order given; the size of each.
+fn group_values<T: Number>(
+    values: &[T],
+    bounds: &Splitters,
+    out: &mut [T],
+    parts: &mut Vec<u16>,
+) -> Vec<u32> {
+    let mut sizes = vec![0u32; bounds.parts()];
+    parts.clear();
+    parts.extend(values.iter().map(|value| bounds.part_of_prefix(value.prefix()) as u16));
+    parts.iter().for_each(|&part| sizes[part as usize] += 1);
+    let mut places: Vec<u32> = sizes
+        .iter()
+        .scan(0, |at, size| {
+            *at += size;
+            Some(*at - size)
+        })
+        .collect();
+    for (value, part) in values.iter().zip(parts) {
+        let place = &mut places[*part as usize];
+        out[*place as usize] = *value;
+        *place += 1;
     }
-
-    /// Number of splitters not above `prefix`.
-    #[inline]
-    fn passed(&self, prefix: u64, splitters: &[u64]) -> usize {
-        if prefix < self.least {
-            return 0;
-        }
-        let cell = ((prefix - self.least) >> self.shift).min(1 << Self::CELL_BITS) as usize;
-        let mut passed = self.passed[cell] as usize;
-        while splitters.get(passed).is_some_and(|&splitter| splitter <= prefix) {
-            passed += 1;
-        }
-        passed
-    }
+    sizes
 }
 
 /// Number of values below `cut`.
@@ -189,15 +217,26 @@ struct Collect<'a, T> {
 }
 
 impl<T: Number> Collect<'_, T> {
+    /// What it came to.
+    fn done(self) -> Merged {
+        let last = self.last.filter(|_| self.rules.unique);
+        Merged { last_key: last.map(|value| value.prefix().to_be_bytes().to_vec()), ..self.merged }
+    }
+
     /// Merges sorted slices that fit a chunk together.
     fn sorted(&mut self, slices: &[&[T]]) -> Result<(), Stopped> {
         let count: usize = slices.iter().map(|values| values.len()).sum();
+        self.fill(count, |room| T::merge(slices, room))
+    }
+
+    /// Emits `count` values that `fill` writes, in order; a chunk holds them.
+    fn fill(&mut self, count: usize, fill: impl FnOnce(&mut [T])) -> Result<(), Stopped> {
         if count == 0 {
             return Ok(());
         }
         let bytes = count * size_of::<T>();
         let room: &mut [T] = cast_mut(&mut self.out.room(bytes)?[..bytes]);
-        T::merge(slices, room);
+        fill(room);
         let mut keep = count;
         if self.rules.unique {
             keep = dedup(room, &mut self.last, &mut self.merged.dropped);
@@ -211,6 +250,74 @@ impl<T: Number> Collect<'_, T> {
         }
         self.out.claim(allowed * size_of::<T>(), allowed as u64);
         Ok(())
+    }
+}
+
+impl<T: Number> Collect<'_, T> {
+    /// Sorts and emits a group of values that lie in several slices.
+    fn group(&mut self, slices: &[&[T]], equal: bool) -> Result<(), Stopped> {
+        let most = (self.out.chunk_bytes() / size_of::<T>()).max(1);
+        let count: usize = slices.iter().map(|values| values.len()).sum();
+        if equal {
+            return slices
+                .iter()
+                .flat_map(|values| values.chunks(most))
+                .try_for_each(|part| self.sorted(&[part]));
+        }
+        if count > most {
+            return self.large_group(slices, most);
+        }
+        self.fill(count, |room| {
+            let mut at = 0;
+            for values in slices {
+                room[at..at + values.len()].copy_from_slice(values);
+                at += values.len();
+            }
+            T::sort(room);
+        })
+    }
+
+    /// A group that no chunk holds: the sample misjudged it. It is gone through once for each chunk.
+    fn large_group(&mut self, slices: &[&[T]], most: usize) -> Result<(), Stopped> {
+        const SAMPLES: usize = 512;
+        let all = || slices.iter().copied().flatten().copied();
+        let Some(mut from) = all().min() else { return Ok(()) };
+        loop {
+            let mut upto: Option<T> = None;
+            let within = |value: &T, upto: Option<T>| *value >= from && upto.is_none_or(|upto| *value < upto);
+            let count = loop {
+                let count = all().filter(|value| within(value, upto)).count();
+                if count <= most {
+                    break count;
+                }
+                let mut sample: Vec<T> =
+                    all().filter(|value| within(value, upto)).step_by(count.div_ceil(SAMPLES)).collect();
+                sample.sort_unstable();
+                let pick = sample[sample.len() * most / count * 3 / 4];
+                upto = Some(pick);
+                if pick == from {
+                    break 0;
+                }
+            };
+            if upto == Some(from) {
+                // The smallest value alone is a large share: its equals need no sort.
+                let mut left = all().filter(|value| *value == from).count();
+                while left > 0 {
+                    let now = left.min(most);
+                    self.fill(now, |room| room.fill(from))?;
+                    left -= now;
+                }
+                upto = all().filter(|value| *value > from).min();
+            } else {
+                self.fill(count, |room| {
+                    let values = all().filter(|value| within(value, upto));
+                    room.iter_mut().zip(values).for_each(|(place, value)| *place = value);
+                    T::sort(room);
+                })?;
+            }
+            let Some(next) = upto else { return Ok(()) };
+            from = next;
+        }
     }
 }
 
@@ -240,12 +347,19 @@ fn cast_mut<T: Pod>(bytes: &mut [u8]) -> &mut [T] {
 
 impl<T: Number> Records for Numbers<T> {
     type Bound = T;
-    type Scratch = ();
+    /// The group of each value of a piece.
+    type Scratch = Vec<u16>;
 
-    fn scratch(&self, _piece_bytes: usize) {}
+    fn scratch(&self, piece_bytes: usize) -> Vec<u16> {
+        Vec::with_capacity(piece_bytes / size_of::<T>())
+    }
 
-    fn scratch_bytes(&self, _piece_bytes: usize) -> usize {
-        0
+    fn scratch_bytes(&self, piece_bytes: usize) -> usize {
+        piece_bytes / size_of::<T>() * size_of::<u16>()
+    }
+
+    fn groups_parts(&self) -> bool {
+        true
     }
 
     fn gathers(&self) -> bool {
@@ -272,16 +386,28 @@ impl<T: Number> Records for Numbers<T> {
     fn sort(
         &self,
         mut piece: RawPiece,
-        _out: Option<Lease>,
-        _scratch: &mut (),
+        out: Option<Lease>,
+        scratch: &mut Vec<u16>,
         sum: &mut RecordSum,
     ) -> Vec<Arc<Sorted>> {
-        // In cache-sized parts: brought into order-preserving form and summed up in one go.
-        const PART_BYTES: usize = 1 << 20;
         let bytes = &mut piece.lease.bytes_mut()[piece.bytes.clone()];
-        for part in bytes.chunks_mut(PART_BYTES).take_while(|_| !piece.spilled) {
-            number::to_ordered(part, self.format, self.descending);
-            T::add(sum, cast(part));
+        if !piece.spilled {
+            self.take_in(bytes, sum);
+        }
+        if let (Some(bounds), Some(mut out)) = (piece.grouping, out) {
+            let range = 0..bytes.len();
+            let sizes = group_values(
+                cast::<T>(bytes),
+                &bounds,
+                cast_mut(&mut out.bytes_mut()[range.clone()]),
+                scratch,
+            );
+            let mut starts = vec![0; sizes.len() + 1];
+            for (group, size) in sizes.iter().enumerate() {
+                starts[group + 1] = starts[group] + size;
+            }
+            let index = Index::Groups(Groups { bounds, starts });
+            return vec![Arc::new(Sorted { lease: Arc::new(out), bytes: range, index })];
         }
         T::sort(cast_mut(bytes));
         vec![Arc::new(Sorted { lease: Arc::new(piece.lease), bytes: piece.bytes, index: Index::Array })]
@@ -334,6 +460,14 @@ impl<T: Number> Records for Numbers<T> {
     }
 
     fn sample(&self, segment: &Segment, count: usize, out: &mut Vec<T>) {
+        if let Index::Groups(groups) = &segment.sorted.index {
+            // Groups can only be cut where they begin.
+            let bounds = groups.bounds.prefixes();
+            let places = (0..count.min(bounds.len()))
+                .map(|i| bounds.len() * (2 * i + 1) / (2 * count.min(bounds.len())));
+            out.extend(places.map(|at| T::from_prefix(bounds[at])));
+            return;
+        }
         let values = self.values(segment);
         out.extend((0..count).map(|i| values[values.len() * (2 * i + 1) / (2 * count)]));
     }
@@ -351,6 +485,11 @@ impl<T: Number> Records for Numbers<T> {
     }
 
     fn position(&self, segment: &Segment, bound: &T, side: Side, _keys_only: bool) -> u32 {
+        if let Index::Groups(groups) = &segment.sorted.index {
+            let at = groups.bounds.prefixes().partition_point(|&prefix| prefix < bound.prefix());
+            let start = groups.starts.get(groups.bounds.part_from(at)).copied().unwrap_or(segment.hi);
+            return start.clamp(segment.lo, segment.hi);
+        }
         let limit = if side == Side::Lower { Ordering::Less } else { Ordering::Equal };
         segment.lo + self.values(segment).partition_point(|value| value.cmp(bound) <= limit) as u32
     }
@@ -367,32 +506,35 @@ impl<T: Number> Records for Numbers<T> {
     fn merge(&self, task: &Task, rules: Rules, out: &mut Emitter) -> Result<Merged, Stopped> {
         let last = task.previous.as_ref().map(|key| T::from_prefix(ascot_record::order::prefix(key)));
         let mut collect = Collect { out, rules, limit: task.limit, last, merged: Merged::default() };
+        let grouped = |segment: &Segment| matches!(segment.sorted.index, Index::Groups(_));
+        if task.sources.iter().flatten().any(grouped) {
+            self.merge_groups(task, &mut collect)?;
+            return Ok(collect.done());
+        }
         // Segments of one source are in order; merging them all is right, if not the least work.
         let live = task.sources.iter().flatten().map(|segment| self.values(segment)).collect();
         self.merge_chunks(live, &mut collect)?;
-        let mut merged = collect.merged;
-        merged.last_key =
-            collect.last.filter(|_| rules.unique).map(|value| value.prefix().to_be_bytes().to_vec());
-        Ok(merged)
+        Ok(collect.done())
     }
 
-    fn group(&self, bytes: &[u8], splitters: &Splitters, out: &mut [u8]) -> Vec<(usize, Range<usize>)> {
-        let table = Table::new(splitters);
-        let width = size_of::<T>();
-        let mut sizes = vec![0usize; splitters.parts()];
-        let part_of = |record: &[u8]| {
-            let prefix = bytemuck::pod_read_unaligned::<T>(record).prefix();
-            splitters.part_after(table.passed(prefix, splitters.prefixes()), prefix) as u16
+    fn group(
+        &self,
+        bytes: &[u8],
+        splitters: &Splitters,
+        out: &mut [u8],
+        scratch: &mut Vec<u16>,
+    ) -> Vec<(usize, Range<usize>)> {
+        // Numbers that are not aligned in their piece are copied as they are asked for.
+        let sizes = match bytemuck::try_cast_slice::<u8, T>(bytes) {
+            Ok(values) => group_values(values, splitters, cast_mut(&mut out[..bytes.len()]), scratch),
+            Err(_) => {
+                let values: Vec<T> =
+                    bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect();
+                group_values(&values, splitters, cast_mut(&mut out[..bytes.len()]), scratch)
+            }
         };
-        let parts: Vec<u16> = bytes.chunks_exact(width).map(part_of).collect();
-        parts.iter().for_each(|&part| sizes[part as usize] += width);
-        let (mut places, groups) = groups_of(&sizes);
-        for (record, part) in bytes.chunks_exact(width).zip(parts) {
-            let place = &mut places[part as usize];
-            out[*place..*place + width].copy_from_slice(record);
-            *place += width;
-        }
-        groups
+        let sizes: Vec<usize> = sizes.iter().map(|&size| size as usize * size_of::<T>()).collect();
+        groups_of(&sizes).1
     }
 
     fn sum(&self, bytes: &[u8], sum: &mut RecordSum) {
@@ -427,33 +569,6 @@ impl<T: Number> Records for Numbers<T> {
             let at = values * i / count * size_of::<T>();
             let value = bytemuck::pod_read_unaligned::<T>(&bytes[at..at + size_of::<T>()]);
             out.push(value.prefix().to_be_bytes().to_vec());
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn the_table_finds_what_a_search_finds(
-            mut splitters in proptest::collection::vec(any::<u64>(), 0..40),
-            values in proptest::collection::vec(any::<u64>(), 1..200),
-            narrow in 0u32..60,
-        ) {
-            splitters.iter_mut().for_each(|value| *value >>= narrow);
-            splitters.sort_unstable();
-            let keys: Vec<Vec<u8>> = splitters.iter().map(|value| value.to_be_bytes().to_vec()).collect();
-            let splitters = Splitters::new(&keys, false);
-            let table = Table::new(&splitters);
-            let near = splitters.prefixes().iter().flat_map(|&p| [p, p.wrapping_add(1), p.wrapping_sub(1)]);
-            for value in values.iter().map(|value| value >> narrow).chain(near) {
-                let passed = table.passed(value, splitters.prefixes());
-                prop_assert_eq!(passed, splitters.prefixes().partition_point(|&splitter| splitter <= value));
-                prop_assert_eq!(splitters.part_after(passed, value), splitters.part_of(&value.to_be_bytes()));
-            }
         }
     }
 }
