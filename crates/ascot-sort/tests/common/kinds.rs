@@ -215,12 +215,16 @@ pub fn prefixed(width: u8, endian: Endian, ranges: &[(usize, usize, bool)]) -> K
         ranges.iter().map(|&(start, end, descending)| ByteRangeKey { start, end, descending }).collect();
     let order = by_ranges(&ranges, usize::from(width));
     let layout = Layout::Prefixed { width, endian };
+    // A record that ends before its key does is an error.
+    let reach = |range: &ByteRangeKey| if range.end == usize::MAX { range.start } else { range.end };
+    let least = ranges.iter().map(reach).max().unwrap_or(0);
     let make = move |key: u64, serial: u64, out: &mut Vec<u8>| {
         let mut record = key.to_be_bytes().to_vec();
         record.truncate(if serial % 50 == 7 { (serial % 9) as usize } else { 8 });
         if record.len() == 8 {
             filler(serial, if width == 1 { 200 } else { 300 }, &mut record);
         }
+        record.resize(record.len().max(least), b'+');
         let len = (record.len() as u64).to_be_bytes();
         let len = &len[8 - usize::from(width)..];
         match endian {
