@@ -1,6 +1,8 @@
 //! A job from request to report: memory, streams and threads it works with, its passes in turn.
 
 use std::ops::Range;
+use std::fs::File;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -339,7 +341,10 @@ pub fn temp_dirs(request: &SortRequest) -> Vec<PathBuf> {
 
 /// The most memory this process has had resident, by the kernel's count.
 pub fn peak_memory_bytes() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    // In one read: the kernel writes it anew for each.
+    let mut status = [0; 4096];
+    let len = File::open("/proc/self/status").and_then(|mut file| file.read(&mut status)).unwrap_or(0);
+    let status = String::from_utf8_lossy(&status[..len]);
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));
     line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok()).map_or(0, |kib| kib << 10)
 }

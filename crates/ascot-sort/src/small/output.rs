@@ -67,13 +67,17 @@ fn write_all(to: &Stdout, bytes: &[u8], offset: usize, cancel: &Cancel) -> Resul
         Err(error.needing((bytes.len() - at) as u64).into())
     };
     let to = to.as_fd();
-    let is_file = rustix::fs::fstat(to)
-        .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
-    let most = if is_file { usize::MAX } else { PIPE_BYTES };
+    let kind = rustix::fs::fstat(to).map(|stat| FileType::from_raw_mode(stat.st_mode));
+    let ready_always = match kind {
+        Ok(FileType::RegularFile | FileType::BlockDevice) => true,
+        Ok(FileType::CharacterDevice) => !rustix::termios::isatty(to),
+        _ => false,
+    };
+    let most = if ready_always { usize::MAX } else { PIPE_BYTES };
     let mut at = 0;
     while at < bytes.len() {
         let rest = &bytes[at..bytes.len().min(at.saturating_add(most))];
-        let ready = if is_file { Ok(1) } else { poll(&mut [PollFd::new(&to, PollFlags::OUT)], None) };
+        let ready = if ready_always { Ok(1) } else { poll(&mut [PollFd::new(&to, PollFlags::OUT)], None) };
         let written = ready.and_then(|_| rustix::io::write(to, rest));
         cancel.check()?;
         match written {
