@@ -8,6 +8,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use ascot_model::units::bytes;
+
 use crate::pool::PoolError;
 
 /// What was being done when the operating system refused.
@@ -77,7 +79,7 @@ pub enum IoError {
         source: io::Error,
     },
     /// The volume has no room (or the user's quota or file-size limit is reached).
-    #[error("no space left on the volume of {}{}: {} ({source}); free some space or name another volume", path.display(), At(*offset), Room { needed: *needed, free: *free })]
+    #[error("no space left on the volume of {}{}: {} ({source})\n  free some space, or name another volume", path.display(), At(*offset), Room { needed: *needed, free: *free })]
     DiskFull {
         /// The file being written.
         path: PathBuf,
@@ -183,9 +185,9 @@ struct Room {
 impl fmt::Display for Room {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.needed, self.free) {
-            (Some(needed), Some(free)) => write!(f, "{needed} bytes needed, {free} left"),
-            (Some(needed), None) => write!(f, "{needed} bytes needed"),
-            (None, Some(free)) => write!(f, "{free} bytes left"),
+            (Some(needed), Some(free)) => write!(f, "{} more needed, {} left", bytes(needed), bytes(free)),
+            (Some(needed), None) => write!(f, "{} more needed", bytes(needed)),
+            (None, Some(free)) => write!(f, "{} left", bytes(free)),
             (None, None) => f.write_str("the write does not fit"),
         }
     }

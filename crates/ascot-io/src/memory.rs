@@ -15,6 +15,20 @@ const HUGE_FROM_BYTES: usize = 4 << 20;
 /// What a huge page covers.
 pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
 
+/// Has the allocator of the C library give large blocks back to the system as soon as they are
+/// freed: what it would keep for later counts against the cap as well.
+pub(crate) fn keep_no_large_blocks() {
+    const LARGE_BYTES: libc::c_int = 1 << 20;
+    #[cfg(target_env = "gnu")]
+    {
+        static ONCE: std::sync::Once = std::sync::Once::new();
+        // SAFETY: sets a number of the allocator's, which takes its own lock.
+        ONCE.call_once(|| unsafe {
+            libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE_BYTES);
+        });
+    }
+}
+
 /// A range of mapped memory, unmapped on drop.
 #[derive(Debug)]
 pub(crate) struct Mapping {

@@ -129,6 +129,7 @@ pub enum PoolError {
 impl Pool {
     /// A pool that hands out at most `budget_bytes` at a time.
     pub fn new(budget_bytes: usize) -> Self {
+        crate::memory::keep_no_large_blocks();
         let (used, peak) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let inner = Inner { budget: budget_bytes, used, peak, place: Mutex::default() };
         Self { inner: Arc::new(inner) }

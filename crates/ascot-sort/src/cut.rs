@@ -10,6 +10,8 @@ const SAMPLES_PER_TASK: usize = 12;
 pub struct CutRules {
     /// Key emitted before, where duplicates are left out.
     pub previous: Option<Vec<u8>>,
+    /// The key of the last record is wanted.
+    pub keeps_key: bool,
     /// Emit at most so many records in all; then there is one task only.
     pub limit: Option<u64>,
 }
@@ -20,13 +22,13 @@ pub fn cut_tasks<R: Records>(
     records: &R,
     sources: Vec<Vec<Segment>>,
     tasks: usize,
-    rules: &CutRules,
+    rules: CutRules,
 ) -> Vec<Task> {
     let limit = rules.limit.unwrap_or(u64::MAX);
     let splitters =
         if tasks <= 1 || rules.limit.is_some() { Vec::new() } else { splitters(records, &sources, tasks) };
     let mut cut: Vec<Task> = (0..=splitters.len())
-        .map(|_| Task { sources: Vec::with_capacity(sources.len()), previous: None, limit })
+        .map(|_| Task { sources: Vec::with_capacity(sources.len()), previous: None, last: false, limit })
         .collect();
     for source in sources {
         let mut shares: Vec<Vec<Segment>> = vec![Vec::new(); cut.len()];
@@ -51,7 +53,10 @@ pub fn cut_tasks<R: Records>(
     // A task without records knows nothing of the key before it.
     cut.retain(|task| !task.sources.is_empty());
     if let Some(first) = cut.first_mut() {
-        first.previous.clone_from(&rules.previous);
+        first.previous = rules.previous;
+    }
+    if let Some(last) = cut.last_mut() {
+        last.last = rules.keeps_key;
     }
     cut
 }

@@ -95,11 +95,13 @@ pub enum SortError {
     Memory(#[from] PoolError),
     /// An input that should be sorted is not.
     #[error(
-        "{input}: not sorted: the record at offset {offset} comes before the one ahead of it\n  sort it first, or leave out -m"
+        "{input}: not sorted: record {record} at offset {offset} comes before the one ahead of it\n  sort it first, by the same keys and options, or leave out -m"
     )]
     NotSorted {
         /// The input.
         input: String,
+        /// Record number, from 1.
+        record: u64,
         /// Offset, bytes.
         offset: u64,
     },

@@ -1,8 +1,8 @@
 //! A job from request to report: memory, streams and threads it works with, its passes in turn.
 
-use std::ops::Range;
 use std::fs::File;
 use std::io::Read as _;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -270,7 +270,10 @@ impl<'a, R: Records> Job<'a, R> {
             version: ascot_model::report::REPORT_VERSION,
             verb: if self.request.merge_only { "merged" } else { "sorted" }.into(),
             request: serde_json::to_value(self.request).unwrap_or_default(),
-            predicted_seconds: plan.as_ref().map(|plan| plan.chosen.seconds()),
+            predicted_seconds: plan
+                .as_ref()
+                .filter(|plan| plan.input_bytes.is_some())
+                .map(|plan| plan.chosen.seconds()),
             plan,
             seconds: self.started.elapsed().as_secs_f64() + self.manifest.seconds,
             records_in: self.manifest.sum_in.count,

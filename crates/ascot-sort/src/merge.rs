@@ -158,8 +158,9 @@ impl<'a, R: Records, S: MergeSink> MergeFlow<'a, R, S> {
         let most = 8 * self.threads.count() as u64;
         let tasks = (bytes / TASK_BYTES.max(batch.len() as u64 * (64 << 10))).clamp(1, most) as usize;
         let left = self.limit.map(|limit| limit.saturating_sub(self.sums.out.count));
-        let rules = CutRules { previous: self.last_key.clone(), limit: left };
-        let tasks = cut_tasks(self.records, batch, tasks, &rules);
+        // The last task gives the key back, or one that comes after it.
+        let rules = CutRules { previous: self.last_key.take(), limit: left, keeps_key: true };
+        let tasks = cut_tasks(self.records, batch, tasks, rules);
         let sink = &mut *self.sink;
         let merged = self.threads.run(tasks, self.rules, self.cancel, &mut |chunk| {
             sink.chunk(chunk)?;
@@ -167,9 +168,7 @@ impl<'a, R: Records, S: MergeSink> MergeFlow<'a, R, S> {
             Ok(inputs.pump()?)
         })?;
         self.sums.add(&merged);
-        if merged.last_key.is_some() {
-            self.last_key = merged.last_key;
-        }
+        self.last_key = merged.last_key;
         Ok(())
     }
 

@@ -6,11 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use ascot_bowtie::engine::{BlockInput, Completed, Inputs as EngineInputs};
 use ascot_bowtie::schedule::FewestHeld;
 use ascot_io::{BlockPool, Buf, Filled, Growable, IoError, PAGE_BYTES, Pool, ReadStream};
+use ascot_model::plan::Plan;
 use ascot_model::report::Report;
 use ascot_record::checksum::RecordSum;
 use ascot_record::framing::Partial;
 
 use crate::account::PassFacts;
+use crate::budget::Budget;
 use crate::damage::RecordStart;
 use crate::emit::{Chunk, PassSums};
 use crate::error::SortError;
@@ -19,22 +21,19 @@ use crate::job::{Job, descriptors, drive};
 use crate::merge::{MergeFlow, MergeSink};
 use crate::observe::Cancel;
 use crate::pieces::Lease;
-use crate::records::{Records, Rules, Sorted};
+use crate::records::{Records, Rules, Segment, Sorted};
 use crate::runs::{RunBlock, RunStart};
 use crate::target::Target;
 
 /// Merges the sorted inputs of a job into its output; in several passes where they are many.
-pub fn merge_inputs<R: Records>(mut job: Job<'_, R>) -> Result<Report, SortError> {
+pub fn merge_inputs<R: Records>(mut job: Job<'_, R>, plan: Option<Plan>) -> Result<Report, SortError> {
     let mut target = job.target()?;
     let count = job.inputs.iter().count();
-    let fan_in = (job.budget.streams() / (3 * job.budget.block))
-        .min(descriptors())
-        .min(job.request.batch_size.unwrap_or(usize::MAX))
-        .max(2);
+    let fan_in = merge_fan_in(&job.budget, job.request.batch_size);
     if count <= fan_in {
         let rules = Rules { unique: job.request.unique, sum: true };
         let sums = merge_range(&mut job, 0..count, rules, &mut Straight(&mut target))?;
-        return job.finish(target, &sums.out, &sums.dropped, None);
+        return job.finish(target, &sums.out, &sums.dropped, plan);
     }
     for first in (0..count).step_by(fan_in) {
         let group = first..(first + fan_in).min(count);
@@ -49,7 +48,12 @@ pub fn merge_inputs<R: Records>(mut job: Job<'_, R>) -> Result<Report, SortError
     }
     job.reduce_runs()?;
     let sums = job.merge_to_target(&mut target)?;
-    job.finish(target, &sums.out, &sums.dropped, None)
+    job.finish(target, &sums.out, &sums.dropped, plan)
+}
+
+/// Inputs that are merged at once.
+pub fn merge_fan_in(budget: &Budget, asked: Option<usize>) -> usize {
+    (budget.streams() / (3 * budget.block)).min(descriptors()).min(asked.unwrap_or(usize::MAX)).max(2)
 }
 
 fn merge_range<R: Records, S: MergeSink>(
@@ -130,6 +134,8 @@ struct RawInput<R> {
     /// Bytes kept before each block.
     gap: usize,
     sum: RecordSum,
+    /// A copy of the last record of the block before, unless it is long.
+    latest: Option<Segment>,
     block: usize,
 }
 
@@ -173,6 +179,7 @@ impl<R: Records> RawInput<R> {
             long_given: Weak::new(),
             gap: gap(job.budget.block),
             sum: RecordSum::new(),
+            latest: None,
             block: 0,
         })
     }
@@ -206,6 +213,7 @@ impl<R: Records> RawInput<R> {
         if let Some(keyless) = self.records.keyless(&buf[start..start + cut]) {
             return Err(self.fail(self.start().keyless(keyless)));
         }
+        let at = self.start();
         self.records.normalise(&mut buf[start..start + cut]);
         self.records.sum(&buf[start..start + cut], &mut self.sum);
         let rest = &buf[start + cut..end];
@@ -223,9 +231,44 @@ impl<R: Records> RawInput<R> {
         };
         let sorted = Arc::new(self.records.index(lease, start..start + cut));
         let segment = self.records.whole(sorted);
+        self.check_order(&segment, at)?;
         let block = RunBlock { segment, block: self.block, end: self.block + 1, long: false };
         self.block += 1;
         Ok(Completed::Block(block))
+    }
+
+    /// Holds the records of a block, the first of which starts at `start`, against one another and
+    /// the block before. Records of equal keys may come in any order: an input may have been sorted
+    /// without the rules that settle those.
+    fn check_order(&mut self, block: &Segment, start: RecordStart) -> Result<(), IoError> {
+        let records = Arc::clone(&self.records);
+        let bytes = block.sorted.record_bytes();
+        let before = self.latest.take();
+        let mut ahead = before.as_ref().map(|latest| latest.sorted.record_bytes());
+        let mut from = 0;
+        while let Some(at) = records.disorder(ahead, &bytes[from..], false).map(|at| from + at) {
+            let here = records.first(&Segment { lo: records.position_at(at), ..block.clone() });
+            let previous = match (at, &before) {
+                (0, Some(latest)) => records.last(latest),
+                _ => records.last(&Segment { hi: records.position_at(at), ..block.clone() }),
+            };
+            if records.compare_keys(&previous, &here).is_gt() {
+                let number = records.cut(&bytes[..at], usize::MAX).records as u64;
+                let RecordStart { input, record, offset } = start;
+                let (record, offset) = (record + number, offset + at as u64);
+                return Err(self.fail(SortError::NotSorted { input, record, offset }));
+            }
+            let equal = &bytes[at..at + records.cut(&bytes[at..], 1).bytes];
+            (ahead, from) = (Some(equal), at + equal.len());
+        }
+        let last = &bytes[records.last_record(bytes)..];
+        if last.len() <= MOST_CARRIED_BYTES {
+            let mut copy = Buf::heap(last.len());
+            copy.copy_from_slice(last);
+            let sorted = records.index(Lease::plain(copy), 0..last.len());
+            self.latest = Some(records.whole(Arc::new(sorted)));
+        }
+        Ok(())
     }
 
     /// Puts `bytes` behind what there is of a long record; says whether it ends in them.

@@ -18,7 +18,7 @@ pub struct Progress {
     pub total_bytes: Option<u64>,
     /// Rate of this phase, bytes/s.
     pub rate_bytes_per_s: f64,
-    /// More, in words: `6 of 9 runs`.
+    /// More, in words: `pass 1 of 2`.
     pub detail: String,
     /// What binds now, in words: `reading binds`.
     pub bound_by: String,

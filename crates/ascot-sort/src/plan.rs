@@ -28,6 +28,8 @@ pub struct Facts {
     pub descriptors: usize,
     /// Only so many records are wanted.
     pub top: Option<u64>,
+    /// The records seem to be in order: runs refer to them where they are.
+    pub in_order: bool,
 }
 
 /// How much of a job fits where.
@@ -83,6 +85,12 @@ pub fn plan(
         data: facts.data_bytes.unwrap_or(GUESSED_BYTES),
         block: budget.block as u64,
     };
+    if method == Method::Distribute && facts.data_bytes.is_none() {
+        return Err(SortError::Request(
+            "--method distribute reads places all over the inputs for a sample of the keys, which a pipe does not let it\n  leave --method away, or give files"
+                .into(),
+        ));
+    }
     let forced = method != Method::Auto;
     let fits = facts.data_bytes.is_none_or(|bytes| bytes <= shares.all);
     let mut ways = Vec::new();
@@ -96,6 +104,13 @@ pub fn plan(
             ways.push(costing.distribute());
         }
     }
+    if facts.data_bytes.is_none() {
+        // How much there is shows only as it is read.
+        for way in &mut ways {
+            way.summary = "sort in memory if all fits, else form sorted runs and merge them".into();
+            way.remark = "a pipe: its size is not known".into();
+        }
+    }
     let (chosen, others) = Plan::cheapest(ways).ok_or(SortError::Internal("a sort without a way"))?;
     Ok(Plan {
         input_bytes: facts.data_bytes,
@@ -107,6 +122,53 @@ pub fn plan(
         others,
         forced,
     })
+}
+
+/// Plans a merge of sorted inputs, `fan_in` of which can be read at once.
+pub fn plan_merge(facts: &Facts, budget: &Budget, fan_in: u64, volume: &VolumeProfile) -> Plan {
+    let host =
+        HostProfile { threads: budget.threads, rates: KernelRates::assumed(facts.class, facts.mean_bytes) };
+    let data = facts.data_bytes.unwrap_or(GUESSED_BYTES);
+    let kept = facts.kept(data);
+    let pass = |name: &str, inputs, outputs, written_bytes| {
+        let switches = (data + written_bytes) / budget.block as u64;
+        let moved = Moved { read_bytes: data, written_bytes, switches, inputs, outputs };
+        PassPlan::new(name, moved, &[(data, host.rates.merge_bytes_per_s)], volume, &host)
+    };
+    let groups = facts.inputs.div_ceil(fan_in.max(2));
+    let inputs = units::plural(facts.inputs, "sorted input");
+    let (passes, summary) = if groups > 1 {
+        let some = pass("merge some", fan_in, groups, data);
+        (vec![some, pass("merge", groups, 1, kept)], format!("merge {inputs} in {groups} groups, then those"))
+    } else {
+        (vec![pass("merge", facts.inputs, 1, kept)], format!("merge {inputs} in one pass"))
+    };
+    let spilled = if groups > 1 { data } else { 0 };
+    let chosen = Way {
+        method: "merge inputs".into(),
+        summary,
+        passes,
+        peak_disk_bytes: kept + spilled,
+        remark: "the inputs are sorted".into(),
+    };
+    let input_records = facts.data_bytes.map(|bytes| (bytes as f64 / facts.mean_bytes.max(1.0)) as u64);
+    Plan {
+        input_bytes: facts.data_bytes,
+        input_records,
+        memory_bytes: budget.memory as u64,
+        threads: budget.threads,
+        volume: volume.clone(),
+        chosen,
+        others: Vec::new(),
+        forced: false,
+    }
+}
+
+impl Facts {
+    /// Bytes of `data` bytes that are wanted.
+    fn kept(&self, data: u64) -> u64 {
+        self.top.map_or(data, |top| data.min((top as f64 * self.mean_bytes) as u64))
+    }
 }
 
 struct Costing<'a> {
@@ -126,15 +188,16 @@ impl Costing<'_> {
     fn in_memory(&self) -> Way {
         let rates = &self.host.rates;
         let reading = Moved { read_bytes: self.data, inputs: self.facts.inputs, ..Moved::default() };
-        let writing = Moved { written_bytes: self.data, outputs: 1, ..Moved::default() };
+        let kept = self.facts.kept(self.data);
+        let writing = Moved { written_bytes: kept, outputs: 1, ..Moved::default() };
         Way {
             method: "in memory".into(),
             summary: "sort in memory, without spills".into(),
             passes: vec![
                 self.pass("read and sort", reading, &[(self.data, rates.sort_bytes_per_s)]),
-                self.pass("write", writing, &[(self.data, rates.merge_bytes_per_s)]),
+                self.pass("write", writing, &[(kept, rates.merge_bytes_per_s)]),
             ],
-            peak_disk_bytes: self.data,
+            peak_disk_bytes: kept,
             remark: "everything fits in memory".into(),
         }
     }
@@ -142,9 +205,13 @@ impl Costing<'_> {
     fn merge(&self) -> Way {
         let rates = &self.host.rates;
         let runs = self.data.div_ceil(self.shares.load.max(1)).max(1);
+        // No run needs more than what is wanted of the whole.
+        let kept = self.facts.kept(self.data);
+        let spilled = self.data.min(runs.saturating_mul(kept));
+        let written = if self.facts.in_order { 0 } else { spilled };
         let form = Moved {
             read_bytes: self.data,
-            written_bytes: self.data,
+            written_bytes: written,
             switches: 2 * runs,
             inputs: self.facts.inputs,
             outputs: runs,
@@ -152,13 +219,13 @@ impl Costing<'_> {
         let mut passes = vec![self.pass(
             "form runs",
             form,
-            &[(self.data, rates.sort_bytes_per_s), (self.data, rates.merge_bytes_per_s)],
+            &[(self.data, rates.sort_bytes_per_s), (written, rates.merge_bytes_per_s)],
         )];
-        let mut left = runs;
+        let mut left = if self.facts.in_order { 1 } else { runs };
         let mut most_merged = 0;
         while left > self.shares.fan_in {
             let take = self.shares.fan_in.min(left - self.shares.fan_in + 1).max(2);
-            let bytes = self.data / runs * take;
+            let bytes = spilled / runs * take;
             let moved = Moved {
                 read_bytes: bytes,
                 written_bytes: bytes,
@@ -171,13 +238,13 @@ impl Costing<'_> {
             most_merged = most_merged.max(bytes);
         }
         let last = Moved {
-            read_bytes: self.data,
-            written_bytes: self.data,
-            switches: self.data / self.block,
+            read_bytes: spilled,
+            written_bytes: kept,
+            switches: spilled / self.block,
             inputs: left,
             outputs: 1,
         };
-        passes.push(self.pass("merge", last, &[(self.data, rates.merge_bytes_per_s)]));
+        passes.push(self.pass("merge", last, &[(spilled, rates.merge_bytes_per_s)]));
         let more = if passes.len() > 2 {
             format!(", {} of them in groups first", units::plural(runs - left, "run"))
         } else {
@@ -185,12 +252,16 @@ impl Costing<'_> {
         };
         Way {
             method: "merge".into(),
-            summary: format!("form {}, then merge them in one pass{more}", units::plural(runs, "sorted run")),
+            summary: if self.facts.in_order {
+                "find what is in order and leave it where it is, sort the rest, merge them in one pass".into()
+            } else {
+                format!("form {}, then merge them in one pass{more}", units::plural(runs, "sorted run"))
+            },
             passes,
-            peak_disk_bytes: self.data
-                + ahead_bytes(self.data)
-                + checkpoint_bytes(self.data).min(self.data).max(most_merged)
-                + self.shares.load / BATCH_SHARE,
+            peak_disk_bytes: written.max(kept)
+                + ahead_bytes(written.max(kept))
+                + checkpoint_bytes(kept).min(kept).max(most_merged)
+                + (self.shares.load / BATCH_SHARE).min(kept),
             remark: "works on any input, keeps the order of equals".into(),
         }
     }

@@ -18,14 +18,14 @@ use crate::budget::{Budget, default_memory};
 use crate::error::SortError;
 use crate::input::{Fingerprint, Inputs};
 use crate::job::{Job, RunOptions, descriptors, job_disk, report_of_finished, temp_dirs};
-use crate::merging::merge_inputs;
+use crate::merging::{merge_fan_in, merge_inputs};
 use crate::observe::{Cancel, Observer};
 use crate::ordered::looks_ordered;
 use crate::places::no_room_for_spills;
-use crate::plan::{Facts, plan};
+use crate::plan::{Facts, plan, plan_merge};
 use crate::progress::with_progress;
 use crate::records::{Head, Records, Visitor, with_records};
-use crate::request::{Keys, Method, SortRequest};
+use crate::request::{Keys, Method, Output, SortRequest};
 use crate::small::{self, SmallJob};
 use crate::store::{self, JobDir, Manifest, StoredWay};
 
@@ -121,6 +121,7 @@ fn facts<R: Records>(request: &SortRequest, inputs: &Inputs, mean_bytes: Option<
         inputs: inputs.iter().count() as u64,
         descriptors: descriptors(),
         top: request.top,
+        in_order: false,
     }
 }
 
@@ -141,15 +142,26 @@ pub(crate) fn make_plan<R: Records>(
     records: &R,
 ) -> Result<Plan, SortError> {
     let facts = facts(request, inputs, mean_bytes, records);
+    if request.merge_only {
+        let fan_in = merge_fan_in(budget, request.batch_size) as u64;
+        return Ok(plan_merge(&facts, budget, fan_in, &VolumeProfile::assumed_flash()));
+    }
     let pieces = budget.pieces(&|bytes| records.scratch_bytes(bytes));
-    let plan_by = |method| plan(&facts, budget, pieces, &VolumeProfile::assumed_flash(), method);
-    let planned = plan_by(request.method)?;
+    let plan_by =
+        |facts: &Facts, method| plan(facts, budget, pieces, &VolumeProfile::assumed_flash(), method);
+    let planned = plan_by(&facts, request.method)?;
     let in_order = request.method == Method::Auto
         && planned.chosen.method == "distribute"
         && request.top.is_none()
         && looks_ordered(records, inputs);
+    if !in_order {
+        return Ok(planned);
+    }
     // Runs need not be written of what is in order already; parts would be.
-    if in_order { Ok(Plan { forced: false, ..plan_by(Method::Merge)? }) } else { Ok(planned) }
+    let facts = Facts { in_order: true, ..facts };
+    let mut merging = Plan { forced: false, ..plan_by(&facts, Method::Merge)? };
+    merging.others.push(Way { remark: "would move what is in order".into(), ..planned.chosen });
+    Ok(merging)
 }
 
 /// Sorts (or, with `merge_only`, merges).
@@ -202,13 +214,13 @@ impl Visitor for Sorting<'_> {
     fn visit<R: Records>(self, records: Arc<R>) -> Self::Output {
         let Sorting { request, prepared, disk, observer, cancel } = self;
         let plan = prepared.plan(request, &*records)?;
-        check_room(request, &prepared, &plan, &disk)?;
+        check_room(request, &plan, &disk)?;
         let Prepared { inputs, head, budget } = prepared;
         let ledger = disk.ledger().clone();
         let job = Job::new(records, request, disk, budget, inputs, head.header, cancel)?;
-        with_progress(&plan, &ledger, observer, || {
+        with_progress(&plan, &ledger, 0, observer, || {
             if request.merge_only {
-                merge_inputs(job)
+                merge_inputs(job, Some(plan.clone()))
             } else if plan.chosen.method == "distribute" {
                 job.sort_by_distribution(Some(plan.clone()))
             } else {
@@ -218,15 +230,31 @@ impl Visitor for Sorting<'_> {
     }
 }
 
-/// Refuses a job whose spills certainly do not fit, before it starts.
-fn check_room(request: &SortRequest, prepared: &Prepared, plan: &Plan, disk: &Disk) -> Result<(), SortError> {
-    let spills = plan.chosen.method == "merge" || plan.chosen.method == "distribute";
-    let compressed = request.compression != ascot_io::Compression::None;
-    let Some(bytes) = prepared.inputs.record_bytes().filter(|_| spills && !compressed && !request.merge_only)
-    else {
+/// Refuses a job whose spills or output certainly do not fit, before it starts.
+fn check_room(request: &SortRequest, plan: &Plan, disk: &Disk) -> Result<(), SortError> {
+    let (Some(_), false, Some(last)) = (plan.input_bytes, request.unique, plan.chosen.passes.last()) else {
         return Ok(());
     };
-    if request.top.is_some() || request.unique {
+    if let Output::Path(path) = &request.output
+        && std::fs::metadata(path).map_or(true, |stat| stat.is_file())
+    {
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let (needed, left) = (last.written_bytes, disk.free_space(dir).unwrap_or(u64::MAX));
+        if left < needed {
+            let advice = "free some space, or name an output on another volume\n  nothing was written; an old output is as it was";
+            return Err(SortError::NoRoom {
+                what: "the output",
+                needed,
+                left: vec![(dir.into(), left)],
+                advice,
+            });
+        }
+    }
+    let spills: u64 = match &plan.chosen.passes[..] {
+        [first, .., _] if plan.chosen.method != "in memory" => first.written_bytes,
+        _ => 0,
+    };
+    if spills == 0 || request.compression != ascot_io::Compression::None {
         return Ok(());
     }
     let dirs = temp_dirs(request);
@@ -239,11 +267,11 @@ fn check_room(request: &SortRequest, prepared: &Prepared, plan: &Plan, disk: &Di
             seen.push(device);
         }
     }
-    if free >= bytes {
+    if free >= spills {
         return Ok(());
     }
     let dirs: Vec<&Path> = dirs.iter().map(PathBuf::as_path).collect();
-    Err(no_room_for_spills(disk, &dirs, bytes))
+    Err(no_room_for_spills(disk, &dirs, spills))
 }
 
 /// What a sort would do, and why.
@@ -306,6 +334,10 @@ impl fmt::Display for Explanation {
         )?;
         let chosen = &plan.chosen;
         writeln!(f, "\n  plan     {}{}", chosen.summary, if plan.forced { " (--method)" } else { "" })?;
+        if plan.input_bytes.is_none() {
+            writeln!(f, "  moves    all of it once, or twice where it does not fit")?;
+            return write!(f, "  time     not known before all is read");
+        }
         writeln!(
             f,
             "  moves    {} read, {} written, peak disk {} of {} free",
@@ -405,7 +437,8 @@ impl Visitor for Resuming<'_> {
         job.dir = Some(self.job_dir);
         let distribute = matches!(self.manifest.way, StoredWay::Distribute(_));
         job.manifest = self.manifest;
-        with_progress(&plan, &ledger, self.observer, || {
+        let moved_before = job.manifest.moved.0 + job.manifest.moved.1;
+        with_progress(&plan, &ledger, moved_before, self.observer, || {
             if distribute {
                 job.sort_by_distribution(Some(plan.clone()))
             } else {

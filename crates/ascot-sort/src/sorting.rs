@@ -204,8 +204,8 @@ impl<R: Records> Job<'_, R> {
     ) -> Result<Merged, SortError> {
         let tasks = (bytes / TASK_BYTES + 1).max(self.budget.threads as u64 * 2);
         let tasks = if bytes < (1 << 20) { 1 } else { tasks as usize };
-        let rules_of_cut = CutRules { previous: None, limit };
-        let tasks = cut_tasks(&*self.records, sources, tasks, &rules_of_cut);
+        let rules_of_cut = CutRules { previous: None, limit, keeps_key: false };
+        let tasks = cut_tasks(&*self.records, sources, tasks, rules_of_cut);
         self.emitters.run(tasks, rules, self.cancel, &mut |chunk: Chunk| match &mut into {
             Destination::Target(target) => target.write(chunk),
             Destination::Spill(spill) => spill.write(chunk),
@@ -216,7 +216,7 @@ impl<R: Records> Job<'_, R> {
     fn fan_in(&self, runs: &[Run]) -> usize {
         let memory = self.budget.streams().saturating_sub(self.budget.target_blocks * self.budget.block);
         let block = runs.iter().map(|run| run.block_bytes).max().unwrap_or(1);
-        let memory = memory.saturating_sub(self.bench_bytes(runs, block));
+        let memory = memory.saturating_sub(self.bench_bytes(runs, block) + self.key_bytes(runs));
         let mut taken = 0;
         let mut count = 0;
         for run in runs {
@@ -340,6 +340,13 @@ impl<R: Records> Job<'_, R> {
         if refers { Bench::bytes(&*self.records, self.piece_bytes(), block) } else { 0 }
     }
 
+    /// Bytes of the long keys that are kept from batch to batch where duplicates are left out: the
+    /// last one of the batch before, and of this one.
+    fn key_bytes(&self, runs: &[Run]) -> usize {
+        let longest = runs.iter().map(Run::long_bytes).max().unwrap_or(0);
+        if self.request.unique { 2 * longest } else { 0 }
+    }
+
     fn piece_bytes(&self) -> usize {
         self.budget.pieces(&|bytes| self.records.scratch_bytes(bytes)).bytes
     }
@@ -358,7 +365,7 @@ impl<R: Records> Job<'_, R> {
         let block = runs.iter().map(|run| run.block_bytes).max().unwrap_or(1).max(ascot_io::PAGE_BYTES);
         let long: usize = runs.iter().map(Run::long_bytes).sum();
         let facts: usize = runs.iter().map(|run| run.first_keys.len() * BLOCK_FACTS_BYTES).sum();
-        let facts = facts + self.bench_bytes(runs, block);
+        let facts = facts + self.bench_bytes(runs, block) + self.key_bytes(runs);
         let left = self.pool.available().saturating_sub(long + facts);
         let needed = runs
             .iter()
@@ -441,6 +448,9 @@ struct TargetSink<'s, 'a, R: Records> {
     freed: Vec<u64>,
 }
 
+/// Longest key that is stored with how far a job has come, bytes.
+const MOST_KEY_BYTES: usize = 64 << 10;
+
 impl<R: Records> MergeSink for TargetSink<'_, '_, R> {
     fn chunk(&mut self, chunk: Chunk) -> Result<(), SortError> {
         self.target.write(chunk)
@@ -453,7 +463,8 @@ impl<R: Records> MergeSink for TargetSink<'_, '_, R> {
         last: Option<&[u8]>,
     ) -> Result<(), SortError> {
         let batch = self.target.bytes() - std::mem::replace(&mut self.told, self.target.bytes());
-        if self.target.bytes() + batch / 2 < self.next {
+        // A key too long to be stored is no place to stop at.
+        if self.target.bytes() + batch / 2 < self.next || last.is_some_and(|key| key.len() > MOST_KEY_BYTES) {
             return Ok(());
         }
         self.next = self.target.bytes() + self.step();

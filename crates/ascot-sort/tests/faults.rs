@@ -118,8 +118,9 @@ impl Job {
         assert!(found == OLD || found == self.wanted, "{name} {what}: the old output is gone: {text}");
     }
 
-    /// Every operation, or about `most` of them.
+    /// About `most` of the operations, or every one of them (see [`at_most`]).
     fn suffer_all(&self, most: u64, effects: &[Effect]) {
+        let most = at_most(most);
         for (round, &effect) in effects.iter().enumerate() {
             for lasting in [false, true] {
                 let stride = self.operations.div_ceil(most).max(1);
@@ -138,6 +139,7 @@ impl Job {
 
     /// Writes of spills that lie: found out, or without consequence.
     fn be_lied_to(&self, most: u64) {
+        let most = at_most(most);
         for effect in [Effect::Torn, Effect::Zeroed, Effect::Misdirected] {
             let stride = self.spill_writes.div_ceil(most).max(1);
             for at in (0..self.spill_writes).step_by(stride as usize) {
@@ -152,6 +154,12 @@ impl Job {
 
 fn spill_write(at: u64, effect: Effect) -> FaultPlan {
     FaultPlan { at, effect, operations: vec![Operation::Write], path_contains: ".run".into(), lasting: false }
+}
+
+/// Operations tried: `usual`, spread over the job, or with `ASCOT_TEST_EVERY_FAULT=1` each of them,
+/// which takes a while.
+fn at_most(usual: u64) -> u64 {
+    if std::env::var_os("ASCOT_TEST_EVERY_FAULT").is_some() { u64::MAX } else { usual }
 }
 
 const FAILING: [Effect; 4] = [Effect::Eio, Effect::NoSpace, Effect::TooManyOpen, Effect::Short];
@@ -213,4 +221,15 @@ fn compressed_spills_of_numbers() {
     job.request.compression = Compression::Lz4;
     job.suffer_all(30, &[Effect::Eio]);
     job.be_lied_to(30);
+}
+
+/// The layouts the others have not: one method each, fewer places.
+#[test]
+fn csv_and_prefixed_records() {
+    for (name, kind) in [("csv", csv()), ("prefixed", prefixed())] {
+        for (method, bytes) in [(Method::Merge, 10 * MIB), (Method::Distribute, 300 << 10)] {
+            let job = Job::sorting(name, &kind, Shape::Random, bytes, method);
+            job.suffer_all(2, &[Effect::Eio, Effect::NoSpace, Effect::Short]);
+        }
+    }
 }

@@ -128,35 +128,47 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Framed<F, O> {
         start
     }
 
-    fn merge_with(&self, task: &Task, take: &mut impl FnMut(&[u8]) -> ControlFlow<()>) -> ControlFlow<()> {
-        let slices: Vec<Vec<&[u8]>> = task
-            .sources
-            .iter()
-            .map(|source| {
-                source.iter().map(|s| &s.sorted.record_bytes()[s.lo as usize..s.hi as usize]).collect()
-            })
-            .collect();
+    /// Merges the sources of a task, given as their bytes.
+    fn merge_with(
+        &self,
+        sources: &[Vec<&[u8]>],
+        take: &mut impl FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         let mut cursors: Vec<_> =
-            slices.iter().map(|slices| SliceCursor::new(self.framing, slices)).collect();
+            sources.iter().map(|slices| SliceCursor::new(self.framing, slices)).collect();
         merge(&mut cursors, &self.order, take)
     }
 
     /// Merges with duplicates left out or a limit kept.
     fn merge_choosing(&self, task: &Task, rules: Rules, out: &mut Emitter) -> Result<Merged, Stopped> {
         let mut merged = Merged::default();
-        let mut last = task.previous.clone().unwrap_or_default();
-        let mut has_last = task.previous.is_some();
-        let mut scratch = Vec::new();
-        let flow = self.merge_with(task, &mut |record| {
+        let sources = slices_of(task);
+        let mut latest = task.previous.as_deref().map(Latest::Key);
+        let (mut scratch, mut other) = (Vec::new(), Vec::new());
+        let flow = self.merge_with(&sources, &mut |record| {
             if rules.unique {
                 let key = self.order.key(record, &mut scratch);
-                if has_last && key == last {
+                let repeats = match &latest {
+                    None => false,
+                    Some(Latest::Key(before)) => *before == key,
+                    Some(Latest::Copy(before)) => before == key,
+                    Some(Latest::Record(before)) => self.order.key(before, &mut other) == key,
+                };
+                if repeats {
                     merged.dropped.add(record);
                     return ControlFlow::Continue(());
                 }
-                last.clear();
-                last.extend_from_slice(key);
-                has_last = true;
+                latest = Some(match (key.len() > LONG_KEY_BYTES).then(|| find(&sources, record)).flatten() {
+                    Some(there) => Latest::Record(there),
+                    None => match latest.take() {
+                        Some(Latest::Copy(mut copy)) => {
+                            copy.clear();
+                            copy.extend_from_slice(key);
+                            Latest::Copy(copy)
+                        }
+                        _ => Latest::Copy(key.to_vec()),
+                    },
+                });
             }
             if merged.out.count >= task.limit {
                 merged.dropped.add(record);
@@ -165,9 +177,44 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Framed<F, O> {
             merged.out.add(record);
             out.record(record).map_or(ControlFlow::Break(()), ControlFlow::Continue)
         });
-        merged.last_key = (rules.unique && has_last).then_some(last);
+        if rules.unique && task.last {
+            merged.last_key = latest.map(|latest| match latest {
+                Latest::Key(key) => key.to_vec(),
+                Latest::Copy(key) => key,
+                Latest::Record(record) => self.order.key(record, &mut other).to_vec(),
+            });
+        }
         if flow.is_break() { Err(Stopped) } else { Ok(merged) }
     }
+}
+
+/// What the next record is compared with where duplicates are left out.
+enum Latest<'t> {
+    /// The key of the record before the task.
+    Key(&'t [u8]),
+    /// A copy of the latest record's key.
+    Copy(Vec<u8>),
+    /// The latest record, whose key is too long to be copied beside what memory is accounted for.
+    Record(&'t [u8]),
+}
+
+/// Keys above this many bytes are not copied.
+const LONG_KEY_BYTES: usize = 4 << 10;
+
+/// The bytes of a task's sources.
+fn slices_of(task: &Task) -> Vec<Vec<&[u8]>> {
+    fn bytes(segment: &Segment) -> &[u8] {
+        &segment.sorted.record_bytes()[segment.lo as usize..segment.hi as usize]
+    }
+    task.sources.iter().map(|source| source.iter().map(bytes).collect()).collect()
+}
+
+/// A record that is part of one of the slices, as part of it.
+fn find<'t>(sources: &[Vec<&'t [u8]>], record: &[u8]) -> Option<&'t [u8]> {
+    sources.iter().flatten().find_map(|slice| {
+        let at = record.as_ptr().addr().checked_sub(slice.as_ptr().addr())?;
+        slice.get(at..at + record.len())
+    })
 }
 
 struct Probe<'a> {
@@ -383,7 +430,7 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
             return self.merge_choosing(task, rules, out);
         }
         let mut merged = Merged::default();
-        let flow = self.merge_with(task, &mut |record| {
+        let flow = self.merge_with(&slices_of(task), &mut |record| {
             if rules.sum {
                 merged.out.add(record);
             }

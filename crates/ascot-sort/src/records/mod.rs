@@ -89,6 +89,8 @@ pub struct Task {
     pub sources: Vec<Vec<Segment>>,
     /// Key of the record emitted before this task, where duplicates are left out.
     pub previous: Option<Vec<u8>>,
+    /// It tells the key of its last record: the last task of a batch that another one follows.
+    pub last: bool,
     /// Emit at most so many records.
     pub limit: u64,
 }
@@ -109,7 +111,7 @@ pub struct Merged {
     pub out: RecordSum,
     /// Sum over what was left out.
     pub dropped: RecordSum,
-    /// Key of the last record emitted, where duplicates are left out.
+    /// Key of the last record of a batch, where duplicates are left out.
     pub last_key: Option<Vec<u8>>,
 }
 

@@ -218,8 +218,8 @@ struct Collect<'a, T> {
 
 impl<T: Number> Collect<'_, T> {
     /// What it came to.
-    fn done(self) -> Merged {
-        let last = self.last.filter(|_| self.rules.unique);
+    fn done(self, last_of_all: bool) -> Merged {
+        let last = self.last.filter(|_| self.rules.unique && last_of_all);
         Merged { last_key: last.map(|value| value.prefix().to_be_bytes().to_vec()), ..self.merged }
     }
 
@@ -509,12 +509,12 @@ impl<T: Number> Records for Numbers<T> {
         let grouped = |segment: &Segment| matches!(segment.sorted.index, Index::Groups(_));
         if task.sources.iter().flatten().any(grouped) {
             self.merge_groups(task, &mut collect)?;
-            return Ok(collect.done());
+            return Ok(collect.done(task.last));
         }
         // Segments of one source are in order; merging them all is right, if not the least work.
         let live = task.sources.iter().flatten().map(|segment| self.values(segment)).collect();
         self.merge_chunks(live, &mut collect)?;
-        Ok(collect.done())
+        Ok(collect.done(task.last))
     }
 
     fn group(
