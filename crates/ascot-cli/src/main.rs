@@ -10,6 +10,7 @@ mod flags;
 mod help;
 mod manual;
 mod progress;
+mod report_file;
 mod request;
 mod signals;
 mod size;

@@ -1,9 +1,8 @@
 //! `ascot sort`: sort, merge, check, explain or resume, and tell how it went.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use ascot_model::report::Report;
 use ascot_model::units;
@@ -11,10 +10,10 @@ use ascot_record::layout::Layout;
 use ascot_sort::request::{Output, SortRequest};
 use ascot_sort::{Cancel, Observer, RunOptions, SortError, Sortedness};
 use clap::ArgMatches;
-use serde::Serialize;
 
 use crate::failure::{Failure, STATUS_OF_DISORDER};
 use crate::progress::{Screen, Style, Wishes};
+use crate::report_file::ReportFile;
 use crate::request::{self, Mode};
 use crate::signals::Stop;
 use crate::sys;
@@ -36,13 +35,19 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         return explain(matches, &sort_request, &screen);
     }
     mention_leftovers(&sort_request, &screen);
-    job(matches, &screen, |cancel| ascot_sort::sort(&sort_request, &RunOptions::default(), &screen, cancel))
+    let report_file = ReportFile::prepare(matches, Some(&sort_request))?;
+    job(report_file, &screen, |cancel| {
+        ascot_sort::sort(&sort_request, &RunOptions::default(), &screen, cancel)
+    })
 }
 
 fn resume(matches: &ArgMatches, dir: &Path) -> Result<u8, Failure> {
     request::refuse_with_resume(matches)?;
     let screen = screen(matches, true);
-    job(matches, &screen, |cancel| ascot_sort::resume(dir, &RunOptions::default(), &screen, cancel))
+    // Why a job cannot be read, resuming says.
+    let manifest = ascot_sort::store::load(dir).ok();
+    let report_file = ReportFile::prepare(matches, manifest.as_ref().map(|manifest| &manifest.request))?;
+    job(report_file, &screen, |cancel| ascot_sort::resume(dir, &RunOptions::default(), &screen, cancel))
 }
 
 /// Tells a person who watches of jobs that were killed in the same places and can go on.
@@ -68,11 +73,10 @@ fn mention_leftovers(sort_request: &SortRequest, screen: &Screen) {
 
 /// Runs a job with signals watched, then reports on it.
 fn job(
-    matches: &ArgMatches,
+    report_file: Option<ReportFile>,
     screen: &Screen,
     work: impl FnOnce(&Cancel) -> Result<Report, SortError>,
 ) -> Result<u8, Failure> {
-    let report_file = ReportFile::prepare(matches)?;
     let cancel = Cancel::new();
     let stop = Stop::watch(&cancel);
     let result = work(&cancel);
@@ -95,7 +99,7 @@ fn job(
 }
 
 fn explain(matches: &ArgMatches, sort_request: &SortRequest, screen: &Screen) -> Result<u8, Failure> {
-    let report_file = ReportFile::prepare(matches)?;
+    let report_file = ReportFile::prepare(matches, Some(sort_request))?;
     let explanation = ascot_sort::explain(sort_request, &RunOptions::default())?;
     screen.clear();
     if let Some(file) = report_file {
@@ -149,51 +153,4 @@ fn screen(matches: &ArgMatches, output_is_file: bool) -> Screen {
     };
     let (quiet, verbose) = (matches.get_flag("quiet"), matches.get_flag("verbose"));
     Screen::new(Wishes { style, quiet, verbose, output_is_file })
-}
-
-/// The file of `--report`: opened before the job, so that hours of work do not end at a name that
-/// cannot be written; removed again if the job fails and it was not there before.
-struct ReportFile {
-    path: PathBuf,
-    file: File,
-    is_new: bool,
-    written: bool,
-}
-
-impl ReportFile {
-    fn prepare(matches: &ArgMatches) -> Result<Option<ReportFile>, Failure> {
-        let Some(path) = matches.get_one::<OsString>("report").map(PathBuf::from) else { return Ok(None) };
-        let is_new = !path.exists();
-        let opened = File::options().write(true).create(true).truncate(false).open(&path);
-        let file = opened.map_err(|source| Failure::File {
-            path: path.clone(),
-            doing: "cannot write the report",
-            source,
-        })?;
-        Ok(Some(ReportFile { path, file, is_new, written: false }))
-    }
-
-    fn write(mut self, value: &impl Serialize) -> Result<(), Failure> {
-        let written = serde_json::to_vec_pretty(value).map_err(io::Error::from).and_then(|mut text| {
-            text.push(b'\n');
-            if self.file.metadata()?.is_file() {
-                self.file.set_len(0)?;
-            }
-            self.file.write_all(&text)
-        });
-        self.written = written.is_ok();
-        written.map_err(|source| Failure::File {
-            path: self.path.clone(),
-            doing: "cannot write the report",
-            source,
-        })
-    }
-}
-
-impl Drop for ReportFile {
-    fn drop(&mut self) {
-        if self.is_new && !self.written {
-            let _ = fs::remove_file(&self.path);
-        }
-    }
 }
