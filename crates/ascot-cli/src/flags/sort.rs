@@ -314,11 +314,12 @@ fn memory_and_disks() -> Vec<Arg> {
         option(
             "memory",
             "SIZE",
-            "hard cap: 1GiB, 512MiB, 2GB, 10% (or -S, as in sort)",
+            "hard cap: 1GiB, 10% (or -S); default: half of the free",
             "Most memory to use: a hard cap for the whole process, a small constant (32 MiB) \
              aside. K, M, G and KiB, MiB, GiB are powers of 1024, KB, MB, GB powers of 1000, % \
-             a share of what the machine or the control group has. Default: ASCOT_MEMORY, or a \
-             share of what there is.",
+             a share of what the machine or the control group has. Default: ASCOT_MEMORY, or \
+             half of what the machine and the control groups have available, at most 64 GiB. \
+             -S is the same as in the sort command.",
         )
         .long("memory"),
         repeated(
@@ -334,10 +335,12 @@ fn memory_and_disks() -> Vec<Arg> {
         repeated(
             "temp",
             "DIR",
-            "spill to DIR; repeat for several disks",
-            "Directory for spills; repeated, all are used, the fastest most. Default: \
-             ASCOT_TMPDIR, TMPDIR, or the directory of the output. Each job makes a directory \
-             ascot-ID of its own there and removes it at its end. Also --temporary-directory.",
+            "spill to DIR (default: beside the output); repeatable",
+            "Directory for spills; repeated, all are used, the fastest most. Default: the \
+             directories of ASCOT_TMPDIR, or that of TMPDIR, or that of the output; /tmp where \
+             the output is standard output. Where /tmp is a tmpfs, spills there are memory: \
+             name a directory on a disk. Each job makes a directory ascot-ID of its own there \
+             and removes it at its end. Also --temporary-directory.",
         )
         .short('T')
         .long("temp")
