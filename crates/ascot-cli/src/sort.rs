@@ -8,7 +8,7 @@ use ascot_model::report::Report;
 use ascot_model::units;
 use ascot_record::layout::Layout;
 use ascot_sort::request::{Output, SortRequest};
-use ascot_sort::{Cancel, Observer, RunOptions, SortError, Sortedness};
+use ascot_sort::{Cancel, Leftover, Observer, RunOptions, SortError, Sortedness};
 use clap::ArgMatches;
 
 use crate::failure::{Failure, STATUS_OF_DISORDER};
@@ -57,16 +57,17 @@ fn mention_leftovers(sort_request: &SortRequest, screen: &Screen) {
     }
     let usual = request::usual_temp_dirs();
     let dirs = if sort_request.temp_dirs.is_empty() { &usual } else { &sort_request.temp_dirs };
-    for leftover in ascot_sort::leftovers(dirs).iter().filter(|leftover| leftover.resumable) {
+    let first_of_resumable = |leftover: &&Leftover| leftover.resumable && leftover.dir == leftover.home;
+    for leftover in ascot_sort::leftovers(dirs).iter().filter(first_of_resumable) {
         let name = leftover.dir.file_name().unwrap_or_default().display();
         let place = leftover.dir.parent().unwrap_or(Path::new("/")).display();
         screen.notice(&format!(
             "killed earlier and can go on: {name} ({}, {}% done, {} of spills in {place})\n  \
-             ascot sort --resume {}    or    ascot clean {place}",
+             ascot sort --resume {dir}    or    ascot clean {dir}",
             leftover.input,
             leftover.done_percent,
             units::bytes(leftover.bytes),
-            leftover.dir.display(),
+            dir = leftover.dir.display(),
         ));
     }
 }

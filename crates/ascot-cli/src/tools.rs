@@ -1,7 +1,8 @@
 //! The commands beside `ascot sort`: gen, check, clean.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use ascot_model::units;
 use ascot_record::gensort::Encoding;
@@ -9,7 +10,7 @@ use ascot_record::layout::Layout;
 use ascot_sort::check::CheckRequest;
 use ascot_sort::generate::GenerateRequest;
 use ascot_sort::request::{Input, Output};
-use ascot_sort::{Cancel, Leftover, SortError};
+use ascot_sort::{Cancel, Leftover, Removal, SortError};
 use clap::ArgMatches;
 
 use crate::failure::{Failure, STATUS_OF_DISORDER};
@@ -64,24 +65,38 @@ pub fn check(matches: &ArgMatches) -> Result<u8, Failure> {
 
 /// `ascot clean`.
 pub fn clean(matches: &ArgMatches) -> Result<u8, Failure> {
-    let mut dirs = paths(matches, "dirs");
-    if dirs.is_empty() {
-        dirs = usual_temp_dirs();
+    let named = paths(matches, "dirs");
+    for dir in &named {
+        let failed = |source| Failure::File { path: dir.clone(), doing: "cannot be looked through", source };
+        fs::read_dir(dir).map_err(failed)?;
     }
-    let dry_run = matches.get_flag("dry-run");
-    let leftovers = ascot_sort::clean(&dirs, dry_run)?;
-    let lines: Vec<String> = leftovers.iter().map(|leftover| line_of(leftover, dry_run)).collect();
+    let removal = match (matches.get_flag("dry-run"), matches.get_flag("all")) {
+        (true, _) => Removal::Nothing,
+        (false, false) if named.is_empty() => Removal::Hopeless,
+        _ => Removal::Everything,
+    };
+    let dirs = if named.is_empty() { usual_temp_dirs() } else { named.clone() };
+    let leftovers = ascot_sort::clean(&dirs, removal)?;
+    let mut lines: Vec<String> = leftovers.iter().map(|leftover| line_of(leftover, removal)).collect();
     if lines.is_empty() {
         let places: Vec<String> = dirs.iter().map(|dir| dir.display().to_string()).collect();
-        print(&format!("nothing was left behind in {}", places.join(", ")))?;
-    } else {
-        print(&lines.join("\n"))?;
+        lines.push(format!("nothing was left behind in {}", places.join(", ")));
+        if named.is_empty() {
+            lines.push(
+                "  without --temp spills may be beside their output: ascot clean DIR looks there".into(),
+            );
+        }
     }
+    print(&lines.join("\n"))?;
     Ok(0)
 }
 
-fn line_of(leftover: &Leftover, dry_run: bool) -> String {
-    let done = if leftover.removed { "removed" } else { "found" };
+fn line_of(leftover: &Leftover, removal: Removal) -> String {
+    let done = match removal {
+        _ if leftover.removed => "removed",
+        Removal::Hopeless => "kept",
+        _ => "found",
+    };
     let mut line = format!("{done}  {}  {}", leftover.dir.display(), units::bytes(leftover.bytes));
     if !leftover.input.is_empty() {
         line += &format!("  ({}, {}% done)", leftover.input, leftover.done_percent);
@@ -89,8 +104,14 @@ fn line_of(leftover: &Leftover, dry_run: bool) -> String {
     if !leftover.note.is_empty() {
         line += &format!("  {}", leftover.note);
     }
-    if leftover.resumable && dry_run {
-        line += &format!("\n  can go on: ascot sort --resume {}", leftover.dir.display());
+    if leftover.resumable && !leftover.removed {
+        line += &format!("\n  can go on: ascot sort --resume {}", leftover.home.display());
+    }
+    if removal == Removal::Hopeless && leftover.resumable {
+        line += &format!("\n  or remove: ascot clean {}", leftover.dir.display());
+    } else if removal == Removal::Hopeless && !leftover.removed && leftover.dir.is_file() {
+        let directory = leftover.dir.parent().unwrap_or(Path::new(".")).display();
+        line += &format!("; its job may have spills elsewhere\n  remove: ascot clean {directory}");
     }
     line
 }

@@ -56,4 +56,4 @@ pub use observe::{Cancel, Observer, Progress, Silent};
 pub use order_check::{Sortedness, is_sorted};
 pub use request::{Input, Keys, Method, Output, SortRequest};
 pub use sort::{Explanation, explain, resume, sort};
-pub use store::{Leftover, clean, leftovers};
+pub use store::{Leftover, Removal, clean, leftovers};

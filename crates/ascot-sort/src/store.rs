@@ -6,14 +6,17 @@
 //!     manifest.json             request, runs, how far the job has come; replaced atomically
 //!     run-000001.run ...        spills (docs/formats/run.md)
 //!   TEMP/.ascot-<id>.tmp/       the same before its first manifest is in it, and while it is removed
-//!   OTHER/ascot-<id>/           the same on further volumes, without a manifest
+//!   OTHER/ascot-<id>/           the same on further volumes, without a manifest; the lock of a job that
+//!                               can go on holds the path of the first, TEMP/ascot-<id>
 //! ```
 //!
 //! Invariants: only files with these names are ever removed, one by one; a directory whose lock is
 //! held is never touched; the manifest names only files that are complete and durable.
 
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -161,7 +164,13 @@ impl JobDir {
         manifest: Option<&mut Manifest>,
     ) -> Result<Self, SortError> {
         let name = format!("{PREFIX}{}", random_id());
-        let dirs: Vec<PathBuf> = temps.iter().map(|temp| temp.join(&name)).collect();
+        let named = temps.iter().map(|temp| temp.join(&name));
+        // A job goes on from any working directory.
+        let dirs: Vec<PathBuf> = if manifest.is_some() {
+            named.map(|dir| std::path::absolute(&dir).unwrap_or(dir)).collect()
+        } else {
+            named.collect()
+        };
         let mut this = JobDir { dirs: Vec::new(), locks: Vec::new(), disk: disk.clone(), kept: false };
         let make = |dir: &Path| {
             let failed = |error| IoError::from_os(Action::Create, dir, 0, error);
@@ -172,7 +181,12 @@ impl JobDir {
             let now = if at == 0 && manifest.is_some() { &unseen } else { dir };
             make(now)?;
             this.dirs.push(now.clone());
-            this.locks.push(lock(now)?.ok_or(SortError::Internal("a new directory is locked"))?);
+            let mut held = lock(now)?.ok_or(SortError::Internal("a new directory is locked"))?;
+            if let (true, true, Some(first)) = (at > 0, manifest.is_some(), dirs.first()) {
+                let failed = |error| IoError::from_os(Action::Write, &now.join(LOCK), 0, error);
+                held.write_all(first.as_os_str().as_bytes()).map_err(failed)?;
+            }
+            this.locks.push(held);
         }
         if let (Some(manifest), Some(first)) = (manifest, dirs.first()) {
             manifest.dirs.clone_from(&dirs);
@@ -284,7 +298,7 @@ pub fn load(dir: &Path) -> Result<Manifest, SortError> {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return Err(cannot(
-                "there is no manifest in it: the job died before it had anything to keep, or this is not a job's directory\n  'ascot clean' removes what such a job left",
+                "there is no manifest in it\n  the job read a pipe, wrote to standard output or merged with -m, and such jobs cannot go on; or it died\n  before it had anything to keep; or this is not the job's first directory\n  'ascot clean' lists what can go on, and removes what cannot",
             ));
         }
         Err(error) => return Err(IoError::from_os(Action::Read, &dir.join(MANIFEST), 0, error).into()),
@@ -346,8 +360,10 @@ fn random_id() -> String {
 /// What a job left behind.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Leftover {
-    /// Its directory.
+    /// Its directory, or one of them; or an unfinished output.
     pub dir: PathBuf,
+    /// The directory from which it can go on, if it can.
+    pub home: PathBuf,
     /// Bytes in it.
     pub bytes: u64,
     /// The job's first input, if it is known.
@@ -367,13 +383,37 @@ pub fn leftovers(temps: &[PathBuf]) -> Vec<Leftover> {
     temps.iter().flat_map(|temp| dead_jobs(temp)).map(|dir| describe(&dir)).collect()
 }
 
-/// Finds and, unless `dry_run`, removes what dead jobs left in `temps`, their unfinished output
-/// files included.
-pub fn clean(temps: &[PathBuf], dry_run: bool) -> Result<Vec<Leftover>, SortError> {
-    let mut found = Vec::new();
+/// What of the leftovers found is removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removal {
+    /// Nothing.
+    Nothing,
+    /// What certainly cannot be continued. An unfinished output is none of that: its job may have its
+    /// spills in another place.
+    Hopeless,
+    /// Everything.
+    Everything,
+}
+
+impl Removal {
+    fn takes(self, hopeless: bool) -> bool {
+        self == Removal::Everything || self == Removal::Hopeless && hopeless
+    }
+}
+
+/// Finds what dead jobs left in `temps`, which may be jobs' directories themselves, their unfinished
+/// output files included, and removes of it what is asked for.
+pub fn clean(temps: &[PathBuf], removal: Removal) -> Result<Vec<Leftover>, SortError> {
+    let (mut found, mut seen, mut outputs) = (Vec::new(), Vec::new(), Vec::new());
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
     for dir in temps.iter().flat_map(|temp| dead_jobs(temp)) {
+        if seen.contains(&real(&dir)) {
+            continue;
+        }
+        seen.push(real(&dir));
         let mut leftover = describe(&dir);
-        if !dry_run {
+        outputs.extend(load(&dir).ok().and_then(|manifest| manifest.temporary).map(|path| real(&path)));
+        if removal.takes(!leftover.resumable) {
             let Ok(Some(held)) = lock(&dir) else { continue };
             remove_output(&dir);
             leftover.removed = remove_ours(&dir);
@@ -385,7 +425,11 @@ pub fn clean(temps: &[PathBuf], dry_run: bool) -> Result<Vec<Leftover>, SortErro
         found.push(leftover);
     }
     for mut orphan in temps.iter().flat_map(|temp| orphans(temp)) {
-        orphan.removed = !dry_run && fs::remove_file(&orphan.dir).is_ok();
+        if seen.contains(&real(&orphan.dir)) || outputs.contains(&real(&orphan.dir)) {
+            continue;
+        }
+        seen.push(real(&orphan.dir));
+        orphan.removed = removal.takes(false) && fs::remove_file(&orphan.dir).is_ok();
         found.push(orphan);
     }
     Ok(found)
@@ -405,6 +449,7 @@ fn orphans(temp: &Path) -> Vec<Leftover> {
     let mine = |path: &PathBuf| fs::metadata(path).is_ok_and(|stat| stat.uid() == me);
     let leftover = |path: PathBuf| Leftover {
         bytes: fs::metadata(&path).map_or(0, |stat| stat.blocks() * 512),
+        home: path.clone(),
         dir: path,
         input: String::new(),
         done_percent: 0,
@@ -415,27 +460,46 @@ fn orphans(temp: &Path) -> Vec<Leftover> {
     orphaned_outputs(temp).into_iter().filter(mine).map(leftover).collect()
 }
 
+/// The directories of dead jobs in `temp`; `temp` itself, if it is one.
 fn dead_jobs(temp: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(temp) else { return Vec::new() };
-    // SAFETY: geteuid reads a number and cannot fail.
-    let me = unsafe { libc::geteuid() };
-    let mut dirs: Vec<PathBuf> = entries
-        .flatten()
-        .filter(|entry| {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            let made = name.strip_prefix('.').and_then(|name| name.strip_suffix(UNSEEN)).unwrap_or(&name);
-            let id = made.strip_prefix(PREFIX).unwrap_or_default();
-            let is_id = id.len() == 12 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
-            let stat = fs::symlink_metadata(entry.path());
-            is_id
-                && stat.is_ok_and(|stat| stat.is_dir() && stat.uid() == me)
-                && entry.path().join(LOCK).is_file()
-        })
-        .map(|entry| entry.path())
-        .filter(|dir| matches!(lock(dir), Ok(Some(_))))
-        .collect();
+    let mut dirs = if is_job(temp) {
+        vec![temp.to_path_buf()]
+    } else {
+        let Ok(entries) = fs::read_dir(temp) else { return Vec::new() };
+        entries.flatten().map(|entry| entry.path()).filter(|path| is_job(path)).collect()
+    };
+    dirs.retain(|dir| matches!(lock(dir), Ok(Some(_))));
     dirs.sort();
     dirs
+}
+
+/// Whether a path is that of a job's directory, of this user.
+fn is_job(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let made = name.strip_prefix('.').and_then(|name| name.strip_suffix(UNSEEN)).unwrap_or(&name);
+    let id = made.strip_prefix(PREFIX).unwrap_or_default();
+    // SAFETY: geteuid reads a number and cannot fail.
+    let me = unsafe { libc::geteuid() };
+    id.len() == 12
+        && id.bytes().all(|byte| byte.is_ascii_hexdigit())
+        && fs::symlink_metadata(path).is_ok_and(|stat| stat.is_dir() && stat.uid() == me)
+        && path.join(LOCK).is_file()
+}
+
+/// The first directory of the job that has `dir`, which has the manifest.
+fn home_of(dir: &Path) -> PathBuf {
+    const LONGEST_PATH: u64 = 4096;
+    let mut text = Vec::new();
+    if !dir.join(MANIFEST).exists()
+        && let Ok(file) = File::open(dir.join(LOCK))
+        && file.take(LONGEST_PATH).read_to_end(&mut text).is_ok()
+    {
+        let first = PathBuf::from(OsString::from_vec(text));
+        if first.is_absolute() && first.file_name() == dir.file_name() {
+            return first;
+        }
+    }
+    dir.to_path_buf()
 }
 
 fn describe(dir: &Path) -> Leftover {
@@ -443,6 +507,7 @@ fn describe(dir: &Path) -> Leftover {
     let bytes = files.iter().filter_map(|entry| entry.metadata().ok()).map(|stat| stat.blocks() * 512).sum();
     let mut leftover = Leftover {
         dir: dir.to_path_buf(),
+        home: home_of(dir),
         bytes,
         input: String::new(),
         done_percent: 0,
@@ -450,7 +515,7 @@ fn describe(dir: &Path) -> Leftover {
         removed: false,
         note: String::new(),
     };
-    if let Ok(manifest) = load(dir) {
+    if let Ok(manifest) = load(&leftover.home) {
         leftover.input =
             manifest.inputs.first().map(|input| input.path().display().to_string()).unwrap_or_default();
         leftover.done_percent = done_percent(&manifest);

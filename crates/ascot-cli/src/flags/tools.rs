@@ -121,12 +121,20 @@ pub fn clean() -> Command {
         .about("Remove what killed jobs left behind")
         .long_about(
             "Find directories of jobs that were killed, and remove them with the spills in \
-             them. Jobs that are running and files that are not Ascot's are left alone. What \
-             can be resumed is listed with the command that resumes it, before it is removed: \
-             look with --dry-run first.",
+             them. Jobs that are running and files that are not Ascot's are left alone. Where no \
+             DIR is named, only what cannot be resumed is removed; what can is listed, with the \
+             command that resumes it, and so are unfinished outputs, whose job may have its \
+             spills elsewhere. Without --temp spills go beside the output, unless the \
+             environment names a place: name that DIR.",
         )
-        .override_usage("ascot clean [--dry-run] [DIR]...")
-        .after_help("Examples:\n  ascot clean --dry-run\n  ascot clean /fast")
+        .override_usage("ascot clean [--dry-run] [--all] [DIR]...")
+        .before_help(
+            "With DIR all that killed jobs left there goes; with none, what can be resumed\n\
+             stays and is listed, with how to resume it.",
+        )
+        .after_help(
+            "Examples:\n  ascot clean --dry-run\n  ascot clean /fast\n  ascot clean /fast/ascot-0123456789ab",
+        )
         .arg(
             Arg::new("dirs")
                 .value_name("DIR")
@@ -135,8 +143,9 @@ pub fn clean() -> Command {
                 .value_hint(ValueHint::DirPath)
                 .help("where spills went (default: the usual places)")
                 .long_help(
-                    "Directories that were given as --temp, or job directories themselves. Default: \
-             ASCOT_TMPDIR, TMPDIR, /tmp and the current directory.",
+                    "Directories that were given as --temp or hold outputs, or job directories \
+             themselves: all that jobs left there is removed. Default: those of ASCOT_TMPDIR, \
+             TMPDIR or else /tmp, and the current directory, where jobs that can be resumed stay.",
                 ),
         )
         .arg(
@@ -147,6 +156,16 @@ pub fn clean() -> Command {
             )
             .long("dry-run")
             .short('n'),
+        )
+        .arg(
+            switch(
+                "all",
+                "remove also what can be resumed",
+                "Remove also what can be resumed, and unfinished outputs, where no DIR is named; \
+             of a DIR that is named everything is removed anyway.",
+            )
+            .long("all")
+            .short('a'),
         )
 }
 

@@ -1,0 +1,103 @@
+"""What `ascot clean` removes, and what it keeps until it is told to: jobs that can go on."""
+
+import time
+
+import pytest
+from support import MIB, clean_environment, io_of, job_directories, leftovers, run, start
+
+FIXED = ["--format", "fixed:100", "--key", "0..10", "--memory", "8MiB", "--method", "merge"]
+
+
+@pytest.fixture(scope="module")
+def records(module_disk):
+    path = module_disk / "in"
+    run("gen", "400k", "-o", path)
+    run("sort", *FIXED, path, "-o", module_disk / "right", "--temp", module_disk)
+    return path, (module_disk / "right").read_bytes()
+
+
+def killed(source, *words, temps, cwd=None, stdin=None):
+    """Kills a job amid its spills; its directories in `temps`."""
+    places = [word for temp in temps for word in ("--temp", temp)]
+    process = start("sort", *FIXED, source, *words, *places, cwd=cwd, **({"stdin": stdin} if stdin else {}))
+    deadline = time.monotonic() + 30
+    while process.poll() is None and time.monotonic() < deadline and io_of(process.pid)[1] < 20 * MIB:
+        time.sleep(0.001)
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    process.stderr.close()
+    return [job for temp in temps for job in job_directories(temp)]
+
+
+def clean(*words, cwd, **variables):
+    """What it prints; TMPDIR keeps it away from what others left in /tmp."""
+    return run("clean", *words, cwd=cwd, env=clean_environment(TMPDIR=cwd, **variables)).stdout.decode()
+
+
+def test_what_can_go_on_is_kept_and_listed(records, disk):
+    for name in ("spills", "elsewhere"):
+        (disk / name).mkdir()
+    (job,) = killed(records[0], "-o", disk / "out", temps=[disk / "spills"])
+    with open(records[0], "rb") as stdin:
+        jobs = killed("-", "-o", disk / "other", temps=[disk / "spills"], stdin=stdin)
+    (hopeless,) = [path for path in jobs if path != job]
+
+    told = clean("--dry-run", cwd=disk, ASCOT_TMPDIR=disk / "spills")
+    assert f"found  {job}" in told and f"found  {hopeless}" in told
+    assert hopeless.exists()
+
+    told = clean(cwd=disk, ASCOT_TMPDIR=f"{disk / 'elsewhere'}:{disk / 'spills'}")
+    assert f"removed  {hopeless}" in told and not hopeless.exists()
+    assert f"kept  {job}" in told and job.exists()
+    assert f"ascot sort --resume {job}" in told and f"ascot clean {job}" in told
+
+    told = run("sort", "--resume", disk / "spills", expect=2).stderr
+    assert "read a pipe, wrote to standard output or merged with -m" in told
+    run("sort", "--resume", job)
+    assert (disk / "out").read_bytes() == records[1]
+
+
+def test_an_unfinished_output_may_have_a_job_elsewhere(disk):
+    (disk / "here").mkdir()
+    orphan = disk / "here" / ".out.ascot-0123456789abcdef.tmp"
+    orphan.write_bytes(b"x")
+    told = clean(cwd=disk / "here")
+    assert f"kept  {orphan}" in told and f"remove: ascot clean {disk / 'here'}" in told
+    assert orphan.exists()
+    told = clean(".", cwd=disk / "here")
+    assert f"removed  ./{orphan.name}" in told and not orphan.exists()
+
+
+def test_several_places_of_one_job_are_kept(records, disk):
+    places = [disk / "one", disk / "other"]
+    for place in places:
+        place.mkdir()
+    jobs = killed(records[0], "-o", disk / "out", temps=places)
+    assert len(jobs) == 2
+    told = clean(cwd=disk, ASCOT_TMPDIR=places[1])
+    assert f"kept  {jobs[1]}" in told and f"ascot sort --resume {jobs[0]}" in told
+    run("sort", "--resume", jobs[0])
+    assert (disk / "out").read_bytes() == records[1]
+    assert leftovers(disk) == ["one", "other", "out"]
+
+
+@pytest.mark.parametrize("how", ["place", "job", "all"])
+def test_what_is_named_is_removed(how, records, disk):
+    (disk / "spills").mkdir()
+    (job,) = killed(records[0], "-o", disk / "out", temps=[disk / "spills"])
+    words = {"place": [disk / "spills"], "job": [job], "all": ["--all"]}[how]
+    told = clean(*words, cwd=disk, ASCOT_TMPDIR=disk / "spills") if how == "all" else clean(*words, cwd=disk)
+    assert f"removed  {job}" in told
+    assert leftovers(disk) == ["spills"]
+
+
+def test_places_are_named(disk):
+    (disk / "spills").mkdir()
+    told = clean(cwd=disk, ASCOT_TMPDIR=disk / "spills")
+    assert told.startswith(f"nothing was left behind in {disk / 'spills'}, {disk}, .\n")
+    assert "beside their output: ascot clean DIR looks there" in told
+    told = clean(disk, cwd=disk)
+    assert told == f"nothing was left behind in {disk}\n"
+    told = run("clean", disk / "missing", disk, expect=2).stderr
+    assert f"{disk / 'missing'}: cannot be looked through: No such file" in told
