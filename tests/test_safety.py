@@ -107,7 +107,7 @@ def test_killed_at_any_moment_then_resumed(method, turn, records, usual_seconds,
     if killed:
         # Killed before there was anything to resume: the old result stands.
         assert out.read_bytes() == b"the old result" or digest(out) == right
-        run("clean", "--temp", disk)
+        run("clean", disk)
         run(*sort_words(source, out, disk, method))
     assert digest(out) == right
     assert [name for name in leftovers(disk) if name != "out"] == []
@@ -297,9 +297,19 @@ def test_output_to_a_device_and_a_pipe(disk):
 def test_an_unwritable_output_is_told_first(records, disk):
     began = time.monotonic()
     done = run(*sort_words(records[0], disk / "missing" / "out", disk, "merge"), expect=2)
-    assert "missing" in done.stderr
+    told = f"cannot create {disk}/missing/out: No such file"
+    assert told in done.stderr and f"there is no directory {disk}/missing: make it" in done.stderr
     assert time.monotonic() - began < 2
     assert leftovers(disk) == []
+
+
+def test_an_error_names_the_output_as_it_was_given(disk):
+    (disk / "in").write_bytes(b"b\na\n")
+    told = run("sort", "in", "-o", "missing/out", cwd=disk, expect=2).stderr
+    assert "cannot create missing/out: No such file" in told and ".tmp" not in told
+    assert "there is no directory missing: make it" in told
+    told = run("sort", "in", "-o", "in/out", cwd=disk, expect=2).stderr
+    assert "in/out: Not a directory" in told and ".tmp" not in told
 
 
 def test_a_full_standard_output_is_an_error(disk):

@@ -78,6 +78,19 @@ pub enum IoError {
         /// The system's reason.
         source: io::Error,
     },
+    /// The directory a file is to be made in does not exist.
+    #[error(
+        "cannot create {}: {source}\n  there is no directory {}: make it (mkdir -p), or name another file",
+        path.display(), directory.display()
+    )]
+    NoDirectory {
+        /// The file, as it was asked for.
+        path: PathBuf,
+        /// The directory.
+        directory: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
     /// The volume has no room (or the user's quota or file-size limit is reached).
     #[error("no space left on the volume of {}{}: {} ({source})\n  free some space, or name another volume", path.display(), At(*offset), Room { needed: *needed, free: *free })]
     DiskFull {
@@ -226,6 +239,7 @@ impl IoError {
     pub fn path(&self) -> &Path {
         match self {
             Self::Os { path, .. }
+            | Self::NoDirectory { path, .. }
             | Self::DiskFull { path, .. }
             | Self::BrokenPipe { path, .. }
             | Self::TooManyOpen { path, .. }
@@ -259,7 +273,7 @@ impl IoError {
 
     /// True where the file (or its directory) does not exist.
     pub fn is_not_found(&self) -> bool {
-        matches!(self, Self::Os { source, .. } if source.kind() == io::ErrorKind::NotFound)
+        matches!(self, Self::Os { source, .. } | Self::NoDirectory { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 
     /// The same error once more, for a stream that keeps failing after its first failure.
@@ -267,6 +281,9 @@ impl IoError {
         match self {
             Self::Os { action, path, offset, source } => {
                 Self::Os { action: *action, path: path.clone(), offset: *offset, source: again(source) }
+            }
+            Self::NoDirectory { path, directory, source } => {
+                Self::NoDirectory { path: path.clone(), directory: directory.clone(), source: again(source) }
             }
             Self::DiskFull { path, offset, needed, free, source } => Self::DiskFull {
                 path: path.clone(),

@@ -59,7 +59,7 @@ impl AtomicOutput {
                 Ok(stream) => return Ok(Self::at(disk, stream, target, temporary)),
                 Err(IoError::Os { source, .. })
                     if source.kind() == io::ErrorKind::AlreadyExists && attempt < NAMES_TRIED => {}
-                Err(error) => return Err(error),
+                Err(error) => return Err(of_output(error, path, &target)),
             }
         }
         Err(IoError::from_os(Action::Create, &target, 0, io::Error::from_raw_os_error(libc::EEXIST)))
@@ -73,6 +73,17 @@ impl AtomicOutput {
         if direct { Ok(None) } else { temporary_name(&target).map(Some) }
     }
 
+    /// An error where the directory of `path` does not exist, before there is anything to write.
+    pub fn check_directory(path: &Path) -> Result<(), IoError> {
+        let target = resolve(path)?;
+        match fs::metadata(directory_of(&target)) {
+            Err(source) if source.kind() == io::ErrorKind::NotFound => {
+                Err(no_directory(path, directory_of(&target), source))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Starts an output under a name from [`name_for`](Self::name_for). What a killed job wrote
     /// there is dropped.
     pub fn create_named(disk: &Disk, path: &Path, temporary: &Path, name: &str) -> Result<Self, IoError> {
@@ -81,7 +92,7 @@ impl AtomicOutput {
             Err(IoError::Os { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {
                 disk.open_append(temporary, 0, name)?
             }
-            other => other?,
+            other => other.map_err(|error| of_output(error, path, &target))?,
         };
         Ok(Self::at(disk, stream, target, temporary.to_path_buf()))
     }
@@ -175,6 +186,24 @@ impl Drop for AtomicOutput {
             let _ = self.disk.remove_file(&temporary);
         }
     }
+}
+
+/// An error in making the temporary file of `target`, said of `path`, which the user knows.
+fn of_output(error: IoError, path: &Path, target: &Path) -> IoError {
+    let directory = directory_of(target);
+    match error {
+        IoError::Os { source, .. } if source.kind() == io::ErrorKind::NotFound && !directory.exists() => {
+            no_directory(path, directory, source)
+        }
+        IoError::Os { action, offset, source, .. } => {
+            IoError::Os { action, path: path.to_path_buf(), offset, source }
+        }
+        other => other,
+    }
+}
+
+fn no_directory(path: &Path, directory: &Path, source: io::Error) -> IoError {
+    IoError::NoDirectory { path: path.to_path_buf(), directory: directory.to_path_buf(), source }
 }
 
 /// How a temporary file is made. Replacing a file, nobody may read the new bytes before it has the

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ascot_io::Disk;
+use ascot_io::{AtomicOutput, Disk};
 use ascot_model::host::RecordClass;
 use ascot_model::plan::{Plan, Way};
 use ascot_model::report::Report;
@@ -194,6 +194,9 @@ pub(crate) fn sort_large(
     observer: &dyn Observer,
     cancel: &Cancel,
 ) -> Result<Report, SortError> {
+    if let Output::Path(path) = &request.output {
+        AtomicOutput::check_directory(path)?;
+    }
     let prepared = prepare(request, inputs)?;
     let head = prepared.head.clone();
     let disk = job_disk(options);
