@@ -25,6 +25,7 @@ pub mod emit;
 pub mod error;
 pub mod form;
 pub mod generate;
+mod header;
 pub mod input;
 pub mod job;
 pub mod merge;

@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use crate::budget::{Budget, default_memory};
 use crate::error::SortError;
+use crate::header;
 use crate::input::{Fingerprint, Inputs};
 use crate::job::{Job, RunOptions, descriptors, job_disk, report_of_finished, temp_dirs};
 use crate::merging::{merge_fan_in, merge_inputs};
@@ -85,7 +86,10 @@ fn csv_head(request: &SortRequest, inputs: Inputs) -> Result<(Inputs, Head), Sor
         _ => 0,
     };
     let inputs = if request.header { inputs.skip_headers(&header_bytes)? } else { inputs };
-    let Some(first) = inputs.get(0) else { return Ok((inputs, Head::default())) };
+    if let (true, Layout::Csv { separator, quote }) = (request.header, layout) {
+        header::refuse_different(&inputs, CsvFraming { separator, quote })?;
+    }
+    let Some(first) = header::bearer(&inputs) else { return Ok((inputs, Head::default())) };
     let start = first.start as usize;
     let mut bytes = first.peek(start + HEAD_BYTES)?;
     let records = bytes.split_off(start.min(bytes.len()));

@@ -152,6 +152,25 @@ fn header_names(header: &[u8], separator: u8, quote: u8) -> Vec<Vec<u8>> {
     Row::new(header, separator, quote).map(|field| field.content()).collect()
 }
 
+/// Where a header differs from another one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeaderDifference {
+    /// The first column that differs, from 1.
+    pub column: usize,
+    /// Its names in the two; none where a header ends before it.
+    pub names: [Option<String>; 2],
+}
+
+/// The first difference of two headers, which come without what ends them: their names count, not how these are
+/// quoted.
+pub fn header_difference(headers: [&[u8]; 2], separator: u8, quote: u8) -> Option<HeaderDifference> {
+    let [one, other] = headers.map(|header| header_names(header, separator, quote));
+    let differs = |at: &usize| one.get(*at) != other.get(*at);
+    let at = (0..one.len().max(other.len())).find(differs)?;
+    let name = |names: &[Vec<u8>]| names.get(at).map(|name| String::from_utf8_lossy(name).into_owned());
+    Some(HeaderDifference { column: at + 1, names: [name(&one), name(&other)] })
+}
+
 /// The column's number from 0.
 fn find_column(column: &CsvColumn, names: Option<&[Vec<u8>]>) -> Result<usize, KeyError> {
     match (column, names) {
@@ -269,6 +288,7 @@ mod tests {
                 "no column 'Tennant' (did you mean 'tenant'?); the header has: tenant, event, time, count, count",
             ),
             ("zzz", "no column 'zzz'; the header has"),
+            ("2,2n", "columns by number begin with '#': '#2', as numbers '#2:number'"),
             ("#5", "no column #5: the header has 4"),
             ("count", "use #3 or #4"),
         ] {
@@ -277,6 +297,22 @@ mod tests {
         }
         assert!(compile("#9", None).is_ok());
         assert_eq!(compile("a", None), Err(KeyError::NoHeader { name: "a".into() }));
+    }
+
+    #[test]
+    fn headers_differ_by_names() {
+        let difference = |one: &str, other: &str| {
+            let found = header_difference([one.as_bytes(), other.as_bytes()], b',', b'"')?;
+            let [one, other] = found.names.map(|name| name.unwrap_or_else(|| "none".into()));
+            Some(format!("{} {one} {other}", found.column))
+        };
+        assert_eq!(difference("id,v", "id,v"), None);
+        assert_eq!(difference("\u{feff}id,v", "\"id\",\"v\""), None);
+        assert_eq!(difference("id,v", "v,id").as_deref(), Some("1 id v"));
+        assert_eq!(difference("id,v", "id,V").as_deref(), Some("2 v V"));
+        assert_eq!(difference("id", "id,v").as_deref(), Some("2 none v"));
+        assert_eq!(difference("id,v", "id").as_deref(), Some("2 v none"));
+        assert_eq!(difference("id,", "id").as_deref(), Some("2  none"));
     }
 
     #[test]

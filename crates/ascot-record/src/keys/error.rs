@@ -93,9 +93,10 @@ pub enum KeyError {
     },
     /// A name that the header lacks.
     #[error(
-        "no column '{name}'{}; the header has: {}",
+        "no column '{name}'{}; the header has: {}{}",
         .nearest.as_ref().map(|n| format!(" (did you mean '{n}'?)")).unwrap_or_default(),
-        .columns.join(", ")
+        .columns.join(", "),
+        by_number(name)
     )]
     UnknownColumn {
         /// The name given.
@@ -116,7 +117,7 @@ pub enum KeyError {
         second: usize,
     },
     /// A name where there is no header to look it up in.
-    #[error("column '{name}' cannot be found without a header; give its number, as #1")]
+    #[error("column '{name}' cannot be found without a header; give its number, as #1{}", by_number(name))]
     NoHeader {
         /// The name given.
         name: String,
@@ -139,4 +140,17 @@ pub enum KeyError {
         /// Length of a record in bytes.
         len: usize,
     },
+}
+
+/// What to write instead of a name that looks like a field of the sort command's keys: `2`, `2n`, `2.1`.
+fn by_number(name: &str) -> String {
+    let digits = name.len() - name.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, rest) = name.split_at(digits);
+    let options = |c: char| c == '.' || c.is_ascii_digit() || c.is_ascii_alphabetic();
+    if number.is_empty() || number.bytes().all(|byte| byte == b'0') || !rest.chars().all(options) {
+        return String::new();
+    }
+    format!(
+        "\n  columns by number begin with '#': '#{number}', as numbers '#{number}:number', turned round '-#{number}'"
+    )
 }

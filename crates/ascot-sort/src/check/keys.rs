@@ -11,6 +11,7 @@ use ascot_record::order::{BodyOrder, LastResort, ProgramOrder, WriteKey};
 
 use super::judge::{Judge, Ordered};
 use crate::error::SortError;
+use crate::header;
 use crate::input::Inputs;
 use crate::request::Keys;
 
@@ -38,6 +39,7 @@ pub(super) fn judge(
         return Ok((judge, inputs));
     }
     let inputs = inputs.skip_headers(&|head| framing.end(head, 0).unwrap_or(head.len()))?;
+    header::refuse_different(&inputs, framing)?;
     Ok((judge, inputs))
 }
 
