@@ -396,8 +396,9 @@ pub fn resume(
         manifest.inputs.iter().map(|print| Fingerprint::of(print.path())).collect::<Result<Vec<_>, _>>()?;
     if let Some((before, _)) = manifest.inputs.iter().zip(&now).find(|(before, now)| before != now) {
         let why = format!(
-            "{} has changed since\n  'ascot clean' removes what the job left; then sort anew",
-            before.path().display()
+            "{} has changed since\n  'ascot clean {}' removes what the job left; then sort anew",
+            before.path().display(),
+            dir.display()
         );
         return Err(SortError::CannotResume { dir: dir.to_path_buf(), why });
     }
