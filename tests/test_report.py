@@ -5,7 +5,7 @@ import re
 import time
 
 import pytest
-from support import MIB, ROOT, measure, run, start
+from support import MIB, ROOT, clean_environment, measure, run, start
 
 FIXED = ["--format", "fixed:100", "--key", "0..10"]
 METHODS = ["merge", "distribute"]
@@ -205,3 +205,20 @@ def test_all_of_the_output_is_counted_and_like_passes_are_one(method, disk):
     assert len(set(names)) == len(names)
     for step in report["passes"]:
         assert step["times"] == 1 or f"{step['name']}, {step['times']} times" in told
+
+
+def test_the_environment_names_places_for_spills(records, disk):
+    """ASCOT_TMPDIR names several, separated by colons; TMPDIR one, whatever is in its name."""
+    for name in ("one", "other", "a:b"):
+        (disk / name).mkdir()
+    words = ["sort", *FIXED, records, "-o", disk / "out", "--memory", "16MiB", "--explain", "--report", disk / "plan"]
+
+    def places(**variables):
+        run(*words, env={**clean_environment(TMPDIR=""), **{key: str(value) for key, value in variables.items()}})
+        return json.loads((disk / "plan").read_text())["temp_dirs"]
+
+    one, other = str(disk / "one"), str(disk / "other")
+    assert places(ASCOT_TMPDIR=f"{one}:{other}", TMPDIR="/tmp") == [one, other]
+    assert places(ASCOT_TMPDIR=f":{one}", TMPDIR=other) == [one]
+    assert places(ASCOT_TMPDIR="", TMPDIR=disk / "a:b") == [str(disk / "a:b")]
+    assert places(ASCOT_TMPDIR=":") == [str(disk)]

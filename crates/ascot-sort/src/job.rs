@@ -322,15 +322,15 @@ pub fn report_of_finished(manifest: &Manifest, finished: &Finished, disk: &Disk)
 pub fn temp_dirs(request: &SortRequest) -> Vec<PathBuf> {
     let mut dirs = request.temp_dirs.clone();
     if dirs.is_empty() {
-        let named = ["ASCOT_TMPDIR", "TMPDIR"]
-            .iter()
-            .find_map(|name| std::env::var_os(name).filter(|dir| !dir.is_empty()));
+        let [own, common] = environment_temp_dirs();
+        let named = if own.is_empty() { common } else { own };
         let beside = match &request.output {
             Output::Path(path) if path.is_file() || !path.exists() => path.parent().map(Path::to_path_buf),
             _ => None,
         };
         let here = |dir: PathBuf| if dir.as_os_str().is_empty() { PathBuf::from(".") } else { dir };
-        dirs.push(named.map(PathBuf::from).or(beside.map(here)).unwrap_or_else(std::env::temp_dir));
+        dirs =
+            if named.is_empty() { vec![beside.map(here).unwrap_or_else(std::env::temp_dir)] } else { named };
     }
     let mut seen = Vec::new();
     dirs.retain(|dir| {
@@ -340,6 +340,14 @@ pub fn temp_dirs(request: &SortRequest) -> Vec<PathBuf> {
         new
     });
     dirs
+}
+
+/// The directories of `ASCOT_TMPDIR`, which colons separate, and that of `TMPDIR`.
+pub fn environment_temp_dirs() -> [Vec<PathBuf>; 2] {
+    let value = |name| std::env::var_os(name).unwrap_or_default();
+    let (own, common) = (value("ASCOT_TMPDIR"), PathBuf::from(value("TMPDIR")));
+    [std::env::split_paths(&own).collect(), vec![common]]
+        .map(|dirs| dirs.into_iter().filter(|dir| !dir.as_os_str().is_empty()).collect())
 }
 
 /// The most memory this process has had resident, by the kernel's count.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use ascot_io::Compression;
 use ascot_sort::budget::LEAST_MEMORY_BYTES;
+use ascot_sort::job::environment_temp_dirs;
 use ascot_sort::request::Method;
 use clap::ArgMatches;
 
@@ -12,7 +13,6 @@ use crate::size::{self, Amount, SizeError};
 use crate::sys;
 
 const VARIABLE: &str = "ASCOT_MEMORY";
-const TEMP_VARIABLES: &[&str] = &["ASCOT_TMPDIR", "TMPDIR"];
 
 /// The cap in bytes: `--memory`, the largest `-S`, or `ASCOT_MEMORY`.
 pub fn memory(matches: &ArgMatches) -> Result<Option<u64>, Failure> {
@@ -80,10 +80,9 @@ fn program(matches: &ArgMatches) -> Option<&str> {
 /// Where spills may have gone when no `--temp` was given.
 pub fn usual_temp_dirs() -> Vec<PathBuf> {
     let mut dirs: Vec<PathBuf> = Vec::new();
-    let named = TEMP_VARIABLES.iter().filter_map(std::env::var_os);
-    let named = named.flat_map(|list| std::env::split_paths(&list).collect::<Vec<_>>());
+    let named = environment_temp_dirs().into_iter().flatten();
     for dir in named.chain([std::env::temp_dir(), PathBuf::from(".")]) {
-        if !dir.as_os_str().is_empty() && !dirs.contains(&dir) {
+        if !dirs.contains(&dir) {
             dirs.push(dir);
         }
     }
