@@ -284,21 +284,20 @@ impl<R: Records> Job<'_, R> {
             refined.bounds(first + input, parts.get(input)?.bytes)
         };
         let grouping: Option<Grouping<'_>> = if refined.is_some() { Some(&bounds) } else { None };
-        let gather = Gather::ByInput;
-        let times =
-            sort_loads(&records, reader, &memory, threads, gather, grouping, cancel, &mut |load: Load| {
-                if load.sources.is_empty() {
-                    return Ok(());
-                }
-                let upto = load.input + 1;
-                let last = load.last || upto == parts.len();
-                let limit = self.request.top.map(|top| top.saturating_sub(sums.out.count));
-                self.part_to_target(load, limit, target, sums)?;
-                // Parts without records are done with the one behind them.
-                let freed = if last { parts.len() - done } else { upto - done };
-                done += freed;
-                self.parts_done(freed, target, sums)
-            })?;
+        let gather = Gather::ByInput(grouping);
+        let times = sort_loads(&records, reader, &memory, threads, gather, cancel, &mut |load: Load| {
+            if load.sources.is_empty() {
+                return Ok(());
+            }
+            let upto = load.input + 1;
+            let last = load.last || upto == parts.len();
+            let limit = self.request.top.map(|top| top.saturating_sub(sums.out.count));
+            self.part_to_target(load, limit, target, sums)?;
+            // Parts without records are done with the one behind them.
+            let freed = if last { parts.len() - done } else { upto - done };
+            done += freed;
+            self.parts_done(freed, target, sums)
+        })?;
         self.parts_done(parts.len() - done, target, sums)?;
         self.refined = refined.and_then(|refined| refined.into_inner().ok());
         let facts = PassFacts { inputs: parts.len() as u64, ..self.form_facts(&times, 1) };

@@ -72,14 +72,14 @@ pub struct SortMemory {
 pub type Grouping<'a> = &'a (dyn Fn(usize) -> Option<Arc<Splitters>> + Sync);
 
 /// How much is gathered before it is handed on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gather {
+#[derive(Clone, Copy)]
+pub enum Gather<'a> {
     /// Half of the memory at a time: the input does not fit.
     Halves,
     /// Everything, as long as it fits.
     AllThatFits,
     /// One input at a time: parts that fit.
-    ByInput,
+    ByInput(Option<Grouping<'a>>),
 }
 
 /// Pieces on their way to the sorting threads: each has its two buffers.
@@ -98,18 +98,19 @@ pub fn sort_loads<R: Records>(
     reader: PieceReader<R>,
     memory: &SortMemory,
     threads: usize,
-    gather: Gather,
-    grouping: Option<Grouping<'_>>,
+    gather: Gather<'_>,
     cancel: &Cancel,
     take: &mut dyn FnMut(Load) -> Result<(), SortError>,
 ) -> Result<FormTimes, SortError> {
     let handed_on = AtomicU64::new(0);
+    let grouping = if let Gather::ByInput(grouping) = gather { grouping } else { None };
+    let copies = records.gathers() || grouping.is_some();
     std::thread::scope(|scope| {
         let (send, receive) = unbounded();
         let (to_sort, work) = bounded(QUEUED_PIECES);
         let from_reader = send.clone();
         let cancel_reader = cancel.clone();
-        let (buffers, counter) = (records.gathers().then_some(&memory.pieces), &handed_on);
+        let (buffers, counter) = (copies.then_some(&memory.pieces), &handed_on);
         scope.spawn(move || read_all(reader, buffers, counter, &to_sort, &from_reader, &cancel_reader));
         let sorters: Vec<_> = (0..threads.max(1))
             .map(|_| {
@@ -235,7 +236,7 @@ struct SortedPiece {
 struct Collector<'a, R> {
     records: &'a Arc<R>,
     memory: &'a SortMemory,
-    gather: Gather,
+    gather: Gather<'a>,
     /// Sorted pieces not yet handed on, by number.
     waiting: BTreeMap<u64, SortedPiece>,
     /// Number of the first piece not yet handed on.
@@ -248,7 +249,12 @@ struct Collector<'a, R> {
 }
 
 impl<'a, R: Records> Collector<'a, R> {
-    fn new(records: &'a Arc<R>, memory: &'a SortMemory, gather: Gather, handed_on: &'a AtomicU64) -> Self {
+    fn new(
+        records: &'a Arc<R>,
+        memory: &'a SortMemory,
+        gather: Gather<'a>,
+        handed_on: &'a AtomicU64,
+    ) -> Self {
         let times = FormTimes::default();
         Collector {
             records,
@@ -302,7 +308,7 @@ impl<'a, R: Records> Collector<'a, R> {
         // Where all there are have been sorted only handing them on makes room.
         let all_sorted = self.handed_on.load(Relaxed) == self.next + in_order;
         let starves = all_sorted && self.memory.pieces.starves();
-        if self.gather == Gather::ByInput {
+        if matches!(self.gather, Gather::ByInput(_)) {
             let whole = (self.next..self.next + in_order)
                 .position(|number| self.waiting.get(&number).is_some_and(|piece| piece.ends_input));
             let all = self.total == Some(self.next);

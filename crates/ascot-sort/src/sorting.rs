@@ -65,21 +65,14 @@ impl<R: Records> Job<'_, R> {
         &mut self,
         reader: PieceReader<R>,
         memory: &SortMemory,
-        gather: Gather,
+        gather: Gather<'_>,
         mut target: Option<&mut Target<R>>,
     ) -> Result<Option<PassSums>, SortError> {
         let (records, cancel) = (Arc::clone(&self.records), self.cancel);
         let mut straight = None;
         let mut runs = 0;
-        let times = sort_loads(
-            &records,
-            reader,
-            memory,
-            self.budget.threads,
-            gather,
-            None,
-            cancel,
-            &mut |load: Load| {
+        let times =
+            sort_loads(&records, reader, memory, self.budget.threads, gather, cancel, &mut |load: Load| {
                 self.manifest.sum_in.combine(&load.sum);
                 if let (true, true, Some(target)) =
                     (load.last, self.manifest.runs.is_empty(), target.as_deref_mut())
@@ -89,8 +82,7 @@ impl<R: Records> Job<'_, R> {
                     runs += self.load_to_runs(load)?;
                 }
                 Ok(())
-            },
-        )?;
+            })?;
         let name = if straight.is_some() { "sort" } else { "form runs" };
         self.passes.done(name, self.form_facts(&times, runs));
         Ok(straight)

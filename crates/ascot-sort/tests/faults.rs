@@ -14,8 +14,9 @@ mod common;
 use std::fs;
 
 use ascot_io::{Compression, Effect, FaultPlan, Faults, Operation};
+use ascot_record::layout::Endian;
 use ascot_sort::{Method, SortError, SortRequest};
-use common::kinds::{Kind, fixed, lines, lines_by_fields, numbers};
+use common::kinds::{Kind, csv, fixed, lines, lines_by_fields, numbers, prefixed};
 use common::shapes::{Shape, data, sort};
 use common::{Place, Random, Wanted, assert_same, expected, run};
 
@@ -226,7 +227,7 @@ fn compressed_spills_of_numbers() {
 /// The layouts the others have not: one method each, fewer places.
 #[test]
 fn csv_and_prefixed_records() {
-    for (name, kind) in [("csv", csv()), ("prefixed", prefixed())] {
+    for (name, kind) in [("csv", csv(false)), ("prefixed", prefixed(4, Endian::Little, &[(0, 8, false)]))] {
         for (method, bytes) in [(Method::Merge, 10 * MIB), (Method::Distribute, 300 << 10)] {
             let job = Job::sorting(name, &kind, Shape::Random, bytes, method);
             job.suffer_all(2, &[Effect::Eio, Effect::NoSpace, Effect::Short]);
