@@ -197,7 +197,7 @@ def test_all_of_the_output_is_counted_and_like_passes_are_one(method, disk):
     data = b"".join(b"%08d some more of a line\n" % (n * 7919 % 1_000_003) for n in range(900_000))
     (disk / "in").write_bytes(data)
     words = ["--memory", "8MiB", "--method", method, "--temp", disk, "-o", disk / "out", "--report", disk / "r"]
-    told = run("sort", disk / "in", *words, "--batch-size", "4").stderr
+    told = run("sort", disk / "in", *words, "--batch-size", "4", "--verbose").stderr
     report = json.loads((disk / "r").read_text())
     streams = [stream for step in report["passes"] for stream in step["streams"] if stream["name"] == "output"]
     assert sum(stream["written_bytes"] for stream in streams) == len(data)
