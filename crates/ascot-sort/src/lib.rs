@@ -33,6 +33,7 @@ pub mod merging;
 pub mod observe;
 pub mod order_check;
 pub mod ordered;
+pub mod part;
 pub mod pieces;
 pub mod places;
 pub mod plan;

@@ -231,10 +231,17 @@ impl JobDir {
         let failed = |error| IoError::from_os(Action::Write, &new, 0, error);
         let text =
             serde_json::to_vec(manifest).map_err(|_| SortError::Internal("a manifest has no JSON form"))?;
-        let mut file = File::create(&new).map_err(failed)?;
+        let mut file =
+            OpenOptions::new().create(true).truncate(false).write(true).open(&new).map_err(failed)?;
+        if file.metadata().is_ok_and(|stat| stat.len() > 0) {
+            // Half a manifest of a job that was killed.
+            file.set_len(0).map_err(failed)?;
+        }
         file.write_all(&text).and_then(|()| file.sync_data()).map_err(failed)?;
         self.disk.rename(&new, &path)?;
-        Ok(self.disk.sync_dir(self.path())?)
+        self.disk.sync_dir(self.path())?;
+        keep_room(&new, 2 * text.len() as u64);
+        Ok(())
     }
 
     /// Removes runs the manifest does not name: the job died while writing them.
@@ -334,6 +341,15 @@ fn remove_ours(dir: &Path) -> bool {
         }
     }
     fs::remove_dir(dir).is_ok()
+}
+
+/// Lays out room for the next manifest while there is some: a volume that spills have filled, or
+/// somebody else, must not end a job that could go on in another place.
+fn keep_room(new: &Path, bytes: u64) {
+    const LEAST_BYTES: u64 = 64 << 10;
+    let Ok(file) = File::create(new) else { return };
+    // Where that is not possible the next manifest finds room, or says that there is none.
+    let _ = rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::KEEP_SIZE, 0, bytes.max(LEAST_BYTES));
 }
 
 /// The name of a directory nobody is meant to see.
