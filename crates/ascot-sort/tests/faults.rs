@@ -62,7 +62,8 @@ impl Job {
         let place = Place::new();
         let data = data(kind, shape, bytes, 5);
         let wanted = expected(kind, &data.records(), Wanted::default());
-        let inputs = vec![place.input(0, &[&data.bytes])];
+        let header = kind.header.unwrap_or_default();
+        let inputs = vec![place.input(0, &[header, &data.bytes])];
         let request = place.request(kind, inputs, 8 * MIB as u64);
         let request = SortRequest { method, batch_size: Some(2), ..request };
         Job::new(name, place, request, wanted)
