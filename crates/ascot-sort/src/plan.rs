@@ -85,12 +85,6 @@ pub fn plan(
         data: facts.data_bytes.unwrap_or(GUESSED_BYTES),
         block: budget.block as u64,
     };
-    if method == Method::Distribute && facts.data_bytes.is_none() {
-        return Err(SortError::Request(
-            "--method distribute reads places all over the inputs for a sample of the keys, which a pipe does not let it\n  leave --method away, or give files"
-                .into(),
-        ));
-    }
     let forced = method != Method::Auto;
     let fits = facts.data_bytes.is_none_or(|bytes| bytes <= shares.all);
     let mut ways = Vec::new();
