@@ -45,7 +45,6 @@ def module_disk():
 # expected to fail until it is mended; one that passes is reported as such.
 KNOWN_GAPS = {
     "test_time_left_is_about_right": "passes are costed on assumed, not measured, speeds",
-    "test_a_run_goes_on_where_there_is_room": "the manifest may find no room on a volume filled to the last block",
 }
 
 

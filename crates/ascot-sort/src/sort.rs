@@ -239,7 +239,9 @@ impl Visitor for Sorting<'_> {
 
 /// Refuses a job whose spills or output certainly do not fit, before it starts.
 fn check_room(request: &SortRequest, plan: &Plan, disk: &Disk) -> Result<(), SortError> {
-    let (Some(_), false, Some(last)) = (plan.input_bytes, request.unique, plan.chosen.passes.last()) else {
+    // What is left out is only guessed at.
+    let all_wanted = !request.unique && request.top.is_none();
+    let (Some(_), true, Some(last)) = (plan.input_bytes, all_wanted, plan.chosen.passes.last()) else {
         return Ok(());
     };
     if let Output::Path(path) = &request.output

@@ -190,6 +190,8 @@ impl JobDir {
         }
         if let (Some(manifest), Some(first)) = (manifest, dirs.first()) {
             manifest.dirs.clone_from(&dirs);
+            // The first one has room to spare too: what it leaves is there for the third.
+            keep_room(&this.path().join(MANIFEST_NEW), 0);
             this.store(manifest)?;
             disk.rename(&this.dirs[0], first)?;
             this.dirs[0].clone_from(first);
@@ -346,7 +348,7 @@ fn remove_ours(dir: &Path) -> bool {
 /// Lays out room for the next manifest while there is some: a volume that spills have filled, or
 /// somebody else, must not end a job that could go on in another place.
 fn keep_room(new: &Path, bytes: u64) {
-    const LEAST_BYTES: u64 = 64 << 10;
+    const LEAST_BYTES: u64 = 256 << 10;
     let Ok(file) = File::create(new) else { return };
     // Where that is not possible the next manifest finds room, or says that there is none.
     let _ = rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::KEEP_SIZE, 0, bytes.max(LEAST_BYTES));
