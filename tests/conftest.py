@@ -39,17 +39,3 @@ def module_disk():
     path = Path(tempfile.mkdtemp(prefix="m-", dir=disk_directory()))
     yield path
     shutil.rmtree(path, ignore_errors=True)
-
-
-# What the sort does not do yet, by test: each is listed in CHANGELOG.md under "Known gaps" and is
-# expected to fail until it is mended; one that passes is reported as such.
-KNOWN_GAPS = {
-    "test_time_left_is_about_right": "passes are costed on assumed, not measured, speeds",
-}
-
-
-def pytest_collection_modifyitems(items):
-    for item in items:
-        gap = KNOWN_GAPS.get(getattr(item, "originalname", item.name))
-        if gap:
-            item.add_marker(pytest.mark.xfail(reason=gap, strict=False))

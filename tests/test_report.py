@@ -131,10 +131,8 @@ def test_progress_for_programs(records, disk):
     assert all(0 <= fraction <= 1 for fraction in fractions)
 
 
-@pytest.mark.slow
-def test_time_left_is_about_right(disk):
-    """From a third of the way on. The promise is 20 percent on a quiet machine; a test shares its own."""
-    run("gen", "12M", "-o", disk / "in")
+def error_of_time_left(disk):
+    """Median error of the time left told from a third of the way on, as a share of what was left."""
     words = [*FIXED, disk / "in", "-o", disk / "out", "--memory", "64MiB", "--temp", disk, "--progress", "json"]
     process = start("sort", *words)
     seen = [(time.monotonic(), json.loads(line)) for line in process.stderr]
@@ -147,7 +145,18 @@ def test_time_left_is_about_right(disk):
         if state and state["fraction"] and state["fraction"] > 1 / 3 and state["seconds_left"] is not None:
             errors.append(abs(state["seconds_left"] - (ended - moment)) / max(ended - moment, 0.5))
     assert errors
-    assert sorted(errors)[len(errors) // 2] <= 0.4
+    return sorted(errors)[len(errors) // 2]
+
+
+@pytest.mark.slow
+def test_time_left_is_about_right(disk):
+    """Within 20 percent. The machine is shared, and may slow down for as long as a job takes: one of
+    three has to get it right."""
+    run("gen", "12M", "-o", disk / "in")
+    errors = []
+    while len(errors) < 3 and min(errors, default=1) > 0.2:
+        errors.append(error_of_time_left(disk))
+    assert min(errors) <= 0.2, errors
 
 
 def test_errors_for_programs(disk):

@@ -158,6 +158,15 @@ def test_disorder_is_named(tmp_path):
     assert run("sort", "-C", tmp_path / "f", expect=1).stderr == ""
 
 
+def test_disorder_in_binary_records_is_shown_with_escapes(tmp_path):
+    (tmp_path / "f").write_bytes(bytes([0, 0, 0, 2, 0, 0, 0, 1]))
+    told = run("sort", "-c", "--format", "fixed:4", tmp_path / "f", expect=1).stderr
+    assert "f:2: disorder: \\x00\\x00\\x00\\x01\n" in told
+    (tmp_path / "long").write_bytes(b"b" * 1000 + b"a" * 1000)
+    told = run("sort", "-c", "--format", "fixed:1000", tmp_path / "long", expect=1).stderr
+    assert f"long:2: disorder: {'a' * 40}...\n" in told
+
+
 def test_a_closed_pipe_ends_quietly(large_lines):
     process = start("sort", large_lines)
     process.stdout.readline()

@@ -116,7 +116,7 @@ fn check(sort_request: &SortRequest, mode: Mode) -> Result<u8, Failure> {
         Sortedness::Disorder { input, record, line, .. } => {
             if mode == Mode::CheckAloud {
                 let mut text = format!("ascot: {input}:{record}: disorder: ").into_bytes();
-                text.extend_from_slice(line.strip_suffix(&[line_end(sort_request.layout)]).unwrap_or(&line));
+                text.extend_from_slice(&shown(&line, sort_request.layout));
                 text.push(b'\n');
                 let _ = io::stderr().lock().write_all(&text);
             }
@@ -125,12 +125,20 @@ fn check(sort_request: &SortRequest, mode: Mode) -> Result<u8, Failure> {
     }
 }
 
-/// The byte that ends a record which is shown as a line.
-fn line_end(layout: Layout) -> u8 {
-    match layout {
+/// A record as a terminal can show it: text as it is, without what ends it; of binary ones the first
+/// bytes, with escapes.
+fn shown(record: &[u8], layout: Layout) -> Vec<u8> {
+    const BINARY_BYTES: usize = 40;
+    let end = match layout {
         Layout::Lines { delimiter } => delimiter,
-        _ => b'\n',
-    }
+        Layout::Csv { .. } => b'\n',
+        Layout::Fixed { .. } | Layout::Number(_) | Layout::Prefixed { .. } => {
+            let cut = if record.len() > BINARY_BYTES { "..." } else { "" };
+            let first = record[..record.len().min(BINARY_BYTES)].escape_ascii();
+            return format!("{first}{cut}").into_bytes();
+        }
+    };
+    record.strip_suffix(&[end]).unwrap_or(record).to_vec()
 }
 
 /// Writes `text` to standard output, where it is what was asked for.

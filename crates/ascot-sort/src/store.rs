@@ -85,6 +85,31 @@ pub struct Manifest {
     pub seconds: f64,
 }
 
+impl Manifest {
+    /// Two lines: the manifest, and the checksum of that line.
+    fn to_bytes(&self) -> serde_json::Result<Vec<u8>> {
+        let mut text = serde_json::to_vec(self)?;
+        let sum = check_line(&text);
+        text.push(b'\n');
+        text.extend_from_slice(sum.as_bytes());
+        Ok(text)
+    }
+
+    /// None where the two lines do not fit, or make no manifest.
+    fn from_bytes(text: &[u8]) -> Option<Self> {
+        let end = text.iter().position(|&byte| byte == b'\n')?;
+        let (line, sum) = (&text[..end], &text[end + 1..]);
+        if sum != check_line(line).as_bytes() {
+            return None;
+        }
+        serde_json::from_slice(line).ok()
+    }
+}
+
+fn check_line(line: &[u8]) -> String {
+    format!("{{\"crc32\":\"{:08x}\"}}\n", crc32fast::hash(line))
+}
+
 /// The way a stored job goes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StoredWay {
@@ -232,7 +257,7 @@ impl JobDir {
         let (new, path) = (self.path().join(MANIFEST_NEW), self.path().join(MANIFEST));
         let failed = |error| IoError::from_os(Action::Write, &new, 0, error);
         let text =
-            serde_json::to_vec(manifest).map_err(|_| SortError::Internal("a manifest has no JSON form"))?;
+            manifest.to_bytes().map_err(|_| SortError::Internal("a manifest has no JSON form"))?;
         let mut file =
             OpenOptions::new().create(true).truncate(false).write(true).open(&new).map_err(failed)?;
         if file.metadata().is_ok_and(|stat| stat.len() > 0) {
@@ -312,7 +337,7 @@ pub fn load(dir: &Path) -> Result<Manifest, SortError> {
         }
         Err(error) => return Err(IoError::from_os(Action::Read, &dir.join(MANIFEST), 0, error).into()),
     };
-    let manifest: Manifest = serde_json::from_slice(&text).map_err(|_| cannot("its manifest is damaged"))?;
+    let manifest = Manifest::from_bytes(&text).ok_or_else(|| cannot("its manifest is damaged"))?;
     if manifest.version != MANIFEST_VERSION {
         return Err(cannot("its manifest is of another version of ascot"));
     }

@@ -99,7 +99,7 @@ fn change(path: &Path, how: &dyn Fn(&mut Vec<u8>)) -> Vec<PathBuf> {
     vec![path.to_path_buf()]
 }
 
-const DAMAGES: [(&str, Damage); 8] = [
+const DAMAGES: [(&str, Damage); 9] = [
     ("a bit of a block", |manifest| {
         let path = &spills(manifest)[0];
         let (at, _) = block(path);
@@ -143,6 +143,17 @@ const DAMAGES: [(&str, Damage); 8] = [
         fs::write(&all[1], first).unwrap();
         vec![all[0].clone(), all[1].clone()]
     }),
+    ("a digit of the manifest", |manifest| {
+        let dir = &manifest.dirs[0];
+        change(&dir.join("manifest.json"), &|bytes| {
+            // Still JSON, and still a manifest: of a job that is elsewhere.
+            let at = bytes.iter().rposition(u8::is_ascii_digit).unwrap();
+            let end = bytes[..at].iter().rposition(|&byte| byte == b'\n').unwrap();
+            let digit = bytes[..end].iter_mut().rfind(|byte| byte.is_ascii_digit()).unwrap();
+            *digit = if *digit == b'9' { b'1' } else { b'9' };
+        });
+        vec![dir.clone()]
+    }),
 ];
 
 struct Case {
@@ -163,7 +174,7 @@ impl Case {
             Err(error) => error.to_string(),
         };
         let named = files.iter().any(|path| error.contains(path.to_str().unwrap()));
-        assert!(named, "{what}: the error does not name the spill: {error}");
+        assert!(named, "{what}: the error does not name the file: {error}");
         assert!(!place.out().exists(), "{what}: there is an output");
         true
     }

@@ -2,7 +2,8 @@
 //!
 //! Invariants: a transfer owns its buffer until it is finished, so the memory a part points to
 //! lives as long as the part; parts of a transfer do not overlap; each part settles exactly once,
-//! and the last one finishes the transfer, which lets go of written memory at once. Short results are resumed, EINTR and EAGAIN retried.
+//! and the last one finishes the transfer, which lets go of written memory at once. Short results are
+//! resumed, EINTR and EAGAIN retried.
 
 use std::fs::File;
 use std::io;
@@ -222,14 +223,13 @@ impl Part {
         if let Some(receipt) = state.receipt.take() {
             receipt.settle(state.moved as u64);
         }
+        // Written memory goes back at once: someone may be waiting for it, not for the ticket. And it
+        // goes back under the lock, so that who sees the end of the transfer finds it free. (A buffer
+        // takes no lock of a transfer.)
+        if self.transfer.direction == Direction::Write {
+            drop(state.buf.take());
+        }
         self.transfer.finished.notify_all();
-        // Written memory goes back at once: someone may be waiting for it, not for the ticket.
-        let written = match self.transfer.direction {
-            Direction::Write => state.buf.take(),
-            Direction::Read => None,
-        };
-        drop(state);
-        drop(written);
     }
 }
 
