@@ -35,6 +35,8 @@ def _workloads(text: str) -> list[str]:
 
 
 def _default_ascot() -> Path:
+    if built := os.environ.get("ASCOT_BIN"):
+        return Path(built)
     target = Path(os.environ.get("CARGO_TARGET_DIR") or BENCH.parent / "target")
     return target / "release" / "ascot"
 
@@ -50,6 +52,10 @@ def parser() -> argparse.ArgumentParser:
     add("--size", type=_size, help="bytes of each data set (8GB)")
     add("--memory", type=_size, help="memory option for everybody (1GiB); the cgroup allows 512 MiB more")
     add("--repeats", type=int, help="measured runs of each (3)")
+    add(
+        "--repeat-within", type=float,
+        help="measure those behind the best peer only once if they take more than so many times Ascot's time",
+    )  # fmt: skip
     add("--contenders", default="", help="only these, by name: ascot,gnusort,duckdb,polars,...")
     add("--large", type=_size, help="bytes piped through by the scaling workload (60GB)")
     add("--dir", type=Path, default=BENCH / ".cache", help="where data, outputs and spills go")
@@ -70,6 +76,7 @@ def options(args: argparse.Namespace) -> Options:
         size=args.size or (GB if quick else 8 * GB),
         memory=args.memory or (128 * MIB if quick else GIB),
         repeats=args.repeats or (1 if quick else 3),
+        repeat_within=args.repeat_within,
         quick=quick,
         only=[name for name in args.contenders.split(",") if name],
         directory=args.dir.resolve(),

@@ -41,12 +41,12 @@ def _short(text: str, width: int = 160) -> str:
 
 
 def _comparison(workload: dict[str, Any]) -> list[str]:
-    head = ["", "MB/s", "median", "min - max", "time / Ascot's", "read + written", "memory", "peak in cgroup"]
+    head = ["", "MB/s", "median", "min - max", "runs", "time / Ascot's", "read + written", "memory", "peak in cgroup"]
     rows = []
     for entry in workload["contenders"]:
         name = f"{entry['name']} {entry['version']}".strip()
         if entry["median_s"] is None:
-            rows.append([name, "-", _failure(entry).replace("|", "/"), "", "", "", "", ""])
+            rows.append([name, "-", _failure(entry).replace("|", "/"), "", "", "", "", "", ""])
             continue
         ratio = f"{entry['times_ascot']:.2f}" if entry["times_ascot"] else "-"
         rows.append(
@@ -55,6 +55,7 @@ def _comparison(workload: dict[str, Any]) -> list[str]:
                 f"{entry['mb_per_s']:.0f}",
                 seconds(entry["median_s"]),
                 f"{seconds(entry['min_s'])} - {seconds(entry['max_s'])}",
+                str(entry["counted"]),
                 ratio,
                 f"{decimal(entry['bytes_read'])} + {decimal(entry['bytes_written'])}",
                 binary(entry["peak_memory"]),
@@ -65,6 +66,8 @@ def _comparison(workload: dict[str, Any]) -> list[str]:
     within = f"a cgroup of {binary(workload['memory'] + spare)}" if spare is not None else "no cgroup"
     words = f"{decimal(workload['bytes'])}, memory option {binary(workload['memory'])}, {within}, "
     words += "one run each" if workload["repeats"] == 1 else f"{workload['repeats']} runs each"
+    if workload.get("repeat_within"):
+        words += f", one of those behind the best peer that took {workload['repeat_within']:g} times Ascot's time"
     for name, memory in workload.get("memory_of", {}).items():
         words += f"; {name} with {binary(memory)}"
     return [words + ".", "", *_table(head, rows)]
@@ -198,10 +201,35 @@ def picture(result: dict[str, Any]) -> str:
     return chart.svg(f"Sorting: Ascot and others, {result['date']}", subtitle, panels)
 
 
+def overview(result: dict[str, Any]) -> str:
+    """One table for all comparisons, MB/s of input (milliseconds for starting): what the front page shows."""
+    workloads = {
+        name: {entry["name"]: entry for entry in found["contenders"]}
+        for name, found in result["workloads"].items()
+        if found.get("contenders")
+    }
+    names = list(dict.fromkeys(name for entries in workloads.values() for name in entries))
+
+    def cell(workload: str, entry: dict[str, Any] | None) -> str:
+        if entry is None:
+            return ""
+        if entry["median_s"] is None:
+            return "failed"
+        return f"{entry['median_s'] * 1000:.2f} ms" if workload == "startup" else f"{entry['mb_per_s']:.0f}"
+
+    rows = []
+    for workload, entries in workloads.items():
+        found = result["workloads"][workload]
+        size = "" if workload == "startup" else f", {decimal(found['bytes'])}"
+        rows.append([TITLES.get(workload, workload) + size, *(cell(workload, entries.get(name)) for name in names)])
+    return "\n".join(_table(["MB/s", *names], rows)) + "\n"
+
+
 def write(folder: Path, result: dict[str, Any]) -> None:
-    """result.json, README.md and chart.svg into `folder`; an earlier state of the same run is replaced."""
+    """result.json, README.md, overview.md and chart.svg into `folder`; an earlier state of the same run is replaced."""
     folder.mkdir(parents=True, exist_ok=True)
     whole = {**result, "targets": targets.judge(result)}
     (folder / "result.json").write_text(json.dumps(whole, indent=1) + "\n")
     (folder / "README.md").write_text(markdown(result))
+    (folder / "overview.md").write_text(overview(result))
     (folder / "chart.svg").write_text(picture(result))

@@ -2,7 +2,8 @@
 
     tuning    every setting once, on a smaller size with the same memory; those that fail fall out
     repeats   round robin over the contenders, so that a slow minute of the machine hits everybody;
-              a setting that fails on the full size hands over to the contender's next best one
+              a setting that fails on the full size hands over to the contender's next best one;
+              who is far behind after the first round may be spared the others (`Plan.repeat_within`)
 
 Every output is checked (`oracle`). What a failed run said is part of the result.
 """
@@ -43,6 +44,8 @@ class Plan:
     threads: int
     repeats: int
     contenders: list[Contender]
+    repeat_within: float | None = None
+    """Who takes more than this many times Ascot's time, and is not the best of the others, is measured once."""
     memory_of: dict[str, int] = field(default_factory=dict)
     """Contenders that get another memory option than `memory`."""
 
@@ -116,10 +119,21 @@ class Rounds:
             if standing.contender.name == "Ascot":
                 reference = min((a.outcome.seconds for a in standing.tuning if a.outcome.ok), default=None)
         for repeat in range(plan.repeats):
-            turn = repeat % max(1, len(present))
-            for standing in present[turn:] + present[:turn]:
+            going = present if repeat == 0 else self._worth_repeating(plan, present)
+            turn = repeat % max(1, len(going))
+            for standing in going[turn:] + going[:turn]:
                 self._repeat(plan, standing, present)
         return standings
+
+    @staticmethod
+    def _worth_repeating(plan: Plan, present: list[Standing]) -> list[Standing]:
+        ascot = next((s.median() for s in present if s.contender.name == "Ascot"), None)
+        if plan.repeat_within is None or ascot is None:
+            return present
+        times = {s.contender.name: median for s in present if (median := s.median()) is not None}
+        best = min((time for name, time in times.items() if name != "Ascot"), default=ascot)
+        most = max(best, plan.repeat_within * ascot)
+        return [s for s in present if times.get(s.contender.name, 0.0) <= most]
 
     def _tune(self, plan: Plan, standing: Standing, reference: float | None) -> None:
         settings = self._settings(plan, standing.contender, plan.tuning_size)
@@ -204,6 +218,7 @@ def _summarise(plan: Plan, standing: Standing, ascot: float | None, shown: Calla
     middle = min(counted, key=lambda outcome: abs(outcome.seconds - median))
     entry |= {
         "setting": standing.ranked()[0],
+        "counted": len(counted),
         "min_s": min(outcome.seconds for outcome in counted),
         "max_s": max(outcome.seconds for outcome in counted),
         "mb_per_s": plan.size / median / 1e6,

@@ -92,6 +92,24 @@ def test_the_next_best_setting_takes_over_and_failures_are_told(compared: dict) 
     assert "DIR/data-1000.txt" in slow["runs"][0]["command"]
 
 
+def test_who_is_far_behind_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "drop_caches", lambda: None)
+    (tmp_path / "data").write_bytes(b"x" * 100)
+    never = 10**9
+    peers = [
+        Pretend("Ascot", ("as it plans", 0.02, never)),
+        Pretend("Best", ("only", 0.2, never)),
+        Pretend("Behind", ("only", 0.4, never)),
+        Pretend("Broken", ("only", 0.0, 0)),
+    ]
+    work = tmp_path / "run"
+    work.mkdir()
+    source = DataSet("lines.txt", tmp_path / "data", 100, oracle.Sum(1, 1))
+    plan = rounds.Plan("lines", 100, 100, 1 << 20, None, 2, 3, peers, repeat_within=2.0)
+    found = rounds.Rounds(work, lambda *_: source, lambda _: None, lambda *_: "").compare(plan)
+    assert [len(standing.runs) for standing in found] == [3, 3, 1, 0]
+
+
 def test_the_pages_are_written(compared: dict, tmp_path: Path) -> None:
     report.write(tmp_path / "out", compared)
     page = (tmp_path / "out" / "README.md").read_text()
@@ -99,6 +117,8 @@ def test_the_pages_are_written(compared: dict, tmp_path: Path) -> None:
     assert "right choice, on 500 B" in page and "**(taken)**" in page
     assert "600 MB/s of input" in page
     assert str(tmp_path) not in page
+    overview = (tmp_path / "out" / "overview.md").read_text()
+    assert "whole line, 1 kB | " in overview and "| failed |" in overview
     assert json.loads((tmp_path / "out" / "result.json").read_text())["targets"]
     ElementTree.parse(tmp_path / "out" / "chart.svg")
 
