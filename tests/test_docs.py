@@ -108,3 +108,12 @@ def test_matching_understands_gaps():
     assert matches(["a ... c", "..."], "a b\nx c\nmore\n")
     assert not matches(["a"], "a b")
     assert commands(["$ one \\", "  two", "out", "$ three"]) == [["one   two", ["out"]], ["three", []]]
+
+
+def test_the_table_of_the_front_page_was_measured():
+    """It is the overview of a result that is in the repository, copied whole."""
+    page = (ROOT / "README.md").read_text()
+    results = set(re.findall(r"\((bench/results/[^)/]+)/?[^)]*\)", page))
+    assert results, "README.md names no result of the bench"
+    for result in results:
+        assert (ROOT / result / "overview.md").read_text() in page, f"README.md does not show {result}"

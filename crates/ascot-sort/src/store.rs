@@ -256,8 +256,7 @@ impl JobDir {
     pub fn store(&self, manifest: &Manifest) -> Result<(), SortError> {
         let (new, path) = (self.path().join(MANIFEST_NEW), self.path().join(MANIFEST));
         let failed = |error| IoError::from_os(Action::Write, &new, 0, error);
-        let text =
-            manifest.to_bytes().map_err(|_| SortError::Internal("a manifest has no JSON form"))?;
+        let text = manifest.to_bytes().map_err(|_| SortError::Internal("a manifest has no JSON form"))?;
         let mut file =
             OpenOptions::new().create(true).truncate(false).write(true).open(&new).map_err(failed)?;
         if file.metadata().is_ok_and(|stat| stat.len() > 0) {
