@@ -1,0 +1,284 @@
+//! The algorithms A1 to A6: the fullest outputs are written to the end, the emptiest inputs are filled
+//! to the top of the staircase, and both as few at a time as [`Scheme`] says.
+//!
+//! Source: Stella and Loguinov, "On High-Latency Bowtie Data Streaming", sections III and IV. Ours: the
+//! top to which inputs are filled (their state does not come about by itself, and filling up all that
+//! is free drifts away from it), how it follows inputs that are consumed at different rates, and what
+//! happens where the two sides of an interconnect do not run out at the same time.
+//!
+//! Two tasks are all there is. The front one says what moves next; when the queue is empty, the reason
+//! why the function stands still says which come.
+//!
+//! ```text
+//!   Fill(input, level)    read until it holds so much
+//!   Drain(output)         write until it holds no full block; what arrives meanwhile goes along
+//!
+//!   function waits for   | streaming side (A3, A1, a file)      | grouped side (A4, A2)
+//!   an input             | fill up the last one, then stream it | fill the c that run out first
+//!   room                 | drain the fullest                    | drain the c fullest
+//! ```
+//!
+//! Invariants: an input gets a block beyond its first only while as many blocks stay free as there are
+//! live inputs with none, so whatever the function waits for can be read; the answer depends on nothing
+//! but what was seen.
+
+use std::collections::VecDeque;
+
+use ascot_model::run_length::{Scheme, Shape};
+
+/// Inputs are filled to this share of the staircase's top. Without a margin, rounding alone makes
+/// fillings ever longer at the expense of those that follow, down to half of the run length.
+const TOP: f64 = 0.99;
+
+/// What a schedule sees. Memory is counted in blocks.
+#[derive(Clone, Copy, Debug)]
+pub struct Sight<'a> {
+    /// Blocks each input holds: filled and not yet consumed, or being read.
+    pub held: &'a [u32],
+    /// Blocks each input has still to be asked for.
+    pub remaining: &'a [u32],
+    /// Free blocks of the inputs' memory.
+    pub free_to_read: u32,
+    /// Full blocks each output holds, not yet being written.
+    pub full: &'a [u32],
+    /// Free blocks of the outputs' memory.
+    pub free_to_write: u32,
+    /// The share of each input in what is consumed.
+    pub shares: &'a [f64],
+    /// For each input, after how many more blocks consumed of all inputs together it runs out: the
+    /// flow's forecast, or what it holds over its share.
+    pub runs_out: &'a [f64],
+    /// Blocks written for each block read, as the function has it of late.
+    pub gain: f64,
+    /// Why the function stands still.
+    pub stall: Stall,
+}
+
+/// Why the function stands still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stall {
+    /// It does not.
+    Running,
+    /// For want of data of this input.
+    Input(usize),
+    /// For want of room for its output.
+    Room,
+    /// It has seen the end of all inputs.
+    Ended,
+}
+
+/// One block to move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Read a block of this input.
+    Read(usize),
+    /// Write a block of this output.
+    Write(usize),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Task {
+    Fill { input: usize, level: u32 },
+    Drain { output: usize },
+}
+
+/// A1 to A6, whichever the scheme names.
+#[derive(Clone, Debug)]
+pub struct Staircase {
+    scheme: Scheme,
+    /// Blocks of the inputs' memory.
+    read_blocks: u32,
+    /// Blocks of the outputs' memory.
+    write_blocks: u32,
+    tasks: VecDeque<Task>,
+    /// The input being streamed into the function.
+    current: Option<usize>,
+    /// Groups filled since all inputs had their turn.
+    filled_groups: f64,
+    begun: bool,
+}
+
+impl Staircase {
+    /// The schedule of a scheme with so many blocks for inputs and for outputs.
+    pub fn new(scheme: Scheme, read_blocks: u32, write_blocks: u32) -> Self {
+        Staircase { scheme, read_blocks, write_blocks, tasks: VecDeque::new(), current: None, filled_groups: 0.0, begun: false }
+    }
+
+    /// The scheme in use: that of the streams that are left.
+    pub fn scheme(&self) -> &Scheme {
+        &self.scheme
+    }
+
+    /// The next block to move; none: nothing before the function has gone on.
+    pub fn next(&mut self, sight: &Sight<'_>) -> Option<Step> {
+        self.follow_ends(sight);
+        if !self.begun {
+            self.begun = true;
+            self.preload(sight);
+        }
+        // Twice: what is planned may turn out to be nothing to do.
+        for _ in 0..2 {
+            if let Some(step) = self.front(sight) {
+                return Some(step);
+            }
+            self.plan(sight);
+        }
+        self.front(sight)
+    }
+
+    /// What the first task with anything to do moves.
+    fn front(&mut self, sight: &Sight<'_>) -> Option<Step> {
+        while let Some(&task) = self.tasks.front() {
+            match task {
+                Task::Fill { input, level } if sight.held[input] < level && may_read(sight, input) => {
+                    return Some(Step::Read(input));
+                }
+                Task::Drain { output } if sight.full[output] > 0 => return Some(Step::Write(output)),
+                Task::Fill { .. } | Task::Drain { .. } => self.tasks.pop_front(),
+            };
+        }
+        None
+    }
+
+    /// The function waits for an input that is streamed. When it is another than before, the last one
+    /// is filled up while the device is there, and outputs that would soon interrupt the new one are
+    /// written first.
+    fn stream(&mut self, sight: &Sight<'_>, input: usize) {
+        if let Some(last) = self.current.replace(input).filter(|&last| last != input) {
+            self.tasks.push_back(Task::Fill { input: last, level: self.top(sight, last) });
+            // What is written until yet another input runs out.
+            let others = (0..sight.held.len()).filter(|&other| other != input && other != last);
+            let until = others.map(|other| sight.runs_out[other]).fold(f64::INFINITY, f64::min);
+            let soon = f64::from(sight.free_to_write) < until * sight.gain;
+            if self.scheme.algorithm.writes_in_groups() && until.is_finite() && soon {
+                self.drain_group(sight);
+            }
+        }
+        self.tasks.push_back(Task::Fill { input, level: sight.held[input] + 1 });
+    }
+
+    fn plan(&mut self, sight: &Sight<'_>) {
+        let algorithm = self.scheme.algorithm;
+        match sight.stall {
+            Stall::Running => {}
+            Stall::Ended => self.drain_fullest(sight),
+            Stall::Input(input) if algorithm.reads_in_groups() => self.fill_group(sight, input),
+            Stall::Input(input) => self.stream(sight, input),
+            Stall::Room if algorithm.writes_in_groups() => self.drain_group(sight),
+            Stall::Room => {
+                if algorithm.reads_in_groups() && self.scheme.shape.outputs > 1 {
+                    self.fill_before_draining(sight);
+                }
+                self.drain_fullest(sight);
+            }
+        }
+    }
+
+    /// An input that would run out while the fullest output is drained is filled before.
+    fn fill_before_draining(&mut self, sight: &Sight<'_>) {
+        let outputs = sight.full.len() as f64;
+        let fullest = f64::from(sight.full.iter().copied().max().unwrap_or(0));
+        // As it drains, it gets its part of what arrives.
+        let drained = fullest * outputs / (outputs - 1.0).max(1.0);
+        let first = (0..sight.held.len())
+            .filter(|&input| sight.remaining[input] > 0)
+            .min_by(|&a, &b| sight.runs_out[a].total_cmp(&sight.runs_out[b]).then(a.cmp(&b)));
+        if let Some(first) = first.filter(|&input| sight.runs_out[input] * sight.gain < drained) {
+            self.fill_group(sight, first);
+        }
+    }
+
+    fn live_inputs(&self) -> f64 {
+        f64::from(self.scheme.shape.inputs.max(1))
+    }
+
+    /// The level inputs are filled to, blocks: the top of the staircase, higher for those consumed
+    /// faster. Reading rarely from the slow ones and often from the fast ones costs the fewest switches
+    /// when fillings are as the square roots of the rates (as lots are in stock keeping).
+    fn top(&self, sight: &Sight<'_>, input: usize) -> u32 {
+        let live = self.live_inputs();
+        // Of every input's first block a part is consumed, one half on the average.
+        let memory = (f64::from(self.read_blocks) - live / 2.0) * TOP;
+        let equal = if self.scheme.algorithm.reads_in_groups() {
+            // Where groups differ by one, there is room for the larger.
+            let (groups, size) = (self.read_groups(), live / self.read_groups());
+            memory / ((groups + 1.0) * size / 2.0 + size.ceil() - size)
+        } else {
+            2.0 * memory / live
+        };
+        let roots: f64 = sight.shares.iter().map(|share| share.sqrt()).sum();
+        let weight = sight.shares.get(input).map_or(1.0, |share| share.sqrt() * live / roots.max(1e-9));
+        (equal * weight).floor().max(1.0) as u32
+    }
+
+    /// Inputs are preloaded to the staircase, so that they run out one after the other.
+    fn preload(&mut self, sight: &Sight<'_>) {
+        use ascot_model::run_length::staircase;
+        let streamed_one = self.scheme.shape.inputs == 1 && !self.scheme.algorithm.reads_in_groups();
+        if sight.held.is_empty() || streamed_one {
+            return;
+        }
+        let group = self.scheme.algorithm.reads_in_groups().then_some(self.scheme.read_group);
+        let stairs = staircase(sight.held.len() as u32, group, f64::from(self.read_blocks) * TOP);
+        for (input, stair) in stairs.into_iter().enumerate() {
+            self.tasks.push_back(Task::Fill { input, level: (stair.floor() as u32).max(1) });
+        }
+    }
+
+    /// The inputs that run out first, the one that is waited for among them: `c`, or where `c` does not
+    /// divide their number, one more or less, so that a whole number of groups has them all.
+    fn fill_group(&mut self, sight: &Sight<'_>, waited: usize) {
+        let mut inputs: Vec<usize> =
+            (0..sight.held.len()).filter(|&input| sight.remaining[input] > 0 && input != waited).collect();
+        inputs.sort_by(|&a, &b| sight.runs_out[a].total_cmp(&sight.runs_out[b]).then(a.cmp(&b)));
+        let groups = self.read_groups();
+        let upto = |group: f64| (group * self.live_inputs() / groups).floor();
+        let size = upto(self.filled_groups + 1.0) - upto(self.filled_groups);
+        self.filled_groups = (self.filled_groups + 1.0) % groups;
+        for input in std::iter::once(waited).chain(inputs.into_iter().take((size as usize).saturating_sub(1))) {
+            self.tasks.push_back(Task::Fill { input, level: self.top(sight, input) });
+        }
+    }
+
+    /// How many groups the inputs are filled in.
+    fn read_groups(&self) -> f64 {
+        (self.live_inputs() / self.scheme.read_group).round().max(1.0)
+    }
+
+    /// The `c` fullest outputs.
+    fn drain_group(&mut self, sight: &Sight<'_>) {
+        let mut outputs: Vec<usize> = (0..sight.full.len()).filter(|&output| sight.full[output] > 0).collect();
+        outputs.sort_by_key(|&output| (std::cmp::Reverse(sight.full[output]), output));
+        let group = (self.scheme.write_group.round() as usize).max(1);
+        self.tasks.extend(outputs.into_iter().take(group).map(|output| Task::Drain { output }));
+    }
+
+    fn drain_fullest(&mut self, sight: &Sight<'_>) {
+        let fullest = (0..sight.full.len()).max_by_key(|&output| (sight.full[output], std::cmp::Reverse(output)));
+        if let Some(output) = fullest.filter(|&output| sight.full[output] > 0) {
+            self.tasks.push_back(Task::Drain { output });
+        }
+    }
+
+    /// Fewer inputs are left than the scheme was made for: theirs is the memory, in groups that fit.
+    fn follow_ends(&mut self, sight: &Sight<'_>) {
+        let live = (0..sight.held.len()).filter(|&i| sight.held[i] > 0 || sight.remaining[i] > 0).count() as u32;
+        if live == 0 || live >= self.scheme.shape.inputs {
+            return;
+        }
+        let shape = Shape { inputs: live, ..self.scheme.shape };
+        let algorithm = self.scheme.algorithm;
+        self.scheme = Scheme::best_of(shape, algorithm).unwrap_or(Scheme { shape, ..self.scheme });
+    }
+}
+
+/// Whether a block may be read without taking one that another input will need.
+fn may_read(sight: &Sight<'_>, input: usize) -> bool {
+    let starving = || {
+        let starves = |&i: &usize| i != input && sight.held[i] == 0 && sight.remaining[i] > 0;
+        (0..sight.held.len()).filter(starves).count() as u32
+    };
+    sight.remaining[input] > 0
+        && sight.free_to_read > 0
+        && (sight.held[input] == 0 || sight.free_to_read > starving())
+}
