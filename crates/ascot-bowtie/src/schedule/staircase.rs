@@ -93,15 +93,13 @@ pub struct Staircase {
     tasks: VecDeque<Task>,
     /// The input being streamed into the function.
     current: Option<usize>,
-    /// Groups filled since all inputs had their turn.
-    filled_groups: f64,
     begun: bool,
 }
 
 impl Staircase {
     /// The schedule of a scheme with so many blocks for inputs and for outputs.
     pub fn new(scheme: Scheme, read_blocks: u32, write_blocks: u32) -> Self {
-        Staircase { scheme, read_blocks, write_blocks, tasks: VecDeque::new(), current: None, filled_groups: 0.0, begun: false }
+        Staircase { scheme, read_blocks, write_blocks, tasks: VecDeque::new(), current: None, begun: false }
     }
 
     /// The scheme in use: that of the streams that are left.
@@ -165,26 +163,7 @@ impl Staircase {
             Stall::Input(input) if algorithm.reads_in_groups() => self.fill_group(sight, input),
             Stall::Input(input) => self.stream(sight, input),
             Stall::Room if algorithm.writes_in_groups() => self.drain_group(sight),
-            Stall::Room => {
-                if algorithm.reads_in_groups() && self.scheme.shape.outputs > 1 {
-                    self.fill_before_draining(sight);
-                }
-                self.drain_fullest(sight);
-            }
-        }
-    }
-
-    /// An input that would run out while the fullest output is drained is filled before.
-    fn fill_before_draining(&mut self, sight: &Sight<'_>) {
-        let outputs = sight.full.len() as f64;
-        let fullest = f64::from(sight.full.iter().copied().max().unwrap_or(0));
-        // As it drains, it gets its part of what arrives.
-        let drained = fullest * outputs / (outputs - 1.0).max(1.0);
-        let first = (0..sight.held.len())
-            .filter(|&input| sight.remaining[input] > 0)
-            .min_by(|&a, &b| sight.runs_out[a].total_cmp(&sight.runs_out[b]).then(a.cmp(&b)));
-        if let Some(first) = first.filter(|&input| sight.runs_out[input] * sight.gain < drained) {
-            self.fill_group(sight, first);
+            Stall::Room => self.drain_fullest(sight),
         }
     }
 
@@ -192,20 +171,12 @@ impl Staircase {
         f64::from(self.scheme.shape.inputs.max(1))
     }
 
-    /// The level inputs are filled to, blocks: the top of the staircase, higher for those consumed
-    /// faster. Reading rarely from the slow ones and often from the fast ones costs the fewest switches
-    /// when fillings are as the square roots of the rates (as lots are in stock keeping).
+    /// The level a streamed input is filled up to, blocks: the top of the staircase, higher for those
+    /// consumed faster. Reading rarely from the slow ones and often from the fast ones costs the fewest
+    /// switches when fillings are as the square roots of the rates (as lots are in stock keeping).
     fn top(&self, sight: &Sight<'_>, input: usize) -> u32 {
         let live = self.live_inputs();
-        // Of every input's first block a part is consumed, one half on the average.
-        let memory = (f64::from(self.read_blocks) - live / 2.0) * TOP;
-        let equal = if self.scheme.algorithm.reads_in_groups() {
-            // Where groups differ by one, there is room for the larger.
-            let (groups, size) = (self.read_groups(), live / self.read_groups());
-            memory / ((groups + 1.0) * size / 2.0 + size.ceil() - size)
-        } else {
-            2.0 * memory / live
-        };
+        let equal = 2.0 * (f64::from(self.read_blocks) - live / 2.0).max(live) * TOP / live;
         let roots: f64 = sight.shares.iter().map(|share| share.sqrt()).sum();
         let weight = sight.shares.get(input).map_or(1.0, |share| share.sqrt() * live / roots.max(1e-9));
         (equal * weight).floor().max(1.0) as u32
@@ -218,31 +189,58 @@ impl Staircase {
         if sight.held.is_empty() || streamed_one {
             return;
         }
-        let group = self.scheme.algorithm.reads_in_groups().then_some(self.scheme.read_group);
-        let stairs = staircase(sight.held.len() as u32, group, f64::from(self.read_blocks) * TOP);
-        for (input, stair) in stairs.into_iter().enumerate() {
-            self.tasks.push_back(Task::Fill { input, level: (stair.floor() as u32).max(1) });
+        let inputs = sight.held.len();
+        if self.scheme.algorithm.reads_in_groups() {
+            let (round, group) = (self.read_round(), self.read_group());
+            for input in 0..inputs {
+                let rounds = (input / group + 1) as f64;
+                let level = (rounds * round * sight.shares[input]).floor() as u32;
+                self.tasks.push_back(Task::Fill { input, level: level.max(1) });
+            }
+        } else {
+            let stairs = staircase(inputs as u32, None, f64::from(self.read_blocks) * TOP);
+            for (input, stair) in stairs.into_iter().enumerate() {
+                self.tasks.push_back(Task::Fill { input, level: (stair.floor() as u32).max(1) });
+            }
         }
     }
 
-    /// The inputs that run out first, the one that is waited for among them: `c`, or where `c` does not
-    /// divide their number, one more or less, so that a whole number of groups has them all.
+    /// The `c` inputs that run out first, the one that is waited for among them. Each is filled to last
+    /// for as many rounds as there are groups; where `c` does not divide their number, some last a round
+    /// longer than the others of their group, so that in every round `c` run out, and no more.
     fn fill_group(&mut self, sight: &Sight<'_>, waited: usize) {
-        let mut inputs: Vec<usize> =
-            (0..sight.held.len()).filter(|&input| sight.remaining[input] > 0 && input != waited).collect();
-        inputs.sort_by(|&a, &b| sight.runs_out[a].total_cmp(&sight.runs_out[b]).then(a.cmp(&b)));
-        let groups = self.read_groups();
-        let upto = |group: f64| (group * self.live_inputs() / groups).floor();
-        let size = upto(self.filled_groups + 1.0) - upto(self.filled_groups);
-        self.filled_groups = (self.filled_groups + 1.0) % groups;
-        for input in std::iter::once(waited).chain(inputs.into_iter().take((size as usize).saturating_sub(1))) {
-            self.tasks.push_back(Task::Fill { input, level: self.top(sight, input) });
+        let mut others: Vec<usize> =
+            (0..sight.held.len()).filter(|&i| i != waited && (sight.remaining[i] > 0 || sight.held[i] > 0)).collect();
+        others.sort_by(|&a, &b| sight.runs_out[a].total_cmp(&sight.runs_out[b]).then(a.cmp(&b)));
+        let (group, round) = (self.read_group(), self.read_round());
+        let live = self.scheme.shape.inputs as usize;
+        let (whole, rest) = ((live / group).max(1), live % group);
+        let lasts = |&input: &usize| sight.runs_out[input] > (whole as f64 - 0.5) * round;
+        let mut last_as_long = others.iter().filter(|input| lasts(input)).count();
+        let more = others.into_iter().filter(|&input| sight.remaining[input] > 0).take(group - 1);
+        for input in std::iter::once(waited).chain(more) {
+            let longer = rest > 0 && last_as_long >= group;
+            last_as_long += 1;
+            let rounds = (whole + usize::from(longer)) as f64;
+            let blocks = rounds * round * sight.shares.get(input).copied().unwrap_or(0.0);
+            self.tasks.push_back(Task::Fill { input, level: (blocks.floor() as u32).max(1) });
         }
     }
 
-    /// How many groups the inputs are filled in.
-    fn read_groups(&self) -> f64 {
-        (self.live_inputs() / self.scheme.read_group).round().max(1.0)
+    /// How many inputs are filled together.
+    fn read_group(&self) -> usize {
+        (self.scheme.read_group.round() as usize).max(1)
+    }
+
+    /// Blocks consumed in a round, of all inputs together: as many as memory holds for inputs that run
+    /// out by groups.
+    fn read_round(&self) -> f64 {
+        let (live, group) = (self.live_inputs(), self.read_group() as f64);
+        // Of every input's first block a part is consumed, one half on the average.
+        let memory = (f64::from(self.read_blocks) - live / 2.0).max(live) * TOP;
+        let whole = (live / group).floor();
+        let rest = live - whole * group;
+        live * memory / (group * whole * (whole + 1.0) / 2.0 + rest * (whole + 1.0))
     }
 
     /// The `c` fullest outputs.
