@@ -30,6 +30,12 @@ use ascot_model::run_length::{Scheme, Shape};
 /// fillings ever longer at the expense of those that follow, down to half of the run length.
 const TOP: f64 = 0.99;
 
+/// How much below the top an input may be filled so that inputs run out one by one.
+const EVEN: f64 = 0.10;
+/// How far behind the others it should run out, in stairs. A little more than one drifts towards the top
+/// where all is even.
+const STAIR: f64 = 1.2;
+
 /// What a schedule sees. Memory is counted in blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Sight<'a> {
@@ -143,7 +149,7 @@ impl Staircase {
     /// written first.
     fn stream(&mut self, sight: &Sight<'_>, input: usize) {
         if let Some(last) = self.current.replace(input).filter(|&last| last != input) {
-            self.tasks.push_back(Task::Fill { input: last, level: self.top(sight, last) });
+            self.tasks.push_back(Task::Fill { input: last, level: self.evenly(sight, last) });
             // What is written until yet another input runs out.
             let others = (0..sight.held.len()).filter(|&other| other != input && other != last);
             let until = others.map(|other| sight.runs_out[other]).fold(f64::INFINITY, f64::min);
@@ -180,6 +186,20 @@ impl Staircase {
         let roots: f64 = sight.shares.iter().map(|share| share.sqrt()).sum();
         let weight = sight.shares.get(input).map_or(1.0, |share| share.sqrt() * live / roots.max(1e-9));
         (equal * weight).floor().max(1.0) as u32
+    }
+
+    /// The level a streamed input is filled up to so that it runs out a stair after the last of the
+    /// others, if that is near the top: where rates vary, inputs that run out together would leave
+    /// memory empty first, and too small then.
+    fn evenly(&self, sight: &Sight<'_>, input: usize) -> u32 {
+        let top = self.top(sight, input);
+        let share = sight.shares.get(input).copied().unwrap_or(1.0).max(1e-12);
+        let lasts = f64::from(top) / share;
+        let stair = STAIR * lasts / (self.live_inputs() - 1.0).max(1.0);
+        let others = (0..sight.held.len()).filter(|&other| other != input);
+        let before = others.map(|other| sight.runs_out[other]).filter(|&end| end <= lasts).fold(0.0, f64::max);
+        let wanted = (before + stair).clamp(lasts * (1.0 - EVEN), lasts);
+        ((wanted * share).floor() as u32).clamp(1, top)
     }
 
     /// Inputs are preloaded to the staircase, so that they run out one after the other.
