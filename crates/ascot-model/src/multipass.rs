@@ -134,7 +134,8 @@ impl<'a> Table<'a> {
                     continue;
                 }
                 let pass = this.pass(factor, rest, near, cost);
-                let seconds = this.best.get(&rest).map_or(f64::INFINITY, |&(seconds, _)| seconds) + pass.seconds;
+                let seconds =
+                    this.best.get(&rest).map_or(f64::INFINITY, |&(seconds, _)| seconds) + pass.seconds;
                 if seconds < best.0 {
                     best = (seconds, near);
                 }
@@ -147,7 +148,8 @@ impl<'a> Table<'a> {
     /// The pass at the narrow end of a merge (or split) by `factor`, of which `rest` is done by others.
     fn pass(&self, factor: u32, rest: u32, near: u32, cost: &dyn PassCost) -> Pass {
         let files = f64::from(self.files);
-        let (wide, narrow) = ((self.bytes_in)(files / f64::from(rest)), (self.bytes_in)(files / f64::from(factor)));
+        let (wide, narrow) =
+            ((self.bytes_in)(files / f64::from(rest)), (self.bytes_in)(files / f64::from(factor)));
         let (shape, read_bytes, written_bytes) = match self.kind {
             Kind::Merge => (Shape::moving(near, 1, wide, narrow), wide, narrow),
             Kind::Split => (Shape::moving(1, near, narrow, wide), narrow, wide),
@@ -276,7 +278,8 @@ mod tests {
         let ways = (2..=factor).map(|i| {
             let k = factor.div_ceil(i);
             let (read, written) = (bytes(n / f64::from(k)), bytes(n / f64::from(factor)));
-            exhaustive(files, k, bytes, cost) + cost.seconds(&Shape::moving(i, 1, read, written), read, written)
+            exhaustive(files, k, bytes, cost)
+                + cost.seconds(&Shape::moving(i, 1, read, written), read, written)
         });
         ways.fold(f64::INFINITY, f64::min)
     }
@@ -401,7 +404,8 @@ mod tests {
                 read / 3549e6 + read / run * delta
             }
         };
-        let near = |told: f64, wanted: f64| assert!((told / wanted - 1.0).abs() < 0.02, "{told} for {wanted}");
+        let near =
+            |told: f64, wanted: f64| assert!((told / wanted - 1.0).abs() < 0.02, "{told} for {wanted}");
         let pass = |inputs| Shape { inputs, outputs: 1, alpha: 0.5 };
         let at_9_ms = device(0.0091);
         near(bytes / at_9_ms(&pass(8000), bytes, bytes) / 1e6, 208.0);

@@ -94,8 +94,6 @@ pub struct Staircase {
     scheme: Scheme,
     /// Blocks of the inputs' memory.
     read_blocks: u32,
-    /// Blocks of the outputs' memory.
-    write_blocks: u32,
     tasks: VecDeque<Task>,
     /// The input being streamed into the function.
     current: Option<usize>,
@@ -103,9 +101,10 @@ pub struct Staircase {
 }
 
 impl Staircase {
-    /// The schedule of a scheme with so many blocks for inputs and for outputs.
-    pub fn new(scheme: Scheme, read_blocks: u32, write_blocks: u32) -> Self {
-        Staircase { scheme, read_blocks, write_blocks, tasks: VecDeque::new(), current: None, begun: false }
+    /// The schedule of a scheme with so many blocks for inputs. (Outputs are written when theirs is full,
+    /// however much it is.)
+    pub fn new(scheme: Scheme, read_blocks: u32) -> Self {
+        Staircase { scheme, read_blocks, tasks: VecDeque::new(), current: None, begun: false }
     }
 
     /// The scheme in use: that of the streams that are left.
@@ -197,7 +196,8 @@ impl Staircase {
         let lasts = f64::from(top) / share;
         let stair = STAIR * lasts / (self.live_inputs() - 1.0).max(1.0);
         let others = (0..sight.held.len()).filter(|&other| other != input);
-        let before = others.map(|other| sight.runs_out[other]).filter(|&end| end <= lasts).fold(0.0, f64::max);
+        let before =
+            others.map(|other| sight.runs_out[other]).filter(|&end| end <= lasts).fold(0.0, f64::max);
         let wanted = (before + stair).clamp(lasts * (1.0 - EVEN), lasts);
         ((wanted * share).floor() as u32).clamp(1, top)
     }
@@ -229,8 +229,9 @@ impl Staircase {
     /// for as many rounds as there are groups; where `c` does not divide their number, some last a round
     /// longer than the others of their group, so that in every round `c` run out, and no more.
     fn fill_group(&mut self, sight: &Sight<'_>, waited: usize) {
-        let mut others: Vec<usize> =
-            (0..sight.held.len()).filter(|&i| i != waited && (sight.remaining[i] > 0 || sight.held[i] > 0)).collect();
+        let mut others: Vec<usize> = (0..sight.held.len())
+            .filter(|&i| i != waited && (sight.remaining[i] > 0 || sight.held[i] > 0))
+            .collect();
         others.sort_by(|&a, &b| sight.runs_out[a].total_cmp(&sight.runs_out[b]).then(a.cmp(&b)));
         let (group, round) = (self.read_group(), self.read_round());
         let live = self.scheme.shape.inputs as usize;
@@ -265,14 +266,16 @@ impl Staircase {
 
     /// The `c` fullest outputs.
     fn drain_group(&mut self, sight: &Sight<'_>) {
-        let mut outputs: Vec<usize> = (0..sight.full.len()).filter(|&output| sight.full[output] > 0).collect();
+        let mut outputs: Vec<usize> =
+            (0..sight.full.len()).filter(|&output| sight.full[output] > 0).collect();
         outputs.sort_by_key(|&output| (std::cmp::Reverse(sight.full[output]), output));
         let group = (self.scheme.write_group.round() as usize).max(1);
         self.tasks.extend(outputs.into_iter().take(group).map(|output| Task::Drain { output }));
     }
 
     fn drain_fullest(&mut self, sight: &Sight<'_>) {
-        let fullest = (0..sight.full.len()).max_by_key(|&output| (sight.full[output], std::cmp::Reverse(output)));
+        let fullest =
+            (0..sight.full.len()).max_by_key(|&output| (sight.full[output], std::cmp::Reverse(output)));
         if let Some(output) = fullest.filter(|&output| sight.full[output] > 0) {
             self.tasks.push_back(Task::Drain { output });
         }
@@ -280,7 +283,8 @@ impl Staircase {
 
     /// Fewer inputs are left than the scheme was made for: theirs is the memory, in groups that fit.
     fn follow_ends(&mut self, sight: &Sight<'_>) {
-        let live = (0..sight.held.len()).filter(|&i| sight.held[i] > 0 || sight.remaining[i] > 0).count() as u32;
+        let live =
+            (0..sight.held.len()).filter(|&i| sight.held[i] > 0 || sight.remaining[i] > 0).count() as u32;
         if live == 0 || live >= self.scheme.shape.inputs {
             return;
         }
