@@ -9,10 +9,12 @@
 //!        └── Schedule: whose block next ─────────┘
 //! ```
 //!
-//! * [`schedule`]: pure state machines that see occupancies and answer with the next read.
+//! * [`schedule`]: pure state machines that see occupancies and answer with the next block to move.
 //! * [`engine`]: drives real streams as a schedule says and calls the flow.
+//! * [`simulate`]: drives numbers as the very same schedules say.
 //!
 //! This crate moves blocks; what a record is, only the flow knows.
 
 pub mod engine;
 pub mod schedule;
+pub mod simulate;

@@ -9,14 +9,18 @@ mod failure;
 mod flags;
 mod help;
 mod manual;
+mod numbers;
+mod planning;
 mod progress;
 mod report_file;
 mod request;
 mod signals;
+mod simulation;
 mod size;
 mod sort;
 mod sys;
 mod tools;
+mod volume;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -89,6 +93,8 @@ fn dispatch(matches: &ArgMatches) -> Result<u8, Failure> {
         Some(("gen", matches)) => tools::generate(matches),
         Some(("check", matches)) => tools::check(matches),
         Some(("clean", matches)) => tools::clean(matches),
+        Some(("plan", matches)) => planning::run(matches),
+        Some(("simulate", matches)) => simulation::run(matches),
         Some(("man", matches)) => man(matches),
         Some(("completions", matches)) => completions(matches),
         Some((_, matches)) => help_of(matches.get_one::<String>("command").map(String::as_str)),

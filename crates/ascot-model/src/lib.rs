@@ -1,7 +1,10 @@
 //! The arithmetic of moving data: what a volume and a host can do, what a job would cost, what it
 //! did cost. Plain types and functions; no files, no clock.
 //!
+//! * [`run_length`]: how long the runs of a bowtie are, by algorithm, group sizes and memory.
+//! * [`switch_cost`]: what a switch between files costs, by their number.
 //! * [`volume`]: speeds and switch cost of a volume, and the time a pass takes on it.
+//! * [`multipass`]: in how many passes, and how many files at a time.
 //! * [`host`]: speeds of the compute kernels by layout.
 //! * [`plan`]: ways to do a job, costed, and the one chosen.
 //! * [`account`]: what each pass moved and where it waited.
@@ -10,7 +13,10 @@
 
 pub mod account;
 pub mod host;
+pub mod multipass;
 pub mod plan;
 pub mod report;
+pub mod run_length;
+pub mod switch_cost;
 pub mod units;
 pub mod volume;

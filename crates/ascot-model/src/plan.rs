@@ -36,8 +36,9 @@ impl PassPlan {
         volume: &VolumeProfile,
         host: &HostProfile,
     ) -> Self {
+        let files = (moved.inputs + moved.outputs) as f64;
         let device_seconds =
-            volume.seconds(moved.read_bytes as f64, moved.written_bytes as f64, moved.switches as f64);
+            volume.seconds(moved.read_bytes as f64, moved.written_bytes as f64, moved.switches as f64, files);
         let compute_seconds =
             work.iter().map(|&(bytes, rate)| bytes as f64 / rate).sum::<f64>() / host.threads.max(1) as f64;
         PassPlan {

@@ -5,6 +5,7 @@
 //! manual (`long_help`). A test refuses a flag without either.
 
 mod sort;
+mod theory;
 mod tools;
 
 use clap::{Arg, ArgAction, Command};
@@ -29,11 +30,13 @@ const EXAMPLES: &str = "Examples:
 type Named = (&'static str, fn() -> Command);
 
 /// The commands, in the order in which help lists them.
-const COMMANDS: [Named; 7] = [
+const COMMANDS: [Named; 9] = [
     ("sort", sort::command),
     ("gen", tools::generate),
     ("check", tools::check),
     ("clean", tools::clean),
+    ("plan", theory::plan),
+    ("simulate", theory::simulate),
     ("man", tools::man),
     ("completions", tools::completions),
     ("help", tools::help),

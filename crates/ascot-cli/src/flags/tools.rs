@@ -5,7 +5,8 @@ use clap::{Arg, ArgAction, Command, ValueHint};
 
 use super::{help_flag, option, repeated, switch};
 
-fn tool(name: &'static str) -> Command {
+/// What all commands but `ascot sort` have in common.
+pub fn tool(name: &'static str) -> Command {
     Command::new(name)
         .disable_help_flag(true)
         .disable_version_flag(true)

@@ -1,0 +1,306 @@
+//! The algorithms A1 to A6: the fullest outputs are written to the end, the emptiest inputs are filled
+//! to the top of the staircase, and both as few at a time as [`Scheme`] says.
+//!
+//! Source: Stella and Loguinov, "On High-Latency Bowtie Data Streaming", sections III and IV. Ours: the
+//! top to which inputs are filled (their state does not come about by itself, and filling up all that
+//! is free drifts away from it), how it follows inputs that are consumed at different rates, and what
+//! happens where the two sides of an interconnect do not run out at the same time.
+//!
+//! Two tasks are all there is. The front one says what moves next; when the queue is empty, the reason
+//! why the function stands still says which come.
+//!
+//! ```text
+//!   Fill(input, level)    read until it holds so much
+//!   Drain(output)         write until it holds no full block; what arrives meanwhile goes along
+//!
+//!   function waits for   | streaming side (A3, A1, a file)      | grouped side (A4, A2)
+//!   an input             | fill up the last one, then stream it | fill the c that run out first
+//!   room                 | drain the fullest                    | drain the c fullest
+//! ```
+//!
+//! Invariants: an input gets a block beyond its first only while as many blocks stay free as there are
+//! live inputs with none, so whatever the function waits for can be read; the answer depends on nothing
+//! but what was seen.
+
+use std::collections::VecDeque;
+
+use ascot_model::run_length::{Scheme, Shape};
+
+/// Inputs are filled to this share of the staircase's top. Without a margin, rounding alone makes
+/// fillings ever longer at the expense of those that follow, down to half of the run length.
+const TOP: f64 = 0.99;
+
+/// How much below the top an input may be filled so that inputs run out one by one.
+const EVEN: f64 = 0.10;
+/// How far behind the others it should run out, in stairs. A little more than one drifts towards the top
+/// where all is even.
+const STAIR: f64 = 1.2;
+
+/// What a schedule sees. Memory is counted in blocks.
+#[derive(Clone, Copy, Debug)]
+pub struct Sight<'a> {
+    /// Blocks each input holds: filled and not yet consumed, or being read.
+    pub held: &'a [u32],
+    /// Blocks each input has still to be asked for.
+    pub remaining: &'a [u32],
+    /// Free blocks of the inputs' memory.
+    pub free_to_read: u32,
+    /// Full blocks each output holds, not yet being written.
+    pub full: &'a [u32],
+    /// Free blocks of the outputs' memory.
+    pub free_to_write: u32,
+    /// The share of each input in what is consumed.
+    pub shares: &'a [f64],
+    /// For each input, after how many more blocks consumed of all inputs together it runs out: the
+    /// flow's forecast, or what it holds over its share.
+    pub runs_out: &'a [f64],
+    /// Blocks written for each block read, as the function has it of late.
+    pub gain: f64,
+    /// Why the function stands still.
+    pub stall: Stall,
+}
+
+/// Why the function stands still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stall {
+    /// It does not.
+    Running,
+    /// For want of data of this input.
+    Input(usize),
+    /// For want of room for its output.
+    Room,
+    /// It has seen the end of all inputs.
+    Ended,
+}
+
+/// One block to move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Read a block of this input.
+    Read(usize),
+    /// Write a block of this output.
+    Write(usize),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Task {
+    Fill { input: usize, level: u32 },
+    Drain { output: usize },
+}
+
+/// A1 to A6, whichever the scheme names.
+#[derive(Clone, Debug)]
+pub struct Staircase {
+    scheme: Scheme,
+    /// Blocks of the inputs' memory.
+    read_blocks: u32,
+    tasks: VecDeque<Task>,
+    /// The input being streamed into the function.
+    current: Option<usize>,
+    begun: bool,
+}
+
+impl Staircase {
+    /// The schedule of a scheme with so many blocks for inputs. (Outputs are written when theirs is full,
+    /// however much it is.)
+    pub fn new(scheme: Scheme, read_blocks: u32) -> Self {
+        Staircase { scheme, read_blocks, tasks: VecDeque::new(), current: None, begun: false }
+    }
+
+    /// The scheme in use: that of the streams that are left.
+    pub fn scheme(&self) -> &Scheme {
+        &self.scheme
+    }
+
+    /// The next block to move; none: nothing before the function has gone on.
+    pub fn next(&mut self, sight: &Sight<'_>) -> Option<Step> {
+        self.follow_ends(sight);
+        if !self.begun {
+            self.begun = true;
+            self.preload(sight);
+        }
+        // Twice: what is planned may turn out to be nothing to do.
+        for _ in 0..2 {
+            if let Some(step) = self.front(sight) {
+                return Some(step);
+            }
+            self.plan(sight);
+        }
+        self.front(sight)
+    }
+
+    /// What the first task with anything to do moves.
+    fn front(&mut self, sight: &Sight<'_>) -> Option<Step> {
+        while let Some(&task) = self.tasks.front() {
+            match task {
+                Task::Fill { input, level } if sight.held[input] < level && may_read(sight, input) => {
+                    return Some(Step::Read(input));
+                }
+                Task::Drain { output } if sight.full[output] > 0 => return Some(Step::Write(output)),
+                Task::Fill { .. } | Task::Drain { .. } => self.tasks.pop_front(),
+            };
+        }
+        None
+    }
+
+    /// The function waits for an input that is streamed. When it is another than before, the last one
+    /// is filled up while the device is there, and outputs that would soon interrupt the new one are
+    /// written first.
+    fn stream(&mut self, sight: &Sight<'_>, input: usize) {
+        if let Some(last) = self.current.replace(input).filter(|&last| last != input) {
+            self.tasks.push_back(Task::Fill { input: last, level: self.evenly(sight, last) });
+            // What is written until yet another input runs out.
+            let others = (0..sight.held.len()).filter(|&other| other != input && other != last);
+            let until = others.map(|other| sight.runs_out[other]).fold(f64::INFINITY, f64::min);
+            let soon = f64::from(sight.free_to_write) < until * sight.gain;
+            if self.scheme.algorithm.writes_in_groups() && until.is_finite() && soon {
+                self.drain_group(sight);
+            }
+        }
+        self.tasks.push_back(Task::Fill { input, level: sight.held[input] + 1 });
+    }
+
+    fn plan(&mut self, sight: &Sight<'_>) {
+        let algorithm = self.scheme.algorithm;
+        match sight.stall {
+            Stall::Running => {}
+            Stall::Ended => self.drain_fullest(sight),
+            Stall::Input(input) if algorithm.reads_in_groups() => self.fill_group(sight, input),
+            Stall::Input(input) => self.stream(sight, input),
+            Stall::Room if algorithm.writes_in_groups() => self.drain_group(sight),
+            Stall::Room => self.drain_fullest(sight),
+        }
+    }
+
+    fn live_inputs(&self) -> f64 {
+        f64::from(self.scheme.shape.inputs.max(1))
+    }
+
+    /// The level a streamed input is filled up to, blocks: the top of the staircase, higher for those
+    /// consumed faster. Reading rarely from the slow ones and often from the fast ones costs the fewest
+    /// switches when fillings are as the square roots of the rates (as lots are in stock keeping).
+    fn top(&self, sight: &Sight<'_>, input: usize) -> u32 {
+        let live = self.live_inputs();
+        let equal = 2.0 * (f64::from(self.read_blocks) - live / 2.0).max(live) * TOP / live;
+        let roots: f64 = sight.shares.iter().map(|share| share.sqrt()).sum();
+        let weight = sight.shares.get(input).map_or(1.0, |share| share.sqrt() * live / roots.max(1e-9));
+        (equal * weight).floor().max(1.0) as u32
+    }
+
+    /// The level a streamed input is filled up to so that it runs out a stair after the last of the
+    /// others, if that is near the top: where rates vary, inputs that run out together would leave
+    /// memory empty first, and too small then.
+    fn evenly(&self, sight: &Sight<'_>, input: usize) -> u32 {
+        let top = self.top(sight, input);
+        let share = sight.shares.get(input).copied().unwrap_or(1.0).max(1e-12);
+        let lasts = f64::from(top) / share;
+        let stair = STAIR * lasts / (self.live_inputs() - 1.0).max(1.0);
+        let others = (0..sight.held.len()).filter(|&other| other != input);
+        let before =
+            others.map(|other| sight.runs_out[other]).filter(|&end| end <= lasts).fold(0.0, f64::max);
+        let wanted = (before + stair).clamp(lasts * (1.0 - EVEN), lasts);
+        ((wanted * share).floor() as u32).clamp(1, top)
+    }
+
+    /// Inputs are preloaded to the staircase, so that they run out one after the other.
+    fn preload(&mut self, sight: &Sight<'_>) {
+        use ascot_model::run_length::staircase;
+        let streamed_one = self.scheme.shape.inputs == 1 && !self.scheme.algorithm.reads_in_groups();
+        if sight.held.is_empty() || streamed_one {
+            return;
+        }
+        let inputs = sight.held.len();
+        if self.scheme.algorithm.reads_in_groups() {
+            let (round, group) = (self.read_round(), self.read_group());
+            for input in 0..inputs {
+                let rounds = (input / group + 1) as f64;
+                let level = (rounds * round * sight.shares[input]).floor() as u32;
+                self.tasks.push_back(Task::Fill { input, level: level.max(1) });
+            }
+        } else {
+            let stairs = staircase(inputs as u32, None, f64::from(self.read_blocks) * TOP);
+            for (input, stair) in stairs.into_iter().enumerate() {
+                self.tasks.push_back(Task::Fill { input, level: (stair.floor() as u32).max(1) });
+            }
+        }
+    }
+
+    /// The `c` inputs that run out first, the one that is waited for among them. Each is filled to last
+    /// for as many rounds as there are groups; where `c` does not divide their number, some last a round
+    /// longer than the others of their group, so that in every round `c` run out, and no more.
+    fn fill_group(&mut self, sight: &Sight<'_>, waited: usize) {
+        let mut others: Vec<usize> = (0..sight.held.len())
+            .filter(|&i| i != waited && (sight.remaining[i] > 0 || sight.held[i] > 0))
+            .collect();
+        others.sort_by(|&a, &b| sight.runs_out[a].total_cmp(&sight.runs_out[b]).then(a.cmp(&b)));
+        let (group, round) = (self.read_group(), self.read_round());
+        let live = self.scheme.shape.inputs as usize;
+        let (whole, rest) = ((live / group).max(1), live % group);
+        let lasts = |&input: &usize| sight.runs_out[input] > (whole as f64 - 0.5) * round;
+        let mut last_as_long = others.iter().filter(|input| lasts(input)).count();
+        let more = others.into_iter().filter(|&input| sight.remaining[input] > 0).take(group - 1);
+        for input in std::iter::once(waited).chain(more) {
+            let longer = rest > 0 && last_as_long >= group;
+            last_as_long += 1;
+            let rounds = (whole + usize::from(longer)) as f64;
+            let blocks = rounds * round * sight.shares.get(input).copied().unwrap_or(0.0);
+            self.tasks.push_back(Task::Fill { input, level: (blocks.floor() as u32).max(1) });
+        }
+    }
+
+    /// How many inputs are filled together.
+    fn read_group(&self) -> usize {
+        (self.scheme.read_group.round() as usize).max(1)
+    }
+
+    /// Blocks consumed in a round, of all inputs together: as many as memory holds for inputs that run
+    /// out by groups.
+    fn read_round(&self) -> f64 {
+        let (live, group) = (self.live_inputs(), self.read_group() as f64);
+        // Of every input's first block a part is consumed, one half on the average.
+        let memory = (f64::from(self.read_blocks) - live / 2.0).max(live) * TOP;
+        let whole = (live / group).floor();
+        let rest = live - whole * group;
+        live * memory / (group * whole * (whole + 1.0) / 2.0 + rest * (whole + 1.0))
+    }
+
+    /// The `c` fullest outputs.
+    fn drain_group(&mut self, sight: &Sight<'_>) {
+        let mut outputs: Vec<usize> =
+            (0..sight.full.len()).filter(|&output| sight.full[output] > 0).collect();
+        outputs.sort_by_key(|&output| (std::cmp::Reverse(sight.full[output]), output));
+        let group = (self.scheme.write_group.round() as usize).max(1);
+        self.tasks.extend(outputs.into_iter().take(group).map(|output| Task::Drain { output }));
+    }
+
+    fn drain_fullest(&mut self, sight: &Sight<'_>) {
+        let fullest =
+            (0..sight.full.len()).max_by_key(|&output| (sight.full[output], std::cmp::Reverse(output)));
+        if let Some(output) = fullest.filter(|&output| sight.full[output] > 0) {
+            self.tasks.push_back(Task::Drain { output });
+        }
+    }
+
+    /// Fewer inputs are left than the scheme was made for: theirs is the memory, in groups that fit.
+    fn follow_ends(&mut self, sight: &Sight<'_>) {
+        let live =
+            (0..sight.held.len()).filter(|&i| sight.held[i] > 0 || sight.remaining[i] > 0).count() as u32;
+        if live == 0 || live >= self.scheme.shape.inputs {
+            return;
+        }
+        let shape = Shape { inputs: live, ..self.scheme.shape };
+        let algorithm = self.scheme.algorithm;
+        self.scheme = Scheme::best_of(shape, algorithm).unwrap_or(Scheme { shape, ..self.scheme });
+    }
+}
+
+/// Whether a block may be read without taking one that another input will need.
+fn may_read(sight: &Sight<'_>, input: usize) -> bool {
+    let starving = || {
+        let starves = |&i: &usize| i != input && sight.held[i] == 0 && sight.remaining[i] > 0;
+        (0..sight.held.len()).filter(starves).count() as u32
+    };
+    sight.remaining[input] > 0
+        && sight.free_to_read > 0
+        && (sight.held[input] == 0 || sight.free_to_read > starving())
+}

@@ -1,0 +1,162 @@
+//! What the theory says, and what the schedules do.
+
+use super::*;
+use ascot_model::run_length::{Algorithm, Shape};
+
+fn setup(inputs: u32, outputs: u32, alpha: f64, algorithm: Algorithm, memory_blocks: u32) -> Setup {
+    let shape = Shape { inputs, outputs, alpha };
+    let scheme = Scheme::best_of(shape, algorithm).expect("it fits");
+    Setup {
+        scheme,
+        memory_blocks,
+        total_blocks: 40 * u64::from(memory_blocks),
+        input_skew: Skew::Equal,
+        output_skew: Skew::Equal,
+        seed: 1,
+    }
+}
+
+fn share_of_formula(setup: &Setup) -> f64 {
+    let outcome = simulate(setup, false).unwrap_or_else(|stuck| panic!("{setup:?}: {stuck:?}"));
+    assert!(outcome.peak_blocks <= setup.memory_blocks, "{setup:?}: {} blocks", outcome.peak_blocks);
+    outcome.run_length() / setup.scheme.run_length(f64::from(setup.memory_blocks))
+}
+
+/// Every algorithm, at equal rates: within two percent of the formula at the groups in use.
+#[test]
+fn the_formulas_hold() {
+    for (n, m, alpha, algorithm) in [
+        (0, 16, 0.0, Algorithm::A1),
+        (0, 64, 0.0, Algorithm::A1),
+        (1, 16, 0.5, Algorithm::A2),
+        (1, 31, 0.5, Algorithm::A2),
+        (1, 64, 0.2, Algorithm::A2),
+        (16, 0, 1.0, Algorithm::A3),
+        (64, 0, 1.0, Algorithm::A3),
+        (16, 1, 0.5, Algorithm::A4),
+        (31, 1, 0.5, Algorithm::A4),
+        (64, 1, 0.8, Algorithm::A4),
+        (64, 16, 0.5, Algorithm::A5),
+        (3, 100, 0.5, Algorithm::A6r),
+        (64, 64, 0.5, Algorithm::A6r),
+        (8, 16, 0.2, Algorithm::A6r),
+        (64, 16, 0.5, Algorithm::A6w),
+    ] {
+        let setup = setup(n, m, alpha, algorithm, 32768);
+        let share = share_of_formula(&setup);
+        assert!((0.98..1.02).contains(&share), "{n} x {m} at {alpha} by {algorithm:?}: {share:.3}");
+    }
+}
+
+/// Where groups are one below and one above the best, the formula at that group holds too.
+#[test]
+fn the_formulas_hold_for_other_groups() {
+    for group in [1.0, 5.0, 13.0, 22.0] {
+        for algorithm in [Algorithm::A2, Algorithm::A4] {
+            let (n, m) = if algorithm == Algorithm::A2 { (1, 64) } else { (64, 1) };
+            let mut setup = setup(n, m, 0.5, algorithm, 32768);
+            setup.scheme = Scheme::new(setup.scheme.shape, algorithm, group, group);
+            let share = share_of_formula(&setup);
+            assert!((0.95..1.05).contains(&share), "{algorithm:?} by {group}: {share:.3}");
+        }
+    }
+}
+
+/// The staircases of theorems 1, 3, 6 and 8 are what the streams hold.
+#[test]
+fn the_staircases_are_seen() {
+    let outputs = |setup: &Setup| {
+        let seen = simulate(setup, false).expect("no deadlock").output_stairs;
+        (seen, expected_stairs(setup, Direction::Write))
+    };
+    let inputs = |setup: &Setup| {
+        let seen = simulate(setup, false).expect("no deadlock").input_stairs;
+        (seen, expected_stairs(setup, Direction::Read))
+    };
+    for (seen, expected) in
+        [outputs(&setup(0, 16, 0.0, Algorithm::A1, 16384)), outputs(&setup(1, 16, 0.5, Algorithm::A2, 16384))]
+    {
+        let off =
+            seen.iter().zip(&expected).map(|(seen, expected)| (seen - expected).abs()).fold(0.0, f64::max);
+        assert!(off < 0.03 * expected[0], "{seen:.0?} for {expected:.0?}");
+    }
+    let (seen, expected) = inputs(&setup(16, 0, 1.0, Algorithm::A3, 16384));
+    let off = seen.iter().zip(&expected).map(|(seen, expected)| (seen - expected).abs()).fold(0.0, f64::max);
+    assert!(off < 0.03 * expected[0], "{seen:.0?} for {expected:.0?}");
+    // Seen when a group has run out, before it is filled: all are a stair lower.
+    let (seen, expected) = inputs(&setup(16, 1, 0.5, Algorithm::A4, 16384));
+    let lower = expected[4..].iter().copied().chain([0.0; 4]);
+    let off = seen.iter().zip(lower).map(|(seen, expected)| (seen - expected).abs()).fold(0.0, f64::max);
+    assert!(off < 0.03 * expected[0], "{seen:.0?} for {expected:.0?}");
+}
+
+/// Whatever the rates, everything moves, memory holds, and runs stay long.
+#[test]
+fn uneven_rates_cost_little() {
+    for (n, m, alpha, algorithm) in [
+        (0, 64, 0.0, Algorithm::A1),
+        (1, 64, 0.5, Algorithm::A2),
+        (64, 0, 1.0, Algorithm::A3),
+        (64, 1, 0.5, Algorithm::A4),
+        (16, 64, 0.5, Algorithm::A5),
+        (16, 64, 0.5, Algorithm::A6r),
+        (64, 16, 0.5, Algorithm::A6w),
+    ] {
+        let base = setup(n, m, alpha, algorithm, 8192);
+        let formula = base.scheme.run_length(8192.0);
+        for (skew, least) in [
+            (Skew::Noise(0.1), 0.9),
+            (Skew::Noise(0.5), 0.85),
+            (Skew::Zipf(1.0), 0.85),
+            (Skew::OneFast(10.0), 0.85),
+            (Skew::Bursts(1000.0), 0.25),
+            (Skew::Ends, 0.0),
+        ] {
+            let output_skew = if skew == Skew::Ends { Skew::Equal } else { skew.clone() };
+            let setup = Setup { input_skew: skew.clone(), output_skew, ..base.clone() };
+            let outcome = simulate(&setup, false).unwrap_or_else(|stuck| panic!("{setup:?}: {stuck:?}"));
+            assert!(outcome.peak_blocks <= 8192, "{algorithm:?}, {skew:?}: {} blocks", outcome.peak_blocks);
+            let share = outcome.run_length() / formula;
+            assert!(share >= least, "{n} x {m} by {algorithm:?}, {skew:?}: {share:.3}");
+            // All of it: from the first block to the last, ends of streams among them.
+            let whole = outcome.blocks as f64 / outcome.runs as f64 / formula;
+            assert!(
+                whole >= 0.8 * least.max(0.9 * f64::from(least == 0.0)),
+                "{algorithm:?}, {skew:?}: {whole:.3}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_block_or_two_a_stream_is_enough() {
+    for (n, m, alpha, algorithm) in [
+        (0, 9, 0.0, Algorithm::A1),
+        (1, 9, 0.5, Algorithm::A2),
+        (9, 0, 1.0, Algorithm::A3),
+        (9, 1, 0.5, Algorithm::A4),
+        (9, 9, 0.3, Algorithm::A5),
+        (9, 9, 0.5, Algorithm::A6r),
+        (9, 9, 0.7, Algorithm::A6w),
+    ] {
+        let least = if n > 0 { n + 1 } else { 0 } + 2 * m;
+        for skew in [Skew::Equal, Skew::Noise(0.5), Skew::Zipf(2.0), Skew::Bursts(7.0), Skew::Ends] {
+            for blocks in [least, least + 1, least + 7] {
+                let base = setup(n, m, alpha, algorithm, blocks);
+                let setup =
+                    Setup { input_skew: skew.clone(), output_skew: skew.clone(), total_blocks: 3000, ..base };
+                let outcome = simulate(&setup, false).unwrap_or_else(|stuck| panic!("{setup:?}: {stuck:?}"));
+                assert!(outcome.blocks >= 2900, "{setup:?}: {} blocks", outcome.blocks);
+            }
+        }
+    }
+}
+
+#[test]
+fn steps_add_up() {
+    let setup = setup(8, 4, 0.5, Algorithm::A6w, 512);
+    let outcome = simulate(&setup, true).expect("no deadlock");
+    assert_eq!(outcome.steps.len() as u64, outcome.runs);
+    assert_eq!(outcome.steps.iter().map(|step| u64::from(step.1)).sum::<u64>(), outcome.blocks);
+    assert!(outcome.steps.windows(2).all(|pair| pair[0].0 != pair[1].0));
+}

@@ -1,0 +1,188 @@
+//! The flags of the commands that compute instead of moving data: plan and simulate.
+
+use clap::builder::OsStringValueParser;
+use clap::{Arg, Command, ValueHint};
+
+use super::tools::tool;
+use super::{choice, option, switch};
+
+/// `ascot plan`.
+pub fn plan() -> Command {
+    tool("plan")
+        .about("Say how many passes a job takes, how long, and why; move nothing")
+        .long_about(
+            "Compute the best way to move data between many files on a volume whose speeds and \
+             switch cost are given: for one bowtie of n inputs and m outputs, the schedule, its \
+             group sizes, how it divides the memory, how long its runs are and what rate that \
+             gives; for a merge, a split or a change from n sorted files to m, the passes, with \
+             the number of files each moves at a time.",
+        )
+        .override_usage("ascot plan bowtie|merge|split|reshape [OPTION]...")
+        .after_help(
+            "Examples:\n\
+             \x20 ascot plan bowtie --inputs 3 --outputs 100 --memory 16GiB\n\
+             \x20 ascot plan merge --inputs 8000 --input 64TB --volume array.toml\n\
+             \x20 ascot plan reshape --inputs 512 --outputs 64 --input 2TB --memory 2GiB",
+        )
+        .arg(
+            Arg::new("what")
+                .value_name("WHAT")
+                .required(true)
+                .value_parser(["bowtie", "merge", "split", "reshape"])
+                .help("bowtie, merge, split or reshape")
+                .long_help(
+                    "What to plan: one bowtie as it is, or the passes of a merge (n to 1), a split \
+                     (1 to m) or a change of n files into m.",
+                ),
+        )
+        .arg(inputs())
+        .arg(outputs())
+        .arg(
+            option("input", "SIZE", "bytes read: 8TB, 500GiB", "Bytes of all inputs together.").long("input"),
+        )
+        .arg(memory())
+        .arg(alpha())
+        .arg(volume())
+        .arg(
+            option(
+                "most-streams",
+                "N",
+                "most files at once (default: what memory holds)",
+                "The most files to read and write at once; if not given, as many as memory has \
+                 two blocks of 64 KiB for.",
+            )
+            .long("most-streams"),
+        )
+        .arg(json())
+}
+
+/// `ascot simulate`.
+pub fn simulate() -> Command {
+    tool("simulate")
+        .about("Drive numbers by a schedule: run lengths and occupancies")
+        .long_about(
+            "Run a bowtie in which streams are counters and nothing is moved, by the very \
+             schedules that drive real streams, and hold what comes out against the formulas: \
+             how long runs are, how many switches there are, what the streams hold.",
+        )
+        .override_usage("ascot simulate [OPTION]...")
+        .after_help(
+            "Examples:\n\
+             \x20 ascot simulate --inputs 64 --outputs 1\n\
+             \x20 ascot simulate --outputs 100 --inputs 3 --schedule a6r --skew noise:0.5\n\
+             \x20 ascot simulate --inputs 64 --outputs 1 --skew zipf:1.0 --json",
+        )
+        .arg(inputs())
+        .arg(outputs())
+        .arg(memory())
+        .arg(
+            option(
+                "block",
+                "SIZE",
+                "bytes of a block (default: memory / 16384)",
+                "Bytes moved at a time; \
+                a 16384th of the memory if not given, but at least 4 KiB.",
+            )
+            .long("block"),
+        )
+        .arg(alpha())
+        .arg(
+            choice(
+                "schedule",
+                "NAME",
+                ["best", "a1", "a2", "a3", "a4", "a5", "a6r", "a6w"],
+                "the algorithm (default: the best)",
+                "The algorithm by its published name; the one with the longest runs if not given.",
+            )
+            .long("schedule"),
+        )
+        .arg(
+            option(
+                "group",
+                "C",
+                "streams filled or written together",
+                "How many inputs are filled, or outputs written, together; the best number if not given.",
+            )
+            .long("group"),
+        )
+        .arg(skew())
+        .arg(
+            option(
+                "total",
+                "SIZE",
+                "bytes moved (default: 40 times the memory)",
+                "Bytes moved in all; 40 \
+                times the memory if not given.",
+            )
+            .long("total"),
+        )
+        .arg(
+            option("seed", "N", "seed of what is random", "Seed of what happens by chance; 1 if not given.")
+                .long("seed"),
+        )
+        .arg(json())
+}
+
+fn skew() -> Arg {
+    option(
+        "skew",
+        "HOW",
+        "equal, zipf:1, fast:10, noise:0.5, bursts:1000, ends",
+        "How fast streams are consumed and filled: equal; zipf:S, the k-th as 1/k^S; fast:N, the first N times \
+         as fast as each other; noise:X, up to X more or less, anew all the time; bursts:B, one after the \
+         other for B blocks; ends, they end one after the other.",
+    )
+    .long("skew")
+}
+
+fn inputs() -> Arg {
+    option(
+        "inputs",
+        "N",
+        "files read at once (default 1)",
+        "Number of input files; 0: data come from memory.",
+    )
+    .long("inputs")
+}
+
+fn outputs() -> Arg {
+    option(
+        "outputs",
+        "N",
+        "files written at once (default 1)",
+        "Number of output files; 0: data go to memory.",
+    )
+    .long("outputs")
+}
+
+fn memory() -> Arg {
+    option("memory", "SIZE", "buffers (default 1GiB)", "Bytes of memory for buffers; 1GiB if not given.")
+        .long("memory")
+}
+
+fn alpha() -> Arg {
+    option(
+        "alpha",
+        "SHARE",
+        "share of bytes that is read (default 0.5)",
+        "Bytes read as a share of all bytes read and written; 0.5 (as much out as in) if not given.",
+    )
+    .long("alpha")
+}
+
+fn volume() -> Arg {
+    option(
+        "volume",
+        "FILE",
+        "the volume's profile (default: a usual SSD)",
+        "File with the volume's speeds in bytes/s and its switch cost in seconds, as docs/formats/volume.md \
+         describes it; if not given, what is assumed of a usual solid-state volume.",
+    )
+    .long("volume")
+    .value_parser(OsStringValueParser::new())
+    .value_hint(ValueHint::FilePath)
+}
+
+fn json() -> Arg {
+    switch("json", "print JSON", "Print the result as JSON, to be read by programs.").long("json")
+}

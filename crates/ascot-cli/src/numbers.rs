@@ -1,0 +1,79 @@
+//! The numbers that `ascot plan` and `ascot simulate` are given: sizes, counts, shares.
+
+use ascot_model::run_length::Shape;
+use clap::ArgMatches;
+
+use crate::failure::Failure;
+use crate::size;
+use crate::sys;
+
+/// More files than anybody has, and few enough to compute with.
+const MOST_STREAMS: u64 = 1_000_000;
+
+fn text<'a>(matches: &'a ArgMatches, id: &str) -> Option<&'a str> {
+    matches.get_one::<String>(id).map(String::as_str)
+}
+
+/// A size in bytes, or `default` where none is given.
+pub fn memory(matches: &ArgMatches, id: &'static str, default: u64) -> Result<u64, Failure> {
+    let Some(text) = text(matches, id) else { return Ok(default) };
+    let amount = size::memory_size(text).map_err(|source| Failure::Size { flag: flag(id), source })?;
+    Ok(amount.bytes_of(sys::memory_bytes()))
+}
+
+fn flag(id: &'static str) -> &'static str {
+    match id {
+        "memory" => "--memory",
+        "block" => "--block",
+        "total" => "--total",
+        _ => "--input",
+    }
+}
+
+/// A whole number, if one is given.
+pub fn whole(matches: &ArgMatches, id: &str) -> Result<Option<u64>, Failure> {
+    let number = |text: &str| {
+        size::count(text)
+            .map_err(|_| Failure::usage(format!("--{id} '{text}' is not a whole number"), "such as 64"))
+    };
+    text(matches, id).map(number).transpose()
+}
+
+/// A number of streams.
+pub fn streams(matches: &ArgMatches, id: &str, default: u32) -> Result<u32, Failure> {
+    match whole(matches, id)? {
+        None => Ok(default),
+        Some(count @ ..=MOST_STREAMS) => Ok(count as u32),
+        Some(count) => {
+            Err(Failure::usage(format!("--{id} {count} is too many"), "up to 1000000 can be computed"))
+        }
+    }
+}
+
+/// A number between `least` and `most`.
+pub fn real(text: &str, what: &str, least: f64, most: f64) -> Result<f64, Failure> {
+    match text.parse::<f64>() {
+        Ok(value) if (least..=most).contains(&value) => Ok(value),
+        _ => Err(Failure::usage(
+            format!("{what} '{text}' is not a number from {least} to {most}"),
+            "such as 0.5",
+        )),
+    }
+}
+
+/// `--alpha`.
+pub fn alpha(matches: &ArgMatches) -> Result<f64, Failure> {
+    text(matches, "alpha").map_or(Ok(0.5), |text| real(text, "--alpha", 0.0, 1.0))
+}
+
+/// A bowtie of so many streams; without inputs nothing is read, without outputs nothing is written.
+pub fn shape(inputs: u32, outputs: u32, alpha: f64) -> Result<Shape, Failure> {
+    match (inputs, outputs) {
+        (0, 0) => Err(Failure::usage("a bowtie without streams moves nothing", "--inputs 1 or --outputs 1")),
+        (1.., 1..) if alpha <= 0.0 || alpha >= 1.0 => Err(Failure::usage(
+            format!("--alpha {alpha}: with inputs and outputs, both move something"),
+            "a share between 0 and 1",
+        )),
+        (inputs, outputs) => Ok(Shape::moving(inputs, outputs, alpha, 1.0 - alpha)),
+    }
+}

@@ -1,0 +1,329 @@
+//! `ascot plan`: what a job on many files would cost, and why.
+
+use std::fmt::Write;
+
+use ascot_model::multipass::{self, DeviceCost, PassCost, Passes};
+use ascot_model::run_length::{Baseline, Scheme, Shape};
+use ascot_model::units;
+use ascot_model::volume::VolumeProfile;
+use clap::ArgMatches;
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::numbers;
+use crate::sort::print;
+use crate::volume;
+
+/// Bytes of the smallest blocks that are worth reading or writing.
+const LEAST_BLOCK_BYTES: u64 = 64 << 10;
+
+/// `ascot plan`.
+pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
+    let volume = volume::profile(matches)?;
+    let memory_bytes = numbers::memory(matches, "memory", 1 << 30)?;
+    let (inputs, outputs) =
+        (numbers::streams(matches, "inputs", 1)?, numbers::streams(matches, "outputs", 1)?);
+    let alpha = numbers::alpha(matches)?;
+    let what = matches.get_one::<String>("what").map_or("bowtie", String::as_str);
+    let most = match numbers::whole(matches, "most-streams")? {
+        Some(most) => u32::try_from(most).unwrap_or(u32::MAX),
+        None => u32::try_from(memory_bytes / (2 * LEAST_BLOCK_BYTES)).unwrap_or(u32::MAX),
+    };
+    let text = if what == "bowtie" {
+        let shape = numbers::shape(inputs, outputs, alpha)?;
+        if shape.streams() > most {
+            return Err(too_many(shape.streams(), memory_bytes));
+        }
+        let plan = BowtiePlan::new(shape, memory_bytes, &volume);
+        if matches.get_flag("json") { json(&plan)? } else { plan.to_string() }
+    } else {
+        let input_bytes = numbers::memory(matches, "input", 0)? as f64;
+        if input_bytes == 0.0 {
+            return Err(Failure::usage("how much data?", "--input 8TB says how much there is to read"));
+        }
+        let job = Job { what, inputs, outputs, input_bytes, alpha };
+        let cost = DeviceCost { volume: &volume, memory_bytes: memory_bytes as f64, most_streams: most };
+        let way = job.best(&cost)?.ok_or_else(|| too_many(2, memory_bytes))?;
+        let plan = PassesPlan::new(&job, way, &cost, memory_bytes);
+        if matches.get_flag("json") { json(&plan)? } else { plan.to_string() }
+    };
+    print(&text)?;
+    Ok(0)
+}
+
+fn too_many(streams: u32, memory_bytes: u64) -> Failure {
+    let least = u64::from(streams) * 2 * LEAST_BLOCK_BYTES;
+    Failure::usage(
+        format!("{streams} files at once do not fit into {}", units::memory(memory_bytes)),
+        format!("--memory {}KiB is the least that has two blocks for each", least >> 10),
+    )
+}
+
+fn json(value: &impl Serialize) -> Result<String, Failure> {
+    serde_json::to_string_pretty(value).map_err(|error| Failure::Output(error.into()))
+}
+
+/// One bowtie.
+#[derive(Serialize)]
+struct BowtiePlan<'a> {
+    shape: Shape,
+    memory_bytes: u64,
+    schedule: &'static str,
+    /// Inputs filled together, outputs written together.
+    read_group: f64,
+    write_group: f64,
+    read_memory_bytes: f64,
+    write_memory_bytes: f64,
+    /// Mean bytes between two switches; none: a single stream never switches.
+    run_bytes: Option<f64>,
+    rate_bytes_per_s: f64,
+    /// False: runs are so short that the device's cache joins them, and it is faster than said.
+    formula_holds: bool,
+    /// Runs and rate where every stream has an equal part of the memory.
+    equal_parts_run_bytes: f64,
+    equal_parts_rate_bytes_per_s: f64,
+    volume: &'a VolumeProfile,
+}
+
+impl<'a> BowtiePlan<'a> {
+    fn new(shape: Shape, memory_bytes: u64, volume: &'a VolumeProfile) -> Self {
+        let scheme = Scheme::best(shape);
+        let (memory, files) = (memory_bytes as f64, f64::from(shape.streams()));
+        let run = scheme.run_length(memory);
+        let equal = Baseline::EqualParts.run_length(&shape, memory);
+        BowtiePlan {
+            shape,
+            memory_bytes,
+            schedule: scheme.algorithm.name(),
+            read_group: scheme.read_group,
+            write_group: scheme.write_group,
+            read_memory_bytes: memory * scheme.read_share(),
+            write_memory_bytes: memory * (1.0 - scheme.read_share()),
+            run_bytes: run.is_finite().then_some(run),
+            rate_bytes_per_s: volume.rate(shape.alpha, run, files),
+            formula_holds: volume.formula_holds(run, files),
+            equal_parts_run_bytes: equal,
+            equal_parts_rate_bytes_per_s: volume.rate(shape.alpha, equal, files),
+            volume,
+        }
+    }
+}
+
+impl std::fmt::Display for BowtiePlan<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Shape { inputs, outputs, alpha } = self.shape;
+        writeln!(
+            f,
+            "bowtie    {inputs} x {outputs}, {:.0}% of the bytes read, {}",
+            alpha * 100.0,
+            units::memory(self.memory_bytes)
+        )?;
+        writeln!(f, "volume    {}", describe(self.volume, self.shape.streams()))?;
+        write!(f, "schedule  {}", self.schedule)?;
+        if self.read_group > 1.0 {
+            write!(f, ", inputs filled {} at a time", self.read_group)?;
+        }
+        if self.write_group > 1.0 {
+            write!(f, ", outputs written {} at a time", self.write_group)?;
+        }
+        writeln!(f)?;
+        let side = |bytes: f64| units::memory(bytes as u64);
+        writeln!(
+            f,
+            "memory    {} for inputs, {} for outputs",
+            side(self.read_memory_bytes),
+            side(self.write_memory_bytes)
+        )?;
+        match self.run_bytes {
+            None => writeln!(f, "runs      one: a stream that is alone never switches")?,
+            Some(run) => writeln!(
+                f,
+                "runs      {} between two switches; {:.1} times as long as with equal parts of memory",
+                units::bytes(run as u64),
+                run / self.equal_parts_run_bytes,
+            )?,
+        }
+        writeln!(
+            f,
+            "rate      {} read and written together; {} with equal parts",
+            units::rate(self.rate_bytes_per_s),
+            units::rate(self.equal_parts_rate_bytes_per_s),
+        )?;
+        if !self.formula_holds {
+            writeln!(
+                f,
+                "note      all runs fit into the device's cache, which joins them: it will be faster"
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// One line on a volume.
+fn describe(volume: &VolumeProfile, files: u32) -> String {
+    let mut text = format!(
+        "{}: reads {}, writes {}",
+        volume.name,
+        units::rate(volume.read_bytes_per_s),
+        units::rate(volume.write_bytes_per_s)
+    );
+    if let Some(duplex) = volume.duplex_bytes_per_s {
+        let _ = write!(text, ", both at once {} each", units::rate(duplex));
+    }
+    let switch_ms = volume.switch_seconds.seconds(f64::from(files)) * 1e3;
+    let _ = write!(text, ", {switch_ms:.3} ms a switch");
+    text
+}
+
+/// What is to be done in several passes.
+struct Job<'a> {
+    what: &'a str,
+    inputs: u32,
+    outputs: u32,
+    input_bytes: f64,
+    alpha: f64,
+}
+
+impl Job<'_> {
+    fn output_bytes(&self) -> f64 {
+        self.input_bytes * (1.0 - self.alpha) / self.alpha
+    }
+
+    /// The best way; none where none fits. Data that shrink (or grow) do so in one step: where the
+    /// function is applied, that is in the last merge or the first split.
+    fn best(&self, cost: &DeviceCost<'_>) -> Result<Option<Passes>, Failure> {
+        if !(self.alpha > 0.0 && self.alpha < 1.0) || self.inputs == 0 || self.outputs == 0 {
+            return Err(Failure::usage(
+                "passes over files need inputs and outputs",
+                "ascot plan bowtie computes 0 x m and n x 0",
+            ));
+        }
+        let (before, after) = (self.input_bytes, self.output_bytes());
+        let merging = move |files: f64| if files <= 1.0 { after } else { before };
+        let splitting = move |files: f64| if files <= 1.0 { before } else { after };
+        Ok(match self.what {
+            "merge" => multipass::merge(self.inputs, &merging, cost),
+            "split" => multipass::split(self.outputs, &splitting, cost),
+            _ => multipass::interconnect(self.inputs, self.outputs, &|_| before, &|_| after, cost),
+        })
+    }
+}
+
+/// Passes, with what each of them is.
+#[derive(Serialize)]
+struct PassesPlan<'a> {
+    job: String,
+    memory_bytes: u64,
+    seconds: f64,
+    bytes: f64,
+    switches: f64,
+    money: f64,
+    passes: Vec<PassLine>,
+    /// Seconds if all is done in one pass; none where that does not fit.
+    one_pass_seconds: Option<f64>,
+    volume: &'a VolumeProfile,
+}
+
+#[derive(Serialize)]
+struct PassLine {
+    inputs: u32,
+    outputs: u32,
+    bowties: u32,
+    schedule: &'static str,
+    read_bytes: f64,
+    written_bytes: f64,
+    run_bytes: Option<f64>,
+    switches: f64,
+    seconds: f64,
+}
+
+impl<'a> PassesPlan<'a> {
+    fn new(job: &Job<'_>, way: Passes, cost: &DeviceCost<'a>, memory_bytes: u64) -> Self {
+        let line = |pass: &multipass::Pass| {
+            let bytes = pass.read_bytes + pass.written_bytes;
+            let (scheme, switches) = cost.switches(&pass.shape, bytes);
+            let run = scheme.run_length(cost.memory_bytes);
+            PassLine {
+                inputs: pass.shape.inputs,
+                outputs: pass.shape.outputs,
+                bowties: pass.bowties,
+                schedule: scheme.algorithm.name(),
+                read_bytes: pass.read_bytes,
+                written_bytes: pass.written_bytes,
+                run_bytes: run.is_finite().then_some(run),
+                switches,
+                seconds: pass.seconds,
+            }
+        };
+        let passes: Vec<PassLine> = way.passes.iter().map(line).collect();
+        let money = way.passes.iter().zip(&passes).map(|(pass, line)| {
+            let share = pass.read_bytes / (pass.read_bytes + pass.written_bytes);
+            cost.volume.money(line.switches * share, line.switches * (1.0 - share), line.seconds)
+        });
+        let (inputs, outputs) = match job.what {
+            "merge" => (job.inputs, 1),
+            "split" => (1, job.outputs),
+            _ => (job.inputs, job.outputs),
+        };
+        let shape = Shape { inputs, outputs, alpha: job.alpha };
+        let at_once = cost.seconds(&shape, job.input_bytes, job.output_bytes());
+        PassesPlan {
+            job: format!("{} {inputs} x {outputs}, {}", job.what, units::bytes(job.input_bytes as u64)),
+            memory_bytes,
+            seconds: way.seconds,
+            bytes: way.bytes(),
+            switches: passes.iter().map(|pass| pass.switches).sum(),
+            money: money.sum(),
+            one_pass_seconds: at_once.is_finite().then_some(at_once),
+            passes,
+            volume: cost.volume,
+        }
+    }
+}
+
+impl std::fmt::Display for PassesPlan<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let most = self.passes.iter().map(|pass| pass.inputs + pass.outputs).max().unwrap_or(1);
+        writeln!(f, "job       {}, {}", self.job, units::memory(self.memory_bytes))?;
+        writeln!(f, "volume    {}", describe(self.volume, most))?;
+        for (number, pass) in self.passes.iter().enumerate() {
+            let run = pass
+                .run_bytes
+                .map_or_else(|| "one run".into(), |run| format!("runs of {}", units::bytes(run as u64)));
+            writeln!(
+                f,
+                "pass {:<4} {} x {} by {}, {}: {run}, {}",
+                number + 1,
+                pass.inputs,
+                pass.outputs,
+                pass.schedule,
+                if pass.bowties == 1 {
+                    "once".to_owned()
+                } else {
+                    format!("{} times", units::count(pass.bowties.into()))
+                },
+                units::seconds(pass.seconds),
+            )?;
+        }
+        writeln!(
+            f,
+            "in all    {}, {} moved, {} switches",
+            units::seconds(self.seconds),
+            units::bytes(self.bytes as u64),
+            units::count(self.switches as u64)
+        )?;
+        if self.money > 0.0 {
+            writeln!(f, "money     {:.2}", self.money)?;
+        }
+        match self.one_pass_seconds {
+            _ if self.passes.is_empty() => writeln!(f, "why       one file is there already"),
+            Some(seconds) if self.passes.len() > 1 => {
+                writeln!(f, "why not   in one pass: {}, its runs are too short", units::seconds(seconds))
+            }
+            None if self.passes.len() > 1 => {
+                writeln!(f, "why not   in one pass: so many files do not fit into the memory")
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,420 @@
+//! In how many passes, and how many files at a time: the best way to merge n files, to split into m,
+//! or to turn n into m.
+//!
+//! Source: Stella and Loguinov, section V: the best way to merge j files is the best way to merge
+//! `k = ceil(j/i)` at a time, followed by i at a time, for the best i. Splitting is the same seen from
+//! the other side; an interconnect merges n files into i, moves i x j, and splits j into m.
+//!
+//! The paper fills its table for every number of files up to n, in n squared steps. But
+//! `ceil(ceil(n/a)/b) = ceil(n/(ab))`, so only the numbers `ceil(n/x)` can ever be reached from n,
+//! about `2 sqrt(n)` of them, and from each of those as few. And for one `k`, the smallest `i` that
+//! leads to it is best, as merging fewer files at a time never takes longer. So the search is exact in
+//! about n steps, for any number of files.
+//!
+//! ```text
+//!   16 files   o o o o o o o o o o o o o o o o      p(16) bytes
+//!               \___/   \___/   \___/   \___/
+//!   k = 4         o       o       o       o         p(4): a 4-way merge, four times
+//!                  \______ \_____ / _____/
+//!   i = 4                     o                     p(1): a 4-way merge
+//! ```
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::run_length::{Scheme, Shape};
+use crate::volume::VolumeProfile;
+
+/// Seconds of one pass: of bowties of this shape that read and write so many bytes, all together.
+/// Infinite where it cannot be done.
+pub trait PassCost {
+    /// See the trait.
+    fn seconds(&self, shape: &Shape, read_bytes: f64, written_bytes: f64) -> f64;
+}
+
+impl<F: Fn(&Shape, f64, f64) -> f64> PassCost for F {
+    fn seconds(&self, shape: &Shape, read_bytes: f64, written_bytes: f64) -> f64 {
+        self(shape, read_bytes, written_bytes)
+    }
+}
+
+/// What a device takes for a pass: the rate formula at the run length of the best scheme.
+#[derive(Clone, Debug)]
+pub struct DeviceCost<'a> {
+    /// The device.
+    pub volume: &'a VolumeProfile,
+    /// Buffers, bytes.
+    pub memory_bytes: f64,
+    /// Streams that memory has blocks for.
+    pub most_streams: u32,
+}
+
+impl DeviceCost<'_> {
+    /// The scheme for a shape, and the switches of a pass.
+    pub fn switches(&self, shape: &Shape, bytes: f64) -> (Scheme, f64) {
+        let scheme = Scheme::best(*shape);
+        let runs = bytes / scheme.run_length(self.memory_bytes);
+        (scheme, self.volume.switches(bytes, runs.max(f64::from(shape.streams()))))
+    }
+}
+
+impl PassCost for DeviceCost<'_> {
+    fn seconds(&self, shape: &Shape, read_bytes: f64, written_bytes: f64) -> f64 {
+        if shape.streams() > self.most_streams {
+            return f64::INFINITY;
+        }
+        let (_, switches) = self.switches(shape, read_bytes + written_bytes);
+        self.volume.seconds(read_bytes, written_bytes, switches, f64::from(shape.streams()))
+    }
+}
+
+/// One pass over the data: `bowties` of the same shape, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pass {
+    /// Each of them.
+    pub shape: Shape,
+    /// How many.
+    pub bowties: u32,
+    /// Bytes they read, all together.
+    pub read_bytes: f64,
+    /// Bytes they write.
+    pub written_bytes: f64,
+    /// Seconds they take.
+    pub seconds: f64,
+}
+
+/// Passes, in the order in which they are done.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Passes {
+    /// The passes.
+    pub passes: Vec<Pass>,
+    /// Seconds, all of them.
+    pub seconds: f64,
+}
+
+impl Passes {
+    /// How many files each pass merges into one, or splits one into.
+    pub fn factors(&self) -> Vec<u32> {
+        self.passes.iter().map(|pass| pass.shape.inputs.max(pass.shape.outputs)).collect()
+    }
+
+    /// Bytes read and written, all passes.
+    pub fn bytes(&self) -> f64 {
+        self.passes.iter().map(|pass| pass.read_bytes + pass.written_bytes).sum()
+    }
+}
+
+/// Which end of the bowtie has one file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Merge,
+    Split,
+}
+
+/// The best ways to merge `files` files, or to split into so many, by factors `ceil(files / x)`.
+struct Table<'a> {
+    kind: Kind,
+    files: u32,
+    /// Bytes in so many files.
+    bytes_in: &'a dyn Fn(f64) -> f64,
+    /// By factor: seconds, and the factor of the pass at the narrow end.
+    best: BTreeMap<u32, (f64, u32)>,
+}
+
+impl<'a> Table<'a> {
+    fn fill(kind: Kind, files: u32, bytes_in: &'a dyn Fn(f64) -> f64, cost: &dyn PassCost) -> Self {
+        let mut this = Table { kind, files, bytes_in, best: BTreeMap::from([(1, (0.0, 1))]) };
+        for factor in quotients(files) {
+            let mut best = (f64::INFINITY, factor);
+            for rest in quotients(factor).filter(|&rest| rest < factor).chain([1]) {
+                // The smallest that leaves this rest.
+                let near = factor.div_ceil(rest);
+                if factor.div_ceil(near) != rest {
+                    continue;
+                }
+                let pass = this.pass(factor, rest, near, cost);
+                let seconds =
+                    this.best.get(&rest).map_or(f64::INFINITY, |&(seconds, _)| seconds) + pass.seconds;
+                if seconds < best.0 {
+                    best = (seconds, near);
+                }
+            }
+            this.best.insert(factor, best);
+        }
+        this
+    }
+
+    /// The pass at the narrow end of a merge (or split) by `factor`, of which `rest` is done by others.
+    fn pass(&self, factor: u32, rest: u32, near: u32, cost: &dyn PassCost) -> Pass {
+        let files = f64::from(self.files);
+        let (wide, narrow) =
+            ((self.bytes_in)(files / f64::from(rest)), (self.bytes_in)(files / f64::from(factor)));
+        let (shape, read_bytes, written_bytes) = match self.kind {
+            Kind::Merge => (Shape::moving(near, 1, wide, narrow), wide, narrow),
+            Kind::Split => (Shape::moving(1, near, narrow, wide), narrow, wide),
+        };
+        let seconds = cost.seconds(&shape, read_bytes, written_bytes);
+        Pass { shape, bowties: self.files.div_ceil(factor), read_bytes, written_bytes, seconds }
+    }
+
+    fn seconds(&self, factor: u32) -> f64 {
+        self.best.get(&factor).map_or(f64::INFINITY, |&(seconds, _)| seconds)
+    }
+
+    /// The passes of a merge or split by `factor`, in the order they are done.
+    fn path(&self, factor: u32, cost: &dyn PassCost) -> Vec<Pass> {
+        let (mut at, mut passes) = (factor, Vec::new());
+        while at > 1 {
+            let Some(&(_, near)) = self.best.get(&at) else { break };
+            let rest = at.div_ceil(near);
+            passes.push(self.pass(at, rest, near, cost));
+            at = rest;
+        }
+        // A merge ends at the narrow end, a split begins there.
+        if self.kind == Kind::Merge {
+            passes.reverse();
+        }
+        passes
+    }
+}
+
+/// All values of `ceil(n / x)` from 2 up to n, ascending; none for one file.
+fn quotients(n: u32) -> impl Iterator<Item = u32> {
+    let mut next = Some(n);
+    let mut values = Vec::new();
+    while let Some(value) = next.filter(|&value| value >= 2) {
+        values.push(value);
+        // The smallest x that makes it smaller.
+        let x = n.div_ceil(value - 1);
+        next = Some(n.div_ceil(x));
+    }
+    values.into_iter().rev()
+}
+
+fn finish(passes: Vec<Pass>) -> Option<Passes> {
+    let seconds = passes.iter().map(|pass| pass.seconds).sum::<f64>();
+    seconds.is_finite().then_some(Passes { passes, seconds })
+}
+
+/// The best way to merge `files` files into one. `bytes_in(k)` says how many bytes k files hold after
+/// an n/k-way merge; it need not be constant (duplicates vanish, groups are summed).
+///
+/// None where no way can be done. One file needs no pass.
+pub fn merge(files: u32, bytes_in: &dyn Fn(f64) -> f64, cost: &dyn PassCost) -> Option<Passes> {
+    finish(Table::fill(Kind::Merge, files, bytes_in, cost).path(files, cost))
+}
+
+/// The best way to split one file into `files`. `bytes_in(k)` says how many bytes k files hold.
+///
+/// None where no way can be done. One file needs no pass.
+pub fn split(files: u32, bytes_in: &dyn Fn(f64) -> f64, cost: &dyn PassCost) -> Option<Passes> {
+    finish(Table::fill(Kind::Split, files, bytes_in, cost).path(files, cost))
+}
+
+/// The best way to turn `inputs` files into `outputs`: merges, one pass of interconnects, splits.
+/// `input_bytes(k)` and `output_bytes(k)` say how many bytes k files hold on either side.
+///
+/// None where no way can be done.
+pub fn interconnect(
+    inputs: u32,
+    outputs: u32,
+    input_bytes: &dyn Fn(f64) -> f64,
+    output_bytes: &dyn Fn(f64) -> f64,
+    cost: &dyn PassCost,
+) -> Option<Passes> {
+    let merges = Table::fill(Kind::Merge, inputs, input_bytes, cost);
+    let splits = Table::fill(Kind::Split, outputs, output_bytes, cost);
+    let middle = |i: u32, j: u32| {
+        let (read_bytes, written_bytes) = (input_bytes(i.into()), output_bytes(j.into()));
+        let shape = Shape::moving(i, j, read_bytes, written_bytes);
+        let seconds = cost.seconds(&shape, read_bytes, written_bytes);
+        Pass { shape, bowties: 1, read_bytes, written_bytes, seconds }
+    };
+    let mut best = (f64::INFINITY, inputs, outputs);
+    for i in quotients(inputs).chain([1]) {
+        for j in quotients(outputs).chain([1]) {
+            let around = merges.seconds(inputs.div_ceil(i)) + splits.seconds(outputs.div_ceil(j));
+            if around >= best.0 {
+                continue;
+            }
+            let seconds = around + middle(i, j).seconds;
+            if seconds < best.0 {
+                best = (seconds, i, j);
+            }
+        }
+    }
+    let (_, i, j) = best;
+    let mut passes = merges.path(inputs.div_ceil(i), cost);
+    passes.push(middle(i, j));
+    passes.extend(splits.path(outputs.div_ceil(j), cost));
+    finish(passes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::switch_cost::SwitchCost;
+    use proptest::prelude::*;
+
+    fn array() -> VolumeProfile {
+        VolumeProfile::simple("24 disks", 3549e6, 3549e6, 0.0155)
+    }
+
+    fn constant(bytes: f64) -> impl Fn(f64) -> f64 {
+        move |_| bytes
+    }
+
+    fn cost(volume: &VolumeProfile, memory_bytes: f64) -> DeviceCost<'_> {
+        DeviceCost { volume, memory_bytes, most_streams: u32::MAX }
+    }
+
+    /// Tries everything the recurrence allows.
+    fn exhaustive(files: u32, factor: u32, bytes: &dyn Fn(f64) -> f64, cost: &dyn PassCost) -> f64 {
+        if factor == 1 {
+            return 0.0;
+        }
+        let n = f64::from(files);
+        let ways = (2..=factor).map(|i| {
+            let k = factor.div_ceil(i);
+            let (read, written) = (bytes(n / f64::from(k)), bytes(n / f64::from(factor)));
+            exhaustive(files, k, bytes, cost)
+                + cost.seconds(&Shape::moving(i, 1, read, written), read, written)
+        });
+        ways.fold(f64::INFINITY, f64::min)
+    }
+
+    #[test]
+    fn quotients_are_all_there_are() {
+        for n in 1..400u32 {
+            let mut wanted: Vec<u32> = (1..=n).map(|x| n.div_ceil(x)).filter(|&q| q > 1).collect();
+            wanted.sort_unstable();
+            wanted.dedup();
+            assert_eq!(quotients(n).collect::<Vec<_>>(), wanted, "{n}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn as_good_as_trying_everything(
+            files in 1u32..60, memory in 1e6f64..4e9, bytes in 1e9f64..1e12, delta in 1e-5f64..0.1, kept in 0.0f64..1.0,
+        ) {
+            let volume = VolumeProfile { switch_seconds: SwitchCost::Constant(delta), ..array() };
+            let cost = cost(&volume, memory);
+            // Data that shrink as files are merged.
+            let n = f64::from(files);
+            let sizes = |k: f64| bytes * (kept + (1.0 - kept) * k / n);
+            let told = merge(files, &sizes, &cost).expect("it can be done");
+            let wanted = exhaustive(files, files, &sizes, &cost);
+            prop_assert!((told.seconds - wanted).abs() <= 1e-9 * wanted, "{} for {}", told.seconds, wanted);
+            let product: f64 = told.factors().iter().map(|&factor| f64::from(factor)).product();
+            prop_assert!(product >= n, "{:?} do not merge {} files", told.factors(), files);
+        }
+
+        #[test]
+        fn splitting_mirrors_merging(files in 1u32..3000, memory in 1e7f64..4e9, bytes in 1e9f64..1e12) {
+            let volume = array();
+            let cost = cost(&volume, memory);
+            let sizes = |k: f64| bytes * (1.0 + k / 1e4);
+            let (merged, parted) = (merge(files, &sizes, &cost), split(files, &sizes, &cost));
+            let (merged, mut parted) = (merged.expect("it can be done"), parted.expect("it can be done"));
+            prop_assert!((merged.seconds - parted.seconds).abs() <= 1e-9 * merged.seconds.max(1e-9));
+            parted.passes.reverse();
+            prop_assert_eq!(merged.factors(), parted.factors());
+        }
+
+        #[test]
+        fn more_memory_never_takes_longer(files in 1u32..2000, memory in 1e7f64..1e10, more in 1.0f64..10.0) {
+            let volume = array();
+            let sizes = constant(1e12);
+            let before = merge(files, &sizes, &cost(&volume, memory)).expect("it can be done");
+            let after = merge(files, &sizes, &cost(&volume, memory * more)).expect("it can be done");
+            prop_assert!(after.seconds <= before.seconds * (1.0 + 1e-9));
+        }
+
+        /// All ways through the middle, with the tables of the paper.
+        #[test]
+        fn interconnects_as_good_as_trying_everything(n in 1u32..24, m in 1u32..24, memory in 1e6f64..1e9) {
+            let volume = array();
+            let cost = cost(&volume, memory);
+            let sizes = constant(1e11);
+            let told = interconnect(n, m, &sizes, &sizes, &cost).expect("it can be done");
+            let mut wanted = f64::INFINITY;
+            for i in 1..=n {
+                for j in 1..=m {
+                    let middle = cost.seconds(&Shape::moving(i, j, 1e11, 1e11), 1e11, 1e11);
+                    let before = exhaustive(n, n.div_ceil(i), &sizes, &cost);
+                    let after = exhaustive(m, m.div_ceil(j), &sizes, &cost);
+                    wanted = wanted.min(before + middle + after);
+                }
+            }
+            prop_assert!((told.seconds - wanted).abs() <= 1e-9 * wanted, "{} for {}", told.seconds, wanted);
+        }
+    }
+
+    #[test]
+    fn thousands_of_files() {
+        let volume = array();
+        let sizes = constant(1e13);
+        let way = interconnect(4096, 4096, &sizes, &sizes, &cost(&volume, 2e9)).expect("it can be done");
+        assert!(way.passes.len() >= 2);
+    }
+
+    #[test]
+    fn too_little_memory_for_any_way() {
+        let volume = array();
+        let tight = DeviceCost { volume: &volume, memory_bytes: 1e6, most_streams: 2 };
+        assert!(merge(8, &constant(1e9), &tight).is_none());
+        assert!(merge(1, &constant(1e9), &tight).is_some_and(|way| way.passes.is_empty()));
+    }
+
+    /// The machine of the paper: passes as published, rates within 15 percent, one speed and one
+    /// switch cost for all rows.
+    #[test]
+    fn the_published_table() {
+        let rows = [
+            (1.0, 8.0, 8, 1, 2962.0),
+            (2.0, 128.0, 64, 1, 2114.0),
+            (2.0, 1024.0, 512, 2, 1350.0),
+            (2.0, 8192.0, 4096, 2, 1010.0),
+            (8.0, 512.0, 64, 1, 2881.0),
+            (8.0, 4096.0, 512, 1, 1891.0),
+            (20.0, 1280.0, 64, 1, 3297.0),
+        ];
+        for delta in [0.015, 0.016] {
+            let volume = VolumeProfile { switch_seconds: SwitchCost::Constant(delta), ..array() };
+            for (memory_gb, input_gb, chunks, passes, rate_mb_s) in rows {
+                let bytes = input_gb * 1e9;
+                let way = split(chunks, &constant(bytes), &cost(&volume, memory_gb * 1e9)).expect("possible");
+                assert_eq!(way.passes.len(), passes, "({memory_gb}, {input_gb}): {:?}", way.factors());
+                let rate = 2.0 * bytes / way.seconds / 1e6;
+                let error = rate / rate_mb_s - 1.0;
+                assert!(error.abs() < 0.15, "({memory_gb}, {input_gb}): {rate:.0} MB/s for {rate_mb_s}");
+            }
+        }
+    }
+
+    /// 64 TB in 8,000 files with 8 GB (section V.A), with the run length of n x 0 that the paper takes.
+    #[test]
+    fn the_published_example() {
+        let (memory, bytes) = (8e9, 64e12);
+        let device = |delta: f64| {
+            move |shape: &Shape, read: f64, _written: f64| {
+                let run = 2.0 * memory / (f64::from(shape.inputs) - 1.0);
+                read / 3549e6 + read / run * delta
+            }
+        };
+        let near =
+            |told: f64, wanted: f64| assert!((told / wanted - 1.0).abs() < 0.02, "{told} for {wanted}");
+        let pass = |inputs| Shape { inputs, outputs: 1, alpha: 0.5 };
+        let at_9_ms = device(0.0091);
+        near(bytes / at_9_ms(&pass(8000), bytes, bytes) / 1e6, 208.0);
+        near(bytes / (13.0 * at_9_ms(&pass(2), bytes, bytes)) / 1e6, 273.0);
+        let best = merge(8000, &constant(bytes), &at_9_ms).expect("possible");
+        assert_eq!(best.factors().len(), 2);
+        assert!(best.factors().iter().all(|factor| (86..=94).contains(factor)), "{:?}", best.factors());
+        let at_16_ms = device(0.016);
+        let seconds = at_16_ms(&pass(90), bytes, bytes) + at_16_ms(&pass(89), bytes, bytes);
+        assert!((bytes / seconds / 1e6 / 1353.0 - 1.0).abs() < 0.05, "{}", bytes / seconds / 1e6);
+    }
+}

@@ -1,0 +1,114 @@
+//! What a switch costs: the average seconds between the end of one run and the start of the next,
+//! as a curve over the number of files that are being read and written at once.
+//!
+//! More files lie farther apart, and a controller that reads ahead for each of them wastes more of it,
+//! so the cost rises with their number. Between measured points the curve is a straight line over the
+//! logarithm of the number; beyond them it stays level.
+
+use serde::{Deserialize, Serialize};
+
+/// Seconds of a switch, over the number of files.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum SwitchCost {
+    /// The same for any number of files.
+    Constant(f64),
+    /// `[files, seconds]`, by ascending files.
+    Curve(Vec<(f64, f64)>),
+}
+
+/// A curve that makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BadSwitchCost {
+    /// There is no point.
+    Empty,
+    /// Seconds that are negative, infinite or no number.
+    Seconds,
+    /// Numbers of files that do not ascend, or are below one.
+    Files,
+}
+
+impl std::fmt::Display for BadSwitchCost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            BadSwitchCost::Empty => "the curve of switch costs has no point",
+            BadSwitchCost::Seconds => "a switch cannot cost such a number of seconds",
+            BadSwitchCost::Files => "the numbers of files of switch costs must ascend from 1",
+        })
+    }
+}
+
+impl SwitchCost {
+    /// Seconds of a switch among so many files.
+    pub fn seconds(&self, files: f64) -> f64 {
+        match self {
+            SwitchCost::Constant(seconds) => *seconds,
+            SwitchCost::Curve(points) => {
+                let after = points.partition_point(|point| point.0 <= files);
+                match (after.checked_sub(1).and_then(|before| points.get(before)), points.get(after)) {
+                    (Some(&(x0, y0)), Some(&(x1, y1))) => {
+                        let share = (files.ln() - x0.ln()) / (x1.ln() - x0.ln());
+                        y0 + share * (y1 - y0)
+                    }
+                    (Some(end), None) | (None, Some(end)) => end.1,
+                    (None, None) => 0.0,
+                }
+            }
+        }
+    }
+
+    /// The same curve, every cost multiplied.
+    #[must_use]
+    pub fn scaled(&self, factor: f64) -> Self {
+        match self {
+            SwitchCost::Constant(seconds) => SwitchCost::Constant(seconds * factor),
+            SwitchCost::Curve(points) => {
+                SwitchCost::Curve(points.iter().map(|&(files, seconds)| (files, seconds * factor)).collect())
+            }
+        }
+    }
+
+    /// Whether the figures make sense.
+    pub fn check(&self) -> Result<(), BadSwitchCost> {
+        let sane = |seconds: f64| seconds.is_finite() && seconds >= 0.0;
+        match self {
+            SwitchCost::Constant(seconds) => sane(*seconds).then_some(()).ok_or(BadSwitchCost::Seconds),
+            SwitchCost::Curve(points) => {
+                if points.is_empty() {
+                    return Err(BadSwitchCost::Empty);
+                }
+                if !points.iter().all(|point| sane(point.1)) {
+                    return Err(BadSwitchCost::Seconds);
+                }
+                let ascending = points.windows(2).all(|pair| pair[0].0 < pair[1].0);
+                let counts = points.iter().all(|point| point.0.is_finite() && point.0 >= 1.0);
+                (ascending && counts).then_some(()).ok_or(BadSwitchCost::Files)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn between_points_a_line_over_the_logarithm() {
+        let curve = SwitchCost::Curve(vec![(2.0, 0.004), (32.0, 0.012)]);
+        for (files, wanted) in [(1.0, 0.004), (2.0, 0.004), (8.0, 0.008), (32.0, 0.012), (4096.0, 0.012)] {
+            assert!((curve.seconds(files) - wanted).abs() < 1e-12, "{files} files");
+        }
+        assert!((curve.scaled(0.5).seconds(8.0) - 0.004).abs() < 1e-12);
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        use SwitchCost::{Constant, Curve};
+        assert_eq!(Constant(-1.0).check(), Err(BadSwitchCost::Seconds));
+        assert_eq!(Constant(f64::NAN).check(), Err(BadSwitchCost::Seconds));
+        assert_eq!(Curve(Vec::new()).check(), Err(BadSwitchCost::Empty));
+        assert_eq!(Curve(vec![(2.0, 0.1), (2.0, 0.1)]).check(), Err(BadSwitchCost::Files));
+        assert_eq!(Curve(vec![(0.0, 0.1)]).check(), Err(BadSwitchCost::Files));
+        assert_eq!(Curve(vec![(1.0, 0.1), (9.0, 0.0)]).check(), Ok(()));
+    }
+}

@@ -1,0 +1,111 @@
+"""`ascot plan` and `ascot simulate`: the theory, as a user asks for it."""
+
+import json
+
+import pytest
+from support import run
+
+ARRAY = """
+name = "24 disks"
+read_bytes_per_s = 3.549e9
+write_bytes_per_s = 3.549e9
+switch_seconds = 0.0155
+cache_bytes = 2_000_000_000
+"""
+
+# memory in GB, input in GB, files, passes and MB/s as published for a 24-disk array.
+PUBLISHED = [
+    (1, 8, 8, 1, 2962),
+    (2, 128, 64, 1, 2114),
+    (2, 1024, 512, 2, 1350),
+    (2, 8192, 4096, 2, 1010),
+    (8, 512, 64, 1, 2881),
+    (8, 4096, 512, 1, 1891),
+    (20, 1280, 64, 1, 3297),
+]
+
+
+@pytest.fixture
+def array(tmp_path):
+    path = tmp_path / "array.toml"
+    path.write_text(ARRAY)
+    return path
+
+
+def asked(*words):
+    return json.loads(run(*words, "--json").stdout)
+
+
+@pytest.mark.parametrize(("memory", "size", "files", "passes", "rate"), PUBLISHED)
+def test_published_passes_and_rates(array, memory, size, files, passes, rate):
+    told = asked(
+        "plan", "split", "--outputs", str(files), "--input", f"{size}GB", "--memory", f"{memory}GB", "--volume", array
+    )
+    assert len(told["passes"]) == passes
+    assert told["bytes"] == pytest.approx(2e9 * size * passes)
+    assert 2e3 * size / told["seconds"] == pytest.approx(rate, rel=0.15)
+
+
+def test_a_plan_says_why(array):
+    told = run(
+        "plan", "merge", "--inputs", "8000", "--input", "64TB", "--memory", "8GB", "--volume", array
+    ).stdout.decode()
+    for word in ("8000 x 1", "pass 1", "pass 2", "in all", "switches", "why not", "24 disks"):
+        assert word in told, told
+
+
+def test_one_bowtie(array):
+    told = asked("plan", "bowtie", "--inputs", "3", "--outputs", "100", "--memory", "16GiB", "--volume", array)
+    assert told["schedule"] == "a6r"
+    assert told["run_bytes"] / (16 << 30) == pytest.approx(0.0294, abs=0.001)
+    assert told["read_memory_bytes"] + told["write_memory_bytes"] == pytest.approx(16 << 30)
+    assert told["rate_bytes_per_s"] > told["equal_parts_rate_bytes_per_s"]
+    alone = asked("plan", "bowtie", "--inputs", "0", "--outputs", "1")
+    assert alone["schedule"] == "a1" and alone["run_bytes"] is None
+
+
+def test_an_object_store_has_a_price(tmp_path):
+    (tmp_path / "store.toml").write_text(
+        'name = "store"\nread_bytes_per_s = 1e9\nwrite_bytes_per_s = 1e9\nswitch_seconds = 0.03\n'
+        "most_request_bytes = 8388608\n[prices]\nread_request = 4e-7\nwrite_request = 5e-6\nhour = 1.0\n"
+    )
+    words = ["plan", "split", "--outputs", "100", "--input", "1TB", "--volume", tmp_path / "store.toml"]
+    told = asked(*words)
+    assert told["switches"] >= 2e12 / 8388608
+    assert told["money"] > 0
+    assert b"money" in run(*words).stdout
+
+
+@pytest.mark.parametrize(("inputs", "outputs", "schedule"), [(0, 32, "a1"), (1, 32, "a2"), (32, 0, "a3"), (32, 1, "a4")])
+def test_simulated_runs_are_as_long_as_the_formula_says(inputs, outputs, schedule):
+    told = asked(
+        "simulate", "--inputs", str(inputs), "--outputs", str(outputs), "--memory", "1GiB", "--schedule", schedule
+    )
+    assert told["run_bytes"] == pytest.approx(told["formula_run_bytes"], rel=0.02)
+    assert told["peak_memory_bytes"] <= 1 << 30
+
+
+def test_a_simulation_shows_the_staircase():
+    told = run("simulate", "--inputs", "64", "--outputs", "1", "--memory", "1GiB", "--skew", "noise:0.5").stdout.decode()
+    for word in ("64 x 1 by a4", "8 inputs filled at a time", "steady state", "times as long", "####"):
+        assert word in told, told
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["plan"], "WHAT"),
+        (["plan", "merge", "--inputs", "9"], "--input"),
+        (["plan", "bowtie", "--inputs", "0", "--outputs", "0"], "streams"),
+        (["plan", "bowtie", "--alpha", "2"], "--alpha"),
+        (["plan", "bowtie", "--inputs", "4", "--outputs", "4", "--alpha", "1"], "--alpha"),
+        (["plan", "bowtie", "--inputs", "5000", "--memory", "1MiB"], "--memory"),
+        (["plan", "bowtie", "--volume", "/missing.toml"], "/missing.toml"),
+        (["simulate", "--schedule", "a3"], "a3"),
+        (["simulate", "--inputs", "500", "--memory", "1MiB", "--block", "64KiB"], "--block"),
+        (["simulate", "--skew", "zipfy"], "zipf"),
+        (["simulate", "--memory", "1TiB", "--block", "4KiB"], "--block"),
+    ],
+)
+def test_nonsense_is_answered(words, told):
+    assert told in run(*words, expect=2).stderr
