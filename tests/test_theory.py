@@ -76,7 +76,9 @@ def test_an_object_store_has_a_price(tmp_path):
     assert b"money" in run(*words).stdout
 
 
-@pytest.mark.parametrize(("inputs", "outputs", "schedule"), [(0, 32, "a1"), (1, 32, "a2"), (32, 0, "a3"), (32, 1, "a4")])
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "schedule"), [(0, 32, "a1"), (1, 32, "a2"), (32, 0, "a3"), (32, 1, "a4")]
+)
 def test_simulated_runs_are_as_long_as_the_formula_says(inputs, outputs, schedule):
     told = asked(
         "simulate", "--inputs", str(inputs), "--outputs", str(outputs), "--memory", "1GiB", "--schedule", schedule
@@ -86,7 +88,8 @@ def test_simulated_runs_are_as_long_as_the_formula_says(inputs, outputs, schedul
 
 
 def test_a_simulation_shows_the_staircase():
-    told = run("simulate", "--inputs", "64", "--outputs", "1", "--memory", "1GiB", "--skew", "noise:0.5").stdout.decode()
+    words = ["simulate", "--inputs", "64", "--outputs", "1", "--memory", "1GiB", "--skew", "noise:0.5"]
+    told = run(*words).stdout.decode()
     for word in ("64 x 1 by a4", "8 inputs filled at a time", "steady state", "times as long", "####"):
         assert word in told, told
 

@@ -221,7 +221,8 @@ def overview(result: dict[str, Any]) -> str:
     for workload, entries in workloads.items():
         found = result["workloads"][workload]
         size = "" if workload == "startup" else f", {decimal(found['bytes'])}"
-        rows.append([TITLES.get(workload, workload) + size, *(cell(workload, entries.get(name)) for name in names)])
+        cells = [cell(workload, entries.get(name)) for name in names]
+        rows.append([TITLES.get(workload, workload) + size, *cells])
     return "\n".join(_table(["MB/s", *names], rows)) + "\n"
 
 

@@ -144,7 +144,8 @@ class Session:
             memory_of = {"Ascot": o.tight}
         return Plan(
             kind=kind, size=size, tuning_size=tuning, memory=memory, spare=SPARE if o.use_cgroup else None,
-            threads=o.threads, repeats=o.repeats, repeat_within=o.repeat_within, contenders=self.contenders(kind), memory_of=memory_of,
+            threads=o.threads, repeats=o.repeats, repeat_within=o.repeat_within,
+            contenders=self.contenders(kind), memory_of=memory_of,
         )  # fmt: skip
 
     def datasets(self, plan: Plan) -> set[tuple[str, int]]:
@@ -197,7 +198,8 @@ class Session:
         standings = self.rounds.compare(plan)
         return {
             "kind": plan.kind, "bytes": plan.size, "tuning_bytes": plan.tuning_size, "memory": plan.memory,
-            "spare": plan.spare, "repeats": plan.repeats, "repeat_within": plan.repeat_within, "threads": plan.threads, "memory_of": plan.memory_of,
+            "spare": plan.spare, "repeats": plan.repeats, "repeat_within": plan.repeat_within,
+            "threads": plan.threads, "memory_of": plan.memory_of,
             "contenders": rounds.summary(plan, standings, self.shown),
         }  # fmt: skip
 
