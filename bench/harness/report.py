@@ -227,7 +227,7 @@ def overview(result: dict[str, Any]) -> str:
 
 
 def write(folder: Path, result: dict[str, Any]) -> None:
-    """result.json, README.md, overview.md and chart.svg into `folder`; an earlier state of the same run is replaced."""
+    """result.json, README.md, overview.md and chart.svg into `folder`; an earlier state of the run is replaced."""
     folder.mkdir(parents=True, exist_ok=True)
     whole = {**result, "targets": targets.judge(result)}
     (folder / "result.json").write_text(json.dumps(whole, indent=1) + "\n")

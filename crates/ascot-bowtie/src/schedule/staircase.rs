@@ -237,11 +237,10 @@ impl Staircase {
         let live = self.scheme.shape.inputs as usize;
         let (whole, rest) = ((live / group).max(1), live % group);
         let lasts = |&input: &usize| sight.runs_out[input] > (whole as f64 - 0.5) * round;
-        let mut last_as_long = others.iter().filter(|input| lasts(input)).count();
+        let last_as_long = others.iter().filter(|input| lasts(input)).count();
         let more = others.into_iter().filter(|&input| sight.remaining[input] > 0).take(group - 1);
-        for input in std::iter::once(waited).chain(more) {
-            let longer = rest > 0 && last_as_long >= group;
-            last_as_long += 1;
+        for (place, input) in std::iter::once(waited).chain(more).enumerate() {
+            let longer = rest > 0 && last_as_long + place >= group;
             let rounds = (whole + usize::from(longer)) as f64;
             let blocks = rounds * round * sight.shares.get(input).copied().unwrap_or(0.0);
             self.tasks.push_back(Task::Fill { input, level: (blocks.floor() as u32).max(1) });
