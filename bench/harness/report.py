@@ -146,6 +146,7 @@ def markdown(result: dict[str, Any]) -> str:
         "output, contenders interleaved, every output checked. `memory` is the most anonymous memory held, "
         "`read + written` what the volume moved, write-back included.",
         "",
+        *(line for note in result.get("notes", []) for line in (f"Note: {note}", "")),
         "![Results](chart.svg)",
         "",
         *_targets(result),
