@@ -5,7 +5,7 @@
 //! The function is infinitely fast and goes as far as it can between any two blocks that move, as in
 //! the published model (section II.A: the device is the bottleneck).
 
-use ascot_model::run_length::{Direction, Scheme};
+use ascot_model::run_length::Scheme;
 
 use crate::schedule::{Rates, Sight, Staircase, Stall, Step};
 
@@ -419,11 +419,6 @@ impl Stairs {
             Stall::Running | Stall::Ended => {}
         }
     }
-}
-
-/// What the theory says these stairs are, blocks.
-pub fn expected_stairs(setup: &Setup, side: Direction) -> Vec<f64> {
-    setup.scheme.staircase(side, f64::from(setup.memory_blocks))
 }
 
 #[cfg(test)]

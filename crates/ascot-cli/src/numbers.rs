@@ -1,7 +1,9 @@
-//! The numbers that `ascot plan` and `ascot simulate` are given: sizes, counts, shares.
+//! The numbers that `ascot plan` and `ascot simulate` are given (sizes, counts, shares), and their answer
+//! as JSON.
 
 use ascot_model::run_length::Shape;
 use clap::ArgMatches;
+use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::size;
@@ -76,4 +78,9 @@ pub fn shape(inputs: u32, outputs: u32, alpha: f64) -> Result<Shape, Failure> {
         )),
         (inputs, outputs) => Ok(Shape::moving(inputs, outputs, alpha, 1.0 - alpha)),
     }
+}
+
+/// An answer, to be read by programs.
+pub fn json(answer: &impl Serialize) -> Result<String, Failure> {
+    serde_json::to_string_pretty(answer).map_err(|error| Failure::Output(error.into()))
 }

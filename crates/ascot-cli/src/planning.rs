@@ -35,7 +35,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
             return Err(too_many(shape.streams(), memory_bytes));
         }
         let plan = BowtiePlan::new(shape, memory_bytes, &volume);
-        if matches.get_flag("json") { json(&plan)? } else { plan.to_string() }
+        if matches.get_flag("json") { numbers::json(&plan)? } else { plan.to_string() }
     } else {
         let input_bytes = numbers::memory(matches, "input", 0)? as f64;
         if input_bytes == 0.0 {
@@ -45,7 +45,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         let cost = DeviceCost { volume: &volume, memory_bytes: memory_bytes as f64, most_streams: most };
         let way = job.best(&cost)?.ok_or_else(|| too_many(2, memory_bytes))?;
         let plan = PassesPlan::new(&job, way, &cost, memory_bytes);
-        if matches.get_flag("json") { json(&plan)? } else { plan.to_string() }
+        if matches.get_flag("json") { numbers::json(&plan)? } else { plan.to_string() }
     };
     print(&text)?;
     Ok(0)
@@ -57,10 +57,6 @@ fn too_many(streams: u32, memory_bytes: u64) -> Failure {
         format!("{streams} files at once do not fit into {}", units::memory(memory_bytes)),
         format!("--memory {}KiB is the least that has two blocks for each", least >> 10),
     )
-}
-
-fn json(value: &impl Serialize) -> Result<String, Failure> {
-    serde_json::to_string_pretty(value).map_err(|error| Failure::Output(error.into()))
 }
 
 /// One bowtie.

@@ -1,7 +1,7 @@
 //! `ascot simulate`: the schedules on numbers, beside the formulas.
 
-use ascot_bowtie::simulate::{Outcome, Setup, Skew, expected_stairs, simulate};
-use ascot_model::run_length::{Algorithm, Baseline, Direction, Scheme};
+use ascot_bowtie::simulate::{Outcome, Setup, Skew, simulate};
+use ascot_model::run_length::{Algorithm, Baseline, Scheme};
 use ascot_model::units;
 use clap::ArgMatches;
 use serde::Serialize;
@@ -14,7 +14,7 @@ use crate::sort::print;
 /// block is nothing.
 const BLOCKS: u64 = 16384;
 const LEAST_BLOCK_BYTES: u64 = 4096;
-/// More steps than this take minutes.
+/// More blocks than this are not worth waiting for: each takes a look at every stream.
 const MOST_BLOCKS: u64 = 1 << 26;
 
 /// `ascot simulate`.
@@ -31,11 +31,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         )
     })?;
     let told = Told::new(&setup, &outcome);
-    let text = if matches.get_flag("json") {
-        serde_json::to_string_pretty(&told).map_err(|error| Failure::Output(error.into()))?
-    } else {
-        told.to_string()
-    };
+    let text = if matches.get_flag("json") { numbers::json(&told)? } else { told.to_string() };
     print(&text)?;
     Ok(0)
 }
@@ -181,8 +177,8 @@ impl Told {
             peak_memory_bytes: u64::from(outcome.peak_blocks) * chosen.block_bytes,
             input_stairs_bytes: bytes(&outcome.input_stairs),
             output_stairs_bytes: bytes(&outcome.output_stairs),
-            formula_input_stairs_bytes: bytes(&expected_stairs(setup, Direction::Read)),
-            formula_output_stairs_bytes: bytes(&expected_stairs(setup, Direction::Write)),
+            formula_input_stairs_bytes: scheme.input_staircase(chosen.memory_bytes as f64),
+            formula_output_stairs_bytes: scheme.output_staircase(chosen.memory_bytes as f64),
         }
     }
 }

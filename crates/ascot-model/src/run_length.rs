@@ -289,20 +289,17 @@ impl Scheme {
         if of_reads + of_writes > 0.0 { of_reads / (of_reads + of_writes) } else { alpha }
     }
 
-    /// What the buckets of a side hold when its memory is full, bytes, in descending order: a
-    /// staircase (theorems 1, 3, 6 and 8). With groups, each bucket of a group holds the same.
-    pub fn staircase(&self, side: Direction, memory: f64) -> Vec<f64> {
-        let (count, group, grouped, share) = match side {
-            Direction::Read => {
-                let grouped = self.algorithm.reads_in_groups();
-                (self.shape.inputs, self.read_group, grouped, self.read_share())
-            }
-            Direction::Write => {
-                let grouped = self.algorithm.writes_in_groups();
-                (self.shape.outputs, self.write_group, grouped, 1.0 - self.read_share())
-            }
-        };
-        staircase(count, grouped.then_some(group), memory * share)
+    /// What inputs hold when their part of `memory` is full, bytes, in descending order: a staircase
+    /// (theorems 6 and 8). With groups, each input of a group holds the same.
+    pub fn input_staircase(&self, memory: f64) -> Vec<f64> {
+        let group = self.algorithm.reads_in_groups().then_some(self.read_group);
+        staircase(self.shape.inputs, group, memory * self.read_share())
+    }
+
+    /// The same of outputs (theorems 1 and 3).
+    pub fn output_staircase(&self, memory: f64) -> Vec<f64> {
+        let group = self.algorithm.writes_in_groups().then_some(self.write_group);
+        staircase(self.shape.outputs, group, memory * (1.0 - self.read_share()))
     }
 
     /// The smallest buffers for which the formulas hold on a device with a cache of so many bytes: with
@@ -310,16 +307,6 @@ impl Scheme {
     pub fn least_memory_for_cache(&self, cache_bytes: f64) -> f64 {
         cache_bytes / (f64::from(self.shape.streams()) * self.run_length(1.0))
     }
-}
-
-/// Which way bytes move.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Direction {
-    /// From the device.
-    Read,
-    /// To the device.
-    Write,
 }
 
 /// What `count` buckets hold in the steady state, descending; `group`: how many are emptied or filled

@@ -28,22 +28,10 @@ pub struct VolumeProfile {
     /// The device's own cache, bytes: runs of all streams that fit into it together are joined there.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cache_bytes: u64,
-    /// Parts of the device that work independently.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
-    pub channels: u32,
-    /// Bytes of one request at which the speeds were measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub request_bytes: Option<u64>,
     /// Of an object store: the most bytes a request may move. A longer run is several requests, and
     /// each of them is a switch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub most_request_bytes: Option<u64>,
-    /// Requests in flight at which the speeds were measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub depth: Option<u32>,
-    /// How far measurements of the same thing lay apart, as a share of their median.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub spread: Option<f64>,
     /// What using it costs, where that is money.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prices: Option<Prices>,
@@ -62,15 +50,6 @@ pub struct Prices {
     pub write_request: f64,
     /// Of an hour of the machine that does the job.
     pub hour: f64,
-}
-
-fn one() -> u32 {
-    1
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks with a reference")]
-fn is_one(number: &u32) -> bool {
-    *number == 1
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks with a reference")]
@@ -117,11 +96,7 @@ impl VolumeProfile {
             duplex_bytes_per_s: None,
             switch_seconds: SwitchCost::Constant(switch_seconds),
             cache_bytes: 0,
-            channels: 1,
-            request_bytes: None,
             most_request_bytes: None,
-            depth: None,
-            spread: None,
             prices: None,
             measured: false,
         }
@@ -150,19 +125,9 @@ impl VolumeProfile {
                 return Err(BadProfile::DuplexAboveAlone);
             }
         }
-        if self.channels == 0 {
-            return Err(BadProfile::NotPositive("channels"));
-        }
-        if self.request_bytes == Some(0) {
-            return Err(BadProfile::NotPositive("request_bytes"));
-        }
         if self.most_request_bytes == Some(0) {
             return Err(BadProfile::NotPositive("most_request_bytes"));
         }
-        if self.depth == Some(0) {
-            return Err(BadProfile::NotPositive("depth"));
-        }
-        not_negative(self.spread.unwrap_or(0.0), "spread")?;
         let prices = self.prices.unwrap_or_default();
         not_negative(prices.read_request, "prices.read_request")?;
         not_negative(prices.write_request, "prices.write_request")?;
@@ -264,8 +229,10 @@ mod tests {
         assert_eq!(bad(|v| v.read_bytes_per_s = 0.0), BadProfile::NotPositive("read_bytes_per_s"));
         assert_eq!(bad(|v| v.write_bytes_per_s = f64::NAN), BadProfile::NotPositive("write_bytes_per_s"));
         assert_eq!(bad(|v| v.duplex_bytes_per_s = Some(9e9)), BadProfile::DuplexAboveAlone);
-        assert_eq!(bad(|v| v.channels = 0), BadProfile::NotPositive("channels"));
-        assert_eq!(bad(|v| v.spread = Some(-0.1)), BadProfile::Negative("spread"));
+        assert_eq!(bad(|v| v.most_request_bytes = Some(0)), BadProfile::NotPositive("most_request_bytes"));
+        let negative = Prices { hour: -1.0, ..Prices::default() };
+        let refused = VolumeProfile { prices: Some(negative), ..good.clone() }.check();
+        assert_eq!(refused, Err(BadProfile::Negative("prices.hour")));
         assert!(matches!(bad(|v| v.switch_seconds = SwitchCost::Constant(-1.0)), BadProfile::Switch(_)));
     }
 }

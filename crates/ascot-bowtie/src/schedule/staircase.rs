@@ -107,11 +107,6 @@ impl Staircase {
         Staircase { scheme, read_blocks, tasks: VecDeque::new(), current: None, begun: false }
     }
 
-    /// The scheme in use: that of the streams that are left.
-    pub fn scheme(&self) -> &Scheme {
-        &self.scheme
-    }
-
     /// The next block to move; none: nothing before the function has gone on.
     pub fn next(&mut self, sight: &Sight<'_>) -> Option<Step> {
         self.follow_ends(sight);

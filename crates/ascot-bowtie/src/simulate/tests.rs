@@ -67,11 +67,11 @@ fn the_formulas_hold_for_other_groups() {
 fn the_staircases_are_seen() {
     let outputs = |setup: &Setup| {
         let seen = simulate(setup, false).expect("no deadlock").output_stairs;
-        (seen, expected_stairs(setup, Direction::Write))
+        (seen, setup.scheme.output_staircase(f64::from(setup.memory_blocks)))
     };
     let inputs = |setup: &Setup| {
         let seen = simulate(setup, false).expect("no deadlock").input_stairs;
-        (seen, expected_stairs(setup, Direction::Read))
+        (seen, setup.scheme.input_staircase(f64::from(setup.memory_blocks)))
     };
     for (seen, expected) in
         [outputs(&setup(0, 16, 0.0, Algorithm::A1, 16384)), outputs(&setup(1, 16, 0.5, Algorithm::A2, 16384))]
