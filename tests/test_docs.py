@@ -117,3 +117,14 @@ def test_the_table_of_the_front_page_was_measured():
     assert results, "README.md names no result of the bench"
     for result in results:
         assert (ROOT / result / "overview.md").read_text() in page, f"README.md does not show {result}"
+
+
+def test_every_command_of_dev_that_is_named_exists():
+    script = (ROOT / "dev").read_text()
+    known = set(re.search(r"^([a-z |]+)\) \"cmd_", script, re.MULTILINE)[1].split(" | ")) | {"help"}
+    pages = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "bench" / "README.md", ROOT / "dev"]
+    for page in pages:
+        named = set(re.findall(r"\./dev ([a-z]+)", page.read_text()))
+        assert named <= known, f"{name_of(page)} names ./dev {sorted(named - known)}"
+    assert known <= set(re.findall(r"^\./dev ([a-z]+)", script, re.MULTILINE)), "./dev help lists them all"
+    assert known - {"help"} <= set(re.findall(r"^cmd_([a-z]+)\(\)", script, re.MULTILINE))
