@@ -470,6 +470,24 @@ def test_spills_are_private(records, disk):
     process.communicate()
 
 
+def test_clean_removes_what_a_job_killed_at_its_very_end_left(records, disk):
+    """A job goes the way of its directory: a name nobody sees, then its files, its lock, itself."""
+    dead = killed_with_spills(records[0], disk / "out", disk)
+    unseen = dead.rename(disk / f".{dead.name}.tmp")
+    steps = sorted(unseen.iterdir(), key=lambda path: path.name == "lock")
+    assert steps[-1].name == "lock" and len(steps) > 2
+    for step in steps:
+        shutil.copytree(unseen, disk / "left" / unseen.name)
+        run("clean", disk / "left")
+        assert leftovers(disk / "left") == []
+        step.unlink()
+    (disk / "left" / "ascot-0123456789ab").mkdir()
+    shutil.copytree(unseen, disk / "left" / unseen.name)
+    assert leftovers(disk / "left") != []
+    run("clean", disk / "left")
+    assert leftovers(disk / "left") == []
+
+
 def test_clean_removes_leftovers_and_nothing_else(records, disk):
     dead = killed_with_spills(records[0], disk / "out", disk)
     foreign = {

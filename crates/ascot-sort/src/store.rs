@@ -10,8 +10,10 @@
 //!                               can go on holds the path of the first, TEMP/ascot-<id>
 //! ```
 //!
-//! Invariants: only files with these names are ever removed, one by one; a directory whose lock is
-//! held is never touched; the manifest names only files that are complete and durable.
+//! Invariants: only files with these names are ever removed, one by one, the lock last; a directory
+//! whose lock is held is never touched; the manifest names only files that are complete and durable. A job
+//! killed between making its directory and locking it, or between unlocking it and removing it, leaves an
+//! empty one, which is nobody's.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -206,7 +208,12 @@ impl JobDir {
             let now = if at == 0 && manifest.is_some() { &unseen } else { dir };
             make(now)?;
             this.dirs.push(now.clone());
-            let mut held = lock(now)?.ok_or(SortError::Internal("a new directory is locked"))?;
+            let held = match lock(now) {
+                // An empty directory is nobody's: a clean came between the two steps.
+                Err(_) if !now.exists() => make(now).map_err(SortError::from).and_then(|()| lock(now)),
+                held => held,
+            };
+            let mut held = held?.ok_or(SortError::Internal("a new directory is locked"))?;
             if let (true, true, Some(first)) = (at > 0, manifest.is_some(), dirs.first()) {
                 let failed = |error| IoError::from_os(Action::Write, &now.join(LOCK), 0, error);
                 held.write_all(first.as_os_str().as_bytes()).map_err(failed)?;
@@ -355,17 +362,24 @@ fn lock(dir: &Path) -> Result<Option<File>, SortError> {
     }
 }
 
+/// Takes hold of a dead job's directory by its lock, which an empty one has not; none while the job lives.
+fn hold_dead(dir: &Path) -> Option<Option<File>> {
+    if is_empty(dir) { Some(None) } else { lock(dir).ok()?.map(Some) }
+}
+
 /// Removes our own files from a job's directory, and the directory if nothing else is in it.
 /// Returns false where something foreign keeps it.
 fn remove_ours(dir: &Path) -> bool {
     if let Ok(entries) = fs::read_dir(dir) {
         for entry in entries.flatten() {
-            if is_ours(&entry.file_name().to_string_lossy()) {
-                // What cannot be removed now is found by the next clean.
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name != LOCK && is_ours(&name) {
+                // What cannot be removed now is found by the next clean, by its lock.
                 let _ = fs::remove_file(entry.path());
             }
         }
     }
+    let _ = fs::remove_file(dir.join(LOCK));
     fs::remove_dir(dir).is_ok()
 }
 
@@ -456,7 +470,7 @@ pub fn clean(temps: &[PathBuf], removal: Removal) -> Result<Vec<Leftover>, SortE
         let mut leftover = describe(&dir);
         outputs.extend(load(&dir).ok().and_then(|manifest| manifest.temporary).map(|path| real(&path)));
         if removal.takes(!leftover.resumable) {
-            let Ok(Some(held)) = lock(&dir) else { continue };
+            let Some(held) = hold_dead(&dir) else { continue };
             remove_output(&dir);
             leftover.removed = remove_ours(&dir);
             if !leftover.removed {
@@ -510,7 +524,7 @@ fn dead_jobs(temp: &Path) -> Vec<PathBuf> {
         let Ok(entries) = fs::read_dir(temp) else { return Vec::new() };
         entries.flatten().map(|entry| entry.path()).filter(|path| is_job(path)).collect()
     };
-    dirs.retain(|dir| matches!(lock(dir), Ok(Some(_))));
+    dirs.retain(|dir| hold_dead(dir).is_some());
     dirs.sort();
     dirs
 }
@@ -525,7 +539,12 @@ fn is_job(path: &Path) -> bool {
     id.len() == 12
         && id.bytes().all(|byte| byte.is_ascii_hexdigit())
         && fs::symlink_metadata(path).is_ok_and(|stat| stat.is_dir() && stat.uid() == me)
-        && path.join(LOCK).is_file()
+        && (path.join(LOCK).is_file() || is_empty(path))
+}
+
+/// Whether nothing is in a directory: its job died before it had locked it, or after.
+fn is_empty(dir: &Path) -> bool {
+    fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_none())
 }
 
 /// The first directory of the job that has `dir`, which has the manifest.
