@@ -10,13 +10,16 @@
 //! ```
 //!
 //! Both ways are bijections on all bit patterns, work in place, and are one vectorised pass.
-//! Merging of sorted numbers is here too; see [`merge_numbers_u64`].
+//! Merging of sorted numbers and grouping of numbers by part are here too; see [`merge_numbers_u64`]
+//! and [`group_by_part`].
 
 use crate::layout::{Endian, NumberFormat, NumberType};
 
 pub use merge::{merge_numbers_u32, merge_numbers_u64};
+pub use scatter::group_by_part;
 
 mod merge;
+mod scatter;
 
 /// Turns numbers as stored in a file into native-endian integers that order as they do, in place.
 /// Trailing bytes that make no whole number are left alone.

@@ -38,12 +38,16 @@ use crate::runs::{Run, RunSink};
 use crate::store::{OutputState, StoredWay};
 use crate::target::Target;
 
-/// Sampled keys for each part.
-const KEYS_PER_PART: usize = 64;
-/// Bytes read for a handful of keys.
+/// Sampled keys for each part: where keys are spread evenly, sizes of parts vary by 4 percent.
+const KEYS_PER_PART: usize = 512;
+/// Places the sample of each part comes from.
+const PLACES_PER_PART: usize = 8;
+/// Bytes read at each of them.
 const SAMPLE_BYTES: usize = 64 << 10;
-/// Keys taken from each place sampled.
-const KEYS_PER_PLACE: usize = 8;
+/// Bytes of sampled keys at which every second one is left out, from there on too.
+const SAMPLED_BYTES: usize = 8 << 20;
+/// What a key takes beside its bytes.
+const KEY_OVERHEAD_BYTES: usize = 48;
 /// Bytes kept of a sampled key.
 const MOST_KEY_BYTES: usize = 1 << 10;
 /// Bytes of a piece being split: two of them fit a second-level cache.
@@ -88,7 +92,7 @@ impl<R: Records> Job<'_, R> {
         let most = (self.budget.streams() / PARTS_SHARE / (2 * self.budget.block))
             .min(crate::job::descriptors()) as u64;
         let parts = part_count(total, load).min(most.max(2)) as usize;
-        let mut keys = self.sample_keys(parts * KEYS_PER_PART, total)?;
+        let mut keys = self.sample_keys(parts, total)?;
         keys.sort_unstable();
         if self.records.descending() {
             keys.reverse();
@@ -99,10 +103,12 @@ impl<R: Records> Job<'_, R> {
         Ok(Splitters::new(&chosen, self.records.descending()))
     }
 
-    /// Keys from places spread evenly over the inputs.
-    fn sample_keys(&self, count: usize, total: u64) -> Result<Vec<Vec<u8>>, SortError> {
-        let places = (count / KEYS_PER_PLACE).max(1) as u64;
-        let mut keys = Vec::with_capacity(count);
+    /// Keys for `parts` parts, from places spread evenly over the inputs.
+    fn sample_keys(&self, parts: usize, total: u64) -> Result<Vec<Vec<u8>>, SortError> {
+        let places = (parts * PLACES_PER_PART) as u64;
+        let mut keys_per_place = KEYS_PER_PART / PLACES_PER_PART;
+        let (mut keys, mut bytes_kept): (Vec<Vec<u8>>, usize) = (Vec::new(), 0);
+        let bytes_of = |key: &Vec<u8>| key.len() + KEY_OVERHEAD_BYTES;
         for file in self.inputs.iter() {
             let size = file.size.unwrap_or(0).saturating_sub(file.start);
             let here = (places * size).div_ceil(total.max(1)).max(1);
@@ -119,9 +125,15 @@ impl<R: Records> Job<'_, R> {
                 let whole = self.records.cut(&bytes[skip..], usize::MAX).bytes;
                 self.records.normalise(&mut bytes[skip..skip + whole]);
                 let known = keys.len();
-                self.records.sample_keys(&bytes[skip..skip + whole], KEYS_PER_PLACE, &mut keys);
+                self.records.sample_keys(&bytes[skip..skip + whole], keys_per_place, &mut keys);
                 // Anything between two keys splits them; long ones would take memory.
                 keys[known..].iter_mut().for_each(|key| key.truncate(MOST_KEY_BYTES));
+                bytes_kept += keys[known..].iter().map(bytes_of).sum::<usize>();
+                while bytes_kept > SAMPLED_BYTES && keys_per_place > 1 {
+                    keys_per_place /= 2;
+                    keys = keys.into_iter().step_by(2).collect();
+                    bytes_kept = keys.iter().map(bytes_of).sum();
+                }
             }
         }
         Ok(keys)
@@ -332,9 +344,7 @@ impl<R: Records> Job<'_, R> {
             self.manifest.output = Some(OutputState { durable, out, dropped, last_key: None });
             self.store()?;
         }
-        self.remove_runs(&gone)?;
-        self.passes.freed(gone.iter().map(|run| run.bytes).sum());
-        Ok(())
+        self.remove_runs(&gone)
     }
 
     /// A part of equal keys is a sorted run already. It is freed as it goes out, so the manifest

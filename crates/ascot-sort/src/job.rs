@@ -29,6 +29,7 @@ use crate::request::{Output, SortRequest};
 use crate::runs::Run;
 use crate::spill::Spill;
 use crate::store::{FileIdentity, Finished, JobDir, MANIFEST_VERSION, Manifest, OutputState, StoredWay};
+use crate::sweep::Sweeper;
 use crate::target::Target;
 
 /// How a job is run, beside what it does.
@@ -60,6 +61,8 @@ pub struct Job<'a, R: Records> {
     pub header: Option<Vec<u8>>,
     /// Threads that merge.
     pub emitters: Arc<EmitThreads>,
+    /// Removes its spills; done with that before its directory goes.
+    sweeper: Sweeper,
     /// Its directory, once it has spills.
     pub dir: Option<JobDir>,
     /// The places for spills, once it has any.
@@ -94,6 +97,7 @@ impl<'a, R: Records> Job<'a, R> {
         let emitters = EmitThreads::start(&records, &pool, budget.threads, budget.emit_blocks, budget.block)?;
         let resumable =
             inputs.are_files() && matches!(request.output, Output::Path(_)) && !request.merge_only;
+        let sweeper = Sweeper::new(&disk);
         let manifest = Manifest {
             version: MANIFEST_VERSION,
             request: request.absolute().unwrap_or_else(|_| request.clone()),
@@ -126,6 +130,7 @@ impl<'a, R: Records> Job<'a, R> {
             inputs,
             header,
             emitters: Arc::new(emitters),
+            sweeper,
             dir: None,
             places: None,
             manifest,
@@ -235,9 +240,12 @@ impl<'a, R: Records> Job<'a, R> {
     }
 
     /// Removes runs that have been merged.
-    pub fn remove_runs(&self, runs: &[Run]) -> Result<(), SortError> {
-        let Some(dir) = &self.dir else { return Ok(()) };
-        runs.iter().filter(|run| run.input.is_none()).try_for_each(|run| dir.remove_run(run))
+    pub fn remove_runs(&mut self, runs: &[Run]) -> Result<(), SortError> {
+        let ours = || runs.iter().filter(|run| run.input.is_none());
+        let files = ours().map(|run| run.path.clone()).collect();
+        let gone = self.sweeper.remove(files, ours().map(|run| run.bytes).sum())?;
+        self.passes.freed(gone);
+        Ok(())
     }
 
     /// Gives the output its name and closes the account. `out` and `dropped` are the sums of the
@@ -255,6 +263,7 @@ impl<'a, R: Records> Job<'a, R> {
         if accounted != self.manifest.sum_in {
             return Err(SortError::Checksum { read: self.manifest.sum_in, written: accounted });
         }
+        self.sweeper.wait()?;
         let mut all_dropped = *dropped;
         all_dropped.combine(&self.manifest.dropped);
         let since = Instant::now();

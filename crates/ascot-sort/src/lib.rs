@@ -48,6 +48,7 @@ pub mod sort;
 pub mod sorting;
 pub mod spill;
 pub mod store;
+mod sweep;
 pub mod target;
 mod threads;
 mod watch;

@@ -255,9 +255,7 @@ impl<R: Records> Job<'_, R> {
         self.manifest.dropped.combine(&sums.dropped);
         self.manifest.runs.splice(first..first + count, runs);
         self.store()?;
-        self.remove_runs(&group)?;
-        self.passes.freed(group.iter().map(|run| run.bytes).sum());
-        Ok(())
+        self.remove_runs(&group)
     }
 
     /// Merges all runs into the output.

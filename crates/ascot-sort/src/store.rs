@@ -254,11 +254,6 @@ impl JobDir {
         &self.dirs
     }
 
-    /// Removes a run that is no longer needed.
-    pub fn remove_run(&self, run: &Run) -> Result<(), SortError> {
-        Ok(self.disk.remove_file(&run.path)?)
-    }
-
     /// Stores the manifest: it is replaced whole or not at all.
     pub fn store(&self, manifest: &Manifest) -> Result<(), SortError> {
         let (new, path) = (self.path().join(MANIFEST_NEW), self.path().join(MANIFEST));

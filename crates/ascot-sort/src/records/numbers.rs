@@ -157,6 +157,9 @@ impl<T: Number> Numbers<T> {
     }
 }
 
+/// Values whose parts are looked up in one go.
+const BATCH: usize = 64;
+
 /// Copies values to `out`, grouped by part, each group in the order given; the size of each.
 fn group_values<T: Number>(
     values: &[T],
@@ -164,23 +167,12 @@ fn group_values<T: Number>(
     out: &mut [T],
     parts: &mut Vec<u16>,
 ) -> Vec<u32> {
-    let mut sizes = vec![0u32; bounds.parts()];
     parts.clear();
-    parts.extend(values.iter().map(|value| bounds.part_of_prefix(value.prefix()) as u16));
-    parts.iter().for_each(|&part| sizes[part as usize] += 1);
-    let mut places: Vec<u32> = sizes
-        .iter()
-        .scan(0, |at, size| {
-            *at += size;
-            Some(*at - size)
-        })
-        .collect();
-    for (value, part) in values.iter().zip(parts) {
-        let place = &mut places[*part as usize];
-        out[*place as usize] = *value;
-        *place += 1;
+    parts.resize(values.len(), 0);
+    for (values, parts) in values.chunks(BATCH).zip(parts.chunks_mut(BATCH)) {
+        bounds.parts_of_prefixes(values.iter().map(|value| value.prefix()), parts);
     }
-    sizes
+    number::group_by_part(values, parts, bounds.parts(), out)
 }
 
 /// Number of values below `cut`.

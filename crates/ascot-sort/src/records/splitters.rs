@@ -82,15 +82,30 @@ impl Splitters {
         &self.prefixes
     }
 
-    /// The part of a key of eight bytes, given as its prefix; all splitters have eight bytes too,
-    /// and ascend.
+    /// The parts of keys of eight bytes, given as their prefixes; all splitters have eight bytes too, and
+    /// ascend. A batch is looked up without a branch, and gone through again where a cell has several parts.
     #[inline]
-    pub fn part_of_prefix(&self, prefix: u64) -> usize {
-        self.table.part(prefix).unwrap_or_else(|| self.search_prefix(prefix))
+    pub fn parts_of_prefixes(&self, prefixes: impl Iterator<Item = u64> + Clone, parts: &mut [u16]) {
+        let Some(table) = self.table.cells() else {
+            parts
+                .iter_mut()
+                .zip(prefixes)
+                .for_each(|(part, prefix)| *part = self.part_of_prefix(prefix) as u16);
+            return;
+        };
+        let mut most = 0;
+        for (part, prefix) in parts.iter_mut().zip(prefixes.clone()) {
+            *part = table[self.table.cell(prefix)];
+            most = most.max(*part);
+        }
+        if most == Table::SEVERAL {
+            let unknown = parts.iter_mut().zip(prefixes).filter(|(part, _)| **part == Table::SEVERAL);
+            unknown.for_each(|(part, prefix)| *part = self.part_of_prefix(prefix) as u16);
+        }
     }
 
-    #[cold]
-    fn search_prefix(&self, prefix: u64) -> usize {
+    /// The part of one such key.
+    pub fn part_of_prefix(&self, prefix: u64) -> usize {
         let passed = self.prefixes.partition_point(|&splitter| splitter <= prefix);
         if passed > 0 && self.equal[passed - 1] && self.prefixes[passed - 1] == prefix {
             return self.below[passed - 1] + 1;
@@ -102,7 +117,7 @@ impl Splitters {
     /// one look-up. Only for parts whose sizes may differ: parts within a cell become one.
     pub fn rounded(prefixes: &[u64]) -> Self {
         let cells = Table::over(prefixes);
-        let round = |&prefix: &u64| cells.start((prefix - cells.least) >> cells.shift);
+        let round = |&prefix: &u64| cells.start(cells.cell(prefix) as u64);
         let mut rounded: Vec<u64> = prefixes.iter().map(round).collect();
         rounded.dedup();
         let keys: Vec<Vec<u8>> = rounded.iter().map(|prefix| prefix.to_be_bytes().to_vec()).collect();
@@ -117,16 +132,24 @@ impl Splitters {
 
 /// For each of many equal ranges of prefixes, its cells, the part of all keys in it, where they are
 /// of one part: then a key's part is one look-up away.
+///
+/// ```text
+///   cell         0          1    2    3   ...   CELLS    CELLS + 1
+///   keys   below splitters  |splitters from the first on|  above all
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Table {
-    least: u64,
+    /// Where the first cell begins; all keys below it are of the first part.
+    origin: u64,
     shift: u32,
-    /// Part of each cell, or [`Table::SEVERAL`]; a last one for what lies above all splitters.
+    /// Part of each cell, or [`Table::SEVERAL`].
     parts: Vec<u16>,
 }
 
 impl Table {
     const CELLS: u64 = 1 << 12;
+    /// Above all splitters.
+    const LAST: u64 = Self::CELLS + 1;
     const SEVERAL: u16 = u16::MAX;
 
     fn new(splitters: &Splitters) -> Table {
@@ -136,10 +159,10 @@ impl Table {
         }
         let part = |cell| {
             let (first, last) = (this.start(cell), this.start(cell).saturating_add((1 << this.shift) - 1));
-            let (first, last) = (splitters.search_prefix(first), splitters.search_prefix(last));
+            let (first, last) = (splitters.part_of_prefix(first), splitters.part_of_prefix(last));
             if first == last { first as u16 } else { Self::SEVERAL }
         };
-        this.parts = (0..Self::CELLS).map(part).chain([splitters.parts() as u16 - 1]).collect();
+        this.parts = (0..Self::LAST).map(part).chain([splitters.parts() as u16 - 1]).collect();
         this
     }
 
@@ -147,20 +170,24 @@ impl Table {
     fn over(prefixes: &[u64]) -> Table {
         let (least, most) = (prefixes.first().copied().unwrap_or(0), prefixes.last().copied().unwrap_or(0));
         let bits = u64::BITS - most.saturating_sub(least).leading_zeros();
-        Table { least, shift: bits.saturating_sub(Self::CELLS.ilog2()), parts: Vec::new() }
+        let shift = bits.saturating_sub(Self::CELLS.ilog2());
+        Table { origin: least.saturating_sub(1 << shift), shift, parts: Vec::new() }
     }
 
     fn start(&self, cell: u64) -> u64 {
-        self.least.saturating_add(cell << self.shift)
+        let start = u128::from(self.origin) + (u128::from(cell) << self.shift);
+        u64::try_from(start).unwrap_or(u64::MAX)
     }
 
-    /// The part of a key, unless its cell has several.
     #[inline]
-    fn part(&self, prefix: u64) -> Option<usize> {
-        // What lies below all splitters is in part 0.
-        let Some(above) = prefix.checked_sub(self.least) else { return Some(0) };
-        let cell = (above >> self.shift).min(Self::CELLS);
-        self.parts.get(cell as usize).filter(|&&part| part != Self::SEVERAL).map(|&part| usize::from(part))
+    fn cell(&self, prefix: u64) -> usize {
+        (prefix.saturating_sub(self.origin) >> self.shift).min(Self::LAST) as usize
+    }
+
+    /// The part of each cell, if the table was made.
+    #[inline]
+    fn cells(&self) -> Option<&[u16; Self::LAST as usize + 1]> {
+        self.parts.as_slice().try_into().ok()
     }
 }
 
@@ -218,9 +245,13 @@ mod tests {
             let keys: Vec<Vec<u8>> = splitters.iter().map(|value| value.to_be_bytes().to_vec()).collect();
             let splitters = Splitters::new(&keys, false);
             let near = splitters.prefixes().iter().flat_map(|&p| [p, p.wrapping_add(1), p.wrapping_sub(1)]);
-            for value in values.iter().map(|value| value >> narrow).chain(near) {
-                let part = splitters.part_of_prefix(value);
-                prop_assert_eq!(part, splitters.part_of(&value.to_be_bytes()));
+            let values: Vec<u64> =
+                values.iter().map(|value| value >> narrow).chain(near).chain([0, u64::MAX]).collect();
+            let mut parts = vec![0; values.len()];
+            splitters.parts_of_prefixes(values.iter().copied(), &mut parts);
+            for (value, part) in values.iter().zip(parts) {
+                prop_assert_eq!(usize::from(part), splitters.part_of(&value.to_be_bytes()));
+                prop_assert_eq!(usize::from(part), splitters.part_of_prefix(*value));
             }
         }
     }
