@@ -75,21 +75,22 @@ fn explain(error: &clap::Error, word: Option<&str>) -> Result<u8, Failure> {
     }
 }
 
-/// The arguments of `sort` become what the parser reads.
+/// The arguments of `sort`, and of the commands that take its flags, become what the parser reads.
 fn spelled_out(mut words: Vec<OsString>, root: &Command) -> Vec<OsString> {
-    match (words.get(1), root.find_subcommand("sort")) {
-        (Some(word), Some(sort)) if word == "sort" => {
-            let rest = words.split_off(2);
-            words.extend(arguments::rewritten(rest, sort));
-            words
-        }
-        _ => words,
+    const LIKE_SORT: [&str; 4] = ["sort", "merge", "split", "reshape"];
+    let word = words.get(1).and_then(|word| word.to_str()).filter(|word| LIKE_SORT.contains(word));
+    if let Some(command) = word.and_then(|word| root.find_subcommand(word)) {
+        let rest = words.split_off(2);
+        words.extend(arguments::rewritten(rest, command));
     }
+    words
 }
 
 fn dispatch(matches: &ArgMatches) -> Result<u8, Failure> {
     match matches.subcommand() {
         Some(("sort", matches)) => sort::run(matches),
+        Some(("merge" | "reshape", matches)) => sort::merge(matches),
+        Some(("split", matches)) => sort::split(matches),
         Some(("gen", matches)) => tools::generate(matches),
         Some(("check", matches)) => tools::check(matches),
         Some(("clean", matches)) => tools::clean(matches),

@@ -76,6 +76,7 @@ fn refuse_files_of_job(report: &Path, request: &SortRequest, list: Option<&Path>
     };
     let is_output = match &request.output {
         Output::Path(path) => Place::of(path).as_ref() == Some(&place),
+        Output::Parts(parts) => parts.paths().any(|path| Place::of(&path).as_ref() == Some(&place)),
         Output::Stdout => Place::of_stream(io::stdout()).as_ref() == Some(&place),
     };
     let what = match request.inputs.iter().find(is_input) {
@@ -83,6 +84,7 @@ fn refuse_files_of_job(report: &Path, request: &SortRequest, list: Option<&Path>
         Some(Input::Stdin) => "the file on standard input".to_owned(),
         None if is_output => match &request.output {
             Output::Path(path) => format!("the output {}", path.display()),
+            Output::Parts(parts) => format!("one of the parts {}", parts.pattern),
             Output::Stdout => "the file on standard output".to_owned(),
         },
         None if list.and_then(Place::of).as_ref() == Some(&place) => "the list of --files0-from".to_owned(),

@@ -1,4 +1,5 @@
-//! `ascot sort`: sort, merge, check, explain or resume, and tell how it went.
+//! `ascot sort`: sort, merge, check, explain or resume, and tell how it went; `ascot merge`, `reshape`
+//! and `split`, which are asked for in the same words.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -28,16 +29,37 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     if mode != Mode::Sort {
         return check(&sort_request, mode);
     }
-    let output_is_file = matches!(sort_request.output, Output::Path(_)) || sys::stdout_is_a_file();
+    run_request(matches, &sort_request)
+}
+
+/// Runs `ascot merge` or `ascot reshape`.
+pub fn merge(matches: &ArgMatches) -> Result<u8, Failure> {
+    let request = request::sort_request(matches, Mode::Sort)?;
+    run_request(matches, &SortRequest { merge_only: true, ..request })
+}
+
+/// Runs `ascot split`.
+pub fn split(matches: &ArgMatches) -> Result<u8, Failure> {
+    let split_request = request::sort_request(matches, Mode::Sort)?;
+    let by = request::split_by(matches);
+    let screen = screen(matches, true);
+    let report_file = ReportFile::prepare(matches, Some(&split_request))?;
+    job(report_file, &screen, |cancel| {
+        ascot_sort::split(&split_request, by, &RunOptions::default(), &screen, cancel)
+    })
+}
+
+fn run_request(matches: &ArgMatches, sort_request: &SortRequest) -> Result<u8, Failure> {
+    let output_is_file = !matches!(sort_request.output, Output::Stdout) || sys::stdout_is_a_file();
     let screen = screen(matches, output_is_file);
     request::notices(matches).iter().for_each(|notice| screen.notice(notice));
     if matches.get_flag("explain") {
-        return explain(matches, &sort_request, &screen);
+        return explain(matches, sort_request, &screen);
     }
-    mention_leftovers(&sort_request, &screen);
-    let report_file = ReportFile::prepare(matches, Some(&sort_request))?;
+    mention_leftovers(sort_request, &screen);
+    let report_file = ReportFile::prepare(matches, Some(sort_request))?;
     job(report_file, &screen, |cancel| {
-        ascot_sort::sort(&sort_request, &RunOptions::default(), &screen, cancel)
+        ascot_sort::sort(sort_request, &RunOptions::default(), &screen, cancel)
     })
 }
 

@@ -35,7 +35,7 @@ pub fn generate(matches: &ArgMatches) -> Result<u8, Failure> {
         output: output.map_or(Output::Stdout, Output::Path),
         threads: threads(matches)?,
     };
-    let screen = screen(matches!(request.output, Output::Path(_)) || sys::stdout_is_a_file(), false);
+    let screen = screen(!matches!(request.output, Output::Stdout) || sys::stdout_is_a_file(), false);
     stoppable(&screen, |cancel| ascot_sort::generate::generate(&request, &screen, cancel))?;
     Ok(0)
 }

@@ -3,7 +3,8 @@
 //! ```text
 //!   create   .result.ascot-1f2e3d4c5b6a7988.tmp   beside result, nobody else's name
 //!   write    ...
-//!   commit   sync, take over result's mode and owner, rename to result, sync the directory
+//!   seal     take over result's mode and owner, sync, close
+//!   commit   seal, rename to result, sync the directory
 //!   drop     without commit: remove the temporary file
 //! ```
 //!
@@ -34,6 +35,8 @@ pub struct AtomicOutput {
     temporary: Option<PathBuf>,
     /// Held while the temporary file is somebody's, so that what nobody holds can be cleaned up.
     _lock: Option<File>,
+    /// Its length, once everything is durable and the stream closed.
+    sealed: Option<u64>,
     kept: bool,
 }
 
@@ -50,6 +53,7 @@ impl AtomicOutput {
                 target,
                 temporary: None,
                 _lock: None,
+                sealed: None,
                 kept: false,
             });
         }
@@ -99,7 +103,7 @@ impl AtomicOutput {
 
     fn at(disk: &Disk, stream: Box<dyn WriteStream>, target: PathBuf, temporary: PathBuf) -> Self {
         let (_lock, temporary) = (lock(&temporary), Some(temporary));
-        Self { disk: disk.clone(), stream: Some(stream), target, temporary, _lock, kept: false }
+        Self { disk: disk.clone(), stream: Some(stream), target, temporary, _lock, sealed: None, kept: false }
     }
 
     /// Goes on with the temporary file of a killed job at `offset` (a multiple of 4096), towards
@@ -155,9 +159,11 @@ impl AtomicOutput {
         self.kept = true;
     }
 
-    /// Makes the output durable and gives it its final name; its length in bytes. After an error
-    /// the old file is as it was.
-    pub fn commit(mut self) -> Result<u64, IoError> {
+    /// Makes the output durable and closes it: only its name is missing then. Its length in bytes.
+    pub fn seal(&mut self) -> Result<u64, IoError> {
+        if let Some(bytes) = self.sealed {
+            return Ok(bytes);
+        }
         let Some(mut stream) = self.stream.take() else {
             let what = "the output's stream was taken";
             return Err(IoError::Misuse { path: self.target.clone(), offset: 0, what });
@@ -169,6 +175,14 @@ impl AtomicOutput {
         }
         stream.sync()?;
         let bytes = stream.finish()?;
+        self.sealed = Some(bytes);
+        Ok(bytes)
+    }
+
+    /// Seals the output and gives it its final name; its length in bytes. After an error the old file
+    /// is as it was.
+    pub fn commit(mut self) -> Result<u64, IoError> {
+        let bytes = self.seal()?;
         if let Some(temporary) = &self.temporary {
             self.disk.rename(temporary, &self.target)?;
             self.temporary = None;

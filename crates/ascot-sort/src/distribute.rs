@@ -10,16 +10,13 @@
 //! keys of part i all come before those of part i + 1. A part that turns out larger than a load is
 //! sorted by runs and merges, like an input of its own; one whose keys are all equal needs no sort.
 
-use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ascot_io::BlockPool;
 use ascot_model::plan::Plan;
 use ascot_model::report::Report;
 use ascot_record::checksum::RecordSum;
-use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use crate::account::{PassFacts, stage};
 use crate::emit::PassSums;
@@ -27,14 +24,14 @@ use crate::error::SortError;
 use crate::form::{Gather, Grouping, Load, sort_loads};
 use crate::input::{Inputs, PART_BLOCKS};
 use crate::job::Job;
-use crate::observe::Cancel;
 use crate::part::{Part, decode_index};
-use crate::pieces::{Lease, PiecePool};
+use crate::pieces::PiecePool;
 use crate::plan::part_count;
-use crate::reader::{GAP_BYTES, InputPosition, PieceReader, PlacedPiece};
+use crate::reader::{GAP_BYTES, InputPosition, PieceReader};
 use crate::records::{Records, Splitters};
 use crate::refine::Refined;
 use crate::runs::{Run, RunSink};
+use crate::splitting::{Grouped, Router, SPLIT_PIECE_BYTES, split_pieces};
 use crate::store::{OutputState, StoredWay};
 use crate::target::Target;
 
@@ -50,8 +47,6 @@ const SAMPLED_BYTES: usize = 8 << 20;
 const KEY_OVERHEAD_BYTES: usize = 48;
 /// Bytes kept of a sampled key.
 const MOST_KEY_BYTES: usize = 1 << 10;
-/// Bytes of a piece being split: two of them fit a second-level cache.
-const SPLIT_PIECE_BYTES: usize = 1 << 20;
 /// Times the splitting pass stores how far it has come, about.
 const CHECKPOINTS: u64 = 12;
 /// How much larger than its fair share a part may turn out: one in so many.
@@ -92,15 +87,19 @@ impl<R: Records> Job<'_, R> {
         let most = (self.budget.streams() / PARTS_SHARE / (2 * self.budget.block))
             .min(crate::job::descriptors()) as u64;
         let parts = part_count(total, load).min(most.max(2)) as usize;
+        let chosen = self.sampled_bounds(parts, total)?;
+        self.manifest.way = StoredWay::Distribute(chosen.clone());
+        Ok(Splitters::new(&chosen, self.records.descending()))
+    }
+
+    /// Keys, in their order, that bound `parts` parts of about the same size; frequent ones stand twice.
+    pub fn sampled_bounds(&self, parts: usize, total: u64) -> Result<Vec<Vec<u8>>, SortError> {
         let mut keys = self.sample_keys(parts, total)?;
         keys.sort_unstable();
         if self.records.descending() {
             keys.reverse();
         }
-        let chosen: Vec<Vec<u8>> =
-            (1..parts).filter_map(|i| keys.get(keys.len() * i / parts).cloned()).collect();
-        self.manifest.way = StoredWay::Distribute(chosen.clone());
-        Ok(Splitters::new(&chosen, self.records.descending()))
+        Ok((1..parts).filter_map(|i| keys.get(keys.len() * i / parts).cloned()).collect())
     }
 
     /// Keys for `parts` parts, from places spread evenly over the inputs.
@@ -158,7 +157,7 @@ impl<R: Records> Job<'_, R> {
             &records,
             reader,
             &pieces,
-            splitters,
+            Router::Ranges(splitters),
             self.budget.threads,
             cancel,
             &mut |grouped: Grouped| {
@@ -393,129 +392,5 @@ impl<R: Records> Job<'_, R> {
     fn part_stream_bytes(&self) -> usize {
         let written = self.manifest.runs.iter().map(|run| run.block_bytes).max().unwrap_or(0);
         PART_BLOCKS * written.max(self.budget.block) + self.refined.as_ref().map_or(0, Refined::bytes)
-    }
-}
-
-/// A piece whose records are grouped by part, each group in input order.
-struct Grouped {
-    lease: Lease,
-    groups: Vec<(usize, Range<usize>)>,
-    sum: RecordSum,
-    end: InputPosition,
-}
-
-/// Time the stages of the splitting pass spent.
-#[derive(Clone, Copy, Debug, Default)]
-struct SplitTimes {
-    /// Reader waiting for the device.
-    device: Duration,
-    /// Reader waiting for memory.
-    memory: Duration,
-    /// Splitting threads at work.
-    busy: Duration,
-    /// Collecting and writing.
-    writing: Duration,
-}
-
-/// A piece, its number, and the buffer its records are grouped in; a long record needs none.
-type Work = (u64, PlacedPiece, Option<Lease>);
-
-enum Message {
-    Grouped(u64, Grouped, Duration),
-    Read(Result<u64, SortError>, Duration, Duration),
-}
-
-/// Reads and groups everything `reader` gives; `take` gets the pieces in input order.
-fn split_pieces<R: Records>(
-    records: &Arc<R>,
-    mut reader: PieceReader<R>,
-    pieces: &PiecePool,
-    splitters: &Splitters,
-    threads: usize,
-    cancel: &Cancel,
-    take: &mut dyn FnMut(Grouped) -> Result<(), SortError>,
-) -> Result<SplitTimes, SortError> {
-    std::thread::scope(|scope| {
-        let (send, receive) = unbounded();
-        let (to_split, work) = unbounded::<Work>();
-        let (from_reader, spare) = (send.clone(), pieces.clone());
-        let stop = cancel.clone();
-        scope.spawn(move || {
-            let mut number = 0;
-            let result = loop {
-                if stop.is_cancelled() {
-                    break Err(SortError::Cancelled);
-                }
-                match reader.next(&|| ()) {
-                    Ok(Some(piece)) => {
-                        // The second buffer is taken here, so that splitting never waits for one.
-                        let room = (!piece.long).then(|| spare.take_for(&|| ()));
-                        if to_split.send((number, piece, room)).is_err() {
-                            break Ok(number);
-                        }
-                        number += 1;
-                    }
-                    Ok(None) => break Ok(number),
-                    Err(error) => break Err(error),
-                }
-            };
-            // Nobody listens any more only when the pass has ended.
-            let _ = from_reader.send(Message::Read(result, reader.waited_device, reader.waited_memory));
-        });
-        for _ in 0..threads.max(1) {
-            let (work, send) = (work.clone(), send.clone());
-            scope.spawn(move || group_all(&**records, splitters, &work, &send));
-        }
-        drop((send, work));
-        in_order(&receive, cancel, take)
-    })
-}
-
-fn in_order(
-    receive: &Receiver<Message>,
-    cancel: &Cancel,
-    take: &mut dyn FnMut(Grouped) -> Result<(), SortError>,
-) -> Result<SplitTimes, SortError> {
-    let (mut waiting, mut times) = (BTreeMap::new(), SplitTimes::default());
-    let (mut next, mut total) = (0, None);
-    while total != Some(next) {
-        match receive.recv().map_err(|_| SortError::Internal("a splitting thread ended early"))? {
-            Message::Grouped(number, grouped, busy) => {
-                times.busy += busy;
-                waiting.insert(number, grouped);
-            }
-            Message::Read(result, device, memory) => {
-                total = Some(result?);
-                (times.device, times.memory) = (device, memory);
-            }
-        }
-        cancel.check()?;
-        let since = Instant::now();
-        while let Some(grouped) = waiting.remove(&next) {
-            take(grouped)?;
-            next += 1;
-        }
-        times.writing += since.elapsed();
-    }
-    Ok(times)
-}
-
-fn group_all<R: Records>(records: &R, splitters: &Splitters, work: &Receiver<Work>, send: &Sender<Message>) {
-    let mut scratch = records.scratch(SPLIT_PIECE_BYTES);
-    while let Ok((number, mut placed, room)) = work.recv() {
-        let since = Instant::now();
-        let range = placed.piece.bytes.clone();
-        let mut sum = RecordSum::new();
-        let bytes = &mut placed.piece.lease.bytes_mut()[range.clone()];
-        records.normalise(bytes);
-        records.sum(bytes, &mut sum);
-        let (groups, lease) = match room {
-            Some(mut room) => (records.group(bytes, splitters, room.bytes_mut(), &mut scratch), room),
-            None => (vec![(records.part_of(bytes, splitters), range)], placed.piece.lease),
-        };
-        let grouped = Grouped { lease, groups, sum, end: placed.end };
-        if send.send(Message::Grouped(number, grouped, since.elapsed())).is_err() {
-            return;
-        }
     }
 }

@@ -95,7 +95,7 @@ pub enum SortError {
     Memory(#[from] PoolError),
     /// An input that should be sorted is not.
     #[error(
-        "{input}: not sorted: record {record} at offset {offset} comes before the one ahead of it\n  sort it first, by the same keys and options, or leave out -m"
+        "{input}: not sorted: record {record} at offset {offset} comes before the one ahead of it\n  sort it first, by the same keys and options (ascot sort)"
     )]
     NotSorted {
         /// The input.

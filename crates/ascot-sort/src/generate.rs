@@ -174,6 +174,7 @@ impl Sink {
         let disk = Disk::default();
         disk.expect(total_bytes);
         match output {
+            Output::Parts(_) => Err(SortError::Internal("records are made into one file")),
             Output::Path(path) => Ok(Sink::File(AtomicOutput::create(&disk, path, "output")?)),
             Output::Stdout => {
                 let name = Path::new(STANDARD_OUTPUT);

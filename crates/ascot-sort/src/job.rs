@@ -20,17 +20,18 @@ use crate::error::SortError;
 use crate::form::SortMemory;
 use crate::input::Inputs;
 use crate::observe::Cancel;
+use crate::parting::Parting;
 use crate::pieces::PiecePool;
 use crate::places::Places;
 use crate::reader::{InputPosition, PieceReader};
 use crate::records::Records;
 use crate::refine::Refined;
-use crate::request::{Output, SortRequest};
+use crate::request::{Output, Parts, SortRequest};
 use crate::runs::Run;
 use crate::spill::Spill;
 use crate::store::{FileIdentity, Finished, JobDir, MANIFEST_VERSION, Manifest, OutputState, StoredWay};
 use crate::sweep::Sweeper;
-use crate::target::Target;
+use crate::target::{Commit, Target};
 
 /// How a job is run, beside what it does.
 #[derive(Clone, Debug, Default)]
@@ -149,12 +150,32 @@ impl<'a, R: Records> Job<'a, R> {
         {
             return Target::resume(&self.records, &self.disk, path, durable, blocks);
         }
+        if let Output::Parts(parts) = &self.request.output {
+            return self.target_in_parts(parts, blocks, true);
+        }
         let named = self.manifest.temporary.as_deref();
         let mut target = Target::create(&self.records, &self.disk, &self.request.output, named, blocks)?;
         if let Some(header) = &self.header {
             target.write_finished(header)?;
         }
         Ok(target)
+    }
+
+    /// Starts an output of several files of equal size; `by_key` where equal keys stay together.
+    pub fn target_in_parts(
+        &self,
+        parts: &Parts,
+        blocks: BlockPool,
+        by_key: bool,
+    ) -> Result<Target<R>, SortError> {
+        let total = self.inputs.record_bytes().ok_or_else(|| {
+            SortError::Request(
+                "parts are cut by size, and what comes through a pipe has none beforehand\n  write it to a file first"
+                    .into(),
+            )
+        })?;
+        let parting = Parting::new(parts, &self.disk, self.header.clone(), total, by_key);
+        Target::create_parts(&self.records, parting, blocks)
     }
 
     /// From here on a killed job leaves what can be found and continued: its directory, and in it
@@ -252,7 +273,7 @@ impl<'a, R: Records> Job<'a, R> {
     /// last pass.
     pub fn finish(
         mut self,
-        target: Target<R>,
+        target: impl Commit,
         out: &RecordSum,
         dropped: &RecordSum,
         plan: Option<Plan>,
@@ -335,6 +356,7 @@ pub fn temp_dirs(request: &SortRequest) -> Vec<PathBuf> {
         let named = if own.is_empty() { common } else { own };
         let beside = match &request.output {
             Output::Path(path) if path.is_file() || !path.exists() => path.parent().map(Path::to_path_buf),
+            Output::Parts(parts) => parts.path(0).parent().map(Path::to_path_buf),
             _ => None,
         };
         let here = |dir: PathBuf| if dir.as_os_str().is_empty() { PathBuf::from(".") } else { dir };

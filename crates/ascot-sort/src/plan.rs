@@ -145,6 +145,29 @@ pub fn plan_merge(facts: &Facts, budget: &Budget, fan_in: u64, volume: &VolumePr
         peak_disk_bytes: kept + spilled,
         remark: "the inputs are sorted".into(),
     };
+    plan_of(facts, budget, volume, chosen)
+}
+
+/// Plans splitting into `parts` files: one pass.
+pub fn plan_split(facts: &Facts, budget: &Budget, parts: u64, volume: &VolumeProfile) -> Plan {
+    let host =
+        HostProfile { threads: budget.threads, rates: KernelRates::assumed(facts.class, facts.mean_bytes) };
+    let data = facts.data_bytes.unwrap_or(GUESSED_BYTES);
+    let switches = 2 * data / budget.block as u64;
+    let moved = Moved { read_bytes: data, written_bytes: data, switches, inputs: 1, outputs: parts };
+    let pass = PassPlan::new("split", moved, &[(data, host.rates.split_bytes_per_s)], volume, &host);
+    let chosen = Way {
+        method: "split".into(),
+        summary: format!("split into {} in one pass", units::plural(parts, "part")),
+        passes: vec![pass],
+        peak_disk_bytes: data,
+        remark: "each record is moved once".into(),
+    };
+    plan_of(facts, budget, volume, chosen)
+}
+
+/// A plan with one way to go.
+fn plan_of(facts: &Facts, budget: &Budget, volume: &VolumeProfile, chosen: Way) -> Plan {
     let input_records = facts.data_bytes.map(|bytes| (bytes as f64 / facts.mean_bytes.max(1.0)) as u64);
     Plan {
         input_bytes: facts.data_bytes,

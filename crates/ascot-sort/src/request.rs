@@ -7,6 +7,8 @@ use ascot_record::keys::{ByteRangeKey, CsvKeySpec, KeyOptions};
 use ascot_record::layout::Layout;
 use serde::{Deserialize, Serialize};
 
+use crate::error::SortError;
+
 /// Where records come from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Input {
@@ -30,6 +32,89 @@ pub enum Output {
     Path(PathBuf),
     /// Standard output.
     Stdout,
+    /// Several files: each key is in one of them only. All of them appear, or none.
+    Parts(Parts),
+}
+
+/// Names of several files: `{}` in the pattern, or `{:05}` for five digits, is the number from 0.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parts {
+    /// The names.
+    pub pattern: String,
+    /// Number of files, at least one.
+    pub count: u32,
+}
+
+impl Parts {
+    /// Most digits a pattern may ask for.
+    const MOST_DIGITS: usize = 20;
+
+    /// A pattern that gives `count` different names.
+    pub fn new(pattern: &str, count: u32) -> Result<Parts, SortError> {
+        let parts = Parts { pattern: pattern.to_owned(), count };
+        if count == 0 {
+            return Err(SortError::Request("no parts at all\n  ask for one or more (--parts N)".into()));
+        }
+        let file_name = Path::new(pattern).file_name().map(|name| name.to_string_lossy().into_owned());
+        let mut rest = file_name.unwrap_or_default();
+        match Self::place(&rest) {
+            Some((place, _)) => rest.replace_range(place, ""),
+            None => {
+                return Err(SortError::Request(format!(
+                    "'{pattern}' has no place for the number of a part\n  write {{}} or {{:05}} into the file's name, as in part-{{:05}}"
+                )));
+            }
+        }
+        if Self::place(&rest).is_some() {
+            let message =
+                format!("'{pattern}' has more than one place for the number of a part\n  keep one {{}}");
+            return Err(SortError::Request(message));
+        }
+        Ok(parts)
+    }
+
+    /// The name of part `number`.
+    pub fn path(&self, number: u32) -> PathBuf {
+        let path = Path::new(&self.pattern);
+        let mut name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        if let Some((place, digits)) = Self::place(&name) {
+            name.replace_range(place, &format!("{number:0digits$}"));
+        }
+        path.with_file_name(name)
+    }
+
+    /// All names, in order.
+    pub fn paths(&self) -> impl Iterator<Item = PathBuf> {
+        (0..self.count).map(|number| self.path(number))
+    }
+
+    /// Where the number goes in a name, and its least number of digits.
+    fn place(name: &str) -> Option<(std::ops::Range<usize>, usize)> {
+        name.match_indices('{').find_map(|(start, _)| {
+            let length = name[start..].find('}')?;
+            let inside = &name[start + 1..start + length];
+            let digits = match inside.strip_prefix(":0") {
+                _ if inside.is_empty() => Some(1),
+                Some(digits) => {
+                    digits.parse().ok().filter(|&digits| (1..=Self::MOST_DIGITS).contains(&digits))
+                }
+                None => None,
+            };
+            Some((start..start + length + 1, digits?))
+        })
+    }
+}
+
+/// What says which part a record goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SplitBy {
+    /// Its key: each part has a range of keys. The ranges are sampled, so that parts are about as large.
+    Range,
+    /// A hash of its key: equal keys share a part.
+    Hash,
+    /// Its place: each part has as many bytes of the inputs, in their order.
+    Size,
 }
 
 /// What orders the records.
@@ -106,12 +191,35 @@ impl SortRequest {
                 *path = std::path::absolute(&path)?;
             }
         }
-        if let Output::Path(path) = &mut absolute.output {
-            *path = std::path::absolute(&path)?;
+        match &mut absolute.output {
+            Output::Path(path) => *path = std::path::absolute(&path)?,
+            Output::Parts(parts) => {
+                let pattern = std::path::absolute(&parts.pattern)?;
+                parts.pattern = pattern.to_string_lossy().into_owned();
+            }
+            Output::Stdout => {}
         }
         for dir in &mut absolute.temp_dirs {
             *dir = std::path::absolute(&dir)?;
         }
         Ok(absolute)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_name_parts() {
+        let names = |pattern| Parts::new(pattern, 3).map(|parts| parts.paths().collect::<Vec<_>>()).ok();
+        let named = |names: [&str; 3]| Some(names.map(PathBuf::from).to_vec());
+        assert_eq!(names("out-{:05}"), named(["out-00000", "out-00001", "out-00002"]));
+        assert_eq!(names("dir{}/a{}.csv"), named(["dir{}/a0.csv", "dir{}/a1.csv", "dir{}/a2.csv"]));
+        assert_eq!(names("{x}-{:02}"), named(["{x}-00", "{x}-01", "{x}-02"]));
+        for wrong in ["out", "out-{", "out-{:5}", "out-{:0}", "{}-{}", "dir{}/out", "", "out-{:021}"] {
+            assert_eq!(names(wrong), None, "{wrong}");
+        }
+        assert!(Parts::new("{}", 0).is_err());
     }
 }

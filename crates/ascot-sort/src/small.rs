@@ -32,7 +32,7 @@ use crate::job::{RunOptions, peak_memory_bytes};
 use crate::observe::Cancel;
 use crate::pieces::Lease;
 use crate::records::{RawPiece, Records, Visitor};
-use crate::request::{Method, SortRequest};
+use crate::request::{Method, Output, SortRequest};
 use crate::sort::make_plan;
 use output::Sink;
 
@@ -53,7 +53,8 @@ const CALL_BYTES: usize = 1 << 20;
 
 /// The memory of a small job; none where the job is not small. Without a cap the least will do.
 pub(crate) fn memory_of(request: &SortRequest, inputs: &Inputs) -> Option<u64> {
-    let plain = inputs.are_files() && !request.merge_only && request.method != Method::Distribute;
+    let one_file = !matches!(request.output, Output::Parts(_));
+    let plain = inputs.are_files() && one_file && !request.merge_only && request.method != Method::Distribute;
     let bytes = inputs.record_bytes().filter(|&bytes| plain && bytes <= MOST_BYTES)?;
     let fits = |memory: &u64| *memory >= LEAST_MEMORY_BYTES && bytes <= memory / PART_OF_MEMORY;
     match request.memory_bytes {

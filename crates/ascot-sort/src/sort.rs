@@ -23,11 +23,12 @@ use crate::merging::{merge_fan_in, merge_inputs};
 use crate::observe::{Cancel, Observer};
 use crate::ordered::looks_ordered;
 use crate::places::no_room_for_spills;
-use crate::plan::{Facts, plan, plan_merge};
+use crate::plan::{Facts, plan, plan_merge, plan_split};
 use crate::progress::with_progress;
 use crate::records::{Head, Records, Visitor, with_records};
-use crate::request::{Keys, Method, Output, SortRequest};
+use crate::request::{Keys, Method, Output, SortRequest, SplitBy};
 use crate::small::{self, SmallJob};
+use crate::split::split_inputs;
 use crate::store::{self, JobDir, Manifest, StoredWay};
 
 /// Bytes of the first input looked at before a plan is made.
@@ -130,9 +131,19 @@ fn facts<R: Records>(request: &SortRequest, inputs: &Inputs, mean_bytes: Option<
 }
 
 impl Prepared {
-    fn plan<R: Records>(&self, request: &SortRequest, records: &R) -> Result<Plan, SortError> {
+    /// Mean length of the first records, bytes.
+    fn mean_bytes<R: Records>(&self, records: &R) -> Option<f64> {
         let cut = records.cut(&self.head.records, usize::MAX);
-        let mean_bytes = (cut.records > 0).then(|| cut.bytes as f64 / cut.records as f64);
+        (cut.records > 0).then(|| cut.bytes as f64 / cut.records as f64)
+    }
+
+    fn plan_of_split<R: Records>(&self, request: &SortRequest, parts: u32, records: &R) -> Plan {
+        let facts = facts(request, &self.inputs, self.mean_bytes(records), records);
+        plan_split(&facts, &self.budget, u64::from(parts), &VolumeProfile::assumed_flash())
+    }
+
+    fn plan<R: Records>(&self, request: &SortRequest, records: &R) -> Result<Plan, SortError> {
+        let mean_bytes = self.mean_bytes(records);
         make_plan(request, &self.inputs, &self.budget, mean_bytes, records)
     }
 }
@@ -198,17 +209,43 @@ pub(crate) fn sort_large(
     observer: &dyn Observer,
     cancel: &Cancel,
 ) -> Result<Report, SortError> {
-    if let Output::Path(path) = &request.output {
-        AtomicOutput::check_directory(path)?;
-    }
+    check_directory(request)?;
     let prepared = prepare(request, inputs)?;
     let head = prepared.head.clone();
     let disk = job_disk(options);
-    with_records(request, &head, Sorting { request, prepared, disk, observer, cancel })?
+    with_records(request, &head, Sorting { request, by: None, prepared, disk, observer, cancel })?
+}
+
+/// An error where there is no directory for the output, before there is anything to write.
+fn check_directory(request: &SortRequest) -> Result<(), SortError> {
+    match &request.output {
+        Output::Path(path) => AtomicOutput::check_directory(path)?,
+        Output::Parts(parts) => AtomicOutput::check_directory(&parts.path(0))?,
+        Output::Stdout => {}
+    }
+    Ok(())
+}
+
+/// Splits the inputs into the parts of the output, `by` what says which one a record goes to. Of the
+/// request, what orders records says what their keys are.
+pub fn split(
+    request: &SortRequest,
+    by: SplitBy,
+    options: &RunOptions,
+    observer: &dyn Observer,
+    cancel: &Cancel,
+) -> Result<Report, SortError> {
+    check_directory(request)?;
+    let prepared = prepare(request, Inputs::open(&request.inputs)?)?;
+    let head = prepared.head.clone();
+    let disk = job_disk(options);
+    with_records(request, &head, Sorting { request, by: Some(by), prepared, disk, observer, cancel })?
 }
 
 struct Sorting<'a> {
     request: &'a SortRequest,
+    /// Split instead.
+    by: Option<SplitBy>,
     prepared: Prepared,
     disk: Disk,
     observer: &'a dyn Observer,
@@ -219,14 +256,19 @@ impl Visitor for Sorting<'_> {
     type Output = Result<Report, SortError>;
 
     fn visit<R: Records>(self, records: Arc<R>) -> Self::Output {
-        let Sorting { request, prepared, disk, observer, cancel } = self;
-        let plan = prepared.plan(request, &*records)?;
+        let Sorting { request, by, prepared, disk, observer, cancel } = self;
+        let plan = match (by, &request.output) {
+            (Some(_), Output::Parts(parts)) => prepared.plan_of_split(request, parts.count, &*records),
+            _ => prepared.plan(request, &*records)?,
+        };
         check_room(request, &plan, &disk)?;
         let Prepared { inputs, head, budget } = prepared;
         let ledger = disk.ledger().clone();
         let job = Job::new(records, request, disk, budget, inputs, head.header, cancel)?;
         with_progress(&plan, &ledger, 0, observer, || {
-            if request.merge_only {
+            if let Some(by) = by {
+                split_inputs(job, by, Some(plan.clone()))
+            } else if request.merge_only {
                 merge_inputs(job, Some(plan.clone()))
             } else if plan.chosen.method == "distribute" {
                 job.sort_by_distribution(Some(plan.clone()))

@@ -23,7 +23,7 @@ use crate::records::{Merged, Records, Rules, Segment};
 use crate::runs::{Run, RunInput, RunStart};
 use crate::spill::Spill;
 use crate::store::OutputState;
-use crate::target::Target;
+use crate::target::{Commit, Target};
 
 /// Bytes of a load merged as one task.
 const TASK_BYTES: u64 = 8 << 20;

@@ -1,4 +1,4 @@
-//! Where the finished records go: a file that appears whole or not at all, or a pipe.
+//! Where the finished records go: a file that appears whole or not at all, several of them, or a pipe.
 
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::emit::Chunk;
 use crate::error::SortError;
+use crate::parting::Parting;
 use crate::records::Records;
 use crate::request::Output;
 
@@ -26,9 +27,21 @@ pub struct DurableOutput {
     pub tail: Vec<u8>,
 }
 
+/// Something that takes a job's records, and is there whole once it is committed.
+pub trait Commit {
+    /// Bytes taken so far.
+    fn bytes(&self) -> u64;
+    /// The temporary name of the file being written, if there is just one.
+    fn temporary(&self) -> Option<&Path>;
+    /// Writes what is left and gives files their names. Returns the bytes in all.
+    fn commit(self) -> Result<u64, SortError>;
+}
+
 enum Sink {
     File(AtomicOutput),
     Pipe(Box<dyn WriteStream>),
+    /// The last of several files is complete.
+    Closed,
 }
 
 /// The output of a job.
@@ -40,6 +53,8 @@ pub struct Target<R> {
     len: usize,
     /// Bytes handed to the stream.
     handed: u64,
+    /// Where one file ends and the next begins, if there are several.
+    parting: Option<Parting>,
     /// Time spent waiting for the device or the reader.
     pub waited: Duration,
 }
@@ -58,6 +73,7 @@ impl<R: Records> Target<R> {
                 Some(temporary) => AtomicOutput::create_named(disk, path, temporary, "output")?,
                 None => AtomicOutput::create(disk, path, "output")?,
             }),
+            Output::Parts(_) => return Err(SortError::Internal("parts without a parting")),
             Output::Stdout => {
                 let name = Path::new(STANDARD_OUTPUT);
                 let fd = std::io::stdout().as_fd().try_clone_to_owned();
@@ -66,6 +82,14 @@ impl<R: Records> Target<R> {
             }
         };
         Ok(Self::new(records, sink, blocks))
+    }
+
+    /// Starts an output of several files.
+    pub fn create_parts(records: &Arc<R>, parting: Parting, blocks: BlockPool) -> Result<Self, SortError> {
+        let mut this = Self::new(records, Sink::File(parting.create()?), blocks);
+        this.append(parting.header().unwrap_or_default())?;
+        this.parting = Some(parting);
+        Ok(this)
     }
 
     /// Goes on with the output of a killed job.
@@ -88,29 +112,60 @@ impl<R: Records> Target<R> {
 
     fn new(records: &Arc<R>, sink: Sink, blocks: BlockPool) -> Self {
         let records = Arc::clone(records);
-        Target { records, sink, blocks, current: None, len: 0, handed: 0, waited: Duration::ZERO }
-    }
-
-    /// Bytes taken so far.
-    pub fn bytes(&self) -> u64 {
-        self.handed + self.len as u64
-    }
-
-    /// The temporary name of the file being written, if it has one.
-    pub fn temporary(&self) -> Option<&Path> {
-        match &self.sink {
-            Sink::File(output) => output.persist_name(),
-            Sink::Pipe(_) => None,
+        Target {
+            records,
+            sink,
+            blocks,
+            current: None,
+            len: 0,
+            handed: 0,
+            parting: None,
+            waited: Duration::ZERO,
         }
     }
 
     /// Appends merged records.
     pub fn write(&mut self, chunk: Chunk) -> Result<(), SortError> {
+        if self.parting.is_some() {
+            return self.write_records(&chunk.buf[..chunk.len], chunk.first_record, chunk.records > 0);
+        }
         let straight = matches!(self.sink, Sink::Pipe(_)) || chunk.len.is_multiple_of(PAGE_BYTES);
         if straight && self.len == 0 {
             return self.hand_on(chunk.buf, chunk.len);
         }
         self.append(&chunk.buf[..chunk.len])
+    }
+
+    /// Appends records in the form of spills, of which `first` is the first that starts; the last one is
+    /// whole where `whole` says so.
+    pub fn write_records(&mut self, bytes: &[u8], first: usize, whole: bool) -> Result<(), SortError> {
+        let Some(mut parting) = self.parting.take() else { return self.append(bytes) };
+        let records = Arc::clone(&self.records);
+        let mut from = 0;
+        while let Some(at) = parting.cut(&*records, bytes, from, first) {
+            self.append(&bytes[from..at])?;
+            parting.took(&*records, &bytes[from..at], 0, false);
+            self.open_next(&mut parting)?;
+            from = at;
+        }
+        self.append(&bytes[from..])?;
+        parting.took(&*records, &bytes[from..], first.saturating_sub(from), whole);
+        self.parting = Some(parting);
+        Ok(())
+    }
+
+    /// Completes the open part and opens the next; false where it was the last.
+    fn open_next(&mut self, parting: &mut Parting) -> Result<bool, SortError> {
+        self.flush()?;
+        let Sink::File(done) = std::mem::replace(&mut self.sink, Sink::Closed) else {
+            return Err(SortError::Internal("a part is no file"));
+        };
+        if !parting.next(done)? {
+            return Ok(false);
+        }
+        self.sink = Sink::File(parting.create()?);
+        self.append(parting.header().unwrap_or_default())?;
+        Ok(true)
     }
 
     /// Appends bytes that are records (or a header) already in the form of the output.
@@ -158,6 +213,9 @@ impl<R: Records> Target<R> {
         match &mut self.sink {
             Sink::File(output) => output.stream(),
             Sink::Pipe(stream) => Ok(stream.as_mut()),
+            Sink::Closed => {
+                Err(IoError::Misuse { path: PathBuf::new(), offset: 0, what: "the output is closed" })
+            }
         }
     }
 
@@ -179,19 +237,49 @@ impl<R: Records> Target<R> {
         Ok(Some(durable))
     }
 
-    /// Writes what is left and, for a file, gives it its name. Returns the bytes in all.
-    pub fn commit(mut self) -> Result<u64, SortError> {
+    /// Writes what is left, so that only the names of files are missing.
+    pub fn seal(&mut self) -> Result<(), SortError> {
         self.flush()?;
-        match self.sink {
-            Sink::File(output) => Ok(output.commit()?),
-            Sink::Pipe(stream) => Ok(stream.finish()?),
+        if let Some(mut parting) = self.parting.take() {
+            // Where there was less than expected, the last parts are empty.
+            while self.open_next(&mut parting)? {}
+            self.parting = Some(parting);
+        } else if let Sink::File(output) = &mut self.sink {
+            output.seal()?;
         }
+        Ok(())
     }
 
     /// Leaves the unfinished file for a later resume.
     pub fn keep(&mut self) {
         if let Sink::File(output) = &mut self.sink {
             output.keep();
+        }
+    }
+}
+
+impl<R: Records> Commit for Target<R> {
+    fn bytes(&self) -> u64 {
+        self.handed + self.len as u64
+    }
+
+    fn temporary(&self) -> Option<&Path> {
+        match &self.sink {
+            Sink::File(output) => output.persist_name(),
+            Sink::Pipe(_) | Sink::Closed => None,
+        }
+    }
+
+    fn commit(mut self) -> Result<u64, SortError> {
+        self.seal()?;
+        if let Some(parting) = self.parting {
+            parting.commit()?;
+            return Ok(self.handed);
+        }
+        match self.sink {
+            Sink::File(output) => Ok(output.commit()?),
+            Sink::Pipe(stream) => Ok(stream.finish()?),
+            Sink::Closed => Ok(self.handed),
         }
     }
 }

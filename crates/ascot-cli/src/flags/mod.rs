@@ -4,6 +4,7 @@
 //! Each flag carries two texts: a few words for the screen (`help`) and the whole truth for the
 //! manual (`long_help`). A test refuses a flag without either.
 
+mod parts;
 mod sort;
 mod theory;
 mod tools;
@@ -30,8 +31,11 @@ const EXAMPLES: &str = "Examples:
 type Named = (&'static str, fn() -> Command);
 
 /// The commands, in the order in which help lists them.
-const COMMANDS: [Named; 9] = [
+const COMMANDS: [Named; 12] = [
     ("sort", sort::command),
+    ("merge", parts::merge),
+    ("split", parts::split),
+    ("reshape", parts::reshape),
     ("gen", tools::generate),
     ("check", tools::check),
     ("clean", tools::clean),
@@ -62,9 +66,9 @@ pub fn root_for(word: Option<&str>) -> Command {
 fn frame() -> Command {
     Command::new("ascot")
         .version(env!("CARGO_PKG_VERSION"))
-        .about("Sort files far larger than memory, in few passes")
+        .about("Sort, merge and split files far larger than memory")
         .long_about(
-            "Ascot sorts and merges files far larger than memory within a fixed amount of it. It says \
+            "Ascot sorts, merges, splits and reshapes files far larger than memory within a fixed amount of it. It says \
              beforehand how long a job takes and why, and afterwards where the time went; spilled data is \
              checksummed, results appear whole or not at all, and a job that was killed can be resumed.",
         )

@@ -111,7 +111,7 @@ const ORDERS: &[(&str, char, &str, &str)] = &[
     ),
 ];
 
-fn ordering() -> Vec<Arg> {
+pub(super) fn ordering() -> Vec<Arg> {
     let mut flags: Vec<Arg> = ORDERS
         .iter()
         .map(|(name, letter, help, long)| switch(name, help, long).short(*letter).long(*name))
@@ -142,7 +142,7 @@ fn ordering() -> Vec<Arg> {
     flags
 }
 
-fn records() -> Vec<Arg> {
+pub(super) fn records() -> Vec<Arg> {
     vec![
         repeated(
             "key",
@@ -175,7 +175,7 @@ fn records() -> Vec<Arg> {
     ]
 }
 
-fn layouts() -> Vec<Arg> {
+pub(super) fn layouts() -> Vec<Arg> {
     vec![
         switch(
             "zero-terminated",
@@ -251,7 +251,7 @@ fn checks() -> Vec<Arg> {
     ]
 }
 
-fn job() -> Vec<Arg> {
+pub(super) fn job() -> Vec<Arg> {
     vec![
         switch(
             "unique",
@@ -309,7 +309,7 @@ fn job() -> Vec<Arg> {
     ]
 }
 
-fn memory_and_disks() -> Vec<Arg> {
+pub(super) fn memory_and_disks() -> Vec<Arg> {
     vec![
         option(
             "memory",
@@ -350,7 +350,7 @@ fn memory_and_disks() -> Vec<Arg> {
     ]
 }
 
-fn resources() -> Vec<Arg> {
+pub(super) fn resources() -> Vec<Arg> {
     vec![
         choice(
             "method",
@@ -402,7 +402,7 @@ fn resources() -> Vec<Arg> {
     ]
 }
 
-fn output() -> Vec<Arg> {
+pub(super) fn output() -> Vec<Arg> {
     vec![
         repeated(
             "output",
@@ -415,6 +415,7 @@ fn output() -> Vec<Arg> {
         .long("output")
         .value_parser(OsStringValueParser::new())
         .value_hint(ValueHint::FilePath),
+        super::parts::parts(),
         option(
             "report",
             "FILE",

@@ -17,7 +17,7 @@ mod tests;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use ascot_sort::request::{Output, SortRequest};
+use ascot_sort::request::{Output, Parts, SortRequest, SplitBy};
 use clap::ArgMatches;
 
 use crate::failure::Failure;
@@ -71,9 +71,9 @@ pub fn sort_request(matches: &ArgMatches, mode: Mode) -> Result<SortRequest, Fai
         layout: records.layout,
         keys: records.keys,
         header: records.header,
-        unique: matches.get_flag("unique"),
-        stable: matches.get_flag("stable"),
-        merge_only: matches.get_flag("merge"),
+        unique: flag(matches, "unique"),
+        stable: flag(matches, "stable"),
+        merge_only: flag(matches, "merge"),
         top: count(matches, "top", "--top")?,
         memory_bytes: resources::memory(matches)?,
         temp_dirs: paths(matches, "temp"),
@@ -109,7 +109,7 @@ pub fn refuse_with_resume(matches: &ArgMatches) -> Result<(), Failure> {
 /// Of notices worth a word: flags that are accepted and do something else, or nothing.
 pub fn notices(matches: &ArgMatches) -> Vec<String> {
     let mut notices = Vec::new();
-    if matches.get_flag("debug") {
+    if flag(matches, "debug") {
         notices.push("--debug is accepted and marks nothing; --explain shows what the job does".to_owned());
     }
     notices.extend(resources::compression_notice(matches));
@@ -119,20 +119,65 @@ pub fn notices(matches: &ArgMatches) -> Vec<String> {
 /// Where the result goes. Several different names are a mistake, as in the sort command.
 fn output(matches: &ArgMatches) -> Result<Output, Failure> {
     let mut names = matches.get_many::<OsString>("output").into_iter().flatten();
-    let Some(first) = names.next() else { return Ok(Output::Stdout) };
+    let Some(first) = names.next() else {
+        return match number_of_parts(matches)? {
+            None => Ok(Output::Stdout),
+            Some(_) => Err(Failure::usage("--parts needs names for the parts", "write: -o 'part-{:05}'")),
+        };
+    };
     if let Some(other) = names.find(|name| *name != first) {
         return Err(Failure::usage(
             format!("multiple output files specified: {} and {}", first.display(), other.display()),
             "keep one -o",
         ));
     }
-    Ok(Output::Path(PathBuf::from(first)))
+    match number_of_parts(matches)? {
+        None => Ok(Output::Path(PathBuf::from(first))),
+        Some(count) => {
+            let pattern = first.to_str().ok_or_else(|| {
+                Failure::usage(format!("'{}' is not UTF-8", first.display()), "name parts in UTF-8")
+            })?;
+            Ok(Output::Parts(Parts::new(pattern, count)?))
+        }
+    }
+}
+
+/// `--parts`.
+fn number_of_parts(matches: &ArgMatches) -> Result<Option<u32>, Failure> {
+    let Some(text) = word_of(matches, "parts") else { return Ok(None) };
+    match text.parse::<u32>() {
+        Ok(count) if count > 0 => Ok(Some(count)),
+        _ => Err(Failure::usage(
+            format!("invalid --parts argument '{text}'"),
+            "accepted: a whole number of at least 1",
+        )),
+    }
+}
+
+/// `--by` of a split, or what goes with the keys.
+pub fn split_by(matches: &ArgMatches) -> SplitBy {
+    match word_of(matches, "by").map(String::as_str) {
+        Some("range") => SplitBy::Range,
+        Some("hash") => SplitBy::Hash,
+        None if matches.contains_id("key") => SplitBy::Range,
+        _ => SplitBy::Size,
+    }
+}
+
+/// A switch, off where the command has none of that name.
+fn flag(matches: &ArgMatches, id: &str) -> bool {
+    matches.try_get_one::<bool>(id).ok().flatten().copied().unwrap_or(false)
+}
+
+/// A word given with a flag, where the command has such a flag.
+fn word_of<'m>(matches: &'m ArgMatches, id: &str) -> Option<&'m String> {
+    matches.try_get_one::<String>(id).ok().flatten()
 }
 
 fn refuse_random(matches: &ArgMatches) -> Result<(), Failure> {
     let word = matches.get_one::<String>("sort-word").map(String::as_str);
     let random = word.is_some_and(|word| !word.is_empty() && "random".starts_with(word));
-    if random || matches.get_flag("random-sort") || matches.contains_id("random-source") {
+    if random || flag(matches, "random-sort") || word_of(matches, "random-source").is_some() {
         return Err(Failure::usage(
             "random order (-R, --sort=random, --random-source) is not offered",
             "shuf FILE shuffles",
@@ -164,7 +209,7 @@ fn refuse_with_check(matches: &ArgMatches, mode: Mode, inputs: usize) -> Result<
 
 /// A count, where the flag or argument is given.
 pub fn count(matches: &ArgMatches, id: &str, flag: &'static str) -> Result<Option<u64>, Failure> {
-    let Some(text) = matches.get_one::<String>(id) else { return Ok(None) };
+    let Some(text) = word_of(matches, id) else { return Ok(None) };
     size::count(text).map(Some).map_err(|source| Failure::Size { flag, source })
 }
 
@@ -174,9 +219,9 @@ pub fn record_number(matches: &ArgMatches) -> Result<u128, Failure> {
     size::record_number(text).map_err(|source| Failure::Size { flag: "--start", source })
 }
 
-/// All values of a flag, as paths.
+/// All values of a flag, as paths; none where the command has no such flag.
 pub fn paths(matches: &ArgMatches, id: &str) -> Vec<PathBuf> {
-    matches.get_many::<OsString>(id).into_iter().flatten().map(PathBuf::from).collect()
+    matches.try_get_many::<OsString>(id).ok().flatten().into_iter().flatten().map(PathBuf::from).collect()
 }
 
 /// The word of `words` that `word` is, or unambiguously begins.

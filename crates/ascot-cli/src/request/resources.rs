@@ -8,6 +8,7 @@ use ascot_sort::job::environment_temp_dirs;
 use ascot_sort::request::Method;
 use clap::ArgMatches;
 
+use super::word_of;
 use crate::failure::Failure;
 use crate::size::{self, Amount, SizeError};
 use crate::sys;
@@ -45,7 +46,7 @@ fn bytes(flag: &'static str, amount: Result<Amount, SizeError>) -> Result<u64, F
 
 /// `--method`.
 pub fn method(matches: &ArgMatches) -> Method {
-    match matches.get_one::<String>("method").map(String::as_str) {
+    match word_of(matches, "method").map(String::as_str) {
         Some("merge") => Method::Merge,
         Some("distribute") => Method::Distribute,
         _ => Method::Auto,
@@ -54,7 +55,7 @@ pub fn method(matches: &ArgMatches) -> Method {
 
 /// `--compress`, or what `--compress-program` comes to.
 pub fn compression(matches: &ArgMatches) -> Compression {
-    match (matches.get_one::<String>("compress").map(String::as_str), program(matches)) {
+    match (word_of(matches, "compress").map(String::as_str), program(matches)) {
         (Some("lz4"), _) | (None, Some("lz4")) => Compression::Lz4,
         (Some("zstd"), _) | (None, Some(_)) => Compression::Zstd,
         (Some("auto"), _) => Compression::Auto,
@@ -73,7 +74,7 @@ pub fn compression_notice(matches: &ArgMatches) -> Option<String> {
 
 /// The program's name without its directory.
 fn program(matches: &ArgMatches) -> Option<&str> {
-    let text = matches.get_one::<String>("compress-program")?;
+    let text = word_of(matches, "compress-program")?;
     text.rsplit('/').next()
 }
 
@@ -100,7 +101,7 @@ pub fn batch_size(matches: &ArgMatches) -> Result<Option<usize>, Failure> {
 }
 
 fn at_least(matches: &ArgMatches, id: &str, flag: &str, least: usize) -> Result<Option<usize>, Failure> {
-    let Some(text) = matches.get_one::<String>(id) else { return Ok(None) };
+    let Some(text) = word_of(matches, id) else { return Ok(None) };
     match text.parse::<usize>() {
         Ok(number) if number >= least => Ok(Some(number)),
         _ => Err(Failure::usage(

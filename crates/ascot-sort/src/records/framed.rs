@@ -496,6 +496,14 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
         self.last_start(bytes, &[], bytes.len() as u32) as usize
     }
 
+    fn each_key(&self, bytes: &[u8], take: &mut dyn FnMut(Range<usize>, &[u8])) {
+        let (mut start, mut scratch) = (0, Vec::new());
+        while let Some(end) = self.framing.end(bytes, start) {
+            take(start..end, self.order.key(&bytes[start..end], &mut scratch));
+            start = end;
+        }
+    }
+
     fn sample_keys(&self, bytes: &[u8], count: usize, out: &mut Vec<Vec<u8>>) {
         let step = (bytes.len() / count.max(1)).max(1);
         let (mut start, mut next) = (0, 0);

@@ -262,6 +262,8 @@ pub trait Records: Send + Sync + 'static {
     fn disorder(&self, previous: Option<&[u8]>, bytes: &[u8], strict: bool) -> Option<usize>;
     /// Offset of the last of some whole records.
     fn last_record(&self, bytes: &[u8]) -> usize;
+    /// Gives every one of some whole records, where it is and its normalised key.
+    fn each_key(&self, bytes: &[u8], take: &mut dyn FnMut(Range<usize>, &[u8]));
     /// The normalised keys of about `count` records spread over unsorted whole records.
     fn sample_keys(&self, bytes: &[u8], count: usize, out: &mut Vec<Vec<u8>>);
 }

@@ -555,6 +555,14 @@ impl<T: Number> Records for Numbers<T> {
         bytes.len().saturating_sub(size_of::<T>())
     }
 
+    fn each_key(&self, bytes: &[u8], take: &mut dyn FnMut(Range<usize>, &[u8])) {
+        for (at, record) in bytes.chunks_exact(size_of::<T>()).enumerate() {
+            let value = bytemuck::pod_read_unaligned::<T>(record);
+            let start = at * size_of::<T>();
+            take(start..start + size_of::<T>(), &value.prefix().to_be_bytes());
+        }
+    }
+
     fn sample_keys(&self, bytes: &[u8], count: usize, out: &mut Vec<Vec<u8>>) {
         let values = bytes.len() / size_of::<T>();
         for i in 0..count.min(values) {

@@ -32,6 +32,7 @@ impl Sink {
         Ok(match output {
             Output::Path(path) => Sink::File(AtomicOutput::create(disk, path, "output")?),
             Output::Stdout => Sink::Stdout(io::stdout()),
+            Output::Parts(_) => return Err(SortError::Internal("several outputs of a small job")),
         })
     }
 

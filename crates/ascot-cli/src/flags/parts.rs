@@ -1,0 +1,138 @@
+//! The flags of `ascot merge`, `ascot reshape` and `ascot split`: those of `ascot sort` that have a
+//! meaning for them, and what says how many files there are.
+
+use clap::builder::OsStringValueParser;
+use clap::{Arg, Command, ValueHint};
+
+use super::sort::{job, layouts, memory_and_disks, ordering, output, records, resources};
+use super::{JOB, ORDERING, OUTPUT, RECORDS, RESOURCES, choice, help_flag, option};
+
+/// Flags of `ascot sort` that only sorting needs.
+const SORTING_ONLY: &[&str] =
+    &["resume", "method", "compress-program", "debug", "random-sort", "random-source"];
+/// And those that a split has no use for.
+const ORDERED_ONLY: &[&str] = &["unique", "stable", "top", "temp", "compress", "batch-size", "explain"];
+
+/// `ascot merge`.
+pub fn merge() -> Command {
+    moving("merge", "FILE...", SORTING_ONLY)
+        .about("Merge sorted files of any number into one")
+        .long_about(
+            "Merge FILEs that are sorted already, by the keys given, into one. Any number of files: where \
+             memory or the limit of open files does not allow all of them at once, they are merged in \
+             several passes. A record out of order is found and named, with its file and number, and \
+             nothing is written then. Equal records keep the order of their files.",
+        )
+        .before_help("Files must be sorted by the same keys; what is not is found and named.")
+        .after_help(
+            "Examples:\n\
+             \x20 ascot merge monday.log tuesday.log -k1,1 -o week.log\n\
+             \x20 ascot merge part-*.rec --format fixed:100 --key 0..10 -o all.rec",
+        )
+}
+
+/// `ascot reshape`.
+pub fn reshape() -> Command {
+    moving("reshape", "FILE... --parts N -o PATTERN", SORTING_ONLY)
+        .about("Turn n sorted files into m, each with a range of keys")
+        .long_about(
+            "Merge FILEs that are sorted already and write the result as N files of equal size, each with a \
+             range of keys: all keys of one file come before those of the next, and equal keys share a file. \
+             All is read once and written once, unless there are more files than can be open. All parts \
+             appear when the last of them is complete, or none does.",
+        )
+        .before_help("The parts together, in order of their names, are the merged file.")
+        .after_help(
+            "Examples:\n\
+             \x20 ascot reshape in-*.rec --format fixed:100 --key 0..10 --parts 16 -o 'out-{:05}.rec'\n\
+             \x20 ascot reshape a.csv b.csv --key ts --parts 4 -o 'quarter{}.csv'",
+        )
+        .mut_arg("parts", |flag| flag.required(true))
+        .mut_arg("output", |flag| flag.required(true))
+}
+
+/// `ascot split`.
+pub fn split() -> Command {
+    let omitted: Vec<&str> = [SORTING_ONLY, ORDERED_ONLY].concat();
+    moving("split", "FILE... --parts N -o PATTERN", &omitted)
+        .about("Split files into parts by key, by hash or by size")
+        .long_about(
+            "Write the records of all FILEs to N files. --by range: each file has a range of keys; the \
+             ranges are sampled so that files are about as large. --by hash: records of equal keys share a \
+             file. --by size (the default without a key): each file has an equal share of the bytes, cut \
+             between records. Files hold records in the order of the inputs. All is read once and written \
+             once. All parts appear when the last of them is complete, or none does.",
+        )
+        .before_help("Records are never cut in two; within a part they keep their order.")
+        .after_help(
+            "Examples:\n\
+             \x20 ascot split big.log --parts 100 -o 'part-{:05}'\n\
+             \x20 ascot split events.csv --key tenant --by hash --parts 16 -o 'events-{:02}.csv'\n\
+             \x20 ascot split big.rec --format fixed:100 --key 0..10 --by range --parts 8 -o 'r{}.rec'",
+        )
+        .arg(
+            choice(
+                "by",
+                "WHAT",
+                ["range", "hash", "size"],
+                "range (of keys), hash (of the key) or size",
+                "What says which part a record goes to: range, the range of keys it is in; hash, the XXH3 \
+                 hash of its key; size, its place. If not given: range with a key, size without.",
+            )
+            .long("by")
+            .help_heading(JOB),
+        )
+        .mut_arg("parts", |flag| flag.required(true))
+        .mut_arg("output", |flag| flag.required(true))
+}
+
+/// The number of files of a result.
+pub fn parts() -> Arg {
+    option(
+        "parts",
+        "N",
+        "write N files; -o names them: 'part-{:05}'",
+        "Write the result as N files. The name given by -o has a place for their number, from 0: {} or, with \
+         five digits, {:05}. Where records are ordered, each file has a range of keys and about as many \
+         bytes, and equal keys share a file. All files appear together at the end, or none. Inputs must be \
+         files.",
+    )
+    .long("parts")
+}
+
+/// A command with the flags of `ascot sort`, less those `omitted`.
+fn moving(name: &'static str, operands: &str, omitted: &[&str]) -> Command {
+    let kept = |flags: Vec<Arg>| -> Vec<Arg> {
+        flags.into_iter().filter(|flag| !omitted.contains(&flag.get_id().as_str())).collect()
+    };
+    Command::new(name)
+        .override_usage(format!("ascot {name} [OPTION]... {operands}"))
+        .disable_help_flag(true)
+        .disable_version_flag(true)
+        .args_override_self(true)
+        .infer_long_args(true)
+        .next_help_heading(ORDERING)
+        .args(kept(ordering()))
+        .next_help_heading(RECORDS)
+        .args(records())
+        .args(layouts())
+        .next_help_heading(JOB)
+        .args(kept(job()))
+        .next_help_heading(RESOURCES)
+        .args(kept(memory_and_disks()))
+        .args(kept(resources()))
+        .next_help_heading(OUTPUT)
+        .args(output())
+        .arg(help_flag(None).hide_short_help(true))
+        .arg(
+            Arg::new("files")
+                .value_name("FILE")
+                .num_args(0..)
+                .value_parser(OsStringValueParser::new())
+                .value_hint(ValueHint::FilePath)
+                .hide_short_help(true)
+                .help_heading(None::<&str>)
+                .help("what to read; - is standard input")
+                .long_help("Files to read, in this order; - is standard input."),
+        )
+}

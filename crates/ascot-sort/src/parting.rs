@@ -1,0 +1,120 @@
+//! Cutting a stretch of output into files: where one ends and the next begins.
+//!
+//! ```text
+//!   records in order  ─────────────────┬─────────────────┬──────────▶
+//!                     part 0           │ part 1          │ part 2
+//!              total * 1 / count ──▶ first record there whose key is a new one
+//! ```
+//!
+//! Invariants: a record is in one part; where keys count, so are all records of one key; part i ends at
+//! or behind `total * (i + 1) / count` bytes of records, so that what one part has too much is not added
+//! to by the next.
+
+use ascot_io::{AtomicOutput, Disk};
+
+use crate::error::SortError;
+use crate::records::Records;
+use crate::request::Parts;
+
+/// The parts of an output: those that are complete, and where the open one ends.
+pub struct Parting {
+    parts: Parts,
+    disk: Disk,
+    /// Starts each part.
+    header: Option<Vec<u8>>,
+    /// Bytes of records expected in all.
+    total: u64,
+    /// Bytes of records taken.
+    taken: u64,
+    /// Number of the open part.
+    open: u32,
+    /// Records of one key stay together.
+    by_key: bool,
+    /// A copy of the last record taken, where the next may begin a part.
+    before: Option<Vec<u8>>,
+    sealed: Vec<AtomicOutput>,
+}
+
+impl Parting {
+    /// Parts of about `total` bytes of records in all, each begun with `header`.
+    pub fn new(parts: &Parts, disk: &Disk, header: Option<Vec<u8>>, total: u64, by_key: bool) -> Self {
+        let (parts, disk) = (parts.clone(), disk.clone());
+        Parting { parts, disk, header, total, taken: 0, open: 0, by_key, before: None, sealed: Vec::new() }
+    }
+
+    /// What starts each part.
+    pub fn header(&self) -> Option<&[u8]> {
+        self.header.as_deref()
+    }
+
+    /// The open part's file, to be written.
+    pub fn create(&self) -> Result<AtomicOutput, SortError> {
+        Ok(AtomicOutput::create(&self.disk, &self.parts.path(self.open), "output")?)
+    }
+
+    /// Where in `bytes`, which were taken up to `from` and in which `first` is the first record that
+    /// starts, the open part ends; none: not in them.
+    pub fn cut<R: Records>(&self, records: &R, bytes: &[u8], from: usize, first: usize) -> Option<usize> {
+        let ends = self.ends()?;
+        if self.taken + (bytes.len() - from) as u64 <= ends {
+            return None;
+        }
+        let wanted = from + ends.saturating_sub(self.taken) as usize;
+        let mut start = from.max(first);
+        // Nothing, or a cut, is before it: a part may begin here.
+        let mut is_new = from > 0 || self.taken == 0;
+        let mut before = self.before.as_deref();
+        while start < bytes.len() {
+            let len = records.cut(&bytes[start..], 1).bytes;
+            if len == 0 {
+                return None;
+            }
+            let record = &bytes[start..start + len];
+            let differs = || before.is_some_and(|before| key_of(records, before) != key_of(records, record));
+            if start >= wanted && (!self.by_key || is_new || differs()) {
+                return Some(start);
+            }
+            (before, is_new) = (Some(record), false);
+            start += len;
+        }
+        None
+    }
+
+    /// The open part took `bytes`, of which `first` is the first record that starts; the last of them is
+    /// whole where `whole` says so.
+    pub fn took<R: Records>(&mut self, records: &R, bytes: &[u8], first: usize, whole: bool) {
+        self.taken += bytes.len() as u64;
+        // Far from a part's end nobody asks.
+        let near = self.ends().is_some_and(|ends| self.taken + 2 * bytes.len() as u64 >= ends);
+        let starts = self.by_key && near && whole && first < bytes.len();
+        self.before = starts.then(|| bytes[first + records.last_record(&bytes[first..])..].to_vec());
+    }
+
+    /// The open part is complete; the next one is open. False where there is none.
+    pub fn next(&mut self, mut done: AtomicOutput) -> Result<bool, SortError> {
+        done.seal()?;
+        self.sealed.push(done);
+        self.open += 1;
+        Ok(self.open < self.parts.count)
+    }
+
+    /// Gives all parts their names.
+    pub fn commit(self) -> Result<(), SortError> {
+        for part in self.sealed {
+            part.commit()?;
+        }
+        Ok(())
+    }
+
+    /// Bytes of records after which the open part ends; the last one takes all there are.
+    fn ends(&self) -> Option<u64> {
+        let share = u128::from(self.total) * u128::from(self.open + 1) / u128::from(self.parts.count);
+        (self.open + 1 < self.parts.count).then_some(share as u64)
+    }
+}
+
+fn key_of<R: Records>(records: &R, record: &[u8]) -> Vec<u8> {
+    let mut keys = Vec::new();
+    records.sample_keys(record, 1, &mut keys);
+    keys.pop().unwrap_or_default()
+}

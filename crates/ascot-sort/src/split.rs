@@ -1,0 +1,191 @@
+//! Splitting: records go to several files, by ranges of keys, by hash, or by place.
+//!
+//! ```text
+//!   by size    inputs ─▶ pieces ─▶ one file after the other
+//!   by key     inputs ─▶ pieces ─▶ records grouped by part ─▶ [block] ─▶ file 0
+//!                                                         ├▶ [block] ─▶ file 1 ...
+//! ```
+//!
+//! Invariants: every record is in one file, and files hold records in the order of the inputs; all
+//! files appear, or none.
+
+use std::path::Path;
+use std::time::Duration;
+
+use ascot_io::BlockPool;
+use ascot_model::plan::Plan;
+use ascot_model::report::Report;
+use ascot_record::checksum::RecordSum;
+
+use crate::account::{PassFacts, stage};
+use crate::budget::LEAST_BLOCK_BYTES;
+use crate::error::SortError;
+use crate::job::{Job, descriptors};
+use crate::pieces::PiecePool;
+use crate::records::{Records, Splitters};
+use crate::request::{Output, Parts, SplitBy};
+use crate::splitting::{Grouped, Router, SPLIT_PIECE_BYTES, SplitTimes, split_pieces};
+use crate::target::{Commit, Target};
+
+/// Pieces in memory at most.
+const PIECES: usize = 64;
+/// Descriptors of an output being written: its file, twice, and its lock.
+const DESCRIPTORS_PER_PART: usize = 3;
+/// Share of memory for the blocks of the parts: one in so many.
+const PARTS_SHARE: usize = 2;
+
+/// Splits the inputs of a job into the parts of its output.
+pub fn split_inputs<R: Records>(
+    job: Job<'_, R>,
+    by: SplitBy,
+    plan: Option<Plan>,
+) -> Result<Report, SortError> {
+    let Output::Parts(parts) = &job.request.output else {
+        return Err(SortError::Internal("a split without parts"));
+    };
+    let parts = parts.clone();
+    let report = match by {
+        SplitBy::Size => by_size(job, &parts, plan),
+        SplitBy::Hash => by_key(job, &parts, Router::Hash(parts.count), plan),
+        SplitBy::Range => {
+            let total = job.inputs.record_bytes().filter(|_| job.inputs.are_files()).ok_or_else(|| {
+                SortError::Request(
+                    "ranges of keys are sampled, and what comes through a pipe is read only once\n  write it to a file first, or split --by hash"
+                        .into(),
+                )
+            })?;
+            let mut bounds = job.sampled_bounds(parts.count as usize, total)?;
+            // A frequent key has no part of its own here: all parts are files that were asked for.
+            bounds.dedup();
+            let splitters = Splitters::new(&bounds, job.records.descending());
+            by_key(job, &parts, Router::Ranges(&splitters), plan)
+        }
+    };
+    report.map(|report| Report { verb: "split".into(), ..report })
+}
+
+fn by_size<R: Records>(mut job: Job<'_, R>, parts: &Parts, plan: Option<Plan>) -> Result<Report, SortError> {
+    let region = job.pool.region(job.budget.target_blocks * job.budget.block, "the output")?;
+    let blocks = BlockPool::new(region, job.budget.block);
+    let mut target = job.target_in_parts(parts, blocks, false)?;
+    let pieces = pieces_of(&job);
+    let mut reader = job.reader(&pieces);
+    let mut out = RecordSum::new();
+    while let Some(mut placed) = reader.next(&|| ())? {
+        job.cancel.check()?;
+        let range = placed.piece.bytes.clone();
+        let bytes = &mut placed.piece.lease.bytes_mut()[range];
+        job.records.normalise(bytes);
+        let mut sum = RecordSum::new();
+        job.records.sum(bytes, &mut sum);
+        job.manifest.sum_in.combine(&sum);
+        target.write_records(bytes, 0, true)?;
+        out.combine(&sum);
+    }
+    let times = SplitTimes {
+        device: reader.waited_device,
+        memory: reader.waited_memory,
+        busy: Duration::ZERO,
+        writing: target.waited,
+    };
+    account(&mut job, parts, &times);
+    job.finish(target, &out, &RecordSum::new(), plan)
+}
+
+fn by_key<R: Records>(
+    mut job: Job<'_, R>,
+    parts: &Parts,
+    router: Router<'_>,
+    plan: Option<Plan>,
+) -> Result<Report, SortError> {
+    let mut targets = PartTargets::create(&job, parts)?;
+    let pieces = pieces_of(&job);
+    let reader = job.reader(&pieces);
+    let (records, mut sum_in, mut out) = (job.records.clone(), RecordSum::new(), RecordSum::new());
+    let times = split_pieces(
+        &records,
+        reader,
+        &pieces,
+        router,
+        job.budget.threads,
+        job.cancel,
+        &mut |grouped: Grouped| {
+            sum_in.combine(&grouped.sum);
+            for (part, bytes) in &grouped.groups {
+                let bytes = &grouped.lease.bytes()[bytes.clone()];
+                records.sum(bytes, &mut out);
+                targets.0[*part].write_records(bytes, 0, true)?;
+            }
+            Ok(())
+        },
+    )?;
+    job.manifest.sum_in = sum_in;
+    account(&mut job, parts, &times);
+    job.finish(targets, &out, &RecordSum::new(), plan)
+}
+
+/// Memory that the outputs do not take, in pieces.
+fn pieces_of<R: Records>(job: &Job<'_, R>) -> PiecePool {
+    let share = job.pool.available();
+    let piece = SPLIT_PIECE_BYTES.min(share / 16).max(64 << 10) / 4096 * 4096;
+    PiecePool::with_share(&job.pool, piece, (share / piece).clamp(4, PIECES), share)
+}
+
+fn account<R: Records>(job: &mut Job<'_, R>, parts: &Parts, times: &SplitTimes) {
+    let inputs = job.inputs.iter().count() as u64;
+    let none = Duration::ZERO;
+    let stages = vec![
+        stage("read", 1, none, none, times.memory, times.device),
+        stage("split", job.budget.threads, times.busy, none, none, none),
+        stage("write", 1, none, none, none, times.writing),
+    ];
+    job.passes.done("split", PassFacts { inputs, outputs: u64::from(parts.count), stages });
+}
+
+/// Several outputs written side by side.
+struct PartTargets<R>(Vec<Target<R>>);
+
+impl<R: Records> PartTargets<R> {
+    /// A block for each is filled while others are written.
+    fn create(job: &Job<'_, R>, parts: &Parts) -> Result<Self, SortError> {
+        let (count, most) = (parts.count as usize, descriptors() / DESCRIPTORS_PER_PART);
+        if count > most {
+            return Err(SortError::Request(format!(
+                "{count} files cannot be written at once: this process may have {most} of them open\n  raise the limit (ulimit -n {}), or split into fewer parts and those again",
+                count * DESCRIPTORS_PER_PART + 64
+            )));
+        }
+        let blocks = 2 * count + job.budget.target_blocks;
+        let share = job.budget.streams() / PARTS_SHARE;
+        let block = (share / blocks).min(job.budget.block) / LEAST_BLOCK_BYTES * LEAST_BLOCK_BYTES;
+        if block == 0 {
+            let least = (blocks * LEAST_BLOCK_BYTES * PARTS_SHARE + job.budget.common()) as u64;
+            let given = job.budget.memory as u64;
+            return Err(SortError::TooLittleMemory { given, least: least.next_multiple_of(1 << 20) });
+        }
+        let blocks = BlockPool::new(job.pool.region(blocks * block, "blocks of parts")?, block);
+        let open = |path| {
+            let output = Output::Path(path);
+            let mut target = Target::create(&job.records, &job.disk, &output, None, blocks.clone())?;
+            target.write_finished(job.header.as_deref().unwrap_or_default())?;
+            Ok(target)
+        };
+        parts.paths().map(open).collect::<Result<Vec<_>, SortError>>().map(PartTargets)
+    }
+}
+
+impl<R: Records> Commit for PartTargets<R> {
+    fn bytes(&self) -> u64 {
+        self.0.iter().map(Target::bytes).sum()
+    }
+
+    fn temporary(&self) -> Option<&Path> {
+        None
+    }
+
+    fn commit(mut self) -> Result<u64, SortError> {
+        // What can fail, fails before the first file has its name.
+        self.0.iter_mut().try_for_each(Target::seal)?;
+        self.0.into_iter().map(Target::commit).sum()
+    }
+}

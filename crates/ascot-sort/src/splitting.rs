@@ -1,0 +1,209 @@
+//! Reading, and grouping records by part on several threads, pieces staying in input order.
+//!
+//! ```text
+//!   inputs ─▶ pieces ─▶ splitting threads: records grouped by part ─▶ collector, in input order
+//! ```
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ascot_record::checksum::RecordSum;
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::error::SortError;
+use crate::observe::Cancel;
+use crate::pieces::{Lease, PiecePool};
+use crate::reader::{InputPosition, PieceReader, PlacedPiece};
+use crate::records::{Records, Splitters, groups_of};
+
+/// Bytes of a piece being split: two of them fit a second-level cache.
+pub const SPLIT_PIECE_BYTES: usize = 1 << 20;
+
+/// Says which part a record belongs to.
+#[derive(Clone, Copy)]
+pub enum Router<'a> {
+    /// By ranges of keys.
+    Ranges(&'a Splitters),
+    /// By the XXH3 hash of the normalised key, scaled to so many parts.
+    Hash(u32),
+}
+
+impl Router<'_> {
+    /// Copies whole records to `out`, grouped by part, each group in input order. Gives the parts that
+    /// got any, and where they are.
+    fn group<R: Records>(
+        self,
+        records: &R,
+        bytes: &[u8],
+        out: &mut [u8],
+        scratch: &mut R::Scratch,
+    ) -> Vec<(usize, Range<usize>)> {
+        match self {
+            Router::Ranges(splitters) => records.group(bytes, splitters, out, scratch),
+            Router::Hash(parts) => {
+                let mut found: Vec<(u32, Range<usize>)> = Vec::new();
+                let mut sizes = vec![0; parts as usize];
+                records.each_key(bytes, &mut |range, key| {
+                    let part = part_of_hash(key, parts);
+                    sizes[part as usize] += range.len();
+                    found.push((part, range));
+                });
+                let (mut places, groups) = groups_of(&sizes);
+                for (part, range) in found {
+                    let place = &mut places[part as usize];
+                    out[*place..*place + range.len()].copy_from_slice(&bytes[range.clone()]);
+                    *place += range.len();
+                }
+                groups
+            }
+        }
+    }
+
+    /// The part of one record.
+    fn part_of<R: Records>(self, records: &R, record: &[u8]) -> usize {
+        match self {
+            Router::Ranges(splitters) => records.part_of(record, splitters),
+            Router::Hash(parts) => {
+                let mut part = 0;
+                records.each_key(record, &mut |_, key| part = part_of_hash(key, parts));
+                part as usize
+            }
+        }
+    }
+}
+
+/// The upper bits of a hash spread keys evenly over any number of parts.
+fn part_of_hash(key: &[u8], parts: u32) -> u32 {
+    ((u128::from(xxh3_64(key)) * u128::from(parts)) >> 64) as u32
+}
+
+/// A piece whose records are grouped by part, each group in input order.
+pub struct Grouped {
+    /// Its memory.
+    pub lease: Lease,
+    /// Parts, and where in the memory their records are.
+    pub groups: Vec<(usize, Range<usize>)>,
+    /// Sum of its records.
+    pub sum: RecordSum,
+    /// Place in the inputs after it.
+    pub end: InputPosition,
+}
+
+/// Time the stages of the splitting pass spent.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SplitTimes {
+    /// Reader waiting for the device.
+    pub device: Duration,
+    /// Reader waiting for memory.
+    pub memory: Duration,
+    /// Splitting threads at work.
+    pub busy: Duration,
+    /// Collecting and writing.
+    pub writing: Duration,
+}
+
+/// A piece, its number, and the buffer its records are grouped in; a long record needs none.
+type Work = (u64, PlacedPiece, Option<Lease>);
+
+enum Message {
+    Grouped(u64, Grouped, Duration),
+    Read(Result<u64, SortError>, Duration, Duration),
+}
+
+/// Reads and groups everything `reader` gives; `take` gets the pieces in input order.
+pub fn split_pieces<R: Records>(
+    records: &Arc<R>,
+    mut reader: PieceReader<R>,
+    pieces: &PiecePool,
+    router: Router<'_>,
+    threads: usize,
+    cancel: &Cancel,
+    take: &mut dyn FnMut(Grouped) -> Result<(), SortError>,
+) -> Result<SplitTimes, SortError> {
+    std::thread::scope(|scope| {
+        let (send, receive) = unbounded();
+        let (to_split, work) = unbounded::<Work>();
+        let (from_reader, spare) = (send.clone(), pieces.clone());
+        let stop = cancel.clone();
+        scope.spawn(move || {
+            let mut number = 0;
+            let result = loop {
+                if stop.is_cancelled() {
+                    break Err(SortError::Cancelled);
+                }
+                match reader.next(&|| ()) {
+                    Ok(Some(piece)) => {
+                        // The second buffer is taken here, so that splitting never waits for one.
+                        let room = (!piece.long).then(|| spare.take_for(&|| ()));
+                        if to_split.send((number, piece, room)).is_err() {
+                            break Ok(number);
+                        }
+                        number += 1;
+                    }
+                    Ok(None) => break Ok(number),
+                    Err(error) => break Err(error),
+                }
+            };
+            // Nobody listens any more only when the pass has ended.
+            let _ = from_reader.send(Message::Read(result, reader.waited_device, reader.waited_memory));
+        });
+        for _ in 0..threads.max(1) {
+            let (work, send) = (work.clone(), send.clone());
+            scope.spawn(move || group_all(&**records, router, &work, &send));
+        }
+        drop((send, work));
+        in_order(&receive, cancel, take)
+    })
+}
+
+fn in_order(
+    receive: &Receiver<Message>,
+    cancel: &Cancel,
+    take: &mut dyn FnMut(Grouped) -> Result<(), SortError>,
+) -> Result<SplitTimes, SortError> {
+    let (mut waiting, mut times) = (BTreeMap::new(), SplitTimes::default());
+    let (mut next, mut total) = (0, None);
+    while total != Some(next) {
+        match receive.recv().map_err(|_| SortError::Internal("a splitting thread ended early"))? {
+            Message::Grouped(number, grouped, busy) => {
+                times.busy += busy;
+                waiting.insert(number, grouped);
+            }
+            Message::Read(result, device, memory) => {
+                total = Some(result?);
+                (times.device, times.memory) = (device, memory);
+            }
+        }
+        cancel.check()?;
+        let since = Instant::now();
+        while let Some(grouped) = waiting.remove(&next) {
+            take(grouped)?;
+            next += 1;
+        }
+        times.writing += since.elapsed();
+    }
+    Ok(times)
+}
+
+fn group_all<R: Records>(records: &R, router: Router<'_>, work: &Receiver<Work>, send: &Sender<Message>) {
+    let mut scratch = records.scratch(SPLIT_PIECE_BYTES);
+    while let Ok((number, mut placed, room)) = work.recv() {
+        let since = Instant::now();
+        let range = placed.piece.bytes.clone();
+        let mut sum = RecordSum::new();
+        let bytes = &mut placed.piece.lease.bytes_mut()[range.clone()];
+        records.normalise(bytes);
+        records.sum(bytes, &mut sum);
+        let (groups, lease) = match room {
+            Some(mut room) => (router.group(records, bytes, room.bytes_mut(), &mut scratch), room),
+            None => (vec![(router.part_of(records, bytes), range)], placed.piece.lease),
+        };
+        let grouped = Grouped { lease, groups, sum, end: placed.end };
+        if send.send(Message::Grouped(number, grouped, since.elapsed())).is_err() {
+            return;
+        }
+    }
+}
