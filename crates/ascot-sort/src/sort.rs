@@ -286,9 +286,14 @@ fn check_room(request: &SortRequest, plan: &Plan, disk: &Disk) -> Result<(), Sor
     let (Some(_), true, Some(last)) = (plan.input_bytes, all_wanted, plan.chosen.passes.last()) else {
         return Ok(());
     };
-    if let Output::Path(path) = &request.output
-        && std::fs::metadata(path).map_or(true, |stat| stat.is_file())
-    {
+    let file = match &request.output {
+        Output::Path(path) => {
+            std::fs::metadata(path).map_or(true, |stat| stat.is_file()).then(|| path.clone())
+        }
+        Output::Parts(parts) => Some(parts.path(0)),
+        Output::Stdout => None,
+    };
+    if let Some(path) = file {
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let (needed, left) = (last.written_bytes, disk.free_space(dir).unwrap_or(u64::MAX));
         if left < needed {

@@ -1,0 +1,300 @@
+"""merge, split and reshape: several files in, several out, every record in one of them."""
+
+import collections
+import csv
+import hashlib
+import io
+import json
+import os
+import random
+import signal
+import struct
+import subprocess
+import time
+
+import pytest
+import support
+from support import MIB, leftovers, limit_file_size, limit_open_files, small_disk
+
+FIXED = ["--format", "fixed:100", "--key", "0..10"]
+
+
+def run(*arguments, **options):
+    return support.run(*map(str, arguments), **options)
+
+
+def start(*arguments):
+    return support.start(*map(str, arguments))
+
+
+def record_key(record):
+    return record[:10]
+
+
+def records_of(data, size=100):
+    return [data[at : at + size] for at in range(0, len(data), size)]
+
+
+def sorted_files(disk, counts):
+    """Files of sorted benchmark records, as many as counts; returns paths and all records in order."""
+    paths, everything = [], []
+    for number, count in enumerate(counts):
+        path = disk / f"in-{number:03}"
+        run("gen", count, "--start", 1_000_000 * number, "-o", path)
+        records = sorted(records_of(path.read_bytes()), key=record_key)
+        path.write_bytes(b"".join(records))
+        paths.append(path)
+        everything += records
+    return paths, sorted(everything, key=record_key)
+
+
+def parts_in(disk, pattern="out-*"):
+    return [path.read_bytes() for path in sorted(disk.glob(pattern))]
+
+
+# ---------------------------------------------------------------- reshape
+
+
+@pytest.mark.parametrize("parts", [1, 2, 5, 16])
+def test_reshape_cuts_the_merged_file_into_equal_ranges(parts, disk):
+    paths, everything = sorted_files(disk, [3000, 1, 20_000, 0, 7001])
+    run("reshape", *paths, *FIXED, "--parts", parts, "-o", disk / "out-{:05}")
+    got = parts_in(disk)
+    assert len(got) == parts
+    assert b"".join(got) == b"".join(everything)
+    share = 100 * len(everything) / parts
+    assert all(abs(len(part) - share) <= 200 for part in got), [len(part) for part in got]
+
+
+def test_reshape_moves_its_input_once_in_and_once_out(disk):
+    paths, everything = sorted_files(disk, [30_000] * 8)
+    report = disk / "report.json"
+    run("reshape", *paths, *FIXED, "--parts", 16, "-o", disk / "out-{:05}", "--report", report)
+    streams = [stream for one in json.loads(report.read_text())["passes"] for stream in one["streams"]]
+    size = 100 * len(everything)
+    assert sum(stream["read_bytes"] for stream in streams) == size
+    assert sum(stream["written_bytes"] for stream in streams) == size
+
+
+def test_equal_keys_share_a_part(disk):
+    rng = random.Random(4)
+    lines = sorted(f"{rng.choice([1, 2, 2, 2, 2, 3, 9])} {rng.random()}\n" for _ in range(20_000))
+    (disk / "in").write_text("".join(lines))
+    run("reshape", disk / "in", "-s", "-k1,1", "--parts", 4, "-o", disk / "out-{}")
+    got = [part.decode().splitlines() for part in parts_in(disk)]
+    homes = collections.defaultdict(set)
+    for number, part in enumerate(got):
+        for line in part:
+            homes[line.split()[0]].add(number)
+    assert all(len(home) == 1 for home in homes.values()), homes
+    assert [line for part in got for line in part] == [line.rstrip("\n") for line in lines]
+
+
+def test_long_records_and_more_parts_than_records(disk):
+    lines = sorted(chr(97 + at) * (3 * MIB if at % 2 else 5) + "\n" for at in range(8))
+    (disk / "in").write_text("".join(lines))
+    for parts in (3, 40):
+        run("reshape", disk / "in", "--memory", "64MiB", "--parts", parts, "-o", disk / f"out{parts}-{{:03}}")
+        got = parts_in(disk, f"out{parts}-*")
+        assert len(got) == parts and b"".join(got) == "".join(lines).encode()
+        assert all(part == b"" or part.endswith(b"\n") for part in got), "no record is cut in two"
+
+
+def test_each_part_of_a_table_has_its_header(disk):
+    rows = sorted(([f"k{at % 977:04}", str(at), 'a "quoted",\nfield'] for at in range(5000)), key=lambda row: row[0])
+    for number in range(2):
+        with open(disk / f"in{number}.csv", "w", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows([["key", "n", "text"], *rows[number::2]])
+    run("reshape", disk / "in0.csv", disk / "in1.csv", "--key", "key", "--parts", 3, "-o", disk / "out-{}.csv")
+    tables = [list(csv.reader(io.StringIO(part.decode()))) for part in parts_in(disk)]
+    assert [table[0] for table in tables] == [["key", "n", "text"]] * 3
+    got = [row for table in tables for row in table[1:]]
+    assert sorted(got) == sorted(rows) and [row[0] for row in got] == [row[0] for row in rows]
+    keys = [{row[0] for row in table[1:]} for table in tables]
+    assert not keys[0] & keys[1] and not keys[1] & keys[2]
+
+
+def test_big_endian_numbers_come_out_as_they_went_in(disk):
+    rng = random.Random(8)
+    numbers = sorted(rng.randrange(-(2**63), 2**63) for _ in range(50_000))
+    (disk / "in").write_bytes(struct.pack(f">{len(numbers)}q", *numbers))
+    run("reshape", disk / "in", "--format", "i64-be", "--parts", 7, "-o", disk / "out-{}")
+    assert b"".join(parts_in(disk)) == (disk / "in").read_bytes()
+
+
+def test_a_sort_can_write_parts(disk):
+    run("gen", 60_000, "-o", disk / "in")
+    run("sort", disk / "in", *FIXED, "--memory", "8MiB", "--parts", 6, "-o", disk / "out-{}")
+    whole = sorted(records_of((disk / "in").read_bytes()), key=record_key)
+    got = parts_in(disk)
+    assert b"".join(got) == b"".join(whole) and len(got) == 6
+    assert leftovers(disk) == ["in", *(f"out-{at}" for at in range(6))]
+
+
+# ---------------------------------------------------------------- merge
+
+
+@pytest.mark.parametrize("more", [[], ["--batch-size", "2"], ["--memory", "8MiB"]])
+def test_merge_takes_any_number_of_files(more, disk):
+    paths, everything = sorted_files(disk, [200 + at for at in range(40)])
+    run("merge", *paths, *FIXED, *more, "-o", disk / "out", preexec_fn=limit_open_files(64))
+    assert (disk / "out").read_bytes() == b"".join(everything)
+
+
+def test_merge_is_the_sort_commands(disk):
+    rng = random.Random(2)
+    for name in "abc":
+        lines = [f"{rng.randrange(100)} {rng.randrange(10)}\n" for _ in range(1000)]
+        (disk / name).write_text("".join(sorted(lines, key=lambda line: (int(line.split()[1]), line), reverse=True)))
+    files = [disk / name for name in "abc"]
+    expected = subprocess.run(
+        ["sort", "-m", "-k2,2nr", "-u", *files], capture_output=True, check=True, env={**os.environ, "LC_ALL": "C"}
+    )
+    assert run("merge", "-k2,2nr", "-u", *files).stdout == expected.stdout
+
+
+@pytest.mark.parametrize("verb", ["merge", "reshape"])
+def test_disorder_is_named_and_nothing_written(verb, disk):
+    paths, _ = sorted_files(disk, [5000, 5000, 5000])
+    records = records_of(paths[1].read_bytes())
+    records[3000], records[1000] = records[1000], records[3000]
+    paths[1].write_bytes(b"".join(records))
+    words = ["--parts", 4, "-o", disk / "out-{}"] if verb == "reshape" else ["-o", disk / "out-0"]
+    (disk / "out-0").write_bytes(b"the old result")
+    failed = run(verb, *paths, *FIXED, *words, expect=2)
+    assert f"{paths[1]}: not sorted: record 1002 at offset 100100" in failed.stderr
+    assert (disk / "out-0").read_bytes() == b"the old result"
+    assert leftovers(disk) == ["in-000", "in-001", "in-002", "out-0"]
+
+
+# ---------------------------------------------------------------- split
+
+
+def lines_for_splitting(disk):
+    rng = random.Random(6)
+    lines = [f"{rng.randrange(5000):05} {at}\n" for at in range(60_000)]
+    (disk / "in").write_text("".join(lines))
+    return lines
+
+
+def test_split_by_size_cuts_between_records(disk):
+    lines = lines_for_splitting(disk)
+    run("split", disk / "in", "--parts", 7, "-o", disk / "out-{}")
+    got = [part.decode() for part in parts_in(disk)]
+    assert "".join(got) == "".join(lines) and len(got) == 7
+    share = len("".join(lines)) / 7
+    assert all(part.endswith("\n") and abs(len(part) - share) < 40 for part in got)
+
+
+@pytest.mark.parametrize("by", ["hash", "range"])
+@pytest.mark.parametrize("parts", [1, 3, 64])
+def test_split_by_key_keeps_order_and_equal_keys_together(by, parts, disk):
+    lines = lines_for_splitting(disk)
+    run("split", disk / "in", "-k1,1", "--by", by, "--parts", parts, "--memory", "16MiB", "-o", disk / "out-{:02}")
+    got = [part.decode().splitlines(keepends=True) for part in parts_in(disk)]
+    assert len(got) == parts
+    assert sorted(line for part in got for line in part) == sorted(lines)
+    place = {line: at for at, line in enumerate(lines)}
+    assert all([place[line] for line in part] == sorted(place[line] for line in part) for part in got)
+    keys = [{line.split()[0] for line in part} for part in got]
+    assert sum(map(len, keys)) == len(set.union(*keys)), "a key is in one part"
+    assert max(map(len, got)) < 2.5 * len(lines) / parts, "parts are about as large"
+    if by == "range":
+        filled = [part for part in keys if part]
+        assert all(max(one) < min(next_) for one, next_ in zip(filled, filled[1:], strict=False))
+
+
+def test_hashes_stay_as_they_are(disk):
+    """Parts by hash made today and next year can be joined part by part."""
+    (disk / "in").write_text("".join(f"{at}\n" for at in range(1000)))
+    run("split", disk / "in", "--by", "hash", "--parts", 3, "-o", disk / "out-{}")
+    digests = [hashlib.sha256(part).hexdigest()[:12] for part in parts_in(disk)]
+    assert digests == ["6f44e3d1d2ba", "87ac41950b08", "490db0a0412b"]
+
+
+def test_a_pipe_can_be_split_by_hash_only(disk):
+    text = b"".join(b"%d\n" % at for at in range(1000))
+    run("split", "--by", "hash", "--parts", 2, "-o", disk / "out-{}", stdin=text)
+    assert sorted(b"".join(parts_in(disk)).split()) == sorted(text.split())
+    for by in ("size", "range"):
+        failed = run("split", "--by", by, "--parts", 2, "-o", disk / "p-{}", stdin=text, expect=2)
+        assert "write it to a file first" in failed.stderr
+    assert leftovers(disk) == ["out-0", "out-1"]
+
+
+def test_an_empty_file_makes_empty_parts(disk):
+    (disk / "in").write_bytes(b"")
+    for verb, more in [("split", []), ("split", ["--by", "hash"]), ("split", ["--by", "range"]), ("reshape", [])]:
+        run(verb, disk / "in", *more, "--parts", 3, "-o", disk / "out-{}")
+        assert parts_in(disk) == [b"", b"", b""]
+        for path in disk.glob("out-*"):
+            path.unlink()
+
+
+# ---------------------------------------------------------------- what is refused, and what is left
+
+
+@pytest.mark.parametrize(
+    "words, told",
+    [
+        (["--parts", "3", "-o", "out"], "has no place for the number"),
+        (["--parts", "3", "-o", "{}-{}"], "more than one place"),
+        (["--parts", "0", "-o", "out-{}"], "at least 1"),
+        (["--parts", "x", "-o", "out-{}"], "at least 1"),
+        (["--parts", "3", "-o", "nowhere/out-{}"], "nowhere"),
+        (["--by", "hash", "--parts", "3000", "-o", "out-{}"], "raise the limit (ulimit -n"),
+        (["--by", "hash", "--parts", "60", "--memory", "8MiB", "-o", "out-{}"], "needs at least"),
+    ],
+)
+def test_what_cannot_be_is_said(words, told, disk):
+    (disk / "in").write_text("a\nb\n")
+    failed = run("split", "in", *words, cwd=disk, expect=2, preexec_fn=limit_open_files(1024))
+    assert told in failed.stderr, failed.stderr
+    assert leftovers(disk) == ["in"]
+
+
+def test_a_sort_refuses_parts_without_names(disk):
+    (disk / "in").write_text("a\nb\n")
+    assert "part-{:05}" in run("sort", disk / "in", "--parts", 2, expect=2).stderr
+
+
+@pytest.mark.parametrize("verb", ["split", "reshape"])
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_signal_leaves_nothing(verb, name, disk):
+    run("gen", "4M", "-o", disk / "in")
+    if verb == "reshape":
+        run("sort", disk / "in", *FIXED, "-o", disk / "in")
+    more = ["--by", "hash"] if verb == "split" else []
+    process = start(verb, disk / "in", *FIXED, *more, "--parts", 8, "-o", disk / "out-{}")
+    while process.poll() is None and len(leftovers(disk)) < 2:
+        time.sleep(0.001)
+    process.send_signal(getattr(signal, name))
+    process.communicate()
+    assert process.returncode == -getattr(signal, name)
+    assert leftovers(disk) == ["in"]
+
+
+def test_a_full_disk_leaves_nothing(disk):
+    with small_disk(disk, 24 * MIB) as full:
+        run("gen", 300_000, "-o", disk / "in")
+        for more in (["--by", "hash"], ["--by", "size"], ["--by", "range"]):
+            failed = run("split", disk / "in", *FIXED, *more, "--parts", 4, "-o", full / "out-{}", expect=2)
+            assert "room" in failed.stderr or "space" in failed.stderr, failed.stderr
+            assert leftovers(full) == []
+
+
+@pytest.mark.parametrize("verb, more", [("split", ["--by", "hash"]), ("split", ["--by", "size"]), ("reshape", [])])
+def test_a_part_that_cannot_be_written_leaves_nothing(verb, more, disk):
+    paths, _ = sorted_files(disk, [200_000])
+    failed = run(
+        verb, *paths, *FIXED, *more, "--parts", 3, "-o", disk / "out-{}", expect=2,
+        preexec_fn=limit_file_size(4 * MIB),
+    )  # fmt: skip
+    assert "out-" in failed.stderr and "File too large" in failed.stderr, failed.stderr
+    assert leftovers(disk) == ["in-000"]
+
+
+def test_a_part_may_take_an_inputs_place(disk):
+    paths, everything = sorted_files(disk, [4000, 4000])
+    run("reshape", *paths, *FIXED, "--parts", 2, "-o", disk / "in-{:03}")
+    assert b"".join(path.read_bytes() for path in paths) == b"".join(everything)
