@@ -4,6 +4,7 @@ import collections
 import csv
 import hashlib
 import io
+import itertools
 import json
 import os
 import random
@@ -201,7 +202,7 @@ def test_split_by_key_keeps_order_and_equal_keys_together(by, parts, disk):
     assert max(map(len, got)) < 2.5 * len(lines) / parts, "parts are about as large"
     if by == "range":
         filled = [part for part in keys if part]
-        assert all(max(one) < min(next_) for one, next_ in zip(filled, filled[1:], strict=False))
+        assert all(max(one) < min(next_) for one, next_ in itertools.pairwise(filled))
 
 
 def test_hashes_stay_as_they_are(disk):

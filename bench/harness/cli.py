@@ -1,17 +1,19 @@
-"""The bench's command line: `run.py sort [options]`."""
+"""The bench's command line: `run.py sort [options]`, `run.py moves [options]`."""
 
 from __future__ import annotations
 
 import argparse
 import datetime
+import json
 import os
 import shutil
 import signal
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
-from . import machine, report
+from . import machine, moves, report
 from .cgroup import CgroupUnavailable, locate
 from .session import WORKLOADS, Options, Session
 from .units import GB, GIB, MIB, decimal, parse_size
@@ -44,7 +46,7 @@ def _default_ascot() -> Path:
 def parser() -> argparse.ArgumentParser:
     """All flags."""
     flags = argparse.ArgumentParser(prog="./dev bench", description="Compares Ascot with its peers.")
-    commands = flags.add_subparsers(dest="command", required=True, metavar="sort")
+    commands = flags.add_subparsers(dest="command", required=True, metavar="sort|moves")
     sort = commands.add_parser("sort", help="sorting: speed, memory and bytes moved, against the peers")
     add = sort.add_argument
     add("--quick", action="store_true", help="1 GB within 128 MiB, one repeat, small everything")
@@ -65,7 +67,25 @@ def parser() -> argparse.ArgumentParser:
     add("--threads", type=int, default=len(os.sched_getaffinity(0)), help="threads for everybody (cores)")
     add("--no-cgroup", action="store_true", help="run without a memory cgroup")
     add("--needs", action="store_true", help="print what disk each workload needs, and stop")
+    moving = commands.add_parser("moves", help="merge, split and reshape, against the volume's own rate")
+    moving.add_argument("--size", type=_size, default=4 * GB, help="bytes moved by each (4GB)")
+    moving.add_argument("--repeats", type=int, default=3, help="measured runs of each (3)")
+    moving.add_argument("--dir", type=Path, default=BENCH / ".cache", help="where inputs and outputs go")
+    moving.add_argument("--out", type=Path, help="where the result goes (bench/results/DATE-moves)")
+    moving.add_argument("--ascot", type=Path, default=_default_ascot(), help="the ascot binary to measure")
     return flags
+
+
+def _moves(args: argparse.Namespace) -> int:
+    args.dir.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="moves-", dir=args.dir.resolve()) as work:
+        result = moves.run(str(args.ascot.resolve()), Path(work), args.size, args.repeats)
+    folder = args.out or BENCH / "results" / f"{datetime.date.today().isoformat()}-moves"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "result.json").write_text(json.dumps(result, indent=1) + "\n")
+    (folder / "README.md").write_text(moves.markdown(result))
+    print(moves.markdown(result))
+    return 0
 
 
 def options(args: argparse.Namespace) -> Options:
@@ -114,6 +134,8 @@ def _interrupt(_signal: int, _frame: Any) -> None:
 def main(argv: list[str] | None = None) -> int:
     """Runs the session and writes its result after every workload, so that an interrupt loses only one."""
     args = parser().parse_args(argv)
+    if args.command == "moves":
+        return _moves(args)
     chosen = options(args)
     if chosen.use_cgroup:
         try:
