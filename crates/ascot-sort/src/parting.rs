@@ -10,7 +10,9 @@
 //! or behind `total * (i + 1) / count` bytes of records, so that what one part has too much is not added
 //! to by the next.
 
-use ascot_io::{AtomicOutput, Disk};
+use std::thread::JoinHandle;
+
+use ascot_io::{AtomicOutput, Disk, IoError};
 
 use crate::error::SortError;
 use crate::records::Records;
@@ -33,13 +35,26 @@ pub struct Parting {
     /// A copy of the last record taken, where the next may begin a part.
     before: Option<Vec<u8>>,
     sealed: Vec<AtomicOutput>,
+    /// The part before the open one is made durable while that is written.
+    sealing: Option<JoinHandle<Result<AtomicOutput, IoError>>>,
 }
 
 impl Parting {
     /// Parts of about `total` bytes of records in all, each begun with `header`.
     pub fn new(parts: &Parts, disk: &Disk, header: Option<Vec<u8>>, total: u64, by_key: bool) -> Self {
         let (parts, disk) = (parts.clone(), disk.clone());
-        Parting { parts, disk, header, total, taken: 0, open: 0, by_key, before: None, sealed: Vec::new() }
+        Parting {
+            parts,
+            disk,
+            header,
+            total,
+            taken: 0,
+            open: 0,
+            by_key,
+            before: None,
+            sealed: Vec::new(),
+            sealing: None,
+        }
     }
 
     /// What starts each part.
@@ -92,15 +107,27 @@ impl Parting {
 
     /// The open part is complete; the next one is open. False where there is none.
     pub fn next(&mut self, mut done: AtomicOutput) -> Result<bool, SortError> {
-        done.seal()?;
-        self.sealed.push(done);
+        self.wait()?;
+        self.sealing = Some(std::thread::spawn(move || done.seal().map(|_| done)));
         self.open += 1;
-        Ok(self.open < self.parts.count)
+        let more = self.open < self.parts.count;
+        if !more {
+            self.wait()?;
+        }
+        Ok(more)
     }
 
-    /// Gives all parts their names.
-    pub fn commit(self) -> Result<(), SortError> {
-        for part in self.sealed {
+    /// Waits until the part before the open one is durable.
+    fn wait(&mut self) -> Result<(), SortError> {
+        let Some(sealing) = self.sealing.take() else { return Ok(()) };
+        let sealed = sealing.join().map_err(|_| SortError::Internal("sealing a part ended early"))?;
+        self.sealed.push(sealed?);
+        Ok(())
+    }
+
+    /// Gives all parts their names; all are durable.
+    pub fn commit(mut self) -> Result<(), SortError> {
+        for part in std::mem::take(&mut self.sealed) {
             part.commit()?;
         }
         Ok(())
@@ -110,6 +137,14 @@ impl Parting {
     fn ends(&self) -> Option<u64> {
         let share = u128::from(self.total) * u128::from(self.open + 1) / u128::from(self.parts.count);
         (self.open + 1 < self.parts.count).then_some(share as u64)
+    }
+}
+
+impl Drop for Parting {
+    /// A part that is still being sealed removes its file only then.
+    fn drop(&mut self) {
+        // Whoever gave the output up has reported why.
+        let _ = self.wait();
     }
 }
 
