@@ -115,7 +115,10 @@ impl<'a, R: Records, S: MergeSink> MergeFlow<'a, R, S> {
     }
 
     /// The smallest last record of the inputs that have more to come, and its input.
-    fn bound<I: BlockInput<Block = RunBlock>>(&self, inputs: &Bowtie<I, NoOutput>) -> Option<(R::Bound, usize)> {
+    fn bound<I: BlockInput<Block = RunBlock>>(
+        &self,
+        inputs: &Bowtie<I, NoOutput>,
+    ) -> Option<(R::Bound, usize)> {
         let mut smallest: Option<(R::Bound, usize)> = None;
         for (index, held) in self.held.iter().enumerate() {
             let Some(last) = held.back().filter(|_| !inputs.exhausted(index)) else { continue };

@@ -22,7 +22,7 @@
 
 use std::collections::VecDeque;
 
-use ascot_model::run_length::{Scheme, Shape};
+use ascot_model::run_length::{Algorithm, Scheme, Shape};
 
 use super::{Move, Schedule, Sight, Stall};
 
@@ -51,6 +51,8 @@ pub struct Staircase {
     tasks: VecDeque<Task>,
     /// The input being streamed into the function.
     current: Option<usize>,
+    /// Groups of outputs written so far.
+    groups_written: usize,
     begun: bool,
 }
 
@@ -76,7 +78,14 @@ impl Staircase {
     /// The schedule of a scheme with so many blocks for inputs. (Outputs are written when theirs is full,
     /// however much it is.)
     pub fn new(scheme: Scheme, read_blocks: u32) -> Self {
-        Staircase { scheme, read_blocks, tasks: VecDeque::new(), current: None, begun: false }
+        Staircase {
+            scheme,
+            read_blocks,
+            tasks: VecDeque::new(),
+            current: None,
+            groups_written: 0,
+            begun: false,
+        }
     }
 
     /// What the first task with anything to do moves.
@@ -223,8 +232,25 @@ impl Staircase {
         let mut outputs: Vec<usize> =
             (0..sight.full.len()).filter(|&output| sight.full[output] > 0).collect();
         outputs.sort_by_key(|&output| (std::cmp::Reverse(sight.full[output]), output));
-        let group = (self.scheme.write_group.round() as usize).max(1);
+        let group = self.write_group(sight.full.len());
+        self.groups_written += 1;
         self.tasks.extend(outputs.into_iter().take(group).map(|output| Task::Drain { output }));
+    }
+
+    /// How many of so many outputs are written now. Where the pace is the outputs' own (A2) groups are as
+    /// equal as can be if `c` does not divide the number, so that in every round each output is written
+    /// once; and at first, when all hold the same, as many are written as hold what a group does later.
+    fn write_group(&self, outputs: usize) -> usize {
+        let group = self.scheme.write_group.round().max(1.0);
+        if self.scheme.algorithm != Algorithm::A2 {
+            return group as usize;
+        }
+        let Some(later) = self.groups_written.checked_sub(1) else {
+            let all = outputs as f64;
+            return (2.0 * all / (all / group + 1.0)).round() as usize;
+        };
+        let groups = outputs.div_ceil(group as usize).max(1);
+        outputs / groups + usize::from(later % groups < outputs % groups)
     }
 
     fn drain_fullest(&mut self, sight: &Sight<'_>) {
