@@ -4,6 +4,8 @@
 //! Source of the rows: Stella and Loguinov, Tables I to III; the device is theirs with one speed and one
 //! switch cost for all rows (3,549 MB/s both ways, 15.5 ms).
 
+#![allow(clippy::expect_used, reason = "a test may fail")]
+
 use ascot_bowtie::engine::{Bowtie, Reader, Writer, run};
 use ascot_bowtie::flow::{Flow, Step};
 use ascot_io::{BlockPool, Buf, IoError, VirtualDisk};

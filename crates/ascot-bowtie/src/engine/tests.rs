@@ -309,6 +309,25 @@ fn any_share_of_reading() {
     }
 }
 
+/// What the formulas say for it is what the device sees.
+#[test]
+fn runs_are_as_long_as_the_formulas_say() {
+    for alpha in [0.2, 0.5, 0.8] {
+        for (n, m, algorithm) in
+            [(1, 16, Algorithm::A2), (16, 1, Algorithm::A4), (8, 8, Algorithm::A6r), (8, 8, Algorithm::A6w)]
+        {
+            let setup = Setup { total_blocks: 10_000, ..setup(n, m, alpha, algorithm, 512) };
+            let disk = disk();
+            let mut bowtie = bowtie_of(&setup, &disk).depth(1);
+            run(&mut bowtie, &mut Ground { mill: Mill::new(&setup) }, || Ok(())).expect("it runs");
+            let told = disk.ledger().totals();
+            let blocks = (told.read_bytes + told.written_bytes) as f64 / BLOCK as f64;
+            let share = blocks / told.runs as f64 / setup.scheme.run_length(512.0);
+            assert!((0.9..1.1).contains(&share), "{n} x {m} at {alpha} by {algorithm:?}: {share:.3}");
+        }
+    }
+}
+
 #[test]
 fn too_little_memory_is_said() {
     let disk = disk();
