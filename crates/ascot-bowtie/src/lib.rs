@@ -10,11 +10,15 @@
 //! ```
 //!
 //! * [`schedule`]: pure state machines that see occupancies and answer with the next block to move.
+//! * [`occupancy`]: what streams hold, as schedules see it.
+//! * [`flow`]: the function in the middle; how any other joins.
 //! * [`engine`]: drives real streams as a schedule says and calls the flow.
 //! * [`simulate`]: drives numbers as the very same schedules say.
 //!
 //! This crate moves blocks; what a record is, only the flow knows.
 
 pub mod engine;
+pub mod flow;
+pub mod occupancy;
 pub mod schedule;
 pub mod simulate;

@@ -7,7 +7,15 @@
 
 use ascot_model::run_length::Scheme;
 
-use crate::schedule::{Rates, Sight, Staircase, Stall, Step};
+use crate::occupancy::{Occupancy, Split};
+use crate::schedule::{Move, Schedule, Staircase, Stall};
+
+mod mill;
+
+#[cfg(test)]
+pub(crate) use mill::Streams as MillStreams;
+pub use mill::UNITS;
+pub(crate) use mill::{Mill, Portion};
 
 /// How fast streams are consumed or filled, relative to each other.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,8 +68,8 @@ pub struct Outcome {
     pub output_stairs: Vec<f64>,
     /// The most blocks of memory in use at once.
     pub peak_blocks: u32,
-    /// Every run, where asked for: the stream and its blocks.
-    pub steps: Vec<(Step, u32)>,
+    /// Every run, where asked for: the stream and what was moved, [`UNITS`] to a block.
+    pub steps: Vec<(Move, u64)>,
 }
 
 impl Outcome {
@@ -85,7 +93,7 @@ pub fn simulate(setup: &Setup, keep_steps: bool) -> Result<Outcome, Deadlock> {
     let mut world = World::new(setup);
     let mut outcome = Outcome::default();
     let mut observer = Stairs::default();
-    let mut last: Option<Step> = None;
+    let mut last: Option<Move> = None;
     loop {
         let stall = world.advance();
         let Some(step) = world.ask(stall) else {
@@ -104,22 +112,22 @@ pub fn simulate(setup: &Setup, keep_steps: bool) -> Result<Outcome, Deadlock> {
             // Of a group, only before the first is moved.
             let algorithm = setup.scheme.algorithm;
             let within = match (last, step) {
-                (Some(Step::Read(_)), Step::Read(_)) => algorithm.reads_in_groups(),
-                (Some(Step::Write(_)), Step::Write(_)) => algorithm.writes_in_groups(),
+                (Some(Move::Read(_)), Move::Read(_)) => algorithm.reads_in_groups(),
+                (Some(Move::Write(_)), Move::Write(_)) => algorithm.writes_in_groups(),
                 _ => false,
             };
             if new_run && !within {
                 observer.note(&world, stall);
             }
         }
+        let moved = world.perform(step);
         if keep_steps {
             match outcome.steps.last_mut() {
-                Some((_, blocks)) if !new_run => *blocks += 1,
-                _ => outcome.steps.push((step, 1)),
+                Some((_, units)) if !new_run => *units += moved,
+                _ => outcome.steps.push((step, moved)),
             }
         }
-        world.perform(step);
-        outcome.peak_blocks = outcome.peak_blocks.max(world.used());
+        outcome.peak_blocks = outcome.peak_blocks.max(world.streams.occupancy.used());
         last = Some(step);
     }
     outcome.input_stairs = observer.inputs.mean();
@@ -131,251 +139,131 @@ pub fn simulate(setup: &Setup, keep_steps: bool) -> Result<Outcome, Deadlock> {
 struct World<'a> {
     setup: &'a Setup,
     schedule: Staircase,
-    chance: Chance,
-    rates: Rates,
-    read_blocks: u32,
-    write_blocks: u32,
-    held: Vec<u32>,
-    remaining: Vec<u32>,
-    /// Of each input's first block, what has been consumed.
-    eaten: Vec<f64>,
-    full: Vec<u32>,
-    /// Of each output's last block, what has been filled.
-    filled: Vec<f64>,
-    input_rates: Vec<f64>,
-    output_rates: Vec<f64>,
-    /// Blocks written for one consumed.
-    gain: f64,
-    /// Blocks a source without streams has still to give.
-    source: f64,
-    produced: f64,
+    mill: Mill,
+    streams: Counters,
+    closed: bool,
+}
+
+/// What streams hold, and where their blocks stand.
+struct Counters {
+    occupancy: Occupancy,
+    /// What is consumed of each input's first block, and filled of each output's last one, units.
+    eaten: Vec<u64>,
+    filled: Vec<u64>,
+}
+
+impl mill::Streams for Counters {
+    fn live(&self, input: usize) -> bool {
+        self.occupancy.live(input)
+    }
+
+    fn has_data(&self, input: usize) -> bool {
+        self.occupancy.held(input) > 0
+    }
+
+    fn has_room(&self, output: usize) -> bool {
+        self.filled[output] < UNITS
+    }
+}
+
+impl Counters {
+    /// Queues blocks that are full as far as there is room.
+    fn settle(&mut self) {
+        for output in 0..self.filled.len() {
+            if self.filled[output] == UNITS && self.occupancy.queue(output) {
+                self.filled[output] = 0;
+            }
+        }
+    }
+
+    fn pass(&mut self, portion: &Portion) {
+        for (input, &units) in portion.consumed.iter().enumerate().filter(|&(_, &units)| units > 0) {
+            self.occupancy.consumed(input, units);
+            self.eaten[input] += units;
+            if self.eaten[input] == UNITS {
+                self.eaten[input] = 0;
+                self.occupancy.let_go(input);
+            }
+        }
+        for (filled, &units) in self.filled.iter_mut().zip(&portion.filled) {
+            *filled += units;
+            self.occupancy.filled(units);
+        }
+        self.settle();
+    }
 }
 
 impl<'a> World<'a> {
     fn new(setup: &'a Setup) -> Self {
         let shape = setup.scheme.shape;
-        let (n, m) = (shape.inputs as usize, shape.outputs as usize);
-        let (read_blocks, write_blocks) = blocks_of(&setup.scheme, setup.memory_blocks);
-        let alpha = shape.alpha;
-        let total = setup.total_blocks as f64;
-        let mut input_rates = rates(&setup.input_skew, n);
-        let mut shares = normalised(&input_rates);
-        if setup.input_skew == Skew::Ends {
-            input_rates = vec![1.0; n];
-            let ends: Vec<f64> = (1..=n).map(|k| k as f64 / n as f64).collect();
-            shares = normalised(&ends);
+        let split = Split::of(&setup.scheme, setup.memory_blocks);
+        let mut occupancy = Occupancy::new(&shape, split, UNITS);
+        for (input, blocks) in Mill::lengths(setup).into_iter().enumerate() {
+            occupancy.set_remaining(input, blocks);
         }
-        let remaining = shares.iter().map(|share| ((total * alpha * share).ceil() as u32).max(1)).collect();
+        let (eaten, filled) = (vec![0; shape.inputs as usize], vec![0; shape.outputs as usize]);
         World {
             setup,
-            schedule: Staircase::new(setup.scheme, read_blocks),
-            rates: Rates::new(n, 4.0 * f64::from(read_blocks)),
-            read_blocks,
-            write_blocks,
-            held: vec![0; n],
-            remaining,
-            eaten: vec![0.0; n],
-            full: vec![0; m],
-            filled: vec![0.0; m],
-            output_rates: rates(&setup.output_skew, m),
-            input_rates,
-            gain: if n > 0 && m > 0 { (1.0 - alpha) / alpha } else { 1.0 },
-            source: if n == 0 { total } else { 0.0 },
-            produced: 0.0,
-            chance: Chance(setup.seed),
+            schedule: Staircase::new(setup.scheme, split.read),
+            mill: Mill::new(setup),
+            streams: Counters { occupancy, eaten, filled },
+            closed: false,
         }
     }
 
-    fn used(&self) -> u32 {
-        self.held.iter().sum::<u32>() + self.full.iter().sum::<u32>() + self.full.len() as u32
+    fn ask(&mut self, stall: Stall) -> Option<Move> {
+        let occupancy = &mut self.streams.occupancy;
+        let free = occupancy.free_to_read();
+        self.schedule.next(&occupancy.look(stall, free, None))
     }
 
-    fn free_to_read(&self) -> u32 {
-        self.read_blocks - self.held.iter().sum::<u32>()
-    }
-
-    /// Every output has a block it fills.
-    fn free_to_write(&self) -> u32 {
-        self.write_blocks - self.full.len() as u32 - self.full.iter().sum::<u32>()
-    }
-
-    fn live(&self, input: usize) -> bool {
-        self.held[input] > 0 || self.remaining[input] > 0
-    }
-
-    fn ask(&mut self, stall: Stall) -> Option<Step> {
-        let shares = self.rates.shares(|input| self.held[input] > 0 || self.remaining[input] > 0);
-        let runs_out: Vec<f64> = (0..self.held.len())
-            .map(|input| (f64::from(self.held[input]) - self.eaten[input]) / shares[input].max(1e-12))
-            .collect();
-        let sight = Sight {
-            held: &self.held,
-            remaining: &self.remaining,
-            free_to_read: self.free_to_read(),
-            full: &self.full,
-            free_to_write: self.free_to_write(),
-            shares: &shares,
-            runs_out: &runs_out,
-            gain: self.gain,
-            stall,
-        };
-        self.schedule.next(&sight)
-    }
-
-    fn perform(&mut self, step: Step) {
+    /// Moves a block; says how much was in it, units.
+    fn perform(&mut self, step: Move) -> u64 {
+        let streams = &mut self.streams;
         match step {
-            Step::Read(input) => {
-                self.held[input] += 1;
-                self.remaining[input] -= 1;
+            Move::Read(input) => {
+                streams.occupancy.reads(input);
+                let remaining = streams.occupancy.remaining(input);
+                streams.occupancy.set_remaining(input, remaining - 1);
+                UNITS
             }
-            Step::Write(output) => self.full[output] -= 1,
+            Move::Write(output) => {
+                streams.occupancy.writes(output);
+                streams.occupancy.written();
+                // The last block of an output is what was filled of it.
+                let last = self.closed && streams.occupancy.full(output) == 0;
+                let part = &mut streams.filled[output];
+                if last && *part > 0 { std::mem::take(part) } else { UNITS }
+            }
         }
     }
 
     /// All streams are live, and the beginning is over.
     fn is_steady(&self, moved: u64) -> bool {
         let begun = moved > 4 * u64::from(self.setup.memory_blocks);
-        let live = (0..self.held.len()).all(|input| self.remaining[input] > 0);
-        begun && live && (!self.held.is_empty() || self.source > 0.0)
+        let occupancy = &self.streams.occupancy;
+        let live = (0..occupancy.inputs()).all(|input| occupancy.remaining(input) > 0);
+        begun && live && (occupancy.inputs() > 0 || self.mill.source() > 0.0)
     }
 
     /// The function goes on until it cannot.
     fn advance(&mut self) -> Stall {
+        if self.closed {
+            return Stall::Ended;
+        }
+        self.streams.settle();
         loop {
-            self.vary();
-            if self.held.is_empty() {
-                if self.source <= 0.0 {
+            match self.mill.grind(&self.streams) {
+                Ok(portion) => self.streams.pass(portion),
+                Err(Stall::Ended) => {
+                    self.closed = true;
+                    let filled = &self.streams.filled;
+                    self.streams.occupancy.close(|output| filled[output] > 0);
                     return Stall::Ended;
                 }
-            } else if (0..self.held.len()).all(|input| !self.live(input)) {
-                return Stall::Ended;
-            }
-            if let Some(empty) = (0..self.held.len()).find(|&i| self.wants(i) && self.held[i] == 0) {
-                return Stall::Input(empty);
-            }
-            if let Some(output) = (0..self.full.len()).find(|&output| self.filled[output] >= 1.0) {
-                if self.free_to_write() == 0 {
-                    return Stall::Room;
-                }
-                self.filled[output] -= 1.0;
-                self.full[output] += 1;
-                continue;
-            }
-            self.flow();
-        }
-    }
-
-    /// Whether the function needs data of an input to go on.
-    fn wants(&self, input: usize) -> bool {
-        self.live(input) && self.input_rates[input] > 0.0
-    }
-
-    /// Consumes and fills up to the next end of a block.
-    fn flow(&mut self) {
-        let consuming: f64 =
-            (0..self.held.len()).filter(|&i| self.live(i)).map(|i| self.input_rates[i]).sum();
-        let filling: f64 = self.output_rates.iter().sum();
-        let mut amount = if self.held.is_empty() { self.source } else { f64::INFINITY };
-        for input in (0..self.held.len()).filter(|&input| self.wants(input)) {
-            amount = amount.min((1.0 - self.eaten[input]) * consuming / self.input_rates[input]);
-        }
-        for output in (0..self.full.len()).filter(|&output| self.output_rates[output] > 0.0) {
-            let room = (1.0 - self.filled[output]).max(0.0);
-            amount = amount.min(room * filling / (self.output_rates[output] * self.gain));
-        }
-        let amount = if amount.is_finite() { amount } else { 1.0 };
-        for input in 0..self.held.len() {
-            if !self.wants(input) {
-                continue;
-            }
-            let eaten = amount * self.input_rates[input] / consuming;
-            self.rates.consumed(input, eaten);
-            self.eaten[input] += eaten;
-            if self.eaten[input] >= 1.0 - 1e-9 {
-                self.eaten[input] = 0.0;
-                self.held[input] -= 1;
+                Err(stall) => return stall,
             }
         }
-        self.rates.fade(amount);
-        for output in 0..self.full.len() {
-            self.filled[output] += amount * self.gain * self.output_rates[output] / filling;
-            if (self.filled[output] - 1.0).abs() < 1e-9 {
-                self.filled[output] = 1.0;
-            }
-        }
-        self.source -= if self.held.is_empty() { amount } else { 0.0 };
-        if self.source < 1e-9 {
-            self.source = 0.0;
-        }
-        self.produced += amount;
-    }
-
-    /// Rates that change as time goes.
-    fn vary(&mut self) {
-        let produced = self.produced;
-        let change = |skew: &Skew, rates: &mut [f64], chance: &mut Chance| match skew {
-            Skew::Noise(most) => {
-                for rate in rates {
-                    *rate = (1.0 + most * (2.0 * chance.next() - 1.0)).max(0.01);
-                }
-            }
-            Skew::Bursts(blocks) if !rates.is_empty() => {
-                let now = (produced / blocks) as usize % rates.len();
-                for (at, rate) in rates.iter_mut().enumerate() {
-                    *rate = if at == now { 1.0 } else { 0.0 };
-                }
-            }
-            _ => {}
-        };
-        change(&self.setup.input_skew, &mut self.input_rates, &mut self.chance);
-        change(&self.setup.output_skew, &mut self.output_rates, &mut self.chance);
-        // A burst of an input that has ended is over.
-        if !self.held.is_empty() && !(0..self.held.len()).any(|input| self.wants(input)) {
-            for input in 0..self.held.len() {
-                self.input_rates[input] = 1.0;
-            }
-        }
-    }
-}
-
-/// How memory is divided: blocks for inputs, blocks for outputs. A side that is a single stream needs
-/// no more than two; every stream has at least one.
-pub fn blocks_of(scheme: &Scheme, memory_blocks: u32) -> (u32, u32) {
-    let (n, m) = (scheme.shape.inputs, scheme.shape.outputs);
-    let share = (f64::from(memory_blocks) * scheme.read_share()).round() as u32;
-    // An output fills a block while full ones wait, so each needs two.
-    let least_read = if n == 0 { 0 } else { n + 1 };
-    let least_write = if m == 0 { 0 } else { 2 * m };
-    let read = share.clamp(least_read, memory_blocks.saturating_sub(least_write).max(least_read));
-    (read, memory_blocks.saturating_sub(read).max(least_write))
-}
-
-fn rates(skew: &Skew, count: usize) -> Vec<f64> {
-    (1..=count)
-        .map(|k| match skew {
-            Skew::Zipf(exponent) => (k as f64).powf(-exponent),
-            Skew::OneFast(times) if k == 1 => *times,
-            _ => 1.0,
-        })
-        .collect()
-}
-
-fn normalised(rates: &[f64]) -> Vec<f64> {
-    let sum: f64 = rates.iter().sum();
-    rates.iter().map(|rate| rate / sum).collect()
-}
-
-/// Numbers by chance, the same for the same seed (splitmix64).
-struct Chance(u64);
-
-impl Chance {
-    /// Between 0 and 1.
-    fn next(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (x ^ (x >> 31)) as f64 / u64::MAX as f64
     }
 }
 
@@ -407,16 +295,16 @@ impl Means {
 
 impl Stairs {
     fn note(&mut self, world: &World<'_>, stall: Stall) {
+        let Counters { occupancy, filled, .. } = &world.streams;
         match stall {
             Stall::Input(_) => {
-                let held = world.held.iter().zip(&world.eaten);
-                self.inputs.add(held.map(|(&held, eaten)| f64::from(held) - eaten).collect());
+                self.inputs.add((0..occupancy.inputs()).map(|input| occupancy.held_part(input)).collect());
             }
             Stall::Room => {
-                let full = world.full.iter().zip(&world.filled);
-                self.outputs.add(full.map(|(&full, filled)| f64::from(full) + filled).collect());
+                let holds = |output| f64::from(occupancy.full(output)) + filled[output] as f64 / UNITS as f64;
+                self.outputs.add((0..occupancy.outputs()).map(holds).collect());
             }
-            Stall::Running | Stall::Ended => {}
+            Stall::Running | Stall::Arriving(_) | Stall::Ended => {}
         }
     }
 }

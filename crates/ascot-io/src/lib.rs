@@ -9,6 +9,7 @@
 //!   RunWriter, RunReader               checksummed blocks on top of streams
 //!   AtomicOutput                       complete or not at all
 //!   Ledger                             what moved, in how many runs
+//!   VirtualDisk                        files in memory, and the time a device would have taken
 //! ```
 //!
 //! Nothing in this crate knows what a record is, or in which order streams are served.
@@ -34,6 +35,7 @@ mod room;
 mod run;
 mod stream;
 mod system;
+mod virtual_disk;
 
 pub use arm::Arm;
 pub use backend::{BUFFERED_BYTES, Backend, PLAIN_BYTES};
@@ -48,6 +50,7 @@ pub use pool::{Pool, PoolError, Reservation};
 pub use room::ahead_bytes;
 pub use run::{BlockEntry, Codec, Compression, RunId, RunIndex, RunReader, RunWriter, read_index};
 pub use stream::{Filled, ReadStream, WriteStream};
+pub use virtual_disk::{VirtualDisk, VirtualRun};
 
 /// The unit of direct access: buffers, offsets and lengths are multiples of it.
 pub const PAGE_BYTES: usize = 4096;

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ascot_bowtie::engine;
+use ascot_bowtie::engine::{self, Bowtie, NoOutput};
+use ascot_bowtie::flow::Flow;
 use ascot_io::{AtomicOutput, BlockPool, Disk, DiskOptions, Faults, Pool};
 use ascot_model::plan::Plan;
 use ascot_model::report::Report;
@@ -402,13 +403,13 @@ pub fn descriptors() -> usize {
 
 /// Runs a flow over inputs, checking for a stop between its steps.
 pub fn drive<I, F>(
-    inputs: &mut engine::Inputs<I>,
+    inputs: &mut Bowtie<I, NoOutput>,
     flow: &mut F,
     cancel: &Cancel,
 ) -> Result<Duration, SortError>
 where
     I: engine::BlockInput,
-    F: engine::Flow<I, Error = SortError>,
+    F: Flow<I, NoOutput, Error = SortError>,
 {
     engine::run(inputs, flow, || cancel.check())?;
     Ok(inputs.waited())

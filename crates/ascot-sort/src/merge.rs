@@ -16,7 +16,8 @@
 
 use std::collections::VecDeque;
 
-use ascot_bowtie::engine::{BlockInput, Flow, Inputs, Step};
+use ascot_bowtie::engine::{BlockInput, Bowtie, NoOutput};
+use ascot_bowtie::flow::{Flow, Step};
 
 use crate::cut::{CutRules, cut_tasks};
 use crate::emit::{Chunk, EmitThreads, PassSums};
@@ -104,7 +105,7 @@ impl<'a, R: Records, S: MergeSink> MergeFlow<'a, R, S> {
         &self.sums
     }
 
-    fn gather<I: BlockInput<Block = RunBlock>>(&mut self, inputs: &mut Inputs<I>) {
+    fn gather<I: BlockInput<Block = RunBlock>>(&mut self, inputs: &mut Bowtie<I, NoOutput>) {
         for (index, held) in self.held.iter_mut().enumerate() {
             while let Some(RunBlock { segment, block, end, long }) = inputs.take(index) {
                 self.next_block[index] = end;
@@ -114,7 +115,10 @@ impl<'a, R: Records, S: MergeSink> MergeFlow<'a, R, S> {
     }
 
     /// The smallest last record of the inputs that have more to come, and its input.
-    fn bound<I: BlockInput<Block = RunBlock>>(&self, inputs: &Inputs<I>) -> Option<(R::Bound, usize)> {
+    fn bound<I: BlockInput<Block = RunBlock>>(
+        &self,
+        inputs: &Bowtie<I, NoOutput>,
+    ) -> Option<(R::Bound, usize)> {
         let mut smallest: Option<(R::Bound, usize)> = None;
         for (index, held) in self.held.iter().enumerate() {
             let Some(last) = held.back().filter(|_| !inputs.exhausted(index)) else { continue };
@@ -152,7 +156,7 @@ impl<'a, R: Records, S: MergeSink> MergeFlow<'a, R, S> {
     fn emit<I: BlockInput<Block = RunBlock>>(
         &mut self,
         batch: Vec<Vec<Segment>>,
-        inputs: &mut Inputs<I>,
+        inputs: &mut Bowtie<I, NoOutput>,
     ) -> Result<(), SortError> {
         let bytes: u64 = batch.iter().flatten().map(|segment| self.records.bytes_in(segment)).sum();
         let most = 8 * self.threads.count() as u64;
@@ -209,10 +213,10 @@ fn take_up_to<R: Records>(
     source
 }
 
-impl<R: Records, S: MergeSink, I: BlockInput<Block = RunBlock>> Flow<I> for MergeFlow<'_, R, S> {
+impl<R: Records, S: MergeSink, I: BlockInput<Block = RunBlock>> Flow<I, NoOutput> for MergeFlow<'_, R, S> {
     type Error = SortError;
 
-    fn step(&mut self, inputs: &mut Inputs<I>) -> Result<Step, SortError> {
+    fn step(&mut self, inputs: &mut Bowtie<I, NoOutput>) -> Result<Step, SortError> {
         self.gather(inputs);
         if let Some(empty) = (0..self.held.len()).find(|&i| self.held[i].is_empty() && !inputs.exhausted(i)) {
             return Ok(Step::Need(empty));

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use ascot_bowtie::engine::{BlockInput, Completed, Inputs as EngineInputs};
+use ascot_bowtie::engine::{BlockInput, Bowtie, Completed};
 use ascot_bowtie::schedule::FewestHeld;
 use ascot_io::{BlockPool, Buf, Filled, Growable, IoError, PAGE_BYTES, Pool, ReadStream};
 use ascot_model::plan::Plan;
@@ -73,7 +73,7 @@ fn merge_range<R: Records, S: MergeSink>(
         .map(|(index, file)| RawInput::open(job, (index, file), range.len(), &fault))
         .collect::<Result<Vec<_>, _>>()?;
     let starts = vec![0; streams.len()];
-    let mut inputs = EngineInputs::new(streams, BlockPool::new(region, block), Box::new(FewestHeld));
+    let mut inputs = Bowtie::of_inputs(streams, BlockPool::new(region, block), Box::new(FewestHeld));
     let emitters = Arc::clone(&job.emitters);
     let records = Arc::clone(&job.records);
     let mut flow = MergeFlow::new(&*records, &emitters, rules, job.request.top, job.cancel, sink, &starts);

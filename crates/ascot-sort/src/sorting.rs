@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ascot_bowtie::engine::Inputs as EngineInputs;
+use ascot_bowtie::engine::{Bowtie, NoOutput};
 use ascot_bowtie::schedule::Forecast;
 use ascot_io::{BlockPool, IoError, read_index};
 use ascot_model::plan::Plan;
@@ -351,7 +351,7 @@ impl<R: Records> Job<'_, R> {
     }
 
     /// Opens runs for the engine, with all the memory there is for their blocks.
-    fn open_runs(&self, runs: &[Run]) -> Result<EngineInputs<AnyInput<R>>, SortError> {
+    fn open_runs(&self, runs: &[Run]) -> Result<Bowtie<AnyInput<R>, NoOutput>, SortError> {
         let block = runs.iter().map(|run| run.block_bytes).max().unwrap_or(1).max(ascot_io::PAGE_BYTES);
         let long: usize = runs.iter().map(Run::long_bytes).sum();
         let facts: usize = runs.iter().map(|run| run.first_keys.len() * BLOCK_FACTS_BYTES).sum();
@@ -377,7 +377,7 @@ impl<R: Records> Job<'_, R> {
             .iter()
             .map(|run| run.first_keys.get(run.start.block..).unwrap_or_default().to_vec())
             .collect();
-        Ok(EngineInputs::new(streams, BlockPool::new(region, block), Box::new(Forecast::new(&keys))))
+        Ok(Bowtie::of_inputs(streams, BlockPool::new(region, block), Box::new(Forecast::new(&keys))))
     }
 
     fn merge_runs<S: MergeSink>(

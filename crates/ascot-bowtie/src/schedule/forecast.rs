@@ -1,33 +1,7 @@
-//! Who is read next. A schedule is pure: it sees how many blocks each input holds and how many are
-//! free, and answers with an input. It never touches a stream, so a simulator and the engine can
-//! share it.
-//!
-//! Invariant (no deadlock): a block is granted beyond an input's first only while as many blocks
-//! stay free as there are inputs that hold none and have not ended. Whatever the flow waits for can
-//! therefore always be read.
+//! Blocks in the order of need: for merges on devices whose switches cost next to nothing. Outputs, where
+//! there are any, are written as soon as a block is full.
 
-/// What a schedule sees.
-#[derive(Clone, Copy, Debug)]
-pub struct Occupancies<'a> {
-    /// Blocks each input holds: filled and not yet consumed, or being read.
-    pub held: &'a [u32],
-    /// Blocks each input has still to be asked for.
-    pub remaining: &'a [u32],
-    /// Blocks free in the pool.
-    pub free: usize,
-}
-
-impl Occupancies<'_> {
-    fn starving(&self) -> usize {
-        self.held.iter().zip(self.remaining).filter(|&(&held, &remaining)| held == 0 && remaining > 0).count()
-    }
-}
-
-/// Decides the next read.
-pub trait Schedule: Send {
-    /// The input whose next block is read now; none: read nothing until something changes.
-    fn next_read(&mut self, now: &Occupancies<'_>) -> Option<usize>;
-}
+use super::{Move, Schedule, Sight};
 
 /// Forecasting (Knuth, volume 3, section 5.4.6): blocks are read in the order in which a merge will
 /// need them. A merge needs a block when everything smaller than its first key has been consumed,
@@ -59,8 +33,11 @@ impl Forecast {
 }
 
 impl Schedule for Forecast {
-    fn next_read(&mut self, now: &Occupancies<'_>) -> Option<usize> {
-        if now.free == 0 {
+    fn next(&mut self, now: &Sight<'_>) -> Option<Move> {
+        if let Some(output) = now.fullest() {
+            return Some(Move::Write(output));
+        }
+        if now.free_to_read == 0 {
             return None;
         }
         while let Some(&input) = self.order.get(self.next) {
@@ -74,15 +51,15 @@ impl Schedule for Forecast {
                 self.next += 1;
                 continue;
             }
-            if now.held[input] == 0 || now.free > now.starving() {
+            if now.may_read(input) {
                 self.next += 1;
-                return Some(input);
+                return Some(Move::Read(input));
             }
             break;
         }
         let starved = (0..now.held.len()).find(|&i| now.held[i] == 0 && now.remaining[i] > 0)?;
         self.ahead[starved] += 1;
-        Some(starved)
+        Some(Move::Read(starved))
     }
 }
 
@@ -91,19 +68,26 @@ impl Schedule for Forecast {
 pub struct FewestHeld;
 
 impl Schedule for FewestHeld {
-    fn next_read(&mut self, now: &Occupancies<'_>) -> Option<usize> {
-        if now.free == 0 {
-            return None;
+    fn next(&mut self, now: &Sight<'_>) -> Option<Move> {
+        if let Some(output) = now.fullest() {
+            return Some(Move::Write(output));
         }
         let least = (0..now.held.len()).filter(|&i| now.remaining[i] > 0).min_by_key(|&i| now.held[i])?;
-        (now.held[least] == 0 || now.free > now.starving()).then_some(least)
+        now.may_read(least).then_some(Move::Read(least))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schedule::Stall;
     use proptest::prelude::*;
+
+    fn sight<'a>(held: &'a [u32], remaining: &'a [u32], free_to_read: u32) -> Sight<'a> {
+        let (full, shares, runs_out) = (&[], &[], &[]);
+        let (free_to_write, gain, stall) = (0, 1.0, Stall::Running);
+        Sight { held, remaining, free_to_read, full, free_to_write, shares, runs_out, gain, stall }
+    }
 
     /// Plays a merge on numbers: consumes blocks in key order, reads as the schedule says. Returns
     /// the number of reads; panics on deadlock.
@@ -117,8 +101,8 @@ mod tests {
                 let remaining: Vec<u32> = (0..keys.len()).map(|i| (keys[i].len() - next[i]) as u32).collect();
                 let used: usize = held.iter().map(Vec::len).sum();
                 assert!(used <= blocks, "memory above the budget");
-                let now = Occupancies { held: &counts, remaining: &remaining, free: blocks - used };
-                let Some(input) = schedule.next_read(&now) else { break };
+                let now = sight(&counts, &remaining, (blocks - used) as u32);
+                let Some(Move::Read(input)) = schedule.next(&now) else { break };
                 held[input].push(keys[input][next[input]]);
                 next[input] += 1;
                 reads += 1;
@@ -154,12 +138,10 @@ mod tests {
     fn forecasting_reads_in_the_order_of_need() {
         let keys = vec![vec![1, 2, 3], vec![10, 11, 12]];
         let mut schedule = Forecast::new(&keys);
-        let now =
-            |held: &'static [u32], remaining: &'static [u32], free| Occupancies { held, remaining, free };
-        assert_eq!(schedule.next_read(&now(&[0, 0], &[3, 3], 4)), Some(0));
-        assert_eq!(schedule.next_read(&now(&[1, 0], &[2, 3], 3)), Some(0));
-        assert_eq!(schedule.next_read(&now(&[2, 0], &[1, 3], 2)), Some(0));
+        assert_eq!(schedule.next(&sight(&[0, 0], &[3, 3], 4)), Some(Move::Read(0)));
+        assert_eq!(schedule.next(&sight(&[1, 0], &[2, 3], 3)), Some(Move::Read(0)));
+        assert_eq!(schedule.next(&sight(&[2, 0], &[1, 3], 2)), Some(Move::Read(0)));
         // One block is left, and input 1 has none: it is kept for it.
-        assert_eq!(schedule.next_read(&now(&[3, 0], &[0, 3], 1)), Some(1));
+        assert_eq!(schedule.next(&sight(&[3, 0], &[0, 3], 1)), Some(Move::Read(1)));
     }
 }

@@ -31,18 +31,20 @@ impl Rates {
         }
     }
 
-    /// Shares that add up to one over the inputs for which `live` holds; zero for others.
-    pub fn shares(&self, live: impl Fn(usize) -> bool) -> Vec<f64> {
+    /// Shares that add up to one over the inputs for which `live` holds; zero for others. They take the
+    /// place of those in `shares`.
+    pub fn shares(&self, live: impl Fn(usize) -> bool, shares: &mut Vec<f64>) {
         /// Of an equal share, what an input that was not consumed at all counts.
         const LEAST: f64 = 0.05;
         let count = (0..self.consumed.len()).filter(|&input| live(input)).count().max(1) as f64;
         let all: f64 = (0..self.consumed.len()).filter(|&input| live(input)).map(|i| self.consumed[i]).sum();
         let least = LEAST * all.max(f64::MIN_POSITIVE) / count;
-        let raised: Vec<f64> = (0..self.consumed.len())
-            .map(|input| if live(input) { self.consumed[input].max(least) } else { 0.0 })
-            .collect();
-        let sum: f64 = raised.iter().sum();
-        raised.into_iter().map(|share| if sum > 0.0 { share / sum } else { 0.0 }).collect()
+        let raised = (0..self.consumed.len())
+            .map(|input| if live(input) { self.consumed[input].max(least) } else { 0.0 });
+        shares.clear();
+        shares.extend(raised);
+        let sum: f64 = shares.iter().sum();
+        shares.iter_mut().for_each(|share| *share = if sum > 0.0 { *share / sum } else { 0.0 });
     }
 }
 
@@ -50,20 +52,26 @@ impl Rates {
 mod tests {
     use super::*;
 
+    fn shares_of(rates: &Rates, live: impl Fn(usize) -> bool) -> Vec<f64> {
+        let mut shares = Vec::new();
+        rates.shares(live, &mut shares);
+        shares
+    }
+
     #[test]
     fn shares_follow_what_is_consumed() {
         let mut rates = Rates::new(4, 100.0);
-        assert!(rates.shares(|_| true).iter().all(|share| (share - 0.25).abs() < 1e-12));
+        assert!(shares_of(&rates, |_| true).iter().all(|share| (share - 0.25).abs() < 1e-12));
         for _ in 0..1000 {
             rates.consumed(0, 0.75);
             rates.consumed(1, 0.25);
             rates.fade(1.0);
         }
-        let shares = rates.shares(|_| true);
+        let shares = shares_of(&rates, |_| true);
         assert!((shares[0] / shares[1] - 3.0).abs() < 0.01, "{shares:?}");
         assert!(shares[2] > 0.0 && shares[2] < 0.02, "{shares:?}");
         assert!((shares.iter().sum::<f64>() - 1.0).abs() < 1e-12);
-        let without = rates.shares(|input| input != 0);
+        let without = shares_of(&rates, |input| input != 0);
         assert!(without[0] == 0.0 && (without.iter().sum::<f64>() - 1.0).abs() < 1e-12);
     }
 }

@@ -18,13 +18,13 @@
 //!   room                 | drain the fullest                    | drain the c fullest
 //! ```
 //!
-//! Invariants: an input gets a block beyond its first only while as many blocks stay free as there are
-//! live inputs with none, so whatever the function waits for can be read; the answer depends on nothing
-//! but what was seen.
+//! Invariant: the answer depends on nothing but what was seen.
 
 use std::collections::VecDeque;
 
-use ascot_model::run_length::{Scheme, Shape};
+use ascot_model::run_length::{Algorithm, Scheme, Shape};
+
+use super::{Move, Schedule, Sight, Stall};
 
 /// Inputs are filled to this share of the staircase's top. Without a margin, rounding alone makes
 /// fillings ever longer at the expense of those that follow, down to half of the run length.
@@ -35,52 +35,6 @@ const EVEN: f64 = 0.10;
 /// How far behind the others it should run out, in stairs. A little more than one drifts towards the top
 /// where all is even.
 const STAIR: f64 = 1.2;
-
-/// What a schedule sees. Memory is counted in blocks.
-#[derive(Clone, Copy, Debug)]
-pub struct Sight<'a> {
-    /// Blocks each input holds: filled and not yet consumed, or being read.
-    pub held: &'a [u32],
-    /// Blocks each input has still to be asked for.
-    pub remaining: &'a [u32],
-    /// Free blocks of the inputs' memory.
-    pub free_to_read: u32,
-    /// Full blocks each output holds, not yet being written.
-    pub full: &'a [u32],
-    /// Free blocks of the outputs' memory.
-    pub free_to_write: u32,
-    /// The share of each input in what is consumed.
-    pub shares: &'a [f64],
-    /// For each input, after how many more blocks consumed of all inputs together it runs out: the
-    /// flow's forecast, or what it holds over its share.
-    pub runs_out: &'a [f64],
-    /// Blocks written for each block read, as the function has it of late.
-    pub gain: f64,
-    /// Why the function stands still.
-    pub stall: Stall,
-}
-
-/// Why the function stands still.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stall {
-    /// It does not.
-    Running,
-    /// For want of data of this input.
-    Input(usize),
-    /// For want of room for its output.
-    Room,
-    /// It has seen the end of all inputs.
-    Ended,
-}
-
-/// One block to move.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Read a block of this input.
-    Read(usize),
-    /// Write a block of this output.
-    Write(usize),
-}
 
 #[derive(Clone, Copy, Debug)]
 enum Task {
@@ -97,18 +51,13 @@ pub struct Staircase {
     tasks: VecDeque<Task>,
     /// The input being streamed into the function.
     current: Option<usize>,
+    /// Groups of outputs written so far.
+    groups_written: usize,
     begun: bool,
 }
 
-impl Staircase {
-    /// The schedule of a scheme with so many blocks for inputs. (Outputs are written when theirs is full,
-    /// however much it is.)
-    pub fn new(scheme: Scheme, read_blocks: u32) -> Self {
-        Staircase { scheme, read_blocks, tasks: VecDeque::new(), current: None, begun: false }
-    }
-
-    /// The next block to move; none: nothing before the function has gone on.
-    pub fn next(&mut self, sight: &Sight<'_>) -> Option<Step> {
+impl Schedule for Staircase {
+    fn next(&mut self, sight: &Sight<'_>) -> Option<Move> {
         self.follow_ends(sight);
         if !self.begun {
             self.begun = true;
@@ -123,15 +72,30 @@ impl Staircase {
         }
         self.front(sight)
     }
+}
+
+impl Staircase {
+    /// The schedule of a scheme with so many blocks for inputs. (Outputs are written when theirs is full,
+    /// however much it is.)
+    pub fn new(scheme: Scheme, read_blocks: u32) -> Self {
+        Staircase {
+            scheme,
+            read_blocks,
+            tasks: VecDeque::new(),
+            current: None,
+            groups_written: 0,
+            begun: false,
+        }
+    }
 
     /// What the first task with anything to do moves.
-    fn front(&mut self, sight: &Sight<'_>) -> Option<Step> {
+    fn front(&mut self, sight: &Sight<'_>) -> Option<Move> {
         while let Some(&task) = self.tasks.front() {
             match task {
-                Task::Fill { input, level } if sight.held[input] < level && may_read(sight, input) => {
-                    return Some(Step::Read(input));
+                Task::Fill { input, level } if sight.held[input] < level && sight.may_read(input) => {
+                    return Some(Move::Read(input));
                 }
-                Task::Drain { output } if sight.full[output] > 0 => return Some(Step::Write(output)),
+                Task::Drain { output } if sight.full[output] > 0 => return Some(Move::Write(output)),
                 Task::Fill { .. } | Task::Drain { .. } => self.tasks.pop_front(),
             };
         }
@@ -159,6 +123,11 @@ impl Staircase {
         let algorithm = self.scheme.algorithm;
         match sight.stall {
             Stall::Running => {}
+            // Of what is streamed anyway the next block may come at once.
+            Stall::Arriving(input) if self.current == Some(input) => {
+                self.tasks.push_back(Task::Fill { input, level: sight.held[input] + 1 });
+            }
+            Stall::Arriving(_) => {}
             Stall::Ended => self.drain_fullest(sight),
             Stall::Input(input) if algorithm.reads_in_groups() => self.fill_group(sight, input),
             Stall::Input(input) => self.stream(sight, input),
@@ -263,14 +232,29 @@ impl Staircase {
         let mut outputs: Vec<usize> =
             (0..sight.full.len()).filter(|&output| sight.full[output] > 0).collect();
         outputs.sort_by_key(|&output| (std::cmp::Reverse(sight.full[output]), output));
-        let group = (self.scheme.write_group.round() as usize).max(1);
+        let group = self.write_group(sight.full.len());
+        self.groups_written += 1;
         self.tasks.extend(outputs.into_iter().take(group).map(|output| Task::Drain { output }));
     }
 
+    /// How many of so many outputs are written now. Where the pace is the outputs' own (A2) groups are as
+    /// equal as can be if `c` does not divide the number, so that in every round each output is written
+    /// once; and at first, when all hold the same, as many are written as hold what a group does later.
+    fn write_group(&self, outputs: usize) -> usize {
+        let group = self.scheme.write_group.round().max(1.0);
+        if self.scheme.algorithm != Algorithm::A2 {
+            return group as usize;
+        }
+        let Some(later) = self.groups_written.checked_sub(1) else {
+            let all = outputs as f64;
+            return (2.0 * all / (all / group + 1.0)).round() as usize;
+        };
+        let groups = outputs.div_ceil(group as usize).max(1);
+        outputs / groups + usize::from(later % groups < outputs % groups)
+    }
+
     fn drain_fullest(&mut self, sight: &Sight<'_>) {
-        let fullest =
-            (0..sight.full.len()).max_by_key(|&output| (sight.full[output], std::cmp::Reverse(output)));
-        if let Some(output) = fullest.filter(|&output| sight.full[output] > 0) {
+        if let Some(output) = sight.fullest() {
             self.tasks.push_back(Task::Drain { output });
         }
     }
@@ -286,15 +270,4 @@ impl Staircase {
         let algorithm = self.scheme.algorithm;
         self.scheme = Scheme::best_of(shape, algorithm).unwrap_or(Scheme { shape, ..self.scheme });
     }
-}
-
-/// Whether a block may be read without taking one that another input will need.
-fn may_read(sight: &Sight<'_>, input: usize) -> bool {
-    let starving = || {
-        let starves = |&i: &usize| i != input && sight.held[i] == 0 && sight.remaining[i] > 0;
-        (0..sight.held.len()).filter(starves).count() as u32
-    };
-    sight.remaining[input] > 0
-        && sight.free_to_read > 0
-        && (sight.held[input] == 0 || sight.free_to_read > starving())
 }

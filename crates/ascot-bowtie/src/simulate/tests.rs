@@ -157,6 +157,7 @@ fn steps_add_up() {
     let setup = setup(8, 4, 0.5, Algorithm::A6w, 512);
     let outcome = simulate(&setup, true).expect("no deadlock");
     assert_eq!(outcome.steps.len() as u64, outcome.runs);
-    assert_eq!(outcome.steps.iter().map(|step| u64::from(step.1)).sum::<u64>(), outcome.blocks);
+    let units: u64 = outcome.steps.iter().map(|step| step.1).sum();
+    assert!(outcome.blocks * UNITS - units < 4 * UNITS, "only last blocks are not full");
     assert!(outcome.steps.windows(2).all(|pair| pair[0].0 != pair[1].0));
 }

@@ -1,0 +1,357 @@
+//! The engine beside the simulator, and flows that make trouble.
+
+use ascot_io::{Buf, Direction, VirtualDisk};
+use ascot_model::run_length::Algorithm;
+use ascot_model::volume::VolumeProfile;
+use proptest::prelude::*;
+
+use super::*;
+use crate::schedule::FewestHeld;
+use crate::simulate::{Mill, MillStreams, Setup, Skew, UNITS, simulate};
+
+const BLOCK: usize = UNITS as usize;
+
+fn blocks(count: u32) -> BlockPool {
+    BlockPool::new(Buf::heap(count as usize * BLOCK), BLOCK)
+}
+
+fn disk() -> VirtualDisk {
+    VirtualDisk::new(VolumeProfile::simple("array", 1e9, 1e9, 0.01)).keeping_runs()
+}
+
+/// The function of the simulator, on bytes.
+struct Ground {
+    mill: Mill,
+}
+
+impl MillStreams for Bowtie {
+    fn live(&self, input: usize) -> bool {
+        !self.exhausted(input)
+    }
+
+    fn has_data(&self, input: usize) -> bool {
+        !self.data(input).is_empty()
+    }
+
+    fn has_room(&self, output: usize) -> bool {
+        self.room(output) > 0
+    }
+}
+
+impl Flow for Ground {
+    type Error = IoError;
+
+    fn step(&mut self, streams: &mut Bowtie) -> Result<Step, IoError> {
+        let portion = match self.mill.grind(streams) {
+            Ok(portion) => portion,
+            Err(Stall::Input(input)) => return Ok(Step::Need(input)),
+            Err(Stall::Room) => return Ok(Step::Full),
+            Err(_) => return Ok(Step::Done),
+        };
+        for (input, &bytes) in portion.consumed.iter().enumerate().filter(|(_, bytes)| **bytes > 0) {
+            streams.consume(input, bytes as usize);
+        }
+        let zeros = [0; BLOCK];
+        for (output, &bytes) in portion.filled.iter().enumerate() {
+            assert_eq!(streams.put(output, &zeros[..bytes as usize]), bytes as usize);
+        }
+        Ok(Step::Progress)
+    }
+}
+
+/// Streams of a virtual disk for a setup, and the engine that drives them by its scheme.
+fn bowtie_of(setup: &Setup, disk: &VirtualDisk) -> Bowtie {
+    let lengths = Mill::lengths(setup);
+    for (input, &length) in lengths.iter().enumerate() {
+        disk.store(&format!("in {input}"), vec![0; length as usize * BLOCK]);
+    }
+    let reader = |input| Reader::new(disk.open_read(&format!("in {input}"), 0..u64::MAX), BLOCK);
+    let inputs = (0..lengths.len()).map(reader).collect();
+    let writer = |output| Writer::new(disk.create(&format!("out {output}")));
+    let outputs = (0..setup.scheme.shape.outputs).map(writer).collect();
+    Bowtie::new(inputs, outputs, blocks(setup.memory_blocks), &setup.scheme).expect("there is memory")
+}
+
+fn steps(disk: &VirtualDisk) -> Vec<(Move, u64)> {
+    let step = |run: ascot_io::VirtualRun| {
+        let index = run.file.split(' ').nth(1).and_then(|k| k.parse().ok()).expect("a number");
+        match run.direction {
+            Direction::Read => (Move::Read(index), run.bytes),
+            Direction::Write => (Move::Write(index), run.bytes),
+        }
+    };
+    disk.runs().into_iter().map(step).collect()
+}
+
+fn setup(n: u32, m: u32, alpha: f64, algorithm: Algorithm, memory_blocks: u32) -> Setup {
+    let scheme = Scheme::best_of(Shape { inputs: n, outputs: m, alpha }, algorithm).expect("it fits");
+    Setup {
+        scheme,
+        memory_blocks,
+        total_blocks: 12 * u64::from(memory_blocks),
+        input_skew: Skew::Equal,
+        output_skew: Skew::Equal,
+        seed: 7,
+    }
+}
+
+/// What the theory tests is what the device gets: the same runs, to the last byte.
+#[test]
+fn the_engine_moves_what_the_simulator_says() {
+    for (n, m, alpha, algorithm) in [
+        (0, 16, 0.0, Algorithm::A1),
+        (1, 16, 0.5, Algorithm::A2),
+        (1, 31, 0.2, Algorithm::A2),
+        (16, 0, 1.0, Algorithm::A3),
+        (13, 1, 0.5, Algorithm::A4),
+        (31, 1, 0.8, Algorithm::A4),
+        (16, 16, 0.5, Algorithm::A5),
+        (5, 7, 0.3, Algorithm::A5),
+        (3, 16, 0.5, Algorithm::A6r),
+        (8, 13, 0.2, Algorithm::A6r),
+        (16, 4, 0.5, Algorithm::A6w),
+        (13, 8, 0.8, Algorithm::A6w),
+    ] {
+        for skew in [Skew::Equal, Skew::Noise(0.5), Skew::Zipf(1.0), Skew::Bursts(50.0), Skew::Ends] {
+            let setup = Setup {
+                input_skew: skew.clone(),
+                output_skew: if skew == Skew::Ends { Skew::Equal } else { skew },
+                ..setup(n, m, alpha, algorithm, 512)
+            };
+            let told = simulate(&setup, true).unwrap_or_else(|stuck| panic!("{setup:?}: {stuck:?}"));
+            let disk = disk();
+            let mut bowtie = bowtie_of(&setup, &disk).depth(1);
+            run(&mut bowtie, &mut Ground { mill: Mill::new(&setup) }, || Ok(())).expect("it runs");
+            let done = steps(&disk);
+            let differs = told.steps.iter().zip(&done).position(|(told, done)| told != done);
+            assert_eq!(differs, None, "{setup:?}: {:?}", differs.map(|at| (told.steps[at], done[at])));
+            assert_eq!(told.steps.len(), done.len(), "{setup:?}");
+            assert_eq!(disk.ledger().totals().runs, told.runs);
+        }
+    }
+}
+
+/// With several requests in flight the runs are nearly as long.
+#[test]
+fn requests_that_follow_each_other_cost_few_switches() {
+    for (n, m, alpha, algorithm) in [
+        (1, 16, 0.5, Algorithm::A2),
+        (16, 1, 0.5, Algorithm::A4),
+        (16, 16, 0.5, Algorithm::A5),
+        (3, 16, 0.5, Algorithm::A6r),
+        (16, 4, 0.5, Algorithm::A6w),
+    ] {
+        let setup = setup(n, m, alpha, algorithm, 1024);
+        let runs_at = |depth| {
+            let disk = disk();
+            let mut bowtie = bowtie_of(&setup, &disk).depth(depth);
+            run(&mut bowtie, &mut Ground { mill: Mill::new(&setup) }, || Ok(())).expect("it runs");
+            disk.ledger().totals().runs as f64
+        };
+        let (one, several) = (runs_at(1), runs_at(8));
+        assert!(several < 1.1 * one, "{n} x {m} by {algorithm:?}: {several} runs for {one}");
+    }
+}
+
+/// Moves the bytes of its inputs to outputs by chance: so many bytes of an input at a time, of which a
+/// part is kept, or which are repeated. Every byte is the output it belongs to.
+struct Route {
+    chance: u64,
+    /// Bytes put for ten that are read.
+    tenths: u64,
+    owed: u64,
+    pending: Vec<u8>,
+    pool: BlockPool,
+    /// Bytes of each output so far.
+    sums: Vec<u64>,
+    fewest_free: usize,
+}
+
+impl Route {
+    fn new(outputs: usize, tenths: u64, seed: u64, pool: &BlockPool) -> Self {
+        let sums = vec![0; outputs];
+        Route {
+            chance: seed | 1,
+            tenths,
+            owed: 0,
+            pending: Vec::new(),
+            pool: pool.clone(),
+            sums,
+            fewest_free: usize::MAX,
+        }
+    }
+
+    fn next(&mut self, below: u64) -> u64 {
+        self.chance = self.chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (self.chance >> 33) % below.max(1)
+    }
+
+    /// Puts what is pending; says whether all of it went.
+    fn put(&mut self, streams: &mut Bowtie) -> bool {
+        while let Some(&output) = self.pending.first() {
+            let same = self.pending.iter().take_while(|&&byte| byte == output).count();
+            let taken = streams.put(output.into(), &self.pending[..same]);
+            self.sums[usize::from(output)] += taken as u64;
+            self.pending.drain(..taken);
+            if taken < same {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+impl Flow for Route {
+    type Error = IoError;
+
+    fn step(&mut self, streams: &mut Bowtie) -> Result<Step, IoError> {
+        self.fewest_free = self.fewest_free.min(self.pool.free());
+        if !self.put(streams) {
+            return Ok(Step::Full);
+        }
+        let live: Vec<usize> = (0..streams.inputs()).filter(|&input| !streams.exhausted(input)).collect();
+        let Some(&input) = live.get(self.next(live.len() as u64) as usize) else { return Ok(Step::Done) };
+        let there = streams.data(input).len();
+        if there == 0 {
+            return Ok(Step::Need(input));
+        }
+        let bytes = (1 + self.next(3000) as usize).min(there);
+        streams.consume(input, bytes);
+        self.owed += bytes as u64 * self.tenths;
+        let outputs = self.sums.len() as u64;
+        // Low numbers are more likely.
+        let output = self.next(outputs).min(self.next(outputs)) as u8;
+        if outputs > 0 {
+            self.pending.resize((self.owed / 10) as usize, output);
+            self.owed %= 10;
+        }
+        Ok(Step::Progress)
+    }
+}
+
+/// Runs a flow by chance over inputs of these lengths; all must arrive and memory hold.
+fn route(
+    lengths: &[usize],
+    outputs: usize,
+    (tenths, seed): (u64, u64),
+    memory: u32,
+    algorithm: Option<Algorithm>,
+    depth: usize,
+) -> Result<(), TestCaseError> {
+    let disk = disk();
+    for (input, &length) in lengths.iter().enumerate() {
+        disk.store(&format!("in {input}"), vec![1; length]);
+    }
+    let reader = |input| Reader::new(disk.open_read(&format!("in {input}"), 0..u64::MAX), BLOCK);
+    let inputs: Vec<Reader> = (0..lengths.len()).map(reader).collect();
+    let outs: Vec<Writer> = (0..outputs).map(|k| Writer::new(disk.create(&format!("out {k}")))).collect();
+    let read = lengths.iter().sum::<usize>() as f64;
+    let shape = Shape::moving(
+        lengths.len() as u32,
+        outputs as u32,
+        read.max(1.0),
+        read.max(1.0) * tenths as f64 / 10.0,
+    );
+    let pool = blocks(memory.max(Split::least(&shape).total()));
+    let scheme = algorithm.and_then(|algorithm| Scheme::best_of(shape, algorithm));
+    let mut bowtie = match scheme {
+        Some(scheme) => Bowtie::new(inputs, outs, pool.clone(), &scheme),
+        None => {
+            let split = Split::of(&Scheme::best(shape), pool.total() as u32);
+            Bowtie::with_schedule((inputs, outs), pool.clone(), shape.alpha, split, Box::new(FewestHeld))
+        }
+    };
+    let bowtie = bowtie.as_mut().map_err(|few| TestCaseError::fail(few.to_string()))?;
+    bowtie.depth = depth;
+    let mut flow = Route::new(outputs, tenths, seed, &pool);
+    run(bowtie, &mut flow, || Ok(())).map_err(|error| TestCaseError::fail(error.to_string()))?;
+    prop_assert_eq!(disk.ledger().totals().read_bytes, lengths.iter().sum::<usize>() as u64);
+    for output in 0..outputs {
+        let written = disk.contents(&format!("out {output}"));
+        prop_assert_eq!(written.len() as u64, flow.sums[output]);
+        prop_assert_eq!(bowtie.written(output), flow.sums[output]);
+        prop_assert!(written.iter().all(|&byte| usize::from(byte) == output));
+    }
+    prop_assert_eq!(pool.free(), pool.total(), "every block came back");
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// Skewed flows, inputs that end early or are empty, memory that just suffices, and any schedule.
+    #[test]
+    fn nothing_waits_for_ever(
+        lengths in proptest::collection::vec(0usize..200_000, 1..9),
+        outputs in 0usize..9,
+        tenths in 0u64..40,
+        seed in any::<u64>(),
+        more in 0u32..60,
+        which in 0usize..8,
+        depth in 1usize..10,
+    ) {
+        use Algorithm::{A2, A3, A4, A5, A6r, A6w};
+        let algorithm = [None, Some(A2), Some(A3), Some(A4), Some(A5), Some(A6r), Some(A6w), None][which];
+        let memory = lengths.len() as u32 + 1 + 2 * outputs as u32 + more;
+        route(&lengths, outputs, (tenths, seed), memory, algorithm, depth)?;
+    }
+}
+
+/// Reading need not be half of it.
+#[test]
+fn any_share_of_reading() {
+    for (alpha, tenths) in [(0.2, 40), (0.5, 10), (0.8, 2)] {
+        for algorithm in [Algorithm::A5, Algorithm::A6r, Algorithm::A6w] {
+            let lengths = vec![1_000_000; 6];
+            route(&lengths, 7, (tenths, 3), 256, Some(algorithm), 1)
+                .unwrap_or_else(|error| panic!("{alpha} by {algorithm:?}: {error}"));
+        }
+    }
+}
+
+/// What the formulas say for it is what the device sees.
+#[test]
+fn runs_are_as_long_as_the_formulas_say() {
+    for alpha in [0.2, 0.5, 0.8] {
+        for (n, m, algorithm) in
+            [(1, 16, Algorithm::A2), (16, 1, Algorithm::A4), (8, 8, Algorithm::A6r), (8, 8, Algorithm::A6w)]
+        {
+            let setup = Setup { total_blocks: 10_000, ..setup(n, m, alpha, algorithm, 512) };
+            let disk = disk();
+            let mut bowtie = bowtie_of(&setup, &disk).depth(1);
+            run(&mut bowtie, &mut Ground { mill: Mill::new(&setup) }, || Ok(())).expect("it runs");
+            let told = disk.ledger().totals();
+            let blocks = (told.read_bytes + told.written_bytes) as f64 / BLOCK as f64;
+            let share = blocks / told.runs as f64 / setup.scheme.run_length(512.0);
+            assert!((0.9..1.1).contains(&share), "{n} x {m} at {alpha} by {algorithm:?}: {share:.3}");
+        }
+    }
+}
+
+#[test]
+fn too_little_memory_is_said() {
+    let disk = disk();
+    let scheme = Scheme::best(Shape { inputs: 2, outputs: 3, alpha: 0.5 });
+    let inputs = (0..2).map(|_| Reader::new(disk.open_read("in", 0..9), BLOCK)).collect();
+    let outputs = (0..3).map(|k| Writer::new(disk.create(&format!("out {k}")))).collect();
+    let few = Bowtie::new(inputs, outputs, blocks(8), &scheme).err().expect("refused");
+    assert_eq!(few, TooFewBlocks { inputs: 2, outputs: 3, needed: 9, blocks: 8 });
+}
+
+/// A flow that wants more room than its side ever has is told so.
+#[test]
+fn what_cannot_go_on_is_an_error() {
+    struct Greedy;
+    impl Flow for Greedy {
+        type Error = IoError;
+        fn step(&mut self, streams: &mut Bowtie) -> Result<Step, IoError> {
+            Ok(if streams.room(0) > 100 * BLOCK { Step::Done } else { Step::Full })
+        }
+    }
+    let disk = disk();
+    let scheme = Scheme::best(Shape { inputs: 0, outputs: 1, alpha: 0.0 });
+    let outputs = vec![Writer::new(disk.create("out"))];
+    let mut bowtie = Bowtie::new(Vec::new(), outputs, blocks(8), &scheme).expect("there is memory");
+    let error = run(&mut bowtie, &mut Greedy, || Ok(())).expect_err("it cannot go on");
+    assert!(error.to_string().contains("nothing to move"), "{error}");
+}
