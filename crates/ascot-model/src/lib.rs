@@ -6,6 +6,7 @@
 //! * [`volume`]: speeds and switch cost of a volume, and the time a pass takes on it.
 //! * [`multipass`]: in how many passes, and how many files at a time.
 //! * [`host`]: speeds of the compute kernels by layout.
+//! * [`measurement`]: what measuring a volume and a host found, with its spread.
 //! * [`plan`]: ways to do a job, costed, and the one chosen.
 //! * [`account`]: what each pass moved and where it waited.
 //! * [`report`]: plan and account together, as written by `--report`.
@@ -13,6 +14,7 @@
 
 pub mod account;
 pub mod host;
+pub mod measurement;
 pub mod multipass;
 pub mod plan;
 pub mod report;
