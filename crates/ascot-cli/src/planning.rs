@@ -19,7 +19,7 @@ const LEAST_BLOCK_BYTES: u64 = 64 << 10;
 
 /// `ascot plan`.
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
-    let volume = volume::profile(matches)?;
+    let volume = volume::profile(matches)?.volume;
     let memory_bytes = numbers::memory(matches, "memory", 1 << 30)?;
     let (inputs, outputs) =
         (numbers::streams(matches, "inputs", 1)?, numbers::streams(matches, "outputs", 1)?);

@@ -33,8 +33,11 @@ impl Area {
     pub(crate) fn create(directory: &Path, count: u64, file_bytes: u64) -> Result<Area, ProbeError> {
         let mut files = Vec::new();
         for _ in 0..count {
-            let file = nameless(directory)
-                .map_err(|source| ProbeError::File { doing: "make", path: directory.to_path_buf(), source })?;
+            let file = nameless(directory).map_err(|source| ProbeError::File {
+                doing: "make",
+                path: directory.to_path_buf(),
+                source,
+            })?;
             files.push(file);
         }
         let area = Area { directory: directory.to_path_buf(), files, file_bytes };
@@ -102,7 +105,9 @@ fn nameless(directory: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(0o600);
     match options.custom_flags(libc::O_TMPFILE | libc::O_DIRECT).open(directory) {
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR | libc::ENOENT)) => {
+        Err(error)
+            if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR | libc::ENOENT)) =>
+        {
             unnamed_at_once(directory, options.create_new(true).custom_flags(libc::O_DIRECT))
         }
         opened => opened,

@@ -90,7 +90,9 @@ fn remedy(source: &io::Error) -> &'static str {
         }
         Some(libc::EMFILE | libc::ENFILE) => "raise the limit of open files (ulimit -n)",
         Some(libc::EFBIG) => "raise the limit of file sizes (ulimit -f)",
-        Some(libc::EACCES | libc::EPERM | libc::EROFS) => "name a directory on the volume where files may be made",
+        Some(libc::EACCES | libc::EPERM | libc::EROFS) => {
+            "name a directory on the volume where files may be made"
+        }
         _ => "the volume may be damaged: see the system's log; nothing is left of the measurement's files",
     }
 }

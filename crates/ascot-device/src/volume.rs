@@ -73,8 +73,7 @@ pub(crate) fn measure(place: &Place, clock: &Clock<'_>) -> Result<VolumeMeasurem
         let points = bench.file_counts().into_iter().enumerate();
         points
             .map(|(at, files)| {
-                let seconds: Vec<f64> =
-                    rounds.iter().filter_map(|round| round.get(at)).copied().collect();
+                let seconds: Vec<f64> = rounds.iter().filter_map(|round| round.get(at)).copied().collect();
                 SwitchPoint { files: files as u32, seconds: Figure::of(&seconds) }
             })
             .collect()

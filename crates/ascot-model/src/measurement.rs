@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::host::{HostProfile, KernelRates, RecordClass};
 use crate::switch_cost::SwitchCost;
-use crate::volume::VolumeProfile;
+use crate::volume::{BadProfile, VolumeProfile};
 
 /// A measured figure: the median of its repetitions, and how far they lie apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -133,6 +133,20 @@ pub struct HostMeasurement {
 }
 
 impl HostMeasurement {
+    /// Whether the figures can be true.
+    pub fn check(&self) -> Result<(), BadProfile> {
+        let positive = |value: f64, field| {
+            (value.is_finite() && value > 0.0).then_some(()).ok_or(BadProfile::NotPositive(field))
+        };
+        positive(self.threads as f64, "host.threads")?;
+        for kernel in &self.kernels {
+            positive(kernel.record_bytes, "host.kernels.record_bytes")?;
+            positive(kernel.sort.value, "host.kernels.sort.value")?;
+            positive(kernel.merge.value, "host.kernels.merge.value")?;
+        }
+        Ok(())
+    }
+
     /// The host for records of a class and mean length: what is assumed of them, as much faster or
     /// slower as the kernels of that class were found to be. Splitting copies as merging does and is
     /// taken to differ as much; a class that was not measured stays as assumed.
@@ -291,10 +305,8 @@ mod tests {
                 merge: twice(assumed.merge_bytes_per_s),
             }],
         };
-        let (measured, usual) = (
-            host.profile(RecordClass::Fixed, 500.0).rates,
-            KernelRates::assumed(RecordClass::Fixed, 500.0),
-        );
+        let (measured, usual) =
+            (host.profile(RecordClass::Fixed, 500.0).rates, KernelRates::assumed(RecordClass::Fixed, 500.0));
         assert!((measured.sort_bytes_per_s / usual.sort_bytes_per_s - 2.0).abs() < 1e-9);
         assert!((measured.split_bytes_per_s / usual.split_bytes_per_s - 2.0).abs() < 1e-9);
         assert_eq!(

@@ -30,11 +30,12 @@ const EXAMPLES: &str = "Examples:
 type Named = (&'static str, fn() -> Command);
 
 /// The commands, in the order in which help lists them.
-const COMMANDS: [Named; 9] = [
+const COMMANDS: [Named; 10] = [
     ("sort", sort::command),
     ("gen", tools::generate),
     ("check", tools::check),
     ("clean", tools::clean),
+    ("probe", theory::probe),
     ("plan", theory::plan),
     ("simulate", theory::simulate),
     ("man", tools::man),
