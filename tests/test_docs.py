@@ -18,7 +18,7 @@ import pytest
 from support import ROOT, ascot_binary, clean_environment, run
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-SUBCOMMANDS = ["sort", "gen", "check", "clean", "plan", "simulate", "man", "completions"]
+SUBCOMMANDS = ["sort", "gen", "check", "clean", "probe", "plan", "simulate", "man", "completions"]
 # Flags of other programs that the pages show.
 FOREIGN_FLAGS = {"--release", "--path", "--locked", "--help", "--version"}
 

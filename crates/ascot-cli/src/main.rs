@@ -20,6 +20,7 @@ mod signals;
 mod simulation;
 mod size;
 mod sort;
+mod sort_planning;
 mod sys;
 mod tools;
 mod volume;

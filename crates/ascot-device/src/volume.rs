@@ -112,16 +112,18 @@ impl Areas {
         let one = (bytes / AREAS / largest).max(1) * largest;
         let mut files = (one / (LEAST_RUNS * RUN_BYTES)).clamp(2, MOST_FILES);
         files = 1 << files.ilog2();
+        // These first: that there be many of the others is the lesser need.
+        let single = || Area::create(&place.directory, 1, one);
+        let (read, write) = (single()?, single()?);
         loop {
             let file_bytes = one / files / RUN_BYTES * RUN_BYTES;
             let many = || Area::create(&place.directory, files, file_bytes);
             match (many(), many()) {
                 (Ok(read_many), Ok(write_many)) => {
-                    let one = || Area::create(&place.directory, 1, one);
-                    return Ok(Areas { read: one()?, write: one()?, read_many, write_many, files });
+                    return Ok(Areas { read, write, read_many, write_many, files });
                 }
-                // Fewer files than open ones allow is better than no measurement.
-                (Err(error), _) | (_, Err(error)) if files > 2 && out_of_descriptors(&error) => files /= 4,
+                // Fewer files than open ones allow are better than no measurement.
+                (Err(error), _) | (_, Err(error)) if files > 2 && out_of_descriptors(&error) => files /= 2,
                 (Err(error), _) | (_, Err(error)) => return Err(error),
             }
         }

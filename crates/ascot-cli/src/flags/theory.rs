@@ -14,25 +14,26 @@ pub fn plan() -> Command {
             "Compute the best way to move data between many files on a volume whose speeds and \
              switch cost are given: for one bowtie of n inputs and m outputs, the schedule, its \
              group sizes, how it divides the memory, how long its runs are and what rate that \
-             gives; for a merge, a split or a change from n sorted files to m, the passes, with \
-             the number of files each moves at a time.",
+             gives; for a merge, a split, a change from n sorted files to m, or a sort, the passes, \
+             with the number of files each moves at a time.",
         )
-        .override_usage("ascot plan bowtie|merge|split|reshape [OPTION]...")
+        .override_usage("ascot plan bowtie|merge|split|reshape|sort [OPTION]...")
         .after_help(
             "Examples:\n\
              \x20 ascot plan bowtie --inputs 3 --outputs 100 --memory 16GiB\n\
              \x20 ascot plan merge --inputs 8000 --input 64TB --volume array.toml\n\
-             \x20 ascot plan reshape --inputs 512 --outputs 64 --input 2TB --memory 2GiB",
+             \x20 ascot plan reshape --inputs 512 --outputs 64 --input 2TB --memory 2GiB\n\
+             \x20 ascot plan sort --input 8TB --memory 2GiB --volume array.toml",
         )
         .arg(
             Arg::new("what")
                 .value_name("WHAT")
                 .required(true)
-                .value_parser(["bowtie", "merge", "split", "reshape"])
-                .help("bowtie, merge, split or reshape")
+                .value_parser(["bowtie", "merge", "split", "reshape", "sort"])
+                .help("bowtie, merge, split, reshape or sort")
                 .long_help(
                     "What to plan: one bowtie as it is, or the passes of a merge (n to 1), a split \
-                     (1 to m) or a change of n files into m.",
+                     (1 to m), of a change of n files into m, or of a sort.",
                 ),
         )
         .arg(inputs())
@@ -52,6 +53,15 @@ pub fn plan() -> Command {
                  two blocks of 64 KiB for.",
             )
             .long("most-streams"),
+        )
+        .arg(
+            option(
+                "record-bytes",
+                "N",
+                "of a sort: length of a record (default 100)",
+                "Of a sort, the mean length of a record in bytes; 100 if not given, 8 are numbers.",
+            )
+            .long("record-bytes"),
         )
         .arg(json())
 }
