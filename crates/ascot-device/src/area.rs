@@ -15,7 +15,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::fs::FallocateFlags;
 
@@ -24,8 +24,15 @@ use crate::error::ProbeError;
 /// Some files.
 pub(crate) struct Area {
     directory: PathBuf,
-    files: Vec<File>,
+    files: Vec<Piece>,
     file_bytes: u64,
+}
+
+/// One file.
+struct Piece {
+    file: File,
+    /// Written to since it was emptied.
+    written: AtomicBool,
 }
 
 impl Area {
@@ -38,7 +45,7 @@ impl Area {
                 path: directory.to_path_buf(),
                 source,
             })?;
-            files.push(file);
+            files.push(Piece { file, written: AtomicBool::new(true) });
         }
         let area = Area { directory: directory.to_path_buf(), files, file_bytes };
         area.empty()?;
@@ -50,10 +57,11 @@ impl Area {
         self.files.len() as u64 * self.file_bytes
     }
 
-    /// Gives all blocks back and allocates new ones, as a job does that writes a new file. Where a volume
-    /// cannot allocate, writing extends the files.
+    /// Gives all blocks that were written back and allocates new ones, as a job does that writes a new
+    /// file. Where a volume cannot allocate, writing extends the files.
     pub(crate) fn empty(&self) -> Result<(), ProbeError> {
-        for file in &self.files {
+        let written = self.files.iter().filter(|piece| piece.written.swap(false, Ordering::Relaxed));
+        for Piece { file, .. } in written {
             file.set_len(0).map_err(|error| self.failed("empty", error))?;
             match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, self.file_bytes) {
                 Ok(()) => {}
@@ -68,19 +76,20 @@ impl Area {
 
     /// Fills `buf` from byte `at` of the range; a request stays within one file.
     pub(crate) fn read(&self, at: u64, buf: &mut [u8]) -> Result<(), ProbeError> {
-        let (file, offset) = self.locate(at).map_err(|error| self.failed("read", error))?;
-        file.read_exact_at(buf, offset).map_err(|error| self.failed("read", error))
+        let (piece, offset) = self.locate(at).map_err(|error| self.failed("read", error))?;
+        piece.file.read_exact_at(buf, offset).map_err(|error| self.failed("read", error))
     }
 
     /// Writes `buf` at byte `at` of the range; a request stays within one file.
     pub(crate) fn write(&self, at: u64, buf: &[u8]) -> Result<(), ProbeError> {
-        let (file, offset) = self.locate(at).map_err(|error| self.failed("write", error))?;
-        file.write_all_at(buf, offset).map_err(|error| self.failed("write", error))
+        let (piece, offset) = self.locate(at).map_err(|error| self.failed("write", error))?;
+        piece.written.store(true, Ordering::Relaxed);
+        piece.file.write_all_at(buf, offset).map_err(|error| self.failed("write", error))
     }
 
-    fn locate(&self, at: u64) -> io::Result<(&File, u64)> {
-        let file = usize::try_from(at / self.file_bytes).ok().and_then(|number| self.files.get(number));
-        file.map(|file| (file, at % self.file_bytes)).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+    fn locate(&self, at: u64) -> io::Result<(&Piece, u64)> {
+        let piece = usize::try_from(at / self.file_bytes).ok().and_then(|number| self.files.get(number));
+        piece.map(|piece| (piece, at % self.file_bytes)).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
 
     fn failed(&self, doing: &'static str, source: io::Error) -> ProbeError {

@@ -88,7 +88,10 @@ impl VolumeMeasurement {
         let pairs = self.read_switches.iter().zip(&self.write_switches);
         let points: Vec<(f64, f64)> = pairs
             .map(|(read, write)| {
-                let cost = |point: &SwitchPoint| point.seconds.value.max(0.0);
+                let cost = |point: &SwitchPoint| {
+                    let Figure { value, spread } = point.seconds;
+                    if value > spread { value } else { 0.0 }
+                };
                 (f64::from(read.files), f64::midpoint(cost(read), cost(write)))
             })
             .collect();
@@ -267,8 +270,8 @@ mod tests {
             write: speed,
             duplex: Figure { value: 1e9, spread: 0.0 },
             run_bytes: 1 << 18,
-            read_switches: vec![point(2, 4e-3), point(4, -1e-6)],
-            write_switches: vec![point(2, 8e-3), point(4, 2e-3)],
+            read_switches: vec![point(2, 4e-3), point(4, -1e-6), point(8, 9e-7)],
+            write_switches: vec![point(2, 8e-3), point(4, 2e-3), point(8, 5e-7)],
             used_bytes: 1 << 30,
             repeats: 5,
             seconds: 20.0,
@@ -284,9 +287,9 @@ mod tests {
     }
 
     #[test]
-    fn a_switch_is_the_mean_of_both_and_never_negative() {
+    fn a_switch_is_the_mean_of_both_and_nothing_within_its_spread() {
         let profile = measurement().profile("disk");
-        assert_eq!(profile.switch_seconds, SwitchCost::Curve(vec![(2.0, 6e-3), (4.0, 1e-3)]));
+        assert_eq!(profile.switch_seconds, SwitchCost::Curve(vec![(2.0, 6e-3), (4.0, 1e-3), (8.0, 0.0)]));
         assert!(profile.measured);
         assert_eq!(profile.check(), Ok(()));
     }
