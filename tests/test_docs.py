@@ -18,7 +18,9 @@ import pytest
 from support import ROOT, ascot_binary, clean_environment, run
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-SUBCOMMANDS = ["sort", "merge", "split", "reshape", "gen", "check", "clean", "plan", "simulate", "man", "completions"]
+SUBCOMMANDS = [
+    "sort", "merge", "split", "reshape", "gen", "check", "clean", "probe", "plan", "simulate", "man", "completions",
+]  # fmt: skip
 # Flags of other programs that the pages show.
 FOREIGN_FLAGS = {"--release", "--path", "--locked", "--help", "--version"}
 

@@ -177,7 +177,7 @@ def test_quiet_is_quiet(records, disk):
 # ---------------------------------------------------------------- help and manual
 
 
-@pytest.mark.parametrize("command", ["sort", "gen", "check", "clean", "plan", "simulate"])
+@pytest.mark.parametrize("command", ["sort", "gen", "check", "clean", "probe", "plan", "simulate"])
 def test_help_fits_a_screen(command):
     screen = run(command, "--help").stdout.decode()
     assert len(screen.splitlines()) <= 42

@@ -112,3 +112,19 @@ def test_a_simulation_shows_the_staircase():
 )
 def test_nonsense_is_answered(words, told):
     assert told in run(*words, expect=2).stderr
+
+
+def test_a_sort_is_planned_before_there_are_data(array):
+    words = ["plan", "sort", "--input", "8TB", "--memory", "2GiB", "--volume", array]
+    told = asked(*words)
+    assert told["method"] in ("merge", "distribute")
+    assert len(told["passes"]) == len(told["factors"]) + 1 == 3
+    assert told["bytes"] == pytest.approx(16e12 * len(told["passes"]))
+    assert told["seconds"] <= min(other["seconds"] for other in told["others"])
+    assert told["switches"] > 0
+    text = run(*words).stdout.decode()
+    for word in ("method", "pass 1", "pass 3", "in all", "switches", "why not", "assumed"):
+        assert word in text, text
+    small = asked("plan", "sort", "--input", "100MB", "--memory", "1GiB", "--record-bytes", "8")
+    assert small["method"] == "in memory" and small["factors"] == []
+    assert "record-bytes" in run("plan", "sort", "--input", "1GB", "--record-bytes", "0", expect=2).stderr

@@ -8,6 +8,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use ascot_device::ProbeError;
 use ascot_sort::error::{ErrorKind as SortErrorKind, SortError};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use thiserror::Error;
@@ -37,6 +38,9 @@ pub enum Failure {
     /// A job failed.
     #[error(transparent)]
     Sort(#[from] SortError),
+    /// A volume could not be measured.
+    #[error(transparent)]
+    Probe(#[from] ProbeError),
     /// A file the command itself reads or writes.
     #[error("{}: {doing}: {source}", path.display())]
     File {

@@ -5,12 +5,14 @@
 //! named `sort` it is `ascot sort`.
 
 mod arguments;
+mod chart;
 mod failure;
 mod flags;
 mod help;
 mod manual;
 mod numbers;
 mod planning;
+mod probe;
 mod progress;
 mod report_file;
 mod request;
@@ -18,6 +20,7 @@ mod signals;
 mod simulation;
 mod size;
 mod sort;
+mod sort_planning;
 mod sys;
 mod tools;
 mod volume;
@@ -95,6 +98,7 @@ fn dispatch(matches: &ArgMatches) -> Result<u8, Failure> {
         Some(("check", matches)) => tools::check(matches),
         Some(("clean", matches)) => tools::clean(matches),
         Some(("plan", matches)) => planning::run(matches),
+        Some(("probe", matches)) => probe::run(matches),
         Some(("simulate", matches)) => simulation::run(matches),
         Some(("man", matches)) => man(matches),
         Some(("completions", matches)) => completions(matches),

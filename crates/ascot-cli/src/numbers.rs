@@ -27,6 +27,7 @@ fn flag(id: &'static str) -> &'static str {
     match id {
         "memory" => "--memory",
         "block" => "--block",
+        "bytes" => "--bytes",
         "total" => "--total",
         _ => "--input",
     }

@@ -12,6 +12,7 @@ use serde::Serialize;
 use crate::failure::Failure;
 use crate::numbers;
 use crate::sort::print;
+use crate::sort_planning::SortPlan;
 use crate::volume;
 
 /// Bytes of the smallest blocks that are worth reading or writing.
@@ -19,7 +20,8 @@ const LEAST_BLOCK_BYTES: u64 = 64 << 10;
 
 /// `ascot plan`.
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
-    let volume = volume::profile(matches)?;
+    let profile = volume::profile(matches)?;
+    let volume = &profile.volume;
     let memory_bytes = numbers::memory(matches, "memory", 1 << 30)?;
     let (inputs, outputs) =
         (numbers::streams(matches, "inputs", 1)?, numbers::streams(matches, "outputs", 1)?);
@@ -34,15 +36,21 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         if shape.streams() > most {
             return Err(too_many(shape.streams(), memory_bytes));
         }
-        let plan = BowtiePlan::new(shape, memory_bytes, &volume);
+        let plan = BowtiePlan::new(shape, memory_bytes, volume);
         if matches.get_flag("json") { numbers::json(&plan)? } else { plan.to_string() }
     } else {
         let input_bytes = numbers::memory(matches, "input", 0)? as f64;
         if input_bytes == 0.0 {
             return Err(Failure::usage("how much data?", "--input 8TB says how much there is to read"));
         }
+        if what == "sort" {
+            let plan = SortPlan::new(matches, input_bytes, memory_bytes, most, &profile)?;
+            let plan = plan.ok_or_else(|| too_many(2, memory_bytes))?;
+            print(&if matches.get_flag("json") { numbers::json(&plan)? } else { plan.to_string() })?;
+            return Ok(0);
+        }
         let job = Job { what, inputs, outputs, input_bytes, alpha };
-        let cost = DeviceCost { volume: &volume, memory_bytes: memory_bytes as f64, most_streams: most };
+        let cost = DeviceCost { volume, memory_bytes: memory_bytes as f64, most_streams: most };
         let way = job.best(&cost)?.ok_or_else(|| too_many(2, memory_bytes))?;
         let plan = PassesPlan::new(&job, way, &cost, memory_bytes);
         if matches.get_flag("json") { numbers::json(&plan)? } else { plan.to_string() }
@@ -156,7 +164,7 @@ impl std::fmt::Display for BowtiePlan<'_> {
 }
 
 /// One line on a volume.
-fn describe(volume: &VolumeProfile, files: u32) -> String {
+pub fn describe(volume: &VolumeProfile, files: u32) -> String {
     let mut text = format!(
         "{}: reads {}, writes {}",
         volume.name,

@@ -3,55 +3,125 @@
 use std::ffi::OsString;
 use std::path::Path;
 
+use ascot_model::measurement::{HostMeasurement, VolumeMeasurement};
 use ascot_model::volume::VolumeProfile;
 use clap::ArgMatches;
+use serde::de::DeserializeOwned;
 
 use crate::failure::Failure;
 
-/// The profile `--volume` names, or the assumed one.
-pub fn profile(matches: &ArgMatches) -> Result<VolumeProfile, Failure> {
-    match matches.get_one::<OsString>("volume") {
-        Some(path) => read(Path::new(path)),
-        None => Ok(VolumeProfile::assumed_flash()),
-    }
+const INSTEAD: &str =
+    "docs/formats/volume.md shows what a profile holds; ascot probe DIR -o FILE measures one";
+
+/// What a file of a profile holds.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    /// The volume.
+    pub volume: VolumeProfile,
+    /// The processors, where they were measured.
+    pub host: Option<HostMeasurement>,
 }
 
-fn read(path: &Path) -> Result<VolumeProfile, Failure> {
+/// The profile `--volume` names, or the assumed one.
+pub fn profile(matches: &ArgMatches) -> Result<Profile, Failure> {
+    let named = named(matches)?;
+    Ok(named.unwrap_or_else(|| Profile { volume: VolumeProfile::assumed_flash(), host: None }))
+}
+
+/// The profile `--volume` names, if it names one.
+pub fn named(matches: &ArgMatches) -> Result<Option<Profile>, Failure> {
+    matches.get_one::<OsString>("volume").map(|path| read(Path::new(path))).transpose()
+}
+
+fn read(path: &Path) -> Result<Profile, Failure> {
     let failed =
         |source| Failure::File { path: path.to_path_buf(), doing: "cannot read the profile", source };
     let text = std::fs::read_to_string(path).map_err(failed)?;
-    let place = path.display();
-    let instead = "docs/formats/volume.md shows what a profile holds";
-    let profile: VolumeProfile = toml::from_str(&text).map_err(|error| {
-        Failure::usage(format!("{place}: not a volume's profile: {}", error.message()), instead)
-    })?;
-    profile.check().map_err(|error| Failure::usage(format!("{place}: {error}"), instead))?;
-    Ok(profile)
+    let refused = |what: String| Failure::usage(format!("{}: {what}", path.display()), INSTEAD);
+    let wrong = |error: toml::de::Error| refused(format!("not a volume's profile: {}", error.message()));
+    let mut table: toml::Table = toml::from_str(&text).map_err(wrong)?;
+    // Both are read even where nobody asks: a file with nonsense in it is not to be trusted.
+    let host = taken::<HostMeasurement>(&mut table, "host").map_err(wrong)?;
+    taken::<VolumeMeasurement>(&mut table, "measurement").map_err(wrong)?;
+    let volume: VolumeProfile = toml::Value::Table(table).try_into().map_err(wrong)?;
+    volume.check().map_err(|error| refused(error.to_string()))?;
+    if let Some(host) = &host {
+        host.check().map_err(|error| refused(error.to_string()))?;
+    }
+    Ok(Profile { volume, host })
+}
+
+/// A table within the file, which it no longer holds afterwards.
+fn taken<T: DeserializeOwned>(table: &mut toml::Table, name: &str) -> Result<Option<T>, toml::de::Error> {
+    table.remove(name).map(toml::Value::try_into).transpose()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ascot_model::host::RecordClass;
+    use ascot_model::measurement::{Figure, KernelMeasurement, MeasuredProfile, Speed, SwitchPoint};
     use std::fs;
+
+    const GOOD: &str = "name = \"array\"\nread_bytes_per_s = 4e9\nwrite_bytes_per_s = 3e9\n";
 
     #[test]
     fn profiles_are_read_and_nonsense_is_named() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("array.toml");
-        let good = "name = \"array\"\nread_bytes_per_s = 4e9\nwrite_bytes_per_s = 3e9\n";
-        fs::write(&path, format!("{good}switch_seconds = [[2, 0.004], [90, 0.016]]\n")).unwrap();
-        let profile = read(&path).unwrap();
+        fs::write(&path, format!("{GOOD}switch_seconds = [[2, 0.004], [90, 0.016]]\n")).unwrap();
+        let profile = read(&path).unwrap().volume;
         assert!((profile.switch_seconds.seconds(90.0) - 0.016).abs() < 1e-12);
         for (text, word) in [
-            (good.to_owned(), "switch_seconds"),
-            (format!("{good}switch_seconds = -1.0"), "switch"),
-            (format!("{good}switch_seconds = 0.1\nsped = 1"), "sped"),
-            (format!("{}switch_seconds = 0.1", good.replace("4e9", "0.0")), "read_bytes_per_s"),
+            (GOOD.to_owned(), "switch_seconds"),
+            (format!("{GOOD}switch_seconds = -1.0"), "switch"),
+            (format!("{GOOD}switch_seconds = 0.1\nsped = 1"), "sped"),
+            (format!("{}switch_seconds = 0.1", GOOD.replace("4e9", "0.0")), "read_bytes_per_s"),
             ("what?".to_owned(), "profile"),
+            (format!("{GOOD}switch_seconds = 0.1\n[host]\nthreads = 2"), "kernels"),
+            (format!("{GOOD}switch_seconds = 0.1\n[host]\nthreads = 0\nkernels = []"), "threads"),
+            (format!("{GOOD}switch_seconds = 0.1\n[measurement]\nrepeats = 5"), "read"),
         ] {
             fs::write(&path, text).unwrap();
             let told = read(&path).unwrap_err().to_string();
             assert!(told.contains(word) && told.contains("array.toml"), "{told}");
         }
+    }
+
+    #[test]
+    fn what_a_measurement_writes_is_read_again() {
+        let figure = |value: f64| Figure { value, spread: value / 7.0 };
+        let speed = Speed { rate: figure(1.4e9), request_bytes: 1 << 20, depth: 4 };
+        let switches = vec![SwitchPoint { files: 2, seconds: figure(1.25e-5) }];
+        let measurement = VolumeMeasurement {
+            read: speed,
+            write: speed,
+            duplex: figure(9.5e8),
+            run_bytes: 1 << 18,
+            read_switches: switches.clone(),
+            write_switches: vec![SwitchPoint { files: 2, seconds: figure(-3e-6) }],
+            used_bytes: 1 << 32,
+            repeats: 5,
+            seconds: 38.5,
+        };
+        let kernel = KernelMeasurement {
+            layout: "fixed:100".into(),
+            class: RecordClass::Fixed,
+            record_bytes: 100.0,
+            sort: figure(1e9),
+            merge: figure(8e8),
+        };
+        let host = HostMeasurement { threads: 2, kernels: vec![kernel] };
+        let volume = measurement.profile("a \"place\" (ext4)");
+        let written = MeasuredProfile { volume, measurement, host };
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("measured.toml");
+        fs::write(&path, written.to_string()).unwrap();
+        let profile = read(&path).unwrap();
+        assert_eq!(profile.volume, written.volume);
+        assert_eq!(profile.host, Some(written.host.clone()));
+        let mut table: toml::Table = toml::from_str(&written.to_string()).unwrap();
+        let measured: Option<VolumeMeasurement> = taken(&mut table, "measurement").unwrap();
+        assert_eq!(measured, Some(written.measurement.clone()));
     }
 }

@@ -2,10 +2,12 @@
 //! did cost. Plain types and functions; no files, no clock.
 //!
 //! * [`run_length`]: how long the runs of a bowtie are, by algorithm, group sizes and memory.
+//! * [`sort_plan`]: what a sort would take, before there are any data.
 //! * [`switch_cost`]: what a switch between files costs, by their number.
 //! * [`volume`]: speeds and switch cost of a volume, and the time a pass takes on it.
 //! * [`multipass`]: in how many passes, and how many files at a time.
 //! * [`host`]: speeds of the compute kernels by layout.
+//! * [`measurement`]: what measuring a volume and a host found, with its spread.
 //! * [`plan`]: ways to do a job, costed, and the one chosen.
 //! * [`account`]: what each pass moved and where it waited.
 //! * [`report`]: plan and account together, as written by `--report`.
@@ -13,10 +15,12 @@
 
 pub mod account;
 pub mod host;
+pub mod measurement;
 pub mod multipass;
 pub mod plan;
 pub mod report;
 pub mod run_length;
+pub mod sort_plan;
 pub mod switch_cost;
 pub mod units;
 pub mod volume;

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use ascot_io::Compression;
+use ascot_model::volume::VolumeProfile;
 use ascot_record::keys::{ByteRangeKey, CsvKeySpec, KeyOptions};
 use ascot_record::layout::Layout;
 use serde::{Deserialize, Serialize};
@@ -180,6 +181,9 @@ pub struct SortRequest {
     pub threads: Option<usize>,
     /// Most files merged at once; none: what memory and descriptors allow.
     pub batch_size: Option<usize>,
+    /// The volume that plans are costed on; none: a usual flash volume is assumed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume: Option<VolumeProfile>,
 }
 
 impl SortRequest {

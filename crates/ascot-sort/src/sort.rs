@@ -157,13 +157,13 @@ pub(crate) fn make_plan<R: Records>(
     records: &R,
 ) -> Result<Plan, SortError> {
     let facts = facts(request, inputs, mean_bytes, records);
+    let volume = request.volume.clone().unwrap_or_else(VolumeProfile::assumed_flash);
     if request.merge_only {
         let fan_in = merge_fan_in(budget, request.batch_size) as u64;
-        return Ok(plan_merge(&facts, budget, fan_in, &VolumeProfile::assumed_flash()));
+        return Ok(plan_merge(&facts, budget, fan_in, &volume));
     }
     let pieces = budget.pieces(&|bytes| records.scratch_bytes(bytes));
-    let plan_by =
-        |facts: &Facts, method| plan(facts, budget, pieces, &VolumeProfile::assumed_flash(), method);
+    let plan_by = |facts: &Facts, method| plan(facts, budget, pieces, &volume, method);
     let planned = plan_by(&facts, request.method)?;
     let in_order = request.method == Method::Auto
         && planned.chosen.method == "distribute"

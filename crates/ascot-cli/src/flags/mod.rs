@@ -31,7 +31,7 @@ const EXAMPLES: &str = "Examples:
 type Named = (&'static str, fn() -> Command);
 
 /// The commands, in the order in which help lists them.
-const COMMANDS: [Named; 12] = [
+const COMMANDS: [Named; 13] = [
     ("sort", sort::command),
     ("merge", parts::merge),
     ("split", parts::split),
@@ -39,6 +39,7 @@ const COMMANDS: [Named; 12] = [
     ("gen", tools::generate),
     ("check", tools::check),
     ("clean", tools::clean),
+    ("probe", theory::probe),
     ("plan", theory::plan),
     ("simulate", theory::simulate),
     ("man", tools::man),

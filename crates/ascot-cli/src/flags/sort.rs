@@ -3,6 +3,7 @@
 use clap::builder::OsStringValueParser;
 use clap::{Arg, ArgAction, Command, ValueHint};
 
+use super::theory::volume;
 use super::{JOB, ORDERING, OUTPUT, RECORDS, RESOURCES, choice, help_flag, option, repeated, switch};
 
 const EXAMPLES: &str = "Examples:
@@ -378,6 +379,13 @@ pub(super) fn resources() -> Vec<Arg> {
         )
         .long("threads")
         .visible_alias("parallel"),
+        volume()
+            .long_help(
+                "File with the profile of the volume that spills and output lie on, as ascot probe writes it: \
+             the plan and its predicted time rest on its speeds. If not given, what is assumed of a \
+             usual solid-state volume.",
+            )
+            .hide_short_help(true),
         option(
             "batch-size",
             "N",

@@ -1,4 +1,4 @@
-//! The flags of the commands that compute instead of moving data: plan and simulate.
+//! The flags of the commands that measure, or compute, instead of moving data: probe, plan and simulate.
 
 use clap::builder::OsStringValueParser;
 use clap::{Arg, Command, ValueHint};
@@ -14,25 +14,26 @@ pub fn plan() -> Command {
             "Compute the best way to move data between many files on a volume whose speeds and \
              switch cost are given: for one bowtie of n inputs and m outputs, the schedule, its \
              group sizes, how it divides the memory, how long its runs are and what rate that \
-             gives; for a merge, a split or a change from n sorted files to m, the passes, with \
-             the number of files each moves at a time.",
+             gives; for a merge, a split, a change from n sorted files to m, or a sort, the passes, \
+             with the number of files each moves at a time.",
         )
-        .override_usage("ascot plan bowtie|merge|split|reshape [OPTION]...")
+        .override_usage("ascot plan bowtie|merge|split|reshape|sort [OPTION]...")
         .after_help(
             "Examples:\n\
              \x20 ascot plan bowtie --inputs 3 --outputs 100 --memory 16GiB\n\
              \x20 ascot plan merge --inputs 8000 --input 64TB --volume array.toml\n\
-             \x20 ascot plan reshape --inputs 512 --outputs 64 --input 2TB --memory 2GiB",
+             \x20 ascot plan reshape --inputs 512 --outputs 64 --input 2TB --memory 2GiB\n\
+             \x20 ascot plan sort --input 8TB --memory 2GiB --volume array.toml",
         )
         .arg(
             Arg::new("what")
                 .value_name("WHAT")
                 .required(true)
-                .value_parser(["bowtie", "merge", "split", "reshape"])
-                .help("bowtie, merge, split or reshape")
+                .value_parser(["bowtie", "merge", "split", "reshape", "sort"])
+                .help("bowtie, merge, split, reshape or sort")
                 .long_help(
                     "What to plan: one bowtie as it is, or the passes of a merge (n to 1), a split \
-                     (1 to m) or a change of n files into m.",
+                     (1 to m), of a change of n files into m, or of a sort.",
                 ),
         )
         .arg(inputs())
@@ -53,7 +54,87 @@ pub fn plan() -> Command {
             )
             .long("most-streams"),
         )
+        .arg(
+            option(
+                "record-bytes",
+                "N",
+                "of a sort: length of a record (default 100)",
+                "Of a sort, the mean length of a record in bytes; 100 if not given, 8 are numbers.",
+            )
+            .long("record-bytes"),
+        )
         .arg(json())
+}
+
+/// `ascot probe`.
+pub fn probe() -> Command {
+    tool("probe")
+        .about("Measure a volume and the processors into a profile")
+        .long_about(
+            "Measure the volume that DIR lies on, past the page cache: reading, writing, both at \
+             once, and what a switch costs among 2, 4, 8, ... files that are read or written in \
+             turn; and how fast one core sorts and merges in memory. Every figure is measured \
+             several times and shown with its spread. The files have no names and are gone when \
+             the command ends, however it ends. The profile that -o writes is what ascot plan and \
+             ascot sort take as --volume.",
+        )
+        .override_usage("ascot probe DIR [OPTION]...")
+        .after_help(
+            "Examples:\n\
+             \x20 ascot probe /data -o data.toml --plot data.svg\n\
+             \x20 ascot probe /data --seconds 10 --bytes 512MiB\n\
+             \x20 ascot plan merge --inputs 8000 --input 64TB --volume data.toml",
+        )
+        .arg(
+            Arg::new("directory")
+                .value_name("DIR")
+                .required(true)
+                .value_parser(OsStringValueParser::new())
+                .value_hint(ValueHint::DirPath)
+                .help("a directory on the volume")
+                .long_help("A directory on the volume to be measured, where files may be made."),
+        )
+        .arg(
+            file(
+                "output",
+                "FILE",
+                "write the profile to FILE",
+                "Write the profile to FILE, as --volume reads it.",
+            )
+            .short('o'),
+        )
+        .arg(file(
+            "plot",
+            "FILE",
+            "draw the switch costs to FILE (SVG)",
+            "Draw what a switch costs, by number of files, as an SVG chart to FILE.",
+        ))
+        .arg(
+            option(
+                "bytes",
+                "SIZE",
+                "most disk to take (default 4GiB)",
+                "Most bytes to take on the volume; 4GiB if not given, and never more than half of what \
+                 is free. The more, the less a cache of the device shows in the figures.",
+            )
+            .long("bytes"),
+        )
+        .arg(
+            option(
+                "seconds",
+                "N",
+                "about how long to measure (default 40)",
+                "Seconds to measure, about; 40 if not given. The fewer, the greater is the spread.",
+            )
+            .long("seconds"),
+        )
+        .arg(json())
+}
+
+/// A file that is written.
+fn file(id: &'static str, value: &'static str, help: &'static str, long_help: &'static str) -> Arg {
+    let flag = option(id, value, help, long_help).long(id);
+    flag.value_parser(OsStringValueParser::new()).value_hint(ValueHint::FilePath)
 }
 
 /// `ascot simulate`.
@@ -170,7 +251,8 @@ fn alpha() -> Arg {
     .long("alpha")
 }
 
-fn volume() -> Arg {
+/// `--volume`.
+pub fn volume() -> Arg {
     option(
         "volume",
         "FILE",

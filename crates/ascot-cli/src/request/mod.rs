@@ -22,6 +22,7 @@ use clap::ArgMatches;
 
 use crate::failure::Failure;
 use crate::size;
+use crate::volume;
 
 pub use records::named_records;
 pub use resources::{threads, usual_temp_dirs};
@@ -81,6 +82,7 @@ pub fn sort_request(matches: &ArgMatches, mode: Mode) -> Result<SortRequest, Fai
         compression: resources::compression(matches),
         threads: resources::threads(matches)?,
         batch_size: resources::batch_size(matches)?,
+        volume: volume::named(matches)?.map(|profile| profile.volume),
     })
 }
 

@@ -35,6 +35,7 @@ fn request(dir: &Path, layout: &str, keys: Keys, inputs: &[&[u8]]) -> SortReques
         compression: ascot_io::Compression::None,
         threads: Some(2),
         batch_size: None,
+        volume: None,
     }
 }
 

@@ -143,6 +143,7 @@ impl Place {
             compression: Compression::None,
             threads: Some(2),
             batch_size: None,
+            volume: None,
         }
     }
 

@@ -1,0 +1,168 @@
+//! `ascot probe`: measures a volume and the processors, and shows what came of it.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal, Write as _};
+use std::path::{Path, PathBuf};
+
+use ascot_device::{DEFAULT_BYTES, DEFAULT_SECONDS, ProbeError, ProbeRequest, SECONDS_RANGE};
+use ascot_model::measurement::{Figure, MeasuredProfile, Speed, SwitchPoint};
+use ascot_model::units;
+use ascot_sort::Cancel;
+use clap::ArgMatches;
+
+use crate::chart;
+use crate::failure::Failure;
+use crate::numbers;
+use crate::signals::Stop;
+use crate::sort::print;
+
+/// Letters of the longest bar of the curve.
+const BAR_LETTERS: f64 = 16.0;
+const PROGRESS_LETTERS: usize = 30;
+
+/// `ascot probe`.
+pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
+    let directory = matches.get_one::<OsString>("directory").map(PathBuf::from).unwrap_or_default();
+    let request = ProbeRequest {
+        directory,
+        bytes: numbers::memory(matches, "bytes", DEFAULT_BYTES)?,
+        seconds: seconds(matches)?,
+        threads: std::thread::available_parallelism().map_or(1, usize::from),
+    };
+    let [output, plot] = ["output", "plot"].map(|id| matches.get_one::<OsString>(id).map(PathBuf::from));
+    for path in [&output, &plot].into_iter().flatten() {
+        check_place(path)?;
+    }
+    let cancel = Cancel::new();
+    let stop = Stop::watch(&cancel);
+    let flag = cancel.flag();
+    let watched = io::stderr().is_terminal();
+    let probed = ascot_device::probe(&request, &flag, &|share| draw(watched, share));
+    if watched {
+        let _ = write!(io::stderr().lock(), "\r\x1b[K");
+    }
+    if matches!(probed, Err(ProbeError::Cancelled)) {
+        stop.end_if_asked();
+    }
+    let probed = probed?;
+    for notice in &probed.notices {
+        let _ = writeln!(io::stderr().lock(), "ascot: {notice}");
+    }
+    let profile = &probed.profile;
+    print(&if matches.get_flag("json") { numbers::json(profile)? } else { text(profile) })?;
+    if let Some(path) = output {
+        write(&path, &profile.to_string(), "cannot write the profile")?;
+    }
+    if let Some(path) = plot {
+        write(&path, &chart::switches(profile), "cannot write the chart")?;
+    }
+    Ok(0)
+}
+
+/// `--seconds`.
+fn seconds(matches: &ArgMatches) -> Result<f64, Failure> {
+    let Some(text) = matches.get_one::<String>("seconds") else { return Ok(DEFAULT_SECONDS) };
+    let (least, most) = SECONDS_RANGE;
+    match text.parse::<f64>() {
+        Ok(seconds) if (least..=most).contains(&seconds) => Ok(seconds),
+        _ => Err(Failure::usage(
+            format!("--seconds '{text}' is not a number from {least} to {most}"),
+            format!("{DEFAULT_SECONDS} is usual; the less, the farther apart are the repetitions"),
+        )),
+    }
+}
+
+/// Refuses, before a minute of measuring, a file that could not be written after it.
+fn check_place(path: &Path) -> Result<(), Failure> {
+    let failed = |source| Failure::File { path: path.to_path_buf(), doing: "cannot be written to", source };
+    if path.is_dir() {
+        return Err(failed(io::ErrorKind::IsADirectory.into()));
+    }
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let directory = directory.unwrap_or(Path::new("."));
+    std::fs::metadata(directory).map(|_| ()).map_err(failed)
+}
+
+fn write(path: &Path, text: &str, doing: &'static str) -> Result<(), Failure> {
+    std::fs::write(path, text).map_err(|source| Failure::File { path: path.to_path_buf(), doing, source })
+}
+
+fn draw(watched: bool, share: f64) {
+    if watched {
+        let full = (share * PROGRESS_LETTERS as f64) as usize;
+        let bar = format!("{}{}", "#".repeat(full), "-".repeat(PROGRESS_LETTERS.saturating_sub(full)));
+        let _ = write!(io::stderr().lock(), "\r  measuring   [{bar}]  {:.0}%\x1b[K", share * 100.0);
+    }
+}
+
+/// What a person reads.
+fn text(profile: &MeasuredProfile) -> String {
+    let measured = &profile.measurement;
+    let mut text = format!(
+        "{}: {} of files, each figure {} times, {}\n\n",
+        profile.volume.name,
+        units::memory(measured.used_bytes),
+        measured.repeats,
+        units::seconds(measured.seconds)
+    );
+    let speed = |speed: &Speed| {
+        let request = units::memory(speed.request_bytes);
+        format!("{}   requests of {request}, {} in flight", rate(speed.rate), speed.depth)
+    };
+    let _ = writeln!(text, "  reading   {}", speed(&measured.read));
+    let _ = writeln!(text, "  writing   {}", speed(&measured.write));
+    let _ = writeln!(text, "  both      {}   each way, at once", rate(measured.duplex));
+    let _ = writeln!(
+        text,
+        "\n  lost by a switch between files, ms, runs of {}",
+        units::memory(measured.run_bytes)
+    );
+    let _ = writeln!(text, "  files   {:<38}writing", "reading");
+    let (reads, writes) = (&measured.read_switches, &measured.write_switches);
+    let most = reads.iter().chain(writes).map(|point| point.seconds.value).fold(0.0, f64::max);
+    for (read, write) in reads.iter().zip(writes) {
+        let line = format!("  {:>5}   {:<38}{}", read.files, switch(read, most), switch(write, most));
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    let _ = writeln!(text, "\n  one core    sorting             merging");
+    for kernel in &profile.host.kernels {
+        let line = format!("  {:<12}{:<20}{}", kernel.layout, rate(kernel.sort), rate(kernel.merge));
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    text.push_str("\n  ± is half of the distance between the least and the greatest repetition\n");
+    text
+}
+
+/// `1.41 GB/s ±  2%`.
+fn rate(figure: Figure) -> String {
+    format!("{:>9} ± {:>2.0}%", units::rate(figure.value), figure.relative_spread() * 100.0)
+}
+
+/// Milliseconds with a bar; the longest bar is `most` seconds.
+fn switch(point: &SwitchPoint, most: f64) -> String {
+    let Figure { value, spread } = point.seconds;
+    let letters = if most > 0.0 { (value.max(0.0) / most * BAR_LETTERS).round() as usize } else { 0 };
+    format!("{:>7.3} ± {:<6.3} {}", value * 1e3, spread * 1e3, "#".repeat(letters))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_shown_with_their_spread() {
+        assert_eq!(rate(Figure { value: 1.41e9, spread: 2.82e7 }), "1.41 GB/s ±  2%");
+        let point = SwitchPoint { files: 4, seconds: Figure { value: 0.5e-3, spread: 1e-5 } };
+        assert_eq!(switch(&point, 1e-3), "  0.500 ± 0.010  ########");
+        let lost = SwitchPoint { files: 4, seconds: Figure { value: -1e-6, spread: 1e-5 } };
+        assert!(!switch(&lost, 1e-3).contains('#'));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_is_refused_beforehand() {
+        assert!(check_place(Path::new("/no/such/dir/profile.toml")).is_err());
+        assert!(check_place(Path::new("/")).is_err());
+        assert!(check_place(Path::new("profile.toml")).is_ok());
+    }
+}

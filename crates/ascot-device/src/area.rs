@@ -1,0 +1,171 @@
+//! Files of one length that a measurement reads or writes, as one range of bytes.
+//!
+//! The files have no names: they are made without one, or lose it at once where the volume cannot do that.
+//! Whatever ends the process, nothing of them stays.
+//!
+//! ```text
+//!   two streams     |  stream 0                 |  stream 1                 |
+//!   files           | file 0 | file 1 | file 2  | file 3 | file 4 | file 5  |
+//! ```
+//!
+//! Any number of streams divides the same bytes, so that measurements with few and with many of them have
+//! the same distances on the device, and none gains by a cache more than another.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use rustix::fs::FallocateFlags;
+
+use crate::error::ProbeError;
+
+/// Some files.
+pub(crate) struct Area {
+    directory: PathBuf,
+    files: Vec<Piece>,
+    file_bytes: u64,
+}
+
+/// One file.
+struct Piece {
+    file: File,
+    /// Written to since it was emptied.
+    written: AtomicBool,
+}
+
+impl Area {
+    /// Makes `count` files of `file_bytes` each, allocated but not written.
+    pub(crate) fn create(directory: &Path, count: u64, file_bytes: u64) -> Result<Area, ProbeError> {
+        let mut files = Vec::new();
+        for _ in 0..count {
+            let file = nameless(directory).map_err(|source| ProbeError::File {
+                doing: "make",
+                path: directory.to_path_buf(),
+                source,
+            })?;
+            files.push(Piece { file, written: AtomicBool::new(true) });
+        }
+        let area = Area { directory: directory.to_path_buf(), files, file_bytes };
+        area.empty()?;
+        Ok(area)
+    }
+
+    /// Bytes of all files.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.files.len() as u64 * self.file_bytes
+    }
+
+    /// Gives all blocks that were written back and allocates new ones, as a job does that writes a new
+    /// file. Where a volume cannot allocate, writing extends the files.
+    pub(crate) fn empty(&self) -> Result<(), ProbeError> {
+        let written = self.files.iter().filter(|piece| piece.written.swap(false, Ordering::Relaxed));
+        for Piece { file, .. } in written {
+            file.set_len(0).map_err(|error| self.failed("empty", error))?;
+            match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, self.file_bytes) {
+                Ok(()) => {}
+                Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
+                    file.set_len(self.file_bytes).map_err(|error| self.failed("lengthen", error))?;
+                }
+                Err(error) => return Err(self.failed("allocate", error.into())),
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills `buf` from byte `at` of the range; a request stays within one file.
+    pub(crate) fn read(&self, at: u64, buf: &mut [u8]) -> Result<(), ProbeError> {
+        let (piece, offset) = self.locate(at).map_err(|error| self.failed("read", error))?;
+        piece.file.read_exact_at(buf, offset).map_err(|error| self.failed("read", error))
+    }
+
+    /// Writes `buf` at byte `at` of the range; a request stays within one file.
+    pub(crate) fn write(&self, at: u64, buf: &[u8]) -> Result<(), ProbeError> {
+        let (piece, offset) = self.locate(at).map_err(|error| self.failed("write", error))?;
+        piece.written.store(true, Ordering::Relaxed);
+        piece.file.write_all_at(buf, offset).map_err(|error| self.failed("write", error))
+    }
+
+    fn locate(&self, at: u64) -> io::Result<(&Piece, u64)> {
+        let piece = usize::try_from(at / self.file_bytes).ok().and_then(|number| self.files.get(number));
+        piece.map(|piece| (piece, at % self.file_bytes)).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+    }
+
+    fn failed(&self, doing: &'static str, source: io::Error) -> ProbeError {
+        ProbeError::File { doing, path: self.directory.clone(), source }
+    }
+}
+
+/// Refuses a directory whose file system has no direct access.
+pub(crate) fn check_direct(directory: &Path, kind: &str) -> Result<(), ProbeError> {
+    let path = directory.to_path_buf();
+    match nameless(directory) {
+        Ok(_) => Ok(()),
+        Err(source) if source.raw_os_error() == Some(libc::EINVAL) => {
+            Err(ProbeError::NoDirect { path, kind: kind.to_owned(), source })
+        }
+        Err(source) => Err(ProbeError::File { doing: "make", path, source }),
+    }
+}
+
+/// A file without a name, for direct access.
+fn nameless(directory: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600);
+    match options.custom_flags(libc::O_TMPFILE | libc::O_DIRECT).open(directory) {
+        Err(error)
+            if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR | libc::ENOENT)) =>
+        {
+            unnamed_at_once(directory, options.create_new(true).custom_flags(libc::O_DIRECT))
+        }
+        opened => opened,
+    }
+}
+
+/// Where a volume makes no nameless files: the name is there for a moment.
+fn unnamed_at_once(directory: &Path, options: &OpenOptions) -> io::Result<File> {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let path = directory.join(format!(".ascot-probe-{}-{number}", std::process::id()));
+    let opened = options.open(&path);
+    // Some file systems refuse direct access only after they have made the file.
+    if !matches!(&opened, Err(error) if error.kind() == io::ErrorKind::AlreadyExists) {
+        let removed = std::fs::remove_file(&path);
+        if opened.is_ok() {
+            removed?;
+        }
+    }
+    opened
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_area_is_one_range_and_leaves_no_name() {
+        let directory = tempfile::tempdir_in(".").unwrap();
+        let area = Area::create(directory.path(), 3, 8192).unwrap();
+        assert_eq!(area.bytes(), 24576);
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+        let mut page = ascot_io::Buf::heap(4096);
+        page.fill(7);
+        area.write(12288, &page).unwrap();
+        page.fill(0);
+        area.read(12288, &mut page).unwrap();
+        assert!(page.iter().all(|byte| *byte == 7));
+        area.read(8192, &mut page).unwrap();
+        assert!(page.iter().all(|byte| *byte == 0));
+        assert!(area.read(24576, &mut page).is_err());
+    }
+
+    #[test]
+    fn a_name_that_was_needed_is_gone_at_once() {
+        let directory = tempfile::tempdir_in(".").unwrap();
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true);
+        unnamed_at_once(directory.path(), &options).unwrap();
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+}

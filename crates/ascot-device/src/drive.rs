@@ -1,0 +1,305 @@
+//! Requests in flight against areas, for a slice of time.
+//!
+//! Each request in flight has a thread and a buffer of its own; the next free thread takes the next request,
+//! so requests reach the device in order, as far as several in flight can. Lanes of both directions go at
+//! the pace of the slower one, as in a job that writes what it reads.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::area::Area;
+use crate::error::ProbeError;
+
+/// Which way bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Read,
+    Write,
+}
+
+/// How requests go to an area.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pattern {
+    pub(crate) request_bytes: u64,
+    pub(crate) depth: usize,
+    /// Requests go round so many streams, each of which goes forward.
+    pub(crate) streams: u64,
+}
+
+impl Pattern {
+    /// Bytes of the buffers.
+    pub(crate) fn memory(&self) -> usize {
+        self.request_bytes as usize * self.depth
+    }
+}
+
+/// Requests of one direction.
+pub(crate) struct Lane<'a> {
+    pub(crate) area: &'a Area,
+    pub(crate) way: Way,
+    pub(crate) pattern: Pattern,
+    /// Requests of its kind that the area has seen: it goes on from there.
+    pub(crate) seen: u64,
+    /// [`Pattern::memory`] bytes, on a page.
+    pub(crate) memory: &'a mut [u8],
+}
+
+/// What a lane moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Moved {
+    pub(crate) requests: u64,
+    pub(crate) bytes: u64,
+    pub(crate) seconds: f64,
+}
+
+impl Moved {
+    pub(crate) fn rate(&self) -> f64 {
+        self.bytes as f64 / self.seconds.max(1e-9)
+    }
+
+    pub(crate) fn seconds_of_request(&self) -> f64 {
+        self.seconds / self.requests.max(1) as f64
+    }
+
+    fn add(&mut self, other: Moved) {
+        self.requests += other.requests;
+        self.bytes += other.bytes;
+        self.seconds += other.seconds;
+    }
+}
+
+/// A lane is ahead of the other by at most this share of an area.
+const LEAD_SHARE: u64 = 16;
+/// How long a lane that is ahead waits before it looks again.
+const LEAD_WAIT: Duration = Duration::from_micros(50);
+/// A slice takes at most so many times its length, what is not measured included.
+const PATIENCE: f64 = 2.0;
+
+/// What all threads of a slice share.
+struct Course<'a> {
+    stop: AtomicBool,
+    cancel: &'a AtomicBool,
+    start: Barrier,
+    seconds: f64,
+    /// Bytes done by each lane; the sum of a lane that is alone counts for nothing.
+    done: [AtomicU64; 2],
+}
+
+/// One lane's state.
+struct Track<'a> {
+    number: usize,
+    area: &'a Area,
+    way: Way,
+    pattern: Pattern,
+    seen: u64,
+    next: AtomicU64,
+    coupled: bool,
+}
+
+/// Drives one or two lanes for about `seconds` of measured time. An area that is written is emptied
+/// beforehand, and again whenever it is full.
+pub(crate) fn slice(
+    lanes: &mut [Lane<'_>],
+    seconds: f64,
+    cancel: &AtomicBool,
+) -> Result<Vec<Moved>, ProbeError> {
+    let began = Instant::now();
+    let mut sums = vec![Moved::default(); lanes.len()];
+    loop {
+        for lane in lanes.iter().filter(|lane| lane.way == Way::Write) {
+            lane.area.empty()?;
+        }
+        let measured = sums.first().map_or(0.0, |sum| sum.seconds);
+        let moved = once(lanes, seconds - measured, cancel)?;
+        for ((sum, lane), moved) in sums.iter_mut().zip(lanes.iter_mut()).zip(moved) {
+            sum.add(moved);
+            lane.seen += moved.requests;
+        }
+        let measured = sums.first().map_or(seconds, |sum| sum.seconds);
+        if measured >= 0.9 * seconds || began.elapsed().as_secs_f64() > PATIENCE * seconds {
+            return Ok(sums);
+        }
+    }
+}
+
+/// Writes an area from its start to its end.
+pub(crate) fn fill(lane: Lane<'_>, cancel: &AtomicBool) -> Result<Moved, ProbeError> {
+    Ok(once(&mut [lane], f64::INFINITY, cancel)?.first().copied().unwrap_or_default())
+}
+
+/// Until the time is over, or what is written is full.
+fn once(lanes: &mut [Lane<'_>], seconds: f64, cancel: &AtomicBool) -> Result<Vec<Moved>, ProbeError> {
+    let threads: usize = lanes.iter().map(|lane| lane.pattern.depth).sum();
+    let course = Course {
+        stop: AtomicBool::new(false),
+        cancel,
+        start: Barrier::new(threads),
+        seconds,
+        done: Default::default(),
+    };
+    let coupled = lanes.len() == 2;
+    let parts: Vec<(Track<'_>, &mut [u8])> = lanes
+        .iter_mut()
+        .enumerate()
+        .map(|(number, lane)| {
+            let Lane { area, way, pattern, .. } = *lane;
+            let seen = if way == Way::Read { lane.seen } else { 0 };
+            (Track { number, area, way, pattern, seen, next: AtomicU64::new(0), coupled }, &mut *lane.memory)
+        })
+        .collect();
+    std::thread::scope(|scope| {
+        let mut running = Vec::new();
+        for (track, memory) in parts {
+            let track = std::sync::Arc::new(track);
+            for buf in memory.chunks_exact_mut(track.pattern.request_bytes as usize) {
+                let (track, course) = (std::sync::Arc::clone(&track), &course);
+                running.push((track.number, scope.spawn(move || work(&track, course, buf))));
+            }
+        }
+        let mut sums = vec![Moved::default(); lanes_of(&running)];
+        let mut failed = None;
+        for (number, thread) in running {
+            match thread.join() {
+                Ok(Ok(moved)) => {
+                    if let Some(sum) = sums.get_mut(number) {
+                        let seconds = sum.seconds.max(moved.seconds);
+                        sum.add(moved);
+                        sum.seconds = seconds;
+                    }
+                }
+                Ok(Err(error)) => failed = Some(error),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        if cancel.load(Ordering::Relaxed) {
+            return Err(ProbeError::Cancelled);
+        }
+        failed.map_or(Ok(sums), Err)
+    })
+}
+
+fn lanes_of<T>(running: &[(usize, T)]) -> usize {
+    running.iter().map(|(number, _)| number + 1).max().unwrap_or(0)
+}
+
+/// One thread: takes requests until the course ends.
+fn work(track: &Track<'_>, course: &Course<'_>, buf: &mut [u8]) -> Result<Moved, ProbeError> {
+    course.start.wait();
+    let began = Instant::now();
+    let mut moved = Moved::default();
+    while !course.stop.load(Ordering::Relaxed)
+        && !course.cancel.load(Ordering::Relaxed)
+        && began.elapsed().as_secs_f64() < course.seconds
+    {
+        if track.is_ahead(course) {
+            std::thread::sleep(LEAD_WAIT);
+            continue;
+        }
+        let Some(at) = track.take() else {
+            course.stop.store(true, Ordering::Relaxed);
+            break;
+        };
+        let done = match track.way {
+            Way::Read => track.area.read(at, buf),
+            Way::Write => track.area.write(at, buf),
+        };
+        if let Err(error) = done {
+            course.stop.store(true, Ordering::Relaxed);
+            return Err(error);
+        }
+        moved.requests += 1;
+        moved.bytes += track.pattern.request_bytes;
+        moved.seconds = began.elapsed().as_secs_f64();
+        if let Some(done) = course.done.get(track.number) {
+            done.fetch_add(track.pattern.request_bytes, Ordering::Relaxed);
+        }
+    }
+    Ok(moved)
+}
+
+impl Track<'_> {
+    /// Whether the other lane has to catch up first.
+    fn is_ahead(&self, course: &Course<'_>) -> bool {
+        let asked = self.next.load(Ordering::Relaxed) * self.pattern.request_bytes;
+        let lead = (self.area.bytes() / LEAD_SHARE).max(2 * self.pattern.memory() as u64);
+        let other = course.done.get(1 - self.number.min(1)).map_or(0, |done| done.load(Ordering::Relaxed));
+        self.coupled && asked > other + lead
+    }
+
+    /// Where the next request goes; none: what is written is full.
+    fn take(&self) -> Option<u64> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let total = self.area.bytes() / self.pattern.request_bytes;
+        (self.way == Way::Read || number < total).then(|| self.position(number, total))
+    }
+
+    /// The streams divide the area; each wraps round at its end.
+    fn position(&self, number: u64, total: u64) -> u64 {
+        let streams = self.pattern.streams;
+        let steps = (total / streams).max(1);
+        let (stream, step) = (number % streams, number / streams + self.seen / streams);
+        (stream * steps + step % steps) * self.pattern.request_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ascot_io::Buf;
+
+    const MIB: u64 = 1 << 20;
+
+    fn lane<'a>(area: &'a Area, way: Way, streams: u64, memory: &'a mut [u8]) -> Lane<'a> {
+        let pattern = Pattern { request_bytes: MIB / 4, depth: 4, streams };
+        Lane { area, way, pattern, seen: 0, memory }
+    }
+
+    #[test]
+    fn streams_divide_an_area_and_go_forward() {
+        let directory = tempfile::tempdir_in(".").unwrap();
+        let area = Area::create(directory.path(), 2, MIB).unwrap();
+        let pattern = Pattern { request_bytes: MIB / 4, depth: 1, streams: 2 };
+        let track = |way| Track {
+            number: 0,
+            area: &area,
+            way,
+            pattern,
+            seen: 2,
+            next: AtomicU64::new(0),
+            coupled: false,
+        };
+        let quarter = MIB / 4;
+        let reading = track(Way::Read);
+        let wanted = [1, 5, 2, 6, 3, 7, 0, 4].map(|at| Some(at * quarter));
+        assert_eq!([(); 8].map(|()| reading.take()), wanted);
+        let writing = track(Way::Write);
+        assert!((0..8).all(|_| writing.take().is_some()));
+        assert_eq!(writing.take(), None);
+    }
+
+    #[test]
+    fn a_slice_moves_what_it_says_and_both_ways_keep_pace() {
+        let directory = tempfile::tempdir_in(".").unwrap();
+        let area = Area::create(directory.path(), 2, 4 * MIB).unwrap();
+        let (mut one, mut two) = (Buf::heap(MIB as usize), Buf::heap(MIB as usize));
+        let no = AtomicBool::new(false);
+        let moved = fill(lane(&area, Way::Write, 1, &mut one), &no).unwrap();
+        assert_eq!((moved.requests, moved.bytes), (32, 8 * MIB));
+        let other = Area::create(directory.path(), 1, 8 * MIB).unwrap();
+        let mut lanes = [lane(&area, Way::Read, 2, &mut one), lane(&other, Way::Write, 1, &mut two)];
+        let moved = slice(&mut lanes, 0.05, &no).unwrap();
+        assert!(moved[0].bytes > 0 && moved[1].bytes > 0);
+        assert!(moved.iter().all(|lane| lane.seconds > 0.0 && lane.rate() > 0.0));
+        assert!(lanes[0].seen >= moved[0].requests);
+    }
+
+    #[test]
+    fn a_wish_to_stop_is_heard() {
+        let directory = tempfile::tempdir_in(".").unwrap();
+        let area = Area::create(directory.path(), 1, 8 * MIB).unwrap();
+        let mut memory = Buf::heap(MIB as usize);
+        let stopped = slice(&mut [lane(&area, Way::Write, 1, &mut memory)], 60.0, &AtomicBool::new(true));
+        assert!(matches!(stopped, Err(ProbeError::Cancelled)));
+    }
+}

@@ -1,0 +1,98 @@
+//! Why a volume could not be measured, said so that a user can act on it.
+
+use std::io;
+use std::path::PathBuf;
+
+use ascot_io::PoolError;
+use ascot_model::units;
+
+/// What ended a measurement.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProbeError {
+    /// The path is no directory that can be looked at.
+    #[error("{}: cannot be measured: {source}\n  name a directory on the volume, where files may be made", path.display())]
+    Directory {
+        /// As it was asked for.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// Files there are memory.
+    #[error(
+        "{} lies on a {kind}: its files are memory, there is no device to measure\n  name a directory on a disk",
+        path.display()
+    )]
+    Memory {
+        /// The directory.
+        path: PathBuf,
+        /// `tmpfs` or `ramfs`.
+        kind: &'static str,
+    },
+    /// Without direct access the page cache would be measured.
+    #[error(
+        "{}: its file system ({kind}) does not allow direct access ({source}): the page cache would be measured, \
+         not the device\n  name a directory on a file system with O_DIRECT, such as ext4, xfs or btrfs",
+        path.display()
+    )]
+    NoDirect {
+        /// The directory.
+        path: PathBuf,
+        /// The file system.
+        kind: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// There is too little room.
+    #[error(
+        "not enough room on the volume of {}: {} needed, {} free, of which half may be used\n  free some space, \
+         or name another volume; nothing was written",
+        path.display(), units::memory(*needed), units::memory(*free)
+    )]
+    Room {
+        /// The directory.
+        path: PathBuf,
+        /// Least bytes of a measurement.
+        needed: u64,
+        /// Bytes free.
+        free: u64,
+    },
+    /// Fewer bytes are allowed than a measurement needs.
+    #[error("--bytes {} is too little to measure with\n  {} is the least", units::memory(*asked), units::memory(*needed))]
+    TooFewBytes {
+        /// Bytes asked for.
+        asked: u64,
+        /// Least bytes of a measurement.
+        needed: u64,
+    },
+    /// A file could not be made, read or written.
+    #[error("cannot {doing} a file in {}: {source}\n  {}", path.display(), remedy(source))]
+    File {
+        /// `make`, `read`, ...
+        doing: &'static str,
+        /// The directory.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// No memory for the buffers.
+    #[error("no memory for the buffers of the measurement: {0}\n  run it where more memory is free")]
+    Buffers(#[from] PoolError),
+    /// Asked to stop.
+    #[error("stopped; nothing is left of the measurement's files")]
+    Cancelled,
+}
+
+fn remedy(source: &io::Error) -> &'static str {
+    match source.raw_os_error() {
+        Some(libc::ENOSPC | libc::EDQUOT) => {
+            "free some space, or allow less with --bytes; nothing is left of the measurement's files"
+        }
+        Some(libc::EMFILE | libc::ENFILE) => "raise the limit of open files (ulimit -n)",
+        Some(libc::EFBIG) => "raise the limit of file sizes (ulimit -f)",
+        Some(libc::EACCES | libc::EPERM | libc::EROFS) => {
+            "name a directory on the volume where files may be made"
+        }
+        _ => "the volume may be damaged: see the system's log; nothing is left of the measurement's files",
+    }
+}

@@ -1,0 +1,227 @@
+//! The processors: sorting and merging in memory, by the kernels that jobs use, on one core.
+//!
+//! Data are made up, sorted piece by piece, and the pieces merged; each kind of record in turn, several
+//! times. More than a cache's worth is merged, as jobs do.
+
+use std::hint::black_box;
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+use ascot_model::host::RecordClass;
+use ascot_model::measurement::{Figure, KernelMeasurement};
+use ascot_record::framing::{FixedFraming, Framing, LineFraming, frame};
+use ascot_record::merge::{PieceCursor, merge};
+use ascot_record::number::merge_numbers_u64;
+use ascot_record::order::{BodyOrder, LastResort, RangeOrder, RecordOrder};
+use ascot_record::piece::{PieceScratch, sort_piece};
+use ascot_record::vsort::sort_u64;
+
+use crate::Clock;
+use crate::error::ProbeError;
+
+/// Pieces that are merged at once.
+const PIECES: usize = 8;
+/// Bytes of them all; less where there is little time.
+const BYTES: usize = 32 << 20;
+const BYTES_IN_HASTE: usize = 4 << 20;
+const HASTE_SECONDS: f64 = 1.0;
+/// Each kind of record is measured at least, and at most, so many times.
+const LEAST_REPEATS: usize = 3;
+const MOST_REPEATS: usize = 9;
+
+const FIXED_BYTES: usize = 100;
+const FIXED_KEY: std::ops::Range<usize> = 0..10;
+/// Lengths of lines, without their end.
+const LEAST_LINE: u64 = 16;
+const LINE_RANGE: u64 = 64;
+
+/// Seconds of sorting and of merging the same data.
+struct Seconds {
+    sort: f64,
+    merge: f64,
+}
+
+/// A kind of record with its data.
+enum Subject {
+    Numbers(Vec<u64>),
+    Fixed(Vec<u8>),
+    Lines { bytes: Vec<u8>, lines: usize },
+}
+
+/// Measures each kind of record until `until`, on the calling thread.
+pub fn measure(clock: &Clock<'_>, until: Instant) -> Result<Vec<KernelMeasurement>, ProbeError> {
+    let hasty = Clock::seconds_until(until) < HASTE_SECONDS;
+    let bytes = if hasty { BYTES_IN_HASTE } else { BYTES };
+    let subjects = subjects(bytes);
+    let mut scratch = PieceScratch::default();
+    let mut rates: Vec<(Vec<f64>, Vec<f64>)> = vec![Default::default(); subjects.len()];
+    for repeat in 0..MOST_REPEATS {
+        if repeat >= LEAST_REPEATS && Clock::seconds_until(until) == 0.0 {
+            break;
+        }
+        for (subject, (sort, merging)) in subjects.iter().zip(&mut rates) {
+            clock.tick()?;
+            let seconds = subject.run(&mut scratch);
+            sort.push(subject.bytes() as f64 / seconds.sort.max(1e-9));
+            merging.push(subject.bytes() as f64 / seconds.merge.max(1e-9));
+        }
+    }
+    let kernels = subjects.iter().zip(rates);
+    Ok(kernels.map(|(subject, (sort, merging))| subject.kernel(&sort, &merging)).collect())
+}
+
+fn subjects(bytes: usize) -> [Subject; 3] {
+    let mut noise = Noise::new(1);
+    let numbers = (0..bytes / size_of::<u64>()).map(|_| noise.next()).collect();
+    let mut fixed = vec![0; bytes / FIXED_BYTES * FIXED_BYTES];
+    for word in fixed.chunks_exact_mut(8) {
+        word.copy_from_slice(&noise.next().to_le_bytes());
+    }
+    let mut text = Vec::with_capacity(bytes);
+    let mut lines = 0;
+    while text.len() + ((LEAST_LINE + LINE_RANGE) as usize) < bytes {
+        for _ in 0..LEAST_LINE + noise.next() % LINE_RANGE {
+            text.push(b'a' + (noise.next() >> 32) as u8 % 26);
+        }
+        text.push(b'\n');
+        lines += 1;
+    }
+    [Subject::Numbers(numbers), Subject::Fixed(fixed), Subject::Lines { bytes: text, lines }]
+}
+
+impl Subject {
+    fn bytes(&self) -> usize {
+        match self {
+            Subject::Numbers(numbers) => numbers.len() * size_of::<u64>(),
+            Subject::Fixed(bytes) | Subject::Lines { bytes, .. } => bytes.len(),
+        }
+    }
+
+    fn run(&self, scratch: &mut PieceScratch) -> Seconds {
+        match self {
+            Subject::Numbers(numbers) => run_numbers(numbers),
+            Subject::Fixed(bytes) => {
+                let framing = FixedFraming(FIXED_BYTES);
+                let order = RangeOrder::new(framing, FIXED_KEY, false, LastResort::None);
+                run_records(framing, &order, bytes, scratch)
+            }
+            Subject::Lines { bytes, .. } => {
+                let framing = LineFraming(b'\n');
+                run_records(framing, &BodyOrder::new(framing, false), bytes, scratch)
+            }
+        }
+    }
+
+    fn kernel(&self, sort: &[f64], merging: &[f64]) -> KernelMeasurement {
+        let (layout, class, record_bytes) = match self {
+            Subject::Numbers(_) => ("u64", RecordClass::Number, 8.0),
+            Subject::Fixed(_) => ("fixed:100", RecordClass::Fixed, FIXED_BYTES as f64),
+            Subject::Lines { bytes, lines } => {
+                ("lines", RecordClass::Line, bytes.len() as f64 / (*lines).max(1) as f64)
+            }
+        };
+        let (sort, merge) = (Figure::of(sort), Figure::of(merging));
+        KernelMeasurement { layout: layout.into(), class, record_bytes, sort, merge }
+    }
+}
+
+fn run_numbers(numbers: &[u64]) -> Seconds {
+    let mut sorted = numbers.to_vec();
+    let mut out = vec![0; numbers.len()];
+    // Touched beforehand: the first use of memory is the system's time, not the kernel's.
+    out.fill(1);
+    let piece = numbers.len().div_ceil(PIECES).max(1);
+    let began = Instant::now();
+    sorted.chunks_mut(piece).for_each(sort_u64);
+    let sort = began.elapsed().as_secs_f64();
+    let slices: Vec<&[u64]> = sorted.chunks(piece).collect();
+    let began = Instant::now();
+    merge_numbers_u64(&slices, &mut out);
+    let merge = began.elapsed().as_secs_f64();
+    black_box(&out);
+    Seconds { sort, merge }
+}
+
+fn run_records<F: Framing, O: RecordOrder>(
+    framing: F,
+    order: &O,
+    bytes: &[u8],
+    scratch: &mut PieceScratch,
+) -> Seconds {
+    let mut out = vec![1; bytes.len()];
+    let mut pieces: Vec<(&[u8], Vec<u32>)> = Vec::with_capacity(PIECES);
+    let mut sort = 0.0;
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let mut starts = vec![1; (bytes.len() / PIECES / LEAST_LINE as usize).max(1)];
+        let began = Instant::now();
+        let limit = rest.len().min(bytes.len() / PIECES + FIXED_BYTES);
+        let found = frame(&framing, &rest[..limit], &mut starts);
+        if found.consumed == 0 {
+            break;
+        }
+        starts.truncate(found.records);
+        let (piece, after) = rest.split_at(found.consumed);
+        sort_piece(&framing, order, piece, &mut starts, scratch);
+        sort += began.elapsed().as_secs_f64();
+        pieces.push((piece, starts));
+        rest = after;
+    }
+    let began = Instant::now();
+    let mut cursors: Vec<_> =
+        pieces.iter().map(|(piece, starts)| PieceCursor::new(framing, piece, starts)).collect();
+    let mut at = 0;
+    let _ = merge(&mut cursors, order, &mut |record: &[u8]| {
+        match out.get_mut(at..at + record.len()) {
+            Some(room) => room.copy_from_slice(record),
+            None => return ControlFlow::Break(()),
+        }
+        at += record.len();
+        ControlFlow::Continue(())
+    });
+    let merge = began.elapsed().as_secs_f64();
+    black_box(&out);
+    Seconds { sort, merge }
+}
+
+/// Numbers without a pattern (xorshift64*), the same every time.
+pub(crate) struct Noise(u64);
+
+impl Noise {
+    pub(crate) fn new(seed: u64) -> Self {
+        Noise(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    #[test]
+    fn every_layout_has_its_speeds() {
+        let cancel = AtomicBool::new(false);
+        let clock = Clock::start(0.1, &cancel, &|_| {});
+        let kernels = measure(&clock, clock.share(1.0)).unwrap();
+        let layouts: Vec<&str> = kernels.iter().map(|kernel| kernel.layout.as_str()).collect();
+        assert_eq!(layouts, ["u64", "fixed:100", "lines"]);
+        for kernel in kernels {
+            assert!(kernel.sort.value > 1e6 && kernel.merge.value > 1e6, "{kernel:?}");
+            assert!(kernel.record_bytes >= 8.0);
+        }
+    }
+
+    #[test]
+    fn it_can_be_stopped() {
+        let cancel = AtomicBool::new(true);
+        let clock = Clock::start(1.0, &cancel, &|_| {});
+        assert!(matches!(measure(&clock, clock.share(1.0)), Err(ProbeError::Cancelled)));
+    }
+}

@@ -1,0 +1,374 @@
+//! The measurement of a volume: what is tried, how often, and what comes of it.
+//!
+//! ```text
+//!   pilot    how fast is it, roughly: how much can be laid out in the time there is
+//!   layout   the files that are read are written
+//!   sweep    sizes of requests and numbers in flight; the smallest of those about as fast as the best
+//!   rounds   each figure once a round: reading, writing, both; switches by number of files, both ways
+//! ```
+//!
+//! A switch costs what a request takes longer where requests alternate between k files than where they
+//! follow each other in one, in the same round, of the same size and with as many in flight: what the
+//! requests themselves cost cancels out.
+
+use std::time::Instant;
+
+use ascot_io::{Buf, DEFAULT_DEPTH, Pool};
+use ascot_model::measurement::{Figure, Speed, SwitchPoint, VolumeMeasurement};
+
+use crate::area::Area;
+use crate::drive::{self, Lane, Moved, Pattern, Way};
+use crate::error::ProbeError;
+use crate::place::Place;
+use crate::{Clock, PAGE};
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+/// Requests that are tried, and how many in flight; together no more than [`BUFFER_BYTES`].
+const REQUESTS: [u64; 3] = [256 * KIB, MIB, 4 * MIB];
+const DEPTHS: [usize; 3] = [1, 4, 16];
+/// Buffers of one direction.
+const BUFFER_BYTES: usize = 16 << 20;
+/// Of patterns within this share of the fastest, the one with least memory is taken.
+const ABOUT_AS_FAST: f64 = 0.97;
+
+/// What is moved between two switches: short, so that what a switch costs shows beside it.
+const RUN_BYTES: u64 = 256 * KIB;
+/// Most files that requests alternate between.
+const MOST_FILES: u64 = 256;
+/// Least runs in each of them.
+const LEAST_RUNS: u64 = 2;
+
+/// There are four areas: one file to read and one to write, many files to read and many to write.
+const AREAS: u64 = 4;
+const PILOT_BYTES: u64 = 64 * MIB;
+const PILOT_SECONDS: f64 = 0.3;
+/// Shares of the time: until when files may be laid out and the sweep be done.
+const LAYOUT_SHARE: f64 = 0.2;
+const SWEEP_UNTIL: f64 = 0.45;
+/// Times each pattern is tried; its best counts, as a disturbance only ever makes it slower.
+const TRIES: usize = 2;
+/// Of a round, what is measured; the rest goes into emptying files and starting threads.
+const MEASURED_SHARE: f64 = 0.7;
+/// A slice of a rate is so many times as long as one of a switch.
+const RATE_WEIGHT: f64 = 2.0;
+
+/// Rounds: the more the shorter; never fewer than the least.
+const MOST_ROUNDS: u32 = 5;
+const LEAST_ROUNDS: u32 = 3;
+/// Least seconds of a round, for the greater number of them.
+const ROUND_SECONDS: f64 = 1.5;
+
+/// Measures the volume of `place`.
+pub(crate) fn measure(place: &Place, clock: &Clock<'_>) -> Result<VolumeMeasurement, ProbeError> {
+    let mut bench = Bench::new(place, clock)?;
+    bench.lay_out()?;
+    let (read, write) = bench.sweep()?;
+    let rounds = bench.rounds(read, write)?;
+    let speed = |pattern: Pattern, rates: &[f64]| Speed {
+        rate: Figure::of(rates),
+        request_bytes: pattern.request_bytes,
+        depth: pattern.depth as u32,
+    };
+    let switches = |rounds: &[Vec<f64>]| {
+        let points = bench.file_counts().into_iter().enumerate();
+        points
+            .map(|(at, files)| {
+                let seconds: Vec<f64> = rounds.iter().filter_map(|round| round.get(at)).copied().collect();
+                SwitchPoint { files: files as u32, seconds: Figure::of(&seconds) }
+            })
+            .collect()
+    };
+    Ok(VolumeMeasurement {
+        read: speed(read, &rounds.read),
+        write: speed(write, &rounds.write),
+        duplex: Figure::of(&rounds.duplex),
+        run_bytes: RUN_BYTES,
+        read_switches: switches(&rounds.read_switches),
+        write_switches: switches(&rounds.write_switches),
+        used_bytes: bench.areas.bytes(),
+        repeats: rounds.read.len() as u32,
+        seconds: clock.elapsed(),
+    })
+}
+
+/// The files.
+struct Areas {
+    read: Area,
+    write: Area,
+    read_many: Area,
+    write_many: Area,
+    /// Files of each of the many.
+    files: u64,
+}
+
+impl Areas {
+    fn bytes(&self) -> u64 {
+        [&self.read, &self.write, &self.read_many, &self.write_many].iter().map(|area| area.bytes()).sum()
+    }
+
+    /// Four areas of `bytes` in all, the many of as many files as there may be.
+    fn create(place: &Place, bytes: u64) -> Result<Areas, ProbeError> {
+        let largest = REQUESTS.iter().max().copied().unwrap_or(MIB);
+        let one = (bytes / AREAS / largest).max(1) * largest;
+        let mut files = (one / (LEAST_RUNS * RUN_BYTES)).clamp(2, MOST_FILES);
+        files = 1 << files.ilog2();
+        // These first: that there be many of the others is the lesser need.
+        let single = || Area::create(&place.directory, 1, one);
+        let (read, write) = (single()?, single()?);
+        loop {
+            let file_bytes = one / files / RUN_BYTES * RUN_BYTES;
+            let many = || Area::create(&place.directory, files, file_bytes);
+            match (many(), many()) {
+                (Ok(read_many), Ok(write_many)) => {
+                    return Ok(Areas { read, write, read_many, write_many, files });
+                }
+                // Fewer files than open ones allow are better than no measurement.
+                (Err(error), _) | (_, Err(error)) if files > 2 && out_of_descriptors(&error) => files /= 2,
+                (Err(error), _) | (_, Err(error)) => return Err(error),
+            }
+        }
+    }
+}
+
+fn out_of_descriptors(error: &ProbeError) -> bool {
+    matches!(error, ProbeError::File { source, .. } if source.raw_os_error() == Some(libc::EMFILE))
+}
+
+/// What the rounds gave, a figure a round.
+#[derive(Default)]
+struct Rounds {
+    read: Vec<f64>,
+    write: Vec<f64>,
+    duplex: Vec<f64>,
+    /// Of each round, by number of files.
+    read_switches: Vec<Vec<f64>>,
+    write_switches: Vec<Vec<f64>>,
+}
+
+struct Bench<'a> {
+    clock: &'a Clock<'a>,
+    areas: Areas,
+    /// Requests that areas have seen, so that no slice reads again what the last one read.
+    seen: u64,
+    seen_many: u64,
+    reading: Buf,
+    writing: Buf,
+}
+
+impl<'a> Bench<'a> {
+    fn new(place: &Place, clock: &'a Clock<'a>) -> Result<Self, ProbeError> {
+        let pool = Pool::new(2 * BUFFER_BYTES);
+        let reading = pool.region(BUFFER_BYTES, "reading")?;
+        let mut writing = pool.region(BUFFER_BYTES, "writing")?;
+        fill_with_noise(&mut writing);
+        let rate = pilot(place, clock, &mut writing)?;
+        // Half of the files are laid out before they are read.
+        let seconds = clock.budget.as_secs_f64() * LAYOUT_SHARE;
+        let bytes = place.bytes.min((2.0 * rate * seconds) as u64).max(crate::LEAST_BYTES);
+        let areas = Areas::create(place, bytes)?;
+        Ok(Bench { clock, areas, seen: 0, seen_many: 0, reading, writing })
+    }
+
+    /// 2, 4, 8, ... files.
+    fn file_counts(&self) -> Vec<u64> {
+        (1..=self.areas.files.ilog2()).map(|power| 1 << power).collect()
+    }
+
+    /// Writes the files that are to be read.
+    fn lay_out(&mut self) -> Result<(), ProbeError> {
+        for area in [&self.areas.read, &self.areas.read_many] {
+            self.clock.tick()?;
+            let pattern = Pattern { request_bytes: RUN_BYTES, depth: 16, streams: 1 };
+            let memory = memory_of(&mut self.writing, &pattern);
+            drive::fill(Lane { area, way: Way::Write, pattern, seen: 0, memory }, self.clock.cancel)?;
+        }
+        Ok(())
+    }
+
+    /// The patterns to read and to write with.
+    fn sweep(&mut self) -> Result<(Pattern, Pattern), ProbeError> {
+        let most = self.areas.read.bytes() / 2;
+        let patterns: Vec<Pattern> = REQUESTS
+            .iter()
+            .flat_map(|&request_bytes| DEPTHS.map(|depth| Pattern { request_bytes, depth, streams: 1 }))
+            .filter(|pattern| pattern.memory() <= BUFFER_BYTES && pattern.request_bytes <= most)
+            .collect();
+        let seconds = Clock::seconds_until(self.clock.share(SWEEP_UNTIL)).max(0.1);
+        let slice = MEASURED_SHARE * seconds / (2 * TRIES * patterns.len()) as f64;
+        let (mut reads, mut writes) = (vec![0.0; patterns.len()], vec![0.0; patterns.len()]);
+        for _ in 0..TRIES {
+            for (pattern, (read, write)) in patterns.iter().zip(reads.iter_mut().zip(&mut writes)) {
+                *read = self.one(Way::Read, *pattern, slice)?.rate().max(*read);
+                *write = self.one(Way::Write, *pattern, slice)?.rate().max(*write);
+            }
+        }
+        let (read, write) = (leanest(&patterns, &reads), leanest(&patterns, &writes));
+        match (read, write) {
+            (Some(read), Some(write)) => Ok((read, write)),
+            _ => Err(ProbeError::Cancelled),
+        }
+    }
+
+    fn rounds(&mut self, read: Pattern, write: Pattern) -> Result<Rounds, ProbeError> {
+        let began = Instant::now();
+        let left = Clock::seconds_until(self.clock.share(1.0)).max(0.3);
+        let wanted = ((left / ROUND_SECONDS) as u32).clamp(LEAST_ROUNDS, MOST_ROUNDS);
+        // A base before and after the numbers of files, for each direction.
+        let slices = 3.0 * RATE_WEIGHT + 2.0 * (self.file_counts().len() + 2) as f64;
+        let slice = MEASURED_SHARE * left / f64::from(wanted) / slices;
+        let mut rounds = Rounds::default();
+        for round in 0..wanted {
+            let spent = began.elapsed().as_secs_f64();
+            let behind = spent * f64::from(round + 1) > left * f64::from(round.max(1));
+            if round >= 2 && behind {
+                break;
+            }
+            self.round(&mut rounds, (read, write), slice, round % 2 == 1)?;
+        }
+        Ok(rounds)
+    }
+
+    /// Every figure once, every other round in reverse.
+    fn round(
+        &mut self,
+        rounds: &mut Rounds,
+        (read, write): (Pattern, Pattern),
+        slice: f64,
+        backward: bool,
+    ) -> Result<(), ProbeError> {
+        rounds.read.push(self.one(Way::Read, read, RATE_WEIGHT * slice)?.rate());
+        rounds.write.push(self.one(Way::Write, write, RATE_WEIGHT * slice)?.rate());
+        rounds.duplex.push(self.both(read, write, RATE_WEIGHT * slice)?);
+        rounds.read_switches.push(self.switches(Way::Read, slice, backward)?);
+        rounds.write_switches.push(self.switches(Way::Write, slice, backward)?);
+        Ok(())
+    }
+
+    /// Seconds of a switch by number of files.
+    fn switches(&mut self, way: Way, slice: f64, backward: bool) -> Result<Vec<f64>, ProbeError> {
+        let mut counts = self.file_counts();
+        if backward {
+            counts.reverse();
+        }
+        let before = self.many(way, 1, slice)?;
+        let mut costs = Vec::with_capacity(counts.len());
+        for streams in counts {
+            costs.push(self.many(way, streams, slice)?);
+        }
+        let base = f64::midpoint(before, self.many(way, 1, slice)?);
+        if backward {
+            costs.reverse();
+        }
+        Ok(costs.into_iter().map(|cost| cost - base).collect())
+    }
+
+    /// Seconds of a request among so many files.
+    fn many(&mut self, way: Way, streams: u64, slice: f64) -> Result<f64, ProbeError> {
+        self.clock.tick()?;
+        let pattern = Pattern { request_bytes: RUN_BYTES, depth: DEFAULT_DEPTH, streams };
+        let (area, memory) = match way {
+            Way::Read => (&self.areas.read_many, memory_of(&mut self.reading, &pattern)),
+            Way::Write => (&self.areas.write_many, memory_of(&mut self.writing, &pattern)),
+        };
+        let lane = Lane { area, way, pattern, seen: self.seen_many, memory };
+        let moved = drive::slice(&mut [lane], slice, self.clock.cancel)?;
+        let moved = moved.first().copied().unwrap_or_default();
+        self.seen_many += if way == Way::Read { moved.requests } else { 0 };
+        Ok(moved.seconds_of_request())
+    }
+
+    /// One direction alone, in one file.
+    fn one(&mut self, way: Way, pattern: Pattern, slice: f64) -> Result<Moved, ProbeError> {
+        self.clock.tick()?;
+        let (area, memory) = match way {
+            Way::Read => (&self.areas.read, memory_of(&mut self.reading, &pattern)),
+            Way::Write => (&self.areas.write, memory_of(&mut self.writing, &pattern)),
+        };
+        let lane = Lane { area, way, pattern, seen: self.seen / pattern.request_bytes, memory };
+        let moved = drive::slice(&mut [lane], slice, self.clock.cancel)?;
+        let moved = moved.first().copied().unwrap_or_default();
+        self.seen += if way == Way::Read { moved.bytes } else { 0 };
+        Ok(moved)
+    }
+
+    /// Bytes/s each way, both directions going on.
+    fn both(&mut self, read: Pattern, write: Pattern, slice: f64) -> Result<f64, ProbeError> {
+        self.clock.tick()?;
+        let seen = self.seen / read.request_bytes;
+        let (one, two) = (memory_of(&mut self.reading, &read), memory_of(&mut self.writing, &write));
+        let mut lanes = [
+            Lane { area: &self.areas.read, way: Way::Read, pattern: read, seen, memory: one },
+            Lane { area: &self.areas.write, way: Way::Write, pattern: write, seen: 0, memory: two },
+        ];
+        let moved = drive::slice(&mut lanes, slice, self.clock.cancel)?;
+        self.seen += moved.first().map_or(0, |moved| moved.bytes);
+        Ok(moved.iter().map(Moved::rate).sum::<f64>() / moved.len().max(1) as f64)
+    }
+}
+
+/// The buffers of a pattern.
+fn memory_of<'b>(buf: &'b mut Buf, pattern: &Pattern) -> &'b mut [u8] {
+    let bytes = pattern.memory().min(buf.len());
+    &mut buf[..bytes]
+}
+
+/// Roughly what writing does, bytes/s.
+fn pilot(place: &Place, clock: &Clock<'_>, memory: &mut Buf) -> Result<f64, ProbeError> {
+    clock.tick()?;
+    let bytes = (place.bytes / AREAS).min(PILOT_BYTES) / MIB * MIB;
+    let area = Area::create(&place.directory, 1, bytes.max(MIB))?;
+    let pattern = Pattern { request_bytes: RUN_BYTES, depth: 16, streams: 1 };
+    let memory = memory_of(memory, &pattern);
+    let lane = Lane { area: &area, way: Way::Write, pattern, seen: 0, memory };
+    let moved = drive::slice(&mut [lane], PILOT_SECONDS, clock.cancel)?;
+    Ok(moved.first().map_or(0.0, Moved::rate))
+}
+
+/// Of the patterns about as fast as the fastest, the one with least memory in flight.
+fn leanest(patterns: &[Pattern], rates: &[f64]) -> Option<Pattern> {
+    let best = rates.iter().copied().fold(0.0, f64::max);
+    let good = patterns.iter().zip(rates).filter(|(_, rate)| **rate >= ABOUT_AS_FAST * best);
+    good.map(|(pattern, _)| *pattern).min_by_key(|pattern| (pattern.memory(), pattern.depth))
+}
+
+/// Bytes that no device compresses.
+fn fill_with_noise(bytes: &mut [u8]) {
+    let mut noise = crate::host::Noise::new(PAGE);
+    for word in bytes.chunks_exact_mut(8) {
+        word.copy_from_slice(&noise.next().to_le_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    #[test]
+    fn of_patterns_about_as_fast_the_leanest_is_taken() {
+        let pattern = |request_bytes, depth| Pattern { request_bytes, depth, streams: 1 };
+        let patterns = [pattern(MIB, 1), pattern(MIB, 4), pattern(4 * MIB, 4)];
+        assert_eq!(leanest(&patterns, &[1.0, 1.95, 2.0]), Some(patterns[1]));
+        assert_eq!(leanest(&patterns, &[1.0, 1.5, 2.0]), Some(patterns[2]));
+        assert_eq!(leanest(&[], &[]), None);
+    }
+
+    #[test]
+    fn a_small_measurement_has_every_figure() {
+        let directory = tempfile::tempdir_in(".").unwrap();
+        let place = Place::find(directory.path(), 32 << 20).unwrap();
+        let cancel = AtomicBool::new(false);
+        let clock = Clock::start(1.0, &cancel, &|_| {});
+        let measured = measure(&place, &clock).unwrap();
+        assert!(measured.used_bytes <= 32 << 20);
+        assert!(measured.repeats >= 2);
+        assert!(measured.read.rate.value > 0.0 && measured.write.rate.value > 0.0);
+        assert!(measured.duplex.value > 0.0);
+        let files: Vec<u32> = measured.read_switches.iter().map(|point| point.files).collect();
+        assert_eq!(files, [2, 4, 8, 16]);
+        assert_eq!(measured.profile("x").check(), Ok(()));
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+}

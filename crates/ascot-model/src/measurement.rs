@@ -1,0 +1,325 @@
+//! What a measurement found: figures with their spread, the switch cost by number of streams, the
+//! speeds of the compute kernels; and the whole of it as the text of a profile (docs/formats/volume.md).
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::host::{HostProfile, KernelRates, RecordClass};
+use crate::switch_cost::SwitchCost;
+use crate::volume::{BadProfile, VolumeProfile};
+
+/// A measured figure: the median of its repetitions, and how far they lie apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Figure {
+    /// The median.
+    pub value: f64,
+    /// Half of the distance from the least to the greatest repetition, in the unit of the value.
+    pub spread: f64,
+}
+
+impl Figure {
+    /// The figure of some repetitions; 0 without any.
+    pub fn of(repetitions: &[f64]) -> Figure {
+        let mut sorted = repetitions.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let (Some(&least), Some(&most)) = (sorted.first(), sorted.last()) else { return Figure::default() };
+        let (low, high) = (sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2]);
+        Figure { value: f64::midpoint(low, high), spread: (most - least) / 2.0 }
+    }
+
+    /// The spread as a share of the value; 0 where there is no value.
+    pub fn relative_spread(&self) -> f64 {
+        if self.value == 0.0 { 0.0 } else { (self.spread / self.value).abs() }
+    }
+}
+
+/// What a switch costs among so many streams.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SwitchPoint {
+    /// Files that requests alternate between.
+    pub files: u32,
+    /// Seconds of a switch. Below zero: a switch is lost in the spread.
+    pub seconds: Figure,
+}
+
+/// The speed of one direction, with the requests that reached it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Speed {
+    /// Bytes/s.
+    pub rate: Figure,
+    /// Bytes of a request.
+    pub request_bytes: u64,
+    /// Requests in flight.
+    pub depth: u32,
+}
+
+/// How a volume was measured, and what came out in full.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeMeasurement {
+    /// Sequential reading.
+    pub read: Speed,
+    /// Sequential writing.
+    pub write: Speed,
+    /// Each way while both are busy, bytes/s.
+    pub duplex: Figure,
+    /// Bytes of a run in the measurement of switches.
+    pub run_bytes: u64,
+    /// Switches between files that are read.
+    pub read_switches: Vec<SwitchPoint>,
+    /// Switches between files that are written.
+    pub write_switches: Vec<SwitchPoint>,
+    /// Bytes of the files that were used.
+    pub used_bytes: u64,
+    /// Times each figure was measured.
+    pub repeats: u32,
+    /// Seconds it took.
+    pub seconds: f64,
+}
+
+impl VolumeMeasurement {
+    /// What plans use: a job switches between files it reads about as often as between those it writes,
+    /// so a switch is the mean of the two. What is lost in the spread costs nothing.
+    pub fn switch_cost(&self) -> SwitchCost {
+        let pairs = self.read_switches.iter().zip(&self.write_switches);
+        let points: Vec<(f64, f64)> = pairs
+            .map(|(read, write)| {
+                let cost = |point: &SwitchPoint| {
+                    let Figure { value, spread } = point.seconds;
+                    if value > spread { value } else { 0.0 }
+                };
+                (f64::from(read.files), f64::midpoint(cost(read), cost(write)))
+            })
+            .collect();
+        if points.is_empty() { SwitchCost::Constant(0.0) } else { SwitchCost::Curve(points) }
+    }
+
+    /// The profile that plans read.
+    pub fn profile(&self, name: &str) -> VolumeProfile {
+        VolumeProfile {
+            duplex_bytes_per_s: Some(self.duplex.value),
+            switch_seconds: self.switch_cost(),
+            measured: true,
+            ..VolumeProfile::simple(name, self.read.rate.value, self.write.rate.value, 0.0)
+        }
+    }
+}
+
+/// What the kernels do to one kind of record, on one core.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KernelMeasurement {
+    /// The records, as `--format` calls them.
+    pub layout: String,
+    /// What kernels are at work.
+    pub class: RecordClass,
+    /// Mean length of a record, bytes.
+    pub record_bytes: f64,
+    /// Cutting into records and sorting in memory, bytes/s.
+    pub sort: Figure,
+    /// Merging sorted pieces, copying included, bytes/s.
+    pub merge: Figure,
+}
+
+/// What a host's kernels do, measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostMeasurement {
+    /// Compute threads there are.
+    pub threads: usize,
+    /// By kind of record.
+    pub kernels: Vec<KernelMeasurement>,
+}
+
+impl HostMeasurement {
+    /// Whether the figures can be true.
+    pub fn check(&self) -> Result<(), BadProfile> {
+        let positive = |value: f64, field| {
+            (value.is_finite() && value > 0.0).then_some(()).ok_or(BadProfile::NotPositive(field))
+        };
+        positive(self.threads as f64, "host.threads")?;
+        for kernel in &self.kernels {
+            positive(kernel.record_bytes, "host.kernels.record_bytes")?;
+            positive(kernel.sort.value, "host.kernels.sort.value")?;
+            positive(kernel.merge.value, "host.kernels.merge.value")?;
+        }
+        Ok(())
+    }
+
+    /// The host for records of a class and mean length: what is assumed of them, as much faster or
+    /// slower as the kernels of that class were found to be. Splitting copies as merging does and is
+    /// taken to differ as much; a class that was not measured stays as assumed.
+    pub fn profile(&self, class: RecordClass, record_bytes: f64) -> HostProfile {
+        let assumed = KernelRates::assumed(class, record_bytes);
+        let rates = match self.kernels.iter().find(|kernel| kernel.class == class) {
+            Some(kernel) => {
+                let there = KernelRates::assumed(class, kernel.record_bytes);
+                let merging = kernel.merge.value / there.merge_bytes_per_s;
+                KernelRates {
+                    sort_bytes_per_s: assumed.sort_bytes_per_s * kernel.sort.value / there.sort_bytes_per_s,
+                    merge_bytes_per_s: assumed.merge_bytes_per_s * merging,
+                    split_bytes_per_s: assumed.split_bytes_per_s * merging,
+                }
+            }
+            None => assumed,
+        };
+        HostProfile { threads: self.threads, rates }
+    }
+}
+
+/// A profile with all that was measured. Its `Display` is the text of the file that plans read.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MeasuredProfile {
+    /// What plans use.
+    pub volume: VolumeProfile,
+    /// What it was made from.
+    pub measurement: VolumeMeasurement,
+    /// The processors.
+    pub host: HostMeasurement,
+}
+
+impl fmt::Display for MeasuredProfile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let VolumeProfile { name, read_bytes_per_s, write_bytes_per_s, .. } = &self.volume;
+        writeln!(f, "# What `ascot plan --volume FILE` reads: docs/formats/volume.md.")?;
+        writeln!(f, "name = {}", quoted(name))?;
+        writeln!(f, "read_bytes_per_s = {read_bytes_per_s:e}")?;
+        writeln!(f, "write_bytes_per_s = {write_bytes_per_s:e}")?;
+        if let Some(duplex) = self.volume.duplex_bytes_per_s {
+            writeln!(f, "duplex_bytes_per_s = {duplex:e}")?;
+        }
+        match &self.volume.switch_seconds {
+            SwitchCost::Constant(seconds) => writeln!(f, "switch_seconds = {seconds:e}")?,
+            SwitchCost::Curve(points) => {
+                let points: Vec<String> = points.iter().map(|(x, y)| format!("[{x}, {y:e}]")).collect();
+                writeln!(f, "switch_seconds = [{}]", points.join(", "))?;
+            }
+        }
+        writeln!(f, "measured = {}", self.volume.measured)?;
+        write_measurement(f, &self.measurement)?;
+        writeln!(f, "\n[host]\nthreads = {}", self.host.threads)?;
+        for kernel in &self.host.kernels {
+            writeln!(f, "\n[[host.kernels]]\nlayout = {}", quoted(&kernel.layout))?;
+            writeln!(f, "class = \"{:?}\"\nrecord_bytes = {:e}", kernel.class, kernel.record_bytes)?;
+            writeln!(f, "sort = {}\nmerge = {}", table(kernel.sort), table(kernel.merge))?;
+        }
+        Ok(())
+    }
+}
+
+fn write_measurement(f: &mut fmt::Formatter<'_>, measured: &VolumeMeasurement) -> fmt::Result {
+    let VolumeMeasurement { run_bytes, used_bytes, repeats, seconds, .. } = measured;
+    writeln!(f, "\n[measurement]\nduplex = {}", table(measured.duplex))?;
+    writeln!(f, "run_bytes = {run_bytes}\nused_bytes = {used_bytes}")?;
+    writeln!(f, "repeats = {repeats}\nseconds = {seconds:e}")?;
+    for (name, speed) in [("read", &measured.read), ("write", &measured.write)] {
+        writeln!(
+            f,
+            "{name} = {{ rate = {}, request_bytes = {}, depth = {} }}",
+            table(speed.rate),
+            speed.request_bytes,
+            speed.depth
+        )?;
+    }
+    for (name, points) in
+        [("read_switches", &measured.read_switches), ("write_switches", &measured.write_switches)]
+    {
+        writeln!(f, "{name} = [")?;
+        for point in points {
+            writeln!(f, "  {{ files = {}, seconds = {} }},", point.files, table(point.seconds))?;
+        }
+        writeln!(f, "]")?;
+    }
+    Ok(())
+}
+
+fn table(figure: Figure) -> String {
+    format!("{{ value = {:e}, spread = {:e} }}", figure.value, figure.spread)
+}
+
+/// A string as TOML writes it.
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for letter in text.chars() {
+        match letter {
+            '"' | '\\' => out.extend(['\\', letter]),
+            _ if letter.is_control() => out.push_str(&format!("\\u{:04X}", u32::from(letter))),
+            _ => out.push(letter),
+        }
+    }
+    out.push('"');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(files: u32, value: f64) -> SwitchPoint {
+        SwitchPoint { files, seconds: Figure { value, spread: 1e-6 } }
+    }
+
+    fn measurement() -> VolumeMeasurement {
+        let speed = Speed { rate: Figure { value: 2e9, spread: 1e8 }, request_bytes: 1 << 20, depth: 4 };
+        VolumeMeasurement {
+            read: speed,
+            write: speed,
+            duplex: Figure { value: 1e9, spread: 0.0 },
+            run_bytes: 1 << 18,
+            read_switches: vec![point(2, 4e-3), point(4, -1e-6), point(8, 9e-7)],
+            write_switches: vec![point(2, 8e-3), point(4, 2e-3), point(8, 5e-7)],
+            used_bytes: 1 << 30,
+            repeats: 5,
+            seconds: 20.0,
+        }
+    }
+
+    #[test]
+    fn a_figure_is_the_median_and_half_the_range() {
+        assert_eq!(Figure::of(&[3.0, 1.0, 2.0]), Figure { value: 2.0, spread: 1.0 });
+        assert_eq!(Figure::of(&[1.0, 4.0]), Figure { value: 2.5, spread: 1.5 });
+        assert_eq!(Figure::of(&[]), Figure::default());
+        assert!((Figure::of(&[9.0, 10.0, 11.0]).relative_spread() - 0.1).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_switch_is_the_mean_of_both_and_nothing_within_its_spread() {
+        let profile = measurement().profile("disk");
+        assert_eq!(profile.switch_seconds, SwitchCost::Curve(vec![(2.0, 6e-3), (4.0, 1e-3), (8.0, 0.0)]));
+        assert!(profile.measured);
+        assert_eq!(profile.check(), Ok(()));
+    }
+
+    #[test]
+    fn a_host_scales_what_is_assumed() {
+        let assumed = KernelRates::assumed(RecordClass::Fixed, 100.0);
+        let twice = |value: f64| Figure { value: 2.0 * value, spread: 0.0 };
+        let host = HostMeasurement {
+            threads: 3,
+            kernels: vec![KernelMeasurement {
+                layout: "fixed:100".into(),
+                class: RecordClass::Fixed,
+                record_bytes: 100.0,
+                sort: twice(assumed.sort_bytes_per_s),
+                merge: twice(assumed.merge_bytes_per_s),
+            }],
+        };
+        let (measured, usual) =
+            (host.profile(RecordClass::Fixed, 500.0).rates, KernelRates::assumed(RecordClass::Fixed, 500.0));
+        assert!((measured.sort_bytes_per_s / usual.sort_bytes_per_s - 2.0).abs() < 1e-9);
+        assert!((measured.split_bytes_per_s / usual.split_bytes_per_s - 2.0).abs() < 1e-9);
+        assert_eq!(
+            host.profile(RecordClass::Line, 50.0).rates,
+            KernelRates::assumed(RecordClass::Line, 50.0)
+        );
+    }
+
+    #[test]
+    fn names_are_quoted() {
+        assert_eq!(quoted("a\"b\\c\n"), "\"a\\\"b\\\\c\\u000A\"");
+    }
+}
