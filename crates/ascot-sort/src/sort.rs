@@ -139,7 +139,8 @@ impl Prepared {
 
     fn plan_of_split<R: Records>(&self, request: &SortRequest, parts: u32, records: &R) -> Plan {
         let facts = facts(request, &self.inputs, self.mean_bytes(records), records);
-        plan_split(&facts, &self.budget, u64::from(parts), &VolumeProfile::assumed_flash())
+        let volume = request.volume.clone().unwrap_or_else(VolumeProfile::assumed_flash);
+        plan_split(&facts, &self.budget, u64::from(parts), &volume)
     }
 
     fn plan<R: Records>(&self, request: &SortRequest, records: &R) -> Result<Plan, SortError> {
