@@ -76,7 +76,9 @@ impl Failure {
 pub fn of_parser(error: &clap::Error, name: &str) -> Failure {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
-        Some(ContextValue::Strings(texts)) => Some(texts.join(" or ")),
+        Some(ContextValue::Strings(texts)) => {
+            Some(texts.iter().map(|text| text.replace(['<', '>'], "")).collect::<Vec<_>>().join(" or "))
+        }
         _ => None,
     };
     let invalid = text(ContextKind::InvalidArg).or_else(|| text(ContextKind::InvalidSubcommand));
@@ -112,7 +114,8 @@ pub fn of_parser(error: &clap::Error, name: &str) -> Failure {
             }
         }
         ErrorKind::MissingRequiredArgument => {
-            Failure::usage(format!("{} is missing", invalid.trim_matches(['<', '>'])), screen)
+            let missing = invalid.trim_matches(['<', '>']).replace(" or ", " and ");
+            Failure::usage(format!("missing: {missing}"), screen)
         }
         _ => Failure::usage(first_line(error), screen),
     }

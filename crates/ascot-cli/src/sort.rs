@@ -41,7 +41,7 @@ pub fn merge(matches: &ArgMatches) -> Result<u8, Failure> {
 /// Runs `ascot split`.
 pub fn split(matches: &ArgMatches) -> Result<u8, Failure> {
     let split_request = request::sort_request(matches, Mode::Sort)?;
-    let by = request::split_by(matches);
+    let by = request::split_by(matches)?;
     let screen = screen(matches, true);
     let report_file = ReportFile::prepare(matches, Some(&split_request))?;
     job(report_file, &screen, |cancel| {

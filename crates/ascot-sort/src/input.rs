@@ -1,7 +1,7 @@
 //! A job's inputs: files that can be read again from any offset, and pipes that cannot.
 
 use std::collections::VecDeque;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::Read;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -149,7 +149,7 @@ impl InputFile {
             let error = std::io::Error::from_raw_os_error(libc::EISDIR);
             return Err(IoError::from_os(Action::Read, &name, 0, error).into());
         }
-        if !stat.is_file() {
+        if !stat.is_file() || is_made_as_read(&file, &stat) {
             return InputFile::pipe(name, file);
         }
         Ok(InputFile { source: Source::Regular(name), size: Some(stat.len()), start: 0 })
@@ -230,6 +230,15 @@ impl InputFile {
             }
         }
     }
+}
+
+/// Whether the length of a file says nothing of what can be read from it, as in /proc and /sys.
+fn is_made_as_read(file: &File, stat: &Metadata) -> bool {
+    // From the kernel's list of file systems: proc, sysfs, debugfs, tracefs and both versions of cgroup.
+    const MADE: [u64; 6] = [0x9fa0, 0x6265_6572, 0x6462_6720, 0x7472_6163, 0x0027_e0eb, 0x6367_7270];
+    stat.blocks() == 0
+        && rustix::fs::fstatfs(file)
+            .is_ok_and(|volume| u64::try_from(volume.f_type).is_ok_and(|kind| MADE.contains(&kind)))
 }
 
 fn read_at_most(file: &File, offset: u64, bytes: usize) -> std::io::Result<Vec<u8>> {

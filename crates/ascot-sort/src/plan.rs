@@ -1,5 +1,7 @@
 //! The ways to sort what is at hand, costed, and the choice among them.
 
+use std::collections::VecDeque;
+
 use ascot_io::ahead_bytes;
 use ascot_model::host::{HostProfile, KernelRates, RecordClass};
 use ascot_model::plan::{Moved, PassPlan, Plan, Way};
@@ -26,6 +28,8 @@ pub struct Facts {
     pub inputs: u64,
     /// Files that may be open at once.
     pub descriptors: usize,
+    /// Files to be merged at once, at most.
+    pub batch: usize,
     /// Only so many records are wanted.
     pub top: Option<u64>,
     /// The records seem to be in order: runs refer to them where they are.
@@ -55,7 +59,7 @@ impl Shares {
     /// Shares of a budget for records of the given kind.
     pub fn of(budget: &Budget, pieces: PieceShare, facts: &Facts) -> Shares {
         let streams = budget.streams();
-        let fan_in = (streams / (2 * budget.block + 2048)).min(facts.descriptors);
+        let fan_in = (streams / (2 * budget.block + 2048)).min(facts.descriptors).min(facts.batch);
         let fan_out = (streams / 2 / (2 * budget.block)).min(facts.descriptors);
         Shares {
             all: (pieces.bytes * (pieces.count - pieces.unsorted)) as u64,
@@ -131,9 +135,20 @@ pub fn plan_merge(facts: &Facts, budget: &Budget, fan_in: u64, volume: &VolumePr
     };
     let groups = facts.inputs.div_ceil(fan_in.max(2));
     let inputs = units::plural(facts.inputs, "sorted input");
+    let again = merged_again(groups, fan_in.max(2), data);
     let (passes, summary) = if groups > 1 {
-        let some = pass("merge some", fan_in, groups, data);
-        (vec![some, pass("merge", groups, 1, kept)], format!("merge {inputs} in {groups} groups, then those"))
+        let mut passes = vec![pass("merge some", fan_in, groups, data)];
+        let mut summary = format!("merge {inputs} in {groups} groups, then those");
+        if again > 0 {
+            let switches = 2 * again / budget.block as u64;
+            let moved =
+                Moved { read_bytes: again, written_bytes: again, switches, inputs: fan_in, outputs: 1 };
+            let work = [(again, host.rates.merge_bytes_per_s)];
+            passes.push(PassPlan::new("merge some again", moved, &work, volume, &host));
+            summary += ", some of them again before";
+        }
+        passes.push(pass("merge", groups.min(fan_in), 1, kept));
+        (passes, summary)
     } else {
         (vec![pass("merge", facts.inputs, 1, kept)], format!("merge {inputs} in one pass"))
     };
@@ -146,6 +161,21 @@ pub fn plan_merge(facts: &Facts, budget: &Budget, fan_in: u64, volume: &VolumePr
         remark: "the inputs are sorted".into(),
     };
     plan_of(facts, budget, volume, chosen)
+}
+
+/// Bytes that are merged into larger runs until no more than `fan_in` of `runs` equal ones are left: the
+/// smallest first, and no more of them than needed.
+fn merged_again(runs: u64, fan_in: u64, data_bytes: u64) -> u64 {
+    let mut sizes: VecDeque<u64> = vec![data_bytes / runs.max(1); runs as usize].into();
+    let mut moved = 0;
+    while sizes.len() as u64 > fan_in {
+        let left = sizes.len() as u64;
+        let taken: u64 = sizes.drain(..fan_in.min(left - fan_in + 1).max(2) as usize).sum();
+        moved += taken;
+        // What is merged is the largest so far.
+        sizes.push_back(taken);
+    }
+    moved
 }
 
 /// Plans splitting into `parts` files: one pass.

@@ -125,6 +125,7 @@ fn facts<R: Records>(request: &SortRequest, inputs: &Inputs, mean_bytes: Option<
             && !matches!(request.layout, Layout::Prefixed { .. }),
         inputs: inputs.iter().count() as u64,
         descriptors: descriptors(),
+        batch: request.batch_size.unwrap_or(usize::MAX),
         top: request.top,
         in_order: false,
     }

@@ -133,7 +133,10 @@ fn output(matches: &ArgMatches) -> Result<Output, Failure> {
             "keep one -o",
         ));
     }
+    // What is there now stays, and what others write to it too: it is no file of ours.
+    const STANDARD_OUTPUT: [&str; 3] = ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
     match number_of_parts(matches)? {
+        None if STANDARD_OUTPUT.iter().any(|name| first == name) => Ok(Output::Stdout),
         None => Ok(Output::Path(PathBuf::from(first))),
         Some(count) => {
             let pattern = first.to_str().ok_or_else(|| {
@@ -157,12 +160,17 @@ fn number_of_parts(matches: &ArgMatches) -> Result<Option<u32>, Failure> {
 }
 
 /// `--by` of a split, or what goes with the keys.
-pub fn split_by(matches: &ArgMatches) -> SplitBy {
+pub fn split_by(matches: &ArgMatches) -> Result<SplitBy, Failure> {
+    let keyed = matches.contains_id("key");
     match word_of(matches, "by").map(String::as_str) {
-        Some("range") => SplitBy::Range,
-        Some("hash") => SplitBy::Hash,
-        None if matches.contains_id("key") => SplitBy::Range,
-        _ => SplitBy::Size,
+        Some("range") => Ok(SplitBy::Range),
+        Some("hash") => Ok(SplitBy::Hash),
+        Some(_) if keyed => Err(Failure::usage(
+            "--by size looks at no key",
+            "leave out --key, or split --by range or --by hash",
+        )),
+        None if keyed => Ok(SplitBy::Range),
+        _ => Ok(SplitBy::Size),
     }
 }
 

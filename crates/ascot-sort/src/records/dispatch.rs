@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ascot_record::framing::{CsvFraming, FixedFraming, Framing, LineFraming, PrefixedFraming};
-use ascot_record::keys::{self, ByteRangeKey, Compiled, CsvKeySpec, KeyOptions, KeyProgram};
+use ascot_record::keys::{self, ByteRangeKey, Compiled, CsvColumn, CsvKeySpec, KeyOptions, KeyProgram};
 use ascot_record::layout::{Layout, NumberFormat};
 use ascot_record::order::{BodyOrder, LastResort, ProgramOrder, RangeOrder};
 
@@ -118,6 +118,12 @@ fn ranges_of<F: Framing + 'static, V: Visitor>(
 
 fn csv_program(framing: CsvFraming, specs: &[CsvKeySpec], head: &Head) -> Result<KeyProgram, SortError> {
     let header = head.header.as_deref().map(|header| framing.body(header));
+    if header.is_none() && head.records.is_empty() {
+        // Nothing but empty files: any column will do.
+        let first = |spec: &CsvKeySpec| CsvKeySpec { column: CsvColumn::Number(1), ..spec.clone() };
+        let specs: Vec<CsvKeySpec> = specs.iter().map(first).collect();
+        return Ok(keys::compile_csv(&specs, None, framing.separator, framing.quote, &[])?);
+    }
     let mut rows = Vec::new();
     let mut start = 0;
     while let (Some(end), true) = (framing.end(&head.records, start), rows.len() < SAMPLE_ROWS) {
