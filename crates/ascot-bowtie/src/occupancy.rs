@@ -295,3 +295,54 @@ impl Occupancy {
         self.rates.shares(|input| held[input] > 0 || remaining[input] > 0, &mut self.shares);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three inputs of four blocks each, in a memory of twelve, and two outputs.
+    fn loaded() -> Occupancy {
+        let shape = Shape { inputs: 3, outputs: 2, alpha: 0.5 };
+        let mut occupancy = Occupancy::new(&shape, Split { read: 12, write: 6 }, 10);
+        for input in 0..3 {
+            occupancy.set_remaining(input, 9);
+            (0..4).for_each(|_| occupancy.reads(input));
+        }
+        occupancy
+    }
+
+    #[test]
+    fn inputs_run_out_as_they_are_consumed() {
+        let mut occupancy = loaded();
+        assert_eq!((occupancy.free_to_read(), occupancy.used()), (0, 14));
+        let sight = occupancy.look(Stall::Running, 0, None);
+        assert!(sight.runs_out.iter().all(|&end| (end - 12.0).abs() < 1e-9), "{:?}", sight.runs_out);
+        occupancy.consumed(1, 10);
+        occupancy.let_go(1);
+        occupancy.consumed(1, 5);
+        assert!((occupancy.held_part(1) - 2.5).abs() < 1e-12);
+        let sight = occupancy.look(Stall::Running, 1, None);
+        assert!(sight.runs_out[1] < sight.runs_out[0] && sight.shares[1] > sight.shares[0]);
+    }
+
+    #[test]
+    fn a_flow_that_knows_is_believed() {
+        let mut occupancy = loaded();
+        occupancy.consumed(1, 5);
+        let sight = occupancy.look(Stall::Running, 0, Some(2));
+        assert!(sight.runs_out[2] < sight.runs_out[0] && sight.runs_out[2] < sight.runs_out[1]);
+    }
+
+    #[test]
+    fn a_full_block_waits_only_if_another_can_take_its_place() {
+        let mut occupancy = loaded();
+        let queued = (0..9).take_while(|_| occupancy.queue(0)).count();
+        assert_eq!((queued, occupancy.free_to_write(), occupancy.full(0)), (4, 0, 4));
+        occupancy.writes(0);
+        assert!(!occupancy.queue(1), "a block that is being written is not free");
+        occupancy.written();
+        assert!(occupancy.queue(1));
+        occupancy.close(|output| output == 1);
+        assert_eq!((occupancy.full(0), occupancy.full(1), occupancy.full_all()), (3, 2, 5));
+    }
+}
