@@ -273,7 +273,7 @@ mod tests {
     fn a_slow_processor_binds() {
         let large = job(1e11, 1e9);
         let slow = HostProfile { threads: 1, ..host(&large) };
-        let ways = large.ways(&VolumeProfile::assumed_flash(), &slow);
+        let ways = large.ways(&VolumeProfile::simple("fast", 2e10, 2e10, 0.0), &slow);
         let form = &ways.iter().find(|way| way.method == "merge").expect("a merge").passes[0];
         assert!(form.compute_seconds > form.device_seconds);
         assert!((form.seconds() - form.compute_seconds).abs() < 1e-9);
