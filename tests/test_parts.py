@@ -205,6 +205,32 @@ def test_split_by_key_keeps_order_and_equal_keys_together(by, parts, disk):
         assert all(max(one) < min(next_) for one, next_ in itertools.pairwise(filled))
 
 
+@pytest.mark.parametrize("count, parts", [(10, 2), (1000, 3), (10_000, 4), (200_000, 16)])
+def test_ranges_of_a_sorted_file_are_about_as_large(count, parts, disk):
+    (disk / "in").write_text("".join(f"{at}\n" for at in range(count)))
+    run("split", disk / "in", "-k1,1n", "--parts", parts, "-o", disk / "out-{:02}")
+    sizes = [part.count(b"\n") for part in parts_in(disk)]
+    assert sum(sizes) == count and max(sizes) < 1.5 * count / parts + 2, sizes
+
+
+@pytest.mark.parametrize("memory", [16, 64])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["split", "--by", "hash", "--parts", 4], ["split", "-k1,1", "--by", "range", "--parts", 4],
+        ["split", "--parts", 4], ["reshape", "--parts", 4], ["sort", "--parts", 4],
+    ],
+)  # fmt: skip
+def test_the_cap_holds_for_the_shortest_records(words, memory, disk):
+    (disk / "in").write_bytes(b"\n" * 30_000_000)
+    verb, *more = words
+    done = support.measure(
+        *map(str, [verb, disk / "in", *more, "--memory", f"{memory}MiB", "--threads", 4, "-o", disk / "out-{}"])
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.peak_resident_bytes <= memory * MIB + support.ALLOWANCE
+
+
 def test_hashes_stay_as_they_are(disk):
     """Parts by hash made today and next year can be joined part by part."""
     (disk / "in").write_text("".join(f"{at}\n" for at in range(1000)))
@@ -254,6 +280,64 @@ def test_what_cannot_be_is_said(words, told, disk):
     assert leftovers(disk) == ["in"]
 
 
+def test_only_files_are_parts(disk):
+    (disk / "in").write_text("a\nb\n")
+    os.mkfifo(disk / "p1")
+    for words in (["--by", "hash"], ["--by", "size"]):
+        failed = run("split", disk / "in", *words, "--parts", 3, "-o", disk / "p{}", expect=2)
+        assert "p1 is no regular file" in failed.stderr
+        assert leftovers(disk) == ["in", "p1"]
+
+
+def test_more_parts_than_files_can_be_open_are_refused(disk):
+    (disk / "in").write_text("a\nb\n")
+    for verb in ("split", "reshape", "sort"):
+        failed = run(
+            verb, disk / "in", "--parts", 4_000_000_000, "-o", disk / "p{}", expect=2,
+            preexec_fn=limit_open_files(256),
+        )  # fmt: skip
+        assert "raise the limit (ulimit -n)" in failed.stderr
+    assert leftovers(disk) == ["in"]
+
+
+def test_clean_leaves_the_parts_of_a_living_job_alone(disk):
+    run("gen", "2M", "-o", disk / "in")
+    process = start("split", disk / "in", *FIXED, "--by", "hash", "--parts", 50, "-o", disk / "out-{:02}")
+    while process.poll() is None and len(leftovers(disk)) < 20:
+        time.sleep(0.001)
+    run("clean", disk)
+    process.communicate()
+    assert process.returncode == 0
+    assert sum(map(len, parts_in(disk))) == 200_000_000
+
+
+@pytest.mark.parametrize("verb", ["split", "reshape"])
+def test_parts_of_a_killed_job_are_cleaned_up(verb, disk):
+    run("gen", "2M", "-o", disk / "in")
+    if verb == "reshape":
+        run("sort", disk / "in", *FIXED, "-o", disk / "in")
+    process = start(verb, disk / "in", *FIXED, "--parts", 9, "-o", disk / "out-{}")
+    while process.poll() is None and len(leftovers(disk)) < 5:
+        time.sleep(0.001)
+    process.kill()
+    process.communicate()
+    assert len(leftovers(disk)) > 1
+    run("clean", disk)
+    assert leftovers(disk) == ["in"]
+
+
+def test_a_split_explains_itself(disk):
+    run("gen", 1000, "-o", disk / "in")
+    told = run("split", disk / "in", *FIXED, "--parts", 3, "-o", disk / "out-{}", "--explain").stdout.decode()
+    assert "split into 3 parts in one pass" in told and leftovers(disk) == ["in"]
+
+
+@pytest.mark.parametrize("more", [["-u"], ["--top", "3"]])
+def test_parts_need_to_know_how_much_there_is(more, disk):
+    (disk / "in").write_text("a\nb\n")
+    assert "--parts does not go with" in run("sort", disk / "in", *more, "--parts", 2, "-o", "x{}", expect=2).stderr
+
+
 def test_a_sort_refuses_parts_without_names(disk):
     (disk / "in").write_text("a\nb\n")
     assert "part-{:05}" in run("sort", disk / "in", "--parts", 2, expect=2).stderr
@@ -278,17 +362,17 @@ def test_a_signal_leaves_nothing(verb, name, disk):
 def test_a_full_disk_leaves_nothing(disk):
     with small_disk(disk, 24 * MIB) as full:
         run("gen", 300_000, "-o", disk / "in")
-        for more in (["--by", "hash"], ["--by", "size"], ["--by", "range"]):
-            failed = run("split", disk / "in", *FIXED, *more, "--parts", 4, "-o", full / "out-{}", expect=2)
+        for more in ([*FIXED, "--by", "hash"], [*FIXED, "--by", "range"], FIXED[:2]):
+            failed = run("split", disk / "in", *more, "--parts", 4, "-o", full / "out-{}", expect=2)
             assert "room" in failed.stderr or "space" in failed.stderr, failed.stderr
             assert leftovers(full) == []
 
 
-@pytest.mark.parametrize("verb, more", [("split", ["--by", "hash"]), ("split", ["--by", "size"]), ("reshape", [])])
+@pytest.mark.parametrize("verb, more", [("split", FIXED), ("split", FIXED[:2]), ("reshape", FIXED)])
 def test_a_part_that_cannot_be_written_leaves_nothing(verb, more, disk):
     paths, _ = sorted_files(disk, [200_000])
     failed = run(
-        verb, *paths, *FIXED, *more, "--parts", 3, "-o", disk / "out-{}", expect=2,
+        verb, *paths, *more, "--parts", 3, "-o", disk / "out-{}", expect=2,
         preexec_fn=limit_file_size(4 * MIB),
     )  # fmt: skip
     assert "out-" in failed.stderr and "File too large" in failed.stderr, failed.stderr

@@ -8,7 +8,7 @@ use std::path::Path;
 use ascot_model::report::Report;
 use ascot_model::units;
 use ascot_record::layout::Layout;
-use ascot_sort::request::{Output, SortRequest};
+use ascot_sort::request::{Output, SortRequest, SplitBy};
 use ascot_sort::{Cancel, Leftover, Observer, RunOptions, SortError, Sortedness};
 use clap::ArgMatches;
 
@@ -43,6 +43,9 @@ pub fn split(matches: &ArgMatches) -> Result<u8, Failure> {
     let split_request = request::sort_request(matches, Mode::Sort)?;
     let by = request::split_by(matches)?;
     let screen = screen(matches, true);
+    if matches.get_flag("explain") {
+        return explain(matches, &split_request, Some(by), &screen);
+    }
     let report_file = ReportFile::prepare(matches, Some(&split_request))?;
     job(report_file, &screen, |cancel| {
         ascot_sort::split(&split_request, by, &RunOptions::default(), &screen, cancel)
@@ -54,7 +57,7 @@ fn run_request(matches: &ArgMatches, sort_request: &SortRequest) -> Result<u8, F
     let screen = screen(matches, output_is_file);
     request::notices(matches).iter().for_each(|notice| screen.notice(notice));
     if matches.get_flag("explain") {
-        return explain(matches, sort_request, &screen);
+        return explain(matches, sort_request, None, &screen);
     }
     mention_leftovers(sort_request, &screen);
     let report_file = ReportFile::prepare(matches, Some(sort_request))?;
@@ -121,9 +124,14 @@ fn job(
     Ok(0)
 }
 
-fn explain(matches: &ArgMatches, sort_request: &SortRequest, screen: &Screen) -> Result<u8, Failure> {
+fn explain(
+    matches: &ArgMatches,
+    sort_request: &SortRequest,
+    by: Option<SplitBy>,
+    screen: &Screen,
+) -> Result<u8, Failure> {
     let report_file = ReportFile::prepare(matches, Some(sort_request))?;
-    let explanation = ascot_sort::explain(sort_request, &RunOptions::default())?;
+    let explanation = ascot_sort::explain(sort_request, by, &RunOptions::default())?;
     screen.clear();
     if let Some(file) = report_file {
         file.write(&explanation)?;

@@ -183,12 +183,27 @@ impl AtomicOutput {
     /// is as it was.
     pub fn commit(mut self) -> Result<u64, IoError> {
         let bytes = self.seal()?;
-        if let Some(temporary) = &self.temporary {
-            self.disk.rename(temporary, &self.target)?;
-            self.temporary = None;
+        if self.place()? {
             self.disk.sync_dir(directory_of(&self.target))?;
         }
         Ok(bytes)
+    }
+
+    /// Commits several outputs, in their order: all are sealed before the first has its name, and their
+    /// directories are synced once.
+    pub fn commit_all(mut outputs: Vec<AtomicOutput>) -> Result<(), IoError> {
+        outputs.iter_mut().try_for_each(|output| output.seal().map(|_| ()))?;
+        outputs.iter_mut().try_for_each(|output| output.place().map(|_| ()))?;
+        outputs.dedup_by(|a, b| directory_of(&a.target) == directory_of(&b.target));
+        outputs.iter().try_for_each(|output| output.disk.sync_dir(directory_of(&output.target)))
+    }
+
+    /// Gives a sealed output its name; false where it was written under it.
+    fn place(&mut self) -> Result<bool, IoError> {
+        let Some(temporary) = &self.temporary else { return Ok(false) };
+        self.disk.rename(temporary, &self.target)?;
+        self.temporary = None;
+        Ok(true)
     }
 }
 

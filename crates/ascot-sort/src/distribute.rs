@@ -39,8 +39,10 @@ use crate::target::Target;
 const KEYS_PER_PART: usize = 512;
 /// Places the sample of each part comes from.
 const PLACES_PER_PART: usize = 8;
-/// Bytes read at each of them.
+/// Bytes read at each of them, at most.
 const SAMPLE_BYTES: usize = 64 << 10;
+/// Places are so far apart at least, bytes.
+const LEAST_SAMPLE_BYTES: u64 = 4 << 10;
 /// Bytes of sampled keys at which every second one is left out, from there on too.
 const SAMPLED_BYTES: usize = 8 << 20;
 /// What a key takes beside its bytes.
@@ -104,8 +106,9 @@ impl<R: Records> Job<'_, R> {
 
     /// Keys for `parts` parts, from places spread evenly over the inputs.
     fn sample_keys(&self, parts: usize, total: u64) -> Result<Vec<Vec<u8>>, SortError> {
-        let places = (parts * PLACES_PER_PART) as u64;
-        let mut keys_per_place = KEYS_PER_PART / PLACES_PER_PART;
+        // Of little data all is looked at, once.
+        let places = ((parts * PLACES_PER_PART) as u64).min(total / LEAST_SAMPLE_BYTES).max(1);
+        let mut keys_per_place = parts * KEYS_PER_PART / places as usize;
         let (mut keys, mut bytes_kept): (Vec<Vec<u8>>, usize) = (Vec::new(), 0);
         let bytes_of = |key: &Vec<u8>| key.len() + KEY_OVERHEAD_BYTES;
         for file in self.inputs.iter() {
@@ -114,7 +117,12 @@ impl<R: Records> Job<'_, R> {
             for place in 0..here {
                 let at = size / here * place;
                 let at = self.records.record_bytes().map_or(at, |len| at / len as u64 * len as u64);
-                let mut bytes = file.sample(file.start + at, SAMPLE_BYTES)?;
+                // Places do not overlap, unless records are longer than they are apart.
+                let apart = (size / here) as usize;
+                let mut bytes = file.sample(file.start + at, apart.clamp(1, SAMPLE_BYTES))?;
+                if self.records.cut(&bytes, 2).records < 2 {
+                    bytes = file.sample(file.start + at, SAMPLE_BYTES)?;
+                }
                 // Where records have no fixed length the first is most likely cut in two.
                 let skip = if at == 0 || self.records.record_bytes().is_some() {
                     0

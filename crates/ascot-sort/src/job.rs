@@ -175,7 +175,8 @@ impl<'a, R: Records> Job<'a, R> {
                     .into(),
             )
         })?;
-        let parting = Parting::new(parts, &self.disk, self.header.clone(), total, by_key);
+        parts.check(descriptors())?;
+        let parting = Parting::new((parts, total), &self.disk, self.cancel, self.header.clone(), by_key);
         Target::create_parts(&self.records, parting, blocks)
     }
 

@@ -15,6 +15,7 @@ use std::thread::JoinHandle;
 use ascot_io::{AtomicOutput, Disk, IoError};
 
 use crate::error::SortError;
+use crate::observe::Cancel;
 use crate::records::Records;
 use crate::request::Parts;
 
@@ -22,6 +23,7 @@ use crate::request::Parts;
 pub struct Parting {
     parts: Parts,
     disk: Disk,
+    cancel: Cancel,
     /// Starts each part.
     header: Option<Vec<u8>>,
     /// Bytes of records expected in all.
@@ -41,11 +43,18 @@ pub struct Parting {
 
 impl Parting {
     /// Parts of about `total` bytes of records in all, each begun with `header`.
-    pub fn new(parts: &Parts, disk: &Disk, header: Option<Vec<u8>>, total: u64, by_key: bool) -> Self {
-        let (parts, disk) = (parts.clone(), disk.clone());
+    pub fn new(
+        (parts, total): (&Parts, u64),
+        disk: &Disk,
+        cancel: &Cancel,
+        header: Option<Vec<u8>>,
+        by_key: bool,
+    ) -> Self {
+        let (parts, disk, cancel) = (parts.clone(), disk.clone(), cancel.clone());
         Parting {
             parts,
             disk,
+            cancel,
             header,
             total,
             taken: 0,
@@ -64,6 +73,7 @@ impl Parting {
 
     /// The open part's file, to be written.
     pub fn create(&self) -> Result<AtomicOutput, SortError> {
+        self.cancel.check()?;
         Ok(AtomicOutput::create(&self.disk, &self.parts.path(self.open), "output")?)
     }
 
@@ -127,10 +137,7 @@ impl Parting {
 
     /// Gives all parts their names; all are durable.
     pub fn commit(mut self) -> Result<(), SortError> {
-        for part in std::mem::take(&mut self.sealed) {
-            part.commit()?;
-        }
-        Ok(())
+        Ok(AtomicOutput::commit_all(std::mem::take(&mut self.sealed))?)
     }
 
     /// Bytes of records after which the open part ends; the last one takes all there are.

@@ -84,6 +84,25 @@ impl Parts {
         path.with_file_name(name)
     }
 
+    /// An error where `most` files are fewer than there are parts, or where something else than a file has
+    /// the name of a part.
+    pub fn check(&self, most: usize) -> Result<(), SortError> {
+        if self.count as usize > most {
+            return Err(SortError::Request(format!(
+                "{} parts need as many open files, and this process may have {most}\n  raise the limit (ulimit -n), or ask for fewer parts and split those again",
+                self.count
+            )));
+        }
+        let other = |path: &PathBuf| std::fs::metadata(path).is_ok_and(|stat| !stat.is_file());
+        match self.paths().find(other) {
+            None => Ok(()),
+            Some(path) => Err(SortError::Request(format!(
+                "{} is no regular file: a part cannot take its place\n  name the parts otherwise; nothing was written",
+                path.display()
+            ))),
+        }
+    }
+
     /// All names, in order.
     pub fn paths(&self) -> impl Iterator<Item = PathBuf> {
         (0..self.count).map(|number| self.path(number))

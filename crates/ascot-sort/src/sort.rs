@@ -138,6 +138,19 @@ impl Prepared {
         (cut.records > 0).then(|| cut.bytes as f64 / cut.records as f64)
     }
 
+    /// The plan of a split, where `by` says that it is one, or of a sort.
+    fn plan_for<R: Records>(
+        &self,
+        request: &SortRequest,
+        by: Option<SplitBy>,
+        records: &R,
+    ) -> Result<Plan, SortError> {
+        match (by, &request.output) {
+            (Some(_), Output::Parts(parts)) => Ok(self.plan_of_split(request, parts.count, records)),
+            _ => self.plan(request, records),
+        }
+    }
+
     fn plan_of_split<R: Records>(&self, request: &SortRequest, parts: u32, records: &R) -> Plan {
         let facts = facts(request, &self.inputs, self.mean_bytes(records), records);
         let volume = request.volume.clone().unwrap_or_else(VolumeProfile::assumed_flash);
@@ -259,10 +272,7 @@ impl Visitor for Sorting<'_> {
 
     fn visit<R: Records>(self, records: Arc<R>) -> Self::Output {
         let Sorting { request, by, prepared, disk, observer, cancel } = self;
-        let plan = match (by, &request.output) {
-            (Some(_), Output::Parts(parts)) => prepared.plan_of_split(request, parts.count, &*records),
-            _ => prepared.plan(request, &*records)?,
-        };
+        let plan = prepared.plan_for(request, by, &*records)?;
         check_room(request, &plan, &disk)?;
         let Prepared { inputs, head, budget } = prepared;
         let ledger = disk.ledger().clone();
@@ -345,11 +355,15 @@ pub struct Explanation {
     pub temp_dirs: Vec<std::path::PathBuf>,
 }
 
-/// Makes the plan of a sort and stops.
-pub fn explain(request: &SortRequest, options: &RunOptions) -> Result<Explanation, SortError> {
+/// Makes the plan of a sort, or of a split `by` something, and stops.
+pub fn explain(
+    request: &SortRequest,
+    by: Option<SplitBy>,
+    options: &RunOptions,
+) -> Result<Explanation, SortError> {
     let prepared = prepare(request, Inputs::open(&request.inputs)?)?;
     let head = prepared.head.clone();
-    let plan = with_records(request, &head, Explaining { request, prepared })??;
+    let plan = with_records(request, &head, Explaining { request, by, prepared })??;
     let dirs = temp_dirs(request);
     let disk = job_disk(options);
     let free_bytes = dirs.iter().filter_map(|dir| disk.free_space(dir).ok()).sum();
@@ -358,6 +372,7 @@ pub fn explain(request: &SortRequest, options: &RunOptions) -> Result<Explanatio
 
 struct Explaining<'a> {
     request: &'a SortRequest,
+    by: Option<SplitBy>,
     prepared: Prepared,
 }
 
@@ -365,7 +380,7 @@ impl Visitor for Explaining<'_> {
     type Output = Result<Plan, SortError>;
 
     fn visit<R: Records>(self, records: Arc<R>) -> Self::Output {
-        self.prepared.plan(self.request, &*records)
+        self.prepared.plan_for(self.request, self.by, &*records)
     }
 }
 

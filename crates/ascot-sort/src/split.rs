@@ -12,7 +12,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use ascot_io::BlockPool;
+use ascot_io::{AtomicOutput, BlockPool};
 use ascot_model::plan::Plan;
 use ascot_model::report::Report;
 use ascot_record::checksum::RecordSum;
@@ -149,12 +149,7 @@ impl<R: Records> PartTargets<R> {
     /// A block for each is filled while others are written.
     fn create(job: &Job<'_, R>, parts: &Parts) -> Result<Self, SortError> {
         let (count, most) = (parts.count as usize, descriptors() / DESCRIPTORS_PER_PART);
-        if count > most {
-            return Err(SortError::Request(format!(
-                "{count} files cannot be written at once: this process may have {most} of them open\n  raise the limit (ulimit -n {}), or split into fewer parts and those again",
-                count * DESCRIPTORS_PER_PART + 64
-            )));
-        }
+        parts.check(most)?;
         let blocks = 2 * count + job.budget.target_blocks;
         let share = job.budget.streams() / PARTS_SHARE;
         let block = (share / blocks).min(job.budget.block) / LEAST_BLOCK_BYTES * LEAST_BLOCK_BYTES;
@@ -165,6 +160,7 @@ impl<R: Records> PartTargets<R> {
         }
         let blocks = BlockPool::new(job.pool.region(blocks * block, "blocks of parts")?, block);
         let open = |path| {
+            job.cancel.check()?;
             let output = Output::Path(path);
             let mut target = Target::create(&job.records, &job.disk, &output, None, blocks.clone())?;
             target.write_finished(job.header.as_deref().unwrap_or_default())?;
@@ -186,6 +182,8 @@ impl<R: Records> Commit for PartTargets<R> {
     fn commit(mut self) -> Result<u64, SortError> {
         // What can fail, fails before the first file has its name.
         self.0.iter_mut().try_for_each(Target::seal)?;
-        self.0.into_iter().map(Target::commit).sum()
+        let bytes = self.bytes();
+        AtomicOutput::commit_all(self.0.into_iter().filter_map(Target::into_file).collect())?;
+        Ok(bytes)
     }
 }

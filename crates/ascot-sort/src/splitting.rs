@@ -44,19 +44,17 @@ impl Router<'_> {
         match self {
             Router::Ranges(splitters) => records.group(bytes, splitters, out, scratch),
             Router::Hash(parts) => {
-                let mut found: Vec<(u32, Range<usize>)> = Vec::new();
+                // Hashed twice rather than remembered: records may be as short as their ends.
                 let mut sizes = vec![0; parts as usize];
                 records.each_key(bytes, &mut |range, key| {
-                    let part = part_of_hash(key, parts);
-                    sizes[part as usize] += range.len();
-                    found.push((part, range));
+                    sizes[part_of_hash(key, parts) as usize] += range.len();
                 });
                 let (mut places, groups) = groups_of(&sizes);
-                for (part, range) in found {
-                    let place = &mut places[part as usize];
+                records.each_key(bytes, &mut |range, key| {
+                    let place = &mut places[part_of_hash(key, parts) as usize];
                     out[*place..*place + range.len()].copy_from_slice(&bytes[range.clone()]);
                     *place += range.len();
-                }
+                });
                 groups
             }
         }

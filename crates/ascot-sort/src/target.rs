@@ -237,6 +237,14 @@ impl<R: Records> Target<R> {
         Ok(Some(durable))
     }
 
+    /// The sealed file, to be given its name with others.
+    pub fn into_file(self) -> Option<AtomicOutput> {
+        match self.sink {
+            Sink::File(output) => Some(output),
+            Sink::Pipe(_) | Sink::Closed => None,
+        }
+    }
+
     /// Writes what is left, so that only the names of files are missing.
     pub fn seal(&mut self) -> Result<(), SortError> {
         self.flush()?;

@@ -11,7 +11,7 @@ use super::{JOB, ORDERING, OUTPUT, RECORDS, RESOURCES, choice, help_flag, option
 const SORTING_ONLY: &[&str] =
     &["resume", "method", "compress-program", "debug", "random-sort", "random-source"];
 /// And those that a split has no use for.
-const ORDERED_ONLY: &[&str] = &["unique", "stable", "top", "temp", "compress", "batch-size", "explain"];
+const ORDERED_ONLY: &[&str] = &["unique", "stable", "top", "temp", "compress", "batch-size"];
 
 /// `ascot merge`.
 pub fn merge() -> Command {

@@ -138,6 +138,10 @@ fn output(matches: &ArgMatches) -> Result<Output, Failure> {
     match number_of_parts(matches)? {
         None if STANDARD_OUTPUT.iter().any(|name| first == name) => Ok(Output::Stdout),
         None => Ok(Output::Path(PathBuf::from(first))),
+        Some(_) if flag(matches, "unique") || word_of(matches, "top").is_some() => Err(Failure::usage(
+            "--parts does not go with --unique or --top",
+            "parts are cut by the size of the inputs: write one file first, then: ascot reshape FILE --parts N",
+        )),
         Some(count) => {
             let pattern = first.to_str().ok_or_else(|| {
                 Failure::usage(format!("'{}' is not UTF-8", first.display()), "name parts in UTF-8")
