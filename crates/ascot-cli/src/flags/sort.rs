@@ -44,6 +44,8 @@ pub fn command() -> Command {
         .args(resources())
         .next_help_heading(OUTPUT)
         .args(output())
+        // The screen is full; `ascot reshape --help` has it.
+        .mut_arg("parts", |flag| flag.hide_short_help(true))
         .arg(help_flag(None).hide_short_help(true))
         .arg(
             Arg::new("version")
