@@ -44,7 +44,7 @@ pub fn reshape() -> Command {
         .before_help("The parts together, in order of their names, are the merged file.")
         .after_help(
             "Examples:\n\
-             \x20 ascot reshape in-*.rec --format fixed:100 --key 0..10 --parts 16 -o 'out-{:05}.rec'\n\
+             \x20 ascot reshape in-* --format fixed:100 --key 0..10 --parts 9 -o 'out-{}'\n\
              \x20 ascot reshape a.csv b.csv --key ts --parts 4 -o 'quarter{}.csv'",
         )
         .mut_arg("parts", |flag| flag.required(true))
@@ -68,7 +68,7 @@ pub fn split() -> Command {
             "Examples:\n\
              \x20 ascot split big.log --parts 100 -o 'part-{:05}'\n\
              \x20 ascot split events.csv --key tenant --by hash --parts 16 -o 'events-{:02}.csv'\n\
-             \x20 ascot split big.rec --format fixed:100 --key 0..10 --by range --parts 8 -o 'r{}.rec'",
+             \x20 ascot split big.rec --format fixed:100 --key 0..10 --parts 8 -o 'r{}'",
         )
         .arg(
             choice(
