@@ -10,6 +10,8 @@ from support import ascot_binary, clean_environment, run
 
 @pytest.mark.parametrize("path", ["/proc/filesystems", "/sys/class/net/lo/mtu"])
 def test_files_whose_length_says_nothing_are_read_to_their_end(path, disk):
+    if not os.path.exists(path):
+        pytest.skip(f"there is no {path}")
     expected = subprocess.run(["sort", path], capture_output=True, check=True, env=clean_environment()).stdout
     assert expected
     assert run("sort", path).stdout == expected
