@@ -60,7 +60,12 @@ impl AtomicOutput {
         for attempt in 1..=NAMES_TRIED {
             let temporary = temporary_name(&target)?;
             match disk.create_as(&temporary, name, creation(old.as_ref())) {
-                Ok(stream) => return Ok(Self::at(disk, stream, target, temporary)),
+                Ok(stream) => match hold(&temporary) {
+                    Hold::Ours(lock) => return Ok(Self::at(disk, stream, target, temporary, lock)),
+                    // Somebody who cleans up came between: another name.
+                    Hold::Gone if attempt < NAMES_TRIED => {}
+                    Hold::Gone => break,
+                },
                 Err(IoError::Os { source, .. })
                     if source.kind() == io::ErrorKind::AlreadyExists && attempt < NAMES_TRIED => {}
                 Err(error) => return Err(of_output(error, path, &target)),
@@ -98,11 +103,18 @@ impl AtomicOutput {
             }
             other => other.map_err(|error| of_output(error, path, &target))?,
         };
-        Ok(Self::at(disk, stream, target, temporary.to_path_buf()))
+        let lock = lock(temporary);
+        Ok(Self::at(disk, stream, target, temporary.to_path_buf(), lock))
     }
 
-    fn at(disk: &Disk, stream: Box<dyn WriteStream>, target: PathBuf, temporary: PathBuf) -> Self {
-        let (_lock, temporary) = (lock(&temporary), Some(temporary));
+    fn at(
+        disk: &Disk,
+        stream: Box<dyn WriteStream>,
+        target: PathBuf,
+        temporary: PathBuf,
+        _lock: Option<File>,
+    ) -> Self {
+        let temporary = Some(temporary);
         Self { disk: disk.clone(), stream: Some(stream), target, temporary, _lock, sealed: None, kept: false }
     }
 
@@ -117,7 +129,8 @@ impl AtomicOutput {
     ) -> Result<Self, IoError> {
         let target = resolve(path)?;
         let stream = disk.open_append(temporary, offset, name)?;
-        Ok(Self::at(disk, stream, target, temporary.to_path_buf()))
+        let lock = lock(temporary);
+        Ok(Self::at(disk, stream, target, temporary.to_path_buf(), lock))
     }
 
     /// The stream to write to.
@@ -246,6 +259,35 @@ fn lock(temporary: &Path) -> Option<File> {
     let file = File::open(temporary).ok()?;
     file.try_lock().ok()?;
     Some(file)
+}
+
+/// A temporary file just made.
+enum Hold {
+    /// It is held, where the volume has locks.
+    Ours(Option<File>),
+    /// It was cleaned up, or is being, before it was held.
+    Gone,
+}
+
+fn hold(temporary: &Path) -> Hold {
+    let file = match File::open(temporary) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Hold::Gone,
+        Err(_) => return Hold::Ours(None),
+    };
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(fs::TryLockError::WouldBlock) => return Hold::Gone,
+        Err(fs::TryLockError::Error(_)) => return Hold::Ours(None),
+    }
+    let same = |named: &Metadata| file.metadata().is_ok_and(|held| held.ino() == named.ino());
+    if fs::metadata(temporary).as_ref().is_ok_and(same) { Hold::Ours(Some(file)) } else { Hold::Gone }
+}
+
+/// Removes an unfinished output, held meanwhile; false where somebody else holds it.
+pub fn remove_orphan(temporary: &Path) -> bool {
+    let Ok(file) = File::open(temporary) else { return false };
+    file.try_lock().is_ok() && fs::remove_file(temporary).is_ok()
 }
 
 /// Unfinished outputs in `directory` that nobody holds: what killed jobs left.

@@ -22,7 +22,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use ascot_io::{Action, Disk, IoError, is_temporary, orphaned_outputs};
+use ascot_io::{Action, Disk, IoError, is_temporary, orphaned_outputs, remove_orphan};
 use ascot_record::checksum::RecordSum;
 use serde::{Deserialize, Serialize};
 
@@ -480,7 +480,7 @@ pub fn clean(temps: &[PathBuf], removal: Removal) -> Result<Vec<Leftover>, SortE
             continue;
         }
         seen.push(real(&orphan.dir));
-        orphan.removed = removal.takes(false) && fs::remove_file(&orphan.dir).is_ok();
+        orphan.removed = removal.takes(false) && remove_orphan(&orphan.dir);
         found.push(orphan);
     }
     Ok(found)
