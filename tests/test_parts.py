@@ -213,6 +213,14 @@ def test_ranges_of_a_sorted_file_are_about_as_large(count, parts, disk):
     assert sum(sizes) == count and max(sizes) < 1.5 * count / parts + 2, sizes
 
 
+@pytest.mark.parametrize("count, parts", [(10, 2), (1000, 3), (100_000, 7)])
+def test_ranges_of_sorted_numbers_are_about_as_large(count, parts, disk):
+    (disk / "in").write_bytes(struct.pack(f"<{count}Q", *range(count)))
+    run("split", disk / "in", "--format", "u64-le", "--by", "range", "--parts", parts, "-o", disk / "out-{}")
+    sizes = [len(part) // 8 for part in parts_in(disk)]
+    assert sum(sizes) == count and max(sizes) < 1.5 * count / parts + 2, sizes
+
+
 @pytest.mark.parametrize("memory", [16, 64])
 @pytest.mark.parametrize(
     "words",

@@ -60,7 +60,7 @@ impl AtomicOutput {
         for attempt in 1..=NAMES_TRIED {
             let temporary = temporary_name(&target)?;
             match disk.create_as(&temporary, name, creation(old.as_ref())) {
-                Ok(stream) => match hold(&temporary) {
+                Ok(stream) => match hold(&temporary)? {
                     Hold::Ours(lock) => return Ok(Self::at(disk, stream, target, temporary, lock)),
                     // Somebody who cleans up came between: another name.
                     Hold::Gone if attempt < NAMES_TRIED => {}
@@ -97,14 +97,18 @@ impl AtomicOutput {
     /// there is dropped.
     pub fn create_named(disk: &Disk, path: &Path, temporary: &Path, name: &str) -> Result<Self, IoError> {
         let target = resolve(path)?;
-        let stream = match disk.create_as(temporary, name, creation(state(&target)?.as_ref())) {
-            Err(IoError::Os { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {
-                disk.open_append(temporary, 0, name)?
+        for _ in 0..NAMES_TRIED {
+            let stream = match disk.create_as(temporary, name, creation(state(&target)?.as_ref())) {
+                Err(IoError::Os { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {
+                    disk.open_append(temporary, 0, name)?
+                }
+                other => other.map_err(|error| of_output(error, path, &target))?,
+            };
+            if let Hold::Ours(lock) = hold(temporary)? {
+                return Ok(Self::at(disk, stream, target, temporary.to_path_buf(), lock));
             }
-            other => other.map_err(|error| of_output(error, path, &target))?,
-        };
-        let lock = lock(temporary);
-        Ok(Self::at(disk, stream, target, temporary.to_path_buf(), lock))
+        }
+        Err(IoError::from_os(Action::Create, temporary, 0, io::Error::from_raw_os_error(libc::EBUSY)))
     }
 
     fn at(
@@ -269,19 +273,23 @@ enum Hold {
     Gone,
 }
 
-fn hold(temporary: &Path) -> Hold {
+fn hold(temporary: &Path) -> Result<Hold, IoError> {
     let file = match File::open(temporary) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Hold::Gone,
-        Err(_) => return Hold::Ours(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Hold::Gone),
+        // A file nobody holds would be taken for one that is left over.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
+            return Err(IoError::from_os(Action::Open, temporary, 0, error));
+        }
+        Err(_) => return Ok(Hold::Ours(None)),
     };
     match file.try_lock() {
         Ok(()) => {}
-        Err(fs::TryLockError::WouldBlock) => return Hold::Gone,
-        Err(fs::TryLockError::Error(_)) => return Hold::Ours(None),
+        Err(fs::TryLockError::WouldBlock) => return Ok(Hold::Gone),
+        Err(fs::TryLockError::Error(_)) => return Ok(Hold::Ours(None)),
     }
     let same = |named: &Metadata| file.metadata().is_ok_and(|held| held.ino() == named.ino());
-    if fs::metadata(temporary).as_ref().is_ok_and(same) { Hold::Ours(Some(file)) } else { Hold::Gone }
+    Ok(if fs::metadata(temporary).as_ref().is_ok_and(same) { Hold::Ours(Some(file)) } else { Hold::Gone })
 }
 
 /// Removes an unfinished output, held meanwhile; false where somebody else holds it.

@@ -175,7 +175,8 @@ impl<'a, R: Records> Job<'a, R> {
                     .into(),
             )
         })?;
-        parts.check(descriptors())?;
+        // The other half is for inputs and spills.
+        parts.check(descriptors() / 2)?;
         let parting = Parting::new((parts, total), &self.disk, self.cancel, self.header.clone(), by_key);
         Target::create_parts(&self.records, parting, blocks)
     }

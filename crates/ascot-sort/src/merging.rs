@@ -22,6 +22,7 @@ use crate::merge::{MergeFlow, MergeSink};
 use crate::observe::Cancel;
 use crate::pieces::Lease;
 use crate::records::{Records, Rules, Segment, Sorted};
+use crate::request::SortRequest;
 use crate::runs::{RunBlock, RunStart};
 use crate::target::Target;
 
@@ -29,7 +30,7 @@ use crate::target::Target;
 pub fn merge_inputs<R: Records>(mut job: Job<'_, R>, plan: Option<Plan>) -> Result<Report, SortError> {
     let mut target = job.target()?;
     let count = job.inputs.iter().count();
-    let fan_in = merge_fan_in(&job.budget, job.request.batch_size);
+    let fan_in = merge_fan_in(&job.budget, job.request);
     if count <= fan_in {
         let rules = Rules { unique: job.request.unique, sum: true };
         let sums = merge_range(&mut job, 0..count, rules, &mut Straight(&mut target))?;
@@ -52,8 +53,9 @@ pub fn merge_inputs<R: Records>(mut job: Job<'_, R>, plan: Option<Plan>) -> Resu
 }
 
 /// Inputs that are merged at once.
-pub fn merge_fan_in(budget: &Budget, asked: Option<usize>) -> usize {
-    (budget.streams() / (3 * budget.block)).min(descriptors()).min(asked.unwrap_or(usize::MAX)).max(2)
+pub fn merge_fan_in(budget: &Budget, request: &SortRequest) -> usize {
+    let open = descriptors().saturating_sub(request.output.parts_held());
+    (budget.streams() / (3 * budget.block)).min(open).min(request.batch_size.unwrap_or(usize::MAX)).max(2)
 }
 
 fn merge_range<R: Records, S: MergeSink>(

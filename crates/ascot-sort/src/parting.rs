@@ -18,6 +18,7 @@ use crate::error::SortError;
 use crate::observe::Cancel;
 use crate::records::Records;
 use crate::request::Parts;
+use crate::threads::no_thread;
 
 /// The parts of an output: those that are complete, and where the open one ends.
 pub struct Parting {
@@ -118,7 +119,8 @@ impl Parting {
     /// The open part is complete; the next one is open. False where there is none.
     pub fn next(&mut self, mut done: AtomicOutput) -> Result<bool, SortError> {
         self.wait()?;
-        self.sealing = Some(std::thread::spawn(move || done.seal().map(|_| done)));
+        let seal = move || done.seal().map(|_| done);
+        self.sealing = Some(std::thread::Builder::new().spawn(seal).map_err(no_thread)?);
         self.open += 1;
         let more = self.open < self.parts.count;
         if !more {

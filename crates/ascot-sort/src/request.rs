@@ -37,6 +37,13 @@ pub enum Output {
     Parts(Parts),
 }
 
+impl Output {
+    /// Descriptors that complete parts hold until all of them have their names.
+    pub fn parts_held(&self) -> usize {
+        if let Output::Parts(parts) = self { parts.count as usize } else { 0 }
+    }
+}
+
 /// Names of several files: `{}` in the pattern, or `{:05}` for five digits, is the number from 0.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parts {

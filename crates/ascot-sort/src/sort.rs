@@ -124,7 +124,7 @@ fn facts<R: Records>(request: &SortRequest, inputs: &Inputs, mean_bytes: Option<
             && request.top.is_none()
             && !matches!(request.layout, Layout::Prefixed { .. }),
         inputs: inputs.iter().count() as u64,
-        descriptors: descriptors(),
+        descriptors: descriptors().saturating_sub(request.output.parts_held()),
         batch: request.batch_size.unwrap_or(usize::MAX),
         top: request.top,
         in_order: false,
@@ -174,7 +174,7 @@ pub(crate) fn make_plan<R: Records>(
     let facts = facts(request, inputs, mean_bytes, records);
     let volume = request.volume.clone().unwrap_or_else(VolumeProfile::assumed_flash);
     if request.merge_only {
-        let fan_in = merge_fan_in(budget, request.batch_size) as u64;
+        let fan_in = merge_fan_in(budget, request) as u64;
         return Ok(plan_merge(&facts, budget, fan_in, &volume));
     }
     let pieces = budget.pieces(&|bytes| records.scratch_bytes(bytes));

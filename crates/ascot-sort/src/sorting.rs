@@ -219,7 +219,8 @@ impl<R: Records> Job<'_, R> {
             }
             count += 1;
         }
-        count.min(descriptors()).min(self.request.batch_size.unwrap_or(usize::MAX)).max(2)
+        let open = descriptors().saturating_sub(self.request.output.parts_held());
+        count.min(open).min(self.request.batch_size.unwrap_or(usize::MAX)).max(2)
     }
 
     /// Merges runs until all that are left can be merged at once: neighbours, the smallest first,

@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use ascot_io::{Disk, IoError};
 
 use crate::error::SortError;
+use crate::threads::no_thread;
 
 /// Removes files of a job, the latest while the job goes on.
 pub struct Sweeper {
@@ -36,7 +37,8 @@ impl Sweeper {
             all()?;
             return Ok(gone + bytes);
         }
-        self.under_way = Some((std::thread::spawn(all), bytes));
+        let thread = std::thread::Builder::new().spawn(all).map_err(no_thread)?;
+        self.under_way = Some((thread, bytes));
         Ok(gone)
     }
 

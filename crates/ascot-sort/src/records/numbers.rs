@@ -565,7 +565,8 @@ impl<T: Number> Records for Numbers<T> {
 
     fn sample_keys(&self, bytes: &[u8], count: usize, out: &mut Vec<Vec<u8>>) {
         let values = bytes.len() / size_of::<T>();
-        for i in 0..count.min(values) {
+        let count = count.min(values);
+        for i in 0..count {
             let at = values * i / count * size_of::<T>();
             let value = bytemuck::pod_read_unaligned::<T>(&bytes[at..at + size_of::<T>()]);
             out.push(value.prefix().to_be_bytes().to_vec());
