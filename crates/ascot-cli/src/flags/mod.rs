@@ -9,7 +9,8 @@ mod sort;
 mod theory;
 mod tools;
 
-use clap::{Arg, ArgAction, Command};
+use clap::builder::OsStringValueParser;
+use clap::{Arg, ArgAction, Command, ValueHint};
 
 /// Ways to compare lines; shown in columns.
 pub const ORDERING: &str = "Ordering lines";
@@ -99,6 +100,15 @@ fn help_flag(short: Option<char>) -> Arg {
         Some(letter) => flag.short(letter),
         None => flag,
     }
+}
+
+/// The files a command reads.
+fn files() -> Arg {
+    Arg::new("files")
+        .value_name("FILE")
+        .num_args(0..)
+        .value_parser(OsStringValueParser::new())
+        .value_hint(ValueHint::FilePath)
 }
 
 /// A flag without a value.

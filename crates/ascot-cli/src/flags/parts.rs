@@ -1,11 +1,10 @@
 //! The flags of `ascot merge`, `ascot reshape` and `ascot split`: those of `ascot sort` that have a
 //! meaning for them, and what says how many files there are.
 
-use clap::builder::OsStringValueParser;
-use clap::{Arg, Command, ValueHint};
+use clap::{Arg, Command};
 
 use super::sort::{job, layouts, memory_and_disks, ordering, output, records, resources};
-use super::{JOB, ORDERING, OUTPUT, RECORDS, RESOURCES, choice, help_flag, option};
+use super::{JOB, ORDERING, OUTPUT, RECORDS, RESOURCES, choice, files, help_flag, option};
 
 /// Flags of `ascot sort` that only sorting needs.
 const SORTING_ONLY: &[&str] =
@@ -125,11 +124,7 @@ fn moving(name: &'static str, operands: &str, omitted: &[&str]) -> Command {
         .args(output())
         .arg(help_flag(None).hide_short_help(true))
         .arg(
-            Arg::new("files")
-                .value_name("FILE")
-                .num_args(0..)
-                .value_parser(OsStringValueParser::new())
-                .value_hint(ValueHint::FilePath)
+            files()
                 .hide_short_help(true)
                 .help_heading(None::<&str>)
                 .help("what to read; - is standard input")

@@ -4,7 +4,7 @@ use clap::builder::OsStringValueParser;
 use clap::{Arg, ArgAction, Command, ValueHint};
 
 use super::theory::volume;
-use super::{JOB, ORDERING, OUTPUT, RECORDS, RESOURCES, choice, help_flag, option, repeated, switch};
+use super::{JOB, ORDERING, OUTPUT, RECORDS, RESOURCES, choice, files, help_flag, option, repeated, switch};
 
 const EXAMPLES: &str = "Examples:
   ascot sort access.log -k4,4 -t' ' --memory 1GiB -o sorted.log
@@ -57,11 +57,7 @@ pub fn command() -> Command {
         )
         .version(env!("CARGO_PKG_VERSION"))
         .arg(
-            Arg::new("files")
-                .value_name("FILE")
-                .num_args(0..)
-                .value_parser(OsStringValueParser::new())
-                .value_hint(ValueHint::FilePath)
+            files()
                 .hide_short_help(true)
                 .help_heading(None::<&str>)
                 .help("what to sort; - is standard input")

@@ -3,7 +3,7 @@
 use clap::builder::OsStringValueParser;
 use clap::{Arg, ArgAction, Command, ValueHint};
 
-use super::{help_flag, option, repeated, switch};
+use super::{files, help_flag, option, repeated, switch};
 
 /// What all commands but `ascot sort` have in common.
 pub fn tool(name: &'static str) -> Command {
@@ -80,11 +80,7 @@ pub fn check() -> Command {
              \x20 ascot check ids.sorted --format u64-le",
         )
         .arg(
-            Arg::new("files")
-                .value_name("FILE")
-                .num_args(0..)
-                .value_parser(OsStringValueParser::new())
-                .value_hint(ValueHint::FilePath)
+            files()
                 .help("what to check; - is standard input")
                 .long_help("Files to check, in this order, as one sequence; - or none is standard input."),
         )
