@@ -321,6 +321,17 @@ impl WriteStream for ArmWrite {
         }
     }
 
+    fn in_flight(&mut self) -> usize {
+        // Failures are kept, and told by whatever is called next.
+        while self.settle_oldest(false).is_ok_and(|settled| settled) {}
+        self.begun.len()
+    }
+
+    fn complete(&mut self) -> Result<(), IoError> {
+        let _ = self.settle_oldest(true);
+        self.check()
+    }
+
     fn drain(&mut self) -> Result<(), IoError> {
         while !self.begun.is_empty() {
             // Kept in `failed`; the rest is waited for all the same.

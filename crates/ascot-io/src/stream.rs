@@ -77,6 +77,16 @@ pub trait WriteStream: Send {
         Ok(())
     }
 
+    /// Requests begun and not known to be written; none where `begin` writes before it returns.
+    fn in_flight(&mut self) -> usize {
+        0
+    }
+
+    /// Waits until the oldest of them is written.
+    fn complete(&mut self) -> Result<(), IoError> {
+        self.drain()
+    }
+
     /// Waits until everything begun is written.
     fn drain(&mut self) -> Result<(), IoError>;
 

@@ -20,6 +20,7 @@ pub mod check;
 pub mod chunks;
 pub mod cut;
 mod damage;
+mod dealing;
 pub mod distribute;
 pub mod emit;
 pub mod error;

@@ -31,7 +31,7 @@ use crate::engine::inputs::Inputs;
 pub use crate::engine::inputs::{BlockInput, Completed};
 pub use crate::engine::outputs::BlockOutput;
 use crate::engine::outputs::Outputs;
-pub use crate::engine::streams::{NoOutput, Reader, Writer};
+pub use crate::engine::streams::{NoInput, NoOutput, Reader, Writer, complete_down_to};
 use crate::flow::{Flow, Step};
 use crate::occupancy::{Occupancy, Split};
 use crate::schedule::{Move, Schedule, Staircase, Stall};
@@ -79,6 +79,20 @@ impl<I: BlockInput> Bowtie<I, NoOutput> {
         let mut this = Self::build((inputs, Vec::new()), pool, &shape, split, schedule);
         this.depth = usize::MAX;
         this
+    }
+}
+
+impl<O: BlockOutput> Bowtie<NoInput, O> {
+    /// Outputs that share the blocks of `pool`, at least two for each; the flow brings what they get. Every
+    /// block the schedule grants is written at once.
+    pub fn of_outputs(
+        outputs: Vec<O>,
+        pool: BlockPool,
+        schedule: Box<dyn Schedule>,
+    ) -> Result<Self, TooFewBlocks> {
+        let split = Split { read: 0, write: pool.total() as u32 };
+        let this = Self::with_schedule((Vec::new(), outputs), pool, 0.0, split, schedule)?;
+        Ok(this.depth(usize::MAX))
     }
 }
 
@@ -160,7 +174,21 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
                 self.complete(Move::Read(index))?;
             }
         }
+        self.complete_written()?;
         while self.begun.len() + 1 < self.depth && self.begin_next(Stall::Running)? {}
+        Ok(())
+    }
+
+    /// Takes note of blocks that have been written, whose memory is free.
+    fn complete_written(&mut self) -> Result<(), IoError> {
+        let mut at = 0;
+        while let Some(&step) = self.begun.get(at) {
+            match step {
+                // The oldest of an output is the first of them here.
+                Move::Write(index) if self.outputs.ready(index) => self.complete(step)?,
+                _ => at += 1,
+            }
+        }
         Ok(())
     }
 
