@@ -15,7 +15,6 @@ use ascot_bowtie::flow::{Flow, Step};
 use ascot_bowtie::schedule::{FewestHeld, Schedule, Staircase};
 use ascot_io::BlockPool;
 use ascot_model::run_length::{Algorithm, Scheme, Shape};
-use ascot_model::volume::VolumeProfile;
 
 use crate::error::SortError;
 use crate::observe::Cancel;
@@ -25,18 +24,6 @@ use crate::splitting::{Grouped, InOrder};
 
 /// The bowtie of a dealing.
 pub type Hands<P> = Bowtie<NoInput, P>;
-
-/// Share of its writing that switches may take before long runs are worth their memory.
-const SWITCHES_MATTER: f64 = 0.05;
-
-/// Whether `parts` files are better written in few long runs than in blocks as they fill.
-pub fn wants_long_runs(volume: Option<&VolumeProfile>, parts: usize, block_bytes: usize) -> bool {
-    volume.is_some_and(|volume| {
-        let (bytes, files) = (block_bytes as f64, parts as f64);
-        let streaming = volume.seconds(bytes, bytes, 0.0, files);
-        volume.seconds(bytes, bytes, 1.0, files) > streaming * (1.0 + SWITCHES_MATTER)
-    })
-}
 
 /// Outputs that share `blocks`, driven by the schedule that suits the volume.
 pub fn hands<P: Part>(outputs: Vec<P>, blocks: BlockPool, long_runs: bool) -> Result<Hands<P>, SortError> {

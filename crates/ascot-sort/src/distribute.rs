@@ -18,12 +18,13 @@ use ascot_model::report::Report;
 use ascot_record::checksum::RecordSum;
 
 use crate::account::PassFacts;
-use crate::dealing::{Table, deal, hands, wants_long_runs};
+use crate::dealing::{Table, deal, hands};
 use crate::emit::PassSums;
 use crate::error::SortError;
 use crate::form::{Gather, Grouping, Load, sort_loads};
 use crate::input::{Inputs, PART_BLOCKS};
 use crate::job::Job;
+use crate::long_runs::wants_long_runs;
 use crate::part::{RunPart, decode_index};
 use crate::pieces::PiecePool;
 use crate::plan::part_count;
@@ -202,7 +203,7 @@ impl<R: Records> Job<'_, R> {
 
     /// Whether parts are better written in few long runs.
     fn long_runs(&self, parts: usize) -> bool {
-        wants_long_runs(self.request.volume.as_ref(), parts, self.budget.block)
+        wants_long_runs(self.request, parts, self.budget.block)
     }
 
     /// Blocks of the parts, two for each at least: a third is filled while others are written, and long

@@ -29,6 +29,7 @@ pub mod generate;
 mod header;
 pub mod input;
 pub mod job;
+mod long_runs;
 pub mod merge;
 pub mod merging;
 pub mod observe;

@@ -18,9 +18,10 @@ use ascot_record::checksum::RecordSum;
 
 use crate::account::PassFacts;
 use crate::budget::LEAST_BLOCK_BYTES;
-use crate::dealing::{Hands, Table, deal, hands, wants_long_runs};
+use crate::dealing::{Hands, Table, deal, hands};
 use crate::error::SortError;
 use crate::job::{Job, descriptors};
+use crate::long_runs::wants_long_runs;
 use crate::part::FilePart;
 use crate::pieces::PiecePool;
 use crate::records::{Records, Splitters};
@@ -139,7 +140,7 @@ fn account<R: Records>(job: &mut Job<'_, R>, parts: &Parts, times: &SplitTimes) 
 fn open_files<R: Records>(job: &Job<'_, R>, parts: &Parts) -> Result<Hands<FilePart<R>>, SortError> {
     let (count, most) = (parts.count as usize, descriptors() / DESCRIPTORS_PER_PART);
     parts.check(most)?;
-    let long_runs = wants_long_runs(job.request.volume.as_ref(), count, job.budget.block);
+    let long_runs = wants_long_runs(job.request, count, job.budget.block);
     let share = job.budget.streams() / PARTS_SHARE;
     let least = 2 * count + job.budget.target_blocks;
     let block = (share / least).min(job.budget.block) / LEAST_BLOCK_BYTES * LEAST_BLOCK_BYTES;
