@@ -6,8 +6,8 @@
 //!                                                         ├▶ [block] ─▶ file 1 ...
 //! ```
 //!
-//! Invariants: every record is in one file, and files hold records in the order of the inputs; all
-//! files appear, or none.
+//! Invariants: every record is in one file, and files hold records in the order of the inputs; no file
+//! appears before all of them are whole.
 
 use std::path::{Path, PathBuf};
 
