@@ -18,6 +18,7 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use crate::PAGE_BYTES;
@@ -171,6 +172,10 @@ impl ReadStream for ArmRead {
 
     fn len_hint(&self) -> Option<u64> {
         Some(self.len)
+    }
+
+    fn channel(&self) -> Option<u64> {
+        self.base.file.metadata().ok().map(|stat| stat.dev())
     }
 }
 

@@ -58,6 +58,12 @@ pub trait ReadStream: Send {
 
     /// Bytes the stream will give in all, where known.
     fn len_hint(&self) -> Option<u64>;
+
+    /// The device behind it, where that is known: streams with the same number share one, those with
+    /// different numbers do not wait for each other.
+    fn channel(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// A sink of bytes, written forward.

@@ -377,4 +377,8 @@ impl<R: Records> BlockInput for RawInput<R> {
     fn ready(&mut self) -> bool {
         self.long_given.strong_count() == 0 && self.stream.ready()
     }
+
+    fn channel(&self) -> Option<u64> {
+        self.stream.channel()
+    }
 }

@@ -296,4 +296,8 @@ impl<R: Records> BlockInput for RunInput<R> {
         let room = self.spanning.is_some() || self.pool.available() >= self.long_bytes;
         self.long.strong_count() == 0 && room && self.reader.ready()
     }
+
+    fn channel(&self) -> Option<u64> {
+        self.reader.channel()
+    }
 }

@@ -27,8 +27,8 @@ use std::time::{Duration, Instant};
 use ascot_io::{BlockPool, IoError};
 use ascot_model::run_length::{Scheme, Shape};
 
-use crate::engine::inputs::Inputs;
 pub use crate::engine::inputs::{BlockInput, Completed};
+use crate::engine::inputs::{Channels, Inputs};
 pub use crate::engine::outputs::BlockOutput;
 use crate::engine::outputs::Outputs;
 pub use crate::engine::streams::{NoInput, NoOutput, Reader, Writer, complete_down_to};
@@ -58,6 +58,7 @@ pub struct TooFewBlocks {
 /// Streams, what they hold, and the schedule that drives them.
 pub struct Bowtie<I: BlockInput = Reader, O: BlockOutput = Writer> {
     inputs: Inputs<I>,
+    channels: Channels,
     outputs: Outputs<O>,
     pool: BlockPool,
     schedule: Box<dyn Schedule>,
@@ -138,6 +139,7 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
     ) -> Self {
         let occupancy = Occupancy::new(shape, split, pool.block_bytes() as u64);
         let mut this = Bowtie {
+            channels: Channels::of(&inputs),
             inputs: Inputs::new(inputs),
             outputs: Outputs::new(outputs),
             pool,
@@ -201,12 +203,13 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
     /// Begins what the schedule answers; says whether it was anything.
     fn begin_next(&mut self, stall: Stall) -> Result<bool, IoError> {
         let free = self.free_to_read();
-        let sight = self.occupancy.look(stall, free, self.first_out);
+        let sight = self.occupancy.look(stall, free, self.first_out, self.channels.busy());
         let Some(step) = self.schedule.next(&sight) else { return Ok(false) };
         match step {
             Move::Read(index) => {
                 let Some(buf) = self.pool.try_take() else { return Ok(false) };
                 self.inputs.begin(index, buf)?;
+                self.channels.count(index, 1);
                 self.occupancy.reads(index);
                 self.occupancy.set_remaining(index, self.inputs.remaining(index));
             }
@@ -226,6 +229,7 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
         }
         match step {
             Move::Read(index) => {
+                self.channels.count(index, -1);
                 if !self.inputs.collect(index)? {
                     self.occupancy.let_go(index);
                 }

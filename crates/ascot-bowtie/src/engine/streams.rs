@@ -46,6 +46,10 @@ impl BlockInput for Reader {
     fn ready(&mut self) -> bool {
         self.stream.ready()
     }
+
+    fn channel(&self) -> Option<u64> {
+        self.stream.channel()
+    }
 }
 
 /// A file written forward.
