@@ -3,7 +3,7 @@
 //! It picks the back-end for each file, ties every stream to the ledger and to the faults, and
 //! keeps the notices a user should see (a volume that refuses direct access, say).
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::ops::Range;
@@ -72,11 +72,19 @@ pub struct Disk {
 
 struct Inner {
     options: DiskOptions,
-    arm: OnceLock<Arm>,
+    /// The arm that performs everything, where one was given.
+    given: OnceLock<Arm>,
+    /// Else that of each device, started on first use: devices do not wait for each other.
+    arms: Mutex<HashMap<u64, Arm>>,
     pool: OnceLock<Pool>,
     room: Room,
     notices: Mutex<Vec<String>>,
     noticed: Mutex<HashSet<(u64, &'static str)>>,
+}
+
+/// The device that a file's bytes are on.
+fn device_of(stat: &Metadata) -> u64 {
+    if stat.file_type().is_block_device() { stat.rdev() } else { stat.dev() }
 }
 
 /// How a file is created.
@@ -99,7 +107,8 @@ impl Disk {
     pub fn new(options: DiskOptions) -> Self {
         let inner = Inner {
             options,
-            arm: OnceLock::new(),
+            given: OnceLock::new(),
+            arms: Mutex::default(),
             pool: OnceLock::new(),
             room: Room::default(),
             notices: Mutex::default(),
@@ -108,14 +117,18 @@ impl Disk {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Uses `arm` instead of starting one; false where one has been started already.
+    /// Uses `arm` for everything instead of starting one for each device; false where one was given before.
     pub fn use_arm(&self, arm: Arm) -> bool {
-        self.inner.arm.set(arm).is_ok()
+        self.inner.given.set(arm).is_ok()
     }
 
-    /// The arm of the direct back-end, started on first use.
-    pub fn arm(&self) -> &Arm {
-        self.inner.arm.get_or_init(|| Arm::start(self.inner.options.depth))
+    /// The arm of a device's direct back-end, started on first use.
+    pub fn arm(&self, device: u64) -> Arm {
+        if let Some(arm) = self.inner.given.get() {
+            return arm.clone();
+        }
+        let mut arms = self.inner.arms.lock().unwrap_or_else(PoisonError::into_inner);
+        arms.entry(device).or_insert_with(|| Arm::start(self.inner.options.depth)).clone()
     }
 
     /// Counts the streams' own memory (compression) against `pool`; the first call stays.
@@ -184,10 +197,9 @@ impl Disk {
     }
 
     fn port(&self, path: &Path, name: &str, stat: &Metadata, direction: Direction) -> Port {
-        let device = if stat.file_type().is_block_device() { stat.rdev() } else { stat.dev() };
         Port {
             path: path.to_path_buf(),
-            meter: self.ledger().meter(name, device, stat.ino(), direction),
+            meter: self.ledger().meter(name, device_of(stat), stat.ino(), direction),
             faults: self.inner.options.faults.clone(),
             room: self.inner.room.clone(),
         }
@@ -238,7 +250,7 @@ impl Disk {
                 let cached = end - start < SMALL_FILE_BYTES
                     || system::cached_share(&file, start, end - start) >= MOSTLY_CACHED;
                 let direct = !cached && self.enter_direct(&file, &port.path, stat);
-                return Box::new(ArmRead::new(self.arm_file(port, file, direct), start, end));
+                return Box::new(ArmRead::new(self.arm_file(port, file, direct, stat), start, end));
             }
         };
         let done = Default::default();
@@ -246,9 +258,9 @@ impl Disk {
         Box::new(FileRead { port, file: Arc::new(file), next: start, end, len, call_bytes, done })
     }
 
-    fn arm_file(&self, port: Port, file: File, direct: bool) -> ArmFile {
+    fn arm_file(&self, port: Port, file: File, direct: bool, stat: &Metadata) -> ArmFile {
         let request_bytes = self.inner.options.request_bytes;
-        ArmFile { port, arm: self.arm().clone(), file: Arc::new(file), direct, request_bytes }
+        ArmFile { port, arm: self.arm(device_of(stat)), file: Arc::new(file), direct, request_bytes }
     }
 
     /// Turns O_DIRECT on where the volume allows it.
@@ -337,7 +349,7 @@ impl Disk {
             }
             Backend::Direct => {
                 let direct = self.enter_direct(&file, path, stat);
-                return Ok(Box::new(ArmWrite::new(self.arm_file(port, file, direct), start)));
+                return Ok(Box::new(ArmWrite::new(self.arm_file(port, file, direct, stat), start)));
             }
         };
         Ok(Box::new(FileWrite { port, file: Arc::new(file), next: start, call_bytes, failed: None }))
@@ -437,5 +449,20 @@ fn size_of(file: &File, stat: &Metadata) -> io::Result<Option<u64>> {
         Err(io::Error::from_raw_os_error(libc::EISDIR))
     } else {
         Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_have_arms_of_their_own() {
+        let disk = Disk::default();
+        assert!(disk.arm(1).is(&disk.arm(1)));
+        assert!(!disk.arm(1).is(&disk.arm(2)));
+        let given = Arm::start_threads(1);
+        assert!(disk.use_arm(given.clone()));
+        assert!(disk.arm(1).is(&given) && disk.arm(2).is(&given));
     }
 }

@@ -94,7 +94,8 @@ impl Passes {
             };
             let (bytes, runs) =
                 self.before.iter().find(same).map_or((0, 0), |before| (before.bytes, before.runs));
-            if account.bytes == bytes {
+            // A run begins when it is asked for, its bytes count when they have moved.
+            if (account.bytes, account.runs) == (bytes, runs) {
                 continue;
             }
             let name = stream_name(&account.name);

@@ -429,11 +429,12 @@ fn a_busy_device_is_not_waited_for() {
         turn + (spread(input, block) & 0xff_ffff)
     };
     let ideal = 16.0 / 4.0 * 64.0 * (BLOCK as f64 / 1e9 + 0.01);
-    for (name, waiting, skipping) in [
-        ("spread", seconds_on_four_devices(true, spread), seconds_on_four_devices(false, spread)),
-        ("skewed", seconds_on_four_devices(true, skewed), seconds_on_four_devices(false, skewed)),
+    for (name, most, waiting, skipping) in [
+        ("spread", 0.96, seconds_on_four_devices(true, spread), seconds_on_four_devices(false, spread)),
+        ("skewed", 0.4, seconds_on_four_devices(true, skewed), seconds_on_four_devices(false, skewed)),
     ] {
-        println!("{name}: waiting {waiting:.3} s, skipping {skipping:.3} s, ideal {ideal:.3} s");
-        assert!(skipping < 0.96 * waiting, "{name}: {skipping} s, waiting {waiting} s");
+        println!("{name}: waiting {waiting:.3} s, skipping {skipping:.3} s");
+        assert!(skipping < most * waiting, "{name}: {skipping} s, waiting {waiting} s");
+        assert!(skipping < 1.01 * ideal, "{name}: {skipping} s, the devices need {ideal} s");
     }
 }

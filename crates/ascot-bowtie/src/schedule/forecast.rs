@@ -97,7 +97,9 @@ impl Schedule for FewestHeld {
         if let Some(output) = now.fullest() {
             return Some(Move::Write(output));
         }
-        let least = (0..now.held.len()).filter(|&i| now.remaining[i] > 0).min_by_key(|&i| now.held[i])?;
+        let live = (0..now.held.len()).filter(|&input| now.remaining[input] > 0);
+        // Not on a device that has enough to do, but what holds nothing comes first.
+        let least = live.min_by_key(|&input| (now.held[input] > 0 && now.is_busy(input), now.held[input]))?;
         now.may_read(least).then_some(Move::Read(least))
     }
 }

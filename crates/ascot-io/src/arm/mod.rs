@@ -65,6 +65,12 @@ impl Arm {
         self.inner.kind
     }
 
+    /// Whether the two are clones of each other.
+    #[cfg(test)]
+    pub(crate) fn is(&self, other: &Arm) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
     /// Queues a transfer.
     pub(crate) fn submit(&self, request: Request) -> Ticket {
         let (ticket, parts) = request.into_parts();
