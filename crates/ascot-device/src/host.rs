@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use ascot_model::host::RecordClass;
+use ascot_model::host::{NARROW_MERGE, RecordClass, WIDE_MERGE};
 use ascot_model::measurement::{Figure, KernelMeasurement};
 use ascot_record::framing::{FixedFraming, Framing, LineFraming, frame};
 use ascot_record::merge::{PieceCursor, merge};
@@ -19,8 +19,8 @@ use ascot_record::vsort::sort_u64;
 use crate::Clock;
 use crate::error::ProbeError;
 
-/// Pieces that are merged at once.
-const PIECES: usize = 8;
+/// Pieces that are merged at once, once and once again.
+const PIECES: [usize; 2] = [NARROW_MERGE as usize, WIDE_MERGE as usize];
 /// Bytes of them all; less where there is little time.
 const BYTES: usize = 32 << 20;
 const BYTES_IN_HASTE: usize = 4 << 20;
@@ -36,9 +36,18 @@ const LEAST_LINE: u64 = 16;
 const LINE_RANGE: u64 = 64;
 
 /// Seconds of sorting and of merging the same data.
+#[derive(Clone, Copy)]
 struct Seconds {
     sort: f64,
     merge: f64,
+}
+
+/// Bytes/s found, repetition by repetition.
+#[derive(Clone, Default)]
+struct Rates {
+    sort: Vec<f64>,
+    merge: Vec<f64>,
+    wide_merge: Vec<f64>,
 }
 
 /// A kind of record with its data.
@@ -54,20 +63,21 @@ pub fn measure(clock: &Clock<'_>, until: Instant) -> Result<Vec<KernelMeasuremen
     let bytes = if hasty { BYTES_IN_HASTE } else { BYTES };
     let subjects = subjects(bytes);
     let mut scratch = PieceScratch::default();
-    let mut rates: Vec<(Vec<f64>, Vec<f64>)> = vec![Default::default(); subjects.len()];
+    let mut rates = vec![Rates::default(); subjects.len()];
     for repeat in 0..MOST_REPEATS {
         if repeat >= LEAST_REPEATS && Clock::seconds_until(until) == 0.0 {
             break;
         }
-        for (subject, (sort, merging)) in subjects.iter().zip(&mut rates) {
+        for (subject, rates) in subjects.iter().zip(&mut rates) {
             clock.tick()?;
-            let seconds = subject.run(&mut scratch);
-            sort.push(subject.bytes() as f64 / seconds.sort.max(1e-9));
-            merging.push(subject.bytes() as f64 / seconds.merge.max(1e-9));
+            let rate = |seconds: f64| subject.bytes() as f64 / seconds.max(1e-9);
+            let [narrow, wide] = PIECES.map(|pieces| subject.run(pieces, &mut scratch));
+            rates.sort.push(rate(narrow.sort));
+            rates.merge.push(rate(narrow.merge));
+            rates.wide_merge.push(rate(wide.merge));
         }
     }
-    let kernels = subjects.iter().zip(rates);
-    Ok(kernels.map(|(subject, (sort, merging))| subject.kernel(&sort, &merging)).collect())
+    Ok(subjects.iter().zip(rates).map(|(subject, rates)| subject.kernel(&rates)).collect())
 }
 
 fn subjects(bytes: usize) -> [Subject; 3] {
@@ -97,22 +107,22 @@ impl Subject {
         }
     }
 
-    fn run(&self, scratch: &mut PieceScratch) -> Seconds {
+    fn run(&self, pieces: usize, scratch: &mut PieceScratch) -> Seconds {
         match self {
-            Subject::Numbers(numbers) => run_numbers(numbers),
+            Subject::Numbers(numbers) => run_numbers(numbers, pieces),
             Subject::Fixed(bytes) => {
                 let framing = FixedFraming(FIXED_BYTES);
                 let order = RangeOrder::new(framing, FIXED_KEY, false, LastResort::None);
-                run_records(framing, &order, bytes, scratch)
+                run_records(framing, &order, (bytes, pieces), scratch)
             }
             Subject::Lines { bytes, .. } => {
                 let framing = LineFraming(b'\n');
-                run_records(framing, &BodyOrder::new(framing, false), bytes, scratch)
+                run_records(framing, &BodyOrder::new(framing, false), (bytes, pieces), scratch)
             }
         }
     }
 
-    fn kernel(&self, sort: &[f64], merging: &[f64]) -> KernelMeasurement {
+    fn kernel(&self, rates: &Rates) -> KernelMeasurement {
         let (layout, class, record_bytes) = match self {
             Subject::Numbers(_) => ("u64", RecordClass::Number, 8.0),
             Subject::Fixed(_) => ("fixed:100", RecordClass::Fixed, FIXED_BYTES as f64),
@@ -120,17 +130,18 @@ impl Subject {
                 ("lines", RecordClass::Line, bytes.len() as f64 / (*lines).max(1) as f64)
             }
         };
-        let (sort, merge) = (Figure::of(sort), Figure::of(merging));
-        KernelMeasurement { layout: layout.into(), class, record_bytes, sort, merge }
+        let (sort, merge) = (Figure::of(&rates.sort), Figure::of(&rates.merge));
+        let wide_merge = Some(Figure::of(&rates.wide_merge));
+        KernelMeasurement { layout: layout.into(), class, record_bytes, sort, merge, wide_merge }
     }
 }
 
-fn run_numbers(numbers: &[u64]) -> Seconds {
+fn run_numbers(numbers: &[u64], pieces: usize) -> Seconds {
     let mut sorted = numbers.to_vec();
     let mut out = vec![0; numbers.len()];
     // Touched beforehand: the first use of memory is the system's time, not the kernel's.
     out.fill(1);
-    let piece = numbers.len().div_ceil(PIECES).max(1);
+    let piece = numbers.len().div_ceil(pieces).max(1);
     let began = Instant::now();
     sorted.chunks_mut(piece).for_each(sort_u64);
     let sort = began.elapsed().as_secs_f64();
@@ -145,17 +156,17 @@ fn run_numbers(numbers: &[u64]) -> Seconds {
 fn run_records<F: Framing, O: RecordOrder>(
     framing: F,
     order: &O,
-    bytes: &[u8],
+    (bytes, count): (&[u8], usize),
     scratch: &mut PieceScratch,
 ) -> Seconds {
     let mut out = vec![1; bytes.len()];
-    let mut pieces: Vec<(&[u8], Vec<u32>)> = Vec::with_capacity(PIECES);
+    let mut pieces: Vec<(&[u8], Vec<u32>)> = Vec::with_capacity(count);
     let mut sort = 0.0;
     let mut rest = bytes;
     while !rest.is_empty() {
-        let mut starts = vec![1; (bytes.len() / PIECES / LEAST_LINE as usize).max(1)];
+        let mut starts = vec![1; (bytes.len() / count / LEAST_LINE as usize).max(1)];
         let began = Instant::now();
-        let limit = rest.len().min(bytes.len() / PIECES + FIXED_BYTES);
+        let limit = rest.len().min(bytes.len() / count + FIXED_BYTES);
         let found = frame(&framing, &rest[..limit], &mut starts);
         if found.consumed == 0 {
             break;
@@ -214,6 +225,7 @@ mod tests {
         assert_eq!(layouts, ["u64", "fixed:100", "lines"]);
         for kernel in kernels {
             assert!(kernel.sort.value > 1e6 && kernel.merge.value > 1e6, "{kernel:?}");
+            assert!(kernel.wide_merge.is_some_and(|figure| figure.value > 1e6), "{kernel:?}");
             assert!(kernel.record_bytes >= 8.0);
         }
     }

@@ -121,8 +121,11 @@ pub struct KernelMeasurement {
     pub record_bytes: f64,
     /// Cutting into records and sorting in memory, bytes/s.
     pub sort: Figure,
-    /// Merging sorted pieces, copying included, bytes/s.
+    /// Merging [`NARROW_MERGE`](crate::host::NARROW_MERGE) sorted pieces, copying included, bytes/s.
     pub merge: Figure,
+    /// The same of [`WIDE_MERGE`](crate::host::WIDE_MERGE); none: not measured, taken to be as fast.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wide_merge: Option<Figure>,
 }
 
 /// What a host's kernels do, measured.
@@ -146,6 +149,7 @@ impl HostMeasurement {
             positive(kernel.record_bytes, "host.kernels.record_bytes")?;
             positive(kernel.sort.value, "host.kernels.sort.value")?;
             positive(kernel.merge.value, "host.kernels.merge.value")?;
+            positive(kernel.wide_merge.map_or(1.0, |figure| figure.value), "host.kernels.wide_merge.value")?;
         }
         Ok(())
     }
@@ -159,9 +163,11 @@ impl HostMeasurement {
             Some(kernel) => {
                 let there = KernelRates::assumed(class, kernel.record_bytes);
                 let merging = kernel.merge.value / there.merge_bytes_per_s;
+                let wide = kernel.wide_merge.unwrap_or(kernel.merge).value / there.wide_merge_bytes_per_s;
                 KernelRates {
                     sort_bytes_per_s: assumed.sort_bytes_per_s * kernel.sort.value / there.sort_bytes_per_s,
                     merge_bytes_per_s: assumed.merge_bytes_per_s * merging,
+                    wide_merge_bytes_per_s: assumed.wide_merge_bytes_per_s * wide,
                     split_bytes_per_s: assumed.split_bytes_per_s * merging,
                 }
             }
@@ -206,6 +212,9 @@ impl fmt::Display for MeasuredProfile {
             writeln!(f, "\n[[host.kernels]]\nlayout = {}", quoted(&kernel.layout))?;
             writeln!(f, "class = \"{:?}\"\nrecord_bytes = {:e}", kernel.class, kernel.record_bytes)?;
             writeln!(f, "sort = {}\nmerge = {}", table(kernel.sort), table(kernel.merge))?;
+            if let Some(wide) = kernel.wide_merge {
+                writeln!(f, "wide_merge = {}", table(wide))?;
+            }
         }
         Ok(())
     }
@@ -306,11 +315,13 @@ mod tests {
                 record_bytes: 100.0,
                 sort: twice(assumed.sort_bytes_per_s),
                 merge: twice(assumed.merge_bytes_per_s),
+                wide_merge: Some(Figure { value: assumed.merge_bytes_per_s, spread: 0.0 }),
             }],
         };
         let (measured, usual) =
             (host.profile(RecordClass::Fixed, 500.0).rates, KernelRates::assumed(RecordClass::Fixed, 500.0));
         assert!((measured.sort_bytes_per_s / usual.sort_bytes_per_s - 2.0).abs() < 1e-9);
+        assert!((measured.wide_merge_bytes_per_s / usual.wide_merge_bytes_per_s - 1.0).abs() < 1e-9);
         assert!((measured.split_bytes_per_s / usual.split_bytes_per_s - 2.0).abs() < 1e-9);
         assert_eq!(
             host.profile(RecordClass::Line, 50.0).rates,

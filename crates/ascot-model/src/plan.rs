@@ -21,6 +21,9 @@ pub struct PassPlan {
     pub inputs: u64,
     /// Files written to at once.
     pub outputs: u64,
+    /// How often, each time on other files; all else is summed up.
+    #[serde(default = "once")]
+    pub times: u64,
     /// Seconds the volume needs.
     pub device_seconds: f64,
     /// Seconds the processors need, all threads busy.
@@ -48,6 +51,7 @@ impl PassPlan {
             switches: moved.switches,
             inputs: moved.inputs,
             outputs: moved.outputs,
+            times: moved.times.max(1),
             device_seconds,
             compute_seconds,
         }
@@ -85,6 +89,12 @@ pub struct Moved {
     pub inputs: u64,
     /// Files written to at once.
     pub outputs: u64,
+    /// How often; 0 counts as once.
+    pub times: u64,
+}
+
+fn once() -> u64 {
+    1
 }
 
 /// A way to do the job.
@@ -94,6 +104,15 @@ pub struct Way {
     pub method: String,
     /// The way in one line: `form 9 sorted runs, then merge them in one pass`.
     pub summary: String,
+    /// Sorted runs, inputs or parts; 1 in memory.
+    #[serde(default = "once")]
+    pub pieces: u64,
+    /// How many files each pass between merges into one, or splits one into.
+    #[serde(default)]
+    pub factors: Vec<u64>,
+    /// Most files merged at once because the volume is faster so; none: as many as memory holds.
+    #[serde(default)]
+    pub merge_factor: Option<u64>,
     /// Its passes, in order.
     pub passes: Vec<PassPlan>,
     /// Most bytes of spills on disk at once, with what of the output is there by then.
@@ -114,6 +133,10 @@ impl Way {
     /// Bytes written, all passes.
     pub fn written_bytes(&self) -> u64 {
         self.passes.iter().map(|pass| pass.written_bytes).sum()
+    }
+    /// Requests that do not continue the one before, all passes.
+    pub fn switches(&self) -> u64 {
+        self.passes.iter().map(|pass| pass.switches).sum()
     }
     /// What holds back the longest pass.
     pub fn bound_by(&self) -> &'static str {
@@ -175,6 +198,9 @@ mod tests {
         Way {
             method: "merge".into(),
             summary: String::new(),
+            pieces: 1,
+            factors: Vec::new(),
+            merge_factor: None,
             passes: vec![pass],
             peak_disk_bytes: bytes,
             remark: String::new(),
