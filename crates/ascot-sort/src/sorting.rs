@@ -41,6 +41,7 @@ impl<R: Records> Job<'_, R> {
         if !fits {
             self.begin_spilling()?;
         }
+        self.follow(plan.as_ref());
         let mut target = self.target()?;
         if !self.manifest.all_read {
             let gather = if fits { Gather::AllThatFits } else { Gather::Halves };
@@ -223,11 +224,11 @@ impl<R: Records> Job<'_, R> {
         count.min(open).min(self.request.batch_size.unwrap_or(usize::MAX)).max(2)
     }
 
-    /// Merges runs until all that are left can be merged at once: neighbours, the smallest first,
-    /// and no more of them than needed.
+    /// Merges runs until all that are left can be merged at once, or are no more than the plan's factor:
+    /// neighbours, the smallest first, and no more of them than needed.
     pub fn reduce_runs(&mut self) -> Result<(), SortError> {
         loop {
-            let fan_in = self.fan_in(&self.manifest.runs);
+            let fan_in = self.fan_in(&self.manifest.runs).min(self.merge_factor.unwrap_or(usize::MAX));
             let count = self.manifest.runs.len();
             if count <= fan_in {
                 return Ok(());
@@ -378,7 +379,8 @@ impl<R: Records> Job<'_, R> {
             .iter()
             .map(|run| run.first_keys.get(run.start.block..).unwrap_or_default().to_vec())
             .collect();
-        Ok(Bowtie::of_inputs(streams, BlockPool::new(region, block), Box::new(Forecast::new(&keys))))
+        let schedule = self.long_runs(runs.len(), blocks).unwrap_or_else(|| Box::new(Forecast::new(&keys)));
+        Ok(Bowtie::of_inputs(streams, BlockPool::new(region, block), schedule))
     }
 
     fn merge_runs<S: MergeSink>(

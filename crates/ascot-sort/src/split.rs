@@ -18,7 +18,7 @@ use ascot_model::report::Report;
 use ascot_record::checksum::RecordSum;
 
 use crate::account::{PassFacts, stage};
-use crate::budget::LEAST_BLOCK_BYTES;
+use crate::budget::{Budget, LEAST_BLOCK_BYTES};
 use crate::error::SortError;
 use crate::job::{Job, descriptors};
 use crate::pieces::PiecePool;
@@ -150,14 +150,7 @@ impl<R: Records> PartTargets<R> {
     fn create(job: &Job<'_, R>, parts: &Parts) -> Result<Self, SortError> {
         let (count, most) = (parts.count as usize, descriptors() / DESCRIPTORS_PER_PART);
         parts.check(most)?;
-        let blocks = 2 * count + job.budget.target_blocks;
-        let share = job.budget.streams() / PARTS_SHARE;
-        let block = (share / blocks).min(job.budget.block) / LEAST_BLOCK_BYTES * LEAST_BLOCK_BYTES;
-        if block == 0 {
-            let least = (blocks * LEAST_BLOCK_BYTES * PARTS_SHARE + job.budget.common()) as u64;
-            let given = job.budget.memory as u64;
-            return Err(SortError::TooLittleMemory { given, least: least.next_multiple_of(1 << 20) });
-        }
+        let (blocks, block) = part_block(&job.budget, count)?;
         let blocks = BlockPool::new(job.pool.region(blocks * block, "blocks of parts")?, block);
         let open = |path| {
             job.cancel.check()?;
@@ -168,6 +161,19 @@ impl<R: Records> PartTargets<R> {
         };
         parts.paths().map(open).collect::<Result<Vec<_>, SortError>>().map(PartTargets)
     }
+}
+
+/// Blocks of so many outputs, and the bytes of one; an error where memory has none for each.
+pub fn part_block(budget: &Budget, parts: usize) -> Result<(usize, usize), SortError> {
+    let blocks = 2 * parts + budget.target_blocks;
+    let share = budget.streams() / PARTS_SHARE;
+    let block = (share / blocks).min(budget.block) / LEAST_BLOCK_BYTES * LEAST_BLOCK_BYTES;
+    if block == 0 {
+        let least = (blocks * LEAST_BLOCK_BYTES * PARTS_SHARE + budget.common()) as u64;
+        let given = budget.memory as u64;
+        return Err(SortError::TooLittleMemory { given, least: least.next_multiple_of(1 << 20) });
+    }
+    Ok((blocks, block))
 }
 
 impl<R: Records> Commit for PartTargets<R> {
