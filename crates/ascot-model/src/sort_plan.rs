@@ -42,6 +42,8 @@ pub struct Shares {
     pub load: u64,
     /// Pieces of a load, sorted each and merged.
     pub load_pieces: u64,
+    /// Bytes of the largest part that is sorted without spills.
+    pub part: u64,
     /// Files that can be merged at once.
     pub fan_in: u64,
     /// Parts that can be written at once.
@@ -317,7 +319,7 @@ impl RecordJob<'_> {
 
     fn distribute(&self) -> Way {
         let (data, (sorting, merging)) = (self.data(), self.load_rates());
-        let wanted = part_count(data, self.shares.load);
+        let wanted = part_count(data, self.shares.part);
         let parts = wanted.min(self.shares.fan_out);
         // A part's block is written when it is full, wherever the part lies.
         let switches = self.volume.switches(data as f64, (data / self.shares.block) as f64) as u64;
@@ -495,9 +497,9 @@ fn levels(what: &Merging, factor: u64) -> (Vec<Level>, u64) {
     (levels, left)
 }
 
-/// Parts such that even an unlucky one fits a load.
-pub fn part_count(data_bytes: u64, load_bytes: u64) -> u64 {
-    (data_bytes * 4 / 3).div_ceil(load_bytes.max(1)).max(2)
+/// Parts such that even an unlucky one is no larger than `part_bytes`.
+pub fn part_count(data_bytes: u64, part_bytes: u64) -> u64 {
+    (data_bytes * 4 / 3).div_ceil(part_bytes.max(1)).max(2)
 }
 
 #[cfg(test)]

@@ -13,10 +13,11 @@ use ascot_record::layout::Layout;
 
 use crate::budget::{Budget, default_memory};
 use crate::error::SortError;
-use crate::input::Inputs;
+use crate::input::{Inputs, PART_BLOCKS};
 use crate::job::descriptors;
 use crate::merging::{SPARE_SHARE, merge_fan_in};
 use crate::ordered::looks_ordered;
+use crate::reader::gap_bytes;
 use crate::records::{Head, Records, Visitor, with_records};
 use crate::request::{Keys, Method, SortRequest, SplitBy};
 use crate::sorting::checkpoint_bytes;
@@ -89,7 +90,12 @@ impl<'a, R: Records> Facts<'a, R> {
     /// The job, for the model.
     fn job(&self, in_order: bool) -> RecordJob<'_> {
         let budget = self.budget;
-        let pieces = budget.pieces(&|bytes| self.records.scratch_bytes(bytes));
+        let scratch = |bytes| self.records.scratch_bytes(bytes);
+        let pieces = budget.pieces(&scratch);
+        // A piece begins with a gap for what the one before it leaves over.
+        let filled = pieces.bytes - gap_bytes(pieces.bytes);
+        let sorted_apart = budget.memory.saturating_sub(PART_BLOCKS * budget.block);
+        let of_parts = Budget { memory: sorted_apart, ..*budget }.pieces(&scratch);
         let streams = budget.streams();
         let open = descriptors().saturating_sub(self.request.output.parts_held());
         let batch = self.request.batch_size.unwrap_or(usize::MAX);
@@ -103,9 +109,10 @@ impl<'a, R: Records> Facts<'a, R> {
             in_order,
             memory_bytes: budget.memory as u64,
             shares: Shares {
-                all: (pieces.bytes * (pieces.count - pieces.unsorted)) as u64,
-                load: (pieces.bytes * pieces.load()) as u64,
+                all: (filled * (pieces.count - pieces.unsorted)) as u64,
+                load: (filled * pieces.load()) as u64,
                 load_pieces: pieces.load() as u64,
+                part: (of_parts.bytes * of_parts.load()) as u64,
                 fan_in: fan_in.max(2) as u64,
                 fan_out: fan_out.max(2) as u64,
                 streams: streams.saturating_sub(budget.target_blocks * budget.block) as u64,

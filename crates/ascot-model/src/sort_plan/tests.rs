@@ -21,6 +21,7 @@ fn job<'a>(input: u64, memory: u64, volume: &'a VolumeProfile, host: &'a HostPro
         all: memory / 5 * 4,
         load: memory / 5 * 2,
         load_pieces: 32,
+        part: memory / 5 * 2,
         fan_in: memory / (2 * block),
         fan_out: memory / (4 * block),
         streams: memory,
