@@ -110,6 +110,7 @@ mod tests {
             record_bytes: 100.0,
             sort: figure(1e9),
             merge: figure(8e8),
+            wide_merge: Some(figure(6e8)),
         };
         let host = HostMeasurement { threads: 2, kernels: vec![kernel] };
         let volume = measurement.profile("a \"place\" (ext4)");
