@@ -132,12 +132,13 @@ def _inputs(ascot: str, work: Path, scale: Scale, say: Callable[[str], None]) ->
 
 def jobs(ascot: str, work: Path, scale: Scale) -> list[Job]:
     """All jobs: sorts by layout, size and memory; a merge; two splits."""
-    out, common = work / "out", ["--volume", str(work / "before.toml"), "--temp", str(work)]
+    out, volume = work / "out", ["--volume", str(work / "before.toml")]
+    common = [*volume, "--temp", str(work)]
+    sorted_to = ["-o", str(out / "sorted")]
     found = [
         Job(
             f"sort {decimal(size)} of {layout} within {binary(memory)}",
-            [ascot, "sort", str(work / f"{layout}-{size}"), *words, "--memory", f"{memory}b", *common]
-            + ["-o", str(out / "sorted")],
+            [ascot, "sort", str(work / f"{layout}-{size}"), *words, "--memory", f"{memory}b", *common, *sorted_to],
             size,
         )
         for layout, words in LAYOUTS.items()
@@ -156,7 +157,7 @@ def jobs(ascot: str, work: Path, scale: Scale) -> list[Job]:
         )
     )
     for by in ("range", "hash"):
-        split = [ascot, "split", big, *FIXED, "--by", by, *parts, *memory, *common]
+        split = [ascot, "split", big, *FIXED, "--by", by, *parts, *memory, *volume]
         found.append(Job(f"split into {PARTS} by {by}", split, scale.largest))
     return found
 
@@ -253,8 +254,8 @@ def markdown(result: dict[str, Any]) -> str:
         "",
         f"{host['cores']} cores ({host['processor']}), {binary(host['memory_bytes'])} of memory, {host['system']}, "
         f"kernel {host['kernel']}, {host['filesystem']}.",
-        f"`ascot probe` before the runs: reads {speed(rates['read']['rate'])}, writes {speed(rates['write']['rate'])}, "
-        f"both at once {speed(rates['duplex'])} MB/s each way.",
+        f"`ascot probe` before the runs: reads {speed(rates['read']['rate'])}, writes "
+        f"{speed(rates['write']['rate'])}, both at once {speed(rates['duplex'])} MB/s each way.",
         f"Cold cache; medians of {result['repeats']}, in turns. The volume's own spread, of its measurements before "
         f"and after the runs: {100 * result['volume_spread']:.0f}%.",
         "",

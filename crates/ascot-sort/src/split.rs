@@ -169,11 +169,24 @@ pub fn part_block(budget: &Budget, parts: usize) -> Result<(usize, usize), SortE
     let share = budget.streams() / PARTS_SHARE;
     let block = (share / blocks).min(budget.block) / LEAST_BLOCK_BYTES * LEAST_BLOCK_BYTES;
     if block == 0 {
-        let least = (blocks * LEAST_BLOCK_BYTES * PARTS_SHARE + budget.common()) as u64;
-        let given = budget.memory as u64;
-        return Err(SortError::TooLittleMemory { given, least: least.next_multiple_of(1 << 20) });
+        let least = least_memory(blocks * LEAST_BLOCK_BYTES * PARTS_SHARE, budget)?;
+        return Err(SortError::TooLittleMemory { given: budget.memory as u64, least });
     }
     Ok((blocks, block))
+}
+
+/// The memory that leaves so many bytes for streams. More memory makes larger blocks, which threads and
+/// output have some of, and allows more threads: what is needed is found step by step.
+fn least_memory(streams: usize, budget: &Budget) -> Result<u64, SortError> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).max(budget.threads);
+    let mut least = (streams + budget.common()).next_multiple_of(1 << 20);
+    loop {
+        let there = Budget::new(least as u64, threads, None)?;
+        match streams.saturating_sub(there.streams()) {
+            0 => return Ok(least as u64),
+            short => least = (least + short).next_multiple_of(1 << 20),
+        }
+    }
 }
 
 impl<R: Records> Commit for PartTargets<R> {
