@@ -54,37 +54,38 @@ pub fn plan() -> Command {
             )
             .long("most-streams"),
         )
-        .arg(
-            option(
-                "record-bytes",
-                "N",
-                "of a sort: length of a record (default 100)",
-                "Of a sort, the mean length of a record in bytes; 100 if not given. Without --format, 8 \
-                 and fewer are numbers, more are records of that length.",
-            )
-            .long("record-bytes"),
-        )
-        .arg(
-            option(
-                "format",
-                "LAYOUT",
-                "of a sort: lines, fixed:100, u64-le, ...",
-                "Of a sort, what a record is, as in ascot sort.",
-            )
-            .long("format"),
-        )
-        .arg(
-            repeated(
-                "key",
-                "SPEC",
-                "of a sort: what orders the records",
-                "Of a sort, what orders the records, as in ascot sort.",
-            )
-            .short('k')
-            .long("key")
-            .value_parser(OsStringValueParser::new()),
-        )
+        .args(of_a_sort())
         .arg(json())
+}
+
+/// What a plan of a sort is told of records.
+fn of_a_sort() -> [Arg; 3] {
+    [
+        option(
+            "record-bytes",
+            "N",
+            "of a sort: length of a record (default 100)",
+            "Of a sort, the mean length of a record in bytes; 100 if not given. Without --format, 8 \
+             and fewer are numbers, more are records of that length.",
+        )
+        .long("record-bytes"),
+        option(
+            "format",
+            "LAYOUT",
+            "of a sort: lines, fixed:100, u64-le, ...",
+            "Of a sort, what a record is, as in ascot sort.",
+        )
+        .long("format"),
+        repeated(
+            "key",
+            "SPEC",
+            "of a sort: what orders the records",
+            "Of a sort, what orders the records, as in ascot sort.",
+        )
+        .short('k')
+        .long("key")
+        .value_parser(OsStringValueParser::new()),
+    ]
 }
 
 /// `ascot probe`.

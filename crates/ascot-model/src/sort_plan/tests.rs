@@ -1,3 +1,5 @@
+//! Plans of jobs on records, held against merging one by one and against what they must gain.
+
 use super::*;
 use crate::host::{KernelRates, RecordClass};
 use proptest::prelude::*;
