@@ -137,6 +137,9 @@ fn text(profile: &MeasuredProfile) -> String {
             format!("  {:<12}{:<20}{:<20}{wide}", kernel.layout, rate(kernel.sort), rate(kernel.merge));
         let _ = writeln!(text, "{}", line.trim_end());
     }
+    if let Some(fresh) = profile.host.fresh_memory {
+        let _ = writeln!(text, "  memory that was not used before comes at {}", rate(fresh).trim_start());
+    }
     text.push_str("\n  ± is half of the distance between the least and the greatest repetition\n");
     text
 }

@@ -7,8 +7,9 @@ use std::hint::black_box;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
+use ascot_io::{PAGE_BYTES, Pool};
 use ascot_model::host::{NARROW_MERGE, RecordClass, WIDE_MERGE};
-use ascot_model::measurement::{Figure, KernelMeasurement};
+use ascot_model::measurement::{Figure, HostMeasurement, KernelMeasurement};
 use ascot_record::framing::{FixedFraming, Framing, LineFraming, frame};
 use ascot_record::merge::{PieceCursor, merge};
 use ascot_record::number::merge_numbers_u64;
@@ -25,6 +26,8 @@ const PIECES: [usize; 2] = [NARROW_MERGE as usize, WIDE_MERGE as usize];
 const BYTES: usize = 32 << 20;
 const BYTES_IN_HASTE: usize = 4 << 20;
 const HASTE_SECONDS: f64 = 1.0;
+/// Bytes of memory that is got anew: so much that it comes in huge pages, as it does for jobs.
+const FRESH_BYTES: usize = 64 << 20;
 /// Each kind of record is measured at least, and at most, so many times.
 const LEAST_REPEATS: usize = 3;
 const MOST_REPEATS: usize = 9;
@@ -57,17 +60,19 @@ enum Subject {
     Lines { bytes: Vec<u8>, lines: usize },
 }
 
-/// Measures each kind of record until `until`, on the calling thread.
-pub fn measure(clock: &Clock<'_>, until: Instant) -> Result<Vec<KernelMeasurement>, ProbeError> {
+/// Measures each kind of record until `until`, on the calling thread, one of `threads`.
+pub fn measure(clock: &Clock<'_>, until: Instant, threads: usize) -> Result<HostMeasurement, ProbeError> {
     let hasty = Clock::seconds_until(until) < HASTE_SECONDS;
     let bytes = if hasty { BYTES_IN_HASTE } else { BYTES };
     let subjects = subjects(bytes);
     let mut scratch = PieceScratch::default();
     let mut rates = vec![Rates::default(); subjects.len()];
+    let mut fresh = Vec::new();
     for repeat in 0..MOST_REPEATS {
         if repeat >= LEAST_REPEATS && Clock::seconds_until(until) == 0.0 {
             break;
         }
+        fresh.extend(fresh_memory());
         for (subject, rates) in subjects.iter().zip(&mut rates) {
             clock.tick()?;
             let rate = |seconds: f64| subject.bytes() as f64 / seconds.max(1e-9);
@@ -77,7 +82,21 @@ pub fn measure(clock: &Clock<'_>, until: Instant) -> Result<Vec<KernelMeasuremen
             rates.wide_merge.push(rate(wide.merge));
         }
     }
-    Ok(subjects.iter().zip(rates).map(|(subject, rates)| subject.kernel(&rates)).collect())
+    Ok(HostMeasurement {
+        threads,
+        fresh_memory: (!fresh.is_empty()).then(|| Figure::of(&fresh)),
+        kernels: subjects.iter().zip(rates).map(|(subject, rates)| subject.kernel(&rates)).collect(),
+    })
+}
+
+/// Bytes/s at which memory of a job's pool is got; none where the system has not so much to spare.
+fn fresh_memory() -> Option<f64> {
+    let mut region = Pool::new(FRESH_BYTES).region(FRESH_BYTES, "the measurement").ok()?;
+    let began = Instant::now();
+    region.chunks_mut(PAGE_BYTES).for_each(|page| page[0] = 1);
+    let seconds = began.elapsed().as_secs_f64();
+    black_box(&region);
+    Some(FRESH_BYTES as f64 / seconds.max(1e-9))
 }
 
 fn subjects(bytes: usize) -> [Subject; 3] {
@@ -220,7 +239,9 @@ mod tests {
     fn every_layout_has_its_speeds() {
         let cancel = AtomicBool::new(false);
         let clock = Clock::start(0.1, &cancel, &|_| {});
-        let kernels = measure(&clock, clock.share(1.0)).unwrap();
+        let host = measure(&clock, clock.share(1.0), 3).unwrap();
+        assert!(host.threads == 3 && host.fresh_memory.is_some_and(|figure| figure.value > 1e6));
+        let kernels = host.kernels;
         let layouts: Vec<&str> = kernels.iter().map(|kernel| kernel.layout.as_str()).collect();
         assert_eq!(layouts, ["u64", "fixed:100", "lines"]);
         for kernel in kernels {
@@ -234,6 +255,6 @@ mod tests {
     fn it_can_be_stopped() {
         let cancel = AtomicBool::new(true);
         let clock = Clock::start(1.0, &cancel, &|_| {});
-        assert!(matches!(measure(&clock, clock.share(1.0)), Err(ProbeError::Cancelled)));
+        assert!(matches!(measure(&clock, clock.share(1.0), 1), Err(ProbeError::Cancelled)));
     }
 }

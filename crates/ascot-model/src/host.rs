@@ -27,6 +27,17 @@ pub struct HostProfile {
     pub threads: usize,
     /// Speeds for the records at hand.
     pub rates: KernelRates,
+    /// Bytes/s at which one thread gets memory that was not used before; none: not measured, taken to
+    /// cost nothing.
+    #[serde(default)]
+    pub fresh_bytes_per_s: Option<f64>,
+}
+
+impl HostProfile {
+    /// Work of getting so much memory: bytes, and bytes/s of one thread.
+    pub fn fresh_memory(&self, bytes: u64) -> (u64, f64) {
+        self.fresh_bytes_per_s.map_or((0, 1.0), |rate| (bytes, rate))
+    }
 }
 
 /// What records look like to a kernel: the cost per record next to the cost per byte.

@@ -134,6 +134,9 @@ pub struct KernelMeasurement {
 pub struct HostMeasurement {
     /// Compute threads there are.
     pub threads: usize,
+    /// Memory that was not used before, as one thread gets it, bytes/s; none: not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fresh_memory: Option<Figure>,
     /// By kind of record.
     pub kernels: Vec<KernelMeasurement>,
 }
@@ -145,6 +148,7 @@ impl HostMeasurement {
             (value.is_finite() && value > 0.0).then_some(()).ok_or(BadProfile::NotPositive(field))
         };
         positive(self.threads as f64, "host.threads")?;
+        positive(self.fresh_memory.map_or(1.0, |figure| figure.value), "host.fresh_memory.value")?;
         for kernel in &self.kernels {
             positive(kernel.record_bytes, "host.kernels.record_bytes")?;
             positive(kernel.sort.value, "host.kernels.sort.value")?;
@@ -173,7 +177,8 @@ impl HostMeasurement {
             }
             None => assumed,
         };
-        HostProfile { threads: self.threads, rates }
+        let fresh_bytes_per_s = self.fresh_memory.map(|figure| figure.value);
+        HostProfile { threads: self.threads, rates, fresh_bytes_per_s }
     }
 }
 
@@ -208,6 +213,9 @@ impl fmt::Display for MeasuredProfile {
         writeln!(f, "measured = {}", self.volume.measured)?;
         write_measurement(f, &self.measurement)?;
         writeln!(f, "\n[host]\nthreads = {}", self.host.threads)?;
+        if let Some(fresh) = self.host.fresh_memory {
+            writeln!(f, "fresh_memory = {}", table(fresh))?;
+        }
         for kernel in &self.host.kernels {
             writeln!(f, "\n[[host.kernels]]\nlayout = {}", quoted(&kernel.layout))?;
             writeln!(f, "class = \"{:?}\"\nrecord_bytes = {:e}", kernel.class, kernel.record_bytes)?;
@@ -309,6 +317,7 @@ mod tests {
         let twice = |value: f64| Figure { value: 2.0 * value, spread: 0.0 };
         let host = HostMeasurement {
             threads: 3,
+            fresh_memory: Some(Figure { value: 2e9, spread: 1e8 }),
             kernels: vec![KernelMeasurement {
                 layout: "fixed:100".into(),
                 class: RecordClass::Fixed,
@@ -318,6 +327,7 @@ mod tests {
                 wide_merge: Some(Figure { value: assumed.merge_bytes_per_s, spread: 0.0 }),
             }],
         };
+        assert_eq!(host.profile(RecordClass::Fixed, 500.0).fresh_bytes_per_s, Some(2e9));
         let (measured, usual) =
             (host.profile(RecordClass::Fixed, 500.0).rates, KernelRates::assumed(RecordClass::Fixed, 500.0));
         assert!((measured.sort_bytes_per_s / usual.sort_bytes_per_s - 2.0).abs() < 1e-9);

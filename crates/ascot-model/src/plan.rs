@@ -189,7 +189,11 @@ mod tests {
     use crate::host::{KernelRates, RecordClass};
 
     fn host() -> HostProfile {
-        HostProfile { threads: 2, rates: KernelRates::assumed(RecordClass::Fixed, 100.0) }
+        HostProfile {
+            threads: 2,
+            rates: KernelRates::assumed(RecordClass::Fixed, 100.0),
+            fresh_bytes_per_s: None,
+        }
     }
 
     fn way(bytes: u64, rate: f64) -> Way {

@@ -76,6 +76,8 @@ pub struct RecordJob<'a> {
     pub inputs: u64,
     /// The records seem to be in order: runs refer to them where they are.
     pub in_order: bool,
+    /// Parts are cut into small groups by key, and each is sorted: their pieces need no merge.
+    pub groups_parts: bool,
     /// The cap, bytes.
     pub memory_bytes: u64,
     /// How it is divided.
@@ -247,6 +249,11 @@ impl RecordJob<'_> {
         (rates.sort_bytes_per_s, rates.merging_bytes_per_s(self.shares.load_pieces as f64))
     }
 
+    /// Getting the memory, which the first pass does.
+    fn memory(&self) -> (u64, f64) {
+        self.host.fresh_memory(self.memory_bytes.min(self.data()))
+    }
+
     fn in_memory(&self) -> Way {
         let (data, (sorting, merging)) = (self.data(), self.load_rates());
         let kept = self.kept(data);
@@ -259,7 +266,7 @@ impl RecordJob<'_> {
             factors: Vec::new(),
             merge_factor: None,
             passes: vec![
-                self.pass("read and sort", reading, &[(data, sorting)]),
+                self.pass("read and sort", reading, &[(data, sorting), self.memory()]),
                 self.pass("write", writing, &[(kept, merging)]),
             ],
             peak_disk_bytes: kept,
@@ -284,7 +291,8 @@ impl RecordJob<'_> {
         };
         let files = if self.in_order { 1 } else { runs };
         let merges = self.merges(&Merging { files, bytes: spilled, kept, times: 1, all_first: false });
-        let mut passes = vec![self.pass("form runs", form, &[(data, sorting), (written, merging)])];
+        let work = [(data, sorting), (written, merging), self.memory()];
+        let mut passes = vec![self.pass("form runs", form, &work)];
         let (factors, merge_factor) = (merges.factors(), self.set_factor(&merges));
         let more = match (merges.levels.len(), merge_factor) {
             (0, _) => "in one pass".into(),
@@ -325,8 +333,9 @@ impl RecordJob<'_> {
         let switches = self.volume.switches(data as f64, (data / self.shares.block) as f64) as u64;
         let both = Moved { read_bytes: data, written_bytes: data, ..Moved::default() };
         let split = Moved { switches, inputs: self.inputs, outputs: parts, ..both };
-        let mut passes = vec![self.pass("split", split, &[(data, self.host.rates.split_bytes_per_s)])];
-        let work = [(data, sorting), (data, merging)];
+        let splitting = self.host.rates.split_bytes_per_s;
+        let mut passes = vec![self.pass("split", split, &[(data, splitting), self.memory()])];
+        let work = [(data, sorting), (data, if self.groups_parts { splitting } else { merging })];
         let mut factors = vec![parts];
         if parts == wanted {
             let sort = Moved { switches: 2 * parts, inputs: 1, outputs: 1, times: parts, ..both };

@@ -78,12 +78,15 @@ impl<'a, R: Records> Facts<'a, R> {
         let fixed_bytes = records.record_bytes().map(|bytes| bytes as f64);
         let record_bytes = fixed_bytes.or(mean_bytes).unwrap_or(GUESSED_RECORD_BYTES);
         let class = class_of(request);
-        let rates = match &request.host {
-            Some(measured) => measured.profile(class, record_bytes).rates,
-            None => KernelRates::assumed(class, record_bytes),
+        let threads = budget.threads;
+        let host = match &request.host {
+            Some(measured) => HostProfile { threads, ..measured.profile(class, record_bytes) },
+            None => {
+                let rates = KernelRates::assumed(class, record_bytes);
+                HostProfile { threads, rates, fresh_bytes_per_s: None }
+            }
         };
         let volume = request.volume.clone().unwrap_or_else(VolumeProfile::assumed_flash);
-        let host = HostProfile { threads: budget.threads, rates };
         Facts { request, extent, budget, record_bytes, records, volume, host }
     }
 
@@ -107,6 +110,7 @@ impl<'a, R: Records> Facts<'a, R> {
             top: self.request.top,
             inputs: self.extent.inputs,
             in_order,
+            groups_parts: self.records.groups_parts(),
             memory_bytes: budget.memory as u64,
             shares: Shares {
                 all: (filled * (pieces.count - pieces.unsorted)) as u64,

@@ -9,7 +9,11 @@ const ALL: Methods = Methods { merge: true, distribute: true, forced: false };
 const MERGE: Methods = Methods { distribute: false, ..ALL };
 
 fn host() -> HostProfile {
-    HostProfile { threads: 64, rates: KernelRates::assumed(RecordClass::Fixed, 100.0) }
+    HostProfile {
+        threads: 64,
+        rates: KernelRates::assumed(RecordClass::Fixed, 100.0),
+        fresh_bytes_per_s: None,
+    }
 }
 
 fn array() -> VolumeProfile {
@@ -35,6 +39,7 @@ fn job<'a>(input: u64, memory: u64, volume: &'a VolumeProfile, host: &'a HostPro
         top: None,
         inputs: 1,
         in_order: false,
+        groups_parts: false,
         memory_bytes: memory,
         shares,
         room: Room { ahead_bytes: |_| 0, checkpoint_bytes: |_| 0 },
@@ -122,6 +127,11 @@ fn a_slow_processor_binds() {
     let volume = VolumeProfile::simple("fast", 2e10, 2e10, 0.0);
     let way = job(100_000 * MIB, 1024 * MIB, &volume, &slow).sort(MERGE).expect("a plan").chosen;
     assert!(way.passes.iter().all(|pass| pass.compute_seconds > pass.device_seconds));
+    // Memory is got once, by the first pass.
+    let slower = HostProfile { fresh_bytes_per_s: Some(1e9), ..slow };
+    let later = job(100_000 * MIB, 1024 * MIB, &volume, &slower).sort(MERGE).expect("a plan").chosen;
+    let more = |at: usize| later.passes[at].compute_seconds - way.passes[at].compute_seconds;
+    assert!((more(0) - 1.073_741_824).abs() < 1e-6 && more(1).abs() < 1e-9);
 }
 
 #[test]
