@@ -127,7 +127,7 @@ fn text(profile: &MeasuredProfile) -> String {
     }
     let _ = writeln!(
         text,
-        "\n  one core    sorting             merging {:<12}merging {}",
+        "\n  one thread  sorting             merging {:<12}merging {}",
         ascot_model::host::NARROW_MERGE,
         ascot_model::host::WIDE_MERGE
     );

@@ -7,6 +7,7 @@ use std::fmt;
 use ascot_io::Compression;
 use ascot_model::plan::{PassPlan, Plan, Way};
 use ascot_model::units;
+use ascot_model::volume::VolumeProfile;
 use ascot_record::layout::Layout;
 use ascot_sort::plan::plan_ahead;
 use ascot_sort::request::{Method, Output, SortRequest};
@@ -35,6 +36,8 @@ pub struct SortPlan {
     seconds: f64,
     bytes: u64,
     switches: u64,
+    /// In the currency of the profile; 0 where it has no prices.
+    money: f64,
     plan: Plan,
 }
 
@@ -67,6 +70,7 @@ impl SortPlan {
             seconds: chosen.seconds(),
             bytes: moved_bytes(chosen),
             switches: chosen.switches(),
+            money: chosen.passes.iter().map(|pass| money(pass, &plan.volume)).sum(),
             plan,
         })
     }
@@ -126,6 +130,9 @@ impl fmt::Display for SortPlan {
             writeln!(f, "pass {:<4} {}", number + 1, pass_line(pass))?;
         }
         writeln!(f, "in all    {}", totals(chosen))?;
+        if self.money > 0.0 {
+            writeln!(f, "money     {:.2}", self.money)?;
+        }
         if others.is_empty() {
             writeln!(f, "why       {}", chosen.remark)?;
         }
@@ -146,6 +153,13 @@ fn pass_line(pass: &PassPlan) -> String {
     };
     let (seconds, bound_by) = (units::seconds(pass.seconds()), pass.bound_by());
     format!("{}: {} x {}, {times}, {seconds}, bound by {bound_by}", pass.name, pass.inputs, pass.outputs)
+}
+
+/// What a pass costs, its switches being requests of both ways as the bytes are.
+fn money(pass: &PassPlan, volume: &VolumeProfile) -> f64 {
+    let (read, switches) = (pass.read_bytes as f64, pass.switches as f64);
+    let share = read / (read + pass.written_bytes as f64).max(1.0);
+    volume.money(switches * share, switches * (1.0 - share), pass.seconds())
 }
 
 fn moved_bytes(way: &Way) -> u64 {

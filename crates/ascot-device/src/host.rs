@@ -1,7 +1,9 @@
-//! The processors: sorting and merging in memory, by the kernels that jobs use, on one core.
+//! The processors: sorting and merging in memory, by the kernels that jobs use, on all cores at once.
 //!
 //! Data are made up, sorted piece by piece, and the pieces merged; each kind of record in turn, several
-//! times. More than a cache's worth is merged, as jobs do.
+//! times. All threads do the same at the same time, as those of a job do: what looks like two cores may be
+//! one that two threads share, and all share caches and memory. What is told is the speed of one of them.
+//! More than a cache's worth is merged, as jobs do.
 
 use std::hint::black_box;
 use std::ops::ControlFlow;
@@ -22,9 +24,10 @@ use crate::error::ProbeError;
 
 /// Pieces that are merged at once, once and once again.
 const PIECES: [usize; 2] = [NARROW_MERGE as usize, WIDE_MERGE as usize];
-/// Bytes of them all; less where there is little time.
-const BYTES: usize = 32 << 20;
-const BYTES_IN_HASTE: usize = 4 << 20;
+/// Bytes of them all, of all threads together, but some for each; less where there is little time.
+const BYTES: usize = 64 << 20;
+const BYTES_IN_HASTE: usize = 8 << 20;
+const LEAST_BYTES: usize = 4 << 20;
 const HASTE_SECONDS: f64 = 1.0;
 /// Bytes of memory that is got anew: so much that it comes in huge pages, as it does for jobs.
 const FRESH_BYTES: usize = 64 << 20;
@@ -60,12 +63,12 @@ enum Subject {
     Lines { bytes: Vec<u8>, lines: usize },
 }
 
-/// Measures each kind of record until `until`, on the calling thread, one of `threads`.
+/// Measures each kind of record until `until`, on so many threads.
 pub fn measure(clock: &Clock<'_>, until: Instant, threads: usize) -> Result<HostMeasurement, ProbeError> {
     let hasty = Clock::seconds_until(until) < HASTE_SECONDS;
     let bytes = if hasty { BYTES_IN_HASTE } else { BYTES };
-    let subjects = subjects(bytes);
-    let mut scratch = PieceScratch::default();
+    let subjects = subjects((bytes / threads.max(1)).max(LEAST_BYTES));
+    let mut scratches: Vec<PieceScratch> = (0..threads.max(1)).map(|_| PieceScratch::default()).collect();
     let mut rates = vec![Rates::default(); subjects.len()];
     let mut fresh = Vec::new();
     for repeat in 0..MOST_REPEATS {
@@ -76,7 +79,7 @@ pub fn measure(clock: &Clock<'_>, until: Instant, threads: usize) -> Result<Host
         for (subject, rates) in subjects.iter().zip(&mut rates) {
             clock.tick()?;
             let rate = |seconds: f64| subject.bytes() as f64 / seconds.max(1e-9);
-            let [narrow, wide] = PIECES.map(|pieces| subject.run(pieces, &mut scratch));
+            let [narrow, wide] = PIECES.map(|pieces| subject.run_on_all(pieces, &mut scratches));
             rates.sort.push(rate(narrow.sort));
             rates.merge.push(rate(narrow.merge));
             rates.wide_merge.push(rate(wide.merge));
@@ -124,6 +127,18 @@ impl Subject {
             Subject::Numbers(numbers) => numbers.len() * size_of::<u64>(),
             Subject::Fixed(bytes) | Subject::Lines { bytes, .. } => bytes.len(),
         }
+    }
+
+    /// What a thread takes in the mean, all of them at it; each has its scratch.
+    fn run_on_all(&self, pieces: usize, scratches: &mut [PieceScratch]) -> Seconds {
+        let threads = scratches.len().max(1) as f64;
+        let all: Vec<Seconds> = std::thread::scope(|scope| {
+            let running: Vec<_> =
+                scratches.iter_mut().map(|scratch| scope.spawn(|| self.run(pieces, scratch))).collect();
+            running.into_iter().filter_map(|thread| thread.join().ok()).collect()
+        });
+        let mean = |seconds: fn(&Seconds) -> f64| all.iter().map(seconds).sum::<f64>() / threads;
+        Seconds { sort: mean(|one| one.sort), merge: mean(|one| one.merge) }
     }
 
     fn run(&self, pieces: usize, scratch: &mut PieceScratch) -> Seconds {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Bytes/s of one core for each step of a sort, for one kind of record.
+/// Bytes/s of one thread for each step of a sort, for one kind of record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KernelRates {
     /// Cutting into records and sorting a piece in memory.

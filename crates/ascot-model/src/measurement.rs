@@ -109,7 +109,7 @@ impl VolumeMeasurement {
     }
 }
 
-/// What the kernels do to one kind of record, on one core.
+/// What the kernels do to one kind of record, on one of all threads that are at it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KernelMeasurement {

@@ -337,6 +337,7 @@ impl RecordJob<'_> {
         let mut passes = vec![self.pass("split", split, &[(data, splitting), self.memory()])];
         let work = [(data, sorting), (data, if self.groups_parts { splitting } else { merging })];
         let mut factors = vec![parts];
+        let by_runs = if parts == wanted { "" } else { " by runs and merges" };
         if parts == wanted {
             let sort = Moved { switches: 2 * parts, inputs: 1, outputs: 1, times: parts, ..both };
             passes.push(self.pass("sort parts", sort, &work));
@@ -353,7 +354,7 @@ impl RecordJob<'_> {
         }
         Way {
             method: "distribute".into(),
-            summary: format!("split into {} by key, then sort each", units::plural(parts, "part")),
+            summary: format!("split into {} by key, then sort each{by_runs}", units::plural(parts, "part")),
             pieces: parts,
             factors,
             merge_factor: None,

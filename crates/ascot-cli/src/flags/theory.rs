@@ -95,7 +95,7 @@ pub fn probe() -> Command {
         .long_about(
             "Measure the volume that DIR lies on, past the page cache: reading, writing, both at \
              once, and what a switch costs among 2, 4, 8, ... files that are read or written in \
-             turn; and how fast one core sorts and merges in memory. Every figure is measured \
+             turn; and how fast each of the threads sorts and merges in memory, all at it. Every figure is measured \
              several times and shown with its spread. The files have no names and are gone when \
              the command ends, however it ends. The profile that -o writes is what ascot plan and \
              ascot sort take as --volume.",
