@@ -66,9 +66,9 @@ impl KernelRates {
         };
         match class {
             RecordClass::Number => rates(per(0.7, 0.0), per(0.9, 0.0), per(0.45, 0.0)),
-            RecordClass::Fixed => rates(per(0.1, 20.0), per(0.15, 25.0), per(0.2, 25.0)),
-            RecordClass::Line => rates(per(0.15, 35.0), per(0.2, 40.0), per(0.2, 45.0)),
-            RecordClass::Computed => rates(per(0.3, 180.0), per(0.3, 120.0), per(0.3, 140.0)),
+            RecordClass::Fixed => rates(per(0.1, 20.0), per(0.15, 25.0), per(0.2, 55.0)),
+            RecordClass::Line => rates(per(0.15, 35.0), per(0.2, 40.0), per(0.2, 105.0)),
+            RecordClass::Computed => rates(per(0.3, 180.0), per(0.3, 120.0), per(0.3, 200.0)),
         }
     }
 

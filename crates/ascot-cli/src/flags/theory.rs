@@ -72,7 +72,7 @@ fn of_a_sort() -> [Arg; 3] {
         option(
             "format",
             "LAYOUT",
-            "of a sort: lines, fixed:100, u64-le, ...",
+            "of a sort: lines, fixed:100, u64-le",
             "Of a sort, what a record is, as in ascot sort.",
         )
         .long("format"),
