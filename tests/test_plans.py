@@ -156,5 +156,12 @@ def test_what_cannot_fit_says_what_would(files):
     run(*split, f"{least[1]}MiB", "-o", files / "p{}")
 
 
+def test_more_than_there_is_can_be_planned_up_to_a_point(files):
+    words = ["plan", "sort", "--memory", "8MiB", "--volume", files / "array.toml", "--json"]
+    most = json.loads(run(*words, "--input", "99PB").stdout)
+    assert most["bytes"] > 1e18 and most["seconds"] > 1e8
+    assert "can be computed" in run(*words, "--input", "1EB", expect=2).stderr
+
+
 def test_rows_of_a_table_are_planned_with_their_file():
     assert "--format lines" in run("plan", "sort", "--input", "1GB", "--format", "csv", expect=2).stderr

@@ -23,6 +23,8 @@ use crate::volume::Profile;
 
 /// Bytes of a record where none are given: those of the sort benchmark.
 const USUAL_RECORD_BYTES: u64 = 100;
+/// More than anybody sorts, and little enough for all passes together to be counted.
+const MOST_BYTES: u64 = 100_000_000_000_000_000;
 /// Records up to this length are taken to be numbers, where nothing is said of them.
 const NUMBER_BYTES: u64 = 8;
 
@@ -55,6 +57,13 @@ impl SortPlan {
                 Failure::usage(format!("--record-bytes '{text}' is not a length in bytes"), "such as 100")
             })?),
         };
+        if input_bytes > MOST_BYTES {
+            let most = units::bytes(MOST_BYTES);
+            return Err(Failure::usage(
+                format!("--input {} is too much", units::bytes(input_bytes)),
+                format!("sorts of up to {most} can be computed"),
+            ));
+        }
         let request = request(matches, record_bytes, memory_bytes, profile)?;
         let mean_bytes = record_bytes.unwrap_or(USUAL_RECORD_BYTES) as f64;
         let plan = plan_ahead(&request, input_bytes, mean_bytes)?;

@@ -126,17 +126,21 @@ impl Way {
     pub fn seconds(&self) -> f64 {
         self.passes.iter().map(PassPlan::seconds).sum()
     }
+    /// The sum of all passes, held within what can be counted.
+    fn all(&self, of: impl Fn(&PassPlan) -> u64) -> u64 {
+        self.passes.iter().map(of).fold(0, u64::saturating_add)
+    }
     /// Bytes read, all passes.
     pub fn read_bytes(&self) -> u64 {
-        self.passes.iter().map(|pass| pass.read_bytes).sum()
+        self.all(|pass| pass.read_bytes)
     }
     /// Bytes written, all passes.
     pub fn written_bytes(&self) -> u64 {
-        self.passes.iter().map(|pass| pass.written_bytes).sum()
+        self.all(|pass| pass.written_bytes)
     }
     /// Requests that do not continue the one before, all passes.
     pub fn switches(&self) -> u64 {
-        self.passes.iter().map(|pass| pass.switches).sum()
+        self.all(|pass| pass.switches)
     }
     /// What holds back the longest pass.
     pub fn bound_by(&self) -> &'static str {

@@ -436,7 +436,7 @@ impl RecordJob<'_> {
         times: u64,
     ) -> PassPlan {
         let (block, read, all) =
-            (self.shares.block.max(1) as f64, read_bytes as f64, (read_bytes + written_bytes) as f64);
+            (self.shares.block.max(1) as f64, read_bytes as f64, read_bytes as f64 + written_bytes as f64);
         let switches = if self.volume.wants_runs((inputs + 1) as f64) {
             let shape = Shape::moving(inputs.max(1) as u32, 1, read, written_bytes as f64);
             let scheme = Scheme::best_of(shape, Algorithm::A4);
@@ -509,7 +509,8 @@ fn levels(what: &Merging, factor: u64) -> (Vec<Level>, u64) {
 
 /// Parts such that even an unlucky one is no larger than `part_bytes`.
 pub fn part_count(data_bytes: u64, part_bytes: u64) -> u64 {
-    (data_bytes * 4 / 3).div_ceil(part_bytes.max(1)).max(2)
+    (u128::from(data_bytes) * 4 / 3).div_ceil(u128::from(part_bytes.max(1))).clamp(2, u128::from(u64::MAX))
+        as u64
 }
 
 #[cfg(test)]
