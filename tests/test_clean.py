@@ -1,5 +1,6 @@
 """What `ascot clean` removes, and what it keeps until it is told to: jobs that can go on."""
 
+import subprocess
 import time
 
 import pytest
@@ -39,8 +40,9 @@ def test_what_can_go_on_is_kept_and_listed(records, disk):
     for name in ("spills", "elsewhere"):
         (disk / name).mkdir()
     (job,) = killed(records[0], "-o", disk / "out", temps=[disk / "spills"])
-    with open(records[0], "rb") as stdin:
-        jobs = killed("-", "-o", disk / "other", temps=[disk / "spills"], stdin=stdin)
+    with subprocess.Popen(["cat", records[0]], stdout=subprocess.PIPE) as pipe:
+        jobs = killed("-", "-o", disk / "other", temps=[disk / "spills"], stdin=pipe.stdout)
+        pipe.stdout.close()
     (hopeless,) = [path for path in jobs if path != job]
 
     told = clean("--dry-run", cwd=disk, ASCOT_TMPDIR=disk / "spills")
@@ -55,6 +57,13 @@ def test_what_can_go_on_is_kept_and_listed(records, disk):
     told = run("sort", "--resume", disk / "spills", expect=2).stderr
     assert "read a pipe, wrote to standard output or several parts, or merged" in told
     run("sort", "--resume", job)
+    assert (disk / "out").read_bytes() == records[1]
+
+
+def test_a_file_on_standard_input_can_go_on_too(records, disk):
+    with open(records[0], "rb") as stdin:
+        (job,) = killed("-", "-o", disk / "out", temps=[disk], stdin=stdin)
+    run("sort", "--resume", job, stdin=b"something else\n")
     assert (disk / "out").read_bytes() == records[1]
 
 

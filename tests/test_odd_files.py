@@ -1,11 +1,11 @@
-"""Files that are not what they seem: without a length, under two names, empty, being standard output."""
+"""Files that are not what they seem: without a length, under two names, empty, growing, closed, standard streams."""
 
 import json
 import os
 import subprocess
 
 import pytest
-from support import ascot_binary, clean_environment, run
+from support import TIMEOUT_SECONDS, ascot_binary, clean_environment, run, start
 
 
 @pytest.mark.parametrize("path", ["/proc/filesystems", "/sys/class/net/lo/mtu"])
@@ -59,3 +59,54 @@ def test_a_key_with_a_split_by_size_is_a_mistake(disk):
     failed = run("split", disk / "in", "-k1", "--by", "size", "--parts", "2", "-o", disk / "p{}", expect=2)
     assert "--by size looks at no key" in failed.stderr
     assert "missing: --parts N and --output FILE" in run("split", disk / "in", expect=2).stderr
+
+
+@pytest.mark.parametrize("half", [b"", b"half of a li"])
+def test_a_file_that_grows_is_read_to_its_end(half, disk):
+    """It is larger than a piece, and appended to after it was opened, behind a line half written."""
+    lines = [f"{number * 7919 % 1000003:07} of a log\n".encode() for number in range(400_000)]
+    log, pipe = disk / "log", disk / "pipe"
+    log.write_bytes(b"".join(lines) + half)
+    os.mkfifo(pipe)
+    job = start("sort", pipe, log, "--memory", "16MiB", "-o", disk / "out")
+    with open(pipe, "wb") as feed:
+        # More than a pipe holds: once that is written the job reads, and has opened both.
+        feed.write(b"from the pipe\n" * 20000)
+        with open(log, "ab") as more:
+            more.write(b"ne\n" + b"one more\n" * 1000)
+    assert job.wait(TIMEOUT_SECONDS) == 0
+    expected = sorted([*lines, half + b"ne\n", *[b"one more\n"] * 1000, *[b"from the pipe\n"] * 20000])
+    assert (disk / "out").read_bytes() == b"".join(expected)
+
+
+def test_a_file_on_standard_input_is_a_file(disk):
+    """Its size is known, and it can be read in any order; from its middle on it is what is left of it."""
+    (disk / "in").write_text("".join(f"{number % 7}\n" for number in range(100000)))
+    with open(disk / "in", "rb") as source:
+        words = [ascot_binary(), "sort", "--explain", "--report", disk / "plan.json", "-o", disk / "out"]
+        subprocess.run(words, stdin=source, check=True, env=clean_environment(), capture_output=True)
+    assert json.loads((disk / "plan.json").read_text())["plan"]["input_bytes"] == 200000
+    (disk / "few").write_text("c\nb\na\n")
+    with open(disk / "few", "rb", buffering=0) as source:
+        source.read(2)
+        words = [ascot_binary(), "sort"]
+        done = subprocess.run(words, stdin=source, check=True, env=clean_environment(), capture_output=True)
+    assert done.stdout == b"a\nb\n"
+
+
+def test_streams_that_are_closed_are_an_error(disk):
+    (disk / "in").write_text("b\na\n")
+
+    def shell(words, expect):
+        command = ["sh", "-c", f'"$0" {words}', ascot_binary()]
+        done = subprocess.run(command, cwd=disk, env=clean_environment(), capture_output=True, check=False)
+        assert done.returncode == expect, (words, done)
+        return done
+
+    for words in ["sort in >&-", "gen 10 >&-", "split --help >&-", "sort in --explain >&-"]:
+        assert b"standard output: Bad file descriptor" in shell(words, 2).stderr
+    for words in ["sort <&-", "sort -c <&-", "check <&-", "merge in - <&-"]:
+        assert b"standard input: cannot be read: Bad file descriptor" in shell(words, 2).stderr
+    assert shell("sort in -o out >&- <&-", 0).stderr == b""
+    assert (disk / "out").read_text() == "a\nb\n"
+    assert b"empty name" in shell("sort in -o ''", 2).stderr

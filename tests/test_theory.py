@@ -131,3 +131,38 @@ def test_a_sort_is_planned_before_there_are_data(array):
     small = asked("plan", "sort", "--input", "100MB", "--memory", "1GiB", "--record-bytes", "8")
     assert small["plan"]["chosen"]["method"] == "in memory" and small["plan"]["chosen"]["factors"] == []
     assert "record-bytes" in run("plan", "sort", "--input", "1GB", "--record-bytes", "0", expect=2).stderr
+
+
+def runs_of(words, report, direction):
+    """Runs of spills or parts in the pass with the most of them, as the job's report tells."""
+    run(*words, "--report", report)
+    passes = json.loads(report.read_text())["passes"]
+    return max(stream[f"{direction}_runs"] for one in passes for stream in one["streams"])
+
+
+@pytest.mark.parametrize(("method", "direction"), [("distribute", "written"), ("merge", "read")])
+def test_sorts_on_an_array_move_in_long_runs(method, direction, array, module_disk):
+    """The same code moves block by block on flash, and by A2 and A4 where switches cost time."""
+    records = module_disk / "records"
+    if not records.exists():
+        run("gen", "1M", "-o", records)
+    words = ["sort", records, "--format", "fixed:100", "--key", "0..10", "--memory", "16MiB", "--method", method]
+    words += ["--temp", module_disk, "-o", module_disk / "sorted"]
+    blocks = runs_of(words, module_disk / "report.json", direction)
+    sorted_by_blocks = (module_disk / "sorted").read_bytes()
+    long = runs_of([*words, "--volume", array], module_disk / "report.json", direction)
+    assert (module_disk / "sorted").read_bytes() == sorted_by_blocks
+    assert long < blocks / 2, (long, blocks)
+
+
+def test_splits_on_an_array_move_in_long_runs(array, module_disk):
+    records = module_disk / "records"
+    if not records.exists():
+        run("gen", "1M", "-o", records)
+    words = ["split", records, "--format", "fixed:100", "--key", "0..10", "--memory", "32MiB", "--by", "hash"]
+    words += ["--parts", "20", "-o", module_disk / "part{:02}"]
+    blocks = runs_of(words, module_disk / "report.json", "written")
+    parts = [path.read_bytes() for path in sorted(module_disk.glob("part??"))]
+    long = runs_of([*words, "--volume", array], module_disk / "report.json", "written")
+    assert [path.read_bytes() for path in sorted(module_disk.glob("part??"))] == parts
+    assert long < blocks / 2, (long, blocks)

@@ -254,8 +254,14 @@ impl Occupancy {
     }
 
     /// What a schedule sees. `free_to_read`: blocks that are there for inputs, which may be fewer than
-    /// theirs; `first_out`: the input the flow knows to run out first.
-    pub fn look(&mut self, stall: Stall, free_to_read: u32, first_out: Option<usize>) -> Sight<'_> {
+    /// theirs; `first_out`: the input the flow knows to run out first; `busy`: as [`Sight::busy`].
+    pub fn look<'a>(
+        &'a mut self,
+        stall: Stall,
+        free_to_read: u32,
+        first_out: Option<usize>,
+        busy: &'a [bool],
+    ) -> Sight<'a> {
         self.learn();
         self.runs_out.clear();
         for input in 0..self.held.len() {
@@ -274,6 +280,7 @@ impl Occupancy {
             shares: &self.shares,
             runs_out: &self.runs_out,
             gain: self.gain.written / self.gain.read,
+            busy,
             stall,
         }
     }
@@ -315,13 +322,13 @@ mod tests {
     fn inputs_run_out_as_they_are_consumed() {
         let mut occupancy = loaded();
         assert_eq!((occupancy.free_to_read(), occupancy.used()), (0, 14));
-        let sight = occupancy.look(Stall::Running, 0, None);
+        let sight = occupancy.look(Stall::Running, 0, None, &[]);
         assert!(sight.runs_out.iter().all(|&end| (end - 12.0).abs() < 1e-9), "{:?}", sight.runs_out);
         occupancy.consumed(1, 10);
         occupancy.let_go(1);
         occupancy.consumed(1, 5);
         assert!((occupancy.held_part(1) - 2.5).abs() < 1e-12);
-        let sight = occupancy.look(Stall::Running, 1, None);
+        let sight = occupancy.look(Stall::Running, 1, None, &[]);
         assert!(sight.runs_out[1] < sight.runs_out[0] && sight.shares[1] > sight.shares[0]);
     }
 
@@ -329,7 +336,7 @@ mod tests {
     fn a_flow_that_knows_is_believed() {
         let mut occupancy = loaded();
         occupancy.consumed(1, 5);
-        let sight = occupancy.look(Stall::Running, 0, Some(2));
+        let sight = occupancy.look(Stall::Running, 0, Some(2), &[]);
         assert!(sight.runs_out[2] < sight.runs_out[0] && sight.runs_out[2] < sight.runs_out[1]);
     }
 

@@ -214,7 +214,7 @@ impl<'a> World<'a> {
     fn ask(&mut self, stall: Stall) -> Option<Move> {
         let occupancy = &mut self.streams.occupancy;
         let free = occupancy.free_to_read();
-        self.schedule.next(&occupancy.look(stall, free, None))
+        self.schedule.next(&occupancy.look(stall, free, None, &[]))
     }
 
     /// Moves a block; says how much was in it, units.

@@ -149,6 +149,7 @@ fn no_such_command(name: &str) -> Failure {
 
 fn say(text: &[u8]) -> Result<u8, Failure> {
     let mut out = std::io::stdout().lock();
-    out.write_all(text).and_then(|()| out.flush()).map_err(Failure::Output)?;
+    let written = out.write_all(text).and_then(|()| out.flush());
+    sys::standard_output().and(written).map_err(Failure::Output)?;
     Ok(0)
 }

@@ -46,6 +46,7 @@ pub fn split(matches: &ArgMatches) -> Result<u8, Failure> {
     if matches.get_flag("explain") {
         return explain(matches, &split_request, Some(by), &screen);
     }
+    sys::standard_streams(&split_request.inputs, &split_request.output)?;
     let report_file = ReportFile::prepare(matches, Some(&split_request))?;
     job(report_file, &screen, |cancel| {
         ascot_sort::split(&split_request, by, &RunOptions::default(), &screen, cancel)
@@ -59,6 +60,7 @@ fn run_request(matches: &ArgMatches, sort_request: &SortRequest) -> Result<u8, F
     if matches.get_flag("explain") {
         return explain(matches, sort_request, None, &screen);
     }
+    sys::standard_streams(&sort_request.inputs, &sort_request.output)?;
     mention_leftovers(sort_request, &screen);
     let report_file = ReportFile::prepare(matches, Some(sort_request))?;
     job(report_file, &screen, |cancel| {
@@ -92,7 +94,7 @@ fn mention_leftovers(sort_request: &SortRequest, screen: &Screen) {
             leftover.input,
             leftover.done_percent,
             units::bytes(leftover.bytes),
-            dir = leftover.dir.display(),
+            dir = units::in_shell(&leftover.dir),
         ));
     }
 }
@@ -141,6 +143,7 @@ fn explain(
 }
 
 fn check(sort_request: &SortRequest, mode: Mode) -> Result<u8, Failure> {
+    sys::standard_input_for(&sort_request.inputs)?;
     match ascot_sort::is_sorted(sort_request, &Cancel::new())? {
         Sortedness::Sorted => Ok(0),
         Sortedness::Disorder { input, record, line, .. } => {
@@ -180,7 +183,7 @@ pub fn print(text: &str) -> Result<(), Failure> {
         }
         out.flush()
     });
-    written.map_err(Failure::Output)
+    sys::standard_output().and(written).map_err(Failure::Output)
 }
 
 fn screen(matches: &ArgMatches, output_is_file: bool) -> Screen {

@@ -3,6 +3,11 @@
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ascot_sort::request::{Input, Output};
+
+use crate::failure::Failure;
 
 /// Raises the soft limit of open files to the hard one: a merge reads many runs at once, and the
 /// soft limit is a leftover of programs that use `select`. Failing is fine: plans respect the limit.
@@ -33,6 +38,51 @@ pub fn is_ignored(signal: i32) -> bool {
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         libc::sigaction(signal, std::ptr::null(), &mut action) == 0 && action.sa_sigaction == libc::SIG_IGN
+    }
+}
+
+/// Which of the standard streams were closed when the process began: before anything else runs, since the
+/// runtime opens /dev/null in their place, where data would vanish and look written.
+static CLOSED_AT_START: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
+
+extern "C" fn look_at_streams() {
+    for (number, closed) in (0..).zip(&CLOSED_AT_START) {
+        // SAFETY: F_GETFD only asks.
+        closed.store(unsafe { libc::fcntl(number, libc::F_GETFD) } < 0, Ordering::Relaxed);
+    }
+}
+
+// SAFETY: the section holds functions that are called once, before `main`; this one needs nothing that is set
+// up by then, and touches nothing but atomics.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOOK_AT_STREAMS: extern "C" fn() = look_at_streams;
+
+/// An error where a job would use a standard stream that was closed.
+pub fn standard_streams(inputs: &[Input], output: &Output) -> Result<(), Failure> {
+    standard_input_for(inputs)?;
+    match output {
+        Output::Stdout => standard_output().map_err(Failure::Output),
+        _ => Ok(()),
+    }
+}
+
+/// An error where `inputs` have standard input, and it was closed, as by `<&-`.
+pub fn standard_input_for(inputs: &[Input]) -> Result<(), Failure> {
+    let asked = inputs.contains(&Input::Stdin);
+    let there = if asked { standard_stream(libc::STDIN_FILENO) } else { Ok(()) };
+    there.map_err(|source| Failure::File { path: "standard input".into(), doing: "cannot be read", source })
+}
+
+/// An error where standard output was closed, as by `>&-`.
+pub fn standard_output() -> std::io::Result<()> {
+    standard_stream(libc::STDOUT_FILENO)
+}
+
+fn standard_stream(number: libc::c_int) -> std::io::Result<()> {
+    match CLOSED_AT_START[number as usize].load(Ordering::Relaxed) {
+        true => Err(std::io::Error::from_raw_os_error(libc::EBADF)),
+        false => Ok(()),
     }
 }
 

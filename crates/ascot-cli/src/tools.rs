@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ascot_model::units;
+use ascot_model::units::{self, in_shell};
 use ascot_record::gensort::Encoding;
 use ascot_record::layout::Layout;
 use ascot_sort::check::CheckRequest;
@@ -36,6 +36,7 @@ pub fn generate(matches: &ArgMatches) -> Result<u8, Failure> {
         threads: threads(matches)?,
     };
     let screen = screen(!matches!(request.output, Output::Stdout) || sys::stdout_is_a_file(), false);
+    sys::standard_streams(&[], &request.output)?;
     stoppable(&screen, |cancel| ascot_sort::generate::generate(&request, &screen, cancel))?;
     Ok(0)
 }
@@ -53,6 +54,7 @@ pub fn check(matches: &ArgMatches) -> Result<u8, Failure> {
     if inputs.is_empty() {
         inputs.push(Input::Stdin);
     }
+    sys::standard_input_for(&inputs)?;
     let request = CheckRequest { inputs, layout, keys, threads: threads(matches)? };
     let quiet = matches.get_flag("quiet");
     let screen = screen(true, quiet);
@@ -105,12 +107,12 @@ fn line_of(leftover: &Leftover, removal: Removal) -> String {
         line += &format!("  {}", leftover.note);
     }
     if leftover.resumable && !leftover.removed {
-        line += &format!("\n  can go on: ascot sort --resume {}", leftover.home.display());
+        line += &format!("\n  can go on: ascot sort --resume {}", in_shell(&leftover.home));
     }
     if removal == Removal::Hopeless && leftover.resumable {
-        line += &format!("\n  or remove: ascot clean {}", leftover.dir.display());
+        line += &format!("\n  or remove: ascot clean {}", in_shell(&leftover.dir));
     } else if removal == Removal::Hopeless && !leftover.removed && leftover.dir.is_file() {
-        let directory = leftover.dir.parent().unwrap_or(Path::new(".")).display();
+        let directory = in_shell(leftover.dir.parent().unwrap_or(Path::new(".")));
         line += &format!("; its job may have spills elsewhere\n  remove: ascot clean {directory}");
     }
     line

@@ -51,9 +51,25 @@ impl Buf {
     /// # Panics
     /// When the system has no memory left, as any allocation does.
     pub fn heap(len: usize) -> Self {
+        Self::mapped(len, false)
+    }
+
+    /// As [`heap`](Self::heap), all of it about to be written: its pages come in one call to the system,
+    /// not with a fault for each.
+    ///
+    /// # Panics
+    /// As `heap`.
+    pub fn heap_at_hand(len: usize) -> Self {
+        Self::mapped(len, true)
+    }
+
+    fn mapped(len: usize, touch: bool) -> Self {
         let bytes = len.max(1).next_multiple_of(PAGE_BYTES);
         match Mapping::anonymous(bytes) {
             Ok(mapping) => {
+                if touch {
+                    mapping.touch();
+                }
                 let mut buf = Self::from_mapping(mapping, None);
                 buf.len = len;
                 buf

@@ -18,6 +18,7 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use crate::PAGE_BYTES;
@@ -172,6 +173,10 @@ impl ReadStream for ArmRead {
     fn len_hint(&self) -> Option<u64> {
         Some(self.len)
     }
+
+    fn channel(&self) -> Option<u64> {
+        self.base.file.metadata().ok().map(|stat| stat.dev())
+    }
 }
 
 /// Writes a file forward through an arm.
@@ -319,6 +324,17 @@ impl WriteStream for ArmWrite {
                 Ok(())
             }
         }
+    }
+
+    fn in_flight(&mut self) -> usize {
+        // Failures are kept, and told by whatever is called next.
+        while self.settle_oldest(false).is_ok_and(|settled| settled) {}
+        self.begun.len()
+    }
+
+    fn complete(&mut self) -> Result<(), IoError> {
+        let _ = self.settle_oldest(true);
+        self.check()
     }
 
     fn drain(&mut self) -> Result<(), IoError> {

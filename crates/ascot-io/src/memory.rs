@@ -79,9 +79,17 @@ impl Mapping {
         self.advise(range, libc::MADV_NOHUGEPAGE);
     }
 
+    /// Has all of its pages at hand, rather than each one when it is first touched.
+    pub(crate) fn touch(&self) {
+        self.advise(0..self.bytes, libc::MADV_POPULATE_WRITE);
+    }
+
     /// Advice that changes no contents; a refusal changes only speed.
     fn advise(&self, range: Range<usize>, advice: libc::c_int) {
-        debug_assert!(matches!(advice, libc::MADV_HUGEPAGE | libc::MADV_NOHUGEPAGE));
+        debug_assert!(matches!(
+            advice,
+            libc::MADV_HUGEPAGE | libc::MADV_NOHUGEPAGE | libc::MADV_POPULATE_WRITE
+        ));
         assert!(range.start <= range.end && range.end <= self.bytes);
         // SAFETY: the range is in our own mapping; the advice changes no contents.
         unsafe { libc::madvise(self.start.add(range.start).as_ptr().cast(), range.len(), advice) };

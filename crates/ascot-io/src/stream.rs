@@ -58,6 +58,12 @@ pub trait ReadStream: Send {
 
     /// Bytes the stream will give in all, where known.
     fn len_hint(&self) -> Option<u64>;
+
+    /// The device behind it, where that is known: streams with the same number share one, those with
+    /// different numbers do not wait for each other.
+    fn channel(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// A sink of bytes, written forward.
@@ -75,6 +81,16 @@ pub trait WriteStream: Send {
     fn make_room(&mut self, bytes: u64) -> Result<(), IoError> {
         let _ = bytes;
         Ok(())
+    }
+
+    /// Requests begun and not known to be written; none where `begin` writes before it returns.
+    fn in_flight(&mut self) -> usize {
+        0
+    }
+
+    /// Waits until the oldest of them is written.
+    fn complete(&mut self) -> Result<(), IoError> {
+        self.drain()
     }
 
     /// Waits until everything begun is written.

@@ -6,7 +6,8 @@
 //! threads do.
 //!
 //! A *channel* is a device of its own: it has its own place and its own clock, and channels work side by
-//! side. A *cache* of C bytes is shared by the streams that are open: once a device has switched to a
+//! side. A request begins when it is asked for, or when its channel is done with those before; whoever waits
+//! for a block that is read waits until then, and asks for nothing meanwhile. A *cache* of C bytes is shared by the streams that are open: once a device has switched to a
 //! stream it moves C / streams bytes of it, whatever it does in between, before it must switch to it again.
 //! So runs shorter than that are joined, as the published bound has it ((n + m) L < C, Stella and Loguinov,
 //! section VII.B). The ledger counts runs as they are asked for, [`VirtualDisk::switches`] as the device
@@ -55,6 +56,8 @@ struct State {
     switches: u64,
     /// Runs as they are asked for, where they are to be kept.
     runs: Option<Vec<VirtualRun>>,
+    /// Where whoever asks for blocks and waits for them has come to, seconds.
+    now: f64,
 }
 
 #[derive(Default)]
@@ -81,6 +84,7 @@ impl VirtualDisk {
             streams: 0,
             switches: 0,
             runs: None,
+            now: 0.0,
         };
         VirtualDisk { state: Arc::new(Mutex::new(state)), ledger: Ledger::new() }
     }
@@ -196,8 +200,8 @@ struct VirtualPort {
 }
 
 impl VirtualPort {
-    /// Performs a request: lets the clock go on, and `copy` move the bytes of the file.
-    fn request(&mut self, offset: u64, bytes: u64, copy: impl FnOnce(&mut Vec<u8>)) {
+    /// Performs a request: lets the clock go on, and `copy` move the bytes of the file. Says when it is done.
+    fn request(&mut self, offset: u64, bytes: u64, copy: impl FnOnce(&mut Vec<u8>)) -> f64 {
         self.meter.issue(offset, bytes, 1).settle(bytes);
         let mut state = self.disk.state();
         let state = &mut *state;
@@ -206,6 +210,7 @@ impl VirtualPort {
         let channel = &mut state.channels[file.channel];
         let continues = channel.head == Some((self.file, offset));
         channel.head = Some((self.file, offset + bytes));
+        channel.seconds = channel.seconds.max(state.now);
         if !continues && self.in_cache < bytes {
             state.switches += 1;
             channel.seconds += state.volume.switch_seconds.seconds(state.streams as f64);
@@ -217,6 +222,7 @@ impl VirtualPort {
                 Direction::Read => state.volume.read_bytes_per_s,
                 Direction::Write => state.volume.write_bytes_per_s,
             };
+        let done = channel.seconds;
         match state.runs.as_mut().map(|runs| (runs.last_mut(), continues)) {
             Some((Some(last), true)) => last.bytes += bytes,
             Some(_) => {
@@ -225,6 +231,7 @@ impl VirtualPort {
             }
             None => {}
         }
+        done
     }
 
     fn misuse(&self, offset: u64, what: &'static str) -> IoError {
@@ -244,16 +251,18 @@ struct VirtualRead {
     next: u64,
     end: u64,
     len: u64,
-    done: VecDeque<Filled>,
+    /// Blocks, and when they have arrived.
+    done: VecDeque<(Filled, f64)>,
 }
 
 impl ReadStream for VirtualRead {
     fn begin(&mut self, mut buf: Buf) -> Result<(), IoError> {
         let bytes = (self.end - self.next).min(buf.len() as u64);
         let (at, end) = (self.next as usize, bytes as usize);
+        let mut arrives = 0.0;
         if bytes > 0 {
             let mut whole = false;
-            self.port.request(self.next, bytes, |data| {
+            arrives = self.port.request(self.next, bytes, |data| {
                 if let Some(data) = data.get(at..at + end) {
                     buf[..end].copy_from_slice(data);
                     whole = true;
@@ -265,17 +274,25 @@ impl ReadStream for VirtualRead {
             }
         }
         self.next += bytes;
-        self.done.push_back(Filled { buf, start: 0, end });
+        self.done.push_back((Filled { buf, start: 0, end }, arrives));
         Ok(())
     }
 
     fn complete(&mut self) -> Result<Filled, IoError> {
         let nothing = || self.port.misuse(self.next, crate::backend::NOTHING_BEGUN);
-        self.done.pop_front().ok_or_else(nothing)
+        let (filled, arrives) = self.done.pop_front().ok_or_else(nothing)?;
+        let mut state = self.port.disk.state();
+        state.now = state.now.max(arrives);
+        Ok(filled)
     }
 
     fn ready(&mut self) -> bool {
-        !self.done.is_empty()
+        let now = self.port.disk.state().now;
+        self.done.front().is_some_and(|(_, arrives)| *arrives <= now)
+    }
+
+    fn channel(&self) -> Option<u64> {
+        self.port.disk.state().files.get(self.port.file).map(|file| file.channel as u64)
     }
 
     fn in_flight(&self) -> usize {

@@ -1,9 +1,9 @@
 //! What a pass moved, and where its stages spent their time.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// What one stream (or a group of alike streams) moved, one way.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct StreamAccount {
     /// `input`, `spills`, `output`.
     pub name: String,
@@ -46,7 +46,7 @@ pub struct StageAccount {
 }
 
 /// One pass as it went.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct PassAccount {
     /// What it did.
     pub name: String,
@@ -69,6 +69,65 @@ pub struct PassAccount {
 
 fn once() -> u64 {
     1
+}
+
+/// As it was counted, and with what follows from that: readers of a report need not divide.
+impl Serialize for StreamAccount {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Shown<'a> {
+            name: &'a str,
+            read_bytes: u64,
+            read_runs: u64,
+            mean_read_run_bytes: u64,
+            written_bytes: u64,
+            written_runs: u64,
+            mean_written_run_bytes: u64,
+        }
+        let StreamAccount { name, read_bytes, read_runs, written_bytes, written_runs } = self;
+        let shown = Shown {
+            name,
+            read_bytes: *read_bytes,
+            read_runs: *read_runs,
+            mean_read_run_bytes: self.mean_read_run(),
+            written_bytes: *written_bytes,
+            written_runs: *written_runs,
+            mean_written_run_bytes: self.mean_written_run(),
+        };
+        shown.serialize(serializer)
+    }
+}
+
+impl Serialize for PassAccount {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Shown<'a> {
+            name: &'a str,
+            times: u64,
+            seconds: f64,
+            switches: u64,
+            mean_run_bytes: u64,
+            streams: &'a [StreamAccount],
+            stages: &'a [StageAccount],
+            bound_by: &'a str,
+            inputs: u64,
+            outputs: u64,
+        }
+        let switches = self.switches();
+        let shown = Shown {
+            name: &self.name,
+            times: self.times,
+            seconds: self.seconds,
+            switches,
+            mean_run_bytes: (self.read_bytes() + self.written_bytes()).checked_div(switches).unwrap_or(0),
+            streams: &self.streams,
+            stages: &self.stages,
+            bound_by: &self.bound_by,
+            inputs: self.inputs,
+            outputs: self.outputs,
+        };
+        shown.serialize(serializer)
+    }
 }
 
 impl StreamAccount {
@@ -137,6 +196,10 @@ impl PassAccount {
     /// Runs written, all streams.
     pub fn written_runs(&self) -> u64 {
         self.streams.iter().map(|stream| stream.written_runs).sum()
+    }
+    /// Switches of the devices: each run begins with one.
+    pub fn switches(&self) -> u64 {
+        self.read_runs() + self.written_runs()
     }
 }
 

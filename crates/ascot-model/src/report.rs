@@ -91,11 +91,13 @@ impl fmt::Display for Report {
                 units::count(self.records_out)
             )?;
         }
+        // The program itself counts too: of a small cap it may be most.
+        let (peak, cap) = (self.peak_memory_bytes, units::memory(self.memory_bytes));
+        let cap = if peak > self.memory_bytes { format!("{cap} and the program") } else { cap };
         write!(
             f,
-            "  memory {} of {}, disk {}; records in and out agree (checksum {})",
-            units::memory(self.peak_memory_bytes),
-            units::memory(self.memory_bytes),
+            "  memory {} of {cap}, disk {}; records in and out agree (checksum {})",
+            units::memory(peak),
             units::bytes(self.peak_disk_bytes),
             self.checksum
         )

@@ -1,6 +1,7 @@
 //! Bytes, rates, times and counts as people read them: `8.00 GB`, `1 GiB`, `526 MB/s`, `15 s`.
 
 use std::fmt::Write;
+use std::path::Path;
 
 /// Bytes in decimal units with three significant digits: `512 B`, `19.7 GB`.
 pub fn bytes(count: u64) -> String {
@@ -61,6 +62,16 @@ pub fn plural(value: u64, noun: &str) -> String {
     text
 }
 
+/// A path as a shell takes it: in quotes where it has anything but plain letters.
+pub fn in_shell(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+=:,@%".contains(&byte);
+    if !text.is_empty() && text.bytes().all(plain) {
+        return text.into_owned();
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
 fn scaled(value: f64, units: &[&str], base: f64) -> String {
     let mut value = value;
     let mut unit = 0;
@@ -91,6 +102,14 @@ mod tests {
         assert_eq!(memory(1 << 30), "1 GiB");
         assert_eq!(memory(3 << 29), "1.50 GiB");
         assert_eq!(rate(526e6), "526 MB/s");
+    }
+
+    #[test]
+    fn paths_are_quoted_where_a_shell_would_take_them_apart() {
+        assert_eq!(in_shell(Path::new("/fast/ascot-7f3a")), "/fast/ascot-7f3a");
+        assert_eq!(in_shell(Path::new("/my disk/a")), "'/my disk/a'");
+        assert_eq!(in_shell(Path::new("it's")), "'it'\\''s'");
+        assert_eq!(in_shell(Path::new("")), "''");
     }
 
     #[test]

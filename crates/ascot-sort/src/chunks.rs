@@ -233,4 +233,11 @@ impl<R: Records> BlockInput for AnyInput<R> {
             AnyInput::Chunks(run) => run.ready(),
         }
     }
+
+    fn channel(&self) -> Option<u64> {
+        match self {
+            AnyInput::Run(run) => run.channel(),
+            AnyInput::Chunks(_) => None,
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! Sorting by distribution: split by sampled keys into parts that fit in memory, sort each, append.
 //!
 //! ```text
-//!   inputs ─▶ pieces ─▶ splitting threads: records grouped by part ─▶ collector, in input order
+//!   inputs ─▶ pieces ─▶ splitting threads: records grouped by part ─▶ dealing, in input order
 //!                                                                        │
 //!   part 0 [block]  part 1 [block]  ...  part m [block]  ◀───────────────╯   full ones are written
 //! ```
@@ -11,27 +11,28 @@
 //! sorted by runs and merges, like an input of its own; one whose keys are all equal needs no sort.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use ascot_io::BlockPool;
 use ascot_model::plan::Plan;
 use ascot_model::report::Report;
 use ascot_record::checksum::RecordSum;
 
-use crate::account::{PassFacts, stage};
+use crate::account::PassFacts;
+use crate::dealing::{Table, deal, hands};
 use crate::emit::PassSums;
 use crate::error::SortError;
 use crate::form::{Gather, Grouping, Load, sort_loads};
 use crate::input::{Inputs, PART_BLOCKS};
 use crate::job::Job;
-use crate::part::{Part, decode_index};
+use crate::long_runs::wants_long_runs;
+use crate::part::{RunPart, decode_index};
 use crate::pieces::PiecePool;
 use crate::plan::part_count;
 use crate::reader::{GAP_BYTES, InputPosition, PieceReader};
 use crate::records::{Records, Splitters};
 use crate::refine::Refined;
 use crate::runs::{Run, RunSink};
-use crate::splitting::{Grouped, Router, SPLIT_PIECE_BYTES, split_pieces};
+use crate::splitting::{Grouped, Router, SPLIT_PIECE_BYTES, split_pieces, split_stages};
 use crate::store::{OutputState, StoredWay};
 use crate::target::Target;
 
@@ -55,6 +56,8 @@ const CHECKPOINTS: u64 = 12;
 const UNEVEN_SHARE: u64 = 4;
 /// Share of memory for the blocks of the parts: one in so many.
 const PARTS_SHARE: usize = 2;
+/// Where they are written in long runs memory is theirs, but for this share: that is for pieces.
+const PIECES_SHARE: usize = 4;
 
 impl<R: Records> Job<'_, R> {
     /// Sorts the inputs by distribution.
@@ -148,73 +151,76 @@ impl<R: Records> Job<'_, R> {
 
     /// Pass one: every record into its part.
     fn split(&mut self, splitters: &Splitters) -> Result<(), SortError> {
-        let blocks = self.part_blocks(splitters.parts())?;
+        let long_runs = self.long_runs(splitters.parts());
+        let blocks = self.part_blocks(splitters.parts(), long_runs)?;
         let share = self.pool.available();
         let piece = SPLIT_PIECE_BYTES.min(share / 16).max(64 << 10) / 4096 * 4096;
         let pieces = PiecePool::with_share(&self.pool, piece, (share / piece).min(64), share);
-        let mut parts = self.open_parts(splitters, &blocks)?;
+        let parts = self.open_parts(splitters)?;
+        let count = parts.len();
+        let mut hands = hands(parts, blocks, long_runs)?;
         let mut refined = self.refined.take();
         if let Some(refined) = &mut refined {
-            refined.divide(parts.len());
+            refined.divide(count);
         }
         let reader = self.reader(&pieces);
         let every = (self.inputs.record_bytes().unwrap_or(0) / CHECKPOINTS).max(64 << 20);
         let mut next = self.manifest.sum_in.bytes + every;
-        let (records, cancel) = (Arc::clone(&self.records), self.cancel);
-        let times = split_pieces(
-            &records,
-            reader,
-            &pieces,
-            Router::Ranges(splitters),
-            self.budget.threads,
-            cancel,
-            &mut |grouped: Grouped| {
-                for (part, bytes) in &grouped.groups {
-                    let bytes = &grouped.lease.bytes()[bytes.clone()];
-                    parts[*part].append(&*records, bytes)?;
-                    if let (Some(refined), Some(width)) = (&mut refined, records.record_bytes()) {
-                        refined
-                            .add(*part, bytes.len() / width, |at| records.first_prefix(&bytes[at * width..]));
-                    }
+        let (records, cancel, threads) = (Arc::clone(&self.records), self.cancel, self.budget.threads);
+        let mut dealt = |grouped: &Grouped, table: &mut Table<'_, RunPart<R>>| {
+            if let (Some(refined), Some(width)) = (&mut refined, records.record_bytes()) {
+                for (part, range) in &grouped.groups {
+                    let bytes = &grouped.lease.bytes()[range.clone()];
+                    refined.add(*part, bytes.len() / width, |at| records.first_prefix(&bytes[at * width..]));
                 }
-                self.manifest.sum_in.combine(&grouped.sum);
-                self.manifest.read_upto = grouped.end;
-                if self.resumable && self.manifest.sum_in.bytes >= next {
-                    next = self.manifest.sum_in.bytes + every;
-                    self.manifest.parts =
-                        parts.iter_mut().map(Part::checkpoint).collect::<Result<Vec<_>, _>>()?;
-                    self.store()?;
-                }
-                Ok(())
-            },
-        )?;
+            }
+            self.manifest.sum_in.combine(&grouped.sum);
+            self.manifest.read_upto = grouped.end;
+            if self.resumable && self.manifest.sum_in.bytes >= next {
+                next = self.manifest.sum_in.bytes + every;
+                self.manifest.parts = table.each_written(RunPart::checkpoint)?;
+                self.store()?;
+            }
+            Ok(())
+        };
+        let times =
+            split_pieces(&records, reader, &pieces, Router::Ranges(splitters), threads, cancel, |pieces| {
+                deal(&*records, pieces, &mut hands, cancel, &mut dealt)?;
+                Ok(hands.waited())
+            })?;
         self.refined = refined;
-        let count = parts.len() as u64;
-        let runs = parts.into_iter().map(Part::finish).collect::<Result<Vec<_>, _>>()?;
+        let runs: Vec<Run> = hands.into_outputs().filter_map(RunPart::into_run).collect();
         self.places()?.kept_promises();
         self.passes.spilled(runs.iter().map(|run| run.bytes).sum());
         self.manifest.runs = runs;
         self.manifest.parts.clear();
         self.manifest.all_read = true;
         let inputs = self.inputs.iter().count() as u64;
-        let none = Duration::ZERO;
-        let stages = vec![
-            stage("read", 1, none, none, times.memory, times.device),
-            stage("split", self.budget.threads, times.busy, none, none, none),
-            stage("write", 1, none, none, none, times.writing),
-        ];
-        self.passes.done("split", PassFacts { inputs, outputs: count, stages });
+        let stages = split_stages(&times, threads);
+        self.passes.done("split", PassFacts { inputs, outputs: count as u64, stages });
         self.store()
     }
 
-    /// Two blocks for each part, where memory allows.
-    fn part_blocks(&self, parts: usize) -> Result<BlockPool, SortError> {
+    /// Whether parts are better written in few long runs.
+    fn long_runs(&self, parts: usize) -> bool {
+        wants_long_runs(self.request, parts)
+    }
+
+    /// Blocks of the parts, two for each at least: a third is filled while others are written, and long
+    /// runs take what memory there is.
+    fn part_blocks(&self, parts: usize, long_runs: bool) -> Result<BlockPool, SortError> {
         let block = self.budget.block;
-        let blocks = (self.budget.streams() / PARTS_SHARE / block).min(3 * parts).max(parts + 4);
+        let memory = self.budget.streams().min(self.pool.available());
+        let blocks = if long_runs {
+            (memory - memory / PIECES_SHARE) / block
+        } else {
+            (memory / PARTS_SHARE / block).min(3 * parts)
+        };
+        let blocks = blocks.max(2 * parts);
         Ok(BlockPool::new(self.pool.region(blocks * block, "blocks of parts")?, block))
     }
 
-    fn open_parts(&mut self, splitters: &Splitters, blocks: &BlockPool) -> Result<Vec<Part<R>>, SortError> {
+    fn open_parts(&mut self, splitters: &Splitters) -> Result<Vec<RunPart<R>>, SortError> {
         let stored = std::mem::take(&mut self.manifest.parts);
         if stored.is_empty() {
             self.manifest.read_upto = InputPosition::default();
@@ -223,7 +229,7 @@ impl<R: Records> Job<'_, R> {
         let mut parts = Vec::with_capacity(splitters.parts());
         for part in stored {
             let sink = RunSink::resume(&self.records, &self.disk, part.run, decode_index(&part.index)?)?;
-            parts.push(Part::new(sink, blocks));
+            parts.push(RunPart::new(sink));
         }
         let places = self.places()?;
         let fair = self.inputs.record_bytes().unwrap_or(0) / splitters.parts() as u64;
@@ -233,7 +239,7 @@ impl<R: Records> Job<'_, R> {
             places.promise(place, expected);
             let path = places.path(place, number);
             let sink = RunSink::create(&self.records, &self.disk, path, number, self.request.compression)?;
-            parts.push(Part::new(sink, blocks));
+            parts.push(RunPart::new(sink));
         }
         Ok(parts)
     }

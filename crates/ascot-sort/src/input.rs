@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 use std::fs::{File, Metadata};
-use std::io::Read;
-use std::os::fd::AsFd;
+use std::io::{Read, Seek};
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -140,7 +140,10 @@ impl InputFile {
                 let fd = std::io::stdin().as_fd().try_clone_to_owned();
                 let name = PathBuf::from("standard input");
                 let file = File::from(fd.map_err(|error| failed(&name, error))?);
-                return InputFile::pipe(name, file);
+                match path_of_whole(&file) {
+                    Some(path) => (path, file),
+                    None => return InputFile::pipe(name, file),
+                }
             }
             Input::Path(path) => (path.clone(), File::open(path).map_err(|error| failed(path, error))?),
         };
@@ -179,6 +182,11 @@ impl InputFile {
             Source::Regular(path) => Some(path),
             Source::Pipe { .. } | Source::Part { .. } => None,
         }
+    }
+
+    /// Bytes of it by now, where it is a file that others may append to; else 0.
+    pub fn size_now(&self) -> u64 {
+        self.path().and_then(|path| std::fs::metadata(path).ok()).map_or(0, |stat| stat.len())
     }
 
     /// The first `bytes` bytes, or all there are. A pipe gives them again when it is opened.
@@ -230,6 +238,21 @@ impl InputFile {
             }
         }
     }
+}
+
+/// The path of a regular file that stands at its start, as after `< FILE` in a shell: it can be read by its
+/// name, in any order and again.
+fn path_of_whole(mut file: &File) -> Option<PathBuf> {
+    let stat = file.metadata().ok().filter(Metadata::is_file)?;
+    if file.stream_position().ok()? != 0 {
+        return None;
+    }
+    let path = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
+    let named = std::fs::metadata(&path).ok()?;
+    // What was removed or moved over has another file under its name, or none; what may not be opened
+    // by its name can still be read through the descriptor.
+    let same = (named.dev(), named.ino()) == (stat.dev(), stat.ino());
+    (same && File::open(&path).is_ok()).then_some(path)
 }
 
 /// Whether the length of a file says nothing of what can be read from it, as in /proc and /sys.

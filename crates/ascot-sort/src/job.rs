@@ -9,11 +9,9 @@ use std::time::{Duration, Instant};
 
 use ascot_bowtie::engine::{self, Bowtie, NoOutput};
 use ascot_bowtie::flow::Flow;
-use ascot_bowtie::schedule::{Schedule, Staircase};
 use ascot_io::{AtomicOutput, BlockPool, Disk, DiskOptions, Faults, Pool};
 use ascot_model::plan::Plan;
 use ascot_model::report::Report;
-use ascot_model::run_length::{Algorithm, Scheme, Shape};
 use ascot_record::checksum::RecordSum;
 
 use crate::account::Passes;
@@ -151,15 +149,6 @@ impl<'a, R: Records> Job<'a, R> {
     pub fn follow(&mut self, plan: Option<&Plan>) {
         let factor = plan.and_then(|plan| plan.chosen.merge_factor);
         self.merge_factor = factor.map(|factor| usize::try_from(factor).unwrap_or(usize::MAX).max(2));
-    }
-
-    /// The schedule of a merge of so many files with so many blocks, where the volume it is planned on wants
-    /// long runs: groups of inputs are filled, and the output written meanwhile. None: it does not.
-    pub fn long_runs(&self, files: usize, blocks: usize) -> Option<Box<dyn Schedule>> {
-        self.request.volume.as_ref().filter(|volume| volume.wants_runs((files + 1) as f64))?;
-        let shape = Shape::moving(files as u32, 1, 1.0, 1.0);
-        let scheme = Scheme::best_of(shape, Algorithm::A4)?;
-        Some(Box::new(Staircase::new(scheme, blocks as u32)))
     }
 
     /// Starts the output, the header first.

@@ -60,6 +60,8 @@ pub struct MergeFlow<'a, R: Records, S> {
     last_key: Option<Vec<u8>>,
     /// Waited once for the bounding input, in vain.
     small_batch: bool,
+    /// The input whose last record in memory is the smallest: it runs out first.
+    bounding: Option<usize>,
 }
 
 /// Bytes below which a batch waits for more blocks of the input that bounds it.
@@ -91,6 +93,7 @@ impl<'a, R: Records, S: MergeSink> MergeFlow<'a, R, S> {
             sums: PassSums::default(),
             last_key: None,
             small_batch: false,
+            bounding: None,
         }
     }
 
@@ -225,6 +228,7 @@ impl<R: Records, S: MergeSink, I: BlockInput<Block = RunBlock>> Flow<I, NoOutput
         let batch = match self.bound(inputs) {
             None => self.take_batch(None),
             Some((bound, bounding)) => {
+                self.bounding = Some(bounding);
                 let ready = self.bytes_below(&bound);
                 // A long record goes first: there is no memory for another of its input.
                 let waits =
@@ -247,6 +251,10 @@ impl<R: Records, S: MergeSink, I: BlockInput<Block = RunBlock>> Flow<I, NoOutput
         self.emit(batch, inputs)?;
         self.settle()?;
         Ok(Step::Progress)
+    }
+
+    fn runs_out_first(&self) -> Option<usize> {
+        self.bounding
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use ascot_bowtie::engine::{BlockInput, Bowtie, Completed};
-use ascot_bowtie::schedule::FewestHeld;
+use ascot_bowtie::schedule::{FewestHeld, Schedule};
 use ascot_io::{BlockPool, Buf, Filled, Growable, IoError, PAGE_BYTES, Pool, ReadStream};
 use ascot_model::plan::Plan;
 use ascot_model::report::Report;
@@ -18,6 +18,7 @@ use crate::emit::{Chunk, PassSums};
 use crate::error::SortError;
 use crate::input::{InputFile, Inputs};
 use crate::job::{Job, descriptors, drive};
+use crate::long_runs::merge_in_long_runs;
 use crate::merge::{MergeFlow, MergeSink};
 use crate::observe::Cancel;
 use crate::pieces::Lease;
@@ -76,9 +77,12 @@ fn merge_range<R: Records, S: MergeSink>(
         .map(|(index, file)| RawInput::open(job, (index, file), range.len(), &fault))
         .collect::<Result<Vec<_>, _>>()?;
     let starts = vec![0; streams.len()];
-    let pool = BlockPool::new(region, block);
-    let schedule = job.long_runs(streams.len(), pool.total()).unwrap_or_else(|| Box::new(FewestHeld));
-    let mut inputs = Bowtie::of_inputs(streams, pool, schedule);
+    let blocks = BlockPool::new(region, block);
+    let schedule: Box<dyn Schedule> = match merge_in_long_runs(job.request, streams.len(), blocks.total()) {
+        Some(staircase) => Box::new(staircase),
+        None => Box::new(FewestHeld),
+    };
+    let mut inputs = Bowtie::of_inputs(streams, blocks, schedule);
     let emitters = Arc::clone(&job.emitters);
     let records = Arc::clone(&job.records);
     let mut flow = MergeFlow::new(&*records, &emitters, rules, job.request.top, job.cancel, sink, &starts);
@@ -372,5 +376,9 @@ impl<R: Records> BlockInput for RawInput<R> {
 
     fn ready(&mut self) -> bool {
         self.long_given.strong_count() == 0 && self.stream.ready()
+    }
+
+    fn channel(&self) -> Option<u64> {
+        self.stream.channel()
     }
 }

@@ -259,11 +259,23 @@ impl<R: Records> PieceReader<R> {
         lease.put(front);
         self.at.offset += (end - start) as u64;
         let mut fill = self.join_carried(lease, gap + start..gap + end, starving)?;
-        fill.ends = last;
+        fill.ends = last && !self.go_on_where_grown()?;
         let again = !self.spilled && self.inputs.get(self.at.input).is_some_and(|file| file.path().is_some());
         let offset = self.at.offset - fill.bytes.len() as u64;
         fill.from = again.then_some(InputPosition { input: self.at.input, offset });
         Ok(fill)
+    }
+
+    /// A file that has grown since it was opened is read on piece by piece, to the end it has then: what
+    /// was its last record may have been half written.
+    fn go_on_where_grown(&mut self) -> Result<bool, SortError> {
+        let Some(file) = self.inputs.get(self.at.input).filter(|file| file.size_now() > self.at.offset)
+        else {
+            return Ok(false);
+        };
+        let stream = file.open(&self.disk, self.at.offset)?;
+        self.open = Some(Open { stream, to_ask: None, ahead: VecDeque::new(), pipe: false });
+        Ok(true)
     }
 
     /// Puts what was carried before what was read, or starts a long record with it.

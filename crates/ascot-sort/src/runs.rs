@@ -73,7 +73,7 @@ impl<R: Records> RunSink<R> {
         path: PathBuf,
         number: u64,
         compression: Compression,
-    ) -> Result<Self, SortError> {
+    ) -> Result<Self, IoError> {
         let writer = RunWriter::create(disk, &path, RunId(number), compression)?;
         let run = Run {
             path,
@@ -90,13 +90,13 @@ impl<R: Records> RunSink<R> {
     }
 
     /// Goes on with a run that was checkpointed as `run` with `index`.
-    pub fn resume(records: &Arc<R>, disk: &Disk, run: Run, index: RunIndex) -> Result<Self, SortError> {
+    pub fn resume(records: &Arc<R>, disk: &Disk, run: Run, index: RunIndex) -> Result<Self, IoError> {
         let writer = RunWriter::resume(disk, &run.path, index)?;
         Ok(RunSink { records: Arc::clone(records), writer, run })
     }
 
     /// Appends a chunk as a block.
-    pub fn write(&mut self, chunk: Chunk) -> Result<(), SortError> {
+    pub fn write(&mut self, chunk: Chunk) -> Result<(), IoError> {
         let prefix = if chunk.first_record == 0 {
             self.records.first_prefix(&chunk.buf[..chunk.len])
         } else {
@@ -106,7 +106,17 @@ impl<R: Records> RunSink<R> {
         self.run.bytes += chunk.len as u64;
         self.run.records += chunk.records;
         self.run.longest = self.run.longest.max(chunk.longest as u64);
-        Ok(self.writer.write_block(chunk.buf, chunk.len, chunk.first_record as u32)?)
+        self.writer.write_block(chunk.buf, chunk.len, chunk.first_record as u32)
+    }
+
+    /// Blocks handed over and not known to be written.
+    pub fn in_flight(&mut self) -> usize {
+        self.writer.in_flight()
+    }
+
+    /// Waits until the oldest of them is written.
+    pub fn complete(&mut self) -> Result<(), IoError> {
+        self.writer.complete()
     }
 
     /// Sees to it that a chunk of `len` bytes can be written, and the run be finished after it. Where
@@ -127,14 +137,14 @@ impl<R: Records> RunSink<R> {
     }
 
     /// What has been written so far, made durable, and the index to go on with.
-    pub fn checkpoint(&mut self) -> Result<(Run, RunIndex), SortError> {
+    pub fn checkpoint(&mut self) -> Result<(Run, RunIndex), IoError> {
         let index = self.writer.checkpoint()?;
         self.run.block_bytes = index.buffer_bytes();
         Ok((self.run.clone(), index))
     }
 
     /// Makes the run durable and complete.
-    pub fn finish(mut self) -> Result<Run, SortError> {
+    pub fn finish(mut self) -> Result<Run, IoError> {
         self.writer.checkpoint()?;
         let index = self.writer.finish()?;
         self.run.block_bytes = index.buffer_bytes();
@@ -285,5 +295,9 @@ impl<R: Records> BlockInput for RunInput<R> {
         // Whoever lets go of a record does so a moment before its memory is back.
         let room = self.spanning.is_some() || self.pool.available() >= self.long_bytes;
         self.long.strong_count() == 0 && room && self.reader.ready()
+    }
+
+    fn channel(&self) -> Option<u64> {
+        self.reader.channel()
     }
 }

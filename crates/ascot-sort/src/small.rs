@@ -147,7 +147,7 @@ impl SmallJob<'_> {
         let inputs = self.inputs.iter().count();
         let expected = self.inputs.record_bytes().unwrap_or(0) as usize;
         // Room for the byte that completes a last record, and for seeing that a file has grown.
-        let buf = Buf::heap(expected + inputs + PAGE_BYTES);
+        let buf = Buf::heap_at_hand(expected + inputs + PAGE_BYTES);
         let mut raw = Raw { buf, len: 0, records: 0, inputs: 0 };
         for file in self.inputs.iter() {
             if !raw.append(records, file, disk)? || raw.len > expected + inputs {
@@ -255,7 +255,7 @@ fn sort<R: Records>(records: &R, raw: Raw, sums: &mut Sums) -> Option<Sorted> {
         return Some(Sorted { lease: Lease::plain(raw.buf), len: 0 });
     }
     let mut scratch = records.scratch(raw.records * SCRATCH_RECORD_BYTES);
-    let out = records.gathers().then(|| Lease::plain(Buf::heap(raw.buf.len())));
+    let out = records.gathers().then(|| Lease::plain(Buf::heap_at_hand(raw.buf.len())));
     let piece = RawPiece { lease: Lease::plain(raw.buf), bytes: 0..raw.len, spilled: false, grouping: None };
     let mut parts = records.sort(piece, out, &mut scratch, &mut sums.read).into_iter();
     let whole = parts.next().filter(|part| part.bytes == (0..raw.len))?;

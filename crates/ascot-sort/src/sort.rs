@@ -23,7 +23,7 @@ use crate::places::no_room_for_spills;
 use crate::plan::{budget_of, make_plan, plan_split};
 use crate::progress::with_progress;
 use crate::records::{Head, Records, Visitor, with_records};
-use crate::request::{Method, Output, SortRequest, SplitBy};
+use crate::request::{Input, Method, Output, SortRequest, SplitBy};
 use crate::small::{self, SmallJob};
 use crate::split::split_inputs;
 use crate::store::{self, JobDir, Manifest, StoredWay};
@@ -395,13 +395,19 @@ pub fn resume(
         manifest.inputs.iter().map(|print| Fingerprint::of(print.path())).collect::<Result<Vec<_>, _>>()?;
     if let Some((before, _)) = manifest.inputs.iter().zip(&now).find(|(before, now)| before != now) {
         let why = format!(
-            "{} has changed since\n  'ascot clean {}' removes what the job left; then sort anew",
+            "{} has changed since\n  ascot clean {}  removes what the job left; then sort anew",
             before.path().display(),
-            dir.display()
+            units::in_shell(dir)
         );
         return Err(SortError::CannotResume { dir: dir.to_path_buf(), why });
     }
     let mut request = manifest.request.clone();
+    // What was a file on standard input then has a name; what is there now is something else.
+    for (input, print) in request.inputs.iter_mut().zip(&manifest.inputs) {
+        if *input == Input::Stdin {
+            *input = Input::Path(print.path().to_path_buf());
+        }
+    }
     request.memory_bytes = Some(manifest.memory_bytes);
     request.threads = Some(manifest.threads);
     let prepared = prepare(&request, Inputs::open(&request.inputs)?)?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ascot_bowtie::engine::{Bowtie, NoOutput};
-use ascot_bowtie::schedule::Forecast;
+use ascot_bowtie::schedule::{Forecast, Schedule};
 use ascot_io::{BlockPool, IoError, read_index};
 use ascot_model::plan::Plan;
 use ascot_model::report::Report;
@@ -16,6 +16,7 @@ use crate::emit::{Chunk, PassSums};
 use crate::error::SortError;
 use crate::form::{FormTimes, Gather, Load, SortMemory, sort_loads};
 use crate::job::{Job, descriptors, drive};
+use crate::long_runs::merge_in_long_runs;
 use crate::merge::{MergeFlow, MergeSink};
 use crate::ordered::{Found, recognise};
 use crate::reader::PieceReader;
@@ -382,7 +383,10 @@ impl<R: Records> Job<'_, R> {
             .iter()
             .map(|run| run.first_keys.get(run.start.block..).unwrap_or_default().to_vec())
             .collect();
-        let schedule = self.long_runs(runs.len(), blocks).unwrap_or_else(|| Box::new(Forecast::new(&keys)));
+        let schedule: Box<dyn Schedule> = match merge_in_long_runs(self.request, runs.len(), blocks) {
+            Some(staircase) => Box::new(staircase),
+            None => Box::new(Forecast::new(&keys)),
+        };
         Ok(Bowtie::of_inputs(streams, BlockPool::new(region, block), schedule))
     }
 

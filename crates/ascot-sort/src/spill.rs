@@ -66,7 +66,7 @@ impl<R: Records> Spill<R> {
             }
             self.go_on_elsewhere(chunk.len as u64)?;
         }
-        self.sink.write(chunk)
+        Ok(self.sink.write(chunk)?)
     }
 
     /// Ends the run where its volume is full, and starts another where there is room.

@@ -6,26 +6,28 @@
 //!                                                         ├▶ [block] ─▶ file 1 ...
 //! ```
 //!
-//! Invariants: every record is in one file, and files hold records in the order of the inputs; all
-//! files appear, or none.
+//! Invariants: every record is in one file, and files hold records in the order of the inputs; no file
+//! appears before all of them are whole.
 
-use std::path::Path;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
 
 use ascot_io::{AtomicOutput, BlockPool};
 use ascot_model::plan::Plan;
 use ascot_model::report::Report;
 use ascot_record::checksum::RecordSum;
 
-use crate::account::{PassFacts, stage};
+use crate::account::PassFacts;
 use crate::budget::{Budget, LEAST_BLOCK_BYTES};
+use crate::dealing::{Hands, Table, deal, hands};
 use crate::error::SortError;
 use crate::job::{Job, descriptors};
+use crate::long_runs::wants_long_runs;
+use crate::part::FilePart;
 use crate::pieces::PiecePool;
 use crate::records::{Records, Splitters};
 use crate::request::{Output, Parts, SplitBy};
-use crate::splitting::{Grouped, Router, SPLIT_PIECE_BYTES, SplitTimes, split_pieces};
-use crate::target::{Commit, Target};
+use crate::splitting::{Grouped, Router, SPLIT_PIECE_BYTES, SplitTimes, split_pieces, split_stages};
+use crate::target::Commit;
 
 /// Pieces in memory at most.
 const PIECES: usize = 64;
@@ -85,8 +87,8 @@ fn by_size<R: Records>(mut job: Job<'_, R>, parts: &Parts, plan: Option<Plan>) -
     let times = SplitTimes {
         device: reader.waited_device,
         memory: reader.waited_memory,
-        busy: Duration::ZERO,
-        writing: target.waited,
+        room: target.waited,
+        ..SplitTimes::default()
     };
     account(&mut job, parts, &times);
     job.finish(target, &out, &RecordSum::new(), plan)
@@ -98,30 +100,27 @@ fn by_key<R: Records>(
     router: Router<'_>,
     plan: Option<Plan>,
 ) -> Result<Report, SortError> {
-    let mut targets = PartTargets::create(&job, parts)?;
+    let mut hands = open_files(&job, parts)?;
     let pieces = pieces_of(&job);
     let reader = job.reader(&pieces);
     let (records, mut sum_in, mut out) = (job.records.clone(), RecordSum::new(), RecordSum::new());
-    let times = split_pieces(
-        &records,
-        reader,
-        &pieces,
-        router,
-        job.budget.threads,
-        job.cancel,
-        &mut |grouped: Grouped| {
-            sum_in.combine(&grouped.sum);
-            for (part, bytes) in &grouped.groups {
-                let bytes = &grouped.lease.bytes()[bytes.clone()];
-                records.sum(bytes, &mut out);
-                targets.0[*part].write_records(bytes, 0, true)?;
-            }
-            Ok(())
-        },
-    )?;
+    let mut dealt = |grouped: &Grouped, _: &mut Table<'_, FilePart<R>>| {
+        sum_in.combine(&grouped.sum);
+        for (_, range) in &grouped.groups {
+            records.sum(&grouped.lease.bytes()[range.clone()], &mut out);
+        }
+        Ok(())
+    };
+    let (cancel, threads) = (job.cancel, job.budget.threads);
+    let times = split_pieces(&records, reader, &pieces, router, threads, cancel, |pieces| {
+        deal(&*records, pieces, &mut hands, cancel, &mut dealt)?;
+        Ok(hands.waited())
+    })?;
     job.manifest.sum_in = sum_in;
     account(&mut job, parts, &times);
-    job.finish(targets, &out, &RecordSum::new(), plan)
+    let bytes = (0..hands.outputs()).map(|part| hands.written(part)).sum();
+    let files = hands.into_outputs().map(FilePart::into_file).collect();
+    job.finish(Files { files, bytes }, &out, &RecordSum::new(), plan)
 }
 
 /// Memory that the outputs do not take, in pieces.
@@ -133,34 +132,35 @@ fn pieces_of<R: Records>(job: &Job<'_, R>) -> PiecePool {
 
 fn account<R: Records>(job: &mut Job<'_, R>, parts: &Parts, times: &SplitTimes) {
     let inputs = job.inputs.iter().count() as u64;
-    let none = Duration::ZERO;
-    let stages = vec![
-        stage("read", 1, none, none, times.memory, times.device),
-        stage("split", job.budget.threads, times.busy, none, none, none),
-        stage("write", 1, none, none, none, times.writing),
-    ];
+    let stages = split_stages(times, job.budget.threads);
     job.passes.done("split", PassFacts { inputs, outputs: u64::from(parts.count), stages });
 }
 
-/// Several outputs written side by side.
-struct PartTargets<R>(Vec<Target<R>>);
-
-impl<R: Records> PartTargets<R> {
-    /// A block for each is filled while others are written.
-    fn create(job: &Job<'_, R>, parts: &Parts) -> Result<Self, SortError> {
-        let (count, most) = (parts.count as usize, descriptors() / DESCRIPTORS_PER_PART);
-        parts.check(most)?;
-        let (blocks, block) = part_block(&job.budget, count)?;
-        let blocks = BlockPool::new(job.pool.region(blocks * block, "blocks of parts")?, block);
-        let open = |path| {
-            job.cancel.check()?;
-            let output = Output::Path(path);
-            let mut target = Target::create(&job.records, &job.disk, &output, None, blocks.clone())?;
-            target.write_finished(job.header.as_deref().unwrap_or_default())?;
-            Ok(target)
-        };
-        parts.paths().map(open).collect::<Result<Vec<_>, SortError>>().map(PartTargets)
+/// The files of a split, each with the header. A block of each is filled while others are written.
+fn open_files<R: Records>(job: &Job<'_, R>, parts: &Parts) -> Result<Hands<FilePart<R>>, SortError> {
+    let (count, most) = (parts.count as usize, descriptors() / DESCRIPTORS_PER_PART);
+    parts.check(most)?;
+    let long_runs = wants_long_runs(job.request, count);
+    let (least, block) = part_block(&job.budget, count)?;
+    let blocks = if long_runs { job.budget.streams() / PARTS_SHARE / block } else { least };
+    let blocks = BlockPool::new(job.pool.region(blocks * block, "blocks of parts")?, block);
+    let open = |path: PathBuf| {
+        job.cancel.check()?;
+        Ok(FilePart::new(&job.records, AtomicOutput::create(&job.disk, &path, "output")?))
+    };
+    let files = parts.paths().map(open).collect::<Result<Vec<_>, SortError>>()?;
+    let mut hands = hands(files, blocks, long_runs)?;
+    for part in 0..count {
+        let mut header = job.header.as_deref().unwrap_or_default();
+        while !header.is_empty() {
+            let taken = hands.put(part, header);
+            header = &header[taken..];
+            if taken == 0 {
+                hands.flush()?;
+            }
+        }
     }
+    Ok(hands)
 }
 
 /// Blocks of so many outputs, and the bytes of one; an error where memory has none for each.
@@ -189,20 +189,23 @@ fn least_memory(streams: usize, budget: &Budget) -> Result<u64, SortError> {
     }
 }
 
-impl<R: Records> Commit for PartTargets<R> {
+/// Files that are whole, but for their names.
+struct Files {
+    files: Vec<AtomicOutput>,
+    bytes: u64,
+}
+
+impl Commit for Files {
     fn bytes(&self) -> u64 {
-        self.0.iter().map(Target::bytes).sum()
+        self.bytes
     }
 
     fn temporary(&self) -> Option<&Path> {
         None
     }
 
-    fn commit(mut self) -> Result<u64, SortError> {
-        // What can fail, fails before the first file has its name.
-        self.0.iter_mut().try_for_each(Target::seal)?;
-        let bytes = self.bytes();
-        AtomicOutput::commit_all(self.0.into_iter().filter_map(Target::into_file).collect())?;
-        Ok(bytes)
+    fn commit(self) -> Result<u64, SortError> {
+        AtomicOutput::commit_all(self.files)?;
+        Ok(self.bytes)
     }
 }

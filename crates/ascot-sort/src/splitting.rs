@@ -1,7 +1,7 @@
 //! Reading, and grouping records by part on several threads, pieces staying in input order.
 //!
 //! ```text
-//!   inputs ─▶ pieces ─▶ splitting threads: records grouped by part ─▶ collector, in input order
+//!   inputs ─▶ pieces ─▶ splitting threads: records grouped by part ─▶ dealt out (dealing.rs), in input order
 //! ```
 
 use std::collections::BTreeMap;
@@ -9,10 +9,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ascot_model::account::StageAccount;
 use ascot_record::checksum::RecordSum;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::account::stage;
 use crate::error::SortError;
 use crate::observe::Cancel;
 use crate::pieces::{Lease, PiecePool};
@@ -99,8 +101,12 @@ pub struct SplitTimes {
     pub memory: Duration,
     /// Splitting threads at work.
     pub busy: Duration,
-    /// Collecting and writing.
-    pub writing: Duration,
+    /// Whoever takes the pieces waiting for one.
+    pub data: Duration,
+    /// The same waiting for room to put it.
+    pub room: Duration,
+    /// The same at work.
+    pub dealing: Duration,
 }
 
 /// A piece, its number, and the buffer its records are grouped in; a long record needs none.
@@ -111,7 +117,7 @@ enum Message {
     Read(Result<u64, SortError>, Duration, Duration),
 }
 
-/// Reads and groups everything `reader` gives; `take` gets the pieces in input order.
+/// Reads and groups everything `reader` gives; `take` gets the pieces, and says how long it waited for room.
 pub fn split_pieces<R: Records>(
     records: &Arc<R>,
     mut reader: PieceReader<R>,
@@ -119,7 +125,7 @@ pub fn split_pieces<R: Records>(
     router: Router<'_>,
     threads: usize,
     cancel: &Cancel,
-    take: &mut dyn FnMut(Grouped) -> Result<(), SortError>,
+    take: impl FnOnce(&mut InOrder<'_>) -> Result<Duration, SortError>,
 ) -> Result<SplitTimes, SortError> {
     std::thread::scope(|scope| {
         let (send, receive) = unbounded();
@@ -153,37 +159,63 @@ pub fn split_pieces<R: Records>(
             scope.spawn(move || group_all(&**records, router, &work, &send));
         }
         drop((send, work));
-        in_order(&receive, cancel, take)
+        let since = Instant::now();
+        let mut pieces = InOrder::new(&receive, cancel);
+        let room = take(&mut pieces)?;
+        let mut times = SplitTimes { room, ..pieces.times };
+        times.dealing = since.elapsed().saturating_sub(times.room + times.data);
+        Ok(times)
     })
 }
 
-fn in_order(
-    receive: &Receiver<Message>,
-    cancel: &Cancel,
-    take: &mut dyn FnMut(Grouped) -> Result<(), SortError>,
-) -> Result<SplitTimes, SortError> {
-    let (mut waiting, mut times) = (BTreeMap::new(), SplitTimes::default());
-    let (mut next, mut total) = (0, None);
-    while total != Some(next) {
-        match receive.recv().map_err(|_| SortError::Internal("a splitting thread ended early"))? {
-            Message::Grouped(number, grouped, busy) => {
-                times.busy += busy;
-                waiting.insert(number, grouped);
-            }
-            Message::Read(result, device, memory) => {
-                total = Some(result?);
-                (times.device, times.memory) = (device, memory);
-            }
-        }
-        cancel.check()?;
-        let since = Instant::now();
-        while let Some(grouped) = waiting.remove(&next) {
-            take(grouped)?;
-            next += 1;
-        }
-        times.writing += since.elapsed();
+/// Grouped pieces, in input order.
+pub struct InOrder<'a> {
+    receive: &'a Receiver<Message>,
+    cancel: &'a Cancel,
+    waiting: BTreeMap<u64, Grouped>,
+    next: u64,
+    /// How many there are in all, once that is known.
+    total: Option<u64>,
+    times: SplitTimes,
+}
+
+impl<'a> InOrder<'a> {
+    fn new(receive: &'a Receiver<Message>, cancel: &'a Cancel) -> Self {
+        let (waiting, times) = (BTreeMap::new(), SplitTimes::default());
+        InOrder { receive, cancel, waiting, next: 0, total: None, times }
     }
-    Ok(times)
+
+    /// The next piece, waited for; none after the last.
+    pub fn next(&mut self) -> Result<Option<Grouped>, SortError> {
+        let since = Instant::now();
+        let result = self.wait();
+        self.times.data += since.elapsed();
+        result
+    }
+
+    fn wait(&mut self) -> Result<Option<Grouped>, SortError> {
+        loop {
+            self.cancel.check()?;
+            if let Some(grouped) = self.waiting.remove(&self.next) {
+                self.next += 1;
+                return Ok(Some(grouped));
+            }
+            if self.total == Some(self.next) {
+                return Ok(None);
+            }
+            let ended = |_| SortError::Internal("a splitting thread ended early");
+            match self.receive.recv().map_err(ended)? {
+                Message::Grouped(number, grouped, busy) => {
+                    self.times.busy += busy;
+                    self.waiting.insert(number, grouped);
+                }
+                Message::Read(result, device, memory) => {
+                    self.total = Some(result?);
+                    (self.times.device, self.times.memory) = (device, memory);
+                }
+            }
+        }
+    }
 }
 
 fn group_all<R: Records>(records: &R, router: Router<'_>, work: &Receiver<Work>, send: &Sender<Message>) {
@@ -204,4 +236,14 @@ fn group_all<R: Records>(records: &R, router: Router<'_>, work: &Receiver<Work>,
             return;
         }
     }
+}
+
+/// The stages of a splitting pass, for its account.
+pub fn split_stages(times: &SplitTimes, threads: usize) -> Vec<StageAccount> {
+    let none = Duration::ZERO;
+    vec![
+        stage("read", 1, none, none, times.memory, times.device),
+        stage("split", threads, times.busy, none, none, none),
+        stage("write", 1, times.dealing, times.data, none, times.room),
+    ]
 }

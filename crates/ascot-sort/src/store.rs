@@ -23,6 +23,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use ascot_io::{Action, Disk, IoError, is_temporary, orphaned_outputs, remove_orphan};
+use ascot_model::units;
 use ascot_record::checksum::RecordSum;
 use serde::{Deserialize, Serialize};
 
@@ -338,9 +339,16 @@ pub fn load(dir: &Path) -> Result<Manifest, SortError> {
         }
         Err(error) => return Err(IoError::from_os(Action::Read, &dir.join(MANIFEST), 0, error).into()),
     };
-    let manifest = Manifest::from_bytes(&text).ok_or_else(|| cannot("its manifest is damaged"))?;
+    let manifest = Manifest::from_bytes(&text).ok_or_else(|| {
+        cannot(&format!(
+            "its manifest is damaged\n  ascot clean {}  removes what the job left; then sort anew",
+            units::in_shell(dir)
+        ))
+    })?;
     if manifest.version != MANIFEST_VERSION {
-        return Err(cannot("its manifest is of another version of ascot"));
+        return Err(cannot(
+            "its manifest is of another version of ascot\n  go on with that version, or remove it: ascot clean DIR",
+        ));
     }
     Ok(manifest)
 }

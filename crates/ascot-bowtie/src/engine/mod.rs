@@ -27,11 +27,11 @@ use std::time::{Duration, Instant};
 use ascot_io::{BlockPool, IoError};
 use ascot_model::run_length::{Scheme, Shape};
 
-use crate::engine::inputs::Inputs;
 pub use crate::engine::inputs::{BlockInput, Completed};
+use crate::engine::inputs::{Channels, Inputs};
 pub use crate::engine::outputs::BlockOutput;
 use crate::engine::outputs::Outputs;
-pub use crate::engine::streams::{NoOutput, Reader, Writer};
+pub use crate::engine::streams::{NoInput, NoOutput, Reader, Writer, complete_down_to};
 use crate::flow::{Flow, Step};
 use crate::occupancy::{Occupancy, Split};
 use crate::schedule::{Move, Schedule, Staircase, Stall};
@@ -58,6 +58,7 @@ pub struct TooFewBlocks {
 /// Streams, what they hold, and the schedule that drives them.
 pub struct Bowtie<I: BlockInput = Reader, O: BlockOutput = Writer> {
     inputs: Inputs<I>,
+    channels: Channels,
     outputs: Outputs<O>,
     pool: BlockPool,
     schedule: Box<dyn Schedule>,
@@ -79,6 +80,20 @@ impl<I: BlockInput> Bowtie<I, NoOutput> {
         let mut this = Self::build((inputs, Vec::new()), pool, &shape, split, schedule);
         this.depth = usize::MAX;
         this
+    }
+}
+
+impl<O: BlockOutput> Bowtie<NoInput, O> {
+    /// Outputs that share the blocks of `pool`, at least two for each; the flow brings what they get. Every
+    /// block the schedule grants is written at once.
+    pub fn of_outputs(
+        outputs: Vec<O>,
+        pool: BlockPool,
+        schedule: Box<dyn Schedule>,
+    ) -> Result<Self, TooFewBlocks> {
+        let split = Split { read: 0, write: pool.total() as u32 };
+        let this = Self::with_schedule((Vec::new(), outputs), pool, 0.0, split, schedule)?;
+        Ok(this.depth(usize::MAX))
     }
 }
 
@@ -124,6 +139,7 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
     ) -> Self {
         let occupancy = Occupancy::new(shape, split, pool.block_bytes() as u64);
         let mut this = Bowtie {
+            channels: Channels::of(&inputs),
             inputs: Inputs::new(inputs),
             outputs: Outputs::new(outputs),
             pool,
@@ -160,7 +176,21 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
                 self.complete(Move::Read(index))?;
             }
         }
+        self.complete_written()?;
         while self.begun.len() + 1 < self.depth && self.begin_next(Stall::Running)? {}
+        Ok(())
+    }
+
+    /// Takes note of blocks that have been written, whose memory is free.
+    fn complete_written(&mut self) -> Result<(), IoError> {
+        let mut at = 0;
+        while let Some(&step) = self.begun.get(at) {
+            match step {
+                // The oldest of an output is the first of them here.
+                Move::Write(index) if self.outputs.ready(index) => self.complete(step)?,
+                _ => at += 1,
+            }
+        }
         Ok(())
     }
 
@@ -173,12 +203,13 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
     /// Begins what the schedule answers; says whether it was anything.
     fn begin_next(&mut self, stall: Stall) -> Result<bool, IoError> {
         let free = self.free_to_read();
-        let sight = self.occupancy.look(stall, free, self.first_out);
+        let sight = self.occupancy.look(stall, free, self.first_out, self.channels.busy());
         let Some(step) = self.schedule.next(&sight) else { return Ok(false) };
         match step {
             Move::Read(index) => {
                 let Some(buf) = self.pool.try_take() else { return Ok(false) };
                 self.inputs.begin(index, buf)?;
+                self.channels.count(index, 1);
                 self.occupancy.reads(index);
                 self.occupancy.set_remaining(index, self.inputs.remaining(index));
             }
@@ -198,6 +229,7 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
         }
         match step {
             Move::Read(index) => {
+                self.channels.count(index, -1);
                 if !self.inputs.collect(index)? {
                     self.occupancy.let_go(index);
                 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use ascot_io::{Buf, IoError};
 
-use crate::engine::{BlockInput, Bowtie};
+use crate::engine::{BlockInput, Bowtie, Stall};
 
 /// A stream of blocks, written forward.
 pub trait BlockOutput: Send {
@@ -12,6 +12,10 @@ pub trait BlockOutput: Send {
     fn begin(&mut self, buf: Buf, len: usize) -> Result<(), IoError>;
     /// Waits until the oldest block begun is written, and its memory free.
     fn complete(&mut self) -> Result<(), IoError>;
+    /// Whether `complete` would return at once.
+    fn ready(&mut self) -> bool {
+        false
+    }
     /// Nothing follows: waits for the end; the bytes written in all.
     fn finish(&mut self) -> Result<u64, IoError>;
 }
@@ -51,6 +55,10 @@ impl<O: BlockOutput> Outputs<O> {
     pub(super) fn begin(&mut self, output: usize) -> Result<(), IoError> {
         let output = &mut self.outputs[output];
         output.full.pop_front().map_or(Ok(()), |(buf, len)| output.stream.begin(buf, len))
+    }
+
+    pub(super) fn ready(&mut self, output: usize) -> bool {
+        self.outputs[output].stream.ready()
     }
 
     pub(super) fn complete(&mut self, output: usize) -> Result<(), IoError> {
@@ -120,6 +128,41 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
         }
         self.occupancy.filled(taken as u64);
         taken
+    }
+
+    /// Bytes that the block which `output` fills still takes; a whole block where none is begun.
+    pub fn left_in_block(&self, output: usize) -> usize {
+        let filled = self.outputs.outputs[output].block.as_ref().map_or(0, |(_, filled)| *filled);
+        self.pool.block_bytes() - filled
+    }
+
+    /// Ends the block that `output` fills where it is, so that what follows starts another. False where
+    /// that has to wait for room; where none is begun there is nothing to end.
+    pub fn end_block(&mut self, output: usize) -> bool {
+        self.outputs.outputs[output].block.is_none() || self.queue(output)
+    }
+
+    /// Writes all that outputs hold, the blocks they are filling too, and waits until it is written.
+    pub fn flush(&mut self) -> Result<(), IoError> {
+        for output in 0..self.outputs.len() {
+            while !self.end_block(output) {
+                self.wait(Stall::Room)?;
+            }
+        }
+        while self.occupancy.full_all() > 0 || self.occupancy.writing() > 0 {
+            self.wait(Stall::Ended)?;
+        }
+        Ok(())
+    }
+
+    /// The stream of `output`.
+    pub fn output_stream(&mut self, output: usize) -> &mut O {
+        &mut self.outputs.outputs[output].stream
+    }
+
+    /// The streams of all outputs, when the run is over.
+    pub fn into_outputs(self) -> impl Iterator<Item = O> {
+        self.outputs.outputs.into_iter().map(|output| output.stream)
     }
 
     /// Bytes of `output` in all, when the run is over.

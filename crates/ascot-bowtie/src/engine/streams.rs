@@ -46,35 +46,42 @@ impl BlockInput for Reader {
     fn ready(&mut self) -> bool {
         self.stream.ready()
     }
+
+    fn channel(&self) -> Option<u64> {
+        self.stream.channel()
+    }
 }
 
 /// A file written forward.
 pub struct Writer {
     /// None once it is finished.
     stream: Option<Box<dyn WriteStream>>,
-    begun: bool,
+    /// Blocks begun and not completed.
+    begun: usize,
     written: u64,
 }
 
 impl Writer {
     /// Writes to `stream`.
     pub fn new(stream: Box<dyn WriteStream>) -> Self {
-        Writer { stream: Some(stream), begun: false, written: 0 }
+        Writer { stream: Some(stream), begun: 0, written: 0 }
     }
 }
 
 impl BlockOutput for Writer {
     fn begin(&mut self, buf: Buf, len: usize) -> Result<(), IoError> {
-        self.begun = true;
+        self.begun += 1;
         self.stream.as_mut().map_or(Ok(()), |stream| stream.begin(buf, len))
     }
 
-    /// A stream waits for all it was given: blocks begun after the oldest are written, too.
     fn complete(&mut self) -> Result<(), IoError> {
-        match &mut self.stream {
-            Some(stream) if std::mem::take(&mut self.begun) => stream.drain(),
-            _ => Ok(()),
-        }
+        self.begun = self.begun.saturating_sub(1);
+        self.stream.as_mut().map_or(Ok(()), |stream| complete_down_to(stream.as_mut(), self.begun))
+    }
+
+    fn ready(&mut self) -> bool {
+        let in_flight = self.stream.as_mut().map_or(0, |stream| stream.in_flight());
+        in_flight < self.begun
     }
 
     fn finish(&mut self) -> Result<u64, IoError> {
@@ -82,6 +89,39 @@ impl BlockOutput for Writer {
             self.written = stream.finish()?;
         }
         Ok(self.written)
+    }
+}
+
+/// Waits until no more than `blocks` of what a stream was given are not written.
+pub fn complete_down_to(stream: &mut dyn WriteStream, blocks: usize) -> Result<(), IoError> {
+    while stream.in_flight() > blocks {
+        stream.complete()?;
+    }
+    // A failure is told even where nothing is left to wait for.
+    if blocks == 0 { stream.drain() } else { Ok(()) }
+}
+
+/// No input: the flow brings what it gives.
+#[derive(Clone, Copy, Debug)]
+pub enum NoInput {}
+
+impl BlockInput for NoInput {
+    type Block = Filled;
+
+    fn remaining(&self) -> u32 {
+        match *self {}
+    }
+
+    fn begin(&mut self, _: Buf) -> Result<(), IoError> {
+        match *self {}
+    }
+
+    fn complete(&mut self) -> Result<Completed<Filled>, IoError> {
+        match *self {}
+    }
+
+    fn ready(&mut self) -> bool {
+        match *self {}
     }
 }
 

@@ -350,3 +350,90 @@ fn what_cannot_go_on_is_an_error() {
     let error = run(&mut bowtie, &mut Greedy, || Ok(())).expect_err("it cannot go on");
     assert!(error.to_string().contains("nothing to move"), "{error}");
 }
+
+/// A merge that needs blocks in a given order.
+struct Needing {
+    order: Vec<usize>,
+    at: usize,
+}
+
+impl Flow for Needing {
+    type Error = IoError;
+
+    fn step(&mut self, streams: &mut Bowtie) -> Result<Step, IoError> {
+        let Some(&input) = self.order.get(self.at) else { return Ok(Step::Done) };
+        if streams.data(input).is_empty() {
+            return Ok(Step::Need(input));
+        }
+        streams.consume(input, BLOCK);
+        self.at += 1;
+        Ok(Step::Progress)
+    }
+}
+
+/// Forecasting that waits for the device of the block that is next, as simple prefetching does.
+struct Waiting(crate::schedule::Forecast);
+
+impl Schedule for Waiting {
+    fn next(&mut self, sight: &crate::schedule::Sight<'_>) -> Option<Move> {
+        let step = self.0.clone().next(&crate::schedule::Sight { busy: &[], ..*sight });
+        if matches!(step, Some(Move::Read(input)) if sight.is_busy(input)) {
+            return None;
+        }
+        self.0.next(&crate::schedule::Sight { busy: &[], ..*sight })
+    }
+}
+
+/// Seconds that reading takes for a merge of 16 inputs on four devices; `keys` says the first key of a block
+/// of an input.
+fn seconds_on_four_devices(waits: bool, keys: impl Fn(u64, u64) -> u64) -> f64 {
+    const INPUTS: u64 = 16;
+    const BLOCKS: u64 = 64;
+    let disk = disk();
+    let keys: Vec<Vec<u64>> = (0..INPUTS)
+        .map(|input| {
+            let mut keys: Vec<u64> = (0..BLOCKS).map(|block| keys(input, block)).collect();
+            keys.sort_unstable();
+            keys
+        })
+        .collect();
+    let mut order: Vec<(u64, usize)> = Vec::new();
+    for (input, keys) in keys.iter().enumerate() {
+        let name = format!("in {input}");
+        disk.store(&name, vec![0; BLOCKS as usize * BLOCK]);
+        disk.assign(&name, input % 4);
+        order.extend(keys.iter().map(|&key| (key, input)));
+    }
+    order.sort_unstable();
+    let reader = |input: u64| Reader::new(disk.open_read(&format!("in {input}"), 0..u64::MAX), BLOCK);
+    let forecast = crate::schedule::Forecast::new(&keys);
+    let schedule: Box<dyn Schedule> = if waits { Box::new(Waiting(forecast)) } else { Box::new(forecast) };
+    let pool = blocks(2 * INPUTS as u32);
+    let shape = Shape { inputs: INPUTS as u32, outputs: 0, alpha: 1.0 };
+    let split = Split { read: pool.total() as u32, write: 0 };
+    let mut bowtie: Bowtie =
+        Bowtie::build(((0..INPUTS).map(reader).collect(), Vec::new()), pool, &shape, split, schedule);
+    bowtie.depth = usize::MAX;
+    let mut flow = Needing { order: order.into_iter().map(|(_, input)| input).collect(), at: 0 };
+    run(&mut bowtie, &mut flow, || Ok(())).expect("it is read");
+    disk.seconds()
+}
+
+/// A block on an idle device is read before one whose device is busy: with keys spread evenly, and with keys
+/// such that the inputs of one device are needed for a while before those of the next.
+#[test]
+fn a_busy_device_is_not_waited_for() {
+    let spread = |input: u64, block: u64| (input * 64 + block).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+    let skewed = |input: u64, block: u64| {
+        let turn = (block / 2 * 4 + input % 4) << 24;
+        turn + (spread(input, block) & 0xff_ffff)
+    };
+    let ideal = 16.0 / 4.0 * 64.0 * (BLOCK as f64 / 1e9 + 0.01);
+    for (name, waiting, skipping) in [
+        ("spread", seconds_on_four_devices(true, spread), seconds_on_four_devices(false, spread)),
+        ("skewed", seconds_on_four_devices(true, skewed), seconds_on_four_devices(false, skewed)),
+    ] {
+        println!("{name}: waiting {waiting:.3} s, skipping {skipping:.3} s, ideal {ideal:.3} s");
+        assert!(skipping < 0.96 * waiting, "{name}: {skipping} s, waiting {waiting} s");
+    }
+}

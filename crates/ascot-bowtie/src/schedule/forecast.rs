@@ -32,6 +32,25 @@ impl Forecast {
     }
 }
 
+/// Where the device of the block that is next is busy, the next block of another is looked for among so many
+/// for each input.
+const LOOK_AHEAD_BLOCKS: usize = 4;
+
+impl Forecast {
+    /// The input of the first block in order whose device is not busy.
+    fn on_an_idle_device(&self, now: &Sight<'_>) -> Option<usize> {
+        let mut ahead = self.ahead.clone();
+        let window = LOOK_AHEAD_BLOCKS * now.held.len();
+        let rest = self.order.iter().skip(self.next).take(window).map(|&input| input as usize);
+        rest.filter(|&input| {
+            let read = ahead[input] > 0;
+            ahead[input] = ahead[input].saturating_sub(1);
+            !read
+        })
+        .find(|&input| !now.is_busy(input) && now.may_read(input))
+    }
+}
+
 impl Schedule for Forecast {
     fn next(&mut self, now: &Sight<'_>) -> Option<Move> {
         if let Some(output) = now.fullest() {
@@ -52,6 +71,12 @@ impl Schedule for Forecast {
                 continue;
             }
             if now.may_read(input) {
+                if now.is_busy(input)
+                    && let Some(other) = self.on_an_idle_device(now)
+                {
+                    self.ahead[other] += 1;
+                    return Some(Move::Read(other));
+                }
                 self.next += 1;
                 return Some(Move::Read(input));
             }
@@ -86,7 +111,7 @@ mod tests {
     fn sight<'a>(held: &'a [u32], remaining: &'a [u32], free_to_read: u32) -> Sight<'a> {
         let (full, shares, runs_out) = (&[], &[], &[]);
         let (free_to_write, gain, stall) = (0, 1.0, Stall::Running);
-        Sight { held, remaining, free_to_read, full, free_to_write, shares, runs_out, gain, stall }
+        Sight { held, remaining, free_to_read, full, free_to_write, shares, runs_out, gain, busy: &[], stall }
     }
 
     /// Plays a merge on numbers: consumes blocks in key order, reads as the schedule says. Returns

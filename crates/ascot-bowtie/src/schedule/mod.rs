@@ -37,6 +37,8 @@ pub struct Sight<'a> {
     pub runs_out: &'a [f64],
     /// Blocks written for each block read, as the function has it of late.
     pub gain: f64,
+    /// Inputs whose device has enough to do, where there are several devices; else empty.
+    pub busy: &'a [bool],
     /// Why the function stands still.
     pub stall: Stall,
 }
@@ -77,6 +79,11 @@ impl Sight<'_> {
         self.remaining[input] > 0
             && self.free_to_read > 0
             && (self.held[input] == 0 || self.free_to_read > self.starving())
+    }
+
+    /// Whether the device of `input` has enough to do.
+    pub fn is_busy(&self, input: usize) -> bool {
+        self.busy.get(input).copied().unwrap_or(false)
     }
 
     /// Inputs that have more to come and hold nothing.

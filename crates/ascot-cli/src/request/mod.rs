@@ -120,6 +120,7 @@ pub fn notices(matches: &ArgMatches) -> Vec<String> {
         notices.push("--debug is accepted and marks nothing; --explain shows what the job does".to_owned());
     }
     notices.extend(resources::compression_notice(matches));
+    notices.extend(resources::memory_notice(matches));
     notices
 }
 
@@ -132,6 +133,9 @@ fn output(matches: &ArgMatches) -> Result<Output, Failure> {
             Some(_) => Err(Failure::usage("--parts needs names for the parts", "write: -o 'part-{:05}'")),
         };
     };
+    if first.is_empty() {
+        return Err(Failure::usage("-o is given an empty name", "name a file, or leave -o out"));
+    }
     if let Some(other) = names.find(|name| *name != first) {
         return Err(Failure::usage(
             format!("multiple output files specified: {} and {}", first.display(), other.display()),

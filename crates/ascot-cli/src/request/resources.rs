@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use ascot_io::Compression;
+use ascot_model::units;
 use ascot_sort::budget::LEAST_MEMORY_BYTES;
 use ascot_sort::job::environment_temp_dirs;
 use ascot_sort::request::Method;
@@ -34,6 +35,18 @@ pub fn memory(matches: &ArgMatches) -> Result<Option<u64>, Failure> {
             _ => Ok(None),
         },
     }
+}
+
+/// A word where the cap is more than there is.
+pub fn memory_notice(matches: &ArgMatches) -> Option<String> {
+    let (cap, there) = (memory(matches).ok()??, sys::memory_bytes());
+    (cap > there).then(|| {
+        format!(
+            "--memory {} is more than the {} there is: the system may swap, or end the job",
+            units::memory(cap),
+            units::memory(there)
+        )
+    })
 }
 
 fn bytes(flag: &'static str, amount: Result<Amount, SizeError>) -> Result<u64, Failure> {

@@ -54,6 +54,11 @@ impl RunReader {
         })
     }
 
+    /// The device behind it, as [`ReadStream::channel`] has it.
+    pub fn channel(&self) -> Option<u64> {
+        self.stream.channel()
+    }
+
     /// Opens a run file by the index at its own end.
     pub fn open_file(disk: &Disk, path: &Path, from_block: usize) -> Result<Self, IoError> {
         let index = read_index(disk, path)?;

@@ -119,6 +119,16 @@ impl RunWriter {
         self.stream.make_room((len.next_multiple_of(PAGE_BYTES) + index) as u64)
     }
 
+    /// Blocks handed over and not known to be written.
+    pub fn in_flight(&mut self) -> usize {
+        self.stream.in_flight()
+    }
+
+    /// Waits until the oldest of them is written.
+    pub fn complete(&mut self) -> Result<(), IoError> {
+        self.stream.complete()
+    }
+
     fn misuse(&self, what: &'static str) -> IoError {
         IoError::Misuse { path: self.path.clone(), offset: self.index.data_end(), what }
     }

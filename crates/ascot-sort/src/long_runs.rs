@@ -1,0 +1,20 @@
+//! Whether a job's files are better read and written in the long runs of the published schedules, or block by
+//! block as they are needed: on a volume whose switches cost nothing the latter has no waiting.
+
+use ascot_bowtie::schedule::Staircase;
+use ascot_model::run_length::{Algorithm, Scheme, Shape};
+
+use crate::request::SortRequest;
+
+/// Whether moving `files` files on one side and one on the other block by block would spend its time on
+/// switches, as the plan has it. Without a profile a volume is taken to be flash.
+pub fn wants_long_runs(request: &SortRequest, files: usize) -> bool {
+    request.volume.as_ref().is_some_and(|volume| volume.wants_runs((files + 1) as f64))
+}
+
+/// The schedule of a merge of `inputs` files in long runs (A4), where they are wanted.
+pub fn merge_in_long_runs(request: &SortRequest, inputs: usize, blocks: usize) -> Option<Staircase> {
+    let shape = Shape { inputs: inputs as u32, outputs: 1, alpha: 0.5 };
+    let scheme = Scheme::best_of(shape, Algorithm::A4).filter(|_| inputs > 1)?;
+    wants_long_runs(request, inputs).then(|| Staircase::new(scheme, blocks as u32))
+}
