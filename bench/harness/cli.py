@@ -1,8 +1,9 @@
-"""The bench's command line: `run.py sort [options]`, `run.py moves [options]`."""
+"""The bench's command line: `run.py sort [options]`, `run.py moves [options]`, `run.py plan [options]`."""
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import datetime
 import json
 import os
@@ -13,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from . import machine, moves, report
+from . import machine, moves, plans, report
 from .cgroup import CgroupUnavailable, locate
 from .session import WORKLOADS, Options, Session
 from .units import GB, GIB, MIB, decimal, parse_size
@@ -46,7 +47,7 @@ def _default_ascot() -> Path:
 def parser() -> argparse.ArgumentParser:
     """All flags."""
     flags = argparse.ArgumentParser(prog="./dev bench", description="Compares Ascot with its peers.")
-    commands = flags.add_subparsers(dest="command", required=True, metavar="sort|moves")
+    commands = flags.add_subparsers(dest="command", required=True, metavar="sort|moves|plan")
     sort = commands.add_parser("sort", help="sorting: speed, memory and bytes moved, against the peers")
     add = sort.add_argument
     add("--quick", action="store_true", help="1 GB within 128 MiB, one repeat, small everything")
@@ -73,7 +74,30 @@ def parser() -> argparse.ArgumentParser:
     moving.add_argument("--dir", type=Path, default=BENCH / ".cache", help="where inputs and outputs go")
     moving.add_argument("--out", type=Path, help="where the result goes (bench/results/DATE-moves)")
     moving.add_argument("--ascot", type=Path, default=_default_ascot(), help="the ascot binary to measure")
+    planning = commands.add_parser("plan", help="predicted times beside measured ones")
+    planning.add_argument("--quick", action="store_true", help="small jobs, once: to see that it works")
+    planning.add_argument("--size", type=_size, help="bytes of the largest job (2GB)")
+    planning.add_argument("--repeats", type=int, help="measured runs of each (3)")
+    planning.add_argument("--dir", type=Path, default=BENCH / ".cache", help="where inputs and outputs go")
+    planning.add_argument("--out", type=Path, help="where the result goes (bench/results/DATE-plan)")
+    planning.add_argument("--ascot", type=Path, default=_default_ascot(), help="the ascot binary to measure")
     return flags
+
+
+def _plan(args: argparse.Namespace) -> int:
+    scale = plans.QUICK if args.quick else plans.FULL
+    if args.size:
+        scale = dataclasses.replace(scale, sizes=(args.size // 4, args.size // 2, args.size))
+    if args.repeats:
+        scale = dataclasses.replace(scale, repeats=args.repeats)
+    args.dir.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="plan-", dir=args.dir.resolve()) as work:
+        result = plans.run(str(args.ascot.resolve()), Path(work), scale)
+    name = f"{datetime.date.today().isoformat()}-plan{'-quick' if args.quick else ''}"
+    folder = args.out or BENCH / "results" / name
+    plans.write(folder, result)
+    print(plans.markdown(result))
+    return 0
 
 
 def _moves(args: argparse.Namespace) -> int:
@@ -136,6 +160,8 @@ def main(argv: list[str] | None = None) -> int:
     args = parser().parse_args(argv)
     if args.command == "moves":
         return _moves(args)
+    if args.command == "plan":
+        return _plan(args)
     chosen = options(args)
     if chosen.use_cgroup:
         try:

@@ -39,17 +39,16 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         let plan = BowtiePlan::new(shape, memory_bytes, volume);
         if matches.get_flag("json") { numbers::json(&plan)? } else { plan.to_string() }
     } else {
-        let input_bytes = numbers::memory(matches, "input", 0)? as f64;
-        if input_bytes == 0.0 {
+        let input_bytes = numbers::memory(matches, "input", 0)?;
+        if input_bytes == 0 {
             return Err(Failure::usage("how much data?", "--input 8TB says how much there is to read"));
         }
         if what == "sort" {
-            let plan = SortPlan::new(matches, input_bytes, memory_bytes, most, &profile)?;
-            let plan = plan.ok_or_else(|| too_many(2, memory_bytes))?;
+            let plan = SortPlan::new(matches, input_bytes, memory_bytes, &profile)?;
             print(&if matches.get_flag("json") { numbers::json(&plan)? } else { plan.to_string() })?;
             return Ok(0);
         }
-        let job = Job { what, inputs, outputs, input_bytes, alpha };
+        let job = Job { what, inputs, outputs, input_bytes: input_bytes as f64, alpha };
         let cost = DeviceCost { volume, memory_bytes: memory_bytes as f64, most_streams: most };
         let way = job.best(&cost)?.ok_or_else(|| too_many(2, memory_bytes))?;
         let plan = PassesPlan::new(&job, way, &cost, memory_bytes);

@@ -125,10 +125,20 @@ fn text(profile: &MeasuredProfile) -> String {
         let line = format!("  {:>5}   {:<38}{}", read.files, switch(read, most), switch(write, most));
         let _ = writeln!(text, "{}", line.trim_end());
     }
-    let _ = writeln!(text, "\n  one core    sorting             merging");
+    let _ = writeln!(
+        text,
+        "\n  one thread  sorting             merging {:<12}merging {}",
+        ascot_model::host::NARROW_MERGE,
+        ascot_model::host::WIDE_MERGE
+    );
     for kernel in &profile.host.kernels {
-        let line = format!("  {:<12}{:<20}{}", kernel.layout, rate(kernel.sort), rate(kernel.merge));
+        let wide = kernel.wide_merge.map(rate).unwrap_or_default();
+        let line =
+            format!("  {:<12}{:<20}{:<20}{wide}", kernel.layout, rate(kernel.sort), rate(kernel.merge));
         let _ = writeln!(text, "{}", line.trim_end());
+    }
+    if let Some(fresh) = profile.host.fresh_memory {
+        let _ = writeln!(text, "  memory that was not used before comes at {}", rate(fresh).trim_start());
     }
     text.push_str("\n  ± is half of the distance between the least and the greatest repetition\n");
     text

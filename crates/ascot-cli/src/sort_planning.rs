@@ -1,114 +1,152 @@
-//! `ascot plan sort`: what sorting so much would take, and why in that way.
+//! `ascot plan sort`: what sorting so much would take, and why in that way. The plan is the one that
+//! `ascot sort --explain` makes of a file of that size.
 
+use std::ffi::OsString;
 use std::fmt;
 
-use ascot_model::host::{HostProfile, KernelRates};
-use ascot_model::sort_plan::{SortJob, SortPass, SortWay};
+use ascot_io::Compression;
+use ascot_model::plan::{PassPlan, Plan, Way};
 use ascot_model::units;
 use ascot_model::volume::VolumeProfile;
+use ascot_record::layout::Layout;
+use ascot_sort::plan::plan_ahead;
+use ascot_sort::request::{Method, Output, SortRequest};
 use clap::ArgMatches;
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::numbers;
 use crate::planning::describe;
+use crate::request::named_records;
 use crate::size;
 use crate::volume::Profile;
 
 /// Bytes of a record where none are given: those of the sort benchmark.
 const USUAL_RECORD_BYTES: u64 = 100;
+/// More than anybody sorts, and little enough for all passes together to be counted.
+const MOST_BYTES: u64 = 100_000_000_000_000_000;
+/// Records up to this length are taken to be numbers, where nothing is said of them.
+const NUMBER_BYTES: u64 = 8;
 
 /// The answer.
 #[derive(Serialize)]
-pub struct SortPlan<'a> {
+pub struct SortPlan {
     job: String,
-    input_bytes: f64,
-    record_bytes: f64,
-    memory_bytes: f64,
-    threads: usize,
     /// Whether the processors were measured; else their speeds are assumed.
     host_measured: bool,
-    #[serde(flatten)]
-    chosen: SortWay,
-    others: Vec<SortWay>,
-    volume: &'a VolumeProfile,
+    /// Of the way chosen, in all.
+    seconds: f64,
+    bytes: u64,
+    switches: u64,
+    /// In the currency of the profile; 0 where it has no prices.
+    money: f64,
+    plan: Plan,
 }
 
-impl<'a> SortPlan<'a> {
-    /// Plans a sort of `input_bytes`; none where no way fits into the memory.
+impl SortPlan {
+    /// Plans a sort of `input_bytes`.
     pub fn new(
         matches: &ArgMatches,
-        input_bytes: f64,
+        input_bytes: u64,
         memory_bytes: u64,
-        most_streams: u32,
-        profile: &'a Profile,
-    ) -> Result<Option<Self>, Failure> {
+        profile: &Profile,
+    ) -> Result<Self, Failure> {
         let record_bytes = match matches.get_one::<String>("record-bytes") {
-            None => USUAL_RECORD_BYTES,
-            Some(text) => size::count(text).ok().filter(|bytes| *bytes > 0).ok_or_else(|| {
+            None => None,
+            Some(text) => Some(size::count(text).ok().filter(|bytes| *bytes > 0).ok_or_else(|| {
                 Failure::usage(format!("--record-bytes '{text}' is not a length in bytes"), "such as 100")
-            })?,
-        } as f64;
-        let job = SortJob { input_bytes, record_bytes, memory_bytes: memory_bytes as f64, most_streams };
-        let host = match &profile.host {
-            Some(measured) => measured.profile(job.class(), record_bytes),
-            None => HostProfile {
-                threads: std::thread::available_parallelism().map_or(1, usize::from),
-                rates: KernelRates::assumed(job.class(), record_bytes),
-            },
+            })?),
         };
-        let mut ways = job.ways(&profile.volume, &host).into_iter();
-        Ok(ways.next().map(|chosen| SortPlan {
+        if input_bytes > MOST_BYTES {
+            let most = units::bytes(MOST_BYTES);
+            return Err(Failure::usage(
+                format!("--input {} is too much", units::bytes(input_bytes)),
+                format!("sorts of up to {most} can be computed"),
+            ));
+        }
+        let request = request(matches, record_bytes, memory_bytes, profile)?;
+        let mean_bytes = record_bytes.unwrap_or(USUAL_RECORD_BYTES) as f64;
+        let plan = plan_ahead(&request, input_bytes, mean_bytes)?;
+        let chosen = &plan.chosen;
+        Ok(SortPlan {
             job: format!(
-                "sort {} in records of {}, {}",
-                units::bytes(input_bytes as u64),
-                units::bytes(record_bytes as u64),
+                "sort {} ({}), {}",
+                units::bytes(input_bytes),
+                request.layout,
                 units::memory(memory_bytes)
             ),
-            input_bytes,
-            record_bytes,
-            memory_bytes: memory_bytes as f64,
-            threads: host.threads,
             host_measured: profile.host.is_some(),
-            chosen,
-            others: ways.collect(),
-            volume: &profile.volume,
-        }))
+            seconds: chosen.seconds(),
+            bytes: moved_bytes(chosen),
+            switches: chosen.switches(),
+            money: chosen.passes.iter().map(|pass| money(pass, &plan.volume)).sum(),
+            plan,
+        })
     }
 }
 
-impl fmt::Display for SortPlan<'_> {
+/// The request of a sort of a file that need not be there.
+fn request(
+    matches: &ArgMatches,
+    record_bytes: Option<u64>,
+    memory_bytes: u64,
+    profile: &Profile,
+) -> Result<SortRequest, Failure> {
+    let format = match (matches.get_one::<String>("format"), record_bytes.unwrap_or(USUAL_RECORD_BYTES)) {
+        (Some(format), _) => format.clone(),
+        (None, 4) => "u32".to_owned(),
+        (None, ..=NUMBER_BYTES) => "u64".to_owned(),
+        (None, bytes) => format!("fixed:{bytes}"),
+    };
+    let keys: Vec<OsString> = matches.get_many::<OsString>("key").into_iter().flatten().cloned().collect();
+    let (layout, keys) = named_records(Some(&format), &keys, Layout::LINES)?;
+    if matches!(layout, Layout::Csv { .. }) {
+        return Err(Failure::usage(
+            "the columns of CSV are named by its header, and there is no file yet",
+            "--format lines is about as fast; ascot sort FILE --explain plans for a file that is there",
+        ));
+    }
+    let most = numbers::whole(matches, "most-streams")?;
+    Ok(SortRequest {
+        inputs: Vec::new(),
+        output: Output::Stdout,
+        layout,
+        keys,
+        header: false,
+        unique: false,
+        stable: false,
+        merge_only: false,
+        top: None,
+        memory_bytes: Some(memory_bytes),
+        temp_dirs: Vec::new(),
+        method: Method::Auto,
+        compression: Compression::None,
+        threads: profile.host.as_ref().map(|host| host.threads),
+        batch_size: most.map(|most| usize::try_from(most).unwrap_or(usize::MAX).max(2)),
+        volume: Some(profile.volume.clone()),
+        host: profile.host.clone(),
+    })
+}
+
+impl fmt::Display for SortPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let chosen = &self.chosen;
+        let Plan { chosen, others, threads, volume, .. } = &self.plan;
         let most = chosen.passes.iter().map(|pass| pass.inputs + pass.outputs).max().unwrap_or(1);
-        writeln!(f, "job       {}, {}", self.job, units::plural(self.threads as u64, "thread"))?;
-        writeln!(f, "volume    {}", describe(self.volume, most))?;
-        writeln!(f, "method    {}", summary(chosen))?;
+        writeln!(f, "job       {}, {}", self.job, units::plural(*threads as u64, "thread"))?;
+        writeln!(f, "volume    {}", describe(volume, u32::try_from(most).unwrap_or(u32::MAX)))?;
+        writeln!(f, "method    {}", chosen.summary)?;
         for (number, pass) in chosen.passes.iter().enumerate() {
-            writeln!(
-                f,
-                "pass {:<4} {}: {} x {}, {}, {}, bound by {}",
-                number + 1,
-                pass.name,
-                pass.inputs,
-                pass.outputs,
-                match pass.times {
-                    1 => "once".to_owned(),
-                    times => format!("{} times", units::count(times.into())),
-                },
-                units::seconds(pass.seconds()),
-                bound_by(pass),
-            )?;
+            writeln!(f, "pass {:<4} {}", number + 1, pass_line(pass))?;
         }
         writeln!(f, "in all    {}", totals(chosen))?;
-        match self.others.as_slice() {
-            [] if chosen.passes.iter().all(|pass| pass.times == 1) => {
-                writeln!(f, "why       all fits into the memory")?;
-            }
-            others => {
-                for other in others {
-                    writeln!(f, "why not   {}: {}", summary(other), totals(other))?;
-                }
-            }
+        if self.money > 0.0 {
+            writeln!(f, "money     {:.2}", self.money)?;
+        }
+        if others.is_empty() {
+            writeln!(f, "why       {}", chosen.remark)?;
+        }
+        for other in others {
+            writeln!(f, "why not   {}: {}", other.summary, totals(other))?;
         }
         if !self.host_measured {
             writeln!(f, "note      speeds of the processors are assumed; ascot probe measures them")?;
@@ -117,27 +155,31 @@ impl fmt::Display for SortPlan<'_> {
     }
 }
 
-fn totals(way: &SortWay) -> String {
+fn pass_line(pass: &PassPlan) -> String {
+    let times = match pass.times {
+        1 => "once".to_owned(),
+        times => format!("{} times", units::count(times)),
+    };
+    let (seconds, bound_by) = (units::seconds(pass.seconds()), pass.bound_by());
+    format!("{}: {} x {}, {times}, {seconds}, bound by {bound_by}", pass.name, pass.inputs, pass.outputs)
+}
+
+/// What a pass costs, its switches being requests of both ways as the bytes are.
+fn money(pass: &PassPlan, volume: &VolumeProfile) -> f64 {
+    let (read, switches) = (pass.read_bytes as f64, pass.switches as f64);
+    let share = read / (read + pass.written_bytes as f64).max(1.0);
+    volume.money(switches * share, switches * (1.0 - share), pass.seconds())
+}
+
+fn moved_bytes(way: &Way) -> u64 {
+    way.read_bytes() + way.written_bytes()
+}
+
+fn totals(way: &Way) -> String {
     format!(
         "{}, {} moved, {} switches",
-        units::seconds(way.seconds),
-        units::bytes(way.bytes as u64),
-        units::count(way.switches as u64)
+        units::seconds(way.seconds()),
+        units::bytes(moved_bytes(way)),
+        units::count(way.switches())
     )
-}
-
-fn summary(way: &SortWay) -> String {
-    let factors: Vec<String> = way.factors.iter().map(u32::to_string).collect();
-    let (pieces, factors) = (u64::from(way.pieces), factors.join(", then "));
-    match way.method {
-        "merge" => format!("form {}, merge {factors} at a time", units::plural(pieces, "sorted run")),
-        "distribute" => {
-            format!("split into {} by key, {factors} at a time, sort each", units::plural(pieces, "part"))
-        }
-        _ => "in memory, without spills".to_owned(),
-    }
-}
-
-fn bound_by(pass: &SortPass) -> &'static str {
-    if pass.compute_seconds > pass.device_seconds { "computing" } else { "the volume" }
 }

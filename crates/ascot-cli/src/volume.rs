@@ -110,8 +110,9 @@ mod tests {
             record_bytes: 100.0,
             sort: figure(1e9),
             merge: figure(8e8),
+            wide_merge: Some(figure(6e8)),
         };
-        let host = HostMeasurement { threads: 2, kernels: vec![kernel] };
+        let host = HostMeasurement { threads: 2, fresh_memory: Some(figure(3e9)), kernels: vec![kernel] };
         let volume = measurement.profile("a \"place\" (ext4)");
         let written = MeasuredProfile { volume, measurement, host };
         let directory = tempfile::tempdir().unwrap();

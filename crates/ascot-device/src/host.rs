@@ -1,14 +1,17 @@
-//! The processors: sorting and merging in memory, by the kernels that jobs use, on one core.
+//! The processors: sorting and merging in memory, by the kernels that jobs use, on all cores at once.
 //!
 //! Data are made up, sorted piece by piece, and the pieces merged; each kind of record in turn, several
-//! times. More than a cache's worth is merged, as jobs do.
+//! times. All threads do the same at the same time, as those of a job do: what looks like two cores may be
+//! one that two threads share, and all share caches and memory. What is told is the speed of one of them.
+//! More than a cache's worth is merged, as jobs do.
 
 use std::hint::black_box;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use ascot_model::host::RecordClass;
-use ascot_model::measurement::{Figure, KernelMeasurement};
+use ascot_io::{PAGE_BYTES, Pool};
+use ascot_model::host::{NARROW_MERGE, RecordClass, WIDE_MERGE};
+use ascot_model::measurement::{Figure, HostMeasurement, KernelMeasurement};
 use ascot_record::framing::{FixedFraming, Framing, LineFraming, frame};
 use ascot_record::merge::{PieceCursor, merge};
 use ascot_record::number::merge_numbers_u64;
@@ -19,12 +22,15 @@ use ascot_record::vsort::sort_u64;
 use crate::Clock;
 use crate::error::ProbeError;
 
-/// Pieces that are merged at once.
-const PIECES: usize = 8;
-/// Bytes of them all; less where there is little time.
-const BYTES: usize = 32 << 20;
-const BYTES_IN_HASTE: usize = 4 << 20;
+/// Pieces that are merged at once, once and once again.
+const PIECES: [usize; 2] = [NARROW_MERGE as usize, WIDE_MERGE as usize];
+/// Bytes of them all, of all threads together, but some for each; less where there is little time.
+const BYTES: usize = 64 << 20;
+const BYTES_IN_HASTE: usize = 8 << 20;
+const LEAST_BYTES: usize = 4 << 20;
 const HASTE_SECONDS: f64 = 1.0;
+/// Bytes of memory that is got anew: so much that it comes in huge pages, as it does for jobs.
+const FRESH_BYTES: usize = 64 << 20;
 /// Each kind of record is measured at least, and at most, so many times.
 const LEAST_REPEATS: usize = 3;
 const MOST_REPEATS: usize = 9;
@@ -36,9 +42,18 @@ const LEAST_LINE: u64 = 16;
 const LINE_RANGE: u64 = 64;
 
 /// Seconds of sorting and of merging the same data.
+#[derive(Clone, Copy)]
 struct Seconds {
     sort: f64,
     merge: f64,
+}
+
+/// Bytes/s found, repetition by repetition.
+#[derive(Clone, Default)]
+struct Rates {
+    sort: Vec<f64>,
+    merge: Vec<f64>,
+    wide_merge: Vec<f64>,
 }
 
 /// A kind of record with its data.
@@ -48,26 +63,43 @@ enum Subject {
     Lines { bytes: Vec<u8>, lines: usize },
 }
 
-/// Measures each kind of record until `until`, on the calling thread.
-pub fn measure(clock: &Clock<'_>, until: Instant) -> Result<Vec<KernelMeasurement>, ProbeError> {
+/// Measures each kind of record until `until`, on so many threads.
+pub fn measure(clock: &Clock<'_>, until: Instant, threads: usize) -> Result<HostMeasurement, ProbeError> {
     let hasty = Clock::seconds_until(until) < HASTE_SECONDS;
     let bytes = if hasty { BYTES_IN_HASTE } else { BYTES };
-    let subjects = subjects(bytes);
-    let mut scratch = PieceScratch::default();
-    let mut rates: Vec<(Vec<f64>, Vec<f64>)> = vec![Default::default(); subjects.len()];
+    let subjects = subjects((bytes / threads.max(1)).max(LEAST_BYTES));
+    let mut scratches: Vec<PieceScratch> = (0..threads.max(1)).map(|_| PieceScratch::default()).collect();
+    let mut rates = vec![Rates::default(); subjects.len()];
+    let mut fresh = Vec::new();
     for repeat in 0..MOST_REPEATS {
         if repeat >= LEAST_REPEATS && Clock::seconds_until(until) == 0.0 {
             break;
         }
-        for (subject, (sort, merging)) in subjects.iter().zip(&mut rates) {
+        fresh.extend(fresh_memory());
+        for (subject, rates) in subjects.iter().zip(&mut rates) {
             clock.tick()?;
-            let seconds = subject.run(&mut scratch);
-            sort.push(subject.bytes() as f64 / seconds.sort.max(1e-9));
-            merging.push(subject.bytes() as f64 / seconds.merge.max(1e-9));
+            let rate = |seconds: f64| subject.bytes() as f64 / seconds.max(1e-9);
+            let [narrow, wide] = PIECES.map(|pieces| subject.run_on_all(pieces, &mut scratches));
+            rates.sort.push(rate(narrow.sort));
+            rates.merge.push(rate(narrow.merge));
+            rates.wide_merge.push(rate(wide.merge));
         }
     }
-    let kernels = subjects.iter().zip(rates);
-    Ok(kernels.map(|(subject, (sort, merging))| subject.kernel(&sort, &merging)).collect())
+    Ok(HostMeasurement {
+        threads,
+        fresh_memory: (!fresh.is_empty()).then(|| Figure::of(&fresh)),
+        kernels: subjects.iter().zip(rates).map(|(subject, rates)| subject.kernel(&rates)).collect(),
+    })
+}
+
+/// Bytes/s at which memory of a job's pool is got; none where the system has not so much to spare.
+fn fresh_memory() -> Option<f64> {
+    let mut region = Pool::new(FRESH_BYTES).region(FRESH_BYTES, "the measurement").ok()?;
+    let began = Instant::now();
+    region.chunks_mut(PAGE_BYTES).for_each(|page| page[0] = 1);
+    let seconds = began.elapsed().as_secs_f64();
+    black_box(&region);
+    Some(FRESH_BYTES as f64 / seconds.max(1e-9))
 }
 
 fn subjects(bytes: usize) -> [Subject; 3] {
@@ -97,22 +129,34 @@ impl Subject {
         }
     }
 
-    fn run(&self, scratch: &mut PieceScratch) -> Seconds {
+    /// What a thread takes in the mean, all of them at it; each has its scratch.
+    fn run_on_all(&self, pieces: usize, scratches: &mut [PieceScratch]) -> Seconds {
+        let threads = scratches.len().max(1) as f64;
+        let all: Vec<Seconds> = std::thread::scope(|scope| {
+            let running: Vec<_> =
+                scratches.iter_mut().map(|scratch| scope.spawn(|| self.run(pieces, scratch))).collect();
+            running.into_iter().filter_map(|thread| thread.join().ok()).collect()
+        });
+        let mean = |seconds: fn(&Seconds) -> f64| all.iter().map(seconds).sum::<f64>() / threads;
+        Seconds { sort: mean(|one| one.sort), merge: mean(|one| one.merge) }
+    }
+
+    fn run(&self, pieces: usize, scratch: &mut PieceScratch) -> Seconds {
         match self {
-            Subject::Numbers(numbers) => run_numbers(numbers),
+            Subject::Numbers(numbers) => run_numbers(numbers, pieces),
             Subject::Fixed(bytes) => {
                 let framing = FixedFraming(FIXED_BYTES);
                 let order = RangeOrder::new(framing, FIXED_KEY, false, LastResort::None);
-                run_records(framing, &order, bytes, scratch)
+                run_records(framing, &order, (bytes, pieces), scratch)
             }
             Subject::Lines { bytes, .. } => {
                 let framing = LineFraming(b'\n');
-                run_records(framing, &BodyOrder::new(framing, false), bytes, scratch)
+                run_records(framing, &BodyOrder::new(framing, false), (bytes, pieces), scratch)
             }
         }
     }
 
-    fn kernel(&self, sort: &[f64], merging: &[f64]) -> KernelMeasurement {
+    fn kernel(&self, rates: &Rates) -> KernelMeasurement {
         let (layout, class, record_bytes) = match self {
             Subject::Numbers(_) => ("u64", RecordClass::Number, 8.0),
             Subject::Fixed(_) => ("fixed:100", RecordClass::Fixed, FIXED_BYTES as f64),
@@ -120,17 +164,18 @@ impl Subject {
                 ("lines", RecordClass::Line, bytes.len() as f64 / (*lines).max(1) as f64)
             }
         };
-        let (sort, merge) = (Figure::of(sort), Figure::of(merging));
-        KernelMeasurement { layout: layout.into(), class, record_bytes, sort, merge }
+        let (sort, merge) = (Figure::of(&rates.sort), Figure::of(&rates.merge));
+        let wide_merge = Some(Figure::of(&rates.wide_merge));
+        KernelMeasurement { layout: layout.into(), class, record_bytes, sort, merge, wide_merge }
     }
 }
 
-fn run_numbers(numbers: &[u64]) -> Seconds {
+fn run_numbers(numbers: &[u64], pieces: usize) -> Seconds {
     let mut sorted = numbers.to_vec();
     let mut out = vec![0; numbers.len()];
     // Touched beforehand: the first use of memory is the system's time, not the kernel's.
     out.fill(1);
-    let piece = numbers.len().div_ceil(PIECES).max(1);
+    let piece = numbers.len().div_ceil(pieces).max(1);
     let began = Instant::now();
     sorted.chunks_mut(piece).for_each(sort_u64);
     let sort = began.elapsed().as_secs_f64();
@@ -145,17 +190,17 @@ fn run_numbers(numbers: &[u64]) -> Seconds {
 fn run_records<F: Framing, O: RecordOrder>(
     framing: F,
     order: &O,
-    bytes: &[u8],
+    (bytes, count): (&[u8], usize),
     scratch: &mut PieceScratch,
 ) -> Seconds {
     let mut out = vec![1; bytes.len()];
-    let mut pieces: Vec<(&[u8], Vec<u32>)> = Vec::with_capacity(PIECES);
+    let mut pieces: Vec<(&[u8], Vec<u32>)> = Vec::with_capacity(count);
     let mut sort = 0.0;
     let mut rest = bytes;
     while !rest.is_empty() {
-        let mut starts = vec![1; (bytes.len() / PIECES / LEAST_LINE as usize).max(1)];
+        let mut starts = vec![1; (bytes.len() / count / LEAST_LINE as usize).max(1)];
         let began = Instant::now();
-        let limit = rest.len().min(bytes.len() / PIECES + FIXED_BYTES);
+        let limit = rest.len().min(bytes.len() / count + FIXED_BYTES);
         let found = frame(&framing, &rest[..limit], &mut starts);
         if found.consumed == 0 {
             break;
@@ -209,11 +254,14 @@ mod tests {
     fn every_layout_has_its_speeds() {
         let cancel = AtomicBool::new(false);
         let clock = Clock::start(0.1, &cancel, &|_| {});
-        let kernels = measure(&clock, clock.share(1.0)).unwrap();
+        let host = measure(&clock, clock.share(1.0), 3).unwrap();
+        assert!(host.threads == 3 && host.fresh_memory.is_some_and(|figure| figure.value > 1e6));
+        let kernels = host.kernels;
         let layouts: Vec<&str> = kernels.iter().map(|kernel| kernel.layout.as_str()).collect();
         assert_eq!(layouts, ["u64", "fixed:100", "lines"]);
         for kernel in kernels {
             assert!(kernel.sort.value > 1e6 && kernel.merge.value > 1e6, "{kernel:?}");
+            assert!(kernel.wide_merge.is_some_and(|figure| figure.value > 1e6), "{kernel:?}");
             assert!(kernel.record_bytes >= 8.0);
         }
     }
@@ -222,6 +270,6 @@ mod tests {
     fn it_can_be_stopped() {
         let cancel = AtomicBool::new(true);
         let clock = Clock::start(1.0, &cancel, &|_| {});
-        assert!(matches!(measure(&clock, clock.share(1.0)), Err(ProbeError::Cancelled)));
+        assert!(matches!(measure(&clock, clock.share(1.0), 1), Err(ProbeError::Cancelled)));
     }
 }

@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use ascot_model::measurement::{HostMeasurement, MeasuredProfile};
+use ascot_model::measurement::MeasuredProfile;
 
 pub use error::ProbeError;
 pub use host::measure as measure_host;
@@ -75,7 +75,7 @@ pub fn probe(
     let seconds = request.seconds.clamp(SECONDS_RANGE.0, SECONDS_RANGE.1);
     let clock = Clock { began, budget: Duration::from_secs_f64(seconds), cancel, progress };
     let host_until = clock.share(HOST_SHARE);
-    let host = HostMeasurement { threads: request.threads, kernels: host::measure(&clock, host_until)? };
+    let host = host::measure(&clock, host_until, request.threads)?;
     let measurement = volume::measure(&place, &clock)?;
     let volume = measurement.profile(&place.name);
     Ok(Probed { profile: MeasuredProfile { volume, measurement, host }, notices: place.notices })

@@ -2,7 +2,7 @@
 //! did cost. Plain types and functions; no files, no clock.
 //!
 //! * [`run_length`]: how long the runs of a bowtie are, by algorithm, group sizes and memory.
-//! * [`sort_plan`]: what a sort would take, before there are any data.
+//! * [`sort_plan`]: the ways to sort, merge and split records, costed.
 //! * [`switch_cost`]: what a switch between files costs, by their number.
 //! * [`volume`]: speeds and switch cost of a volume, and the time a pass takes on it.
 //! * [`multipass`]: in how many passes, and how many files at a time.

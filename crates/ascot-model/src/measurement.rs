@@ -109,7 +109,7 @@ impl VolumeMeasurement {
     }
 }
 
-/// What the kernels do to one kind of record, on one core.
+/// What the kernels do to one kind of record, on one of all threads that are at it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KernelMeasurement {
@@ -121,8 +121,11 @@ pub struct KernelMeasurement {
     pub record_bytes: f64,
     /// Cutting into records and sorting in memory, bytes/s.
     pub sort: Figure,
-    /// Merging sorted pieces, copying included, bytes/s.
+    /// Merging [`NARROW_MERGE`](crate::host::NARROW_MERGE) sorted pieces, copying included, bytes/s.
     pub merge: Figure,
+    /// The same of [`WIDE_MERGE`](crate::host::WIDE_MERGE); none: not measured, taken to be as fast.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wide_merge: Option<Figure>,
 }
 
 /// What a host's kernels do, measured.
@@ -131,6 +134,9 @@ pub struct KernelMeasurement {
 pub struct HostMeasurement {
     /// Compute threads there are.
     pub threads: usize,
+    /// Memory that was not used before, as one thread gets it, bytes/s; none: not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fresh_memory: Option<Figure>,
     /// By kind of record.
     pub kernels: Vec<KernelMeasurement>,
 }
@@ -142,10 +148,12 @@ impl HostMeasurement {
             (value.is_finite() && value > 0.0).then_some(()).ok_or(BadProfile::NotPositive(field))
         };
         positive(self.threads as f64, "host.threads")?;
+        positive(self.fresh_memory.map_or(1.0, |figure| figure.value), "host.fresh_memory.value")?;
         for kernel in &self.kernels {
             positive(kernel.record_bytes, "host.kernels.record_bytes")?;
             positive(kernel.sort.value, "host.kernels.sort.value")?;
             positive(kernel.merge.value, "host.kernels.merge.value")?;
+            positive(kernel.wide_merge.map_or(1.0, |figure| figure.value), "host.kernels.wide_merge.value")?;
         }
         Ok(())
     }
@@ -159,15 +167,18 @@ impl HostMeasurement {
             Some(kernel) => {
                 let there = KernelRates::assumed(class, kernel.record_bytes);
                 let merging = kernel.merge.value / there.merge_bytes_per_s;
+                let wide = kernel.wide_merge.unwrap_or(kernel.merge).value / there.wide_merge_bytes_per_s;
                 KernelRates {
                     sort_bytes_per_s: assumed.sort_bytes_per_s * kernel.sort.value / there.sort_bytes_per_s,
                     merge_bytes_per_s: assumed.merge_bytes_per_s * merging,
+                    wide_merge_bytes_per_s: assumed.wide_merge_bytes_per_s * wide,
                     split_bytes_per_s: assumed.split_bytes_per_s * merging,
                 }
             }
             None => assumed,
         };
-        HostProfile { threads: self.threads, rates }
+        let fresh_bytes_per_s = self.fresh_memory.map(|figure| figure.value);
+        HostProfile { threads: self.threads, rates, fresh_bytes_per_s }
     }
 }
 
@@ -202,10 +213,16 @@ impl fmt::Display for MeasuredProfile {
         writeln!(f, "measured = {}", self.volume.measured)?;
         write_measurement(f, &self.measurement)?;
         writeln!(f, "\n[host]\nthreads = {}", self.host.threads)?;
+        if let Some(fresh) = self.host.fresh_memory {
+            writeln!(f, "fresh_memory = {}", table(fresh))?;
+        }
         for kernel in &self.host.kernels {
             writeln!(f, "\n[[host.kernels]]\nlayout = {}", quoted(&kernel.layout))?;
             writeln!(f, "class = \"{:?}\"\nrecord_bytes = {:e}", kernel.class, kernel.record_bytes)?;
             writeln!(f, "sort = {}\nmerge = {}", table(kernel.sort), table(kernel.merge))?;
+            if let Some(wide) = kernel.wide_merge {
+                writeln!(f, "wide_merge = {}", table(wide))?;
+            }
         }
         Ok(())
     }
@@ -300,17 +317,21 @@ mod tests {
         let twice = |value: f64| Figure { value: 2.0 * value, spread: 0.0 };
         let host = HostMeasurement {
             threads: 3,
+            fresh_memory: Some(Figure { value: 2e9, spread: 1e8 }),
             kernels: vec![KernelMeasurement {
                 layout: "fixed:100".into(),
                 class: RecordClass::Fixed,
                 record_bytes: 100.0,
                 sort: twice(assumed.sort_bytes_per_s),
                 merge: twice(assumed.merge_bytes_per_s),
+                wide_merge: Some(Figure { value: assumed.merge_bytes_per_s, spread: 0.0 }),
             }],
         };
+        assert_eq!(host.profile(RecordClass::Fixed, 500.0).fresh_bytes_per_s, Some(2e9));
         let (measured, usual) =
             (host.profile(RecordClass::Fixed, 500.0).rates, KernelRates::assumed(RecordClass::Fixed, 500.0));
         assert!((measured.sort_bytes_per_s / usual.sort_bytes_per_s - 2.0).abs() < 1e-9);
+        assert!((measured.wide_merge_bytes_per_s / usual.wide_merge_bytes_per_s - 1.0).abs() < 1e-9);
         assert!((measured.split_bytes_per_s / usual.split_bytes_per_s - 2.0).abs() < 1e-9);
         assert_eq!(
             host.profile(RecordClass::Line, 50.0).rates,

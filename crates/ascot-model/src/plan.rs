@@ -21,6 +21,9 @@ pub struct PassPlan {
     pub inputs: u64,
     /// Files written to at once.
     pub outputs: u64,
+    /// How often, each time on other files; all else is summed up.
+    #[serde(default = "once")]
+    pub times: u64,
     /// Seconds the volume needs.
     pub device_seconds: f64,
     /// Seconds the processors need, all threads busy.
@@ -48,6 +51,7 @@ impl PassPlan {
             switches: moved.switches,
             inputs: moved.inputs,
             outputs: moved.outputs,
+            times: moved.times.max(1),
             device_seconds,
             compute_seconds,
         }
@@ -85,6 +89,12 @@ pub struct Moved {
     pub inputs: u64,
     /// Files written to at once.
     pub outputs: u64,
+    /// How often; 0 counts as once.
+    pub times: u64,
+}
+
+fn once() -> u64 {
+    1
 }
 
 /// A way to do the job.
@@ -94,6 +104,15 @@ pub struct Way {
     pub method: String,
     /// The way in one line: `form 9 sorted runs, then merge them in one pass`.
     pub summary: String,
+    /// Sorted runs, inputs or parts; 1 in memory.
+    #[serde(default = "once")]
+    pub pieces: u64,
+    /// How many files each pass between merges into one, or splits one into.
+    #[serde(default)]
+    pub factors: Vec<u64>,
+    /// Most files merged at once because the volume is faster so; none: as many as memory holds.
+    #[serde(default)]
+    pub merge_factor: Option<u64>,
     /// Its passes, in order.
     pub passes: Vec<PassPlan>,
     /// Most bytes of spills on disk at once, with what of the output is there by then.
@@ -107,13 +126,21 @@ impl Way {
     pub fn seconds(&self) -> f64 {
         self.passes.iter().map(PassPlan::seconds).sum()
     }
+    /// The sum of all passes, held within what can be counted.
+    fn all(&self, of: impl Fn(&PassPlan) -> u64) -> u64 {
+        self.passes.iter().map(of).fold(0, u64::saturating_add)
+    }
     /// Bytes read, all passes.
     pub fn read_bytes(&self) -> u64 {
-        self.passes.iter().map(|pass| pass.read_bytes).sum()
+        self.all(|pass| pass.read_bytes)
     }
     /// Bytes written, all passes.
     pub fn written_bytes(&self) -> u64 {
-        self.passes.iter().map(|pass| pass.written_bytes).sum()
+        self.all(|pass| pass.written_bytes)
+    }
+    /// Requests that do not continue the one before, all passes.
+    pub fn switches(&self) -> u64 {
+        self.all(|pass| pass.switches)
     }
     /// What holds back the longest pass.
     pub fn bound_by(&self) -> &'static str {
@@ -166,7 +193,11 @@ mod tests {
     use crate::host::{KernelRates, RecordClass};
 
     fn host() -> HostProfile {
-        HostProfile { threads: 2, rates: KernelRates::assumed(RecordClass::Fixed, 100.0) }
+        HostProfile {
+            threads: 2,
+            rates: KernelRates::assumed(RecordClass::Fixed, 100.0),
+            fresh_bytes_per_s: None,
+        }
     }
 
     fn way(bytes: u64, rate: f64) -> Way {
@@ -175,6 +206,9 @@ mod tests {
         Way {
             method: "merge".into(),
             summary: String::new(),
+            pieces: 1,
+            factors: Vec::new(),
+            merge_factor: None,
             passes: vec![pass],
             peak_disk_bytes: bytes,
             remark: String::new(),

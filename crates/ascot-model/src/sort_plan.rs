@@ -1,287 +1,517 @@
-//! What a sort of a given size would take on a volume, before there is any data: the ways to go, costed.
+//! The jobs on records, costed: the ways to sort, to merge sorted files and to split, with their passes.
 //!
 //! ```text
-//!   in memory    read, sort, write                                    all fits
-//!   merge        form n sorted runs | merge n to 1 in some passes
-//!   distribute   split 1 into m by key in some passes | sort each part in memory
+//!   in memory    read, sort | write                                       all fits
+//!   merge        form n sorted runs | merge some of them | merge the rest
+//!   distribute   split 1 into m by key | sort each part in memory
 //! ```
 //!
-//! The passes between are those of [`multipass`], in the factors that are best on the volume. What a
-//! real sort plans from its files may divide the memory more exactly.
+//! How much fits where is the asker's to say ([`Shares`]): a job that has its files open and one that is
+//! only thought of describe themselves alike, and get the same plan.
+//!
+//! Runs are merged so that no more than a *factor* of them is left for the last pass, the smallest first and
+//! no more than needed. On a volume where a switch costs less than moving a block, as on flash, blocks are
+//! read in the order of need, and the factor is what memory holds: the fewest bytes move. Where a switch
+//! costs more, blocks are read in long runs, whose length falls as more files share the memory, and the
+//! factor is the best of those that [`multipass`] finds.
 
-use serde::Serialize;
+use std::collections::VecDeque;
 
-use crate::host::{HostProfile, RecordClass};
-use crate::multipass::{self, DeviceCost, PassCost, Passes};
-use crate::run_length::Shape;
+use crate::host::HostProfile;
+use crate::multipass;
+use crate::plan::{Moved, PassPlan, Plan, Way};
+use crate::run_length::{Algorithm, Scheme, Shape};
+use crate::units;
 use crate::volume::VolumeProfile;
 
-/// Of the memory, what records and what sorts them take; the rest is for the streams.
-const LOAD_SHARE: f64 = 0.8;
-/// Beside a record that does not move when it is sorted: its code, its place, its place before.
-const INDEX_BYTES: f64 = 16.0;
-/// Records up to this length are taken to be numbers, which move.
-const NUMBER_BYTES: f64 = 8.0;
-/// Parts are made smaller than the memory by this factor, as some turn out larger than others.
-const UNLUCKY: f64 = 4.0 / 3.0;
+/// Bytes assumed where the size is not known: a plan for a pipe is a guess.
+const GUESSED_BYTES: u64 = 8 << 30;
+/// What of a load is merged at once, and freed after it, about: one in so many.
+const BATCH_SHARE: u64 = 4;
+/// Most files whose best factors are searched for exactly; of more, those of equal passes are tried.
+const MOST_SEARCHED: u64 = 1 << 16;
+/// Passes of equal factors that are tried.
+const MOST_PASSES: i32 = 12;
 
-/// A sort.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SortJob {
-    /// Bytes to be sorted.
-    pub input_bytes: f64,
-    /// Mean length of a record.
+/// How much of a job fits where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shares {
+    /// Bytes of records that fit in memory all at once.
+    pub all: u64,
+    /// Bytes of records of one load.
+    pub load: u64,
+    /// Pieces of a load, sorted each and merged.
+    pub load_pieces: u64,
+    /// Bytes of the largest part that is sorted without spills.
+    pub part: u64,
+    /// Files that can be merged at once.
+    pub fan_in: u64,
+    /// Parts that can be written at once.
+    pub fan_out: u64,
+    /// Bytes for the blocks of files that are merged.
+    pub streams: u64,
+    /// Bytes of a block.
+    pub block: u64,
+}
+
+/// What a job takes of the disk beside what it stores, by the bytes it expects to store.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// Bytes laid out ahead of writing.
+    pub ahead_bytes: fn(u64) -> u64,
+    /// Bytes of output between two times that what was consumed is freed.
+    pub checkpoint_bytes: fn(u64) -> u64,
+}
+
+/// A job on records: what there is, and what there is for it.
+#[derive(Clone, Debug)]
+pub struct RecordJob<'a> {
+    /// Bytes of records; none: a pipe, not known.
+    pub input_bytes: Option<u64>,
+    /// Mean length of a record, bytes.
     pub record_bytes: f64,
-    /// The cap.
-    pub memory_bytes: f64,
-    /// Most files at once.
-    pub most_streams: u32,
+    /// Only so many records are wanted.
+    pub top: Option<u64>,
+    /// Number of inputs.
+    pub inputs: u64,
+    /// The records seem to be in order: runs refer to them where they are.
+    pub in_order: bool,
+    /// Parts are cut into small groups by key, and each is sorted: their pieces need no merge.
+    pub groups_parts: bool,
+    /// The cap, bytes.
+    pub memory_bytes: u64,
+    /// How it is divided.
+    pub shares: Shares,
+    /// What the disk must have beside.
+    pub room: Room,
+    /// Where all of it is.
+    pub volume: &'a VolumeProfile,
+    /// Who computes.
+    pub host: &'a HostProfile,
 }
 
-/// A pass of a way.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct SortPass {
-    /// What it does.
-    pub name: &'static str,
-    /// Files read from at once.
-    pub inputs: u32,
-    /// Files written to at once.
-    pub outputs: u32,
-    /// How often, each time on other files.
-    pub times: u32,
-    /// Bytes read, and as many written.
-    pub read_bytes: f64,
-    /// Bytes written.
-    pub written_bytes: f64,
-    /// Requests that do not continue the one before.
-    pub switches: f64,
-    /// Seconds the volume needs.
-    pub device_seconds: f64,
-    /// Seconds the processors need.
-    pub compute_seconds: f64,
+/// The methods of a sort that may be taken where not all fits in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Methods {
+    /// Runs and merges; in memory, where all fits.
+    pub merge: bool,
+    /// Parts by key.
+    pub distribute: bool,
+    /// The user said which.
+    pub forced: bool,
 }
 
-impl SortPass {
-    /// Seconds it takes: device and processors work at the same time.
-    pub fn seconds(&self) -> f64 {
-        self.device_seconds.max(self.compute_seconds)
+/// Files to be merged into one.
+#[derive(Clone, Copy, Debug)]
+struct Merging {
+    files: u64,
+    /// In all of them.
+    bytes: u64,
+    /// What is wanted of the result.
+    kept: u64,
+    /// So often, each time on other files.
+    times: u64,
+    /// The first pass merges all of them, where one pass would not do.
+    all_first: bool,
+}
+
+/// Merges before the last one, of files that were merged as often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Level {
+    merges: u64,
+    /// Files of each, at most.
+    files: u64,
+    /// Bytes of all of them.
+    bytes: u64,
+    /// Bytes of the largest.
+    largest: u64,
+}
+
+/// How files are merged into one.
+struct Merges {
+    factor: u64,
+    passes: Vec<PassPlan>,
+    levels: Vec<Level>,
+    left: u64,
+}
+
+impl Merges {
+    fn seconds(&self) -> f64 {
+        self.passes.iter().map(PassPlan::seconds).sum()
+    }
+
+    fn largest(&self) -> u64 {
+        self.levels.iter().map(|level| level.largest).max().unwrap_or(0)
+    }
+
+    /// What each pass merges at once, the first one first.
+    fn factors(&self) -> Vec<u64> {
+        self.levels.iter().map(|level| level.files).chain([self.left]).collect()
     }
 }
 
-/// A way to sort.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct SortWay {
-    /// `in memory`, `merge` or `distribute`.
-    pub method: &'static str,
-    /// Sorted runs, or parts; 1 in memory.
-    pub pieces: u32,
-    /// How many files each pass between merges into one, or splits one into.
-    pub factors: Vec<u32>,
-    /// Predicted seconds.
-    pub seconds: f64,
-    /// Bytes moved.
-    pub bytes: f64,
-    /// Switches.
-    pub switches: f64,
-    /// Its passes.
-    pub passes: Vec<SortPass>,
-}
-
-impl SortJob {
-    /// What kernels are at work.
-    pub fn class(&self) -> RecordClass {
-        if self.record_bytes <= NUMBER_BYTES { RecordClass::Number } else { RecordClass::Fixed }
-    }
-
-    /// Bytes of records that are sorted in memory at once.
-    pub fn load_bytes(&self) -> f64 {
-        let index = if self.class() == RecordClass::Number { 0.0 } else { INDEX_BYTES };
-        LOAD_SHARE * self.memory_bytes * self.record_bytes / (self.record_bytes + index)
-    }
-
-    /// The ways that fit, the fastest first.
-    pub fn ways(&self, volume: &VolumeProfile, host: &HostProfile) -> Vec<SortWay> {
-        let costing = Costing { job: self, volume, host };
-        let mut ways: Vec<SortWay> = if self.input_bytes <= self.load_bytes() {
-            vec![costing.in_memory()]
+impl RecordJob<'_> {
+    /// Plans a sort. None where no method may be taken.
+    pub fn sort(&self, methods: Methods) -> Option<Plan> {
+        let fits = self.input_bytes.is_none_or(|bytes| bytes <= self.shares.all);
+        let mut ways = if fits && methods.merge {
+            vec![self.in_memory()]
         } else {
-            [costing.merge(), costing.distribute()].into_iter().flatten().collect()
+            let merging = methods.merge.then(|| self.merge());
+            merging.into_iter().chain(methods.distribute.then(|| self.distribute())).collect()
         };
-        ways.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
-        ways
-    }
-}
-
-struct Costing<'a> {
-    job: &'a SortJob,
-    volume: &'a VolumeProfile,
-    host: &'a HostProfile,
-}
-
-impl Costing<'_> {
-    fn device(&self) -> DeviceCost<'_> {
-        let SortJob { memory_bytes, most_streams, .. } = *self.job;
-        DeviceCost { volume: self.volume, memory_bytes, most_streams }
-    }
-
-    /// Seconds of all threads, for one that does so many bytes/s.
-    fn compute(&self, bytes: f64, bytes_per_s: f64) -> f64 {
-        bytes / bytes_per_s / self.host.threads.max(1) as f64
-    }
-
-    /// A pass that goes over all the data with one file on either side.
-    fn straight(
-        &self,
-        name: &'static str,
-        (read, written): (f64, f64),
-        pieces: u32,
-        seconds: f64,
-    ) -> SortPass {
-        let switches = if pieces > 1 { 2.0 * f64::from(pieces) } else { 0.0 };
-        SortPass {
-            name,
-            inputs: u32::from(read > 0.0),
-            outputs: u32::from(written > 0.0),
-            times: pieces,
-            read_bytes: read,
-            written_bytes: written,
-            switches,
-            device_seconds: self.volume.seconds(read, written, switches, 2.0),
-            compute_seconds: seconds,
+        if self.input_bytes.is_none() {
+            // How much there is shows only as it is read.
+            for way in &mut ways {
+                way.summary = "sort in memory if all fits, else form sorted runs and merge them".into();
+                way.remark = "a pipe: its size is not known".into();
+            }
         }
+        let (chosen, others) = Plan::cheapest(ways)?;
+        Some(Plan { others, forced: methods.forced, ..self.plan_of(chosen) })
     }
 
-    /// Passes over many files, each thread doing so many bytes/s.
-    fn between(&self, name: &'static str, passes: &Passes, bytes_per_s: f64) -> Vec<SortPass> {
-        let device = self.device();
-        let of = |pass: &multipass::Pass| {
-            let (_, switches) = device.switches(&pass.shape, pass.read_bytes + pass.written_bytes);
-            SortPass {
-                name,
-                inputs: pass.shape.inputs,
-                outputs: pass.shape.outputs,
-                times: pass.bowties,
-                read_bytes: pass.read_bytes,
-                written_bytes: pass.written_bytes,
-                switches,
-                device_seconds: device.seconds(&pass.shape, pass.read_bytes, pass.written_bytes),
-                compute_seconds: self.compute(pass.read_bytes, bytes_per_s),
+    /// Plans a merge of sorted inputs.
+    pub fn merge_inputs(&self) -> Plan {
+        let (bytes, kept) = (self.data(), self.kept(self.data()));
+        let merging = Merging { files: self.inputs, bytes, kept, times: 1, all_first: true };
+        let merges = self.merges(&merging);
+        let inputs = units::plural(self.inputs, "sorted input");
+        let summary = match merges.levels.as_slice() {
+            [] => format!("merge {inputs} in one pass"),
+            [first, again @ ..] => {
+                let again = if again.is_empty() { "" } else { ", some of them again before" };
+                format!("merge {inputs} in {} groups, then those{again}", first.merges)
             }
         };
-        passes.passes.iter().map(of).collect()
+        let spilled = if merges.levels.is_empty() { 0 } else { bytes };
+        self.plan_of(Way {
+            method: "merge inputs".into(),
+            summary: summary + &self.at_a_time(&merges),
+            pieces: self.inputs,
+            factors: merges.factors(),
+            merge_factor: self.set_factor(&merges),
+            passes: merges.passes,
+            peak_disk_bytes: kept + spilled,
+            remark: "the inputs are sorted".into(),
+        })
     }
 
-    /// The cost of a pass in which each thread does so many bytes/s.
-    fn cost(&self, bytes_per_s: f64) -> impl PassCost {
-        move |shape: &Shape, read: f64, written: f64| {
-            self.device().seconds(shape, read, written).max(self.compute(read, bytes_per_s))
+    /// Plans splitting into `parts` files: one pass.
+    pub fn split(&self, parts: u64) -> Plan {
+        let data = self.data();
+        let switches =
+            self.volume.switches(2.0 * data as f64, 2.0 * (data / self.shares.block) as f64) as u64;
+        let moved =
+            Moved { read_bytes: data, written_bytes: data, switches, inputs: 1, outputs: parts, times: 1 };
+        self.plan_of(Way {
+            method: "split".into(),
+            summary: format!("split into {} in one pass", units::plural(parts, "part")),
+            pieces: parts,
+            factors: vec![parts],
+            merge_factor: None,
+            passes: vec![self.pass("split", moved, &[(data, self.host.rates.split_bytes_per_s)])],
+            peak_disk_bytes: data,
+            remark: "each record is moved once".into(),
+        })
+    }
+
+    /// A plan with one way to go.
+    fn plan_of(&self, chosen: Way) -> Plan {
+        Plan {
+            input_bytes: self.input_bytes,
+            input_records: self.input_bytes.map(|bytes| (bytes as f64 / self.record_bytes.max(1.0)) as u64),
+            memory_bytes: self.memory_bytes,
+            threads: self.host.threads,
+            volume: self.volume.clone(),
+            chosen,
+            others: Vec::new(),
+            forced: false,
         }
     }
 
-    fn in_memory(&self) -> SortWay {
-        let (bytes, rates) = (self.job.input_bytes, &self.host.rates);
-        let sorting = self.compute(bytes, rates.sort_bytes_per_s);
-        let writing = self.compute(bytes, rates.merge_bytes_per_s);
-        let passes = vec![
-            self.straight("read and sort", (bytes, 0.0), 1, sorting),
-            self.straight("write", (0.0, bytes), 1, writing),
-        ];
-        way("in memory", 1, Vec::new(), passes)
+    fn data(&self) -> u64 {
+        self.input_bytes.unwrap_or(GUESSED_BYTES)
     }
 
-    fn merge(&self) -> Option<SortWay> {
-        let (bytes, rates) = (self.job.input_bytes, &self.host.rates);
-        let runs = pieces(bytes / self.job.load_bytes());
-        let merging = rates.merge_bytes_per_s;
-        let found = multipass::merge(runs, &|_| bytes, &self.cost(merging))?;
-        let seconds = self.compute(bytes, rates.sort_bytes_per_s) + self.compute(bytes, merging);
-        let mut passes = vec![self.straight("form runs", (bytes, bytes), runs, seconds)];
-        passes.extend(self.between("merge", &found, merging));
-        Some(way("merge", runs, found.factors(), passes))
+    /// Bytes of `data` bytes that are wanted.
+    fn kept(&self, data: u64) -> u64 {
+        self.top.map_or(data, |top| data.min((top as f64 * self.record_bytes) as u64))
     }
 
-    fn distribute(&self) -> Option<SortWay> {
-        let (bytes, rates) = (self.job.input_bytes, &self.host.rates);
-        let parts = pieces(UNLUCKY * bytes / self.job.load_bytes());
-        let splitting = rates.split_bytes_per_s;
-        let found = multipass::split(parts, &|_| bytes, &self.cost(splitting))?;
-        let seconds =
-            self.compute(bytes, rates.sort_bytes_per_s) + self.compute(bytes, rates.merge_bytes_per_s);
-        let mut passes = self.between("split", &found, splitting);
-        passes.push(self.straight("sort parts", (bytes, bytes), parts, seconds));
-        Some(way("distribute", parts, found.factors(), passes))
+    fn pass(&self, name: &str, moved: Moved, work: &[(u64, f64)]) -> PassPlan {
+        PassPlan::new(name, moved, work, self.volume, self.host)
+    }
+
+    /// Bytes/s of sorting a load, and of merging its pieces.
+    fn load_rates(&self) -> (f64, f64) {
+        let rates = &self.host.rates;
+        (rates.sort_bytes_per_s, rates.merging_bytes_per_s(self.shares.load_pieces as f64))
+    }
+
+    /// Getting the memory, which the first pass does.
+    fn memory(&self) -> (u64, f64) {
+        self.host.fresh_memory(self.memory_bytes.min(self.data()))
+    }
+
+    fn in_memory(&self) -> Way {
+        let (data, (sorting, merging)) = (self.data(), self.load_rates());
+        let kept = self.kept(data);
+        let reading = Moved { read_bytes: data, inputs: self.inputs, ..Moved::default() };
+        let writing = Moved { written_bytes: kept, outputs: 1, ..Moved::default() };
+        Way {
+            method: "in memory".into(),
+            summary: "sort in memory, without spills".into(),
+            pieces: 1,
+            factors: Vec::new(),
+            merge_factor: None,
+            passes: vec![
+                self.pass("read and sort", reading, &[(data, sorting), self.memory()]),
+                self.pass("write", writing, &[(kept, merging)]),
+            ],
+            peak_disk_bytes: kept,
+            remark: "everything fits in memory".into(),
+        }
+    }
+
+    fn merge(&self) -> Way {
+        let (data, (sorting, merging)) = (self.data(), self.load_rates());
+        let runs = data.div_ceil(self.shares.load.max(1)).max(1);
+        // No run needs more than what is wanted of the whole.
+        let kept = self.kept(data);
+        let spilled = data.min(runs.saturating_mul(kept));
+        let written = if self.in_order { 0 } else { spilled };
+        let form = Moved {
+            read_bytes: data,
+            written_bytes: written,
+            switches: 2 * runs,
+            inputs: self.inputs,
+            outputs: runs,
+            times: 1,
+        };
+        let files = if self.in_order { 1 } else { runs };
+        let merges = self.merges(&Merging { files, bytes: spilled, kept, times: 1, all_first: false });
+        let work = [(data, sorting), (written, merging), self.memory()];
+        let mut passes = vec![self.pass("form runs", form, &work)];
+        let (factors, merge_factor) = (merges.factors(), self.set_factor(&merges));
+        let more = match (merges.levels.len(), merge_factor) {
+            (0, _) => "in one pass".into(),
+            (levels, Some(factor)) => format!("in {} passes, {factor} at a time", levels + 1),
+            (_, None) => {
+                let early = units::plural(files - merges.left, "run");
+                format!("in one pass, {early} of them in groups first")
+            }
+        };
+        let room = self.room;
+        let stored = written.max(kept);
+        let peak_disk_bytes = stored
+            + (room.ahead_bytes)(stored)
+            + (room.checkpoint_bytes)(kept).min(kept).max(merges.largest())
+            + (self.shares.load / BATCH_SHARE).min(kept);
+        passes.extend(merges.passes);
+        Way {
+            method: "merge".into(),
+            summary: if self.in_order {
+                "find what is in order and leave it where it is, sort the rest, merge them in one pass".into()
+            } else {
+                format!("form {}, then merge them {more}", units::plural(runs, "sorted run"))
+            },
+            pieces: runs,
+            factors,
+            merge_factor,
+            passes,
+            peak_disk_bytes,
+            remark: "works on any input, keeps the order of equals".into(),
+        }
+    }
+
+    fn distribute(&self) -> Way {
+        let (data, (sorting, merging)) = (self.data(), self.load_rates());
+        let wanted = part_count(data, self.shares.part);
+        let parts = wanted.min(self.shares.fan_out);
+        // A part's block is written when it is full, wherever the part lies.
+        let switches = self.volume.switches(data as f64, (data / self.shares.block) as f64) as u64;
+        let both = Moved { read_bytes: data, written_bytes: data, ..Moved::default() };
+        let split = Moved { switches, inputs: self.inputs, outputs: parts, ..both };
+        let splitting = self.host.rates.split_bytes_per_s;
+        let mut passes = vec![self.pass("split", split, &[(data, splitting), self.memory()])];
+        let work = [(data, sorting), (data, if self.groups_parts { splitting } else { merging })];
+        let mut factors = vec![parts];
+        let by_runs = if parts == wanted { "" } else { " by runs and merges" };
+        if parts == wanted {
+            let sort = Moved { switches: 2 * parts, inputs: 1, outputs: 1, times: parts, ..both };
+            passes.push(self.pass("sort parts", sort, &work));
+        } else {
+            // What is larger than memory is sorted like an input of its own.
+            let runs = (data / parts).div_ceil(self.shares.load.max(1)).max(1);
+            let form = Moved { switches: 2 * runs * parts, inputs: 1, outputs: runs, times: parts, ..both };
+            passes.push(self.pass("form runs", form, &work));
+            let bytes = data / parts;
+            let merges =
+                self.merges(&Merging { files: runs, bytes, kept: bytes, times: parts, all_first: false });
+            factors.extend(merges.factors());
+            passes.extend(merges.passes);
+        }
+        Way {
+            method: "distribute".into(),
+            summary: format!("split into {} by key, then sort each{by_runs}", units::plural(parts, "part")),
+            pieces: parts,
+            factors,
+            merge_factor: None,
+            passes,
+            peak_disk_bytes: data + (self.room.ahead_bytes)(data) + data / parts,
+            remark: "needs a sample of the keys".into(),
+        }
+    }
+
+    /// The factor that merges keep to; none: whatever memory holds.
+    fn set_factor(&self, merges: &Merges) -> Option<u64> {
+        Some(merges.factor).filter(|&factor| factor < self.shares.fan_in && !merges.levels.is_empty())
+    }
+
+    fn at_a_time(&self, merges: &Merges) -> String {
+        self.set_factor(merges).map_or(String::new(), |factor| format!(", {factor} at a time"))
+    }
+
+    /// The best way to merge.
+    fn merges(&self, what: &Merging) -> Merges {
+        let most = self.shares.fan_in.max(2);
+        let best = self.merges_by(what, most);
+        if !self.volume.wants_runs((what.files.min(most) + 1) as f64) {
+            return best;
+        }
+        let factors = self.factors(what, most);
+        factors
+            .into_iter()
+            .map(|factor| self.merges_by(what, factor))
+            .fold(best, |best, next| if next.seconds() < best.seconds() { next } else { best })
+    }
+
+    /// Factors below `most` that may be best.
+    fn factors(&self, what: &Merging, most: u64) -> Vec<u64> {
+        let files = what.files;
+        let mut factors: Vec<u64> = (2..=MOST_PASSES)
+            .map(|passes| (files as f64).powf(1.0 / f64::from(passes)).ceil() as u64)
+            .collect();
+        if files <= MOST_SEARCHED {
+            let cost = |shape: &Shape, read: f64, written: f64| {
+                let inputs = u64::from(shape.inputs);
+                if inputs > most {
+                    return f64::INFINITY;
+                }
+                self.merge_pass("merge", (inputs, 1), (read as u64, written as u64), 1).seconds()
+            };
+            let found = multipass::merge(files as u32, &|_| what.bytes as f64, &cost);
+            factors.extend(found.iter().flat_map(multipass::Passes::factors).map(u64::from));
+        }
+        factors.retain(|factor| (2..most).contains(factor));
+        factors.sort_unstable();
+        factors.dedup();
+        factors
+    }
+
+    /// Merges of no more than `factor` files at once.
+    fn merges_by(&self, what: &Merging, factor: u64) -> Merges {
+        let (levels, left) = levels(what, factor);
+        let mut passes: Vec<PassPlan> = levels
+            .iter()
+            .enumerate()
+            .map(|(level, &Level { merges, files, bytes, .. })| {
+                let name = if level == 0 { "merge some" } else { "merge some again" };
+                let bytes = bytes * what.times;
+                self.merge_pass(name, (files, merges), (bytes, bytes), merges * what.times)
+            })
+            .collect();
+        let last = (what.bytes * what.times, what.kept * what.times);
+        passes.push(self.merge_pass("merge", (left, 1), last, what.times));
+        Merges { factor, passes, levels, left }
+    }
+
+    /// A pass that merges so many files at a time, `times` in all.
+    fn merge_pass(
+        &self,
+        name: &str,
+        (inputs, outputs): (u64, u64),
+        (read_bytes, written_bytes): (u64, u64),
+        times: u64,
+    ) -> PassPlan {
+        let (block, read, all) =
+            (self.shares.block.max(1) as f64, read_bytes as f64, read_bytes as f64 + written_bytes as f64);
+        let switches = if self.volume.wants_runs((inputs + 1) as f64) {
+            let shape = Shape::moving(inputs.max(1) as u32, 1, read, written_bytes as f64);
+            let scheme = Scheme::best_of(shape, Algorithm::A4);
+            let run = scheme.map_or(block, |scheme| scheme.run_length(self.shares.streams as f64));
+            // However short the memory, what is moved at once is a block.
+            let runs = all / run.max(block);
+            self.volume.switches(all, runs.max((times * (inputs + 1)) as f64))
+        } else {
+            self.volume.switches(read, (read / block).floor())
+        };
+        let moved = Moved { read_bytes, written_bytes, switches: switches as u64, inputs, outputs, times };
+        self.pass(name, moved, &[(read_bytes, self.host.rates.merging_bytes_per_s(inputs as f64))])
     }
 }
 
-fn pieces(count: f64) -> u32 {
-    count.ceil().clamp(2.0, f64::from(u32::MAX)) as u32
+/// What is merged before no more than `factor` files are left, by how often it was merged before, and how
+/// many are left.
+fn levels(what: &Merging, factor: u64) -> (Vec<Level>, u64) {
+    let mut levels: Vec<Level> = Vec::new();
+    let mut note = |level: usize, files: u64, merges: u64, bytes: u64| {
+        if levels.len() <= level {
+            levels.resize(level + 1, Level { merges: 0, files: 0, bytes: 0, largest: 0 });
+        }
+        let this = &mut levels[level];
+        this.merges += merges;
+        this.files = this.files.max(files);
+        this.bytes += merges * bytes;
+        this.largest = this.largest.max(bytes);
+    };
+    let (mut left, each) = (what.files, what.bytes / what.files.max(1));
+    // Alike files: how many, their bytes, and how often they were merged. What is merged is the largest so far.
+    let mut queue: VecDeque<(u64, u64, usize)> = VecDeque::from([(left, each, 0)]);
+    if what.all_first && left > factor {
+        left = left.div_ceil(factor);
+        let bytes = what.bytes / left;
+        note(0, factor, left, bytes);
+        queue = VecDeque::from([(left, bytes, 1)]);
+    }
+    while left > factor {
+        let Some((count, bytes, level)) = queue.pop_front() else { break };
+        let whole = (count / factor).min((left - factor) / (factor - 1));
+        if whole > 0 {
+            note(level, factor, whole, factor * bytes);
+            queue.push_back((whole, factor * bytes, level + 1));
+            if count > whole * factor {
+                queue.push_front((count - whole * factor, bytes, level));
+            }
+            left -= whole * (factor - 1);
+            continue;
+        }
+        queue.push_front((count, bytes, level));
+        let wanted = factor.min(left - factor + 1).max(2);
+        let (mut taken, mut sum, mut most) = (0, 0, level);
+        while taken < wanted {
+            let Some((count, bytes, level)) = queue.pop_front() else { break };
+            let here = count.min(wanted - taken);
+            if count > here {
+                queue.push_front((count - here, bytes, level));
+            }
+            taken += here;
+            sum += here * bytes;
+            most = most.max(level);
+        }
+        note(most, taken, 1, sum);
+        queue.push_back((1, sum, most + 1));
+        left -= taken - 1;
+    }
+    (levels, left)
 }
 
-fn way(method: &'static str, pieces: u32, factors: Vec<u32>, passes: Vec<SortPass>) -> SortWay {
-    SortWay {
-        method,
-        pieces,
-        factors,
-        seconds: passes.iter().map(SortPass::seconds).sum(),
-        bytes: passes.iter().map(|pass| pass.read_bytes + pass.written_bytes).sum(),
-        switches: passes.iter().map(|pass| pass.switches).sum(),
-        passes,
-    }
+/// Parts such that even an unlucky one is no larger than `part_bytes`.
+pub fn part_count(data_bytes: u64, part_bytes: u64) -> u64 {
+    (u128::from(data_bytes) * 4 / 3).div_ceil(u128::from(part_bytes.max(1))).clamp(2, u128::from(u64::MAX))
+        as u64
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::host::KernelRates;
-
-    fn host(job: &SortJob) -> HostProfile {
-        HostProfile { threads: 64, rates: KernelRates::assumed(job.class(), job.record_bytes) }
-    }
-
-    fn job(input_bytes: f64, memory_bytes: f64) -> SortJob {
-        SortJob { input_bytes, record_bytes: 100.0, memory_bytes, most_streams: 16384 }
-    }
-
-    #[test]
-    fn what_fits_is_sorted_in_memory() {
-        let small = job(1e9, 4e9);
-        let ways = small.ways(&VolumeProfile::assumed_flash(), &host(&small));
-        assert_eq!(ways.len(), 1);
-        assert_eq!((ways[0].method, ways[0].pieces), ("in memory", 1));
-        assert!((ways[0].bytes - 2e9).abs() < 1.0);
-    }
-
-    #[test]
-    fn switches_that_cost_much_make_more_passes() {
-        let large = job(8e12, 2e9);
-        let passes_at = |switch_seconds| {
-            let volume = VolumeProfile::simple("array", 3.5e9, 3.5e9, switch_seconds);
-            let ways = large.ways(&volume, &host(&large));
-            assert!(ways.windows(2).all(|pair| pair[0].seconds <= pair[1].seconds));
-            let merge = ways.into_iter().find(|way| way.method == "merge").expect("a merge");
-            let product: f64 = merge.factors.iter().copied().map(f64::from).product();
-            assert!(product >= f64::from(merge.pieces));
-            assert_eq!(merge.passes.len(), merge.factors.len() + 1);
-            assert!((merge.bytes - 16e12 * merge.passes.len() as f64).abs() < 1.0);
-            merge.passes.len()
-        };
-        assert_eq!(passes_at(0.0), 2);
-        assert_eq!(passes_at(0.0155), 3);
-    }
-
-    #[test]
-    fn a_slow_processor_binds() {
-        let large = job(1e11, 1e9);
-        let slow = HostProfile { threads: 1, ..host(&large) };
-        let ways = large.ways(&VolumeProfile::simple("fast", 2e10, 2e10, 0.0), &slow);
-        let form = &ways.iter().find(|way| way.method == "merge").expect("a merge").passes[0];
-        assert!(form.compute_seconds > form.device_seconds);
-        assert!((form.seconds() - form.compute_seconds).abs() < 1e-9);
-    }
-
-    #[test]
-    fn numbers_have_no_index() {
-        let numbers = SortJob { record_bytes: 8.0, ..job(1e9, 1e9) };
-        assert!(numbers.load_bytes() > job(1e9, 1e9).load_bytes());
-    }
-}
+mod tests;

@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::switch_cost::{BadSwitchCost, SwitchCost};
 
+/// Bytes of the largest block that is moved at once where switches cost next to nothing.
+const BLOCK_BYTES: f64 = 1_048_576.0;
+
 /// Speeds of a volume in bytes/s, and the cost of a switch in seconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -150,6 +153,12 @@ impl VolumeProfile {
         moving_s + switches * self.switch_seconds.seconds(files)
     }
 
+    /// Whether a switch among so many files costs more than moving a block: reading and writing then pay in
+    /// long runs, and the fewest passes need not be the fastest.
+    pub fn wants_runs(&self, files: f64) -> bool {
+        self.switch_seconds.seconds(files) * self.read_bytes_per_s.min(self.write_bytes_per_s) > BLOCK_BYTES
+    }
+
     /// The rate formula: bytes/s read and written together, a share `alpha` of them read, in runs of
     /// a mean length among so many files.
     pub fn rate(&self, alpha: f64, run_bytes: f64, files: f64) -> f64 {
@@ -195,6 +204,15 @@ mod tests {
         let volume = VolumeProfile::assumed_flash();
         let extra = volume.seconds(1e9, 0.0, 1000.0, 9.0) - volume.seconds(1e9, 0.0, 0.0, 9.0);
         assert!((extra - 0.1).abs() < 1e-9);
+    }
+
+    #[test]
+    fn flash_wants_no_runs_and_whatever_seeks_does() {
+        assert!(!VolumeProfile::assumed_flash().wants_runs(2.0));
+        let seeks = [(2e8, 0.008), (3.5e9, 0.0155), (1e9, 0.03)];
+        assert!(
+            seeks.iter().all(|&(rate, delta)| VolumeProfile::simple("x", rate, rate, delta).wants_runs(9.0))
+        );
     }
 
     #[test]

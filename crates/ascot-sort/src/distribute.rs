@@ -203,7 +203,7 @@ impl<R: Records> Job<'_, R> {
 
     /// Whether parts are better written in few long runs.
     fn long_runs(&self, parts: usize) -> bool {
-        wants_long_runs(self.request, parts, self.budget.block)
+        wants_long_runs(self.request, parts)
     }
 
     /// Blocks of the parts, two for each at least: a third is filled while others are written, and long

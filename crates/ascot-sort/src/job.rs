@@ -73,6 +73,8 @@ pub struct Job<'a, R: Records> {
     pub manifest: Manifest,
     /// A sample of the keys of its parts, where that is of use.
     pub refined: Option<Refined>,
+    /// Most files merged at once, where the plan says so.
+    pub merge_factor: Option<usize>,
     /// Whether a killed job could go on: inputs and output are files.
     pub resumable: bool,
     started: Instant,
@@ -137,9 +139,16 @@ impl<'a, R: Records> Job<'a, R> {
             places: None,
             manifest,
             refined: None,
+            merge_factor: None,
             resumable,
             started: Instant::now(),
         })
+    }
+
+    /// Keeps to what `plan` says of merges.
+    pub fn follow(&mut self, plan: Option<&Plan>) {
+        let factor = plan.and_then(|plan| plan.chosen.merge_factor);
+        self.merge_factor = factor.map(|factor| usize::try_from(factor).unwrap_or(usize::MAX).max(2));
     }
 
     /// Starts the output, the header first.

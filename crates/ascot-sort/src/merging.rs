@@ -29,9 +29,10 @@ use crate::target::Target;
 
 /// Merges the sorted inputs of a job into its output; in several passes where they are many.
 pub fn merge_inputs<R: Records>(mut job: Job<'_, R>, plan: Option<Plan>) -> Result<Report, SortError> {
+    job.follow(plan.as_ref());
     let mut target = job.target()?;
     let count = job.inputs.iter().count();
-    let fan_in = merge_fan_in(&job.budget, job.request);
+    let fan_in = merge_fan_in(&job.budget, job.request).min(job.merge_factor.unwrap_or(usize::MAX));
     if count <= fan_in {
         let rules = Rules { unique: job.request.unique, sum: true };
         let sums = merge_range(&mut job, 0..count, rules, &mut Straight(&mut target))?;
@@ -77,11 +78,10 @@ fn merge_range<R: Records, S: MergeSink>(
         .collect::<Result<Vec<_>, _>>()?;
     let starts = vec![0; streams.len()];
     let blocks = BlockPool::new(region, block);
-    let schedule: Box<dyn Schedule> =
-        match merge_in_long_runs(job.request, streams.len(), block, blocks.total()) {
-            Some(staircase) => Box::new(staircase),
-            None => Box::new(FewestHeld),
-        };
+    let schedule: Box<dyn Schedule> = match merge_in_long_runs(job.request, streams.len(), blocks.total()) {
+        Some(staircase) => Box::new(staircase),
+        None => Box::new(FewestHeld),
+    };
     let mut inputs = Bowtie::of_inputs(streams, blocks, schedule);
     let emitters = Arc::clone(&job.emitters);
     let records = Arc::clone(&job.records);
@@ -96,7 +96,7 @@ fn merge_range<R: Records, S: MergeSink>(
 }
 
 /// Share of memory kept back for records that span blocks: one in so many.
-const SPARE_SHARE: usize = 2;
+pub const SPARE_SHARE: usize = 2;
 
 /// Records that span blocks an input may hold at once: one being merged, one being read.
 const LONG_RECORDS: usize = 2;

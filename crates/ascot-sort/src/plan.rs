@@ -1,353 +1,223 @@
-//! The ways to sort what is at hand, costed, and the choice among them.
+//! From a request and its inputs, or what is thought of them, to the description of a job that the model
+//! costs ([`RecordJob`]).
 
-use std::collections::VecDeque;
+use std::sync::Arc;
 
 use ascot_io::ahead_bytes;
 use ascot_model::host::{HostProfile, KernelRates, RecordClass};
-use ascot_model::plan::{Moved, PassPlan, Plan, Way};
-use ascot_model::units;
+use ascot_model::plan::{Plan, Way};
+pub use ascot_model::sort_plan::part_count;
+use ascot_model::sort_plan::{Methods, RecordJob, Room, Shares};
 use ascot_model::volume::VolumeProfile;
+use ascot_record::layout::Layout;
 
-use crate::budget::{Budget, PieceShare};
+use crate::budget::{Budget, default_memory};
 use crate::error::SortError;
-use crate::request::Method;
+use crate::input::{Inputs, PART_BLOCKS};
+use crate::job::descriptors;
+use crate::merging::{SPARE_SHARE, merge_fan_in};
+use crate::ordered::looks_ordered;
+use crate::reader::gap_bytes;
+use crate::records::{Head, Records, Visitor, with_records};
+use crate::request::{Keys, Method, SortRequest, SplitBy};
 use crate::sorting::checkpoint_bytes;
+use crate::split::part_block;
 
-/// What a plan is made from.
-#[derive(Clone, Debug)]
-pub struct Facts {
-    /// Bytes of records, where known.
-    pub data_bytes: Option<u64>,
-    /// Mean length of a record, bytes, from a sample.
-    pub mean_bytes: f64,
-    /// What kernels are at work.
-    pub class: RecordClass,
-    /// Keys can be sampled from anywhere in the inputs.
-    pub can_sample: bool,
+/// Length of a record of which nothing is known, bytes.
+const GUESSED_RECORD_BYTES: f64 = 64.0;
+
+/// What is known of inputs before their records are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Bytes of records; none: a pipe, not known.
+    pub bytes: Option<u64>,
+    /// They can be read from anywhere.
+    pub are_files: bool,
     /// Number of inputs.
     pub inputs: u64,
-    /// Files that may be open at once.
-    pub descriptors: usize,
-    /// Files to be merged at once, at most.
-    pub batch: usize,
-    /// Only so many records are wanted.
-    pub top: Option<u64>,
-    /// The records seem to be in order: runs refer to them where they are.
-    pub in_order: bool,
 }
 
-/// How much of a job fits where.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shares {
-    /// Bytes of records that fit in memory all at once.
-    pub all: u64,
-    /// Bytes of records of one load.
-    pub load: u64,
-    /// Runs that can be merged at once.
-    pub fan_in: u64,
-    /// Parts that can be written at once.
-    pub fan_out: u64,
-}
-
-/// Bytes assumed where the size is not known: a plan for a pipe is a guess.
-const GUESSED_BYTES: u64 = 8 << 30;
-
-/// What of a load is merged at once, and freed after it, about: one in so many.
-const BATCH_SHARE: u64 = 4;
-
-impl Shares {
-    /// Shares of a budget for records of the given kind.
-    pub fn of(budget: &Budget, pieces: PieceShare, facts: &Facts) -> Shares {
-        let streams = budget.streams();
-        let fan_in = (streams / (2 * budget.block + 2048)).min(facts.descriptors).min(facts.batch);
-        let fan_out = (streams / 2 / (2 * budget.block)).min(facts.descriptors);
-        Shares {
-            all: (pieces.bytes * (pieces.count - pieces.unsorted)) as u64,
-            load: (pieces.bytes * pieces.load()) as u64,
-            fan_in: fan_in.max(2) as u64,
-            fan_out: fan_out.max(2) as u64,
+impl From<&Inputs> for Extent {
+    fn from(inputs: &Inputs) -> Extent {
+        Extent {
+            bytes: inputs.record_bytes(),
+            are_files: inputs.are_files(),
+            inputs: inputs.iter().count() as u64,
         }
     }
 }
 
-/// Plans a sort.
-pub fn plan(
-    facts: &Facts,
-    budget: &Budget,
-    pieces: PieceShare,
-    volume: &VolumeProfile,
-    method: Method,
-) -> Result<Plan, SortError> {
-    let shares = Shares::of(budget, pieces, facts);
-    let host =
-        HostProfile { threads: budget.threads, rates: KernelRates::assumed(facts.class, facts.mean_bytes) };
-    let costing = Costing {
-        facts,
-        shares,
-        volume,
-        host,
-        data: facts.data_bytes.unwrap_or(GUESSED_BYTES),
-        block: budget.block as u64,
-    };
-    let forced = method != Method::Auto;
-    let fits = facts.data_bytes.is_none_or(|bytes| bytes <= shares.all);
-    let mut ways = Vec::new();
-    if fits && method != Method::Distribute {
-        ways.push(costing.in_memory());
-    } else {
-        if method != Method::Distribute {
-            ways.push(costing.merge());
-        }
-        if method == Method::Distribute || (method == Method::Auto && facts.can_sample) {
-            ways.push(costing.distribute());
-        }
-    }
-    if facts.data_bytes.is_none() {
-        // How much there is shows only as it is read.
-        for way in &mut ways {
-            way.summary = "sort in memory if all fits, else form sorted runs and merge them".into();
-            way.remark = "a pipe: its size is not known".into();
-        }
-    }
-    let (chosen, others) = Plan::cheapest(ways).ok_or(SortError::Internal("a sort without a way"))?;
-    Ok(Plan {
-        input_bytes: facts.data_bytes,
-        input_records: facts.data_bytes.map(|bytes| (bytes as f64 / facts.mean_bytes.max(1.0)) as u64),
-        memory_bytes: budget.memory as u64,
-        threads: budget.threads,
-        volume: volume.clone(),
-        chosen,
-        others,
-        forced,
-    })
+/// The budget of a request for so many bytes of records.
+pub fn budget_of(request: &SortRequest, data_bytes: Option<u64>) -> Result<Budget, SortError> {
+    let memory = request.memory_bytes.unwrap_or_else(default_memory);
+    let threads =
+        request.threads.or_else(|| std::thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
+    Budget::new(memory, threads, data_bytes)
 }
 
-/// Plans a merge of sorted inputs, `fan_in` of which can be read at once.
-pub fn plan_merge(facts: &Facts, budget: &Budget, fan_in: u64, volume: &VolumeProfile) -> Plan {
-    let host =
-        HostProfile { threads: budget.threads, rates: KernelRates::assumed(facts.class, facts.mean_bytes) };
-    let data = facts.data_bytes.unwrap_or(GUESSED_BYTES);
-    let kept = facts.kept(data);
-    let pass = |name: &str, inputs, outputs, written_bytes| {
-        let switches = (data + written_bytes) / budget.block as u64;
-        let moved = Moved { read_bytes: data, written_bytes, switches, inputs, outputs };
-        PassPlan::new(name, moved, &[(data, host.rates.merge_bytes_per_s)], volume, &host)
-    };
-    let groups = facts.inputs.div_ceil(fan_in.max(2));
-    let inputs = units::plural(facts.inputs, "sorted input");
-    let again = merged_again(groups, fan_in.max(2), data);
-    let (passes, summary) = if groups > 1 {
-        let mut passes = vec![pass("merge some", fan_in, groups, data)];
-        let mut summary = format!("merge {inputs} in {groups} groups, then those");
-        if again > 0 {
-            let switches = 2 * again / budget.block as u64;
-            let moved =
-                Moved { read_bytes: again, written_bytes: again, switches, inputs: fan_in, outputs: 1 };
-            let work = [(again, host.rates.merge_bytes_per_s)];
-            passes.push(PassPlan::new("merge some again", moved, &work, volume, &host));
-            summary += ", some of them again before";
-        }
-        passes.push(pass("merge", groups.min(fan_in), 1, kept));
-        (passes, summary)
-    } else {
-        (vec![pass("merge", facts.inputs, 1, kept)], format!("merge {inputs} in one pass"))
-    };
-    let spilled = if groups > 1 { data } else { 0 };
-    let chosen = Way {
-        method: "merge inputs".into(),
-        summary,
-        passes,
-        peak_disk_bytes: kept + spilled,
-        remark: "the inputs are sorted".into(),
-    };
-    plan_of(facts, budget, volume, chosen)
-}
-
-/// Bytes that are merged into larger runs until no more than `fan_in` of `runs` equal ones are left: the
-/// smallest first, and no more of them than needed.
-fn merged_again(runs: u64, fan_in: u64, data_bytes: u64) -> u64 {
-    let mut sizes: VecDeque<u64> = vec![data_bytes / runs.max(1); runs as usize].into();
-    let mut moved = 0;
-    while sizes.len() as u64 > fan_in {
-        let left = sizes.len() as u64;
-        let taken: u64 = sizes.drain(..fan_in.min(left - fan_in + 1).max(2) as usize).sum();
-        moved += taken;
-        // What is merged is the largest so far.
-        sizes.push_back(taken);
-    }
-    moved
-}
-
-/// Plans splitting into `parts` files: one pass.
-pub fn plan_split(facts: &Facts, budget: &Budget, parts: u64, volume: &VolumeProfile) -> Plan {
-    let host =
-        HostProfile { threads: budget.threads, rates: KernelRates::assumed(facts.class, facts.mean_bytes) };
-    let data = facts.data_bytes.unwrap_or(GUESSED_BYTES);
-    let switches = 2 * data / budget.block as u64;
-    let moved = Moved { read_bytes: data, written_bytes: data, switches, inputs: 1, outputs: parts };
-    let pass = PassPlan::new("split", moved, &[(data, host.rates.split_bytes_per_s)], volume, &host);
-    let chosen = Way {
-        method: "split".into(),
-        summary: format!("split into {} in one pass", units::plural(parts, "part")),
-        passes: vec![pass],
-        peak_disk_bytes: data,
-        remark: "each record is moved once".into(),
-    };
-    plan_of(facts, budget, volume, chosen)
-}
-
-/// A plan with one way to go.
-fn plan_of(facts: &Facts, budget: &Budget, volume: &VolumeProfile, chosen: Way) -> Plan {
-    let input_records = facts.data_bytes.map(|bytes| (bytes as f64 / facts.mean_bytes.max(1.0)) as u64);
-    Plan {
-        input_bytes: facts.data_bytes,
-        input_records,
-        memory_bytes: budget.memory as u64,
-        threads: budget.threads,
-        volume: volume.clone(),
-        chosen,
-        others: Vec::new(),
-        forced: false,
-    }
-}
-
-impl Facts {
-    /// Bytes of `data` bytes that are wanted.
-    fn kept(&self, data: u64) -> u64 {
-        self.top.map_or(data, |top| data.min((top as f64 * self.mean_bytes) as u64))
-    }
-}
-
-struct Costing<'a> {
-    facts: &'a Facts,
-    shares: Shares,
-    volume: &'a VolumeProfile,
+/// A job as its plan sees it.
+struct Facts<'a, R> {
+    request: &'a SortRequest,
+    extent: Extent,
+    budget: &'a Budget,
+    /// Mean length of a record, bytes.
+    record_bytes: f64,
+    records: &'a R,
+    volume: VolumeProfile,
     host: HostProfile,
-    data: u64,
-    block: u64,
 }
 
-impl Costing<'_> {
-    fn pass(&self, name: &str, moved: Moved, work: &[(u64, f64)]) -> PassPlan {
-        PassPlan::new(name, moved, work, self.volume, &self.host)
+impl<'a, R: Records> Facts<'a, R> {
+    fn new(
+        request: &'a SortRequest,
+        extent: Extent,
+        budget: &'a Budget,
+        mean_bytes: Option<f64>,
+        records: &'a R,
+    ) -> Self {
+        let fixed_bytes = records.record_bytes().map(|bytes| bytes as f64);
+        let record_bytes = fixed_bytes.or(mean_bytes).unwrap_or(GUESSED_RECORD_BYTES);
+        let class = class_of(request);
+        let threads = budget.threads;
+        let host = match &request.host {
+            Some(measured) => HostProfile { threads, ..measured.profile(class, record_bytes) },
+            None => {
+                let rates = KernelRates::assumed(class, record_bytes);
+                HostProfile { threads, rates, fresh_bytes_per_s: None }
+            }
+        };
+        let volume = request.volume.clone().unwrap_or_else(VolumeProfile::assumed_flash);
+        Facts { request, extent, budget, record_bytes, records, volume, host }
     }
 
-    fn in_memory(&self) -> Way {
-        let rates = &self.host.rates;
-        let reading = Moved { read_bytes: self.data, inputs: self.facts.inputs, ..Moved::default() };
-        let kept = self.facts.kept(self.data);
-        let writing = Moved { written_bytes: kept, outputs: 1, ..Moved::default() };
-        Way {
-            method: "in memory".into(),
-            summary: "sort in memory, without spills".into(),
-            passes: vec![
-                self.pass("read and sort", reading, &[(self.data, rates.sort_bytes_per_s)]),
-                self.pass("write", writing, &[(kept, rates.merge_bytes_per_s)]),
-            ],
-            peak_disk_bytes: kept,
-            remark: "everything fits in memory".into(),
-        }
-    }
-
-    fn merge(&self) -> Way {
-        let rates = &self.host.rates;
-        let runs = self.data.div_ceil(self.shares.load.max(1)).max(1);
-        // No run needs more than what is wanted of the whole.
-        let kept = self.facts.kept(self.data);
-        let spilled = self.data.min(runs.saturating_mul(kept));
-        let written = if self.facts.in_order { 0 } else { spilled };
-        let form = Moved {
-            read_bytes: self.data,
-            written_bytes: written,
-            switches: 2 * runs,
-            inputs: self.facts.inputs,
-            outputs: runs,
-        };
-        let mut passes = vec![self.pass(
-            "form runs",
-            form,
-            &[(self.data, rates.sort_bytes_per_s), (written, rates.merge_bytes_per_s)],
-        )];
-        let mut left = if self.facts.in_order { 1 } else { runs };
-        let mut most_merged = 0;
-        while left > self.shares.fan_in {
-            let take = self.shares.fan_in.min(left - self.shares.fan_in + 1).max(2);
-            let bytes = spilled / runs * take;
-            let moved = Moved {
-                read_bytes: bytes,
-                written_bytes: bytes,
-                switches: bytes / self.block,
-                inputs: take,
-                outputs: 1,
-            };
-            passes.push(self.pass("merge some", moved, &[(bytes, rates.merge_bytes_per_s)]));
-            left = left - take + 1;
-            most_merged = most_merged.max(bytes);
-        }
-        let last = Moved {
-            read_bytes: spilled,
-            written_bytes: kept,
-            switches: spilled / self.block,
-            inputs: left,
-            outputs: 1,
-        };
-        passes.push(self.pass("merge", last, &[(spilled, rates.merge_bytes_per_s)]));
-        let more = if passes.len() > 2 {
-            format!(", {} of them in groups first", units::plural(runs - left, "run"))
-        } else {
-            String::new()
-        };
-        Way {
-            method: "merge".into(),
-            summary: if self.facts.in_order {
-                "find what is in order and leave it where it is, sort the rest, merge them in one pass".into()
-            } else {
-                format!("form {}, then merge them in one pass{more}", units::plural(runs, "sorted run"))
+    /// The job, for the model.
+    fn job(&self, in_order: bool) -> RecordJob<'_> {
+        let budget = self.budget;
+        let scratch = |bytes| self.records.scratch_bytes(bytes);
+        let pieces = budget.pieces(&scratch);
+        // A piece begins with a gap for what the one before it leaves over.
+        let filled = pieces.bytes - gap_bytes(pieces.bytes);
+        let sorted_apart = budget.memory.saturating_sub(PART_BLOCKS * budget.block);
+        let of_parts = Budget { memory: sorted_apart, ..*budget }.pieces(&scratch);
+        let streams = budget.streams();
+        let open = descriptors().saturating_sub(self.request.output.parts_held());
+        let batch = self.request.batch_size.unwrap_or(usize::MAX);
+        let fan_in = (streams / (2 * budget.block + 2048)).min(open).min(batch);
+        let fan_out = (streams / 2 / (2 * budget.block)).min(open);
+        RecordJob {
+            input_bytes: self.extent.bytes,
+            record_bytes: self.record_bytes,
+            top: self.request.top,
+            inputs: self.extent.inputs,
+            in_order,
+            groups_parts: self.records.groups_parts(),
+            memory_bytes: budget.memory as u64,
+            shares: Shares {
+                all: (filled * (pieces.count - pieces.unsorted)) as u64,
+                load: (filled * pieces.load()) as u64,
+                load_pieces: pieces.load() as u64,
+                part: (of_parts.bytes * of_parts.load()) as u64,
+                fan_in: fan_in.max(2) as u64,
+                fan_out: fan_out.max(2) as u64,
+                streams: streams.saturating_sub(budget.target_blocks * budget.block) as u64,
+                block: budget.block as u64,
             },
-            passes,
-            peak_disk_bytes: written.max(kept)
-                + ahead_bytes(written.max(kept))
-                + checkpoint_bytes(kept).min(kept).max(most_merged)
-                + (self.shares.load / BATCH_SHARE).min(kept),
-            remark: "works on any input, keeps the order of equals".into(),
+            room: Room { ahead_bytes, checkpoint_bytes },
+            volume: &self.volume,
+            host: &self.host,
         }
     }
 
-    fn distribute(&self) -> Way {
-        let rates = &self.host.rates;
-        let parts = part_count(self.data, self.shares.load);
-        let split = Moved {
-            read_bytes: self.data,
-            written_bytes: self.data,
-            switches: self.data / self.block,
-            inputs: self.facts.inputs,
-            outputs: parts,
+    fn sort(&self, method: Method, in_order: bool) -> Result<Plan, SortError> {
+        let can_sample = self.extent.are_files
+            && self.request.top.is_none()
+            && !matches!(self.request.layout, Layout::Prefixed { .. });
+        let methods = Methods {
+            merge: method != Method::Distribute,
+            distribute: method == Method::Distribute || (method == Method::Auto && can_sample),
+            forced: method != Method::Auto,
         };
-        let sort = Moved {
-            read_bytes: self.data,
-            written_bytes: self.data,
-            switches: 2 * parts,
-            inputs: 1,
-            outputs: 1,
-        };
-        Way {
-            method: "distribute".into(),
-            summary: format!("split into {} by key, then sort each", units::plural(parts, "part")),
-            passes: vec![
-                self.pass("split", split, &[(self.data, rates.split_bytes_per_s)]),
-                self.pass(
-                    "sort parts",
-                    sort,
-                    &[(self.data, rates.sort_bytes_per_s), (self.data, rates.merge_bytes_per_s)],
-                ),
-            ],
-            peak_disk_bytes: self.data + ahead_bytes(self.data) + self.data / parts,
-            remark: "needs a sample of the keys".into(),
-        }
+        self.job(in_order).sort(methods).ok_or(SortError::Internal("a sort without a way"))
+    }
+
+    fn merge_inputs(&self) -> Plan {
+        let mut job = self.job(false);
+        job.shares.fan_in = merge_fan_in(self.budget, self.request) as u64;
+        job.shares.streams /= SPARE_SHARE as u64;
+        job.merge_inputs()
     }
 }
 
-/// Parts such that even an unlucky one fits a load.
-pub fn part_count(data_bytes: u64, load_bytes: u64) -> u64 {
-    (data_bytes * 4 / 3).div_ceil(load_bytes.max(1)).max(2)
+fn class_of(request: &SortRequest) -> RecordClass {
+    match (request.layout, &request.keys) {
+        (Layout::Number(_), _) => RecordClass::Number,
+        (_, Keys::Ranges(ranges)) if ranges.len() <= 1 => RecordClass::Fixed,
+        (Layout::Lines { .. }, Keys::Command(options)) if options.is_whole_body() => RecordClass::Line,
+        _ => RecordClass::Computed,
+    }
+}
+
+/// Plans a sort, or a merge of sorted inputs, for records of about `mean_bytes` each, where that is known.
+pub(crate) fn make_plan<R: Records>(
+    request: &SortRequest,
+    inputs: &Inputs,
+    budget: &Budget,
+    mean_bytes: Option<f64>,
+    records: &R,
+) -> Result<Plan, SortError> {
+    let facts = Facts::new(request, inputs.into(), budget, mean_bytes, records);
+    if request.merge_only {
+        return Ok(facts.merge_inputs());
+    }
+    let planned = facts.sort(request.method, false)?;
+    let in_order = request.method == Method::Auto
+        && planned.chosen.method == "distribute"
+        && request.top.is_none()
+        && looks_ordered(records, inputs);
+    if !in_order {
+        return Ok(planned);
+    }
+    // Runs need not be written of what is in order already; parts would be.
+    let mut merging = Plan { forced: false, ..facts.sort(Method::Merge, true)? };
+    merging.others.push(Way { remark: "would move what is in order".into(), ..planned.chosen });
+    Ok(merging)
+}
+
+/// Plans a split into `parts` files; an error where memory has no blocks for so many side by side.
+pub(crate) fn plan_split<R: Records>(
+    request: &SortRequest,
+    inputs: &Inputs,
+    budget: &Budget,
+    mean_bytes: Option<f64>,
+    records: &R,
+    (by, parts): (SplitBy, u32),
+) -> Result<Plan, SortError> {
+    if by != SplitBy::Size {
+        part_block(budget, parts as usize)?;
+    }
+    Ok(Facts::new(request, inputs.into(), budget, mean_bytes, records).job(false).split(parts.into()))
+}
+
+/// Plans the sort of a file that need not be there: of `data_bytes` bytes, in records of about `record_bytes`
+/// each where their layout does not say. Of the request, inputs and output are not looked at.
+pub fn plan_ahead(request: &SortRequest, data_bytes: u64, record_bytes: f64) -> Result<Plan, SortError> {
+    let budget = budget_of(request, Some(data_bytes))?;
+    with_records(request, &Head::default(), Imagining { request, budget, data_bytes, record_bytes })?
+}
+
+struct Imagining<'a> {
+    request: &'a SortRequest,
+    budget: Budget,
+    data_bytes: u64,
+    record_bytes: f64,
+}
+
+impl Visitor for Imagining<'_> {
+    type Output = Result<Plan, SortError>;
+
+    fn visit<R: Records>(self, records: Arc<R>) -> Self::Output {
+        let extent = Extent { bytes: Some(self.data_bytes), are_files: true, inputs: 1 };
+        let mean_bytes = Some(self.record_bytes);
+        Facts::new(self.request, extent, &self.budget, mean_bytes, &*records).sort(self.request.method, false)
+    }
 }

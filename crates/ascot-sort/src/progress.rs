@@ -190,8 +190,12 @@ mod tests {
 
     /// Two passes, predicted to take equally long.
     fn passes() -> Vec<PassPlan> {
-        let host = HostProfile { threads: 2, rates: KernelRates::assumed(RecordClass::Fixed, 100.0) };
-        let moved = Moved { read_bytes: 1 << 30, written_bytes: 1 << 30, switches: 1, inputs: 1, outputs: 1 };
+        let host = HostProfile {
+            threads: 2,
+            rates: KernelRates::assumed(RecordClass::Fixed, 100.0),
+            fresh_bytes_per_s: None,
+        };
+        let moved = Moved { read_bytes: 1 << 30, written_bytes: 1 << 30, switches: 1, ..Moved::default() };
         let pass = |name: &str| PassPlan::new(name, moved, &[], &VolumeProfile::assumed_flash(), &host);
         vec![pass("one"), pass("two")]
     }

@@ -41,6 +41,11 @@ pub struct InputPosition {
 /// Bytes before a page-aligned read, for what is carried over.
 pub const GAP_BYTES: usize = 64 << 10;
 
+/// The gap of a piece of so many bytes.
+pub fn gap_bytes(piece_bytes: usize) -> usize {
+    GAP_BYTES.min(piece_bytes / 4) / PAGE_BYTES * PAGE_BYTES
+}
+
 /// Memory that sorts a record for certain, in lengths of it: two runs with such a record are merged,
 /// and a distribution sets half of the memory aside.
 const MEMORY_PER_LENGTH: u64 = 4;
@@ -222,7 +227,7 @@ impl<R: Records> PieceReader<R> {
                 if open.ahead.is_empty() { Some(self.lease(starving)) } else { self.pieces.try_take() };
             let (Some(mut lease), Some(open)) = (lease, &mut self.open) else { return Ok(()) };
             let Some(mut front) = lease.lend() else { return Ok(()) };
-            let gap = GAP_BYTES.min(front.len() / 4) / PAGE_BYTES * PAGE_BYTES;
+            let gap = gap_bytes(front.len());
             let mut area = front.split_off(gap);
             let left = open.to_ask.unwrap_or(0);
             // Room for the byte that completes a last record.

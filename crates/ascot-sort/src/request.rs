@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use ascot_io::Compression;
+use ascot_model::measurement::HostMeasurement;
 use ascot_model::volume::VolumeProfile;
 use ascot_record::keys::{ByteRangeKey, CsvKeySpec, KeyOptions};
 use ascot_record::layout::Layout;
@@ -210,6 +211,9 @@ pub struct SortRequest {
     /// The volume that plans are costed on; none: a usual flash volume is assumed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume: Option<VolumeProfile>,
+    /// What its processors were measured to do; none: what a usual core does is assumed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostMeasurement>,
 }
 
 impl SortRequest {

@@ -31,9 +31,9 @@ use crate::input::{InputFile, Inputs};
 use crate::job::{RunOptions, peak_memory_bytes};
 use crate::observe::Cancel;
 use crate::pieces::Lease;
+use crate::plan::make_plan;
 use crate::records::{RawPiece, Records, Visitor};
 use crate::request::{Method, Output, SortRequest};
-use crate::sort::make_plan;
 use output::Sink;
 
 /// Most bytes of records.

@@ -6,36 +6,30 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ascot_io::{AtomicOutput, Disk};
-use ascot_model::host::RecordClass;
 use ascot_model::plan::{Plan, Way};
 use ascot_model::report::Report;
 use ascot_model::units;
-use ascot_model::volume::VolumeProfile;
 use ascot_record::layout::Layout;
 use serde::Serialize;
 
-use crate::budget::{Budget, default_memory};
+use crate::budget::Budget;
 use crate::error::SortError;
 use crate::header;
 use crate::input::{Fingerprint, Inputs};
-use crate::job::{Job, RunOptions, descriptors, job_disk, report_of_finished, temp_dirs};
-use crate::merging::{merge_fan_in, merge_inputs};
+use crate::job::{Job, RunOptions, job_disk, report_of_finished, temp_dirs};
+use crate::merging::merge_inputs;
 use crate::observe::{Cancel, Observer};
-use crate::ordered::looks_ordered;
 use crate::places::no_room_for_spills;
-use crate::plan::{Facts, plan, plan_merge, plan_split};
+use crate::plan::{budget_of, make_plan, plan_split};
 use crate::progress::with_progress;
 use crate::records::{Head, Records, Visitor, with_records};
-use crate::request::{Input, Keys, Method, Output, SortRequest, SplitBy};
+use crate::request::{Input, Method, Output, SortRequest, SplitBy};
 use crate::small::{self, SmallJob};
 use crate::split::split_inputs;
 use crate::store::{self, JobDir, Manifest, StoredWay};
 
 /// Bytes of the first input looked at before a plan is made.
 const HEAD_BYTES: usize = 256 << 10;
-
-/// Length of a record of which nothing is known, bytes.
-const GUESSED_RECORD_BYTES: f64 = 64.0;
 
 /// What is known of a request once its inputs are open.
 struct Prepared {
@@ -67,10 +61,7 @@ fn keys_need_head(request: &SortRequest) -> bool {
 
 fn prepare(request: &SortRequest, inputs: Inputs) -> Result<Prepared, SortError> {
     let (inputs, head) = look_at(request, inputs)?;
-    let memory = request.memory_bytes.unwrap_or_else(default_memory);
-    let threads =
-        request.threads.or_else(|| std::thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
-    let budget = Budget::new(memory, threads, inputs.record_bytes())?;
+    let budget = budget_of(request, inputs.record_bytes())?;
     Ok(Prepared { inputs, head, budget })
 }
 
@@ -107,30 +98,6 @@ fn csv_head(request: &SortRequest, inputs: Inputs) -> Result<(Inputs, Head), Sor
     Ok((inputs, Head { header, records }))
 }
 
-fn facts<R: Records>(request: &SortRequest, inputs: &Inputs, mean_bytes: Option<f64>, records: &R) -> Facts {
-    let fixed_bytes = records.record_bytes().map(|bytes| bytes as f64);
-    let mean_bytes = fixed_bytes.or(mean_bytes).unwrap_or(GUESSED_RECORD_BYTES);
-    let class = match (request.layout, &request.keys) {
-        (Layout::Number(_), _) => RecordClass::Number,
-        (_, Keys::Ranges(ranges)) if ranges.len() <= 1 => RecordClass::Fixed,
-        (Layout::Lines { .. }, Keys::Command(options)) if options.is_whole_body() => RecordClass::Line,
-        _ => RecordClass::Computed,
-    };
-    Facts {
-        data_bytes: inputs.record_bytes(),
-        mean_bytes,
-        class,
-        can_sample: inputs.are_files()
-            && request.top.is_none()
-            && !matches!(request.layout, Layout::Prefixed { .. }),
-        inputs: inputs.iter().count() as u64,
-        descriptors: descriptors().saturating_sub(request.output.parts_held()),
-        batch: request.batch_size.unwrap_or(usize::MAX),
-        top: request.top,
-        in_order: false,
-    }
-}
-
 impl Prepared {
     /// Mean length of the first records, bytes.
     fn mean_bytes<R: Records>(&self, records: &R) -> Option<f64> {
@@ -146,52 +113,18 @@ impl Prepared {
         records: &R,
     ) -> Result<Plan, SortError> {
         match (by, &request.output) {
-            (Some(_), Output::Parts(parts)) => Ok(self.plan_of_split(request, parts.count, records)),
+            (Some(by), Output::Parts(parts)) => {
+                let mean_bytes = self.mean_bytes(records);
+                plan_split(request, &self.inputs, &self.budget, mean_bytes, records, (by, parts.count))
+            }
             _ => self.plan(request, records),
         }
-    }
-
-    fn plan_of_split<R: Records>(&self, request: &SortRequest, parts: u32, records: &R) -> Plan {
-        let facts = facts(request, &self.inputs, self.mean_bytes(records), records);
-        let volume = request.volume.clone().unwrap_or_else(VolumeProfile::assumed_flash);
-        plan_split(&facts, &self.budget, u64::from(parts), &volume)
     }
 
     fn plan<R: Records>(&self, request: &SortRequest, records: &R) -> Result<Plan, SortError> {
         let mean_bytes = self.mean_bytes(records);
         make_plan(request, &self.inputs, &self.budget, mean_bytes, records)
     }
-}
-
-/// Plans a job for records of about `mean_bytes` each, where that is known.
-pub(crate) fn make_plan<R: Records>(
-    request: &SortRequest,
-    inputs: &Inputs,
-    budget: &Budget,
-    mean_bytes: Option<f64>,
-    records: &R,
-) -> Result<Plan, SortError> {
-    let facts = facts(request, inputs, mean_bytes, records);
-    let volume = request.volume.clone().unwrap_or_else(VolumeProfile::assumed_flash);
-    if request.merge_only {
-        let fan_in = merge_fan_in(budget, request) as u64;
-        return Ok(plan_merge(&facts, budget, fan_in, &volume));
-    }
-    let pieces = budget.pieces(&|bytes| records.scratch_bytes(bytes));
-    let plan_by = |facts: &Facts, method| plan(facts, budget, pieces, &volume, method);
-    let planned = plan_by(&facts, request.method)?;
-    let in_order = request.method == Method::Auto
-        && planned.chosen.method == "distribute"
-        && request.top.is_none()
-        && looks_ordered(records, inputs);
-    if !in_order {
-        return Ok(planned);
-    }
-    // Runs need not be written of what is in order already; parts would be.
-    let facts = Facts { in_order: true, ..facts };
-    let mut merging = Plan { forced: false, ..plan_by(&facts, Method::Merge)? };
-    merging.others.push(Way { remark: "would move what is in order".into(), ..planned.chosen });
-    Ok(merging)
 }
 
 /// Sorts (or, with `merge_only`, merges).

@@ -42,6 +42,7 @@ impl<R: Records> Job<'_, R> {
         if !fits {
             self.begin_spilling()?;
         }
+        self.follow(plan.as_ref());
         let mut target = self.target()?;
         if !self.manifest.all_read {
             let gather = if fits { Gather::AllThatFits } else { Gather::Halves };
@@ -224,16 +225,19 @@ impl<R: Records> Job<'_, R> {
         count.min(open).min(self.request.batch_size.unwrap_or(usize::MAX)).max(2)
     }
 
-    /// Merges runs until all that are left can be merged at once: neighbours, the smallest first,
-    /// and no more of them than needed.
+    /// Merges runs until all that are left can be merged at once, or are no more than the plan's factor:
+    /// neighbours, the smallest first, and no more of them than needed.
     pub fn reduce_runs(&mut self) -> Result<(), SortError> {
+        let factor = self.merge_factor.unwrap_or(usize::MAX);
         loop {
-            let fan_in = self.fan_in(&self.manifest.runs);
+            let most = self.fan_in(&self.manifest.runs);
             let count = self.manifest.runs.len();
-            if count <= fan_in {
+            // Some more runs than planned are no reason to merge once again.
+            let last = most.min(factor.saturating_add(factor / MORE_AT_LAST));
+            if count <= last {
                 return Ok(());
             }
-            let take = fan_in.min(count - fan_in + 1).max(2);
+            let take = most.min(factor).min(count - last + 1).max(2);
             let sizes: Vec<u64> = self.manifest.runs.iter().map(|run| run.bytes).collect();
             let first =
                 (0..=count - take).min_by_key(|&at| sizes[at..at + take].iter().sum::<u64>()).unwrap_or(0);
@@ -379,7 +383,7 @@ impl<R: Records> Job<'_, R> {
             .iter()
             .map(|run| run.first_keys.get(run.start.block..).unwrap_or_default().to_vec())
             .collect();
-        let schedule: Box<dyn Schedule> = match merge_in_long_runs(self.request, runs.len(), block, blocks) {
+        let schedule: Box<dyn Schedule> = match merge_in_long_runs(self.request, runs.len(), blocks) {
             Some(staircase) => Box::new(staircase),
             None => Box::new(Forecast::new(&keys)),
         };
@@ -417,6 +421,9 @@ impl<R: Records> Job<'_, R> {
 
 /// Memory for what is known of each block of a run while it is merged, bytes.
 const BLOCK_FACTS_BYTES: usize = 64;
+
+/// The last merge takes more runs than the plan's factor: one in so many.
+const MORE_AT_LAST: usize = 4;
 
 /// Bytes of output between two times, however little room there is.
 const LEAST_STEP_BYTES: u64 = 4 << 20;

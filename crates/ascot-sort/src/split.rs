@@ -17,7 +17,7 @@ use ascot_model::report::Report;
 use ascot_record::checksum::RecordSum;
 
 use crate::account::PassFacts;
-use crate::budget::LEAST_BLOCK_BYTES;
+use crate::budget::{Budget, LEAST_BLOCK_BYTES};
 use crate::dealing::{Hands, Table, deal, hands};
 use crate::error::SortError;
 use crate::job::{Job, descriptors};
@@ -140,16 +140,9 @@ fn account<R: Records>(job: &mut Job<'_, R>, parts: &Parts, times: &SplitTimes) 
 fn open_files<R: Records>(job: &Job<'_, R>, parts: &Parts) -> Result<Hands<FilePart<R>>, SortError> {
     let (count, most) = (parts.count as usize, descriptors() / DESCRIPTORS_PER_PART);
     parts.check(most)?;
-    let long_runs = wants_long_runs(job.request, count, job.budget.block);
-    let share = job.budget.streams() / PARTS_SHARE;
-    let least = 2 * count + job.budget.target_blocks;
-    let block = (share / least).min(job.budget.block) / LEAST_BLOCK_BYTES * LEAST_BLOCK_BYTES;
-    if block == 0 {
-        let least = (least * LEAST_BLOCK_BYTES * PARTS_SHARE + job.budget.common()) as u64;
-        let given = job.budget.memory as u64;
-        return Err(SortError::TooLittleMemory { given, least: least.next_multiple_of(1 << 20) });
-    }
-    let blocks = if long_runs { share / block } else { least };
+    let long_runs = wants_long_runs(job.request, count);
+    let (least, block) = part_block(&job.budget, count)?;
+    let blocks = if long_runs { job.budget.streams() / PARTS_SHARE / block } else { least };
     let blocks = BlockPool::new(job.pool.region(blocks * block, "blocks of parts")?, block);
     let open = |path: PathBuf| {
         job.cancel.check()?;
@@ -168,6 +161,32 @@ fn open_files<R: Records>(job: &Job<'_, R>, parts: &Parts) -> Result<Hands<FileP
         }
     }
     Ok(hands)
+}
+
+/// Blocks of so many outputs, and the bytes of one; an error where memory has none for each.
+pub fn part_block(budget: &Budget, parts: usize) -> Result<(usize, usize), SortError> {
+    let blocks = 2 * parts + budget.target_blocks;
+    let share = budget.streams() / PARTS_SHARE;
+    let block = (share / blocks).min(budget.block) / LEAST_BLOCK_BYTES * LEAST_BLOCK_BYTES;
+    if block == 0 {
+        let least = least_memory(blocks * LEAST_BLOCK_BYTES * PARTS_SHARE, budget)?;
+        return Err(SortError::TooLittleMemory { given: budget.memory as u64, least });
+    }
+    Ok((blocks, block))
+}
+
+/// The memory that leaves so many bytes for streams. More memory makes larger blocks, which threads and
+/// output have some of, and allows more threads: what is needed is found step by step.
+fn least_memory(streams: usize, budget: &Budget) -> Result<u64, SortError> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).max(budget.threads);
+    let mut least = (streams + budget.common()).next_multiple_of(1 << 20);
+    loop {
+        let there = Budget::new(least as u64, threads, None)?;
+        match streams.saturating_sub(there.streams()) {
+            0 => return Ok(least as u64),
+            short => least = (least + short).next_multiple_of(1 << 20),
+        }
+    }
 }
 
 /// Files that are whole, but for their names.

@@ -94,6 +94,7 @@ fn run(dir: &Path, case: &Case, input: &[u8]) -> (Vec<u8>, Report) {
         threads: Some(2),
         batch_size: None,
         volume: None,
+        host: None,
     };
     let report = sort(&request, &RunOptions::default(), &Silent, &Cancel::default()).expect("sorts");
     (std::fs::read(to).expect("there is output"), report)

@@ -4,7 +4,7 @@ use clap::builder::OsStringValueParser;
 use clap::{Arg, Command, ValueHint};
 
 use super::tools::tool;
-use super::{choice, option, switch};
+use super::{choice, option, repeated, switch};
 
 /// `ascot plan`.
 pub fn plan() -> Command {
@@ -23,7 +23,7 @@ pub fn plan() -> Command {
              \x20 ascot plan bowtie --inputs 3 --outputs 100 --memory 16GiB\n\
              \x20 ascot plan merge --inputs 8000 --input 64TB --volume array.toml\n\
              \x20 ascot plan reshape --inputs 512 --outputs 64 --input 2TB --memory 2GiB\n\
-             \x20 ascot plan sort --input 8TB --memory 2GiB --volume array.toml",
+             \x20 ascot plan sort --input 8TB --format lines --volume array.toml",
         )
         .arg(
             Arg::new("what")
@@ -49,21 +49,43 @@ pub fn plan() -> Command {
                 "most-streams",
                 "N",
                 "most files at once (default: what memory holds)",
-                "The most files to read and write at once; if not given, as many as memory has \
-                 two blocks of 64 KiB for.",
+                "The most files to read and write at once (of a sort: to merge); if not given, as many \
+                 as memory has two blocks of 64 KiB for (of a sort: of its own).",
             )
             .long("most-streams"),
         )
-        .arg(
-            option(
-                "record-bytes",
-                "N",
-                "of a sort: length of a record (default 100)",
-                "Of a sort, the mean length of a record in bytes; 100 if not given, 8 are numbers.",
-            )
-            .long("record-bytes"),
-        )
+        .args(of_a_sort())
         .arg(json())
+}
+
+/// What a plan of a sort is told of records.
+fn of_a_sort() -> [Arg; 3] {
+    [
+        option(
+            "record-bytes",
+            "N",
+            "of a sort: length of a record (default 100)",
+            "Of a sort, the mean length of a record in bytes; 100 if not given. Without --format, 8 \
+             and fewer are numbers, more are records of that length.",
+        )
+        .long("record-bytes"),
+        option(
+            "format",
+            "LAYOUT",
+            "of a sort: lines, fixed:100, u64-le",
+            "Of a sort, what a record is, as in ascot sort.",
+        )
+        .long("format"),
+        repeated(
+            "key",
+            "SPEC",
+            "of a sort: what orders the records",
+            "Of a sort, what orders the records, as in ascot sort.",
+        )
+        .short('k')
+        .long("key")
+        .value_parser(OsStringValueParser::new()),
+    ]
 }
 
 /// `ascot probe`.
@@ -73,7 +95,7 @@ pub fn probe() -> Command {
         .long_about(
             "Measure the volume that DIR lies on, past the page cache: reading, writing, both at \
              once, and what a switch costs among 2, 4, 8, ... files that are read or written in \
-             turn; and how fast one core sorts and merges in memory. Every figure is measured \
+             turn; and how fast each of the threads sorts and merges in memory, all at it. Every figure is measured \
              several times and shown with its spread. The files have no names and are gone when \
              the command ends, however it ends. The profile that -o writes is what ascot plan and \
              ascot sort take as --volume.",

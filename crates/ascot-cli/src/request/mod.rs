@@ -22,7 +22,7 @@ use clap::ArgMatches;
 
 use crate::failure::Failure;
 use crate::size;
-use crate::volume;
+use crate::volume::{self, Profile};
 
 pub use records::named_records;
 pub use resources::{threads, usual_temp_dirs};
@@ -66,6 +66,10 @@ pub fn sort_request(matches: &ArgMatches, mode: Mode) -> Result<SortRequest, Fai
         refuse_with_check(matches, mode, inputs.len())?;
     }
     let records = records::records(matches, &inputs)?;
+    let (volume, host) = match volume::named(matches)? {
+        Some(Profile { volume, host }) => (Some(volume), host),
+        None => (None, None),
+    };
     Ok(SortRequest {
         inputs,
         output: output(matches)?,
@@ -82,7 +86,8 @@ pub fn sort_request(matches: &ArgMatches, mode: Mode) -> Result<SortRequest, Fai
         compression: resources::compression(matches),
         threads: resources::threads(matches)?,
         batch_size: resources::batch_size(matches)?,
-        volume: volume::named(matches)?.map(|profile| profile.volume),
+        volume,
+        host,
     })
 }
 

@@ -36,6 +36,7 @@ fn request(dir: &Path, layout: &str, keys: Keys, inputs: &[&[u8]]) -> SortReques
         threads: Some(2),
         batch_size: None,
         volume: None,
+        host: None,
     }
 }
 

@@ -144,6 +144,7 @@ impl Place {
             threads: Some(2),
             batch_size: None,
             volume: None,
+            host: None,
         }
     }
 

@@ -1,0 +1,169 @@
+//! Plans of jobs on records, held against merging one by one and against what they must gain.
+
+use super::*;
+use crate::host::{KernelRates, RecordClass};
+use proptest::prelude::*;
+
+const MIB: u64 = 1 << 20;
+const ALL: Methods = Methods { merge: true, distribute: true, forced: false };
+const MERGE: Methods = Methods { distribute: false, ..ALL };
+
+fn host() -> HostProfile {
+    HostProfile {
+        threads: 64,
+        rates: KernelRates::assumed(RecordClass::Fixed, 100.0),
+        fresh_bytes_per_s: None,
+    }
+}
+
+fn array() -> VolumeProfile {
+    VolumeProfile::simple("array", 3.5e9, 3.5e9, 0.0155)
+}
+
+/// A job as a budget of so much memory would have it.
+fn job<'a>(input: u64, memory: u64, volume: &'a VolumeProfile, host: &'a HostProfile) -> RecordJob<'a> {
+    let block = (memory / 512).clamp(32 << 10, MIB);
+    let shares = Shares {
+        all: memory / 5 * 4,
+        load: memory / 5 * 2,
+        load_pieces: 32,
+        part: memory / 5 * 2,
+        fan_in: memory / (2 * block),
+        fan_out: memory / (4 * block),
+        streams: memory,
+        block,
+    };
+    RecordJob {
+        input_bytes: Some(input),
+        record_bytes: 100.0,
+        top: None,
+        inputs: 1,
+        in_order: false,
+        groups_parts: false,
+        memory_bytes: memory,
+        shares,
+        room: Room { ahead_bytes: |_| 0, checkpoint_bytes: |_| 0 },
+        volume,
+        host,
+    }
+}
+
+fn merging(files: u64, bytes: u64, all_first: bool) -> Merging {
+    Merging { files, bytes, kept: bytes, times: 1, all_first }
+}
+
+/// What is merged until no more than `factor` are left, one merge after the other, the smallest first.
+fn merged_one_by_one(files: u64, bytes: u64, factor: u64) -> (u64, u64) {
+    let mut sizes: VecDeque<u64> = vec![bytes / files; files as usize].into();
+    let (mut merges, mut moved) = (0, 0);
+    while sizes.len() as u64 > factor {
+        let left = sizes.len() as u64;
+        let taken: u64 = sizes.drain(..factor.min(left - factor + 1).max(2) as usize).sum();
+        (merges, moved) = (merges + 1, moved + taken);
+        sizes.push_back(taken);
+    }
+    (merges, moved)
+}
+
+#[test]
+fn what_fits_is_sorted_in_memory() {
+    let (volume, host) = (VolumeProfile::assumed_flash(), host());
+    let plan = job(100 * MIB, 1024 * MIB, &volume, &host).sort(ALL).expect("a plan");
+    assert_eq!((plan.chosen.method.as_str(), plan.chosen.pieces), ("in memory", 1));
+    assert!(plan.others.is_empty() && plan.chosen.factors.is_empty());
+    let forced = Methods { merge: false, distribute: true, forced: true };
+    let plan = job(100 * MIB, 1024 * MIB, &volume, &host).sort(forced).expect("a plan");
+    assert_eq!((plan.chosen.method.as_str(), plan.forced), ("distribute", true));
+    assert!(
+        job(MIB, MIB, &volume, &host)
+            .sort(Methods { merge: false, distribute: false, forced: true })
+            .is_none()
+    );
+}
+
+#[test]
+fn switches_that_cost_much_make_more_passes() {
+    let (array, flash, host) = (array(), VolumeProfile::assumed_flash(), host());
+    let passes_on = |volume: &VolumeProfile| {
+        let plan = job(8_000_000 * MIB, 2048 * MIB, volume, &host).sort(MERGE).expect("a plan");
+        let Way { passes, factors, merge_factor, .. } = plan.chosen;
+        assert_eq!(passes.len(), factors.len() + 1);
+        (passes.len(), merge_factor, factors)
+    };
+    // 9,766 runs; memory holds 1,024 blocks of them.
+    let (passes, factor, factors) = passes_on(&flash);
+    assert_eq!((passes, factor), (3, None));
+    assert_eq!(factors.last(), Some(&1024));
+    let (passes, factor, factors) = passes_on(&array);
+    assert!(passes >= 3 && factor.is_some_and(|factor| factor < 200), "{passes} {factors:?}");
+    assert!(factors.iter().all(|&at_once| at_once <= factor.unwrap_or(0)), "{factors:?}");
+}
+
+#[test]
+fn few_runs_of_an_array_take_one_pass() {
+    let (array, host) = (array(), host());
+    let way = job(64_000 * MIB, 2048 * MIB, &array, &host).sort(MERGE).expect("a plan").chosen;
+    assert_eq!((way.passes.len(), way.merge_factor), (2, None), "{}", way.summary);
+    // Switches are those of long runs, not of blocks.
+    assert!(way.passes[1].switches < 2 * 64_000 / 20, "{}", way.passes[1].switches);
+}
+
+#[test]
+fn parts_too_many_to_be_written_at_once_are_sorted_by_runs() {
+    let (flash, host) = (VolumeProfile::assumed_flash(), host());
+    let distribute = Methods { merge: false, distribute: true, forced: true };
+    let few = job(10_000 * MIB, 1024 * MIB, &flash, &host).sort(distribute).expect("a plan").chosen;
+    assert_eq!(few.passes.len(), 2);
+    let many = job(1_000_000 * MIB, 1024 * MIB, &flash, &host).sort(distribute).expect("a plan").chosen;
+    assert_eq!(many.pieces, 256, "as many as memory has blocks for");
+    let names: Vec<&str> = many.passes.iter().map(|pass| pass.name.as_str()).collect();
+    assert_eq!(names, ["split", "form runs", "merge"]);
+    assert!(many.passes.iter().all(|pass| pass.read_bytes.abs_diff(1_000_000 * MIB) < 1000));
+}
+
+#[test]
+fn a_slow_processor_binds() {
+    let slow = HostProfile { threads: 1, ..host() };
+    let volume = VolumeProfile::simple("fast", 2e10, 2e10, 0.0);
+    let way = job(100_000 * MIB, 1024 * MIB, &volume, &slow).sort(MERGE).expect("a plan").chosen;
+    assert!(way.passes.iter().all(|pass| pass.compute_seconds > pass.device_seconds));
+    // Memory is got once, by the first pass.
+    let slower = HostProfile { fresh_bytes_per_s: Some(1e9), ..slow };
+    let later = job(100_000 * MIB, 1024 * MIB, &volume, &slower).sort(MERGE).expect("a plan").chosen;
+    let more = |at: usize| later.passes[at].compute_seconds - way.passes[at].compute_seconds;
+    assert!((more(0) - 1.073_741_824).abs() < 1e-6 && more(1).abs() < 1e-9);
+}
+
+#[test]
+fn inputs_that_are_many_are_all_merged_twice_at_least() {
+    let (flash, host) = (VolumeProfile::assumed_flash(), host());
+    let mut merge = RecordJob { inputs: 1000, ..job(10_000 * MIB, 64 * MIB, &flash, &host) };
+    merge.shares.fan_in = 10;
+    let way = merge.merge_inputs().chosen;
+    assert_eq!(way.factors, [10, 10, 10]);
+    assert_eq!(way.passes.iter().map(|pass| pass.times).collect::<Vec<_>>(), [100, 10, 1]);
+    merge.shares.fan_in = 1000;
+    assert_eq!(merge.merge_inputs().chosen.passes.len(), 1);
+}
+
+proptest! {
+    #[test]
+    fn levels_are_those_of_merging_one_by_one(files in 1u64..3000, factor in 2u64..200) {
+        let (levels, left) = levels(&merging(files, files * 1000, false), factor);
+        let told = levels.iter().fold((0, 0), |(merges, bytes), level| (merges + level.merges, bytes + level.bytes));
+        prop_assert_eq!(told, merged_one_by_one(files, files * 1000, factor));
+        prop_assert!(left <= factor && levels.iter().all(|level| (2..=factor).contains(&level.files)));
+    }
+
+    /// What is planned on an array takes no longer than the fewest passes would, or all at once.
+    #[test]
+    fn the_factor_is_a_gain(gb in 10u64..20_000, memory in 8u64..8192, delta in 1e-3f64..0.05) {
+        let (volume, host) = (VolumeProfile { switch_seconds: crate::switch_cost::SwitchCost::Constant(delta), ..array() }, host());
+        let job = job(gb * 1_000_000_000, memory * MIB, &volume, &host);
+        let files = job.data().div_ceil(job.shares.load);
+        let what = merging(files, job.data(), false);
+        let best = job.merges(&what);
+        prop_assert!(best.seconds() <= job.merges_by(&what, job.shares.fan_in).seconds());
+        prop_assert!(best.factor <= job.shares.fan_in);
+    }
+}

@@ -1,0 +1,167 @@
+"""One planner: what `ascot plan sort` says of a file that is not there, `ascot sort --explain` says of one that is,
+and what a job then does is what was planned."""
+
+import json
+import random
+import re
+
+import pytest
+from support import MIB, run
+
+FLASH = """
+name = "flash"
+read_bytes_per_s = 1.4e9
+write_bytes_per_s = 1.2e9
+duplex_bytes_per_s = 0.8e9
+switch_seconds = [[2, 0.0], [64, 0.00002]]
+"""
+# Switches so dear that even these small files are merged few at a time.
+ARRAY = """
+name = "an array"
+read_bytes_per_s = 3.549e9
+write_bytes_per_s = 3.549e9
+switch_seconds = 0.0155
+"""
+SLOW_HOST = """
+[host]
+threads = 2
+[[host.kernels]]
+layout = "fixed:100"
+class = "Fixed"
+record_bytes = 100.0
+sort = { value = 2e7, spread = 0.0 }
+merge = { value = 3e7, spread = 0.0 }
+wide_merge = { value = 1.5e7, spread = 0.0 }
+"""
+LAYOUTS = {
+    "fixed:100": ["--format", "fixed:100", "--key", "0..10"],
+    "u64-le": ["--format", "u64-le"],
+    "lines": ["--format", "lines"],
+}
+SIZE = 40 * MIB
+
+
+@pytest.fixture(scope="module")
+def files(module_disk):
+    """A file of each layout, and the mean length of its records."""
+    noise = random.Random(5)
+    run("gen", str(SIZE // 100), "-o", module_disk / "fixed:100")
+    (module_disk / "u64-le").write_bytes(noise.randbytes(SIZE))
+    lines = b"".join(b"%0*x\n" % (47, noise.getrandbits(180)) for _ in range(SIZE // 48))
+    (module_disk / "lines").write_bytes(lines)
+    for name, text in [("flash", FLASH), ("array", ARRAY), ("slow", ARRAY + SLOW_HOST)]:
+        (module_disk / f"{name}.toml").write_text(text)
+    return module_disk
+
+
+def ahead(files, layout, memory, volume, *words):
+    size = (files / layout).stat().st_size
+    told = run(
+        "plan", "sort", "--input", f"{size}b", "--memory", f"{memory}MiB", "--volume", files / f"{volume}.toml",
+        "--record-bytes", "48", *LAYOUTS[layout], "--json", *words,
+    )  # fmt: skip
+    return json.loads(told.stdout)
+
+
+def explained(files, layout, memory, volume, *words):
+    run(
+        "sort", files / layout, *LAYOUTS[layout], "--memory", f"{memory}MiB", "--volume", files / f"{volume}.toml",
+        "--explain", "--report", files / "plan.json", *words,
+    )  # fmt: skip
+    return json.loads((files / "plan.json").read_text())["plan"]
+
+
+@pytest.mark.parametrize("volume", ["flash", "array", "slow"])
+@pytest.mark.parametrize("memory", [8, 16, 100])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_plan_ahead_is_the_plan_of_the_file(files, layout, memory, volume):
+    told, real = ahead(files, layout, memory, volume), explained(files, layout, memory, volume)
+    plan = told["plan"]
+    assert set(plan) == set(real)
+    assert plan["input_bytes"] == real["input_bytes"]
+    for one, other in zip([plan["chosen"], *plan["others"]], [real["chosen"], *real["others"]], strict=True):
+        for field in ("method", "pieces", "factors", "merge_factor"):
+            assert one[field] == other[field]
+        for mine, its in zip(one["passes"], other["passes"], strict=True):
+            for field in ("name", "times", "read_bytes", "written_bytes", "switches", "inputs", "outputs"):
+                assert mine[field] == its[field], (mine, its)
+            for field in ("device_seconds", "compute_seconds"):
+                assert mine[field] == pytest.approx(its[field], rel=0.03)
+    assert told["bytes"] == sum(one["read_bytes"] + one["written_bytes"] for one in real["chosen"]["passes"])
+
+
+def test_the_slower_of_volume_and_processors_counts(files):
+    told, fast = ahead(files, "fixed:100", 8, "slow"), ahead(files, "fixed:100", 8, "array")
+    assert told["host_measured"] and not fast["host_measured"]
+    passes = told["plan"]["chosen"]["passes"]
+    assert told["seconds"] == pytest.approx(sum(max(p["device_seconds"], p["compute_seconds"]) for p in passes))
+    assert any(one["compute_seconds"] > one["device_seconds"] for one in passes)
+    assert told["seconds"] > 1.5 * fast["seconds"]
+
+
+def moved(report, name, field):
+    steps = [step for step in report["passes"] if step["name"] == name]
+    return sum(stream[field] for step in steps for stream in step["streams"])
+
+
+def test_merges_keep_to_the_factor_of_the_plan(files):
+    words = [files / "fixed:100", *LAYOUTS["fixed:100"], "--memory", "8MiB", "--method", "merge"]
+    sort = ["sort", *words, "--temp", files, "--report", files / "run.json", "-o", files / "sorted"]
+    run(*sort, "--volume", files / "array.toml")
+    run("check", files / "sorted")
+    report = json.loads((files / "run.json").read_text())
+    way = report["plan"]["chosen"]
+    factor = way["merge_factor"]
+    assert factor and len(way["factors"]) == 2 and max(way["factors"]) == factor < way["pieces"]
+    some, last = (next(step for step in report["passes"] if step["name"] == name) for name in ("merge some", "merge"))
+    planned = next(one for one in way["passes"] if one["name"] == "merge some")
+    assert some["inputs"] <= factor and last["inputs"] <= factor * 5 // 4
+    assert abs(some["times"] - planned["times"]) <= 1
+    # Blocks are read in long runs: as many switches as the formula has it, not one for each block.
+    switches = moved(report, "merge", "read_runs") + moved(report, "merge", "written_runs")
+    assert switches < 3 * way["passes"][-1]["switches"]
+    run(*sort, "--volume", files / "flash.toml")
+    on_flash = json.loads((files / "run.json").read_text())
+    assert on_flash["plan"]["chosen"]["merge_factor"] is None
+    assert [step["name"] for step in on_flash["passes"]] == ["form runs", "merge"]
+    assert switches < moved(on_flash, "merge", "read_runs") / 5
+
+
+def test_sorted_files_are_merged_by_the_factor_too(files):
+    paths = []
+    for number in range(40):
+        paths.append(files / f"part-{number:02}")
+        run("gen", "5k", "--start", str(5000 * number), "-o", paths[-1])
+        run("sort", paths[-1], *LAYOUTS["fixed:100"], "-o", paths[-1])
+    merge = ["merge", *paths, *LAYOUTS["fixed:100"], "--memory", "8MiB", "--report", files / "run.json"]
+    run(*merge, "-o", files / "merged", "--volume", files / "array.toml")
+    run("check", files / "merged")
+    report = json.loads((files / "run.json").read_text())
+    way = report["plan"]["chosen"]
+    assert way["merge_factor"] and len(way["factors"]) >= 2, way
+    assert [step["inputs"] <= way["merge_factor"] * 5 // 4 for step in report["passes"]]
+    read = sum(stream["read_bytes"] for step in report["passes"] for stream in step["streams"])
+    assert read == pytest.approx(sum(one["read_bytes"] for one in way["passes"]), rel=0.25)
+    run(*merge, "-o", files / "merged-at-once", "--volume", files / "flash.toml")
+    assert (files / "merged-at-once").read_bytes() == (files / "merged").read_bytes()
+
+
+def test_what_cannot_fit_says_what_would(files):
+    words = ["--input", "1GB", "--memory", "1MiB"]
+    assert "8 MiB" in run("plan", "sort", *words, expect=2).stderr
+    split = ["split", files / "fixed:100", *LAYOUTS["fixed:100"], "--parts", "5000", "--explain", "--memory"]
+    told = run(*split, "8MiB", "-o", files / "p{}", expect=2).stderr
+    least = re.search(r"at least (\d+) MiB", told)
+    assert least, told
+    run(*split, f"{least[1]}MiB", "-o", files / "p{}")
+
+
+def test_more_than_there_is_can_be_planned_up_to_a_point(files):
+    words = ["plan", "sort", "--memory", "8MiB", "--volume", files / "array.toml", "--json"]
+    most = json.loads(run(*words, "--input", "99PB").stdout)
+    assert most["bytes"] > 1e18 and most["seconds"] > 1e8
+    assert "can be computed" in run(*words, "--input", "1EB", expect=2).stderr
+
+
+def test_rows_of_a_table_are_planned_with_their_file():
+    assert "--format lines" in run("plan", "sort", "--input", "1GB", "--format", "csv", expect=2).stderr
