@@ -139,7 +139,7 @@ def test_sorted_files_are_merged_by_the_factor_too(files):
     report = json.loads((files / "run.json").read_text())
     way = report["plan"]["chosen"]
     assert way["merge_factor"] and len(way["factors"]) >= 2, way
-    assert [step["inputs"] <= way["merge_factor"] * 5 // 4 for step in report["passes"]]
+    assert all(step["inputs"] <= way["merge_factor"] * 5 // 4 for step in report["passes"])
     read = sum(stream["read_bytes"] for step in report["passes"] for stream in step["streams"])
     assert read == pytest.approx(sum(one["read_bytes"] for one in way["passes"]), rel=0.25)
     run(*merge, "-o", files / "merged-at-once", "--volume", files / "flash.toml")

@@ -43,12 +43,35 @@ fn read(path: &Path) -> Result<Profile, Failure> {
     // Both are read even where nobody asks: a file with nonsense in it is not to be trusted.
     let host = taken::<HostMeasurement>(&mut table, "host").map_err(wrong)?;
     taken::<VolumeMeasurement>(&mut table, "measurement").map_err(wrong)?;
-    let volume: VolumeProfile = toml::Value::Table(table).try_into().map_err(wrong)?;
+    let volume: VolumeProfile = match toml::Value::Table(table.clone()).try_into() {
+        Ok(volume) => volume,
+        Err(error) => {
+            return Err(refused(format!(
+                "not a volume's profile: {}",
+                field_at_fault(&table).unwrap_or_else(|| error.message().to_owned())
+            )));
+        }
+    };
     volume.check().map_err(|error| refused(error.to_string()))?;
     if let Some(host) = &host {
         host.check().map_err(|error| refused(error.to_string()))?;
     }
     Ok(Profile { volume, host })
+}
+
+/// Which field makes a profile none, and what is wrong with it: the one that a right profile cannot have.
+fn field_at_fault(table: &toml::Table) -> Option<String> {
+    let right = toml::Table::try_from(VolumeProfile::simple("right", 1.0, 1.0, 0.0)).ok()?;
+    table.iter().find_map(|(field, value)| {
+        let mut tried = right.clone();
+        tried.insert(field.clone(), value.clone());
+        let error = toml::Value::Table(tried).try_into::<VolumeProfile>().err()?;
+        let what = match field.as_str() {
+            "switch_seconds" => "give seconds, or a list of [files, seconds]",
+            _ => error.message(),
+        };
+        Some(format!("{field}: {what}"))
+    })
 }
 
 /// A table within the file, which it no longer holds afterwards.

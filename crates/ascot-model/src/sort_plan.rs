@@ -200,8 +200,7 @@ impl RecordJob<'_> {
     /// Plans splitting into `parts` files: one pass.
     pub fn split(&self, parts: u64) -> Plan {
         let data = self.data();
-        let switches =
-            self.volume.switches(2.0 * data as f64, 2.0 * (data / self.shares.block) as f64) as u64;
+        let switches = self.split_switches(parts);
         let moved =
             Moved { read_bytes: data, written_bytes: data, switches, inputs: 1, outputs: parts, times: 1 };
         self.plan_of(Way {
@@ -329,8 +328,7 @@ impl RecordJob<'_> {
         let (data, (sorting, merging)) = (self.data(), self.load_rates());
         let wanted = part_count(data, self.shares.part);
         let parts = wanted.min(self.shares.fan_out);
-        // A part's block is written when it is full, wherever the part lies.
-        let switches = self.volume.switches(data as f64, (data / self.shares.block) as f64) as u64;
+        let switches = self.split_switches(parts);
         let both = Moved { read_bytes: data, written_bytes: data, ..Moved::default() };
         let split = Moved { switches, inputs: self.inputs, outputs: parts, ..both };
         let splitting = self.host.rates.split_bytes_per_s;
@@ -362,6 +360,19 @@ impl RecordJob<'_> {
             peak_disk_bytes: data + (self.room.ahead_bytes)(data) + data / parts,
             remark: "needs a sample of the keys".into(),
         }
+    }
+
+    /// Switches of dealing all data out to `parts`: in the runs of A2 where those are wanted, else one for each
+    /// block, which is written when it is full.
+    fn split_switches(&self, parts: u64) -> u64 {
+        let (data, block) = (self.data() as f64, self.shares.block.max(1) as f64);
+        if !self.volume.wants_runs((parts + 1) as f64) {
+            return self.volume.switches(data, (data / block).floor()) as u64;
+        }
+        let scheme = Scheme::best_of(Shape::moving(1, parts.max(1) as u32, data, data), Algorithm::A2);
+        let memory = long_run_bytes(self.shares.streams) as f64;
+        let run = scheme.map_or(block, |scheme| scheme.run_length(memory)).max(block);
+        self.volume.switches(2.0 * data, (2.0 * data / run).max((parts + 1) as f64)) as u64
     }
 
     /// The factor that merges keep to; none: whatever memory holds.
@@ -505,6 +516,11 @@ fn levels(what: &Merging, factor: u64) -> (Vec<Level>, u64) {
         left -= taken - 1;
     }
     (levels, left)
+}
+
+/// Of `streams_bytes` of memory, what parts that are written in long runs get; the rest is for what is read.
+pub fn long_run_bytes(streams_bytes: u64) -> u64 {
+    streams_bytes - streams_bytes / 4
 }
 
 /// Parts such that even an unlucky one is no larger than `part_bytes`.

@@ -17,12 +17,15 @@ pub enum SwitchCost {
     Curve(Vec<(f64, f64)>),
 }
 
+/// Most seconds of a switch: a tape is wound in less.
+const MOST_SECONDS: f64 = 3600.0;
+
 /// A curve that makes no sense.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BadSwitchCost {
     /// There is no point.
     Empty,
-    /// Seconds that are negative, infinite or no number.
+    /// Seconds that are negative, more than an hour, or no number.
     Seconds,
     /// Numbers of files that do not ascend, or are below one.
     Files,
@@ -32,7 +35,7 @@ impl std::fmt::Display for BadSwitchCost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             BadSwitchCost::Empty => "the curve of switch costs has no point",
-            BadSwitchCost::Seconds => "a switch cannot cost such a number of seconds",
+            BadSwitchCost::Seconds => "a switch cannot cost such a number of seconds: give 0 to 3,600",
             BadSwitchCost::Files => "the numbers of files of switch costs must ascend from 1",
         })
     }
@@ -70,7 +73,7 @@ impl SwitchCost {
 
     /// Whether the figures make sense.
     pub fn check(&self) -> Result<(), BadSwitchCost> {
-        let sane = |seconds: f64| seconds.is_finite() && seconds >= 0.0;
+        let sane = |seconds: f64| (0.0..=MOST_SECONDS).contains(&seconds);
         match self {
             SwitchCost::Constant(seconds) => sane(*seconds).then_some(()).ok_or(BadSwitchCost::Seconds),
             SwitchCost::Curve(points) => {

@@ -124,7 +124,7 @@ impl VolumeProfile {
         self.switch_seconds.check().map_err(BadProfile::Switch)?;
         if let Some(duplex) = self.duplex_bytes_per_s {
             positive(duplex, "duplex_bytes_per_s")?;
-            if duplex > 1.5 * self.read_bytes_per_s.max(self.write_bytes_per_s) {
+            if duplex > 1.5 * self.read_bytes_per_s.min(self.write_bytes_per_s) {
                 return Err(BadProfile::DuplexAboveAlone);
             }
         }

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ascot_io::BlockPool;
 use ascot_model::plan::Plan;
 use ascot_model::report::Report;
+use ascot_model::sort_plan::long_run_bytes;
 use ascot_record::checksum::RecordSum;
 
 use crate::account::PassFacts;
@@ -56,8 +57,6 @@ const CHECKPOINTS: u64 = 12;
 const UNEVEN_SHARE: u64 = 4;
 /// Share of memory for the blocks of the parts: one in so many.
 const PARTS_SHARE: usize = 2;
-/// Where they are written in long runs memory is theirs, but for this share: that is for pieces.
-const PIECES_SHARE: usize = 4;
 
 impl<R: Records> Job<'_, R> {
     /// Sorts the inputs by distribution.
@@ -212,7 +211,7 @@ impl<R: Records> Job<'_, R> {
         let block = self.budget.block;
         let memory = self.budget.streams().min(self.pool.available());
         let blocks = if long_runs {
-            (memory - memory / PIECES_SHARE) / block
+            long_run_bytes(memory as u64) as usize / block
         } else {
             (memory / PARTS_SHARE / block).min(3 * parts)
         };

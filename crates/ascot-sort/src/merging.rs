@@ -11,7 +11,6 @@ use ascot_model::report::Report;
 use ascot_record::checksum::RecordSum;
 use ascot_record::framing::Partial;
 
-use crate::account::PassFacts;
 use crate::budget::Budget;
 use crate::damage::RecordStart;
 use crate::emit::{Chunk, PassSums};
@@ -89,9 +88,9 @@ fn merge_range<R: Records, S: MergeSink>(
     let result = drive(&mut inputs, &mut flow, job.cancel);
     let sums = flow.sums().clone();
     let fault = fault.lock().unwrap_or_else(PoisonError::into_inner).take();
-    result.map_err(|error| fault.unwrap_or(error))?;
+    let waited = result.map_err(|error| fault.unwrap_or(error))?;
     inputs.streams().for_each(|stream| job.manifest.sum_in.combine(&stream.sum));
-    job.passes.done("merge", PassFacts { inputs: range.len() as u64, outputs: 1, stages: Vec::new() });
+    job.merge_done("merge", range.len(), 1, waited);
     Ok(sums)
 }
 

@@ -312,7 +312,8 @@ impl<R: Records> Job<'_, R> {
         Ok(sums)
     }
 
-    fn merge_done(&mut self, name: &str, inputs: usize, outputs: u64, waited: Duration) {
+    /// Enters a merge into the account, `waited`: for blocks of its inputs.
+    pub fn merge_done(&mut self, name: &str, inputs: usize, outputs: u64, waited: Duration) {
         let none = Duration::ZERO;
         let emitted = self.emitters.take_times();
         let stages = vec![

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use ascot_io::{AtomicOutput, BlockPool};
 use ascot_model::plan::Plan;
 use ascot_model::report::Report;
+use ascot_model::sort_plan::long_run_bytes;
 use ascot_record::checksum::RecordSum;
 
 use crate::account::PassFacts;
@@ -142,7 +143,8 @@ fn open_files<R: Records>(job: &Job<'_, R>, parts: &Parts) -> Result<Hands<FileP
     parts.check(most)?;
     let long_runs = wants_long_runs(job.request, count);
     let (least, block) = part_block(&job.budget, count)?;
-    let blocks = if long_runs { job.budget.streams() / PARTS_SHARE / block } else { least };
+    let most = long_run_bytes(job.budget.streams() as u64) as usize / block;
+    let blocks = if long_runs { most.max(least) } else { least };
     let blocks = BlockPool::new(job.pool.region(blocks * block, "blocks of parts")?, block);
     let open = |path: PathBuf| {
         job.cancel.check()?;
