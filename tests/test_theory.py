@@ -1,9 +1,10 @@
 """`ascot plan` and `ascot simulate`: the theory, as a user asks for it."""
 
 import json
+import re
 
 import pytest
-from support import run
+from support import ROOT, run
 
 ARRAY = """
 name = "24 disks"
@@ -166,3 +167,13 @@ def test_splits_on_an_array_move_in_long_runs(array, module_disk):
     long = runs_of([*words, "--volume", array], module_disk / "report.json", "written")
     assert [path.read_bytes() for path in sorted(module_disk.glob("part??"))] == parts
     assert long < blocks / 2, (long, blocks)
+
+
+def test_charts_of_the_theory_are_what_its_commands_draw(tmp_path):
+    page = (ROOT / "docs" / "theory.md").read_text()
+    commands = re.findall(r"^\$ ascot (simulate .* --plot (\S+))$", page, re.MULTILINE)
+    assert len(commands) >= 3
+    for words, name in commands:
+        run(*words.split(), cwd=tmp_path)
+        drawn = (tmp_path / name).read_text()
+        assert f"img/{name}" in page and drawn == (ROOT / "docs" / "img" / name).read_text(), name

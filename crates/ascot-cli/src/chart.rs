@@ -1,7 +1,10 @@
-//! The chart of `ascot probe --plot`: what a switch costs by number of files, as SVG.
+//! Charts as SVG: of `ascot probe --plot`, what a switch costs by number of files, and of
+//! `ascot simulate --plot`, what each stream holds ([`stairs`]).
 //!
 //! The number of files goes over a logarithm, as plans go between its points; whiskers show the spread.
 //! Nothing is drawn below zero: what is lost in the spread costs nothing.
+
+pub mod stairs;
 
 use std::fmt::Write;
 
@@ -61,13 +64,7 @@ pub fn switches(profile: &MeasuredProfile) -> String {
         [("reading", READING, &measured.read_switches), ("writing", WRITING, &measured.write_switches)];
     let all: Vec<&SwitchPoint> = lines.iter().flat_map(|(_, _, points)| points.iter()).collect();
     let scale = Scale::of(&all);
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" \
-         height=\"{HEIGHT}\" font-family=\"sans-serif\" font-size=\"13\">\n\
-         <rect width=\"{WIDTH}\" height=\"{HEIGHT}\" rx=\"8\" fill=\"#ffffff\"/>\n"
-    );
-    let title = format!("What a switch between files costs: {}", profile.volume.name);
-    label(&mut svg, (LEFT, 28.0), "start", INK, &title);
+    let mut svg = sheet(&format!("What a switch between files costs: {}", profile.volume.name));
     let figures = format!(
         "reads {}, writes {}, both at once {} each; runs of {}",
         units::rate(measured.read.rate.value),
@@ -83,6 +80,17 @@ pub fn switches(profile: &MeasuredProfile) -> String {
         label(&mut svg, (WIDTH - RIGHT + 18.0, y), "start", colour, name);
     }
     svg.push_str("</svg>\n");
+    svg
+}
+
+/// A sheet with a title, to be drawn on.
+fn sheet(title: &str) -> String {
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" \
+         height=\"{HEIGHT}\" font-family=\"sans-serif\" font-size=\"13\">\n\
+         <rect width=\"{WIDTH}\" height=\"{HEIGHT}\" rx=\"8\" fill=\"#ffffff\"/>\n"
+    );
+    label(&mut svg, (LEFT, 28.0), "start", INK, title);
     svg
 }
 

@@ -1,11 +1,15 @@
 //! `ascot simulate`: the schedules on numbers, beside the formulas.
 
+use std::ffi::OsString;
+use std::path::PathBuf;
+
 use ascot_bowtie::simulate::{Outcome, Setup, Skew, simulate};
 use ascot_model::run_length::{Algorithm, Baseline, Scheme};
 use ascot_model::units;
 use clap::ArgMatches;
 use serde::Serialize;
 
+use crate::chart::stairs;
 use crate::failure::Failure;
 use crate::numbers;
 use crate::sort::print;
@@ -31,6 +35,10 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         )
     })?;
     let told = Told::new(&setup, &outcome);
+    if let Some(path) = matches.get_one::<OsString>("plot").map(PathBuf::from) {
+        let written = std::fs::write(&path, told.chart());
+        written.map_err(|source| Failure::File { path, doing: "cannot write the chart", source })?;
+    }
     let text = if matches.get_flag("json") { numbers::json(&told)? } else { told.to_string() };
     print(&text)?;
     Ok(0)
@@ -183,6 +191,37 @@ impl Told {
     }
 }
 
+impl Told {
+    /// What its streams hold, drawn.
+    fn chart(&self) -> String {
+        let title = format!(
+            "What streams hold: {} x {} by {}, {}",
+            self.inputs,
+            self.outputs,
+            self.schedule,
+            units::memory(self.memory_bytes)
+        );
+        let size = |bytes: Option<f64>| bytes.map_or("none".into(), |bytes| units::bytes(bytes as u64));
+        let subtitle = format!(
+            "runs of {}, by the formula {}; with equal parts of memory {}",
+            size(self.run_bytes),
+            size(self.formula_run_bytes),
+            units::bytes(self.equal_parts_run_bytes as u64)
+        );
+        let inputs = stairs::Side {
+            name: "inputs, when one has run out",
+            seen: &self.input_stairs_bytes,
+            theory: &self.formula_input_stairs_bytes,
+        };
+        let outputs = stairs::Side {
+            name: "outputs, when there is no room",
+            seen: &self.output_stairs_bytes,
+            theory: &self.formula_output_stairs_bytes,
+        };
+        stairs::chart(&title, &subtitle, &[inputs, outputs])
+    }
+}
+
 impl std::fmt::Display for Told {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let size = |bytes: f64| units::bytes(bytes as u64);
@@ -222,8 +261,13 @@ impl std::fmt::Display for Told {
             )?;
         }
         writeln!(f, "memory    {} at the most", units::memory(self.peak_memory_bytes))?;
-        stairs(f, "inputs when one has run out", &self.input_stairs_bytes, &self.formula_input_stairs_bytes)?;
-        stairs(
+        stairs_as_text(
+            f,
+            "inputs when one has run out",
+            &self.input_stairs_bytes,
+            &self.formula_input_stairs_bytes,
+        )?;
+        stairs_as_text(
             f,
             "outputs when there is no room",
             &self.output_stairs_bytes,
@@ -233,7 +277,12 @@ impl std::fmt::Display for Told {
 }
 
 /// A chart of what streams hold: `#` seen, `|` the theory's full memory.
-fn stairs(f: &mut std::fmt::Formatter<'_>, what: &str, seen: &[f64], theory: &[f64]) -> std::fmt::Result {
+fn stairs_as_text(
+    f: &mut std::fmt::Formatter<'_>,
+    what: &str,
+    seen: &[f64],
+    theory: &[f64],
+) -> std::fmt::Result {
     const ROWS: usize = 16;
     const COLUMNS: f64 = 48.0;
     let most = seen.iter().chain(theory).copied().fold(0.0, f64::max);

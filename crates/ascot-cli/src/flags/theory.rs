@@ -171,7 +171,7 @@ pub fn simulate() -> Command {
         .override_usage("ascot simulate [OPTION]...")
         .after_help(
             "Examples:\n\
-             \x20 ascot simulate --inputs 64 --outputs 1\n\
+             \x20 ascot simulate --inputs 64 --outputs 1 --plot a4.svg\n\
              \x20 ascot simulate --outputs 100 --inputs 3 --schedule a6r --skew noise:0.5\n\
              \x20 ascot simulate --inputs 64 --outputs 1 --skew zipf:1.0 --json",
         )
@@ -208,6 +208,12 @@ pub fn simulate() -> Command {
             )
             .long("group"),
         )
+        .arg(file(
+            "plot",
+            "FILE",
+            "draw what streams hold to FILE (SVG)",
+            "Draw what each stream holds when memory is full, as seen and by theory, as an SVG chart to FILE.",
+        ))
         .arg(skew())
         .arg(
             option(
