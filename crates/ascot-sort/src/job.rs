@@ -73,6 +73,8 @@ pub struct Job<'a, R: Records> {
     pub manifest: Manifest,
     /// A sample of the keys of its parts, where that is of use.
     pub refined: Option<Refined>,
+    /// Sum of what is in the runs, where these are to be a view.
+    pub view_sum: Option<RecordSum>,
     /// Whether a killed job could go on: inputs and output are files.
     pub resumable: bool,
     started: Instant,
@@ -137,6 +139,7 @@ impl<'a, R: Records> Job<'a, R> {
             places: None,
             manifest,
             refined: None,
+            view_sum: None,
             resumable,
             started: Instant::now(),
         })

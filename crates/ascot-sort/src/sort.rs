@@ -30,6 +30,7 @@ use crate::request::{Keys, Method, Output, SortRequest, SplitBy};
 use crate::small::{self, SmallJob};
 use crate::split::split_inputs;
 use crate::store::{self, JobDir, Manifest, StoredWay};
+use crate::view::make;
 
 /// Bytes of the first input looked at before a plan is made.
 const HEAD_BYTES: usize = 256 << 10;
@@ -228,7 +229,44 @@ pub(crate) fn sort_large(
     let prepared = prepare(request, inputs)?;
     let head = prepared.head.clone();
     let disk = job_disk(options);
-    with_records(request, &head, Sorting { request, by: None, prepared, disk, observer, cancel })?
+    let sorting = Sorting { request, by: None, view: None, prepared, disk, observer, cancel };
+    with_records(request, &head, sorting)?
+}
+
+/// Sorts the inputs into runs, and leaves these as the view `view`, which shows them merged.
+pub fn make_view(
+    request: &SortRequest,
+    view: &Path,
+    options: &RunOptions,
+    observer: &dyn Observer,
+    cancel: &Cancel,
+) -> Result<Report, SortError> {
+    make::check(request, view)?;
+    let mut request = request.clone();
+    // Runs are written where the view will be, and nowhere else.
+    request.temp_dirs = vec![make::parent_of(view)];
+    (request.method, request.output) = (Method::Merge, Output::Stdout);
+    let request = &request;
+    let mut prepared = prepare(request, Inputs::open(&request.inputs)?)?;
+    let head = prepared.head.clone();
+    prepared.budget = with_records(request, &head, Blocks(&prepared))?;
+    let disk = job_disk(options);
+    let sorting = Sorting { request, by: None, view: Some(view), prepared, disk, observer, cancel };
+    with_records(request, &head, sorting)?
+}
+
+/// The memory of a job whose runs are for a view.
+struct Blocks<'a>(&'a Prepared);
+
+impl Visitor for Blocks<'_> {
+    type Output = Budget;
+
+    fn visit<R: Records>(self, records: Arc<R>) -> Budget {
+        let Prepared { inputs, budget, .. } = self.0;
+        let fixed = records.record_bytes().map(|bytes| bytes as f64);
+        let mean = fixed.or_else(|| self.0.mean_bytes(&*records)).unwrap_or(GUESSED_RECORD_BYTES);
+        make::budget_of(*budget, mean, inputs.record_bytes())
+    }
 }
 
 /// An error where there is no directory for the output, before there is anything to write.
@@ -254,13 +292,16 @@ pub fn split(
     let prepared = prepare(request, Inputs::open(&request.inputs)?)?;
     let head = prepared.head.clone();
     let disk = job_disk(options);
-    with_records(request, &head, Sorting { request, by: Some(by), prepared, disk, observer, cancel })?
+    let sorting = Sorting { request, by: Some(by), view: None, prepared, disk, observer, cancel };
+    with_records(request, &head, sorting)?
 }
 
 struct Sorting<'a> {
     request: &'a SortRequest,
     /// Split instead.
     by: Option<SplitBy>,
+    /// Leave the runs as this view.
+    view: Option<&'a Path>,
     prepared: Prepared,
     disk: Disk,
     observer: &'a dyn Observer,
@@ -271,14 +312,22 @@ impl Visitor for Sorting<'_> {
     type Output = Result<Report, SortError>;
 
     fn visit<R: Records>(self, records: Arc<R>) -> Self::Output {
-        let Sorting { request, by, prepared, disk, observer, cancel } = self;
-        let plan = prepared.plan_for(request, by, &*records)?;
+        let Sorting { request, by, view, prepared, disk, observer, cancel } = self;
+        let mut plan = prepared.plan_for(request, by, &*records)?;
+        if view.is_some() {
+            // Its runs stay as they are formed.
+            plan.chosen.passes.truncate(1);
+            plan.chosen.summary = "form sorted runs, to be merged when they are read".into();
+        }
         check_room(request, &plan, &disk)?;
         let Prepared { inputs, head, budget } = prepared;
         let ledger = disk.ledger().clone();
+        let sample = if view.is_some() { head.records } else { Vec::new() };
         let job = Job::new(records, request, disk, budget, inputs, head.header, cancel)?;
         with_progress(&plan, &ledger, 0, observer, || {
-            if let Some(by) = by {
+            if let Some(view) = view {
+                job.make_view(view, &sample, Some(plan.clone()))
+            } else if let Some(by) = by {
                 split_inputs(job, by, Some(plan.clone()))
             } else if request.merge_only {
                 merge_inputs(job, Some(plan.clone()))

@@ -38,7 +38,10 @@ pub const MANIFEST_VERSION: u32 = 1;
 
 const MANIFEST: &str = "manifest.json";
 const MANIFEST_NEW: &str = "manifest.json.new";
-const LOCK: &str = "lock";
+/// The manifest of a view, which a job's directory becomes.
+pub const VIEW_MANIFEST: &str = "view.json";
+/// The file whose lock a job holds.
+pub const LOCK: &str = "lock";
 const PREFIX: &str = "ascot-";
 /// Ends the name of a directory being made or removed; it begins with a dot.
 const UNSEEN: &str = ".tmp";
@@ -108,7 +111,7 @@ impl Manifest {
     }
 }
 
-fn check_line(line: &[u8]) -> String {
+pub(crate) fn check_line(line: &[u8]) -> String {
     format!("{{\"crc32\":\"{:08x}\"}}\n", crc32fast::hash(line))
 }
 
@@ -398,7 +401,9 @@ fn is_ours(name: &str) -> bool {
     name == LOCK
         || name == MANIFEST
         || name == MANIFEST_NEW
+        || name == VIEW_MANIFEST
         || name.strip_prefix("run-").and_then(|rest| rest.strip_suffix(".run")).is_some_and(is_run)
+        || name.strip_prefix("run-").and_then(|rest| rest.strip_suffix(".keys")).is_some_and(is_run)
 }
 
 fn random_id() -> String {
