@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ascot_model::report::Report;
 use ascot_model::units;
@@ -59,11 +59,33 @@ fn run_request(matches: &ArgMatches, sort_request: &SortRequest) -> Result<u8, F
     if matches.get_flag("explain") {
         return explain(matches, sort_request, None, &screen);
     }
+    if let Some(view) = view_of(matches)? {
+        let report_file = ReportFile::prepare(matches, Some(sort_request))?;
+        return job(report_file, &screen, |cancel| {
+            ascot_sort::make_view(sort_request, &view, &RunOptions::default(), &screen, cancel)
+        });
+    }
     mention_leftovers(sort_request, &screen);
     let report_file = ReportFile::prepare(matches, Some(sort_request))?;
     job(report_file, &screen, |cancel| {
         ascot_sort::sort(sort_request, &RunOptions::default(), &screen, cancel)
     })
+}
+
+/// The directory of `--view`.
+fn view_of(matches: &ArgMatches) -> Result<Option<PathBuf>, Failure> {
+    let Some(dir) = matches.try_get_one::<OsString>("view").ok().flatten() else { return Ok(None) };
+    let other = ["output", "parts", "temp", "merge", "batch-size"].into_iter().find(|id| {
+        matches.try_contains_id(id).unwrap_or(false)
+            && matches.value_source(id) == Some(clap::parser::ValueSource::CommandLine)
+    });
+    match other {
+        None => Ok(Some(PathBuf::from(dir))),
+        Some(id) => Err(Failure::usage(
+            format!("--view does not go with --{id}"),
+            "a view is a directory of runs; ascot view DIR -o FILE writes the file",
+        )),
+    }
 }
 
 fn resume(matches: &ArgMatches, dir: &Path) -> Result<u8, Failure> {

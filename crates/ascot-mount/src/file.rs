@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use fuser::{
-    Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, KernelConfig, LockOwner,
-    OpenAccMode, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, Request,
+    Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, KernelConfig,
+    LockOwner, OpenAccMode, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry,
+    ReplyOpen, Request,
 };
 
 use crate::readers::Readers;
@@ -135,7 +136,11 @@ impl Filesystem for ViewFile {
             return reply.error(Errno::ENOTDIR);
         }
         let name = self.readers.view().name();
-        let entries = [(ino, FileType::Directory, "."), (ino, FileType::Directory, ".."), (FILE, FileType::RegularFile, name)];
+        let entries = [
+            (ino, FileType::Directory, "."),
+            (ino, FileType::Directory, ".."),
+            (FILE, FileType::RegularFile, name),
+        ];
         for (number, (ino, kind, name)) in entries.into_iter().enumerate().skip(offset as usize) {
             if reply.add(ino, number as u64 + 1, kind, name) {
                 break;

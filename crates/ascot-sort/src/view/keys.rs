@@ -196,7 +196,8 @@ impl<'a> Parsed<'a> {
             return Err("it belongs to another run");
         }
         // Held against the file's length before anything is allocated by it.
-        let count = usize::try_from(u64_at(header, 24)).ok().filter(|&count| count <= rest.len() / ENTRY_BYTES);
+        let count =
+            usize::try_from(u64_at(header, 24)).ok().filter(|&count| count <= rest.len() / ENTRY_BYTES);
         let (entries, firsts) = rest.split_at(count.ok_or("it is shorter than its entries")? * ENTRY_BYTES);
         let entry = |bytes: &[u8]| Entry {
             block: u32_at(bytes, 0),
@@ -206,7 +207,9 @@ impl<'a> Parsed<'a> {
         };
         let entries: Vec<Entry> = entries.chunks_exact(ENTRY_BYTES).map(entry).collect();
         let blocks = u32_at(header, 12);
-        if !entries.is_sorted_by(|a, b| a.block < b.block) || entries.last().is_some_and(|it| it.block >= blocks) {
+        if !entries.is_sorted_by(|a, b| a.block < b.block)
+            || entries.last().is_some_and(|it| it.block >= blocks)
+        {
             return Err("its entries are out of order");
         }
         Ok(Parsed { entries, firsts, blocks })

@@ -107,7 +107,12 @@ impl<'v, R: Records> Loader<'v, R> {
             begun += 1;
         }
         self.blocks_read[number] += begun;
-        let loaded = Loaded { segments: Vec::new(), blocks: Vec::new(), from: (from.bytes, from.records), end: to.block };
+        let loaded = Loaded {
+            segments: Vec::new(),
+            blocks: Vec::new(),
+            from: (from.bytes, from.records),
+            end: to.block,
+        };
         Ok(Reading { input, begun, loaded })
     }
 
@@ -164,9 +169,10 @@ impl Loaded {
     /// What of the run is before a place.
     pub fn before<R: Records>(&self, records: &R, (number, at): At, measure: Measure) -> u64 {
         let whole: u64 = self.segments[..number].iter().map(|segment| count(records, segment, measure)).sum();
-        let part = self.segments.get(number).map_or(0, |segment| {
-            count(records, &Segment { hi: at, ..segment.clone() }, measure)
-        });
+        let part = self
+            .segments
+            .get(number)
+            .map_or(0, |segment| count(records, &Segment { hi: at, ..segment.clone() }, measure));
         whole + part + if measure == Measure::Bytes { self.from.0 } else { self.from.1 }
     }
 
@@ -205,7 +211,13 @@ impl Loaded {
     }
 
     /// Goes on from a place by whole records that come to `wanted` at most, and what that leaves.
-    pub fn go_on<R: Records>(&self, records: &R, (mut number, mut at): At, mut wanted: u64, measure: Measure) -> (At, u64) {
+    pub fn go_on<R: Records>(
+        &self,
+        records: &R,
+        (mut number, mut at): At,
+        mut wanted: u64,
+        measure: Measure,
+    ) -> (At, u64) {
         while let Some(segment) = self.segments.get(number) {
             let rest = Segment { lo: at, ..segment.clone() };
             let left = count(records, &rest, measure);

@@ -37,7 +37,8 @@ const BLOCK_RECORDS: usize = 64;
 pub fn check(request: &SortRequest, view: &Path) -> Result<(), SortError> {
     if request.unique || request.top.is_some() {
         return Err(SortError::Request(
-            "a view shows all records of its runs: --unique and --top need a file\n  write one with -o FILE".into(),
+            "a view shows all records of its runs: --unique and --top need a file\n  write one with -o FILE"
+                .into(),
         ));
     }
     if view.symlink_metadata().is_ok() {
@@ -65,7 +66,12 @@ pub fn budget_of(budget: Budget, mean_bytes: f64, data_bytes: Option<u64>) -> Bu
     let wanted = for_records.max(for_memory).max(BLOCK_BYTES).min(1 << 30).next_power_of_two();
     let block = wanted.min(budget.block);
     let times = budget.block / block;
-    Budget { block, emit_blocks: budget.emit_blocks * times, target_blocks: budget.target_blocks * times, ..budget }
+    Budget {
+        block,
+        emit_blocks: budget.emit_blocks * times,
+        target_blocks: budget.target_blocks * times,
+        ..budget
+    }
 }
 
 impl<R: Records> Job<'_, R> {
@@ -80,8 +86,12 @@ impl<R: Records> Job<'_, R> {
         self.form(reader, &memory, gather, None)?;
         drop(memory);
         let sum = self.view_sum.unwrap_or_default();
-        let members =
-            self.manifest.runs.iter().map(|run| Member::of(&self.disk, run)).collect::<Result<Vec<_>, _>>()?;
+        let members = self
+            .manifest
+            .runs
+            .iter()
+            .map(|run| Member::of(&self.disk, run))
+            .collect::<Result<Vec<_>, _>>()?;
         let bytes = sum.bytes;
         let typed = matches!(self.request.layout, Layout::Csv { .. });
         let manifest = ViewManifest {
@@ -94,7 +104,8 @@ impl<R: Records> Job<'_, R> {
             members,
         };
         let dir = self.dir()?.path().to_path_buf();
-        let target = Unnamed { manifest, disk: self.disk.clone(), dir: dir.clone(), view: view.to_path_buf(), bytes };
+        let target =
+            Unnamed { manifest, disk: self.disk.clone(), dir: dir.clone(), view: view.to_path_buf(), bytes };
         if let Some(dir) = &mut self.dir {
             // Removed by what is done with it below, unless it has become the view.
             dir.unkeep();

@@ -83,7 +83,10 @@ impl Member {
         let path = view.join(&self.path);
         let altered = |why: &str| SortError::View {
             path: path.clone(),
-            why: format!("this run of the view {} {why}\n  make the view anew; what it shows would be wrong", view.display()),
+            why: format!(
+                "this run of the view {} {why}\n  make the view anew; what it shows would be wrong",
+                view.display()
+            ),
         };
         let size = match size_of(&path) {
             Ok(size) => size,
@@ -93,7 +96,10 @@ impl Member {
             Err(error) => return Err(error.into()),
         };
         if size != self.size {
-            return Err(altered(&format!("has {size} bytes and had {}: it was cut off or altered", self.size)));
+            return Err(altered(&format!(
+                "has {size} bytes and had {}: it was cut off or altered",
+                self.size
+            )));
         }
         let index = read_index(disk, &path)?;
         check_id(&index, RunId(self.number), &path)?;
@@ -103,7 +109,12 @@ impl Member {
         let keys = path.with_extension("keys");
         match fs::read(&keys) {
             Ok(bytes) if crc32fast::hash(&bytes) == self.keys_crc => {}
-            Ok(_) => return Err(SortError::View { path: keys, why: "these keys of a run of the view were altered since\n  make the view anew".into() }),
+            Ok(_) => {
+                return Err(SortError::View {
+                    path: keys,
+                    why: "these keys of a run of the view were altered since\n  make the view anew".into(),
+                });
+            }
             Err(error) => return Err(IoError::from_os(Action::Read, &keys, 0, error).into()),
         }
         let run = Run {
@@ -122,13 +133,16 @@ impl Member {
 }
 
 fn size_of(path: &Path) -> Result<u64, IoError> {
-    fs::metadata(path).map(|stat| stat.len()).map_err(|error| IoError::from_os(Action::Inspect, path, 0, error))
+    fs::metadata(path)
+        .map(|stat| stat.len())
+        .map_err(|error| IoError::from_os(Action::Inspect, path, 0, error))
 }
 
 impl ViewManifest {
     /// Writes the manifest into the directory `dir`, durably.
     pub fn store(&self, disk: &Disk, dir: &Path) -> Result<(), SortError> {
-        let mut text = serde_json::to_vec(self).map_err(|_| SortError::Internal("a view has no JSON form"))?;
+        let mut text =
+            serde_json::to_vec(self).map_err(|_| SortError::Internal("a view has no JSON form"))?;
         let sum = check_line(&text);
         text.push(b'\n');
         text.extend_from_slice(sum.as_bytes());

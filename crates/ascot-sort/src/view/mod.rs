@@ -6,9 +6,11 @@
 //!   keys      where each run can be entered
 //!   load      some units of runs in memory
 //!   place     from a byte or a record of the merged sequence, or a key, to a place in every run
+//!   copy      a part of it to a file or a pipe
 //!   reader    the merged bytes from any place on: a stream, or a few of them
 //! ```
 
+mod copy;
 pub mod keys;
 mod load;
 pub mod make;
@@ -19,6 +21,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
+pub use copy::write_part;
 pub use manifest::ViewManifest;
 pub use place::{MOST_UNITS, Measure};
 pub use reader::{OpenView, View};

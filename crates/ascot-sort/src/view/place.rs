@@ -72,7 +72,8 @@ impl<R: Records> Loader<'_, R> {
             let Some(least) = open.iter().map(|&run| units(run)).min() else { break };
             let most = least.max(MOST_UNITS);
             let ready: Vec<usize> = open.into_iter().filter(|&run| units(run) <= most).collect();
-            let ranges: Vec<_> = ready.iter().map(|&run| (run, windows.lo[run]..windows.hi[run] + 1)).collect();
+            let ranges: Vec<_> =
+                ready.iter().map(|&run| (run, windows.lo[run]..windows.hi[run] + 1)).collect();
             for (run, window) in ready.into_iter().zip(self.load_all(&ranges)?) {
                 loaded[run] = Some(window);
             }
@@ -82,7 +83,8 @@ impl<R: Records> Loader<'_, R> {
 
     /// The place of the first record with at least this normalised key.
     pub fn place_of_key(&mut self, key: &[u8]) -> Result<Placed, SortError> {
-        let units: Vec<usize> = (0..self.runs()).map(|run| self.keys(run).unit_for_key(self.records, key)).collect();
+        let units: Vec<usize> =
+            (0..self.runs()).map(|run| self.keys(run).unit_for_key(self.records, key)).collect();
         let ranges: Vec<_> = units.into_iter().enumerate().map(|(run, unit)| (run, unit..unit + 1)).collect();
         let windows = self.load_all(&ranges)?;
         let starts = windows.iter().map(|window| {
@@ -111,9 +113,11 @@ impl<R: Records> Loader<'_, R> {
             (0..self.runs()).map(of).sum()
         };
         // Starts of units that are certainly not behind the wanted place.
-        let below = self.divide(windows, loaded, |bound, run, unit| certainly(true, (bound, run), unit) <= wanted);
+        let below =
+            self.divide(windows, loaded, |bound, run, unit| certainly(true, (bound, run), unit) <= wanted);
         // And those that are not certainly behind it.
-        let above = self.divide(windows, loaded, |bound, run, unit| certainly(false, (bound, run), unit) <= wanted);
+        let above =
+            self.divide(windows, loaded, |bound, run, unit| certainly(false, (bound, run), unit) <= wanted);
         for run in (0..self.runs()).filter(|&run| loaded[run].is_none()) {
             windows.lo[run] = below[run];
             windows.hi[run] = above[run].max(below[run]);
@@ -172,7 +176,8 @@ impl<R: Records> Loader<'_, R> {
         let mut hi: Vec<_> = loaded.iter().map(Loaded::end).collect();
         let mut dice = Dice::default();
         loop {
-            let sizes: Vec<u64> = (0..loaded.len()).map(|run| loaded[run].span(records, lo[run], hi[run])).collect();
+            let sizes: Vec<u64> =
+                (0..loaded.len()).map(|run| loaded[run].span(records, lo[run], hi[run])).collect();
             let left: u64 = sizes.iter().sum();
             if left == 0 {
                 break;
@@ -222,7 +227,9 @@ impl<R: Records> Loader<'_, R> {
         let mut least: Option<(R::Bound, usize)> = None;
         for (run, window) in loaded.iter().enumerate() {
             let keys = self.keys(run);
-            let next = keys.first(self.records, keys.unit_of(window.end_block())).filter(|_| !self.is_last(run, window));
+            let next = keys
+                .first(self.records, keys.unit_of(window.end_block()))
+                .filter(|_| !self.is_last(run, window));
             let Some(next) = next else { continue };
             if least.as_ref().is_none_or(|(bound, _)| self.records.compare(&next, bound).is_lt()) {
                 least = Some((next, run));

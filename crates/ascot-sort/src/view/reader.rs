@@ -3,15 +3,18 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ascot_io::{Disk, Pool};
+use ascot_io::{Buf, Disk, Pool};
 
 use crate::budget::{LEAST_MEMORY_BYTES, default_memory};
 use crate::emit::EmitThreads;
 use crate::error::SortError;
 use crate::job::{RunOptions, job_disk};
 use crate::observe::Cancel;
+use crate::pieces::Lease;
 use crate::records::{Records, Rules, Task, Visitor, with_records};
+use crate::request::SortRequest;
 use crate::runs::RunStart;
+use crate::view::copy::record_with_key;
 use crate::view::keys::RunKeys;
 use crate::view::load::{Loader, ViewRun};
 use crate::view::manifest::ViewManifest;
@@ -30,6 +33,8 @@ pub trait View: Send + Sync {
     fn name(&self) -> &str;
     /// Where record `record` begins; the end of the file, where there are not as many.
     fn offset_of_record(&self, record: u64) -> Result<u64, SortError>;
+    /// The normalised key that a user means: hexadecimal behind 0x, the text itself, or a number.
+    fn key(&self, text: &str) -> Result<Vec<u8>, SortError>;
     /// Where the first record with at least this normalised key begins.
     fn offset_of_key(&self, key: &[u8]) -> Result<u64, SortError>;
     /// Blocks of each run that looking for the byte at `offset` reads.
@@ -61,7 +66,8 @@ impl OpenView {
         if memory < LEAST_MEMORY_BYTES {
             return Err(SortError::TooLittleMemory { given: memory, least: LEAST_MEMORY_BYTES });
         }
-        let bad = || SortError::View { path: dir.to_path_buf(), why: "its manifest has no valid header".into() };
+        let bad =
+            || SortError::View { path: dir.to_path_buf(), why: "its manifest has no valid header".into() };
         let head = manifest.head().ok_or_else(bad)?;
         let disk = job_disk(&self.options);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -96,7 +102,8 @@ impl Visitor for Opening {
             if (end.bytes, end.records, end.block) != (member.bytes, member.records, index.blocks.len())
                 || index.bytes != member.bytes
             {
-                let why = "this run of the view and what the view knows of it do not agree\n  make the view anew";
+                let why =
+                    "this run of the view and what the view knows of it do not agree\n  make the view anew";
                 return Err(SortError::View { path: run.path, why: why.into() });
             }
             runs.push(ViewRun { run, index, keys });
@@ -109,8 +116,21 @@ impl Visitor for Opening {
         }
         let few = EmitThreads::start(&records, &pool, 1, FEW_BLOCKS, FEW_BLOCK_BYTES)?;
         let (few, cancel) = (Mutex::new(few), Cancel::new());
-        let name = manifest.name;
-        Ok(Arc::new(Opened { records, disk, pool, runs: Arc::new(runs), header, name, bytes, count, threads, few, cancel }))
+        let ViewManifest { name, request, .. } = manifest;
+        Ok(Arc::new(Opened {
+            records,
+            request,
+            disk,
+            pool,
+            runs: Arc::new(runs),
+            header,
+            name,
+            bytes,
+            count,
+            threads,
+            few,
+            cancel,
+        }))
     }
 }
 
@@ -120,6 +140,7 @@ const FEW_BLOCK_BYTES: usize = 64 << 10;
 
 struct Opened<R: Records> {
     records: Arc<R>,
+    request: SortRequest,
     disk: Disk,
     pool: Pool,
     runs: Arc<Vec<ViewRun>>,
@@ -144,7 +165,9 @@ impl<R: Records> Opened<R> {
         let before = |(run, start): (&ViewRun, &RunStart)| {
             let unit = run.keys.unit(run.keys.unit_of(start.block));
             let blocks = run.index.blocks.get(unit.block..start.block).unwrap_or_default();
-            unit.bytes + blocks.iter().map(|block| u64::from(block.raw)).sum::<u64>() + u64::from(start.offset)
+            unit.bytes
+                + blocks.iter().map(|block| u64::from(block.raw)).sum::<u64>()
+                + u64::from(start.offset)
         };
         self.runs.iter().zip(starts).map(before).sum()
     }
@@ -194,7 +217,8 @@ impl<R: Records> Opened<R> {
         let end = |(number, start): (usize, &RunStart)| {
             let keys = &self.runs[number].keys;
             let unit = keys.unit_of(start.block);
-            let inside = start.offset > 0 || start.block > keys.unit(unit).block || (number == next && beyond > 0);
+            let inside =
+                start.offset > 0 || start.block > keys.unit(unit).block || (number == next && beyond > 0);
             if inside { keys.unit(unit + 1).block } else { start.block }
         };
         Ok(starts.iter().enumerate().map(end).collect())
@@ -225,6 +249,16 @@ impl<R: Records> View for Opened<R> {
             None => self.bytes_before(&self.loader().place(record, Measure::Records)?.starts),
         };
         Ok(self.header_bytes() + bytes)
+    }
+
+    fn key(&self, text: &str) -> Result<Vec<u8>, SortError> {
+        let mut record = record_with_key(&self.request, text)?;
+        self.records.normalise(&mut record);
+        let mut buf = Buf::heap(record.len());
+        buf[..record.len()].copy_from_slice(&record);
+        let sorted = self.records.index(Lease::plain(buf), 0..record.len());
+        let whole = self.records.whole(Arc::new(sorted));
+        Ok(self.records.key_of(&self.records.first(&whole)))
     }
 
     fn offset_of_key(&self, key: &[u8]) -> Result<u64, SortError> {

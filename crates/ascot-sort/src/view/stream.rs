@@ -77,7 +77,15 @@ impl Stream {
     /// A stream of these bytes alone.
     pub fn of(front: Vec<u8>) -> Stream {
         let cancel = Cancel::new();
-        Stream { current: Current::Bytes(front), given: 0, chunks: None, cancel, thread: None, skip: 0, left: 0 }
+        Stream {
+            current: Current::Bytes(front),
+            given: 0,
+            chunks: None,
+            cancel,
+            thread: None,
+            skip: 0,
+            left: 0,
+        }
     }
 
     /// A stream of `front`, then of a part of a view, with so much memory and so many threads that merge.
@@ -96,7 +104,8 @@ impl Stream {
         let cancel = this.cancel.clone();
         let thread = std::thread::Builder::new().name("view".into());
         let spawned = thread.spawn(move || merge.run(part, &send, &cancel));
-        this.thread = Some(spawned.map_err(|_| SortError::Internal("a thread that reads a view does not start"))?);
+        this.thread =
+            Some(spawned.map_err(|_| SortError::Internal("a thread that reads a view does not start"))?);
         (this.chunks, this.skip, this.left) = (Some(receive), skip, left);
         Ok(this)
     }
@@ -170,11 +179,17 @@ impl<R: Records> Merge<R> {
         memory: usize,
         threads: usize,
     ) -> Result<Self, SortError> {
-        let live: Vec<usize> = (0..part.runs.len()).filter(|&run| part.starts[run].block < part.ends[run]).collect();
+        let live: Vec<usize> =
+            (0..part.runs.len()).filter(|&run| part.starts[run].block < part.ends[run]).collect();
         let memory = memory.min(pool.available());
         let emit = memory / EMIT_SHARE / (EMIT_BLOCKS * threads);
         let emit = emit.clamp(LEAST_EMIT_BYTES, MOST_EMIT_BYTES) / PAGE_BYTES * PAGE_BYTES;
-        let block = live.iter().map(|&run| part.runs[run].run.block_bytes).max().unwrap_or(PAGE_BYTES).max(PAGE_BYTES);
+        let block = live
+            .iter()
+            .map(|&run| part.runs[run].run.block_bytes)
+            .max()
+            .unwrap_or(PAGE_BYTES)
+            .max(PAGE_BYTES);
         let to_come: usize = live.iter().map(|&run| part.ends[run] - part.starts[run].block).sum();
         let long: usize = live.iter().map(|&run| part.runs[run].run.long_bytes()).sum();
         let others = emit * EMIT_BLOCKS * threads + long + to_come * BLOCK_FACTS_BYTES;

@@ -52,7 +52,9 @@ fn data(kind: usize, bytes: usize, different: u64, seed: u64) -> (Layout, Keys, 
                 data.extend_from_slice(&key.to_be_bytes());
                 data.extend_from_slice(&[number as u8; 92]);
             }
-            1 => data.extend_from_slice(format!("{key:x} {number} {}\n", "x".repeat((next() % 60) as usize)).as_bytes()),
+            1 => data.extend_from_slice(
+                format!("{key:x} {number} {}\n", "x".repeat((next() % 60) as usize)).as_bytes(),
+            ),
             2 => {
                 let len = 8 + next() % 300;
                 data.extend_from_slice(&(len as u32).to_le_bytes());
@@ -88,17 +90,21 @@ fn make(kind: usize, bytes: usize, different: u64, seed: u64) -> Case {
     std::fs::write(&input, &data).expect("an input");
     let made = request(&input, layout, keys);
     let view = dir.path().join("v.view");
-    let report = crate::make_view(&made, &view, &RunOptions::default(), &Silent, &Cancel::new()).expect("a view");
+    let report =
+        crate::make_view(&made, &view, &RunOptions::default(), &Silent, &Cancel::new()).expect("a view");
     assert_eq!(report.records_in, report.records_out);
     let out = dir.path().join("sorted");
-    let sorted = SortRequest { output: Output::Path(out.clone()), stable: true, method: Method::Merge, ..made };
+    let sorted =
+        SortRequest { output: Output::Path(out.clone()), stable: true, method: Method::Merge, ..made };
     // Without `stable` lines are settled by all their bytes, which is the same for these.
     crate::sort(&sorted, &RunOptions::default(), &Silent, &Cancel::new()).expect("a sort");
     Case { view, sorted: std::fs::read(out).expect("an output"), _dir: dir }
 }
 
 fn open(case: &Case) -> Arc<dyn View> {
-    OpenView { memory_bytes: Some(32 << 20), threads: Some(2), ..OpenView::default() }.open(&case.view).expect("a view")
+    OpenView { memory_bytes: Some(32 << 20), threads: Some(2), ..OpenView::default() }
+        .open(&case.view)
+        .expect("a view")
 }
 
 fn read(view: &dyn View, from: usize, to: usize) -> Vec<u8> {
@@ -183,7 +189,8 @@ fn readers_share_memory_and_give_it_back() {
             scope.spawn(move || {
                 for piece in 0..5 {
                     let from = sorted.len() * ((reader + 3 * piece) % 5) / 5;
-                    let mut stream = view.stream(from as u64, sorted.len() as u64, 6 << 20).expect("a stream");
+                    let mut stream =
+                        view.stream(from as u64, sorted.len() as u64, 6 << 20).expect("a stream");
                     let mut out = vec![0; 2 << 20];
                     let count = stream.read(&mut out).expect("bytes");
                     assert!(out[..count] == sorted[from..from + count]);
@@ -225,6 +232,12 @@ fn a_view_takes_the_place_of_nothing() {
     let case = make(0, 1 << 10, 10, 1);
     let input = case.view.with_file_name("input");
     let (layout, keys, _) = data(0, 1, 1, 1);
-    let again = crate::make_view(&request(&input, layout, keys), &case.view, &RunOptions::default(), &Silent, &Cancel::new());
+    let again = crate::make_view(
+        &request(&input, layout, keys),
+        &case.view,
+        &RunOptions::default(),
+        &Silent,
+        &Cancel::new(),
+    );
     assert!(matches!(again, Err(SortError::View { .. })));
 }
