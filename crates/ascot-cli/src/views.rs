@@ -10,12 +10,13 @@ use std::time::{Duration, SystemTime};
 use ascot_mount::{Mounted, Shown};
 use ascot_sort::request::Output;
 use ascot_sort::store::VIEW_MANIFEST;
-use ascot_sort::view::{OpenView, View, write_part};
+use ascot_sort::view::make::check_name;
+use ascot_sort::view::{OpenView, View, join_views, make_joined, write_part};
 use ascot_sort::{Cancel, RunOptions, SortError};
 use clap::ArgMatches;
 
 use crate::failure::Failure;
-use crate::request::{count, memory, threads};
+use crate::request::{count, memory, paths, threads};
 use crate::signals::Stop;
 use crate::size;
 
@@ -49,7 +50,48 @@ fn open(matches: &ArgMatches, dir: &Path) -> Result<Arc<dyn View>, Failure> {
 }
 
 fn path(matches: &ArgMatches, id: &str) -> Option<PathBuf> {
-    matches.get_one::<OsString>(id).map(PathBuf::from)
+    matches.try_get_one::<OsString>(id).ok().flatten().map(PathBuf::from)
+}
+
+/// `ascot merge` of views: to a view of views, or to the output; nothing where other files are merged.
+pub fn merge(matches: &ArgMatches) -> Result<Option<u8>, Failure> {
+    let wanted = path(matches, "view");
+    let files = paths(matches, "files");
+    let views = files.iter().filter(|file| file.join(VIEW_MANIFEST).is_file()).count();
+    if views == 0 && wanted.is_none() {
+        return Ok(None);
+    }
+    if let Some(other) = files.iter().find(|file| !file.join(VIEW_MANIFEST).is_file()) {
+        return Err(Failure::usage(
+            format!("{} is no view, and views are merged with views only", other.display()),
+            "make it one: ascot sort FILE --view DIR, with the format and keys of the others",
+        ));
+    }
+    let name = wanted.clone().or_else(|| path_of_many(matches, "output")).unwrap_or_default();
+    let joined = join_views(&files, &name)?;
+    let memory_bytes = Some(memory(matches)?.unwrap_or(USUAL_MEMORY_BYTES));
+    let opening = OpenView { memory_bytes, threads: threads(matches)?, options: RunOptions::default() };
+    if let Some(dir) = wanted {
+        check_name(&dir)?;
+        // Opened once: what is wrong with the runs is found now.
+        opening.open_manifest(joined.clone(), &dir)?;
+        make_joined(&joined, &dir)?;
+        return Ok(Some(0));
+    }
+    let cancel = Cancel::new();
+    let stop = Stop::watch(&cancel);
+    let view = opening.open_manifest(joined, &name)?;
+    let output = if name.as_os_str().is_empty() { Output::Stdout } else { Output::Path(name) };
+    let written = write_part(&*view, (0, view.bytes()), &output, &RunOptions::default(), &cancel);
+    if matches!(written, Err(SortError::Cancelled)) {
+        stop.end_if_asked();
+    }
+    written?;
+    Ok(Some(0))
+}
+
+fn path_of_many(matches: &ArgMatches, id: &str) -> Option<PathBuf> {
+    paths(matches, id).pop()
 }
 
 /// The bytes that are asked for.

@@ -30,6 +30,7 @@ use crate::request::{Keys, Method, Output, SortRequest, SplitBy};
 use crate::small::{self, SmallJob};
 use crate::split::split_inputs;
 use crate::store::{self, JobDir, Manifest, StoredWay};
+use crate::view::cost::ViewCost;
 use crate::view::make;
 
 /// Bytes of the first input looked at before a plan is made.
@@ -402,6 +403,8 @@ pub struct Explanation {
     pub free_bytes: u64,
     /// Directories for spills.
     pub temp_dirs: Vec<std::path::PathBuf>,
+    /// What a view instead would cost, where there could be one.
+    pub view: Option<ViewCost>,
 }
 
 /// Makes the plan of a sort, or of a split `by` something, and stops.
@@ -412,11 +415,11 @@ pub fn explain(
 ) -> Result<Explanation, SortError> {
     let prepared = prepare(request, Inputs::open(&request.inputs)?)?;
     let head = prepared.head.clone();
-    let plan = with_records(request, &head, Explaining { request, by, prepared })??;
+    let (plan, view) = with_records(request, &head, Explaining { request, by, prepared })??;
     let dirs = temp_dirs(request);
     let disk = job_disk(options);
     let free_bytes = dirs.iter().filter_map(|dir| disk.free_space(dir).ok()).sum();
-    Ok(Explanation { plan, records: request.layout.to_string(), free_bytes, temp_dirs: dirs })
+    Ok(Explanation { plan, records: request.layout.to_string(), free_bytes, temp_dirs: dirs, view })
 }
 
 struct Explaining<'a> {
@@ -426,10 +429,20 @@ struct Explaining<'a> {
 }
 
 impl Visitor for Explaining<'_> {
-    type Output = Result<Plan, SortError>;
+    type Output = Result<(Plan, Option<ViewCost>), SortError>;
 
     fn visit<R: Records>(self, records: Arc<R>) -> Self::Output {
-        self.prepared.plan_for(self.request, self.by, &*records)
+        let plan = self.prepared.plan_for(self.request, self.by, &*records)?;
+        let request = self.request;
+        let never = self.by.is_some() || request.merge_only || request.unique || request.top.is_some();
+        if never || matches!(request.output, Output::Parts(_)) || plan.input_bytes.is_none() {
+            return Ok((plan, None));
+        }
+        let merging = SortRequest { method: Method::Merge, ..request.clone() };
+        let merge = self.prepared.plan(&merging, &*records)?;
+        let volume = request.volume.clone().unwrap_or_else(VolumeProfile::assumed_flash);
+        let view = ViewCost::of(&merge.chosen, plan.chosen.seconds(), &volume);
+        Ok((plan, view))
     }
 }
 
@@ -478,6 +491,11 @@ impl fmt::Display for Explanation {
                 units::seconds(way.seconds()),
                 compare(way, chosen)
             )?;
+        }
+        if let Some(cost) = &self.view {
+            let lead = if plan.others.is_empty() { "\n\n  why not  " } else { "\n           " };
+            let (make, read) = (units::seconds(cost.make_seconds), units::seconds(cost.read_seconds));
+            write!(f, "{lead}view instead of a file   about {make} now, {read} at each reading   (--view)")?;
         }
         Ok(())
     }

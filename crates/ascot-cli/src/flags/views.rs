@@ -6,22 +6,47 @@ use clap::{Arg, ArgGroup, Command, ValueHint};
 use super::tools::tool;
 use super::{JOB, OUTPUT, RESOURCES, option, switch};
 
-/// The flag of `ascot sort` that leaves a view.
+/// The flags of `ascot sort` that leave a view.
 pub fn making() -> Vec<Arg> {
     vec![
+        option(
+            "reads",
+            "N",
+            "with --view auto: how often the result is read",
+            "How many times the result will be read from end to end, for --view auto; once if not given.",
+        )
+        .long("reads")
+        .hide_short_help(true),
         option(
             "view",
             "DIR",
             "form runs only; leave them in DIR as a view",
             "Stop when sorted runs have been formed and leave them in the new directory DIR, a view: all is \
              read once and written once, and merged when it is read, by ascot view or ascot mount. DIR \
-             appears when it is complete and not before.",
+             appears when it is complete and not before. With the word auto, the view FILE.view or the \
+             FILE of -o, whichever is predicted to take less time with --reads N, and it says which.",
         )
         .long("view")
         .hide_short_help(true)
         .value_parser(OsStringValueParser::new())
         .value_hint(ValueHint::DirPath),
     ]
+}
+
+/// The flag of `ascot merge` that leaves a view of views.
+pub fn joining() -> Arg {
+    option(
+        "view",
+        "DIR",
+        "FILEs are views: leave a view of them in DIR",
+        "FILEs are views, of the same format and keys: leave their merge in the new directory DIR, a view of \
+         views. It refers to their runs and copies nothing, so they must stay. Without this flag views are \
+         merged to the output.",
+    )
+    .long("view")
+    .hide_short_help(true)
+    .value_parser(OsStringValueParser::new())
+    .value_hint(ValueHint::DirPath)
 }
 
 /// `ascot view`.

@@ -41,6 +41,11 @@ pub fn check(request: &SortRequest, view: &Path) -> Result<(), SortError> {
                 .into(),
         ));
     }
+    check_name(view)
+}
+
+/// An error where there cannot be a new view of this name.
+pub fn check_name(view: &Path) -> Result<(), SortError> {
     if view.symlink_metadata().is_ok() {
         let why = "it is there already, and a view takes the place of nothing\n  remove it, or name another directory (--view DIR)";
         return Err(SortError::View { path: view.to_path_buf(), why: why.into() });

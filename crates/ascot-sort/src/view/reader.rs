@@ -61,7 +61,11 @@ pub struct OpenView {
 impl OpenView {
     /// Opens the view `dir`. Every run is held against what the view knows of it.
     pub fn open(&self, dir: &Path) -> Result<Arc<dyn View>, SortError> {
-        let manifest = ViewManifest::load(dir)?;
+        self.open_manifest(ViewManifest::load(dir)?, dir)
+    }
+
+    /// Opens what `manifest` tells of; `dir` is the view's directory, or what to call it.
+    pub fn open_manifest(&self, manifest: ViewManifest, dir: &Path) -> Result<Arc<dyn View>, SortError> {
         let memory = self.memory_bytes.unwrap_or_else(default_memory);
         if memory < LEAST_MEMORY_BYTES {
             return Err(SortError::TooLittleMemory { given: memory, least: LEAST_MEMORY_BYTES });
