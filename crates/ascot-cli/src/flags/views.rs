@@ -69,46 +69,7 @@ pub fn view() -> Command {
         )
         .arg(dir())
         .next_help_heading(JOB)
-        .arg(
-            option(
-                "range",
-                "A..B",
-                "bytes A to B, which is left out: 40G..41G",
-                "Only the bytes from offset A to offset B, which is left out. K, M, G and KiB, MiB, GiB are \
-                 powers of 1024, KB, MB, GB powers of 1000. Without A from the start, without B to the end.",
-            )
-            .long("range"),
-        )
-        .arg(
-            option(
-                "keys",
-                "A..B",
-                "records with keys from A to B, which is left out",
-                "Only the records whose keys are at least A and below B: numbers, text, or bytes as \
-                 hexadecimal digits behind 0x. For numbers, lines ordered as a whole, and one byte range. \
-                 Without A from the first, without B to the last.",
-            )
-            .long("keys"),
-        )
-        .arg(
-            option(
-                "head",
-                "N",
-                "the first N records, and the header",
-                "Only the first N records (1k, 1M are powers of 1000), behind the header if there is one.",
-            )
-            .long("head"),
-        )
-        .arg(option("tail", "N", "the last N records", "Only the last N records.").long("tail"))
-        .arg(
-            option(
-                "at-record",
-                "N",
-                "from record N on, counted from 0",
-                "From record number N on, counted from 0, to the end.",
-            )
-            .long("at-record"),
-        )
+        .args(parts())
         .group(ArgGroup::new("part").args(["range", "keys", "head", "tail", "at-record"]))
         .next_help_heading(RESOURCES)
         .arg(memory())
@@ -132,6 +93,44 @@ pub fn view() -> Command {
             .long("materialize")
             .conflicts_with_all(["part", "output"]),
         )
+}
+
+/// What part of a view is wanted.
+fn parts() -> Vec<Arg> {
+    vec![
+        option(
+            "range",
+            "A..B",
+            "bytes A to B, which is left out: 40G..41G",
+            "Only the bytes from offset A to offset B, which is left out. K, M, G and KiB, MiB, GiB are \
+                 powers of 1024, KB, MB, GB powers of 1000. Without A from the start, without B to the end.",
+        )
+        .long("range"),
+        option(
+            "keys",
+            "A..B",
+            "records with keys from A to B, which is left out",
+            "Only the records whose keys are at least A and below B: numbers, text, or bytes as \
+                 hexadecimal digits behind 0x. For numbers, lines ordered as a whole, and one byte range. \
+                 Without A from the first, without B to the last.",
+        )
+        .long("keys"),
+        option(
+            "head",
+            "N",
+            "the first N records, and the header",
+            "Only the first N records (1k, 1M are powers of 1000), behind the header if there is one.",
+        )
+        .long("head"),
+        option("tail", "N", "the last N records", "Only the last N records.").long("tail"),
+        option(
+            "at-record",
+            "N",
+            "from record N on, counted from 0",
+            "From record number N on, counted from 0, to the end.",
+        )
+        .long("at-record"),
+    ]
 }
 
 /// `ascot mount`.

@@ -68,7 +68,7 @@ pub fn parent_of(view: &Path) -> PathBuf {
 pub fn budget_of(budget: Budget, mean_bytes: f64, data_bytes: Option<u64>) -> Budget {
     let for_records = (mean_bytes as usize).saturating_mul(BLOCK_RECORDS);
     let for_memory = (data_bytes.unwrap_or(0) / MOST_BLOCKS) as usize;
-    let wanted = for_records.max(for_memory).max(BLOCK_BYTES).min(1 << 30).next_power_of_two();
+    let wanted = for_records.max(for_memory).clamp(BLOCK_BYTES, 1 << 30).next_power_of_two();
     let block = wanted.min(budget.block);
     let times = budget.block / block;
     Budget {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ascot_io::{Buf, Disk, Pool};
+use ascot_io::{Buf, Disk, Ledger, Pool};
 
 use crate::budget::{LEAST_MEMORY_BYTES, default_memory};
 use crate::emit::EmitThreads;
@@ -45,6 +45,8 @@ pub trait View: Send + Sync {
     fn stream(&self, from: u64, to: u64, memory: usize) -> Result<Stream, SortError>;
     /// Memory that streams can have, bytes.
     fn memory_left(&self) -> usize;
+    /// What reading it has moved.
+    fn ledger(&self) -> &Ledger;
 }
 
 /// How a view is opened.
@@ -307,5 +309,9 @@ impl<R: Records> View for Opened<R> {
 
     fn memory_left(&self) -> usize {
         self.pool.available()
+    }
+
+    fn ledger(&self) -> &Ledger {
+        self.disk.ledger()
     }
 }

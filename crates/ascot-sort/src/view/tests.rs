@@ -1,3 +1,5 @@
+//! A view read in pieces, by several readers, against the sorted file.
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -69,7 +71,7 @@ fn data(kind: usize, bytes: usize, different: u64, seed: u64) -> (Layout, Keys, 
         0 => (Layout::Fixed { len: 100 }, range(8), data),
         1 => (Layout::LINES, Keys::Command(KeyOptions::default()), data),
         2 => ("prefixed:u32".parse().expect("a layout"), range(8), data),
-        3 => ("u64-le".parse().expect("a layout"), Keys::Value { descending: seed % 2 == 0 }, data),
+        3 => ("u64-le".parse().expect("a layout"), Keys::Value { descending: seed.is_multiple_of(2) }, data),
         _ => {
             let csv = Layout::Csv { separator: b',', quote: b'"' };
             (csv, Keys::Columns(parse_csv_keys("#3").expect("a column")), data)
@@ -115,6 +117,16 @@ fn read(view: &dyn View, from: usize, to: usize) -> Vec<u8> {
     out
 }
 
+/// Requests for blocks of runs, by the ledger.
+fn requests(view: &dyn View) -> u64 {
+    view.ledger()
+        .account()
+        .iter()
+        .filter(|stream| stream.name == "run read")
+        .map(|stream| stream.requests)
+        .sum()
+}
+
 fn check(case: &Case, places: &[f64]) {
     let view = open(case);
     let len = case.sorted.len();
@@ -126,7 +138,9 @@ fn check(case: &Case, places: &[f64]) {
         let few = view.read_at(from as u64, to - from).expect("bytes");
         assert!(few == case.sorted[from..to], "bytes {from} to {to}");
         assert!(read(&*view, from, to) == case.sorted[from..to], "stream {from} to {to}");
+        let before = requests(&*view);
         let cost = view.seek_cost(from as u64).expect("a place");
+        assert_eq!(requests(&*view) - before, cost.iter().sum::<u64>(), "what the ledger saw");
         assert!(cost.iter().all(|&blocks| blocks <= MOST_UNITS as u64), "{cost:?}");
     }
 }
@@ -240,4 +254,27 @@ fn a_view_takes_the_place_of_nothing() {
         &Cancel::new(),
     );
     assert!(matches!(again, Err(SortError::View { .. })));
+}
+
+#[test]
+fn more_than_a_thousand_runs_of_equal_records() {
+    const TIMES: usize = 300;
+    let case = make(0, 6 << 20, 1 << 30, 11);
+    let views = vec![case.view.clone(); TIMES];
+    let joined = join_views(&views, Path::new("many")).expect("one order");
+    assert!(joined.members.len() > 1000, "{}", joined.members.len());
+    let opening = OpenView { memory_bytes: Some(1 << 30), threads: Some(1), ..OpenView::default() };
+    let view = opening.open_manifest(joined, Path::new("many")).expect("a view");
+    assert_eq!(view.bytes(), (case.sorted.len() * TIMES) as u64);
+    for share in [0.0, 0.3, 0.77] {
+        let from = (view.bytes() as f64 * share) as u64;
+        let bytes = view.read_at(from, 50_000).expect("bytes");
+        let expected = (from..from + 50_000).map(|at| {
+            let (record, inside) = (at as usize / 100 / TIMES, at as usize % 100);
+            case.sorted[record * 100 + inside]
+        });
+        assert!(bytes.iter().copied().eq(expected), "at {from}");
+        let cost = view.seek_cost(from).expect("a place");
+        assert!(cost.iter().all(|&blocks| blocks <= MOST_UNITS as u64), "{:?}", cost.iter().max());
+    }
 }
