@@ -212,6 +212,11 @@ fn readers_share_memory_and_give_it_back() {
             });
         }
     });
+    // What was asked of the device when a stream went comes back a moment later.
+    let since = std::time::Instant::now();
+    while view.memory_left() < left && since.elapsed().as_secs() < 10 {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
     assert_eq!(view.memory_left(), left);
 }
 
