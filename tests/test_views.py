@@ -104,7 +104,8 @@ def test_other_layouts(disk, layout):
     whole = (disk / "sorted").read_bytes()
     assert run("view", disk / "v.view").stdout == whole
     middle = len(whole) // 2
-    assert run("view", disk / "v.view", "--range", f"{middle}..{middle + 1000}").stdout == whole[middle : middle + 1000]
+    part = run("view", disk / "v.view", "--range", f"{middle}..{middle + 1000}").stdout
+    assert part == whole[middle : middle + 1000]
     assert run("view", disk / "v.view", "--range", "0..100").stdout == whole[:100]
     if layout == "u64-le":
         numbers = memoryview(whole).cast("Q")
@@ -211,8 +212,8 @@ def test_the_mounted_file_is_an_ordinary_one(made):
             ["dd", f"if={file}", "bs=4096", "skip=1234", "count=3"], capture_output=True, check=True
         ).stdout
         assert block == whole[1234 * 4096 : 1237 * 4096]
-        counts = [subprocess.run(["grep", "-ac", "AAA", name], capture_output=True).stdout for name in (file, made / "copy")]
-        assert counts[0] == counts[1]
+        shown, copied = (subprocess.run(["grep", "-ac", "AA", it], capture_output=True) for it in (file, made / "copy"))
+        assert shown.stdout == copied.stdout
         assert subprocess.run(["tail", "-c", "100", file], capture_output=True).stdout == whole[-100:]
         with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as memory:
             random.seed(1)
@@ -228,7 +229,8 @@ def test_the_mounted_file_is_an_ordinary_one(made):
 def test_many_readers_and_one_that_is_killed(made):
     whole = hashlib.sha256((made / "sorted.rec").read_bytes()).hexdigest().encode()
     with mounted(made / "v.view", "--memory", "48MiB") as (file, process):
-        victim = subprocess.Popen(["dd", f"if={file}", "of=/dev/null", "bs=100", "iflag=direct"], stderr=subprocess.DEVNULL)
+        slow = ["dd", f"if={file}", "of=/dev/null", "bs=100", "iflag=direct"]
+        victim = subprocess.Popen(slow, stderr=subprocess.DEVNULL)
         readers = [subprocess.Popen(["sha256sum", file], stdout=subprocess.PIPE) for _ in range(7)]
         time.sleep(0.1)
         victim.kill()

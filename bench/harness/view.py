@@ -144,10 +144,13 @@ def _made_and_read(ascot: str, work: Path, source: Path, record: int, repeats: i
     for memory in ("128MiB", "512MiB", "1GiB"):
         flags = [*_flags(record), "--memory", memory]
         ways: dict[str, Callable[[], float]] = {
-            "file": lambda flags=flags: _timed([ascot, "sort", str(source), *flags, "-o", str(out)])
-            + _timed(f"cat {out} > /dev/null"),
-            "view": lambda flags=flags, memory=memory: _timed([ascot, "sort", str(source), *flags, "--view", str(view)])
-            + _timed(f"{ascot} view {view} --memory {memory} > /dev/null"),
+            "file": lambda flags=flags: (
+                _timed([ascot, "sort", str(source), *flags, "-o", str(out)]) + _timed(f"cat {out} > /dev/null")
+            ),
+            "view": lambda flags=flags, memory=memory: (
+                _timed([ascot, "sort", str(source), *flags, "--view", str(view)])
+                + _timed(f"{ascot} view {view} --memory {memory} > /dev/null")
+            ),
         }
         taken: dict[str, list[float]] = {name: [] for name in ways}
         for _ in range(repeats):
@@ -173,8 +176,8 @@ def markdown(result: dict[str, Any]) -> str:
     lines = [
         "# Views",
         "",
-        f"{decimal(result['size'])}, cold cache, {MEMORY} for readers; medians, in turns. Shares of the rate of `cat` of the sorted",
-        "file through a pipe, and of a file through the same mount library.",
+        f"{decimal(result['size'])}, cold cache, {MEMORY} for readers; medians, in turns. Shares of the rate of `cat` of",
+        "the sorted file through a pipe, and of a file through the same mount library.",
         "",
         "| records | runs | through a pipe | through a mount | first byte, ms | 4 KiB anywhere, ms |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",
@@ -182,14 +185,22 @@ def markdown(result: dict[str, Any]) -> str:
     for one in result["records"]:
         first = 1000 * statistics.median(one["first_byte_s"])
         lines.append(
-            f"| {one['record']} bytes | {one['runs']} | {100 * one['pipe_share']:.0f}% | {100 * one['mount_share']:.0f}% | "
+            f"| {one['record']} bytes | {one['runs']} | {100 * one['pipe_share']:.0f}% | "
+            f"{100 * one['mount_share']:.0f}% | "
             f"{first:.0f} | {1000 * one['random_read_s']:.1f} |"
         )
-    lines += ["", "Made and read once:", "", "| records | memory | file, s | view, s | saved |", "| --- | --- | ---: | ---: | ---: |"]
+    lines += [
+        "",
+        "Made and read once:",
+        "",
+        "| records | memory | file, s | view, s | saved |",
+        "| --- | --- | ---: | ---: | ---: |",
+    ]
     for one in result["records"]:
         for row in one["once"]:
             file, view = statistics.median(row["file"]), statistics.median(row["view"])
             lines.append(
-                f"| {one['record']} bytes | {row['memory']} | {file:.1f} | {view:.1f} | {100 * (1 - view / file):.0f}% |"
+                f"| {one['record']} bytes | {row['memory']} | {file:.1f} | {view:.1f} | "
+                f"{100 * (1 - view / file):.0f}% |"
             )
     return "\n".join(lines) + "\n"
