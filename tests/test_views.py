@@ -212,7 +212,8 @@ def test_the_mounted_file_is_an_ordinary_one(made):
             ["dd", f"if={file}", "bs=4096", "skip=1234", "count=3"], capture_output=True, check=True
         ).stdout
         assert block == whole[1234 * 4096 : 1237 * 4096]
-        shown, copied = (subprocess.run(["grep", "-ac", "AA", it], capture_output=True) for it in (file, made / "copy"))
+        both = (file, made / "copy")
+        shown, copied = (subprocess.run(["grep", "-ac", "AA", it], capture_output=True) for it in both)
         assert shown.stdout == copied.stdout
         assert subprocess.run(["tail", "-c", "100", file], capture_output=True).stdout == whole[-100:]
         with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as memory:

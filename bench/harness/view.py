@@ -176,8 +176,8 @@ def markdown(result: dict[str, Any]) -> str:
     lines = [
         "# Views",
         "",
-        f"{decimal(result['size'])}, cold cache, {MEMORY} for readers; medians, in turns. Shares of the rate of `cat` of",
-        "the sorted file through a pipe, and of a file through the same mount library.",
+        f"{decimal(result['size'])}, cold, {MEMORY} for readers; medians, in turns. Shares of the rate of `cat`",
+        "of the sorted file through a pipe, and of a file through the same mount library.",
         "",
         "| records | runs | through a pipe | through a mount | first byte, ms | 4 KiB anywhere, ms |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",

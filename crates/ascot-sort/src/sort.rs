@@ -315,12 +315,12 @@ impl Visitor for Sorting<'_> {
     fn visit<R: Records>(self, records: Arc<R>) -> Self::Output {
         let Sorting { request, by, view, prepared, disk, observer, cancel } = self;
         let mut plan = prepared.plan_for(request, by, &*records)?;
+        check_room(request, &plan, &disk)?;
         if view.is_some() {
             // Its runs stay as they are formed.
             plan.chosen.passes.truncate(1);
             plan.chosen.summary = "form sorted runs, to be merged when they are read".into();
         }
-        check_room(request, &plan, &disk)?;
         let Prepared { inputs, head, budget } = prepared;
         let ledger = disk.ledger().clone();
         let sample = if view.is_some() { head.records } else { Vec::new() };
