@@ -19,7 +19,8 @@ from support import ROOT, ascot_binary, clean_environment, run
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SUBCOMMANDS = [
-    "sort", "merge", "split", "reshape", "gen", "check", "clean", "probe", "plan", "simulate", "man", "completions",
+    "sort", "merge", "split", "reshape", "view", "mount", "gen", "check", "clean", "probe", "plan",
+    "simulate", "man", "completions",
 ]  # fmt: skip
 # Flags of other programs that the pages show.
 FOREIGN_FLAGS = {"--release", "--path", "--locked", "--help", "--version"}

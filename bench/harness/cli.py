@@ -1,4 +1,4 @@
-"""The bench's command line: `run.py sort [options]`, `run.py moves [options]`, `run.py plan [options]`."""
+"""The bench's command line: `run.py sort|moves|plan|view [options]`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from . import machine, moves, plans, report
+from . import machine, moves, plans, report, view
 from .cgroup import CgroupUnavailable, locate
 from .session import WORKLOADS, Options, Session
 from .units import GB, GIB, MIB, decimal, parse_size
@@ -47,7 +47,7 @@ def _default_ascot() -> Path:
 def parser() -> argparse.ArgumentParser:
     """All flags."""
     flags = argparse.ArgumentParser(prog="./dev bench", description="Compares Ascot with its peers.")
-    commands = flags.add_subparsers(dest="command", required=True, metavar="sort|moves|plan")
+    commands = flags.add_subparsers(dest="command", required=True, metavar="sort|moves|plan|view")
     sort = commands.add_parser("sort", help="sorting: speed, memory and bytes moved, against the peers")
     add = sort.add_argument
     add("--quick", action="store_true", help="1 GB within 128 MiB, one repeat, small everything")
@@ -81,6 +81,16 @@ def parser() -> argparse.ArgumentParser:
     planning.add_argument("--dir", type=Path, default=BENCH / ".cache", help="where inputs and outputs go")
     planning.add_argument("--out", type=Path, help="where the result goes (bench/results/DATE-plan)")
     planning.add_argument("--ascot", type=Path, default=_default_ascot(), help="the ascot binary to measure")
+    viewing = commands.add_parser("view", help="views: read, mounted, made and read once, beside files")
+    viewing.add_argument("--size", type=_size, default=8 * GB, help="bytes of each data set (8GB)")
+    viewing.add_argument("--repeats", type=int, default=3, help="measured runs of each (3)")
+    viewing.add_argument("--dir", type=Path, default=BENCH / ".cache", help="where data and views go")
+    viewing.add_argument("--out", type=Path, help="where the result goes (bench/results/DATE-view)")
+    viewing.add_argument("--ascot", type=Path, default=_default_ascot(), help="the ascot binary to measure")
+    viewing.add_argument(
+        "--passthrough", type=Path, default=BENCH.parent / "target" / "release" / "examples" / "passthrough",
+        help="cargo build --release -p ascot-mount --example passthrough",
+    )  # fmt: skip
     return flags
 
 
@@ -97,6 +107,19 @@ def _plan(args: argparse.Namespace) -> int:
     folder = args.out or BENCH / "results" / name
     plans.write(folder, result)
     print(plans.markdown(result))
+    return 0
+
+
+def _view(args: argparse.Namespace) -> int:
+    args.dir.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="view-", dir=args.dir.resolve()) as work:
+        ascot, passthrough = (str(path.resolve()) for path in (args.ascot, args.passthrough))
+        result = view.run(ascot, passthrough, Path(work), args.size, args.repeats)
+    folder = args.out or BENCH / "results" / f"{datetime.date.today().isoformat()}-view"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "result.json").write_text(json.dumps(result, indent=1) + "\n")
+    (folder / "README.md").write_text(view.markdown(result))
+    print(view.markdown(result))
     return 0
 
 
@@ -162,6 +185,8 @@ def main(argv: list[str] | None = None) -> int:
         return _moves(args)
     if args.command == "plan":
         return _plan(args)
+    if args.command == "view":
+        return _view(args)
     chosen = options(args)
     if chosen.use_cgroup:
         try:

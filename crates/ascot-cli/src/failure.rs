@@ -38,6 +38,9 @@ pub enum Failure {
     /// A job failed.
     #[error(transparent)]
     Sort(#[from] SortError),
+    /// A view could not be mounted.
+    #[error(transparent)]
+    Mount(#[from] ascot_mount::MountError),
     /// A volume could not be measured.
     #[error(transparent)]
     Probe(#[from] ProbeError),

@@ -23,6 +23,7 @@ mod sort;
 mod sort_planning;
 mod sys;
 mod tools;
+mod views;
 mod volume;
 
 use std::ffi::OsString;
@@ -94,6 +95,8 @@ fn dispatch(matches: &ArgMatches) -> Result<u8, Failure> {
         Some(("sort", matches)) => sort::run(matches),
         Some(("merge" | "reshape", matches)) => sort::merge(matches),
         Some(("split", matches)) => sort::split(matches),
+        Some(("view", matches)) => views::view(matches),
+        Some(("mount", matches)) => views::mount(matches),
         Some(("gen", matches)) => tools::generate(matches),
         Some(("check", matches)) => tools::check(matches),
         Some(("clean", matches)) => tools::clean(matches),

@@ -58,6 +58,7 @@ pub struct Screen {
     colour: bool,
     started: Instant,
     state: Mutex<State>,
+    quiet: bool,
 }
 
 #[derive(Default)]
@@ -86,7 +87,16 @@ impl Screen {
             _ => None,
         };
         let notices = !wishes.quiet && (terminal || asked_for);
-        Screen { style, notices, summary_after, colour, started: Instant::now(), state: Mutex::default() }
+        let quiet = wishes.quiet;
+        Screen {
+            style,
+            notices,
+            quiet,
+            summary_after,
+            colour,
+            started: Instant::now(),
+            state: Mutex::default(),
+        }
     }
 
     /// Whether a person watches this job.
@@ -115,6 +125,14 @@ impl Screen {
         }
         write_json(&json!({ "type": "error", "message": failure.to_string() }));
         Ok(STATUS_OF_ERROR)
+    }
+
+    /// Says what the command has decided, unless all words are unwanted.
+    pub fn tell(&self, text: &str) {
+        self.clear();
+        if !self.quiet {
+            write_line(text);
+        }
     }
 
     /// Frees the line in use.

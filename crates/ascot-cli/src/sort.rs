@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ascot_model::report::Report;
 use ascot_model::units;
@@ -18,6 +18,7 @@ use crate::report_file::ReportFile;
 use crate::request::{self, Mode};
 use crate::signals::Stop;
 use crate::sys;
+use crate::views;
 
 /// Runs the command; the result is the exit status.
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
@@ -34,6 +35,9 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
 
 /// Runs `ascot merge` or `ascot reshape`.
 pub fn merge(matches: &ArgMatches) -> Result<u8, Failure> {
+    if let Some(status) = views::merge(matches)? {
+        return Ok(status);
+    }
     let request = request::sort_request(matches, Mode::Sort)?;
     run_request(matches, &SortRequest { merge_only: true, ..request })
 }
@@ -60,12 +64,78 @@ fn run_request(matches: &ArgMatches, sort_request: &SortRequest) -> Result<u8, F
     if matches.get_flag("explain") {
         return explain(matches, sort_request, None, &screen);
     }
+    if let Some(view) = view_of(matches, sort_request, &screen)? {
+        sys::standard_input_for(&sort_request.inputs)?;
+        let report_file = ReportFile::prepare(matches, Some(sort_request))?;
+        return job(report_file, &screen, |cancel| {
+            ascot_sort::make_view(sort_request, &view, &RunOptions::default(), &screen, cancel)
+        });
+    }
     sys::standard_streams(&sort_request.inputs, &sort_request.output)?;
     mention_leftovers(sort_request, &screen);
     let report_file = ReportFile::prepare(matches, Some(sort_request))?;
     job(report_file, &screen, |cancel| {
         ascot_sort::sort(sort_request, &RunOptions::default(), &screen, cancel)
     })
+}
+
+/// The directory of `--view`.
+fn view_of(matches: &ArgMatches, request: &SortRequest, screen: &Screen) -> Result<Option<PathBuf>, Failure> {
+    let Some(dir) = matches.try_get_one::<OsString>("view").ok().flatten() else { return Ok(None) };
+    if dir == "auto" {
+        return cheaper_view(matches, request, screen);
+    }
+    let other = ["output", "parts", "temp", "merge", "batch-size"].into_iter().find(|id| {
+        matches.try_contains_id(id).unwrap_or(false)
+            && matches.value_source(id) == Some(clap::parser::ValueSource::CommandLine)
+    });
+    match other {
+        None => Ok(Some(PathBuf::from(dir))),
+        Some(id) => Err(Failure::usage(
+            format!("--view does not go with --{id}"),
+            "a view is a directory of runs; ascot view DIR -o FILE writes the file",
+        )),
+    }
+}
+
+/// `--view auto`: the view beside the output, where that is predicted to take less time.
+fn cheaper_view(
+    matches: &ArgMatches,
+    request: &SortRequest,
+    screen: &Screen,
+) -> Result<Option<PathBuf>, Failure> {
+    let Output::Path(file) = &request.output else {
+        return Err(Failure::usage(
+            "--view auto needs a file to name",
+            "write: -o FILE --view auto --reads N",
+        ));
+    };
+    let reads = request::count(matches, "reads", "--reads")?.unwrap_or(1);
+    let Some(cost) = ascot_sort::explain(request, None, &RunOptions::default())?.view else {
+        screen.tell("a file, not a view: all of it fits in memory, or its size is not known");
+        return Ok(None);
+    };
+    let (view, sorted) = (cost.view_seconds(reads), cost.sorted_seconds(reads));
+    let times = units::plural(reads, "reading");
+    let text = |seconds: f64| units::seconds(seconds);
+    if view >= sorted {
+        screen.tell(&format!(
+            "a file, not a view: with {times} about {}, a view {}",
+            text(sorted),
+            text(view)
+        ));
+        return Ok(None);
+    }
+    let mut name = file.clone().into_os_string();
+    name.push(".view");
+    let dir = PathBuf::from(name);
+    screen.tell(&format!(
+        "a view, {}: with {times} about {}, a file {}",
+        dir.display(),
+        text(view),
+        text(sorted)
+    ));
+    Ok(Some(dir))
 }
 
 fn resume(matches: &ArgMatches, dir: &Path) -> Result<u8, Failure> {

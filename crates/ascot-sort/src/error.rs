@@ -121,6 +121,14 @@ pub enum SortError {
         /// Why not.
         why: String,
     },
+    /// A view cannot be made, opened or read.
+    #[error("{}: {why}", path.display())]
+    View {
+        /// The view, or the file of it that is wrong.
+        path: PathBuf,
+        /// What is wrong, and what to do.
+        why: String,
+    },
     /// Stopped from outside.
     #[error("stopped; temporary files are gone")]
     Cancelled,

@@ -75,6 +75,8 @@ pub struct Job<'a, R: Records> {
     pub refined: Option<Refined>,
     /// Most files merged at once, where the plan says so.
     pub merge_factor: Option<usize>,
+    /// Sum of what is in the runs, where these are to be a view.
+    pub view_sum: Option<RecordSum>,
     /// Whether a killed job could go on: inputs and output are files.
     pub resumable: bool,
     started: Instant,
@@ -140,6 +142,7 @@ impl<'a, R: Records> Job<'a, R> {
             manifest,
             refined: None,
             merge_factor: None,
+            view_sum: None,
             resumable,
             started: Instant::now(),
         })

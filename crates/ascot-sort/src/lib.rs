@@ -12,6 +12,7 @@
 //!   distribute                 parts by sampled key, each sorted
 //!   small                      what fits a glance, without all of this
 //!   target, store, job         output, run store, the job itself
+//!   view                       runs that stay, merged when they are read
 //! ```
 
 pub mod account;
@@ -56,6 +57,7 @@ pub mod store;
 mod sweep;
 pub mod target;
 mod threads;
+pub mod view;
 mod watch;
 
 pub use error::{ErrorKind, SortError};
@@ -63,5 +65,5 @@ pub use job::RunOptions;
 pub use observe::{Cancel, Observer, Progress, Silent};
 pub use order_check::{Sortedness, is_sorted};
 pub use request::{Input, Keys, Method, Output, SortRequest};
-pub use sort::{Explanation, explain, resume, sort, split};
+pub use sort::{Explanation, explain, make_view, resume, sort, split};
 pub use store::{Leftover, Removal, clean, leftovers};

@@ -24,7 +24,7 @@ use crate::sorting::checkpoint_bytes;
 use crate::split::part_block;
 
 /// Length of a record of which nothing is known, bytes.
-const GUESSED_RECORD_BYTES: f64 = 64.0;
+pub const GUESSED_RECORD_BYTES: f64 = 64.0;
 
 /// What is known of inputs before their records are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

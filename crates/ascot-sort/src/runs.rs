@@ -15,6 +15,7 @@ use crate::error::SortError;
 use crate::ordered::InputRun;
 use crate::pieces::Lease;
 use crate::records::{Records, Segment, Sorted};
+use crate::view::keys::KeysWriter;
 
 /// A run (or a part of a distribution) on disk.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -63,6 +64,9 @@ pub struct RunSink<R> {
     records: Arc<R>,
     writer: RunWriter,
     run: Run,
+    /// Of the run of a view: where it can be entered.
+    keys: Option<KeysWriter>,
+    disk: Disk,
 }
 
 impl<R: Records> RunSink<R> {
@@ -86,13 +90,18 @@ impl<R: Records> RunSink<R> {
             start: RunStart::default(),
             input: None,
         };
-        Ok(RunSink { records: Arc::clone(records), writer, run })
+        Ok(RunSink { records: Arc::clone(records), writer, run, keys: None, disk: disk.clone() })
+    }
+
+    /// Keeps what a view needs to know of the run, in a file beside it.
+    pub fn keep_keys(&mut self) {
+        self.keys = Some(KeysWriter::default());
     }
 
     /// Goes on with a run that was checkpointed as `run` with `index`.
     pub fn resume(records: &Arc<R>, disk: &Disk, run: Run, index: RunIndex) -> Result<Self, IoError> {
         let writer = RunWriter::resume(disk, &run.path, index)?;
-        Ok(RunSink { records: Arc::clone(records), writer, run })
+        Ok(RunSink { records: Arc::clone(records), writer, run, keys: None, disk: disk.clone() })
     }
 
     /// Appends a chunk as a block.
@@ -102,6 +111,9 @@ impl<R: Records> RunSink<R> {
         } else {
             self.run.first_keys.last().copied().unwrap_or_default()
         };
+        if let Some(keys) = &mut self.keys {
+            keys.push(&*self.records, &chunk);
+        }
         self.run.first_keys.push(prefix);
         self.run.bytes += chunk.len as u64;
         self.run.records += chunk.records;
@@ -148,8 +160,21 @@ impl<R: Records> RunSink<R> {
         self.writer.checkpoint()?;
         let index = self.writer.finish()?;
         self.run.block_bytes = index.buffer_bytes();
+        if let Some(keys) = self.keys {
+            write_whole(&self.disk, &self.run.path.with_extension("keys"), &keys.to_bytes(self.run.number))?;
+        }
         Ok(self.run)
     }
+}
+
+/// Writes a small file and makes it durable.
+pub fn write_whole(disk: &Disk, path: &Path, bytes: &[u8]) -> Result<(), IoError> {
+    let mut stream = disk.create(path, "view")?;
+    let mut buf = Buf::heap(bytes.len());
+    buf[..bytes.len()].copy_from_slice(bytes);
+    stream.begin(buf, bytes.len())?;
+    stream.sync()?;
+    stream.finish().map(|_| ())
 }
 
 /// A run read back, block by block, from its start on.

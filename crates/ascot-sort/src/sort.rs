@@ -9,6 +9,7 @@ use ascot_io::{AtomicOutput, Disk};
 use ascot_model::plan::{Plan, Way};
 use ascot_model::report::Report;
 use ascot_model::units;
+use ascot_model::volume::VolumeProfile;
 use ascot_record::layout::Layout;
 use serde::Serialize;
 
@@ -20,13 +21,15 @@ use crate::job::{Job, RunOptions, job_disk, report_of_finished, temp_dirs};
 use crate::merging::merge_inputs;
 use crate::observe::{Cancel, Observer};
 use crate::places::no_room_for_spills;
-use crate::plan::{budget_of, make_plan, plan_split};
+use crate::plan::{GUESSED_RECORD_BYTES, budget_of, make_plan, plan_split};
 use crate::progress::with_progress;
 use crate::records::{Head, Records, Visitor, with_records};
 use crate::request::{Input, Method, Output, SortRequest, SplitBy};
 use crate::small::{self, SmallJob};
 use crate::split::split_inputs;
 use crate::store::{self, JobDir, Manifest, StoredWay};
+use crate::view::cost::ViewCost;
+use crate::view::make;
 
 /// Bytes of the first input looked at before a plan is made.
 const HEAD_BYTES: usize = 256 << 10;
@@ -161,7 +164,44 @@ pub(crate) fn sort_large(
     let prepared = prepare(request, inputs)?;
     let head = prepared.head.clone();
     let disk = job_disk(options);
-    with_records(request, &head, Sorting { request, by: None, prepared, disk, observer, cancel })?
+    let sorting = Sorting { request, by: None, view: None, prepared, disk, observer, cancel };
+    with_records(request, &head, sorting)?
+}
+
+/// Sorts the inputs into runs, and leaves these as the view `view`, which shows them merged.
+pub fn make_view(
+    request: &SortRequest,
+    view: &Path,
+    options: &RunOptions,
+    observer: &dyn Observer,
+    cancel: &Cancel,
+) -> Result<Report, SortError> {
+    make::check(request, view)?;
+    let mut request = request.clone();
+    // Runs are written where the view will be, and nowhere else.
+    request.temp_dirs = vec![make::parent_of(view)];
+    (request.method, request.output) = (Method::Merge, Output::Stdout);
+    let request = &request;
+    let mut prepared = prepare(request, Inputs::open(&request.inputs)?)?;
+    let head = prepared.head.clone();
+    prepared.budget = with_records(request, &head, Blocks(&prepared))?;
+    let disk = job_disk(options);
+    let sorting = Sorting { request, by: None, view: Some(view), prepared, disk, observer, cancel };
+    with_records(request, &head, sorting)?
+}
+
+/// The memory of a job whose runs are for a view.
+struct Blocks<'a>(&'a Prepared);
+
+impl Visitor for Blocks<'_> {
+    type Output = Budget;
+
+    fn visit<R: Records>(self, records: Arc<R>) -> Budget {
+        let Prepared { inputs, budget, .. } = self.0;
+        let fixed = records.record_bytes().map(|bytes| bytes as f64);
+        let mean = fixed.or_else(|| self.0.mean_bytes(&*records)).unwrap_or(GUESSED_RECORD_BYTES);
+        make::budget_of(*budget, mean, inputs.record_bytes())
+    }
 }
 
 /// An error where there is no directory for the output, before there is anything to write.
@@ -187,13 +227,16 @@ pub fn split(
     let prepared = prepare(request, Inputs::open(&request.inputs)?)?;
     let head = prepared.head.clone();
     let disk = job_disk(options);
-    with_records(request, &head, Sorting { request, by: Some(by), prepared, disk, observer, cancel })?
+    let sorting = Sorting { request, by: Some(by), view: None, prepared, disk, observer, cancel };
+    with_records(request, &head, sorting)?
 }
 
 struct Sorting<'a> {
     request: &'a SortRequest,
     /// Split instead.
     by: Option<SplitBy>,
+    /// Leave the runs as this view.
+    view: Option<&'a Path>,
     prepared: Prepared,
     disk: Disk,
     observer: &'a dyn Observer,
@@ -204,14 +247,22 @@ impl Visitor for Sorting<'_> {
     type Output = Result<Report, SortError>;
 
     fn visit<R: Records>(self, records: Arc<R>) -> Self::Output {
-        let Sorting { request, by, prepared, disk, observer, cancel } = self;
-        let plan = prepared.plan_for(request, by, &*records)?;
+        let Sorting { request, by, view, prepared, disk, observer, cancel } = self;
+        let mut plan = prepared.plan_for(request, by, &*records)?;
         check_room(request, &plan, &disk)?;
+        if view.is_some() {
+            // Its runs stay as they are formed.
+            plan.chosen.passes.truncate(1);
+            plan.chosen.summary = "form sorted runs, to be merged when they are read".into();
+        }
         let Prepared { inputs, head, budget } = prepared;
         let ledger = disk.ledger().clone();
+        let sample = if view.is_some() { head.records } else { Vec::new() };
         let job = Job::new(records, request, disk, budget, inputs, head.header, cancel)?;
         with_progress(&plan, &ledger, 0, observer, || {
-            if let Some(by) = by {
+            if let Some(view) = view {
+                job.make_view(view, &sample, Some(plan.clone()))
+            } else if let Some(by) = by {
                 split_inputs(job, by, Some(plan.clone()))
             } else if request.merge_only {
                 merge_inputs(job, Some(plan.clone()))
@@ -286,6 +337,8 @@ pub struct Explanation {
     pub free_bytes: u64,
     /// Directories for spills.
     pub temp_dirs: Vec<std::path::PathBuf>,
+    /// What a view instead would cost, where there could be one.
+    pub view: Option<ViewCost>,
 }
 
 /// Makes the plan of a sort, or of a split `by` something, and stops.
@@ -296,11 +349,11 @@ pub fn explain(
 ) -> Result<Explanation, SortError> {
     let prepared = prepare(request, Inputs::open(&request.inputs)?)?;
     let head = prepared.head.clone();
-    let plan = with_records(request, &head, Explaining { request, by, prepared })??;
+    let (plan, view) = with_records(request, &head, Explaining { request, by, prepared })??;
     let dirs = temp_dirs(request);
     let disk = job_disk(options);
     let free_bytes = dirs.iter().filter_map(|dir| disk.free_space(dir).ok()).sum();
-    Ok(Explanation { plan, records: request.layout.to_string(), free_bytes, temp_dirs: dirs })
+    Ok(Explanation { plan, records: request.layout.to_string(), free_bytes, temp_dirs: dirs, view })
 }
 
 struct Explaining<'a> {
@@ -310,10 +363,20 @@ struct Explaining<'a> {
 }
 
 impl Visitor for Explaining<'_> {
-    type Output = Result<Plan, SortError>;
+    type Output = Result<(Plan, Option<ViewCost>), SortError>;
 
     fn visit<R: Records>(self, records: Arc<R>) -> Self::Output {
-        self.prepared.plan_for(self.request, self.by, &*records)
+        let plan = self.prepared.plan_for(self.request, self.by, &*records)?;
+        let request = self.request;
+        let never = self.by.is_some() || request.merge_only || request.unique || request.top.is_some();
+        if never || matches!(request.output, Output::Parts(_)) || plan.input_bytes.is_none() {
+            return Ok((plan, None));
+        }
+        let merging = SortRequest { method: Method::Merge, ..request.clone() };
+        let merge = self.prepared.plan(&merging, &*records)?;
+        let volume = request.volume.clone().unwrap_or_else(VolumeProfile::assumed_flash);
+        let view = ViewCost::of(&merge.chosen, plan.chosen.seconds(), &volume);
+        Ok((plan, view))
     }
 }
 
@@ -362,6 +425,11 @@ impl fmt::Display for Explanation {
                 units::seconds(way.seconds()),
                 compare(way, chosen)
             )?;
+        }
+        if let Some(cost) = &self.view {
+            let lead = if plan.others.is_empty() { "\n\n  why not  " } else { "\n           " };
+            let (make, read) = (units::seconds(cost.make_seconds), units::seconds(cost.read_seconds));
+            write!(f, "{lead}view instead of a file   about {make} now, {read} at each reading   (--view)")?;
         }
         Ok(())
     }

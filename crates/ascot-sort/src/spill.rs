@@ -56,6 +56,11 @@ impl<R: Records> Spill<R> {
         Ok(Spill { records, disk, places, numbers, compression, expected, sink, place, full, done })
     }
 
+    /// Has the run entered from anywhere later on, as the runs of a view are.
+    pub fn keep_keys(&mut self) {
+        self.sink.keep_keys();
+    }
+
     /// Appends merged records.
     pub fn write(&mut self, chunk: Chunk) -> Result<(), SortError> {
         if let Err(error) = self.sink.make_room(chunk.len) {

@@ -39,7 +39,10 @@ pub const MANIFEST_VERSION: u32 = 1;
 
 const MANIFEST: &str = "manifest.json";
 const MANIFEST_NEW: &str = "manifest.json.new";
-const LOCK: &str = "lock";
+/// The manifest of a view, which a job's directory becomes.
+pub const VIEW_MANIFEST: &str = "view.json";
+/// The file whose lock a job holds.
+pub const LOCK: &str = "lock";
 const PREFIX: &str = "ascot-";
 /// Ends the name of a directory being made or removed; it begins with a dot.
 const UNSEEN: &str = ".tmp";
@@ -109,7 +112,7 @@ impl Manifest {
     }
 }
 
-fn check_line(line: &[u8]) -> String {
+pub(crate) fn check_line(line: &[u8]) -> String {
     format!("{{\"crc32\":\"{:08x}\"}}\n", crc32fast::hash(line))
 }
 
@@ -334,7 +337,7 @@ pub fn load(dir: &Path) -> Result<Manifest, SortError> {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return Err(cannot(
-                "there is no manifest in it\n  the job read a pipe, wrote to standard output or several parts, or merged, and such jobs cannot go on; or it died\n  before it had anything to keep; or this is not the job's first directory\n  'ascot clean' lists what can go on, and removes what cannot",
+                "there is no manifest in it\n  the job read a pipe, wrote to standard output or several parts, merged, or made a view, and such jobs cannot go on; or it died\n  before it had anything to keep; or this is not the job's first directory\n  'ascot clean' lists what can go on, and removes what cannot",
             ));
         }
         Err(error) => return Err(IoError::from_os(Action::Read, &dir.join(MANIFEST), 0, error).into()),
@@ -406,7 +409,9 @@ fn is_ours(name: &str) -> bool {
     name == LOCK
         || name == MANIFEST
         || name == MANIFEST_NEW
+        || name == VIEW_MANIFEST
         || name.strip_prefix("run-").and_then(|rest| rest.strip_suffix(".run")).is_some_and(is_run)
+        || name.strip_prefix("run-").and_then(|rest| rest.strip_suffix(".keys")).is_some_and(is_run)
 }
 
 fn random_id() -> String {

@@ -8,6 +8,7 @@ mod parts;
 mod sort;
 mod theory;
 mod tools;
+mod views;
 
 use clap::builder::OsStringValueParser;
 use clap::{Arg, ArgAction, Command, ValueHint};
@@ -32,11 +33,13 @@ const EXAMPLES: &str = "Examples:
 type Named = (&'static str, fn() -> Command);
 
 /// The commands, in the order in which help lists them.
-const COMMANDS: [Named; 13] = [
+const COMMANDS: [Named; 15] = [
     ("sort", sort::command),
     ("merge", parts::merge),
     ("split", parts::split),
     ("reshape", parts::reshape),
+    ("view", views::view),
+    ("mount", views::mount),
     ("gen", tools::generate),
     ("check", tools::check),
     ("clean", tools::clean),

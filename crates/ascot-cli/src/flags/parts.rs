@@ -28,6 +28,8 @@ pub fn merge() -> Command {
              \x20 ascot merge monday.log tuesday.log -k1,1 -o week.log\n\
              \x20 ascot merge part-*.rec --format fixed:100 --key 0..10 -o all.rec",
         )
+        .next_help_heading(JOB)
+        .arg(super::views::joining())
 }
 
 /// `ascot reshape`.

@@ -39,6 +39,7 @@ pub fn command() -> Command {
         .next_help_heading(JOB)
         .args(checks())
         .args(job())
+        .args(super::views::making())
         .next_help_heading(RESOURCES)
         .args(memory_and_disks())
         .args(resources())

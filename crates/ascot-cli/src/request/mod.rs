@@ -25,7 +25,7 @@ use crate::size;
 use crate::volume::{self, Profile};
 
 pub use records::named_records;
-pub use resources::{threads, usual_temp_dirs};
+pub use resources::{memory, threads, usual_temp_dirs};
 
 /// What `ascot sort` is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,7 +20,7 @@ const VARIABLE: &str = "ASCOT_MEMORY";
 pub fn memory(matches: &ArgMatches) -> Result<Option<u64>, Failure> {
     let own = matches.get_one::<String>("memory");
     let mut largest = None;
-    for text in matches.get_many::<String>("buffer-size").into_iter().flatten() {
+    for text in matches.try_get_many::<String>("buffer-size").ok().flatten().into_iter().flatten() {
         largest = largest.max(Some(bytes("-S", size::buffer_size(text))?));
     }
     match (own, largest) {

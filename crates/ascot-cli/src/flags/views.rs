@@ -1,0 +1,206 @@
+//! The flags of `ascot view` and `ascot mount`, and those that make a view of a sort.
+
+use clap::builder::OsStringValueParser;
+use clap::{Arg, ArgGroup, Command, ValueHint};
+
+use super::tools::tool;
+use super::{JOB, OUTPUT, RESOURCES, option, switch};
+
+/// The flags of `ascot sort` that leave a view.
+pub fn making() -> Vec<Arg> {
+    vec![
+        option(
+            "reads",
+            "N",
+            "with --view auto: how often the result is read",
+            "How many times the result will be read from end to end, for --view auto; once if not given.",
+        )
+        .long("reads")
+        .hide_short_help(true),
+        option(
+            "view",
+            "DIR",
+            "form runs only; leave them in DIR as a view",
+            "Stop when sorted runs have been formed and leave them in the new directory DIR, a view: all is \
+             read once and written once, and merged when it is read, by ascot view or ascot mount. DIR \
+             appears when it is complete and not before. With the word auto, the view FILE.view or the \
+             FILE of -o, whichever is predicted to take less time with --reads N, and it says which.",
+        )
+        .long("view")
+        .hide_short_help(true)
+        .value_parser(OsStringValueParser::new())
+        .value_hint(ValueHint::DirPath),
+    ]
+}
+
+/// The flag of `ascot merge` that leaves a view of views.
+pub fn joining() -> Arg {
+    option(
+        "view",
+        "DIR",
+        "FILEs are views: leave a view of them in DIR",
+        "FILEs are views, of the same format and keys: leave their merge in the new directory DIR, a view of \
+         views. It refers to their runs and copies nothing, so they must stay. Without this flag views are \
+         merged to the output.",
+    )
+    .long("view")
+    .hide_short_help(true)
+    .value_parser(OsStringValueParser::new())
+    .value_hint(ValueHint::DirPath)
+}
+
+/// `ascot view`.
+pub fn view() -> Command {
+    tool("view")
+        .about("Read a view: a sorted file that is merged as it is read")
+        .long_about(
+            "Merge the runs of the view in DIR, which ascot sort --view has left, and write the result, or a \
+             part of it, to standard output or to a file. A part is found by reading at most four blocks of \
+             each run.",
+        )
+        .override_usage("ascot view DIR [OPTION]...")
+        .before_help("One part at most: --range, --keys, --head, --tail or --at-record.")
+        .after_help(
+            "Examples:\n\
+             \x20 ascot view big.view | consumer\n\
+             \x20 ascot view big.view --range 40G..41G -o slice\n\
+             \x20 ascot view big.view --keys 0x41..0x42\n\
+             \x20 ascot view big.view --materialize sorted.rec",
+        )
+        .arg(dir())
+        .next_help_heading(JOB)
+        .args(parts())
+        .group(ArgGroup::new("part").args(["range", "keys", "head", "tail", "at-record"]))
+        .next_help_heading(RESOURCES)
+        .arg(memory())
+        .arg(threads())
+        .next_help_heading(OUTPUT)
+        .arg(
+            file(
+                "output",
+                "write to FILE, whole or not at all",
+                "Write to FILE instead of standard output. FILE appears when it is complete.",
+            )
+            .short('o')
+            .long("output"),
+        )
+        .arg(
+            file(
+                "materialize",
+                "write the whole sorted file after all",
+                "Write the whole of the view to FILE, as a sort without --view would have.",
+            )
+            .long("materialize")
+            .conflicts_with_all(["part", "output"]),
+        )
+}
+
+/// What part of a view is wanted.
+fn parts() -> Vec<Arg> {
+    vec![
+        option(
+            "range",
+            "A..B",
+            "bytes A to B, which is left out: 40G..41G",
+            "Only the bytes from offset A to offset B, which is left out. K, M, G and KiB, MiB, GiB are \
+                 powers of 1024, KB, MB, GB powers of 1000. Without A from the start, without B to the end.",
+        )
+        .long("range"),
+        option(
+            "keys",
+            "A..B",
+            "records with keys from A to B, which is left out",
+            "Only the records whose keys are at least A and below B: numbers, text, or bytes as \
+                 hexadecimal digits behind 0x. For numbers, lines ordered as a whole, and one byte range. \
+                 Without A from the first, without B to the last.",
+        )
+        .long("keys"),
+        option(
+            "head",
+            "N",
+            "the first N records, and the header",
+            "Only the first N records (1k, 1M are powers of 1000), behind the header if there is one.",
+        )
+        .long("head"),
+        option("tail", "N", "the last N records", "Only the last N records.").long("tail"),
+        option(
+            "at-record",
+            "N",
+            "from record N on, counted from 0",
+            "From record number N on, counted from 0, to the end.",
+        )
+        .long("at-record"),
+    ]
+}
+
+/// `ascot mount`.
+pub fn mount() -> Command {
+    tool("mount")
+        .about("Show a view as an ordinary read-only file")
+        .long_about(
+            "Mount the view in DIR on the directory MNT: there it is an ordinary read-only file of its full \
+             size, merged as it is read, for any number of readers, wherever they read. It stays until it is \
+             unmounted (umount MNT, or fusermount3 -u MNT) or this command is stopped. A read that meets a \
+             damaged run fails, and a line on standard error names the run.",
+        )
+        .override_usage("ascot mount DIR MNT [OPTION]...")
+        .before_help("Stays in the foreground; Ctrl-C unmounts, and so does umount MNT.")
+        .after_help("Examples:\n  ascot mount big.view /mnt/v &\n  tail -c 100 /mnt/v/big.rec\n  umount /mnt/v")
+        .arg(dir())
+        .arg(
+            Arg::new("mountpoint")
+                .value_name("MNT")
+                .required(true)
+                .value_parser(OsStringValueParser::new())
+                .value_hint(ValueHint::DirPath)
+                .help("directory to mount it on")
+                .long_help("The directory on which the view is mounted; what is in it is not seen meanwhile."),
+        )
+        .arg(memory())
+        .arg(threads())
+        .arg(
+            switch(
+                "allow-other",
+                "other users may read it, too",
+                "Let other users read the file, too. Unless you are root, /etc/fuse.conf must say user_allow_other.",
+            )
+            .long("allow-other"),
+        )
+}
+
+fn dir() -> Arg {
+    Arg::new("dir")
+        .value_name("DIR")
+        .required(true)
+        .value_parser(OsStringValueParser::new())
+        .value_hint(ValueHint::DirPath)
+        .help("the view")
+        .long_help("The directory of the view.")
+}
+
+fn memory() -> Arg {
+    option(
+        "memory",
+        "SIZE",
+        "most memory for all readers (default 256MiB)",
+        "Most memory for the view and all who read it, a small constant (32 MiB) aside; readers share it. \
+         Default: ASCOT_MEMORY, or 256 MiB.",
+    )
+    .long("memory")
+}
+
+fn threads() -> Arg {
+    option(
+        "threads",
+        "N",
+        "threads that merge (default: one a core)",
+        "Threads that merge for one reader; one a core if not given.",
+    )
+    .long("threads")
+}
+
+fn file(id: &'static str, help: &'static str, long_help: &'static str) -> Arg {
+    option(id, "FILE", help, long_help)
+        .value_parser(OsStringValueParser::new())
+        .value_hint(ValueHint::FilePath)
+}

@@ -1,0 +1,151 @@
+//! What the kernel asks of a file system that has one file.
+
+use std::ffi::OsStr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use fuser::{
+    Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, KernelConfig,
+    LockOwner, OpenAccMode, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry,
+    ReplyOpen, Request,
+};
+
+use crate::readers::Readers;
+use crate::{Log, Shown};
+
+/// How long the kernel may remember names and sizes: they never change.
+const TTL: Duration = Duration::from_secs(3600);
+/// Bytes the kernel asks for at once, at most, and reads ahead.
+const REQUEST_BYTES: u32 = 1 << 20;
+const FILE: INodeNo = INodeNo(2);
+
+/// The directory with the file in it.
+pub struct ViewFile {
+    readers: Arc<Readers>,
+    modified: SystemTime,
+    owner: (u32, u32),
+    log: Log,
+}
+
+impl ViewFile {
+    /// The file that `readers` read.
+    pub fn new(readers: Arc<Readers>, shown: &Shown) -> Self {
+        ViewFile { readers, modified: shown.modified, owner: shown.owner, log: Arc::clone(&shown.log) }
+    }
+
+    fn attributes(&self, ino: INodeNo) -> Option<FileAttr> {
+        let size = self.readers.view().bytes();
+        let (kind, size, perm, nlink) = match ino {
+            INodeNo::ROOT => (FileType::Directory, 0, 0o555, 2),
+            FILE => (FileType::RegularFile, size, 0o444, 1),
+            _ => return None,
+        };
+        Some(FileAttr {
+            ino,
+            size,
+            blocks: size.div_ceil(512),
+            atime: self.modified,
+            mtime: self.modified,
+            ctime: self.modified,
+            crtime: self.modified,
+            kind,
+            perm,
+            nlink,
+            uid: self.owner.0,
+            gid: self.owner.1,
+            rdev: 0,
+            blksize: REQUEST_BYTES,
+            flags: 0,
+        })
+    }
+}
+
+impl Filesystem for ViewFile {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
+        // Where the kernel takes less it says how much.
+        if let Err(most) = config.set_max_write(REQUEST_BYTES) {
+            let _ = config.set_max_write(most);
+        }
+        if let Err(most) = config.set_max_readahead(REQUEST_BYTES) {
+            let _ = config.set_max_readahead(most);
+        }
+        Ok(())
+    }
+
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let ours = parent == INodeNo::ROOT && name == OsStr::new(self.readers.view().name());
+        match self.attributes(FILE).filter(|_| ours) {
+            Some(attributes) => reply.entry(&TTL, &attributes, Generation(0)),
+            None => reply.error(Errno::ENOENT),
+        }
+    }
+
+    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        match self.attributes(ino) {
+            Some(attributes) => reply.attr(&TTL, &attributes),
+            None => reply.error(Errno::ENOENT),
+        }
+    }
+
+    fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        match ino {
+            FILE if flags.acc_mode() == OpenAccMode::O_RDONLY => {
+                reply.opened(FileHandle(self.readers.open()), FopenFlags::FOPEN_KEEP_CACHE);
+            }
+            FILE => reply.error(Errno::EROFS),
+            _ => reply.error(Errno::EISDIR),
+        }
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        match self.readers.read(fh.0, offset, size as usize) {
+            Ok(bytes) => reply.data(&bytes),
+            Err(error) => {
+                (self.log)(&format!("reading {} bytes at {offset} failed: {error}", size));
+                reply.error(Errno::EIO);
+            }
+        }
+    }
+
+    fn release(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        fh: FileHandle,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        _: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.readers.close(fh.0);
+        reply.ok();
+    }
+
+    fn readdir(&self, _: &Request, ino: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+        if ino != INodeNo::ROOT {
+            return reply.error(Errno::ENOTDIR);
+        }
+        let name = self.readers.view().name();
+        let entries = [
+            (ino, FileType::Directory, "."),
+            (ino, FileType::Directory, ".."),
+            (FILE, FileType::RegularFile, name),
+        ];
+        for (number, (ino, kind, name)) in entries.into_iter().enumerate().skip(offset as usize) {
+            if reply.add(ino, number as u64 + 1, kind, name) {
+                break;
+            }
+        }
+        reply.ok();
+    }
+}

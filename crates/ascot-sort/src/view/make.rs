@@ -1,0 +1,169 @@
+//! Making a view: runs are formed beside it, and their directory becomes the view.
+//!
+//! ```text
+//!   PARENT/ascot-<id>/    run-000001.run run-000001.keys ...   a job's directory, found by `ascot clean`
+//!                         view.json                            once all runs are complete and durable
+//!   PARENT/NAME.view/     the same directory, renamed
+//! ```
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use ascot_io::{Action, Disk, IoError};
+use ascot_model::plan::Plan;
+use ascot_model::report::Report;
+use ascot_record::checksum::RecordSum;
+use ascot_record::layout::Layout;
+
+use crate::budget::Budget;
+use crate::error::SortError;
+use crate::form::Gather;
+use crate::job::Job;
+use crate::records::Records;
+use crate::request::{Input, SortRequest};
+use crate::store::LOCK;
+use crate::target::Commit;
+use crate::view::manifest::{Member, VIEW_VERSION, ViewManifest, to_hex};
+
+/// Least and usual block of a view's runs: a reader that seeks reads one of each run, at least.
+const BLOCK_BYTES: usize = 64 << 10;
+/// Blocks of a view at most, about: each takes memory while the view is open.
+const MOST_BLOCKS: u64 = 1 << 18;
+/// Records of a block at least, where memory allows: the first of each is kept in the view.
+const BLOCK_RECORDS: usize = 64;
+
+/// An error where a view cannot be made as asked for, before anything is read.
+pub fn check(request: &SortRequest, view: &Path) -> Result<(), SortError> {
+    if request.unique || request.top.is_some() {
+        return Err(SortError::Request(
+            "a view shows all records of its runs: --unique and --top need a file\n  write one with -o FILE"
+                .into(),
+        ));
+    }
+    check_name(view)
+}
+
+/// An error where there cannot be a new view of this name.
+pub fn check_name(view: &Path) -> Result<(), SortError> {
+    if view.symlink_metadata().is_ok() {
+        let why = "it is there already, and a view takes the place of nothing\n  remove it, or name another directory (--view DIR)";
+        return Err(SortError::View { path: view.to_path_buf(), why: why.into() });
+    }
+    let parent = parent_of(view);
+    let stat = fs::metadata(&parent).map_err(|error| IoError::from_os(Action::Inspect, &parent, 0, error))?;
+    if !stat.is_dir() {
+        let why = "no directory: a view cannot be made in it".to_string();
+        return Err(SortError::View { path: parent, why });
+    }
+    Ok(())
+}
+
+/// The directory that a view lies in.
+pub fn parent_of(view: &Path) -> PathBuf {
+    view.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_path_buf()
+}
+
+/// The memory of a job that makes a view, with the blocks that its runs are to have.
+pub fn budget_of(budget: Budget, mean_bytes: f64, data_bytes: Option<u64>) -> Budget {
+    let for_records = (mean_bytes as usize).saturating_mul(BLOCK_RECORDS);
+    let for_memory = (data_bytes.unwrap_or(0) / MOST_BLOCKS) as usize;
+    let wanted = for_records.max(for_memory).clamp(BLOCK_BYTES, 1 << 30).next_power_of_two();
+    let block = wanted.min(budget.block);
+    let times = budget.block / block;
+    Budget {
+        block,
+        emit_blocks: budget.emit_blocks * times,
+        target_blocks: budget.target_blocks * times,
+        ..budget
+    }
+}
+
+impl<R: Records> Job<'_, R> {
+    /// Forms sorted runs of the inputs, and makes them a view.
+    pub fn make_view(mut self, view: &Path, head: &[u8], plan: Option<Plan>) -> Result<Report, SortError> {
+        self.view_sum = Some(RecordSum::new());
+        self.dir()?;
+        let fits = plan.as_ref().is_none_or(|plan| plan.chosen.method == "in memory");
+        let gather = if fits { Gather::AllThatFits } else { Gather::Halves };
+        let memory = self.sort_memory(0);
+        let reader = self.reader(&memory.pieces);
+        self.form(reader, &memory, gather, None)?;
+        drop(memory);
+        let sum = self.view_sum.unwrap_or_default();
+        let members = self
+            .manifest
+            .runs
+            .iter()
+            .map(|run| Member::of(&self.disk, run))
+            .collect::<Result<Vec<_>, _>>()?;
+        let bytes = sum.bytes;
+        let typed = matches!(self.request.layout, Layout::Csv { .. });
+        let manifest = ViewManifest {
+            version: VIEW_VERSION,
+            request: self.manifest.request.clone(),
+            name: name_of(self.request, view),
+            header: self.header.as_deref().map(to_hex),
+            head: if typed { to_hex(head) } else { String::new() },
+            sum,
+            members,
+        };
+        let dir = self.dir()?.path().to_path_buf();
+        let target =
+            Unnamed { manifest, disk: self.disk.clone(), dir: dir.clone(), view: view.to_path_buf(), bytes };
+        if let Some(dir) = &mut self.dir {
+            // Removed by what is done with it below, unless it has become the view.
+            dir.unkeep();
+        }
+        let job_dir = self.dir.take();
+        let result = self.finish(target, &sum, &RecordSum::new(), plan);
+        if let (Some(mut job_dir), true) = (job_dir, result.is_ok()) {
+            job_dir.keep();
+        }
+        result.map(|report| Report { verb: "made a view of".into(), ..report })
+    }
+}
+
+/// A name for the file that a view stands for: that of its only input, or the view's own.
+fn name_of(request: &SortRequest, view: &Path) -> String {
+    let named = match &request.inputs[..] {
+        [Input::Path(path)] => path.file_name(),
+        _ => None,
+    };
+    let own = view.file_stem().unwrap_or_default();
+    named.unwrap_or(own).to_string_lossy().into_owned()
+}
+
+/// A view without its name: committed, its directory gets it.
+struct Unnamed {
+    manifest: ViewManifest,
+    disk: Disk,
+    dir: PathBuf,
+    view: PathBuf,
+    bytes: u64,
+}
+
+impl Commit for Unnamed {
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn temporary(&self) -> Option<&Path> {
+        None
+    }
+
+    fn commit(self) -> Result<u64, SortError> {
+        self.manifest.store(&self.disk, &self.dir)?;
+        let failed = |error| IoError::from_os(Action::Create, &self.view, 0, error);
+        // As open to others as the directory it lies in; a job's own is private.
+        let parent = parent_of(&self.view);
+        let mode = fs::metadata(&parent).map_err(failed)?.permissions().mode() & 0o755;
+        fs::set_permissions(&self.dir, fs::Permissions::from_mode(mode | 0o700)).map_err(failed)?;
+        self.disk.sync_dir(&self.dir)?;
+        self.disk.rename(&self.dir, &self.view)?;
+        // A view is nobody's job.
+        let _ = fs::remove_file(self.view.join(LOCK));
+        self.disk.sync_dir(&parent)?;
+        Ok(self.bytes)
+    }
+}

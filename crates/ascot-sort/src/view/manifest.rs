@@ -1,0 +1,204 @@
+//! `view.json`: what a view is made of, and how its records are told apart and ordered
+//! (docs/formats/view.md). Two lines, as the manifest of a job has.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ascot_io::{Action, Disk, IoError, RunId, RunIndex, read_index};
+use ascot_record::checksum::RecordSum;
+use serde::{Deserialize, Serialize};
+
+use crate::error::SortError;
+use crate::records::Head;
+use crate::request::SortRequest;
+use crate::runs::{Run, RunStart, check_id, write_whole};
+use crate::store::{VIEW_MANIFEST, check_line};
+
+/// Version of the manifest; another version is not opened.
+pub const VIEW_VERSION: u32 = 1;
+
+/// What a view is made of.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ViewManifest {
+    /// Version of this format.
+    pub version: u32,
+    /// What orders the records: the request the view was made by.
+    pub request: SortRequest,
+    /// Name of the file that the view stands for, as a mount shows it.
+    pub name: String,
+    /// Header before the records, in hexadecimal.
+    pub header: Option<String>,
+    /// Head of the first input, in hexadecimal, where columns have the types it shows.
+    pub head: String,
+    /// Records in all runs.
+    pub sum: RecordSum,
+    /// The runs, in the order of the input.
+    pub members: Vec<Member>,
+}
+
+/// A run of a view.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Member {
+    /// Its file, in the view or elsewhere.
+    pub path: PathBuf,
+    /// Its number, part of its checksums.
+    pub number: u64,
+    /// Bytes of records.
+    pub bytes: u64,
+    /// Records.
+    pub records: u64,
+    /// Length of the longest record, bytes.
+    pub longest: u64,
+    /// Bytes of the largest block, as a buffer must hold it.
+    pub block_bytes: usize,
+    /// Length of the file, bytes.
+    pub size: u64,
+    /// CRC-32 of its index, which holds the checksum of each block.
+    pub index_crc: u32,
+    /// CRC-32 of the file of its keys.
+    pub keys_crc: u32,
+}
+
+impl Member {
+    /// What is to be remembered of a run that is complete.
+    pub fn of(disk: &Disk, run: &Run) -> Result<Member, SortError> {
+        let keys = run.path.with_extension("keys");
+        let read = fs::read(&keys).map_err(|error| IoError::from_os(Action::Read, &keys, 0, error))?;
+        let name = run.path.file_name().map(PathBuf::from).unwrap_or_default();
+        Ok(Member {
+            path: name,
+            number: run.number,
+            bytes: run.bytes,
+            records: run.records,
+            longest: run.longest,
+            block_bytes: run.block_bytes,
+            size: size_of(&run.path)?,
+            index_crc: crc32fast::hash(&read_index(disk, &run.path)?.to_bytes()),
+            keys_crc: crc32fast::hash(&read),
+        })
+    }
+
+    /// Opens the index of the run, which must be the one that was remembered.
+    pub fn open(&self, disk: &Disk, view: &Path) -> Result<(Run, RunIndex), SortError> {
+        let path = view.join(&self.path);
+        let altered = |why: &str| SortError::View {
+            path: path.clone(),
+            why: format!(
+                "this run of the view {} {why}\n  make the view anew; what it shows would be wrong",
+                view.display()
+            ),
+        };
+        let size = match size_of(&path) {
+            Ok(size) => size,
+            Err(IoError::Os { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+                return Err(altered("is missing"));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if size != self.size {
+            return Err(altered(&format!(
+                "has {size} bytes and had {}: it was cut off or altered",
+                self.size
+            )));
+        }
+        let index = read_index(disk, &path)?;
+        check_id(&index, RunId(self.number), &path)?;
+        if crc32fast::hash(&index.to_bytes()) != self.index_crc {
+            return Err(altered("was altered since: its index is another"));
+        }
+        let keys = path.with_extension("keys");
+        match fs::read(&keys) {
+            Ok(bytes) if crc32fast::hash(&bytes) == self.keys_crc => {}
+            Ok(_) => {
+                return Err(SortError::View {
+                    path: keys,
+                    why: "these keys of a run of the view were altered since\n  make the view anew".into(),
+                });
+            }
+            Err(error) => return Err(IoError::from_os(Action::Read, &keys, 0, error).into()),
+        }
+        let run = Run {
+            path,
+            number: self.number,
+            bytes: self.bytes,
+            records: self.records,
+            longest: self.longest,
+            block_bytes: self.block_bytes.max(index.buffer_bytes()),
+            first_keys: Vec::new(),
+            start: RunStart::default(),
+            input: None,
+        };
+        Ok((run, index))
+    }
+}
+
+fn size_of(path: &Path) -> Result<u64, IoError> {
+    fs::metadata(path)
+        .map(|stat| stat.len())
+        .map_err(|error| IoError::from_os(Action::Inspect, path, 0, error))
+}
+
+impl ViewManifest {
+    /// Writes the manifest into the directory `dir`, durably.
+    pub fn store(&self, disk: &Disk, dir: &Path) -> Result<(), SortError> {
+        let mut text =
+            serde_json::to_vec(self).map_err(|_| SortError::Internal("a view has no JSON form"))?;
+        let sum = check_line(&text);
+        text.push(b'\n');
+        text.extend_from_slice(sum.as_bytes());
+        Ok(write_whole(disk, &dir.join(VIEW_MANIFEST), &text)?)
+    }
+
+    /// Reads the manifest of the view `dir`.
+    pub fn load(dir: &Path) -> Result<ViewManifest, SortError> {
+        let path = dir.join(VIEW_MANIFEST);
+        let bad = |why: &str| SortError::View { path: path.clone(), why: why.into() };
+        let text = match fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let why = "no view: there is no view.json in it\n  ascot sort FILE... --view DIR makes one";
+                return Err(SortError::View { path: dir.to_path_buf(), why: why.into() });
+            }
+            Err(error) => return Err(IoError::from_os(Action::Read, &path, 0, error).into()),
+        };
+        let end = text.iter().position(|&byte| byte == b'\n').unwrap_or(text.len());
+        let (line, sum) = (&text[..end], text.get(end + 1..).unwrap_or_default());
+        if sum != check_line(line).as_bytes() {
+            return Err(bad("its checksum is wrong: it was altered or cut off\n  make the view anew"));
+        }
+        let manifest: ViewManifest =
+            serde_json::from_slice(line).map_err(|_| bad("it is no manifest of a view known here"))?;
+        if manifest.version != VIEW_VERSION {
+            return Err(bad("it is of another version of ascot\n  make the view anew"));
+        }
+        Ok(manifest)
+    }
+
+    /// What the order of records depends on, beside the request.
+    pub fn head(&self) -> Option<Head> {
+        let header = match &self.header {
+            Some(header) => Some(from_hex(header)?),
+            None => None,
+        };
+        Some(Head { header, records: from_hex(&self.head)? })
+    }
+}
+
+/// Bytes in hexadecimal.
+pub fn to_hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Bytes from hexadecimal; none where it is not that.
+pub fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let digits = text.as_bytes();
+    if !digits.len().is_multiple_of(2) {
+        return None;
+    }
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    digits.chunks_exact(2).map(|pair| u8::try_from(digit(pair[0])? * 16 + digit(pair[1])?).ok()).collect()
+}

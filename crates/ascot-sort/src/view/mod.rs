@@ -1,0 +1,33 @@
+//! Views: sorted runs that are merged when they are read.
+//!
+//! ```text
+//!   make      a sort that stops after its runs, which become a directory   (docs/formats/view.md)
+//!   manifest  what is in that directory, and whether it still is what it was
+//!   keys      where each run can be entered
+//!   load      some units of runs in memory
+//!   place     from a byte or a record of the merged sequence, or a key, to a place in every run
+//!   refer     a view of views, by reference
+//!   cost      what a view costs, beside a file
+//!   copy      a part of it to a file or a pipe
+//!   reader    the merged bytes from any place on: a stream, or a few of them
+//! ```
+
+mod copy;
+pub mod cost;
+pub mod keys;
+mod load;
+pub mod make;
+pub mod manifest;
+mod place;
+mod reader;
+mod refer;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+pub use copy::write_part;
+pub use manifest::ViewManifest;
+pub use place::{MOST_UNITS, Measure};
+pub use reader::{OpenView, View};
+pub use refer::{join_views, make_joined};
+pub use stream::Stream;

@@ -1,0 +1,317 @@
+//! A view, open: its size, any bytes of it, streams of it, as one file.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ascot_io::{Buf, Disk, Ledger, Pool};
+
+use crate::budget::{LEAST_MEMORY_BYTES, default_memory};
+use crate::emit::EmitThreads;
+use crate::error::SortError;
+use crate::job::{RunOptions, job_disk};
+use crate::observe::Cancel;
+use crate::pieces::Lease;
+use crate::records::{Records, Rules, Task, Visitor, with_records};
+use crate::request::SortRequest;
+use crate::runs::RunStart;
+use crate::view::copy::record_with_key;
+use crate::view::keys::RunKeys;
+use crate::view::load::{Loader, ViewRun};
+use crate::view::manifest::ViewManifest;
+use crate::view::place::{Measure, Placed};
+use crate::view::stream::{Part, Stream};
+
+/// A view as a file that is there: the header, then the records of all runs, merged.
+pub trait View: Send + Sync {
+    /// Bytes of the file.
+    fn bytes(&self) -> u64;
+    /// Records in it.
+    fn records(&self) -> u64;
+    /// Bytes before the first record.
+    fn header_bytes(&self) -> u64;
+    /// Name of the file.
+    fn name(&self) -> &str;
+    /// Where record `record` begins; the end of the file, where there are not as many.
+    fn offset_of_record(&self, record: u64) -> Result<u64, SortError>;
+    /// The normalised key that a user means: hexadecimal behind 0x, the text itself, or a number.
+    fn key(&self, text: &str) -> Result<Vec<u8>, SortError>;
+    /// Where the first record with at least this normalised key begins.
+    fn offset_of_key(&self, key: &[u8]) -> Result<u64, SortError>;
+    /// Blocks of each run that looking for the byte at `offset` reads.
+    fn seek_cost(&self, offset: u64) -> Result<Vec<u64>, SortError>;
+    /// At most `len` bytes from `offset` on, fewer at the end: for a few bytes anywhere.
+    fn read_at(&self, offset: u64, len: usize) -> Result<Vec<u8>, SortError>;
+    /// The bytes from `from` to `to`, one after another, merged ahead with up to `memory` bytes.
+    fn stream(&self, from: u64, to: u64, memory: usize) -> Result<Stream, SortError>;
+    /// Memory that streams can have, bytes.
+    fn memory_left(&self) -> usize;
+    /// What reading it has moved.
+    fn ledger(&self) -> &Ledger;
+}
+
+/// How a view is opened.
+#[derive(Clone, Debug, Default)]
+pub struct OpenView {
+    /// Most memory for it and all its readers, bytes; none: a share of what the machine has.
+    pub memory_bytes: Option<u64>,
+    /// Threads that merge for one reader; none: one a core.
+    pub threads: Option<usize>,
+    /// How its files are read.
+    pub options: RunOptions,
+}
+
+impl OpenView {
+    /// Opens the view `dir`. Every run is held against what the view knows of it.
+    pub fn open(&self, dir: &Path) -> Result<Arc<dyn View>, SortError> {
+        self.open_manifest(ViewManifest::load(dir)?, dir)
+    }
+
+    /// Opens what `manifest` tells of; `dir` is the view's directory, or what to call it.
+    pub fn open_manifest(&self, manifest: ViewManifest, dir: &Path) -> Result<Arc<dyn View>, SortError> {
+        let memory = self.memory_bytes.unwrap_or_else(default_memory);
+        if memory < LEAST_MEMORY_BYTES {
+            return Err(SortError::TooLittleMemory { given: memory, least: LEAST_MEMORY_BYTES });
+        }
+        let bad =
+            || SortError::View { path: dir.to_path_buf(), why: "its manifest has no valid header".into() };
+        let head = manifest.head().ok_or_else(bad)?;
+        let disk = job_disk(&self.options);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = self.threads.unwrap_or(cores).max(1);
+        let pool = Pool::new(usize::try_from(memory).unwrap_or(usize::MAX));
+        let request = manifest.request.clone();
+        let header = head.header.clone().unwrap_or_default();
+        let opening = Opening { manifest, dir: dir.to_path_buf(), disk, pool, threads, header };
+        with_records(&request, &head, opening)?
+    }
+}
+
+struct Opening {
+    manifest: ViewManifest,
+    dir: PathBuf,
+    disk: Disk,
+    pool: Pool,
+    threads: usize,
+    header: Vec<u8>,
+}
+
+impl Visitor for Opening {
+    type Output = Result<Arc<dyn View>, SortError>;
+
+    fn visit<R: Records>(self, records: Arc<R>) -> Self::Output {
+        let Opening { manifest, dir, disk, pool, threads, header } = self;
+        let mut runs = Vec::with_capacity(manifest.members.len());
+        for member in &manifest.members {
+            let (run, index) = member.open(&disk, &dir)?;
+            let keys = RunKeys::load(&*records, &pool, &run.path.with_extension("keys"), run.number)?;
+            let end = keys.unit(usize::MAX);
+            if (end.bytes, end.records, end.block) != (member.bytes, member.records, index.blocks.len())
+                || index.bytes != member.bytes
+            {
+                let why =
+                    "this run of the view and what the view knows of it do not agree\n  make the view anew";
+                return Err(SortError::View { path: run.path, why: why.into() });
+            }
+            runs.push(ViewRun { run, index, keys });
+        }
+        let bytes = runs.iter().map(|run| run.run.bytes).sum();
+        let count = runs.iter().map(|run| run.run.records).sum();
+        if (bytes, count) != (manifest.sum.bytes, manifest.sum.count) {
+            let why = "its runs do not add up to its records\n  make the view anew".to_string();
+            return Err(SortError::View { path: dir, why });
+        }
+        let few = EmitThreads::start(&records, &pool, 1, FEW_BLOCKS, FEW_BLOCK_BYTES)?;
+        let (few, cancel) = (Mutex::new(few), Cancel::new());
+        let ViewManifest { name, request, .. } = manifest;
+        Ok(Arc::new(Opened {
+            records,
+            request,
+            disk,
+            pool,
+            runs: Arc::new(runs),
+            header,
+            name,
+            bytes,
+            count,
+            threads,
+            few,
+            cancel,
+        }))
+    }
+}
+
+/// Memory that merges a few bytes.
+const FEW_BLOCKS: usize = 4;
+const FEW_BLOCK_BYTES: usize = 64 << 10;
+
+struct Opened<R: Records> {
+    records: Arc<R>,
+    request: SortRequest,
+    disk: Disk,
+    pool: Pool,
+    runs: Arc<Vec<ViewRun>>,
+    header: Vec<u8>,
+    name: String,
+    /// Bytes of records.
+    bytes: u64,
+    count: u64,
+    threads: usize,
+    /// Merges a few bytes at a time, for one caller after another.
+    few: Mutex<EmitThreads>,
+    cancel: Cancel,
+}
+
+impl<R: Records> Opened<R> {
+    fn loader(&self) -> Loader<'_, R> {
+        Loader::new(&self.records, &self.disk, &self.pool, &self.runs)
+    }
+
+    /// Bytes of records before a place.
+    fn bytes_before(&self, starts: &[RunStart]) -> u64 {
+        let before = |(run, start): (&ViewRun, &RunStart)| {
+            let unit = run.keys.unit(run.keys.unit_of(start.block));
+            let blocks = run.index.blocks.get(unit.block..start.block).unwrap_or_default();
+            unit.bytes
+                + blocks.iter().map(|block| u64::from(block.raw)).sum::<u64>()
+                + u64::from(start.offset)
+        };
+        self.runs.iter().zip(starts).map(before).sum()
+    }
+
+    /// At most `len` bytes of records from `from` on, merged in memory.
+    fn merge_few(&self, from: u64, len: usize) -> Result<Vec<u8>, SortError> {
+        let to = (from + len as u64).min(self.bytes);
+        if from >= to {
+            return Ok(Vec::new());
+        }
+        let (mut loader, records) = (self.loader(), &*self.records);
+        let mut loaded = loader.surroundings(from, Measure::Bytes)?;
+        while let Some((upto, run)) = loader.known_upto(&loaded).filter(|(upto, _)| *upto < to) {
+            debug_assert!(upto < to);
+            let unit = self.runs[run].keys.unit_of(loaded[run].end_block());
+            let more = loader.load_all(&[(run, unit..unit + 1)])?;
+            more.into_iter().for_each(|more| loaded[run].extend(more));
+        }
+        let first = loader.decide(&loaded, from, Measure::Bytes);
+        let mut last = loader.decide(&loaded, to, Measure::Bytes);
+        if last.beyond > 0 {
+            // The record that the last byte belongs to, too.
+            let (at, window) = (last.starts[last.next], &loaded[last.next]);
+            last.starts[last.next] = window.go_on(records, at, 1, Measure::Records).0;
+        }
+        let sources = (0..loaded.len()).map(|run| loaded[run].between(first.starts[run], last.starts[run]));
+        let sources: Vec<_> = sources.filter(|source| !source.is_empty()).collect();
+        let task = Task { sources, previous: None, last: false, limit: u64::MAX };
+        let mut bytes = Vec::with_capacity(len + first.beyond as usize);
+        let few = self.few.lock().unwrap_or_else(PoisonError::into_inner);
+        few.run(vec![task], Rules::default(), &self.cancel, &mut |chunk| {
+            bytes.extend_from_slice(&chunk.buf[..chunk.len]);
+            Ok(())
+        })?;
+        records.finish(&mut bytes);
+        bytes.drain(..(first.beyond as usize).min(bytes.len()));
+        bytes.truncate((to - from) as usize);
+        Ok(bytes)
+    }
+
+    /// Where reading of each run ends for the records before `to`.
+    fn end_blocks(&self, to: u64) -> Result<Vec<usize>, SortError> {
+        if to >= self.bytes {
+            return Ok(self.runs.iter().map(|run| run.index.blocks.len()).collect());
+        }
+        let Placed { starts, beyond, next } = self.loader().place(to, Measure::Bytes)?;
+        let end = |(number, start): (usize, &RunStart)| {
+            let keys = &self.runs[number].keys;
+            let unit = keys.unit_of(start.block);
+            let inside =
+                start.offset > 0 || start.block > keys.unit(unit).block || (number == next && beyond > 0);
+            if inside { keys.unit(unit + 1).block } else { start.block }
+        };
+        Ok(starts.iter().enumerate().map(end).collect())
+    }
+}
+
+impl<R: Records> View for Opened<R> {
+    fn bytes(&self) -> u64 {
+        self.header_bytes() + self.bytes
+    }
+
+    fn records(&self) -> u64 {
+        self.count
+    }
+
+    fn header_bytes(&self) -> u64 {
+        self.header.len() as u64
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn offset_of_record(&self, record: u64) -> Result<u64, SortError> {
+        let bytes = match self.records.record_bytes() {
+            _ if record >= self.count => self.bytes,
+            Some(len) => record * len as u64,
+            None => self.bytes_before(&self.loader().place(record, Measure::Records)?.starts),
+        };
+        Ok(self.header_bytes() + bytes)
+    }
+
+    fn key(&self, text: &str) -> Result<Vec<u8>, SortError> {
+        let mut record = record_with_key(&self.request, text)?;
+        self.records.normalise(&mut record);
+        let mut buf = Buf::heap(record.len());
+        buf[..record.len()].copy_from_slice(&record);
+        let sorted = self.records.index(Lease::plain(buf), 0..record.len());
+        let whole = self.records.whole(Arc::new(sorted));
+        Ok(self.records.key_of(&self.records.first(&whole)))
+    }
+
+    fn offset_of_key(&self, key: &[u8]) -> Result<u64, SortError> {
+        Ok(self.header_bytes() + self.bytes_before(&self.loader().place_of_key(key)?.starts))
+    }
+
+    fn seek_cost(&self, offset: u64) -> Result<Vec<u64>, SortError> {
+        let mut loader = self.loader();
+        loader.place(offset.saturating_sub(self.header_bytes()), Measure::Bytes)?;
+        Ok(loader.blocks_read)
+    }
+
+    fn read_at(&self, offset: u64, len: usize) -> Result<Vec<u8>, SortError> {
+        let header = self.header.get(offset as usize..).unwrap_or_default();
+        let mut bytes = header[..header.len().min(len)].to_vec();
+        let from = (offset + bytes.len() as u64).saturating_sub(self.header_bytes());
+        if bytes.len() < len {
+            bytes.extend(self.merge_few(from, len - bytes.len())?);
+        }
+        Ok(bytes)
+    }
+
+    fn stream(&self, from: u64, to: u64, memory: usize) -> Result<Stream, SortError> {
+        let (from, to) = (from.min(self.bytes()), to.min(self.bytes()));
+        let header_end = to.min(self.header_bytes());
+        let front = self.header.get(from as usize..header_end as usize).unwrap_or_default().to_vec();
+        let first = from.max(self.header_bytes()) - self.header_bytes();
+        let last = to.max(self.header_bytes()) - self.header_bytes();
+        if first >= last {
+            return Ok(Stream::of(front));
+        }
+        let placed = self.loader().place(first, Measure::Bytes)?;
+        let part = Part {
+            runs: Arc::clone(&self.runs),
+            ends: self.end_blocks(last)?,
+            starts: placed.starts,
+            skip: placed.beyond,
+            bytes: last - first,
+        };
+        Stream::start(front, &self.records, &self.disk, &self.pool, part, (memory, self.threads))
+    }
+
+    fn memory_left(&self) -> usize {
+        self.pool.available()
+    }
+
+    fn ledger(&self) -> &Ledger {
+        self.disk.ledger()
+    }
+}

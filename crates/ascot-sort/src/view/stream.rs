@@ -1,0 +1,253 @@
+//! A stream of merged records: a thread of its own drives the engine, as the n x 0 schedule with
+//! forecasting says, and merges ahead as far as its memory goes.
+//!
+//! What it has merged waits in the blocks of the merging threads; where the reader takes none, all stands
+//! still. Dropped, it ends its threads and gives all memory back.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use ascot_bowtie::engine::Bowtie;
+use ascot_bowtie::schedule::Forecast;
+use ascot_io::{BlockPool, Disk, PAGE_BYTES, Pool};
+use crossbeam_channel::{Receiver, Sender, unbounded};
+
+use crate::emit::{Chunk, EmitThreads, PassSums};
+use crate::error::SortError;
+use crate::job::drive;
+use crate::merge::{MergeFlow, MergeSink};
+use crate::observe::Cancel;
+use crate::records::{Records, Rules};
+use crate::runs::{RunInput, RunStart};
+use crate::view::load::ViewRun;
+
+/// Blocks of each merging thread.
+const EMIT_BLOCKS: usize = 6;
+/// Least and largest of them, bytes.
+const LEAST_EMIT_BYTES: usize = 32 << 10;
+const MOST_EMIT_BYTES: usize = 1 << 20;
+/// Share of a stream's memory for them: one in so many.
+const EMIT_SHARE: usize = 4;
+/// Memory for what the schedule knows of each block to come, bytes.
+const BLOCK_FACTS_BYTES: usize = 24;
+
+/// The part of a view to be streamed.
+pub struct Part {
+    /// The runs of the view.
+    pub runs: Arc<Vec<ViewRun>>,
+    /// Where it begins in each.
+    pub starts: Vec<RunStart>,
+    /// The block of each in which it has nothing any more.
+    pub ends: Vec<usize>,
+    /// Bytes of its first record that are left out.
+    pub skip: u64,
+    /// Bytes of it.
+    pub bytes: u64,
+}
+
+/// Merged bytes, one after another.
+pub struct Stream {
+    /// What is given next.
+    current: Current,
+    /// Bytes of it given.
+    given: usize,
+    chunks: Option<Receiver<Result<Chunk, SortError>>>,
+    cancel: Cancel,
+    thread: Option<JoinHandle<()>>,
+    /// Bytes to leave out, and to give after those.
+    skip: u64,
+    left: u64,
+}
+
+enum Current {
+    Bytes(Vec<u8>),
+    Chunk(Chunk),
+}
+
+impl Current {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Current::Bytes(bytes) => bytes,
+            Current::Chunk(chunk) => &chunk.buf[..chunk.len],
+        }
+    }
+}
+
+impl Stream {
+    /// A stream of these bytes alone.
+    pub fn of(front: Vec<u8>) -> Stream {
+        let cancel = Cancel::new();
+        Stream {
+            current: Current::Bytes(front),
+            given: 0,
+            chunks: None,
+            cancel,
+            thread: None,
+            skip: 0,
+            left: 0,
+        }
+    }
+
+    /// A stream of `front`, then of a part of a view, with so much memory and so many threads that merge.
+    pub(super) fn start<R: Records>(
+        front: Vec<u8>,
+        records: &Arc<R>,
+        disk: &Disk,
+        pool: &Pool,
+        part: Part,
+        (memory, threads): (usize, usize),
+    ) -> Result<Stream, SortError> {
+        let (skip, left) = (part.skip, part.bytes);
+        let (send, receive) = unbounded();
+        let mut this = Stream::of(front);
+        let merge = Merge::prepare(records, disk, pool, &part, memory, threads)?;
+        let cancel = this.cancel.clone();
+        let thread = std::thread::Builder::new().name("view".into());
+        let spawned = thread.spawn(move || merge.run(part, &send, &cancel));
+        this.thread =
+            Some(spawned.map_err(|_| SortError::Internal("a thread that reads a view does not start"))?);
+        (this.chunks, this.skip, this.left) = (Some(receive), skip, left);
+        Ok(this)
+    }
+
+    /// The next bytes, as many as are there in one piece; none at the end.
+    pub fn next_bytes(&mut self) -> Result<&[u8], SortError> {
+        while self.given >= self.current.bytes().len() {
+            let Some(chunks) = self.chunks.as_ref().filter(|_| self.left > 0) else { return Ok(&[]) };
+            self.current = Current::Bytes(Vec::new());
+            self.given = 0;
+            let ended = |_| Err(SortError::Internal("a view ended before its last record"));
+            let mut chunk = chunks.recv().unwrap_or_else(ended)?;
+            let skipped = self.skip.min(chunk.len as u64);
+            self.skip -= skipped;
+            self.given = skipped as usize;
+            chunk.len = chunk.len.min((skipped + self.left) as usize);
+            self.left -= chunk.len as u64 - skipped;
+            self.current = Current::Chunk(chunk);
+        }
+        Ok(&self.current.bytes()[self.given..])
+    }
+
+    /// The first `bytes` of [`next_bytes`](Self::next_bytes) are done with.
+    pub fn consume(&mut self, bytes: usize) {
+        self.given += bytes;
+    }
+
+    /// Fills `out` as far as there are bytes; tells how far.
+    pub fn read(&mut self, out: &mut [u8]) -> Result<usize, SortError> {
+        let mut filled = 0;
+        while filled < out.len() {
+            let bytes = self.next_bytes()?;
+            if bytes.is_empty() {
+                break;
+            }
+            let count = bytes.len().min(out.len() - filled);
+            out[filled..filled + count].copy_from_slice(&bytes[..count]);
+            self.consume(count);
+            filled += count;
+        }
+        Ok(filled)
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.cancel.cancel();
+        self.current = Current::Bytes(Vec::new());
+        // Without a receiver whoever sends stops.
+        self.chunks = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A merge with all its memory.
+struct Merge<R: Records> {
+    records: Arc<R>,
+    emitters: EmitThreads,
+    inputs: Vec<RunInput<R>>,
+    blocks: BlockPool,
+}
+
+impl<R: Records> Merge<R> {
+    fn prepare(
+        records: &Arc<R>,
+        disk: &Disk,
+        pool: &Pool,
+        part: &Part,
+        memory: usize,
+        threads: usize,
+    ) -> Result<Self, SortError> {
+        let live: Vec<usize> =
+            (0..part.runs.len()).filter(|&run| part.starts[run].block < part.ends[run]).collect();
+        let memory = memory.min(pool.available());
+        let emit = memory / EMIT_SHARE / (EMIT_BLOCKS * threads);
+        let emit = emit.clamp(LEAST_EMIT_BYTES, MOST_EMIT_BYTES) / PAGE_BYTES * PAGE_BYTES;
+        let block = live
+            .iter()
+            .map(|&run| part.runs[run].run.block_bytes)
+            .max()
+            .unwrap_or(PAGE_BYTES)
+            .max(PAGE_BYTES);
+        let to_come: usize = live.iter().map(|&run| part.ends[run] - part.starts[run].block).sum();
+        let long: usize = live.iter().map(|&run| part.runs[run].run.long_bytes()).sum();
+        let others = emit * EMIT_BLOCKS * threads + long + to_come * BLOCK_FACTS_BYTES;
+        let blocks = (memory.saturating_sub(others) / block).min(to_come);
+        if blocks < live.len() {
+            let least = pool.budget() - memory + others + 2 * live.len() * block;
+            return Err(SortError::TooLittleMemory { given: pool.budget() as u64, least: least as u64 });
+        }
+        let emitters = EmitThreads::start(records, pool, threads, EMIT_BLOCKS, emit)?;
+        let blocks = BlockPool::new(pool.region((blocks * block).max(1), "blocks of a view")?, block);
+        let open = |&run: &usize| {
+            let (run, index) = part.runs[run].part(part.starts[run], part.ends[run]);
+            RunInput::open_indexed(records, disk, pool, &run, &index)
+        };
+        let inputs = live.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        Ok(Merge { records: Arc::clone(records), emitters, inputs, blocks })
+    }
+
+    fn run(self, part: Part, send: &Sender<Result<Chunk, SortError>>, cancel: &Cancel) {
+        let Merge { records, emitters, inputs, blocks } = self;
+        let live = (0..part.runs.len()).filter(|&run| part.starts[run].block < part.ends[run]);
+        let (starts, keys): (Vec<usize>, Vec<Vec<u64>>) = live
+            .map(|run| {
+                let from = part.starts[run].block;
+                (from, part.runs[run].keys.block_prefixes(from..part.ends[run]))
+            })
+            .unzip();
+        let mut bowtie = Bowtie::of_inputs(inputs, blocks, Box::new(Forecast::new(&keys)));
+        drop(keys);
+        let mut sink = Hand { records: &*records, send };
+        let rules = Rules::default();
+        let mut flow = MergeFlow::new(&*records, &emitters, rules, None, cancel, &mut sink, &starts);
+        if let Err(error) = drive(&mut bowtie, &mut flow, cancel) {
+            // Where nobody listens any more nobody wants to know.
+            let _ = send.send(Err(error));
+        }
+    }
+}
+
+/// Hands chunks to the reader, in the form of the output.
+struct Hand<'s, R: Records> {
+    records: &'s R,
+    send: &'s Sender<Result<Chunk, SortError>>,
+}
+
+impl<R: Records> MergeSink for Hand<'_, R> {
+    fn chunk(&mut self, mut chunk: Chunk) -> Result<(), SortError> {
+        let len = chunk.len;
+        self.records.finish(&mut chunk.buf[..len]);
+        self.send.send(Ok(chunk)).map_err(|_| SortError::Cancelled)
+    }
+
+    fn batch(
+        &mut self,
+        _: &dyn Fn() -> Vec<RunStart>,
+        _: &PassSums,
+        _: Option<&[u8]>,
+    ) -> Result<(), SortError> {
+        Ok(())
+    }
+}
