@@ -342,16 +342,13 @@ pub fn load(dir: &Path) -> Result<Manifest, SortError> {
         }
         Err(error) => return Err(IoError::from_os(Action::Read, &dir.join(MANIFEST), 0, error).into()),
     };
-    let manifest = Manifest::from_bytes(&text).ok_or_else(|| {
-        cannot(&format!(
-            "its manifest is damaged\n  ascot clean {}  removes what the job left; then sort anew",
-            units::in_shell(dir)
-        ))
-    })?;
+    let clean = format!("ascot clean {}  removes what the job left", units::in_shell(dir));
+    let damaged = || cannot(&format!("its manifest is damaged\n  {clean}; then sort anew"));
+    let manifest = Manifest::from_bytes(&text).ok_or_else(damaged)?;
     if manifest.version != MANIFEST_VERSION {
-        return Err(cannot(
-            "its manifest is of another version of ascot\n  go on with that version, or remove it: ascot clean DIR",
-        ));
+        return Err(cannot(&format!(
+            "its manifest is of another version of ascot\n  go on with that; or {clean}"
+        )));
     }
     Ok(manifest)
 }

@@ -208,12 +208,7 @@ pub fn simulate() -> Command {
             )
             .long("group"),
         )
-        .arg(file(
-            "plot",
-            "FILE",
-            "draw what streams hold to FILE (SVG)",
-            "Draw what each stream holds when memory is full, as seen and by theory, as an SVG chart to FILE.",
-        ))
+        .arg(plot_of_stairs())
         .arg(skew())
         .arg(
             option(
@@ -295,4 +290,13 @@ pub fn volume() -> Arg {
 
 fn json() -> Arg {
     switch("json", "print JSON", "Print the result as JSON, to be read by programs.").long("json")
+}
+
+fn plot_of_stairs() -> Arg {
+    file(
+        "plot",
+        "FILE",
+        "draw what streams hold to FILE (SVG)",
+        "Draw what each stream holds when memory is full, as seen and by theory, as an SVG chart to FILE.",
+    )
 }
