@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import itertools
 import json
 import mmap
 import os
@@ -111,6 +112,34 @@ def test_other_layouts(disk, layout):
         numbers = memoryview(whole).cast("Q")
         low = numbers[1000]
         assert run("view", disk / "v.view", "--keys", f"{low}..{numbers[1010]}").stdout == whole[8000:8080]
+
+
+@pytest.mark.parametrize("compression", ["none", "lz4", "zstd"])
+def test_pieces_read_by_several_at_a_time(compression, disk):
+    """Lines with many duplicates, in runs that are compressed or not; each reader has a piece of its own."""
+    random.seed(compression)
+    lines = [b"%03d %s\n" % (random.randrange(300), b"x" * random.randrange(60)) for _ in range(400_000)]
+    (disk / "in").write_bytes(b"".join(lines))
+    run("sort", disk / "in", "--memory", "8MiB", "--compress", compression, "--view", disk / "v.view")
+    assert len(list((disk / "v.view").glob("*.run"))) > 2
+    whole = b"".join(sorted(lines))
+    for _ in range(3):
+        ends = sorted(random.sample(range(len(whole)), 5))
+        parts = list(itertools.pairwise([0, *ends, len(whole)]))
+        readers = [support.start("view", str(disk / "v.view"), "--range", f"{a}..{b}") for a, b in parts]
+        assert b"".join(reader.communicate()[0] for reader in readers) == whole
+
+
+def test_runs_of_which_one_is_empty(disk):
+    """Of views of several files one may have no records."""
+    for name, text in [("full", b"b\nd\n"), ("empty", b""), ("more", b"a\nc\n")]:
+        (disk / name).write_bytes(text)
+        run("sort", disk / name, "--view", disk / f"{name}.view")
+    views = [disk / f"{name}.view" for name in ("full", "empty", "more")]
+    run("merge", *views, "--view", disk / "all.view")
+    assert run("view", disk / "all.view").stdout == b"a\nb\nc\nd\n"
+    assert run("view", disk / "all.view", "--range", "3..7").stdout == b"\nc\nd"
+    assert run("view", disk / "all.view", "--tail", 1).stdout == b"d\n"
 
 
 def test_small_and_empty_inputs(disk):
