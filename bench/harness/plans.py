@@ -191,6 +191,13 @@ def quantile(values: Iterable[float], percent: int) -> float:
     return ordered[max(0, -(-len(ordered) * percent // 100) - 1)]
 
 
+def device_share(planned: list[dict[str, Any]]) -> float:
+    """Of the predicted time, the share of passes that wait for the device: only those vary as it does."""
+    taken = [max(one["device_seconds"], one["compute_seconds"]) for one in planned]
+    bound = [one["device_seconds"] for one in planned if one["device_seconds"] >= one["compute_seconds"]]
+    return sum(bound) / max(sum(taken), 1e-9)
+
+
 def judged(runs: dict[str, list[dict[str, Any]]], volume_spread: float) -> list[dict[str, Any]]:
     """By job: the medians, the error of the prediction, and how much of it the volume's spread does not explain."""
     found = []
@@ -205,7 +212,7 @@ def judged(runs: dict[str, list[dict[str, Any]]], volume_spread: float) -> list[
                 "seconds": seconds,
                 "predicted_seconds": predicted,
                 "error": error,
-                "beyond": max(0.0, abs(error) - volume_spread),
+                "beyond": max(0.0, abs(error) - volume_spread * device_share(repeats[0]["planned"])),
                 "runs": repeats,
             }
         )

@@ -30,11 +30,18 @@ def test_quantiles_are_values_that_were_there() -> None:
 
 
 def test_errors_are_told_in_all_and_beyond_the_spread() -> None:
-    run = {"predicted_seconds": 12.0, "method": "merge"}
+    planned = [{"device_seconds": 9.0, "compute_seconds": 1.0}]
+    run = {"predicted_seconds": 12.0, "method": "merge", "planned": planned}
     runs = {"far": [{**run, "seconds": s} for s in (9.0, 10.0, 30.0)], "near": [{**run, "seconds": 11.5}]}
     far, near = plans.judged(runs, 0.05)
     assert (far["seconds"], far["error"], far["beyond"]) == (10.0, pytest.approx(0.2), pytest.approx(0.15))
     assert near["beyond"] == 0.0
+
+
+def test_what_waits_for_the_processor_does_not_vary_as_the_volume() -> None:
+    half = [{"device_seconds": 3.0, "compute_seconds": 1.0}, {"device_seconds": 1.0, "compute_seconds": 3.0}]
+    assert plans.device_share(half) == pytest.approx(0.5)
+    assert plans.device_share([{"device_seconds": 1.0, "compute_seconds": 2.0}]) == 0.0
 
 
 def test_there_are_thirty_jobs(tmp_path: Path) -> None:
