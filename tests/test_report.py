@@ -233,3 +233,35 @@ def test_the_environment_names_places_for_spills(records, disk):
     assert places(ASCOT_TMPDIR=f":{one}", TMPDIR=other) == [one]
     assert places(ASCOT_TMPDIR="", TMPDIR=disk / "a:b") == [str(disk / "a:b")]
     assert places(ASCOT_TMPDIR=":") == [str(disk)]
+
+
+VERBS = {
+    "merge": ["merge", "sorted-0", "sorted-1", "-o", "merged"],
+    "reshape": ["reshape", "sorted-0", "sorted-1", "--parts", "3", "-o", "shape-{}"],
+    "split by hash": ["split", "in", "--by", "hash", "--parts", "3", "-o", "hash-{}"],
+    "split by size": ["split", "in", "--by", "size", "--parts", "3", "-o", "size-{}"],
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_other_verbs_tell_as_much(verb, disk):
+    """Stages with their times, what bound each pass, and a run at least of whatever moved."""
+    fixed = ["--format", "fixed:100", "--memory", "16MiB"]
+    if "size" not in verb:
+        fixed += ["--key", "0..10"]
+    run("gen", "300k", "-o", disk / "in")
+    for number in range(2):
+        run("gen", "200k", "--start", str(number * 200_000), "-o", disk / f"sorted-{number}")
+        sorting = ["--format", "fixed:100", "--key", "0..10"]
+        run("sort", disk / f"sorted-{number}", *sorting, "-o", disk / f"sorted-{number}")
+    run(*VERBS[verb], *fixed, "--report", "run.json", cwd=disk)
+    report = json.loads((disk / "run.json").read_text())
+    page = (ROOT / "docs" / "report.md").read_text()
+    assert report["passes"]
+    for step in report["passes"]:
+        assert step["bound_by"] and f"`{step['bound_by']}`" in page, step
+        assert {"read", "write"} <= {stage["name"] for stage in step["stages"]}, step
+        assert sum(value for stage in step["stages"] for key, value in stage.items() if "seconds" in key) > 0
+        for stream in step["streams"]:
+            for way in ("read", "written"):
+                assert (stream[f"{way}_bytes"] > 0) == (stream[f"{way}_runs"] > 0), stream
