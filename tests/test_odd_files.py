@@ -87,6 +87,11 @@ def test_a_file_on_standard_input_is_a_file(disk):
         subprocess.run(words, stdin=source, check=True, env=clean_environment(), capture_output=True)
     assert json.loads((disk / "plan.json").read_text())["plan"]["input_bytes"] == 200000
     (disk / "few").write_text("c\nb\na\n")
+    for words in ["sort", "sort --memory 8MiB --method merge", "split --by hash --parts 2 -o part{}"]:
+        # As after any program, nothing is left for the next one.
+        command = ["sh", "-c", f'{{ "$0" {words}; cat; }} < few', ascot_binary()]
+        done = subprocess.run(command, cwd=disk, check=True, env=clean_environment(), capture_output=True)
+        assert done.stdout == (b"" if "split" in words else b"a\nb\nc\n"), words
     with open(disk / "few", "rb", buffering=0) as source:
         source.read(2)
         words = [ascot_binary(), "sort"]

@@ -55,6 +55,7 @@ pub fn split(matches: &ArgMatches) -> Result<u8, Failure> {
     job(report_file, &screen, |cancel| {
         ascot_sort::split(&split_request, by, &RunOptions::default(), &screen, cancel)
     })
+    .inspect(|_| sys::leave_standard_input_read(&split_request.inputs))
 }
 
 fn run_request(matches: &ArgMatches, sort_request: &SortRequest) -> Result<u8, Failure> {
@@ -69,7 +70,8 @@ fn run_request(matches: &ArgMatches, sort_request: &SortRequest) -> Result<u8, F
         let report_file = ReportFile::prepare(matches, Some(sort_request))?;
         return job(report_file, &screen, |cancel| {
             ascot_sort::make_view(sort_request, &view, &RunOptions::default(), &screen, cancel)
-        });
+        })
+        .inspect(|_| sys::leave_standard_input_read(&sort_request.inputs));
     }
     sys::standard_streams(&sort_request.inputs, &sort_request.output)?;
     mention_leftovers(sort_request, &screen);
@@ -77,6 +79,7 @@ fn run_request(matches: &ArgMatches, sort_request: &SortRequest) -> Result<u8, F
     job(report_file, &screen, |cancel| {
         ascot_sort::sort(sort_request, &RunOptions::default(), &screen, cancel)
     })
+    .inspect(|_| sys::leave_standard_input_read(&sort_request.inputs))
 }
 
 /// The directory of `--view`.

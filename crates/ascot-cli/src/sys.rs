@@ -1,6 +1,7 @@
 //! The few calls to the operating system a command makes at its start and for its display.
 
 use std::fs::File;
+use std::io::{Seek, SeekFrom};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -77,6 +78,17 @@ pub fn standard_input_for(inputs: &[Input]) -> Result<(), Failure> {
 /// An error where standard output was closed, as by `>&-`.
 pub fn standard_output() -> std::io::Result<()> {
     standard_stream(libc::STDOUT_FILENO)
+}
+
+/// A file on standard input that a job has read by its name stands at its end from now on, as after any
+/// program that reads what it is given: the next one in the shell finds nothing more.
+pub fn leave_standard_input_read(inputs: &[Input]) {
+    let descriptor =
+        std::io::stdin().as_fd().try_clone_to_owned().ok().filter(|_| inputs.contains(&Input::Stdin));
+    if let Some(descriptor) = descriptor {
+        // What has no place, as a pipe, has been read to its end.
+        let _ = File::from(descriptor).seek(SeekFrom::End(0));
+    }
 }
 
 fn standard_stream(number: libc::c_int) -> std::io::Result<()> {

@@ -31,6 +31,7 @@ pub fn hands<P: Part>(outputs: Vec<P>, blocks: BlockPool, long_runs: bool) -> Re
     let scheme = Scheme::best_of(shape, Algorithm::A2).filter(|_| long_runs);
     let schedule: Box<dyn Schedule> = match scheme {
         Some(scheme) => Box::new(Staircase::new(scheme, 0)),
+        // With no inputs to choose from, that writes whatever is full.
         None => Box::new(FewestHeld),
     };
     Bowtie::of_outputs(outputs, blocks, schedule)
