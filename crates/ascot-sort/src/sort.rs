@@ -184,23 +184,24 @@ pub fn make_view(
     let request = &request;
     let mut prepared = prepare(request, Inputs::open(&request.inputs)?)?;
     let head = prepared.head.clone();
-    prepared.budget = with_records(request, &head, Blocks(&prepared))?;
+    prepared.budget = with_records(request, &head, Blocks(request, &prepared))?;
     let disk = job_disk(options);
     let sorting = Sorting { request, by: None, view: Some(view), prepared, disk, observer, cancel };
     with_records(request, &head, sorting)?
 }
 
 /// The memory of a job whose runs are for a view.
-struct Blocks<'a>(&'a Prepared);
+struct Blocks<'a>(&'a SortRequest, &'a Prepared);
 
 impl Visitor for Blocks<'_> {
     type Output = Budget;
 
     fn visit<R: Records>(self, records: Arc<R>) -> Budget {
-        let Prepared { inputs, budget, .. } = self.0;
+        let Blocks(request, prepared) = self;
+        let Prepared { inputs, budget, .. } = prepared;
         let fixed = records.record_bytes().map(|bytes| bytes as f64);
-        let mean = fixed.or_else(|| self.0.mean_bytes(&*records)).unwrap_or(GUESSED_RECORD_BYTES);
-        make::budget_of(*budget, mean, inputs.record_bytes())
+        let mean = fixed.or_else(|| prepared.mean_bytes(&*records)).unwrap_or(GUESSED_RECORD_BYTES);
+        make::budget_of(*budget, mean, make::kept_bytes(request, mean), inputs.record_bytes())
     }
 }
 

@@ -11,11 +11,13 @@
 //! as surely as a damaged one. The format is described byte for byte in `docs/formats/run.md`.
 
 mod codec;
+mod file;
 mod index;
 mod reader;
 mod writer;
 
 pub use codec::Compression;
+pub use file::{BlockDecoder, RunFile};
 pub use index::{BlockEntry, Codec, RunIndex, read_index};
 pub use reader::RunReader;
 pub use writer::RunWriter;

@@ -14,6 +14,7 @@ use ascot_io::{Action, Disk, IoError};
 use ascot_model::plan::Plan;
 use ascot_model::report::Report;
 use ascot_record::checksum::RecordSum;
+use ascot_record::keys::ByteRangeKey;
 use ascot_record::layout::Layout;
 
 use crate::budget::Budget;
@@ -21,7 +22,7 @@ use crate::error::SortError;
 use crate::form::Gather;
 use crate::job::Job;
 use crate::records::Records;
-use crate::request::{Input, SortRequest};
+use crate::request::{Input, Keys, SortRequest};
 use crate::store::LOCK;
 use crate::target::Commit;
 use crate::view::manifest::{Member, VIEW_VERSION, ViewManifest, to_hex};
@@ -30,8 +31,11 @@ use crate::view::manifest::{Member, VIEW_VERSION, ViewManifest, to_hex};
 const BLOCK_BYTES: usize = 64 << 10;
 /// Blocks of a view at most, about: each takes memory while the view is open.
 const MOST_BLOCKS: u64 = 1 << 18;
-/// Records of a block at least, where memory allows: the first of each is kept in the view.
-const BLOCK_RECORDS: usize = 64;
+/// Records of a block at least, where memory allows: those of more than a block are put together in
+/// memory of their own.
+const BLOCK_RECORDS: usize = 4;
+/// Bytes of a block, at least, for each that the view keeps of it.
+const BLOCK_FIRSTS: usize = 64;
 
 /// An error where a view cannot be made as asked for, before anything is read.
 pub fn check(request: &SortRequest, view: &Path) -> Result<(), SortError> {
@@ -64,11 +68,14 @@ pub fn parent_of(view: &Path) -> PathBuf {
     view.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_path_buf()
 }
 
-/// The memory of a job that makes a view, with the blocks that its runs are to have.
-pub fn budget_of(budget: Budget, mean_bytes: f64, data_bytes: Option<u64>) -> Budget {
+/// The memory of a job that makes a view, with the blocks that its runs are to have. `kept_bytes`: what is
+/// kept of a block's first record.
+pub fn budget_of(budget: Budget, mean_bytes: f64, kept_bytes: f64, data_bytes: Option<u64>) -> Budget {
     let for_records = (mean_bytes as usize).saturating_mul(BLOCK_RECORDS);
+    let for_firsts = (kept_bytes as usize).saturating_mul(BLOCK_FIRSTS);
     let for_memory = (data_bytes.unwrap_or(0) / MOST_BLOCKS) as usize;
-    let wanted = for_records.max(for_memory).clamp(BLOCK_BYTES, 1 << 30).next_power_of_two();
+    let wanted = for_records.max(for_firsts).max(for_memory);
+    let wanted = wanted.clamp(BLOCK_BYTES, 1 << 30).next_power_of_two();
     let block = wanted.min(budget.block);
     let times = budget.block / block;
     Budget {
@@ -76,6 +83,17 @@ pub fn budget_of(budget: Budget, mean_bytes: f64, data_bytes: Option<u64>) -> Bu
         emit_blocks: budget.emit_blocks * times,
         target_blocks: budget.target_blocks * times,
         ..budget
+    }
+}
+
+/// Bytes that a view keeps of a first record: of its key, where that is known to be shorter.
+pub fn kept_bytes(request: &SortRequest, mean_bytes: f64) -> f64 {
+    match &request.keys {
+        Keys::Ranges(ranges) if !ranges.is_empty() => {
+            let bytes = |range: &ByteRangeKey| range.end.saturating_sub(range.start) as f64;
+            ranges.iter().map(bytes).sum::<f64>().min(mean_bytes)
+        }
+        _ => mean_bytes,
     }
 }
 

@@ -15,7 +15,7 @@ use crate::runs::{Run, RunStart, check_id, write_whole};
 use crate::store::{VIEW_MANIFEST, check_line};
 
 /// Version of the manifest; another version is not opened.
-pub const VIEW_VERSION: u32 = 1;
+pub const VIEW_VERSION: u32 = 2;
 
 /// What a view is made of.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -78,8 +78,8 @@ impl Member {
         })
     }
 
-    /// Opens the index of the run, which must be the one that was remembered.
-    pub fn open(&self, disk: &Disk, view: &Path) -> Result<(Run, RunIndex), SortError> {
+    /// Opens the run, which must be the one that was remembered: its index, and the file of its keys.
+    pub fn open(&self, disk: &Disk, view: &Path) -> Result<(Run, RunIndex, Vec<u8>), SortError> {
         let path = view.join(&self.path);
         let altered = |why: &str| SortError::View {
             path: path.clone(),
@@ -107,8 +107,8 @@ impl Member {
             return Err(altered("was altered since: its index is another"));
         }
         let keys = path.with_extension("keys");
-        match fs::read(&keys) {
-            Ok(bytes) if crc32fast::hash(&bytes) == self.keys_crc => {}
+        let kept = match fs::read(&keys) {
+            Ok(bytes) if crc32fast::hash(&bytes) == self.keys_crc => bytes,
             Ok(_) => {
                 return Err(SortError::View {
                     path: keys,
@@ -116,7 +116,7 @@ impl Member {
                 });
             }
             Err(error) => return Err(IoError::from_os(Action::Read, &keys, 0, error).into()),
-        }
+        };
         let run = Run {
             path,
             number: self.number,
@@ -127,8 +127,9 @@ impl Member {
             first_keys: Vec::new(),
             start: RunStart::default(),
             input: None,
+            raw: false,
         };
-        Ok((run, index))
+        Ok((run, index, kept))
     }
 }
 

@@ -5,6 +5,7 @@
 //!   manifest  what is in that directory, and whether it still is what it was
 //!   keys      where each run can be entered
 //!   load      some units of runs in memory
+//!   guess     the units a place is in, probably
 //!   place     from a byte or a record of the merged sequence, or a key, to a place in every run
 //!   refer     a view of views, by reference
 //!   cost      what a view costs, beside a file
@@ -14,6 +15,7 @@
 
 mod copy;
 pub mod cost;
+mod guess;
 pub mod keys;
 mod load;
 pub mod make;

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ascot_io::{Buf, Disk, Ledger, Pool};
+use ascot_io::{Buf, Disk, DiskOptions, Ledger, Pool};
 
 use crate::budget::{LEAST_MEMORY_BYTES, default_memory};
 use crate::emit::EmitThreads;
 use crate::error::SortError;
-use crate::job::{RunOptions, job_disk};
+use crate::job::{RunOptions, descriptors};
 use crate::observe::Cancel;
 use crate::pieces::Lease;
 use crate::records::{Records, Rules, Task, Visitor, with_records};
@@ -17,7 +17,7 @@ use crate::runs::RunStart;
 use crate::view::copy::record_with_key;
 use crate::view::keys::RunKeys;
 use crate::view::load::{Loader, ViewRun};
-use crate::view::manifest::ViewManifest;
+use crate::view::manifest::{Member, ViewManifest};
 use crate::view::place::{Measure, Placed};
 use crate::view::stream::{Part, Stream};
 
@@ -75,7 +75,8 @@ impl OpenView {
         let bad =
             || SortError::View { path: dir.to_path_buf(), why: "its manifest has no valid header".into() };
         let head = manifest.head().ok_or_else(bad)?;
-        let disk = job_disk(&self.options);
+        let faults = self.options.faults.clone();
+        let disk = Disk::new(DiskOptions { depth: READS_AT_ONCE, faults, ..DiskOptions::default() });
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = self.threads.unwrap_or(cores).max(1);
         let pool = Pool::new(usize::try_from(memory).unwrap_or(usize::MAX));
@@ -100,20 +101,9 @@ impl Visitor for Opening {
 
     fn visit<R: Records>(self, records: Arc<R>) -> Self::Output {
         let Opening { manifest, dir, disk, pool, threads, header } = self;
-        let mut runs = Vec::with_capacity(manifest.members.len());
-        for member in &manifest.members {
-            let (run, index) = member.open(&disk, &dir)?;
-            let keys = RunKeys::load(&*records, &pool, &run.path.with_extension("keys"), run.number)?;
-            let end = keys.unit(usize::MAX);
-            if (end.bytes, end.records, end.block) != (member.bytes, member.records, index.blocks.len())
-                || index.bytes != member.bytes
-            {
-                let why =
-                    "this run of the view and what the view knows of it do not agree\n  make the view anew";
-                return Err(SortError::View { path: run.path, why: why.into() });
-            }
-            runs.push(ViewRun { run, index, keys });
-        }
+        let opener =
+            Opener { records: &*records, disk: &disk, pool: &pool, dir: &dir, count: manifest.members.len() };
+        let runs = opener.all(&manifest.members)?;
         let bytes = runs.iter().map(|run| run.run.bytes).sum();
         let count = runs.iter().map(|run| run.run.records).sum();
         if (bytes, count) != (manifest.sum.bytes, manifest.sum.count) {
@@ -137,6 +127,51 @@ impl Visitor for Opening {
             few,
             cancel,
         }))
+    }
+}
+
+/// Opens the runs of a view, several at a time: each is a few small reads that wait for the device.
+struct Opener<'o, R> {
+    records: &'o R,
+    disk: &'o Disk,
+    pool: &'o Pool,
+    dir: &'o Path,
+    count: usize,
+}
+
+/// Requests to the device at a time: a place in the view is a small read of every run.
+const READS_AT_ONCE: usize = 32;
+/// Runs opened at a time.
+const OPENED_AT_ONCE: usize = 8;
+/// Descriptors left for all else, where runs stay open.
+const OTHER_DESCRIPTORS: usize = 64;
+
+impl<R: Records> Opener<'_, R> {
+    fn all(&self, members: &[Member]) -> Result<Vec<ViewRun>, SortError> {
+        let share = members.len().div_ceil(OPENED_AT_ONCE).max(1);
+        let some = |members: &[Member]| members.iter().map(|member| self.one(member)).collect::<Vec<_>>();
+        let opened: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                members.chunks(share).map(|members| scope.spawn(move || some(members))).collect();
+            let ended = || vec![Err(SortError::Internal("a thread that opens a view ended early"))];
+            threads.into_iter().flat_map(|thread| thread.join().unwrap_or_else(|_| ended())).collect()
+        });
+        opened.into_iter().collect()
+    }
+
+    fn one(&self, member: &Member) -> Result<ViewRun, SortError> {
+        let (run, index, keys) = member.open(self.disk, self.dir)?;
+        let path = run.path.with_extension("keys");
+        let keys = RunKeys::read(self.records, self.pool, &path, &keys, run.number)?;
+        let end = keys.unit(usize::MAX);
+        if (end.bytes, end.records, end.block) != (member.bytes, member.records, index.blocks.len())
+            || index.bytes != member.bytes
+        {
+            let why = "this run of the view and what the view knows of it do not agree\n  make the view anew";
+            return Err(SortError::View { path: run.path, why: why.into() });
+        }
+        let stays_open = self.count + OTHER_DESCRIPTORS <= descriptors();
+        Ok(ViewRun::new(run, index, keys, stays_open))
     }
 }
 
@@ -185,15 +220,9 @@ impl<R: Records> Opened<R> {
             return Ok(Vec::new());
         }
         let (mut loader, records) = (self.loader(), &*self.records);
-        let mut loaded = loader.surroundings(from, Measure::Bytes)?;
-        while let Some((upto, run)) = loader.known_upto(&loaded).filter(|(upto, _)| *upto < to) {
-            debug_assert!(upto < to);
-            let unit = self.runs[run].keys.unit_of(loaded[run].end_block());
-            let more = loader.load_all(&[(run, unit..unit + 1)])?;
-            more.into_iter().for_each(|more| loaded[run].extend(more));
-        }
-        let first = loader.decide(&loaded, from, Measure::Bytes);
-        let mut last = loader.decide(&loaded, to, Measure::Bytes);
+        let loaded = loader.surroundings(&[from, to.min(self.bytes - 1)], Measure::Bytes)?;
+        let first = loader.decide(&loaded, None, from, Measure::Bytes);
+        let mut last = loader.decide(&loaded, Some(&first), to, Measure::Bytes);
         if last.beyond > 0 {
             // The record that the last byte belongs to, too.
             let (at, window) = (last.starts[last.next], &loaded[last.next]);

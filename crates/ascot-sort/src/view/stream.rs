@@ -201,8 +201,9 @@ impl<R: Records> Merge<R> {
         let emitters = EmitThreads::start(records, pool, threads, EMIT_BLOCKS, emit)?;
         let blocks = BlockPool::new(pool.region((blocks * block).max(1), "blocks of a view")?, block);
         let open = |&run: &usize| {
-            let (run, index) = part.runs[run].part(part.starts[run], part.ends[run]);
-            RunInput::open_indexed(records, disk, pool, &run, &index)
+            let of_view = &part.runs[run];
+            let (run, index) = of_view.part(part.starts[run], part.ends[run]);
+            RunInput::of_file(records, disk, pool, (&run, &of_view.file(disk)?), &index)
         };
         let inputs = live.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         Ok(Merge { records: Arc::clone(records), emitters, inputs, blocks })
