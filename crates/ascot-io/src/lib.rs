@@ -50,7 +50,8 @@ pub use output::{AtomicOutput, is_temporary, orphaned_outputs, remove_orphan};
 pub use pool::{Pool, PoolError, Reservation};
 pub use room::ahead_bytes;
 pub use run::{
-    BlockDecoder, BlockEntry, Codec, Compression, RunFile, RunId, RunIndex, RunReader, RunWriter, read_index,
+    BlockDecoder, BlockEntry, Codec, Compression, RunFile, RunId, RunIndex, RunReader, RunWriter,
+    block_checksum, read_index,
 };
 pub use stream::{Filled, ReadStream, WriteStream};
 pub use virtual_disk::{VirtualDisk, VirtualRun};

@@ -407,8 +407,11 @@ fn is_ours(name: &str) -> bool {
         || name == MANIFEST
         || name == MANIFEST_NEW
         || name == VIEW_MANIFEST
-        || name.strip_prefix("run-").and_then(|rest| rest.strip_suffix(".run")).is_some_and(is_run)
-        || name.strip_prefix("run-").and_then(|rest| rest.strip_suffix(".keys")).is_some_and(is_run)
+        || name
+            .strip_prefix("run-")
+            .and_then(|rest| rest.split_once('.'))
+            .is_some_and(|(stem, end)| ["run", "keys", "blocks"].contains(&end) && is_run(stem))
+        || name.strip_prefix("run-").and_then(|rest| rest.strip_suffix(".blocks")).is_some_and(is_run)
 }
 
 fn random_id() -> String {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::codec::Decompressor;
 use super::index::{BlockEntry, Codec};
-use super::{RunId, block_crc};
+use super::{RunId, block_checksum};
 use crate::anywhere::{Anywhere, Asked};
 use crate::buf::Buf;
 use crate::disk::Disk;
@@ -88,7 +88,7 @@ pub(super) fn verified(
         |what| IoError::Corrupt { path: path.to_path_buf(), offset: block.offset, block: number, what };
     let (stored, raw) = (block.stored as usize, block.raw as usize);
     let Filled { mut buf, start, .. } = filled;
-    if block_crc(id, number, &buf[start..start + stored]) != block.crc {
+    if block_checksum(id, number, &buf[start..start + stored]) != block.crc {
         return Err(corrupt("its checksum is wrong"));
     }
     if stored < raw {

@@ -99,6 +99,18 @@ impl RunIndex {
         Self { id, codec, blocks: Vec::new(), bytes: 0 }
     }
 
+    /// An index of blocks that follow one another from `start` on in a file that is no run file, each with
+    /// its length and its [checksum](super::block_checksum).
+    pub fn of_stretches(id: RunId, start: u64, blocks: impl Iterator<Item = (u32, u32)>) -> Self {
+        let mut index = Self::new(id, Codec::None);
+        let mut offset = start;
+        for (len, crc) in blocks {
+            index.blocks.push(BlockEntry { offset, stored: len, raw: len, crc, first_record: 0 });
+            (offset, index.bytes) = (offset.saturating_add(len.into()), index.bytes + u64::from(len));
+        }
+        index
+    }
+
     /// Where the next block goes, or the index itself: the end of the last block.
     pub fn data_end(&self) -> u64 {
         self.blocks.last().map_or(0, |block| block.offset + block.padded())

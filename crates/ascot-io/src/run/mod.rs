@@ -36,7 +36,7 @@ pub(crate) fn crc32c(parts: &[&[u8]]) -> u32 {
     digest.finalize() as u32
 }
 
-/// The checksum of a block's stored bytes: as if run id and block number stood before them.
-pub(crate) fn block_crc(id: RunId, number: u64, stored: &[u8]) -> u32 {
+/// The checksum of block `number`'s stored bytes, CRC-32C: as if run id and block number stood before them.
+pub fn block_checksum(id: RunId, number: u64, stored: &[u8]) -> u32 {
     crc32c(&[&id.0.to_le_bytes(), &number.to_le_bytes(), stored])
 }

@@ -71,11 +71,7 @@ pub fn parent_of(view: &Path) -> PathBuf {
 /// The memory of a job that makes a view, with the blocks that its runs are to have. `kept_bytes`: what is
 /// kept of a block's first record.
 pub fn budget_of(budget: Budget, mean_bytes: f64, kept_bytes: f64, data_bytes: Option<u64>) -> Budget {
-    let for_records = (mean_bytes as usize).saturating_mul(BLOCK_RECORDS);
-    let for_firsts = (kept_bytes as usize).saturating_mul(BLOCK_FIRSTS);
-    let for_memory = (data_bytes.unwrap_or(0) / MOST_BLOCKS) as usize;
-    let wanted = for_records.max(for_firsts).max(for_memory);
-    let wanted = wanted.clamp(BLOCK_BYTES, 1 << 30).next_power_of_two();
+    let wanted = block_bytes(mean_bytes, kept_bytes, data_bytes.unwrap_or(0));
     let block = wanted.min(budget.block);
     let times = budget.block / block;
     Budget {
@@ -84,6 +80,14 @@ pub fn budget_of(budget: Budget, mean_bytes: f64, kept_bytes: f64, data_bytes: O
         target_blocks: budget.target_blocks * times,
         ..budget
     }
+}
+
+/// Bytes of a block, where memory allows: of records of so many bytes, of which so many are kept.
+pub fn block_bytes(mean_bytes: f64, kept_bytes: f64, data_bytes: u64) -> usize {
+    let for_records = (mean_bytes as usize).saturating_mul(BLOCK_RECORDS);
+    let for_firsts = (kept_bytes as usize).saturating_mul(BLOCK_FIRSTS);
+    let wanted = for_records.max(for_firsts).max((data_bytes / MOST_BLOCKS) as usize);
+    wanted.clamp(BLOCK_BYTES, 1 << 30).next_power_of_two()
 }
 
 /// Bytes that a view keeps of a first record: of its key, where that is known to be shorter.

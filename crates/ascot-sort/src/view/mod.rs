@@ -7,7 +7,8 @@
 //!   load      some units of runs in memory
 //!   guess     the units a place is in, probably
 //!   place     from a byte or a record of the merged sequence, or a key, to a place in every run
-//!   refer     a view of views, by reference
+//!   refer     a view of views and of sorted files, by reference
+//!   sorted_file   what a view keeps of a file that is part of it
 //!   cost      what a view costs, beside a file
 //!   copy      a part of it to a file or a pipe
 //!   reader    the merged bytes from any place on: a stream, or a few of them
@@ -23,6 +24,7 @@ pub mod manifest;
 mod place;
 mod reader;
 mod refer;
+mod sorted_file;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -31,5 +33,5 @@ pub use copy::write_part;
 pub use manifest::ViewManifest;
 pub use place::{MOST_UNITS, Measure};
 pub use reader::{OpenView, View};
-pub use refer::{join_views, make_joined};
+pub use refer::{is_view, join_parts, join_views};
 pub use stream::Stream;

@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ascot_io::{Buf, Disk, DiskOptions, Ledger, Pool};
 
+use ascot_record::checksum::RecordSum;
+
 use crate::budget::{LEAST_MEMORY_BYTES, default_memory};
 use crate::emit::EmitThreads;
 use crate::error::SortError;
@@ -41,8 +43,13 @@ pub trait View: Send + Sync {
     fn seek_cost(&self, offset: u64) -> Result<Vec<u64>, SortError>;
     /// At most `len` bytes from `offset` on, fewer at the end: for a few bytes anywhere.
     fn read_at(&self, offset: u64, len: usize) -> Result<Vec<u8>, SortError>;
-    /// The bytes from `from` to `to`, one after another, merged ahead with up to `memory` bytes.
-    fn stream(&self, from: u64, to: u64, memory: usize) -> Result<Stream, SortError>;
+    /// The bytes from `from` to `to`, one after another, merged ahead with up to `memory` bytes. It `sums` up
+    /// its records, or saves the time.
+    fn stream(&self, from: u64, to: u64, memory: usize, sums: bool) -> Result<Stream, SortError>;
+    /// Sum of all records, whatever their order.
+    fn sum(&self) -> RecordSum;
+    /// What all memory for it comes from.
+    fn pool(&self) -> &Pool;
     /// Memory that streams can have, bytes.
     fn memory_left(&self) -> usize;
     /// What reading it has moved.
@@ -105,14 +112,14 @@ impl Visitor for Opening {
             Opener { records: &*records, disk: &disk, pool: &pool, dir: &dir, count: manifest.members.len() };
         let runs = opener.all(&manifest.members)?;
         let bytes = runs.iter().map(|run| run.run.bytes).sum();
-        let count = runs.iter().map(|run| run.run.records).sum();
+        let count: u64 = runs.iter().map(|run| run.run.records).sum();
         if (bytes, count) != (manifest.sum.bytes, manifest.sum.count) {
             let why = "its runs do not add up to its records\n  make the view anew".to_string();
             return Err(SortError::View { path: dir, why });
         }
         let few = EmitThreads::start(&records, &pool, 1, FEW_BLOCKS, FEW_BLOCK_BYTES)?;
         let (few, cancel) = (Mutex::new(few), Cancel::new());
-        let ViewManifest { name, request, .. } = manifest;
+        let ViewManifest { name, request, sum, .. } = manifest;
         Ok(Arc::new(Opened {
             records,
             request,
@@ -122,7 +129,7 @@ impl Visitor for Opening {
             header,
             name,
             bytes,
-            count,
+            sum,
             threads,
             few,
             cancel,
@@ -161,7 +168,7 @@ impl<R: Records> Opener<'_, R> {
 
     fn one(&self, member: &Member) -> Result<ViewRun, SortError> {
         let (run, index, keys) = member.open(self.disk, self.dir)?;
-        let path = run.path.with_extension("keys");
+        let path = member.keys_path(self.dir);
         let keys = RunKeys::read(self.records, self.pool, &path, &keys, run.number)?;
         let end = keys.unit(usize::MAX);
         if (end.bytes, end.records, end.block) != (member.bytes, member.records, index.blocks.len())
@@ -189,7 +196,7 @@ struct Opened<R: Records> {
     name: String,
     /// Bytes of records.
     bytes: u64,
-    count: u64,
+    sum: RecordSum,
     threads: usize,
     /// Merges a few bytes at a time, for one caller after another.
     few: Mutex<EmitThreads>,
@@ -266,7 +273,7 @@ impl<R: Records> View for Opened<R> {
     }
 
     fn records(&self) -> u64 {
-        self.count
+        self.sum.count
     }
 
     fn header_bytes(&self) -> u64 {
@@ -279,7 +286,7 @@ impl<R: Records> View for Opened<R> {
 
     fn offset_of_record(&self, record: u64) -> Result<u64, SortError> {
         let bytes = match self.records.record_bytes() {
-            _ if record >= self.count => self.bytes,
+            _ if record >= self.sum.count => self.bytes,
             Some(len) => record * len as u64,
             None => self.bytes_before(&self.loader().place(record, Measure::Records)?.starts),
         };
@@ -316,7 +323,7 @@ impl<R: Records> View for Opened<R> {
         Ok(bytes)
     }
 
-    fn stream(&self, from: u64, to: u64, memory: usize) -> Result<Stream, SortError> {
+    fn stream(&self, from: u64, to: u64, memory: usize, sums: bool) -> Result<Stream, SortError> {
         let (from, to) = (from.min(self.bytes()), to.min(self.bytes()));
         let header_end = to.min(self.header_bytes());
         let front = self.header.get(from as usize..header_end as usize).unwrap_or_default().to_vec();
@@ -332,8 +339,17 @@ impl<R: Records> View for Opened<R> {
             starts: placed.starts,
             skip: placed.beyond,
             bytes: last - first,
+            sums,
         };
         Stream::start(front, &self.records, &self.disk, &self.pool, part, (memory, self.threads))
+    }
+
+    fn sum(&self) -> RecordSum {
+        self.sum
+    }
+
+    fn pool(&self) -> &Pool {
+        &self.pool
     }
 
     fn memory_left(&self) -> usize {
