@@ -12,12 +12,15 @@
 //! one that has waited longest goes, and so does any that nobody has read from for a while.
 
 use std::collections::{HashMap, VecDeque};
+use std::error::Error;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ascot_sort::SortError;
 use ascot_sort::view::{Stream, View};
+
+use crate::Source;
 
 /// Streams at once.
 const STREAMS: usize = 4;
@@ -61,6 +64,15 @@ struct Reading {
     stream: Option<Ahead>,
 }
 
+impl Reading {
+    /// Gives the memory of its stream back, if it has one. Where that stopped the reader can go on.
+    fn give_up(&mut self) -> bool {
+        let stopped = self.stream.take().map(|ahead| ahead.end());
+        self.expected = stopped.unwrap_or(self.expected);
+        stopped.is_some()
+    }
+}
+
 /// A stream, and the latest bytes it gave.
 struct Ahead {
     stream: Stream,
@@ -80,52 +92,6 @@ impl Readers {
         let share = (view.memory_left() / (STREAMS + 1)).saturating_sub(WINDOW_BYTES);
         let (handles, next, few) = (Mutex::default(), AtomicU64::new(1), Mutex::default());
         Readers { view, handles, next, share, idle: IDLE, few }
-    }
-
-    /// What they read.
-    pub fn view(&self) -> &dyn View {
-        &*self.view
-    }
-
-    /// A new reader.
-    pub fn open(&self) -> u64 {
-        let handle = self.next.fetch_add(1, Relaxed);
-        locked(&self.handles).insert(handle, Arc::default());
-        handle
-    }
-
-    /// A reader is done.
-    pub fn close(&self, handle: u64) {
-        let gone = locked(&self.handles).remove(&handle);
-        drop(gone);
-    }
-
-    /// At most `len` bytes at `offset` for a reader, fewer only at the end of the file.
-    pub fn read(&self, handle: u64, offset: u64, len: usize) -> Result<Vec<u8>, SortError> {
-        let len = len.min(usize::try_from(self.view.bytes().saturating_sub(offset)).unwrap_or(usize::MAX));
-        if len == 0 {
-            return Ok(Vec::new());
-        }
-        let Some(reader) = locked(&self.handles).get(&handle).cloned() else {
-            return self.read_few(offset, len);
-        };
-        let mut reading = locked(&reader.reading);
-        if let Some(ahead) = reading.stream.as_mut().filter(|ahead| ahead.reaches(offset)) {
-            let result = ahead.read(offset, len);
-            if result.is_err() {
-                reading.stream = None;
-            }
-            return result;
-        }
-        let goes_on = offset == reading.expected && offset > 0;
-        reading.expected = offset + len as u64;
-        if goes_on && let Some(mut ahead) = self.begin(offset, &reader)? {
-            let bytes = ahead.read(offset, len)?;
-            reading.stream = Some(ahead);
-            return Ok(bytes);
-        }
-        drop(reading);
-        self.read_few(offset, len)
     }
 
     fn read_few(&self, offset: u64, len: usize) -> Result<Vec<u8>, SortError> {
@@ -174,18 +140,64 @@ impl Readers {
         let ages = all.iter().filter_map(|handle| Some((used(&handle)?, handle)));
         let oldest = ages.min_by_key(|(used, _)| *used).filter(|(used, _)| used.elapsed() > least);
         let Some((_, oldest)) = oldest else { return false };
-        oldest.reading.try_lock().ok().and_then(|mut reading| reading.stream.take()).is_some()
+        oldest.reading.try_lock().is_ok_and(|mut reading| reading.give_up())
+    }
+}
+
+impl Source for Readers {
+    fn bytes(&self) -> u64 {
+        self.view.bytes()
     }
 
-    /// Takes the memory of streams that nobody has read from for a while.
-    pub fn tidy(&self) {
+    fn name(&self) -> &str {
+        self.view.name()
+    }
+
+    fn open(&self) -> u64 {
+        let handle = self.next.fetch_add(1, Relaxed);
+        locked(&self.handles).insert(handle, Arc::default());
+        handle
+    }
+
+    fn close(&self, handle: u64) {
+        let gone = locked(&self.handles).remove(&handle);
+        drop(gone);
+    }
+
+    fn read(&self, handle: u64, offset: u64, len: usize) -> Result<Vec<u8>, Box<dyn Error>> {
+        let len = len.min(usize::try_from(self.view.bytes().saturating_sub(offset)).unwrap_or(usize::MAX));
+        if len == 0 {
+            return Ok(Vec::new());
+        }
+        let Some(reader) = locked(&self.handles).get(&handle).cloned() else {
+            return Ok(self.read_few(offset, len)?);
+        };
+        let mut reading = locked(&reader.reading);
+        if let Some(ahead) = reading.stream.as_mut().filter(|ahead| ahead.reaches(offset)) {
+            let result = ahead.read(offset, len);
+            if result.is_err() {
+                reading.stream = None;
+            }
+            return Ok(result?);
+        }
+        let goes_on = offset == reading.expected && offset > 0;
+        reading.expected = offset + len as u64;
+        if goes_on && let Some(mut ahead) = self.begin(offset, &reader)? {
+            let bytes = ahead.read(offset, len)?;
+            reading.stream = Some(ahead);
+            return Ok(bytes);
+        }
+        drop(reading);
+        Ok(self.read_few(offset, len)?)
+    }
+
+    fn tidy(&self) {
         let all: Vec<Arc<Handle>> = locked(&self.handles).values().cloned().collect();
         for handle in all {
             if let Ok(mut reading) = handle.reading.try_lock()
                 && reading.stream.as_ref().is_some_and(|ahead| ahead.used.elapsed() > self.idle)
             {
-                // Where it stopped the reader can go on.
-                reading.expected = reading.stream.take().map_or(0, |ahead| ahead.end());
+                reading.give_up();
             }
         }
     }

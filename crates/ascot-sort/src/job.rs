@@ -75,8 +75,6 @@ pub struct Job<'a, R: Records> {
     pub refined: Option<Refined>,
     /// Most files merged at once, where the plan says so.
     pub merge_factor: Option<usize>,
-    /// Sum of what is in the runs, where these are to be a view.
-    pub view_sum: Option<RecordSum>,
     /// Whether a killed job could go on: inputs and output are files.
     pub resumable: bool,
     started: Instant,
@@ -122,6 +120,7 @@ impl<'a, R: Records> Job<'a, R> {
             temporary: None,
             output: None,
             finished: None,
+            view: None,
             moved: (0, 0),
             seconds: 0.0,
         };
@@ -142,7 +141,6 @@ impl<'a, R: Records> Job<'a, R> {
             manifest,
             refined: None,
             merge_factor: None,
-            view_sum: None,
             resumable,
             started: Instant::now(),
         })

@@ -252,9 +252,7 @@ impl Visitor for Sorting<'_> {
         let mut plan = prepared.plan_for(request, by, &*records)?;
         check_room(request, &plan, &disk)?;
         if view.is_some() {
-            // Its runs stay as they are formed.
-            plan.chosen.passes.truncate(1);
-            plan.chosen.summary = "form sorted runs, to be merged when they are read".into();
+            end_with_runs(&mut plan);
         }
         let Prepared { inputs, head, budget } = prepared;
         let ledger = disk.ledger().clone();
@@ -479,8 +477,12 @@ pub fn resume(
     }
     request.memory_bytes = Some(manifest.memory_bytes);
     request.threads = Some(manifest.threads);
-    let prepared = prepare(&request, Inputs::open(&request.inputs)?)?;
+    let mut prepared = prepare(&request, Inputs::open(&request.inputs)?)?;
     let head = prepared.head.clone();
+    if let Some(view) = &manifest.view {
+        make::check_name(&view.path)?;
+        prepared.budget = with_records(&request, &head, Blocks(&request, &prepared))?;
+    }
     with_records(
         &request,
         &head,
@@ -507,7 +509,11 @@ impl Visitor for Resuming<'_> {
             StoredWay::Merge => Method::Merge,
             StoredWay::Distribute(_) => Method::Distribute,
         };
-        let plan = self.prepared.plan(&request, &*records)?;
+        let mut plan = self.prepared.plan(&request, &*records)?;
+        let view = self.manifest.view.as_ref().map(|view| view.path.clone());
+        if view.is_some() {
+            end_with_runs(&mut plan);
+        }
         let Prepared { inputs, head, budget } = self.prepared;
         let ledger = self.disk.ledger().clone();
         self.job_dir.remove_unnamed(&self.manifest)?;
@@ -521,11 +527,19 @@ impl Visitor for Resuming<'_> {
         job.manifest = self.manifest;
         let moved_before = job.manifest.moved.0 + job.manifest.moved.1;
         with_progress(&plan, &ledger, moved_before, self.observer, || {
-            if distribute {
+            if let Some(view) = view {
+                job.make_view(&view, &head.records, Some(plan.clone()))
+            } else if distribute {
                 job.sort_by_distribution(Some(plan.clone()))
             } else {
                 job.sort_by_merge(Some(plan.clone()))
             }
         })
     }
+}
+
+/// The plan of a view: its runs stay as they are formed.
+fn end_with_runs(plan: &mut Plan) {
+    plan.chosen.passes.truncate(1);
+    plan.chosen.summary = "form sorted runs, to be merged when they are read".into();
 }

@@ -85,6 +85,9 @@ pub struct Manifest {
     /// The whole output, about to get its name.
     #[serde(default)]
     pub finished: Option<Finished>,
+    /// The view that the runs are to be.
+    #[serde(default)]
+    pub view: Option<StoredView>,
     /// Bytes read and written up to here.
     pub moved: (u64, u64),
     /// Seconds worked up to here.
@@ -114,6 +117,15 @@ impl Manifest {
 
 pub(crate) fn check_line(line: &[u8]) -> String {
     format!("{{\"crc32\":\"{:08x}\"}}\n", crc32fast::hash(line))
+}
+
+/// A view that is being made.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StoredView {
+    /// Its name.
+    pub path: PathBuf,
+    /// Sum of the records in its runs.
+    pub sum: RecordSum,
 }
 
 /// The way a stored job goes.
@@ -302,6 +314,17 @@ impl JobDir {
         (!unnamed && FileIdentity::of(path) == Some(finished.file)).then_some(finished)
     }
 
+    /// Removes what a job keeps for itself, from its directory that has another name now: a view is nobody's
+    /// job. What is left over by a kill at this moment is in nobody's way.
+    pub fn remove_own(disk: &Disk, dir: &Path) {
+        for name in [MANIFEST, MANIFEST_NEW, LOCK] {
+            let path = dir.join(name);
+            if path.exists() {
+                let _ = disk.remove_file(&path);
+            }
+        }
+    }
+
     /// Removes everything when dropped, as usual.
     pub fn unkeep(&mut self) {
         self.kept = false;
@@ -337,7 +360,7 @@ pub fn load(dir: &Path) -> Result<Manifest, SortError> {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return Err(cannot(
-                "there is no manifest in it\n  the job read a pipe, wrote to standard output or several parts, merged, or made a view, and such jobs cannot go on; or it died\n  before it had anything to keep; or this is not the job's first directory\n  'ascot clean' lists what can go on, and removes what cannot",
+                "there is no manifest in it\n  the job read a pipe, wrote to standard output or several parts, or merged, and such jobs cannot go on; or it died\n  before it had anything to keep; or this is not the job's first directory\n  'ascot clean' lists what can go on, and removes what cannot",
             ));
         }
         Err(error) => return Err(IoError::from_os(Action::Read, &dir.join(MANIFEST), 0, error).into()),
@@ -593,9 +616,10 @@ fn describe(dir: &Path) -> Leftover {
     leftover
 }
 
-/// Half of the work is reading everything, half is writing the result.
+/// Half of the work is reading everything, half is writing the result, which a view does not have.
 fn done_percent(manifest: &Manifest) -> u32 {
     let total: u64 = manifest.inputs.iter().map(Fingerprint::size).sum();
     let written = manifest.output.as_ref().map_or(0, |output| output.durable.bytes);
-    (50 * (manifest.sum_in.bytes + written)).checked_div(total).unwrap_or(0).min(100) as u32
+    let whole = if manifest.view.is_some() { 100 } else { 50 };
+    (whole * (manifest.sum_in.bytes + written)).checked_div(total).unwrap_or(0).min(100) as u32
 }

@@ -23,7 +23,7 @@ use crate::form::Gather;
 use crate::job::Job;
 use crate::records::Records;
 use crate::request::{Input, Keys, SortRequest};
-use crate::store::LOCK;
+use crate::store::{JobDir, StoredView};
 use crate::target::Commit;
 use crate::view::manifest::{Member, VIEW_VERSION, ViewManifest, to_hex};
 
@@ -39,9 +39,15 @@ const BLOCK_FIRSTS: usize = 64;
 
 /// An error where a view cannot be made as asked for, before anything is read.
 pub fn check(request: &SortRequest, view: &Path) -> Result<(), SortError> {
-    if request.unique || request.top.is_some() {
+    if request.unique {
         return Err(SortError::Request(
-            "a view shows all records of its runs: --unique and --top need a file\n  write one with -o FILE"
+            "a view shows all records of its runs, so that any byte of it can be found: --unique needs a file\n  write one with -o FILE"
+                .into(),
+        ));
+    }
+    if request.top.is_some() {
+        return Err(SortError::Request(
+            "a view shows all records of its runs: --top needs a file\n  write one with -o FILE, or make the view of all, and ask it: ascot view DIR --head N"
                 .into(),
         ));
     }
@@ -104,15 +110,22 @@ pub fn kept_bytes(request: &SortRequest, mean_bytes: f64) -> f64 {
 impl<R: Records> Job<'_, R> {
     /// Forms sorted runs of the inputs, and makes them a view.
     pub fn make_view(mut self, view: &Path, head: &[u8], plan: Option<Plan>) -> Result<Report, SortError> {
-        self.view_sum = Some(RecordSum::new());
+        self.resumable = self.inputs.are_files();
+        if self.manifest.view.is_none() {
+            let path = std::path::absolute(view).unwrap_or_else(|_| view.to_path_buf());
+            self.manifest.view = Some(StoredView { path, sum: RecordSum::new() });
+        }
         self.dir()?;
         let fits = plan.as_ref().is_none_or(|plan| plan.chosen.method == "in memory");
         let gather = if fits { Gather::AllThatFits } else { Gather::Halves };
-        let memory = self.sort_memory(0);
-        let reader = self.reader(&memory.pieces);
-        self.form(reader, &memory, gather, None)?;
-        drop(memory);
-        let sum = self.view_sum.unwrap_or_default();
+        if !self.manifest.all_read {
+            let memory = self.sort_memory(0);
+            let reader = self.reader(&memory.pieces);
+            self.form(reader, &memory, gather, None)?;
+            self.manifest.all_read = true;
+            self.store()?;
+        }
+        let sum = self.manifest.view.as_ref().map(|view| view.sum).unwrap_or_default();
         let members = self
             .manifest
             .runs
@@ -183,8 +196,7 @@ impl Commit for Unnamed {
         fs::set_permissions(&self.dir, fs::Permissions::from_mode(mode | 0o700)).map_err(failed)?;
         self.disk.sync_dir(&self.dir)?;
         self.disk.rename(&self.dir, &self.view)?;
-        // A view is nobody's job.
-        let _ = fs::remove_file(self.view.join(LOCK));
+        JobDir::remove_own(&self.disk, &self.view);
         self.disk.sync_dir(&parent)?;
         Ok(self.bytes)
     }

@@ -192,6 +192,24 @@ impl Member {
     }
 }
 
+/// What is wrong where a manifest cannot be read.
+fn no_manifest(dir: &Path, path: &Path, error: std::io::Error) -> SortError {
+    const MAKE: &str = "ascot sort FILE... --view DIR makes a view";
+    let why = match fs::metadata(dir) {
+        Err(missing) if missing.kind() == std::io::ErrorKind::NotFound => {
+            format!("there is no such view\n  {MAKE}")
+        }
+        Ok(stat) if stat.is_file() => format!(
+            "a file, and no view: a view is a directory\n  {MAKE}; one of a file that is sorted already, which copies nothing: ascot merge FILE... --view DIR"
+        ),
+        Ok(_) if error.kind() == std::io::ErrorKind::NotFound => {
+            format!("no view: there is no view.json in it\n  {MAKE}")
+        }
+        _ => return IoError::from_os(Action::Read, path, 0, error).into(),
+    };
+    SortError::View { path: dir.to_path_buf(), why }
+}
+
 impl ViewManifest {
     /// Writes the manifest into the directory `dir`, durably.
     pub fn store(&self, disk: &Disk, dir: &Path) -> Result<(), SortError> {
@@ -209,11 +227,7 @@ impl ViewManifest {
         let bad = |why: &str| SortError::View { path: path.clone(), why: why.into() };
         let text = match fs::read(&path) {
             Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                let why = "no view: there is no view.json in it\n  ascot sort FILE... --view DIR makes one";
-                return Err(SortError::View { path: dir.to_path_buf(), why: why.into() });
-            }
-            Err(error) => return Err(IoError::from_os(Action::Read, &path, 0, error).into()),
+            Err(error) => return Err(no_manifest(dir, &path, error)),
         };
         let end = text.iter().position(|&byte| byte == b'\n').unwrap_or(text.len());
         let (line, sum) = (&text[..end], text.get(end + 1..).unwrap_or_default());

@@ -16,7 +16,7 @@ use crate::observe::{Cancel, Observer};
 use crate::records::{Head, Records, Visitor, with_records};
 use crate::request::{Input, Method, Output, SortRequest};
 use crate::sort::open_inputs;
-use crate::store::{JobDir, LOCK, VIEW_MANIFEST};
+use crate::store::{JobDir, VIEW_MANIFEST};
 use crate::view::make::{check_name, parent_of};
 use crate::view::manifest::{Member, VIEW_VERSION, ViewManifest, to_hex};
 use crate::view::sorted_file::Taking;
@@ -114,7 +114,7 @@ pub fn join_parts(
     disk.sync_dir(&dir)?;
     disk.rename(&dir, view)?;
     job.keep();
-    let _ = fs::remove_file(view.join(LOCK));
+    JobDir::remove_own(&disk, view);
     disk.sync_dir(&parent)?;
     Ok(manifest)
 }

@@ -89,10 +89,7 @@ impl<R: Records> Taking<'_, R> {
         };
         let found = read_in_order(self.records, self.request, inputs, self.cancel, &mut blocks)?;
         if let Sortedness::Disorder { record, offset, .. } = found {
-            let why = format!(
-                "not in order: record {record}, at byte {offset}, comes before the one ahead of it\n  name the keys it is sorted by (--key, -k), or sort it: ascot sort FILE --view DIR"
-            );
-            return Err(SortError::View { path, why });
+            return Err(SortError::NotSorted { input: path.display().to_string(), record, offset });
         }
         if identity_of(&path)? != before {
             let why = "it was altered while it was read\n  make the view when nobody writes to it".into();

@@ -13,7 +13,7 @@ use ascot_io::{BlockPool, Disk, PAGE_BYTES, Pool};
 use ascot_record::checksum::RecordSum;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
-use crate::emit::{Chunk, EmitThreads, PassSums};
+use crate::emit::{Chunk, EmitThreads};
 use crate::error::SortError;
 use crate::job::drive;
 use crate::merge::{MergeFlow, MergeSink};
@@ -265,14 +265,5 @@ impl<R: Records> MergeSink for Hand<'_, R> {
         let len = chunk.len;
         self.records.finish(&mut chunk.buf[..len]);
         self.send.send(Ok(chunk)).map_err(|_| SortError::Cancelled)
-    }
-
-    fn batch(
-        &mut self,
-        _: &dyn Fn() -> Vec<RunStart>,
-        _: &PassSums,
-        _: Option<&[u8]>,
-    ) -> Result<(), SortError> {
-        Ok(())
     }
 }
