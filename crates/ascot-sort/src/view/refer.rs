@@ -19,7 +19,7 @@ use crate::sort::open_inputs;
 use crate::store::{JobDir, VIEW_MANIFEST};
 use crate::view::make::{check_name, parent_of};
 use crate::view::manifest::{Member, VIEW_VERSION, ViewManifest, to_hex};
-use crate::view::sorted_file::Taking;
+use crate::view::sorted_file::{Taking, not_a_file};
 use crate::watch::Watch;
 
 /// Whether there is a view of this name.
@@ -166,6 +166,9 @@ impl Joining<'_> {
         number: u64,
         watch: &mut Watch<'_>,
     ) -> Result<Vec<Member>, SortError> {
+        if path == Path::new("-") {
+            return Err(not_a_file());
+        }
         if path.is_dir() {
             let why = "no view, and no file: there is no view.json in it\n  ascot sort FILE... --view DIR makes a view";
             return Err(SortError::View { path: path.to_path_buf(), why: why.into() });

@@ -49,6 +49,12 @@ pub struct Taking<'a, R> {
     pub cancel: &'a Cancel,
 }
 
+/// The error where a part of a view is no file.
+pub fn not_a_file() -> SortError {
+    let why = "only a file can be part of a view: what comes through a pipe is gone once it is read\n  sort it: ascot sort --view DIR";
+    SortError::Request(why.into())
+}
+
 impl<R: Records> Taking<'_, R> {
     /// Reads the one file of `inputs`, whose records are about `mean_bytes` long, and keeps what a view needs
     /// to know of it. Runs are numbered from `number` on. Its records are added to `sum`.
@@ -63,9 +69,7 @@ impl<R: Records> Taking<'_, R> {
         let Some((path, start)) =
             inputs.get(0).and_then(|file| Some((file.path()?.to_path_buf(), file.start)))
         else {
-            return Err(SortError::Request(
-                "only a file can be part of a view: what comes through a pipe is gone once it is read\n  sort it: ascot sort --view DIR".into(),
-            ));
+            return Err(not_a_file());
         };
         let path = std::fs::canonicalize(&path)
             .map_err(|error| IoError::from_os(ascot_io::Action::Inspect, &path, 0, error))?;
