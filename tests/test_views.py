@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 import support
@@ -418,7 +419,7 @@ def test_memory_of_a_mount_with_many_readers(made):
         for reader in readers:
             assert reader.read(1000) == whole[4 * MIB : 4 * MIB + 1000]
             reader.close()
-        status = open(f"/proc/{process.pid}/status").read()
+        status = Path(f"/proc/{process.pid}/status").read_text()
         peak = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))
         assert peak << 10 < 48 * MIB + 40 * MIB, f"{peak} KiB"
 
