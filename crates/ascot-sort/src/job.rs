@@ -85,6 +85,16 @@ pub fn job_disk(options: &RunOptions) -> Disk {
     Disk::new(DiskOptions { faults: options.faults.clone(), ..DiskOptions::default() })
 }
 
+/// Requests in flight for a disk of small blocks: together as long as few large ones.
+const MANY_REQUESTS: usize = 32;
+
+/// A disk for views, whose blocks are small: they are written as fast as large ones, and a place in a view is
+/// a small read of every run at once.
+pub fn view_disk(options: &RunOptions) -> Disk {
+    let faults = options.faults.clone();
+    Disk::new(DiskOptions { depth: MANY_REQUESTS, faults, ..DiskOptions::default() })
+}
+
 impl<'a, R: Records> Job<'a, R> {
     /// Sets a job up; nothing is read yet.
     pub fn new(

@@ -17,7 +17,7 @@ use crate::budget::Budget;
 use crate::error::SortError;
 use crate::header;
 use crate::input::{Fingerprint, Inputs};
-use crate::job::{Job, RunOptions, job_disk, report_of_finished, temp_dirs};
+use crate::job::{Job, RunOptions, job_disk, report_of_finished, temp_dirs, view_disk};
 use crate::merging::merge_inputs;
 use crate::observe::{Cancel, Observer};
 use crate::places::no_room_for_spills;
@@ -185,7 +185,7 @@ pub fn make_view(
     let mut prepared = prepare(request, Inputs::open(&request.inputs)?)?;
     let head = prepared.head.clone();
     prepared.budget = with_records(request, &head, Blocks(request, &prepared))?;
-    let disk = job_disk(options);
+    let disk = view_disk(options);
     let sorting = Sorting { request, by: None, view: Some(view), prepared, disk, observer, cancel };
     with_records(request, &head, sorting)?
 }
@@ -389,6 +389,8 @@ impl Visitor for Explaining<'_> {
         let plan = self.prepared.plan_for(self.request, self.by, &*records)?;
         let request = self.request;
         let never = self.by.is_some() || request.merge_only || request.unique || request.top.is_some();
+        // Where all fits there is nothing to merge, and a view saves nothing.
+        let never = never || plan.chosen.method == "in memory";
         if never || matches!(request.output, Output::Parts(_)) || plan.input_bytes.is_none() {
             return Ok((plan, None));
         }
@@ -476,7 +478,7 @@ pub fn resume(
     cancel: &Cancel,
 ) -> Result<Report, SortError> {
     let manifest = store::load(dir)?;
-    let disk = job_disk(options);
+    let disk = if manifest.view.is_some() { view_disk(options) } else { job_disk(options) };
     let mut job_dir = JobDir::reopen(&disk, &manifest.dirs)?;
     if let Some(finished) = JobDir::was_done(&manifest) {
         return Ok(report_of_finished(&manifest, &finished, &disk));

@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ascot_io::{Buf, Disk, DiskOptions, Ledger, Pool};
+use ascot_io::{Buf, Disk, Ledger, Pool};
 
 use ascot_record::checksum::RecordSum;
 
 use crate::budget::{LEAST_MEMORY_BYTES, default_memory};
 use crate::emit::EmitThreads;
 use crate::error::SortError;
-use crate::job::{RunOptions, descriptors};
+use crate::job::{RunOptions, descriptors, view_disk};
 use crate::observe::Cancel;
 use crate::pieces::Lease;
 use crate::records::{Records, Rules, Task, Visitor, with_records};
@@ -82,8 +82,7 @@ impl OpenView {
         let bad =
             || SortError::View { path: dir.to_path_buf(), why: "its manifest has no valid header".into() };
         let head = manifest.head().ok_or_else(bad)?;
-        let faults = self.options.faults.clone();
-        let disk = Disk::new(DiskOptions { depth: READS_AT_ONCE, faults, ..DiskOptions::default() });
+        let disk = view_disk(&self.options);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = self.threads.unwrap_or(cores).max(1);
         let pool = Pool::new(usize::try_from(memory).unwrap_or(usize::MAX));
@@ -146,8 +145,6 @@ struct Opener<'o, R> {
     count: usize,
 }
 
-/// Requests to the device at a time: a place in the view is a small read of every run.
-const READS_AT_ONCE: usize = 32;
 /// Runs opened at a time.
 const OPENED_AT_ONCE: usize = 8;
 /// Descriptors left for all else, where runs stay open.
