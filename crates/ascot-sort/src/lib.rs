@@ -58,6 +58,7 @@ pub mod store;
 mod sweep;
 pub mod target;
 mod threads;
+mod turns;
 pub mod view;
 mod watch;
 
