@@ -14,6 +14,7 @@
 //!
 //! Nothing in this crate knows what a record is, or in which order streams are served.
 
+mod anywhere;
 mod arena;
 mod arm;
 mod backend;
@@ -48,7 +49,10 @@ pub use ledger::{Direction, Ledger, StreamAccount, Totals};
 pub use output::{AtomicOutput, is_temporary, orphaned_outputs, remove_orphan};
 pub use pool::{Pool, PoolError, Reservation};
 pub use room::ahead_bytes;
-pub use run::{BlockEntry, Codec, Compression, RunId, RunIndex, RunReader, RunWriter, read_index};
+pub use run::{
+    BlockDecoder, BlockEntry, Codec, Compression, RunFile, RunId, RunIndex, RunReader, RunWriter,
+    block_checksum, read_index,
+};
 pub use stream::{Filled, ReadStream, WriteStream};
 pub use virtual_disk::{VirtualDisk, VirtualRun};
 

@@ -19,7 +19,7 @@ use std::time::SystemTime;
 use ascot_sort::view::View;
 use fuser::{BackgroundSession, Config, MountOption, SessionACL};
 
-use crate::file::ViewFile;
+use crate::file::OneFile;
 use crate::readers::Readers;
 
 /// Takes lines that somebody should see.
@@ -65,19 +65,39 @@ pub enum MountError {
 /// Threads that answer the kernel: one that merges holds up no other.
 const THREADS: usize = 4;
 
-/// A view that is mounted; dropped, it is unmounted.
+/// Where the bytes of the file come from, and who reads it.
+pub trait Source: Send + Sync {
+    /// Bytes of the file.
+    fn bytes(&self) -> u64;
+    /// Its name.
+    fn name(&self) -> &str;
+    /// A new reader.
+    fn open(&self) -> u64;
+    /// A reader is done.
+    fn close(&self, reader: u64);
+    /// At most `len` bytes at `offset`, fewer only at the end of the file.
+    fn read(&self, reader: u64, offset: u64, len: usize) -> Result<Vec<u8>, Box<dyn std::error::Error>>;
+    /// Takes the memory of readers that have not read for a while.
+    fn tidy(&self) {}
+}
+
+/// A file that is mounted; dropped, it is unmounted.
 pub struct Mounted {
     session: BackgroundSession,
-    readers: Arc<Readers>,
+    source: Arc<dyn Source>,
     path: PathBuf,
 }
 
 impl Mounted {
     /// Shows `view` as the one file in the directory `at`.
     pub fn new(view: Arc<dyn View>, at: &Path, shown: &Shown) -> Result<Mounted, MountError> {
+        Self::of(Arc::new(Readers::new(view)), at, shown)
+    }
+
+    /// Shows `source` as the one file in the directory `at`.
+    pub fn of(source: Arc<dyn Source>, at: &Path, shown: &Shown) -> Result<Mounted, MountError> {
         let path = at.to_path_buf();
-        let readers = Arc::new(Readers::new(view));
-        let file = ViewFile::new(Arc::clone(&readers), shown);
+        let file = OneFile::new(Arc::clone(&source), shown);
         let mut config = Config::default();
         config.mount_options =
             vec![MountOption::RO, MountOption::FSName("ascot".into()), MountOption::Subtype("ascot".into())];
@@ -86,7 +106,7 @@ impl Mounted {
         config.n_threads = Some(THREADS);
         config.clone_fd = true;
         match fuser::spawn_mount(file, at, &config) {
-            Ok(session) => Ok(Mounted { session, readers, path }),
+            Ok(session) => Ok(Mounted { session, source, path }),
             Err(source) => Err(MountError::Refused { path, source }),
         }
     }
@@ -98,7 +118,7 @@ impl Mounted {
 
     /// Takes the memory of readers that have not read for a while; to be called now and then.
     pub fn tidy(&self) {
-        self.readers.tidy();
+        self.source.tidy();
     }
 
     /// Unmounts it, or takes note that it is.
