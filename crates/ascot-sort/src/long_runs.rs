@@ -18,3 +18,10 @@ pub fn merge_in_long_runs(request: &SortRequest, inputs: usize, blocks: usize) -
     let scheme = Scheme::best_of(shape, Algorithm::A4).filter(|_| inputs > 1)?;
     wants_long_runs(request, inputs).then(|| Staircase::new(scheme, blocks as u32))
 }
+
+/// The schedule of a merge of `inputs` files into a reader's hands in long runs (A3), where they are wanted.
+pub fn read_in_long_runs(request: &SortRequest, inputs: usize, blocks: usize) -> Option<Staircase> {
+    let shape = Shape { inputs: inputs as u32, outputs: 0, alpha: 1.0 };
+    let scheme = Scheme::best_of(shape, Algorithm::A3).filter(|_| inputs > 1)?;
+    wants_long_runs(request, inputs).then(|| Staircase::new(scheme, blocks as u32))
+}

@@ -1,8 +1,12 @@
 //! What a view costs to make and to read, beside a file.
 
 use ascot_model::plan::Way;
+use ascot_model::run_length::{Algorithm, Scheme, Shape};
 use ascot_model::volume::VolumeProfile;
 use serde::Serialize;
+
+/// Memory a view is read with unless more is given, bytes; a reader's blocks have about half of it.
+const READER_BYTES: f64 = 128.0 * 1048576.0;
 
 /// Seconds that a sorted result takes, by what becomes of it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -19,11 +23,21 @@ pub struct ViewCost {
 
 impl ViewCost {
     /// From the plan of a merge, whose first pass a view keeps and whose last one a reader goes through
-    /// without writing; nothing where all fits in memory. `file_seconds`: the plan of a sort.
+    /// without writing, of all runs at once; nothing where all fits in memory. `file_seconds`: the plan of
+    /// a sort. Switches of reading: those of A3 within [`READER_BYTES`] where they cost more than a block,
+    /// else half of the merge's.
     pub fn of(merge: &Way, file_seconds: f64, volume: &VolumeProfile) -> Option<ViewCost> {
         let [first, .., last] = &merge.passes[..] else { return None };
-        let (bytes, switches) = (last.read_bytes as f64, last.switches as f64 / 2.0);
-        let device = volume.seconds(bytes, 0.0, switches, first.outputs.max(last.inputs) as f64);
+        let (bytes, runs) = (last.read_bytes as f64, first.outputs.max(last.inputs));
+        let switches = if volume.wants_runs((runs + 1) as f64) {
+            let shape = Shape { inputs: runs as u32, outputs: 0, alpha: 1.0 };
+            let run =
+                Scheme::best_of(shape, Algorithm::A3).map_or(bytes, |scheme| scheme.run_length(READER_BYTES));
+            (bytes / run).max(runs as f64)
+        } else {
+            last.switches as f64 / 2.0
+        };
+        let device = volume.seconds(bytes, 0.0, switches, runs as f64);
         Some(ViewCost {
             make_seconds: first.seconds(),
             read_seconds: device.max(last.compute_seconds),
@@ -46,6 +60,41 @@ impl ViewCost {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ascot_model::plan::PassPlan;
+
+    /// All runs are merged at once by a reader, in however many passes a file would be: where switches are
+    /// dear, that is what a view costs.
+    #[test]
+    fn a_view_of_many_runs_is_dear_where_switches_are() {
+        let pass = |name: &str, inputs, outputs| PassPlan {
+            name: name.into(),
+            read_bytes: 8_000_000_000,
+            written_bytes: 8_000_000_000,
+            switches: 50,
+            inputs,
+            outputs,
+            times: 1,
+            device_seconds: 4.5,
+            compute_seconds: 1.0,
+        };
+        let merge = |runs| Way {
+            method: "merge".into(),
+            summary: String::new(),
+            pieces: runs,
+            factors: vec![9, runs / 9],
+            merge_factor: Some(9),
+            passes: vec![
+                pass("form runs", 1, runs),
+                pass("merge some", 9, runs / 9),
+                pass("merge", runs / 9, 1),
+            ],
+            peak_disk_bytes: 0,
+            remark: String::new(),
+        };
+        let array = VolumeProfile::simple("array", 3.5e9, 3.5e9, 0.0155);
+        let seconds = |runs| ViewCost::of(&merge(runs), 9.0, &array).map_or(0.0, |cost| cost.read_seconds);
+        assert!(seconds(900) > 2.0 * seconds(90), "{} and {}", seconds(900), seconds(90));
+    }
 
     #[test]
     fn few_readings_favour_a_view() {

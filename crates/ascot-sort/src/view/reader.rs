@@ -121,7 +121,7 @@ impl Visitor for Opening {
         let ViewManifest { name, request, sum, .. } = manifest;
         Ok(Arc::new(Opened {
             records,
-            request,
+            request: Arc::new(request),
             disk,
             pool,
             runs: Arc::new(runs),
@@ -185,7 +185,7 @@ const FEW_BLOCK_BYTES: usize = 64 << 10;
 
 struct Opened<R: Records> {
     records: Arc<R>,
-    request: SortRequest,
+    request: Arc<SortRequest>,
     disk: Disk,
     pool: Pool,
     runs: Arc<Vec<ViewRun>>,
@@ -331,6 +331,7 @@ impl<R: Records> View for Opened<R> {
         }
         let placed = self.loader().place(first, Measure::Bytes)?;
         let part = Part {
+            request: Arc::clone(&self.request),
             runs: Arc::clone(&self.runs),
             ends: self.end_blocks(last)?,
             starts: placed.starts,

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use ascot_bowtie::engine::Bowtie;
-use ascot_bowtie::schedule::Forecast;
+use ascot_bowtie::schedule::{Forecast, Schedule};
 use ascot_io::{BlockPool, Disk, PAGE_BYTES, Pool};
 use ascot_record::checksum::RecordSum;
 use crossbeam_channel::{Receiver, Sender, unbounded};
@@ -16,9 +16,11 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use crate::emit::{Chunk, EmitThreads};
 use crate::error::SortError;
 use crate::job::drive;
+use crate::long_runs::read_in_long_runs;
 use crate::merge::{MergeFlow, MergeSink};
 use crate::observe::Cancel;
 use crate::records::{Records, Rules};
+use crate::request::SortRequest;
 use crate::runs::{RunInput, RunStart};
 use crate::view::load::ViewRun;
 
@@ -34,6 +36,8 @@ const BLOCK_FACTS_BYTES: usize = 24;
 
 /// The part of a view to be streamed.
 pub struct Part {
+    /// The request the view was made by.
+    pub request: Arc<SortRequest>,
     /// The runs of the view.
     pub runs: Arc<Vec<ViewRun>>,
     /// Where it begins in each.
@@ -238,7 +242,12 @@ impl<R: Records> Merge<R> {
                 (from, part.runs[run].keys.block_prefixes(from..part.ends[run]))
             })
             .unzip();
-        let mut bowtie = Bowtie::of_inputs(inputs, blocks, Box::new(Forecast::new(&keys)));
+        let schedule: Box<dyn Schedule> = match read_in_long_runs(&part.request, inputs.len(), blocks.total())
+        {
+            Some(staircase) => Box::new(staircase),
+            None => Box::new(Forecast::new(&keys)),
+        };
+        let mut bowtie = Bowtie::of_inputs(inputs, blocks, schedule);
         drop(keys);
         let mut sink = Hand { records: &*records, send };
         let rules = Rules { sum: part.sums, ..Rules::default() };
