@@ -10,6 +10,7 @@
 //! * [`format`]: the bytes (docs/formats/index.md).
 //! * [`write`]: tables, epochs, schemes; one process, or one of many.
 //! * [`read`]: finding, ranges, everything, checking.
+//! * [`load`]: files of records, into a directory.
 //! * [`auxiliary`]: which ranks may have a key.
 //!
 //! An epoch is complete when the manifest names it. Whatever happens to a writer, complete epochs stay and can be read.
@@ -18,6 +19,7 @@ pub mod auxiliary;
 mod error;
 pub mod format;
 pub mod hash;
+pub mod load;
 pub mod read;
 pub mod write;
 
