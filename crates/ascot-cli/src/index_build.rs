@@ -47,7 +47,10 @@ fn build_until(matches: &ArgMatches, cancel: &Cancel) -> Result<u8, Failure> {
     let files = record_files(matches)?;
     for input in &inputs {
         let failed = |source| Failure::File { path: input.clone(), doing: "cannot be read", source };
-        fs::File::open(input).map_err(failed)?;
+        // A pipe is opened once: who writes to it sees who reads.
+        if fs::metadata(input).map_err(failed)?.is_file() {
+            fs::File::open(input).map_err(failed)?;
+        }
     }
     let disk = Disk::default();
     let memory_bytes = memory(matches)?.unwrap_or(USUAL_MEMORY_BYTES);
