@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 import support
@@ -164,6 +165,8 @@ def test_a_view_of_views(made):
     assert (made / "again.rec").read_bytes() == both
     assert sum(path.stat().st_size for path in (made / "x.view").iterdir()) < 100_000, "nothing is copied"
     assert "no view" in run("merge", made / "v.view", made / "in.rec", expect=2).stderr
+    other = run("merge", made / "v.view", made / "w.view", "--view", made / "x.view", expect=2)
+    assert "there already" in other.stderr
     shutil.rmtree(made / "w.view")
     assert "is missing" in run("view", made / "x.view", expect=2).stderr
 
@@ -171,7 +174,7 @@ def test_a_view_of_views(made):
 def test_what_goes_wrong_is_named(made):
     view = made / "v.view"
     assert "there already" in run("sort", made / "in.rec", *FIXED, "--view", view, expect=2).stderr
-    assert "need a file" in run("sort", made / "in.rec", *FIXED, "-u", "--view", made / "u", expect=2).stderr
+    assert "needs a file" in run("sort", made / "in.rec", *FIXED, "-u", "--view", made / "u", expect=2).stderr
     assert "no view" in run("view", made, expect=2).stderr
     one = sorted(view.glob("*.run"))[2]
     whole = one.read_bytes()
@@ -187,23 +190,126 @@ def test_what_goes_wrong_is_named(made):
     assert "view.json" in run("view", view, expect=2).stderr
 
 
-def test_a_killed_job_leaves_what_clean_finds(disk):
-    run("gen", "3M", "-o", disk / "big.rec")
-    process = support.start("sort", disk / "big.rec", *FIXED, "--memory", "8MiB", "--view", disk / "v.view")
-    while not list(disk.glob("ascot-*/*.keys")):
+def _killed_while_making(disk, *flags):
+    """A job that is killed when it has left some runs of a view; where they are."""
+    process = support.start("sort", str(disk / "big.rec"), *FIXED, "--memory", "8MiB", *flags)
+    while len(list(disk.glob("ascot-*/*.keys"))) < 3:
         assert process.poll() is None
         time.sleep(0.005)
     process.kill()
     process.wait()
+    (job,) = disk.glob("ascot-*")
+    return job
+
+
+def test_a_killed_job_goes_on_or_is_removed(disk):
+    run("gen", "3M", "-o", disk / "big.rec")
+    job = _killed_while_making(disk, "--view", str(disk / "v.view"))
     assert not (disk / "v.view").exists()
-    assert "removed" in run("clean", disk).stdout.decode()
-    assert sorted(path.name for path in disk.iterdir()) == ["big.rec"]
-    process = support.start("sort", disk / "big.rec", *FIXED, "--memory", "8MiB", "--view", disk / "v.view")
+    assert "--resume" in run("clean", "--dry-run", disk).stdout.decode()
+    runs = {path: path.stat().st_mtime_ns for path in sorted(job.glob("*.run"))[:2]}
+    run("sort", "--resume", job)
+    assert not job.exists()
+    kept = {path: (disk / "v.view" / path.name).stat().st_mtime_ns for path in runs}
+    assert kept == runs, "what was there was not written again"
+    run("sort", disk / "big.rec", *FIXED, "-o", disk / "sorted.rec")
+    run("view", disk / "v.view", "-o", disk / "shown")
+    subprocess.run(["cmp", disk / "shown", disk / "sorted.rec"], check=True)
+    ours = {path.name for path in (disk / "v.view").iterdir()}
+    assert all(name == "view.json" or name.startswith("run-") for name in ours), ours
+    shutil.rmtree(disk / "v.view")
+    job = _killed_while_making(disk, "--view", str(disk / "v.view"))
+    assert "removed" in run("clean", job).stdout.decode()
+    assert sorted(path.name for path in disk.iterdir()) == ["big.rec", "shown", "sorted.rec"]
+
+
+def test_an_interrupted_job_leaves_nothing(disk):
+    run("gen", "3M", "-o", disk / "big.rec")
+    process = support.start("sort", str(disk / "big.rec"), *FIXED, "--memory", "8MiB", "--view", str(disk / "v"))
     while not list(disk.glob("ascot-*/*.keys")):
+        assert process.poll() is None
         time.sleep(0.005)
     process.send_signal(signal.SIGINT)
     process.wait()
     assert sorted(path.name for path in disk.iterdir()) == ["big.rec"]
+
+
+def test_sorted_files_are_parts_where_they_are(made):
+    """Of sorted files and a view: nothing is copied, and what is altered later is named."""
+    flags = [*FIXED, "--view", made / "x.view"]
+    run("gen", "100k", "--start", "300k", "-o", made / "other.rec")
+    run("sort", made / "other.rec", *FIXED, "-o", made / "other.sorted")
+    run("sort", made / "in.rec", made / "other.rec", *FIXED, "-o", made / "both.rec")
+    both = (made / "both.rec").read_bytes()
+    said = run("merge", made / "sorted.rec", made / "other.sorted", *flags).stderr
+    assert "400,000 records" in said and "nothing copied" in said, said
+    assert run("view", made / "x.view").stdout == both
+    assert run("view", made / "x.view", "--range", "1000050..2000050").stdout == both[1000050:2000050]
+    assert sum(path.stat().st_size for path in (made / "x.view").iterdir()) < 100_000
+    run("merge", made / "v.view", made / "other.sorted", "--view", made / "y.view")
+    assert run("view", made / "y.view").stdout == both
+    run("merge", made / "y.view", "--view", made / "z.view")
+    assert run("view", made / "z.view", "--tail", 9).stdout == both[-900:]
+    unsorted = run("merge", made / "other.rec", *FIXED, "--view", made / "w.view", expect=2)
+    assert "not sorted: record " in unsorted.stderr
+    assert not (made / "w.view").exists() and not list(made.glob("ascot-*"))
+    otherwise = run(
+        "merge", made / "v.view", made / "other.sorted", "--format", "fixed:50", "--view", made / "w", expect=2
+    )
+    assert "ordered otherwise" in otherwise.stderr
+    os.utime(made / "other.sorted")
+    for view in ("x.view", "y.view", "z.view"):
+        altered = run("view", made / view, expect=2).stderr
+        assert "other.sorted" in altered and "altered" in altered
+    (made / "other.sorted").unlink()
+    assert "is missing" in run("view", made / "x.view", expect=2).stderr
+
+
+def test_lines_without_a_last_end_are_a_part(disk):
+    (disk / "one").write_bytes(b"b\nd\nf")
+    (disk / "two").write_bytes(b"a\nd\ng\n")
+    run("merge", disk / "one", disk / "two", "--view", disk / "v.view")
+    assert run("view", disk / "v.view").stdout == b"a\nb\nd\nd\nf\ng\n"
+    assert run("view", disk / "v.view", "--keys", "e..").stdout == b"f\ng\n"
+    numbers = [b"%d" % number for number in range(50_000)]
+    (disk / "n1").write_bytes(b"\n".join(numbers[::2]))
+    (disk / "n2").write_bytes(b"\n".join(numbers[1::2]))
+    run("merge", "-n", disk / "n1", disk / "n2", "--view", disk / "n.view")
+    assert run("view", disk / "n.view").stdout == b"\n".join(numbers) + b"\n"
+    header = b"id,text\n"
+    (disk / "c1").write_bytes(header + b"1,a\n3,c\n")
+    (disk / "c2").write_bytes(header + b"2,b\n10,d\n")
+    flags = ["--format", "csv", "--header", "--key", "id"]
+    run("merge", disk / "c1", disk / "c2", *flags, "--view", disk / "c.view")
+    assert run("view", disk / "c.view").stdout == header + b"1,a\n2,b\n3,c\n10,d\n"
+
+
+def test_what_is_no_view_is_told(made):
+    file = run("view", made / "in.rec", expect=2).stderr
+    assert "no view: a view is a directory" in file and "ascot merge FILE" in file
+    assert "there is no such view" in run("view", made / "nothing", expect=2).stderr
+    assert "no view" in run("mount", made, made, expect=2).stderr
+    piped = run("merge", "-", *FIXED, "--view", made / "p.view", expect=2, stdin=b"")
+    assert "only a file" in piped.stderr
+    top = run("sort", made / "in.rec", *FIXED, "--top", 3, "--view", made / "u", expect=2).stderr
+    assert "--head" in top
+
+
+def test_a_full_disk_leaves_no_view(disk):
+    with support.small_disk(disk, 64 * MIB) as full:
+        _fills_up(full)
+
+
+def _fills_up(small_disk):
+    run("gen", "200k", "-o", small_disk / "in.rec")
+    size = (small_disk / "in.rec").stat().st_size
+    free = os.statvfs(small_disk)
+    spare = free.f_bavail * free.f_frsize - size // 2
+    with (small_disk / "ballast").open("wb") as ballast:
+        os.posix_fallocate(ballast.fileno(), 0, spare)
+    done = run("sort", small_disk / "in.rec", *FIXED, "--memory", "8MiB", "--view", small_disk / "v", expect=2)
+    assert "room" in done.stderr or "space" in done.stderr
+    assert sorted(it.name for it in small_disk.iterdir() if it.name != "lost+found") == ["ballast", "in.rec"]
 
 
 def test_view_or_file_by_prediction(disk):
@@ -297,3 +403,51 @@ def test_damage_while_mounted_is_an_error(made):
 def test_few_open_files_are_enough_or_named(made):
     done = run("view", made / "v.view", preexec_fn=limit_open_files(256), expect=None)
     assert done.returncode == 0 and done.stdout == (made / "sorted.rec").read_bytes()
+
+
+@needs_fuse
+def test_memory_of_a_mount_with_many_readers(made):
+    """A dozen readers stay within the cap; when they stop, the memory is there for the next."""
+    whole = (made / "sorted.rec").read_bytes()
+    with mounted(made / "v.view", "--memory", "48MiB") as (file, process):
+        readers = [file.open("rb", buffering=0) for _ in range(12)]
+        for at in range(0, 4 * MIB, MIB // 2):
+            for reader in readers:
+                assert reader.read(MIB // 2) == whole[at : at + MIB // 2]
+        # They stop reading, and stay open; one that comes later reads all.
+        assert file.read_bytes() == whole
+        for reader in readers:
+            assert reader.read(1000) == whole[4 * MIB : 4 * MIB + 1000]
+            reader.close()
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        peak = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))
+        assert peak << 10 < 48 * MIB + 40 * MIB, f"{peak} KiB"
+
+
+@needs_fuse
+def test_unmounted_with_open_readers(made):
+    """A lazy unmount lets readers end; a plain one says that the mount is busy."""
+    whole = (made / "sorted.rec").read_bytes()
+    with mounted(made / "v.view") as (file, process), file.open("rb", buffering=0) as reader:
+        assert reader.read(5000) == whole[:5000]
+        assert subprocess.run(["umount", file.parent], capture_output=True).returncode != 0
+        subprocess.run(["umount", "-l", file.parent], check=True)
+        assert reader.read(5000) == whole[5000:10000]
+        reader.close()
+        assert process.wait(20) == 0
+
+
+def test_thousands_of_runs(disk):
+    """A view of more than a thousand files: in pieces, whole, and with too few descriptors."""
+    lines = [b"%06d\n" % number for number in range(40_000)]
+    random.seed(1)
+    random.shuffle(lines)
+    for part in range(1200):
+        (disk / f"{part:04}").write_bytes(b"".join(sorted(lines[part::1200])))
+    files = sorted(path for path in disk.iterdir())
+    run("merge", *files, "--view", disk / "v.view")
+    whole = b"".join(sorted(lines))
+    assert run("view", disk / "v.view").stdout == whole
+    assert run("view", disk / "v.view", "--range", "100000..100070").stdout == whole[100_000:100_070]
+    few = run("view", disk / "v.view", preexec_fn=limit_open_files(256), expect=None)
+    assert few.returncode == 2 and "open" in few.stderr, few.stderr

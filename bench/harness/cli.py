@@ -82,7 +82,8 @@ def parser() -> argparse.ArgumentParser:
     planning.add_argument("--out", type=Path, help="where the result goes (bench/results/DATE-plan)")
     planning.add_argument("--ascot", type=Path, default=_default_ascot(), help="the ascot binary to measure")
     viewing = commands.add_parser("view", help="views: read, mounted, made and read once, beside files")
-    viewing.add_argument("--size", type=_size, default=8 * GB, help="bytes of each data set (8GB)")
+    viewing.add_argument("--size", type=_size, default=8 * GB, help="bytes of each data set that is read (8GB)")
+    viewing.add_argument("--sweep", type=_size, default=2 * GB, help="bytes of each that is made and read (2GB)")
     viewing.add_argument("--repeats", type=int, default=3, help="measured runs of each (3)")
     viewing.add_argument("--dir", type=Path, default=BENCH / ".cache", help="where data and views go")
     viewing.add_argument("--out", type=Path, help="where the result goes (bench/results/DATE-view)")
@@ -124,11 +125,8 @@ def _view(args: argparse.Namespace) -> int:
     args.dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="view-", dir=args.dir.resolve()) as work:
         ascot, passthrough = (str(path.resolve()) for path in (args.ascot, args.passthrough))
-        result = view.run(ascot, passthrough, Path(work), args.size, args.repeats)
-    folder = args.out or BENCH / "results" / f"{datetime.date.today().isoformat()}-view"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "result.json").write_text(json.dumps(result, indent=1) + "\n")
-    (folder / "README.md").write_text(view.markdown(result))
+        result = view.run(ascot, passthrough, Path(work), (args.size, args.sweep), args.repeats)
+    view.write(args.out or BENCH / "results" / f"{datetime.date.today().isoformat()}-view", result)
     print(view.markdown(result))
     return 0
 

@@ -1,27 +1,34 @@
 """Views held against files: read through a pipe beside `cat`, through a mount beside a passthrough of the same
-library, made and read once beside sorted and read once, to the first byte, and 4 KiB at a time anywhere.
+library, to the first byte, and 4 KiB at a time anywhere; made and read beside sorted and read, over sizes of
+records and of memory, and beside what the planner says of both.
 
-Everything that is compared is measured in turns, cold, in one run.
+Everything that is compared is measured in turns, cold, in one run. What a number of readings takes is the
+making and so many times the reading, as measured.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
 import shutil
 import statistics
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from . import machine, measure
+from . import heat, machine, measure
 from .units import MIB, decimal
 
 RUNS = 64
-RECORDS = {"100 bytes": 100, "4 KB": 4000}
+RECORDS = (100, 4000)
+SWEEP = (100, 500, 2000, 4000, 8000, 32000)
+MEMORIES = ("128MiB", "512MiB", "1GiB")
+READINGS = (1, 2, 4, 8, 16)
 MEMORY = "1GiB"
 RANDOM_READS = 200
 
@@ -121,7 +128,6 @@ def _size(ascot: str, work: Path, size: int, record: int, repeats: int, passthro
     with _mounted([ascot, "mount", str(view)], work / "mnt") as shown:
         few_bytes = _random_reads(shown)
     runs = len(list(view.glob("*.run")))
-    once = _made_and_read(ascot, work, source, record, repeats)
     shutil.rmtree(view)
     for path in (source, file):
         path.unlink()
@@ -134,51 +140,108 @@ def _size(ascot: str, work: Path, size: int, record: int, repeats: int, passthro
         "mount_share": medians["passthrough mount"] / medians["view mount"],
         "first_byte_s": first,
         "random_read_s": statistics.median(few_bytes),
-        "once": once,
+        "random_reads_s": few_bytes,
     }
 
 
-def _made_and_read(ascot: str, work: Path, source: Path, record: int, repeats: int) -> list[dict[str, Any]]:
+def _swept(ascot: str, work: Path, size: int, record: int, repeats: int) -> list[dict[str, Any]]:
     """Making a view and reading it, beside sorting and reading the file, over sizes of memory."""
-    out, view, found = work / "out", work / "once.view", []
-    for memory in ("128MiB", "512MiB", "1GiB"):
+    source, out, view, found = work / "in", work / "out", work / "once.view", []
+    _make_input(ascot, source, size, record)
+    for memory in MEMORIES:
         flags = [*_flags(record), "--memory", memory]
         ways: dict[str, Callable[[], float]] = {
-            "file": lambda flags=flags: (
-                _timed([ascot, "sort", str(source), *flags, "-o", str(out)]) + _timed(f"cat {out} > /dev/null")
-            ),
-            "view": lambda flags=flags, memory=memory: (
-                _timed([ascot, "sort", str(source), *flags, "--view", str(view)])
-                + _timed(f"{ascot} view {view} --memory {memory} > /dev/null")
-            ),
+            "make_file": lambda flags=flags: _timed([ascot, "sort", str(source), *flags, "-o", str(out)]),
+            "read_file": lambda: _timed(f"cat {out} > /dev/null"),
+            "make_view": lambda flags=flags: _timed([ascot, "sort", str(source), *flags, "--view", str(view)]),
+            "read_view": lambda memory=memory: _timed(f"{ascot} view {view} --memory {memory} > /dev/null"),
         }
         taken: dict[str, list[float]] = {name: [] for name in ways}
         for _ in range(repeats):
             for name, way in ways.items():
                 taken[name].append(way())
-                shutil.rmtree(view, ignore_errors=True)
-                out.unlink(missing_ok=True)
-        found.append({"memory": memory, **taken})
+            shutil.rmtree(view)
+            out.unlink()
+        row = {"record": record, "memory": memory, "seconds": taken, "predicted": _predicted(ascot, source, flags)}
+        found.append(row)
+        print(f"bench:   {record} bytes, {memory}: one reading of a view takes {_share(row, 1):.0%}", flush=True)
+    source.unlink()
     return found
 
 
-def run(ascot: str, passthrough: str, work: Path, size: int, repeats: int) -> dict[str, Any]:
-    """Measures all of it for each size of record."""
-    results = []
-    for name, record in RECORDS.items():
-        print(f"bench: records of {name}", flush=True)
+def _predicted(ascot: str, source: Path, flags: list[str]) -> dict[str, float] | None:
+    """What the planner says, seconds by the names of what is measured; none where all fits in memory."""
+    with tempfile.NamedTemporaryFile(suffix=".json") as report:
+        argv = [
+            ascot,
+            "sort",
+            str(source),
+            *flags,
+            "-o",
+            str(source) + ".sorted",
+            "--explain",
+            "--report",
+            report.name,
+        ]
+        subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
+        cost = json.loads(Path(report.name).read_text()).get("view")
+    if cost is None:
+        return None
+    names = {"make_view": "make", "read_view": "read", "make_file": "file", "read_file": "file_read"}
+    return {ours: cost[f"{theirs}_seconds"] for ours, theirs in names.items()}
+
+
+def _share(row: dict[str, Any], readings: int) -> float:
+    """The time of a view that is read so often, as a share of a file's."""
+    took = {name: statistics.median(seconds) for name, seconds in row["seconds"].items()}
+    view = took["make_view"] + readings * took["read_view"]
+    return view / (took["make_file"] + readings * took["read_file"])
+
+
+def run(ascot: str, passthrough: str, work: Path, sizes: tuple[int, int], repeats: int) -> dict[str, Any]:
+    """Measures all of it: reading views of the first size, and making and reading them of the second."""
+    size, swept = sizes
+    results, sweep = [], []
+    for record in RECORDS:
+        print(f"bench: reading records of {record} bytes", flush=True)
         results.append(_size(ascot, work, size // record * record, record, repeats, passthrough))
-    return {"version": 1, "machine": machine.describe(work), "size": size, "records": results}
+    for record in SWEEP:
+        print(f"bench: making and reading, records of {record} bytes", flush=True)
+        sweep += _swept(ascot, work, swept // record * record, record, repeats)
+    return {
+        "version": 2,
+        "machine": machine.describe(work),
+        "size": size,
+        "sweep_size": swept,
+        "records": results,
+        "sweep": sweep,
+    }
 
 
-def markdown(result: dict[str, Any]) -> str:
-    """The result as a page."""
+def write(folder: Path, result: dict[str, Any]) -> None:
+    """The result as figures, as a page and as a chart."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "result.json").write_text(json.dumps(result, indent=1) + "\n")
+    (folder / "README.md").write_text(markdown(result))
+    (folder / "pays.svg").write_text(pays(result))
+
+
+def pays(result: dict[str, Any]) -> str:
+    """When a view pays: sizes of records across, numbers of readings down, for the middle memory."""
+    memory = MEMORIES[len(MEMORIES) // 2]
+    rows = {row["record"]: row for row in result["sweep"] if row["memory"] == memory}
+    cells = [[_share(row, readings) for row in rows.values()] for readings in READINGS]
+    return heat.svg(
+        "Time of a view, as a share of a sorted file's",
+        f"{decimal(result['sweep_size'])}, {memory} of memory: made and read so many times, from end to end, cold",
+        [f"{record} B" for record in rows],
+        [f"read {readings} times" if readings > 1 else "read once" for readings in READINGS],
+        cells,
+    )
+
+
+def _reading(result: dict[str, Any]) -> list[str]:
     lines = [
-        "# Views",
-        "",
-        f"{decimal(result['size'])}, cold, {MEMORY} for readers; medians, in turns. Shares of the rate of `cat`",
-        "of the sorted file through a pipe, and of a file through the same mount library.",
-        "",
         "| records | runs | through a pipe | through a mount | first byte, ms | 4 KiB anywhere, ms |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",
     ]
@@ -189,18 +252,59 @@ def markdown(result: dict[str, Any]) -> str:
             f"{100 * one['mount_share']:.0f}% | "
             f"{first:.0f} | {1000 * one['random_read_s']:.1f} |"
         )
-    lines += [
-        "",
-        "Made and read once:",
-        "",
-        "| records | memory | file, s | view, s | saved |",
-        "| --- | --- | ---: | ---: | ---: |",
+    return lines
+
+
+def _sweep(result: dict[str, Any]) -> list[str]:
+    names = {"make_file": "file made", "read_file": "read", "make_view": "view made", "read_view": "read"}
+    lines = [
+        "| records | memory | "
+        + " | ".join(f"{name}, s" for name in names.values())
+        + " | read once, saved | cheaper |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: | --- |",
     ]
-    for one in result["records"]:
-        for row in one["once"]:
-            file, view = statistics.median(row["file"]), statistics.median(row["view"])
-            lines.append(
-                f"| {one['record']} bytes | {row['memory']} | {file:.1f} | {view:.1f} | "
-                f"{100 * (1 - view / file):.0f}% |"
-            )
+    for row in result["sweep"]:
+        took = {name: statistics.median(row["seconds"][name]) for name in names}
+        said = row["predicted"] or {}
+
+        def shown(name: str, took: dict[str, float] = took, said: dict[str, float] = said) -> str:
+            return f"{took[name]:.1f}" + (f" ({said[name]:.1f})" if name in said else "")
+
+        cells = " | ".join(shown(name) for name in names)
+        saved = 100 * (1 - _share(row, 1))
+        lines.append(f"| {row['record']} bytes | {row['memory']} | {cells} | {saved:.0f}% | {_cheaper(row)} |")
+    return lines
+
+
+def _cheaper(row: dict[str, Any]) -> str:
+    """Up to how many readings a view is cheaper, as measured and as predicted."""
+
+    def upto(took: dict[str, float]) -> str:
+        more = took["read_view"] - took["read_file"]
+        ahead = took["make_file"] - took["make_view"]
+        if more <= 0:
+            return "always" if ahead > 0 else "never"
+        return f"to {ahead / more:.0f} readings" if ahead > more else "never"
+
+    measured = upto({name: statistics.median(seconds) for name, seconds in row["seconds"].items()})
+    return measured + (f" ({upto(row['predicted'])})" if row["predicted"] else "")
+
+
+def markdown(result: dict[str, Any]) -> str:
+    """The result as a page."""
+    lines = [
+        "# Views",
+        "",
+        f"{decimal(result['size'])}, cold, {MEMORY} for readers; medians, in turns. Shares of the rate of `cat`",
+        "of the sorted file through a pipe, and of a file through the same mount library.",
+        "",
+        *_reading(result),
+        "",
+        f"Made and read, {decimal(result['sweep_size'])}; in brackets what the planner said, by the profile of the",
+        "volume where it has one. Cheaper: the view, up to so many readings.",
+        "",
+        *_sweep(result),
+        "",
+        "![when a view pays](pays.svg)",
+    ]
     return "\n".join(lines) + "\n"

@@ -35,7 +35,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
 
 /// Runs `ascot merge` or `ascot reshape`.
 pub fn merge(matches: &ArgMatches) -> Result<u8, Failure> {
-    if let Some(status) = views::merge(matches)? {
+    if let Some(status) = views::merge(matches, &screen(matches, true))? {
         return Ok(status);
     }
     let request = request::sort_request(matches, Mode::Sort)?;

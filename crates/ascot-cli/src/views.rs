@@ -10,16 +10,17 @@ use std::time::{Duration, SystemTime};
 use ascot_index::Directory;
 use ascot_index::format::names::MANIFEST;
 use ascot_io::Disk;
+use ascot_model::units;
 use ascot_mount::{Mounted, Shown};
 use ascot_sort::request::Output;
 use ascot_sort::store::VIEW_MANIFEST;
-use ascot_sort::view::make::check_name;
-use ascot_sort::view::{OpenView, View, join_views, make_joined, write_part};
+use ascot_sort::view::{OpenView, View, is_view, join_parts, join_views, write_part};
 use ascot_sort::{Cancel, RunOptions, SortError};
 use clap::ArgMatches;
 
 use crate::failure::Failure;
-use crate::request::{count, memory, paths, threads};
+use crate::progress::Screen;
+use crate::request::{Mode, count, memory, paths, sort_request, threads};
 use crate::signals::Stop;
 use crate::size;
 
@@ -38,18 +39,17 @@ pub fn view(matches: &ArgMatches) -> Result<u8, Failure> {
     let range = range_of(matches, &*view)?;
     let file = path(matches, "materialize").or_else(|| path(matches, "output"));
     let output = file.map_or(Output::Stdout, Output::Path);
-    let written = write_part(&*view, range, &output, &RunOptions::default(), &cancel);
-    if matches!(written, Err(SortError::Cancelled)) {
-        stop.end_if_asked();
-    }
-    written?;
+    finish(write_part(&*view, range, &output, &RunOptions::default(), &cancel), &stop)?;
     Ok(0)
 }
 
 fn open(matches: &ArgMatches, dir: &Path) -> Result<Arc<dyn View>, Failure> {
+    Ok(opening(matches)?.open(dir)?)
+}
+
+fn opening(matches: &ArgMatches) -> Result<OpenView, Failure> {
     let memory_bytes = Some(memory(matches)?.unwrap_or(USUAL_MEMORY_BYTES));
-    let opening = OpenView { memory_bytes, threads: threads(matches)?, options: RunOptions::default() };
-    Ok(opening.open(dir)?)
+    Ok(OpenView { memory_bytes, threads: threads(matches)?, options: RunOptions::default() })
 }
 
 fn open_index(matches: &ArgMatches, dir: &Path) -> Result<Directory, Failure> {
@@ -61,41 +61,77 @@ fn path(matches: &ArgMatches, id: &str) -> Option<PathBuf> {
     matches.try_get_one::<OsString>(id).ok().flatten().map(PathBuf::from)
 }
 
-/// `ascot merge` of views: to a view of views, or to the output; nothing where other files are merged.
-pub fn merge(matches: &ArgMatches) -> Result<Option<u8>, Failure> {
-    let wanted = path(matches, "view");
+/// `ascot merge` of views: to the output, or, with files, too, to a view of them; nothing where files are
+/// merged to the output.
+pub fn merge(matches: &ArgMatches, screen: &Screen) -> Result<Option<u8>, Failure> {
     let files = paths(matches, "files");
-    let views = files.iter().filter(|file| file.join(VIEW_MANIFEST).is_file()).count();
-    if views == 0 && wanted.is_none() {
+    if let Some(dir) = path(matches, "view") {
+        return join(matches, &files, &dir, screen).map(Some);
+    }
+    if !files.iter().any(|file| is_view(file)) {
         return Ok(None);
     }
-    if let Some(other) = files.iter().find(|file| !file.join(VIEW_MANIFEST).is_file()) {
+    if let Some(other) = files.iter().find(|file| !is_view(file)) {
         return Err(Failure::usage(
             format!("{} is no view, and views are merged with views only", other.display()),
-            "make it one: ascot sort FILE --view DIR, with the format and keys of the others",
+            "make a view of all of them, which copies nothing: ascot merge ... --view DIR",
         ));
     }
-    let name = wanted.clone().or_else(|| path_of_many(matches, "output")).unwrap_or_default();
+    let name = path_of_many(matches, "output").unwrap_or_default();
     let joined = join_views(&files, &name)?;
-    let memory_bytes = Some(memory(matches)?.unwrap_or(USUAL_MEMORY_BYTES));
-    let opening = OpenView { memory_bytes, threads: threads(matches)?, options: RunOptions::default() };
-    if let Some(dir) = wanted {
-        check_name(&dir)?;
-        // Opened once: what is wrong with the runs is found now.
-        opening.open_manifest(joined.clone(), &dir)?;
-        make_joined(&joined, &dir)?;
-        return Ok(Some(0));
-    }
     let cancel = Cancel::new();
     let stop = Stop::watch(&cancel);
-    let view = opening.open_manifest(joined, &name)?;
+    let view = opening(matches)?.open_manifest(joined, &name)?;
     let output = if name.as_os_str().is_empty() { Output::Stdout } else { Output::Path(name) };
-    let written = write_part(&*view, (0, view.bytes()), &output, &RunOptions::default(), &cancel);
-    if matches!(written, Err(SortError::Cancelled)) {
+    finish(write_part(&*view, (0, view.bytes()), &output, &RunOptions::default(), &cancel), &stop)?;
+    Ok(Some(0))
+}
+
+/// `ascot merge --view DIR`: a view of views and of sorted files.
+fn join(matches: &ArgMatches, files: &[PathBuf], dir: &Path, screen: &Screen) -> Result<u8, Failure> {
+    if let Some(id) = ["output", "unique", "top", "parts"].into_iter().find(|id| is_given(matches, id)) {
+        return Err(Failure::usage(
+            format!("--view does not go with --{id}"),
+            "a view shows all records of its parts; ascot view DIR -o FILE writes the file",
+        ));
+    }
+    if files.is_empty() {
+        return Err(Failure::usage("a view of what?", "name views and sorted files"));
+    }
+    // How records are ordered: as the views say, where there are any and no flag says otherwise.
+    const OTHERS: [&str; 8] =
+        ["files", "view", "memory", "threads", "report", "progress", "quiet", "verbose"];
+    let orders = matches.ids().any(|id| is_given(matches, id.as_str()) && !OTHERS.contains(&id.as_str()));
+    let request = (orders || !files.iter().any(|file| is_view(file)))
+        .then(|| sort_request(matches, Mode::Sort))
+        .transpose()?;
+    let cancel = Cancel::new();
+    let stop = Stop::watch(&cancel);
+    let joined = finish(join_parts(files, request.as_ref(), dir, screen, &cancel), &stop)?;
+    // Opened once: what is wrong with the runs is found now.
+    opening(matches)?.open(dir)?;
+    screen.tell(&format!(
+        "made {} of {}: {} records, {}, nothing copied",
+        dir.display(),
+        units::plural(files.len() as u64, "part"),
+        units::count(joined.sum.count),
+        units::bytes(joined.sum.bytes)
+    ));
+    Ok(0)
+}
+
+/// Whether a flag is on the command line.
+fn is_given(matches: &ArgMatches, id: &str) -> bool {
+    let known = matches.ids().any(|known| known.as_str() == id);
+    known && matches.value_source(id) == Some(clap::parser::ValueSource::CommandLine)
+}
+
+/// What came of a job that a signal may have ended.
+fn finish<T>(result: Result<T, SortError>, stop: &Stop) -> Result<T, Failure> {
+    if matches!(result, Err(SortError::Cancelled)) {
         stop.end_if_asked();
     }
-    written?;
-    Ok(Some(0))
+    Ok(result?)
 }
 
 fn path_of_many(matches: &ArgMatches, id: &str) -> Option<PathBuf> {

@@ -12,6 +12,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use crate::anywhere::Anywhere;
 use crate::arm::Arm;
 use crate::backend::{BUFFERED_BYTES, Backend, FileRead, FileWrite, PLAIN_BYTES};
 use crate::direct::{ArmFile, ArmRead, ArmWrite};
@@ -256,6 +257,24 @@ impl Disk {
         let done = Default::default();
         let len = end - start;
         Box::new(FileRead { port, file: Arc::new(file), next: start, end, len, call_bytes, done })
+    }
+
+    /// Opens a file to read bytes of it anywhere, by whomever, as often as wanted. Whatever the back-end, an
+    /// arm reads it.
+    pub fn open_anywhere(&self, path: &Path, name: &str) -> Result<Anywhere, IoError> {
+        self.meet(Operation::Open, path, 0)?;
+        let failed = |error| IoError::from_os(Action::Open, path, 0, error);
+        let file = File::open(path).map_err(failed)?;
+        let stat = file.metadata().map_err(failed)?;
+        let port = self.port(path, name, &stat, Direction::Read);
+        let small = stat.len() < SMALL_FILE_BYTES;
+        let direct = !small && self.inner.options.backend == Backend::Direct;
+        let direct = direct
+            && system::cached_share(&file, 0, stat.len()) < MOSTLY_CACHED
+            && self.enter_direct(&file, path, &stat);
+        let device = device_of(&stat);
+        let request_bytes = self.inner.options.request_bytes;
+        Ok(Anywhere::new(port, (self.arm(device), device), file, direct, request_bytes))
     }
 
     fn arm_file(&self, port: Port, file: File, direct: bool, stat: &Metadata) -> ArmFile {

@@ -14,6 +14,7 @@
 //!
 //! Nothing in this crate knows what a record is, or in which order streams are served.
 
+mod anywhere;
 mod arena;
 mod arm;
 mod backend;
@@ -49,7 +50,8 @@ pub use output::{AtomicOutput, is_temporary, orphaned_outputs, remove_orphan};
 pub use pool::{Pool, PoolError, Reservation};
 pub use room::ahead_bytes;
 pub use run::{
-    BlockEntry, Codec, Compression, RunId, RunIndex, RunReader, RunWriter, block_crc, crc32c, read_index,
+    BlockDecoder, BlockEntry, Codec, Compression, RunFile, RunId, RunIndex, RunReader, RunWriter,
+    block_checksum, crc32c, read_index,
 };
 pub use stream::{Filled, ReadStream, WriteStream};
 pub use system::random_bytes;

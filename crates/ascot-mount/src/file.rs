@@ -10,8 +10,7 @@ use fuser::{
     ReplyOpen, Request,
 };
 
-use crate::readers::Readers;
-use crate::{Log, Shown};
+use crate::{Log, Shown, Source};
 
 /// How long the kernel may remember names and sizes: they never change.
 const TTL: Duration = Duration::from_secs(3600);
@@ -20,21 +19,21 @@ const REQUEST_BYTES: u32 = 1 << 20;
 const FILE: INodeNo = INodeNo(2);
 
 /// The directory with the file in it.
-pub struct ViewFile {
-    readers: Arc<Readers>,
+pub struct OneFile {
+    source: Arc<dyn Source>,
     modified: SystemTime,
     owner: (u32, u32),
     log: Log,
 }
 
-impl ViewFile {
-    /// The file that `readers` read.
-    pub fn new(readers: Arc<Readers>, shown: &Shown) -> Self {
-        ViewFile { readers, modified: shown.modified, owner: shown.owner, log: Arc::clone(&shown.log) }
+impl OneFile {
+    /// The file with the bytes of `source`.
+    pub fn new(source: Arc<dyn Source>, shown: &Shown) -> Self {
+        OneFile { source, modified: shown.modified, owner: shown.owner, log: Arc::clone(&shown.log) }
     }
 
     fn attributes(&self, ino: INodeNo) -> Option<FileAttr> {
-        let size = self.readers.view().bytes();
+        let size = self.source.bytes();
         let (kind, size, perm, nlink) = match ino {
             INodeNo::ROOT => (FileType::Directory, 0, 0o555, 2),
             FILE => (FileType::RegularFile, size, 0o444, 1),
@@ -60,7 +59,7 @@ impl ViewFile {
     }
 }
 
-impl Filesystem for ViewFile {
+impl Filesystem for OneFile {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
         // Where the kernel takes less it says how much.
         if let Err(most) = config.set_max_write(REQUEST_BYTES) {
@@ -73,7 +72,7 @@ impl Filesystem for ViewFile {
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let ours = parent == INodeNo::ROOT && name == OsStr::new(self.readers.view().name());
+        let ours = parent == INodeNo::ROOT && name == OsStr::new(self.source.name());
         match self.attributes(FILE).filter(|_| ours) {
             Some(attributes) => reply.entry(&TTL, &attributes, Generation(0)),
             None => reply.error(Errno::ENOENT),
@@ -90,7 +89,7 @@ impl Filesystem for ViewFile {
     fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         match ino {
             FILE if flags.acc_mode() == OpenAccMode::O_RDONLY => {
-                reply.opened(FileHandle(self.readers.open()), FopenFlags::FOPEN_KEEP_CACHE);
+                reply.opened(FileHandle(self.source.open()), FopenFlags::FOPEN_KEEP_CACHE);
             }
             FILE => reply.error(Errno::EROFS),
             _ => reply.error(Errno::EISDIR),
@@ -108,7 +107,7 @@ impl Filesystem for ViewFile {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        match self.readers.read(fh.0, offset, size as usize) {
+        match self.source.read(fh.0, offset, size as usize) {
             Ok(bytes) => reply.data(&bytes),
             Err(error) => {
                 (self.log)(&format!("reading {} bytes at {offset} failed: {error}", size));
@@ -127,7 +126,7 @@ impl Filesystem for ViewFile {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        self.readers.close(fh.0);
+        self.source.close(fh.0);
         reply.ok();
     }
 
@@ -135,7 +134,7 @@ impl Filesystem for ViewFile {
         if ino != INodeNo::ROOT {
             return reply.error(Errno::ENOTDIR);
         }
-        let name = self.readers.view().name();
+        let name = self.source.name();
         let entries = [
             (ino, FileType::Directory, "."),
             (ino, FileType::Directory, ".."),

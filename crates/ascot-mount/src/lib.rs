@@ -22,7 +22,7 @@ use ascot_index::Directory;
 use ascot_sort::view::View;
 use fuser::{BackgroundSession, Config, Filesystem, MountOption, SessionACL};
 
-use crate::file::ViewFile;
+use crate::file::OneFile;
 use crate::keys::KeyFiles;
 use crate::readers::Readers;
 
@@ -69,20 +69,40 @@ pub enum MountError {
 /// Threads that answer the kernel: one that merges holds up no other.
 const THREADS: usize = 4;
 
-/// A view or an indexed directory that is mounted; dropped, it is unmounted.
+/// Where the bytes of the file come from, and who reads it.
+pub trait Source: Send + Sync {
+    /// Bytes of the file.
+    fn bytes(&self) -> u64;
+    /// Its name.
+    fn name(&self) -> &str;
+    /// A new reader.
+    fn open(&self) -> u64;
+    /// A reader is done.
+    fn close(&self, reader: u64);
+    /// At most `len` bytes at `offset`, fewer only at the end of the file.
+    fn read(&self, reader: u64, offset: u64, len: usize) -> Result<Vec<u8>, Box<dyn std::error::Error>>;
+    /// Takes the memory of readers that have not read for a while.
+    fn tidy(&self) {}
+}
+
+/// A file, or files by their keys, that are mounted; dropped, they are unmounted.
 pub struct Mounted {
     session: BackgroundSession,
-    /// Of a view.
-    readers: Option<Arc<Readers>>,
+    /// Of one file.
+    source: Option<Arc<dyn Source>>,
     path: PathBuf,
 }
 
 impl Mounted {
     /// Shows `view` as the one file in the directory `at`.
     pub fn new(view: Arc<dyn View>, at: &Path, shown: &Shown) -> Result<Mounted, MountError> {
-        let readers = Arc::new(Readers::new(view));
-        let file = ViewFile::new(Arc::clone(&readers), shown);
-        Ok(Mounted { readers: Some(readers), ..mount(file, at, shown)? })
+        Self::of(Arc::new(Readers::new(view)), at, shown)
+    }
+
+    /// Shows `source` as the one file in the directory `at`.
+    pub fn of(source: Arc<dyn Source>, at: &Path, shown: &Shown) -> Result<Mounted, MountError> {
+        let file = OneFile::new(Arc::clone(&source), shown);
+        Ok(Mounted { source: Some(source), ..mount(file, at, shown)? })
     }
 
     /// Shows the keys of `directory` as files in the directory `at`.
@@ -97,8 +117,8 @@ impl Mounted {
 
     /// Takes the memory of readers that have not read for a while; to be called now and then.
     pub fn tidy(&self) {
-        if let Some(readers) = &self.readers {
-            readers.tidy();
+        if let Some(source) = &self.source {
+            source.tidy();
         }
     }
 
@@ -124,7 +144,7 @@ fn mount<F: Filesystem + Send + Sync + 'static>(
     config.n_threads = Some(THREADS);
     config.clone_fd = true;
     match fuser::spawn_mount(files, at, &config) {
-        Ok(session) => Ok(Mounted { session, readers: None, path }),
+        Ok(session) => Ok(Mounted { session, source: None, path }),
         Err(source) => Err(MountError::Refused { path, source }),
     }
 }

@@ -208,4 +208,10 @@ impl SortError {
             _ => ErrorKind::Other,
         }
     }
+
+    /// Whether there was too little memory, which others may give back.
+    pub fn is_out_of_memory(&self) -> bool {
+        use SortError::{Io, Memory, TooLittleMemory};
+        matches!(self, TooLittleMemory { .. } | Memory(_) | Io(IoError::Memory { .. }))
+    }
 }

@@ -76,8 +76,6 @@ pub struct Job<'a, R: Records> {
     pub refined: Option<Refined>,
     /// Most files merged at once, where the plan says so.
     pub merge_factor: Option<usize>,
-    /// Sum of what is in the runs, where these are to be a view.
-    pub view_sum: Option<RecordSum>,
     /// Whether a killed job could go on: inputs and output are files.
     pub resumable: bool,
     started: Instant,
@@ -86,6 +84,16 @@ pub struct Job<'a, R: Records> {
 /// A disk as jobs use it.
 pub fn job_disk(options: &RunOptions) -> Disk {
     Disk::new(DiskOptions { faults: options.faults.clone(), ..DiskOptions::default() })
+}
+
+/// Requests in flight for a disk of small blocks: together as long as few large ones.
+const MANY_REQUESTS: usize = 32;
+
+/// A disk for views, whose blocks are small: they are written as fast as large ones, and a place in a view is
+/// a small read of every run at once.
+pub fn view_disk(options: &RunOptions) -> Disk {
+    let faults = options.faults.clone();
+    Disk::new(DiskOptions { depth: MANY_REQUESTS, faults, ..DiskOptions::default() })
 }
 
 impl<'a, R: Records> Job<'a, R> {
@@ -123,6 +131,7 @@ impl<'a, R: Records> Job<'a, R> {
             temporary: None,
             output: None,
             finished: None,
+            view: None,
             moved: (0, 0),
             seconds: 0.0,
         };
@@ -143,7 +152,6 @@ impl<'a, R: Records> Job<'a, R> {
             manifest,
             refined: None,
             merge_factor: None,
-            view_sum: None,
             resumable,
             started: Instant::now(),
         })

@@ -30,6 +30,7 @@ pub mod generate;
 mod header;
 pub mod input;
 pub mod job;
+pub mod leftovers;
 mod long_runs;
 pub mod merge;
 pub mod merging;
@@ -63,8 +64,8 @@ mod watch;
 
 pub use error::{ErrorKind, SortError};
 pub use job::RunOptions;
+pub use leftovers::{Leftover, Removal, clean, leftovers};
 pub use observe::{Cancel, Observer, Progress, Silent};
 pub use order_check::{Sortedness, is_sorted};
 pub use request::{Input, Keys, Method, Output, SortRequest};
 pub use sort::{Explanation, explain, make_view, resume, sort, split};
-pub use store::{Leftover, Removal, clean, leftovers};

@@ -23,7 +23,7 @@ use crate::observe::Cancel;
 use crate::pieces::Lease;
 use crate::records::{Records, Rules, Segment, Sorted};
 use crate::request::SortRequest;
-use crate::runs::{RunBlock, RunStart};
+use crate::runs::RunBlock;
 use crate::target::Target;
 
 /// Merges the sorted inputs of a job into its output; in several passes where they are many.
@@ -106,14 +106,6 @@ struct Straight<'t, R: Records>(&'t mut Target<R>);
 impl<R: Records> MergeSink for Straight<'_, R> {
     fn chunk(&mut self, chunk: Chunk) -> Result<(), SortError> {
         self.0.write(chunk)
-    }
-    fn batch(
-        &mut self,
-        _: &dyn Fn() -> Vec<RunStart>,
-        _: &PassSums,
-        _: Option<&[u8]>,
-    ) -> Result<(), SortError> {
-        Ok(())
     }
 }
 

@@ -289,6 +289,7 @@ impl Run {
             first_keys: Vec::new(),
             start: RunStart::default(),
             input: Some(inputs),
+            raw: false,
         }
     }
 

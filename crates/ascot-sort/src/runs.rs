@@ -5,8 +5,8 @@ use std::sync::{Arc, Weak};
 
 use ascot_bowtie::engine::{BlockInput, Completed};
 use ascot_io::{
-    Buf, Compression, Disk, Filled, IoError, PAGE_BYTES, Pool, RunId, RunIndex, RunReader, RunWriter,
-    read_index,
+    Buf, Compression, Disk, Filled, IoError, PAGE_BYTES, Pool, RunFile, RunId, RunIndex, RunReader,
+    RunWriter, read_index,
 };
 use serde::{Deserialize, Serialize};
 
@@ -39,6 +39,9 @@ pub struct Run {
     /// It has no file: its records are those of inputs.
     #[serde(default)]
     pub input: Option<InputRun>,
+    /// Its file is a user's own, with records as they stand there.
+    #[serde(default)]
+    pub raw: bool,
 }
 
 impl Run {
@@ -89,13 +92,14 @@ impl<R: Records> RunSink<R> {
             first_keys: Vec::new(),
             start: RunStart::default(),
             input: None,
+            raw: false,
         };
         Ok(RunSink { records: Arc::clone(records), writer, run, keys: None, disk: disk.clone() })
     }
 
     /// Keeps what a view needs to know of the run, in a file beside it.
     pub fn keep_keys(&mut self) {
-        self.keys = Some(KeysWriter::default());
+        self.keys = Some(KeysWriter::new(&*self.records));
     }
 
     /// Goes on with a run that was checkpointed as `run` with `index`.
@@ -179,49 +183,93 @@ pub fn write_whole(disk: &Disk, path: &Path, bytes: &[u8]) -> Result<(), IoError
 
 /// A run read back, block by block, from its start on.
 pub struct RunInput<R> {
-    records: Arc<R>,
     reader: RunReader,
-    pool: Pool,
-    longest: usize,
-    /// Memory set aside for a record that spans blocks.
-    long_bytes: usize,
-    /// The block `complete` gives next, counted in the run.
-    block: usize,
-    /// What is already consumed of the first block.
-    skip: usize,
-    /// A record that spans blocks, as far as it has been read.
-    spanning: Option<Spanning>,
-    /// The last record that spanned blocks: while it is in use no more blocks are taken in unasked.
-    long: Weak<Sorted>,
+    blocks: Assembly<R>,
 }
 
 impl<R: Records> RunInput<R> {
     /// Opens a run; buffers for records that span blocks come from `pool`.
     pub fn open(records: &Arc<R>, disk: &Disk, pool: &Pool, run: &Run) -> Result<Self, SortError> {
         let index = read_index(disk, &run.path)?;
-        Self::open_indexed(records, disk, pool, run, &index)
+        check_id(&index, RunId(run.number), &run.path)?;
+        let reader = RunReader::open(disk, &run.path, &index, run.start.block)?;
+        Ok(RunInput { reader, blocks: Assembly::new(records, pool, run) })
     }
 
-    /// Opens a run whose index is known.
-    pub fn open_indexed(
+    /// A run whose file is open, as far as `index` goes.
+    pub fn of_file(
         records: &Arc<R>,
         disk: &Disk,
         pool: &Pool,
-        run: &Run,
+        (run, file): (&Run, &Arc<RunFile>),
         index: &RunIndex,
     ) -> Result<Self, SortError> {
-        check_id(index, RunId(run.number), &run.path)?;
-        Ok(RunInput {
+        let reader = RunReader::of_file(disk, &run.path, file, index, run.start.block)?;
+        Ok(RunInput { reader, blocks: Assembly::new(records, pool, run) })
+    }
+}
+
+/// Blocks of a run one after another, as their records: one that spans blocks is put together.
+pub struct Assembly<R> {
+    records: Arc<R>,
+    pool: Pool,
+    longest: usize,
+    /// Memory set aside for a record that spans blocks.
+    long_bytes: usize,
+    /// The block that comes next, counted in the run.
+    block: usize,
+    /// What is already consumed of the first block.
+    skip: usize,
+    /// They are as a user's file has them, not as runs do.
+    raw: bool,
+    /// A record that spans blocks, as far as it has been read.
+    spanning: Option<Spanning>,
+    /// The last record that spanned blocks: while it is in use no more blocks are taken in unasked.
+    long: Weak<Sorted>,
+}
+
+impl<R: Records> Assembly<R> {
+    /// The blocks of `run` from its start on; records that span blocks get memory from `pool`.
+    pub fn new(records: &Arc<R>, pool: &Pool, run: &Run) -> Self {
+        Assembly {
             records: Arc::clone(records),
-            reader: RunReader::open(disk, &run.path, index, run.start.block)?,
             pool: pool.clone(),
             longest: run.longest as usize,
             long_bytes: run.long_bytes(),
             block: run.start.block,
             skip: run.start.offset as usize,
+            raw: run.raw,
             spanning: None,
             long: Weak::new(),
-        })
+        }
+    }
+
+    /// Takes in the next block, verified.
+    pub fn take(&mut self, mut filled: Filled) -> Result<Completed<RunBlock>, IoError> {
+        if self.raw {
+            self.records.normalise(&mut filled.buf[filled.start..filled.end]);
+        }
+        let starts_record = self.records.cut(&filled.buf[filled.start..filled.end], 1).records > 0;
+        let completed = if self.spanning.is_some() || !starts_record {
+            self.span(filled)?
+        } else {
+            let bytes = filled.start..filled.end;
+            let sorted = Arc::new(self.records.index(Lease::plain(filled.buf), bytes));
+            let mut segment = self.records.whole(sorted);
+            if self.skip > 0 {
+                segment.lo = self.records.position_at(std::mem::take(&mut self.skip));
+            }
+            Completed::Block(RunBlock { segment, block: self.block, end: self.block + 1, long: false })
+        };
+        self.block += 1;
+        Ok(completed)
+    }
+
+    /// Whether there is room for what comes.
+    fn has_room(&self) -> bool {
+        // Whoever lets go of a record does so a moment before its memory is back.
+        let room = self.spanning.is_some() || self.pool.available() >= self.long_bytes;
+        self.long.strong_count() == 0 && room
     }
 
     /// Adds a block to the record that spans it; gives the record when it is complete.
@@ -300,26 +348,11 @@ impl<R: Records> BlockInput for RunInput<R> {
         if filled.is_empty() {
             return Ok(Completed::Ended);
         }
-        let starts_record = self.records.cut(&filled.buf[filled.start..filled.end], 1).records > 0;
-        let completed = if self.spanning.is_some() || !starts_record {
-            self.span(filled)?
-        } else {
-            let bytes = filled.start..filled.end;
-            let sorted = Arc::new(self.records.index(Lease::plain(filled.buf), bytes));
-            let mut segment = self.records.whole(sorted);
-            if self.skip > 0 {
-                segment.lo = self.records.position_at(std::mem::take(&mut self.skip));
-            }
-            Completed::Block(RunBlock { segment, block: self.block, end: self.block + 1, long: false })
-        };
-        self.block += 1;
-        Ok(completed)
+        self.blocks.take(filled)
     }
 
     fn ready(&mut self) -> bool {
-        // Whoever lets go of a record does so a moment before its memory is back.
-        let room = self.spanning.is_some() || self.pool.available() >= self.long_bytes;
-        self.long.strong_count() == 0 && room && self.reader.ready()
+        self.blocks.has_room() && self.reader.ready()
     }
 
     fn channel(&self) -> Option<u64> {

@@ -17,7 +17,7 @@ use crate::budget::Budget;
 use crate::error::SortError;
 use crate::header;
 use crate::input::{Fingerprint, Inputs};
-use crate::job::{Job, RunOptions, job_disk, report_of_finished, temp_dirs};
+use crate::job::{Job, RunOptions, job_disk, report_of_finished, temp_dirs, view_disk};
 use crate::merging::merge_inputs;
 use crate::observe::{Cancel, Observer};
 use crate::places::no_room_for_spills;
@@ -184,23 +184,24 @@ pub fn make_view(
     let request = &request;
     let mut prepared = prepare(request, Inputs::open(&request.inputs)?)?;
     let head = prepared.head.clone();
-    prepared.budget = with_records(request, &head, Blocks(&prepared))?;
-    let disk = job_disk(options);
+    prepared.budget = with_records(request, &head, Blocks(request, &prepared))?;
+    let disk = view_disk(options);
     let sorting = Sorting { request, by: None, view: Some(view), prepared, disk, observer, cancel };
     with_records(request, &head, sorting)?
 }
 
 /// The memory of a job whose runs are for a view.
-struct Blocks<'a>(&'a Prepared);
+struct Blocks<'a>(&'a SortRequest, &'a Prepared);
 
 impl Visitor for Blocks<'_> {
     type Output = Budget;
 
     fn visit<R: Records>(self, records: Arc<R>) -> Budget {
-        let Prepared { inputs, budget, .. } = self.0;
+        let Blocks(request, prepared) = self;
+        let Prepared { inputs, budget, .. } = prepared;
         let fixed = records.record_bytes().map(|bytes| bytes as f64);
-        let mean = fixed.or_else(|| self.0.mean_bytes(&*records)).unwrap_or(GUESSED_RECORD_BYTES);
-        make::budget_of(*budget, mean, inputs.record_bytes())
+        let mean = fixed.or_else(|| prepared.mean_bytes(&*records)).unwrap_or(GUESSED_RECORD_BYTES);
+        make::budget_of(*budget, mean, make::kept_bytes(request, mean), inputs.record_bytes())
     }
 }
 
@@ -251,9 +252,7 @@ impl Visitor for Sorting<'_> {
         let mut plan = prepared.plan_for(request, by, &*records)?;
         check_room(request, &plan, &disk)?;
         if view.is_some() {
-            // Its runs stay as they are formed.
-            plan.chosen.passes.truncate(1);
-            plan.chosen.summary = "form sorted runs, to be merged when they are read".into();
+            end_with_runs(&mut plan);
         }
         let Prepared { inputs, head, budget } = prepared;
         let ledger = disk.ledger().clone();
@@ -390,6 +389,8 @@ impl Visitor for Explaining<'_> {
         let plan = self.prepared.plan_for(self.request, self.by, &*records)?;
         let request = self.request;
         let never = self.by.is_some() || request.merge_only || request.unique || request.top.is_some();
+        // Where all fits there is nothing to merge, and a view saves nothing.
+        let never = never || plan.chosen.method == "in memory";
         if never || matches!(request.output, Output::Parts(_)) || plan.input_bytes.is_none() {
             return Ok((plan, None));
         }
@@ -477,7 +478,7 @@ pub fn resume(
     cancel: &Cancel,
 ) -> Result<Report, SortError> {
     let manifest = store::load(dir)?;
-    let disk = job_disk(options);
+    let disk = if manifest.view.is_some() { view_disk(options) } else { job_disk(options) };
     let mut job_dir = JobDir::reopen(&disk, &manifest.dirs)?;
     if let Some(finished) = JobDir::was_done(&manifest) {
         return Ok(report_of_finished(&manifest, &finished, &disk));
@@ -502,8 +503,12 @@ pub fn resume(
     }
     request.memory_bytes = Some(manifest.memory_bytes);
     request.threads = Some(manifest.threads);
-    let prepared = prepare(&request, Inputs::open(&request.inputs)?)?;
+    let mut prepared = prepare(&request, Inputs::open(&request.inputs)?)?;
     let head = prepared.head.clone();
+    if let Some(view) = &manifest.view {
+        make::check_name(&view.path)?;
+        prepared.budget = with_records(&request, &head, Blocks(&request, &prepared))?;
+    }
     with_records(
         &request,
         &head,
@@ -530,7 +535,11 @@ impl Visitor for Resuming<'_> {
             StoredWay::Merge => Method::Merge,
             StoredWay::Distribute(_) => Method::Distribute,
         };
-        let plan = self.prepared.plan(&request, &*records)?;
+        let mut plan = self.prepared.plan(&request, &*records)?;
+        let view = self.manifest.view.as_ref().map(|view| view.path.clone());
+        if view.is_some() {
+            end_with_runs(&mut plan);
+        }
         let Prepared { inputs, head, budget } = self.prepared;
         let ledger = self.disk.ledger().clone();
         self.job_dir.remove_unnamed(&self.manifest)?;
@@ -544,11 +553,19 @@ impl Visitor for Resuming<'_> {
         job.manifest = self.manifest;
         let moved_before = job.manifest.moved.0 + job.manifest.moved.1;
         with_progress(&plan, &ledger, moved_before, self.observer, || {
-            if distribute {
+            if let Some(view) = view {
+                job.make_view(&view, &head.records, Some(plan.clone()))
+            } else if distribute {
                 job.sort_by_distribution(Some(plan.clone()))
             } else {
                 job.sort_by_merge(Some(plan.clone()))
             }
         })
     }
+}
+
+/// The plan of a view: its runs stay as they are formed.
+fn end_with_runs(plan: &mut Plan) {
+    plan.chosen.passes.truncate(1);
+    plan.chosen.summary = "form sorted runs, to be merged when they are read".into();
 }

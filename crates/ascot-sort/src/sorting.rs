@@ -121,7 +121,7 @@ impl<R: Records> Job<'_, R> {
     /// number of those written.
     fn load_to_runs(&mut self, load: Load) -> Result<u64, SortError> {
         let end = load.end;
-        let refers = self.inputs.are_files() && self.request.top.is_none() && self.view_sum.is_none();
+        let refers = self.inputs.are_files() && self.request.top.is_none() && self.manifest.view.is_none();
         let latest = self.manifest.runs.iter().rev().find(|run| run.input.is_some());
         let written = match refers.then(|| recognise(&*self.records, &load, latest)).flatten() {
             Some(found) => {
@@ -179,17 +179,17 @@ impl<R: Records> Job<'_, R> {
     /// Merges sorted sources into a new run, or several where volumes fill up.
     fn spill(&mut self, sources: Vec<Vec<Segment>>, bytes: u64) -> Result<Vec<Run>, SortError> {
         let mut spill = self.new_spill(bytes)?;
-        if self.view_sum.is_some() {
+        if self.manifest.view.is_some() {
             spill.keep_keys();
         }
-        let rules = Rules { unique: self.request.unique, sum: self.view_sum.is_some() };
+        let rules = Rules { unique: self.request.unique, sum: self.manifest.view.is_some() };
         let into = Destination::Spill(&mut spill);
         let merged = self.emit_load(sources, bytes, rules, self.request.top, into)?;
         let runs = spill.finish()?;
         self.passes.spilled(runs.iter().map(|run| run.bytes).sum());
         self.manifest.dropped.combine(&merged.dropped);
-        if let Some(sum) = &mut self.view_sum {
-            sum.combine(&merged.out);
+        if let Some(view) = &mut self.manifest.view {
+            view.sum.combine(&merged.out);
         }
         Ok(runs)
     }

@@ -12,12 +12,12 @@ use std::sync::Arc;
 
 use ascot_io::{Compression, Disk};
 
-use crate::emit::{Chunk, PassSums};
+use crate::emit::Chunk;
 use crate::error::SortError;
 use crate::merge::MergeSink;
 use crate::places::Places;
 use crate::records::Records;
-use crate::runs::{Run, RunSink, RunStart};
+use crate::runs::{Run, RunSink};
 
 /// A sorted sequence being spilled.
 pub struct Spill<R> {
@@ -116,14 +116,5 @@ fn next_number(numbers: &mut Range<u64>) -> Result<u64, SortError> {
 impl<R: Records> MergeSink for Spill<R> {
     fn chunk(&mut self, chunk: Chunk) -> Result<(), SortError> {
         self.write(chunk)
-    }
-
-    fn batch(
-        &mut self,
-        _done: &dyn Fn() -> Vec<RunStart>,
-        _sums: &PassSums,
-        _last_key: Option<&[u8]>,
-    ) -> Result<(), SortError> {
-        Ok(())
     }
 }

@@ -15,14 +15,13 @@
 //! killed between making its directory and locking it, or between unlocking it and removing it, leaves an
 //! empty one, which is nobody's.
 
-use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{Read as _, Write as _};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use ascot_io::{Action, Disk, IoError, is_temporary, orphaned_outputs, remove_orphan};
+use ascot_io::{Action, Disk, IoError};
 use ascot_model::units;
 use ascot_record::checksum::RecordSum;
 use serde::{Deserialize, Serialize};
@@ -37,15 +36,15 @@ use crate::target::DurableOutput;
 /// Version of the manifest; another version cannot be resumed.
 pub const MANIFEST_VERSION: u32 = 1;
 
-const MANIFEST: &str = "manifest.json";
+pub(crate) const MANIFEST: &str = "manifest.json";
 const MANIFEST_NEW: &str = "manifest.json.new";
 /// The manifest of a view, which a job's directory becomes.
 pub const VIEW_MANIFEST: &str = "view.json";
 /// The file whose lock a job holds.
 pub const LOCK: &str = "lock";
-const PREFIX: &str = "ascot-";
+pub(crate) const PREFIX: &str = "ascot-";
 /// Ends the name of a directory being made or removed; it begins with a dot.
-const UNSEEN: &str = ".tmp";
+pub(crate) const UNSEEN: &str = ".tmp";
 
 /// How far a job has come.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -85,6 +84,9 @@ pub struct Manifest {
     /// The whole output, about to get its name.
     #[serde(default)]
     pub finished: Option<Finished>,
+    /// The view that the runs are to be.
+    #[serde(default)]
+    pub view: Option<StoredView>,
     /// Bytes read and written up to here.
     pub moved: (u64, u64),
     /// Seconds worked up to here.
@@ -114,6 +116,15 @@ impl Manifest {
 
 pub(crate) fn check_line(line: &[u8]) -> String {
     format!("{{\"crc32\":\"{:08x}\"}}\n", crc32fast::hash(line))
+}
+
+/// A view that is being made.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StoredView {
+    /// Its name.
+    pub path: PathBuf,
+    /// Sum of the records in its runs.
+    pub sum: RecordSum,
 }
 
 /// The way a stored job goes.
@@ -302,6 +313,17 @@ impl JobDir {
         (!unnamed && FileIdentity::of(path) == Some(finished.file)).then_some(finished)
     }
 
+    /// Removes what a job keeps for itself, from its directory that has another name now: a view is nobody's
+    /// job. What is left over by a kill at this moment is in nobody's way.
+    pub fn remove_own(disk: &Disk, dir: &Path) {
+        for name in [MANIFEST, MANIFEST_NEW, LOCK] {
+            let path = dir.join(name);
+            if path.exists() {
+                let _ = disk.remove_file(&path);
+            }
+        }
+    }
+
     /// Removes everything when dropped, as usual.
     pub fn unkeep(&mut self) {
         self.kept = false;
@@ -337,7 +359,7 @@ pub fn load(dir: &Path) -> Result<Manifest, SortError> {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return Err(cannot(
-                "there is no manifest in it\n  the job read a pipe, wrote to standard output or several parts, merged, or made a view, and such jobs cannot go on; or it died\n  before it had anything to keep; or this is not the job's first directory\n  'ascot clean' lists what can go on, and removes what cannot",
+                "there is no manifest in it\n  the job read a pipe, wrote to standard output or several parts, or merged, and such jobs cannot go on; or it died\n  before it had anything to keep; or this is not the job's first directory\n  'ascot clean' lists what can go on, and removes what cannot",
             ));
         }
         Err(error) => return Err(IoError::from_os(Action::Read, &dir.join(MANIFEST), 0, error).into()),
@@ -366,13 +388,13 @@ fn lock(dir: &Path) -> Result<Option<File>, SortError> {
 }
 
 /// Takes hold of a dead job's directory by its lock, which an empty one has not; none while the job lives.
-fn hold_dead(dir: &Path) -> Option<Option<File>> {
+pub(crate) fn hold_dead(dir: &Path) -> Option<Option<File>> {
     if is_empty(dir) { Some(None) } else { lock(dir).ok()?.map(Some) }
 }
 
 /// Removes our own files from a job's directory, and the directory if nothing else is in it.
 /// Returns false where something foreign keeps it.
-fn remove_ours(dir: &Path) -> bool {
+pub(crate) fn remove_ours(dir: &Path) -> bool {
     if let Ok(entries) = fs::read_dir(dir) {
         for entry in entries.flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
@@ -407,8 +429,10 @@ fn is_ours(name: &str) -> bool {
         || name == MANIFEST
         || name == MANIFEST_NEW
         || name == VIEW_MANIFEST
-        || name.strip_prefix("run-").and_then(|rest| rest.strip_suffix(".run")).is_some_and(is_run)
-        || name.strip_prefix("run-").and_then(|rest| rest.strip_suffix(".keys")).is_some_and(is_run)
+        || name
+            .strip_prefix("run-")
+            .and_then(|rest| rest.split_once('.'))
+            .is_some_and(|(stem, end)| ["run", "keys", "blocks"].contains(&end) && is_run(stem))
 }
 
 fn random_id() -> String {
@@ -418,181 +442,7 @@ fn random_id() -> String {
     format!("{:012x}", hasher.finish() & 0xffff_ffff_ffff)
 }
 
-/// What a job left behind.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Leftover {
-    /// Its directory, or one of them; or an unfinished output.
-    pub dir: PathBuf,
-    /// The directory from which it can go on, if it can.
-    pub home: PathBuf,
-    /// Bytes in it.
-    pub bytes: u64,
-    /// The job's first input, if it is known.
-    pub input: String,
-    /// How much of the job is done.
-    pub done_percent: u32,
-    /// Whether it can go on.
-    pub resumable: bool,
-    /// Whether it has been removed.
-    pub removed: bool,
-    /// Anything else worth saying.
-    pub note: String,
-}
-
-/// Finds what dead jobs of this user left in `temps`.
-pub fn leftovers(temps: &[PathBuf]) -> Vec<Leftover> {
-    temps.iter().flat_map(|temp| dead_jobs(temp)).map(|dir| describe(&dir)).collect()
-}
-
-/// What of the leftovers found is removed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Removal {
-    /// Nothing.
-    Nothing,
-    /// What certainly cannot be continued. An unfinished output is none of that: its job may have its
-    /// spills in another place.
-    Hopeless,
-    /// Everything.
-    Everything,
-}
-
-impl Removal {
-    fn takes(self, hopeless: bool) -> bool {
-        self == Removal::Everything || self == Removal::Hopeless && hopeless
-    }
-}
-
-/// Finds what dead jobs left in `temps`, which may be jobs' directories themselves, their unfinished
-/// output files included, and removes of it what is asked for.
-pub fn clean(temps: &[PathBuf], removal: Removal) -> Result<Vec<Leftover>, SortError> {
-    let (mut found, mut seen, mut outputs) = (Vec::new(), Vec::new(), Vec::new());
-    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
-    for dir in temps.iter().flat_map(|temp| dead_jobs(temp)) {
-        if seen.contains(&real(&dir)) {
-            continue;
-        }
-        seen.push(real(&dir));
-        let mut leftover = describe(&dir);
-        outputs.extend(load(&dir).ok().and_then(|manifest| manifest.temporary).map(|path| real(&path)));
-        if removal.takes(!leftover.resumable) {
-            let Some(held) = hold_dead(&dir) else { continue };
-            remove_output(&dir);
-            leftover.removed = remove_ours(&dir);
-            if !leftover.removed {
-                leftover.note = "files that are not ascot's keep the directory".into();
-            }
-            drop(held);
-        }
-        found.push(leftover);
-    }
-    for mut orphan in temps.iter().flat_map(|temp| orphans(temp)) {
-        if seen.contains(&real(&orphan.dir)) || outputs.contains(&real(&orphan.dir)) {
-            continue;
-        }
-        seen.push(real(&orphan.dir));
-        orphan.removed = removal.takes(false) && remove_orphan(&orphan.dir);
-        found.push(orphan);
-    }
-    Ok(found)
-}
-
-fn remove_output(dir: &Path) {
-    let Ok(Manifest { temporary: Some(path), .. }) = load(dir) else { return };
-    if is_temporary(&path) {
-        let _ = fs::remove_file(path);
-    }
-}
-
-/// Unfinished outputs of jobs that had no directory yet.
-fn orphans(temp: &Path) -> Vec<Leftover> {
-    // SAFETY: geteuid reads a number and cannot fail.
-    let me = unsafe { libc::geteuid() };
-    let mine = |path: &PathBuf| fs::metadata(path).is_ok_and(|stat| stat.uid() == me);
-    let leftover = |path: PathBuf| Leftover {
-        bytes: fs::metadata(&path).map_or(0, |stat| stat.blocks() * 512),
-        home: path.clone(),
-        dir: path,
-        input: String::new(),
-        done_percent: 0,
-        resumable: false,
-        removed: false,
-        note: "an unfinished output".into(),
-    };
-    orphaned_outputs(temp).into_iter().filter(mine).map(leftover).collect()
-}
-
-/// The directories of dead jobs in `temp`; `temp` itself, if it is one.
-fn dead_jobs(temp: &Path) -> Vec<PathBuf> {
-    let mut dirs = if is_job(temp) {
-        vec![temp.to_path_buf()]
-    } else {
-        let Ok(entries) = fs::read_dir(temp) else { return Vec::new() };
-        entries.flatten().map(|entry| entry.path()).filter(|path| is_job(path)).collect()
-    };
-    dirs.retain(|dir| hold_dead(dir).is_some());
-    dirs.sort();
-    dirs
-}
-
-/// Whether a path is that of a job's directory, of this user.
-fn is_job(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let made = name.strip_prefix('.').and_then(|name| name.strip_suffix(UNSEEN)).unwrap_or(&name);
-    let id = made.strip_prefix(PREFIX).unwrap_or_default();
-    // SAFETY: geteuid reads a number and cannot fail.
-    let me = unsafe { libc::geteuid() };
-    id.len() == 12
-        && id.bytes().all(|byte| byte.is_ascii_hexdigit())
-        && fs::symlink_metadata(path).is_ok_and(|stat| stat.is_dir() && stat.uid() == me)
-        && (path.join(LOCK).is_file() || is_empty(path))
-}
-
 /// Whether nothing is in a directory: its job died before it had locked it, or after.
-fn is_empty(dir: &Path) -> bool {
+pub(crate) fn is_empty(dir: &Path) -> bool {
     fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_none())
-}
-
-/// The first directory of the job that has `dir`, which has the manifest.
-fn home_of(dir: &Path) -> PathBuf {
-    const LONGEST_PATH: u64 = 4096;
-    let mut text = Vec::new();
-    if !dir.join(MANIFEST).exists()
-        && let Ok(file) = File::open(dir.join(LOCK))
-        && file.take(LONGEST_PATH).read_to_end(&mut text).is_ok()
-    {
-        let first = PathBuf::from(OsString::from_vec(text));
-        if first.is_absolute() && first.file_name() == dir.file_name() {
-            return first;
-        }
-    }
-    dir.to_path_buf()
-}
-
-fn describe(dir: &Path) -> Leftover {
-    let files = fs::read_dir(dir).map(|entries| entries.flatten().collect::<Vec<_>>()).unwrap_or_default();
-    let bytes = files.iter().filter_map(|entry| entry.metadata().ok()).map(|stat| stat.blocks() * 512).sum();
-    let mut leftover = Leftover {
-        dir: dir.to_path_buf(),
-        home: home_of(dir),
-        bytes,
-        input: String::new(),
-        done_percent: 0,
-        resumable: false,
-        removed: false,
-        note: String::new(),
-    };
-    if let Ok(manifest) = load(&leftover.home) {
-        leftover.input =
-            manifest.inputs.first().map(|input| input.path().display().to_string()).unwrap_or_default();
-        leftover.done_percent = done_percent(&manifest);
-        leftover.resumable = true;
-    }
-    leftover
-}
-
-/// Half of the work is reading everything, half is writing the result.
-fn done_percent(manifest: &Manifest) -> u32 {
-    let total: u64 = manifest.inputs.iter().map(Fingerprint::size).sum();
-    let written = manifest.output.as_ref().map_or(0, |output| output.durable.bytes);
-    (50 * (manifest.sum_in.bytes + written)).checked_div(total).unwrap_or(0).min(100) as u32
 }

@@ -90,8 +90,18 @@ impl Staircase {
         }
     }
 
-    /// What the first task with anything to do moves.
+    /// What the first task with anything to do moves. An input whose device has enough to do is passed over
+    /// for one whose device has not.
     fn front(&mut self, sight: &Sight<'_>) -> Option<Move> {
+        let fills = |task: &Task| match *task {
+            Task::Fill { input, level } if sight.held[input] < level && sight.may_read(input) => Some(input),
+            _ => None,
+        };
+        if self.tasks.front().and_then(fills).is_some_and(|input| sight.is_busy(input))
+            && let Some(other) = self.tasks.iter().filter_map(fills).find(|&input| !sight.is_busy(input))
+        {
+            return Some(Move::Read(other));
+        }
         while let Some(&task) = self.tasks.front() {
             match task {
                 Task::Fill { input, level } if sight.held[input] < level && sight.may_read(input) => {
@@ -301,5 +311,35 @@ impl Staircase {
         let shape = Shape { inputs: live, ..self.scheme.shape };
         let algorithm = self.scheme.algorithm;
         self.scheme = Scheme::best_of(shape, algorithm).unwrap_or(Scheme { shape, ..self.scheme });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Filling goes on with an input whose device is idle, and waits for a busy one only if all are.
+    #[test]
+    fn a_busy_device_is_passed_over() {
+        let shape = Shape { inputs: 4, outputs: 0, alpha: 1.0 };
+        let scheme = Scheme::new(shape, Algorithm::A3, 1.0, 1.0);
+        let next = |busy: &[bool]| {
+            let sight = Sight {
+                held: &[0; 4],
+                remaining: &[100; 4],
+                free_to_read: 64,
+                full: &[],
+                free_to_write: 0,
+                shares: &[0.25; 4],
+                runs_out: &[0.0; 4],
+                gain: 1.0,
+                busy,
+                stall: Stall::Input(0),
+            };
+            Staircase::new(scheme, 64).next(&sight)
+        };
+        assert_eq!(next(&[false; 4]), Some(Move::Read(0)));
+        assert_eq!(next(&[true, true, false, true]), Some(Move::Read(2)));
+        assert_eq!(next(&[true; 4]), Some(Move::Read(0)));
     }
 }

@@ -38,10 +38,11 @@ pub fn joining() -> Arg {
     option(
         "view",
         "DIR",
-        "FILEs are views: leave a view of them in DIR",
-        "FILEs are views, of the same format and keys: leave their merge in the new directory DIR, a view of \
-         views. It refers to their runs and copies nothing, so they must stay. Without this flag views are \
-         merged to the output.",
+        "leave a view of FILEs, sorted files or views",
+        "Leave the merge of FILEs in the new directory DIR, as a view. FILEs are sorted files, views of the \
+         same format and keys, or both. Nothing is copied: the view refers to them, so they must stay as \
+         they are; files are read once, to check their order. With views among them format and keys need \
+         not be given. Without this flag views are merged to the output.",
     )
     .long("view")
     .hide_short_help(true)

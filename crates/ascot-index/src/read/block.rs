@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use ascot_io::block_crc;
+use ascot_io::block_checksum;
 
 use crate::error::{IndexError, Result};
 use crate::format::bytes::Cursor;
@@ -67,7 +67,7 @@ impl Stretch {
             let at = usize::try_from(block.at - start).unwrap_or(usize::MAX);
             let own = bytes.get(at..).and_then(|rest| rest.get(..block.bytes as usize));
             let own = own.ok_or_else(|| self.damaged(block, "a block ends outside what was read"))?;
-            if block_crc(self.segment.log.id, block.at, own) != block.crc {
+            if block_checksum(self.segment.log.id, block.at, own) != block.crc {
                 return Err(self.damaged(block, "the checksum of a block is wrong"));
             }
             if joined.is_empty() {

@@ -9,7 +9,7 @@
 //! Invariants: a block holds whole records, unless one record alone is longer; records of equal keys keep the order
 //! in which they came, in a table and from one table to the next.
 
-use ascot_io::{Pool, RunId, block_crc};
+use ascot_io::{Pool, RunId, block_checksum};
 
 use crate::error::Result;
 use crate::format::head::{GREATEST_MOST, HeadMaker};
@@ -241,7 +241,7 @@ impl Block {
 
     fn write(&mut self, logs: &mut Logs, data: LogNumber, head: &mut HeadMaker) -> Result<()> {
         let at = logs.end(data);
-        let crc = block_crc(self.id, at, &self.bytes);
+        let crc = block_checksum(self.id, at, &self.bytes);
         // A block has at most 16 MiB.
         head.block(self.bytes.len() as u32, crc, self.first.take().as_deref(), self.joined, self.bounds);
         self.joined = false;

@@ -14,6 +14,7 @@ use std::path::Path;
 
 use super::{RunId, crc32c};
 use crate::PAGE_BYTES;
+use crate::anywhere::pages_of;
 use crate::buf::Buf;
 use crate::disk::Disk;
 use crate::error::{Action, IoError};
@@ -55,7 +56,7 @@ impl Codec {
 /// One block of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockEntry {
-    /// Where it starts in the file: a multiple of 4096.
+    /// Where it starts in the file: in a run file a multiple of 4096.
     pub offset: u64,
     /// Bytes in the file; fewer than `raw` means compressed.
     pub stored: u32,
@@ -68,14 +69,14 @@ pub struct BlockEntry {
 }
 
 impl BlockEntry {
-    /// Bytes the block takes in the file, zeros at its end included.
+    /// Bytes of the pages that the block lies in; in a run file, zeros at its end included.
     pub fn padded(&self) -> u64 {
-        u64::from(self.stored).next_multiple_of(PAGE)
+        pages_of(self.offset, u64::from(self.stored))
     }
 
     /// Bytes a buffer must have to read the block into it: whole pages.
     pub fn buffer_bytes(&self) -> usize {
-        (self.stored.max(self.raw) as usize).next_multiple_of(PAGE_BYTES)
+        pages_of(self.offset, u64::from(self.stored.max(self.raw))) as usize
     }
 }
 
@@ -96,6 +97,18 @@ impl RunIndex {
     /// An index of no blocks.
     pub fn new(id: RunId, codec: Codec) -> Self {
         Self { id, codec, blocks: Vec::new(), bytes: 0 }
+    }
+
+    /// An index of blocks that follow one another from `start` on in a file that is no run file, each with
+    /// its length and its [checksum](super::block_checksum).
+    pub fn of_stretches(id: RunId, start: u64, blocks: impl Iterator<Item = (u32, u32)>) -> Self {
+        let mut index = Self::new(id, Codec::None);
+        let mut offset = start;
+        for (len, crc) in blocks {
+            index.blocks.push(BlockEntry { offset, stored: len, raw: len, crc, first_record: 0 });
+            (offset, index.bytes) = (offset.saturating_add(len.into()), index.bytes + u64::from(len));
+        }
+        index
     }
 
     /// Where the next block goes, or the index itself: the end of the last block.

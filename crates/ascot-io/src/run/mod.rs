@@ -11,11 +11,13 @@
 //! as surely as a damaged one. The format is described byte for byte in `docs/formats/run.md`.
 
 mod codec;
+mod file;
 mod index;
 mod reader;
 mod writer;
 
 pub use codec::Compression;
+pub use file::{BlockDecoder, RunFile};
 pub use index::{BlockEntry, Codec, RunIndex, read_index};
 pub use reader::RunReader;
 pub use writer::RunWriter;
@@ -34,7 +36,7 @@ pub fn crc32c(parts: &[&[u8]]) -> u32 {
     digest.finalize() as u32
 }
 
-/// The checksum of a block's stored bytes: as if run id and block number stood before them.
-pub fn block_crc(id: RunId, number: u64, stored: &[u8]) -> u32 {
+/// The checksum of block `number`'s stored bytes, CRC-32C: as if run id and block number stood before them.
+pub fn block_checksum(id: RunId, number: u64, stored: &[u8]) -> u32 {
     crc32c(&[&id.0.to_le_bytes(), &number.to_le_bytes(), stored])
 }

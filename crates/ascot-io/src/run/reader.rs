@@ -2,18 +2,20 @@
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use super::RunId;
 use super::codec::Decompressor;
+use super::file::{BlockStream, NAME, RunFile, verified};
 use super::index::{BlockEntry, RunIndex, read_index};
-use super::{RunId, block_crc};
+use crate::PAGE_BYTES;
 use crate::buf::Buf;
 use crate::disk::Disk;
 use crate::error::{Action, IoError};
 use crate::pool::Reservation;
 use crate::stream::{Filled, ReadStream};
 
-/// The ledger's name for the streams of run files being read.
-const NAME: &str = "run read";
+const PAGE: u64 = PAGE_BYTES as u64;
 
 /// Reads the blocks of one run file in order.
 pub struct RunReader {
@@ -33,9 +35,32 @@ pub struct RunReader {
 impl RunReader {
     /// Opens a run file to read it from block `from_block` on.
     pub fn open(disk: &Disk, path: &Path, index: &RunIndex, from_block: usize) -> Result<Self, IoError> {
-        let blocks = index.blocks.clone();
-        let start = blocks.get(from_block).map_or(index.data_end(), |block| block.offset);
+        let start = index.blocks.get(from_block).map_or(index.data_end(), |block| block.offset);
         let stream = disk.open_read(path, start..index.data_end(), NAME)?;
+        Self::over(disk, path, index, from_block, stream)
+    }
+
+    /// Reads a run file that is open already from block `from_block` on.
+    pub fn of_file(
+        disk: &Disk,
+        path: &Path,
+        file: &Arc<RunFile>,
+        index: &RunIndex,
+        from_block: usize,
+    ) -> Result<Self, IoError> {
+        let blocks = index.blocks.get(from_block..).unwrap_or_default();
+        let stream = BlockStream::new(Arc::clone(file), blocks);
+        Self::over(disk, path, index, from_block, Box::new(stream))
+    }
+
+    fn over(
+        disk: &Disk,
+        path: &Path,
+        index: &RunIndex,
+        from_block: usize,
+        stream: Box<dyn ReadStream>,
+    ) -> Result<Self, IoError> {
+        let blocks = index.blocks.clone();
         let decompressor =
             Decompressor::new(index.codec).map_err(|error| IoError::from_os(Action::Open, path, 0, error))?;
         let raw = blocks.iter().map(|block| block.raw as usize).max().unwrap_or(0);
@@ -95,26 +120,17 @@ impl RunReader {
         let number = self.oldest as u64;
         self.oldest += 1;
         let filled = self.stream.complete()?;
-        let stored = block.stored as usize;
-        let mut buf = filled.buf;
-        if filled.start != 0 || filled.end < stored {
-            let offset = block.offset + filled.end as u64;
-            let expected = block.offset + block.padded();
+        if filled.start as u64 != block.offset % PAGE || filled.len() < block.stored as usize {
+            let offset = block.offset + filled.len() as u64;
+            let expected = block.offset + u64::from(block.stored);
             return Err(IoError::Truncated { path: self.path.clone(), offset, expected });
         }
-        if block_crc(self.id, number, &buf[..stored]) != block.crc {
-            return Err(self.corrupt(&block, number, "its checksum is wrong"));
-        }
+        let Filled { mut buf, start, end } = filled;
         // The rest was cut from this very buffer.
         let _ = buf.unsplit(rest);
-        let raw = block.raw as usize;
-        if stored < raw {
-            let expanded = self.decompressor.as_mut().is_some_and(|it| it.expand(&mut buf, stored, raw));
-            if !expanded {
-                return Err(self.corrupt(&block, number, "it does not decompress to its length"));
-            }
-        }
-        Ok((Filled { buf, start: 0, end: raw }, block))
+        let filled = Filled { buf, start, end };
+        let filled = verified(&self.path, (self.id, number), &block, filled, &mut self.decompressor)?;
+        Ok((filled, block))
     }
 
     /// True where [`complete`](Self::complete) would not wait for the device.
@@ -135,9 +151,5 @@ impl RunReader {
     fn misuse(&self, what: &'static str) -> IoError {
         let offset = self.blocks.get(self.next).map_or(0, |block| block.offset);
         IoError::Misuse { path: self.path.clone(), offset, what }
-    }
-
-    fn corrupt(&self, block: &BlockEntry, number: u64, what: &'static str) -> IoError {
-        IoError::Corrupt { path: self.path.clone(), offset: block.offset, block: number, what }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::codec::{Compression, Compressor};
 use super::index::{ENTRY_BYTES, FOOTER_BYTES, RunIndex};
-use super::{RunId, block_crc};
+use super::{RunId, block_checksum};
 use crate::PAGE_BYTES;
 use crate::buf::Buf;
 use crate::disk::Disk;
@@ -80,7 +80,7 @@ impl RunWriter {
             return Ok(());
         }
         let stored = self.compress(&mut buf, len)?;
-        let crc = block_crc(self.index.id, self.index.blocks.len() as u64, &buf[..stored]);
+        let crc = block_checksum(self.index.id, self.index.blocks.len() as u64, &buf[..stored]);
         let padded = stored.next_multiple_of(PAGE_BYTES);
         if padded > buf.len() {
             let mut longer = Buf::heap(padded);

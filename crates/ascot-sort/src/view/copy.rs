@@ -1,9 +1,12 @@
 //! A part of a view written to a file or to standard output; and keys as a user writes them.
+//!
+//! Where all of a view becomes a file, the sum of the records written, whatever their order, must be that
+//! of the records the view was made of, before the file gets its name.
 
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use ascot_io::{Action, AtomicOutput, BlockPool, IoError, Pool, STANDARD_OUTPUT, WriteStream};
+use ascot_io::{Action, AtomicOutput, BlockPool, IoError, PAGE_BYTES, STANDARD_OUTPUT, WriteStream};
 use ascot_record::layout::{Endian, Layout, NumberFormat, NumberType};
 
 use crate::error::SortError;
@@ -12,7 +15,9 @@ use crate::observe::Cancel;
 use crate::request::{Keys, Output, SortRequest};
 use crate::view::View;
 
-/// Blocks of the output, and bytes of each.
+/// Share of the memory for the output: one in so many.
+const OUTPUT_SHARE: usize = 8;
+/// Blocks of the output, and bytes of each at most.
 const BLOCKS: usize = 4;
 const BLOCK_BYTES: usize = 1 << 20;
 
@@ -28,7 +33,8 @@ pub fn write_part(
     match output {
         Output::Path(path) => {
             let mut file = AtomicOutput::create(&disk, path, "output")?;
-            copy(view, (from, to), file.stream()?, cancel)?;
+            let whole = from == 0 && to == view.bytes();
+            copy(view, (from, to), whole, file.stream()?, cancel)?;
             Ok(file.commit()?)
         }
         Output::Stdout => {
@@ -36,24 +42,27 @@ pub fn write_part(
             let fd = std::io::stdout().as_fd().try_clone_to_owned();
             let fd = fd.map_err(|error| IoError::from_os(Action::Open, name, 0, error))?;
             let mut pipe = disk.to_writer(fd, name, "output")?;
-            copy(view, (from, to), pipe.as_mut(), cancel)?;
+            copy(view, (from, to), false, pipe.as_mut(), cancel)?;
             Ok(pipe.finish()?)
         }
         Output::Parts(_) => Err(SortError::Internal("a view in parts")),
     }
 }
 
+/// Copies the bytes from `from` to `to`; `verifies` them against the view's sum, where they are all.
 fn copy(
     view: &dyn View,
     (from, to): (u64, u64),
+    verifies: bool,
     out: &mut dyn WriteStream,
     cancel: &Cancel,
 ) -> Result<(), SortError> {
-    let blocks = BlockPool::new(
-        Pool::new(BLOCKS * BLOCK_BYTES).region(BLOCKS * BLOCK_BYTES, "the output")?,
-        BLOCK_BYTES,
-    );
-    let mut stream = view.stream(from, to, view.memory_left())?;
+    // Memory is the view's, so that its cap holds for what is written, too.
+    let least = BLOCKS * PAGE_BYTES;
+    let bytes = (view.memory_left() / OUTPUT_SHARE).clamp(least, BLOCKS * BLOCK_BYTES);
+    let block = bytes / BLOCKS / PAGE_BYTES * PAGE_BYTES;
+    let blocks = BlockPool::new(view.pool().region(BLOCKS * block, "the output")?, block);
+    let mut stream = view.stream(from, to, view.memory_left(), verifies)?;
     loop {
         cancel.check()?;
         let mut block = blocks.take();
@@ -69,9 +78,15 @@ fn copy(
             len += count;
         }
         if len == 0 {
-            return Ok(());
+            break;
         }
         out.begin(block, len)?;
+    }
+    match stream.sum() {
+        Some(written) if verifies && written != view.sum() => {
+            Err(SortError::Checksum { read: view.sum(), written })
+        }
+        _ => Ok(()),
     }
 }
 

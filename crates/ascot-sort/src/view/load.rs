@@ -1,14 +1,18 @@
 //! Units of a view's runs in memory, for looking places up and for reading a few records.
+//!
+//! All that is wanted of all runs is asked for at once, into one region of memory, and the runs' files
+//! stay open: a place in a view costs about one block of each run, and hardly more time than the slowest
+//! of those reads.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use ascot_bowtie::engine::{BlockInput, Completed};
-use ascot_io::{Disk, PAGE_BYTES, Pool, RunIndex};
+use ascot_bowtie::engine::Completed;
+use ascot_io::{BlockDecoder, BlockEntry, Codec, Disk, PAGE_BYTES, Pool, RunFile, RunId, RunIndex};
 
 use crate::error::SortError;
 use crate::records::{Records, Segment};
-use crate::runs::{Run, RunBlock, RunInput, RunStart};
+use crate::runs::{Assembly, Run, RunBlock, RunStart};
 use crate::view::keys::RunKeys;
 use crate::view::place::{Measure, count};
 
@@ -20,18 +24,41 @@ pub struct ViewRun {
     pub index: RunIndex,
     /// Its units.
     pub keys: RunKeys,
+    /// Its file, once it has been opened, where it stays open.
+    file: OnceLock<Arc<RunFile>>,
+    stays_open: bool,
 }
 
 impl ViewRun {
+    /// A run whose file stays open once it is, or is opened anew each time.
+    pub fn new(run: Run, index: RunIndex, keys: RunKeys, stays_open: bool) -> Self {
+        ViewRun { run, index, keys, file: OnceLock::new(), stays_open }
+    }
+
     /// The run from `start` on, as far as block `end`, which is left out; and its index as far.
     pub fn part(&self, start: RunStart, end: usize) -> (Run, RunIndex) {
         let mut index = RunIndex::new(self.index.id, self.index.codec);
         index.blocks.extend_from_slice(&self.index.blocks[..end.min(self.index.blocks.len())]);
         (Run { start, ..self.run.clone() }, index)
     }
+
+    /// Its file, open.
+    pub fn file(&self, disk: &Disk) -> Result<Arc<RunFile>, SortError> {
+        if let Some(file) = self.file.get() {
+            return Ok(Arc::clone(file));
+        }
+        let file = Arc::new(RunFile::open(disk, &self.run.path, RunId(self.run.number))?);
+        // Whoever else opened it at the same time has another descriptor for a while.
+        Ok(if self.stays_open { Arc::clone(self.file.get_or_init(|| file)) } else { file })
+    }
+
+    fn blocks(&self, units: &Range<usize>) -> &[BlockEntry] {
+        let (from, to) = (self.keys.unit(units.start).block, self.keys.unit(units.end).block);
+        self.index.blocks.get(from..to).unwrap_or_default()
+    }
 }
 
-/// Reads units; runs that are read at once are open at once.
+/// Reads units of runs.
 pub struct Loader<'v, R: Records> {
     /// Their records.
     pub records: &'v R,
@@ -39,17 +66,20 @@ pub struct Loader<'v, R: Records> {
     disk: &'v Disk,
     pool: &'v Pool,
     runs: &'v [ViewRun],
+    /// One for each codec there is.
+    decoders: Vec<(Codec, BlockDecoder)>,
     /// Blocks read of each run.
     pub blocks_read: Vec<u64>,
 }
 
-/// Runs open at once.
+/// Runs open at once, of those that do not stay open.
 const OPEN_AT_ONCE: usize = 64;
 
 impl<'v, R: Records> Loader<'v, R> {
     /// Reads from `runs`, into memory of `pool`.
     pub fn new(records: &'v Arc<R>, disk: &'v Disk, pool: &'v Pool, runs: &'v [ViewRun]) -> Self {
-        Loader { records: &**records, shared: records, disk, pool, runs, blocks_read: vec![0; runs.len()] }
+        let blocks_read = vec![0; runs.len()];
+        Loader { records: &**records, shared: records, disk, pool, runs, decoders: Vec::new(), blocks_read }
     }
 
     /// Number of runs.
@@ -84,53 +114,67 @@ impl<'v, R: Records> Loader<'v, R> {
     /// Reads these units of these runs.
     pub fn load_all(&mut self, ranges: &[(usize, Range<usize>)]) -> Result<Vec<Loaded>, SortError> {
         let mut all = Vec::with_capacity(ranges.len());
-        for some in ranges.chunks(OPEN_AT_ONCE) {
-            let mut reading = Vec::with_capacity(some.len());
-            for (run, units) in some {
-                reading.push(self.begin(*run, units.clone())?);
-            }
-            for reading in reading {
-                all.push(self.complete(reading)?);
-            }
+        let at_once = if self.runs.iter().all(|run| run.stays_open) { usize::MAX } else { OPEN_AT_ONCE };
+        for some in ranges.chunks(at_once) {
+            self.load_at_once(some, &mut all)?;
         }
         Ok(all)
     }
 
-    fn begin(&mut self, number: usize, units: Range<usize>) -> Result<Reading<R>, SortError> {
-        let run = &self.runs[number];
-        let (from, to) = (run.keys.unit(units.start), run.keys.unit(units.end));
-        let (part, index) = run.part(RunStart { block: from.block, offset: 0 }, to.block);
-        let mut input = RunInput::open_indexed(self.shared, self.disk, self.pool, &part, &index)?;
-        let mut begun = 0;
-        for block in &index.blocks[from.block.min(index.blocks.len())..] {
-            input.begin(self.pool.region(block.buffer_bytes().max(PAGE_BYTES), "a block of a view")?)?;
-            begun += 1;
-        }
-        self.blocks_read[number] += begun;
-        let loaded = Loaded {
-            segments: Vec::new(),
-            blocks: Vec::new(),
-            from: (from.bytes, from.records),
-            end: to.block,
-        };
-        Ok(Reading { input, begun, loaded })
-    }
-
-    fn complete(&mut self, mut reading: Reading<R>) -> Result<Loaded, SortError> {
-        for _ in 0..reading.begun {
-            if let Completed::Block(RunBlock { segment, block, .. }) = reading.input.complete()? {
-                reading.loaded.segments.push(segment);
-                reading.loaded.blocks.push(block);
+    fn load_at_once(
+        &mut self,
+        ranges: &[(usize, Range<usize>)],
+        all: &mut Vec<Loaded>,
+    ) -> Result<(), SortError> {
+        let runs = self.runs;
+        let blocks = || ranges.iter().flat_map(|(run, units)| runs[*run].blocks(units));
+        let bytes: usize = blocks().map(BlockEntry::buffer_bytes).sum();
+        let mut region = self.pool.region(bytes.max(PAGE_BYTES), "blocks of a view")?;
+        let mut asked = Vec::with_capacity(ranges.len());
+        for (number, units) in ranges {
+            let run = &runs[*number];
+            let file = run.file(self.disk)?;
+            let first = run.keys.unit(units.start).block;
+            let mut of_run = Vec::with_capacity(run.blocks(units).len());
+            for (at, block) in run.blocks(units).iter().enumerate() {
+                of_run.push(file.begin(first + at, block, region.split_to(block.buffer_bytes()))?);
             }
+            self.blocks_read[*number] += of_run.len() as u64;
+            asked.push((file, of_run));
         }
-        Ok(reading.loaded)
+        for ((number, units), (file, of_run)) in ranges.iter().zip(asked) {
+            let (run, from) = (&runs[*number], runs[*number].keys.unit(units.start));
+            let start = RunStart { block: from.block, offset: 0 };
+            let mut assembly = Assembly::new(self.shared, self.pool, &Run { start, ..run.run.clone() });
+            let mut loaded = Loaded {
+                segments: Vec::with_capacity(of_run.len()),
+                blocks: Vec::with_capacity(of_run.len()),
+                from: (from.bytes, from.records),
+                end: run.keys.unit(units.end).block,
+                units: units.clone(),
+            };
+            for block in of_run {
+                let filled = file.complete(block, self.decoder(run)?)?;
+                if let Completed::Block(RunBlock { segment, block, .. }) = assembly.take(filled)? {
+                    loaded.segments.push(segment);
+                    loaded.blocks.push(block);
+                }
+            }
+            all.push(loaded);
+        }
+        Ok(())
     }
-}
 
-struct Reading<R: Records> {
-    input: RunInput<R>,
-    begun: u64,
-    loaded: Loaded,
+    fn decoder(&mut self, run: &ViewRun) -> Result<&mut BlockDecoder, SortError> {
+        let codec = run.index.codec;
+        let known = self.decoders.iter().position(|(of, _)| *of == codec);
+        let at = known.unwrap_or(self.decoders.len());
+        if known.is_none() {
+            let most = self.runs.iter().map(|run| run.run.block_bytes).max().unwrap_or(0);
+            self.decoders.push((codec, BlockDecoder::new(self.disk, &run.run.path, codec, most)?));
+        }
+        Ok(&mut self.decoders[at].1)
+    }
 }
 
 /// Some units of a run, in memory.
@@ -141,6 +185,8 @@ pub struct Loaded {
     from: (u64, u64),
     /// The block behind them.
     end: usize,
+    /// Which units they are.
+    units: Range<usize>,
 }
 
 /// A place in loaded units: a segment and a position in it.
@@ -157,13 +203,32 @@ impl Loaded {
         (self.segments.len(), 0)
     }
 
-    /// The place that `position` finds in the first segment in which it is not the end.
-    pub fn find(&self, position: impl Fn(&Segment) -> u32) -> At {
-        let inside = |(number, segment): (usize, &Segment)| {
-            let at = position(segment);
-            (at < segment.hi).then_some((number, at))
-        };
-        self.segments.iter().enumerate().find_map(inside).unwrap_or(self.end())
+    /// The place that `position` finds in the first segment in which it is not the end, none of which lie
+    /// outside `lo` and `hi`.
+    pub fn find(&self, (lo, hi): (At, At), position: impl Fn(&Segment) -> u32) -> At {
+        let last = hi.0.min(self.segments.len().saturating_sub(1));
+        for number in lo.0..=last {
+            let Some(whole) = self.segments.get(number) else { break };
+            let from = if number == lo.0 { lo.1 } else { whole.lo };
+            let to = if number == hi.0 { hi.1 } else { whole.hi };
+            if from < to {
+                let at = position(&Segment { lo: from, hi: to, ..whole.clone() });
+                if at < to {
+                    return (number, at);
+                }
+            }
+        }
+        hi
+    }
+
+    /// All of it.
+    pub fn all(&self) -> (At, At) {
+        (self.first(), self.end())
+    }
+
+    /// Which units of the run it is.
+    pub fn units(&self) -> Range<usize> {
+        self.units.clone()
     }
 
     /// What of the run is before a place.
@@ -257,15 +322,13 @@ impl Loaded {
         }
     }
 
-    /// The block behind them.
-    pub fn end_block(&self) -> usize {
-        self.end
-    }
-
-    /// Takes in units that follow.
-    pub fn extend(&mut self, more: Loaded) {
+    /// Takes in the units right before or right behind.
+    pub fn join(&mut self, mut more: Loaded) {
+        if more.units.start < self.units.start {
+            std::mem::swap(self, &mut more);
+        }
         self.segments.extend(more.segments);
         self.blocks.extend(more.blocks);
-        self.end = more.end;
+        (self.end, self.units.end) = (more.end, more.units.end);
     }
 }

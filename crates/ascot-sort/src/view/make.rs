@@ -14,6 +14,7 @@ use ascot_io::{Action, Disk, IoError};
 use ascot_model::plan::Plan;
 use ascot_model::report::Report;
 use ascot_record::checksum::RecordSum;
+use ascot_record::keys::ByteRangeKey;
 use ascot_record::layout::Layout;
 
 use crate::budget::Budget;
@@ -21,8 +22,8 @@ use crate::error::SortError;
 use crate::form::Gather;
 use crate::job::Job;
 use crate::records::Records;
-use crate::request::{Input, SortRequest};
-use crate::store::LOCK;
+use crate::request::{Input, Keys, SortRequest};
+use crate::store::{JobDir, StoredView};
 use crate::target::Commit;
 use crate::view::manifest::{Member, VIEW_VERSION, ViewManifest, to_hex};
 
@@ -30,14 +31,23 @@ use crate::view::manifest::{Member, VIEW_VERSION, ViewManifest, to_hex};
 const BLOCK_BYTES: usize = 64 << 10;
 /// Blocks of a view at most, about: each takes memory while the view is open.
 const MOST_BLOCKS: u64 = 1 << 18;
-/// Records of a block at least, where memory allows: the first of each is kept in the view.
-const BLOCK_RECORDS: usize = 64;
+/// Records of a block at least, where memory allows: those of more than a block are put together in
+/// memory of their own.
+const BLOCK_RECORDS: usize = 4;
+/// Bytes of a block, at least, for each that the view keeps of it.
+const BLOCK_FIRSTS: usize = 64;
 
 /// An error where a view cannot be made as asked for, before anything is read.
 pub fn check(request: &SortRequest, view: &Path) -> Result<(), SortError> {
-    if request.unique || request.top.is_some() {
+    if request.unique {
         return Err(SortError::Request(
-            "a view shows all records of its runs: --unique and --top need a file\n  write one with -o FILE"
+            "a view shows all records of its runs, so that any byte of it can be found: --unique needs a file\n  write one with -o FILE"
+                .into(),
+        ));
+    }
+    if request.top.is_some() {
+        return Err(SortError::Request(
+            "a view shows all records of its runs: --top needs a file\n  write one with -o FILE, or make the view of all, and ask it: ascot view DIR --head N"
                 .into(),
         ));
     }
@@ -64,11 +74,10 @@ pub fn parent_of(view: &Path) -> PathBuf {
     view.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_path_buf()
 }
 
-/// The memory of a job that makes a view, with the blocks that its runs are to have.
-pub fn budget_of(budget: Budget, mean_bytes: f64, data_bytes: Option<u64>) -> Budget {
-    let for_records = (mean_bytes as usize).saturating_mul(BLOCK_RECORDS);
-    let for_memory = (data_bytes.unwrap_or(0) / MOST_BLOCKS) as usize;
-    let wanted = for_records.max(for_memory).clamp(BLOCK_BYTES, 1 << 30).next_power_of_two();
+/// The memory of a job that makes a view, with the blocks that its runs are to have. `kept_bytes`: what is
+/// kept of a block's first record.
+pub fn budget_of(budget: Budget, mean_bytes: f64, kept_bytes: f64, data_bytes: Option<u64>) -> Budget {
+    let wanted = block_bytes(mean_bytes, kept_bytes, data_bytes.unwrap_or(0));
     let block = wanted.min(budget.block);
     let times = budget.block / block;
     Budget {
@@ -79,18 +88,44 @@ pub fn budget_of(budget: Budget, mean_bytes: f64, data_bytes: Option<u64>) -> Bu
     }
 }
 
+/// Bytes of a block, where memory allows: of records of so many bytes, of which so many are kept.
+pub fn block_bytes(mean_bytes: f64, kept_bytes: f64, data_bytes: u64) -> usize {
+    let for_records = (mean_bytes as usize).saturating_mul(BLOCK_RECORDS);
+    let for_firsts = (kept_bytes as usize).saturating_mul(BLOCK_FIRSTS);
+    let wanted = for_records.max(for_firsts).max((data_bytes / MOST_BLOCKS) as usize);
+    wanted.clamp(BLOCK_BYTES, 1 << 30).next_power_of_two()
+}
+
+/// Bytes that a view keeps of a first record: of its key, where that is known to be shorter.
+pub fn kept_bytes(request: &SortRequest, mean_bytes: f64) -> f64 {
+    match &request.keys {
+        Keys::Ranges(ranges) if !ranges.is_empty() => {
+            let bytes = |range: &ByteRangeKey| range.end.saturating_sub(range.start) as f64;
+            ranges.iter().map(bytes).sum::<f64>().min(mean_bytes)
+        }
+        _ => mean_bytes,
+    }
+}
+
 impl<R: Records> Job<'_, R> {
     /// Forms sorted runs of the inputs, and makes them a view.
     pub fn make_view(mut self, view: &Path, head: &[u8], plan: Option<Plan>) -> Result<Report, SortError> {
-        self.view_sum = Some(RecordSum::new());
+        self.resumable = self.inputs.are_files();
+        if self.manifest.view.is_none() {
+            let path = std::path::absolute(view).unwrap_or_else(|_| view.to_path_buf());
+            self.manifest.view = Some(StoredView { path, sum: RecordSum::new() });
+        }
         self.dir()?;
         let fits = plan.as_ref().is_none_or(|plan| plan.chosen.method == "in memory");
         let gather = if fits { Gather::AllThatFits } else { Gather::Halves };
-        let memory = self.sort_memory(0);
-        let reader = self.reader(&memory.pieces).in_turn(self.turns_of_forming());
-        self.form(reader, &memory, gather, None)?;
-        drop(memory);
-        let sum = self.view_sum.unwrap_or_default();
+        if !self.manifest.all_read {
+            let memory = self.sort_memory(0);
+            let reader = self.reader(&memory.pieces).in_turn(self.turns_of_forming());
+            self.form(reader, &memory, gather, None)?;
+            self.manifest.all_read = true;
+            self.store()?;
+        }
+        let sum = self.manifest.view.as_ref().map(|view| view.sum).unwrap_or_default();
         let members = self
             .manifest
             .runs
@@ -161,8 +196,7 @@ impl Commit for Unnamed {
         fs::set_permissions(&self.dir, fs::Permissions::from_mode(mode | 0o700)).map_err(failed)?;
         self.disk.sync_dir(&self.dir)?;
         self.disk.rename(&self.dir, &self.view)?;
-        // A view is nobody's job.
-        let _ = fs::remove_file(self.view.join(LOCK));
+        JobDir::remove_own(&self.disk, &self.view);
         self.disk.sync_dir(&parent)?;
         Ok(self.bytes)
     }

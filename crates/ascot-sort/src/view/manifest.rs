@@ -2,6 +2,7 @@
 //! (docs/formats/view.md). Two lines, as the manifest of a job has.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use ascot_io::{Action, Disk, IoError, RunId, RunIndex, read_index};
@@ -13,9 +14,10 @@ use crate::records::Head;
 use crate::request::SortRequest;
 use crate::runs::{Run, RunStart, check_id, write_whole};
 use crate::store::{VIEW_MANIFEST, check_line};
+use crate::view::sorted_file::blocks_of;
 
 /// Version of the manifest; another version is not opened.
-pub const VIEW_VERSION: u32 = 1;
+pub const VIEW_VERSION: u32 = 2;
 
 /// What a view is made of.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -57,6 +59,30 @@ pub struct Member {
     pub index_crc: u32,
     /// CRC-32 of the file of its keys.
     pub keys_crc: u32,
+    /// A user's sorted file, of which it is the records; none: a run file.
+    #[serde(default)]
+    pub file: Option<SortedFile>,
+}
+
+/// A sorted file that is part of a view where it stands.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SortedFile {
+    /// What the view keeps of it, without its ending: `.blocks`, whose checksum is the member's `index_crc`,
+    /// and `.keys`.
+    pub beside: PathBuf,
+    /// When it was changed last, nanoseconds since 1970.
+    pub modified_ns: i128,
+    /// Its number on its volume.
+    pub inode: u64,
+}
+
+/// What of a file tells whether it is still the same: size, time of change, inode.
+pub type Identity = (u64, i128, u64);
+
+/// What tells whether the file at `path` is the same.
+pub fn identity_of(path: &Path) -> Result<Identity, IoError> {
+    let stat = fs::metadata(path).map_err(|error| IoError::from_os(Action::Inspect, path, 0, error))?;
+    Ok((stat.len(), i128::from(stat.mtime()) * 1_000_000_000 + i128::from(stat.mtime_nsec()), stat.ino()))
 }
 
 impl Member {
@@ -72,51 +98,60 @@ impl Member {
             records: run.records,
             longest: run.longest,
             block_bytes: run.block_bytes,
-            size: size_of(&run.path)?,
+            size: identity_of(&run.path)?.0,
             index_crc: crc32fast::hash(&read_index(disk, &run.path)?.to_bytes()),
             keys_crc: crc32fast::hash(&read),
+            file: None,
         })
     }
 
-    /// Opens the index of the run, which must be the one that was remembered.
-    pub fn open(&self, disk: &Disk, view: &Path) -> Result<(Run, RunIndex), SortError> {
+    /// The files that belong to it, without their endings.
+    fn beside(&self, view: &Path) -> PathBuf {
+        view.join(self.file.as_ref().map_or(&self.path, |file| &file.beside))
+    }
+
+    /// Opens the run, which must be the one that was remembered: its index, and the file of its keys.
+    pub fn open(&self, disk: &Disk, view: &Path) -> Result<(Run, RunIndex, Vec<u8>), SortError> {
         let path = view.join(&self.path);
-        let altered = |why: &str| SortError::View {
+        let what = if self.file.is_some() { "this file, part of" } else { "this run of" };
+        let altered = |why: String| SortError::View {
             path: path.clone(),
             why: format!(
-                "this run of the view {} {why}\n  make the view anew; what it shows would be wrong",
+                "{what} the view {} {why}\n  make the view anew; what it shows would be wrong",
                 view.display()
             ),
         };
-        let size = match size_of(&path) {
-            Ok(size) => size,
+        let (size, modified_ns, inode) = match identity_of(&path) {
+            Ok(identity) => identity,
             Err(IoError::Os { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
-                return Err(altered("is missing"));
+                return Err(altered("is missing".into()));
             }
             Err(error) => return Err(error.into()),
         };
         if size != self.size {
-            return Err(altered(&format!(
+            return Err(altered(format!(
                 "has {size} bytes and had {}: it was cut off or altered",
                 self.size
             )));
         }
-        let index = read_index(disk, &path)?;
-        check_id(&index, RunId(self.number), &path)?;
-        if crc32fast::hash(&index.to_bytes()) != self.index_crc {
-            return Err(altered("was altered since: its index is another"));
+        if self.file.as_ref().is_some_and(|it| (it.modified_ns, it.inode) != (modified_ns, inode)) {
+            return Err(altered(
+                "was altered since, or another has its name: its time of change differs".into(),
+            ));
         }
-        let keys = path.with_extension("keys");
-        match fs::read(&keys) {
-            Ok(bytes) if crc32fast::hash(&bytes) == self.keys_crc => {}
-            Ok(_) => {
-                return Err(SortError::View {
-                    path: keys,
-                    why: "these keys of a run of the view were altered since\n  make the view anew".into(),
-                });
+        let index = if self.file.is_some() {
+            let blocks = self.beside(view).with_extension("blocks");
+            let bytes = self.read_kept(&blocks, self.index_crc)?;
+            blocks_of(&bytes, self, &blocks)?
+        } else {
+            let index = read_index(disk, &path)?;
+            check_id(&index, RunId(self.number), &path)?;
+            if crc32fast::hash(&index.to_bytes()) != self.index_crc {
+                return Err(altered("was altered since: its index is another".into()));
             }
-            Err(error) => return Err(IoError::from_os(Action::Read, &keys, 0, error).into()),
-        }
+            index
+        };
+        let kept = self.read_kept(&self.beside(view).with_extension("keys"), self.keys_crc)?;
         let run = Run {
             path,
             number: self.number,
@@ -127,15 +162,52 @@ impl Member {
             first_keys: Vec::new(),
             start: RunStart::default(),
             input: None,
+            raw: self.file.is_some(),
         };
-        Ok((run, index))
+        Ok((run, index, kept))
+    }
+
+    /// Reads a file that the view keeps of this run.
+    fn read_kept(&self, path: &Path, crc: u32) -> Result<Vec<u8>, SortError> {
+        let bytes = fs::read(path).map_err(|error| IoError::from_os(Action::Read, path, 0, error))?;
+        if crc32fast::hash(&bytes) == crc {
+            return Ok(bytes);
+        }
+        let why = "what the view keeps of a run was altered since\n  make the view anew";
+        Err(SortError::View { path: path.to_path_buf(), why: why.into() })
+    }
+
+    /// Where its keys are.
+    pub fn keys_path(&self, view: &Path) -> PathBuf {
+        self.beside(view).with_extension("keys")
+    }
+
+    /// The same in a view elsewhere, which refers to what is in `view`.
+    pub fn absolute(mut self, view: &Path) -> Member {
+        self.path = view.join(&self.path);
+        if let Some(file) = &mut self.file {
+            file.beside = view.join(&file.beside);
+        }
+        self
     }
 }
 
-fn size_of(path: &Path) -> Result<u64, IoError> {
-    fs::metadata(path)
-        .map(|stat| stat.len())
-        .map_err(|error| IoError::from_os(Action::Inspect, path, 0, error))
+/// What is wrong where a manifest cannot be read.
+fn no_manifest(dir: &Path, path: &Path, error: std::io::Error) -> SortError {
+    const MAKE: &str = "ascot sort FILE... --view DIR makes a view";
+    let why = match fs::metadata(dir) {
+        Err(missing) if missing.kind() == std::io::ErrorKind::NotFound => {
+            format!("there is no such view\n  {MAKE}")
+        }
+        Ok(stat) if stat.is_file() => format!(
+            "a file, and no view: a view is a directory\n  {MAKE}; one of a file that is sorted already, which copies nothing: ascot merge FILE... --view DIR"
+        ),
+        Ok(_) if error.kind() == std::io::ErrorKind::NotFound => {
+            format!("no view: there is no view.json in it\n  {MAKE}")
+        }
+        _ => return IoError::from_os(Action::Read, path, 0, error).into(),
+    };
+    SortError::View { path: dir.to_path_buf(), why }
 }
 
 impl ViewManifest {
@@ -155,11 +227,7 @@ impl ViewManifest {
         let bad = |why: &str| SortError::View { path: path.clone(), why: why.into() };
         let text = match fs::read(&path) {
             Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                let why = "no view: there is no view.json in it\n  ascot sort FILE... --view DIR makes one";
-                return Err(SortError::View { path: dir.to_path_buf(), why: why.into() });
-            }
-            Err(error) => return Err(IoError::from_os(Action::Read, &path, 0, error).into()),
+            Err(error) => return Err(no_manifest(dir, &path, error)),
         };
         let end = text.iter().position(|&byte| byte == b'\n').unwrap_or(text.len());
         let (line, sum) = (&text[..end], text.get(end + 1..).unwrap_or_default());

@@ -5,8 +5,10 @@
 //!   manifest  what is in that directory, and whether it still is what it was
 //!   keys      where each run can be entered
 //!   load      some units of runs in memory
+//!   guess     the units a place is in, probably
 //!   place     from a byte or a record of the merged sequence, or a key, to a place in every run
-//!   refer     a view of views, by reference
+//!   refer     a view of views and of sorted files, by reference
+//!   sorted_file   what a view keeps of a file that is part of it
 //!   cost      what a view costs, beside a file
 //!   copy      a part of it to a file or a pipe
 //!   reader    the merged bytes from any place on: a stream, or a few of them
@@ -14,6 +16,7 @@
 
 mod copy;
 pub mod cost;
+mod guess;
 pub mod keys;
 mod load;
 pub mod make;
@@ -21,6 +24,7 @@ pub mod manifest;
 mod place;
 mod reader;
 mod refer;
+mod sorted_file;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -29,5 +33,5 @@ pub use copy::write_part;
 pub use manifest::ViewManifest;
 pub use place::{MOST_UNITS, Measure};
 pub use reader::{OpenView, View};
-pub use refer::{join_views, make_joined};
+pub use refer::{is_view, join_parts, join_views};
 pub use stream::Stream;

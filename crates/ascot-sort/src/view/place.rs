@@ -12,12 +12,18 @@
 //! ```
 //!
 //! There are at most two unit starts for each run in between, so that some runs have windows of three units
-//! or fewer. Those are read; then they are known exactly, the windows of the others shrink, and so on until
-//! all are read. What is left is decided in memory. No run's window is read before it is that narrow.
+//! or fewer. Of those, the units are read first in which the place is *guessed* to be, as if keys were spread
+//! evenly within each: the errors of many runs cancel out, so that nearly always that is one unit of each
+//! run, and the right one. What has been read is known exactly, the windows shrink to the place itself, and
+//! what of them is still missing is read, until all of it is in memory and decided there. No run's window is
+//! read before it is narrow.
+
+use std::ops::Range;
 
 use crate::error::SortError;
 use crate::records::{Records, Segment, Side};
 use crate::runs::RunStart;
+use crate::view::keys::{Mark, Rest};
 use crate::view::load::{At, Loaded, Loader};
 
 /// Units read of one run at most, where blocks are of about the same size.
@@ -44,9 +50,16 @@ pub struct Placed {
 }
 
 /// A unit window of each run: the wanted place is in one of `lo..=hi`.
+#[derive(Clone)]
 struct Windows {
     lo: Vec<usize>,
     hi: Vec<usize>,
+}
+
+impl Windows {
+    fn units(&self, run: usize) -> Range<usize> {
+        self.lo[run]..self.hi[run] + 1
+    }
 }
 
 impl<R: Records> Loader<'_, R> {
@@ -55,27 +68,46 @@ impl<R: Records> Loader<'_, R> {
         if wanted >= self.total(measure) {
             return Ok(Placed { starts: self.ends(), beyond: wanted - self.total(measure), next: 0 });
         }
-        let loaded = self.surroundings(wanted, measure)?;
-        Ok(self.decide(&loaded, wanted, measure).placed(self.records, &loaded))
+        if wanted == 0 {
+            return Ok(Placed { starts: vec![RunStart::default(); self.runs()], beyond: 0, next: 0 });
+        }
+        let loaded = self.surroundings(&[wanted], measure)?;
+        Ok(self.decide(&loaded, None, wanted, measure).placed(self.records, &loaded))
     }
 
-    /// Of every run the units in which the place with `wanted` before it is, which is not the end.
-    pub fn surroundings(&mut self, wanted: u64, measure: Measure) -> Result<Vec<Loaded>, SortError> {
+    /// Of every run the units in which the places with so much before them are, none of which is the end,
+    /// and all units between these places.
+    pub fn surroundings(&mut self, wanted: &[u64], measure: Measure) -> Result<Vec<Loaded>, SortError> {
         let count = self.runs();
         let last = |run| self.keys(run).count().saturating_sub(1);
-        let mut windows = Windows { lo: vec![0; count], hi: (0..count).map(last).collect() };
+        let all = Windows { lo: vec![0; count], hi: (0..count).map(last).collect() };
+        let mut places: Vec<(u64, Windows)> = wanted.iter().map(|&wanted| (wanted, all.clone())).collect();
         let mut loaded: Vec<Option<Loaded>> = (0..count).map(|_| None).collect();
         loop {
-            self.narrow(&mut windows, &loaded, wanted, measure);
-            let open: Vec<usize> = (0..count).filter(|&run| loaded[run].is_none()).collect();
-            let units = |run: usize| windows.hi[run] - windows.lo[run] + 1;
-            let Some(least) = open.iter().map(|&run| units(run)).min() else { break };
+            for (wanted, windows) in &mut places {
+                self.narrow(windows, &loaded, *wanted, measure);
+            }
+            let units = |run: usize| hull(places.iter().map(|(_, windows)| windows.units(run)));
+            let missing: Vec<usize> = (0..count).filter(|&run| !holds(&loaded[run], &units(run))).collect();
+            let widest = |run: usize| places.iter().map(|(_, windows)| windows.units(run).len()).max();
+            let Some(least) = missing.iter().filter_map(|&run| widest(run)).min() else { break };
             let most = least.max(MOST_UNITS);
-            let ready: Vec<usize> = open.into_iter().filter(|&run| units(run) <= most).collect();
-            let ranges: Vec<_> =
-                ready.iter().map(|&run| (run, windows.lo[run]..windows.hi[run] + 1)).collect();
-            for (run, window) in ready.into_iter().zip(self.load_all(&ranges)?) {
-                loaded[run] = Some(window);
+            let ready = missing.into_iter().filter(|&run| widest(run) <= Some(most));
+            let ranges: Vec<_> = if loaded.iter().all(Option::is_none) {
+                let guesses: Vec<_> = places
+                    .iter()
+                    .map(|(wanted, at)| self.guess((&at.lo, &at.hi), *wanted, measure))
+                    .collect();
+                ready.map(|run| (run, hull(guesses.iter().map(|guess| guess[run].clone())))).collect()
+            } else {
+                let rest = |run: usize| rest_of(&loaded[run], units(run)).into_iter();
+                ready.flat_map(|run| rest(run).map(move |units| (run, units))).collect()
+            };
+            for ((run, _), more) in ranges.iter().zip(self.load_all(&ranges)?) {
+                match &mut loaded[*run] {
+                    Some(known) => known.join(more),
+                    none => *none = Some(more),
+                }
             }
         }
         Ok(loaded.into_iter().flatten().collect())
@@ -88,78 +120,67 @@ impl<R: Records> Loader<'_, R> {
         let ranges: Vec<_> = units.into_iter().enumerate().map(|(run, unit)| (run, unit..unit + 1)).collect();
         let windows = self.load_all(&ranges)?;
         let starts = windows.iter().map(|window| {
-            let at = window.find(|segment| self.records.position_of_key(segment, key, Side::Lower));
+            let at =
+                window.find(window.all(), |segment| self.records.position_of_key(segment, key, Side::Lower));
             window.start(self.records, at)
         });
         Ok(Placed { starts: starts.collect(), beyond: 0, next: 0 })
     }
 
-    /// Narrows the windows of runs not loaded as far as the starts of their units allow.
+    /// Narrows the windows as far as the starts of units allow.
     fn narrow(&self, windows: &mut Windows, loaded: &[Option<Loaded>], wanted: u64, measure: Measure) {
-        let certainly = |most: bool, (bound, run): (&R::Bound, usize), unit: usize| -> u64 {
-            let of = |other: usize| {
-                let side = if other < run { Side::Upper } else { Side::Lower };
-                if let (Some(window), true) = (&loaded[other], other != run) {
-                    let at = window.find(|segment| self.records.position(segment, bound, side, false));
-                    return window.before(self.records, at, measure);
-                }
-                let keys = self.keys(other);
-                if other == run {
-                    return self.before(other, unit, measure);
-                }
-                let at = keys.unit_for(self.records, bound, side);
-                self.before(other, at + usize::from(most), measure)
-            };
-            (0..self.runs()).map(of).sum()
-        };
-        // Starts of units that are certainly not behind the wanted place.
-        let below =
-            self.divide(windows, loaded, |bound, run, unit| certainly(true, (bound, run), unit) <= wanted);
-        // And those that are not certainly behind it.
-        let above =
-            self.divide(windows, loaded, |bound, run, unit| certainly(false, (bound, run), unit) <= wanted);
-        for run in (0..self.runs()).filter(|&run| loaded[run].is_none()) {
-            windows.lo[run] = below[run];
-            windows.hi[run] = above[run].max(below[run]);
-        }
+        // Starts of units that are certainly not behind the wanted place, and then those that are not
+        // certainly behind it: they are among the others.
+        windows.lo = self.divide(windows, loaded, (wanted, measure), true);
+        windows.hi = self.divide(windows, loaded, (wanted, measure), false);
     }
 
-    /// For each run that is not loaded the last unit of its window whose start is accepted: those accepted
-    /// come before all others, in the order of the merged sequence.
+    /// For each run the last unit of its window whose start has at most `wanted` before it, by what it has
+    /// at `most` or by what it has at least: such starts come before all others, in the order of the merged
+    /// sequence.
     fn divide(
         &self,
         windows: &Windows,
         loaded: &[Option<Loaded>],
-        accepts: impl Fn(&R::Bound, usize, usize) -> bool,
+        (wanted, measure): (u64, Measure),
+        most: bool,
     ) -> Vec<usize> {
         let (mut lo, mut hi) = (windows.lo.clone(), windows.hi.clone());
-        let open: Vec<usize> = (0..self.runs()).filter(|&run| loaded[run].is_none()).collect();
         let mut dice = Dice::default();
         loop {
-            let left: usize = open.iter().map(|&run| hi[run] - lo[run]).sum();
+            let left: usize = (0..lo.len()).map(|run| hi[run] - lo[run]).sum();
             if left == 0 {
                 return lo;
             }
             // Any one of those left, so that half of them go each time.
-            let (mut pick, mut run) = (dice.below(left as u64) as usize, open[0]);
-            for &other in &open {
-                run = other;
-                if pick < hi[other] - lo[other] {
-                    break;
-                }
-                pick -= hi[other] - lo[other];
+            let (mut pick, mut run) = (dice.below(left as u64) as usize, 0);
+            while pick >= hi[run] - lo[run] {
+                pick -= hi[run] - lo[run];
+                run += 1;
             }
             let unit = lo[run] + 1 + pick;
-            let Some(bound) = self.keys(run).first(self.records, unit) else { return lo };
-            let accepted = accepts(&bound, run, unit);
-            for &other in &open {
-                let at = if other == run {
-                    unit
-                } else {
-                    let side = if other < run { Side::Upper } else { Side::Lower };
-                    self.keys(other).unit_for(self.records, &bound, side)
-                };
-                if accepted {
+            let Some(mark) = self.keys(run).mark(self.records, unit) else { return lo };
+            let mut before = 0;
+            let units: Vec<usize> = (0..lo.len())
+                .map(|other| match other == run {
+                    true => {
+                        before += self.before(run, unit, measure);
+                        unit
+                    }
+                    false => {
+                        let side = if other < run { Side::Upper } else { Side::Lower };
+                        let at = self.keys(other).unit_for(self.records, &mark, side);
+                        let known = loaded[other].as_ref().filter(|known| known.units().contains(&at));
+                        before += match known {
+                            Some(known) => self.before_mark(known, &mark, side, measure),
+                            None => self.before(other, at + usize::from(most), measure),
+                        };
+                        at
+                    }
+                })
+                .collect();
+            for (other, at) in units.into_iter().enumerate() {
+                if before <= wanted {
                     lo[other] = at.clamp(lo[other], hi[other]);
                 } else {
                     let at = if other == run { at - 1 } else { at };
@@ -169,10 +190,27 @@ impl<R: Records> Loader<'_, R> {
         }
     }
 
+    /// What of a run is before a mark, which belongs in units that are in memory.
+    fn before_mark(&self, known: &Loaded, mark: &Mark<R::Bound>, side: Side, measure: Measure) -> u64 {
+        let at = known.find(known.all(), |segment| match &mark.rest {
+            Rest::Key(key) => self.records.position_of_key(segment, key, side),
+            Rest::Record(bound) => self.records.position(segment, bound, side, false),
+        });
+        known.before(self.records, at, measure)
+    }
+
     /// The place in windows that are in memory: by bisection over their records.
-    pub fn decide(&self, loaded: &[Loaded], wanted: u64, measure: Measure) -> Decided {
+    /// It is not before the one `known` already.
+    pub fn decide(
+        &self,
+        loaded: &[Loaded],
+        known: Option<&Decided>,
+        wanted: u64,
+        measure: Measure,
+    ) -> Decided {
         let records = self.records;
-        let mut lo: Vec<_> = loaded.iter().map(Loaded::first).collect();
+        let first = || loaded.iter().map(Loaded::first).collect();
+        let mut lo: Vec<_> = known.map_or_else(first, |known| known.starts.clone());
         let mut hi: Vec<_> = loaded.iter().map(Loaded::end).collect();
         let mut dice = Dice::default();
         loop {
@@ -195,7 +233,8 @@ impl<R: Records> Loader<'_, R> {
                         std::cmp::Ordering::Equal => own,
                         std::cmp::Ordering::Greater => Side::Lower,
                     };
-                    loaded[other].find(|segment| records.position(segment, &bound, side, false))
+                    let inside = |segment: &Segment| records.position(segment, &bound, side, false);
+                    loaded[other].find((lo[other], hi[other]), inside)
                 };
                 let all: Vec<_> = (0..loaded.len()).map(at).collect();
                 let before = (0..all.len()).map(|it| loaded[it].before(records, all[it], measure)).sum();
@@ -220,35 +259,23 @@ impl<R: Records> Loader<'_, R> {
         let before: u64 = (0..lo.len()).map(|run| loaded[run].before(records, lo[run], measure)).sum();
         Decided { starts: lo, beyond: wanted.saturating_sub(before), next: 0 }
     }
+}
 
-    /// How much of all runs certainly comes before anything that is not loaded, in bytes: `loaded` has
-    /// units of every run that follow one another. The run that has the first of what is not.
-    pub fn known_upto(&self, loaded: &[Loaded]) -> Option<(u64, usize)> {
-        let mut least: Option<(R::Bound, usize)> = None;
-        for (run, window) in loaded.iter().enumerate() {
-            let keys = self.keys(run);
-            let next = keys
-                .first(self.records, keys.unit_of(window.end_block()))
-                .filter(|_| !self.is_last(run, window));
-            let Some(next) = next else { continue };
-            if least.as_ref().is_none_or(|(bound, _)| self.records.compare(&next, bound).is_lt()) {
-                least = Some((next, run));
-            }
-        }
-        let (bound, run) = least?;
-        let upto = |(other, window): (usize, &Loaded)| {
-            let side = if other < run { Side::Upper } else { Side::Lower };
-            let inside = |segment: &Segment| self.records.position(segment, &bound, side, false);
-            // Of the run itself all that is loaded is before its next record.
-            let at = if other == run { window.end() } else { window.find(inside) };
-            window.before(self.records, at, Measure::Bytes)
-        };
-        Some((loaded.iter().enumerate().map(upto).sum(), run))
-    }
+/// The least range that has all of these in it.
+fn hull(ranges: impl Iterator<Item = Range<usize>>) -> Range<usize> {
+    ranges.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or(0..0)
+}
 
-    fn is_last(&self, run: usize, window: &Loaded) -> bool {
-        window.end_block() >= self.keys(run).unit(usize::MAX).block
-    }
+fn holds(loaded: &Option<Loaded>, units: &Range<usize>) -> bool {
+    let known = loaded.as_ref().map(Loaded::units);
+    known.is_some_and(|known| known.start <= units.start && units.end <= known.end)
+}
+
+/// What has to be loaded beside what is, so that all between is there, too.
+fn rest_of(loaded: &Option<Loaded>, units: Range<usize>) -> Vec<Range<usize>> {
+    let Some(known) = loaded.as_ref().map(Loaded::units) else { return vec![units] };
+    let sides = [units.start..known.start, known.end..units.end];
+    sides.into_iter().filter(|side| !side.is_empty()).collect()
 }
 
 /// A place in units that are in memory.

@@ -5,10 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ascot_io::{Buf, Disk, Ledger, Pool};
 
+use ascot_record::checksum::RecordSum;
+
 use crate::budget::{LEAST_MEMORY_BYTES, default_memory};
 use crate::emit::EmitThreads;
 use crate::error::SortError;
-use crate::job::{RunOptions, job_disk};
+use crate::job::{RunOptions, descriptors, view_disk};
 use crate::observe::Cancel;
 use crate::pieces::Lease;
 use crate::records::{Records, Rules, Task, Visitor, with_records};
@@ -17,7 +19,7 @@ use crate::runs::RunStart;
 use crate::view::copy::record_with_key;
 use crate::view::keys::RunKeys;
 use crate::view::load::{Loader, ViewRun};
-use crate::view::manifest::ViewManifest;
+use crate::view::manifest::{Member, ViewManifest};
 use crate::view::place::{Measure, Placed};
 use crate::view::stream::{Part, Stream};
 
@@ -41,8 +43,13 @@ pub trait View: Send + Sync {
     fn seek_cost(&self, offset: u64) -> Result<Vec<u64>, SortError>;
     /// At most `len` bytes from `offset` on, fewer at the end: for a few bytes anywhere.
     fn read_at(&self, offset: u64, len: usize) -> Result<Vec<u8>, SortError>;
-    /// The bytes from `from` to `to`, one after another, merged ahead with up to `memory` bytes.
-    fn stream(&self, from: u64, to: u64, memory: usize) -> Result<Stream, SortError>;
+    /// The bytes from `from` to `to`, one after another, merged ahead with up to `memory` bytes. It `sums` up
+    /// its records, or saves the time.
+    fn stream(&self, from: u64, to: u64, memory: usize, sums: bool) -> Result<Stream, SortError>;
+    /// Sum of all records, whatever their order.
+    fn sum(&self) -> RecordSum;
+    /// What all memory for it comes from.
+    fn pool(&self) -> &Pool;
     /// Memory that streams can have, bytes.
     fn memory_left(&self) -> usize;
     /// What reading it has moved.
@@ -75,7 +82,7 @@ impl OpenView {
         let bad =
             || SortError::View { path: dir.to_path_buf(), why: "its manifest has no valid header".into() };
         let head = manifest.head().ok_or_else(bad)?;
-        let disk = job_disk(&self.options);
+        let disk = view_disk(&self.options);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = self.threads.unwrap_or(cores).max(1);
         let pool = Pool::new(usize::try_from(memory).unwrap_or(usize::MAX));
@@ -100,29 +107,18 @@ impl Visitor for Opening {
 
     fn visit<R: Records>(self, records: Arc<R>) -> Self::Output {
         let Opening { manifest, dir, disk, pool, threads, header } = self;
-        let mut runs = Vec::with_capacity(manifest.members.len());
-        for member in &manifest.members {
-            let (run, index) = member.open(&disk, &dir)?;
-            let keys = RunKeys::load(&*records, &pool, &run.path.with_extension("keys"), run.number)?;
-            let end = keys.unit(usize::MAX);
-            if (end.bytes, end.records, end.block) != (member.bytes, member.records, index.blocks.len())
-                || index.bytes != member.bytes
-            {
-                let why =
-                    "this run of the view and what the view knows of it do not agree\n  make the view anew";
-                return Err(SortError::View { path: run.path, why: why.into() });
-            }
-            runs.push(ViewRun { run, index, keys });
-        }
+        let opener =
+            Opener { records: &*records, disk: &disk, pool: &pool, dir: &dir, count: manifest.members.len() };
+        let runs = opener.all(&manifest.members)?;
         let bytes = runs.iter().map(|run| run.run.bytes).sum();
-        let count = runs.iter().map(|run| run.run.records).sum();
+        let count: u64 = runs.iter().map(|run| run.run.records).sum();
         if (bytes, count) != (manifest.sum.bytes, manifest.sum.count) {
             let why = "its runs do not add up to its records\n  make the view anew".to_string();
             return Err(SortError::View { path: dir, why });
         }
         let few = EmitThreads::start(&records, &pool, 1, FEW_BLOCKS, FEW_BLOCK_BYTES)?;
         let (few, cancel) = (Mutex::new(few), Cancel::new());
-        let ViewManifest { name, request, .. } = manifest;
+        let ViewManifest { name, request, sum, .. } = manifest;
         Ok(Arc::new(Opened {
             records,
             request,
@@ -132,11 +128,54 @@ impl Visitor for Opening {
             header,
             name,
             bytes,
-            count,
+            sum,
             threads,
             few,
             cancel,
         }))
+    }
+}
+
+/// Opens the runs of a view, several at a time: each is a few small reads that wait for the device.
+struct Opener<'o, R> {
+    records: &'o R,
+    disk: &'o Disk,
+    pool: &'o Pool,
+    dir: &'o Path,
+    count: usize,
+}
+
+/// Runs opened at a time.
+const OPENED_AT_ONCE: usize = 8;
+/// Descriptors left for all else, where runs stay open.
+const OTHER_DESCRIPTORS: usize = 64;
+
+impl<R: Records> Opener<'_, R> {
+    fn all(&self, members: &[Member]) -> Result<Vec<ViewRun>, SortError> {
+        let share = members.len().div_ceil(OPENED_AT_ONCE).max(1);
+        let some = |members: &[Member]| members.iter().map(|member| self.one(member)).collect::<Vec<_>>();
+        let opened: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                members.chunks(share).map(|members| scope.spawn(move || some(members))).collect();
+            let ended = || vec![Err(SortError::Internal("a thread that opens a view ended early"))];
+            threads.into_iter().flat_map(|thread| thread.join().unwrap_or_else(|_| ended())).collect()
+        });
+        opened.into_iter().collect()
+    }
+
+    fn one(&self, member: &Member) -> Result<ViewRun, SortError> {
+        let (run, index, keys) = member.open(self.disk, self.dir)?;
+        let path = member.keys_path(self.dir);
+        let keys = RunKeys::read(self.records, self.pool, &path, &keys, run.number)?;
+        let end = keys.unit(usize::MAX);
+        if (end.bytes, end.records, end.block) != (member.bytes, member.records, index.blocks.len())
+            || index.bytes != member.bytes
+        {
+            let why = "this run of the view and what the view knows of it do not agree\n  make the view anew";
+            return Err(SortError::View { path: run.path, why: why.into() });
+        }
+        let stays_open = self.count + OTHER_DESCRIPTORS <= descriptors();
+        Ok(ViewRun::new(run, index, keys, stays_open))
     }
 }
 
@@ -154,7 +193,7 @@ struct Opened<R: Records> {
     name: String,
     /// Bytes of records.
     bytes: u64,
-    count: u64,
+    sum: RecordSum,
     threads: usize,
     /// Merges a few bytes at a time, for one caller after another.
     few: Mutex<EmitThreads>,
@@ -185,15 +224,9 @@ impl<R: Records> Opened<R> {
             return Ok(Vec::new());
         }
         let (mut loader, records) = (self.loader(), &*self.records);
-        let mut loaded = loader.surroundings(from, Measure::Bytes)?;
-        while let Some((upto, run)) = loader.known_upto(&loaded).filter(|(upto, _)| *upto < to) {
-            debug_assert!(upto < to);
-            let unit = self.runs[run].keys.unit_of(loaded[run].end_block());
-            let more = loader.load_all(&[(run, unit..unit + 1)])?;
-            more.into_iter().for_each(|more| loaded[run].extend(more));
-        }
-        let first = loader.decide(&loaded, from, Measure::Bytes);
-        let mut last = loader.decide(&loaded, to, Measure::Bytes);
+        let loaded = loader.surroundings(&[from, to.min(self.bytes - 1)], Measure::Bytes)?;
+        let first = loader.decide(&loaded, None, from, Measure::Bytes);
+        let mut last = loader.decide(&loaded, Some(&first), to, Measure::Bytes);
         if last.beyond > 0 {
             // The record that the last byte belongs to, too.
             let (at, window) = (last.starts[last.next], &loaded[last.next]);
@@ -237,7 +270,7 @@ impl<R: Records> View for Opened<R> {
     }
 
     fn records(&self) -> u64 {
-        self.count
+        self.sum.count
     }
 
     fn header_bytes(&self) -> u64 {
@@ -250,7 +283,7 @@ impl<R: Records> View for Opened<R> {
 
     fn offset_of_record(&self, record: u64) -> Result<u64, SortError> {
         let bytes = match self.records.record_bytes() {
-            _ if record >= self.count => self.bytes,
+            _ if record >= self.sum.count => self.bytes,
             Some(len) => record * len as u64,
             None => self.bytes_before(&self.loader().place(record, Measure::Records)?.starts),
         };
@@ -287,7 +320,7 @@ impl<R: Records> View for Opened<R> {
         Ok(bytes)
     }
 
-    fn stream(&self, from: u64, to: u64, memory: usize) -> Result<Stream, SortError> {
+    fn stream(&self, from: u64, to: u64, memory: usize, sums: bool) -> Result<Stream, SortError> {
         let (from, to) = (from.min(self.bytes()), to.min(self.bytes()));
         let header_end = to.min(self.header_bytes());
         let front = self.header.get(from as usize..header_end as usize).unwrap_or_default().to_vec();
@@ -303,8 +336,17 @@ impl<R: Records> View for Opened<R> {
             starts: placed.starts,
             skip: placed.beyond,
             bytes: last - first,
+            sums,
         };
         Stream::start(front, &self.records, &self.disk, &self.pool, part, (memory, self.threads))
+    }
+
+    fn sum(&self) -> RecordSum {
+        self.sum
+    }
+
+    fn pool(&self) -> &Pool {
+        &self.pool
     }
 
     fn memory_left(&self) -> usize {

@@ -1,18 +1,31 @@
-//! A view of views: the runs of several, by reference. Nothing is copied; where one of them is altered or
-//! removed later, opening the view of views finds and names it.
+//! A view of views and of sorted files, by reference: nothing is copied. Where one of them is altered or
+//! removed later, opening the view finds and names it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use ascot_io::{Action, IoError};
+use ascot_io::{Action, Disk, IoError};
 use ascot_record::checksum::RecordSum;
+use ascot_record::layout::Layout;
 
 use crate::error::SortError;
 use crate::job::{RunOptions, job_disk};
-use crate::store::{JobDir, LOCK};
-use crate::view::make::parent_of;
-use crate::view::manifest::ViewManifest;
+use crate::observe::{Cancel, Observer};
+use crate::records::{Head, Records, Visitor, with_records};
+use crate::request::{Input, Method, Output, SortRequest};
+use crate::sort::open_inputs;
+use crate::store::{JobDir, VIEW_MANIFEST};
+use crate::view::make::{check_name, parent_of};
+use crate::view::manifest::{Member, VIEW_VERSION, ViewManifest, to_hex};
+use crate::view::sorted_file::{Taking, not_a_file};
+use crate::watch::Watch;
+
+/// Whether there is a view of this name.
+pub fn is_view(dir: &Path) -> bool {
+    dir.join(VIEW_MANIFEST).is_file()
+}
 
 /// The manifest of a view of `views`, whose records come in their order where they are equal.
 pub fn join_views(views: &[PathBuf], name: &Path) -> Result<ViewManifest, SortError> {
@@ -20,13 +33,13 @@ pub fn join_views(views: &[PathBuf], name: &Path) -> Result<ViewManifest, SortEr
     for dir in views {
         let mut one = ViewManifest::load(dir)?;
         let real = fs::canonicalize(dir).map_err(|error| IoError::from_os(Action::Inspect, dir, 0, error))?;
-        one.members.iter_mut().for_each(|member| member.path = real.join(&member.path));
+        one.members = one.members.into_iter().map(|member| member.absolute(&real)).collect();
         let Some(first) = &mut joined else {
             one.name = name.file_stem().unwrap_or_default().to_string_lossy().into_owned();
             joined = Some(one);
             continue;
         };
-        if order_of(first) != order_of(&one) {
+        if order_of(&first.request, &first.header) != order_of(&one.request, &one.header) {
             let why = "its records are ordered otherwise than those of the first view, or have another header\n  views can be merged that were made with the same format, keys and options";
             return Err(SortError::View { path: dir.clone(), why: why.into() });
         }
@@ -40,18 +53,60 @@ pub fn join_views(views: &[PathBuf], name: &Path) -> Result<ViewManifest, SortEr
 }
 
 /// What must be the same of views that are merged.
-fn order_of(view: &ViewManifest) -> Option<String> {
-    let request = &view.request;
-    let text = serde_json::to_string(&(&request.layout, &request.keys, request.stable, &view.header));
-    text.ok()
+fn order_of(request: &SortRequest, header: &Option<String>) -> Option<String> {
+    serde_json::to_string(&(&request.layout, &request.keys, request.stable, header)).ok()
 }
 
-/// Leaves `manifest` as the new view `view`, whole or not at all.
-pub fn make_joined(manifest: &ViewManifest, view: &Path) -> Result<(), SortError> {
+/// Makes the new view `view` of `parts`, whose records come in their order where they are equal: views,
+/// and files that are sorted as `request` says, or, without one, as the first view is.
+pub fn join_parts(
+    parts: &[PathBuf],
+    request: Option<&SortRequest>,
+    view: &Path,
+    observer: &dyn Observer,
+    cancel: &Cancel,
+) -> Result<ViewManifest, SortError> {
+    check_name(view)?;
+    let views: Vec<PathBuf> = parts.iter().filter(|part| is_view(part)).cloned().collect();
+    let basis = if views.is_empty() { None } else { Some(join_views(&views, view)?) };
+    let (request, head) = match (&basis, request) {
+        (Some(basis), given) => {
+            let header = request_header(&basis.request);
+            if given.is_some_and(|given| order_of(given, &header) != order_of(&basis.request, &header)) {
+                return Err(SortError::Request(
+                    "the views are ordered otherwise than the flags say\n  leave out format and keys: those of the views hold".into(),
+                ));
+            }
+            let bad = || SortError::View { path: view.into(), why: "a manifest has no valid header".into() };
+            (basis.request.clone(), basis.head().ok_or_else(bad)?)
+        }
+        (None, Some(given)) => (given.clone(), open_inputs(given)?.1),
+        (None, None) => return Err(SortError::Internal("files of a view without an order")),
+    };
     let disk = job_disk(&RunOptions::default());
     let parent = parent_of(view);
     let mut job = JobDir::create(&disk, std::slice::from_ref(&parent), None)?;
     let dir = job.path().to_path_buf();
+    let sum = RecordSum::new();
+    let joining =
+        Joining { parts, request: &request, head: &head, disk: &disk, dir: &dir, observer, cancel, sum };
+    let (members, sum) = with_records(&request, &head, joining)??;
+    let typed = matches!(request.layout, Layout::Csv { .. });
+    let manifest = ViewManifest {
+        version: VIEW_VERSION,
+        request: SortRequest {
+            inputs: Vec::new(),
+            output: Output::Stdout,
+            method: Method::Merge,
+            merge_only: false,
+            ..request
+        },
+        name: view.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+        header: head.header.as_deref().map(to_hex),
+        head: if typed { to_hex(&head.records) } else { String::new() },
+        sum,
+        members,
+    };
     manifest.store(&disk, &dir)?;
     let failed = |error| IoError::from_os(Action::Create, view, 0, error);
     let mode = fs::metadata(&parent).map_err(failed)?.permissions().mode() & 0o755;
@@ -59,6 +114,77 @@ pub fn make_joined(manifest: &ViewManifest, view: &Path) -> Result<(), SortError
     disk.sync_dir(&dir)?;
     disk.rename(&dir, view)?;
     job.keep();
-    let _ = fs::remove_file(view.join(LOCK));
-    Ok(disk.sync_dir(&parent)?)
+    JobDir::remove_own(&disk, view);
+    disk.sync_dir(&parent)?;
+    Ok(manifest)
+}
+
+/// Of a header only whether there is one is known from flags.
+fn request_header(request: &SortRequest) -> Option<String> {
+    request.header.then(String::new)
+}
+
+struct Joining<'a> {
+    parts: &'a [PathBuf],
+    request: &'a SortRequest,
+    head: &'a Head,
+    disk: &'a Disk,
+    dir: &'a Path,
+    observer: &'a dyn Observer,
+    cancel: &'a Cancel,
+    sum: RecordSum,
+}
+
+impl Visitor for Joining<'_> {
+    type Output = Result<(Vec<Member>, RecordSum), SortError>;
+
+    fn visit<R: Records>(mut self, records: Arc<R>) -> Self::Output {
+        let files = || self.parts.iter().filter(|part| !is_view(part));
+        let bytes = files().filter_map(|file| Some(fs::metadata(file).ok()?.len())).sum();
+        let mut watch = Watch::new(self.observer, self.cancel, "check order", Some(bytes));
+        let mut members: Vec<Member> = Vec::with_capacity(self.parts.len());
+        for part in self.parts {
+            if is_view(part) {
+                let one = join_views(std::slice::from_ref(part), part)?;
+                self.sum.combine(&one.sum);
+                members.extend(one.members);
+                continue;
+            }
+            // Numbers tell the files apart that are kept here.
+            let number = 2 * members.len() as u64 + 1;
+            members.extend(self.file(&records, part, number, &mut watch)?);
+        }
+        Ok((members, self.sum))
+    }
+}
+
+impl Joining<'_> {
+    fn file<R: Records>(
+        &mut self,
+        records: &Arc<R>,
+        path: &Path,
+        number: u64,
+        watch: &mut Watch<'_>,
+    ) -> Result<Vec<Member>, SortError> {
+        if path == Path::new("-") {
+            return Err(not_a_file());
+        }
+        if path.is_dir() {
+            let why = "no view, and no file: there is no view.json in it\n  ascot sort FILE... --view DIR makes a view";
+            return Err(SortError::View { path: path.to_path_buf(), why: why.into() });
+        }
+        let request = SortRequest { inputs: vec![Input::Path(path.to_path_buf())], ..self.request.clone() };
+        let (inputs, head) = open_inputs(&request)?;
+        let empty = inputs.record_bytes() == Some(0);
+        if head.header != self.head.header && !empty {
+            let why = "its header is another than that of the first part\n  only files with the same columns make one sorted file";
+            return Err(SortError::View { path: path.to_path_buf(), why: why.into() });
+        }
+        let cut = records.cut(&head.records, usize::MAX);
+        let fixed = records.record_bytes().map(|bytes| bytes as f64);
+        let mean = fixed.unwrap_or(cut.bytes as f64 / cut.records.max(1) as f64);
+        let (disk, dir, cancel) = (self.disk, self.dir, self.cancel);
+        let taking = Taking { records, request: &request, disk, dir, cancel };
+        taking.take(inputs, mean, number, watch, &mut self.sum)
+    }
 }

@@ -4,15 +4,16 @@
 //! What it has merged waits in the blocks of the merging threads; where the reader takes none, all stands
 //! still. Dropped, it ends its threads and gives all memory back.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use ascot_bowtie::engine::Bowtie;
 use ascot_bowtie::schedule::Forecast;
 use ascot_io::{BlockPool, Disk, PAGE_BYTES, Pool};
+use ascot_record::checksum::RecordSum;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
-use crate::emit::{Chunk, EmitThreads, PassSums};
+use crate::emit::{Chunk, EmitThreads};
 use crate::error::SortError;
 use crate::job::drive;
 use crate::merge::{MergeFlow, MergeSink};
@@ -43,6 +44,8 @@ pub struct Part {
     pub skip: u64,
     /// Bytes of it.
     pub bytes: u64,
+    /// Its records are summed up.
+    pub sums: bool,
 }
 
 /// Merged bytes, one after another.
@@ -57,6 +60,8 @@ pub struct Stream {
     /// Bytes to leave out, and to give after those.
     skip: u64,
     left: u64,
+    /// Of its records, once the thread has merged them all.
+    sum: Arc<Mutex<Option<RecordSum>>>,
 }
 
 enum Current {
@@ -85,6 +90,7 @@ impl Stream {
             thread: None,
             skip: 0,
             left: 0,
+            sum: Arc::default(),
         }
     }
 
@@ -101,9 +107,9 @@ impl Stream {
         let (send, receive) = unbounded();
         let mut this = Stream::of(front);
         let merge = Merge::prepare(records, disk, pool, &part, memory, threads)?;
-        let cancel = this.cancel.clone();
+        let (cancel, sum) = (this.cancel.clone(), Arc::clone(&this.sum));
         let thread = std::thread::Builder::new().name("view".into());
-        let spawned = thread.spawn(move || merge.run(part, &send, &cancel));
+        let spawned = thread.spawn(move || merge.run(part, &send, &cancel, &sum));
         this.thread =
             Some(spawned.map_err(|_| SortError::Internal("a thread that reads a view does not start"))?);
         (this.chunks, this.skip, this.left) = (Some(receive), skip, left);
@@ -126,6 +132,14 @@ impl Stream {
             self.current = Current::Chunk(chunk);
         }
         Ok(&self.current.bytes()[self.given..])
+    }
+
+    /// The sum of all records of the runs it was merged from, once it has ended, where it sums up.
+    pub fn sum(&mut self) -> Option<RecordSum> {
+        let thread = self.thread.take().filter(|_| self.left == 0)?;
+        // All it had has been taken, so that it is about to end.
+        thread.join().ok()?;
+        *self.sum.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The first `bytes` of [`next_bytes`](Self::next_bytes) are done with.
@@ -201,14 +215,21 @@ impl<R: Records> Merge<R> {
         let emitters = EmitThreads::start(records, pool, threads, EMIT_BLOCKS, emit)?;
         let blocks = BlockPool::new(pool.region((blocks * block).max(1), "blocks of a view")?, block);
         let open = |&run: &usize| {
-            let (run, index) = part.runs[run].part(part.starts[run], part.ends[run]);
-            RunInput::open_indexed(records, disk, pool, &run, &index)
+            let of_view = &part.runs[run];
+            let (run, index) = of_view.part(part.starts[run], part.ends[run]);
+            RunInput::of_file(records, disk, pool, (&run, &of_view.file(disk)?), &index)
         };
         let inputs = live.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         Ok(Merge { records: Arc::clone(records), emitters, inputs, blocks })
     }
 
-    fn run(self, part: Part, send: &Sender<Result<Chunk, SortError>>, cancel: &Cancel) {
+    fn run(
+        self,
+        part: Part,
+        send: &Sender<Result<Chunk, SortError>>,
+        cancel: &Cancel,
+        sum: &Mutex<Option<RecordSum>>,
+    ) {
         let Merge { records, emitters, inputs, blocks } = self;
         let live = (0..part.runs.len()).filter(|&run| part.starts[run].block < part.ends[run]);
         let (starts, keys): (Vec<usize>, Vec<Vec<u64>>) = live
@@ -220,11 +241,15 @@ impl<R: Records> Merge<R> {
         let mut bowtie = Bowtie::of_inputs(inputs, blocks, Box::new(Forecast::new(&keys)));
         drop(keys);
         let mut sink = Hand { records: &*records, send };
-        let rules = Rules::default();
+        let rules = Rules { sum: part.sums, ..Rules::default() };
         let mut flow = MergeFlow::new(&*records, &emitters, rules, None, cancel, &mut sink, &starts);
-        if let Err(error) = drive(&mut bowtie, &mut flow, cancel) {
+        match drive(&mut bowtie, &mut flow, cancel) {
+            Ok(_) if part.sums => {
+                *sum.lock().unwrap_or_else(PoisonError::into_inner) = Some(flow.sums().out);
+            }
+            Ok(_) => {}
             // Where nobody listens any more nobody wants to know.
-            let _ = send.send(Err(error));
+            Err(error) => drop(send.send(Err(error))),
         }
     }
 }
@@ -240,14 +265,5 @@ impl<R: Records> MergeSink for Hand<'_, R> {
         let len = chunk.len;
         self.records.finish(&mut chunk.buf[..len]);
         self.send.send(Ok(chunk)).map_err(|_| SortError::Cancelled)
-    }
-
-    fn batch(
-        &mut self,
-        _: &dyn Fn() -> Vec<RunStart>,
-        _: &PassSums,
-        _: Option<&[u8]>,
-    ) -> Result<(), SortError> {
-        Ok(())
     }
 }

@@ -104,6 +104,40 @@ fn make(kind: usize, bytes: usize, different: u64, seed: u64) -> Case {
     Case { view, sorted: std::fs::read(out).expect("an output"), _dir: dir }
 }
 
+/// A view of sorted files, each a part of the data, and of a view of a further part.
+fn make_of_files(kind: usize, bytes: usize, different: u64, seed: u64, files: u64) -> Case {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (cancel, options) = (Cancel::new(), RunOptions::default());
+    let (mut all, mut parts) = (Vec::new(), Vec::new());
+    for number in 0..files {
+        let (layout, keys, data) = data(kind, bytes / files as usize, different, seed ^ (number << 40));
+        let input = dir.path().join(format!("input-{number}"));
+        std::fs::write(&input, &data).expect("an input");
+        all.extend_from_slice(&data);
+        let asked = SortRequest { memory_bytes: None, ..request(&input, layout, keys) };
+        let part = dir.path().join(format!("part-{number}"));
+        if number == 1 {
+            crate::make_view(&asked, &part, &options, &Silent, &cancel).expect("a view");
+        } else {
+            let output = Output::Path(part.clone());
+            crate::sort(&SortRequest { output, ..asked }, &options, &Silent, &cancel).expect("a sort");
+            std::fs::remove_file(&input).expect("removed");
+        }
+        parts.push(part);
+    }
+    let (layout, keys, _) = data(kind, 1, different, seed);
+    let input = dir.path().join("all");
+    std::fs::write(&input, &all).expect("an input");
+    let asked = request(&input, layout, keys);
+    let (view, out) = (dir.path().join("v.view"), dir.path().join("sorted"));
+    let given = (files < 2).then_some(&asked);
+    let made = join_parts(&parts, given, &view, &Silent, &cancel).expect("a view of files");
+    assert_eq!(made.sum.bytes, all.len() as u64);
+    let sorted = SortRequest { output: Output::Path(out.clone()), stable: kind != 1, ..asked };
+    crate::sort(&sorted, &options, &Silent, &cancel).expect("a sort");
+    Case { view, sorted: std::fs::read(out).expect("an output"), _dir: dir }
+}
+
 fn open(case: &Case) -> Arc<dyn View> {
     OpenView { memory_bytes: Some(32 << 20), threads: Some(2), ..OpenView::default() }
         .open(&case.view)
@@ -112,7 +146,7 @@ fn open(case: &Case) -> Arc<dyn View> {
 
 fn read(view: &dyn View, from: usize, to: usize) -> Vec<u8> {
     let mut out = vec![0; to - from + 10];
-    let mut stream = view.stream(from as u64, to as u64, 8 << 20).expect("a stream");
+    let mut stream = view.stream(from as u64, to as u64, 8 << 20, false).expect("a stream");
     let count = stream.read(&mut out).expect("bytes");
     out.truncate(count);
     out
@@ -161,6 +195,98 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_view_of_sorted_files_is_the_sorted_file(
+        kind in 0usize..5,
+        kilobytes in 0usize..6000,
+        different in prop_oneof![Just(1u64), Just(1000), Just(u64::MAX)],
+        seed: u64,
+        files in 1u64..5,
+        places in proptest::collection::vec(0.0f64..1.0, 8),
+    ) {
+        check(&make_of_files(kind, kilobytes << 10, different, seed, files), &places);
+    }
+}
+
+#[test]
+fn files_as_parts_of_a_view_in_every_layout() {
+    for kind in 0..5 {
+        check(&make_of_files(kind, 5 << 20, 1 << 20, 5, 3), &[0.0, 0.1, 0.100_001, 0.5, 0.999_99, 1.0]);
+        check(&make_of_files(kind, 1, 10, 1, 1), &[0.0, 0.5, 1.0]);
+    }
+}
+
+#[test]
+fn records_longer_than_a_block_and_a_last_line_without_end() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut lines: Vec<Vec<u8>> =
+        (0..40u8).map(|it| [&[b'a' + it % 26][..], &vec![b'x'; usize::from(it) * 9000]].concat()).collect();
+    lines.sort();
+    let text = lines.join(&b'\n');
+    let file = dir.path().join("lines");
+    std::fs::write(&file, &text).expect("a file");
+    let asked = request(&file, Layout::LINES, Keys::Command(KeyOptions::default()));
+    let view = dir.path().join("v.view");
+    join_parts(&[file.clone(), file], Some(&asked), &view, &Silent, &Cancel::new()).expect("a view");
+    let sorted: Vec<u8> = lines.iter().flat_map(|line| [&line[..], b"\n", line, b"\n"].concat()).collect();
+    let case = Case { view, sorted, _dir: dir };
+    let view = open(&case);
+    assert!(read(&*view, 0, case.sorted.len()) == case.sorted);
+    for from in [0, 1, 123_456, 5_000_000, case.sorted.len() - 10] {
+        let to = case.sorted.len().min(from + 1_000_000);
+        assert!(view.read_at(from as u64, to - from).expect("bytes") == case.sorted[from..to], "{from}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_file_is_named() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| dir.path().join(name);
+    let (layout, keys, mut data) = data(0, 3 << 20, u64::MAX, 1);
+    let mut records: Vec<_> = data.chunks_exact(100).map(<[u8]>::to_vec).collect();
+    records.sort();
+    data = records.concat();
+    let file = path("file");
+    std::fs::write(&file, &data).expect("a file");
+    let asked = request(&file, layout, keys);
+    let join = |view: &str| {
+        join_parts(std::slice::from_ref(&file), Some(&asked), &path(view), &Silent, &Cancel::new())
+    };
+    join("v.view").expect("in order");
+    let opened = || OpenView { memory_bytes: Some(32 << 20), ..OpenView::default() }.open(&path("v.view"));
+    let view = opened().expect("a view");
+    let modified = std::fs::metadata(&file).and_then(|stat| stat.modified()).expect("a time");
+    let write = |data: &[u8], same_time: bool| {
+        let mut options = std::fs::OpenOptions::new();
+        let mut open = options.write(true).truncate(true).open(&file).expect("a file");
+        std::io::Write::write_all(&mut open, data).expect("written");
+        let time = if same_time { modified } else { modified + std::time::Duration::from_secs(1) };
+        open.set_modified(time).expect("a time");
+    };
+    let mut damaged = data.clone();
+    damaged[1_234_567] ^= 1;
+    write(&damaged, true);
+    let error = view.read_at(1_234_500, 100).expect_err("damage");
+    assert!(error.to_string().contains("file") && error.to_string().contains("checksum"), "{error}");
+    write(&data, false);
+    assert!(opened().err().expect("altered").to_string().contains("time of change"));
+    write(&data[..data.len() - 100], true);
+    assert!(opened().err().expect("cut off").to_string().contains("cut off"));
+    write(&data, true);
+    opened().expect("as it was");
+    data.swap(500_000, 1_500_000);
+    write(&data, true);
+    let error = join("w.view").expect_err("a disorder").to_string();
+    assert!(error.contains("record 5002"), "{error}");
+    std::fs::remove_file(&file).expect("removed");
+    assert!(opened().err().expect("missing").to_string().contains("is missing"));
+    let left: Vec<_> = std::fs::read_dir(dir.path()).expect("a listing").flatten().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+}
+
 #[test]
 fn every_layout_once() {
     for kind in 0..5 {
@@ -205,7 +331,7 @@ fn readers_share_memory_and_give_it_back() {
                 for piece in 0..5 {
                     let from = sorted.len() * ((reader + 3 * piece) % 5) / 5;
                     let mut stream =
-                        view.stream(from as u64, sorted.len() as u64, 6 << 20).expect("a stream");
+                        view.stream(from as u64, sorted.len() as u64, 6 << 20, false).expect("a stream");
                     let mut out = vec![0; 2 << 20];
                     let count = stream.read(&mut out).expect("bytes");
                     assert!(out[..count] == sorted[from..from + count]);
@@ -241,7 +367,7 @@ fn what_was_altered_is_named() {
     damaged[70_000] ^= 1;
     std::fs::write(&run, &damaged).expect("written");
     let view = opened(()).expect("its index is whole");
-    let mut stream = view.stream(0, view.bytes(), 8 << 20).expect("a stream");
+    let mut stream = view.stream(0, view.bytes(), 8 << 20, false).expect("a stream");
     let mut out = vec![0; case.sorted.len()];
     let error = stream.read(&mut out).expect_err("damaged");
     assert!(error.to_string().contains("run-000002"), "{error}");
@@ -264,7 +390,7 @@ fn a_view_takes_the_place_of_nothing() {
 
 #[test]
 fn more_than_a_thousand_runs_of_equal_records() {
-    const TIMES: usize = 300;
+    const TIMES: usize = 400;
     let case = make(0, 6 << 20, 1 << 30, 11);
     let views = vec![case.view.clone(); TIMES];
     let joined = join_views(&views, Path::new("many")).expect("one order");

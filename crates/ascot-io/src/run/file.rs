@@ -1,0 +1,151 @@
+//! A run file held open: any block of it, read and verified, for any number of readers.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::codec::Decompressor;
+use super::index::{BlockEntry, Codec};
+use super::{RunId, block_checksum};
+use crate::anywhere::{Anywhere, Asked};
+use crate::buf::Buf;
+use crate::disk::Disk;
+use crate::error::{Action, IoError};
+use crate::pool::Reservation;
+use crate::stream::{Filled, ReadStream};
+
+/// The ledger's name for run files being read.
+pub(super) const NAME: &str = "run read";
+
+/// A run file, or a file whose bytes are a run's, that stays open.
+pub struct RunFile {
+    path: PathBuf,
+    id: RunId,
+    file: Anywhere,
+}
+
+/// A block that is being read.
+pub struct AskedBlock {
+    asked: Asked,
+    number: u64,
+    block: BlockEntry,
+}
+
+impl RunFile {
+    /// Opens the file of run `id`.
+    pub fn open(disk: &Disk, path: &Path, id: RunId) -> Result<Self, IoError> {
+        Ok(Self { path: path.to_path_buf(), id, file: disk.open_anywhere(path, NAME)? })
+    }
+
+    /// Asks for block `number`, which the index has as `block`; `buf` must hold its
+    /// [`BlockEntry::buffer_bytes`].
+    pub fn begin(&self, number: usize, block: &BlockEntry, buf: Buf) -> Result<AskedBlock, IoError> {
+        if buf.len() < block.buffer_bytes() {
+            let (path, offset) = (self.path.clone(), block.offset);
+            return Err(IoError::Misuse {
+                path,
+                offset,
+                what: "a buffer is smaller than the block to be read",
+            });
+        }
+        let asked = self.file.begin(block.offset, block.stored as usize, buf)?;
+        Ok(AskedBlock { asked, number: number as u64, block: *block })
+    }
+
+    /// Waits for a block, and verifies it.
+    pub fn complete(&self, asked: AskedBlock, decoder: &mut BlockDecoder) -> Result<Filled, IoError> {
+        let AskedBlock { asked, number, block } = asked;
+        let filled = self.file.complete(asked)?;
+        verified(&self.path, (self.id, number), &block, filled, &mut decoder.inner)
+    }
+}
+
+/// Decompresses blocks of runs of one codec, one at a time.
+pub struct BlockDecoder {
+    inner: Option<Decompressor>,
+    _scratch: Option<Reservation>,
+}
+
+impl BlockDecoder {
+    /// For blocks of at most `raw` bytes of the run at `path`.
+    pub fn new(disk: &Disk, path: &Path, codec: Codec, raw: usize) -> Result<Self, IoError> {
+        let inner =
+            Decompressor::new(codec).map_err(|error| IoError::from_os(Action::Open, path, 0, error))?;
+        let scratch = disk.reserve(path, Decompressor::memory(codec, raw), "decompression")?;
+        Ok(Self { inner, _scratch: scratch })
+    }
+}
+
+/// The records' bytes of a block as read: an error where it is not the block the index knows.
+pub(super) fn verified(
+    path: &Path,
+    (id, number): (RunId, u64),
+    block: &BlockEntry,
+    filled: Filled,
+    decompressor: &mut Option<Decompressor>,
+) -> Result<Filled, IoError> {
+    let corrupt =
+        |what| IoError::Corrupt { path: path.to_path_buf(), offset: block.offset, block: number, what };
+    let (stored, raw) = (block.stored as usize, block.raw as usize);
+    let Filled { mut buf, start, .. } = filled;
+    if block_checksum(id, number, &buf[start..start + stored]) != block.crc {
+        return Err(corrupt("its checksum is wrong"));
+    }
+    if stored < raw {
+        // What is compressed lies in a run file, where blocks start with pages.
+        let expands = |it: &mut Decompressor| start == 0 && it.expand(&mut buf, stored, raw);
+        if !decompressor.as_mut().is_some_and(expands) {
+            return Err(corrupt("it does not decompress to its length"));
+        }
+    }
+    Ok(Filled { buf, start, end: start + raw })
+}
+
+/// The blocks of an open file one after another, as a stream: each `begin` asks for the next.
+pub(super) struct BlockStream {
+    file: Arc<RunFile>,
+    /// Where the blocks to come are, and how long they are.
+    places: VecDeque<(u64, u32)>,
+    begun: VecDeque<Asked>,
+}
+
+impl BlockStream {
+    pub(super) fn new(file: Arc<RunFile>, blocks: &[BlockEntry]) -> Self {
+        let places = blocks.iter().map(|block| (block.offset, block.stored)).collect();
+        Self { file, places, begun: VecDeque::new() }
+    }
+}
+
+impl ReadStream for BlockStream {
+    fn begin(&mut self, buf: Buf) -> Result<(), IoError> {
+        let Some((offset, stored)) = self.places.pop_front() else {
+            let what = "a block was asked for after the last";
+            return Err(IoError::Misuse { path: self.file.path.clone(), offset: 0, what });
+        };
+        self.begun.push_back(self.file.file.begin(offset, stored as usize, buf)?);
+        Ok(())
+    }
+
+    fn complete(&mut self) -> Result<Filled, IoError> {
+        let what = crate::backend::NOTHING_BEGUN;
+        let misuse = || IoError::Misuse { path: self.file.path.clone(), offset: 0, what };
+        let asked = self.begun.pop_front().ok_or_else(misuse)?;
+        self.file.file.complete(asked)
+    }
+
+    fn ready(&mut self) -> bool {
+        self.begun.front().is_some_and(Asked::is_finished)
+    }
+
+    fn in_flight(&self) -> usize {
+        self.begun.len()
+    }
+
+    fn len_hint(&self) -> Option<u64> {
+        None
+    }
+
+    fn channel(&self) -> Option<u64> {
+        Some(self.file.file.device())
+    }
+}

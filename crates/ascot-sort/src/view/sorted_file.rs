@@ -1,0 +1,301 @@
+//! A user's sorted file as a part of a view: it stays where it is, and the view keeps what tells whether it
+//! is still the same, a checksum for each of its blocks, and where it can be entered.
+//!
+//! ```text
+//!   FILE          | header | a.. b.. c.. | d.. e.. | f.. g.. h.. |      blocks end where records end
+//!   run-N.blocks           | 12, crc     |  8, crc | 12, crc     |      their lengths and checksums
+//!   run-N.keys             | a           |  d      | f           |      as of any run (keys.rs)
+//! ```
+//!
+//! Making it is one reading of the file, which must be in order. A last line that lacks its end is no
+//! record of the file: it becomes a run of its own, of one record, right behind the file.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ascot_io::{Buf, Compression, Disk, IoError, RunId, RunIndex, block_checksum};
+use ascot_record::checksum::RecordSum;
+
+use crate::emit::Chunk;
+use crate::error::SortError;
+use crate::input::Inputs;
+use crate::observe::Cancel;
+use crate::order_check::{Sortedness, Taker, read_in_order};
+use crate::records::Records;
+use crate::request::SortRequest;
+use crate::runs::{RunSink, write_whole};
+use crate::view::keys::KeysWriter;
+use crate::view::make::{block_bytes, kept_bytes};
+use crate::view::manifest::{Member, SortedFile, identity_of};
+use crate::watch::Watch;
+
+/// Opens every file of blocks.
+const MAGIC: [u8; 8] = *b"ASCOTBLK";
+const VERSION: u32 = 1;
+const HEADER_BYTES: usize = 40;
+const ENTRY_BYTES: usize = 8;
+
+/// What files become parts of a view with.
+pub struct Taking<'a, R> {
+    /// Their records.
+    pub records: &'a Arc<R>,
+    /// What orders them; its inputs are one file at a time.
+    pub request: &'a SortRequest,
+    /// Where runs are written.
+    pub disk: &'a Disk,
+    /// The directory that becomes the view.
+    pub dir: &'a Path,
+    /// Who may stop it.
+    pub cancel: &'a Cancel,
+}
+
+/// The error where a part of a view is no file.
+pub fn not_a_file() -> SortError {
+    let why = "only a file can be part of a view: what comes through a pipe is gone once it is read\n  sort it: ascot sort --view DIR";
+    SortError::Request(why.into())
+}
+
+impl<R: Records> Taking<'_, R> {
+    /// Reads the one file of `inputs`, whose records are about `mean_bytes` long, and keeps what a view needs
+    /// to know of it. Runs are numbered from `number` on. Its records are added to `sum`.
+    pub fn take(
+        &self,
+        inputs: Inputs,
+        mean_bytes: f64,
+        number: u64,
+        watch: &mut Watch<'_>,
+        sum: &mut RecordSum,
+    ) -> Result<Vec<Member>, SortError> {
+        let Some((path, start)) =
+            inputs.get(0).and_then(|file| Some((file.path()?.to_path_buf(), file.start)))
+        else {
+            return Err(not_a_file());
+        };
+        let path = std::fs::canonicalize(&path)
+            .map_err(|error| IoError::from_os(ascot_io::Action::Inspect, &path, 0, error))?;
+        let before = identity_of(&path)?;
+        let block = block_bytes(mean_bytes, kept_bytes(self.request, mean_bytes), before.0);
+        let mut blocks = Blocks {
+            records: &**self.records,
+            watch,
+            sum,
+            id: RunId(number),
+            block,
+            size: before.0,
+            start,
+            end: start,
+            cuts: Vec::new(),
+            entries: Vec::new(),
+            keys: KeysWriter::new(&**self.records),
+            longest: 0,
+            count: 0,
+            tail: Vec::new(),
+        };
+        let found = read_in_order(self.records, self.request, inputs, self.cancel, &mut blocks)?;
+        if let Sortedness::Disorder { record, offset, .. } = found {
+            return Err(SortError::NotSorted { input: path.display().to_string(), record, offset });
+        }
+        if identity_of(&path)? != before {
+            let why = "it was altered while it was read\n  make the view when nobody writes to it".into();
+            return Err(SortError::View { path, why });
+        }
+        let tail = std::mem::take(&mut blocks.tail);
+        let mut members = vec![self.member(blocks, path, before)?];
+        if !tail.is_empty() {
+            members.push(self.last_record(&tail, number + 1)?);
+        }
+        Ok(members)
+    }
+
+    fn member(
+        &self,
+        blocks: Blocks<'_, '_, R>,
+        path: PathBuf,
+        (size, modified_ns, inode): (u64, i128, u64),
+    ) -> Result<Member, SortError> {
+        let number = blocks.id.0;
+        let beside = PathBuf::from(format!("run-{number:06}"));
+        let (index, keys) = (blocks.to_bytes(), blocks.keys.to_bytes(number));
+        write_whole(self.disk, &self.dir.join(&beside).with_extension("blocks"), &index)?;
+        write_whole(self.disk, &self.dir.join(&beside).with_extension("keys"), &keys)?;
+        let entries = blocks.entries.iter().copied();
+        Ok(Member {
+            path,
+            number,
+            bytes: blocks.end - blocks.start,
+            records: blocks.count,
+            longest: blocks.longest,
+            block_bytes: RunIndex::of_stretches(blocks.id, blocks.start, entries).buffer_bytes(),
+            size,
+            index_crc: crc32fast::hash(&index),
+            keys_crc: crc32fast::hash(&keys),
+            file: Some(SortedFile { beside, modified_ns, inode }),
+        })
+    }
+
+    /// A run of the one record that lacks its end in the file.
+    fn last_record(&self, tail: &[u8], number: u64) -> Result<Member, SortError> {
+        let path = self.dir.join(format!("run-{number:06}.run"));
+        let mut sink = RunSink::create(self.records, self.disk, path, number, Compression::None)?;
+        sink.keep_keys();
+        let mut buf = Buf::heap(tail.len());
+        buf[..tail.len()].copy_from_slice(tail);
+        sink.write(Chunk { buf, len: tail.len(), first_record: 0, longest: tail.len(), records: 1 })?;
+        Member::of(self.disk, &sink.finish()?)
+    }
+}
+
+/// The blocks of a file that is being read.
+struct Blocks<'b, 'w, R> {
+    records: &'b R,
+    watch: &'b mut Watch<'w>,
+    sum: &'b mut RecordSum,
+    id: RunId,
+    /// Bytes of a block at most.
+    block: usize,
+    size: u64,
+    start: u64,
+    /// How far it has come.
+    end: u64,
+    /// The blocks of the latest piece: length, the first record's or nothing, and records that end there.
+    cuts: Vec<(usize, usize, u64)>,
+    /// Length and checksum of each.
+    entries: Vec<(u32, u32)>,
+    keys: KeysWriter,
+    longest: u64,
+    count: u64,
+    /// The last record, where it lacks its end.
+    tail: Vec<u8>,
+}
+
+impl<R: Records> Blocks<'_, '_, R> {
+    /// Notes a block of bytes as read.
+    fn cut(&mut self, bytes: &[u8], first: usize, records: u64) {
+        let crc = block_checksum(self.id, self.entries.len() as u64, bytes);
+        self.entries.push((bytes.len() as u32, crc));
+        self.cuts.push((bytes.len(), first, records));
+    }
+
+    /// The file of blocks: header, entries, checksum (docs/formats/view.md).
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + self.entries.len() * ENTRY_BYTES + 4);
+        bytes.extend_from_slice(&MAGIC);
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&[0; 4]);
+        for field in [self.id.0, self.start, self.entries.len() as u64] {
+            bytes.extend_from_slice(&field.to_le_bytes());
+        }
+        for (len, crc) in &self.entries {
+            bytes.extend_from_slice(&len.to_le_bytes());
+            bytes.extend_from_slice(&crc.to_le_bytes());
+        }
+        let sum = crc32fast::hash(&bytes);
+        bytes.extend_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+}
+
+impl<R: Records> Taker for Blocks<'_, '_, R> {
+    fn as_read(&mut self, bytes: &[u8]) -> Result<(), SortError> {
+        self.watch.moved(bytes.len())?;
+        self.cuts.clear();
+        let unfinished = self.end + bytes.len() as u64 > self.size;
+        let bytes = if unfinished {
+            // What completes the last record is not in the file.
+            let (whole, tail) = bytes.split_at(self.records.last_record(bytes));
+            self.tail = tail.to_vec();
+            whole
+        } else {
+            bytes
+        };
+        let mut at = 0;
+        while at < bytes.len() {
+            let rest = &bytes[at..bytes.len().min(at + self.block)];
+            let whole = self.records.cut(rest, usize::MAX);
+            if whole.bytes > 0 {
+                let first = self.records.cut(rest, 1).bytes;
+                self.cut(&rest[..whole.bytes], first, whole.records as u64);
+                at += whole.bytes;
+                continue;
+            }
+            let end = at + self.records.cut(&bytes[at..], 1).bytes.max(1);
+            while at < end {
+                let next = end.min(at + self.block);
+                self.cut(&bytes[at..next], 0, u64::from(next == end));
+                at = next;
+            }
+        }
+        self.end += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn in_order(&mut self, bytes: &[u8]) -> Result<(), SortError> {
+        self.records.sum(bytes, self.sum);
+        let mut at = 0;
+        for (len, first, records) in std::mem::take(&mut self.cuts) {
+            self.keys.note(self.records, &bytes[at..at + first], records, len as u64);
+            self.count += records;
+            at += len;
+        }
+        if let Some(len) = self.records.record_bytes() {
+            self.longest = len as u64;
+            return Ok(());
+        }
+        let mut start = 0;
+        while let len @ 1.. = self.records.cut(&bytes[start..at], 1).bytes {
+            self.longest = self.longest.max(len as u64);
+            start += len;
+        }
+        Ok(())
+    }
+}
+
+/// The index of a member that is a file, from the file of its blocks at `path`.
+pub fn blocks_of(bytes: &[u8], member: &Member, path: &Path) -> Result<RunIndex, SortError> {
+    let bad = |what| IoError::BadIndex { path: path.to_path_buf(), offset: 0, what };
+    let parsed = Parsed::of(bytes, member).map_err(bad)?;
+    let index = RunIndex::of_stretches(RunId(member.number), parsed.start, parsed.entries());
+    let ends_inside = parsed.start.checked_add(index.bytes).is_some_and(|end| end <= member.size);
+    if index.bytes != member.bytes || !ends_inside {
+        return Err(bad("its blocks are not those of the file").into());
+    }
+    Ok(index)
+}
+
+/// A file of blocks, taken apart.
+struct Parsed<'a> {
+    start: u64,
+    entries: &'a [u8],
+}
+
+impl<'a> Parsed<'a> {
+    fn of(bytes: &'a [u8], member: &Member) -> Result<Self, &'static str> {
+        let (body, sum) = bytes.split_last_chunk::<4>().ok_or("it is shorter than its checksum")?;
+        if crc32fast::hash(body) != u32::from_le_bytes(*sum) {
+            return Err("its checksum is wrong");
+        }
+        let (header, entries) =
+            body.split_first_chunk::<HEADER_BYTES>().ok_or("it is shorter than its header")?;
+        let number = |at: usize| {
+            let mut field = [0; 8];
+            field.copy_from_slice(&header[at..at + 8]);
+            u64::from_le_bytes(field)
+        };
+        if header[..8] != MAGIC || number(8) != u64::from(VERSION) {
+            return Err("it holds no blocks of a version known here");
+        }
+        if number(16) != member.number {
+            return Err("it belongs to another file");
+        }
+        if number(32).checked_mul(ENTRY_BYTES as u64) != Some(entries.len() as u64) {
+            return Err("its length and its number of blocks do not agree");
+        }
+        Ok(Parsed { start: number(24), entries })
+    }
+
+    /// Length and checksum of each block.
+    fn entries(&self) -> impl Iterator<Item = (u32, u32)> + use<'a> {
+        let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |number, &byte| number << 8 | u32::from(byte));
+        self.entries.chunks_exact(ENTRY_BYTES).map(move |entry| (number(&entry[..4]), number(&entry[4..])))
+    }
+}
