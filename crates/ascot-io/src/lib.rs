@@ -51,9 +51,10 @@ pub use pool::{Pool, PoolError, Reservation};
 pub use room::ahead_bytes;
 pub use run::{
     BlockDecoder, BlockEntry, Codec, Compression, RunFile, RunId, RunIndex, RunReader, RunWriter,
-    block_checksum, read_index,
+    block_checksum, crc32c, read_index,
 };
 pub use stream::{Filled, ReadStream, WriteStream};
+pub use system::random_bytes;
 pub use virtual_disk::{VirtualDisk, VirtualRun};
 
 /// The unit of direct access: buffers, offsets and lengths are multiples of it.

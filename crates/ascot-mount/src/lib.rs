@@ -1,14 +1,16 @@
-//! A view shown as an ordinary read-only file, in a directory of its own.
+//! A view shown as an ordinary read-only file, in a directory of its own; an indexed directory shown as one file for each key.
 //!
 //! ```text
 //!   kernel ──▶ file     what a file system is asked: names, sizes, bytes at an offset
 //!              readers  one stream for each who reads on and on; a few bytes anywhere for all others
+//!          ──▶ keys     the same, of a file system whose names are keys: each name asked for is a query
 //! ```
 //!
 //! Whatever goes wrong while bytes are read is EIO to whoever reads, with a line in the log that names the
 //! run; bytes that are not known to be right are never given out.
 
 mod file;
+mod keys;
 mod readers;
 
 use std::io;
@@ -16,10 +18,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use ascot_index::Directory;
 use ascot_sort::view::View;
-use fuser::{BackgroundSession, Config, MountOption, SessionACL};
+use fuser::{BackgroundSession, Config, Filesystem, MountOption, SessionACL};
 
 use crate::file::OneFile;
+use crate::keys::KeyFiles;
 use crate::readers::Readers;
 
 /// Takes lines that somebody should see.
@@ -81,10 +85,11 @@ pub trait Source: Send + Sync {
     fn tidy(&self) {}
 }
 
-/// A file that is mounted; dropped, it is unmounted.
+/// A file, or files by their keys, that are mounted; dropped, they are unmounted.
 pub struct Mounted {
     session: BackgroundSession,
-    source: Arc<dyn Source>,
+    /// Of one file.
+    source: Option<Arc<dyn Source>>,
     path: PathBuf,
 }
 
@@ -96,19 +101,13 @@ impl Mounted {
 
     /// Shows `source` as the one file in the directory `at`.
     pub fn of(source: Arc<dyn Source>, at: &Path, shown: &Shown) -> Result<Mounted, MountError> {
-        let path = at.to_path_buf();
         let file = OneFile::new(Arc::clone(&source), shown);
-        let mut config = Config::default();
-        config.mount_options =
-            vec![MountOption::RO, MountOption::FSName("ascot".into()), MountOption::Subtype("ascot".into())];
-        config.mount_options.push(MountOption::DefaultPermissions);
-        config.acl = if shown.allow_other { SessionACL::All } else { SessionACL::Owner };
-        config.n_threads = Some(THREADS);
-        config.clone_fd = true;
-        match fuser::spawn_mount(file, at, &config) {
-            Ok(session) => Ok(Mounted { session, source, path }),
-            Err(source) => Err(MountError::Refused { path, source }),
-        }
+        Ok(Mounted { source: Some(source), ..mount(file, at, shown)? })
+    }
+
+    /// Shows the keys of `directory` as files in the directory `at`.
+    pub fn keys(directory: Arc<Directory>, at: &Path, shown: &Shown) -> Result<Mounted, MountError> {
+        mount(KeyFiles::new(directory, shown), at, shown)
     }
 
     /// Whether somebody else has unmounted it.
@@ -118,7 +117,9 @@ impl Mounted {
 
     /// Takes the memory of readers that have not read for a while; to be called now and then.
     pub fn tidy(&self) {
-        self.source.tidy();
+        if let Some(source) = &self.source {
+            source.tidy();
+        }
     }
 
     /// Unmounts it, or takes note that it is.
@@ -126,5 +127,24 @@ impl Mounted {
         let Mounted { session, path, .. } = self;
         let ended = if session.guard.is_finished() { session.join() } else { session.umount_and_join() };
         ended.map_err(|source| MountError::Ended { path, source })
+    }
+}
+
+fn mount<F: Filesystem + Send + Sync + 'static>(
+    files: F,
+    at: &Path,
+    shown: &Shown,
+) -> Result<Mounted, MountError> {
+    let path = at.to_path_buf();
+    let mut config = Config::default();
+    config.mount_options =
+        vec![MountOption::RO, MountOption::FSName("ascot".into()), MountOption::Subtype("ascot".into())];
+    config.mount_options.push(MountOption::DefaultPermissions);
+    config.acl = if shown.allow_other { SessionACL::All } else { SessionACL::Owner };
+    config.n_threads = Some(THREADS);
+    config.clone_fd = true;
+    match fuser::spawn_mount(files, at, &config) {
+        Ok(session) => Ok(Mounted { session, source: None, path }),
+        Err(source) => Err(MountError::Refused { path, source }),
     }
 }

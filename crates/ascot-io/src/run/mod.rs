@@ -27,7 +27,7 @@ pub use writer::RunWriter;
 pub struct RunId(pub u64);
 
 /// CRC-32C of `parts`, one after another.
-pub(crate) fn crc32c(parts: &[&[u8]]) -> u32 {
+pub fn crc32c(parts: &[&[u8]]) -> u32 {
     let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
     for part in parts {
         digest.update(part);
