@@ -48,11 +48,13 @@ fn on_ranks<R: Send>(topology: &Topology, order: Order, each: impl Fn(Endpoint) 
 
 /// What arrived: by sender and epoch, numbers in the order of arrival.
 type Arrived = HashMap<(u32, u32), Vec<u32>>;
+/// What was sent: by receiver and epoch, how many.
+type Counted = HashMap<(u32, u32), u32>;
 
 fn send_epochs<T: Transport>(
     router: &mut Router<T>,
     traffic: &Traffic,
-) -> Result<(Arrived, HashMap<(u32, u32), u32>), RouteError> {
+) -> Result<(Arrived, Counted), RouteError> {
     let (rank, size) = (router.rank(), router.topology().size());
     let mut seed = u64::from(rank) + 17;
     let (mut arrived, mut sent) = (Arrived::new(), HashMap::new());
@@ -70,7 +72,7 @@ fn send_epochs<T: Transport>(
             let bytes = random(&mut seed) as usize % (traffic.longest + 1);
             router.append(to, &message(rank, to, *number, epoch, bytes), &mut take)?;
             *number += 1;
-            if rank < traffic.slow && random(&mut seed) % 64 == 0 {
+            if rank < traffic.slow && random(&mut seed).is_multiple_of(64) {
                 thread::sleep(Duration::from_micros(100));
             }
         }

@@ -123,7 +123,7 @@ mod tests {
             let way = Way::new(topology.clone(), at, route);
             let Some(hop) = way.next_hop(to) else { return (hops, off_node) };
             let next = way.peers(hop.lane)[hop.place];
-            assert_eq!(Way::new(topology.clone(), next, route).place_of(hop.lane, at).is_some(), true);
+            assert!(Way::new(topology.clone(), next, route).place_of(hop.lane, at).is_some());
             assert_eq!(way.place_of(hop.lane, next), Some(hop.place));
             off_node += u32::from(!way.on_own_node(next));
             (at, hops) = (next, hops + 1);
