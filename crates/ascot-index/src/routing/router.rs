@@ -106,6 +106,11 @@ impl<T: Transport> Router<T> {
         &self.counts
     }
 
+    /// Bytes of the longest message it takes.
+    pub fn longest_message(&self) -> usize {
+        self.settings.max_message_bytes
+    }
+
     /// What moves the batches.
     pub fn transport(&self) -> &T {
         &self.transport
