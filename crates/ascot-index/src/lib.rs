@@ -1,4 +1,30 @@
 //! Indexed directories: many writers append keyed records in bursts, and a few keys are found again among
 //! billions without sorting afterwards.
+//!
+//! ```text
+//!   records ─▶ write ─▶ data logs, index logs, MANIFEST ─▶ read ─▶ values of a key, with their epochs
+//!                │          (format)                         ▲
+//!                ╰─ routing: which process owns a key        ╰─ a few reads for each epoch
+//! ```
+//!
+//! * [`format`]: the bytes (docs/formats/index.md).
+//! * [`write`]: tables, epochs, schemes; one process, or one of many.
+//! * [`routing`]: messages between ranks; [`rank_writer`]: a directory written by many of them.
+//! * [`read`]: finding, ranges, everything, checking.
+//! * [`auxiliary`]: which ranks may have a key.
+//!
+//! An epoch is complete when the manifest names it. Whatever happens to a writer, complete epochs stay and can be read.
 
+pub mod auxiliary;
+mod error;
+pub mod format;
+pub mod hash;
+pub mod rank_writer;
+pub mod read;
 pub mod routing;
+pub mod write;
+
+pub use error::{IndexError, Result};
+pub use format::manifest::{Attribute, AuxiliaryKind, Layout, Manifest, NumberKind, PartitionBy, Scheme};
+pub use format::pointer::Pointer;
+pub use write::{Coordinator, DirectoryWriter, EpochCounts, LocalWriter, Sampler, Share};

@@ -264,7 +264,7 @@ impl Reservation {
     }
 
     /// Takes over what `more`, of the same pool, holds.
-    pub(crate) fn absorb(&mut self, mut more: Reservation) {
+    pub fn absorb(&mut self, mut more: Reservation) {
         self.bytes += std::mem::take(&mut more.bytes);
     }
 

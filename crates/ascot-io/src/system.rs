@@ -102,7 +102,7 @@ pub(crate) fn cached_share(file: &File, offset: u64, bytes: u64) -> f64 {
 }
 
 /// `N` bytes nobody can guess.
-pub(crate) fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
+pub fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     let mut filled = 0;
     while filled < N {

@@ -142,6 +142,28 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
         self.outputs.outputs[output].block.is_none() || self.queue(output)
     }
 
+    /// Appends all of `bytes` to `output`, waiting for room as often as it takes: for a caller who has bytes when
+    /// it has them, and no flow to be asked for them.
+    pub fn give(&mut self, output: usize, bytes: &[u8]) -> Result<(), IoError> {
+        let mut given = 0;
+        loop {
+            given += self.put(output, &bytes[given..]);
+            self.pump()?;
+            self.settle();
+            if given == bytes.len() {
+                return Ok(());
+            }
+            if self.room(output) == 0 {
+                self.wait(Stall::Room)?;
+            }
+        }
+    }
+
+    /// Ends all outputs of a bowtie that was [given](Self::give) what they have, when all of it is written.
+    pub fn finish(&mut self) -> Result<(), IoError> {
+        self.close()
+    }
+
     /// Writes all that outputs hold, the blocks they are filling too, and waits until it is written.
     pub fn flush(&mut self) -> Result<(), IoError> {
         for output in 0..self.outputs.len() {

@@ -65,7 +65,6 @@ pub struct RankWriter<T: Transport> {
     failure: Option<RankError>,
     /// All ranks know of the failure.
     failure_agreed: bool,
-    done: bool,
 }
 
 /// What all ranks did in an epoch.
@@ -97,31 +96,16 @@ impl<T: Transport> RankWriter<T> {
     pub fn open(transport: T, disk: &Disk, path: &Path, options: &RankOptions) -> Result<Self, RankError> {
         let pool = Pool::new(options.memory_bytes);
         let mut router = Router::new(transport, options.routing.clone(), &pool)?;
-        let size = router.topology().size();
-        let filled = |count: u32| if count == 0 { size } else { count };
-        let layout = Layout {
-            partitions: filled(options.layout.partitions),
-            writers: filled(options.layout.writers),
-            ..options.layout.clone()
-        };
-        let made = make(&layout, size, disk, path, options.append, router.rank());
-        let id = made.as_ref().ok().and_then(Option::as_ref).map_or(0, |made| made.manifest().id);
-        // The same number at all ranks says that they see what rank 0 made.
-        let (coordinator, sums) = together(&mut router, OPEN, made, &[id])?;
-        let logs_bytes = options.memory_bytes - router.layout().memory_bytes();
-        let opened = open_logs(disk, path, router.rank(), sums.first().copied(), logs_bytes);
-        let ((local, layout), _) = together(&mut router, OPENED, opened, &[])?;
-        Ok(Self {
-            router,
-            local,
-            coordinator,
-            layout,
-            message: Vec::new(),
-            appended: 0,
-            failure: None,
-            failure_agreed: false,
-            done: false,
-        })
+        let opened = open_together(&mut router, disk, path, options);
+        if let Err(error) = &opened
+            && !matches!(error, RankError::Route(_))
+        {
+            // All know.
+            router.leave();
+        }
+        let (coordinator, local, layout) = opened?;
+        let (message, failure) = (Vec::new(), None);
+        Ok(Self { router, local, coordinator, layout, message, appended: 0, failure, failure_agreed: false })
     }
 
     /// Appends a record to the epoch.
@@ -170,11 +154,14 @@ impl<T: Transport> RankWriter<T> {
     /// # Errors
     /// As [`end_epoch`](Self::end_epoch).
     pub fn close(mut self) -> Result<(), RankError> {
-        self.check_reachable()?;
-        let closed = self.close_together();
-        let closed = self.noted(closed);
-        self.done = true;
-        self.router.leave();
+        let ended = self.check_reachable().and_then(|()| self.end_open_epoch());
+        if ended.is_err() && !self.failure_agreed {
+            // Dropping the router tells the others.
+            return ended;
+        }
+        let Self { mut router, local, coordinator, .. } = self;
+        let closed = ended.and_then(|()| close_files(&mut router, local, coordinator));
+        router.leave();
         closed
     }
 
@@ -289,24 +276,14 @@ impl<T: Transport> RankWriter<T> {
         Ok(RankEpoch { epoch: epochs.saturating_sub(1), records: appended })
     }
 
-    fn close_together(&mut self) -> Result<(), RankError> {
-        // An epoch that is open ends: it may be so at some ranks only.
+    /// Ends the epoch that is open, at some ranks at least.
+    fn end_open_epoch(&mut self) -> Result<(), RankError> {
         self.drain()?;
-        let well = match self.failure.take() {
-            Some(failure) => Err(failure),
-            None => Ok(()),
-        };
+        let well = self.failure.take().map_or(Ok(()), Err);
         let (_, sums) = self.agree(CLOSE, well, &[self.appended])?;
         if sums.first().is_some_and(|&appended| appended > 0) {
             self.end_together()?;
         }
-        let finished = self.local.finish().map_err(RankError::from);
-        self.agree(CLOSE, finished, &[])?;
-        let closed = match self.coordinator.take() {
-            Some(coordinator) => coordinator.close().map(drop),
-            None => Ok(()),
-        };
-        self.agree(CLOSED, closed.map_err(RankError::from), &[])?;
         Ok(())
     }
 
@@ -319,15 +296,6 @@ impl<T: Transport> RankWriter<T> {
         let agreed = together(&mut self.router, purpose, own, sums);
         self.failure_agreed |= agreed.is_err();
         agreed
-    }
-}
-
-impl<T: Transport> Drop for RankWriter<T> {
-    fn drop(&mut self) {
-        if !self.done && !self.failure_agreed {
-            let text = self.failure.as_ref().map_or("it left without closing".to_owned(), RankError::to_string);
-            self.router.give_up(&text);
-        }
     }
 }
 
@@ -362,6 +330,44 @@ impl Receiving<'_> {
         let pointer = message::take_pointer(keyed.rest).ok_or_else(garbled)?;
         self.local.put_pointer(partition, keyed.key, pointer)
     }
+}
+
+/// What opening yields: the coordinator at rank 0, the logs, and what the directory is.
+type Opened = (Option<Coordinator>, LocalWriter, Layout);
+
+fn open_together<T: Transport>(
+    router: &mut Router<T>,
+    disk: &Disk,
+    path: &Path,
+    options: &RankOptions,
+) -> Result<Opened, RankError> {
+    let (rank, size) = (router.rank(), router.topology().size());
+    let filled = |count: u32| if count == 0 { size } else { count };
+    let layout = Layout {
+        partitions: filled(options.layout.partitions),
+        writers: filled(options.layout.writers),
+        ..options.layout.clone()
+    };
+    let made = make(&layout, size, disk, path, options.append, rank);
+    let id = made.as_ref().ok().and_then(Option::as_ref).map_or(0, |made| made.manifest().id);
+    // Only rank 0 adds to the sum: it is the number of the directory that rank 0 made.
+    let (coordinator, sums) = together(router, OPEN, made, &[id])?;
+    let logs_bytes = options.memory_bytes - router.layout().memory_bytes();
+    let opened = open_logs(disk, path, rank, sums.first().copied(), logs_bytes);
+    let ((local, layout), _) = together(router, OPENED, opened, &[])?;
+    Ok((coordinator, local, layout))
+}
+
+/// Closes the logs of all ranks, then the directory.
+fn close_files<T: Transport>(
+    router: &mut Router<T>,
+    local: LocalWriter,
+    coordinator: Option<Coordinator>,
+) -> Result<(), RankError> {
+    together(router, CLOSE, local.finish().map_err(RankError::from), &[])?;
+    let closed = coordinator.map_or(Ok(()), |coordinator| coordinator.close().map(drop));
+    together(router, CLOSED, closed.map_err(RankError::from), &[])?;
+    Ok(())
 }
 
 /// Rank 0 makes the directory or opens it to go on.

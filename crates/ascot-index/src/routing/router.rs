@@ -45,6 +45,7 @@ pub struct Router<T: Transport> {
     appends_to_look: u32,
     /// The first failure; after it nothing works any more.
     failed: Option<RouteError>,
+    left: bool,
     _memory: Reservation,
 }
 
@@ -81,6 +82,7 @@ impl<T: Transport> Router<T> {
             counts: RoutingCounts::default(),
             appends_to_look: APPENDS_PER_LOOK,
             failed: None,
+            left: false,
             settings,
             _memory: memory,
         })
@@ -202,6 +204,7 @@ impl<T: Transport> Router<T> {
 
     /// Leaves in good order, after an agreement.
     pub fn leave(&mut self) {
+        self.left = true;
         self.transport.leave();
     }
 
@@ -506,6 +509,16 @@ impl<T: Transport> Router<T> {
         let named: Vec<String> = ranks.iter().take(8).map(u32::to_string).collect();
         let more = if ranks.len() > 8 { format!(" and {} more", ranks.len() - 8) } else { String::new() };
         format!("ranks {}{more}", named.join(", "))
+    }
+}
+
+impl<T: Transport> Drop for Router<T> {
+    fn drop(&mut self) {
+        if !self.left {
+            let text = self.failed.as_ref().map_or("it left before the end".to_owned(), RouteError::to_string);
+            self.failed = None;
+            self.give_up(&text);
+        }
     }
 }
 

@@ -25,7 +25,7 @@ pub use writer::RunWriter;
 pub struct RunId(pub u64);
 
 /// CRC-32C of `parts`, one after another.
-pub(crate) fn crc32c(parts: &[&[u8]]) -> u32 {
+pub fn crc32c(parts: &[&[u8]]) -> u32 {
     let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
     for part in parts {
         digest.update(part);
@@ -35,6 +35,6 @@ pub(crate) fn crc32c(parts: &[&[u8]]) -> u32 {
 }
 
 /// The checksum of a block's stored bytes: as if run id and block number stood before them.
-pub(crate) fn block_crc(id: RunId, number: u64, stored: &[u8]) -> u32 {
+pub fn block_crc(id: RunId, number: u64, stored: &[u8]) -> u32 {
     crc32c(&[&id.0.to_le_bytes(), &number.to_le_bytes(), stored])
 }

@@ -1,0 +1,74 @@
+//! An array of numbers of a few bits each, without gaps.
+
+/// Numbers of up to 40 bits each, lowest bits first.
+pub struct Bits {
+    bytes: Vec<u8>,
+    width: u32,
+}
+
+/// Bytes of so many numbers.
+pub fn bytes_of(count: u64, width: u32) -> Option<usize> {
+    usize::try_from(count.checked_mul(u64::from(width))?.div_ceil(8)).ok()
+}
+
+impl Bits {
+    /// `count` zeros.
+    pub fn new(count: usize, width: u32) -> Self {
+        Self { bytes: vec![0; (count * width as usize).div_ceil(8)], width }
+    }
+
+    /// Sets the number at `index`, which was zero.
+    pub fn set(&mut self, index: usize, number: u64) {
+        let at = index * self.width as usize;
+        let mut shifted = u128::from(number) << (at % 8);
+        for byte in &mut self.bytes[at / 8..] {
+            if shifted == 0 {
+                break;
+            }
+            // The lowest byte of what is left.
+            *byte |= shifted as u8;
+            shifted >>= 8;
+        }
+    }
+
+    /// Its bytes.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// The number at `index`.
+    pub fn number(&self, index: usize) -> u64 {
+        get(&self.bytes, self.width, index as u64).unwrap_or_default()
+    }
+}
+
+/// The number at `index` of an array; none where it ends before.
+pub fn get(bytes: &[u8], width: u32, index: u64) -> Option<u64> {
+    if width == 0 {
+        return Some(0);
+    }
+    let at = index.checked_mul(u64::from(width))?;
+    let first = usize::try_from(at / 8).ok()?;
+    let last = usize::try_from((at + u64::from(width) - 1) / 8).ok()?;
+    let all = bytes.get(first..=last)?.iter().rev().fold(0u128, |all, &byte| all << 8 | u128::from(byte));
+    // At most 40 bits are left.
+    Some((all >> (at % 8)) as u64 & ((1 << width) - 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_come_back() {
+        for width in 1..=40 {
+            let number = |index: usize| crate::hash::mix(index as u64) & ((1 << width) - 1);
+            let mut bits = Bits::new(50, width);
+            (0..50).for_each(|index| bits.set(index, number(index)));
+            assert!((0..50).all(|index| bits.number(index) == number(index)), "{width}");
+            let bytes = bits.into_bytes();
+            assert_eq!(bytes_of(50, width), Some(bytes.len()));
+            assert_eq!(get(&bytes, width, 60), None);
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Partial-key cuckoo hashing: each entry is a fingerprint and a rank in one of two buckets of four slots, of which the other is told
+//! by the fingerprint alone (Fan et al., "Cuckoo Filter", CoNEXT 2014; with ranks beside fingerprints: papers/3, section on lossy
+//! indexing).
+//!
+//! ```text
+//!   region   buckets of each table: 4 each │ table 0: slots of fingerprint + rank bits │ table 1 │ ...
+//! ```
+//!
+//! The first table is made for 95 percent of its slots. What finds no slot in 500 moves goes to a smaller table of the same kind, and
+//! what is left after four of them to the list. A fingerprint is never 0: that is an empty slot.
+
+use super::bits::{self, Bits};
+use super::{Shape, hash_of, rank_of};
+use crate::format::bytes::Cursor;
+use crate::hash::{mix, share};
+
+const SLOTS: usize = 4;
+const MOVES_MOST: usize = 500;
+const TABLES_MOST: usize = 4;
+const LOAD_PERCENT: usize = 95;
+
+/// The fingerprint of a hash, from 1.
+fn fingerprint(shape: Shape, hash: u64) -> u64 {
+    let others = (1u64 << shape.fingerprint_bits) - 1;
+    1 + mix(hash ^ 0x5bd1_e995_9d1b_58c5) % others
+}
+
+/// The first bucket of a hash among `buckets`.
+fn first_bucket(hash: u64, buckets: u32) -> u32 {
+    share(mix(hash ^ 0x2545_f491_4f6c_dd1d), buckets)
+}
+
+/// The other bucket of an entry: of the other it is this one.
+fn other_bucket(bucket: u32, fingerprint: u64, buckets: u32) -> u32 {
+    let turned = share(mix(fingerprint), buckets);
+    // Below twice `buckets`, which is far below 2^32.
+    (turned + buckets - bucket) % buckets
+}
+
+/// A table while it is built: the entry in each slot, 0 for none.
+struct Building {
+    shape: Shape,
+    buckets: u32,
+    /// Number of the entry in each slot, from 1.
+    slots: Vec<u32>,
+}
+
+impl Building {
+    fn new(shape: Shape, entries: usize) -> Self {
+        let buckets = (entries * 100).div_ceil(SLOTS * LOAD_PERCENT).max(1);
+        // A region has some thousand entries.
+        Self { shape, buckets: buckets as u32, slots: vec![0; buckets * SLOTS] }
+    }
+
+    fn free_in(&self, bucket: u32) -> Option<usize> {
+        let first = bucket as usize * SLOTS;
+        (first..first + SLOTS).find(|&slot| self.slots[slot] == 0)
+    }
+
+    /// Finds a slot for entry `number`, moving others; the one that is without in the end, if any.
+    fn insert(&mut self, entries: &[u64], number: u32, random: &mut u64) -> Option<u32> {
+        let (mut number, mut bucket) = (number, None);
+        for _ in 0..MOVES_MOST {
+            let hash = hash_of(entries[number as usize - 1]);
+            let mark = fingerprint(self.shape, hash);
+            let first = first_bucket(hash, self.buckets);
+            let second = other_bucket(first, mark, self.buckets);
+            if let Some(slot) = self.free_in(first).or_else(|| self.free_in(second)) {
+                self.slots[slot] = number;
+                return None;
+            }
+            *random = mix(*random ^ 0x9e37_79b9_7f4a_7c15);
+            // Not back to where it was thrown out of.
+            let into = match bucket {
+                Some(from) if from == first => second,
+                Some(_) => first,
+                None => [first, second][(*random >> 8) as usize % 2],
+            };
+            let slot = into as usize * SLOTS + *random as usize % SLOTS;
+            std::mem::swap(&mut self.slots[slot], &mut number);
+            bucket = Some(into);
+        }
+        Some(number)
+    }
+
+    fn into_bytes(self, entries: &[u64]) -> Vec<u8> {
+        let mut bits = Bits::new(self.slots.len(), self.shape.slot_bits());
+        for (slot, &number) in self.slots.iter().enumerate().filter(|&(_, &number)| number > 0) {
+            let entry = entries[number as usize - 1];
+            let mark = fingerprint(self.shape, hash_of(entry));
+            bits.set(slot, mark << self.shape.rank_bits | u64::from(rank_of(entry)));
+        }
+        bits.into_bytes()
+    }
+}
+
+/// How many tables there are, their bytes, and the entries that are in none.
+pub fn build(shape: Shape, entries: &[u64]) -> (u8, Vec<u8>, Vec<u64>) {
+    let (mut counts, mut tables) = (Vec::new(), Vec::new());
+    let mut rest = entries.to_vec();
+    let mut random = entries.len() as u64;
+    while !rest.is_empty() && counts.len() < TABLES_MOST {
+        let mut table = Building::new(shape, rest.len());
+        // Numbers of at most some thousand entries.
+        let left: Vec<u32> =
+            (1..=rest.len() as u32).filter_map(|number| table.insert(&rest, number, &mut random)).collect();
+        let left: Vec<u64> = left.into_iter().map(|number| rest[number as usize - 1]).collect();
+        counts.push(table.buckets);
+        tables.extend_from_slice(&table.into_bytes(&rest));
+        rest = left;
+    }
+    rest.sort_unstable();
+    let mut bytes: Vec<u8> = counts.iter().flat_map(|count| count.to_le_bytes()).collect();
+    bytes.extend_from_slice(&tables);
+    // Four at most.
+    (counts.len() as u8, bytes, rest)
+}
+
+/// Adds the ranks that the tables name for `hash`; none where they are not tables.
+pub fn ranks(shape: Shape, tables: u8, kept: &[u8], hash: u64, found: &mut Vec<u32>) -> Option<()> {
+    let mut cursor = Cursor::new(kept);
+    let counts: Option<Vec<u32>> = (0..tables).map(|_| cursor.u32()).collect();
+    let mark = fingerprint(shape, hash);
+    let width = shape.slot_bits();
+    for buckets in counts? {
+        let bytes = cursor.take(bits::bytes_of(u64::from(buckets) * SLOTS as u64, width)?)?;
+        if buckets == 0 || buckets > u32::MAX / 2 {
+            return None;
+        }
+        let first = first_bucket(hash, buckets);
+        for bucket in [first, other_bucket(first, mark, buckets)] {
+            for slot in 0..SLOTS as u64 {
+                let number = bits::get(bytes, width, u64::from(bucket) * SLOTS as u64 + slot)?;
+                if number >> shape.rank_bits == mark {
+                    // At most 24 bits.
+                    found.push((number & ((1 << shape.rank_bits) - 1)) as u32);
+                }
+            }
+        }
+    }
+    Some(())
+}

@@ -1,0 +1,201 @@
+//! The end of an epoch in an index log: a root that lists segments, and a footer of fixed size that finds it.
+//!
+//! ```text
+//!   | segments of epoch 0 | root |0| footer |  segments of epoch 1 | root |0| footer |  ...
+//!                                           ^ a multiple of 4096
+//!
+//!   root    0 ASCOTEPO  8 version  12 entries N  16 log  24 the root before: place: 8, bytes: 4, crc: 4
+//!           40 N entries: epoch: 8, head's place: 8, bytes: 4, crc: 4, records: 8, data's end: 8
+//!   footer  0 ASCOTEND  8 version  12 root's bytes  16 log  24 epochs  32 root's place  40 data's end
+//!           48 the footer's own place  56 root's crc  60 crc of the 60 bytes before
+//! ```
+//!
+//! Each epoch ends with a footer, so the log is whole after every epoch, and the last footer is that of a closed log. A root lists
+//! the segments of all epochs before, until it would have more than [`ENTRIES_MOST`]; then a new one starts and names the full one.
+//! Behind the last footer may be the tail of a writer that was stopped: a reader looks for the last page that ends with a footer of
+//! this log, at its own place.
+
+use ascot_io::crc32c;
+
+use crate::format::VERSION;
+use crate::format::bytes::Cursor;
+
+/// Bytes of a footer.
+pub const FOOTER_BYTES: usize = 64;
+/// Entries of a root, at most, unless one epoch alone has more segments.
+pub const ENTRIES_MOST: usize = 256;
+/// What an index log is written in multiples of.
+pub const PAGE: u64 = 4096;
+
+const ROOT_MAGIC: &[u8; 8] = b"ASCOTEPO";
+const MAGIC: &[u8; 8] = b"ASCOTEND";
+const ROOT_HEAD_BYTES: usize = 40;
+const ENTRY_BYTES: usize = 40;
+
+/// A place in an index log, with the checksum of what is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// The first byte.
+    pub at: u64,
+    /// Bytes.
+    pub bytes: u32,
+    /// CRC-32C of them.
+    pub crc: u32,
+}
+
+/// One segment of an epoch; of values, one stretch of the data log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The epoch.
+    pub epoch: u64,
+    /// Its head; of values, no bytes.
+    pub head: Place,
+    /// Records, auxiliary entries or values.
+    pub records: u64,
+    /// Where the data log ended behind it.
+    pub data_end: u64,
+}
+
+/// The list of segments.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Root {
+    /// The root before; no bytes where this is the first.
+    pub before: Place,
+    /// Segments, by epoch.
+    pub entries: Vec<Entry>,
+}
+
+impl Root {
+    /// Its bytes.
+    pub fn to_bytes(&self, log: u64) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(ROOT_HEAD_BYTES + self.entries.len() * ENTRY_BYTES);
+        bytes.extend_from_slice(ROOT_MAGIC);
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        // No more than memory holds of them.
+        bytes.extend_from_slice(&(self.entries.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&log.to_le_bytes());
+        put_place(&mut bytes, self.before);
+        for entry in &self.entries {
+            bytes.extend_from_slice(&entry.epoch.to_le_bytes());
+            put_place(&mut bytes, entry.head);
+            bytes.extend_from_slice(&entry.records.to_le_bytes());
+            bytes.extend_from_slice(&entry.data_end.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Reads a root whose checksum has been looked at.
+    pub fn parse(bytes: &[u8], log: u64) -> Option<Self> {
+        let mut cursor = Cursor::new(bytes);
+        let known = cursor.take(8)? == ROOT_MAGIC && cursor.u32()? == VERSION;
+        let count = cursor.u32()? as usize;
+        if !known || cursor.u64()? != log || count.checked_mul(ENTRY_BYTES)? + ROOT_HEAD_BYTES != bytes.len()
+        {
+            return None;
+        }
+        let before = place(&mut cursor)?;
+        let mut entries = Vec::with_capacity(count);
+        for _ in 0..count {
+            let (epoch, head) = (cursor.u64()?, place(&mut cursor)?);
+            entries.push(Entry { epoch, head, records: cursor.u64()?, data_end: cursor.u64()? });
+        }
+        entries.is_sorted_by_key(|entry| entry.epoch).then_some(Self { before, entries })
+    }
+}
+
+fn put_place(bytes: &mut Vec<u8>, place: Place) {
+    bytes.extend_from_slice(&place.at.to_le_bytes());
+    bytes.extend_from_slice(&place.bytes.to_le_bytes());
+    bytes.extend_from_slice(&place.crc.to_le_bytes());
+}
+
+fn place(cursor: &mut Cursor<'_>) -> Option<Place> {
+    Some(Place { at: cursor.u64()?, bytes: cursor.u32()?, crc: cursor.u32()? })
+}
+
+/// The end of an epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Footer {
+    /// The log's number.
+    pub log: u64,
+    /// Epochs ended so far.
+    pub epochs: u64,
+    /// The root.
+    pub root: Place,
+    /// Bytes of the data log that belong to these epochs.
+    pub data_end: u64,
+    /// Its own first byte.
+    pub at: u64,
+}
+
+impl Footer {
+    /// Its bytes.
+    pub fn to_bytes(&self) -> [u8; FOOTER_BYTES] {
+        let mut bytes = [0; FOOTER_BYTES];
+        let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
+        put(0, MAGIC);
+        put(8, &VERSION.to_le_bytes());
+        put(12, &self.root.bytes.to_le_bytes());
+        put(16, &self.log.to_le_bytes());
+        put(24, &self.epochs.to_le_bytes());
+        put(32, &self.root.at.to_le_bytes());
+        put(40, &self.data_end.to_le_bytes());
+        put(48, &self.at.to_le_bytes());
+        put(56, &self.root.crc.to_le_bytes());
+        let crc = crc32c(&[&bytes[..60]]);
+        bytes[60..].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// The footer that `bytes` at `at` are, of the log `log`; none where they are not.
+    pub fn parse(bytes: &[u8], at: u64, log: u64) -> Option<Self> {
+        let mut cursor = Cursor::new(bytes);
+        let known = cursor.take(8)? == MAGIC && cursor.u32()? == VERSION;
+        let root_bytes = cursor.u32()?;
+        let (found, epochs, root_at) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);
+        let (data_end, own) = (cursor.u64()?, cursor.u64()?);
+        let root = Place { at: root_at, bytes: root_bytes, crc: cursor.u32()? };
+        let sum = cursor.u32()? == crc32c(&[bytes.get(..60)?]);
+        let inside = root.at.checked_add(u64::from(root.bytes))? <= at;
+        (known && sum && found == log && own == at && inside).then_some(Self {
+            log,
+            epochs,
+            root,
+            data_end,
+            at,
+        })
+    }
+
+    /// Where the log goes on behind it.
+    pub fn end(&self) -> u64 {
+        self.at + FOOTER_BYTES as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_come_back_and_nothing_else_does() {
+        let place = Place { at: 100, bytes: 80, crc: 3 };
+        let entries = vec![
+            Entry { epoch: 0, head: place, records: 5, data_end: 4096 },
+            Entry { epoch: 2, head: place, records: 7, data_end: 8192 },
+        ];
+        let root = Root { before: place, entries };
+        let bytes = root.to_bytes(9);
+        assert_eq!(Root::parse(&bytes, 9), Some(root));
+        assert_eq!((Root::parse(&bytes, 8), Root::parse(&bytes[..bytes.len() - 1], 9)), (None, None));
+        let footer = Footer { log: 9, epochs: 3, root: place, data_end: 8192, at: 4032 };
+        let bytes = footer.to_bytes();
+        assert_eq!(Footer::parse(&bytes, 4032, 9), Some(footer));
+        assert_eq!((Footer::parse(&bytes, 0, 9), Footer::parse(&bytes, 4032, 8)), (None, None));
+        for at in 0..bytes.len() {
+            let mut bad = bytes;
+            bad[at] ^= 1;
+            assert_eq!(Footer::parse(&bad, 4032, 9), None);
+            assert_eq!(Footer::parse(&bytes[..at], 4032, 9), None);
+        }
+    }
+}

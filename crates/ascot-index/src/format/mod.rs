@@ -1,0 +1,14 @@
+//! The bytes of an indexed directory (docs/formats/index.md). Writers and readers share these, and nothing here
+//! opens a file, but for the manifest.
+
+pub mod bytes;
+pub mod filter;
+pub mod footer;
+pub mod head;
+pub mod manifest;
+pub mod names;
+pub mod pointer;
+pub mod record;
+
+/// Version of the format; newer ones are refused.
+pub const VERSION: u32 = 1;

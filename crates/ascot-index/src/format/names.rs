@@ -1,0 +1,72 @@
+//! What files of a directory are called, and the numbers that their checksums start from.
+//!
+//! ```text
+//!   MANIFEST  LOCK
+//!   part-00000000.data   part-00000000.index     tables of a partition      (records, pointers)
+//!   part-00000000.aux                            auxiliary table of it      (ranks)
+//!   writer-00000000.data writer-00000000.index   tables of a writer         (ranks)
+//!   writer-00000000.data writer-00000000.index   values of a writer         (pointers)
+//! ```
+
+use std::path::{Path, PathBuf};
+
+use ascot_io::RunId;
+
+use crate::format::manifest::Scheme;
+use crate::hash::mix;
+
+/// Name of the manifest.
+pub const MANIFEST: &str = "MANIFEST";
+/// Name of the file that a writer of the directory locks.
+pub const LOCK: &str = "LOCK";
+
+/// One log of a directory: an index log, and the data log beside it where there is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Log {
+    /// Tables of a partition: records, or pointers.
+    Partition(u32),
+    /// The auxiliary table of a partition.
+    Auxiliary(u32),
+    /// What a writer keeps: tables, or values.
+    Writer(u32),
+}
+
+impl Log {
+    /// The file of its index.
+    pub fn index(&self, directory: &Path) -> PathBuf {
+        directory.join(match self {
+            Log::Partition(number) => format!("part-{number:08}.index"),
+            Log::Auxiliary(number) => format!("part-{number:08}.aux"),
+            Log::Writer(number) => format!("writer-{number:08}.index"),
+        })
+    }
+
+    /// The file of its data; none for auxiliary tables, which are all index.
+    pub fn data(&self, directory: &Path) -> Option<PathBuf> {
+        match self {
+            Log::Partition(number) => Some(directory.join(format!("part-{number:08}.data"))),
+            Log::Auxiliary(_) => None,
+            Log::Writer(number) => Some(directory.join(format!("writer-{number:08}.data"))),
+        }
+    }
+
+    /// The number its checksums start from, made of that of the directory.
+    pub fn id(&self, directory: u64) -> RunId {
+        let (kind, number) = match self {
+            Log::Partition(number) => (1, number),
+            Log::Auxiliary(number) => (2, number),
+            Log::Writer(number) => (3, number),
+        };
+        RunId(mix(directory ^ mix(kind << 32 | u64::from(*number))))
+    }
+
+    /// All logs of a directory, in the order of their numbers.
+    pub fn all(scheme: Scheme, partitions: u32, writers: u32) -> impl Iterator<Item = Log> {
+        let part = move |number| match scheme {
+            Scheme::Ranks => Log::Auxiliary(number),
+            Scheme::Records | Scheme::Pointers => Log::Partition(number),
+        };
+        let writers = if scheme == Scheme::Records { 0 } else { writers };
+        (0..partitions).map(part).chain((0..writers).map(Log::Writer))
+    }
+}

@@ -1,0 +1,123 @@
+//! Values apart from their keys: the pointer of twelve bytes, and how a value stands in its writer's log.
+//!
+//! ```text
+//!   pointer  | offset: 6 | length: 3 | writer: 3 |     length 0xffffff: as long as that or longer
+//!   value    | crc: 4 | [length, LEB128] | bytes |     the length where values differ in it
+//! ```
+//!
+//! The checksum is CRC-32C of log number, offset, and all after it: a value in another place is found out.
+
+use ascot_io::{RunId, crc32c};
+
+use crate::format::bytes::{Cursor, put_varint};
+
+/// Bytes of a pointer.
+pub const POINTER_BYTES: usize = 12;
+/// Most writers, by the bytes of their numbers.
+pub const WRITERS_MOST: u32 = 1 << 24;
+/// What stands for lengths that are no shorter.
+const LONG: u32 = (1 << 24) - 1;
+const OFFSET_MOST: u64 = (1 << 48) - 1;
+
+/// Where a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Pointer {
+    /// Whose log.
+    pub writer: u32,
+    /// The byte where the value's checksum starts.
+    pub offset: u64,
+    /// Bytes of the value; 2^24 - 1 stands for all that are no shorter.
+    pub length: u32,
+}
+
+impl Pointer {
+    /// The pointer to a value of `length` bytes; none where the offset is beyond 2^48.
+    pub fn new(writer: u32, offset: u64, length: u64) -> Option<Self> {
+        let fits = offset <= OFFSET_MOST && writer < WRITERS_MOST;
+        // No more than 24 bits.
+        fits.then_some(Self { writer, offset, length: length.min(u64::from(LONG)) as u32 })
+    }
+
+    /// Its bytes.
+    pub fn to_bytes(self) -> [u8; POINTER_BYTES] {
+        let mut bytes = [0; POINTER_BYTES];
+        bytes[..6].copy_from_slice(&self.offset.to_le_bytes()[..6]);
+        bytes[6..9].copy_from_slice(&self.length.to_le_bytes()[..3]);
+        bytes[9..].copy_from_slice(&self.writer.to_le_bytes()[..3]);
+        bytes
+    }
+
+    /// The pointer of these bytes; none where they are not twelve.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; POINTER_BYTES] = bytes.try_into().ok()?;
+        let number = |range: std::ops::Range<usize>| {
+            bytes[range].iter().rev().fold(0u64, |number, &byte| number << 8 | u64::from(byte))
+        };
+        // Three bytes each.
+        Some(Self { offset: number(0..6), length: number(6..9) as u32, writer: number(9..12) as u32 })
+    }
+
+    /// Whether the value may be longer than `length` says.
+    pub fn is_long(self) -> bool {
+        self.length == LONG
+    }
+}
+
+/// Bytes before a value in its log: four of the checksum, and at most so many of the length.
+pub const VALUE_HEAD_MOST: usize = 4 + 10;
+
+/// What stands before a value at `offset` of the log `id`.
+pub fn value_head(id: RunId, offset: u64, fixed: bool, value: &[u8]) -> Vec<u8> {
+    let mut head = vec![0; 4];
+    if !fixed {
+        put_varint(&mut head, value.len() as u64);
+    }
+    let crc = crc32c(&[&id.0.to_le_bytes(), &offset.to_le_bytes(), &head[4..], value]);
+    head[..4].copy_from_slice(&crc.to_le_bytes());
+    head
+}
+
+/// Lengths of the head and of the value that starts `bytes`; none where they are not there.
+pub fn value_lengths(fixed: Option<u32>, bytes: &[u8]) -> Option<(usize, u64)> {
+    let mut cursor = Cursor::new(bytes);
+    cursor.u32()?;
+    let length = match fixed {
+        Some(length) => u64::from(length),
+        None => cursor.varint()?,
+    };
+    Some((cursor.at(), length))
+}
+
+/// Whether head and value, as they stand at `offset` of the log `id`, are what was written.
+pub fn value_is_whole(id: RunId, offset: u64, bytes: &[u8]) -> bool {
+    let Some((crc, rest)) = bytes.split_first_chunk::<4>() else { return false };
+    u32::from_le_bytes(*crc) == crc32c(&[&id.0.to_le_bytes(), &offset.to_le_bytes(), rest])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pointers_come_back() {
+        for (writer, offset, length) in [(0, 0, 0), (WRITERS_MOST - 1, OFFSET_MOST, 5), (7, 1 << 40, 1 << 30)]
+        {
+            let pointer = Pointer::new(writer, offset, length).unwrap();
+            assert_eq!(Pointer::from_bytes(&pointer.to_bytes()), Some(pointer));
+            assert_eq!(pointer.is_long(), length > 1 << 24);
+        }
+        assert_eq!(Pointer::new(0, OFFSET_MOST + 1, 0), None);
+        assert_eq!(Pointer::from_bytes(&[0; 11]), None);
+    }
+
+    #[test]
+    fn a_value_in_another_place_is_found_out() {
+        let mut bytes = value_head(RunId(3), 4096, false, b"value");
+        bytes.extend_from_slice(b"value");
+        assert_eq!(value_lengths(None, &bytes), Some((5, 5)));
+        assert!(value_is_whole(RunId(3), 4096, &bytes));
+        assert!(!value_is_whole(RunId(3), 0, &bytes) && !value_is_whole(RunId(4), 4096, &bytes));
+        bytes[6] ^= 1;
+        assert!(!value_is_whole(RunId(3), 4096, &bytes));
+    }
+}

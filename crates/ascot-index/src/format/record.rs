@@ -1,0 +1,101 @@
+//! How a record stands in a block: lengths only where the directory does not fix them.
+//!
+//! ```text
+//!   [key length, LEB128] [value length, LEB128] key value
+//!    ^ absent where all keys have one length     ^ likewise values
+//! ```
+
+use crate::format::bytes::{Cursor, put_varint, varint_bytes};
+
+/// Longest key, bytes.
+pub const KEY_MOST: usize = 1 << 20;
+
+/// Lengths that all records share; none where they differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordForm {
+    /// Bytes of every key.
+    pub key: Option<u32>,
+    /// Bytes of every value.
+    pub value: Option<u32>,
+}
+
+/// A record read back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// Its key.
+    pub key: &'a [u8],
+    /// Its value.
+    pub value: &'a [u8],
+}
+
+impl RecordForm {
+    /// Bytes before the key.
+    pub fn head_bytes(&self, key: usize, value: usize) -> usize {
+        let of = |fixed: Option<u32>, len: usize| fixed.map_or(varint_bytes(len as u64), |_| 0);
+        of(self.key, key) + of(self.value, value)
+    }
+
+    /// Appends what stands before the key.
+    pub fn put_head(&self, out: &mut Vec<u8>, key: usize, value: usize) {
+        for (fixed, len) in [(self.key, key), (self.value, value)] {
+            if fixed.is_none() {
+                put_varint(out, len as u64);
+            }
+        }
+    }
+
+    /// Appends a record.
+    pub fn put(&self, out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
+        self.put_head(out, key.len(), value.len());
+        out.extend_from_slice(key);
+        out.extend_from_slice(value);
+    }
+
+    /// The next record; none where its bytes are not all there.
+    pub fn next<'a>(&self, cursor: &mut Cursor<'a>) -> Option<Record<'a>> {
+        let (key, value) = self.lengths(cursor)?;
+        let key = cursor.take(key)?;
+        Some(Record { key, value: cursor.take(value)? })
+    }
+
+    /// Bytes of the record that starts `bytes`, as far as its head is there.
+    pub fn length(&self, bytes: &[u8]) -> Option<u64> {
+        let mut cursor = Cursor::new(bytes);
+        let (key, value) = self.lengths(&mut cursor)?;
+        (cursor.at() as u64).checked_add(key as u64)?.checked_add(value as u64)
+    }
+
+    fn lengths(&self, cursor: &mut Cursor<'_>) -> Option<(usize, usize)> {
+        let mut len = |fixed: Option<u32>| match fixed {
+            Some(len) => Some(len as usize),
+            None => usize::try_from(cursor.varint()?).ok(),
+        };
+        let key = len(self.key)?;
+        Some((key, len(self.value)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn records_come_back(key in proptest::collection::vec(any::<u8>(), 0..300), value in proptest::collection::vec(any::<u8>(), 0..300), fixed_key: bool, fixed_value: bool) {
+            let form = RecordForm {
+                key: fixed_key.then_some(key.len() as u32),
+                value: fixed_value.then_some(value.len() as u32),
+            };
+            let mut bytes = Vec::new();
+            form.put(&mut bytes, &key, &value);
+            prop_assert_eq!(bytes.len(), form.head_bytes(key.len(), value.len()) + key.len() + value.len());
+            prop_assert_eq!(form.length(&bytes), Some(bytes.len() as u64));
+            prop_assert_eq!(form.next(&mut Cursor::new(&bytes)), Some(Record { key: &key, value: &value }));
+            if let Some(short) = bytes.len().checked_sub(1) {
+                prop_assert_eq!(form.next(&mut Cursor::new(&bytes[..short])), None);
+            }
+        }
+    }
+}

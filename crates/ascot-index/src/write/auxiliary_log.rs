@@ -1,0 +1,101 @@
+//! The auxiliary table of a partition being written: which ranks may have a key. Entries gather as a hash of 40 bits and
+//! a rank of 24, and become regions when the epoch ends, or when memory is full.
+//!
+//! ```text
+//!   entry    | upper 40 bits of the local hash | rank: 24 |
+//!   sealed   | region 0 | region 1 | ... | head |         a region is one small table of its own: one read
+//! ```
+
+use ascot_io::{Pool, Reservation};
+
+use crate::auxiliary::{self, Shape};
+use crate::error::Result;
+use crate::format::head::{HeadMaker, Kind, SegmentFacts};
+use crate::format::manifest::Layout;
+use crate::hash::{local_hash, share};
+use crate::write::index_log::IndexLog;
+use crate::write::logs::Logs;
+use crate::write::memory::Plan;
+
+/// Entries of a region, about: it is read as a whole.
+const REGION_ENTRIES: usize = 8192;
+
+/// An auxiliary table being written.
+pub struct AuxiliaryLog {
+    index: IndexLog,
+    shape: Shape,
+    entries: Vec<u64>,
+    most: usize,
+    /// Records told of, before those told twice are one.
+    records: u64,
+    epoch_records: u64,
+    _memory: Reservation,
+}
+
+impl AuxiliaryLog {
+    /// A log with its share of `pool`.
+    pub fn new(index: IndexLog, layout: &Layout, pool: &Pool, plan: &Plan) -> Result<Self> {
+        let most = plan.auxiliary_entries;
+        let memory = pool.reserve(most * 8, "entries of an auxiliary table")?;
+        let shape = Shape::of(layout);
+        Ok(Self {
+            index,
+            shape,
+            entries: Vec::with_capacity(most),
+            most,
+            records: 0,
+            epoch_records: 0,
+            _memory: memory,
+        })
+    }
+
+    /// Notes that `rank` has a record with the key of this hash.
+    pub fn push(&mut self, logs: &mut Logs, hash: u64, rank: u32) -> Result<()> {
+        if self.entries.len() == self.most {
+            self.seal(logs)?;
+        }
+        self.entries.push(auxiliary::entry(local_hash(hash), rank));
+        self.records += 1;
+        Ok(())
+    }
+
+    /// Ends the epoch.
+    pub fn end_epoch(&mut self, logs: &mut Logs) -> Result<u64> {
+        self.seal(logs)?;
+        self.index.end_epoch(logs, 0)?;
+        Ok(std::mem::take(&mut self.epoch_records))
+    }
+
+    fn seal(&mut self, logs: &mut Logs) -> Result<()> {
+        if self.entries.is_empty() {
+            return Ok(());
+        }
+        self.entries.sort_unstable();
+        self.entries.dedup();
+        // As many as memory holds.
+        let regions = self.entries.len().div_ceil(REGION_ENTRIES) as u32;
+        let (mut head, regions_at) = (HeadMaker::default(), logs.end(self.index.file));
+        let mut start = 0;
+        for region in 0..regions {
+            // Regions are shares of the hash, which entries are ordered by.
+            let own = self.entries[start..]
+                .partition_point(|&entry| share(auxiliary::hash_of(entry), regions) <= region);
+            let bytes = auxiliary::build(self.shape, &self.entries[start..start + own]);
+            head.regions.push(self.index.region(logs, &[&bytes])?);
+            start += own;
+        }
+        let facts = SegmentFacts {
+            kind: Kind::Auxiliary,
+            log: self.index.id.0,
+            epoch: self.index.epoch(),
+            records: self.records,
+            regions_at,
+            attribute: false,
+        };
+        let [first, tables] = head.parts(&facts);
+        self.index.head(logs, &[&first, &tables], self.records, 0)?;
+        self.entries.clear();
+        self.epoch_records += std::mem::take(&mut self.records);
+        Ok(())
+    }
+}

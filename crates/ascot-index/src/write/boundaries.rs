@@ -1,0 +1,81 @@
+//! Boundaries of partitions by key range: a sample of the keys of one epoch divides those of the next.
+//!
+//! Each key of an epoch has the same chance to be in the sample (reservoir sampling: Vitter, "Random Sampling with a Reservoir",
+//! 1985, algorithm R), which is bounded, as keys in it are: any string is a boundary, so long keys are cut.
+
+use crate::hash::mix;
+
+/// Keys of a sample for each partition.
+const KEYS_PER_PARTITION: usize = 256;
+/// Most keys of a sample.
+const KEYS_MOST: usize = 1 << 16;
+/// Longest key in it.
+const KEY_MOST: usize = 64;
+
+/// A sample of keys.
+#[derive(Clone, Debug)]
+pub struct Sampler {
+    keys: Vec<Vec<u8>>,
+    most: usize,
+    seen: u64,
+}
+
+impl Sampler {
+    /// A sample that can divide keys into so many partitions.
+    pub fn new(partitions: u32) -> Self {
+        let most = (partitions as usize).saturating_mul(KEYS_PER_PARTITION).min(KEYS_MOST);
+        Self { keys: Vec::new(), most, seen: 0 }
+    }
+
+    /// Sees a key.
+    pub fn see(&mut self, key: &[u8]) {
+        let kept = || key[..key.len().min(KEY_MOST)].to_vec();
+        if self.keys.len() < self.most {
+            self.keys.push(kept());
+        } else {
+            let place = mix(self.seen.wrapping_add(0x9e37_79b9_7f4a_7c15)) % (self.seen + 1);
+            if let Some(old) = usize::try_from(place).ok().and_then(|place| self.keys.get_mut(place)) {
+                *old = kept();
+            }
+        }
+        self.seen += 1;
+    }
+
+    /// Keys seen.
+    pub fn seen(&self) -> u64 {
+        self.seen
+    }
+
+    /// Keys in the sample, for others to see.
+    pub fn keys(&self) -> &[Vec<u8>] {
+        &self.keys
+    }
+
+    /// Boundaries between `partitions` of about as many keys each, ascending; the sample is empty afterwards.
+    pub fn boundaries(&mut self, partitions: u32) -> Vec<Vec<u8>> {
+        let mut keys = std::mem::take(&mut self.keys);
+        self.seen = 0;
+        keys.sort_unstable();
+        let share = |part: usize| keys.get(part * keys.len() / partitions as usize).cloned();
+        (1..partitions as usize).filter_map(share).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_about_even() {
+        let mut sampler = Sampler::new(4);
+        (0..200_000u64).for_each(|key| sampler.see(&(key * key).to_be_bytes()));
+        assert_eq!((sampler.seen(), sampler.keys().len()), (200_000, 1024));
+        let boundaries = sampler.boundaries(4);
+        let mut counts = [0; 4];
+        for key in (0..200_000u64).map(|key| (key * key).to_be_bytes()) {
+            counts[boundaries.partition_point(|boundary| boundary.as_slice() <= &key[..])] += 1;
+        }
+        assert!(counts.iter().all(|count| (38_000..62_000).contains(count)), "{counts:?}");
+        assert_eq!((sampler.seen(), Sampler::new(3).boundaries(3)), (0, Vec::<Vec<u8>>::new()));
+    }
+}

@@ -1,0 +1,115 @@
+//! Who makes a directory and says which epochs count: one process of all that write, rank 0 of a job.
+//!
+//! ```text
+//!   create ─▶ all writers open their logs ─▶ records ─▶ all end the epoch (durable) ─▶ commit ─▶ ... ─▶ close
+//! ```
+//!
+//! Invariant: an epoch is committed after every writer has made it durable; the caller sees to that.
+
+use std::fs::File;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use ascot_io::{Action, Disk, IoError, random_bytes};
+
+use crate::error::{IndexError, Result};
+use crate::format::manifest::{Layout, Manifest, PartitionBy, to_hex};
+use crate::format::names::LOCK;
+use crate::write::logs::lock_file;
+
+/// The one that commits epochs of a directory; nobody else can while it lives.
+pub struct Coordinator {
+    disk: Disk,
+    directory: PathBuf,
+    manifest: Manifest,
+    _lock: File,
+}
+
+impl Coordinator {
+    /// Makes the directory.
+    ///
+    /// # Errors
+    /// [`IndexError::Exists`] where something of that name is; what refuses the layout; what the volume refuses.
+    pub fn create(disk: &Disk, directory: &Path, layout: Layout) -> Result<Self> {
+        layout.check()?;
+        let failed = |error| IndexError::from(IoError::from_os(Action::Create, directory, 0, error));
+        match std::fs::create_dir(directory) {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => return Err(exists(directory)),
+            Err(error) => return Err(failed(error)),
+        }
+        let id = u64::from_le_bytes(random_bytes::<8>().map_err(failed)?);
+        let lock = lock(directory)?;
+        let manifest = Manifest::new(layout, id);
+        manifest.write(disk, directory)?;
+        if let Some(parent) = directory.parent() {
+            disk.sync_dir(parent)?;
+        }
+        Ok(Self { disk: disk.clone(), directory: directory.to_path_buf(), manifest, _lock: lock })
+    }
+
+    /// Goes on after the last complete epoch of a directory.
+    ///
+    /// # Errors
+    /// [`IndexError::Locked`] where another process writes; what is wrong with the manifest.
+    pub fn append(disk: &Disk, directory: &Path) -> Result<Self> {
+        Manifest::read(directory)?;
+        let lock = lock(directory)?;
+        // Again, now that nobody else can change it.
+        let mut manifest = Manifest::read(directory)?;
+        manifest.closed = false;
+        Ok(Self { disk: disk.clone(), directory: directory.to_path_buf(), manifest, _lock: lock })
+    }
+
+    /// What the directory is.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// The directory.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The epoch that every writer has made durable is complete from here on. `boundaries` are those by which its keys were dealt
+    /// out, where that was by range.
+    pub fn commit(&mut self, boundaries: &[Vec<u8>]) -> Result<()> {
+        let mut next = self.manifest.clone();
+        next.epochs += 1;
+        if next.layout.partition_by == PartitionBy::Range {
+            next.boundaries.push(boundaries.iter().map(|key| to_hex(key)).collect());
+        }
+        next.write(&self.disk, &self.directory)?;
+        self.manifest = next;
+        Ok(())
+    }
+
+    /// Nothing follows.
+    pub fn close(mut self) -> Result<Manifest> {
+        self.manifest.closed = true;
+        self.manifest.write(&self.disk, &self.directory)?;
+        Ok(self.manifest)
+    }
+}
+
+fn exists(directory: &Path) -> IndexError {
+    let path = directory.to_path_buf();
+    // A directory that is being written is told from one that is done with.
+    match lock(directory) {
+        Err(error @ IndexError::Locked { .. }) => error,
+        _ => IndexError::Exists { path },
+    }
+}
+
+/// Locks a directory for writing.
+fn lock(directory: &Path) -> Result<File> {
+    let path = directory.join(LOCK);
+    let mut options = File::options();
+    options.read(true).write(true);
+    // A file that is no directory of ours is not touched.
+    let is_new = std::fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_none());
+    let opened = options.create(is_new).open(&path);
+    let file = opened.map_err(|error| IoError::from_os(Action::Open, &path, 0, error))?;
+    lock_file(&file, &path)?;
+    Ok(file)
+}

@@ -1,0 +1,147 @@
+//! A directory written by one process: all partitions are its own, and it is the only writer.
+//!
+//! Where partitions are by key range, the first records wait in memory until they are a sample to divide keys by; from
+//! then on each epoch is divided by what was seen in the one before.
+
+use std::path::Path;
+
+use ascot_io::{Disk, Pool};
+
+use crate::error::Result;
+use crate::format::manifest::{Layout, Manifest, PartitionBy, Scheme};
+use crate::write::boundaries::Sampler;
+use crate::write::coordinator::Coordinator;
+use crate::write::local::{EpochCounts, LocalWriter, Share};
+
+/// Share of the memory in which first records wait for boundaries.
+const WAITING_SHARE: usize = 16;
+
+/// A directory being written by one process.
+pub struct DirectoryWriter {
+    coordinator: Coordinator,
+    local: LocalWriter,
+    layout: Layout,
+    sampler: Option<Sampler>,
+    boundaries: Vec<Vec<u8>>,
+    /// Records that wait for boundaries, their bytes, and how many there may be.
+    waiting: Vec<(Vec<u8>, Vec<u8>)>,
+    waiting_bytes: usize,
+    waiting_most: usize,
+}
+
+impl DirectoryWriter {
+    /// Makes the directory `path`, and writes it within `memory_bytes`.
+    ///
+    /// # Errors
+    /// Those of [`Coordinator::create`] and [`LocalWriter::open`].
+    pub fn create(disk: &Disk, path: &Path, layout: Layout, memory_bytes: usize) -> Result<Self> {
+        let layout = Layout { writers: 1, ..layout };
+        let coordinator = Coordinator::create(disk, path, layout)?;
+        Self::open(disk, coordinator, memory_bytes)
+    }
+
+    /// Goes on after the last complete epoch of a directory that one process wrote.
+    ///
+    /// # Errors
+    /// Those of [`Coordinator::append`] and [`LocalWriter::open`].
+    pub fn append(disk: &Disk, path: &Path, memory_bytes: usize) -> Result<Self> {
+        let coordinator = Coordinator::append(disk, path)?;
+        Self::open(disk, coordinator, memory_bytes)
+    }
+
+    fn open(disk: &Disk, coordinator: Coordinator, memory_bytes: usize) -> Result<Self> {
+        let layout = coordinator.manifest().layout.clone();
+        let by_range = layout.partition_by == PartitionBy::Range;
+        let waiting_most = if by_range { memory_bytes / WAITING_SHARE } else { 0 };
+        let share = Share { partitions: (0..layout.partitions).collect(), writer: Some(0) };
+        let memory = memory_bytes - waiting_most;
+        let local = LocalWriter::open(disk, coordinator.directory(), coordinator.manifest(), &share, memory)?;
+        let last = coordinator.manifest().epochs.checked_sub(1);
+        Ok(Self {
+            boundaries: last.map_or(Vec::new(), |epoch| coordinator.manifest().boundaries_of(epoch)),
+            sampler: by_range.then(|| Sampler::new(layout.partitions)),
+            waiting: Vec::new(),
+            waiting_bytes: 0,
+            waiting_most,
+            coordinator,
+            local,
+            layout,
+        })
+    }
+
+    /// Appends a record to the epoch.
+    pub fn append_record(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.layout.check_record(key, value)?;
+        if let Some(sampler) = &mut self.sampler {
+            sampler.see(key);
+            if self.boundaries.is_empty() && self.layout.partitions > 1 {
+                let bytes = key.len() + value.len() + 64;
+                if self.waiting_bytes + bytes <= self.waiting_most {
+                    self.waiting_bytes += bytes;
+                    self.waiting.push((key.to_vec(), value.to_vec()));
+                    return Ok(());
+                }
+                self.divide()?;
+            }
+        }
+        self.route(key, value)
+    }
+
+    /// Boundaries from what has been seen; what waited for them goes its way.
+    fn divide(&mut self) -> Result<()> {
+        if let Some(sampler) = &self.sampler {
+            self.boundaries = sampler.clone().boundaries(self.layout.partitions);
+        }
+        self.waiting_bytes = 0;
+        for (key, value) in std::mem::take(&mut self.waiting) {
+            self.route(&key, &value)?;
+        }
+        Ok(())
+    }
+
+    fn route(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let partition = self.layout.partition_of(key, &self.boundaries);
+        match self.layout.scheme {
+            Scheme::Records => self.local.put_record(partition, key, value),
+            Scheme::Pointers => {
+                let pointer = self.local.store_value(value)?;
+                self.local.put_pointer(partition, key, pointer)
+            }
+            Scheme::Ranks => {
+                self.local.store_record(key, value)?;
+                self.local.put_rank(partition, self.layout.hash(key), 0)
+            }
+        }
+    }
+
+    /// Ends the epoch: it is durable and complete.
+    pub fn end_epoch(&mut self) -> Result<EpochCounts> {
+        self.divide_rest()?;
+        let counts = self.local.end_epoch()?;
+        self.coordinator.commit(&self.boundaries)?;
+        if let Some(sampler) = self.sampler.as_mut().filter(|sampler| sampler.seen() > 0) {
+            self.boundaries = sampler.boundaries(self.layout.partitions);
+        }
+        Ok(counts)
+    }
+
+    fn divide_rest(&mut self) -> Result<()> {
+        if self.waiting.is_empty() { Ok(()) } else { self.divide() }
+    }
+
+    /// Closes the directory. What was appended since the last epoch's end is dropped.
+    pub fn close(self) -> Result<Manifest> {
+        self.local.finish()?;
+        self.coordinator.close()
+    }
+
+    /// What the directory is.
+    pub fn manifest(&self) -> &Manifest {
+        self.coordinator.manifest()
+    }
+
+    /// The memory of its logs.
+    pub fn pool(&self) -> &Pool {
+        self.local.pool()
+    }
+}

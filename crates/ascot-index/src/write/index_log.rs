@@ -1,0 +1,86 @@
+//! The index log of a writer: segments as they are sealed, and a root and footer at each epoch's end
+//! ([`footer`](crate::format::footer)).
+
+use ascot_io::{RunId, crc32c};
+
+use crate::error::Result;
+use crate::format::footer::{ENTRIES_MOST, Entry, FOOTER_BYTES, Footer, Place, Root};
+use crate::write::logs::{LogNumber, Logs};
+
+/// An index log being written.
+pub struct IndexLog {
+    /// Its file.
+    pub file: LogNumber,
+    /// Its number, part of all checksums.
+    pub id: RunId,
+    epochs: u64,
+    root: Root,
+    /// Where the root of the epoch before is.
+    last: Place,
+}
+
+impl IndexLog {
+    /// A log that goes on after `footer` and its root, or a new one.
+    pub fn new(file: LogNumber, id: RunId, from: Option<(Footer, Root)>) -> Self {
+        let (epochs, last, root) = match from {
+            Some((footer, root)) => (footer.epochs, footer.root, root),
+            None => (0, Place::default(), Root::default()),
+        };
+        Self { file, id, epochs, root, last }
+    }
+
+    /// The epoch being written.
+    pub fn epoch(&self) -> u64 {
+        self.epochs
+    }
+
+    /// Appends a region's bytes; its length and checksum.
+    pub fn region(&self, logs: &mut Logs, parts: &[&[u8]]) -> Result<(u32, u32)> {
+        let at = logs.end(self.file);
+        let (log, place) = (self.id.0.to_le_bytes(), at.to_le_bytes());
+        let mut summed = vec![&log[..], &place[..]];
+        summed.extend_from_slice(parts);
+        let crc = crc32c(&summed);
+        for part in parts {
+            logs.append(self.file, part)?;
+        }
+        // A region is a few hundred KiB.
+        Ok(((logs.end(self.file) - at) as u32, crc))
+    }
+
+    /// Appends a segment's head, and notes the segment.
+    pub fn head(&mut self, logs: &mut Logs, parts: &[&[u8]], records: u64, data_end: u64) -> Result<()> {
+        let at = logs.end(self.file);
+        for part in parts {
+            logs.append(self.file, part)?;
+        }
+        // A head is a share of the memory of a writer, which is below 4 GiB.
+        let head = Place { at, bytes: (logs.end(self.file) - at) as u32, crc: crc32c(parts) };
+        self.note(head, records, data_end);
+        Ok(())
+    }
+
+    /// Notes a stretch of the data log.
+    pub fn note(&mut self, head: Place, records: u64, data_end: u64) {
+        if self.root.entries.len() >= ENTRIES_MOST
+            && self.root.entries.last().is_some_and(|last| last.epoch < self.epochs)
+        {
+            self.root = Root { before: self.last, entries: Vec::new() };
+        }
+        self.root.entries.push(Entry { epoch: self.epochs, head, records, data_end });
+    }
+
+    /// Ends the epoch: what follows belongs to the next.
+    pub fn end_epoch(&mut self, logs: &mut Logs, data_end: u64) -> Result<()> {
+        let bytes = self.root.to_bytes(self.id.0);
+        let at = logs.end(self.file);
+        logs.append(self.file, &bytes)?;
+        // Few entries for each epoch.
+        self.last = Place { at, bytes: bytes.len() as u32, crc: crc32c(&[&bytes]) };
+        self.epochs += 1;
+        logs.pad(self.file, FOOTER_BYTES)?;
+        let at = logs.end(self.file);
+        let footer = Footer { log: self.id.0, epochs: self.epochs, root: self.last, data_end, at };
+        logs.append(self.file, &footer.to_bytes())
+    }
+}

@@ -1,0 +1,299 @@
+//! The logs of one process: of the partitions it owns, and of what it keeps as a writer. What is routed to it by others, or what it
+//! appends itself, is put here; where to, the caller knows.
+//!
+//! ```text
+//!   records   owner: put_record
+//!   pointers  writer: store_value ─ pointer ─▶ owner: put_pointer
+//!   ranks     writer: store_record             owner: put_rank
+//! ```
+//!
+//! Invariants: memory is the cap given, divided beforehand ([`memory`](super::memory)); after an error nothing more is taken, and
+//! epochs that were complete stay.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use ascot_io::{Disk, Pool, Reservation};
+
+use crate::error::{IndexError, Result};
+use crate::format::footer::{Footer, Root};
+use crate::format::manifest::{Layout, Manifest, Scheme};
+use crate::format::names::Log;
+use crate::format::pointer::Pointer;
+use crate::read::tail::{last_footer, read_root};
+use crate::write::auxiliary_log::AuxiliaryLog;
+use crate::write::index_log::IndexLog;
+use crate::write::logs::{LogNumber, LogSpec, Logs};
+use crate::write::memory::{LogCounts, Plan};
+use crate::write::table_log::TableLog;
+use crate::write::value_log::ValueLog;
+
+/// What of a directory a process writes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Share {
+    /// Partitions it owns.
+    pub partitions: Vec<u32>,
+    /// Its number as a writer, in the schemes where writers keep something.
+    pub writer: Option<u32>,
+}
+
+/// What an epoch came to in one process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EpochCounts {
+    /// Records, pointers or ranks put to its partitions.
+    pub partition_records: u64,
+    /// Records or values it kept as a writer.
+    pub writer_records: u64,
+}
+
+/// The logs of one process.
+pub struct LocalWriter {
+    directory: PathBuf,
+    scheme: Scheme,
+    pool: Pool,
+    logs: Logs,
+    /// Where each partition it owns is in the two lists below.
+    places: HashMap<u32, usize>,
+    tables: Vec<TableLog>,
+    auxiliary: Vec<AuxiliaryLog>,
+    values: Option<ValueLog>,
+    own: Option<TableLog>,
+    failed: bool,
+    _scratch: Reservation,
+}
+
+impl LocalWriter {
+    /// Opens the logs of `share`, to go on after the epochs the manifest names; all of it within `memory_bytes`.
+    ///
+    /// # Errors
+    /// [`IndexError::Locked`] where another process has one of the files; [`IndexError::CutShort`] where a file
+    /// has not all epochs; too little memory; what the volume refuses.
+    pub fn open(
+        disk: &Disk,
+        directory: &Path,
+        manifest: &Manifest,
+        share: &Share,
+        memory_bytes: usize,
+    ) -> Result<Self> {
+        let layout = &manifest.layout;
+        check_share(layout, share)?;
+        let scheme = layout.scheme;
+        let owned = share.partitions.len();
+        let counts = match scheme {
+            Scheme::Records => LogCounts { tables: owned, ..LogCounts::default() },
+            Scheme::Pointers => {
+                LogCounts { tables: owned, values: share.writer.iter().count(), auxiliary: 0 }
+            }
+            Scheme::Ranks => LogCounts { tables: share.writer.iter().count(), auxiliary: owned, values: 0 },
+        };
+        let plan = Plan::new(memory_bytes, layout, counts)?;
+        let pool = Pool::new(memory_bytes);
+        let scratch = pool.reserve(plan.scratch_bytes, "blocks and filters being made")?;
+        let mut opening = Opening { disk, directory, manifest, specs: Vec::new() };
+        let part = |&number: &u32| {
+            if scheme == Scheme::Ranks { Log::Auxiliary(number) } else { Log::Partition(number) }
+        };
+        let parts =
+            share.partitions.iter().map(|number| opening.add(part(number))).collect::<Result<Vec<_>>>()?;
+        let writer = share.writer.filter(|_| scheme != Scheme::Records);
+        let kept = writer.map(|number| opening.add(Log::Writer(number))).transpose()?;
+        let logs = Logs::open(disk, opening.specs, &pool, &plan)?;
+        disk.sync_dir(directory)?;
+        let mut this = Self {
+            directory: directory.to_path_buf(),
+            scheme,
+            logs,
+            places: share.partitions.iter().enumerate().map(|(place, &number)| (number, place)).collect(),
+            tables: Vec::new(),
+            auxiliary: Vec::new(),
+            values: None,
+            own: None,
+            failed: false,
+            _scratch: scratch,
+            pool,
+        };
+        this.start(layout, writer, parts, kept, &plan)?;
+        Ok(this)
+    }
+
+    fn start(
+        &mut self,
+        layout: &Layout,
+        writer: Option<u32>,
+        parts: Vec<Opened>,
+        kept: Option<Opened>,
+        plan: &Plan,
+    ) -> Result<()> {
+        for Opened { data, index } in parts {
+            match data {
+                Some(data) => self.tables.push(TableLog::new(data, index, layout, &self.pool, plan)?),
+                None => self.auxiliary.push(AuxiliaryLog::new(index, layout, &self.pool, plan)?),
+            }
+        }
+        if let (Some(Opened { data: Some(data), index }), Some(writer)) = (kept, writer) {
+            if self.scheme == Scheme::Pointers {
+                self.values = Some(ValueLog::new(data, index, writer, layout.value_bytes.is_some()));
+            } else {
+                self.own = Some(TableLog::new(data, index, layout, &self.pool, plan)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a record to a partition this process owns (scheme `records`).
+    pub fn put_record(&mut self, partition: u32, key: &[u8], value: &[u8]) -> Result<()> {
+        self.to_table(Scheme::Records, partition, key, value)
+    }
+
+    /// Puts a key and the place of its value to a partition this process owns (scheme `pointers`).
+    pub fn put_pointer(&mut self, partition: u32, key: &[u8], pointer: Pointer) -> Result<()> {
+        self.to_table(Scheme::Pointers, partition, key, &pointer.to_bytes())
+    }
+
+    /// Notes in a partition this process owns that `rank` has a record with the key of this
+    /// [hash](Layout::hash) (scheme `ranks`).
+    pub fn put_rank(&mut self, partition: u32, hash: u64, rank: u32) -> Result<()> {
+        let place = self.place(Scheme::Ranks, partition)?;
+        let done = self.auxiliary[place].push(&mut self.logs, hash, rank);
+        self.kept(done)
+    }
+
+    /// Keeps a value in this writer's log; where it is (scheme `pointers`).
+    pub fn store_value(&mut self, value: &[u8]) -> Result<Pointer> {
+        self.check()?;
+        let Some(values) = &mut self.values else { return Err(self.not_a_writer()) };
+        let done = values.push(&mut self.logs, value);
+        self.kept(done)
+    }
+
+    /// Keeps a record in this writer's tables (scheme `ranks`).
+    pub fn store_record(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.check()?;
+        let Some(own) = &mut self.own else { return Err(self.not_a_writer()) };
+        let done = own.push(&mut self.logs, key, value);
+        self.kept(done)
+    }
+
+    /// Ends the epoch in all logs of this process, and makes it durable. It counts when the coordinator has
+    /// committed it, after all processes have come here.
+    pub fn end_epoch(&mut self) -> Result<EpochCounts> {
+        self.check()?;
+        let done = self.end_logs();
+        self.kept(done)
+    }
+
+    fn end_logs(&mut self) -> Result<EpochCounts> {
+        let mut counts = EpochCounts::default();
+        for log in &mut self.tables {
+            counts.partition_records += log.end_epoch(&mut self.logs)?;
+        }
+        for log in &mut self.auxiliary {
+            counts.partition_records += log.end_epoch(&mut self.logs)?;
+        }
+        if let Some(log) = &mut self.values {
+            counts.writer_records += log.end_epoch(&mut self.logs)?;
+        }
+        if let Some(log) = &mut self.own {
+            counts.writer_records += log.end_epoch(&mut self.logs)?;
+        }
+        self.logs.sync()?;
+        Ok(counts)
+    }
+
+    /// Closes the logs. What was put since the last epoch's end is dropped.
+    pub fn finish(mut self) -> Result<()> {
+        if self.failed { Ok(()) } else { self.logs.finish() }
+    }
+
+    /// The memory of this writer: its cap, and what is in use of it.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    fn to_table(&mut self, scheme: Scheme, partition: u32, key: &[u8], value: &[u8]) -> Result<()> {
+        let place = self.place(scheme, partition)?;
+        let done = self.tables[place].push(&mut self.logs, key, value);
+        self.kept(done)
+    }
+
+    fn place(&self, scheme: Scheme, partition: u32) -> Result<usize> {
+        self.check()?;
+        let place = self.places.get(&partition).copied().filter(|_| scheme == self.scheme);
+        place.ok_or_else(|| {
+            IndexError::Request(format!("partition {partition} takes nothing of this kind here: it belongs to another process or scheme"))
+        })
+    }
+
+    fn not_a_writer(&self) -> IndexError {
+        IndexError::Request("this process keeps nothing of this kind as a writer".into())
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.failed { Err(IndexError::Failed { path: self.directory.clone() }) } else { Ok(()) }
+    }
+
+    /// After an error nothing more is taken.
+    fn kept<T>(&mut self, done: Result<T>) -> Result<T> {
+        self.failed |= done.is_err();
+        done
+    }
+}
+
+fn check_share(layout: &Layout, share: &Share) -> Result<()> {
+    let outside = share.partitions.iter().find(|&&number| number >= layout.partitions);
+    if let Some(number) = outside {
+        return Err(IndexError::Request(format!(
+            "there is no partition {number} among {}",
+            layout.partitions
+        )));
+    }
+    match share.writer.filter(|&number| number >= layout.writers) {
+        Some(number) => {
+            Err(IndexError::Request(format!("there is no writer {number} among {}", layout.writers)))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Logs about to be opened.
+struct Opening<'a> {
+    disk: &'a Disk,
+    directory: &'a Path,
+    manifest: &'a Manifest,
+    specs: Vec<LogSpec>,
+}
+
+/// The two files of a log.
+struct Opened {
+    data: Option<LogNumber>,
+    index: IndexLog,
+}
+
+impl Opening<'_> {
+    /// Adds the files of `log`, to go on behind the epochs the manifest names.
+    fn add(&mut self, log: Log) -> Result<Opened> {
+        let id = log.id(self.manifest.id);
+        let path = log.index(self.directory);
+        let from = self.state(&path, id.0)?;
+        let (start, data_start) = from.as_ref().map_or((0, 0), |(footer, _)| (footer.end(), footer.data_end));
+        let data = log.data(self.directory).map(|path| self.spec(path, "data write", data_start));
+        let index = self.spec(path, "index write", start);
+        Ok(Opened { data, index: IndexLog::new(index, id, from) })
+    }
+
+    fn spec(&mut self, path: PathBuf, name: &'static str, start: u64) -> LogNumber {
+        self.specs.push(LogSpec { path, name, start });
+        LogNumber(self.specs.len() - 1)
+    }
+
+    /// The end of the last complete epoch.
+    fn state(&self, path: &Path, id: u64) -> Result<Option<(Footer, Root)>> {
+        let epochs = self.manifest.epochs;
+        if epochs == 0 {
+            return Ok(None);
+        }
+        let footer = last_footer(self.disk, path, id, epochs, |footer| footer.epochs == epochs)?;
+        let root = read_root(self.disk, path, &footer.root, id)?;
+        Ok(Some((footer, root)))
+    }
+}

@@ -1,0 +1,144 @@
+//! What a writer's memory is for: a fixed share for each of its parts, so that the sum is the cap.
+//!
+//! ```text
+//!   cap = blocks of the engine (an eighth)
+//!       + scratch: a block being made, a filter being built
+//!       + for each table log   records | an entry for each | filters and block index of the open segment
+//!       + for an auxiliary log hashes and ranks, eight bytes each | a region being built
+//! ```
+
+use crate::error::{IndexError, Result};
+use crate::format::manifest::Layout;
+
+/// Least memory of a writer, bytes, besides 512 KiB for each log.
+pub const LEAST_BYTES: usize = 2 << 20;
+/// Bytes of memory that each further log needs at least.
+const LEAST_OF_LOG_BYTES: usize = 512 << 10;
+/// Largest block of the engine: what a device writes at full speed.
+const ENGINE_BLOCK_MOST: usize = 1 << 20;
+/// Largest buffer of records: more makes tables larger, and nothing better.
+const BUFFER_MOST: usize = 256 << 20;
+/// A record is taken to have so many bytes where lengths differ.
+const USUAL_RECORD_BYTES: usize = 64;
+/// Bytes of the entry by which a record is sorted.
+pub const ENTRY_BYTES: usize = 16;
+/// Keys of a table that share a region, about.
+pub const REGION_KEYS: usize = 2048;
+/// Most keys of a region in a table that joins a segment of smaller ones.
+pub const REGION_KEYS_MOST: usize = 4 * REGION_KEYS;
+
+/// The logs of a writer, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogCounts {
+    /// Logs of tables.
+    pub tables: usize,
+    /// Logs of auxiliary tables.
+    pub auxiliary: usize,
+    /// Logs of values.
+    pub values: usize,
+}
+
+impl LogCounts {
+    /// Files they have.
+    fn files(&self) -> usize {
+        2 * self.tables + self.auxiliary + 2 * self.values
+    }
+}
+
+/// Shares of the memory, bytes unless said otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// A block of the engine.
+    pub engine_block_bytes: usize,
+    /// Number of them.
+    pub engine_blocks: usize,
+    /// What building a block and a filter takes.
+    pub scratch_bytes: usize,
+    /// Records of a table log.
+    pub buffer_bytes: usize,
+    /// Number of records in it at most.
+    pub buffer_records: usize,
+    /// Filters and block index of a table log's open segment.
+    pub segment_bytes: usize,
+    /// Number of hashes an auxiliary log holds.
+    pub auxiliary_entries: usize,
+}
+
+impl Plan {
+    /// The shares of `memory` bytes; an error where that is too little.
+    pub fn new(memory: usize, layout: &Layout, counts: LogCounts) -> Result<Self> {
+        let logs = counts.tables + counts.auxiliary + counts.values;
+        let block = layout.block_bytes as usize;
+        let scratch_bytes = block + 2 * crate::format::filter::BUILD_BYTES_PER_KEY * REGION_KEYS_MOST;
+        let least = LEAST_BYTES + scratch_bytes + logs * LEAST_OF_LOG_BYTES;
+        if memory < least {
+            return Err(IndexError::Request(format!(
+                "a writer of {logs} logs needs {} KiB of memory at least, and {} KiB are allowed; allow more memory, or make fewer partitions",
+                least.div_ceil(1024),
+                memory / 1024
+            )));
+        }
+        let outputs = counts.files();
+        let engine = memory / 8;
+        let fits = engine / (2 * outputs + 2);
+        let engine_block_bytes = (fits.max(4096) / 4096 * 4096).min(ENGINE_BLOCK_MOST);
+        let engine_blocks = (engine / engine_block_bytes).max(2 * outputs + 1);
+        let rest = memory - scratch_bytes - engine_blocks * engine_block_bytes;
+        let shares = (counts.tables + counts.auxiliary).max(1);
+        let share = rest / shares;
+        let segment_bytes = share / 4;
+        let form = layout.form();
+        let record = match (form.key, form.value) {
+            (Some(key), Some(value)) => (key + value).max(1) as usize,
+            _ => USUAL_RECORD_BYTES,
+        };
+        let buffer = (share - segment_bytes).min(BUFFER_MOST);
+        let buffer_records = buffer / (record + ENTRY_BYTES);
+        let buffer_bytes = buffer - buffer_records * ENTRY_BYTES;
+        let auxiliary_entries = share / 8 - share / 64;
+        Ok(Self {
+            engine_block_bytes,
+            engine_blocks,
+            scratch_bytes,
+            buffer_bytes,
+            buffer_records,
+            segment_bytes,
+            auxiliary_entries,
+        })
+    }
+
+    /// Bytes of all shares.
+    pub fn total(&self, counts: LogCounts) -> usize {
+        let table = self.buffer_bytes + self.buffer_records * ENTRY_BYTES + self.segment_bytes;
+        self.engine_blocks * self.engine_block_bytes
+            + self.scratch_bytes
+            + counts.tables * table
+            + counts.auxiliary * self.auxiliary_entries * 8
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::manifest::Scheme;
+
+    #[test]
+    fn shares_are_within_the_cap() {
+        let mut layout = Layout::new(Scheme::Records, 1, 1);
+        for (key, value) in [(None, None), (Some(8), Some(40)), (Some(0), Some(0)), (Some(8), Some(1 << 20))]
+        {
+            (layout.key_bytes, layout.value_bytes) = (key, value);
+            for memory in [8 << 20, 64 << 20, 1 << 30] {
+                for (tables, auxiliary, values) in [(1, 0, 0), (8, 0, 1), (1, 1, 0), (1, 8, 0)] {
+                    let counts = LogCounts { tables, auxiliary, values };
+                    let plan = Plan::new(memory, &layout, counts).unwrap();
+                    assert!(plan.total(counts) <= memory, "{plan:?}");
+                    assert!(plan.engine_blocks > 2 * counts.files());
+                }
+            }
+        }
+        let counts = LogCounts { tables: 1000, ..LogCounts::default() };
+        let error = Plan::new(64 << 20, &layout, counts).unwrap_err().to_string();
+        assert!(error.contains("allow more memory"), "{error}");
+    }
+}

@@ -1,0 +1,28 @@
+//! Writing: records gather in memory, become tables, and epochs that are whole.
+//!
+//! ```text
+//!   DirectoryWriter  one process, all partitions        Coordinator   makes the directory, commits epochs
+//!         └─▶ LocalWriter  the logs of one process ◀── a rank, which is sent records by others
+//!               ├─ TableLog      buffer ─ sort ─▶ blocks, filters        ╮
+//!               ├─ AuxiliaryLog  hashes and ranks ─▶ regions             ├─▶ Logs: the engine, 0 x m
+//!               └─ ValueLog      values as they come                     ╯
+//! ```
+
+mod auxiliary_log;
+mod boundaries;
+mod buffer;
+mod coordinator;
+mod directory;
+mod index_log;
+mod local;
+mod logs;
+mod memory;
+mod segment;
+mod table_log;
+mod value_log;
+
+pub use boundaries::Sampler;
+pub use coordinator::Coordinator;
+pub use directory::DirectoryWriter;
+pub use local::{EpochCounts, LocalWriter, Share};
+pub use memory::LEAST_BYTES;

@@ -1,0 +1,50 @@
+//! The log of values of the scheme `pointers`: a writer appends values as they come, and hands out pointers to them.
+//!
+//! ```text
+//!   data log   | crc [length] value | crc [length] value | ... |0|    zeros up to a multiple of 4096 at an epoch's end
+//!   index log  epochs: where the values of each end, and how many they are
+//! ```
+
+use crate::error::{IndexError, Result};
+use crate::format::footer::Place;
+use crate::format::pointer::{Pointer, value_head};
+use crate::write::index_log::IndexLog;
+use crate::write::logs::{LogNumber, Logs};
+
+/// A log of values being written.
+pub struct ValueLog {
+    data: LogNumber,
+    index: IndexLog,
+    writer: u32,
+    fixed: bool,
+    values: u64,
+}
+
+impl ValueLog {
+    /// The log of `writer`; `fixed` where all values have one length.
+    pub fn new(data: LogNumber, index: IndexLog, writer: u32, fixed: bool) -> Self {
+        Self { data, index, writer, fixed, values: 0 }
+    }
+
+    /// Appends a value.
+    pub fn push(&mut self, logs: &mut Logs, value: &[u8]) -> Result<Pointer> {
+        let offset = logs.end(self.data);
+        let full = || IndexError::Request("a log of values holds 256 TiB at most".into());
+        let pointer = Pointer::new(self.writer, offset, value.len() as u64).ok_or_else(full)?;
+        logs.append(self.data, &value_head(self.index.id, offset, self.fixed, value))?;
+        logs.append(self.data, value)?;
+        self.values += 1;
+        Ok(pointer)
+    }
+
+    /// Ends the epoch.
+    pub fn end_epoch(&mut self, logs: &mut Logs) -> Result<u64> {
+        logs.pad(self.data, 0)?;
+        let data_end = logs.end(self.data);
+        if self.values > 0 {
+            self.index.note(Place::default(), self.values, data_end);
+        }
+        self.index.end_epoch(logs, data_end)?;
+        Ok(std::mem::take(&mut self.values))
+    }
+}
