@@ -36,7 +36,9 @@ pub enum RankError {
         arrived: u64,
     },
     /// Ranks do not see the same directory.
-    #[error("rank {rank} finds another directory at this path than rank 0 made: is it on a file system that all share?")]
+    #[error(
+        "rank {rank} finds another directory at this path than rank 0 made: is it on a file system that all share?"
+    )]
     NotShared {
         /// The rank.
         rank: u32,

@@ -398,7 +398,9 @@ fn make(
     let coordinator = Coordinator::append(disk, path)?;
     let there = &coordinator.manifest().layout;
     if there.partitions > size || there.writers != size || there.partition_by == PartitionBy::Range {
-        return refused("the directory was written by another number of ranks, or by key range: it cannot be gone on with");
+        return refused(
+            "the directory was written by another number of ranks, or by key range: it cannot be gone on with",
+        );
     }
     Ok(Some(coordinator))
 }

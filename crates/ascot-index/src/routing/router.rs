@@ -515,7 +515,8 @@ impl<T: Transport> Router<T> {
 impl<T: Transport> Drop for Router<T> {
     fn drop(&mut self) {
         if !self.left {
-            let text = self.failed.as_ref().map_or("it left before the end".to_owned(), RouteError::to_string);
+            let text =
+                self.failed.as_ref().map_or("it left before the end".to_owned(), RouteError::to_string);
             self.failed = None;
             self.give_up(&text);
         }

@@ -211,7 +211,10 @@ fn a_rank_that_dies_is_an_error_for_all_others() {
             for result in results {
                 let error = result.unwrap_err();
                 let told = matches!(error, RouteError::Abandoned { .. });
-                assert!(told || matches!(error, RouteError::Transport(TransportError::PeerGone { .. })), "{error}");
+                assert!(
+                    told || matches!(error, RouteError::Transport(TransportError::PeerGone { .. })),
+                    "{error}"
+                );
             }
         }
     }
