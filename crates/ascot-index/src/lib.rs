@@ -27,4 +27,5 @@ pub mod write;
 pub use error::{IndexError, Result};
 pub use format::manifest::{Attribute, AuxiliaryKind, Layout, Manifest, NumberKind, PartitionBy, Scheme};
 pub use format::pointer::Pointer;
+pub use read::{Condition, Directory, EpochInfo, Info, QueryCounts, Scan, ScanRecord, Sign, Value, Verified};
 pub use write::{Coordinator, DirectoryWriter, EpochCounts, LocalWriter, Sampler, Share};

@@ -368,8 +368,7 @@ mod tests {
     use super::*;
 
     fn made() -> (Vec<u8>, SegmentFacts) {
-        let mut maker = HeadMaker::default();
-        maker.regions = vec![(10, 1), (20, 2)];
+        let mut maker = HeadMaker { regions: vec![(10, 1), (20, 2)], ..HeadMaker::default() };
         for (key, joined) in [
             (Some(&b"a"[..]), false),
             (Some(b"f"), false),

@@ -354,7 +354,7 @@ pub fn from_hex(text: &str) -> Option<Vec<u8>> {
 }
 
 /// All logs of a directory.
-pub fn logs(layout: &Layout) -> impl Iterator<Item = Log> {
+pub fn logs(layout: &Layout) -> impl Iterator<Item = Log> + use<> {
     Log::all(layout.scheme, layout.partitions, layout.writers)
 }
 

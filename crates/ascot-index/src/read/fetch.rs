@@ -1,10 +1,12 @@
 //! Reads of places in files, several at a time; each is one request, and counted.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
 use ascot_io::{Buf, Disk, Filled, IoError, PAGE_BYTES, ReadStream};
 
 use crate::error::{IndexError, Result};
+use crate::read::{Directory, count};
 
 /// Reads in flight.
 const DEPTH: usize = 32;
@@ -26,23 +28,29 @@ pub fn fetch(disk: &Disk, name: &str, path: &Path, at: u64, bytes: usize) -> Res
     complete(stream.as_mut(), path, at, bytes)
 }
 
-/// Reads places in the order given, which should be that of files; each is handed to `take` with its number.
+/// Reads places in the order given, which should be that of files; each is handed to `take` with its number. What is in flight takes
+/// no more than a quarter of the reader's memory, unless one place alone is larger.
 pub fn fetch_all(
-    disk: &Disk,
+    directory: &Directory,
     name: &str,
     spots: &[Spot],
     mut take: impl FnMut(usize, &[u8]) -> Result<()>,
 ) -> Result<()> {
-    let mut begun = std::collections::VecDeque::with_capacity(DEPTH);
-    let mut next = 0;
+    let most = directory.pool.budget() / 4;
+    let (mut begun, mut in_flight, mut next) = (VecDeque::with_capacity(DEPTH), 0, 0);
     for (number, spot) in spots.iter().enumerate() {
-        while next < spots.len() && begun.len() < DEPTH {
-            let ahead = &spots[next];
-            begun.push_back(begin(disk, name, &ahead.path, ahead.at, ahead.bytes)?);
-            next += 1;
+        while let Some(ahead) = spots.get(next) {
+            if begun.len() >= DEPTH || (!begun.is_empty() && in_flight + ahead.bytes > most) {
+                break;
+            }
+            let memory = directory.pool.reserve(ahead.bytes, "what is read of a directory")?;
+            begun.push_back((begin(&directory.disk, name, &ahead.path, ahead.at, ahead.bytes)?, memory));
+            (in_flight, next) = (in_flight + ahead.bytes, next + 1);
         }
-        if let Some(mut stream) = begun.pop_front() {
+        if let Some((mut stream, _memory)) = begun.pop_front() {
             let filled = complete(stream.as_mut(), &spot.path, spot.at, spot.bytes)?;
+            count(&directory.counters.bytes, spot.bytes as u64);
+            in_flight -= spot.bytes;
             take(number, filled.bytes())?;
         }
     }
@@ -56,22 +64,19 @@ fn begin(disk: &Disk, name: &str, path: &Path, at: u64, bytes: usize) -> Result<
     let mut stream = disk.open_read(path, at..end, name).map_err(|error| missing(error, path))?;
     let left = stream.len_hint().unwrap_or(0);
     if left < bytes as u64 {
-        return Err(IndexError::damaged(
-            path,
-            at + left,
-            "it ends before what its index names: it was cut short",
-        ));
+        return Err(IndexError::damaged(path, at + left, CUT_SHORT));
     }
     // A page more: a direct read may start before the place.
     stream.begin(Buf::heap((bytes + PAGE_BYTES).next_multiple_of(PAGE_BYTES)))?;
     Ok(stream)
 }
 
+const CUT_SHORT: &str = "it ends before what its index names: it was cut short";
+
 fn complete(stream: &mut dyn ReadStream, path: &Path, at: u64, bytes: usize) -> Result<Filled> {
     let filled = stream.complete()?;
     if filled.len() < bytes {
-        let what = "it ends before what its index names: it was cut short";
-        return Err(IndexError::damaged(path, at + filled.len() as u64, what));
+        return Err(IndexError::damaged(path, at + filled.len() as u64, CUT_SHORT));
     }
     Ok(filled)
 }

@@ -1,3 +1,233 @@
 //! Reading: a key's values in a few reads, ranges, everything, and whether all of it is whole.
-pub mod fetch;
-pub mod tail;
+//!
+//! ```text
+//!   Directory ─ get ─▶ [auxiliary regions] ─▶ filter regions ─▶ blocks ─▶ [values]     each arrow: one round of reads
+//!             ─ scan ─▶ tables, merged by key or one after the other
+//!             ─ verify, info
+//! ```
+//!
+//! Invariants: nothing is given out whose checksum was not looked at; memory is a cap given on opening, of which heads of segments
+//! are kept as long as they fit; epochs that the manifest does not name are not there.
+
+mod block;
+mod cache;
+mod fetch;
+mod info;
+mod log;
+mod lookup;
+mod merge;
+mod scan;
+pub(crate) mod tail;
+#[cfg(test)]
+mod tests;
+mod values;
+mod verify;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ascot_io::{Disk, Pool};
+
+use crate::error::Result;
+use crate::format::manifest::{Layout, Manifest};
+use crate::read::cache::Cache;
+pub use crate::read::info::{EpochInfo, Info};
+pub use crate::read::scan::{Condition, Scan, ScanRecord, Sign};
+pub use crate::read::verify::Verified;
+
+/// Memory of a reader where nothing else is said, bytes.
+pub const USUAL_MEMORY_BYTES: usize = 64 << 20;
+/// Least memory of a reader, bytes.
+pub const LEAST_MEMORY_BYTES: usize = 4 << 20;
+
+/// A value that was appended to a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Value {
+    /// The epoch, from 0.
+    pub epoch: u64,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// What queries have read so far; each read is one request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueryCounts {
+    /// Footers, roots and heads of segments: what opening takes.
+    pub opening_reads: u64,
+    /// Regions of auxiliary tables.
+    pub auxiliary_reads: u64,
+    /// Ranks they named.
+    pub ranks_named: u64,
+    /// Regions of filters.
+    pub filter_reads: u64,
+    /// Blocks, or neighbouring blocks at once.
+    pub block_reads: u64,
+    /// Of these, reads that a filter's false positive caused.
+    pub false_positives: u64,
+    /// Values in writers' logs.
+    pub value_reads: u64,
+    /// Bytes of all of these.
+    pub bytes: u64,
+}
+
+/// The same, counted by several threads.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub opening_reads: AtomicU64,
+    pub auxiliary_reads: AtomicU64,
+    pub ranks_named: AtomicU64,
+    pub filter_reads: AtomicU64,
+    pub block_reads: AtomicU64,
+    pub false_positives: AtomicU64,
+    pub value_reads: AtomicU64,
+    pub bytes: AtomicU64,
+}
+
+/// Adds to a counter.
+pub(crate) fn count(counter: &AtomicU64, more: u64) {
+    counter.fetch_add(more, Ordering::Relaxed);
+}
+
+/// An indexed directory, open for reading. Any number of threads may ask it at once.
+pub struct Directory {
+    disk: Disk,
+    path: PathBuf,
+    manifest: Manifest,
+    /// Of each epoch the boundaries of partitions, where they are by range.
+    boundaries: Vec<Vec<Vec<u8>>>,
+    pool: Pool,
+    cache: Mutex<Cache>,
+    counters: Counters,
+    notices: Mutex<Vec<String>>,
+}
+
+impl Directory {
+    /// Opens a directory as it is: the epochs that are complete now. It may be written meanwhile; what is completed later is
+    /// seen by who opens it later.
+    ///
+    /// # Errors
+    /// [`IndexError::NotIndexed`](crate::IndexError::NotIndexed), what is wrong with the manifest, a newer version.
+    pub fn open(disk: &Disk, path: &Path, memory_bytes: usize) -> Result<Self> {
+        let manifest = Manifest::read(path)?;
+        let memory = memory_bytes.max(LEAST_MEMORY_BYTES);
+        let bounded = 0..manifest.boundaries.len() as u64;
+        Ok(Self {
+            disk: disk.clone(),
+            path: path.to_path_buf(),
+            boundaries: bounded.map(|epoch| manifest.boundaries_of(epoch)).collect(),
+            manifest,
+            pool: Pool::new(memory),
+            cache: Mutex::new(Cache::new(memory / 2)),
+            counters: Counters::default(),
+            notices: Mutex::default(),
+        })
+    }
+
+    /// What the directory is, and how many epochs are complete.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// All values of `key`, by epoch, those of one epoch in the order in which their writer appended them; none where it was never
+    /// written.
+    ///
+    /// # Errors
+    /// A key of another length than the directory's; files that are missing, cut short or damaged.
+    pub fn get(&self, key: &[u8]) -> Result<Vec<Value>> {
+        self.get_one(key, None)
+    }
+
+    /// The values of `key` in one epoch.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn get_at(&self, key: &[u8], epoch: u64) -> Result<Vec<Value>> {
+        self.get_one(key, Some(epoch))
+    }
+
+    fn get_one(&self, key: &[u8], epoch: Option<u64>) -> Result<Vec<Value>> {
+        let mut values = Vec::new();
+        self.get_many(&[key], epoch, |_, found| {
+            values = found;
+            Ok(())
+        })?;
+        Ok(values)
+    }
+
+    /// The values of many keys, of all epochs or one: read in the order of files, handed to `take` in the order of `keys`, with the
+    /// number of the key.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get), and those of `take`.
+    pub fn get_many<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        epoch: Option<u64>,
+        mut take: impl FnMut(usize, Vec<Value>) -> Result<()>,
+    ) -> Result<()> {
+        const AT_ONCE: usize = 1024;
+        for (batch, keys) in keys.chunks(AT_ONCE).enumerate() {
+            let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
+            keys.iter().try_for_each(|key| self.layout().check_key(key))?;
+            for (number, values) in self.find(&keys, epoch)?.into_iter().enumerate() {
+                take(batch * AT_ONCE + number, values)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What queries have read so far.
+    pub fn counts(&self) -> QueryCounts {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let counters = &self.counters;
+        QueryCounts {
+            opening_reads: of(&counters.opening_reads),
+            auxiliary_reads: of(&counters.auxiliary_reads),
+            ranks_named: of(&counters.ranks_named),
+            filter_reads: of(&counters.filter_reads),
+            block_reads: of(&counters.block_reads),
+            false_positives: of(&counters.false_positives),
+            value_reads: of(&counters.value_reads),
+            bytes: of(&counters.bytes),
+        }
+    }
+
+    /// What a user should know: damaged filters that were read around. Empty afterwards.
+    pub fn take_notices(&self) -> Vec<String> {
+        std::mem::take(&mut *self.notices.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn notice(&self, text: String) {
+        let mut notices = self.notices.lock().unwrap_or_else(PoisonError::into_inner);
+        if !notices.contains(&text) {
+            notices.push(text);
+        }
+    }
+
+    fn layout(&self) -> &Layout {
+        &self.manifest.layout
+    }
+
+    fn cache(&self) -> MutexGuard<'_, Cache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The boundaries of an epoch; none where partitions are by hash.
+    fn boundaries_at(&self, epoch: u64) -> &[Vec<u8>] {
+        let epoch = usize::try_from(epoch).unwrap_or(usize::MAX);
+        self.boundaries.get(epoch).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// A log and what is known of one of its segments.
+#[derive(Clone)]
+pub(crate) struct Segment {
+    pub log: Arc<log::LogReader>,
+    pub head: Arc<crate::format::head::Head>,
+}

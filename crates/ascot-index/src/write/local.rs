@@ -97,7 +97,7 @@ impl LocalWriter {
             share.partitions.iter().map(|number| opening.add(part(number))).collect::<Result<Vec<_>>>()?;
         let writer = share.writer.filter(|_| scheme != Scheme::Records);
         let kept = writer.map(|number| opening.add(Log::Writer(number))).transpose()?;
-        let logs = Logs::open(disk, opening.specs, &pool, &plan)?;
+        let logs = Logs::open(disk, &opening.specs, &pool, &plan)?;
         disk.sync_dir(directory)?;
         let mut this = Self {
             directory: directory.to_path_buf(),
@@ -142,12 +142,12 @@ impl LocalWriter {
 
     /// Puts a record to a partition this process owns (scheme `records`).
     pub fn put_record(&mut self, partition: u32, key: &[u8], value: &[u8]) -> Result<()> {
-        self.to_table(Scheme::Records, partition, key, value)
+        self.put_to_table(Scheme::Records, partition, key, value)
     }
 
     /// Puts a key and the place of its value to a partition this process owns (scheme `pointers`).
     pub fn put_pointer(&mut self, partition: u32, key: &[u8], pointer: Pointer) -> Result<()> {
-        self.to_table(Scheme::Pointers, partition, key, &pointer.to_bytes())
+        self.put_to_table(Scheme::Pointers, partition, key, &pointer.to_bytes())
     }
 
     /// Notes in a partition this process owns that `rank` has a record with the key of this
@@ -210,7 +210,7 @@ impl LocalWriter {
         &self.pool
     }
 
-    fn to_table(&mut self, scheme: Scheme, partition: u32, key: &[u8], value: &[u8]) -> Result<()> {
+    fn put_to_table(&mut self, scheme: Scheme, partition: u32, key: &[u8], value: &[u8]) -> Result<()> {
         let place = self.place(scheme, partition)?;
         let done = self.tables[place].push(&mut self.logs, key, value);
         self.kept(done)

@@ -68,29 +68,22 @@ pub struct LogNumber(pub usize);
 pub struct Logs {
     bowtie: Bowtie<NoInput, LogFile>,
     ends: Vec<u64>,
-    paths: Vec<PathBuf>,
 }
 
 impl Logs {
     /// Opens the files, each of them locked.
-    pub fn open(disk: &Disk, specs: Vec<LogSpec>, pool: &Pool, plan: &Plan) -> Result<Self> {
+    pub fn open(disk: &Disk, specs: &[LogSpec], pool: &Pool, plan: &Plan) -> Result<Self> {
         let region = pool.region(plan.engine_blocks * plan.engine_block_bytes, "blocks of logs")?;
         let blocks = BlockPool::new(region, plan.engine_block_bytes);
         let files = specs.iter().map(|spec| open(disk, spec)).collect::<Result<Vec<_>>>()?;
         let few = |_| IndexError::Request("a writer's memory is too small for its files".into());
         let bowtie = Bowtie::of_outputs(files, blocks, Box::new(FewestHeld)).map_err(few)?;
-        let ends = specs.iter().map(|spec| spec.start).collect();
-        Ok(Self { bowtie, ends, paths: specs.into_iter().map(|spec| spec.path).collect() })
+        Ok(Self { bowtie, ends: specs.iter().map(|spec| spec.start).collect() })
     }
 
     /// Where `log` ends.
     pub fn end(&self, log: LogNumber) -> u64 {
         self.ends[log.0]
-    }
-
-    /// The file of `log`.
-    pub fn path(&self, log: LogNumber) -> &Path {
-        &self.paths[log.0]
     }
 
     /// Appends to `log`.

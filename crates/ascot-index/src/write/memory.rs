@@ -106,21 +106,23 @@ impl Plan {
             auxiliary_entries,
         })
     }
-
-    /// Bytes of all shares.
-    pub fn total(&self, counts: LogCounts) -> usize {
-        let table = self.buffer_bytes + self.buffer_records * ENTRY_BYTES + self.segment_bytes;
-        self.engine_blocks * self.engine_block_bytes
-            + self.scratch_bytes
-            + counts.tables * table
-            + counts.auxiliary * self.auxiliary_entries * 8
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::format::manifest::Scheme;
+
+    impl Plan {
+        /// Bytes of all shares.
+        fn total(&self, counts: LogCounts) -> usize {
+            let table = self.buffer_bytes + self.buffer_records * ENTRY_BYTES + self.segment_bytes;
+            self.engine_blocks * self.engine_block_bytes
+                + self.scratch_bytes
+                + counts.tables * table
+                + counts.auxiliary * self.auxiliary_entries * 8
+        }
+    }
 
     #[test]
     fn shares_are_within_the_cap() {

@@ -71,11 +71,6 @@ impl TableLog {
         Ok(())
     }
 
-    /// Records of the epoch so far.
-    pub fn records(&self) -> u64 {
-        self.records
-    }
-
     /// Ends the epoch: everything is handed to the files. The caller makes them durable.
     pub fn end_epoch(&mut self, logs: &mut Logs) -> Result<u64> {
         self.flush(logs)?;

@@ -1,0 +1,109 @@
+//! What a directory is and holds, from its indexes alone.
+
+use crate::error::Result;
+use crate::format::head::Kind;
+use crate::format::manifest::logs;
+use crate::format::names::Log;
+use crate::read::Directory;
+
+/// What an epoch holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EpochInfo {
+    /// Records, pointers or entries in its partitions.
+    pub partition_records: u64,
+    /// Records or values of its writers.
+    pub writer_records: u64,
+    /// Tables.
+    pub tables: u64,
+    /// Segments: each costs a query one read.
+    pub segments: u64,
+    /// Most segments of one log: what one query reads.
+    pub segments_most: u64,
+    /// Bytes of filters.
+    pub filter_bytes: u64,
+    /// Bytes of auxiliary tables.
+    pub auxiliary_bytes: u64,
+    /// Bytes of data blocks.
+    pub block_bytes: u64,
+}
+
+/// What a directory holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Info {
+    /// Its epochs.
+    pub epochs: Vec<EpochInfo>,
+    /// Bytes of data logs, and of index logs, that belong to complete epochs.
+    pub data_bytes: u64,
+    /// Of index logs.
+    pub index_bytes: u64,
+    /// Bytes behind them, of epochs that were not completed.
+    pub tail_bytes: u64,
+}
+
+impl EpochInfo {
+    /// Records appended in the epoch.
+    pub fn records(&self) -> u64 {
+        self.partition_records
+    }
+
+    /// Bits of filters for each record in tables.
+    pub fn filter_bits(&self, records: u64) -> f64 {
+        self.filter_bytes as f64 * 8.0 / records.max(1) as f64
+    }
+}
+
+impl Directory {
+    /// Reads all indexes and adds up.
+    ///
+    /// # Errors
+    /// Files that are missing, cut short or damaged.
+    pub fn info(&self) -> Result<Info> {
+        // An index names every epoch, of which there are as many as the manifest says.
+        let mut info = Info { epochs: Vec::new(), ..Info::default() };
+        for log in logs(self.layout()) {
+            self.add_log(&mut info, log)?;
+        }
+        let epochs = usize::try_from(self.manifest.epochs).unwrap_or(usize::MAX);
+        info.epochs.resize_with(epochs.min(info.epochs.len().max(epochs.min(1 << 20))), EpochInfo::default);
+        Ok(info)
+    }
+
+    fn add_log(&self, info: &mut Info, log: Log) -> Result<()> {
+        let reader = self.log(log)?;
+        let (index_end, data_end) = reader.ends;
+        let has_data = !matches!(log, Log::Auxiliary(_));
+        let size = |path| std::fs::metadata(path).map_or(0, |stat: std::fs::Metadata| stat.len());
+        info.index_bytes += index_end;
+        info.tail_bytes += size(&reader.index).saturating_sub(index_end);
+        if has_data {
+            info.data_bytes += data_end;
+            info.tail_bytes += size(&reader.data).saturating_sub(data_end);
+        }
+        for same in reader.entries.chunk_by(|one, other| one.epoch == other.epoch) {
+            let number = usize::try_from(same[0].epoch).unwrap_or(usize::MAX);
+            if info.epochs.len() <= number {
+                info.epochs.resize_with(number + 1, EpochInfo::default);
+            }
+            let epoch = &mut info.epochs[number];
+            let records: u64 = same.iter().map(|entry| entry.records).sum();
+            match log {
+                Log::Writer(_) => epoch.writer_records += records,
+                _ => epoch.partition_records += records,
+            }
+            epoch.segments += same.len() as u64;
+            epoch.segments_most = epoch.segments_most.max(same.len() as u64);
+            let kind = if has_data { Kind::Tables } else { Kind::Auxiliary };
+            for entry in same.iter().filter(|entry| entry.head.bytes > 0) {
+                for segment in self.segments(&[(std::sync::Arc::clone(&reader), *entry)], kind)? {
+                    let regions: u64 =
+                        segment.head.regions.iter().map(|region| u64::from(region.bytes)).sum();
+                    *(if has_data { &mut epoch.filter_bytes } else { &mut epoch.auxiliary_bytes }) += regions;
+                    epoch.tables += segment.head.tables.len() as u64;
+                    epoch.block_bytes +=
+                        segment.head.blocks.iter().map(|block| u64::from(block.bytes)).sum::<u64>();
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,82 @@
+//! An index log, open: the segments of complete epochs.
+
+use std::path::{Path, PathBuf};
+
+use ascot_io::{Disk, RunId};
+
+use crate::error::{IndexError, Result};
+use crate::format::footer::{Entry, Root};
+use crate::format::manifest::Manifest;
+use crate::format::names::Log;
+use crate::read::tail::{last_footer, read_root};
+
+/// An index log, and the data log beside it.
+#[derive(Debug)]
+pub struct LogReader {
+    /// Which one.
+    pub log: Log,
+    /// Its number, part of all checksums.
+    pub id: RunId,
+    /// The file of its index.
+    pub index: PathBuf,
+    /// The file of its data; that of the index where there is none.
+    pub data: PathBuf,
+    /// Segments of complete epochs, by epoch.
+    pub entries: Vec<Entry>,
+    /// Where complete epochs end in the index and in the data.
+    pub ends: (u64, u64),
+    /// Reads it took to open.
+    pub reads: u64,
+    /// Bytes of those.
+    pub bytes: u64,
+}
+
+impl LogReader {
+    /// Opens `log`.
+    pub fn open(disk: &Disk, directory: &Path, manifest: &Manifest, log: Log) -> Result<Self> {
+        let (index, id) = (log.index(directory), log.id(manifest.id));
+        let data = log.data(directory).unwrap_or_else(|| index.clone());
+        let mut this = Self { log, id, index, data, entries: Vec::new(), ends: (0, 0), reads: 0, bytes: 0 };
+        if manifest.epochs == 0 {
+            return Ok(this);
+        }
+        let epochs = manifest.epochs;
+        let footer = last_footer(disk, &this.index, id.0, epochs, |footer| footer.epochs >= epochs)?;
+        this.ends = (footer.end(), footer.data_end);
+        this.reads = 1;
+        let (mut place, mut limit) = (footer.root, footer.at);
+        let mut roots: Vec<Root> = Vec::new();
+        while place.bytes > 0 {
+            if place.at.checked_add(u64::from(place.bytes)).is_none_or(|end| end > limit) {
+                return Err(IndexError::damaged(
+                    &this.index,
+                    place.at,
+                    "an epoch's root is not before what names it",
+                ));
+            }
+            limit = place.at;
+            let root = read_root(disk, &this.index, &place, id.0)?;
+            (this.reads, this.bytes) = (this.reads + 1, this.bytes + u64::from(place.bytes));
+            place = root.before;
+            roots.push(root);
+        }
+        let entries = roots.into_iter().rev().flat_map(|root| root.entries);
+        this.entries = entries.filter(|entry| entry.epoch < epochs).collect();
+        if !this.entries.is_sorted_by_key(|entry| entry.epoch) {
+            return Err(IndexError::damaged(&this.index, footer.root.at, "epochs are not in their order"));
+        }
+        Ok(this)
+    }
+
+    /// Segments of an epoch.
+    pub fn of_epoch(&self, epoch: u64) -> &[Entry] {
+        let from = self.entries.partition_point(|entry| entry.epoch < epoch);
+        let upto = self.entries.partition_point(|entry| entry.epoch <= epoch);
+        &self.entries[from..upto]
+    }
+
+    /// Bytes it takes in memory.
+    pub fn memory(&self) -> usize {
+        size_of::<Self>() + self.entries.len() * size_of::<Entry>() + 512
+    }
+}

@@ -1,0 +1,289 @@
+//! Finding keys: rounds of reads, each over all keys, epochs and logs at once, in the order of files.
+//!
+//! ```text
+//!   ranks      auxiliary regions ─▶ (key, epoch, writer)
+//!   all        filter regions    ─▶ tables that may have the key
+//!              blocks            ─▶ values, or pointers
+//!   pointers   value logs        ─▶ values
+//! ```
+//!
+//! Invariant: no value is missed. A region that is damaged says yes for all its tables, or names all ranks, and a notice tells of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ascot_io::crc32c;
+
+use crate::auxiliary::{hash_of, ranks};
+use crate::error::Result;
+use crate::format::bytes::Cursor;
+use crate::format::filter::may_contain;
+use crate::format::footer::Entry;
+use crate::format::head::{Head, Kind, Region, Table};
+use crate::format::manifest::Scheme;
+use crate::format::names::Log;
+use crate::hash::{local_hash, share};
+use crate::read::block::Stretch;
+use crate::read::fetch::{Spot, fetch_all};
+use crate::read::log::LogReader;
+use crate::read::{Directory, Segment, Value, count};
+
+/// A key to be found in one epoch of one log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Want {
+    log: Log,
+    epoch: u64,
+    /// Number of the key.
+    key: usize,
+}
+
+/// A value found, and what orders it among others of its key.
+struct Found {
+    key: usize,
+    epoch: u64,
+    order: (Log, u64, usize),
+    bytes: Vec<u8>,
+}
+
+/// A table that may have a key.
+struct Candidate {
+    key: usize,
+    stretch: Stretch,
+}
+
+/// Segments looked into at once.
+const SEGMENTS_AT_ONCE: usize = 64;
+
+impl Directory {
+    /// The values of `keys`, of all epochs or one.
+    pub(crate) fn find(&self, keys: &[&[u8]], epoch: Option<u64>) -> Result<Vec<Vec<Value>>> {
+        let epochs = match epoch {
+            Some(epoch) => epoch..(epoch + 1).min(self.manifest.epochs).max(epoch),
+            None => 0..self.manifest.epochs,
+        };
+        let mut wants = Vec::new();
+        for (number, key) in keys.iter().enumerate() {
+            for epoch in epochs.clone() {
+                let partition = self.layout().partition_of(key, self.boundaries_at(epoch));
+                let log = if self.layout().scheme == Scheme::Ranks {
+                    Log::Auxiliary(partition)
+                } else {
+                    Log::Partition(partition)
+                };
+                wants.push(Want { log, epoch, key: number });
+            }
+        }
+        let hashes: Vec<u64> = keys.iter().map(|key| local_hash(self.layout().hash(key))).collect();
+        if self.layout().scheme == Scheme::Ranks {
+            wants = self.named(wants, &hashes)?;
+        }
+        let mut found = Vec::new();
+        for (segments, wants) in self.batches(wants)? {
+            self.find_in_tables(&segments, &wants, keys, &hashes, &mut found)?;
+        }
+        if self.layout().scheme == Scheme::Pointers {
+            self.resolve(&mut found.iter_mut().map(|one| &mut one.bytes).collect::<Vec<_>>())?;
+        }
+        found.sort_by_key(|one| (one.key, one.epoch, one.order));
+        let mut values: Vec<Vec<Value>> = vec![Vec::new(); keys.len()];
+        for one in found {
+            values[one.key].push(Value { epoch: one.epoch, bytes: one.bytes });
+        }
+        Ok(values)
+    }
+
+    /// Wants, by the segments to look into for them, a number of segments at a time.
+    fn batches(&self, mut wants: Vec<Want>) -> Result<Vec<Batch>> {
+        wants.sort_unstable();
+        let mut batches: Vec<Batch> = Vec::new();
+        for same in wants.chunk_by(|one, other| (one.log, one.epoch) == (other.log, other.epoch)) {
+            let log = self.log(same[0].log)?;
+            for entry in log.of_epoch(same[0].epoch) {
+                if batches.last().is_none_or(|(segments, _)| segments.len() == SEGMENTS_AT_ONCE) {
+                    batches.push(Batch::default());
+                }
+                if let Some((segments, wants)) = batches.last_mut() {
+                    segments.push((Arc::clone(&log), *entry));
+                    wants.push(same.iter().map(|want| want.key).collect());
+                }
+            }
+        }
+        Ok(batches)
+    }
+
+    /// The writers that auxiliary tables name for each want.
+    fn named(&self, wants: Vec<Want>, hashes: &[u64]) -> Result<Vec<Want>> {
+        let mut named = Vec::new();
+        for (entries, wants) in self.batches(wants)? {
+            let segments = self.segments(&entries, Kind::Auxiliary)?;
+            let regions = Regions::of(&segments, &wants, |key| hash_of(hashes[key]));
+            count(&self.counters.auxiliary_reads, regions.spots.len() as u64);
+            fetch_all(self, "auxiliary read", &regions.spots, |number, bytes| {
+                let (segment, region, keys) = &regions.wanted[number];
+                let epoch = segments[*segment].head.facts.epoch;
+                let whole = self.is_whole(&segments[*segment], region, bytes);
+                for &key in keys {
+                    let found = if whole { ranks(bytes, hashes[key]) } else { None };
+                    let found = found.unwrap_or_else(|| (0..self.layout().writers).collect());
+                    count(&self.counters.ranks_named, found.len() as u64);
+                    let writers = found.into_iter().filter(|&rank| rank < self.layout().writers);
+                    named.extend(writers.map(|rank| Want { log: Log::Writer(rank), epoch, key }));
+                }
+                Ok(())
+            })?;
+        }
+        named.sort_unstable();
+        named.dedup();
+        Ok(named)
+    }
+
+    fn find_in_tables(
+        &self,
+        entries: &[(Arc<LogReader>, Entry)],
+        wants: &[Vec<usize>],
+        keys: &[&[u8]],
+        hashes: &[u64],
+        found: &mut Vec<Found>,
+    ) -> Result<()> {
+        let segments = self.segments(entries, Kind::Tables)?;
+        let regions = Regions::of(&segments, wants, |key| hashes[key]);
+        count(&self.counters.filter_reads, regions.spots.len() as u64);
+        let mut candidates = Vec::new();
+        fetch_all(self, "filter read", &regions.spots, |number, bytes| {
+            let (segment, region, wanted) = &regions.wanted[number];
+            let segment = &segments[*segment];
+            let whole = self.is_whole(segment, region, bytes);
+            for &key in wanted {
+                let tables = segment.head.tables.iter().enumerate();
+                let tables = tables.filter(|(number, table)| {
+                    may_be_in(table, keys[key])
+                        && (!whole || self.passes(segment, region, bytes, *number, hashes[key]))
+                });
+                for (_, table) in tables {
+                    let blocks = segment.head.blocks_for(table, keys[key], Some(keys[key]));
+                    if !blocks.is_empty() {
+                        candidates
+                            .push(Candidate { key, stretch: Stretch { segment: segment.clone(), blocks } });
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        self.find_in_blocks(candidates, keys, found)
+    }
+
+    fn find_in_blocks(
+        &self,
+        candidates: Vec<Candidate>,
+        keys: &[&[u8]],
+        found: &mut Vec<Found>,
+    ) -> Result<()> {
+        let mut places: BTreeMap<Spot, Vec<Candidate>> = BTreeMap::new();
+        for candidate in candidates {
+            places.entry(candidate.stretch.spot()).or_default().push(candidate);
+        }
+        let (spots, candidates): (Vec<Spot>, Vec<Vec<Candidate>>) = places.into_iter().unzip();
+        count(&self.counters.block_reads, spots.len() as u64);
+        let form = self.layout().form();
+        fetch_all(self, "block read", &spots, |number, bytes| {
+            let Some(Candidate { stretch, .. }) = candidates[number].first() else { return Ok(()) };
+            let before = found.len();
+            let (log, epoch) = (stretch.segment.log.log, stretch.segment.head.facts.epoch);
+            let wanted: BTreeMap<&[u8], Vec<usize>> =
+                candidates[number].iter().fold(BTreeMap::new(), |mut all, one| {
+                    all.entry(keys[one.key]).or_insert_with(Vec::new).push(one.key);
+                    all
+                });
+            let mut place = 0;
+            stretch.records(form, bytes, |record| {
+                place += 1;
+                for &key in wanted.get(record.key).map_or(&[][..], Vec::as_slice) {
+                    let order = (log, spots[number].at, place);
+                    found.push(Found { key, epoch, order, bytes: record.value.to_vec() });
+                }
+                Ok(())
+            })?;
+            count(&self.counters.false_positives, u64::from(found.len() == before));
+            Ok(())
+        })
+    }
+
+    /// Whether the filter of a table lets a hash pass; one that is no filter does.
+    fn passes(&self, segment: &Segment, region: &Region, bytes: &[u8], table: usize, hash: u64) -> bool {
+        let answer =
+            filter(bytes, segment.head.tables.len(), table).and_then(|filter| may_contain(filter, hash));
+        answer.unwrap_or_else(|| {
+            self.tell_damaged(segment, region);
+            true
+        })
+    }
+
+    /// Whether a region is what was written; a notice where it is not.
+    fn is_whole(&self, segment: &Segment, region: &Region, bytes: &[u8]) -> bool {
+        let whole = region_is_whole(segment, region, bytes);
+        if !whole {
+            self.tell_damaged(segment, region);
+        }
+        whole
+    }
+
+    fn tell_damaged(&self, segment: &Segment, region: &Region) {
+        let kind = match segment.head.facts.kind {
+            Kind::Tables => "the filters are damaged, so all tables were looked into",
+            Kind::Auxiliary => "an auxiliary table is damaged, so all writers were asked",
+        };
+        self.notice(format!("{}, byte {}: {kind}", segment.log.index.display(), region.at));
+    }
+}
+
+/// Segments, and of each the keys to look for.
+type Batch = (Vec<(Arc<LogReader>, Entry)>, Vec<Vec<usize>>);
+
+/// Whether the bytes of a region are what was written.
+pub(crate) fn region_is_whole(segment: &Segment, region: &Region, bytes: &[u8]) -> bool {
+    crc32c(&[&segment.log.id.0.to_le_bytes(), &region.at.to_le_bytes(), bytes]) == region.crc
+}
+
+/// The filter of a table in a region of so many tables.
+pub(crate) fn filter(bytes: &[u8], tables: usize, table: usize) -> Option<&[u8]> {
+    let mut cursor = Cursor::new(bytes);
+    let lengths: Option<Vec<usize>> = (0..tables).map(|_| Some(cursor.u32()? as usize)).collect();
+    let lengths = lengths?;
+    let before = lengths[..table].iter().try_fold(0usize, |sum, &length| sum.checked_add(length))?;
+    cursor.take(before)?;
+    cursor.take(lengths[table])
+}
+
+/// Whether a key is not above the greatest of a table.
+fn may_be_in(table: &Table, key: &[u8]) -> bool {
+    table.greatest.as_ref().is_none_or(|greatest| key <= greatest.as_slice())
+}
+
+/// The region of a hash.
+pub(crate) fn region_of(head: &Head, hash: u64) -> Option<&Region> {
+    // Regions were counted with 32 bits.
+    head.regions.get(share(hash, head.regions.len() as u32) as usize)
+}
+
+/// Regions to read, in the order of files.
+struct Regions {
+    spots: Vec<Spot>,
+    /// Of each the segment, the region, and the keys.
+    wanted: Vec<(usize, Region, Vec<usize>)>,
+}
+
+impl Regions {
+    fn of(segments: &[Segment], wants: &[Vec<usize>], hash: impl Fn(usize) -> u64) -> Self {
+        let mut regions: BTreeMap<Spot, (usize, Region, Vec<usize>)> = BTreeMap::new();
+        for (number, (segment, keys)) in segments.iter().zip(wants).enumerate() {
+            for &key in keys {
+                let Some(region) = region_of(&segment.head, hash(key)) else { continue };
+                let spot =
+                    Spot { path: segment.log.index.clone(), at: region.at, bytes: region.bytes as usize };
+                regions.entry(spot).or_insert_with(|| (number, *region, Vec::new())).2.push(key);
+            }
+        }
+        let (spots, wanted) = regions.into_iter().unzip();
+        Self { spots, wanted }
+    }
+}

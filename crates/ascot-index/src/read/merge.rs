@@ -1,0 +1,123 @@
+//! A range in the order of keys: tables are sorted, so they are merged, each read piece by piece.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+use std::vec::IntoIter;
+
+use ascot_io::Reservation;
+
+use crate::error::Result;
+use crate::format::footer::Entry;
+use crate::format::head::Kind;
+use crate::read::block::Stretch;
+use crate::read::fetch::{Spot, fetch_all};
+use crate::read::log::LogReader;
+use crate::read::scan::{Scan, ScanRecord, Take};
+use crate::read::{Directory, count};
+
+/// Least and most bytes of a table in memory.
+const PIECE_LEAST: u64 = 64 << 10;
+const PIECE_MOST: u64 = 1 << 20;
+
+/// Answers of a table, a piece of them in memory.
+struct Source {
+    epoch: u64,
+    rest: IntoIter<Stretch>,
+    bytes: Vec<u8>,
+    /// Of each record where its key and its value end.
+    ends: Vec<(usize, usize)>,
+    next: usize,
+    _memory: Reservation,
+}
+
+impl Source {
+    /// The record that is next, if the piece has one.
+    fn current(&self) -> Option<(&[u8], &[u8])> {
+        let &(key_end, value_end) = self.ends.get(self.next)?;
+        let start = self.next.checked_sub(1).map_or(0, |before| self.ends[before].1);
+        Some((&self.bytes[start..key_end], &self.bytes[key_end..value_end]))
+    }
+}
+
+impl Directory {
+    pub(crate) fn merge(
+        &self,
+        scan: &Scan,
+        entries: Vec<(Arc<LogReader>, Entry)>,
+        take: Take<'_>,
+    ) -> Result<()> {
+        let mut sources = self.sources(scan, &entries)?;
+        let mut heap = BinaryHeap::new();
+        for (number, source) in sources.iter_mut().enumerate() {
+            self.fill(scan, source)?;
+            if let Some((key, _)) = source.current() {
+                heap.push(Reverse((key.to_vec(), source.epoch, number)));
+            }
+        }
+        while let Some(Reverse((mut least, epoch, number))) = heap.pop() {
+            let source = &mut sources[number];
+            if let Some((key, value)) = source.current() {
+                take(ScanRecord { epoch, key, value })?;
+            }
+            source.next += 1;
+            if source.current().is_none() {
+                self.fill(scan, source)?;
+            }
+            if let Some((key, _)) = source.current() {
+                least.clear();
+                least.extend_from_slice(key);
+                heap.push(Reverse((least, epoch, number)));
+            }
+        }
+        Ok(())
+    }
+
+    /// The tables with a part of the range, in the order of epochs and files.
+    fn sources(&self, scan: &Scan, entries: &[(Arc<LogReader>, Entry)]) -> Result<Vec<Source>> {
+        let mut open = Vec::new();
+        for entry in entries {
+            for segment in self.segments(std::slice::from_ref(entry), Kind::Tables)? {
+                let tables = segment.head.tables.iter();
+                let wanted =
+                    tables.filter(|table| !self.stretches(scan, &segment, table, u64::MAX).is_empty());
+                open.extend(wanted.map(|table| (segment.clone(), table.clone())));
+            }
+        }
+        open.sort_by_key(|(segment, table)| (segment.head.facts.epoch, segment.log.log, table.at));
+        let share = self.pool.available() as u64 / 4 / open.len().max(1) as u64;
+        let piece = share.clamp(PIECE_LEAST, PIECE_MOST);
+        let sources = open.into_iter().map(|(segment, table)| {
+            // A piece of a table, and the places of its records.
+            let memory = self.pool.reserve(2 * piece as usize, "the tables of a range, all open at once")?;
+            let rest = self.stretches(scan, &segment, &table, piece).into_iter();
+            let epoch = segment.head.facts.epoch;
+            Ok(Source { epoch, rest, bytes: Vec::new(), ends: Vec::new(), next: 0, _memory: memory })
+        });
+        sources.collect()
+    }
+
+    /// Reads pieces of a table until one has an answer.
+    fn fill(&self, scan: &Scan, source: &mut Source) -> Result<()> {
+        (source.next, source.ends) = (0, Vec::new());
+        source.bytes.clear();
+        while source.ends.is_empty() {
+            let Some(stretch) = source.rest.next() else { return Ok(()) };
+            let spots: [Spot; 1] = [stretch.spot()];
+            count(&self.counters.block_reads, 1);
+            let (bytes, ends) = (&mut source.bytes, &mut source.ends);
+            fetch_all(self, "block read", &spots, |_, read| {
+                stretch.records(self.layout().form(), read, |record| {
+                    if self.is_answer(scan, &record) {
+                        bytes.extend_from_slice(record.key);
+                        let key_end = bytes.len();
+                        bytes.extend_from_slice(record.value);
+                        ends.push((key_end, bytes.len()));
+                    }
+                    Ok(())
+                })
+            })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,237 @@
+//! Many records: those of a range of keys, or of an epoch, or all; in the order of keys, or as they stand in the files.
+//!
+//! ```text
+//!   logs ─▶ tables whose keys may be in the range ─▶ their blocks ─▶ [bounds of the attribute] ─▶ records
+//! ```
+//!
+//! Invariants: only blocks that may hold an answer are read; each once. In the order of keys, all tables that hold part of the range
+//! are open at once, with a piece of memory each.
+
+use std::sync::Arc;
+
+use crate::error::{IndexError, Result};
+use crate::format::footer::Entry;
+use crate::format::head::{Block, Kind, Table};
+use crate::format::manifest::{PartitionBy, Scheme};
+use crate::format::names::Log;
+use crate::format::record::Record;
+use crate::read::block::{Stretch, stretch_end, unit_end};
+use crate::read::fetch::{Spot, fetch_all};
+use crate::read::log::LogReader;
+use crate::read::{Directory, Segment, count};
+
+/// How an attribute is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sign {
+    /// Greater.
+    Above,
+    /// Greater or equal.
+    AtLeast,
+    /// Less.
+    Below,
+    /// Less or equal.
+    AtMost,
+}
+
+/// A condition on the directory's attribute.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Condition {
+    /// How it is compared.
+    pub sign: Sign,
+    /// With what.
+    pub number: f64,
+}
+
+impl Condition {
+    fn holds(&self, number: f64) -> bool {
+        match self.sign {
+            Sign::Above => number > self.number,
+            Sign::AtLeast => number >= self.number,
+            Sign::Below => number < self.number,
+            Sign::AtMost => number <= self.number,
+        }
+    }
+
+    /// Whether a block with these bounds may have a number for which it holds.
+    fn may_hold(&self, bounds: Option<(f64, f64)>) -> bool {
+        let Some((least, greatest)) = bounds else { return true };
+        match self.sign {
+            Sign::Above | Sign::AtLeast => self.holds(greatest),
+            Sign::Below | Sign::AtMost => self.holds(least),
+        }
+    }
+}
+
+/// What is asked for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Scan {
+    /// Least key.
+    pub from: Vec<u8>,
+    /// The key before which to end; none for all keys from `from` on.
+    pub upto: Option<Vec<u8>>,
+    /// One epoch; none for all.
+    pub epoch: Option<u64>,
+    /// What the attribute must be.
+    pub condition: Option<Condition>,
+    /// In the order of keys, those of a key by epoch; else as they stand in the files.
+    pub by_key: bool,
+}
+
+/// A record of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScanRecord<'a> {
+    /// The epoch, from 0.
+    pub epoch: u64,
+    /// Its key.
+    pub key: &'a [u8],
+    /// Its value.
+    pub value: &'a [u8],
+}
+
+/// Most bytes read at once.
+const PIECE_BYTES: u64 = 1 << 20;
+/// Records whose values are fetched at once.
+const VALUES_AT_ONCE: usize = 4096;
+
+impl Directory {
+    /// Hands the records asked for to `take`.
+    ///
+    /// # Errors
+    /// A condition on a directory without attribute; files that are missing, cut short or damaged; too little memory for all
+    /// tables of a range at once; those of `take`.
+    pub fn scan(&self, scan: &Scan, mut take: impl FnMut(ScanRecord<'_>) -> Result<()>) -> Result<()> {
+        if scan.condition.is_some() && self.layout().attribute.is_none() {
+            let text = "the directory was made without an attribute: there is no number to compare";
+            return Err(IndexError::Request(text.into()));
+        }
+        if scan.upto.as_ref().is_some_and(|upto| *upto <= scan.from) {
+            return Ok(());
+        }
+        if self.layout().scheme != Scheme::Pointers {
+            return self.tables(scan, &mut take);
+        }
+        let mut waiting: Vec<(u64, Vec<u8>, Vec<u8>)> = Vec::new();
+        self.tables(scan, &mut |record| {
+            waiting.push((record.epoch, record.key.to_vec(), record.value.to_vec()));
+            if waiting.len() == VALUES_AT_ONCE { self.hand_over(&mut waiting, &mut take) } else { Ok(()) }
+        })?;
+        self.hand_over(&mut waiting, &mut take)
+    }
+
+    /// Replaces pointers by values, and hands the records over.
+    fn hand_over(&self, waiting: &mut Vec<(u64, Vec<u8>, Vec<u8>)>, take: Take<'_>) -> Result<()> {
+        self.resolve(&mut waiting.iter_mut().map(|one| &mut one.2).collect::<Vec<_>>())?;
+        waiting
+            .drain(..)
+            .try_for_each(|(epoch, key, value)| take(ScanRecord { epoch, key: &key, value: &value }))
+    }
+
+    fn tables(&self, scan: &Scan, take: Take<'_>) -> Result<()> {
+        let epochs = match scan.epoch {
+            Some(epoch) => epoch..(epoch + 1).min(self.manifest.epochs).max(epoch),
+            None => 0..self.manifest.epochs,
+        };
+        let mut entries = Vec::new();
+        for log in self.table_logs() {
+            let mut reader: Option<Arc<LogReader>> = None;
+            for epoch in epochs.clone().filter(|&epoch| self.may_hold(log, epoch, scan)) {
+                let open = match &reader {
+                    Some(open) => Arc::clone(open),
+                    None => Arc::clone(reader.insert(self.log(log)?)),
+                };
+                entries.extend(open.of_epoch(epoch).iter().map(|entry| (Arc::clone(&open), *entry)));
+            }
+        }
+        if scan.by_key {
+            return self.merge(scan, entries, take);
+        }
+        for entry in entries {
+            self.one_by_one(scan, &[entry], take)?;
+        }
+        Ok(())
+    }
+
+    /// All logs of tables.
+    pub(crate) fn table_logs(&self) -> impl Iterator<Item = Log> {
+        let all = crate::format::manifest::logs(self.layout());
+        let kept = self.layout().scheme == Scheme::Ranks;
+        all.filter(
+            move |log| if kept { matches!(log, Log::Writer(_)) } else { matches!(log, Log::Partition(_)) },
+        )
+    }
+
+    /// Whether a log may have keys of the range in an epoch.
+    fn may_hold(&self, log: Log, epoch: u64, scan: &Scan) -> bool {
+        let Log::Partition(number) = log else { return true };
+        if self.layout().partition_by != PartitionBy::Range {
+            return true;
+        }
+        let boundaries = self.boundaries_at(epoch);
+        let number = number as usize;
+        let above = number.checked_sub(1).and_then(|before| boundaries.get(before));
+        let starts_before = above.is_none_or(|least| scan.upto.as_ref().is_none_or(|upto| least < upto));
+        starts_before && boundaries.get(number).is_none_or(|end| *end > scan.from)
+    }
+
+    /// The stretches of a table that may hold answers, of no more than `bytes` each.
+    pub(crate) fn stretches(
+        &self,
+        scan: &Scan,
+        segment: &Segment,
+        table: &Table,
+        bytes: u64,
+    ) -> Vec<Stretch> {
+        let head = &segment.head;
+        if table.greatest.as_ref().is_some_and(|greatest| *greatest < scan.from) {
+            return Vec::new();
+        }
+        let blocks = head.blocks_for(table, &scan.from, scan.upto.as_deref());
+        let passes = |block: &Block| scan.condition.is_none_or(|condition| condition.may_hold(block.bounds));
+        let (mut stretches, mut first) = (Vec::new(), blocks.start);
+        while first < blocks.end {
+            let end = unit_end(&head.blocks, first).min(blocks.end);
+            if !passes(&head.blocks[first]) {
+                first = end;
+                continue;
+            }
+            let run =
+                head.blocks[first..blocks.end].iter().position(|block| block.starts() && !passes(block));
+            let upto = stretch_end(head, first, run.map_or(blocks.end, |run| first + run), bytes);
+            stretches.push(Stretch { segment: segment.clone(), blocks: first..upto });
+            first = upto;
+        }
+        stretches
+    }
+
+    /// Whether a record is an answer.
+    pub(crate) fn is_answer(&self, scan: &Scan, record: &Record<'_>) -> bool {
+        let in_range = record.key >= scan.from.as_slice()
+            && scan.upto.as_ref().is_none_or(|upto| record.key < upto.as_slice());
+        let number = || self.layout().attribute.as_ref().and_then(|attribute| attribute.of(record.value));
+        in_range
+            && scan.condition.is_none_or(|condition| number().is_some_and(|number| condition.holds(number)))
+    }
+
+    fn one_by_one(&self, scan: &Scan, entries: &[(Arc<LogReader>, Entry)], take: Take<'_>) -> Result<()> {
+        for segment in self.segments(entries, Kind::Tables)? {
+            for table in &segment.head.tables {
+                let stretches = self.stretches(scan, &segment, table, PIECE_BYTES);
+                let spots: Vec<Spot> = stretches.iter().map(Stretch::spot).collect();
+                count(&self.counters.block_reads, spots.len() as u64);
+                let (form, epoch) = (self.layout().form(), segment.head.facts.epoch);
+                fetch_all(self, "block read", &spots, |number, bytes| {
+                    stretches[number].records(form, bytes, |record| {
+                        if !self.is_answer(scan, &record) {
+                            return Ok(());
+                        }
+                        take(ScanRecord { epoch, key: record.key, value: record.value })
+                    })
+                })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Who gets the records.
+pub(crate) type Take<'a> = &'a mut dyn FnMut(ScanRecord<'_>) -> Result<()>;
