@@ -106,7 +106,9 @@ impl From<IndexError> for Fault {
         let code = match &error {
             IndexError::Io(error) => io_code(error),
             IndexError::Memory(_) => Code::Memory,
-            IndexError::NotIndexed { .. } | IndexError::Missing { .. } | IndexError::CutShort { .. } => Code::Missing,
+            IndexError::NotIndexed { .. } | IndexError::Missing { .. } | IndexError::CutShort { .. } => {
+                Code::Missing
+            }
             IndexError::Damaged { .. } => Code::Damaged,
             IndexError::Newer { .. } => Code::Newer,
             IndexError::Locked { .. } => Code::Locked,
@@ -139,7 +141,9 @@ impl From<RankError> for Fault {
 
 fn route_code(error: &RouteError) -> Code {
     match error {
-        RouteError::NoSuchRank { .. } | RouteError::TooLong { .. } | RouteError::Setting { .. } => Code::Invalid,
+        RouteError::NoSuchRank { .. } | RouteError::TooLong { .. } | RouteError::Setting { .. } => {
+            Code::Invalid
+        }
         RouteError::Memory { .. } => Code::Memory,
         RouteError::Transport(TransportError::PeerGone { .. })
         | RouteError::Silent { .. }
@@ -164,10 +168,11 @@ pub extern "C" fn ascot_code_name(code: c_int) -> *const c_char {
 /// `ascot_version`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ascot_version() -> *const c_char {
-    const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
-        Ok(version) => version,
-        Err(_) => c"",
-    };
+    const VERSION: &CStr =
+        match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
+            Ok(version) => version,
+            Err(_) => c"",
+        };
     VERSION.as_ptr()
 }
 

@@ -15,10 +15,10 @@ mod writer;
 
 pub use fault::{ascot_code_name, ascot_error_text, ascot_version};
 pub use reader::{
-    ascot_epochs, ascot_get, ascot_get_at, ascot_iterate, ascot_reader_close, ascot_reader_open, ascot_values_at,
-    ascot_values_count, ascot_values_free,
+    ascot_epochs, ascot_get, ascot_get_at, ascot_iterate, ascot_reader_close, ascot_reader_open,
+    ascot_values_at, ascot_values_count, ascot_values_free,
 };
 pub use writer::{
-    ascot_append, ascot_end_epoch, ascot_progress, ascot_writer_abandon, ascot_writer_close, ascot_writer_open,
-    ascot_writer_stats,
+    ascot_append, ascot_end_epoch, ascot_progress, ascot_writer_abandon, ascot_writer_close,
+    ascot_writer_open, ascot_writer_stats,
 };

@@ -45,18 +45,19 @@ fn set(options: &mut RankOptions, name: &str, value: &str) -> Result<(), Fault> 
     let RankOptions { layout, memory_bytes, routing, append } = options;
     match name {
         "scheme" => {
-            layout.scheme = choice(name, value, &[
-                ("records", Scheme::Records),
-                ("pointers", Scheme::Pointers),
-                ("ranks", Scheme::Ranks),
-            ])?;
+            layout.scheme = choice(
+                name,
+                value,
+                &[("records", Scheme::Records), ("pointers", Scheme::Pointers), ("ranks", Scheme::Ranks)],
+            )?;
         }
         "auxiliary" => {
             let kinds = [("cuckoo", AuxiliaryKind::Cuckoo), ("static", AuxiliaryKind::Static)];
             layout.auxiliary = choice(name, value, &kinds)?;
         }
         "route" => {
-            routing.route = choice(name, value, &[("direct", Route::Direct), ("three-hop", Route::ThreeHop)])?;
+            routing.route =
+                choice(name, value, &[("direct", Route::Direct), ("three-hop", Route::ThreeHop)])?;
         }
         "append" => *append = choice(name, value, &[("yes", true), ("no", false)])?,
         "key" => layout.key_bytes = Some(number(name, value)?),
@@ -77,7 +78,9 @@ fn set(options: &mut RankOptions, name: &str, value: &str) -> Result<(), Fault> 
 fn words(text: &str) -> Result<Vec<(&str, &str)>, Fault> {
     let words = text.split([' ', ',', '\t', '\n']).filter(|word| !word.is_empty());
     words
-        .map(|word| word.split_once('=').ok_or_else(|| Fault::invalid(format!("option {word:?} is not name=value"))))
+        .map(|word| {
+            word.split_once('=').ok_or_else(|| Fault::invalid(format!("option {word:?} is not name=value")))
+        })
         .collect()
 }
 
@@ -103,7 +106,8 @@ fn at_least_one(name: &str, number: u32) -> Result<u32, Fault> {
 
 /// Bytes: a number, or one followed by `KiB`, `MiB` or `GiB`.
 fn size(name: &str, value: &str) -> Result<usize, Fault> {
-    let wrong = || Fault::invalid(format!("{name}={value}: bytes are wanted, such as 65536, 64KiB, 256MiB or 2GiB"));
+    let wrong =
+        || Fault::invalid(format!("{name}={value}: bytes are wanted, such as 65536, 64KiB, 256MiB or 2GiB"));
     let digits = value.bytes().take_while(u8::is_ascii_digit).count();
     let (count, unit) = value.split_at(digits);
     let unit: usize = match unit {
@@ -122,7 +126,8 @@ mod tests {
 
     #[test]
     fn options_are_read() {
-        let text = "scheme=ranks,key=8 value=48  memory=256MiB route=direct batch=4096 ranks_per_node=2 append=yes";
+        let text =
+            "scheme=ranks,key=8 value=48  memory=256MiB route=direct batch=4096 ranks_per_node=2 append=yes";
         let options = writer_options(text).unwrap();
         assert_eq!((options.layout.scheme, options.layout.key_bytes), (Scheme::Ranks, Some(8)));
         assert_eq!((options.memory_bytes, options.append), (256 << 20, true));

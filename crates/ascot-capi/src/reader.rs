@@ -21,7 +21,8 @@ pub struct Values {
 }
 
 /// `ascot_record_fn`.
-pub type RecordFn = unsafe extern "C" fn(*mut c_void, u64, *const c_void, usize, *const c_void, usize) -> c_int;
+pub type RecordFn =
+    unsafe extern "C" fn(*mut c_void, u64, *const c_void, usize, *const c_void, usize) -> c_int;
 
 /// What a pointer points to.
 ///
@@ -160,7 +161,8 @@ pub unsafe extern "C" fn ascot_values_at(
         let values = unsafe { values.as_ref() }.ok_or_else(|| Fault::invalid("the values are NULL"))?;
         let count = values.values.len();
         let value = values.values.get(number);
-        let value = value.ok_or_else(|| Fault::invalid(format!("there is no value {number} among {count}")))?;
+        let value =
+            value.ok_or_else(|| Fault::invalid(format!("there is no value {number} among {count}")))?;
         // SAFETY: each is null or a place, as the caller promises.
         unsafe {
             if let Some(epoch) = epoch.as_mut() {
@@ -211,7 +213,14 @@ pub unsafe extern "C" fn ascot_iterate(
             let (key, value) = (record.key, record.value);
             // SAFETY: as the caller promises; the bytes live during the call.
             let answer = unsafe {
-                each(context, record.epoch, key.as_ptr().cast(), key.len(), value.as_ptr().cast(), value.len())
+                each(
+                    context,
+                    record.epoch,
+                    key.as_ptr().cast(),
+                    key.len(),
+                    value.as_ptr().cast(),
+                    value.len(),
+                )
             };
             stopped = answer != 0;
             if stopped { Err(IndexError::Request("the callback asked to stop".to_owned())) } else { Ok(()) }

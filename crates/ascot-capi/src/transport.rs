@@ -24,7 +24,8 @@ pub struct Table {
     state: *mut c_void,
     send: Option<unsafe extern "C" fn(*mut c_void, u32, u32, *const c_void, usize, u64) -> c_int>,
     sent: Option<unsafe extern "C" fn(*mut c_void, *mut u64) -> c_int>,
-    receive: Option<unsafe extern "C" fn(*mut c_void, u32, *mut c_void, usize, *mut usize, *mut u32) -> c_int>,
+    receive:
+        Option<unsafe extern "C" fn(*mut c_void, u32, *mut c_void, usize, *mut usize, *mut u32) -> c_int>,
     wait: Option<unsafe extern "C" fn(*mut c_void, u32) -> c_int>,
     error: Option<unsafe extern "C" fn(*mut c_void) -> *const c_char>,
     release: Option<unsafe extern "C" fn(*mut c_void, c_int)>,

@@ -102,7 +102,8 @@ pub unsafe extern "C" fn ascot_writer_open(
         // SAFETY: not null; from here on it holds null or a handle.
         unsafe { *writer = std::ptr::null_mut() };
         // SAFETY: C strings and a table, as the caller promises.
-        let (path, text, host) = unsafe { (path_of(directory)?, options_of(options)?, Host::new(transport)?) };
+        let (path, text, host) =
+            unsafe { (path_of(directory)?, options_of(options)?, Host::new(transport)?) };
         let options = writer_options(text)?;
         let opened = RankWriter::open(host, &Disk::default(), &path, &options)?;
         // SAFETY: not null.

@@ -5,9 +5,10 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use ascot_io::Disk;
+use ascot_io::{Disk, DiskOptions, Effect, FaultPlan, Faults, Operation};
 
 use super::*;
+use crate::read::{Directory, Scan};
 use crate::routing::{Endpoint, Limited, Order, Pace, Route, Topology, Wire, WireSpeed, in_process};
 
 const RANKS: u32 = 8;
@@ -113,4 +114,205 @@ fn on_a_slow_wire_ranks_slow_writing_down_far_less_than_records() {
         assert!(records >= 2.5 * ranks, "{route:?}: records {records}, ranks {ranks}");
         assert!(pointers > ranks, "{route:?}: pointers {pointers}, ranks {ranks}");
     }
+}
+
+/// A disk that is full after so many writes.
+fn full_after(writes: u64) -> Disk {
+    let plan = FaultPlan {
+        at: writes,
+        effect: Effect::NoSpace,
+        operations: vec![Operation::Write],
+        path_contains: String::new(),
+        lasting: true,
+    };
+    Disk::new(DiskOptions { faults: Some(Faults::new(plan)), ..DiskOptions::default() })
+}
+
+/// Appends one epoch from this rank: particles that are not the same at every rank in every epoch.
+fn append_epoch<T: crate::routing::Transport>(
+    writer: &mut RankWriter<T>,
+    epoch: u64,
+    value_bytes: impl Fn(u64) -> usize,
+) -> Result<(), RankError> {
+    let rank = writer.rank();
+    for particle in (0..PARTICLES).filter(|particle| home(*particle, epoch) == rank) {
+        writer.append(&key(particle), &value(particle, epoch, value_bytes(particle)))?;
+    }
+    Ok(())
+}
+
+const PARTICLES: u64 = 4000;
+
+/// The rank a particle is at in an epoch: they move.
+fn home(particle: u64, epoch: u64) -> u32 {
+    ((particle + epoch * 3) % u64::from(RANKS)) as u32
+}
+
+/// Checks that a directory holds `epochs` epochs of all particles, and nothing else.
+fn check_directory(path: &Path, epochs: u64, value_bytes: impl Fn(u64) -> usize) {
+    let directory = Directory::open(&Disk::default(), path, 16 << 20).unwrap();
+    assert_eq!(directory.manifest().epochs, epochs);
+    for particle in (0..PARTICLES).step_by(37) {
+        let values = directory.get(&key(particle)).unwrap();
+        assert_eq!(values.len() as u64, epochs, "particle {particle}");
+        for (epoch, found) in (0..epochs).zip(&values) {
+            assert_eq!((found.epoch, &found.bytes), (epoch, &value(particle, epoch, value_bytes(particle))));
+            assert_eq!(directory.get_at(&key(particle), epoch).unwrap(), std::slice::from_ref(found));
+        }
+    }
+    assert_eq!(directory.get(&key(PARTICLES + 5)).unwrap(), []);
+    let mut records = 0;
+    let count = |_: crate::read::ScanRecord<'_>| {
+        records += 1;
+        Ok(())
+    };
+    directory.scan(&Scan::default(), count).unwrap();
+    assert_eq!(records, epochs * PARTICLES);
+}
+
+#[test]
+fn what_is_read_is_what_eight_ranks_wrote() {
+    let lengths: [(Option<u32>, fn(u64) -> usize); 2] =
+        [(Some(40), |_| 40), (None, |particle| (particle % 300) as usize)];
+    for scheme in [Scheme::Records, Scheme::Pointers, Scheme::Ranks] {
+        for route in [Route::Direct, Route::ThreeHop] {
+            for (fixed, value_bytes) in lengths {
+                let directory = tempfile::tempdir().unwrap();
+                let path = directory.path().join("run.dir");
+                on_ranks(Order::Free, |end| {
+                    let options = options(scheme, route, fixed.map(|_| 8), fixed);
+                    let mut writer = RankWriter::open(end, &Disk::default(), &path, &options).unwrap();
+                    for epoch in 0..2 {
+                        append_epoch(&mut writer, epoch, value_bytes).unwrap();
+                        let ended = writer.end_epoch().unwrap();
+                        assert_eq!(ended, RankEpoch { epoch, records: PARTICLES });
+                    }
+                    // The last epoch ends with the directory.
+                    append_epoch(&mut writer, 2, value_bytes).unwrap();
+                    let memory = writer.memory();
+                    assert_eq!(memory.routing + memory.logs, MEMORY);
+                    assert!(memory.logs_peak <= memory.logs);
+                    assert!(writer.counts().bytes_off_node() > 0, "nodes are apart");
+                    writer.close().unwrap();
+                });
+                check_directory(&path, 3, value_bytes);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_directory_is_gone_on_with() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("run.dir");
+    for epoch in 0..2 {
+        on_ranks(Order::Free, |end| {
+            let usual = options(Scheme::Ranks, Route::ThreeHop, Some(8), Some(40));
+            let options = RankOptions { append: epoch > 0, ..usual };
+            let mut writer = RankWriter::open(end, &Disk::default(), &path, &options).unwrap();
+            append_epoch(&mut writer, epoch, |_| 40).unwrap();
+            writer.close().unwrap();
+        });
+    }
+    check_directory(&path, 2, |_| 40);
+}
+
+#[test]
+fn a_rank_that_dies_leaves_earlier_epochs() {
+    for scheme in [Scheme::Records, Scheme::Pointers, Scheme::Ranks] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("run.dir");
+        let results = on_ranks(Order::Free, |end| {
+            let options = options(scheme, Route::ThreeHop, Some(8), Some(40));
+            let mut writer = RankWriter::open(end, &Disk::default(), &path, &options).unwrap();
+            append_epoch(&mut writer, 0, |_| 40).unwrap();
+            // Rank 3 may be gone before another has heard that the epoch is complete.
+            writer.end_epoch()?;
+            if writer.rank() == 3 {
+                writer.append(&key(1), &[0; 40]).unwrap();
+                return Ok(());
+            }
+            append_epoch(&mut writer, 1, |_| 40)?;
+            writer.end_epoch().map(drop)
+        });
+        for (rank, result) in results.iter().enumerate().filter(|(rank, _)| *rank != 3) {
+            let error = result.as_ref().unwrap_err();
+            assert!(matches!(error, RankError::Route(_) | RankError::Failed { .. }), "rank {rank}: {error}");
+        }
+        check_directory(&path, 1, |_| 40);
+    }
+}
+
+#[test]
+fn a_full_disk_at_one_rank_is_told_to_all_and_earlier_epochs_stay() {
+    for scheme in [Scheme::Records, Scheme::Pointers, Scheme::Ranks] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("run.dir");
+        let results = on_ranks(Order::Free, |end| {
+            let rank = crate::routing::Transport::rank(&end);
+            let disk = full_after(if rank == 5 { 6 } else { u64::MAX });
+            let options = options(scheme, Route::ThreeHop, Some(8), Some(40));
+            let mut writer = RankWriter::open(end, &disk, &path, &options).unwrap();
+            let mut epoch = 0;
+            let failed = loop {
+                let appended = append_epoch(&mut writer, epoch, |_| 40);
+                match writer.end_epoch() {
+                    Ok(_) => appended.unwrap(),
+                    Err(error) => break error,
+                }
+                epoch += 1;
+            };
+            assert!(writer.append(&key(1), &[0; 40]).is_err(), "nothing more is taken");
+            let _ = writer.close();
+            (epoch, failed.to_string())
+        });
+        let epochs = results[0].0;
+        for (rank, (epoch, text)) in results.iter().enumerate() {
+            assert_eq!(*epoch, epochs, "all ranks stop at the same epoch");
+            assert!(text.contains("no space left"), "rank {rank}: {text}");
+            assert!(rank == 5 || text.contains("rank 5 failed"), "rank {rank}: {text}");
+        }
+        assert!(epochs > 0);
+        check_directory(&path, epochs, |_| 40);
+    }
+}
+
+#[test]
+fn two_jobs_on_one_directory_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("run.dir");
+    let usual = options(Scheme::Records, Route::Direct, Some(8), Some(40));
+    let alone = || in_process(&Topology::even(1, 1), Order::Free).swap_remove(0);
+    let mut first = RankWriter::open(alone(), &Disk::default(), &path, &usual).unwrap();
+    first.append(&key(1), &[1; 40]).unwrap();
+    for (append, wanted) in [(false, "being written"), (true, "being written")] {
+        let options = RankOptions { append, ..usual.clone() };
+        let error = RankWriter::open(alone(), &Disk::default(), &path, &options).err().unwrap();
+        assert!(error.to_string().contains(wanted), "{error}");
+    }
+    first.close().unwrap();
+    let results = on_ranks(Order::Free, |end| {
+        RankWriter::open(end, &Disk::default(), &path, &usual).err().unwrap().to_string()
+    });
+    assert!(results[0].contains("exists already"), "{}", results[0]);
+    assert!(
+        results[1..].iter().all(|text| text.contains("rank 0 failed") && text.contains("exists already"))
+    );
+}
+
+#[test]
+fn records_that_cannot_be_are_refused_and_the_writer_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("run.dir");
+    let end = in_process(&Topology::even(1, 1), Order::Free).swap_remove(0);
+    let usual = options(Scheme::Records, Route::Direct, Some(8), None);
+    let mut writer = RankWriter::open(end, &Disk::default(), &path, &usual).unwrap();
+    assert!(matches!(writer.append(b"short", b""), Err(RankError::Index(IndexError::Length { .. }))));
+    let long = vec![0; usual.routing.max_message_bytes + 1];
+    assert!(matches!(writer.append(&key(1), &long), Err(RankError::Route(RouteError::TooLong { .. }))));
+    writer.append(&key(1), b"fits").unwrap();
+    assert_eq!(writer.end_epoch().unwrap().records, 1);
+    writer.close().unwrap();
+    let directory = Directory::open(&Disk::default(), &path, 16 << 20).unwrap();
+    assert_eq!(directory.get(&key(1)).unwrap()[0].bytes, b"fits");
 }
