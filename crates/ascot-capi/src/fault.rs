@@ -121,7 +121,11 @@ impl From<IndexError> for Fault {
 }
 
 fn io_code(error: &IoError) -> Code {
-    if matches!(error, IoError::DiskFull { .. }) { Code::NoSpace } else { Code::Io }
+    match error {
+        IoError::DiskFull { .. } => Code::NoSpace,
+        IoError::Os { source, .. } if source.kind() == std::io::ErrorKind::NotFound => Code::Missing,
+        _ => Code::Io,
+    }
 }
 
 impl From<RankError> for Fault {

@@ -33,6 +33,7 @@ use crate::write::{Coordinator, LocalWriter, Share};
 pub use error::RankError;
 
 /// What ranks agree on, so that calls that do not belong together are found out.
+const CHECK: u8 = 7;
 const OPEN: u8 = 1;
 const OPENED: u8 = 2;
 const EPOCH: u8 = 3;
@@ -348,11 +349,15 @@ fn open_together<T: Transport>(
         writers: filled(options.layout.writers),
         ..options.layout.clone()
     };
+    let logs_bytes = options.memory_bytes - router.layout().memory_bytes();
+    let share = share_of(&layout, rank);
+    // Before anything is made: what is refused leaves nothing behind.
+    let checked = LocalWriter::check_memory(&layout, &share, logs_bytes).map_err(RankError::from);
+    together(router, CHECK, checked, &[])?;
     let made = make(&layout, size, disk, path, options.append, rank);
     let id = made.as_ref().ok().and_then(Option::as_ref).map_or(0, |made| made.manifest().id);
     // Only rank 0 adds to the sum: it is the number of the directory that rank 0 made.
     let (coordinator, sums) = together(router, OPEN, made, &[id])?;
-    let logs_bytes = options.memory_bytes - router.layout().memory_bytes();
     let opened = open_logs(disk, path, rank, sums.first().copied(), logs_bytes);
     let ((local, layout), _) = together(router, OPENED, opened, &[])?;
     Ok((coordinator, local, layout))
@@ -405,6 +410,12 @@ fn make(
     Ok(Some(coordinator))
 }
 
+/// What of a directory a rank writes.
+fn share_of(layout: &Layout, rank: u32) -> Share {
+    let partitions = if rank < layout.partitions { vec![rank] } else { Vec::new() };
+    Share { partitions, writer: (layout.scheme != Scheme::Records).then_some(rank) }
+}
+
 /// Opens what this rank writes of the directory that rank 0 made.
 fn open_logs(
     disk: &Disk,
@@ -417,9 +428,7 @@ fn open_logs(
     if Some(manifest.id) != id {
         return Err(RankError::NotShared { rank });
     }
-    let partitions = if rank < manifest.layout.partitions { vec![rank] } else { Vec::new() };
-    let writer = (manifest.layout.scheme != Scheme::Records).then_some(rank);
-    let share = Share { partitions, writer };
+    let share = share_of(&manifest.layout, rank);
     let local = LocalWriter::open(disk, path, &manifest, &share, memory_bytes)?;
     Ok((local, manifest.layout))
 }
