@@ -218,6 +218,21 @@ def test_two_jobs_on_one_directory(many_ranks, disk):
     assert "ASCOT_EXISTS" in done.stderr and "exists already" in done.stderr, done.stderr
 
 
+@needs_mpi
+def test_the_particles_example(prefix, disk):
+    """Simulated, written and searched both ways; the example itself compares what it found."""
+    settings = [f"BUILD={disk}", "COLUMNS=32", "ROWS=16", "SIMULATE=--steps 60 --every 10 --pairs 8 --top 6"]
+    environment = {**os.environ, "PKG_CONFIG_PATH": str(prefix / "lib" / "pkgconfig")}
+    command = ["make", "-C", ROOT / "examples" / "particles", "run", *settings]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "by index: 42 points of 6 particles" in done.stdout, done.stdout
+    changes = [float(found) for found in re.findall(r"changed by ([-+.\d]+)%", done.stdout)]
+    assert len(changes) == 14 and all(abs(change) < 0.5 for change in changes), "energy is kept"
+    assert int(re.search(r"(\d+) moves to another rank", done.stdout).group(1)) > 1000
+    assert (disk / "trajectories.svg").read_text().count("<circle") == 6
+
+
 def check_epochs(look_up, path, epochs, keys):
     """The directory holds the complete epochs, all of each, and nothing else."""
     asked = (0, 17, keys - 1)

@@ -103,20 +103,23 @@ pub fn guard(body: impl FnOnce() -> Result<(), Fault>) -> c_int {
 
 impl From<IndexError> for Fault {
     fn from(error: IndexError) -> Self {
-        let code = match &error {
-            IndexError::Io(error) => io_code(error),
-            IndexError::Memory(_) => Code::Memory,
-            IndexError::NotIndexed { .. } | IndexError::Missing { .. } | IndexError::CutShort { .. } => {
-                Code::Missing
-            }
-            IndexError::Damaged { .. } => Code::Damaged,
-            IndexError::Newer { .. } => Code::Newer,
-            IndexError::Locked { .. } => Code::Locked,
-            IndexError::Exists { .. } => Code::Exists,
-            IndexError::Failed { .. } => Code::Failed,
-            _ => Code::Invalid,
-        };
-        Self { code, text: error.to_string() }
+        Self { code: index_code(&error), text: error.to_string() }
+    }
+}
+
+fn index_code(error: &IndexError) -> Code {
+    match error {
+        IndexError::Io(error) => io_code(error),
+        IndexError::Memory(_) => Code::Memory,
+        IndexError::NotIndexed { .. } | IndexError::Missing { .. } | IndexError::CutShort { .. } => {
+            Code::Missing
+        }
+        IndexError::Damaged { .. } => Code::Damaged,
+        IndexError::Newer { .. } => Code::Newer,
+        IndexError::Locked { .. } => Code::Locked,
+        IndexError::Exists { .. } => Code::Exists,
+        IndexError::Failed { .. } => Code::Failed,
+        _ => Code::Invalid,
     }
 }
 
@@ -130,12 +133,12 @@ fn io_code(error: &IoError) -> Code {
 
 impl From<RankError> for Fault {
     fn from(error: RankError) -> Self {
+        // Told again, a failure keeps its code; the text says that it is an old one.
         let text = error.to_string();
-        let code = match error {
-            RankError::Index(error) => return error.into(),
-            RankError::Route(error) => route_code(&error),
+        let code = match error.cause() {
+            RankError::Index(error) => index_code(error),
+            RankError::Route(error) => route_code(error),
             RankError::Peer { .. } => Code::Peer,
-            RankError::Failed { .. } => Code::Failed,
             RankError::NotShared { .. } => Code::Missing,
             _ => Code::Damaged,
         };

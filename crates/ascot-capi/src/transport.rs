@@ -13,6 +13,11 @@ use crate::fault::Fault;
 
 const ABI: u32 = 1;
 
+type Send = unsafe extern "C" fn(*mut c_void, u32, u32, *const c_void, usize, u64) -> c_int;
+type TakeSent = unsafe extern "C" fn(*mut c_void, *mut u64) -> c_int;
+type Receive = unsafe extern "C" fn(*mut c_void, u32, *mut c_void, usize, *mut usize, *mut u32) -> c_int;
+type Wait = unsafe extern "C" fn(*mut c_void, u32) -> c_int;
+
 /// `ascot_transport`.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -31,17 +36,12 @@ pub struct Table {
     release: Option<unsafe extern "C" fn(*mut c_void, c_int)>,
 }
 
-type Send = unsafe extern "C" fn(*mut c_void, u32, u32, *const c_void, usize, u64) -> c_int;
-type TakeSent = unsafe extern "C" fn(*mut c_void, *mut u64) -> c_int;
-type Receive = unsafe extern "C" fn(*mut c_void, u32, *mut c_void, usize, *mut usize, *mut u32) -> c_int;
-type Wait = unsafe extern "C" fn(*mut c_void, u32) -> c_int;
-
 /// A transport of the host's, or none where one process writes alone.
 pub enum Host {
     /// One process.
     Alone,
     /// Several, by the host's functions.
-    Brought(Brought),
+    Brought(Box<Brought>),
 }
 
 /// The host's functions, and what is under way.
@@ -88,7 +88,7 @@ impl Host {
             Topology::listed(unsafe { std::slice::from_raw_parts(table.node_of_rank, table.size as usize) })
         };
         let (under_way, next_ticket, orderly) = (HashMap::new(), 0, false);
-        Ok(Self::Brought(Brought {
+        Ok(Self::Brought(Box::new(Brought {
             table,
             topology,
             send,
@@ -98,7 +98,7 @@ impl Host {
             under_way,
             next_ticket,
             orderly,
-        }))
+        })))
     }
 }
 

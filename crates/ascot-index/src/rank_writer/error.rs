@@ -1,5 +1,7 @@
 //! What can go wrong when several processes write one directory.
 
+use std::sync::Arc;
+
 use crate::error::IndexError;
 use crate::routing::RouteError;
 
@@ -21,11 +23,14 @@ pub enum RankError {
         /// What it said.
         text: String,
     },
+    /// It has failed, now: later calls get [`Failed`](Self::Failed) with the same cause.
+    #[error(transparent)]
+    Now(Arc<Self>),
     /// It failed before.
-    #[error("this writer failed before, and takes nothing more; epochs that were complete stay: {text}")]
+    #[error("this writer failed before, and takes nothing more; epochs that were complete stay: {cause}")]
     Failed {
         /// How it failed.
-        text: String,
+        cause: Arc<Self>,
     },
     /// Records went missing on their way.
     #[error("{appended} records were appended and {arrived} arrived; the epoch does not count")]
@@ -43,4 +48,14 @@ pub enum RankError {
         /// The rank.
         rank: u32,
     },
+}
+
+impl RankError {
+    /// The failure itself, whether it is told for the first time or again.
+    pub fn cause(&self) -> &Self {
+        match self {
+            Self::Now(cause) | Self::Failed { cause } => cause.cause(),
+            other => other,
+        }
+    }
 }

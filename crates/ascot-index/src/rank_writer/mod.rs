@@ -22,6 +22,7 @@ mod message;
 mod tests;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use ascot_io::{Disk, Pool};
 
@@ -63,7 +64,7 @@ pub struct RankWriter<T: Transport> {
     layout: Layout,
     message: Vec<u8>,
     appended: u64,
-    failure: Option<RankError>,
+    failure: Option<Arc<RankError>>,
     /// All ranks know of the failure.
     failure_agreed: bool,
 }
@@ -192,28 +193,24 @@ impl<T: Transport> RankWriter<T> {
 
     fn check_well(&self) -> Result<(), RankError> {
         match &self.failure {
-            Some(failure) => Err(RankError::Failed { text: failure.to_string() }),
+            Some(cause) => Err(RankError::Failed { cause: cause.clone() }),
             None => Ok(()),
         }
     }
 
     /// Refuses what ranks do together once they know that one has failed, or cannot reach each other.
     fn check_reachable(&self) -> Result<(), RankError> {
-        let unreachable = matches!(self.failure, Some(RankError::Route(_)));
+        let unreachable = matches!(self.failure.as_deref().map(RankError::cause), Some(RankError::Route(_)));
         if self.failure_agreed || unreachable { self.check_well() } else { Ok(()) }
     }
 
-    /// Keeps the first failure. Its text goes with what is returned, so a copy of the text is enough.
+    /// Keeps the first failure, for whoever asks later.
     fn noted<R>(&mut self, result: Result<R, RankError>) -> Result<R, RankError> {
-        if let Err(error) = &result
-            && self.failure.is_none()
-        {
-            self.failure = Some(match error {
-                RankError::Route(route) => RankError::Route(route.clone()),
-                other => RankError::Failed { text: other.to_string() },
-            });
-        }
-        result
+        result.map_err(|error| {
+            let cause = Arc::new(error);
+            self.failure.get_or_insert(cause.clone());
+            RankError::Now(cause)
+        })
     }
 
     /// Refuses a record whose message would be too long, before any part of it is kept.
@@ -255,7 +252,7 @@ impl<T: Transport> RankWriter<T> {
     fn end_together(&mut self) -> Result<RankEpoch, RankError> {
         self.drain()?;
         let ended = match self.failure.take() {
-            Some(failure) => Err(failure),
+            Some(cause) => Err(RankError::Now(cause)),
             None => self.local.end_epoch().map_err(RankError::from),
         };
         let arrived = ended.as_ref().map_or(0, |counts| counts.partition_records);
@@ -280,7 +277,7 @@ impl<T: Transport> RankWriter<T> {
     /// Ends the epoch that is open, at some ranks at least.
     fn end_open_epoch(&mut self) -> Result<(), RankError> {
         self.drain()?;
-        let well = self.failure.take().map_or(Ok(()), Err);
+        let well = self.failure.take().map_or(Ok(()), |cause| Err(RankError::Now(cause)));
         let (_, sums) = self.agree(CLOSE, well, &[self.appended])?;
         if sums.first().is_some_and(|&appended| appended > 0) {
             self.end_together()?;
@@ -304,7 +301,7 @@ impl<T: Transport> RankWriter<T> {
 struct Receiving<'a> {
     local: &'a mut LocalWriter,
     layout: &'a Layout,
-    failure: &'a mut Option<RankError>,
+    failure: &'a mut Option<Arc<RankError>>,
 }
 
 impl Receiving<'_> {
@@ -312,7 +309,7 @@ impl Receiving<'_> {
         if self.failure.is_none()
             && let Err(error) = self.put(message)
         {
-            *self.failure = Some(error.into());
+            *self.failure = Some(Arc::new(error.into()));
         }
     }
 
