@@ -27,11 +27,10 @@ pub struct Table {
     size: u32,
     node_of_rank: *const u32,
     state: *mut c_void,
-    send: Option<unsafe extern "C" fn(*mut c_void, u32, u32, *const c_void, usize, u64) -> c_int>,
-    sent: Option<unsafe extern "C" fn(*mut c_void, *mut u64) -> c_int>,
-    receive:
-        Option<unsafe extern "C" fn(*mut c_void, u32, *mut c_void, usize, *mut usize, *mut u32) -> c_int>,
-    wait: Option<unsafe extern "C" fn(*mut c_void, u32) -> c_int>,
+    send: Option<Send>,
+    sent: Option<TakeSent>,
+    receive: Option<Receive>,
+    wait: Option<Wait>,
     error: Option<unsafe extern "C" fn(*mut c_void) -> *const c_char>,
     release: Option<unsafe extern "C" fn(*mut c_void, c_int)>,
 }

@@ -9,6 +9,7 @@ use std::io;
 use std::path::PathBuf;
 
 use ascot_device::ProbeError;
+use ascot_index::IndexError;
 use ascot_sort::error::{ErrorKind as SortErrorKind, SortError};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use thiserror::Error;
@@ -38,6 +39,9 @@ pub enum Failure {
     /// A job failed.
     #[error(transparent)]
     Sort(#[from] SortError),
+    /// An indexed directory could not be written or read.
+    #[error(transparent)]
+    Index(#[from] IndexError),
     /// A view could not be mounted.
     #[error(transparent)]
     Mount(#[from] ascot_mount::MountError),

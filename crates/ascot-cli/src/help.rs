@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn every_screen_is_one_screen() {
         let root = crate::flags::root();
-        for command in std::iter::once(&root).chain(root.get_subcommands()) {
+        for command in std::iter::once(&root).chain(crate::flags::all_below(&root)) {
             let text = screen(command, "ascot");
             assert!(
                 text.lines().count() <= 40,

@@ -9,6 +9,8 @@ mod chart;
 mod failure;
 mod flags;
 mod help;
+mod index;
+mod index_build;
 mod manual;
 mod numbers;
 mod planning;
@@ -58,22 +60,25 @@ fn run(mut words: Vec<OsString>) -> Result<u8, Failure> {
     if words.first().is_some_and(|program| arguments::program_name(program) == b"sort") {
         words.insert(1, "sort".into());
     }
-    let word = words.get(1).and_then(|word| word.to_str()).map(str::to_owned);
-    let root = flags::root_for(word.as_deref());
+    let named = [1, 2].map(|at| words.get(at).and_then(|word| word.to_str()).map(str::to_owned));
+    let root = flags::root_for(named[0].as_deref());
     let words = spelled_out(words, &root);
     match root.try_get_matches_from(words) {
         Ok(matches) => dispatch(&matches),
-        Err(error) => explain(&error, word.as_deref()),
+        Err(error) => explain(&error, &named),
     }
 }
 
 /// What the parser found instead of something to do: a wish for help, or a mistake.
-fn explain(error: &clap::Error, word: Option<&str>) -> Result<u8, Failure> {
+fn explain(error: &clap::Error, named: &[Option<String>]) -> Result<u8, Failure> {
     let root = flags::root();
-    let command = word.and_then(|word| root.find_subcommand(word));
-    let name = command.map_or("ascot".to_owned(), |command| format!("ascot {}", command.get_name()));
+    let (mut command, mut name) = (&root, "ascot".to_owned());
+    for word in named.iter().map_while(Option::as_deref) {
+        let Some(below) = command.find_subcommand(word) else { break };
+        (command, name) = (below, format!("{name} {word}"));
+    }
     match error.kind() {
-        ErrorKind::DisplayHelp => say(help::screen(command.unwrap_or(&root), &name).as_bytes()),
+        ErrorKind::DisplayHelp => say(help::screen(command, &name).as_bytes()),
         ErrorKind::DisplayVersion => say(concat!("ascot ", env!("CARGO_PKG_VERSION"), "\n").as_bytes()),
         _ => Err(failure::of_parser(error, &name)),
     }
@@ -97,6 +102,7 @@ fn dispatch(matches: &ArgMatches) -> Result<u8, Failure> {
         Some(("split", matches)) => sort::split(matches),
         Some(("view", matches)) => views::view(matches),
         Some(("mount", matches)) => views::mount(matches),
+        Some(("index", matches)) => index::run(matches),
         Some(("gen", matches)) => tools::generate(matches),
         Some(("check", matches)) => tools::check(matches),
         Some(("clean", matches)) => tools::clean(matches),

@@ -64,10 +64,16 @@ pub fn page(root: &Command, command: Option<&str>) -> io::Result<Option<Vec<u8>>
 pub fn write_pages(root: &Command, dir: &Path) -> io::Result<Vec<PathBuf>> {
     fs::create_dir_all(dir)?;
     let mut paths = Vec::new();
-    let commands = root.get_subcommands().filter(|command| command.get_name() != "help");
-    for command in std::iter::once(None).chain(commands.map(|command| Some(command.get_name()))) {
-        let name = command.map_or("ascot.1".to_owned(), |command| format!("ascot-{command}.1"));
-        if let Some(text) = page(root, command)? {
+    let mut names = vec![None];
+    for command in root.get_subcommands().filter(|command| command.get_name() != "help") {
+        names.push(Some(command.get_name().to_owned()));
+        let below =
+            command.get_subcommands().map(|below| format!("{}-{}", command.get_name(), below.get_name()));
+        names.extend(below.map(Some));
+    }
+    for command in names {
+        let name = command.as_ref().map_or("ascot.1".to_owned(), |command| format!("ascot-{command}.1"));
+        if let Some(text) = page(root, command.as_deref())? {
             fs::write(dir.join(&name), text)?;
             paths.push(dir.join(name));
         }
@@ -87,9 +93,14 @@ fn subject(root: &Command, command: Option<&str>) -> Option<Command> {
     match command {
         None => Some(root.clone()),
         Some(name) => {
-            let command = root.find_subcommand(name)?.clone();
+            // A command of a command is named with a dash between: index-build.
+            let nested = name
+                .split_once('-')
+                .and_then(|(above, below)| root.find_subcommand(above)?.find_subcommand(below));
+            let command = root.find_subcommand(name).or(nested)?.clone();
             let full_name = format!("ascot-{name}");
-            Some(command.name(full_name.clone()).display_name(full_name).bin_name(format!("ascot {name}")))
+            let called = if nested.is_some() { name.replacen('-', " ", 1) } else { name.to_owned() };
+            Some(command.name(full_name.clone()).display_name(full_name).bin_name(format!("ascot {called}")))
         }
     }
 }

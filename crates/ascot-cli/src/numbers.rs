@@ -29,6 +29,7 @@ fn flag(id: &'static str) -> &'static str {
         "block" => "--block",
         "bytes" => "--bytes",
         "total" => "--total",
+        "batch" => "--batch",
         _ => "--input",
     }
 }

@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use ascot_index::Directory;
+use ascot_index::format::names::MANIFEST;
+use ascot_io::Disk;
 use ascot_mount::{Mounted, Shown};
 use ascot_sort::request::Output;
 use ascot_sort::store::VIEW_MANIFEST;
@@ -47,6 +50,11 @@ fn open(matches: &ArgMatches, dir: &Path) -> Result<Arc<dyn View>, Failure> {
     let memory_bytes = Some(memory(matches)?.unwrap_or(USUAL_MEMORY_BYTES));
     let opening = OpenView { memory_bytes, threads: threads(matches)?, options: RunOptions::default() };
     Ok(opening.open(dir)?)
+}
+
+fn open_index(matches: &ArgMatches, dir: &Path) -> Result<Directory, Failure> {
+    let bytes = memory(matches)?.unwrap_or(USUAL_MEMORY_BYTES);
+    Ok(Directory::open(&Disk::default(), dir, usize::try_from(bytes).unwrap_or(usize::MAX))?)
 }
 
 fn path(matches: &ArgMatches, id: &str) -> Option<PathBuf> {
@@ -156,8 +164,9 @@ pub fn mount(matches: &ArgMatches) -> Result<u8, Failure> {
     let at = path(matches, "mountpoint").unwrap_or_default();
     let cancel = Cancel::new();
     let stop = Stop::watch(&cancel);
-    let view = open(matches, &dir)?;
-    let manifest = dir.join(VIEW_MANIFEST);
+    let is_index = dir.join(MANIFEST).is_file();
+    let manifest = dir.join(if is_index { MANIFEST } else { VIEW_MANIFEST });
+    let view = if is_index { None } else { Some(open(matches, &dir)?) };
     let failed = |source| Failure::File { path: manifest.clone(), doing: "cannot be read", source };
     let stat = fs::metadata(&manifest).map_err(failed)?;
     let shown = Shown {
@@ -166,7 +175,10 @@ pub fn mount(matches: &ArgMatches) -> Result<u8, Failure> {
         allow_other: matches.get_flag("allow-other"),
         log: Arc::new(|line| eprintln!("ascot: {line}")),
     };
-    let mounted = Mounted::new(view, &at, &shown)?;
+    let mounted = match view {
+        Some(view) => Mounted::new(view, &at, &shown)?,
+        None => Mounted::keys(Arc::new(open_index(matches, &dir)?), &at, &shown)?,
+    };
     while !mounted.has_ended() && cancel.check().is_ok() {
         std::thread::sleep(BETWEEN_LOOKS);
         mounted.tidy();

@@ -11,6 +11,7 @@
 //! * [`write`]: tables, epochs, schemes; one process, or one of many.
 //! * [`routing`]: messages between ranks; [`rank_writer`]: a directory written by many of them.
 //! * [`read`]: finding, ranges, everything, checking.
+//! * [`load`]: files of records, into a directory.
 //! * [`auxiliary`]: which ranks may have a key.
 //!
 //! An epoch is complete when the manifest names it. Whatever happens to a writer, complete epochs stay and can be read.
@@ -19,6 +20,7 @@ pub mod auxiliary;
 mod error;
 pub mod format;
 pub mod hash;
+pub mod load;
 pub mod rank_writer;
 pub mod read;
 pub mod routing;

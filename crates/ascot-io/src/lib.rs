@@ -48,9 +48,11 @@ pub use ledger::{Direction, Ledger, StreamAccount, Totals};
 pub use output::{AtomicOutput, is_temporary, orphaned_outputs, remove_orphan};
 pub use pool::{Pool, PoolError, Reservation};
 pub use room::ahead_bytes;
-pub use run::{BlockEntry, Codec, Compression, RunId, RunIndex, RunReader, RunWriter, block_crc, crc32c, read_index};
-pub use system::random_bytes;
+pub use run::{
+    BlockEntry, Codec, Compression, RunId, RunIndex, RunReader, RunWriter, block_crc, crc32c, read_index,
+};
 pub use stream::{Filled, ReadStream, WriteStream};
+pub use system::random_bytes;
 pub use virtual_disk::{VirtualDisk, VirtualRun};
 
 /// The unit of direct access: buffers, offsets and lengths are multiples of it.

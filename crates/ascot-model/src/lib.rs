@@ -11,6 +11,7 @@
 //! * [`plan`]: ways to do a job, costed, and the one chosen.
 //! * [`account`]: what each pass moved and where it waited.
 //! * [`report`]: plan and account together, as written by `--report`.
+//! * [`routing_plan`]: what it takes to route records among many processes.
 //! * [`units`]: bytes, rates and times as people read them.
 
 pub mod account;
@@ -19,6 +20,7 @@ pub mod measurement;
 pub mod multipass;
 pub mod plan;
 pub mod report;
+pub mod routing_plan;
 pub mod run_length;
 pub mod sort_plan;
 pub mod switch_cost;

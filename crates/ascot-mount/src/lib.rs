@@ -1,14 +1,16 @@
-//! A view shown as an ordinary read-only file, in a directory of its own.
+//! A view shown as an ordinary read-only file, in a directory of its own; an indexed directory shown as one file for each key.
 //!
 //! ```text
 //!   kernel ──▶ file     what a file system is asked: names, sizes, bytes at an offset
 //!              readers  one stream for each who reads on and on; a few bytes anywhere for all others
+//!          ──▶ keys     the same, of a file system whose names are keys: each name asked for is a query
 //! ```
 //!
 //! Whatever goes wrong while bytes are read is EIO to whoever reads, with a line in the log that names the
 //! run; bytes that are not known to be right are never given out.
 
 mod file;
+mod keys;
 mod readers;
 
 use std::io;
@@ -16,10 +18,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use ascot_index::Directory;
 use ascot_sort::view::View;
-use fuser::{BackgroundSession, Config, MountOption, SessionACL};
+use fuser::{BackgroundSession, Config, Filesystem, MountOption, SessionACL};
 
 use crate::file::ViewFile;
+use crate::keys::KeyFiles;
 use crate::readers::Readers;
 
 /// Takes lines that somebody should see.
@@ -65,30 +69,25 @@ pub enum MountError {
 /// Threads that answer the kernel: one that merges holds up no other.
 const THREADS: usize = 4;
 
-/// A view that is mounted; dropped, it is unmounted.
+/// A view or an indexed directory that is mounted; dropped, it is unmounted.
 pub struct Mounted {
     session: BackgroundSession,
-    readers: Arc<Readers>,
+    /// Of a view.
+    readers: Option<Arc<Readers>>,
     path: PathBuf,
 }
 
 impl Mounted {
     /// Shows `view` as the one file in the directory `at`.
     pub fn new(view: Arc<dyn View>, at: &Path, shown: &Shown) -> Result<Mounted, MountError> {
-        let path = at.to_path_buf();
         let readers = Arc::new(Readers::new(view));
         let file = ViewFile::new(Arc::clone(&readers), shown);
-        let mut config = Config::default();
-        config.mount_options =
-            vec![MountOption::RO, MountOption::FSName("ascot".into()), MountOption::Subtype("ascot".into())];
-        config.mount_options.push(MountOption::DefaultPermissions);
-        config.acl = if shown.allow_other { SessionACL::All } else { SessionACL::Owner };
-        config.n_threads = Some(THREADS);
-        config.clone_fd = true;
-        match fuser::spawn_mount(file, at, &config) {
-            Ok(session) => Ok(Mounted { session, readers, path }),
-            Err(source) => Err(MountError::Refused { path, source }),
-        }
+        Ok(Mounted { readers: Some(readers), ..mount(file, at, shown)? })
+    }
+
+    /// Shows the keys of `directory` as files in the directory `at`.
+    pub fn keys(directory: Arc<Directory>, at: &Path, shown: &Shown) -> Result<Mounted, MountError> {
+        mount(KeyFiles::new(directory, shown), at, shown)
     }
 
     /// Whether somebody else has unmounted it.
@@ -98,7 +97,9 @@ impl Mounted {
 
     /// Takes the memory of readers that have not read for a while; to be called now and then.
     pub fn tidy(&self) {
-        self.readers.tidy();
+        if let Some(readers) = &self.readers {
+            readers.tidy();
+        }
     }
 
     /// Unmounts it, or takes note that it is.
@@ -106,5 +107,24 @@ impl Mounted {
         let Mounted { session, path, .. } = self;
         let ended = if session.guard.is_finished() { session.join() } else { session.umount_and_join() };
         ended.map_err(|source| MountError::Ended { path, source })
+    }
+}
+
+fn mount<F: Filesystem + Send + Sync + 'static>(
+    files: F,
+    at: &Path,
+    shown: &Shown,
+) -> Result<Mounted, MountError> {
+    let path = at.to_path_buf();
+    let mut config = Config::default();
+    config.mount_options =
+        vec![MountOption::RO, MountOption::FSName("ascot".into()), MountOption::Subtype("ascot".into())];
+    config.mount_options.push(MountOption::DefaultPermissions);
+    config.acl = if shown.allow_other { SessionACL::All } else { SessionACL::Owner };
+    config.n_threads = Some(THREADS);
+    config.clone_fd = true;
+    match fuser::spawn_mount(files, at, &config) {
+        Ok(session) => Ok(Mounted { session, readers: None, path }),
+        Err(source) => Err(MountError::Refused { path, source }),
     }
 }

@@ -4,6 +4,7 @@
 //! Each flag carries two texts: a few words for the screen (`help`) and the whole truth for the
 //! manual (`long_help`). A test refuses a flag without either.
 
+mod index;
 mod parts;
 mod sort;
 mod theory;
@@ -33,13 +34,14 @@ const EXAMPLES: &str = "Examples:
 type Named = (&'static str, fn() -> Command);
 
 /// The commands, in the order in which help lists them.
-const COMMANDS: [Named; 15] = [
+const COMMANDS: [Named; 16] = [
     ("sort", sort::command),
     ("merge", parts::merge),
     ("split", parts::split),
     ("reshape", parts::reshape),
     ("view", views::view),
     ("mount", views::mount),
+    ("index", index::index),
     ("gen", tools::generate),
     ("check", tools::check),
     ("clean", tools::clean),
@@ -65,6 +67,12 @@ pub fn root_for(word: Option<&str>) -> Command {
         (None, Some("-V" | "--version")) => frame(),
         (None, _) => root(),
     }
+}
+
+/// All commands below `command`, those of commands too.
+#[cfg(test)]
+pub fn all_below(command: &Command) -> Vec<&Command> {
+    command.get_subcommands().flat_map(|sub| std::iter::once(sub).chain(all_below(sub))).collect()
 }
 
 /// The command without its subcommands.
@@ -152,7 +160,7 @@ mod tests {
     fn each_flag(check: impl Fn(&Command, &Arg)) {
         let mut root = root();
         root.build();
-        for command in std::iter::once(&root).chain(root.get_subcommands()) {
+        for command in std::iter::once(&root).chain(all_below(&root)) {
             command.get_arguments().for_each(|flag| check(command, flag));
         }
     }

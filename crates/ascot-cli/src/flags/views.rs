@@ -136,16 +136,19 @@ fn parts() -> Vec<Arg> {
 /// `ascot mount`.
 pub fn mount() -> Command {
     tool("mount")
-        .about("Show a view as an ordinary read-only file")
+        .about("Show a view as a file, or an indexed directory as one file a key")
         .long_about(
-            "Mount the view in DIR on the directory MNT: there it is an ordinary read-only file of its full \
+            "Mount the indexed directory DIR on the directory MNT: there is a file for each key, its name the key in \
+             hexadecimal, its content all that was appended to it; a name asked for is a query, a list of all names \
+             reads all keys. Or mount the view in DIR on the directory MNT: there it is an ordinary read-only file of its full \
              size, merged as it is read, for any number of readers, wherever they read. It stays until it is \
              unmounted (umount MNT, or fusermount3 -u MNT) or this command is stopped. A read that meets a \
              damaged run fails, and a line on standard error names the run.",
         )
         .override_usage("ascot mount DIR MNT [OPTION]...")
         .before_help("Stays in the foreground; Ctrl-C unmounts, and so does umount MNT.")
-        .after_help("Examples:\n  ascot mount big.view /mnt/v &\n  tail -c 100 /mnt/v/big.rec\n  umount /mnt/v")
+        .after_help("Examples:\n  ascot mount big.view /mnt/v &\n  tail -c 100 /mnt/v/big.rec\n  umount /mnt/v\n  \
+             ascot mount run.dir /mnt/r & xxd /mnt/r/0000000000012345")
         .arg(dir())
         .arg(
             Arg::new("mountpoint")
@@ -174,8 +177,8 @@ fn dir() -> Arg {
         .required(true)
         .value_parser(OsStringValueParser::new())
         .value_hint(ValueHint::DirPath)
-        .help("the view")
-        .long_help("The directory of the view.")
+        .help("the view, or for mount an indexed directory")
+        .long_help("The directory of the view, or, to mount, an indexed directory.")
 }
 
 fn memory() -> Arg {

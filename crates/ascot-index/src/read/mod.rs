@@ -11,7 +11,7 @@
 
 mod block;
 mod cache;
-mod fetch;
+pub(crate) mod fetch;
 mod info;
 mod log;
 mod lookup;

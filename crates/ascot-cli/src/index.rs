@@ -1,0 +1,375 @@
+//! `ascot index get`, `range`, `info` and `verify`.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+
+use ascot_index::format::manifest::{from_hex, to_hex};
+use ascot_index::{
+    Condition, Directory, IndexError, Info, PartitionBy, Scan, ScanRecord, Scheme, Sign, Value, Verified,
+};
+use ascot_io::Disk;
+use ascot_model::units;
+use clap::ArgMatches;
+use serde_json::json;
+
+use crate::failure::{Failure, STATUS_OF_DISORDER};
+use crate::index_build;
+use crate::numbers;
+use crate::request::memory;
+use crate::sort::print;
+use crate::sys;
+
+/// Memory of a reader where nothing is said, bytes.
+const USUAL_MEMORY_BYTES: u64 = 64 << 20;
+
+/// Runs one of the commands.
+pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
+    match matches.subcommand() {
+        Some(("build", matches)) => index_build::build(matches),
+        Some(("get", matches)) => get(matches),
+        Some(("range", matches)) => range(matches),
+        Some(("info", matches)) => info(matches),
+        Some(("verify", matches)) => verify(matches),
+        Some(("plan", matches)) => index_build::plan(matches),
+        _ => Err(Failure::usage("which command?", "ascot index --help lists them")),
+    }
+}
+
+fn open(matches: &ArgMatches) -> Result<Directory, Failure> {
+    let path = matches.get_one::<OsString>("dir").map(PathBuf::from).unwrap_or_default();
+    let bytes = memory(matches)?.unwrap_or(USUAL_MEMORY_BYTES);
+    Ok(Directory::open(&Disk::default(), &path, usize::try_from(bytes).unwrap_or(usize::MAX))?)
+}
+
+/// A key as users write it.
+fn key(text: &str, directory: &Directory) -> Result<Vec<u8>, Failure> {
+    let bad =
+        |what: String| Failure::usage(what, "write 0x and hexadecimal digits, le:NUMBER, be:NUMBER, or text");
+    if let Some(digits) = text.strip_prefix("0x") {
+        return from_hex(digits)
+            .ok_or_else(|| bad(format!("'{text}' is no key: hexadecimal digits come in pairs")));
+    }
+    let number = text
+        .strip_prefix("le:")
+        .map(|rest| (rest, false))
+        .or(text.strip_prefix("be:").map(|rest| (rest, true)));
+    let Some((digits, high_first)) = number else { return Ok(text.as_bytes().to_vec()) };
+    let number: u128 = digits.parse().map_err(|_| bad(format!("'{text}' is no number")))?;
+    let Some(length) = directory.manifest().layout.key_bytes.map(|bytes| bytes as usize) else {
+        return Err(bad(
+            "keys of this directory have no fixed length, so a number does not say how long its key is"
+                .into(),
+        ));
+    };
+    let mut bytes = number.to_le_bytes().to_vec();
+    if bytes.iter().skip(length).any(|&byte| byte > 0) {
+        return Err(bad(format!("{digits} does not fit the {length} bytes of a key")));
+    }
+    bytes.resize(length, 0);
+    if high_first {
+        bytes.reverse();
+    }
+    Ok(bytes)
+}
+
+/// How records are printed.
+#[derive(Clone, Copy)]
+enum Form {
+    Text,
+    Raw,
+    Json,
+}
+
+impl Form {
+    fn of(matches: &ArgMatches) -> Self {
+        match (matches.get_flag("raw"), matches.get_flag("json")) {
+            (true, _) => Form::Raw,
+            (_, true) => Form::Json,
+            _ => Form::Text,
+        }
+    }
+}
+
+fn get(matches: &ArgMatches) -> Result<u8, Failure> {
+    let directory = open(matches)?;
+    let keys = wanted(matches, &directory)?;
+    let many = matches.get_one::<OsString>("keys-file").is_some();
+    let epoch = numbers::whole(matches, "epoch")?;
+    let form = Form::of(matches);
+    let mut out = Output::new()?;
+    let mut found = 0;
+    let mut failed = None;
+    let done = directory.get_many(&keys, epoch, |number, values| {
+        found += values.len();
+        let written =
+            values.iter().try_for_each(|value| out.value(form, many.then_some(&keys[number][..]), value));
+        out.keep(written, &mut failed)
+    });
+    failed.map_or(done.map_err(Failure::from), Err)?;
+    out.finish()?;
+    tell_notices(&directory);
+    if matches.get_flag("stats") {
+        let counts = directory.counts();
+        eprintln!(
+            "read {} in {}: {} to open, {} of auxiliary tables ({} named), {} of filters, {} of blocks ({} in vain), {} of values",
+            units::bytes(counts.bytes),
+            units::plural(
+                counts.opening_reads
+                    + counts.auxiliary_reads
+                    + counts.filter_reads
+                    + counts.block_reads
+                    + counts.value_reads,
+                "read"
+            ),
+            counts.opening_reads,
+            counts.auxiliary_reads,
+            units::plural(counts.ranks_named, "rank"),
+            counts.filter_reads,
+            counts.block_reads,
+            counts.false_positives,
+            counts.value_reads
+        );
+    }
+    Ok(if found == 0 { STATUS_OF_DISORDER } else { 0 })
+}
+
+fn tell_notices(directory: &Directory) {
+    directory
+        .take_notices()
+        .iter()
+        .for_each(|notice| eprintln!("ascot: {notice}\n  ascot index verify tells what else is wrong"));
+}
+
+fn wanted(matches: &ArgMatches, directory: &Directory) -> Result<Vec<Vec<u8>>, Failure> {
+    if let Some(file) = matches.get_one::<OsString>("keys-file").map(PathBuf::from) {
+        let text = fs::read_to_string(&file);
+        let text =
+            text.map_err(|source| Failure::File { path: file, doing: "cannot read the keys", source })?;
+        return text.lines().filter(|line| !line.is_empty()).map(|line| key(line, directory)).collect();
+    }
+    matches.get_one::<String>("key").map(|text| key(text, directory)).into_iter().collect()
+}
+
+/// Standard output, written in blocks.
+struct Output {
+    out: BufWriter<std::io::StdoutLock<'static>>,
+}
+
+impl Output {
+    fn new() -> Result<Self, Failure> {
+        sys::standard_output().map_err(Failure::Output)?;
+        Ok(Self { out: BufWriter::new(std::io::stdout().lock()) })
+    }
+
+    fn value(&mut self, form: Form, key: Option<&[u8]>, value: &Value) -> std::io::Result<()> {
+        let hex = || to_hex(&value.bytes);
+        match (form, key) {
+            (Form::Raw, _) => self.out.write_all(&value.bytes),
+            (Form::Json, None) => writeln!(self.out, "{}", json!({ "epoch": value.epoch, "value": hex() })),
+            (Form::Json, Some(key)) => {
+                writeln!(self.out, "{}", json!({ "key": to_hex(key), "epoch": value.epoch, "value": hex() }))
+            }
+            (Form::Text, None) => writeln!(self.out, "{}  {}", value.epoch, hex()),
+            (Form::Text, Some(key)) => writeln!(self.out, "0x{}  {}  {}", to_hex(key), value.epoch, hex()),
+        }
+    }
+
+    fn record(&mut self, form: Form, record: &ScanRecord<'_>) -> std::io::Result<()> {
+        let ScanRecord { epoch, key, value } = record;
+        match form {
+            Form::Raw => self.out.write_all(key).and_then(|()| self.out.write_all(value)),
+            Form::Json => {
+                writeln!(
+                    self.out,
+                    "{}",
+                    json!({ "key": to_hex(key), "epoch": epoch, "value": to_hex(value) })
+                )
+            }
+            Form::Text => writeln!(self.out, "0x{}  {epoch}  {}", to_hex(key), to_hex(value)),
+        }
+    }
+
+    /// Ends what is under way where writing failed, and keeps why.
+    fn keep(&self, written: std::io::Result<()>, failed: &mut Option<Failure>) -> Result<(), IndexError> {
+        written.map_err(|error| {
+            *failed = Some(Failure::Output(error));
+            IndexError::Request("standard output does not take what it is given".into())
+        })
+    }
+
+    fn finish(mut self) -> Result<(), Failure> {
+        self.out.flush().map_err(Failure::Output)
+    }
+}
+
+fn range(matches: &ArgMatches) -> Result<u8, Failure> {
+    let directory = open(matches)?;
+    let text = matches.get_one::<String>("range").map_or("", String::as_str);
+    let Some((from, upto)) = text.split_once("..") else {
+        return Err(Failure::usage(format!("'{text}' is no range of keys"), "write: A..B, A.., ..B or .."));
+    };
+    let end = |text: &str| (!text.is_empty()).then(|| key(text, &directory)).transpose();
+    let scan = Scan {
+        from: end(from)?.unwrap_or_default(),
+        upto: end(upto)?,
+        epoch: numbers::whole(matches, "epoch")?,
+        condition: matches.get_one::<String>("where").map(|text| condition(text, &directory)).transpose()?,
+        by_key: !matches.get_flag("unordered"),
+    };
+    if scan.upto.as_ref().is_some_and(|upto| *upto < scan.from) {
+        return Err(Failure::usage("the range ends before it begins", "the lesser key comes first"));
+    }
+    let form = Form::of(matches);
+    let (mut out, mut failed) = (Output::new()?, None);
+    let done = directory.scan(&scan, |record| {
+        let written = out.record(form, &record);
+        out.keep(written, &mut failed)
+    });
+    failed.map_or(done.map_err(Failure::from), Err)?;
+    out.finish()?;
+    tell_notices(&directory);
+    Ok(0)
+}
+
+/// `NAME>X` and the like.
+fn condition(text: &str, directory: &Directory) -> Result<Condition, Failure> {
+    const SIGNS: [(&str, Sign); 4] =
+        [(">=", Sign::AtLeast), ("<=", Sign::AtMost), (">", Sign::Above), ("<", Sign::Below)];
+    let found = SIGNS.iter().find_map(|(spelled, sign)| {
+        let (name, number) = text.split_once(spelled)?;
+        Some((name.trim(), *sign, number.trim().parse::<f64>().ok()?))
+    });
+    let Some((name, sign, number)) = found else {
+        return Err(Failure::usage(
+            format!("'{text}' is no condition"),
+            "write NAME>X, NAME>=X, NAME<X or NAME<=X",
+        ));
+    };
+    match &directory.manifest().layout.attribute {
+        Some(attribute) if attribute.name == name => Ok(Condition { sign, number }),
+        Some(attribute) => Err(Failure::usage(
+            format!("there is no attribute {name}"),
+            format!("this directory has {}", attribute.name),
+        )),
+        None => Err(Failure::usage(
+            "this directory was made without an attribute",
+            "ascot index build --attribute NAME=OFFSET:TYPE declares one",
+        )),
+    }
+}
+
+fn info(matches: &ArgMatches) -> Result<u8, Failure> {
+    let directory = open(matches)?;
+    let info = directory.info()?;
+    print(&if matches.get_flag("json") {
+        info_json(&directory, &info)?
+    } else {
+        info_text(&directory, &info)
+    })?;
+    Ok(0)
+}
+
+fn info_json(directory: &Directory, info: &Info) -> Result<String, Failure> {
+    let epochs: Vec<_> = info
+        .epochs
+        .iter()
+        .map(|epoch| {
+            json!({
+                "records": epoch.records(), "writer_records": epoch.writer_records, "tables": epoch.tables,
+                "segments": epoch.segments, "segments_most": epoch.segments_most, "filter_bytes": epoch.filter_bytes,
+                "auxiliary_bytes": epoch.auxiliary_bytes, "block_bytes": epoch.block_bytes,
+            })
+        })
+        .collect();
+    numbers::json(&json!({
+        "manifest": directory.manifest(), "epochs": epochs, "data_bytes": info.data_bytes, "index_bytes": info.index_bytes,
+        "tail_bytes": info.tail_bytes,
+    }))
+}
+
+fn info_text(directory: &Directory, info: &Info) -> String {
+    let manifest = directory.manifest();
+    let layout = &manifest.layout;
+    let scheme = match layout.scheme {
+        Scheme::Records => "records",
+        Scheme::Pointers => "pointers",
+        Scheme::Ranks => "ranks",
+    };
+    let by = if layout.partition_by == PartitionBy::Range { "range" } else { "hash" };
+    let length =
+        |bytes: Option<u32>| bytes.map_or("of any length".into(), |bytes| format!("of {bytes} bytes"));
+    let records: u64 = info.epochs.iter().map(|epoch| epoch.records()).sum();
+    let state = if manifest.closed { "closed" } else { "not closed: its writer is at work, or was stopped" };
+    let lines = [
+        format!("{}, {}, {state}", units::plural(records, "record"), units::plural(manifest.epochs, "epoch")),
+        format!(
+            "  scheme      {scheme}; {} by {by}, {}",
+            units::plural(layout.partitions.into(), "partition"),
+            units::plural(layout.writers.into(), "writer")
+        ),
+        format!("  records     keys {}, values {}", length(layout.key_bytes), length(layout.value_bytes)),
+        format!(
+            "  on disk     {} of data, {} of indexes",
+            units::bytes(info.data_bytes),
+            units::bytes(info.index_bytes)
+        ),
+    ];
+    let mut text = lines.join("\n") + "\n";
+    if let Some(attribute) = &layout.attribute {
+        text += &format!("  attribute   {} at byte {} of values\n", attribute.name, attribute.offset);
+    }
+    if info.tail_bytes > 0 {
+        text +=
+            &format!("  behind      {} of an epoch that was not completed\n", units::bytes(info.tail_bytes));
+    }
+    text += "\n  epoch       records    tables  reads of filters  bits a key: filters  auxiliary\n";
+    for (number, epoch) in info.epochs.iter().enumerate() {
+        let kept = if layout.scheme == Scheme::Ranks { epoch.writer_records } else { epoch.records() };
+        let auxiliary = epoch.auxiliary_bytes as f64 * 8.0 / epoch.records().max(1) as f64;
+        text += &format!(
+            "  {number:5} {:>13} {:>9} {:>17} {:>20.1} {auxiliary:>10.1}\n",
+            units::count(epoch.records()),
+            units::count(epoch.tables),
+            epoch.segments_most,
+            epoch.filter_bits(kept)
+        );
+    }
+    text
+}
+
+fn verify(matches: &ArgMatches) -> Result<u8, Failure> {
+    let directory = open(matches)?;
+    let verified = directory.verify()?;
+    let text = if matches.get_flag("json") { verified_json(&verified)? } else { verified_text(&verified) };
+    print(&text)?;
+    Ok(if verified.is_whole() { 0 } else { STATUS_OF_DISORDER })
+}
+
+fn verified_json(verified: &Verified) -> Result<String, Failure> {
+    numbers::json(&json!({
+        "whole": verified.is_whole(), "logs": verified.logs, "tables": verified.tables, "blocks": verified.blocks,
+        "records": verified.records, "values": verified.values, "auxiliary_entries": verified.auxiliary_entries,
+        "problems": verified.problems, "more_problems": verified.more_problems,
+    }))
+}
+
+fn verified_text(verified: &Verified) -> String {
+    let seen = format!(
+        "{}, {}, {}, {}",
+        units::plural(verified.logs, "log"),
+        units::plural(verified.tables, "table"),
+        units::plural(verified.blocks, "block"),
+        units::plural(verified.records, "record")
+    );
+    if verified.is_whole() {
+        return format!("whole: {seen}\n");
+    }
+    let more = if verified.more_problems > 0 {
+        format!("and {} more\n", verified.more_problems)
+    } else {
+        String::new()
+    };
+    format!("{}\n{more}damaged; looked at {seen}\n", verified.problems.join("\n"))
+}

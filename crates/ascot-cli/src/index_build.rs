@@ -1,0 +1,271 @@
+//! `ascot index build` and `ascot index plan`.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use ascot_index::format::manifest::logs;
+use ascot_index::format::names::{LOCK, MANIFEST};
+use ascot_index::load::{MEMORY_BYTES, RecordFiles};
+use ascot_index::{Attribute, DirectoryWriter, IndexError, Layout, NumberKind, PartitionBy, Scheme};
+use ascot_io::Disk;
+use ascot_model::routing_plan::{RoutingCost, RoutingJob};
+use ascot_model::units;
+use ascot_sort::Cancel;
+use clap::ArgMatches;
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::numbers;
+use crate::request::{memory, paths};
+use crate::signals::Stop;
+use crate::sort::print;
+
+/// Memory of a build where nothing is said, bytes.
+const USUAL_MEMORY_BYTES: u64 = 256 << 20;
+/// What epochs of one file each are limited to: a page of each index is rewritten for each of them.
+const USUAL_BATCH_BYTES: u64 = 32 << 10;
+/// Bytes of an epoch where nothing is said.
+const USUAL_EPOCH_BYTES: u64 = 256 << 20;
+
+/// `ascot index build`.
+pub fn build(matches: &ArgMatches) -> Result<u8, Failure> {
+    let cancel = Cancel::new();
+    let stop = Stop::watch(&cancel);
+    let done = build_until(matches, &cancel);
+    if cancel.check().is_err() {
+        stop.end_if_asked();
+    }
+    done
+}
+
+fn build_until(matches: &ArgMatches, cancel: &Cancel) -> Result<u8, Failure> {
+    let output = matches.get_one::<OsString>("output").map(PathBuf::from).unwrap_or_default();
+    let inputs = paths(matches, "files");
+    let files = record_files(matches)?;
+    for input in &inputs {
+        let failed = |source| Failure::File { path: input.clone(), doing: "cannot be read", source };
+        // A pipe is opened once: who writes to it sees who reads.
+        if fs::metadata(input).map_err(failed)?.is_file() {
+            fs::File::open(input).map_err(failed)?;
+        }
+    }
+    let disk = Disk::default();
+    let memory_bytes = memory(matches)?.unwrap_or(USUAL_MEMORY_BYTES);
+    let writer_bytes = usize::try_from(memory_bytes).unwrap_or(usize::MAX).saturating_sub(MEMORY_BYTES);
+    let append = matches.get_flag("append");
+    let writer = if append {
+        DirectoryWriter::append(&disk, &output, writer_bytes)?
+    } else {
+        DirectoryWriter::create(&disk, &output, layout(matches, &files)?, writer_bytes).inspect_err(
+            |error| {
+                // What is there already is somebody else's.
+                if !matches!(error, IndexError::Exists { .. } | IndexError::Locked { .. }) {
+                    remove_empty(&output);
+                }
+            },
+        )?
+    };
+    let mut job = Building { disk, files, writer, cancel, records: 0, bytes: 0, epochs: 0 };
+    let since = Instant::now();
+    match job.run(&inputs, matches.get_flag("epoch-per-file")) {
+        Ok(()) => {
+            let Building { writer, records, bytes, epochs, .. } = job;
+            let peak = writer.pool().peak() as u64;
+            writer.close()?;
+            if !matches.get_flag("quiet") {
+                let seconds = since.elapsed().as_secs_f64();
+                eprintln!(
+                    "indexed {} in {}, {}, in {} ({}); memory {} of {}",
+                    units::plural(records, "record"),
+                    units::plural(epochs, "epoch"),
+                    units::bytes(bytes),
+                    units::seconds(seconds),
+                    units::rate(bytes as f64 / seconds.max(1e-9)),
+                    units::memory(peak + MEMORY_BYTES as u64),
+                    units::memory(memory_bytes)
+                );
+            }
+            Ok(0)
+        }
+        Err(error) => {
+            let kept = job.writer.manifest().epochs;
+            drop(job);
+            if kept == 0 && !append {
+                remove_empty(&output);
+            }
+            let Failure::Index(error) = error else { return Err(error) };
+            let text = match kept {
+                0 => String::from("nothing was kept"),
+                kept => format!(
+                    "{} complete: {}; --append goes on behind",
+                    units::plural(kept, "epoch"),
+                    output.display()
+                ),
+            };
+            Err(Failure::Usage(format!("{error}\n  {text}")))
+        }
+    }
+}
+
+/// A build under way.
+struct Building<'a> {
+    disk: Disk,
+    files: RecordFiles,
+    writer: DirectoryWriter,
+    cancel: &'a Cancel,
+    records: u64,
+    bytes: u64,
+    epochs: u64,
+}
+
+impl Building<'_> {
+    fn run(&mut self, inputs: &[PathBuf], epoch_per_file: bool) -> Result<(), Failure> {
+        for (number, input) in inputs.iter().enumerate() {
+            let bytes = &mut self.bytes;
+            let cancel = self.cancel;
+            let mut between = |more| {
+                *bytes += more;
+                cancel.check().map_err(|_| IndexError::Request("stopped".into()))
+            };
+            self.records += self.files.append(&self.disk, input, &mut self.writer, &mut between)?;
+            if epoch_per_file || number + 1 == inputs.len() {
+                self.writer.end_epoch()?;
+                self.epochs += 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Removes a directory that was made and has no epoch: only files of ours, and it only when nothing is left.
+fn remove_empty(directory: &Path) {
+    let Ok(manifest) = ascot_index::Manifest::read(directory) else {
+        let _ = fs::remove_file(directory.join(LOCK));
+        let _ = fs::remove_dir(directory);
+        return;
+    };
+    for log in logs(&manifest.layout) {
+        let data = log.data(directory);
+        for file in [Some(log.index(directory)), data].into_iter().flatten() {
+            let _ = fs::remove_file(file);
+        }
+    }
+    for name in [MANIFEST, LOCK] {
+        let _ = fs::remove_file(directory.join(name));
+    }
+    let _ = fs::remove_dir(directory);
+}
+
+fn record_files(matches: &ArgMatches) -> Result<RecordFiles, Failure> {
+    let text = |id: &str| matches.get_one::<String>(id).map_or("", String::as_str);
+    let bad = |error: ascot_record::layout::LayoutError| {
+        Failure::usage(error.to_string(), "ascot index build --help shows what there is")
+    };
+    let layout = ascot_record::layout::Layout::parse(text("format")).map_err(bad)?;
+    let key = text("key");
+    let ends = key.split_once("..").and_then(|(from, upto)| Some((from.parse().ok()?, upto.parse().ok()?)));
+    let Some((from, upto)) = ends else {
+        return Err(Failure::usage(format!("'{key}' is no range of bytes for --key"), "write: --key 0..8"));
+    };
+    Ok(RecordFiles::new(layout, from..upto)?)
+}
+
+fn layout(matches: &ArgMatches, files: &RecordFiles) -> Result<Layout, Failure> {
+    let word = |id: &str| matches.get_one::<String>(id).map(String::as_str);
+    let scheme = match word("scheme") {
+        Some("pointers") => Scheme::Pointers,
+        Some("ranks") => Scheme::Ranks,
+        _ => Scheme::Records,
+    };
+    let partitions = numbers::whole(matches, "partitions")?.unwrap_or(1);
+    let mut layout = Layout::new(scheme, u32::try_from(partitions).unwrap_or(u32::MAX), 1);
+    layout.key_bytes = u32::try_from(files.key.len()).ok();
+    layout.value_bytes = files.value_bytes();
+    if word("partition-by") == Some("range") {
+        layout.partition_by = PartitionBy::Range;
+    }
+    layout.attribute = word("attribute").map(attribute).transpose()?;
+    layout.check()?;
+    Ok(layout)
+}
+
+fn attribute(text: &str) -> Result<Attribute, Failure> {
+    let parts = text.split_once('=').and_then(|(name, rest)| {
+        let (offset, kind) = rest.split_once(':')?;
+        let kind = match kind {
+            "f64" => NumberKind::F64,
+            "f32" => NumberKind::F32,
+            "i64" => NumberKind::I64,
+            "u64" => NumberKind::U64,
+            "i32" => NumberKind::I32,
+            "u32" => NumberKind::U32,
+            _ => return None,
+        };
+        (!name.is_empty()).then_some(Attribute { name: name.into(), offset: offset.parse().ok()?, kind })
+    });
+    let wrong = || {
+        Failure::usage(
+            format!("'{text}' is no attribute"),
+            "write NAME=OFFSET:TYPE, such as energy=40:f64; types: f64, f32, i64, u64, i32, u32",
+        )
+    };
+    parts.ok_or_else(wrong)
+}
+
+/// A plan, as JSON has it.
+#[derive(Serialize)]
+struct Plans {
+    ranks: u64,
+    ranks_per_node: u64,
+    nodes: u64,
+    batch_bytes: u64,
+    epoch_bytes: u64,
+    direct: RoutingCost,
+    three_hop: RoutingCost,
+}
+
+/// `ascot index plan`.
+pub fn plan(matches: &ArgMatches) -> Result<u8, Failure> {
+    let many = |id: &'static str| match numbers::whole(matches, id)? {
+        Some(count @ 1..=1_000_000_000) => Ok(count),
+        _ => Err(Failure::usage(format!("--{id} is a number from 1 to a billion"), "such as 64")),
+    };
+    let (ranks, ranks_per_node) = (many("ranks")?, many("ranks-per-node")?);
+    let batch_bytes = numbers::memory(matches, "batch", USUAL_BATCH_BYTES)?.max(1);
+    let epoch_bytes = numbers::memory(matches, "bytes", USUAL_EPOCH_BYTES)?;
+    let job = RoutingJob { ranks, ranks_per_node, batch_bytes, epoch_bytes };
+    let (nodes, direct, three_hop) = (job.nodes(), job.direct(), job.three_hop());
+    let plans = Plans { ranks, ranks_per_node, nodes, batch_bytes, epoch_bytes, direct, three_hop };
+    print(&if matches.get_flag("json") { numbers::json(&plans)? } else { table(&plans) })?;
+    Ok(0)
+}
+
+fn table(plans: &Plans) -> String {
+    let mut text = format!(
+        "{} on {}, batches of {}, {} of records from each in an epoch\n\n{:28}{:>14}{:>14}\n",
+        units::plural(plans.ranks, "rank"),
+        units::plural(plans.nodes, "node"),
+        units::memory(plans.batch_bytes),
+        units::memory(plans.epoch_bytes),
+        "each rank, at most",
+        "direct",
+        "three hops",
+    );
+    type Show = (&'static str, fn(&RoutingCost) -> String);
+    let rows: [Show; 6] = [
+        ("connections in the node", |cost| units::count(cost.local_connections)),
+        ("connections to other nodes", |cost| units::count(cost.remote_connections)),
+        ("memory of batches", |cost| units::memory(cost.memory_bytes)),
+        ("messages in the node", |cost| units::count(cost.local_messages)),
+        ("messages to other nodes", |cost| units::count(cost.remote_messages)),
+        ("bytes to other nodes", |cost| units::bytes(cost.remote_bytes)),
+    ];
+    for (name, show) in rows {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{name:28}{:>14}{:>14}", show(&plans.direct), show(&plans.three_hop));
+    }
+    text
+}

@@ -1,0 +1,211 @@
+//! Files of records, into a directory: each record's key is a range of its bytes, its value all the others.
+//!
+//! ```text
+//!   record   | before | key | behind |      value = before, behind
+//! ```
+//!
+//! Invariant: of a file no more is in memory than two blocks and one record; a record longer than that grows a buffer by what the
+//! record has.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use ascot_io::{Buf, Disk, ReadStream};
+use ascot_record::layout::{FixedFraming, Framing, Layout, LineFraming, PrefixedFraming};
+
+use crate::error::{IndexError, Result};
+use crate::read::fetch::missing;
+use crate::write::DirectoryWriter;
+
+/// Bytes read at a time, and how many such blocks there are.
+const BLOCK_BYTES: usize = 1 << 20;
+const BLOCKS: usize = 2;
+
+/// Memory that loading takes besides the writer's, bytes.
+pub const MEMORY_BYTES: usize = (BLOCKS + 1) * BLOCK_BYTES;
+
+/// How a file is made of keys and values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordFiles {
+    /// How it is made of records.
+    pub layout: Layout,
+    /// The bytes of a record that are its key.
+    pub key: Range<usize>,
+}
+
+impl RecordFiles {
+    /// What loads records of this kind.
+    ///
+    /// # Errors
+    /// A layout whose records have no byte ranges; a key that is empty, or outside records of one length.
+    pub fn new(layout: Layout, key: Range<usize>) -> Result<Self> {
+        let wrong = |text: String| Err(IndexError::Request(text));
+        if key.is_empty() {
+            return wrong("a key has one byte at least".into());
+        }
+        match layout {
+            Layout::Fixed { len } if key.end > len => {
+                wrong(format!("the key ends at byte {}, and records have {len}", key.end))
+            }
+            Layout::Csv { .. } | Layout::Number(_) => wrong(format!(
+                "records of {layout} cannot be indexed: write fixed:BYTES, lines or prefixed:u32-le"
+            )),
+            _ => Ok(Self { layout, key }),
+        }
+    }
+
+    /// Bytes of every value, where records have one length.
+    pub fn value_bytes(&self) -> Option<u32> {
+        match self.layout {
+            Layout::Fixed { len } => u32::try_from(len - self.key.len()).ok(),
+            _ => None,
+        }
+    }
+
+    /// Appends the records of a file to the epoch; their number. `between` is called between blocks, and may end it.
+    ///
+    /// # Errors
+    /// What refuses the file or the records; a record without all of its key, or cut short.
+    pub fn append(
+        &self,
+        disk: &Disk,
+        path: &Path,
+        writer: &mut DirectoryWriter,
+        between: &mut dyn FnMut(u64) -> Result<()>,
+    ) -> Result<u64> {
+        let stream =
+            disk.open_read(path, 0..u64::MAX, "index input").map_err(|error| missing(error, path))?;
+        let mut file =
+            File { path: path.to_path_buf(), key: self.key.clone(), at: 0, records: 0, value: Vec::new() };
+        match self.layout {
+            Layout::Fixed { len } => file.append(FixedFraming(len), stream, writer, between),
+            Layout::Lines { delimiter } => file.append(LineFraming(delimiter), stream, writer, between),
+            Layout::Prefixed { width, endian } => {
+                file.append(PrefixedFraming { width, endian }, stream, writer, between)
+            }
+            // Refused when this was made.
+            Layout::Csv { .. } | Layout::Number(_) => Ok(0),
+        }
+    }
+}
+
+/// A file being loaded.
+struct File {
+    path: PathBuf,
+    key: Range<usize>,
+    /// Where the next record starts.
+    at: u64,
+    records: u64,
+    value: Vec<u8>,
+}
+
+impl File {
+    fn append<F: Framing>(
+        &mut self,
+        framing: F,
+        mut stream: Box<dyn ReadStream>,
+        writer: &mut DirectoryWriter,
+        between: &mut dyn FnMut(u64) -> Result<()>,
+    ) -> Result<u64> {
+        for _ in 0..BLOCKS {
+            stream.begin(Buf::heap(BLOCK_BYTES))?;
+        }
+        let mut carried: Vec<u8> = Vec::new();
+        loop {
+            let filled = stream.complete()?;
+            if filled.is_empty() {
+                break;
+            }
+            let bytes = filled.bytes();
+            let mut start = 0;
+            if !carried.is_empty() {
+                let before = carried.len();
+                carried.extend_from_slice(bytes);
+                match framing.end(&carried, 0) {
+                    Some(end) => {
+                        self.record(framing, &carried[..end], writer)?;
+                        start = end - before;
+                        carried.clear();
+                    }
+                    None => start = bytes.len(),
+                }
+            }
+            while let Some(end) = framing.end(bytes, start) {
+                self.record(framing, &bytes[start..end], writer)?;
+                start = end;
+            }
+            carried.extend_from_slice(&bytes[start..]);
+            between(bytes.len() as u64)?;
+            stream.begin(filled.buf)?;
+        }
+        if let Some(last) = framing.completes().filter(|_| !carried.is_empty()) {
+            carried.push(last);
+        }
+        match framing.end(&carried, 0) {
+            Some(end) => self.record(framing, &carried[..end], writer)?,
+            None if carried.is_empty() => {}
+            None => return Err(IndexError::damaged(&self.path, self.at, "the last record is cut short")),
+        }
+        Ok(self.records)
+    }
+
+    fn record<F: Framing>(&mut self, framing: F, record: &[u8], writer: &mut DirectoryWriter) -> Result<()> {
+        let body = framing.body(record);
+        let Some(key) = body.get(self.key.clone()) else {
+            return Err(IndexError::damaged(
+                &self.path,
+                self.at,
+                "the record that starts here is too short for the key",
+            ));
+        };
+        if self.key.start == 0 {
+            writer.append_record(key, &body[self.key.end..])?;
+        } else {
+            self.value.clear();
+            self.value.extend_from_slice(&body[..self.key.start]);
+            self.value.extend_from_slice(&body[self.key.end..]);
+            writer.append_record(key, &self.value)?;
+        }
+        self.at += record.len() as u64;
+        self.records += 1;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Directory, Scheme};
+
+    #[test]
+    fn records_of_files_are_found_by_their_keys() {
+        let scratch = tempfile::tempdir().unwrap();
+        let disk = Disk::default();
+        let lines =
+            (0..200_000).map(|number| format!("line {:06} of many\n", number * 7)).collect::<String>();
+        let input = scratch.path().join("in");
+        std::fs::write(&input, lines.trim_end()).unwrap();
+        let files = RecordFiles::new(Layout::LINES, 5..11).unwrap();
+        let mut layout = crate::Layout::new(Scheme::Records, 2, 1);
+        layout.key_bytes = Some(6);
+        let path = scratch.path().join("run.dir");
+        let mut writer = DirectoryWriter::create(&disk, &path, layout, 16 << 20).unwrap();
+        let mut seen = 0;
+        let records = files
+            .append(&disk, &input, &mut writer, &mut |bytes| {
+                seen += bytes;
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!((records, seen), (200_000, lines.len() as u64 - 1));
+        std::fs::write(&input, "line 12").unwrap();
+        let error = files.append(&disk, &input, &mut writer, &mut |_| Ok(())).unwrap_err().to_string();
+        assert!(error.contains("at byte 0") && error.contains("too short for the key"), "{error}");
+        writer.end_epoch().unwrap();
+        writer.close().unwrap();
+        let directory = Directory::open(&disk, &path, 16 << 20).unwrap();
+        assert_eq!(directory.get(b"001400").unwrap()[0].bytes, b"line  of many");
+        assert_eq!(directory.get(b"001401").unwrap(), vec![]);
+        assert!(RecordFiles::new(Layout::Fixed { len: 8 }, 4..9).is_err());
+    }
+}
