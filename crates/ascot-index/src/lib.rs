@@ -19,6 +19,8 @@
 pub mod auxiliary;
 mod error;
 pub mod format;
+#[cfg(test)]
+mod golden_tests;
 pub mod hash;
 pub mod load;
 pub mod rank_writer;

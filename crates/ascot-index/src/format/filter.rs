@@ -84,6 +84,28 @@ mod tests {
         }
     }
 
+    /// The filter as docs/formats/index.md has it, without the library.
+    fn as_documented(bytes: &[u8], hash: u64) -> bool {
+        let number = |at: usize| u64::from(u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()));
+        let seed = u64::from_le_bytes(bytes[1..9].try_into().unwrap());
+        let (length, segments) = (number(9), number(13));
+        let mixed = mix(hash.wrapping_add(seed));
+        let first = ((u128::from(mixed) * u128::from(segments)) >> 64) as u64;
+        let (second, third) = (first + length ^ (mixed >> 18) % length, first + 2 * length ^ mixed % length);
+        let all =
+            [first, second, third].iter().fold(0, |all, &place| all ^ bytes[HEAD_BYTES + place as usize]);
+        all == (mixed ^ mixed >> 32) as u8
+    }
+
+    #[test]
+    fn filters_are_as_documented() {
+        let mut bytes = vec![];
+        put_filter(&mut bytes, &(0..700).map(mix).collect::<Vec<_>>());
+        for hash in (0..5000).map(mix) {
+            assert_eq!(may_contain(&bytes, hash), Some(as_documented(&bytes, hash)));
+        }
+    }
+
     #[test]
     fn space_at_usual_sizes() {
         let hashes: Vec<u64> = (0..2048).map(mix).collect();

@@ -31,6 +31,13 @@ impl Coordinator {
     /// # Errors
     /// [`IndexError::Exists`] where something of that name is; what refuses the layout; what the volume refuses.
     pub fn create(disk: &Disk, directory: &Path, layout: Layout) -> Result<Self> {
+        let failed = |error| IoError::from_os(Action::Create, directory, 0, error);
+        let id = random_bytes::<8>().map_err(failed)?;
+        Self::create_numbered(disk, directory, layout, u64::from_le_bytes(id))
+    }
+
+    /// Makes the directory with this number.
+    pub(crate) fn create_numbered(disk: &Disk, directory: &Path, layout: Layout, id: u64) -> Result<Self> {
         layout.check()?;
         let failed = |error| IndexError::from(IoError::from_os(Action::Create, directory, 0, error));
         match std::fs::create_dir(directory) {
@@ -38,7 +45,6 @@ impl Coordinator {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => return Err(exists(directory)),
             Err(error) => return Err(failed(error)),
         }
-        let id = u64::from_le_bytes(random_bytes::<8>().map_err(failed)?);
         let lock = lock(directory)?;
         let manifest = Manifest::new(layout, id);
         manifest.write(disk, directory)?;

@@ -49,7 +49,7 @@ impl DirectoryWriter {
         Self::open(disk, coordinator, memory_bytes)
     }
 
-    fn open(disk: &Disk, coordinator: Coordinator, memory_bytes: usize) -> Result<Self> {
+    pub(crate) fn open(disk: &Disk, coordinator: Coordinator, memory_bytes: usize) -> Result<Self> {
         let layout = coordinator.manifest().layout.clone();
         let by_range = layout.partition_by == PartitionBy::Range;
         let waiting_most = if by_range { memory_bytes / WAITING_SHARE } else { 0 };
