@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use ascot_io::Pool;
+use ascot_model::routing_plan::RoutingJob;
 use proptest::prelude::*;
 
 use super::*;
@@ -361,6 +362,36 @@ fn two_nodes_of_a_machine_that_is_not_there() {
             assert!((delivered - 1.0).abs() < 0.15, "{delivered} delivered for each appended");
             assert!(rank.counts.hops[0].bytes_off_node + rank.counts.hops[2].bytes_off_node == 0);
         }
+    }
+}
+
+#[test]
+fn plans_foretell_what_ranks_really_do() {
+    let settings = RoutingSettings { batch_bytes: 4096, max_message_bytes: 64, ..RoutingSettings::default() };
+    let (messages, bytes) = (8000, 60);
+    for ranks in [1024, 4096, 131_072] {
+        let topology = Topology::even(ranks, 32);
+        let sample = sample_two_nodes(&topology, &settings, messages, bytes, &Pool::new(1 << 30)).unwrap();
+        let plan = RoutingJob {
+            ranks: u64::from(ranks),
+            ranks_per_node: 32,
+            batch_bytes: settings.batch_bytes as u64,
+            epoch_bytes: messages * bytes as u64,
+        };
+        let plan = plan.three_hop();
+        let most = |each: fn(&SampledRank) -> u64| sample.iter().map(each).max().unwrap();
+        assert_eq!(most(|rank| rank.remote as u64), plan.remote_connections);
+        assert_eq!(most(|rank| rank.neighbours as u64), plan.local_connections);
+        // Beside the batches it fills, a rank has spare ones, the last that came on each lane, and words.
+        let beside = (settings.spare_batches + 3) * settings.batch_bytes + 4 * 1024;
+        assert_eq!(most(|rank| rank.memory_bytes as u64), plan.memory_bytes + beside as u64);
+        // A connection's last batch may come on top.
+        let wire = most(|rank| rank.counts.hops[1].batches);
+        let (least, upto) =
+            (0.9 * plan.remote_messages as f64, plan.remote_messages + plan.remote_connections);
+        assert!(wire as f64 >= least && wire <= upto, "{wire} batches, {} planned", plan.remote_messages);
+        let bytes = most(|rank| rank.counts.bytes_off_node()) as f64 / plan.remote_bytes as f64;
+        assert!((0.9..1.2).contains(&bytes), "{bytes} of the bytes planned");
     }
 }
 
