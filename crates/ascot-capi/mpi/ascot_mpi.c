@@ -14,6 +14,7 @@
  */
 #include "ascot_mpi.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -148,14 +149,15 @@ static int mpi_receive(void *opaque, uint32_t lane, void *into, size_t capacity,
 static int mpi_wait(void *opaque, uint32_t microseconds)
 {
     mpi_state *state = opaque;
-    struct timespec moment = {0, 0};
+    struct timespec moment = {0, SLEEP_NANOSECONDS};
 
-    /* Where ranks are more than processors, whoever yields lets another go on. */
-    if (++state->idle > YIELDS) {
-        moment.tv_nsec = SLEEP_NANOSECONDS;
-        if (microseconds < SLEEP_NANOSECONDS / 1000)
-            moment.tv_nsec = (long)microseconds * 1000;
+    /* A rank with a processor of its own goes on at once; where ranks are more, another gets it. */
+    if (++state->idle <= YIELDS) {
+        sched_yield();
+        return 0;
     }
+    if (microseconds < SLEEP_NANOSECONDS / 1000)
+        moment.tv_nsec = (long)microseconds * 1000;
     nanosleep(&moment, NULL);
     return 0;
 }

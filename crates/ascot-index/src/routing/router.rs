@@ -484,10 +484,11 @@ impl<T: Transport> Router<T> {
         self.noted(waited)?;
         // Counted from the last thing that moved: a rank that is slow is not a rank that is gone.
         let moved = self.moved_so_far();
-        if waiting.moved != Some(moved) {
-            *waiting = Waiting { since: Instant::now(), moved: Some(moved) };
-        }
-        if waiting.since.elapsed() <= self.settings.patience {
+        let since = match &waiting.0 {
+            Some((since, before)) if *before == moved => *since,
+            _ => waiting.0.insert((Instant::now(), moved)).0,
+        };
+        if since.elapsed() <= self.settings.patience {
             return Ok(());
         }
         let (seconds, waited_for) = (self.settings.patience.as_secs(), self.waited_for());
@@ -523,17 +524,9 @@ impl<T: Transport> Drop for Router<T> {
     }
 }
 
-/// Since when nothing has moved.
-struct Waiting {
-    since: Instant,
-    moved: Option<u64>,
-}
-
-impl Default for Waiting {
-    fn default() -> Self {
-        Self { since: Instant::now(), moved: None }
-    }
-}
+/// Since when nothing has moved, and what had by then; nothing before the first wait.
+#[derive(Default)]
+struct Waiting(Option<(Instant, u64)>);
 
 /// Says what would need less, if anything does.
 fn memory_error(

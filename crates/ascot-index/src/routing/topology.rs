@@ -135,7 +135,7 @@ impl Topology {
     }
 
     /// The lowest node `other` with `(node + other) mod ranks` equal to the rank's place, its own not left out.
-    fn first_represented(&self, rank: u32) -> u32 {
+    pub(super) fn first_represented(&self, rank: u32) -> u32 {
         let (node, index) = (self.node_of(rank), self.index_on_node(rank));
         let ranks = self.ranks_on(node).max(1);
         (index + ranks - node % ranks) % ranks

@@ -16,6 +16,12 @@ pub(super) struct Way {
     rank: u32,
     node: u32,
     route: Route,
+    own_index: u32,
+    ranks_on_node: u32,
+    /// The nodes represented, as [`Topology::represented`] has them: the first, and whether the own node stands
+    /// among them, left out.
+    first_represented: u32,
+    own_is_among: bool,
 }
 
 /// The place of `other` among all but `own`.
@@ -26,7 +32,27 @@ fn beside(own: u32, other: u32) -> usize {
 impl Way {
     pub fn new(topology: Topology, rank: u32, route: Route) -> Self {
         let node = topology.node_of(rank);
-        Self { topology, rank, node, route }
+        let own_index = topology.index_on_node(rank);
+        Self {
+            own_index,
+            ranks_on_node: topology.ranks_on(node),
+            first_represented: topology.first_represented(rank),
+            own_is_among: topology.representative(node, node) == rank,
+            topology,
+            rank,
+            node,
+            route,
+        }
+    }
+
+    /// As [`Topology::place_among_represented`], for this rank, for a node that there is.
+    fn place_of_node(&self, other: u32) -> Option<usize> {
+        let from_first = other.checked_sub(self.first_represented)?;
+        if other == self.node || !from_first.is_multiple_of(self.ranks_on_node) {
+            return None;
+        }
+        let own_is_before = self.own_is_among && self.node < other;
+        Some((from_first / self.ranks_on_node) as usize - usize::from(own_is_before))
     }
 
     pub fn topology(&self) -> &Topology {
@@ -77,11 +103,11 @@ impl Way {
         }
         let topology = &self.topology;
         let (node, index) = (topology.node_of(to), topology.index_on_node(to));
-        let own_index = topology.index_on_node(self.rank);
+        let own_index = self.own_index;
         if node == self.node {
             return Some(Hop { lane: Lane::Deliver, place: beside(own_index, index), address: None });
         }
-        if let Some(place) = topology.place_among_represented(self.rank, node) {
+        if let Some(place) = self.place_of_node(node) {
             return Some(Hop { lane: Lane::Wire, place, address: Some(index) });
         }
         let representative = topology.index_on_node(topology.representative(self.node, node));
@@ -99,16 +125,16 @@ impl Way {
         }
         let node = topology.node_of(peer);
         if lane == Lane::Wire {
-            let place = topology.place_among_represented(self.rank, node)?;
+            let place = self.place_of_node(node)?;
             return (topology.representative(node, self.node) == peer).then_some(place);
         }
-        (node == self.node).then(|| beside(topology.index_on_node(self.rank), topology.index_on_node(peer)))
+        (node == self.node).then(|| beside(self.own_index, topology.index_on_node(peer)))
     }
 
     /// Whether messages to `to` leave the node here. A batch of the local lane holds no others, else a message
     /// could go in circles.
     pub fn represents(&self, to: u32) -> bool {
-        self.topology.place_among_represented(self.rank, self.topology.node_of(to)).is_some()
+        self.place_of_node(self.topology.node_of(to)).is_some()
     }
 }
 
@@ -123,6 +149,9 @@ mod tests {
             let way = Way::new(topology.clone(), at, route);
             let Some(hop) = way.next_hop(to) else { return (hops, off_node) };
             let next = way.peers(hop.lane)[hop.place];
+            for node in 0..topology.nodes() {
+                assert_eq!(way.place_of_node(node), topology.place_among_represented(at, node));
+            }
             assert!(Way::new(topology.clone(), next, route).place_of(hop.lane, at).is_some());
             assert_eq!(way.place_of(hop.lane, next), Some(hop.place));
             off_node += u32::from(!way.on_own_node(next));
