@@ -111,7 +111,8 @@ typedef struct ascot_stats {
 } ascot_stats;
 
 /* Opens a directory for writing; collective: every rank of the transport calls it with the same path and
- * options. `transport` is copied; NULL is for one process alone.
+ * options. `transport` is copied, and ended with the writer, or here if opening fails; NULL is for one process
+ * alone.
  *
  * Options are words `name=value` with spaces or commas between; sizes are bytes, or end in KiB, MiB, GiB.
  *
@@ -119,6 +120,8 @@ typedef struct ascot_stats {
  *     key=8 value=48          bytes of every key and value, where they are all of one length
  *     memory=64MiB            all memory of this rank for the writer
  *     partitions=N            of the keys, at most one for each rank; otherwise as many as ranks
+ *     partition_by=hash       hash, or range: keys in order, for `ascot index range`
+ *     attribute=NAME:BYTE:f64 a number in values that `ascot index range --where` asks for
  *     append=yes              go on after the last complete epoch of a directory that is there
  *     seed=0                  of the keys' hash
  *     auxiliary=cuckoo        of scheme ranks: cuckoo, or static (smaller)

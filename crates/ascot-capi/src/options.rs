@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ascot_index::rank_writer::RankOptions;
 use ascot_index::routing::{Route, RoutingSettings};
-use ascot_index::{AuxiliaryKind, Layout, Scheme};
+use ascot_index::{Attribute, AuxiliaryKind, Layout, NumberKind, PartitionBy, Scheme};
 
 use crate::fault::Fault;
 
@@ -12,8 +12,8 @@ use crate::fault::Fault;
 const USUAL_MEMORY_BYTES: usize = 64 << 20;
 
 /// All names a writer knows, for a message.
-const WRITER_NAMES: &str = "scheme, key, value, memory, partitions, append, seed, auxiliary, route, batch, \
-                            max_message, spare, ranks_per_node, patience";
+const WRITER_NAMES: &str = "scheme, key, value, memory, partitions, partition_by, attribute, append, seed, \
+                            auxiliary, route, batch, max_message, spare, ranks_per_node, patience";
 
 /// The options of a writer.
 pub fn writer_options(text: &str) -> Result<RankOptions, Fault> {
@@ -55,6 +55,11 @@ fn set(options: &mut RankOptions, name: &str, value: &str) -> Result<(), Fault> 
             let kinds = [("cuckoo", AuxiliaryKind::Cuckoo), ("static", AuxiliaryKind::Static)];
             layout.auxiliary = choice(name, value, &kinds)?;
         }
+        "partition_by" => {
+            layout.partition_by =
+                choice(name, value, &[("hash", PartitionBy::Hash), ("range", PartitionBy::Range)])?;
+        }
+        "attribute" => layout.attribute = Some(attribute(name, value)?),
         "route" => {
             routing.route =
                 choice(name, value, &[("direct", Route::Direct), ("three-hop", Route::ThreeHop)])?;
@@ -104,6 +109,33 @@ fn at_least_one(name: &str, number: u32) -> Result<u32, Fault> {
     if number == 0 { Err(Fault::invalid(format!("{name}=0: there is one at least"))) } else { Ok(number) }
 }
 
+/// A number in values: `name:byte:kind`.
+fn attribute(option: &str, value: &str) -> Result<Attribute, Fault> {
+    let wrong = || {
+        let text = "name:byte:kind is wanted, such as energy:40:f64; kinds are f64, f32, i64, u64, i32, u32";
+        Fault::invalid(format!("{option}={value}: {text}"))
+    };
+    let mut parts = value.split(':');
+    let (Some(name), Some(offset), Some(kind), None) =
+        (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        return Err(wrong());
+    };
+    let kinds = [
+        ("f64", NumberKind::F64),
+        ("f32", NumberKind::F32),
+        ("i64", NumberKind::I64),
+        ("u64", NumberKind::U64),
+        ("i32", NumberKind::I32),
+        ("u32", NumberKind::U32),
+    ];
+    let kind = kinds.iter().find(|(text, _)| *text == kind).map(|(_, kind)| *kind);
+    match (offset.parse(), kind) {
+        (Ok(offset), Some(kind)) if !name.is_empty() => Ok(Attribute { name: name.to_owned(), offset, kind }),
+        _ => Err(wrong()),
+    }
+}
+
 /// Bytes: a number, or one followed by `KiB`, `MiB` or `GiB`.
 fn size(name: &str, value: &str) -> Result<usize, Fault> {
     let wrong =
@@ -133,6 +165,12 @@ mod tests {
         assert_eq!((options.memory_bytes, options.append), (256 << 20, true));
         assert_eq!((options.routing.route, options.routing.batch_bytes), (Route::Direct, 4096));
         assert_eq!(options.routing.ranks_per_node, Some(2));
+        let layout = writer_options("partition_by=range attribute=energy:40:f64").unwrap().layout;
+        assert_eq!(layout.partition_by, PartitionBy::Range);
+        assert_eq!(
+            layout.attribute,
+            Some(Attribute { name: "energy".into(), offset: 40, kind: NumberKind::F64 })
+        );
         assert_eq!(reader_memory("memory=1GiB").unwrap(), 1 << 30);
     }
 
@@ -146,6 +184,9 @@ mod tests {
             ("key", "name=value"),
             ("key=-8", "whole number"),
             ("partitions=0", "one at least"),
+            ("partition_by=luck", "hash, range"),
+            ("attribute=energy", "name:byte:kind"),
+            ("attribute=energy:x:f64", "name:byte:kind"),
             ("memory=99999999999999999999GiB", "such as"),
         ] {
             let fault = writer_options(text).unwrap_err();

@@ -16,8 +16,10 @@
 //!   not left waiting.
 //! - All memory is within the cap given: what routing needs first, the rest for logs.
 
+mod balance;
 mod error;
 mod message;
+mod open;
 #[cfg(test)]
 mod tests;
 
@@ -27,16 +29,15 @@ use std::sync::Arc;
 use ascot_io::{Disk, Pool};
 
 use crate::error::IndexError;
-use crate::format::manifest::{Layout, Manifest, PartitionBy, Scheme};
+use crate::format::manifest::{Layout, PartitionBy, Scheme};
 use crate::routing::{Outcome, RouteError, Router, RoutingCounts, RoutingSettings, Transport};
-use crate::write::{Coordinator, LocalWriter, Share};
+use crate::write::{Coordinator, LocalWriter};
+
+use balance::Balance;
 
 pub use error::RankError;
 
 /// What ranks agree on, so that calls that do not belong together are found out.
-const CHECK: u8 = 7;
-const OPEN: u8 = 1;
-const OPENED: u8 = 2;
 const EPOCH: u8 = 3;
 const COMMIT: u8 = 4;
 const CLOSE: u8 = 5;
@@ -62,6 +63,8 @@ pub struct RankWriter<T: Transport> {
     /// At rank 0.
     coordinator: Option<Coordinator>,
     layout: Layout,
+    /// Where partitions are by key range.
+    balance: Option<Balance>,
     message: Vec<u8>,
     appended: u64,
     failure: Option<Arc<RankError>>,
@@ -98,16 +101,27 @@ impl<T: Transport> RankWriter<T> {
     pub fn open(transport: T, disk: &Disk, path: &Path, options: &RankOptions) -> Result<Self, RankError> {
         let pool = Pool::new(options.memory_bytes);
         let mut router = Router::new(transport, options.routing.clone(), &pool)?;
-        let opened = open_together(&mut router, disk, path, options);
+        let opened = open::together(&mut router, disk, path, options);
         if let Err(error) = &opened
             && !matches!(error, RankError::Route(_))
         {
             // All know.
             router.leave();
         }
-        let (coordinator, local, layout) = opened?;
-        let (message, failure) = (Vec::new(), None);
-        Ok(Self { router, local, coordinator, layout, message, appended: 0, failure, failure_agreed: false })
+        let open::Opened { coordinator, local, layout, boundaries } = opened?;
+        let by_range = layout.partition_by == PartitionBy::Range;
+        let balance = by_range.then(|| Balance::new(layout.partitions, boundaries));
+        Ok(Self {
+            router,
+            local,
+            coordinator,
+            layout,
+            balance,
+            message: Vec::new(),
+            appended: 0,
+            failure: None,
+            failure_agreed: false,
+        })
     }
 
     /// Appends a record to the epoch.
@@ -118,8 +132,12 @@ impl<T: Transport> RankWriter<T> {
     pub fn append(&mut self, key: &[u8], value: &[u8]) -> Result<(), RankError> {
         self.check_well()?;
         self.layout.check_record(key, value)?;
-        let partition = self.layout.partition_of(key, &[]);
         self.check_length(key, value)?;
+        let boundaries = self.balance.as_ref().map_or(&[][..], |balance| &balance.boundaries);
+        let partition = self.layout.partition_of(key, boundaries);
+        if let Some(balance) = &mut self.balance {
+            balance.see(key);
+        }
         let sent = self.send(partition, key, value);
         if sent.is_ok() {
             self.appended += 1;
@@ -134,7 +152,7 @@ impl<T: Transport> RankWriter<T> {
     pub fn progress(&mut self) -> Result<(), RankError> {
         self.check_well()?;
         let Self { router, local, layout, failure, .. } = self;
-        let mut delivery = Receiving { local, layout, failure };
+        let mut delivery = Receiving { partition: router.rank(), local, layout, failure };
         let moved = router.progress(&mut |message| delivery.take(message)).map(drop);
         self.noted(moved.map_err(RankError::from))?;
         self.check_well()
@@ -239,13 +257,13 @@ impl<T: Transport> RankWriter<T> {
             }
         }
         let Self { router, local, layout, failure, message, .. } = self;
-        let mut delivery = Receiving { local, layout, failure };
+        let mut delivery = Receiving { partition: router.rank(), local, layout, failure };
         Ok(router.append(partition, message, &mut |message| delivery.take(message))?)
     }
 
     fn drain(&mut self) -> Result<(), RankError> {
         let Self { router, local, layout, failure, .. } = self;
-        let mut delivery = Receiving { local, layout, failure };
+        let mut delivery = Receiving { partition: router.rank(), local, layout, failure };
         Ok(router.drain(&mut |message| delivery.take(message))?)
     }
 
@@ -264,8 +282,14 @@ impl<T: Transport> RankWriter<T> {
             self.failure_agreed = true;
             return Err(RankError::Count { appended, arrived });
         }
+        let boundaries = self.balance.as_ref().map_or(Vec::new(), |balance| balance.boundaries.clone());
+        if let Some(balance) = &mut self.balance
+            && appended > 0
+        {
+            balance.rebalance(&mut self.router, appended)?;
+        }
         let committed = match &mut self.coordinator {
-            Some(coordinator) => coordinator.commit(&[]).map(|()| coordinator.manifest().epochs),
+            Some(coordinator) => coordinator.commit(&boundaries).map(|()| coordinator.manifest().epochs),
             None => Ok(0),
         };
         let epochs = committed.as_ref().map_or(0, |epochs| *epochs);
@@ -299,6 +323,8 @@ impl<T: Transport> RankWriter<T> {
 
 /// Takes messages that arrive. After a failure it drops them: others must not wait for this rank.
 struct Receiving<'a> {
+    /// The one this rank owns, if it owns one.
+    partition: u32,
     local: &'a mut LocalWriter,
     layout: &'a Layout,
     failure: &'a mut Option<Arc<RankError>>,
@@ -317,47 +343,15 @@ impl Receiving<'_> {
         let garbled = || IndexError::Request("a message between ranks cannot be read".to_owned());
         if self.layout.scheme == Scheme::Ranks {
             let (hash, rank) = message::take_rank(message).ok_or_else(garbled)?;
-            let partition = crate::hash::share(hash, self.layout.partitions);
-            return self.local.put_rank(partition, hash, rank);
+            return self.local.put_rank(self.partition, hash, rank);
         }
         let keyed = message::take_keyed(self.layout, message).ok_or_else(garbled)?;
-        let partition = self.layout.partition_of(keyed.key, &[]);
         if self.layout.scheme == Scheme::Records {
-            return self.local.put_record(partition, keyed.key, keyed.rest);
+            return self.local.put_record(self.partition, keyed.key, keyed.rest);
         }
         let pointer = message::take_pointer(keyed.rest).ok_or_else(garbled)?;
-        self.local.put_pointer(partition, keyed.key, pointer)
+        self.local.put_pointer(self.partition, keyed.key, pointer)
     }
-}
-
-/// What opening yields: the coordinator at rank 0, the logs, and what the directory is.
-type Opened = (Option<Coordinator>, LocalWriter, Layout);
-
-fn open_together<T: Transport>(
-    router: &mut Router<T>,
-    disk: &Disk,
-    path: &Path,
-    options: &RankOptions,
-) -> Result<Opened, RankError> {
-    let (rank, size) = (router.rank(), router.topology().size());
-    let filled = |count: u32| if count == 0 { size } else { count };
-    let layout = Layout {
-        partitions: filled(options.layout.partitions),
-        writers: filled(options.layout.writers),
-        ..options.layout.clone()
-    };
-    let logs_bytes = options.memory_bytes - router.layout().memory_bytes();
-    let share = share_of(&layout, rank);
-    // Before anything is made: what is refused leaves nothing behind.
-    let checked = LocalWriter::check_memory(&layout, &share, logs_bytes).map_err(RankError::from);
-    together(router, CHECK, checked, &[])?;
-    let made = make(&layout, size, disk, path, options.append, rank);
-    let id = made.as_ref().ok().and_then(Option::as_ref).map_or(0, |made| made.manifest().id);
-    // Only rank 0 adds to the sum: it is the number of the directory that rank 0 made.
-    let (coordinator, sums) = together(router, OPEN, made, &[id])?;
-    let opened = open_logs(disk, path, rank, sums.first().copied(), logs_bytes);
-    let ((local, layout), _) = together(router, OPENED, opened, &[])?;
-    Ok((coordinator, local, layout))
 }
 
 /// Closes the logs of all ranks, then the directory.
@@ -370,64 +364,6 @@ fn close_files<T: Transport>(
     let closed = coordinator.map_or(Ok(()), |coordinator| coordinator.close().map(drop));
     together(router, CLOSED, closed.map_err(RankError::from), &[])?;
     Ok(())
-}
-
-/// Rank 0 makes the directory or opens it to go on.
-fn make(
-    layout: &Layout,
-    size: u32,
-    disk: &Disk,
-    path: &Path,
-    append: bool,
-    rank: u32,
-) -> Result<Option<Coordinator>, RankError> {
-    let refused = |what: &str| Err(IndexError::Request(what.to_owned()).into());
-    if layout.partitions > size {
-        return refused("a directory that ranks write has at most one partition for each");
-    }
-    if layout.writers != size {
-        return refused("a directory that ranks write has each of them as a writer");
-    }
-    if layout.partition_by == PartitionBy::Range {
-        return refused("partitions by key range are written by one process (ascot index build)");
-    }
-    if rank > 0 {
-        return Ok(None);
-    }
-    if !append {
-        return Ok(Some(Coordinator::create(disk, path, layout.clone())?));
-    }
-    let coordinator = Coordinator::append(disk, path)?;
-    let there = &coordinator.manifest().layout;
-    if there.partitions > size || there.writers != size || there.partition_by == PartitionBy::Range {
-        return refused(
-            "the directory was written by another number of ranks, or by key range: it cannot be gone on with",
-        );
-    }
-    Ok(Some(coordinator))
-}
-
-/// What of a directory a rank writes.
-fn share_of(layout: &Layout, rank: u32) -> Share {
-    let partitions = if rank < layout.partitions { vec![rank] } else { Vec::new() };
-    Share { partitions, writer: (layout.scheme != Scheme::Records).then_some(rank) }
-}
-
-/// Opens what this rank writes of the directory that rank 0 made.
-fn open_logs(
-    disk: &Disk,
-    path: &Path,
-    rank: u32,
-    id: Option<u64>,
-    memory_bytes: usize,
-) -> Result<(LocalWriter, Layout), RankError> {
-    let manifest = Manifest::read(path)?;
-    if Some(manifest.id) != id {
-        return Err(RankError::NotShared { rank });
-    }
-    let share = share_of(&manifest.layout, rank);
-    let local = LocalWriter::open(disk, path, &manifest, &share, memory_bytes)?;
-    Ok((local, manifest.layout))
 }
 
 /// Tells all ranks how this one fared, and hears how all did. This rank's own error is what it gets itself.

@@ -204,6 +204,66 @@ fn what_is_read_is_what_eight_ranks_wrote() {
 }
 
 #[test]
+fn by_key_range_partitions_are_balanced_after_the_first_epoch() {
+    for scheme in [Scheme::Records, Scheme::Pointers, Scheme::Ranks] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("run.dir");
+        // Keys that all begin alike: at first all of them are one rank's.
+        let narrow = |particle: u64| (particle * 3).to_be_bytes();
+        let write = |end: Endpoint, append, epochs: std::ops::Range<u64>| {
+            let usual = options(scheme, Route::ThreeHop, Some(8), Some(16));
+            let layout = Layout { partition_by: PartitionBy::Range, ..usual.layout };
+            let options = RankOptions { layout, append, ..usual };
+            let mut writer = RankWriter::open(end, &Disk::default(), &path, &options).unwrap();
+            let rank = writer.rank();
+            let mut delivered = Vec::new();
+            for epoch in epochs {
+                let before = writer.counts().delivered;
+                for particle in (0..PARTICLES).filter(|&particle| home(particle, epoch) == rank) {
+                    writer.append(&narrow(particle), &value(particle, epoch, 16)).unwrap();
+                }
+                writer.drain().unwrap();
+                delivered.push(writer.counts().delivered - before);
+                writer.end_epoch().unwrap();
+            }
+            writer.close().unwrap();
+            delivered
+        };
+        let delivered = on_ranks(Order::Free, |end| write(end, false, 0..2));
+        assert_eq!(
+            delivered.iter().map(|rank| rank[0]).collect::<Vec<_>>(),
+            [PARTICLES, 0, 0, 0, 0, 0, 0, 0]
+        );
+        // And what was learned is not forgotten.
+        let again = on_ranks(Order::Free, |end| write(end, true, 2..3));
+        let even = PARTICLES / u64::from(RANKS);
+        for share in delivered.iter().map(|rank| rank[1]).chain(again.iter().map(|rank| rank[0])) {
+            assert!((even * 3 / 4..even * 5 / 4).contains(&share), "{scheme:?}: {share} of {even}");
+        }
+        let found = Directory::open(&Disk::default(), &path, 16 << 20).unwrap();
+        for particle in (0..PARTICLES).step_by(53) {
+            let values = found.get(&narrow(particle)).unwrap();
+            assert!((0..3).all(|epoch| values[epoch as usize].bytes == value(particle, epoch, 16)));
+        }
+        let (mut last, mut records) = (Vec::new(), 0);
+        let ordered = Scan {
+            from: narrow(100).to_vec(),
+            upto: Some(narrow(900).to_vec()),
+            by_key: true,
+            ..Scan::default()
+        };
+        let take = |record: crate::read::ScanRecord<'_>| {
+            assert!(last.as_slice() <= record.key);
+            last = record.key.to_vec();
+            records += 1;
+            Ok(())
+        };
+        found.scan(&ordered, take).unwrap();
+        assert_eq!(records, 3 * 800);
+    }
+}
+
+#[test]
 fn a_directory_is_gone_on_with() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("run.dir");

@@ -20,7 +20,7 @@ use super::control::Control;
 use super::counts::RoutingCounts;
 use super::error::RouteError;
 use super::lane::{LaneState, Outgoing, Spare};
-use super::layout::{Layout, RoutingSettings, tree_neighbours};
+use super::layout::{Layout, Load, RoutingSettings, tree_neighbours};
 use super::topology::{Route, Topology};
 use super::transport::{Lane, Transport};
 use super::way::Way;
@@ -62,9 +62,14 @@ impl<T: Transport> Router<T> {
         };
         let rank = transport.rank();
         let layout = Layout::new(&topology, rank, &settings);
-        let memory = pool
-            .reserve(layout.memory_bytes(), "batches of messages between ranks")
-            .map_err(|source| memory_error(&topology, rank, &settings, source))?;
+        // By what the rank with the most needs, so that all come to the same answer.
+        let heaviest = Load::heaviest(&topology, &settings).memory_bytes as usize;
+        let purpose = "batches of messages between ranks";
+        let memory = pool.reserve(heaviest.max(layout.memory_bytes()), purpose).and_then(|memory| {
+            drop(memory);
+            pool.reserve(layout.memory_bytes(), purpose)
+        });
+        let memory = memory.map_err(|source| memory_error(&topology, rank, &settings, source))?;
         let way = Way::new(topology, rank, settings.route);
         let mut lanes = Lane::DATA.map(|lane| LaneState::new(lane, way.peers(lane).into_iter(), &settings));
         for (lane, state) in Lane::DATA.into_iter().zip(&mut lanes) {
