@@ -20,7 +20,8 @@ from support import ROOT, ascot_binary, clean_environment, run
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SUBCOMMANDS = [
     "sort", "merge", "split", "reshape", "view", "mount", "gen", "check", "clean", "probe", "plan",
-    "simulate", "man", "completions",
+    "simulate", "man", "completions", "index", "index-build", "index-get", "index-range",
+    "index-info", "index-verify", "index-plan",
 ]  # fmt: skip
 # Flags of other programs that the pages show.
 FOREIGN_FLAGS = {"--release", "--path", "--locked", "--help", "--version"}
@@ -85,7 +86,7 @@ def test_sessions_run_as_shown(page, disk, tmp_path):
 def flags_of(subcommand):
     """All flags of a subcommand, from its manual page (the help screen leaves some out)."""
     page = re.sub(r"\\f.", " ", run("man", subcommand).stdout.decode()).replace("\\-", "-")
-    page += run(subcommand, "--help").stdout.decode()
+    page += run(*subcommand.split("-"), "--help").stdout.decode()
     return set(re.findall(r"(?<![\w-])--[a-z0-9][a-z0-9-]*", page))
 
 

@@ -62,7 +62,18 @@ def expected(epochs, number):
 def made(request, disk):
     """A directory of three epochs, by each scheme."""
     files = dumps(disk, 3, 5000)
-    run("build", *files, *FIXED, "--epoch-per-file", "--scheme", request.param, "--partitions", 2, "-o", disk / "run.dir")
+    run(
+        "build",
+        *files,
+        *FIXED,
+        "--epoch-per-file",
+        "--scheme",
+        request.param,
+        "--partitions",
+        2,
+        "-o",
+        disk / "run.dir",
+    )
     return disk / "run.dir"
 
 
@@ -92,7 +103,9 @@ def test_a_range_is_in_the_order_of_keys(made):
     lines = run("range", made, f"be:{100 * 7919}..be:{103 * 7919}", "--json").stdout.splitlines()
     found = [(entry["key"], entry["epoch"], entry["value"]) for entry in map(json.loads, lines)]
     assert found == [
-        (key_of(number).hex(), epoch, value_of(epoch, number).hex()) for number in (100, 101, 102) for epoch in range(3)
+        (key_of(number).hex(), epoch, value_of(epoch, number).hex())
+        for number in (100, 101, 102)
+        for epoch in range(3)
     ]
     everything = run("range", made, "..", "--raw").stdout
     assert len(everything) == 3 * 5000 * 56

@@ -1,4 +1,4 @@
-"""The bench's command line: `run.py sort|moves|plan|view [options]`."""
+"""The bench's command line: `run.py sort|moves|plan|view|index [options]`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from . import machine, moves, plans, report, view
+from . import index, machine, moves, plans, report, view
 from .cgroup import CgroupUnavailable, locate
 from .session import WORKLOADS, Options, Session
 from .units import GB, GIB, MIB, decimal, parse_size
@@ -47,7 +47,7 @@ def _default_ascot() -> Path:
 def parser() -> argparse.ArgumentParser:
     """All flags."""
     flags = argparse.ArgumentParser(prog="./dev bench", description="Compares Ascot with its peers.")
-    commands = flags.add_subparsers(dest="command", required=True, metavar="sort|moves|plan|view")
+    commands = flags.add_subparsers(dest="command", required=True, metavar="sort|moves|plan|view|index")
     sort = commands.add_parser("sort", help="sorting: speed, memory and bytes moved, against the peers")
     add = sort.add_argument
     add("--quick", action="store_true", help="1 GB within 128 MiB, one repeat, small everything")
@@ -91,6 +91,16 @@ def parser() -> argparse.ArgumentParser:
         "--passthrough", type=Path, default=BENCH.parent / "target" / "release" / "examples" / "passthrough",
         help="cargo build --release -p ascot-mount --example passthrough",
     )  # fmt: skip
+    indexing = commands.add_parser("index", help="indexed directories, beside plain files, scans and databases")
+    indexing.add_argument("--size", type=_size, default=100_000_000, help="records of the larger directory (100M)")
+    indexing.add_argument("--repeats", type=int, default=3, help="measured runs of each way of writing (3)")
+    indexing.add_argument("--dir", type=Path, default=BENCH / ".cache", help="where directories go")
+    indexing.add_argument("--out", type=Path, help="where the result goes (bench/results/DATE-index)")
+    indexing.add_argument("--ascot", type=Path, default=_default_ascot(), help="the ascot binary to measure")
+    indexing.add_argument(
+        "--epochs", type=Path, default=BENCH.parent / "target" / "release" / "examples" / "epochs",
+        help="cargo build --release -p ascot-index --example epochs",
+    )  # fmt: skip
     return flags
 
 
@@ -120,6 +130,19 @@ def _view(args: argparse.Namespace) -> int:
     (folder / "result.json").write_text(json.dumps(result, indent=1) + "\n")
     (folder / "README.md").write_text(view.markdown(result))
     print(view.markdown(result))
+    return 0
+
+
+def _index(args: argparse.Namespace) -> int:
+    args.dir.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="index-", dir=args.dir.resolve()) as work:
+        ascot, epochs = (str(path.resolve()) for path in (args.ascot, args.epochs))
+        result = index.run(ascot, epochs, Path(work), args.size, args.repeats)
+    folder = args.out or BENCH / "results" / f"{datetime.date.today().isoformat()}-index"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "result.json").write_text(json.dumps(result, indent=1) + "\n")
+    (folder / "README.md").write_text(index.markdown(result))
+    print(index.markdown(result))
     return 0
 
 
@@ -187,6 +210,8 @@ def main(argv: list[str] | None = None) -> int:
         return _plan(args)
     if args.command == "view":
         return _view(args)
+    if args.command == "index":
+        return _index(args)
     chosen = options(args)
     if chosen.use_cgroup:
         try:

@@ -44,63 +44,9 @@ fn build() -> Command {
         )
         .arg(files().required(true).help("what to read").long_help("Files of records, in this order."))
         .next_help_heading(RECORDS)
-        .arg(
-            option(
-                "format",
-                "FORMAT",
-                "fixed:BYTES, lines, prefixed:u32-le and the like",
-                "What the files are made of: fixed:BYTES, lines, lines:nul, prefixed:u8, :u16, :u32, :u64, with -le or -be.",
-            )
-            .long("format")
-            .required(true),
-        )
-        .arg(
-            option(
-                "key",
-                "A..B",
-                "bytes A to B of a record, B left out",
-                "The bytes of a record that are its key, counted from 0, B left out; all others are its value.",
-            )
-            .long("key")
-            .required(true),
-        )
-        .arg(
-            option(
-                "attribute",
-                "NAME=OFFSET:TYPE",
-                "a number in values, for --where",
-                "A number that stands in every value from byte OFFSET of it on: f64, f32, i64, u64, i32 or u32, \
-                 little-endian. Its least and greatest are kept for each block, so that range --where skips blocks.",
-            )
-            .long("attribute"),
-        )
+        .args(of_records())
         .next_help_heading(JOB)
-        .arg(
-            choice(
-                "scheme",
-                "SCHEME",
-                ["records", "pointers", "ranks"],
-                "records (default), pointers or ranks",
-                "What is kept with keys: whole records; pointers to values, which are in the order of arrival; or the \
-                 numbers of writers, whose own tables have the records. For one writer records are best; the others are \
-                 for many processes that write together.",
-            )
-            .long("scheme"),
-        )
-        .arg(option("partitions", "P", "parts that keys are dealt out to (default 1)", "Parts that keys are dealt out to; 1 if not given.").long("partitions"))
-        .arg(
-            choice(
-                "partition-by",
-                "WAY",
-                ["hash", "range"],
-                "hash (default), or range of keys",
-                "What tells the part of a key: its hash, or its place among boundaries that are sampled and balanced again \
-                 for every epoch, so that a range of keys is in few parts.",
-            )
-            .long("partition-by"),
-        )
-        .arg(switch("epoch-per-file", "every file is an epoch of its own", "Every file is an epoch of its own; otherwise all are one.").long("epoch-per-file"))
-        .arg(switch("append", "go on in a directory that is there", "Append epochs to a directory that one process wrote before, as its manifest says it is.").long("append"))
+        .args(of_directory())
         .next_help_heading(RESOURCES)
         .arg(memory())
         .next_help_heading(OUTPUT)
@@ -113,6 +59,64 @@ fn build() -> Command {
                 .value_hint(ValueHint::DirPath),
         )
         .arg(quiet())
+}
+
+/// What files are made of.
+fn of_records() -> Vec<Arg> {
+    vec![
+option(
+                "format",
+                "FORMAT",
+                "fixed:BYTES, lines, prefixed:u32-le and the like",
+                "What the files are made of: fixed:BYTES, lines, lines:nul, prefixed:u8, :u16, :u32, :u64, with -le or -be.",
+            )
+            .long("format")
+            .required(true),
+option(
+                "key",
+                "A..B",
+                "bytes A to B of a record, B left out",
+                "The bytes of a record that are its key, counted from 0, B left out; all others are its value.",
+            )
+            .long("key")
+            .required(true),
+option(
+                "attribute",
+                "NAME=OFFSET:TYPE",
+                "a number in values, for --where",
+                "A number that stands in every value from byte OFFSET of it on: f64, f32, i64, u64, i32 or u32, \
+                 little-endian. Its least and greatest are kept for each block, so that range --where skips blocks.",
+            )
+            .long("attribute"),
+    ]
+}
+
+/// What the directory is to be.
+fn of_directory() -> Vec<Arg> {
+    vec![
+choice(
+                "scheme",
+                "SCHEME",
+                ["records", "pointers", "ranks"],
+                "records (default), pointers or ranks",
+                "What is kept with keys: whole records; pointers to values, which are in the order of arrival; or the \
+                 numbers of writers, whose own tables have the records. For one writer records are best; the others are \
+                 for many processes that write together.",
+            )
+            .long("scheme"),
+option("partitions", "P", "parts that keys are dealt out to (default 1)", "Parts that keys are dealt out to; 1 if not given.").long("partitions"),
+choice(
+                "partition-by",
+                "WAY",
+                ["hash", "range"],
+                "hash (default), or range of keys",
+                "What tells the part of a key: its hash, or its place among boundaries that are sampled and balanced again \
+                 for every epoch, so that a range of keys is in few parts.",
+            )
+            .long("partition-by"),
+switch("epoch-per-file", "every file is an epoch of its own", "Every file is an epoch of its own; otherwise all are one.").long("epoch-per-file"),
+switch("append", "go on in a directory that is there", "Append epochs to a directory that one process wrote before, as its manifest says it is.").long("append"),
+    ]
 }
 
 fn get() -> Command {

@@ -44,6 +44,13 @@ impl RecordForm {
         }
     }
 
+    /// What stands before the key.
+    pub fn head(&self, key: usize, value: usize) -> Vec<u8> {
+        let mut head = Vec::new();
+        self.put_head(&mut head, key, value);
+        head
+    }
+
     /// Appends a record.
     pub fn put(&self, out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
         self.put_head(out, key.len(), value.len());

@@ -6,8 +6,11 @@
 //! ```
 //!
 //! Invariants: records of equal keys keep the order in which they came; neither part grows beyond its share.
+//!
+//! Records are read in the order of keys, which is anywhere in memory: their bytes are in huge pages where the system has them, and a few
+//! records are touched before their turn, so that one wait for memory serves all of them.
 
-use ascot_io::{Pool, Reservation};
+use ascot_io::{Buf, PAGE_BYTES, Pool, Reservation};
 
 use crate::error::Result;
 use crate::format::bytes::Cursor;
@@ -33,7 +36,8 @@ impl Entry {
 /// Records that wait to become a table.
 pub struct Buffer {
     form: RecordForm,
-    bytes: Vec<u8>,
+    bytes: Buf,
+    used: usize,
     entries: Vec<Entry>,
     /// Most bytes and records.
     most: (usize, usize),
@@ -41,13 +45,17 @@ pub struct Buffer {
 }
 
 impl Buffer {
+    /// Records touched at once.
+    pub const TOUCHED: usize = 16;
+
     /// A buffer with its share of `pool`.
     pub fn new(form: RecordForm, pool: &Pool, plan: &Plan) -> Result<Self> {
         let most = (plan.buffer_bytes.min(u32::MAX as usize), plan.buffer_records);
-        let memory = pool.reserve(most.0 + most.1 * ENTRY_BYTES, "records of a table")?;
         // Pages of memory come when they are written to.
-        let (bytes, entries) = (Vec::with_capacity(most.0), Vec::with_capacity(most.1));
-        Ok(Self { form, bytes, entries, most, _memory: memory })
+        let bytes = pool.region(most.0 / PAGE_BYTES * PAGE_BYTES, "records of a table")?;
+        let memory = pool.reserve(most.1 * ENTRY_BYTES, "places of records")?;
+        let most = (bytes.len().min(most.0), most.1);
+        Ok(Self { form, bytes, used: 0, entries: Vec::with_capacity(most.1), most, _memory: memory })
     }
 
     /// Records in it.
@@ -62,19 +70,25 @@ impl Buffer {
 
     /// Takes a record; false where it has to be emptied first.
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> bool {
-        let bytes = self.form.head_bytes(key.len(), value.len()) + key.len() + value.len();
-        if self.entries.len() == self.most.1 || self.bytes.len() + bytes > self.most.0 {
+        let head = self.form.head_bytes(key.len(), value.len());
+        let bytes = head + key.len() + value.len();
+        if self.entries.len() == self.most.1 || self.used + bytes > self.most.0 {
             return false;
         }
-        let at = self.bytes.len() as u64;
-        self.form.put(&mut self.bytes, key, value);
-        self.entries.push(Entry { prefix: prefix(key), place: at << 32 | bytes as u64 });
+        let room = &mut self.bytes[self.used..self.used + bytes];
+        if head > 0 {
+            room[..head].copy_from_slice(&self.form.head(key.len(), value.len()));
+        }
+        room[head..head + key.len()].copy_from_slice(key);
+        room[head + key.len()..].copy_from_slice(value);
+        self.entries.push(Entry { prefix: prefix(key), place: (self.used as u64) << 32 | bytes as u64 });
+        self.used += bytes;
         true
     }
 
     /// Puts the records in the order of their keys.
     pub fn sort(&mut self) {
-        let (form, bytes) = (self.form, &self.bytes);
+        let (form, bytes) = (self.form, &self.bytes[..]);
         let key = |entry: &Entry| record_of(form, bytes, entry).key;
         if form.key.is_some_and(|length| length <= 8) {
             // The prefix is the whole key, and places ascend as records came.
@@ -95,7 +109,18 @@ impl Buffer {
 
     /// Bytes of the records in it.
     pub fn bytes(&self) -> usize {
-        self.bytes.len()
+        self.used
+    }
+
+    /// Asks for the bytes of the records from `index` on, before their turn comes.
+    pub fn touch(&self, index: usize) {
+        let entries = self.entries[index..].iter().take(Self::TOUCHED);
+        let ends = entries.map(|entry| {
+            let range = entry.range();
+            let last = range.end.saturating_sub(1).max(range.start);
+            self.bytes.get(range.start).copied().unwrap_or(0) ^ self.bytes.get(last).copied().unwrap_or(0)
+        });
+        std::hint::black_box(ends.fold(0, |all, byte| all ^ byte));
     }
 
     /// Keeps a hash in the first column, at an index whose record has been written.
@@ -110,7 +135,7 @@ impl Buffer {
 
     /// Empties it.
     pub fn clear(&mut self) {
-        self.bytes.clear();
+        self.used = 0;
         self.entries.clear();
     }
 }

@@ -10,7 +10,6 @@
 //! Invariants: memory is the cap given, divided beforehand ([`memory`](super::memory)); after an error nothing more is taken, and
 //! epochs that were complete stay.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use ascot_io::{Disk, Pool, Reservation};
@@ -52,8 +51,8 @@ pub struct LocalWriter {
     scheme: Scheme,
     pool: Pool,
     logs: Logs,
-    /// Where each partition it owns is in the two lists below.
-    places: HashMap<u32, usize>,
+    /// Partitions it owns, ascending; one of the two lists below is in the same order.
+    partitions: Vec<u32>,
     tables: Vec<TableLog>,
     auxiliary: Vec<AuxiliaryLog>,
     values: Option<ValueLog>,
@@ -87,6 +86,7 @@ impl LocalWriter {
         let layout = &manifest.layout;
         check_share(layout, share)?;
         let scheme = layout.scheme;
+        let partitions = sorted(&share.partitions);
         let counts = counts_of(scheme, share);
         let plan = Plan::new(memory_bytes, layout, counts)?;
         let pool = Pool::new(memory_bytes);
@@ -95,8 +95,7 @@ impl LocalWriter {
         let part = |&number: &u32| {
             if scheme == Scheme::Ranks { Log::Auxiliary(number) } else { Log::Partition(number) }
         };
-        let parts =
-            share.partitions.iter().map(|number| opening.add(part(number))).collect::<Result<Vec<_>>>()?;
+        let parts = partitions.iter().map(|number| opening.add(part(number))).collect::<Result<Vec<_>>>()?;
         let writer = share.writer.filter(|_| scheme != Scheme::Records);
         let kept = writer.map(|number| opening.add(Log::Writer(number))).transpose()?;
         let logs = Logs::open(disk, &opening.specs, &pool, &plan)?;
@@ -105,7 +104,7 @@ impl LocalWriter {
             directory: directory.to_path_buf(),
             scheme,
             logs,
-            places: share.partitions.iter().enumerate().map(|(place, &number)| (number, place)).collect(),
+            partitions,
             tables: Vec::new(),
             auxiliary: Vec::new(),
             values: None,
@@ -220,7 +219,7 @@ impl LocalWriter {
 
     fn place(&self, scheme: Scheme, partition: u32) -> Result<usize> {
         self.check()?;
-        let place = self.places.get(&partition).copied().filter(|_| scheme == self.scheme);
+        let place = self.partitions.binary_search(&partition).ok().filter(|_| scheme == self.scheme);
         place.ok_or_else(|| {
             IndexError::Request(format!("partition {partition} takes nothing of this kind here: it belongs to another process or scheme"))
         })
@@ -241,9 +240,17 @@ impl LocalWriter {
     }
 }
 
+/// Partitions in order, each once.
+fn sorted(partitions: &[u32]) -> Vec<u32> {
+    let mut partitions = partitions.to_vec();
+    partitions.sort_unstable();
+    partitions.dedup();
+    partitions
+}
+
 /// The logs of a share.
 fn counts_of(scheme: Scheme, share: &Share) -> LogCounts {
-    let (owned, kept) = (share.partitions.len(), share.writer.iter().count());
+    let (owned, kept) = (sorted(&share.partitions).len(), share.writer.iter().count());
     match scheme {
         Scheme::Records => LogCounts { tables: owned, ..LogCounts::default() },
         Scheme::Pointers => LogCounts { tables: owned, values: kept, auxiliary: 0 },

@@ -92,6 +92,9 @@ impl TableLog {
         let mut greatest = Vec::new();
         let mut distinct = 0;
         for index in 0..records {
+            if index % Buffer::TOUCHED == 0 {
+                self.buffer.touch(index);
+            }
             let (bytes, record) = self.buffer.record(index);
             let head = &mut self.segment.head;
             let bounds = self.details.attribute.as_ref().map(|attribute| attribute.of(record.value));
@@ -125,8 +128,7 @@ impl TableLog {
     fn flush_one(&mut self, logs: &mut Logs, key: &[u8], value: &[u8]) -> Result<()> {
         self.make_room(logs, 1)?;
         let at = logs.end(self.data);
-        let mut before = Vec::new();
-        self.details.form.put_head(&mut before, key.len(), value.len());
+        let before = self.details.form.head(key.len(), value.len());
         let bounds = self.details.attribute.as_ref().map(|attribute| attribute.of(value));
         let head = &mut self.segment.head;
         self.block.record(
