@@ -338,6 +338,10 @@ def test_a_split_explains_itself(disk):
     run("gen", 1000, "-o", disk / "in")
     told = run("split", disk / "in", *FIXED, "--parts", 3, "-o", disk / "out-{}", "--explain").stdout.decode()
     assert "split into 3 parts in one pass" in told and leftovers(disk) == ["in"]
+    assert f"3 files, {disk}/out-0 to {disk}/out-2: a range of keys each" in told
+    run("sort", disk / "in", *FIXED, "-o", disk / "sorted")
+    told = run("reshape", disk / "sorted", *FIXED, "--parts", 2, "-o", disk / "out-{}", "--explain").stdout.decode()
+    assert f"2 files, {disk}/out-0 to {disk}/out-1: a range of keys each, of equal bytes" in told
 
 
 @pytest.mark.parametrize("more", [["-u"], ["--top", "3"]])

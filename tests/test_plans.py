@@ -127,6 +127,23 @@ def test_merges_keep_to_the_factor_of_the_plan(files):
     assert switches < moved(on_flash, "merge", "read_runs") / 5
 
 
+@pytest.mark.parametrize("method", ["merge", "distribute"])
+def test_reading_and_writing_take_turns_where_switches_cost(method, files, tmp_path):
+    run("gen", "600k", "-o", tmp_path / "in")
+    words = ["sort", tmp_path / "in", *LAYOUTS["fixed:100"], "--memory", "16MiB", "--method", method]
+    switches = {}
+    for volume in ("array", "flash"):
+        run(*words, "--volume", files / f"{volume}.toml", "--report", tmp_path / "run.json", "-o", tmp_path / volume)
+        report = json.loads((tmp_path / "run.json").read_text())
+        switches[volume] = {step["name"]: step["switches"] for step in report["passes"]}
+        if volume == "array":
+            planned = {one["name"]: one["switches"] for one in report["plan"]["chosen"]["passes"]}
+    assert (tmp_path / "array").read_bytes() == (tmp_path / "flash").read_bytes()
+    name, most = {"merge": ("form runs", 1.5), "distribute": ("sort parts", 4)}[method]
+    assert switches["array"][name] < most * planned[name], (switches, planned)
+    assert switches["array"][name] < switches["flash"][name] / 2, switches
+
+
 def test_sorted_files_are_merged_by_the_factor_too(files):
     paths = []
     for number in range(40):

@@ -547,3 +547,23 @@ def test_other_layouts_resume_too(name, disk):
 def test_the_repository_stays_as_it_is():
     """No test leaves spills beside the sources."""
     assert not job_directories(ROOT)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_volume_that_vanishes_is_an_error(method, records, disk):
+    source, _ = records
+    out = disk / "out"
+    out.write_bytes(b"old")
+    with small_disk(disk, 700 * MIB) as volume:
+        process = start(*sort_words(source, out, volume, method, "24MiB"), stderr=subprocess.PIPE)
+        deadline = time.time() + 30
+        while process.poll() is None and sum(io_of(process.pid)) < 80 * MIB and time.time() < deadline:
+            time.sleep(0.005)
+        # The image behind the volume is cut: what was written is gone, what is read is not there.
+        os.truncate(disk / "disk.img", 20 * MIB)
+        told = process.communicate(timeout=60)[1].decode()
+        if process.returncode == 0:
+            pytest.skip("done before the volume was gone")
+        assert process.returncode == 2 and str(volume) in told, told
+        assert out.read_bytes() == b"old"
+        assert not [name for name in os.listdir(volume) if name.startswith("ascot-")]

@@ -68,6 +68,8 @@ pub struct Outcome {
     pub output_stairs: Vec<f64>,
     /// The most blocks of memory in use at once.
     pub peak_blocks: u32,
+    /// The most blocks that moved while the function stood still.
+    pub longest_wait_blocks: u64,
     /// Every run, where asked for: the stream and what was moved, [`UNITS`] to a block.
     pub steps: Vec<(Move, u64)>,
 }
@@ -94,8 +96,15 @@ pub fn simulate(setup: &Setup, keep_steps: bool) -> Result<Outcome, Deadlock> {
     let mut outcome = Outcome::default();
     let mut observer = Stairs::default();
     let mut last: Option<Move> = None;
+    let mut standing = (0.0, 0);
     loop {
         let stall = world.advance();
+        let (produced, since) = standing;
+        standing = (world.mill.produced(), outcome.blocks);
+        if produced == standing.0 && stall != Stall::Ended {
+            standing.1 = since;
+            outcome.longest_wait_blocks = outcome.longest_wait_blocks.max(outcome.blocks - since);
+        }
         let Some(step) = world.ask(stall) else {
             if stall == Stall::Ended {
                 break;

@@ -84,7 +84,8 @@ fn distribute(disk: &VirtualDisk, input: &str, outputs: u32, memory_blocks: u32)
 fn tell(row: &Row) -> Told {
     let shape = |outputs| Shape { inputs: 1, outputs, alpha: 0.5 };
     let full = VolumeProfile::simple("24 disks", 3549e6, 3549e6, 0.0155);
-    let cost = DeviceCost { volume: &full, memory_bytes: row.memory_gb * 1e9, most_streams: u32::MAX };
+    let memory_bytes = row.memory_gb * 1e9;
+    let cost = DeviceCost { volume: &full, memory_bytes, most_streams: u32::MAX, baseline: None };
     let way = split(row.chunks, &|_| row.input_gb * 1e9, &cost).expect("it can be done");
     let widest = way.factors().into_iter().max().expect("a pass");
     let memory_blocks = (BLOCKS_EACH * widest).max(1024);

@@ -49,7 +49,8 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
             return Ok(0);
         }
         let job = Job { what, inputs, outputs, input_bytes: input_bytes as f64, alpha };
-        let cost = DeviceCost { volume, memory_bytes: memory_bytes as f64, most_streams: most };
+        let memory = memory_bytes as f64;
+        let cost = DeviceCost { volume, memory_bytes: memory, most_streams: most, baseline: None };
         let way = job.best(&cost)?.ok_or_else(|| too_many(2, memory_bytes))?;
         let plan = PassesPlan::new(&job, way, &cost, memory_bytes);
         if matches.get_flag("json") { numbers::json(&plan)? } else { plan.to_string() }
@@ -192,6 +193,71 @@ impl Job<'_> {
         self.input_bytes * (1.0 - self.alpha) / self.alpha
     }
 
+    /// Files at either end.
+    fn ends(&self) -> (u32, u32) {
+        match self.what {
+            "merge" => (self.inputs, 1),
+            "split" => (1, self.outputs),
+            _ => (self.inputs, self.outputs),
+        }
+    }
+
+    /// The same job by a factor that stays the same: all at once, two at a time, or as many as others
+    /// take.
+    fn by(&self, factor: u32, cost: &DeviceCost<'_>) -> Option<Passes> {
+        let (before, after) = (self.input_bytes, self.output_bytes());
+        let merging = move |files: f64| if files <= 1.0 { after } else { before };
+        let splitting = move |files: f64| if files <= 1.0 { before } else { after };
+        match self.what {
+            "merge" => multipass::merge_by(factor, self.inputs, &merging, cost),
+            "split" => multipass::split_by(factor, self.outputs, &splitting, cost),
+            _ => {
+                let into_one = multipass::merge_by(factor, self.inputs, &|_| before, cost)?;
+                let out_of_one = multipass::split_by(factor, self.outputs, &splitting, cost)?;
+                let seconds = into_one.seconds + out_of_one.seconds;
+                Some(Passes { passes: [into_one.passes, out_of_one.passes].concat(), seconds })
+            }
+        }
+    }
+
+    /// What was not chosen: all in one pass, two files at a time, the same passes with equal parts of
+    /// memory, and requests of a fixed size (4 MB, as external-memory libraries take) with the smallest
+    /// number of equal passes for which memory has two of them for each file.
+    fn alternatives(&self, way: &Passes, cost: &DeviceCost<'_>) -> Vec<Alternative> {
+        const REQUEST_BYTES: f64 = 4e6;
+        let (inputs, outputs) = self.ends();
+        let mut others = Vec::new();
+        let shape = Shape { inputs, outputs, alpha: self.alpha };
+        let (read_bytes, written_bytes) = (self.input_bytes, self.output_bytes());
+        let at_once = |cost: &DeviceCost<'_>| {
+            let seconds = cost.seconds(&shape, read_bytes, written_bytes);
+            let pass = multipass::Pass { shape, bowties: 1, read_bytes, written_bytes, seconds };
+            Passes { passes: vec![pass], seconds }
+        };
+        if way.passes.len() > 1 {
+            others.push(Alternative::new("in one pass".into(), Some(at_once(cost)), cost));
+        }
+        if way.factors().iter().any(|&factor| factor > 2) {
+            others.push(Alternative::new("two files at a time".into(), self.by(2, cost), cost));
+        }
+        let equal = DeviceCost { baseline: Some(Baseline::EqualParts), ..cost.clone() };
+        let best = self.best(&equal).ok().flatten();
+        others.push(Alternative::new("with equal parts of memory".into(), best, &equal));
+        let fixed =
+            DeviceCost { baseline: Some(Baseline::FixedBlocks { bytes: REQUEST_BYTES }), ..cost.clone() };
+        let most = (cost.memory_bytes / (2.0 * REQUEST_BYTES)).max(2.0);
+        let files = f64::from(inputs.max(outputs));
+        let passes = (1..=32).find(|&passes| files.powf(1.0 / f64::from(passes)) <= most).unwrap_or(32);
+        let factor = files.powf(1.0 / f64::from(passes)).ceil() as u32;
+        let name = format!("by requests of 4 MB, {factor} files at a time");
+        others.push(Alternative::new(name, self.by(factor, &fixed), &fixed));
+        others.sort_by(|a, b| {
+            let seconds = |other: &Alternative| other.seconds.unwrap_or(f64::INFINITY);
+            seconds(a).total_cmp(&seconds(b))
+        });
+        others
+    }
+
     /// The best way; none where none fits. Data that shrink (or grow) do so in one step: where the
     /// function is applied, that is in the last merge or the first split.
     fn best(&self, cost: &DeviceCost<'_>) -> Result<Option<Passes>, Failure> {
@@ -222,9 +288,38 @@ struct PassesPlan<'a> {
     switches: f64,
     money: f64,
     passes: Vec<PassLine>,
-    /// Seconds if all is done in one pass; none where that does not fit.
-    one_pass_seconds: Option<f64>,
+    /// What others would do, and what was not chosen, the quickest first.
+    alternatives: Vec<Alternative>,
     volume: &'a VolumeProfile,
+}
+
+/// Another way to do the same.
+#[derive(Serialize)]
+struct Alternative {
+    name: String,
+    /// None: it does not fit into the memory.
+    seconds: Option<f64>,
+    bytes: f64,
+    switches: f64,
+    passes: usize,
+}
+
+impl Alternative {
+    fn new(name: String, way: Option<Passes>, cost: &DeviceCost<'_>) -> Self {
+        let switches = |pass: &multipass::Pass| {
+            let (_, switches) = cost.switches(&pass.shape, pass.read_bytes + pass.written_bytes);
+            switches
+        };
+        let way = way.filter(|way| way.seconds.is_finite());
+        let passes = way.as_ref().map_or(&[][..], |way| &way.passes);
+        Alternative {
+            name,
+            seconds: way.as_ref().map(|way| way.seconds),
+            bytes: way.as_ref().map_or(0.0, Passes::bytes),
+            switches: passes.iter().map(switches).sum(),
+            passes: passes.len(),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -263,13 +358,7 @@ impl<'a> PassesPlan<'a> {
             let share = pass.read_bytes / (pass.read_bytes + pass.written_bytes);
             cost.volume.money(line.switches * share, line.switches * (1.0 - share), line.seconds)
         });
-        let (inputs, outputs) = match job.what {
-            "merge" => (job.inputs, 1),
-            "split" => (1, job.outputs),
-            _ => (job.inputs, job.outputs),
-        };
-        let shape = Shape { inputs, outputs, alpha: job.alpha };
-        let at_once = cost.seconds(&shape, job.input_bytes, job.output_bytes());
+        let (inputs, outputs) = job.ends();
         PassesPlan {
             job: format!("{} {inputs} x {outputs}, {}", job.what, units::bytes(job.input_bytes as u64)),
             memory_bytes,
@@ -277,7 +366,7 @@ impl<'a> PassesPlan<'a> {
             bytes: way.bytes(),
             switches: passes.iter().map(|pass| pass.switches).sum(),
             money: money.sum(),
-            one_pass_seconds: at_once.is_finite().then_some(at_once),
+            alternatives: if way.passes.is_empty() { Vec::new() } else { job.alternatives(&way, cost) },
             passes,
             volume: cost.volume,
         }
@@ -318,15 +407,23 @@ impl std::fmt::Display for PassesPlan<'_> {
         if self.money > 0.0 {
             writeln!(f, "money     {:.2}", self.money)?;
         }
-        match self.one_pass_seconds {
-            _ if self.passes.is_empty() => writeln!(f, "why       one file is there already"),
-            Some(seconds) if self.passes.len() > 1 => {
-                writeln!(f, "why not   in one pass: {}, its runs are too short", units::seconds(seconds))
-            }
-            None if self.passes.len() > 1 => {
-                writeln!(f, "why not   in one pass: so many files do not fit into the memory")
-            }
-            _ => Ok(()),
+        if self.passes.is_empty() {
+            writeln!(f, "why       one file is there already")?;
         }
+        for (number, other) in self.alternatives.iter().enumerate() {
+            let label = if number == 0 { "why not" } else { "" };
+            match other.seconds {
+                None => writeln!(f, "{label:<9} {}: does not fit into the memory", other.name)?,
+                Some(seconds) => writeln!(
+                    f,
+                    "{label:<9} {}: {}, {} moved, {} switches",
+                    other.name,
+                    units::seconds(seconds),
+                    units::bytes(other.bytes as u64),
+                    units::count(other.switches as u64)
+                )?,
+            }
+        }
+        Ok(())
     }
 }

@@ -1,5 +1,7 @@
 //! Whatever operation fails while a directory is written: an error, and the epochs that were complete before are there.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail loudly")]
+
 use std::path::Path;
 
 use ascot_index::{Directory, DirectoryWriter, IndexError, Layout, Manifest, Scheme};

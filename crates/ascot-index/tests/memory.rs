@@ -1,5 +1,7 @@
 //! Memory is the cap: whatever a writer allocates while it works, counted at the allocator.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail loudly")]
+
 use std::alloc::{GlobalAlloc, Layout as Allocation, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::run_length::{Scheme, Shape};
+use crate::run_length::{Baseline, Scheme, Shape};
 use crate::volume::VolumeProfile;
 
 /// Seconds of one pass: of bowties of this shape that read and write so many bytes, all together.
@@ -48,13 +48,19 @@ pub struct DeviceCost<'a> {
     pub memory_bytes: f64,
     /// Streams that memory has blocks for.
     pub most_streams: u32,
+    /// How memory is used: none for the best schedule, or as others do.
+    pub baseline: Option<Baseline>,
 }
 
 impl DeviceCost<'_> {
     /// The scheme for a shape, and the switches of a pass.
     pub fn switches(&self, shape: &Shape, bytes: f64) -> (Scheme, f64) {
         let scheme = Scheme::best(*shape);
-        let runs = bytes / scheme.run_length(self.memory_bytes);
+        let run = match self.baseline {
+            None => scheme.run_length(self.memory_bytes),
+            Some(baseline) => baseline.run_length(shape, self.memory_bytes),
+        };
+        let runs = bytes / run;
         (scheme, self.volume.switches(bytes, runs.max(f64::from(shape.streams()))))
     }
 }
@@ -162,6 +168,18 @@ impl<'a> Table<'a> {
         self.best.get(&factor).map_or(f64::INFINITY, |&(seconds, _)| seconds)
     }
 
+    /// The passes by the same factor throughout.
+    fn by(&self, factor: u32, cost: &dyn PassCost) -> Vec<Pass> {
+        let (mut at, mut passes) = (self.files, Vec::new());
+        while at > 1 {
+            let near = factor.clamp(2, at);
+            let rest = at.div_ceil(near);
+            passes.push(self.pass(at, rest, near, cost));
+            at = rest;
+        }
+        self.in_order(passes)
+    }
+
     /// The passes of a merge or split by `factor`, in the order they are done.
     fn path(&self, factor: u32, cost: &dyn PassCost) -> Vec<Pass> {
         let (mut at, mut passes) = (factor, Vec::new());
@@ -171,7 +189,11 @@ impl<'a> Table<'a> {
             passes.push(self.pass(at, rest, near, cost));
             at = rest;
         }
-        // A merge ends at the narrow end, a split begins there.
+        self.in_order(passes)
+    }
+
+    /// Of passes from the narrow end on. A merge ends there, a split begins there.
+    fn in_order(&self, mut passes: Vec<Pass>) -> Vec<Pass> {
         if self.kind == Kind::Merge {
             passes.reverse();
         }
@@ -210,6 +232,29 @@ pub fn merge(files: u32, bytes_in: &dyn Fn(f64) -> f64, cost: &dyn PassCost) -> 
 /// None where no way can be done. One file needs no pass.
 pub fn split(files: u32, bytes_in: &dyn Fn(f64) -> f64, cost: &dyn PassCost) -> Option<Passes> {
     finish(Table::fill(Kind::Split, files, bytes_in, cost).path(files, cost))
+}
+
+/// A merge of `factor` files at a time throughout, as tools do that choose it for other reasons: two, all,
+/// or the root of the number of files that fits a number of passes.
+///
+/// None where it cannot be done.
+pub fn merge_by(
+    factor: u32,
+    files: u32,
+    bytes_in: &dyn Fn(f64) -> f64,
+    cost: &dyn PassCost,
+) -> Option<Passes> {
+    finish(Table { kind: Kind::Merge, files, bytes_in, best: BTreeMap::new() }.by(factor, cost))
+}
+
+/// A split into `factor` files at a time throughout, likewise.
+pub fn split_by(
+    factor: u32,
+    files: u32,
+    bytes_in: &dyn Fn(f64) -> f64,
+    cost: &dyn PassCost,
+) -> Option<Passes> {
+    finish(Table { kind: Kind::Split, files, bytes_in, best: BTreeMap::new() }.by(factor, cost))
 }
 
 /// The best way to turn `inputs` files into `outputs`: merges, one pass of interconnects, splits.
@@ -266,7 +311,7 @@ mod tests {
     }
 
     fn cost(volume: &VolumeProfile, memory_bytes: f64) -> DeviceCost<'_> {
-        DeviceCost { volume, memory_bytes, most_streams: u32::MAX }
+        DeviceCost { volume, memory_bytes, most_streams: u32::MAX, baseline: None }
     }
 
     /// Tries everything the recurrence allows.
@@ -307,6 +352,12 @@ mod tests {
             let told = merge(files, &sizes, &cost).expect("it can be done");
             let wanted = exhaustive(files, files, &sizes, &cost);
             prop_assert!((told.seconds - wanted).abs() <= 1e-9 * wanted, "{} for {}", told.seconds, wanted);
+            for factor in [2, 3, files.max(2)] {
+                let fixed = merge_by(factor, files, &sizes, &cost).expect("it can be done");
+                prop_assert!(fixed.seconds >= told.seconds * (1.0 - 1e-9), "by {factor}");
+                let product: f64 = fixed.factors().iter().map(|&factor| f64::from(factor)).product();
+                prop_assert!(product >= n, "{:?} do not merge {} files", fixed.factors(), files);
+            }
             let product: f64 = told.factors().iter().map(|&factor| f64::from(factor)).product();
             prop_assert!(product >= n, "{:?} do not merge {} files", told.factors(), files);
         }
@@ -334,18 +385,23 @@ mod tests {
 
         /// All ways through the middle, with the tables of the paper.
         #[test]
-        fn interconnects_as_good_as_trying_everything(n in 1u32..24, m in 1u32..24, memory in 1e6f64..1e9) {
+        fn interconnects_as_good_as_trying_everything(
+            n in 1u32..24, m in 1u32..24, memory in 1e6f64..1e9, kept in 0.0f64..1.0, grown in 0.0f64..3.0,
+        ) {
             let volume = array();
             let cost = cost(&volume, memory);
-            let sizes = constant(1e11);
-            let told = interconnect(n, m, &sizes, &sizes, &cost).expect("it can be done");
+            // Data that shrink as files are merged, and grow (or not) as they are split.
+            let before = |k: f64| 1e11 * (kept + (1.0 - kept) * k / f64::from(n));
+            let after = |k: f64| 1e11 * kept * (1.0 + grown * k / f64::from(m));
+            let told = interconnect(n, m, &before, &after, &cost).expect("it can be done");
             let mut wanted = f64::INFINITY;
             for i in 1..=n {
                 for j in 1..=m {
-                    let middle = cost.seconds(&Shape::moving(i, j, 1e11, 1e11), 1e11, 1e11);
-                    let before = exhaustive(n, n.div_ceil(i), &sizes, &cost);
-                    let after = exhaustive(m, m.div_ceil(j), &sizes, &cost);
-                    wanted = wanted.min(before + middle + after);
+                    let (read, written) = (before(i.into()), after(j.into()));
+                    let middle = cost.seconds(&Shape::moving(i, j, read, written), read, written);
+                    let merging = exhaustive(n, n.div_ceil(i), &before, &cost);
+                    let splitting = exhaustive(m, m.div_ceil(j), &after, &cost);
+                    wanted = wanted.min(merging + middle + splitting);
                 }
             }
             prop_assert!((told.seconds - wanted).abs() <= 1e-9 * wanted, "{} for {}", told.seconds, wanted);
@@ -363,7 +419,7 @@ mod tests {
     #[test]
     fn too_little_memory_for_any_way() {
         let volume = array();
-        let tight = DeviceCost { volume: &volume, memory_bytes: 1e6, most_streams: 2 };
+        let tight = DeviceCost { volume: &volume, memory_bytes: 1e6, most_streams: 2, baseline: None };
         assert!(merge(8, &constant(1e9), &tight).is_none());
         assert!(merge(1, &constant(1e9), &tight).is_some_and(|way| way.passes.is_empty()));
     }

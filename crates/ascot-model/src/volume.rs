@@ -159,6 +159,12 @@ impl VolumeProfile {
         self.switch_seconds.seconds(files) * self.read_bytes_per_s.min(self.write_bytes_per_s) > BLOCK_BYTES
     }
 
+    /// Whether it moves more when it reads and writes at once than in turn.
+    pub fn gains_from_both(&self) -> bool {
+        let in_turn = 1.0 / (1.0 / self.read_bytes_per_s + 1.0 / self.write_bytes_per_s);
+        self.duplex_bytes_per_s.is_some_and(|each| each > in_turn)
+    }
+
     /// The rate formula: bytes/s read and written together, a share `alpha` of them read, in runs of
     /// a mean length among so many files.
     pub fn rate(&self, alpha: f64, run_bytes: f64, files: f64) -> f64 {

@@ -21,6 +21,7 @@ use crate::observe::Cancel;
 use crate::part::{BlockFacts, Part};
 use crate::records::Records;
 use crate::splitting::{Grouped, InOrder};
+use crate::turns::Seat;
 
 /// The bowtie of a dealing.
 pub type Hands<P> = Bowtie<NoInput, P>;
@@ -47,7 +48,8 @@ pub fn deal<R: Records, P: Part>(
     dealt: Dealt<'_, P>,
 ) -> Result<(), SortError> {
     let open = vec![Open::default(); hands.outputs()];
-    let mut flow = Dealing { records, pieces, open, current: None, dealt };
+    let seat = pieces.writer();
+    let mut flow = Dealing { records, pieces, open, current: None, seat, dealt };
     run(hands, &mut flow, || cancel.check())
 }
 
@@ -103,6 +105,8 @@ struct Dealing<'a, 'p, R, P: Part> {
     open: Vec<Open>,
     /// A piece being dealt: the group that is next, and how much of it has been put.
     current: Option<(Grouped, usize, usize)>,
+    /// Writes take turns with the reader.
+    seat: Seat,
     dealt: Dealt<'a, P>,
 }
 
@@ -110,6 +114,7 @@ impl<R: Records, P: Part> Flow<NoInput, P> for Dealing<'_, '_, R, P> {
     type Error = SortError;
 
     fn step(&mut self, hands: &mut Hands<P>) -> Result<Step, SortError> {
+        self.seat.give_back();
         let taken = match self.current.take() {
             Some(current) => Some(current),
             None => self.pieces.next()?.map(|grouped| (grouped, 0, 0)),
@@ -129,6 +134,7 @@ impl<R: Records, P: Part> Flow<NoInput, P> for Dealing<'_, '_, R, P> {
             let more = if P::WHOLE_RECORDS { self.put(*part, bytes, hands) } else { hands.put(*part, bytes) };
             if more == 0 {
                 self.current = Some((grouped, group, put));
+                self.seat.take();
                 return Ok(Step::Full);
             }
             put += more;

@@ -157,12 +157,14 @@ impl<R: Records> Job<'_, R> {
         let pieces = PiecePool::with_share(&self.pool, piece, (share / piece).min(64), share);
         let parts = self.open_parts(splitters)?;
         let count = parts.len();
-        let mut hands = hands(parts, blocks, long_runs)?;
+        let hands = hands(parts, blocks, long_runs)?;
         let mut refined = self.refined.take();
         if let Some(refined) = &mut refined {
             refined.divide(count);
         }
-        let reader = self.reader(&pieces);
+        let turns = self.turns_of_forming();
+        let mut hands = hands.in_turn(turns.is_some());
+        let reader = self.reader(&pieces).in_turn(turns);
         let every = (self.inputs.record_bytes().unwrap_or(0) / CHECKPOINTS).max(64 << 20);
         let mut next = self.manifest.sum_in.bytes + every;
         let (records, cancel, threads) = (Arc::clone(&self.records), self.cancel, self.budget.threads);
@@ -300,7 +302,8 @@ impl<R: Records> Job<'_, R> {
         let inputs = Inputs::of_parts(parts, &self.pool);
         let start = InputPosition::default();
         let reader = PieceReader::new(&self.records, &self.disk, inputs, &memory.pieces, start, self.cancel)
-            .of_parts();
+            .of_parts()
+            .in_turn(self.turns_of_spills());
         let (records, cancel, threads) = (Arc::clone(&self.records), self.cancel, self.budget.threads);
         let mut done = 0;
         let refined = self.refined.take().map(Mutex::new);
@@ -383,7 +386,8 @@ impl<R: Records> Job<'_, R> {
         let inputs = Inputs::of_parts(std::slice::from_ref(&part), &self.pool);
         let start = InputPosition::default();
         let reader = PieceReader::new(&self.records, &self.disk, inputs, &memory.pieces, start, self.cancel)
-            .of_spills();
+            .of_spills()
+            .in_turn(self.turns_of_spills());
         self.form(reader, &memory, Gather::Halves, None)?;
         drop(memory);
         self.reduce_runs()?;

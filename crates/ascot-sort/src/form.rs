@@ -9,6 +9,9 @@
 //! While the caller writes one load, the next is read and sorted. A load is half of the pieces,
 //! or all of them where the input is known, or still hoped, to fit in memory.
 //!
+//! Where the device is used by one side at a time ([`crate::turns`]), the reader has it until it waits for
+//! memory, and the caller for a load.
+//!
 //! Invariant: only the reader waits for memory. It takes the buffer a piece is gathered to before it
 //! hands the piece on, so that all it has handed on gets sorted and can be given back.
 
@@ -26,6 +29,7 @@ use crate::ordered::Span;
 use crate::pieces::{Lease, PiecePool};
 use crate::reader::{InputPosition, PieceReader, PlacedPiece};
 use crate::records::{RawPiece, Records, Segment, Sorted, Splitters};
+use crate::turns::{Seat, Side};
 
 /// Sorted pieces that follow one another in the input.
 pub struct Load {
@@ -104,6 +108,7 @@ pub fn sort_loads<R: Records>(
 ) -> Result<FormTimes, SortError> {
     let handed_on = AtomicU64::new(0);
     let grouping = if let Gather::ByInput(grouping) = gather { grouping } else { None };
+    let turns = reader.turns().cloned();
     let copies = records.gathers() || grouping.is_some();
     std::thread::scope(|scope| {
         let (send, receive) = unbounded();
@@ -120,7 +125,11 @@ pub fn sort_loads<R: Records>(
             .collect();
         drop((send, work));
         let mut collector = Collector::new(records, memory, gather, &handed_on);
-        let result = collector.collect(&receive, cancel, take);
+        let result = collector.collect(&receive, cancel, &mut |load| {
+            let seat = Seat::new(turns.as_ref(), Side::Writer);
+            seat.take();
+            take(load)
+        });
         let mut times = collector.times;
         // Let go of memory and channels, so that threads waiting for them end.
         drop((collector, receive));
@@ -140,7 +149,9 @@ fn read_all<R: Records>(
     send: &Sender<Message>,
     cancel: &Cancel,
 ) {
+    let seat = reader.seat();
     let starving = || {
+        seat.give_back();
         // Nobody listens any more only when the pass has ended.
         let _ = send.send(Message::Starved);
     };
@@ -161,6 +172,7 @@ fn read_all<R: Records>(
             Err(error) => break Err(error),
         }
     };
+    seat.give_back();
     let times = (reader.waited_device, reader.waited_memory);
     let _ = send.send(Message::Read(result.map(|number| (number, times.0, times.1))));
 }

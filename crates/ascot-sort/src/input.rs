@@ -111,6 +111,11 @@ impl Inputs {
         self.files.get(index)
     }
 
+    /// The names of those that are files.
+    pub fn paths(&self) -> Vec<PathBuf> {
+        self.iter().filter_map(|input| input.path().map(Path::to_path_buf)).collect()
+    }
+
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = &InputFile> {
         self.files.iter()

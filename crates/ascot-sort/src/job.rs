@@ -33,6 +33,7 @@ use crate::spill::Spill;
 use crate::store::{FileIdentity, Finished, JobDir, MANIFEST_VERSION, Manifest, OutputState, StoredWay};
 use crate::sweep::Sweeper;
 use crate::target::{Commit, Target};
+use crate::turns::Turns;
 
 /// How a job is run, beside what it does.
 #[derive(Clone, Debug, Default)]
@@ -242,6 +243,33 @@ impl<'a, R: Records> Job<'a, R> {
             self.manifest.read_upto,
             self.cancel,
         )
+    }
+
+    /// Where the output goes, if to files.
+    pub fn output_dirs(&self) -> Vec<PathBuf> {
+        let path = match &self.request.output {
+            Output::Path(path) => path.clone(),
+            Output::Parts(parts) => parts.path(0),
+            Output::Stdout => return Vec::new(),
+        };
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        vec![dir.to_path_buf()]
+    }
+
+    /// The turns of a pass from some files or directories to others, where it takes any.
+    pub fn turns(&self, from: &[PathBuf], to: &[PathBuf]) -> Option<Arc<Turns>> {
+        Turns::between(self.request.volume.as_ref(), from, to)
+    }
+
+    /// The turns of a pass from the inputs to spills.
+    pub fn turns_of_forming(&self) -> Option<Arc<Turns>> {
+        self.turns(&self.inputs.paths(), &temp_dirs(self.request))
+    }
+
+    /// The turns of a pass from spills to the output or other spills.
+    pub fn turns_of_spills(&self) -> Option<Arc<Turns>> {
+        let spills = temp_dirs(self.request);
+        self.turns(&spills, &[self.output_dirs(), spills.clone()].concat())
     }
 
     /// Memory for a pass that sorts, with `bytes` left for other things.

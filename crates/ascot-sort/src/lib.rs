@@ -57,6 +57,7 @@ pub mod store;
 mod sweep;
 pub mod target;
 mod threads;
+mod turns;
 pub mod view;
 mod watch;
 

@@ -28,6 +28,7 @@ use crate::observe::Cancel;
 use crate::ordered::Span;
 use crate::pieces::{Lease, Long, PiecePool, Starving};
 use crate::records::{RawPiece, Records};
+use crate::turns::{Seat, Side, Turns};
 
 /// A place between two records of the inputs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,6 +76,9 @@ pub struct PieceReader<R> {
     long: Option<LongStart>,
     /// What was read behind the end of a long record.
     behind: Option<Fill>,
+    /// Whether others use the device in turn with this.
+    turns: Option<Arc<Turns>>,
+    seat: Arc<Seat>,
     /// Time spent waiting for a free buffer.
     pub waited_memory: Duration,
     /// Time spent waiting for the device.
@@ -147,6 +151,8 @@ impl<R: Records> PieceReader<R> {
             carried: Vec::new(),
             long: None,
             behind: None,
+            turns: None,
+            seat: Arc::new(Seat::new(None, Side::Reader)),
             waited_memory: Duration::ZERO,
             waited_device: Duration::ZERO,
         }
@@ -162,6 +168,23 @@ impl<R: Records> PieceReader<R> {
     pub fn of_spills(mut self) -> Self {
         self.spilled = true;
         self
+    }
+
+    /// Reads when it has the turn, until whoever holds [`PieceReader::seat`] gives that back.
+    pub fn in_turn(mut self, turns: Option<Arc<Turns>>) -> Self {
+        self.seat = Arc::new(Seat::new(turns.as_ref(), Side::Reader));
+        self.turns = turns;
+        self
+    }
+
+    /// The turns it takes, if any.
+    pub fn turns(&self) -> Option<&Arc<Turns>> {
+        self.turns.as_ref()
+    }
+
+    /// Its place in them: the turn is to be given back before anybody waits for memory.
+    pub fn seat(&self) -> Arc<Seat> {
+        Arc::clone(&self.seat)
     }
 
     /// The next piece; none after the last.
@@ -235,6 +258,7 @@ impl<R: Records> PieceReader<R> {
             let asked = left.min(most);
             let rest = area.split_off((asked as usize).next_multiple_of(PAGE_BYTES));
             open.to_ask = Some(left - asked);
+            self.seat.take();
             open.stream.begin(area)?;
             open.ahead.push_back(Ahead { lease, front, rest });
         }
@@ -441,6 +465,9 @@ impl<R: Records> PieceReader<R> {
         };
         let mut area = front.split_off(fill.bytes.end);
         let rest = area.split_off(room);
+        if !open.pipe {
+            self.seat.take();
+        }
         open.stream.begin(area)?;
         while open.pipe && !open.stream.ready() {
             self.cancel.check()?;

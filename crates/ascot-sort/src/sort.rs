@@ -24,7 +24,7 @@ use crate::places::no_room_for_spills;
 use crate::plan::{GUESSED_RECORD_BYTES, budget_of, make_plan, plan_split};
 use crate::progress::with_progress;
 use crate::records::{Head, Records, Visitor, with_records};
-use crate::request::{Input, Method, Output, SortRequest, SplitBy};
+use crate::request::{Input, Method, Output, Parts, SortRequest, SplitBy};
 use crate::small::{self, SmallJob};
 use crate::split::split_inputs;
 use crate::store::{self, JobDir, Manifest, StoredWay};
@@ -337,6 +337,8 @@ pub struct Explanation {
     pub free_bytes: u64,
     /// Directories for spills.
     pub temp_dirs: Vec<std::path::PathBuf>,
+    /// The files the output is divided into, and by what, in words.
+    pub parts: Option<String>,
     /// What a view instead would cost, where there could be one.
     pub view: Option<ViewCost>,
 }
@@ -353,7 +355,26 @@ pub fn explain(
     let dirs = temp_dirs(request);
     let disk = job_disk(options);
     let free_bytes = dirs.iter().filter_map(|dir| disk.free_space(dir).ok()).sum();
-    Ok(Explanation { plan, records: request.layout.to_string(), free_bytes, temp_dirs: dirs, view })
+    let parts = match &request.output {
+        Output::Parts(parts) => Some(describe_parts(parts, by)),
+        _ => None,
+    };
+    Ok(Explanation { plan, records: request.layout.to_string(), free_bytes, temp_dirs: dirs, parts, view })
+}
+
+fn describe_parts(parts: &Parts, by: Option<SplitBy>) -> String {
+    let rule = match by {
+        None => "a range of keys each, of equal bytes, in order; cut where the key changes",
+        Some(SplitBy::Range) => "a range of keys each, of about equal bytes by a sample",
+        Some(SplitBy::Hash) => "keys by their hash: equal keys share a file",
+        Some(SplitBy::Size) => "equal bytes each, in the order of the inputs",
+    };
+    let (first, last) = (parts.path(0), parts.path(parts.count - 1));
+    let names = match parts.count {
+        1 => format!("{}", first.display()),
+        count => format!("{} files, {} to {}", units::count(count.into()), first.display(), last.display()),
+    };
+    format!("{names}: {rule}")
 }
 
 struct Explaining<'a> {
@@ -403,6 +424,9 @@ impl fmt::Display for Explanation {
         )?;
         let chosen = &plan.chosen;
         writeln!(f, "\n  plan     {}{}", chosen.summary, if plan.forced { " (--method)" } else { "" })?;
+        if let Some(parts) = &self.parts {
+            writeln!(f, "  into     {parts}")?;
+        }
         if plan.input_bytes.is_none() {
             writeln!(f, "  moves    all of it once, or twice where it does not fit")?;
             return write!(f, "  time     not known before all is read");

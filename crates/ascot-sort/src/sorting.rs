@@ -47,7 +47,7 @@ impl<R: Records> Job<'_, R> {
         if !self.manifest.all_read {
             let gather = if fits { Gather::AllThatFits } else { Gather::Halves };
             let memory = self.sort_memory(0);
-            let reader = self.reader(&memory.pieces);
+            let reader = self.reader(&memory.pieces).in_turn(self.turns_of_forming());
             let in_memory = self.form(reader, &memory, gather, Some(&mut target))?;
             if let Some(sums) = in_memory {
                 return self.finish(target, &sums.out, &sums.dropped, plan);
@@ -394,7 +394,8 @@ impl<R: Records> Job<'_, R> {
             Some(staircase) => Box::new(staircase),
             None => Box::new(Forecast::new(&keys)),
         };
-        Ok(Bowtie::of_inputs(streams, BlockPool::new(region, block), schedule))
+        let inputs = Bowtie::of_inputs(streams, BlockPool::new(region, block), schedule);
+        Ok(inputs.in_turn(self.turns_of_spills().is_some()))
     }
 
     fn merge_runs<S: MergeSink>(

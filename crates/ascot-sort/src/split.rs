@@ -101,9 +101,10 @@ fn by_key<R: Records>(
     router: Router<'_>,
     plan: Option<Plan>,
 ) -> Result<Report, SortError> {
-    let mut hands = open_files(&job, parts)?;
+    let turns = job.turns(&job.inputs.paths(), &job.output_dirs());
+    let mut hands = open_files(&job, parts)?.in_turn(turns.is_some());
     let pieces = pieces_of(&job);
-    let reader = job.reader(&pieces);
+    let reader = job.reader(&pieces).in_turn(turns);
     let (records, mut sum_in, mut out) = (job.records.clone(), RecordSum::new(), RecordSum::new());
     let mut dealt = |grouped: &Grouped, _: &mut Table<'_, FilePart<R>>| {
         sum_in.combine(&grouped.sum);

@@ -20,6 +20,7 @@ use crate::observe::Cancel;
 use crate::pieces::{Lease, PiecePool};
 use crate::reader::{InputPosition, PieceReader, PlacedPiece};
 use crate::records::{Records, Splitters, groups_of};
+use crate::turns::{Seat, Side, Turns};
 
 /// Bytes of a piece being split: two of them fit a second-level cache.
 pub const SPLIT_PIECE_BYTES: usize = 1 << 20;
@@ -132,16 +133,19 @@ pub fn split_pieces<R: Records>(
         let (to_split, work) = unbounded::<Work>();
         let (from_reader, spare) = (send.clone(), pieces.clone());
         let stop = cancel.clone();
+        let turns = reader.turns().cloned();
         scope.spawn(move || {
             let mut number = 0;
+            let seat = reader.seat();
+            let starving = || seat.give_back();
             let result = loop {
                 if stop.is_cancelled() {
                     break Err(SortError::Cancelled);
                 }
-                match reader.next(&|| ()) {
+                match reader.next(&starving) {
                     Ok(Some(piece)) => {
                         // The second buffer is taken here, so that splitting never waits for one.
-                        let room = (!piece.long).then(|| spare.take_for(&|| ()));
+                        let room = (!piece.long).then(|| spare.take_for(&starving));
                         if to_split.send((number, piece, room)).is_err() {
                             break Ok(number);
                         }
@@ -151,6 +155,7 @@ pub fn split_pieces<R: Records>(
                     Err(error) => break Err(error),
                 }
             };
+            seat.give_back();
             // Nobody listens any more only when the pass has ended.
             let _ = from_reader.send(Message::Read(result, reader.waited_device, reader.waited_memory));
         });
@@ -160,7 +165,7 @@ pub fn split_pieces<R: Records>(
         }
         drop((send, work));
         let since = Instant::now();
-        let mut pieces = InOrder::new(&receive, cancel);
+        let mut pieces = InOrder::new(&receive, turns.as_ref(), cancel);
         let room = take(&mut pieces)?;
         let mut times = SplitTimes { room, ..pieces.times };
         times.dealing = since.elapsed().saturating_sub(times.room + times.data);
@@ -171,6 +176,7 @@ pub fn split_pieces<R: Records>(
 /// Grouped pieces, in input order.
 pub struct InOrder<'a> {
     receive: &'a Receiver<Message>,
+    turns: Option<&'a Arc<Turns>>,
     cancel: &'a Cancel,
     waiting: BTreeMap<u64, Grouped>,
     next: u64,
@@ -180,9 +186,14 @@ pub struct InOrder<'a> {
 }
 
 impl<'a> InOrder<'a> {
-    fn new(receive: &'a Receiver<Message>, cancel: &'a Cancel) -> Self {
+    fn new(receive: &'a Receiver<Message>, turns: Option<&'a Arc<Turns>>, cancel: &'a Cancel) -> Self {
         let (waiting, times) = (BTreeMap::new(), SplitTimes::default());
-        InOrder { receive, cancel, waiting, next: 0, total: None, times }
+        InOrder { receive, turns, cancel, waiting, next: 0, total: None, times }
+    }
+
+    /// The seat of whoever writes the pieces while others are read.
+    pub fn writer(&self) -> Seat {
+        Seat::new(self.turns, Side::Writer)
     }
 
     /// The next piece, waited for; none after the last.

@@ -14,6 +14,7 @@ mod common;
 use std::fs;
 
 use ascot_io::{Compression, Effect, FaultPlan, Faults, Operation};
+use ascot_model::volume::VolumeProfile;
 use ascot_record::layout::Endian;
 use ascot_sort::{Method, SortError, SortRequest};
 use common::kinds::{Kind, csv, fixed, lines, lines_by_fields, numbers, prefixed};
@@ -233,5 +234,20 @@ fn csv_and_prefixed_records() {
             let job = Job::sorting(name, &kind, Shape::Random, bytes, method);
             job.suffer_all(2, &[Effect::Eio, Effect::NoSpace, Effect::Short]);
         }
+    }
+}
+
+/// On a volume where reading and writing take turns, whoever fails gives its turn back.
+#[test]
+fn in_turns() {
+    for (name, method, bytes) in
+        [("merge in turns", Method::Merge, 14 * MIB), ("distribute in turns", Method::Distribute, 300 << 10)]
+    {
+        let mut job = Job::sorting(name, &records(), Shape::Random, bytes, method);
+        job.request.volume = Some(VolumeProfile::simple("an array", 3.5e9, 3.5e9, 0.0155));
+        let faults = Faults::counting();
+        job.check(&faults, run(&job.request, Some(faults.clone())), "no fault");
+        job.operations = faults.counted();
+        job.suffer_all(10, &FAILING);
     }
 }

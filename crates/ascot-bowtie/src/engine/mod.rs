@@ -66,6 +66,8 @@ pub struct Bowtie<I: BlockInput = Reader, O: BlockOutput = Writer> {
     /// What is in flight, in the order begun.
     begun: VecDeque<Move>,
     depth: usize,
+    /// What is begun while the flow stands still is done before it goes on.
+    in_turn: bool,
     /// The input that the flow knows to run out first.
     first_out: Option<usize>,
     waited: Duration,
@@ -147,6 +149,7 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
             occupancy,
             begun: VecDeque::new(),
             depth: USUAL_DEPTH,
+            in_turn: false,
             first_out: None,
             waited: Duration::ZERO,
         };
@@ -160,6 +163,14 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
     #[must_use]
     pub fn depth(mut self, requests: usize) -> Self {
         self.depth = requests.max(1);
+        self
+    }
+
+    /// The same, but all that the schedule has moved while the flow stands still is moved before it goes on:
+    /// where others use the device meanwhile, runs stay whole.
+    #[must_use]
+    pub fn in_turn(mut self, in_turn: bool) -> Self {
+        self.in_turn = in_turn;
         self
     }
 
@@ -246,7 +257,11 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
     /// Waits until what the flow stands still for may have changed.
     fn wait(&mut self, stall: Stall) -> Result<(), IoError> {
         let since = Instant::now();
-        let result = self.wait_for(stall);
+        let mut result = self.wait_for(stall);
+        while self.in_turn && result.is_ok() {
+            let Some(step) = self.begun.front().copied() else { break };
+            result = self.complete(step);
+        }
         self.waited += since.elapsed();
         result
     }

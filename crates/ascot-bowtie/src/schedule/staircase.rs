@@ -32,6 +32,8 @@ const TOP: f64 = 0.99;
 
 /// How much below the top an input may be filled so that inputs run out one by one.
 const EVEN: f64 = 0.10;
+/// An input that holds so much of what it would be filled up to is not come back to for the rest.
+const FULL: f64 = 0.8;
 /// How far behind the others it should run out, in stairs. A little more than one drifts towards the top
 /// where all is even.
 const STAIR: f64 = 1.2;
@@ -107,12 +109,16 @@ impl Staircase {
     /// written first.
     fn stream(&mut self, sight: &Sight<'_>, input: usize) {
         if let Some(last) = self.current.replace(input).filter(|&last| last != input) {
-            self.tasks.push_back(Task::Fill { input: last, level: self.evenly(sight, last) });
+            let level = self.evenly(sight, last);
+            if f64::from(sight.held[last]) < FULL * f64::from(level) {
+                self.tasks.push_back(Task::Fill { input: last, level });
+            }
             // What is written until yet another input runs out.
             let others = (0..sight.held.len()).filter(|&other| other != input && other != last);
-            let until = others.map(|other| sight.runs_out[other]).fold(f64::INFINITY, f64::min);
+            let filled = f64::from(level) / sight.shares[last].max(1e-12);
+            let until = others.map(|other| sight.runs_out[other]).fold(filled, f64::min);
             let soon = f64::from(sight.free_to_write) < until * sight.gain;
-            if self.scheme.algorithm.writes_in_groups() && until.is_finite() && soon {
+            if self.scheme.algorithm.writes_in_groups() && soon {
                 self.drain_group(sight);
             }
         }
@@ -132,7 +138,29 @@ impl Staircase {
             Stall::Input(input) if algorithm.reads_in_groups() => self.fill_group(sight, input),
             Stall::Input(input) => self.stream(sight, input),
             Stall::Room if algorithm.writes_in_groups() => self.drain_group(sight),
-            Stall::Room => self.drain_fullest(sight),
+            Stall::Room => {
+                self.fill_group_before(sight);
+                self.drain_fullest(sight);
+            }
+        }
+    }
+
+    /// An output is written now (A6w): inputs that would run out while it is, are filled before.
+    fn fill_group_before(&mut self, sight: &Sight<'_>) {
+        let outputs = sight.full.len() as f64;
+        if !self.scheme.algorithm.reads_in_groups() || outputs < 2.0 {
+            return;
+        }
+        let Some(fullest) = sight.fullest() else { return };
+        let live = (0..sight.held.len()).filter(|&input| sight.remaining[input] > 0);
+        let Some(first) = live.min_by(|&a, &b| sight.runs_out[a].total_cmp(&sight.runs_out[b])) else {
+            return;
+        };
+        let written = f64::from(sight.full[fullest]) * outputs / (outputs - 1.0);
+        let lasts = (self.live_inputs() / self.read_group() as f64).floor() * self.read_round();
+        let needed = (lasts - sight.runs_out[first]) * sight.shares[first] * self.read_group() as f64;
+        if sight.runs_out[first] * sight.gain < written && f64::from(sight.free_to_read) > needed {
+            self.fill_group(sight, first);
         }
     }
 
@@ -163,7 +191,7 @@ impl Staircase {
         let before =
             others.map(|other| sight.runs_out[other]).filter(|&end| end <= lasts).fold(0.0, f64::max);
         let wanted = (before + stair).clamp(lasts * (1.0 - EVEN), lasts);
-        ((wanted * share).floor() as u32).clamp(1, top)
+        ((wanted * share).round() as u32).clamp(1, top)
     }
 
     /// Inputs are preloaded to the staircase, so that they run out one after the other.
@@ -202,11 +230,15 @@ impl Staircase {
         let (whole, rest) = ((live / group).max(1), live % group);
         let lasts = |&input: &usize| sight.runs_out[input] > (whole as f64 - 0.5) * round;
         let last_as_long = others.iter().filter(|input| lasts(input)).count();
-        let more = others.into_iter().filter(|&input| sight.remaining[input] > 0).take(group - 1);
-        for (place, input) in std::iter::once(waited).chain(more).enumerate() {
+        let more = others.iter().copied().filter(|&input| sight.remaining[input] > 0).take(group - 1);
+        let filled: Vec<usize> = std::iter::once(waited).chain(more).collect();
+        others.retain(|other| !filled.contains(other));
+        for (place, input) in filled.into_iter().enumerate() {
             let longer = rest > 0 && last_as_long + place >= group;
-            let rounds = (whole + usize::from(longer)) as f64;
-            let blocks = rounds * round * sight.shares.get(input).copied().unwrap_or(0.0);
+            let most = (whole + usize::from(longer)) as f64 * round;
+            let before = others.iter().map(|&other| sight.runs_out[other]).filter(|&end| end <= most);
+            let lasts = (before.fold(0.0, f64::max) + STAIR * round).clamp(most * (1.0 - EVEN), most);
+            let blocks = lasts * sight.shares.get(input).copied().unwrap_or(0.0);
             self.tasks.push_back(Task::Fill { input, level: (blocks.floor() as u32).max(1) });
         }
     }

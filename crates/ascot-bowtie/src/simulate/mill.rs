@@ -109,6 +109,11 @@ impl Mill {
         self.source
     }
 
+    /// How far the function has come, blocks.
+    pub fn produced(&self) -> f64 {
+        self.produced
+    }
+
     /// What moves next, up to the next end of a block; or why nothing does.
     pub fn grind(&mut self, streams: &impl Streams) -> Result<&Portion, Stall> {
         self.vary(streams);

@@ -9,7 +9,7 @@ use super::{JOB, OUTPUT, RECORDS, RESOURCES, choice, files, option, switch};
 /// `ascot index`.
 pub fn index() -> Command {
     tool("index")
-        .about("Index records by key while they are written; find them in a few reads")
+        .about("Index records by key while they are written, and find them again")
         .long_about(
             "Make, read and check indexed directories: records appended in epochs, sorted and indexed in one pass, of \
              which a key's values are found in a few reads.",
@@ -82,8 +82,8 @@ option(
             .required(true),
 option(
                 "attribute",
-                "NAME=OFFSET:TYPE",
-                "a number in values, for --where",
+                "SPEC",
+                "NAME=OFFSET:TYPE, a number in values for --where",
                 "A number that stands in every value from byte OFFSET of it on: f64, f32, i64, u64, i32 or u32, \
                  little-endian. Its least and greatest are kept for each block, so that range --where skips blocks.",
             )

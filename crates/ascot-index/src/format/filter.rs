@@ -91,10 +91,11 @@ mod tests {
         let (length, segments) = (number(9), number(13));
         let mixed = mix(hash.wrapping_add(seed));
         let first = ((u128::from(mixed) * u128::from(segments)) >> 64) as u64;
-        let (second, third) = (first + length ^ (mixed >> 18) % length, first + 2 * length ^ mixed % length);
+        let (second, third) =
+            ((first + length) ^ ((mixed >> 18) % length), (first + 2 * length) ^ (mixed % length));
         let all =
             [first, second, third].iter().fold(0, |all, &place| all ^ bytes[HEAD_BYTES + place as usize]);
-        all == (mixed ^ mixed >> 32) as u8
+        all == (mixed ^ (mixed >> 32)) as u8
     }
 
     #[test]

@@ -35,27 +35,15 @@ impl RecordForm {
         of(self.key, key) + of(self.value, value)
     }
 
-    /// Appends what stands before the key.
-    pub fn put_head(&self, out: &mut Vec<u8>, key: usize, value: usize) {
-        for (fixed, len) in [(self.key, key), (self.value, value)] {
-            if fixed.is_none() {
-                put_varint(out, len as u64);
-            }
-        }
-    }
-
     /// What stands before the key.
     pub fn head(&self, key: usize, value: usize) -> Vec<u8> {
         let mut head = Vec::new();
-        self.put_head(&mut head, key, value);
+        for (fixed, len) in [(self.key, key), (self.value, value)] {
+            if fixed.is_none() {
+                put_varint(&mut head, len as u64);
+            }
+        }
         head
-    }
-
-    /// Appends a record.
-    pub fn put(&self, out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
-        self.put_head(out, key.len(), value.len());
-        out.extend_from_slice(key);
-        out.extend_from_slice(value);
     }
 
     /// The next record; none where its bytes are not all there.
@@ -95,8 +83,7 @@ mod tests {
                 key: fixed_key.then_some(key.len() as u32),
                 value: fixed_value.then_some(value.len() as u32),
             };
-            let mut bytes = Vec::new();
-            form.put(&mut bytes, &key, &value);
+            let bytes = [form.head(key.len(), value.len()), key.clone(), value.clone()].concat();
             prop_assert_eq!(bytes.len(), form.head_bytes(key.len(), value.len()) + key.len() + value.len());
             prop_assert_eq!(form.length(&bytes), Some(bytes.len() as u64));
             prop_assert_eq!(form.next(&mut Cursor::new(&bytes)), Some(Record { key: &key, value: &value }));

@@ -87,7 +87,7 @@ impl<R: Records> Job<'_, R> {
         let fits = plan.as_ref().is_none_or(|plan| plan.chosen.method == "in memory");
         let gather = if fits { Gather::AllThatFits } else { Gather::Halves };
         let memory = self.sort_memory(0);
-        let reader = self.reader(&memory.pieces);
+        let reader = self.reader(&memory.pieces).in_turn(self.turns_of_forming());
         self.form(reader, &memory, gather, None)?;
         drop(memory);
         let sum = self.view_sum.unwrap_or_default();

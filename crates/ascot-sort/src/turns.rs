@@ -1,0 +1,154 @@
+//! Turns: where a switch costs the device more time than moving a block, and reading and writing at once
+//! gains nothing, the two sides of a pass that sorts in memory use it one after the other.
+//!
+//! ```text
+//!   reader    ████████░░░░░░░░████████░░░░░░░░      reads until there is no memory left to read into
+//!   writer    ░░░░░░░░████████░░░░░░░░████████      writes a load
+//! ```
+//!
+//! So there are two switches to a load, as the plan has it, and not two to a block. Sorting goes on in
+//! either's time.
+//!
+//! Invariant: who waits for memory has no turn, so the other can always give memory back.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use ascot_model::volume::VolumeProfile;
+
+/// One of the two sides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Reads.
+    Reader,
+    /// Writes.
+    Writer,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    held: Option<Side>,
+    last: Option<Side>,
+    waiting: [usize; 2],
+}
+
+/// Who uses the device.
+#[derive(Debug, Default)]
+pub struct Turns {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Turns {
+    /// Turns for a pass from files to files or directories, if some of either are on one device and its
+    /// profile says that they pay. Without a profile a volume is taken to be flash.
+    pub fn between(volume: Option<&VolumeProfile>, from: &[PathBuf], to: &[PathBuf]) -> Option<Arc<Turns>> {
+        volume.filter(|volume| volume.wants_runs(2.0) && !volume.gains_from_both())?;
+        let device = |path: &PathBuf| std::fs::metadata(path).ok().map(|stat| stat.dev());
+        let to: Vec<u64> = to.iter().filter_map(device).collect();
+        from.iter().filter_map(device).any(|device| to.contains(&device)).then(Arc::default)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the turn. Who had the last one lets the other go first.
+    fn take(&self, side: Side) {
+        let other = 1 - side as usize;
+        let mut state = self.lock();
+        state.waiting[side as usize] += 1;
+        while state.held.is_some() || (state.last == Some(side) && state.waiting[other] > 0) {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.waiting[side as usize] -= 1;
+        (state.held, state.last) = (Some(side), Some(side));
+    }
+
+    fn give_back(&self) {
+        self.lock().held = None;
+        self.changed.notify_all();
+    }
+}
+
+/// The place of one side, which has the turn or has not; gives it back when dropped.
+#[derive(Debug)]
+pub struct Seat {
+    turns: Option<Arc<Turns>>,
+    side: Side,
+    has_turn: AtomicBool,
+}
+
+impl Seat {
+    /// A seat at these turns; none: everybody may go at any time.
+    pub fn new(turns: Option<&Arc<Turns>>, side: Side) -> Seat {
+        Seat { turns: turns.cloned(), side, has_turn: AtomicBool::new(false) }
+    }
+
+    /// Has the turn, after waiting for it if need be.
+    pub fn take(&self) {
+        if let Some(turns) = &self.turns
+            && !self.has_turn.load(Relaxed)
+        {
+            turns.take(self.side);
+            self.has_turn.store(true, Relaxed);
+        }
+    }
+
+    /// Gives the turn back, if it has it.
+    pub fn give_back(&self) {
+        if let Some(turns) = &self.turns
+            && self.has_turn.swap(false, Relaxed)
+        {
+            turns.give_back();
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.give_back();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+
+    #[test]
+    fn sides_take_turns() {
+        let turns = Arc::new(Turns::default());
+        let (inside, order) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+        std::thread::scope(|scope| {
+            for side in [Side::Reader, Side::Writer] {
+                let (turns, inside, order) = (&turns, &inside, &order);
+                scope.spawn(move || {
+                    for _ in 0..200 {
+                        let seat = Seat::new(Some(turns), side);
+                        seat.take();
+                        seat.take();
+                        assert_eq!(inside.fetch_add(1, Relaxed), 0, "two at once");
+                        order.lock().unwrap_or_else(PoisonError::into_inner).push(side);
+                        inside.fetch_sub(1, Relaxed);
+                    }
+                });
+            }
+        });
+        assert_eq!(order.into_inner().unwrap_or_else(PoisonError::into_inner).len(), 400);
+    }
+
+    #[test]
+    fn only_where_they_pay() {
+        let here = [std::env::temp_dir()];
+        let array = VolumeProfile::simple("array", 3.5e9, 3.5e9, 0.0155);
+        assert!(Turns::between(Some(&array), &here, &here).is_some());
+        assert!(Turns::between(Some(&array), &here, &[PathBuf::from("/proc/self")]).is_none());
+        assert!(Turns::between(None, &here, &here).is_none());
+        assert!(Turns::between(Some(&VolumeProfile::assumed_flash()), &here, &here).is_none());
+        let both = VolumeProfile { duplex_bytes_per_s: Some(3e9), ..array };
+        assert!(Turns::between(Some(&both), &here, &here).is_none());
+    }
+}
