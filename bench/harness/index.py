@@ -245,7 +245,7 @@ def _parquet(work: Path, records: int, value: int, keys: list[bytes]) -> dict[st
                 bounds = file.metadata.row_group(group).column(0).statistics
                 if bounds.min <= number <= bounds.max:
                     table = file.read_row_group(group)
-                    found += table.filter(pc.equal(table["key"], number)).num_rows
+                    found += table.filter(pc.equal(table["key"], pa.scalar(number, pa.uint64()))).num_rows
         return found == EPOCHS
 
     row = {"way": "Parquet, sorted", "seconds": seconds, "bytes": sum(path.stat().st_size for path in paths)}

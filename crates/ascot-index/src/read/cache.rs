@@ -13,6 +13,9 @@ use crate::read::fetch::{Spot, fetch_all};
 use crate::read::log::LogReader;
 use crate::read::{Directory, Segment, count};
 
+/// Most logs whose files are held open.
+const HELD_MOST: usize = 64;
+
 /// Open logs and heads, the least recently used of which go first.
 pub struct Cache {
     most: usize,
@@ -79,7 +82,8 @@ impl Directory {
         if let Some(found) = self.cache().log(log) {
             return Ok(found);
         }
-        let opened = Arc::new(LogReader::open(&self.disk, &self.path, &self.manifest, log)?);
+        let hold = self.cache().logs.len() < HELD_MOST;
+        let opened = Arc::new(LogReader::open(&self.disk, &self.path, &self.manifest, log, hold)?);
         count(&self.counters.opening_reads, opened.reads);
         count(&self.counters.bytes, opened.bytes);
         self.cache().keep_log(&opened);

@@ -1,5 +1,6 @@
 //! An index log, open: the segments of complete epochs.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use ascot_io::{Disk, RunId};
@@ -29,18 +30,36 @@ pub struct LogReader {
     pub reads: u64,
     /// Bytes of those.
     pub bytes: u64,
+    /// Both files, held open where there are not many: the system then keeps what it knows of their places, and opening one again for a
+    /// read costs no read of its own.
+    held: Vec<File>,
 }
 
 impl LogReader {
-    /// Opens `log`.
-    pub fn open(disk: &Disk, directory: &Path, manifest: &Manifest, log: Log) -> Result<Self> {
+    /// Opens `log`, and holds its files open if wanted.
+    pub fn open(disk: &Disk, directory: &Path, manifest: &Manifest, log: Log, hold: bool) -> Result<Self> {
         let (index, id) = (log.index(directory), log.id(manifest.id));
         let data = log.data(directory).unwrap_or_else(|| index.clone());
-        let mut this = Self { log, id, index, data, entries: Vec::new(), ends: (0, 0), reads: 0, bytes: 0 };
+        let mut this = Self {
+            log,
+            id,
+            index,
+            data,
+            entries: Vec::new(),
+            ends: (0, 0),
+            reads: 0,
+            bytes: 0,
+            held: Vec::new(),
+        };
         if manifest.epochs == 0 {
             return Ok(this);
         }
         let epochs = manifest.epochs;
+        if hold {
+            // A file that cannot be opened is told of by whoever reads it.
+            this.held =
+                [&this.index, &this.data].into_iter().filter_map(|path| File::open(path).ok()).collect();
+        }
         let footer = last_footer(disk, &this.index, id.0, epochs, |footer| footer.epochs >= epochs)?;
         this.ends = (footer.end(), footer.data_end);
         this.reads = 1;
@@ -77,6 +96,9 @@ impl LogReader {
 
     /// Bytes it takes in memory.
     pub fn memory(&self) -> usize {
-        size_of::<Self>() + self.entries.len() * size_of::<Entry>() + 512
+        size_of::<Self>()
+            + self.held.len() * size_of::<File>()
+            + self.entries.len() * size_of::<Entry>()
+            + 512
     }
 }
