@@ -330,7 +330,9 @@ fn a_slow_wire_takes_its_time() {
     };
     for (pace, order) in [(Pace::Virtual, Order::Turns { seed: 1 }), (Pace::Real, Order::Free)] {
         let (seconds, least) = run(pace, order);
-        assert!(seconds >= least && seconds < 6.0 * least, "{pace:?}: {seconds} s, {least} s at least");
+        // Real time is also what else the machine does.
+        let most = if pace == Pace::Virtual { 6.0 * least } else { 30.0 };
+        assert!((least..most).contains(&seconds), "{pace:?}: {seconds} s, {least} s at least");
     }
     let again = || run(Pace::Virtual, Order::Turns { seed: 1 }).0;
     assert_eq!(again(), again(), "virtual time is the same in every run");
