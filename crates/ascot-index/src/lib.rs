@@ -9,6 +9,7 @@
 //!
 //! * [`format`]: the bytes (docs/formats/index.md).
 //! * [`write`]: tables, epochs, schemes; one process, or one of many.
+//! * [`routing`]: messages between ranks; [`rank_writer`]: a directory written by many of them.
 //! * [`read`]: finding, ranges, everything, checking.
 //! * [`load`]: files of records, into a directory.
 //! * [`auxiliary`]: which ranks may have a key.
@@ -22,7 +23,9 @@ pub mod format;
 mod golden_tests;
 pub mod hash;
 pub mod load;
+pub mod rank_writer;
 pub mod read;
+pub mod routing;
 pub mod write;
 
 pub use error::{IndexError, Result};

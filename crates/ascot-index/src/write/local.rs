@@ -62,6 +62,15 @@ pub struct LocalWriter {
 }
 
 impl LocalWriter {
+    /// Whether a writer of `share` can do with so much memory, before anything is made.
+    ///
+    /// # Errors
+    /// Too little memory; partitions or writers that are not in the layout.
+    pub fn check_memory(layout: &Layout, share: &Share, memory_bytes: usize) -> Result<()> {
+        check_share(layout, share)?;
+        Plan::new(memory_bytes, layout, counts_of(layout.scheme, share)).map(drop)
+    }
+
     /// Opens the logs of `share`, to go on after the epochs the manifest names; all of it within `memory_bytes`.
     ///
     /// # Errors
@@ -77,17 +86,8 @@ impl LocalWriter {
         let layout = &manifest.layout;
         check_share(layout, share)?;
         let scheme = layout.scheme;
-        let mut partitions = share.partitions.clone();
-        partitions.sort_unstable();
-        partitions.dedup();
-        let owned = partitions.len();
-        let counts = match scheme {
-            Scheme::Records => LogCounts { tables: owned, ..LogCounts::default() },
-            Scheme::Pointers => {
-                LogCounts { tables: owned, values: share.writer.iter().count(), auxiliary: 0 }
-            }
-            Scheme::Ranks => LogCounts { tables: share.writer.iter().count(), auxiliary: owned, values: 0 },
-        };
+        let partitions = sorted(&share.partitions);
+        let counts = counts_of(scheme, share);
         let plan = Plan::new(memory_bytes, layout, counts)?;
         let pool = Pool::new(memory_bytes);
         let scratch = pool.reserve(plan.scratch_bytes, "blocks and filters being made")?;
@@ -237,6 +237,24 @@ impl LocalWriter {
     fn kept<T>(&mut self, done: Result<T>) -> Result<T> {
         self.failed |= done.is_err();
         done
+    }
+}
+
+/// Partitions in order, each once.
+fn sorted(partitions: &[u32]) -> Vec<u32> {
+    let mut partitions = partitions.to_vec();
+    partitions.sort_unstable();
+    partitions.dedup();
+    partitions
+}
+
+/// The logs of a share.
+fn counts_of(scheme: Scheme, share: &Share) -> LogCounts {
+    let (owned, kept) = (sorted(&share.partitions).len(), share.writer.iter().count());
+    match scheme {
+        Scheme::Records => LogCounts { tables: owned, ..LogCounts::default() },
+        Scheme::Pointers => LogCounts { tables: owned, values: kept, auxiliary: 0 },
+        Scheme::Ranks => LogCounts { tables: kept, auxiliary: owned, values: 0 },
     }
 }
 

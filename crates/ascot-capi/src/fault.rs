@@ -1,0 +1,219 @@
+//! Errors as C sees them: a code, and a text for the thread.
+
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use ascot_index::IndexError;
+use ascot_index::rank_writer::RankError;
+use ascot_index::routing::{RouteError, TransportError};
+use ascot_io::IoError;
+
+/// The codes of `enum ascot_code`, in its order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum Code {
+    /// Nothing went wrong.
+    Ok = 0,
+    /// An argument that cannot be.
+    Invalid = 1,
+    /// A file or volume refused.
+    Io = 2,
+    /// The volume is full.
+    NoSpace = 3,
+    /// Too little memory.
+    Memory = 4,
+    /// Something is there already.
+    Exists = 5,
+    /// Another process writes.
+    Locked = 6,
+    /// Something is not there.
+    Missing = 7,
+    /// Other bytes than were written.
+    Damaged = 8,
+    /// A newer version wrote it.
+    Newer = 9,
+    /// Another rank failed.
+    Peer = 10,
+    /// The handle failed before.
+    Failed = 11,
+    /// The transport failed.
+    Transport = 12,
+    /// The callback asked to stop.
+    Stopped = 13,
+    /// A fault of the library.
+    Internal = 14,
+}
+
+/// Names of the codes, in their order.
+const NAMES: [&CStr; 15] = [
+    c"ASCOT_OK",
+    c"ASCOT_INVALID",
+    c"ASCOT_IO",
+    c"ASCOT_NO_SPACE",
+    c"ASCOT_MEMORY",
+    c"ASCOT_EXISTS",
+    c"ASCOT_LOCKED",
+    c"ASCOT_MISSING",
+    c"ASCOT_DAMAGED",
+    c"ASCOT_NEWER",
+    c"ASCOT_PEER",
+    c"ASCOT_FAILED",
+    c"ASCOT_TRANSPORT",
+    c"ASCOT_STOPPED",
+    c"ASCOT_INTERNAL",
+];
+
+/// An error on its way to C.
+#[derive(Debug)]
+pub struct Fault {
+    /// Its code.
+    pub code: Code,
+    /// Its text.
+    pub text: String,
+}
+
+impl Fault {
+    /// An argument that cannot be.
+    pub fn invalid(text: impl Into<String>) -> Self {
+        Self { code: Code::Invalid, text: text.into() }
+    }
+}
+
+thread_local! {
+    static LAST: RefCell<CString> = RefCell::default();
+}
+
+/// Runs `body`; its error becomes the thread's last and the code returned, and so does a panic.
+pub fn guard(body: impl FnOnce() -> Result<(), Fault>) -> c_int {
+    let result = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
+        let said = panic.downcast_ref::<String>().map(String::as_str);
+        let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no word why");
+        Err(Fault { code: Code::Internal, text: format!("a fault of the library, please report it: {said}") })
+    });
+    let (code, text) = match result {
+        Ok(()) => (Code::Ok, String::new()),
+        Err(fault) => (fault.code, fault.text),
+    };
+    let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
+    // A thread that is ending has nobody to tell.
+    let _ = LAST.try_with(|last| *last.borrow_mut() = text);
+    code as c_int
+}
+
+impl From<IndexError> for Fault {
+    fn from(error: IndexError) -> Self {
+        Self { code: index_code(&error), text: error.to_string() }
+    }
+}
+
+fn index_code(error: &IndexError) -> Code {
+    match error {
+        IndexError::Io(error) => io_code(error),
+        IndexError::Memory(_) => Code::Memory,
+        IndexError::NotIndexed { .. } | IndexError::Missing { .. } | IndexError::CutShort { .. } => {
+            Code::Missing
+        }
+        IndexError::Damaged { .. } => Code::Damaged,
+        IndexError::Newer { .. } => Code::Newer,
+        IndexError::Locked { .. } => Code::Locked,
+        IndexError::Exists { .. } => Code::Exists,
+        IndexError::Failed { .. } => Code::Failed,
+        _ => Code::Invalid,
+    }
+}
+
+fn io_code(error: &IoError) -> Code {
+    match error {
+        IoError::DiskFull { .. } => Code::NoSpace,
+        IoError::Os { source, .. } if source.kind() == std::io::ErrorKind::NotFound => Code::Missing,
+        _ => Code::Io,
+    }
+}
+
+impl From<RankError> for Fault {
+    fn from(error: RankError) -> Self {
+        // Told again, a failure keeps its code; the text says that it is an old one.
+        let text = error.to_string();
+        let code = match error.cause() {
+            RankError::Index(error) => index_code(error),
+            RankError::Route(error) => route_code(error),
+            RankError::Peer { .. } => Code::Peer,
+            RankError::NotShared { .. } => Code::Missing,
+            _ => Code::Damaged,
+        };
+        Self { code, text }
+    }
+}
+
+fn route_code(error: &RouteError) -> Code {
+    match error {
+        RouteError::NoSuchRank { .. } | RouteError::TooLong { .. } | RouteError::Setting { .. } => {
+            Code::Invalid
+        }
+        RouteError::Memory { .. } => Code::Memory,
+        RouteError::Transport(TransportError::PeerGone { .. })
+        | RouteError::Silent { .. }
+        | RouteError::Abandoned { .. } => Code::Peer,
+        _ => Code::Transport,
+    }
+}
+
+/// `ascot_error_text`.
+#[unsafe(no_mangle)]
+pub extern "C" fn ascot_error_text() -> *const c_char {
+    LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
+}
+
+/// `ascot_code_name`.
+#[unsafe(no_mangle)]
+pub extern "C" fn ascot_code_name(code: c_int) -> *const c_char {
+    let name = usize::try_from(code).ok().and_then(|code| NAMES.get(code));
+    name.map_or(c"unknown code", |name| name).as_ptr()
+}
+
+/// `ascot_version`.
+#[unsafe(no_mangle)]
+pub extern "C" fn ascot_version() -> *const c_char {
+    const VERSION: &CStr =
+        match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
+            Ok(version) => version,
+            Err(_) => c"",
+        };
+    VERSION.as_ptr()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text() -> String {
+        // SAFETY: the text is this thread's and a C string.
+        unsafe { CStr::from_ptr(ascot_error_text()) }.to_string_lossy().into_owned()
+    }
+
+    #[test]
+    fn a_panic_becomes_a_code_and_a_text() {
+        assert_eq!(guard(|| panic!("out of luck")), Code::Internal as c_int);
+        assert!(text().contains("out of luck"), "{}", text());
+        assert_eq!(guard(|| Err(Fault::invalid("no\0good"))), Code::Invalid as c_int);
+        assert_eq!(text(), "no good");
+        assert_eq!(guard(|| Ok(())), 0);
+        assert_eq!(text(), "");
+    }
+
+    #[test]
+    fn codes_have_the_names_of_the_header() {
+        let header = include_str!("../include/ascot.h");
+        for (code, name) in NAMES.iter().enumerate() {
+            let line = format!("{} = {code}", name.to_string_lossy());
+            assert!(header.contains(&line), "{line}");
+        }
+        // SAFETY: names are C strings that live for ever.
+        let name = |code| unsafe { CStr::from_ptr(ascot_code_name(code)) }.to_string_lossy();
+        assert_eq!((&*name(3), &*name(99), &*name(-1)), ("ASCOT_NO_SPACE", "unknown code", "unknown code"));
+        // SAFETY: as above.
+        let version = unsafe { CStr::from_ptr(ascot_version()) }.to_string_lossy();
+        assert!(header.contains(&format!("#define ASCOT_VERSION \"{version}\"")));
+    }
+}

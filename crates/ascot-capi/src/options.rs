@@ -1,0 +1,196 @@
+//! Options as words: `scheme=ranks memory=256MiB`, with spaces or commas between.
+
+use std::time::Duration;
+
+use ascot_index::rank_writer::RankOptions;
+use ascot_index::routing::{Route, RoutingSettings};
+use ascot_index::{Attribute, AuxiliaryKind, Layout, NumberKind, PartitionBy, Scheme};
+
+use crate::fault::Fault;
+
+/// Memory of a writer or reader where nothing else is said.
+const USUAL_MEMORY_BYTES: usize = 64 << 20;
+
+/// All names a writer knows, for a message.
+const WRITER_NAMES: &str = "scheme, key, value, memory, partitions, partition_by, attribute, append, seed, \
+                            auxiliary, route, batch, max_message, spare, ranks_per_node, patience";
+
+/// The options of a writer.
+pub fn writer_options(text: &str) -> Result<RankOptions, Fault> {
+    let mut options = RankOptions {
+        layout: Layout::new(Scheme::Records, 0, 0),
+        memory_bytes: USUAL_MEMORY_BYTES,
+        routing: RoutingSettings::default(),
+        append: false,
+    };
+    for (name, value) in words(text)? {
+        set(&mut options, name, value)?;
+    }
+    Ok(options)
+}
+
+/// The memory of a reader.
+pub fn reader_memory(text: &str) -> Result<usize, Fault> {
+    let mut memory = USUAL_MEMORY_BYTES;
+    for (name, value) in words(text)? {
+        match name {
+            "memory" => memory = size(name, value)?,
+            _ => return Err(unknown(name, "memory")),
+        }
+    }
+    Ok(memory)
+}
+
+fn set(options: &mut RankOptions, name: &str, value: &str) -> Result<(), Fault> {
+    let RankOptions { layout, memory_bytes, routing, append } = options;
+    match name {
+        "scheme" => {
+            layout.scheme = choice(
+                name,
+                value,
+                &[("records", Scheme::Records), ("pointers", Scheme::Pointers), ("ranks", Scheme::Ranks)],
+            )?;
+        }
+        "auxiliary" => {
+            let kinds = [("cuckoo", AuxiliaryKind::Cuckoo), ("static", AuxiliaryKind::Static)];
+            layout.auxiliary = choice(name, value, &kinds)?;
+        }
+        "partition_by" => {
+            layout.partition_by =
+                choice(name, value, &[("hash", PartitionBy::Hash), ("range", PartitionBy::Range)])?;
+        }
+        "attribute" => layout.attribute = Some(attribute(name, value)?),
+        "route" => {
+            routing.route =
+                choice(name, value, &[("direct", Route::Direct), ("three-hop", Route::ThreeHop)])?;
+        }
+        "append" => *append = choice(name, value, &[("yes", true), ("no", false)])?,
+        "key" => layout.key_bytes = Some(number(name, value)?),
+        "value" => layout.value_bytes = Some(number(name, value)?),
+        "partitions" => layout.partitions = at_least_one(name, number(name, value)?)?,
+        "seed" => layout.seed = number(name, value)?,
+        "memory" => *memory_bytes = size(name, value)?,
+        "batch" => routing.batch_bytes = size(name, value)?,
+        "max_message" => routing.max_message_bytes = size(name, value)?,
+        "spare" => routing.spare_batches = number(name, value)?,
+        "ranks_per_node" => routing.ranks_per_node = Some(number(name, value)?),
+        "patience" => routing.patience = Duration::from_secs(number(name, value)?),
+        _ => return Err(unknown(name, WRITER_NAMES)),
+    }
+    Ok(())
+}
+
+fn words(text: &str) -> Result<Vec<(&str, &str)>, Fault> {
+    let words = text.split([' ', ',', '\t', '\n']).filter(|word| !word.is_empty());
+    words
+        .map(|word| {
+            word.split_once('=').ok_or_else(|| Fault::invalid(format!("option {word:?} is not name=value")))
+        })
+        .collect()
+}
+
+fn unknown(name: &str, known: &str) -> Fault {
+    Fault::invalid(format!("there is no option {name:?}; there are {known}"))
+}
+
+fn choice<C: Copy>(name: &str, value: &str, choices: &[(&str, C)]) -> Result<C, Fault> {
+    let found = choices.iter().find(|(choice, _)| *choice == value).map(|(_, meaning)| *meaning);
+    found.ok_or_else(|| {
+        let known: Vec<&str> = choices.iter().map(|(choice, _)| *choice).collect();
+        Fault::invalid(format!("{name}={value}: it can be {}", known.join(", ")))
+    })
+}
+
+fn number<N: std::str::FromStr>(name: &str, value: &str) -> Result<N, Fault> {
+    value.parse().map_err(|_| Fault::invalid(format!("{name}={value}: a whole number is wanted")))
+}
+
+fn at_least_one(name: &str, number: u32) -> Result<u32, Fault> {
+    if number == 0 { Err(Fault::invalid(format!("{name}=0: there is one at least"))) } else { Ok(number) }
+}
+
+/// A number in values: `name:byte:kind`.
+fn attribute(option: &str, value: &str) -> Result<Attribute, Fault> {
+    let wrong = || {
+        let text = "name:byte:kind is wanted, such as energy:40:f64; kinds are f64, f32, i64, u64, i32, u32";
+        Fault::invalid(format!("{option}={value}: {text}"))
+    };
+    let mut parts = value.split(':');
+    let (Some(name), Some(offset), Some(kind), None) =
+        (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        return Err(wrong());
+    };
+    let kinds = [
+        ("f64", NumberKind::F64),
+        ("f32", NumberKind::F32),
+        ("i64", NumberKind::I64),
+        ("u64", NumberKind::U64),
+        ("i32", NumberKind::I32),
+        ("u32", NumberKind::U32),
+    ];
+    let kind = kinds.iter().find(|(text, _)| *text == kind).map(|(_, kind)| *kind);
+    match (offset.parse(), kind) {
+        (Ok(offset), Some(kind)) if !name.is_empty() => Ok(Attribute { name: name.to_owned(), offset, kind }),
+        _ => Err(wrong()),
+    }
+}
+
+/// Bytes: a number, or one followed by `KiB`, `MiB` or `GiB`.
+fn size(name: &str, value: &str) -> Result<usize, Fault> {
+    let wrong =
+        || Fault::invalid(format!("{name}={value}: bytes are wanted, such as 65536, 64KiB, 256MiB or 2GiB"));
+    let digits = value.bytes().take_while(u8::is_ascii_digit).count();
+    let (count, unit) = value.split_at(digits);
+    let unit: usize = match unit {
+        "" | "B" => 1,
+        "K" | "KiB" => 1 << 10,
+        "M" | "MiB" => 1 << 20,
+        "G" | "GiB" => 1 << 30,
+        _ => return Err(wrong()),
+    };
+    count.parse::<usize>().ok().and_then(|count| count.checked_mul(unit)).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read() {
+        let text =
+            "scheme=ranks,key=8 value=48  memory=256MiB route=direct batch=4096 ranks_per_node=2 append=yes";
+        let options = writer_options(text).unwrap();
+        assert_eq!((options.layout.scheme, options.layout.key_bytes), (Scheme::Ranks, Some(8)));
+        assert_eq!((options.memory_bytes, options.append), (256 << 20, true));
+        assert_eq!((options.routing.route, options.routing.batch_bytes), (Route::Direct, 4096));
+        assert_eq!(options.routing.ranks_per_node, Some(2));
+        let layout = writer_options("partition_by=range attribute=energy:40:f64").unwrap().layout;
+        assert_eq!(layout.partition_by, PartitionBy::Range);
+        assert_eq!(
+            layout.attribute,
+            Some(Attribute { name: "energy".into(), offset: 40, kind: NumberKind::F64 })
+        );
+        assert_eq!(reader_memory("memory=1GiB").unwrap(), 1 << 30);
+    }
+
+    #[test]
+    fn wrong_options_are_named() {
+        for (text, wanted) in [
+            ("shceme=ranks", "there are scheme"),
+            ("scheme=lossy", "records, pointers, ranks"),
+            ("memory=lots", "such as"),
+            ("memory=5PiB", "such as"),
+            ("key", "name=value"),
+            ("key=-8", "whole number"),
+            ("partitions=0", "one at least"),
+            ("partition_by=luck", "hash, range"),
+            ("attribute=energy", "name:byte:kind"),
+            ("attribute=energy:x:f64", "name:byte:kind"),
+            ("memory=99999999999999999999GiB", "such as"),
+        ] {
+            let fault = writer_options(text).unwrap_err();
+            assert!(fault.text.contains(wanted), "{text}: {}", fault.text);
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Boundaries of partitions by key range, where many ranks write: each epoch's keys divide those of the next.
+//!
+//! ```text
+//!   each rank samples its keys ─▶ rank 0: a share of the sample by how many it saw ─▶ boundaries
+//!   rank 0 ─▶ the first rank of each node ─▶ the ranks of the node
+//! ```
+//!
+//! It goes by the router, between epochs, as messages like others. The first epoch is divided as if keys were spread
+//! evenly over their first eight bytes, since nothing is known of them yet.
+
+use super::{RankError, together};
+use crate::routing::{Router, Transport};
+use crate::write::Sampler;
+
+/// What ranks agree on here.
+const SAMPLED: u8 = 8;
+const TO_NODES: u8 = 9;
+const TO_RANKS: u8 = 10;
+/// Most partitions by key range: every rank keeps all boundaries.
+pub(super) const PARTITIONS_MOST: u32 = 4096;
+/// Keys of the joint sample for each partition, and in all.
+const KEYS_PER_PARTITION: u64 = 256;
+const KEYS_MOST: u64 = 1 << 14;
+/// A rank's own sample is one for so many partitions at most: 256 keys for each of them, of up to 64 bytes.
+const OWN_PARTITIONS_MOST: u32 = 16;
+
+/// Bytes of a key of a sample, with its place in a list.
+const KEY_BYTES: usize = 64 + 24;
+
+/// What samples and boundaries may take: a rank's own sample, the joint one, boundaries old and new.
+pub(super) fn memory_bytes(partitions: u32) -> usize {
+    let own = u64::from(partitions.min(OWN_PARTITIONS_MOST)) * KEYS_PER_PARTITION;
+    (own + joint(partitions)) as usize * KEY_BYTES + 2 * partitions as usize * KEY_BYTES
+}
+
+/// Keys of the joint sample.
+fn joint(partitions: u32) -> u64 {
+    (u64::from(partitions) * KEYS_PER_PARTITION).min(KEYS_MOST)
+}
+
+/// The sample of one rank, and the boundaries in force.
+pub(super) struct Balance {
+    partitions: u32,
+    sampler: Sampler,
+    pub boundaries: Vec<Vec<u8>>,
+}
+
+impl Balance {
+    /// With the boundaries of the epoch before, if there was one.
+    pub fn new(partitions: u32, before: Vec<Vec<u8>>) -> Self {
+        let boundaries = if before.is_empty() { evenly(partitions) } else { before };
+        Self { partitions, sampler: Sampler::new(partitions.min(OWN_PARTITIONS_MOST)), boundaries }
+    }
+
+    /// Sees a key of this rank.
+    pub fn see(&mut self, key: &[u8]) {
+        self.sampler.see(key);
+    }
+
+    /// Divides the next epoch by what all ranks saw in this one, `records` in all. All ranks call it.
+    pub fn rebalance<T: Transport>(&mut self, router: &mut Router<T>, records: u64) -> Result<(), RankError> {
+        let own = self.own_share(records);
+        let mut keys = Vec::new();
+        let to_first = own.iter().map(|key| (0, key.as_slice()));
+        exchange(router, to_first, &mut keys, SAMPLED)?;
+        let found = if router.rank() == 0 { self.divide(keys) } else { Vec::new() };
+        let topology = router.topology().clone();
+        let (rank, node) = (router.rank(), topology.node_of(router.rank()));
+        // To the first rank of each other node, then from each of those (and rank 0) to the rest of its node.
+        let leads = |of: u32| topology.rank_at(of, 0);
+        let lead = if node == topology.node_of(0) { 0 } else { leads(node) };
+        let nodes = (0..topology.nodes()).filter(|&other| rank == 0 && other != node).map(leads).collect();
+        let mut come = Vec::new();
+        exchange(router, to_each(nodes, &found), &mut come, TO_NODES)?;
+        let found = if rank == 0 { found } else { come };
+        let beside = (0..topology.ranks_on(node)).map(|index| topology.rank_at(node, index));
+        let ranks = beside.filter(|&other| rank == lead && other != rank).collect();
+        let mut come = Vec::new();
+        exchange(router, to_each(ranks, &found), &mut come, TO_RANKS)?;
+        let found = if rank == lead { found } else { come };
+        if !found.is_empty() {
+            self.boundaries = found;
+        }
+        Ok(())
+    }
+
+    /// Keys of this rank's sample, as many as its part of all records calls for, from all over the epoch.
+    fn own_share(&mut self, records: u64) -> Vec<Vec<u8>> {
+        let part = u128::from(joint(self.partitions)) * u128::from(self.sampler.seen());
+        let count = part.div_ceil(u128::from(records.max(1))) as usize;
+        let keys = self.sampler.keys();
+        let count = count.min(keys.len());
+        let share = (0..count).filter_map(|number| keys.get(number * keys.len() / count)).cloned().collect();
+        self.sampler = Sampler::new(self.partitions.min(OWN_PARTITIONS_MOST));
+        share
+    }
+
+    fn divide(&self, mut keys: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+        keys.sort_unstable();
+        let (parts, count) = (self.partitions as usize, keys.len());
+        (1..parts).filter_map(|part| keys.get(part * count / parts).cloned()).collect()
+    }
+}
+
+/// Each of `keys` to each of `ranks`, in order.
+fn to_each(ranks: Vec<u32>, keys: &[Vec<u8>]) -> impl Iterator<Item = (u32, &[u8])> {
+    ranks.into_iter().flat_map(|rank| keys.iter().map(move |key| (rank, key.as_slice())))
+}
+
+/// Sends messages, and takes those of others; returns when all of all ranks have come.
+fn exchange<'a, T: Transport>(
+    router: &mut Router<T>,
+    messages: impl Iterator<Item = (u32, &'a [u8])>,
+    come: &mut Vec<Vec<u8>>,
+    purpose: u8,
+) -> Result<(), RankError> {
+    let mut take = |message: &[u8]| come.push(message.to_vec());
+    for (to, message) in messages {
+        router.append(to, message, &mut take)?;
+    }
+    router.drain(&mut take)?;
+    together(router, purpose, Ok(()), &[]).map(drop)
+}
+
+/// Boundaries that divide keys evenly by their first eight bytes.
+fn evenly(partitions: u32) -> Vec<Vec<u8>> {
+    let boundary = |part: u32| ((u128::from(part) << 64) / u128::from(partitions.max(1))) as u64;
+    (1..partitions).map(|part| boundary(part).to_be_bytes().to_vec()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn at_first_keys_are_taken_to_be_even() {
+        assert_eq!(evenly(1), Vec::<Vec<u8>>::new());
+        assert_eq!(
+            evenly(4),
+            [[0x40, 0, 0, 0, 0, 0, 0, 0], [0x80, 0, 0, 0, 0, 0, 0, 0], [0xc0, 0, 0, 0, 0, 0, 0, 0]]
+        );
+        assert_eq!(evenly(PARTITIONS_MOST).len(), PARTITIONS_MOST as usize - 1);
+    }
+
+    #[test]
+    fn a_rank_gives_as_many_keys_as_its_part_calls_for() {
+        let mut balance = Balance::new(4, Vec::new());
+        (0..1000u64).for_each(|key| balance.see(&key.to_be_bytes()));
+        // A tenth of all records, so a tenth of 1,024 keys.
+        assert_eq!(balance.own_share(10_000).len(), 103);
+        assert_eq!(balance.own_share(10_000).len(), 0, "the sample is empty afterwards");
+    }
+}

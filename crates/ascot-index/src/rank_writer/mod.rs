@@ -1,0 +1,387 @@
+//! A directory written by many processes: each appends its records, which go where their keys belong.
+//!
+//! ```text
+//!   append ─▶ own tables or values (schemes ranks, pointers)      LocalWriter
+//!      └────▶ message to the owner of the key's partition          Router ──▶ owner's LocalWriter
+//!
+//!   end_epoch   drain the messages ─▶ logs durable ─▶ agree: all well? ─▶ rank 0 commits ─▶ agree
+//! ```
+//!
+//! What holds:
+//!
+//! - Rank `r` owns partition `r`; where there are fewer partitions than ranks, the first ranks own one each.
+//! - An epoch is committed when every rank has made its part durable and as many records arrived as were
+//!   appended. Until then readers do not see it. If a rank fails, no rank commits, and all are told who and why.
+//! - A rank that failed goes on taking part until the epoch's end, and drops what it is sent: others are
+//!   not left waiting.
+//! - All memory is within the cap given: what routing needs first, the rest for logs.
+
+mod balance;
+mod error;
+mod message;
+mod open;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use ascot_io::{Disk, Pool};
+
+use crate::error::IndexError;
+use crate::format::manifest::{Layout, PartitionBy, Scheme};
+use crate::routing::{Outcome, RouteError, Router, RoutingCounts, RoutingSettings, Transport};
+use crate::write::{Coordinator, LocalWriter};
+
+use balance::Balance;
+
+pub use error::RankError;
+
+/// What ranks agree on, so that calls that do not belong together are found out.
+const EPOCH: u8 = 3;
+const COMMIT: u8 = 4;
+const CLOSE: u8 = 5;
+const CLOSED: u8 = 6;
+
+/// How ranks write a directory; the same at all of them.
+#[derive(Clone, Debug)]
+pub struct RankOptions {
+    /// What the directory is; partitions and writers are set to the number of ranks where they are 0.
+    pub layout: Layout,
+    /// Memory of this rank for all of it, bytes.
+    pub memory_bytes: usize,
+    /// How messages are routed.
+    pub routing: RoutingSettings,
+    /// Go on after the last complete epoch of a directory that is there.
+    pub append: bool,
+}
+
+/// One rank's end of a directory that many write.
+pub struct RankWriter<T: Transport> {
+    router: Router<T>,
+    local: LocalWriter,
+    /// At rank 0.
+    coordinator: Option<Coordinator>,
+    layout: Layout,
+    /// Where partitions are by key range.
+    balance: Option<Balance>,
+    message: Vec<u8>,
+    appended: u64,
+    failure: Option<Arc<RankError>>,
+    /// All ranks know of the failure.
+    failure_agreed: bool,
+}
+
+/// What all ranks did in an epoch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RankEpoch {
+    /// The epoch, counted from 0.
+    pub epoch: u64,
+    /// Records of all ranks.
+    pub records: u64,
+}
+
+/// Memory of one rank, bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RankMemory {
+    /// Buffers of routing: all of them, always.
+    pub routing: usize,
+    /// What logs may use.
+    pub logs: usize,
+    /// The most they have used.
+    pub logs_peak: usize,
+}
+
+impl<T: Transport> RankWriter<T> {
+    /// Opens the directory at all ranks, which all call it with the same options. Rank 0 makes it.
+    ///
+    /// # Errors
+    /// Those of [`Coordinator::create`] and [`LocalWriter::open`] at the rank that has them, and
+    /// [`RankError::Peer`] at all others; [`RouteError`] where ranks do not reach each other.
+    pub fn open(transport: T, disk: &Disk, path: &Path, options: &RankOptions) -> Result<Self, RankError> {
+        let pool = Pool::new(options.memory_bytes);
+        let mut router = Router::new(transport, options.routing.clone(), &pool)?;
+        let opened = open::together(&mut router, disk, path, options);
+        if let Err(error) = &opened
+            && !matches!(error, RankError::Route(_))
+        {
+            // All know.
+            router.leave();
+        }
+        let open::Opened { coordinator, local, layout, boundaries } = opened?;
+        let by_range = layout.partition_by == PartitionBy::Range;
+        let balance = by_range.then(|| Balance::new(layout.partitions, boundaries));
+        Ok(Self {
+            router,
+            local,
+            coordinator,
+            layout,
+            balance,
+            message: Vec::new(),
+            appended: 0,
+            failure: None,
+            failure_agreed: false,
+        })
+    }
+
+    /// Appends a record to the epoch.
+    ///
+    /// # Errors
+    /// A record that the directory does not take is refused, and nothing is lost. After any other error the epoch
+    /// will not count; call [`end_epoch`](Self::end_epoch) or [`close`](Self::close) for all to know.
+    pub fn append(&mut self, key: &[u8], value: &[u8]) -> Result<(), RankError> {
+        self.check_well()?;
+        self.layout.check_record(key, value)?;
+        self.check_length(key, value)?;
+        let boundaries = self.balance.as_ref().map_or(&[][..], |balance| &balance.boundaries);
+        let partition = self.layout.partition_of(key, boundaries);
+        if let Some(balance) = &mut self.balance {
+            balance.see(key);
+        }
+        let sent = self.send(partition, key, value);
+        if sent.is_ok() {
+            self.appended += 1;
+        }
+        self.noted(sent)?;
+        // What came in meanwhile may have met a full disk.
+        self.check_well()
+    }
+
+    /// Takes what others have sent. Call it now and then while nothing is appended for long, so that others
+    /// need not wait.
+    pub fn progress(&mut self) -> Result<(), RankError> {
+        self.check_well()?;
+        let Self { router, local, layout, failure, .. } = self;
+        let mut delivery = Receiving { partition: router.rank(), local, layout, failure };
+        let moved = router.progress(&mut |message| delivery.take(message)).map(drop);
+        self.noted(moved.map_err(RankError::from))?;
+        self.check_well()
+    }
+
+    /// Ends the epoch at all ranks, which all call it: it is durable and complete.
+    ///
+    /// # Errors
+    /// Where any rank failed, all get an error and the epoch does not count; nothing more is taken then.
+    pub fn end_epoch(&mut self) -> Result<RankEpoch, RankError> {
+        self.check_reachable()?;
+        let ended = self.end_together();
+        self.noted(ended)
+    }
+
+    /// Closes the directory at all ranks, which all call it. What was appended since the last epoch's end becomes
+    /// an epoch.
+    ///
+    /// # Errors
+    /// As [`end_epoch`](Self::end_epoch).
+    pub fn close(mut self) -> Result<(), RankError> {
+        let ended = self.check_reachable().and_then(|()| self.end_open_epoch());
+        if ended.is_err() && !self.failure_agreed {
+            // Dropping the router tells the others.
+            return ended;
+        }
+        let Self { mut router, local, coordinator, .. } = self;
+        let closed = ended.and_then(|()| close_files(&mut router, local, coordinator));
+        router.leave();
+        closed
+    }
+
+    /// What the directory is.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// This rank.
+    pub fn rank(&self) -> u32 {
+        self.router.rank()
+    }
+
+    /// What routing did so far.
+    pub fn counts(&self) -> &RoutingCounts {
+        self.router.counts()
+    }
+
+    /// Memory in use.
+    pub fn memory(&self) -> RankMemory {
+        let pool = self.local.pool();
+        let routing = self.router.layout().memory_bytes();
+        RankMemory { routing, logs: pool.budget(), logs_peak: pool.peak() }
+    }
+
+    // ------------------------------------------------------------ inside
+
+    fn check_well(&self) -> Result<(), RankError> {
+        match &self.failure {
+            Some(cause) => Err(RankError::Failed { cause: cause.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses what ranks do together once they know that one has failed, or cannot reach each other.
+    fn check_reachable(&self) -> Result<(), RankError> {
+        let unreachable = matches!(self.failure.as_deref().map(RankError::cause), Some(RankError::Route(_)));
+        if self.failure_agreed || unreachable { self.check_well() } else { Ok(()) }
+    }
+
+    /// Keeps the first failure, for whoever asks later.
+    fn noted<R>(&mut self, result: Result<R, RankError>) -> Result<R, RankError> {
+        result.map_err(|error| {
+            let cause = Arc::new(error);
+            self.failure.get_or_insert(cause.clone());
+            RankError::Now(cause)
+        })
+    }
+
+    /// Refuses a record whose message would be too long, before any part of it is kept.
+    fn check_length(&self, key: &[u8], value: &[u8]) -> Result<(), RankError> {
+        let travels = match self.layout.scheme {
+            Scheme::Records => value.len(),
+            Scheme::Pointers => crate::format::pointer::POINTER_BYTES,
+            Scheme::Ranks => return Ok(()),
+        };
+        let length = if self.layout.key_bytes.is_none() { 10 } else { 0 };
+        let (bytes, most) = (length + key.len() + travels, self.router.longest_message());
+        if bytes > most { Err(RouteError::TooLong { bytes, most }.into()) } else { Ok(()) }
+    }
+
+    fn send(&mut self, partition: u32, key: &[u8], value: &[u8]) -> Result<(), RankError> {
+        let message = &mut self.message;
+        match self.layout.scheme {
+            Scheme::Records => message::put_keyed(message, &self.layout, key, value),
+            Scheme::Pointers => {
+                let pointer = self.local.store_value(value)?;
+                message::put_keyed(message, &self.layout, key, &pointer.to_bytes());
+            }
+            Scheme::Ranks => {
+                self.local.store_record(key, value)?;
+                message::put_rank(message, self.layout.hash(key), self.router.rank());
+            }
+        }
+        let Self { router, local, layout, failure, message, .. } = self;
+        let mut delivery = Receiving { partition: router.rank(), local, layout, failure };
+        Ok(router.append(partition, message, &mut |message| delivery.take(message))?)
+    }
+
+    fn drain(&mut self) -> Result<(), RankError> {
+        let Self { router, local, layout, failure, .. } = self;
+        let mut delivery = Receiving { partition: router.rank(), local, layout, failure };
+        Ok(router.drain(&mut |message| delivery.take(message))?)
+    }
+
+    fn end_together(&mut self) -> Result<RankEpoch, RankError> {
+        self.drain()?;
+        let ended = match self.failure.take() {
+            Some(cause) => Err(RankError::Now(cause)),
+            None => self.local.end_epoch().map_err(RankError::from),
+        };
+        let arrived = ended.as_ref().map_or(0, |counts| counts.partition_records);
+        let appended = std::mem::take(&mut self.appended);
+        let (_, sums) = self.agree(EPOCH, ended, &[appended, arrived])?;
+        let (appended, arrived) = (sums.first().copied().unwrap_or(0), sums.get(1).copied().unwrap_or(0));
+        if appended != arrived {
+            // All ranks see the same sums, and come to the same end.
+            self.failure_agreed = true;
+            return Err(RankError::Count { appended, arrived });
+        }
+        let boundaries = self.balance.as_ref().map_or(Vec::new(), |balance| balance.boundaries.clone());
+        if let Some(balance) = &mut self.balance
+            && appended > 0
+        {
+            balance.rebalance(&mut self.router, appended)?;
+        }
+        let committed = match &mut self.coordinator {
+            Some(coordinator) => coordinator.commit(&boundaries).map(|()| coordinator.manifest().epochs),
+            None => Ok(0),
+        };
+        let epochs = committed.as_ref().map_or(0, |epochs| *epochs);
+        let (_, sums) = self.agree(COMMIT, committed.map_err(RankError::from), &[epochs])?;
+        let epochs = sums.first().copied().unwrap_or(0);
+        Ok(RankEpoch { epoch: epochs.saturating_sub(1), records: appended })
+    }
+
+    /// Ends the epoch that is open, at some ranks at least.
+    fn end_open_epoch(&mut self) -> Result<(), RankError> {
+        self.drain()?;
+        let well = self.failure.take().map_or(Ok(()), |cause| Err(RankError::Now(cause)));
+        let (_, sums) = self.agree(CLOSE, well, &[self.appended])?;
+        if sums.first().is_some_and(|&appended| appended > 0) {
+            self.end_together()?;
+        }
+        Ok(())
+    }
+
+    fn agree<R>(
+        &mut self,
+        purpose: u8,
+        own: Result<R, RankError>,
+        sums: &[u64],
+    ) -> Result<(R, Vec<u64>), RankError> {
+        let agreed = together(&mut self.router, purpose, own, sums);
+        self.failure_agreed |= agreed.is_err();
+        agreed
+    }
+}
+
+/// Takes messages that arrive. After a failure it drops them: others must not wait for this rank.
+struct Receiving<'a> {
+    /// The one this rank owns, if it owns one.
+    partition: u32,
+    local: &'a mut LocalWriter,
+    layout: &'a Layout,
+    failure: &'a mut Option<Arc<RankError>>,
+}
+
+impl Receiving<'_> {
+    fn take(&mut self, message: &[u8]) {
+        if self.failure.is_none()
+            && let Err(error) = self.put(message)
+        {
+            *self.failure = Some(Arc::new(error.into()));
+        }
+    }
+
+    fn put(&mut self, message: &[u8]) -> Result<(), IndexError> {
+        let garbled = || IndexError::Request("a message between ranks cannot be read".to_owned());
+        if self.layout.scheme == Scheme::Ranks {
+            let (hash, rank) = message::take_rank(message).ok_or_else(garbled)?;
+            return self.local.put_rank(self.partition, hash, rank);
+        }
+        let keyed = message::take_keyed(self.layout, message).ok_or_else(garbled)?;
+        if self.layout.scheme == Scheme::Records {
+            return self.local.put_record(self.partition, keyed.key, keyed.rest);
+        }
+        let pointer = message::take_pointer(keyed.rest).ok_or_else(garbled)?;
+        self.local.put_pointer(self.partition, keyed.key, pointer)
+    }
+}
+
+/// Closes the logs of all ranks, then the directory.
+fn close_files<T: Transport>(
+    router: &mut Router<T>,
+    local: LocalWriter,
+    coordinator: Option<Coordinator>,
+) -> Result<(), RankError> {
+    together(router, CLOSE, local.finish().map_err(RankError::from), &[])?;
+    let closed = coordinator.map_or(Ok(()), |coordinator| coordinator.close().map(drop));
+    together(router, CLOSED, closed.map_err(RankError::from), &[])?;
+    Ok(())
+}
+
+/// Tells all ranks how this one fared, and hears how all did. This rank's own error is what it gets itself.
+fn together<T: Transport, R>(
+    router: &mut Router<T>,
+    purpose: u8,
+    own: Result<R, RankError>,
+    sums: &[u64],
+) -> Result<(R, Vec<u64>), RankError> {
+    let outcome = match &own {
+        Ok(_) => Outcome::Well,
+        Err(error) => Outcome::Failed { code: u32::from(purpose), text: error.to_string() },
+    };
+    let agreement = router.agree(purpose, outcome, sums);
+    let result = own?;
+    let agreement = agreement?;
+    match agreement.failure {
+        Some((rank, _, text)) => Err(RankError::Peer { rank, text }),
+        None => Ok((result, agreement.sums)),
+    }
+}

@@ -1,0 +1,380 @@
+//! Directories that ranks write together, as threads on emulated nodes: what is read back is what was written, by
+//! each scheme and route; the gain on a slow wire; and what happens when a rank fails.
+
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use ascot_io::{Disk, DiskOptions, Effect, FaultPlan, Faults, Operation};
+
+use super::*;
+use crate::read::{Directory, Scan};
+use crate::routing::{Endpoint, Limited, Order, Pace, Route, Topology, Wire, WireSpeed, in_process};
+
+const RANKS: u32 = 8;
+const RANKS_PER_NODE: u32 = 2;
+const MEMORY: usize = 24 << 20;
+
+fn options(scheme: Scheme, route: Route, key_bytes: Option<u32>, value_bytes: Option<u32>) -> RankOptions {
+    let layout = Layout { key_bytes, value_bytes, ..Layout::new(scheme, 0, 0) };
+    let routing = RoutingSettings {
+        route,
+        batch_bytes: 4096,
+        spare_batches: 4,
+        patience: Duration::from_secs(20),
+        ..RoutingSettings::default()
+    };
+    RankOptions { layout, memory_bytes: MEMORY, routing, append: false }
+}
+
+/// Runs `each` for every rank in a thread of its own; the answers by rank.
+fn on_ranks<R: Send>(order: Order, each: impl Fn(Endpoint) -> R + Sync) -> Vec<R> {
+    thread::scope(|scope| {
+        let each = &each;
+        let ends = in_process(&Topology::even(RANKS, RANKS_PER_NODE), order);
+        let threads: Vec<_> = ends.into_iter().map(|end| scope.spawn(move || each(end))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+/// The key of a particle, spread over all bytes.
+fn key(particle: u64) -> [u8; 8] {
+    crate::hash::mix(particle + 1).to_be_bytes()
+}
+
+/// The value of a particle in an epoch.
+fn value(particle: u64, epoch: u64, bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| (particle.wrapping_mul(31) + epoch * 7 + at as u64) as u8).collect()
+}
+
+const VALUE_BYTES: usize = 56;
+
+/// Seconds and bytes that writing took, on links a quarter as fast as the disk.
+struct Written {
+    seconds: f64,
+    wire_bytes: u64,
+    disk_bytes: u64,
+}
+
+/// Writes `per_rank` records from each rank, in virtual time.
+fn written(path: &Path, scheme: Scheme, route: Route, per_rank: u64, disk_rate: f64) -> Written {
+    let topology = Topology::even(RANKS, RANKS_PER_NODE);
+    let speed = WireSpeed { bytes_per_second: disk_rate / 4.0, latency_seconds: 2e-6 };
+    let wire = Wire::new(&topology, speed, Pace::Virtual);
+    let results = on_ranks(Order::Turns { seed: 5 }, |end| {
+        let disk = Disk::default();
+        let rank = crate::routing::Transport::rank(&end);
+        let limited = Limited::new(end, &wire);
+        let options = options(scheme, route, Some(8), Some(VALUE_BYTES as u32));
+        let mut writer = RankWriter::open(limited, &disk, path, &options).unwrap();
+        let mut counted = 0;
+        let mut work = || {
+            let bytes = disk.ledger().totals().written_bytes;
+            wire.work(rank, (bytes - counted) as f64 / disk_rate);
+            counted = bytes;
+        };
+        for number in 0..per_rank {
+            let particle = number * u64::from(RANKS) + u64::from(rank);
+            writer.append(&key(particle), &value(particle, 0, VALUE_BYTES)).unwrap();
+            if number % 64 == 0 {
+                work();
+            }
+        }
+        writer.end_epoch().unwrap();
+        let bytes = writer.counts().bytes_off_node();
+        writer.close().unwrap();
+        work();
+        wire.settle(rank);
+        (bytes, counted)
+    });
+    let (wire_bytes, disk_bytes) = results.iter().fold((0, 0), |sum, each| (sum.0 + each.0, sum.1 + each.1));
+    Written { seconds: wire.last_seconds(), wire_bytes, disk_bytes }
+}
+
+#[test]
+fn on_a_slow_wire_ranks_slow_writing_down_far_less_than_records() {
+    let (per_rank, disk_rate) = (20_000u64, 1e9);
+    let raw = u64::from(RANKS) * per_rank * (8 + VALUE_BYTES as u64);
+    let nodes = f64::from(RANKS / RANKS_PER_NODE);
+    let plain = raw as f64 / nodes / disk_rate;
+    for route in [Route::Direct, Route::ThreeHop] {
+        let slowdown = |scheme| {
+            let directory = tempfile::tempdir().unwrap();
+            let done = written(&directory.path().join("run.dir"), scheme, route, per_rank, disk_rate);
+            let slowdown = done.seconds / plain - 1.0;
+            println!(
+                "{route:?} {scheme:?}: slowdown {slowdown:.3}, on the wire {:.3}, on disk {:.3} of the raw bytes",
+                done.wire_bytes as f64 / raw as f64,
+                done.disk_bytes as f64 / raw as f64
+            );
+            slowdown
+        };
+        let (records, pointers, ranks) =
+            (slowdown(Scheme::Records), slowdown(Scheme::Pointers), slowdown(Scheme::Ranks));
+        assert!(records >= 2.5 * ranks, "{route:?}: records {records}, ranks {ranks}");
+        assert!(pointers > ranks, "{route:?}: pointers {pointers}, ranks {ranks}");
+    }
+}
+
+/// A disk that is full after so many writes.
+fn full_after(writes: u64) -> Disk {
+    let plan = FaultPlan {
+        at: writes,
+        effect: Effect::NoSpace,
+        operations: vec![Operation::Write],
+        path_contains: String::new(),
+        lasting: true,
+    };
+    Disk::new(DiskOptions { faults: Some(Faults::new(plan)), ..DiskOptions::default() })
+}
+
+/// Appends one epoch from this rank: particles that are not the same at every rank in every epoch.
+fn append_epoch<T: crate::routing::Transport>(
+    writer: &mut RankWriter<T>,
+    epoch: u64,
+    value_bytes: impl Fn(u64) -> usize,
+) -> Result<(), RankError> {
+    let rank = writer.rank();
+    for particle in (0..PARTICLES).filter(|particle| home(*particle, epoch) == rank) {
+        writer.append(&key(particle), &value(particle, epoch, value_bytes(particle)))?;
+    }
+    Ok(())
+}
+
+const PARTICLES: u64 = 4000;
+
+/// The rank a particle is at in an epoch: they move.
+fn home(particle: u64, epoch: u64) -> u32 {
+    ((particle + epoch * 3) % u64::from(RANKS)) as u32
+}
+
+/// Checks that a directory holds `epochs` epochs of all particles, and nothing else.
+fn check_directory(path: &Path, epochs: u64, value_bytes: impl Fn(u64) -> usize) {
+    let directory = Directory::open(&Disk::default(), path, 16 << 20).unwrap();
+    assert_eq!(directory.manifest().epochs, epochs);
+    for particle in (0..PARTICLES).step_by(37) {
+        let values = directory.get(&key(particle)).unwrap();
+        assert_eq!(values.len() as u64, epochs, "particle {particle}");
+        for (epoch, found) in (0..epochs).zip(&values) {
+            assert_eq!((found.epoch, &found.bytes), (epoch, &value(particle, epoch, value_bytes(particle))));
+            assert_eq!(directory.get_at(&key(particle), epoch).unwrap(), std::slice::from_ref(found));
+        }
+    }
+    assert_eq!(directory.get(&key(PARTICLES + 5)).unwrap(), []);
+    let mut records = 0;
+    let count = |_: crate::read::ScanRecord<'_>| {
+        records += 1;
+        Ok(())
+    };
+    directory.scan(&Scan::default(), count).unwrap();
+    assert_eq!(records, epochs * PARTICLES);
+}
+
+/// The length of all values, if they have one, and of each.
+type Lengths = (Option<u32>, fn(u64) -> usize);
+
+#[test]
+fn what_is_read_is_what_eight_ranks_wrote() {
+    let lengths: [Lengths; 2] = [(Some(40), |_| 40), (None, |particle| (particle % 300) as usize)];
+    for scheme in [Scheme::Records, Scheme::Pointers, Scheme::Ranks] {
+        for route in [Route::Direct, Route::ThreeHop] {
+            for (fixed, value_bytes) in lengths {
+                let directory = tempfile::tempdir().unwrap();
+                let path = directory.path().join("run.dir");
+                on_ranks(Order::Free, |end| {
+                    let options = options(scheme, route, fixed.map(|_| 8), fixed);
+                    let mut writer = RankWriter::open(end, &Disk::default(), &path, &options).unwrap();
+                    for epoch in 0..2 {
+                        append_epoch(&mut writer, epoch, value_bytes).unwrap();
+                        let ended = writer.end_epoch().unwrap();
+                        assert_eq!(ended, RankEpoch { epoch, records: PARTICLES });
+                    }
+                    // The last epoch ends with the directory.
+                    append_epoch(&mut writer, 2, value_bytes).unwrap();
+                    let memory = writer.memory();
+                    assert_eq!(memory.routing + memory.logs, MEMORY);
+                    assert!(memory.logs_peak <= memory.logs);
+                    assert!(writer.counts().bytes_off_node() > 0, "nodes are apart");
+                    writer.close().unwrap();
+                });
+                check_directory(&path, 3, value_bytes);
+            }
+        }
+    }
+}
+
+#[test]
+fn by_key_range_partitions_are_balanced_after_the_first_epoch() {
+    for scheme in [Scheme::Records, Scheme::Pointers, Scheme::Ranks] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("run.dir");
+        // Keys that all begin alike: at first all of them are one rank's.
+        let narrow = |particle: u64| (particle * 3).to_be_bytes();
+        let write = |end: Endpoint, append, epochs: std::ops::Range<u64>| {
+            let usual = options(scheme, Route::ThreeHop, Some(8), Some(16));
+            let layout = Layout { partition_by: PartitionBy::Range, ..usual.layout };
+            let options = RankOptions { layout, append, ..usual };
+            let mut writer = RankWriter::open(end, &Disk::default(), &path, &options).unwrap();
+            let rank = writer.rank();
+            let mut delivered = Vec::new();
+            for epoch in epochs {
+                let before = writer.counts().delivered;
+                for particle in (0..PARTICLES).filter(|&particle| home(particle, epoch) == rank) {
+                    writer.append(&narrow(particle), &value(particle, epoch, 16)).unwrap();
+                }
+                writer.drain().unwrap();
+                delivered.push(writer.counts().delivered - before);
+                writer.end_epoch().unwrap();
+            }
+            writer.close().unwrap();
+            delivered
+        };
+        let delivered = on_ranks(Order::Free, |end| write(end, false, 0..2));
+        assert_eq!(
+            delivered.iter().map(|rank| rank[0]).collect::<Vec<_>>(),
+            [PARTICLES, 0, 0, 0, 0, 0, 0, 0]
+        );
+        // And what was learned is not forgotten.
+        let again = on_ranks(Order::Free, |end| write(end, true, 2..3));
+        let even = PARTICLES / u64::from(RANKS);
+        for share in delivered.iter().map(|rank| rank[1]).chain(again.iter().map(|rank| rank[0])) {
+            assert!((even * 3 / 4..even * 5 / 4).contains(&share), "{scheme:?}: {share} of {even}");
+        }
+        let found = Directory::open(&Disk::default(), &path, 16 << 20).unwrap();
+        for particle in (0..PARTICLES).step_by(53) {
+            let values = found.get(&narrow(particle)).unwrap();
+            assert!((0..3).all(|epoch| values[epoch as usize].bytes == value(particle, epoch, 16)));
+        }
+        let (mut last, mut records) = (Vec::new(), 0);
+        let ordered = Scan {
+            from: narrow(100).to_vec(),
+            upto: Some(narrow(900).to_vec()),
+            by_key: true,
+            ..Scan::default()
+        };
+        let take = |record: crate::read::ScanRecord<'_>| {
+            assert!(last.as_slice() <= record.key);
+            last = record.key.to_vec();
+            records += 1;
+            Ok(())
+        };
+        found.scan(&ordered, take).unwrap();
+        assert_eq!(records, 3 * 800);
+    }
+}
+
+#[test]
+fn a_directory_is_gone_on_with() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("run.dir");
+    for epoch in 0..2 {
+        on_ranks(Order::Free, |end| {
+            let usual = options(Scheme::Ranks, Route::ThreeHop, Some(8), Some(40));
+            let options = RankOptions { append: epoch > 0, ..usual };
+            let mut writer = RankWriter::open(end, &Disk::default(), &path, &options).unwrap();
+            append_epoch(&mut writer, epoch, |_| 40).unwrap();
+            writer.close().unwrap();
+        });
+    }
+    check_directory(&path, 2, |_| 40);
+}
+
+#[test]
+fn a_rank_that_dies_leaves_earlier_epochs() {
+    for scheme in [Scheme::Records, Scheme::Pointers, Scheme::Ranks] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("run.dir");
+        let results = on_ranks(Order::Free, |end| {
+            let options = options(scheme, Route::ThreeHop, Some(8), Some(40));
+            let mut writer = RankWriter::open(end, &Disk::default(), &path, &options).unwrap();
+            append_epoch(&mut writer, 0, |_| 40).unwrap();
+            // Rank 3 may be gone before another has heard that the epoch is complete.
+            writer.end_epoch()?;
+            if writer.rank() == 3 {
+                writer.append(&key(1), &[0; 40]).unwrap();
+                return Ok(());
+            }
+            append_epoch(&mut writer, 1, |_| 40)?;
+            writer.end_epoch().map(drop)
+        });
+        for (rank, result) in results.iter().enumerate().filter(|(rank, _)| *rank != 3) {
+            let error = result.as_ref().unwrap_err();
+            assert!(matches!(error.cause(), RankError::Route(_)), "rank {rank}: {error}");
+        }
+        check_directory(&path, 1, |_| 40);
+    }
+}
+
+#[test]
+fn a_full_disk_at_one_rank_is_told_to_all_and_earlier_epochs_stay() {
+    for scheme in [Scheme::Records, Scheme::Pointers, Scheme::Ranks] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("run.dir");
+        let results = on_ranks(Order::Free, |end| {
+            let rank = crate::routing::Transport::rank(&end);
+            let disk = full_after(if rank == 5 { 6 } else { u64::MAX });
+            let options = options(scheme, Route::ThreeHop, Some(8), Some(40));
+            let mut writer = RankWriter::open(end, &disk, &path, &options).unwrap();
+            let mut epoch = 0;
+            let failed = loop {
+                let appended = append_epoch(&mut writer, epoch, |_| 40);
+                match writer.end_epoch() {
+                    Ok(_) => appended.unwrap(),
+                    Err(error) => break error,
+                }
+                epoch += 1;
+            };
+            assert!(writer.append(&key(1), &[0; 40]).is_err(), "nothing more is taken");
+            let _ = writer.close();
+            (epoch, failed.to_string())
+        });
+        let epochs = results[0].0;
+        for (rank, (epoch, text)) in results.iter().enumerate() {
+            assert_eq!(*epoch, epochs, "all ranks stop at the same epoch");
+            assert!(text.contains("no space left"), "rank {rank}: {text}");
+            assert!(rank == 5 || text.contains("rank 5 failed"), "rank {rank}: {text}");
+        }
+        assert!(epochs > 0);
+        check_directory(&path, epochs, |_| 40);
+    }
+}
+
+#[test]
+fn two_jobs_on_one_directory_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("run.dir");
+    let usual = options(Scheme::Records, Route::Direct, Some(8), Some(40));
+    let alone = || in_process(&Topology::even(1, 1), Order::Free).swap_remove(0);
+    let mut first = RankWriter::open(alone(), &Disk::default(), &path, &usual).unwrap();
+    first.append(&key(1), &[1; 40]).unwrap();
+    for (append, wanted) in [(false, "being written"), (true, "being written")] {
+        let options = RankOptions { append, ..usual.clone() };
+        let error = RankWriter::open(alone(), &Disk::default(), &path, &options).err().unwrap();
+        assert!(error.to_string().contains(wanted), "{error}");
+    }
+    first.close().unwrap();
+    let results = on_ranks(Order::Free, |end| {
+        RankWriter::open(end, &Disk::default(), &path, &usual).err().unwrap().to_string()
+    });
+    assert!(results[0].contains("exists already"), "{}", results[0]);
+    assert!(
+        results[1..].iter().all(|text| text.contains("rank 0 failed") && text.contains("exists already"))
+    );
+}
+
+#[test]
+fn records_that_cannot_be_are_refused_and_the_writer_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("run.dir");
+    let end = in_process(&Topology::even(1, 1), Order::Free).swap_remove(0);
+    let usual = options(Scheme::Records, Route::Direct, Some(8), None);
+    let mut writer = RankWriter::open(end, &Disk::default(), &path, &usual).unwrap();
+    assert!(matches!(writer.append(b"short", b""), Err(RankError::Index(IndexError::Length { .. }))));
+    let long = vec![0; usual.routing.max_message_bytes + 1];
+    assert!(matches!(writer.append(&key(1), &long), Err(RankError::Route(RouteError::TooLong { .. }))));
+    writer.append(&key(1), b"fits").unwrap();
+    assert_eq!(writer.end_epoch().unwrap().records, 1);
+    writer.close().unwrap();
+    let directory = Directory::open(&Disk::default(), &path, 16 << 20).unwrap();
+    assert_eq!(directory.get(&key(1)).unwrap()[0].bytes, b"fits");
+}

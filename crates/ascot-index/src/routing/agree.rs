@@ -1,0 +1,187 @@
+//! What all ranks tell each other at the end of an epoch: who failed, and sums.
+//!
+//! It goes up a binary tree over the ranks and down again: rank `r` hears from `2 r + 1` and `2 r + 2`, adds
+//! its own, tells `(r - 1) / 2`, and passes the answer back. Each rank has three connections for it at most.
+//!
+//! ```text
+//!   0    1     2      6        10     14    15          15 + 8 n
+//!   +----+-----+------+--------+------+-----+-----------+-------------
+//!   |kind| for |epoch | failed | code | n   | n sums    | text of the
+//!   |    | u8  | u32  | rank   | u32  | u8  | u64 each  | failure
+//!   +----+-----+------+--------+------+-----+-----------+-------------
+//!   kind  1 up, 2 down, 3 a rank gives up;  failed rank 2^32 - 1: nobody failed
+//! ```
+
+/// Most sums in one agreement.
+pub const SUMS_MAX: usize = 16;
+/// Bytes of a message of this lane, at most.
+pub(super) const CONTROL_BYTES: usize = 1024;
+
+const FIXED_BYTES: usize = 15;
+const NOBODY: u32 = u32::MAX;
+/// Room for the text of a failure.
+const TEXT_BYTES_MAX: usize = CONTROL_BYTES - FIXED_BYTES - 8 * SUMS_MAX;
+/// The code of ranks that call different things at the same time.
+pub(super) const CODE_MISMATCH: u32 = u32::MAX;
+
+/// What one rank has to say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// All is well here.
+    Well,
+    /// It failed, with a code of the caller's and a text.
+    Failed {
+        /// What kind of failure, as the caller numbers them.
+        code: u32,
+        /// What to tell the others.
+        text: String,
+    },
+}
+
+/// What all ranks know afterwards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Agreement {
+    /// The lowest rank that failed, its code and its text.
+    pub failure: Option<(u32, u32, String)>,
+    /// Each of the sums given, over all ranks.
+    pub sums: Vec<u64>,
+}
+
+/// The kinds of message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Up,
+    Down,
+    GivesUp,
+}
+
+/// One message of the control lane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Word {
+    pub kind: Kind,
+    /// What is agreed on, as the caller numbers it.
+    pub purpose: u8,
+    pub epoch: u32,
+    pub agreement: Agreement,
+}
+
+impl Word {
+    pub fn of(purpose: u8, epoch: u32, rank: u32, outcome: Outcome, sums: &[u64]) -> Self {
+        let failure = match outcome {
+            Outcome::Well => None,
+            Outcome::Failed { code, text } => Some((rank, code, text)),
+        };
+        let sums = sums.iter().copied().take(SUMS_MAX).collect();
+        Self { kind: Kind::Up, purpose, epoch, agreement: Agreement { failure, sums } }
+    }
+
+    /// Adds what a child says.
+    pub fn add(&mut self, child: u32, word: Self) {
+        if (word.purpose, word.epoch) != (self.purpose, self.epoch) {
+            let text = "ranks do not call the same thing (end of epoch, close) at the same time".to_owned();
+            self.fail(child, CODE_MISMATCH, text);
+        }
+        if let Some((rank, code, text)) = word.agreement.failure {
+            self.fail(rank, code, text);
+        }
+        for (sum, more) in self.agreement.sums.iter_mut().zip(&word.agreement.sums) {
+            *sum = sum.saturating_add(*more);
+        }
+    }
+
+    fn fail(&mut self, rank: u32, code: u32, text: String) {
+        let failure = &mut self.agreement.failure;
+        if failure.as_ref().is_none_or(|(before, ..)| rank < *before) {
+            *failure = Some((rank, code, text));
+        }
+    }
+
+    pub fn write(&self, into: &mut Vec<u8>) {
+        let (rank, code, text) = match &self.agreement.failure {
+            Some((rank, code, text)) => (*rank, *code, shortened(text)),
+            None => (NOBODY, 0, ""),
+        };
+        into.clear();
+        into.push(match self.kind {
+            Kind::Up => 1,
+            Kind::Down => 2,
+            Kind::GivesUp => 3,
+        });
+        into.push(self.purpose);
+        for number in [self.epoch, rank, code] {
+            into.extend_from_slice(&number.to_le_bytes());
+        }
+        into.push(self.agreement.sums.len() as u8);
+        for sum in &self.agreement.sums {
+            into.extend_from_slice(&sum.to_le_bytes());
+        }
+        into.extend_from_slice(text.as_bytes());
+    }
+
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        let (fixed, rest) = bytes.split_first_chunk::<FIXED_BYTES>()?;
+        let kind = match fixed[0] {
+            1 => Kind::Up,
+            2 => Kind::Down,
+            3 => Kind::GivesUp,
+            _ => return None,
+        };
+        let number = |at: usize| {
+            let bytes = fixed.get(at..at + 4)?;
+            Some(u32::from_le_bytes(bytes.try_into().ok()?))
+        };
+        let (epoch, rank, code) = (number(2)?, number(6)?, number(10)?);
+        let sums_bytes = 8 * usize::from(fixed[14]);
+        if usize::from(fixed[14]) > SUMS_MAX || sums_bytes > rest.len() {
+            return None;
+        }
+        let (sums, text) = rest.split_at(sums_bytes);
+        let sums =
+            sums.chunks_exact(8).filter_map(|sum| Some(u64::from_le_bytes(sum.try_into().ok()?))).collect();
+        let text = String::from_utf8_lossy(text).into_owned();
+        let failure = (rank != NOBODY).then_some((rank, code, text));
+        Some(Self { kind, purpose: fixed[1], epoch, agreement: Agreement { failure, sums } })
+    }
+}
+
+/// As much of a text as a message has room for, whole characters.
+fn shortened(text: &str) -> &str {
+    let mut end = text.len().min(TEXT_BYTES_MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.get(..end).unwrap_or("")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_come_back_and_fit_their_buffer() {
+        let outcome = Outcome::Failed { code: 28, text: "é".repeat(2000) };
+        let word = Word::of(1, 9, 4, outcome, &[u64::MAX; SUMS_MAX]);
+        let mut bytes = Vec::new();
+        word.write(&mut bytes);
+        assert!(bytes.len() <= CONTROL_BYTES);
+        let back = Word::read(&bytes).unwrap();
+        assert_eq!((back.kind, back.purpose, back.epoch), (Kind::Up, 1, 9));
+        assert_eq!(back.agreement.sums, word.agreement.sums);
+        assert_eq!(back.agreement.failure.map(|(rank, code, _)| (rank, code)), Some((4, 28)));
+        for length in 0..bytes.len() {
+            let _ = Word::read(&bytes[..length]);
+        }
+    }
+
+    #[test]
+    fn the_lowest_rank_that_failed_is_told_and_sums_add_up() {
+        let mut word = Word::of(1, 0, 2, Outcome::Well, &[1, 10]);
+        word.add(6, Word::of(1, 0, 6, Outcome::Failed { code: 1, text: "six".into() }, &[2, 20]));
+        word.add(5, Word::of(1, 0, 5, Outcome::Failed { code: 1, text: "five".into() }, &[3, 30]));
+        assert_eq!(word.agreement.sums, [6, 60]);
+        assert_eq!(word.agreement.failure, Some((5, 1, "five".to_owned())));
+        let mut word = Word::of(1, 0, 0, Outcome::Well, &[]);
+        word.add(1, Word::of(2, 0, 1, Outcome::Well, &[]));
+        assert_eq!(word.agreement.failure.map(|(rank, code, _)| (rank, code)), Some((1, CODE_MISMATCH)));
+    }
+}

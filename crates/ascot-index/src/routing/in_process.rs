@@ -1,0 +1,233 @@
+//! Ranks as threads of one process: a transport for tests, benches and programs on one machine.
+//!
+//! In *free* order threads run as the system lets them. In *turns* exactly one runs at a time, until it waits;
+//! who is next is drawn from a seed. So a run is the same every time, and one in which all wait for each
+//! other is found out at once instead of hanging. A rank that is dropped without having left is gone, which
+//! all who wait are told.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::topology::Topology;
+use super::transport::{Lane, Sent, Transport, TransportError};
+
+/// In which order ranks run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// As the system has it.
+    Free,
+    /// One at a time.
+    Turns {
+        /// Decides who is next.
+        seed: u64,
+    },
+}
+
+/// One rank's end.
+pub struct Endpoint {
+    hub: Arc<Hub>,
+    rank: u32,
+    /// The change it has seen last.
+    seen: u64,
+    /// It has had its first turn.
+    begun: bool,
+}
+
+struct Hub {
+    topology: Topology,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// Batches and who sent them.
+type Queue = VecDeque<(u32, Vec<u8>)>;
+
+struct State {
+    /// By receiver and lane.
+    queues: Vec<[Queue; 4]>,
+    taken: Vec<VecDeque<Sent>>,
+    presence: Vec<Presence>,
+    changes: u64,
+    turns: Option<Turns>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Presence {
+    Here,
+    Left,
+    Gone,
+}
+
+struct Turns {
+    running: u32,
+    random: u64,
+    /// The change that was the last one at the last turn, and turns since.
+    changes: u64,
+    idle: u64,
+}
+
+/// Ends for all ranks of `topology`; each goes to its own thread.
+pub fn in_process(topology: &Topology, order: Order) -> Vec<Endpoint> {
+    let size = topology.size() as usize;
+    let turns = match order {
+        Order::Free => None,
+        Order::Turns { seed } => Some(Turns { running: 0, random: seed, changes: 0, idle: 0 }),
+    };
+    let state = State {
+        queues: (0..size).map(|_| Default::default()).collect(),
+        taken: (0..size).map(|_| VecDeque::new()).collect(),
+        presence: vec![Presence::Here; size],
+        changes: 0,
+        turns,
+    };
+    let hub = Arc::new(Hub { topology: topology.clone(), state: Mutex::new(state), changed: Condvar::new() });
+    (0..topology.size()).map(|rank| Endpoint { hub: hub.clone(), rank, seen: 0, begun: false }).collect()
+}
+
+impl State {
+    fn gone(&self) -> Option<u32> {
+        self.presence.iter().position(|&presence| presence == Presence::Gone).map(|rank| rank as u32)
+    }
+
+    /// Lets another rank run; `false`: nothing has changed for so long that all must be waiting.
+    fn next_turn(&mut self) -> bool {
+        let here: Vec<u32> = (0u32..)
+            .zip(&self.presence)
+            .filter(|(_, at)| **at == Presence::Here)
+            .map(|(rank, _)| rank)
+            .collect();
+        let changes = self.changes;
+        let Some(turns) = &mut self.turns else { return true };
+        turns.idle = if turns.changes == changes { turns.idle + 1 } else { 0 };
+        turns.changes = changes;
+        // SplitMix64 (Steele, Lea and Flood, Fast Splittable Pseudorandom Number Generators, figure 14).
+        turns.random = turns.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = turns.random;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^= mixed >> 31;
+        if let Some(&next) = here.get((mixed % here.len().max(1) as u64) as usize) {
+            turns.running = next;
+        }
+        // By then each rank has had its turn, but for a chance of e to the -64th.
+        turns.idle < 64 * here.len() as u64 + 64
+    }
+}
+
+impl Hub {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn sleep<'a>(&self, state: MutexGuard<'a, State>, most: Duration) -> MutexGuard<'a, State> {
+        self.changed.wait_timeout(state, most).unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Waits until it is this rank's turn.
+    fn turn_of<'a>(&self, rank: u32, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        while state.gone().is_none() && state.turns.as_ref().is_some_and(|turns| turns.running != rank) {
+            state = self.sleep(state, Duration::from_secs(1));
+        }
+        state
+    }
+
+    fn depart(&self, rank: u32, how: Presence) {
+        let mut state = self.lock();
+        let Some(presence) = state.presence.get_mut(rank as usize) else { return };
+        if *presence != Presence::Here {
+            return;
+        }
+        *presence = how;
+        state.changes += 1;
+        if state.turns.as_ref().is_some_and(|turns| turns.running == rank) {
+            state.next_turn();
+        }
+        self.changed.notify_all();
+    }
+}
+
+impl Endpoint {
+    fn state(&mut self) -> MutexGuard<'_, State> {
+        let state = self.hub.lock();
+        if self.begun {
+            return state;
+        }
+        self.begun = true;
+        self.hub.turn_of(self.rank, state)
+    }
+}
+
+impl Transport for Endpoint {
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    fn topology(&self) -> Topology {
+        self.hub.topology.clone()
+    }
+
+    fn send(&mut self, to: u32, lane: Lane, batch: Vec<u8>) -> Result<(), TransportError> {
+        let (hub, rank) = (self.hub.clone(), self.rank);
+        let mut state = self.state();
+        if state.presence.get(to as usize) != Some(&Presence::Here) {
+            return Err(TransportError::PeerGone { rank: to });
+        }
+        if let Some(queue) = state.queues.get_mut(to as usize).and_then(|lanes| lanes.get_mut(lane as usize))
+        {
+            queue.push_back((rank, batch));
+        }
+        state.changes += 1;
+        hub.changed.notify_all();
+        Ok(())
+    }
+
+    fn sent(&mut self) -> Result<Option<Sent>, TransportError> {
+        let rank = self.rank as usize;
+        Ok(self.state().taken.get_mut(rank).and_then(VecDeque::pop_front))
+    }
+
+    fn receive(&mut self, lane: Lane, into: &mut Vec<u8>) -> Result<Option<u32>, TransportError> {
+        let (hub, rank) = (self.hub.clone(), self.rank);
+        let mut state = self.state();
+        let queue = state.queues.get_mut(rank as usize).and_then(|lanes| lanes.get_mut(lane as usize));
+        let Some((from, buffer)) = queue.and_then(VecDeque::pop_front) else { return Ok(None) };
+        into.clear();
+        into.extend_from_slice(&buffer);
+        if let Some(taken) = state.taken.get_mut(from as usize) {
+            taken.push_back(Sent { to: rank, lane, buffer });
+        }
+        state.changes += 1;
+        hub.changed.notify_all();
+        Ok(Some(from))
+    }
+
+    fn wait(&mut self, most: Duration) -> Result<(), TransportError> {
+        let (hub, rank, seen) = (self.hub.clone(), self.rank, self.seen);
+        let mut state = self.state();
+        if state.turns.is_some() {
+            let alive = state.next_turn();
+            hub.changed.notify_all();
+            if !alive {
+                return Err(TransportError::Failed { what: "all ranks wait for each other".to_owned() });
+            }
+            state = hub.turn_of(rank, state);
+        } else if state.changes == seen {
+            state = hub.sleep(state, most);
+        }
+        let (changes, gone) = (state.changes, state.gone());
+        drop(state);
+        self.seen = changes;
+        gone.map_or(Ok(()), |rank| Err(TransportError::PeerGone { rank }))
+    }
+
+    fn leave(&mut self) {
+        self.hub.depart(self.rank, Presence::Left);
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        self.hub.depart(self.rank, Presence::Gone);
+    }
+}

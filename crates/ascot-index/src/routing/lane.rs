@@ -1,0 +1,287 @@
+//! One lane of a rank: its connections, their buffers, and the batch that came last.
+//!
+//! A connection always owns a buffer, either being filled or under way, so it moves on as soon as the receiver
+//! takes what is under way; it never depends on the spare buffers, which only let it fill one batch while
+//! another travels.
+
+use super::batch::{HEADER_BYTES, Header, message_bytes, put_message};
+use super::error::RouteError;
+use super::layout::{RoutingSettings, UNDER_WAY_MAX};
+use super::transport::{Lane, Sent, Transport};
+
+/// Buffers that belong to no connection at the moment.
+pub(super) struct Spare {
+    buffers: Vec<Vec<u8>>,
+}
+
+impl Spare {
+    pub fn new(count: usize, bytes: usize) -> Self {
+        Self { buffers: (0..count).map(|_| Vec::with_capacity(bytes)).collect() }
+    }
+
+    #[cfg(test)]
+    pub fn bytes(&self) -> usize {
+        self.buffers.iter().map(Vec::capacity).sum()
+    }
+}
+
+/// A connection to one rank on one lane, and what comes from that rank on it.
+struct Connection {
+    peer: u32,
+    /// The batch that is being filled; none while there is no buffer for it.
+    filling: Option<Vec<u8>>,
+    under_way: u32,
+    /// Messages put in, this epoch.
+    sent: u64,
+    end_sent: bool,
+    /// Messages taken out, this epoch.
+    arrived: u64,
+    end_arrived: bool,
+}
+
+/// What came last on a lane, as far as it is not passed on yet.
+#[derive(Default)]
+pub(super) struct InHand {
+    pub batch: Vec<u8>,
+    /// How far it is passed on.
+    pub at: usize,
+    pub from: u32,
+    /// It is passed on entirely.
+    pub done: bool,
+    /// Messages of it that are passed on.
+    pub messages: u64,
+}
+
+/// The state of one lane.
+pub(super) struct LaneState {
+    lane: Lane,
+    connections: Vec<Connection>,
+    pub in_hand: InHand,
+    /// A buffer for a message that does not fit a batch, unless it is under way.
+    long: Option<Vec<u8>>,
+    has_long: bool,
+    batch_bytes: usize,
+    /// Connections whose last batch of the epoch has been sent, and has arrived.
+    ends_sent: usize,
+    ends_arrived: usize,
+    /// The connection where flushing goes on.
+    flush_at: usize,
+}
+
+/// What was sent on a lane.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Dispatched {
+    pub to: u32,
+    pub bytes: usize,
+}
+
+impl LaneState {
+    /// With a buffer for each of `peers`, in the order in which they are addressed.
+    pub fn new(lane: Lane, peers: impl Iterator<Item = u32>, settings: &RoutingSettings) -> Self {
+        let connections: Vec<Connection> = peers
+            .map(|peer| {
+                let mut batch = Vec::with_capacity(settings.batch_bytes);
+                Header::begin(&mut batch);
+                Connection {
+                    peer,
+                    filling: Some(batch),
+                    under_way: 0,
+                    sent: 0,
+                    end_sent: false,
+                    arrived: 0,
+                    end_arrived: false,
+                }
+            })
+            .collect();
+        let used = !connections.is_empty();
+        let in_hand_bytes = if used { settings.longest_batch() } else { 0 };
+        let long = settings.long_batch().filter(|_| used).map(Vec::with_capacity);
+        Self {
+            lane,
+            in_hand: InHand { batch: Vec::with_capacity(in_hand_bytes), done: true, ..InHand::default() },
+            has_long: long.is_some(),
+            long,
+            connections,
+            batch_bytes: settings.batch_bytes,
+            ends_sent: 0,
+            ends_arrived: 0,
+            flush_at: 0,
+        }
+    }
+
+    pub fn used(&self) -> bool {
+        !self.connections.is_empty()
+    }
+
+    /// Bytes allocated for it, whether filled, under way or free.
+    #[cfg(test)]
+    pub fn bytes(&self) -> usize {
+        let filling = |connection: &Connection| connection.filling.as_ref().map_or(0, Vec::capacity);
+        self.connections.iter().map(filling).sum::<usize>()
+            + self.in_hand.batch.capacity()
+            + self.long.as_ref().map_or(0, Vec::capacity)
+    }
+
+    /// Puts a message for connection `place` into its batch. `false`: there is no room now, nothing was done.
+    pub fn put<T: Transport>(
+        &mut self,
+        place: usize,
+        address: Option<u32>,
+        message: &[u8],
+        epoch: u32,
+        out: &mut Outgoing<'_, T>,
+    ) -> Result<bool, RouteError> {
+        let needed = message_bytes(address, message.len());
+        let alone = HEADER_BYTES + needed > self.batch_bytes;
+        let Some(connection) = self.connections.get_mut(place) else { return Ok(false) };
+        let Some(batch) = &mut connection.filling else { return Ok(false) };
+        if !alone && batch.len() + needed <= self.batch_bytes {
+            put_message(batch, address, message);
+            connection.sent += 1;
+            return Ok(true);
+        }
+        if batch.len() > HEADER_BYTES {
+            if !self.dispatch(place, epoch, false, out)? {
+                return Ok(false);
+            }
+            return self.put(place, address, message, epoch, out);
+        }
+        // An empty batch that is too small: the message travels alone, after what was sent before it.
+        if connection.under_way >= UNDER_WAY_MAX {
+            return Ok(false);
+        }
+        let Some(mut long) = self.long.take() else { return Ok(false) };
+        Header::begin(&mut long);
+        put_message(&mut long, address, message);
+        connection.sent += 1;
+        Header { epoch, end: false, messages: connection.sent }.write(&mut long);
+        connection.under_way += 1;
+        out.send(connection.peer, self.lane, long)?;
+        Ok(true)
+    }
+
+    /// Sends the batch being filled. `false`: too many are under way already.
+    fn dispatch<T: Transport>(
+        &mut self,
+        place: usize,
+        epoch: u32,
+        end: bool,
+        out: &mut Outgoing<'_, T>,
+    ) -> Result<bool, RouteError> {
+        let Some(connection) = self.connections.get_mut(place) else { return Ok(false) };
+        if connection.under_way >= UNDER_WAY_MAX {
+            return Ok(false);
+        }
+        let Some(mut batch) = connection.filling.take() else { return Ok(false) };
+        Header { epoch, end, messages: connection.sent }.write(&mut batch);
+        connection.under_way += 1;
+        connection.filling = out.spare.buffers.pop();
+        if let Some(next) = &mut connection.filling {
+            Header::begin(next);
+        }
+        out.send(connection.peer, self.lane, batch)?;
+        Ok(true)
+    }
+
+    /// Sends last batches of the epoch as far as possible; whether something moved.
+    pub fn flush<T: Transport>(&mut self, epoch: u32, out: &mut Outgoing<'_, T>) -> Result<bool, RouteError> {
+        let (count, mut moved) = (self.connections.len(), false);
+        for step in 0..count {
+            // From another connection each time, so that ranks do not all send to the same one first.
+            let place = (self.flush_at + step) % count;
+            if self.connections.get(place).is_some_and(|connection| connection.end_sent) {
+                continue;
+            }
+            if self.dispatch(place, epoch, true, out)? {
+                self.ends_sent += 1;
+                moved = true;
+                if let Some(connection) = self.connections.get_mut(place) {
+                    connection.end_sent = true;
+                }
+            }
+        }
+        Ok(moved)
+    }
+
+    /// Where flushing begins.
+    pub fn flush_from(&mut self, place: usize) {
+        self.flush_at = place % self.connections.len().max(1);
+    }
+
+    /// Takes back a buffer whose batch has been taken.
+    pub fn take_back(&mut self, place: usize, sent: Sent, spare: &mut Spare) {
+        let Some(connection) = self.connections.get_mut(place) else { return };
+        connection.under_way = connection.under_way.saturating_sub(1);
+        let mut buffer = sent.buffer;
+        if self.has_long && buffer.capacity() > self.batch_bytes {
+            buffer.clear();
+            self.long = Some(buffer);
+        } else if connection.filling.is_none() {
+            Header::begin(&mut buffer);
+            connection.filling = Some(buffer);
+        } else {
+            spare.buffers.push(buffer);
+        }
+    }
+
+    /// Counts the batch in hand, all of it passed on, against what its header says.
+    pub fn finish_in_hand(&mut self, place: usize, header: Header) -> Result<(), RouteError> {
+        self.in_hand.done = true;
+        let Some(connection) = self.connections.get_mut(place) else { return Ok(()) };
+        connection.arrived += self.in_hand.messages;
+        if connection.arrived != header.messages {
+            return Err(RouteError::Lost {
+                lost_from: format!("rank {}", connection.peer),
+                sent: header.messages,
+                arrived: connection.arrived,
+                epoch: header.epoch,
+            });
+        }
+        if header.end {
+            if connection.end_arrived {
+                return Err(RouteError::Garbled { from: connection.peer, what: "a second end of an epoch" });
+            }
+            connection.end_arrived = true;
+            self.ends_arrived += 1;
+        }
+        Ok(())
+    }
+
+    /// Nothing more will come in this epoch, and all that came is passed on.
+    pub fn all_arrived(&self) -> bool {
+        self.ends_arrived == self.connections.len() && self.in_hand.done
+    }
+
+    /// Nothing more will be sent in this epoch.
+    pub fn all_sent(&self) -> bool {
+        self.ends_sent == self.connections.len()
+    }
+
+    /// The ranks that have not ended yet.
+    pub fn missing(&self) -> impl Iterator<Item = u32> + '_ {
+        self.connections.iter().filter(|connection| !connection.end_arrived).map(|connection| connection.peer)
+    }
+
+    /// Begins the next epoch.
+    pub fn begin_epoch(&mut self) {
+        (self.ends_sent, self.ends_arrived) = (0, 0);
+        for connection in &mut self.connections {
+            (connection.sent, connection.arrived) = (0, 0);
+            (connection.end_sent, connection.end_arrived) = (false, false);
+        }
+    }
+}
+
+/// What sending needs beside the lane: the transport, the spare buffers, and who counts.
+pub(super) struct Outgoing<'a, T> {
+    pub transport: &'a mut T,
+    pub spare: &'a mut Spare,
+    pub dispatched: &'a mut dyn FnMut(Lane, Dispatched),
+}
+
+impl<T: Transport> Outgoing<'_, T> {
+    fn send(&mut self, to: u32, lane: Lane, batch: Vec<u8>) -> Result<(), RouteError> {
+        (self.dispatched)(lane, Dispatched { to, bytes: batch.len() });
+        Ok(self.transport.send(to, lane, batch)?)
+    }
+}

@@ -1,0 +1,270 @@
+//! Which connections a rank has, and the memory its buffers take: the bound, by the same arithmetic that
+//! makes them.
+//!
+//! ```text
+//!   lane      three-hop: a buffer for each     direct: a buffer for each
+//!   local     other rank of the node
+//!   wire      other node represented
+//!   deliver   other rank of the node           other rank
+//!   control   parent and children in a tree    the same
+//!
+//!   and per lane in use: the batch that came last; a long message each way, if any may be longer
+//!   than a batch; spare batches, shared
+//! ```
+//!
+//! A receiver needs no buffer per sender, since a batch stays with the transport until it is taken.
+
+use std::time::Duration;
+
+use super::agree::CONTROL_BYTES;
+use super::batch::{HEADER_BYTES, PREFIX_BYTES_MAX};
+use super::error::RouteError;
+use super::topology::{Route, Topology};
+use super::transport::Lane;
+
+/// What a batch holds unless told otherwise, bytes.
+const BATCH_BYTES: usize = 32 << 10;
+/// The least a batch may hold: less than this is mostly headers.
+const BATCH_BYTES_MIN: usize = 64;
+/// Batches under way to the same rank on the same lane at once.
+pub(super) const UNDER_WAY_MAX: u32 = 2;
+
+/// How messages are routed. All ranks use the same settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoutingSettings {
+    /// The way.
+    pub route: Route,
+    /// Bytes of a batch.
+    pub batch_bytes: usize,
+    /// Bytes of the longest message; one that does not fit a batch travels alone.
+    pub max_message_bytes: usize,
+    /// Batches that may be under way on top of one for each connection.
+    pub spare_batches: usize,
+    /// Ranks to a node, whatever the transport says of its nodes: one machine then acts as several.
+    pub ranks_per_node: Option<u32>,
+    /// How long to wait for others when nothing at all comes.
+    pub patience: Duration,
+}
+
+impl Default for RoutingSettings {
+    fn default() -> Self {
+        Self {
+            route: Route::ThreeHop,
+            batch_bytes: BATCH_BYTES,
+            max_message_bytes: BATCH_BYTES / 2,
+            spare_batches: 16,
+            ranks_per_node: None,
+            patience: Duration::from_secs(1800),
+        }
+    }
+}
+
+impl RoutingSettings {
+    /// Refuses what cannot work.
+    pub fn check(&self) -> Result<(), RouteError> {
+        let refuse =
+            |setting, value: usize, why| Err(RouteError::Setting { setting, value: value as u64, why });
+        if !(BATCH_BYTES_MIN..=1 << 30).contains(&self.batch_bytes) {
+            return refuse("batch", self.batch_bytes, "64 bytes to 1 GiB are possible");
+        }
+        if self.max_message_bytes > 1 << 30 {
+            return refuse("max_message", self.max_message_bytes, "1 GiB is the most");
+        }
+        if self.ranks_per_node == Some(0) {
+            return refuse("ranks_per_node", 0, "a node has at least one");
+        }
+        Ok(())
+    }
+
+    /// Bytes of the longest batch that can come.
+    pub(super) fn longest_batch(&self) -> usize {
+        self.batch_bytes.max(self.long_batch().unwrap_or(0))
+    }
+
+    /// Bytes of a batch for one message that is longer than usual, if there can be any.
+    pub(super) fn long_batch(&self) -> Option<usize> {
+        let alone = HEADER_BYTES + PREFIX_BYTES_MAX + self.max_message_bytes;
+        (alone > self.batch_bytes).then_some(alone)
+    }
+}
+
+/// The connections of one rank and what its buffers take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    route: Route,
+    local: usize,
+    wire: usize,
+    deliver: usize,
+    tree: usize,
+    batch_bytes: usize,
+    longest_batch: usize,
+    long_batch: Option<usize>,
+    spare_batches: usize,
+    topology_bytes: usize,
+}
+
+impl Layout {
+    /// For `rank` among the ranks of `topology`.
+    pub fn new(topology: &Topology, rank: u32, settings: &RoutingSettings) -> Self {
+        let others_of_node = topology.ranks_on(topology.node_of(rank)) as usize - 1;
+        let several_nodes = topology.nodes() > 1;
+        let (local, wire, deliver) = match settings.route {
+            Route::Direct => (0, 0, topology.size() as usize - 1),
+            Route::ThreeHop if several_nodes => {
+                (others_of_node, topology.represented(rank).count(), others_of_node)
+            }
+            Route::ThreeHop => (0, 0, others_of_node),
+        };
+        Self {
+            route: settings.route,
+            local,
+            wire,
+            deliver,
+            tree: tree_neighbours(topology, rank).count(),
+            batch_bytes: settings.batch_bytes,
+            longest_batch: settings.longest_batch(),
+            long_batch: settings.long_batch(),
+            spare_batches: settings.spare_batches,
+            topology_bytes: topology.memory_bytes(),
+        }
+    }
+
+    /// The route it is for.
+    pub fn route(&self) -> Route {
+        self.route
+    }
+
+    /// Connections out on a lane; there are as many in.
+    pub fn connections(&self, lane: Lane) -> usize {
+        match lane {
+            Lane::Local => self.local,
+            Lane::Wire => self.wire,
+            Lane::Deliver => self.deliver,
+            Lane::Control => self.tree,
+        }
+    }
+
+    /// Batches that this rank owns, under way or not.
+    pub fn batches(&self) -> usize {
+        let connected: usize = Lane::DATA.iter().map(|&lane| self.connections(lane)).sum();
+        if connected == 0 { 0 } else { connected + self.spare_batches }
+    }
+
+    /// Lanes of messages that are in use.
+    pub fn lanes(&self) -> usize {
+        Lane::DATA.iter().filter(|&&lane| self.connections(lane) > 0).count()
+    }
+
+    /// Bytes that describe which rank is where; part of [`memory_bytes`](Self::memory_bytes).
+    pub fn topology_bytes(&self) -> usize {
+        self.topology_bytes
+    }
+
+    /// Bytes of all buffers: what is reserved and allocated, and never exceeded.
+    pub fn memory_bytes(&self) -> usize {
+        let taken = self.lanes() * self.longest_batch;
+        let long = self.lanes() * self.long_batch.unwrap_or(0);
+        let control = (self.tree + 1) * CONTROL_BYTES;
+        self.batches() * self.batch_bytes + taken + long + control + self.topology_bytes
+    }
+}
+
+/// The ranks next to `rank` in the tree that agreements go through: parent first, then children.
+pub(super) fn tree_neighbours(topology: &Topology, rank: u32) -> impl Iterator<Item = u32> {
+    let (rank, size) = (u64::from(rank), u64::from(topology.size()));
+    let parent = (rank > 0).then(|| (rank - 1) / 2);
+    let children = [2 * rank + 1, 2 * rank + 2].into_iter().filter(move |&child| child < size);
+    parent.into_iter().chain(children).map(|rank| rank as u32)
+}
+
+/// What routing costs a rank, for reports and plans.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// Ranks of the own node that batches go to.
+    pub neighbours: u64,
+    /// Ranks of other nodes that batches go to.
+    pub remote: u64,
+    /// Bytes of all buffers.
+    pub memory_bytes: u64,
+}
+
+impl Load {
+    /// The heaviest load of any rank.
+    pub fn heaviest(topology: &Topology, settings: &RoutingSettings) -> Self {
+        // A rank represents the most nodes where its place comes up once more than others'; each place of
+        // the first nodes is looked at, and the last node, which may be smaller, so that its ranks do more.
+        let nodes = topology.nodes();
+        let most = (0..nodes.min(2))
+            .chain(nodes.saturating_sub(2)..nodes)
+            .flat_map(|node| (0..topology.ranks_on(node)).map(move |index| topology.rank_at(node, index)));
+        let loads = most.map(|rank| Self::of(topology, rank, settings));
+        loads.max_by_key(|load| load.memory_bytes).unwrap_or_else(|| Self::of(topology, 0, settings))
+    }
+
+    /// The load of one rank.
+    pub fn of(topology: &Topology, rank: u32, settings: &RoutingSettings) -> Self {
+        let layout = Layout::new(topology, rank, settings);
+        let neighbours = u64::from(topology.ranks_on(topology.node_of(rank))) - 1;
+        let remote = match settings.route {
+            Route::Direct => layout.deliver as u64 - neighbours,
+            Route::ThreeHop => layout.wire as u64,
+        };
+        Self { neighbours, remote, memory_bytes: layout.memory_bytes() as u64 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_hops_stay_within_the_published_bound_where_direct_does_not() {
+        let topology = Topology::even(131_072, 32);
+        let three = Load::heaviest(&topology, &RoutingSettings::default());
+        assert_eq!((three.neighbours, three.remote), (31, 128));
+        assert!(three.memory_bytes < 16_000_000, "{} bytes", three.memory_bytes);
+        let settings = RoutingSettings { route: Route::Direct, ..RoutingSettings::default() };
+        let direct = Load::heaviest(&topology, &settings);
+        assert_eq!((direct.neighbours, direct.remote), (31, 131_040));
+        assert!(direct.memory_bytes > 4_000_000_000, "{} bytes", direct.memory_bytes);
+    }
+
+    #[test]
+    fn the_guide_tells_these_figures() {
+        let guide = include_str!("../../../../docs/simulations.md").replace(',', "");
+        for ranks in [1024, 4096, 131_072] {
+            let of = |route| {
+                let settings = RoutingSettings { route, ..RoutingSettings::default() };
+                let load = Load::heaviest(&Topology::even(ranks, 32), &settings);
+                let bytes = load.memory_bytes as f64;
+                let told = match bytes {
+                    1e9.. => format!("{:.1} GB", bytes / 1e9),
+                    1e7.. => format!("{:.0} MB", bytes / 1e6),
+                    _ => format!("{:.1} MB", bytes / 1e6),
+                };
+                format!("{} {told}", load.remote)
+            };
+            let line = format!("| {ranks} | {} | {} |", of(Route::Direct), of(Route::ThreeHop));
+            assert!(guide.contains(&line), "the guide lacks {line}");
+        }
+    }
+
+    #[test]
+    fn long_messages_cost_one_buffer_each_way_on_each_lane() {
+        let topology = Topology::even(8, 2);
+        let usual = RoutingSettings::default();
+        let long = RoutingSettings { max_message_bytes: 1 << 20, ..usual.clone() };
+        let bytes = |settings| Layout::new(&topology, 0, settings).memory_bytes();
+        let (alone, batch) = ((1 << 20) + HEADER_BYTES + PREFIX_BYTES_MAX, usual.batch_bytes);
+        assert_eq!(bytes(&long) - bytes(&usual), 3 * (2 * alone - batch));
+    }
+
+    #[test]
+    fn settings_that_cannot_work_are_refused_by_name() {
+        let bad = RoutingSettings { batch_bytes: 10, ..RoutingSettings::default() };
+        assert!(bad.check().unwrap_err().to_string().contains("batch cannot be 10"));
+        let bad = RoutingSettings { ranks_per_node: Some(0), ..RoutingSettings::default() };
+        assert!(bad.check().is_err());
+        assert!(RoutingSettings::default().check().is_ok());
+    }
+}

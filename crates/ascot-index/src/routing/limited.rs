@@ -1,0 +1,345 @@
+//! A transport whose links between nodes have a bandwidth and a latency, for tests and benches: on a machine
+//! with one node everything else is as fast as memory, and no scheme can show what it saves on the wire.
+//!
+//! ```text
+//!   rank --\                                       /--> rank
+//!   rank ---> way out of node --latency--> way into node ---> rank
+//!             B bytes/s, in turn           B bytes/s, in turn
+//! ```
+//!
+//! In *real* time a batch is held back by its sender until it would have arrived. In *virtual* time nothing
+//! sleeps: each rank has a clock. A batch is there when the clock has come to its arrival, a buffer is free when
+//! it has come to the moment at which the receiver took the batch. A rank that has nothing left to do moves
+//! its clock on to the next such moment, as soon as no other rank can do anything before it. Computing takes no
+//! time; what disks do is told by [`Wire::work`]. With ranks that run in turns, virtual times are the same in
+//! every run.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::topology::Topology;
+use super::transport::{Lane, Sent, Transport, TransportError};
+
+/// What links between nodes can do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WireSpeed {
+    /// Bytes a second out of a node, and as many into it.
+    pub bytes_per_second: f64,
+    /// Seconds from one node to another.
+    pub latency_seconds: f64,
+}
+
+/// Whether time is real.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// Batches are held back.
+    Real,
+    /// Only clocks move.
+    Virtual,
+}
+
+/// The links between all nodes; clones are the same.
+#[derive(Clone)]
+pub struct Wire {
+    state: Arc<Mutex<State>>,
+    topology: Topology,
+    speed: WireSpeed,
+    pace: Pace,
+}
+
+struct State {
+    began: Instant,
+    /// When each node's way out, way in, and other device are free again, seconds.
+    out_free: Vec<f64>,
+    in_free: Vec<f64>,
+    device_free: Vec<f64>,
+    /// The clock of each rank.
+    now: Vec<f64>,
+    /// When batches that are under way arrive, and when those taken were taken, by sender, receiver, lane.
+    arrivals: HashMap<(u32, u32, Lane), VecDeque<f64>>,
+    taken: HashMap<(u32, u32, Lane), VecDeque<f64>>,
+    /// Of each rank that has nothing to do now: when it has again, as far as known.
+    idle_until: Vec<Option<f64>>,
+    left: Vec<bool>,
+}
+
+impl Wire {
+    /// Links between the nodes of `topology`, all free.
+    pub fn new(topology: &Topology, speed: WireSpeed, pace: Pace) -> Self {
+        let (nodes, ranks) = (topology.nodes() as usize, topology.size() as usize);
+        let state = State {
+            began: Instant::now(),
+            out_free: vec![0.0; nodes],
+            in_free: vec![0.0; nodes],
+            device_free: vec![0.0; nodes],
+            now: vec![0.0; ranks],
+            arrivals: HashMap::new(),
+            taken: HashMap::new(),
+            idle_until: vec![None; ranks],
+            left: vec![false; ranks],
+        };
+        Self { state: Arc::new(Mutex::new(state)), topology: topology.clone(), speed, pace }
+    }
+
+    /// In virtual time: `rank` gives another device of its node, such as its disk, so much to do, and goes on.
+    pub fn work(&self, rank: u32, seconds: f64) {
+        let mut state = self.lock();
+        let now = state.now.get(rank as usize).copied().unwrap_or(0.0);
+        if let Some(free) = state.device_free.get_mut(self.topology.node_of(rank) as usize) {
+            *free = free.max(now) + seconds;
+        }
+    }
+
+    /// In virtual time: `rank` waits until that device has done all that it was given.
+    pub fn settle(&self, rank: u32) {
+        let mut state = self.lock();
+        let done = state.device_free.get(self.topology.node_of(rank) as usize).copied();
+        state.reaches(rank, done.unwrap_or(0.0));
+    }
+
+    /// The clock of a rank: seconds since the beginning.
+    pub fn seconds(&self, rank: u32) -> f64 {
+        let state = self.lock();
+        match self.pace {
+            Pace::Real => state.began.elapsed().as_secs_f64(),
+            Pace::Virtual => state.now.get(rank as usize).copied().unwrap_or(0.0),
+        }
+    }
+
+    /// The clock of the last rank.
+    pub fn last_seconds(&self) -> f64 {
+        (0..self.topology.size()).map(|rank| self.seconds(rank)).fold(0.0, f64::max)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// When a batch that `from` sends now arrives.
+    fn arrival(&self, state: &mut State, from: u32, to: u32, bytes: usize) -> f64 {
+        let now = match self.pace {
+            Pace::Real => state.began.elapsed().as_secs_f64(),
+            Pace::Virtual => state.now.get(from as usize).copied().unwrap_or(0.0),
+        };
+        let (here, there) = (self.topology.node_of(from) as usize, self.topology.node_of(to) as usize);
+        if here == there {
+            return now;
+        }
+        let seconds = bytes as f64 / self.speed.bytes_per_second;
+        let (Some(out_free), Some(in_free)) = (state.out_free.get_mut(here), state.in_free.get_mut(there))
+        else {
+            return now;
+        };
+        *out_free = out_free.max(now) + seconds;
+        // It comes in as it goes out, unless others are coming in.
+        *in_free = (*out_free + self.speed.latency_seconds).max(*in_free + seconds);
+        *in_free
+    }
+}
+
+impl State {
+    /// Moves a rank's clock on.
+    fn reaches(&mut self, rank: u32, time: f64) {
+        if let Some(now) = self.now.get_mut(rank as usize) {
+            *now = now.max(time);
+        }
+    }
+
+    fn now(&self, rank: u32) -> f64 {
+        self.now.get(rank as usize).copied().unwrap_or(0.0)
+    }
+
+    /// Something is there for `rank` at `time`.
+    fn wakes(&mut self, rank: u32, time: f64) {
+        if let Some(Some(until)) = self.idle_until.get_mut(rank as usize) {
+            *until = until.min(time);
+        }
+    }
+
+    fn set_idle(&mut self, rank: u32, until: Option<f64>) {
+        if let Some(idle) = self.idle_until.get_mut(rank as usize) {
+            *idle = until;
+        }
+    }
+
+    /// Whether no other rank can do anything before `time`.
+    fn is_next(&self, rank: u32, time: f64) -> bool {
+        let moments = self.now.iter().zip(&self.idle_until).zip(&self.left);
+        let mut others = (0u32..).zip(moments).filter(|(other, (_, left))| *other != rank && !**left);
+        others.all(|(_, ((now, idle), _))| idle.unwrap_or(*now) >= time)
+    }
+
+    /// When the batch from `from` to `to` that was taken first was taken.
+    fn first_taken(&self, from: u32, to: u32, lane: Lane) -> Option<f64> {
+        self.taken.get(&(from, to, lane))?.front().copied()
+    }
+}
+
+/// A batch that is under way in virtual time.
+struct Early {
+    lane: Lane,
+    from: u32,
+    arrival: f64,
+    batch: Vec<u8>,
+}
+
+/// A transport on limited links.
+pub struct Limited<T> {
+    inner: T,
+    wire: Wire,
+    /// In real time: batches that have not arrived yet.
+    held: VecDeque<(f64, u32, Lane, Vec<u8>)>,
+    /// In virtual time: the next batch of each lane, and buffers whose batches are not taken yet.
+    early: Vec<Early>,
+    unreturned: Vec<Sent>,
+}
+
+impl<T: Transport> Limited<T> {
+    /// `inner`, held to the speed of `wire`.
+    pub fn new(inner: T, wire: &Wire) -> Self {
+        Self { inner, wire: wire.clone(), held: VecDeque::new(), early: Vec::new(), unreturned: Vec::new() }
+    }
+
+    fn is_virtual(&self) -> bool {
+        self.wire.pace == Pace::Virtual
+    }
+
+    /// Hands over what has arrived by now; how long until the next does.
+    fn hand_over(&mut self) -> Result<Option<Duration>, TransportError> {
+        if self.held.is_empty() {
+            return Ok(None);
+        }
+        let now = self.wire.lock().began.elapsed().as_secs_f64();
+        let mut next = f64::INFINITY;
+        for _ in 0..self.held.len() {
+            let Some((due, to, lane, batch)) = self.held.pop_front() else { break };
+            if due <= now {
+                self.inner.send(to, lane, batch)?;
+            } else {
+                next = next.min(due);
+                self.held.push_back((due, to, lane, batch));
+            }
+        }
+        Ok(next.is_finite().then(|| Duration::from_secs_f64(next - now)))
+    }
+
+    fn virtual_receive(&mut self, lane: Lane, into: &mut Vec<u8>) -> Result<Option<u32>, TransportError> {
+        let rank = self.rank();
+        if !self.early.iter().any(|early| early.lane == lane) {
+            let mut batch = Vec::new();
+            let Some(from) = self.inner.receive(lane, &mut batch)? else { return Ok(None) };
+            let stamps = &mut self.wire.lock().arrivals;
+            let arrival = stamps.get_mut(&(from, rank, lane)).and_then(VecDeque::pop_front).unwrap_or(0.0);
+            self.early.push(Early { lane, from, arrival, batch });
+        }
+        let mut state = self.wire.lock();
+        let now = state.now(rank);
+        let due = self.early.iter().position(|early| early.lane == lane && early.arrival <= now);
+        let Some(early) = due.map(|place| self.early.swap_remove(place)) else { return Ok(None) };
+        into.clear();
+        into.extend_from_slice(&early.batch);
+        state.taken.entry((early.from, rank, lane)).or_default().push_back(now);
+        state.wakes(early.from, now);
+        state.set_idle(rank, None);
+        Ok(Some(early.from))
+    }
+
+    fn virtual_sent(&mut self) -> Result<Option<Sent>, TransportError> {
+        while let Some(sent) = self.inner.sent()? {
+            self.unreturned.push(sent);
+        }
+        let rank = self.rank();
+        let mut state = self.wire.lock();
+        let now = state.now(rank);
+        let free = self
+            .unreturned
+            .iter()
+            .position(|sent| state.first_taken(rank, sent.to, sent.lane).is_some_and(|taken| taken <= now));
+        // In the order in which they were sent.
+        let Some(sent) = free.map(|place| self.unreturned.remove(place)) else { return Ok(None) };
+        state.taken.get_mut(&(rank, sent.to, sent.lane)).and_then(VecDeque::pop_front);
+        state.set_idle(rank, None);
+        Ok(Some(sent))
+    }
+
+    /// Moves the clock on if this rank is the next that can do something, else lets others go on.
+    fn virtual_wait(&mut self, most: Duration) -> Result<(), TransportError> {
+        let rank = self.rank();
+        let mut state = self.wire.lock();
+        let arrivals = self.early.iter().map(|early| early.arrival);
+        let taken = self.unreturned.iter().filter_map(|sent| state.first_taken(rank, sent.to, sent.lane));
+        // What is there already, this rank has no room for.
+        let now = state.now(rank);
+        let next = arrivals.chain(taken).filter(|&time| time > now).fold(f64::INFINITY, f64::min);
+        if next.is_finite() && state.is_next(rank, next) {
+            state.reaches(rank, next);
+            state.set_idle(rank, None);
+            return Ok(());
+        }
+        // Whoever sends it something later says so.
+        state.set_idle(rank, Some(next));
+        drop(state);
+        self.inner.wait(most)
+    }
+}
+
+impl<T: Transport> Transport for Limited<T> {
+    fn rank(&self) -> u32 {
+        self.inner.rank()
+    }
+
+    fn topology(&self) -> Topology {
+        self.wire.topology.clone()
+    }
+
+    fn send(&mut self, to: u32, lane: Lane, batch: Vec<u8>) -> Result<(), TransportError> {
+        let from = self.rank();
+        let mut state = self.wire.lock();
+        let arrival = self.wire.arrival(&mut state, from, to, batch.len());
+        if self.is_virtual() {
+            state.arrivals.entry((from, to, lane)).or_default().push_back(arrival);
+            state.wakes(to, arrival);
+            drop(state);
+            self.inner.send(to, lane, batch)?;
+            // Ranks go on side by side, a batch each: who sends first in the program sends about first in time.
+            return self.inner.wait(Duration::ZERO);
+        }
+        drop(state);
+        if self.wire.topology.node_of(from) == self.wire.topology.node_of(to) {
+            return self.inner.send(to, lane, batch);
+        }
+        self.held.push_back((arrival, to, lane, batch));
+        self.hand_over().map(drop)
+    }
+
+    fn sent(&mut self) -> Result<Option<Sent>, TransportError> {
+        self.hand_over()?;
+        if self.is_virtual() { self.virtual_sent() } else { self.inner.sent() }
+    }
+
+    fn receive(&mut self, lane: Lane, into: &mut Vec<u8>) -> Result<Option<u32>, TransportError> {
+        self.hand_over()?;
+        if self.is_virtual() { self.virtual_receive(lane, into) } else { self.inner.receive(lane, into) }
+    }
+
+    fn wait(&mut self, most: Duration) -> Result<(), TransportError> {
+        if self.is_virtual() {
+            return self.virtual_wait(most);
+        }
+        let next = self.hand_over()?;
+        self.inner.wait(next.map_or(most, |next| next.min(most)))
+    }
+
+    fn leave(&mut self) {
+        // What is held back is word to others that they need in order to leave too.
+        while let Ok(Some(next)) = self.hand_over() {
+            std::thread::sleep(next);
+        }
+        let rank = self.rank();
+        if let Some(left) = self.wire.lock().left.get_mut(rank as usize) {
+            *left = true;
+        }
+        self.inner.leave();
+    }
+}

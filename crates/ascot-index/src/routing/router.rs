@@ -1,0 +1,556 @@
+//! The router of one rank: it appends messages, passes on those of others, delivers those that are here.
+//!
+//! An epoch goes through three phases; only the first takes messages:
+//!
+//! ```text
+//!   append ... append | drain: flush lane by lane until all has arrived | agree: up and down the tree
+//! ```
+//!
+//! A lane is flushed when nothing can be put on it any more: the local one when the rank stops appending, the
+//! wire when all local batches have arrived, delivery when all of the wire have. While agreeing no messages
+//! are taken, since faster ranks may be in the next epoch already.
+
+use std::time::{Duration, Instant};
+
+use ascot_io::{Pool, Reservation};
+
+use super::agree::{Agreement, Kind, Outcome, Word};
+use super::batch::{HEADER_BYTES, Header, take_message};
+use super::control::Control;
+use super::counts::RoutingCounts;
+use super::error::RouteError;
+use super::lane::{LaneState, Outgoing, Spare};
+use super::layout::{Layout, Load, RoutingSettings, tree_neighbours};
+use super::topology::{Route, Topology};
+use super::transport::{Lane, Transport};
+use super::way::Way;
+
+/// Appends between two looks at what has come in, when nothing else makes the rank look.
+const APPENDS_PER_LOOK: u32 = 256;
+/// The longest wait before the patience is looked at.
+const WAIT: Duration = Duration::from_millis(50);
+
+/// Routes the messages of one rank.
+pub struct Router<T: Transport> {
+    transport: T,
+    settings: RoutingSettings,
+    layout: Layout,
+    way: Way,
+    epoch: u32,
+    /// By lane: local, wire, deliver.
+    lanes: [LaneState; 3],
+    control: Control,
+    spare: Spare,
+    counts: RoutingCounts,
+    appends_to_look: u32,
+    /// The first failure; after it nothing works any more.
+    failed: Option<RouteError>,
+    left: bool,
+    _memory: Reservation,
+}
+
+/// What takes the messages that arrive.
+pub type Delivery<'a> = dyn FnMut(&[u8]) + 'a;
+
+impl<T: Transport> Router<T> {
+    /// A router over `transport`; its buffers come out of `pool`, all of them now.
+    pub fn new(transport: T, settings: RoutingSettings, pool: &Pool) -> Result<Self, RouteError> {
+        settings.check()?;
+        let topology = match settings.ranks_per_node {
+            Some(ranks) => Topology::even(transport.topology().size(), ranks),
+            None => transport.topology(),
+        };
+        let rank = transport.rank();
+        let layout = Layout::new(&topology, rank, &settings);
+        // By what the rank with the most needs, so that all come to the same answer.
+        let heaviest = Load::heaviest(&topology, &settings).memory_bytes as usize;
+        let purpose = "batches of messages between ranks";
+        let memory = pool.reserve(heaviest.max(layout.memory_bytes()), purpose).and_then(|memory| {
+            drop(memory);
+            pool.reserve(layout.memory_bytes(), purpose)
+        });
+        let memory = memory.map_err(|source| memory_error(&topology, rank, &settings, source))?;
+        let way = Way::new(topology, rank, settings.route);
+        let mut lanes = Lane::DATA.map(|lane| LaneState::new(lane, way.peers(lane).into_iter(), &settings));
+        for (lane, state) in Lane::DATA.into_iter().zip(&mut lanes) {
+            state.flush_from(if lane == Lane::Wire { way.node() } else { rank } as usize);
+        }
+        let spare_batches = if layout.batches() == 0 { 0 } else { settings.spare_batches };
+        Ok(Self {
+            control: Control::new(tree_neighbours(way.topology(), rank)),
+            spare: Spare::new(spare_batches, settings.batch_bytes),
+            lanes,
+            transport,
+            layout,
+            way,
+            epoch: 0,
+            counts: RoutingCounts::default(),
+            appends_to_look: APPENDS_PER_LOOK,
+            failed: None,
+            left: false,
+            settings,
+            _memory: memory,
+        })
+    }
+
+    /// This rank.
+    pub fn rank(&self) -> u32 {
+        self.way.rank()
+    }
+
+    /// Which ranks there are, on which nodes.
+    pub fn topology(&self) -> &Topology {
+        self.way.topology()
+    }
+
+    /// The connections and the memory.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// What was done so far.
+    pub fn counts(&self) -> &RoutingCounts {
+        &self.counts
+    }
+
+    /// Bytes of the longest message it takes.
+    pub fn longest_message(&self) -> usize {
+        self.settings.max_message_bytes
+    }
+
+    /// What moves the batches.
+    pub fn transport(&self) -> &T {
+        &self.transport
+    }
+
+    /// The epoch that is open, counted from 0.
+    pub fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// Sends a message to rank `to`, and delivers what has come meanwhile. Waits while there is no room.
+    pub fn append(&mut self, to: u32, message: &[u8], delivery: &mut Delivery<'_>) -> Result<(), RouteError> {
+        let mut waiting = Waiting::default();
+        while !self.try_append(to, message, delivery)? {
+            self.wait(&mut waiting)?;
+        }
+        Ok(())
+    }
+
+    /// As [`append`](Self::append), but where there is no room even after looking at what has come, it
+    /// answers `false` and nothing was sent.
+    pub fn try_append(
+        &mut self,
+        to: u32,
+        message: &[u8],
+        delivery: &mut Delivery<'_>,
+    ) -> Result<bool, RouteError> {
+        self.check_well()?;
+        if to >= self.way.topology().size() {
+            return Err(RouteError::NoSuchRank { rank: to, size: self.way.topology().size() });
+        }
+        let most = self.settings.max_message_bytes;
+        if message.len() > most {
+            return Err(RouteError::TooLong { bytes: message.len(), most });
+        }
+        self.appends_to_look = self.appends_to_look.saturating_sub(1);
+        let sent_before = self.batches_sent();
+        let mut put = self.pass_on(to, message, delivery);
+        if self.appends_to_look == 0 || self.batches_sent() > sent_before || matches!(put, Ok(false)) {
+            self.appends_to_look = APPENDS_PER_LOOK;
+            let moved = self.progress(delivery);
+            if put.is_ok() && moved.is_err() {
+                put = moved;
+            }
+            if matches!(put, Ok(false)) {
+                put = self.pass_on(to, message, delivery);
+            }
+        }
+        if matches!(put, Ok(true)) {
+            self.counts.appended += 1;
+            self.counts.appended_bytes += message.len() as u64;
+        }
+        self.noted(put)
+    }
+
+    /// Delivers what has come, and moves what can move; whether anything did. Call it now and then during long
+    /// computations, so that others need not wait.
+    pub fn progress(&mut self, delivery: &mut Delivery<'_>) -> Result<bool, RouteError> {
+        self.check_well()?;
+        let moved = self.look(delivery);
+        self.noted(moved)
+    }
+
+    /// Ends the epoch's messages: returns when all messages of all ranks for this one have been delivered.
+    /// All ranks call it. [`agree`](Self::agree) must follow.
+    pub fn drain(&mut self, delivery: &mut Delivery<'_>) -> Result<(), RouteError> {
+        let mut waiting = Waiting::default();
+        while !self.try_drain(delivery)? {
+            self.wait(&mut waiting)?;
+        }
+        Ok(())
+    }
+
+    /// As [`drain`](Self::drain), but answers `false` where it would wait. Nothing may be appended once it has
+    /// been called.
+    pub fn try_drain(&mut self, delivery: &mut Delivery<'_>) -> Result<bool, RouteError> {
+        self.check_well()?;
+        let done = self.drain_on(delivery);
+        self.noted(done)
+    }
+
+    /// Tells all ranks how this one fared and hears how all did; then the next epoch is open. All ranks call
+    /// it with the same purpose, a number of the caller's; else it tells all ranks of a failure.
+    pub fn agree(&mut self, purpose: u8, outcome: Outcome, sums: &[u64]) -> Result<Agreement, RouteError> {
+        self.check_well()?;
+        let agreed = self.agree_on(Word::of(purpose, self.epoch, self.way.rank(), outcome, sums));
+        self.noted(agreed)
+    }
+
+    /// Leaves in good order, after an agreement.
+    pub fn leave(&mut self) {
+        self.left = true;
+        self.transport.leave();
+    }
+
+    /// Tells the others that this rank gives up in the middle, so that they need not find out.
+    pub fn give_up(&mut self, text: &str) {
+        if self.failed.is_none() {
+            let outcome = Outcome::Failed { code: 0, text: text.to_owned() };
+            let mut word = Word::of(0, self.epoch, self.way.rank(), outcome, &[]);
+            word.kind = Kind::GivesUp;
+            self.control.spread(&mut self.transport, &word, None);
+            self.failed = Some(RouteError::Abandoned { rank: self.way.rank(), text: text.to_owned() });
+        }
+    }
+
+    /// Bytes of buffers that are here, not under way.
+    #[cfg(test)]
+    pub(super) fn bytes_held(&self) -> usize {
+        let lanes: usize = self.lanes.iter().map(LaneState::bytes).sum();
+        lanes + self.spare.bytes() + self.control.bytes()
+    }
+
+    // ------------------------------------------------------------ inside
+
+    fn check_well(&self) -> Result<(), RouteError> {
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
+    /// Keeps a failure: whatever the caller does next, the router is of no use any more.
+    fn noted<R>(&mut self, result: Result<R, RouteError>) -> Result<R, RouteError> {
+        if let Err(error) = &result
+            && self.failed.is_none()
+        {
+            self.failed = Some(error.clone());
+        }
+        result
+    }
+
+    fn batches_sent(&self) -> u64 {
+        self.counts.hops.iter().map(|hop| hop.batches).sum()
+    }
+
+    /// Sends a message on its way, or delivers it here. `false`: no room.
+    fn pass_on(&mut self, to: u32, message: &[u8], delivery: &mut Delivery<'_>) -> Result<bool, RouteError> {
+        let Some(hop) = self.way.next_hop(to) else {
+            self.counts.delivered += 1;
+            delivery(message);
+            return Ok(true);
+        };
+        self.on_lane(hop.lane, |state, epoch, out| state.put(hop.place, hop.address, message, epoch, out))
+    }
+
+    /// Lets a lane send, and counts what it sends.
+    fn on_lane<R>(
+        &mut self,
+        lane: Lane,
+        act: impl FnOnce(&mut LaneState, u32, &mut Outgoing<'_, T>) -> Result<R, RouteError>,
+    ) -> Result<R, RouteError> {
+        let Self { lanes, transport, spare, counts, way, epoch, .. } = self;
+        let hops = &mut counts.hops;
+        let mut dispatched = |lane: Lane, batch: super::lane::Dispatched| {
+            if let Some(hop) = hops.get_mut(lane as usize) {
+                let off_node = u64::from(!way.on_own_node(batch.to));
+                hop.batches += 1;
+                hop.bytes += batch.bytes as u64;
+                hop.batches_off_node += off_node;
+                hop.bytes_off_node += off_node * batch.bytes as u64;
+            }
+        };
+        let mut out = Outgoing { transport, spare, dispatched: &mut dispatched };
+        let [local, wire, deliver] = lanes;
+        let state = match lane {
+            Lane::Local => local,
+            Lane::Wire => wire,
+            Lane::Deliver | Lane::Control => deliver,
+        };
+        act(state, *epoch, &mut out)
+    }
+
+    fn lane(&mut self, lane: Lane) -> &mut LaneState {
+        let [local, wire, deliver] = &mut self.lanes;
+        match lane {
+            Lane::Local => local,
+            Lane::Wire => wire,
+            Lane::Deliver | Lane::Control => deliver,
+        }
+    }
+
+    fn look(&mut self, delivery: &mut Delivery<'_>) -> Result<bool, RouteError> {
+        let mut moved = self.take_back_buffers()?;
+        moved |= self.control.poll(&mut self.transport)?;
+        // The last lane first: what it passes on makes room for the others.
+        for lane in [Lane::Deliver, Lane::Wire, Lane::Local] {
+            while self.lane(lane).used() && self.advance(lane, delivery)? {
+                moved = true;
+            }
+        }
+        Ok(moved)
+    }
+
+    fn take_back_buffers(&mut self) -> Result<bool, RouteError> {
+        let mut moved = false;
+        while let Some(sent) = self.transport.sent()? {
+            moved = true;
+            if sent.lane == Lane::Control {
+                self.control.take_back(sent);
+            } else if let Some(place) = self.way.place_of(sent.lane, sent.to) {
+                let [local, wire, deliver] = &mut self.lanes;
+                let state = match sent.lane {
+                    Lane::Local => local,
+                    Lane::Wire => wire,
+                    Lane::Deliver | Lane::Control => deliver,
+                };
+                state.take_back(place, sent, &mut self.spare);
+            }
+        }
+        Ok(moved)
+    }
+
+    /// Passes on the batch in hand of a lane, or takes the next one; whether anything moved.
+    fn advance(&mut self, lane: Lane, delivery: &mut Delivery<'_>) -> Result<bool, RouteError> {
+        let mut hand = std::mem::take(&mut self.lane(lane).in_hand);
+        let mut moved = false;
+        if hand.done {
+            match self.transport.receive(lane, &mut hand.batch) {
+                Ok(Some(from)) => {
+                    (hand.from, hand.at, hand.messages, hand.done) = (from, HEADER_BYTES, 0, false);
+                    moved = true;
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    self.lane(lane).in_hand = hand;
+                    return Err(error.into());
+                }
+            }
+        }
+        if hand.done {
+            self.lane(lane).in_hand = hand;
+            return Ok(false);
+        }
+        let before = hand.at;
+        let passed = self.pass_on_batch(lane, &mut hand, delivery);
+        moved |= hand.at > before;
+        let (from, header) = (hand.from, Header::read(&hand.batch));
+        self.lane(lane).in_hand = hand;
+        if passed? {
+            let garbled = RouteError::Garbled { from, what: "the head of a batch" };
+            let place =
+                self.way.place_of(lane, from).ok_or(RouteError::Garbled { from, what: "not a peer" })?;
+            self.lane(lane).finish_in_hand(place, header.ok_or(garbled)?)?;
+            moved = true;
+        }
+        Ok(moved)
+    }
+
+    /// Passes on messages of a batch until there is no room; whether all of it is.
+    fn pass_on_batch(
+        &mut self,
+        lane: Lane,
+        hand: &mut super::lane::InHand,
+        delivery: &mut Delivery<'_>,
+    ) -> Result<bool, RouteError> {
+        let from = hand.from;
+        let header =
+            Header::read(&hand.batch).ok_or(RouteError::Garbled { from, what: "the head of a batch" })?;
+        if header.epoch != self.epoch {
+            return Err(RouteError::Garbled { from, what: "a batch of another epoch" });
+        }
+        while hand.at < hand.batch.len() {
+            let (address, place) = take_message(&hand.batch, hand.at, lane != Lane::Deliver)
+                .ok_or(RouteError::Garbled { from, what: "a message of a batch" })?;
+            let to = match lane {
+                Lane::Local => address,
+                Lane::Wire if address < self.way.topology().ranks_on(self.way.node()) => {
+                    self.way.topology().rank_at(self.way.node(), address)
+                }
+                Lane::Deliver => self.way.rank(),
+                Lane::Wire | Lane::Control => return Err(RouteError::Garbled { from, what: "an address" }),
+            };
+            if to >= self.way.topology().size() || (lane == Lane::Local && !self.way.represents(to)) {
+                return Err(RouteError::Garbled { from, what: "an address" });
+            }
+            let message = hand.batch.get(place.clone()).unwrap_or(&[]);
+            if !self.pass_on(to, message, delivery)? {
+                return Ok(false);
+            }
+            hand.at = place.end;
+            hand.messages += 1;
+        }
+        Ok(true)
+    }
+
+    fn drain_on(&mut self, delivery: &mut Delivery<'_>) -> Result<bool, RouteError> {
+        loop {
+            let mut moved = self.look(delivery)?;
+            let mut fed = true;
+            for lane in Lane::DATA {
+                if fed {
+                    moved |= self.on_lane(lane, |state, epoch, out| state.flush(epoch, out))?;
+                }
+                fed &= self.lane(lane).all_arrived();
+            }
+            if self.lanes.iter().all(|lane| lane.all_sent() && lane.all_arrived()) {
+                return Ok(true);
+            }
+            if !moved {
+                return Ok(false);
+            }
+        }
+    }
+
+    fn agree_on(&mut self, mut word: Word) -> Result<Agreement, RouteError> {
+        let mut waiting = Waiting::default();
+        let children = loop {
+            self.hear()?;
+            if let Some(children) = self.control.take_from_children(self.way.rank()) {
+                break children;
+            }
+            self.wait(&mut waiting)?;
+        };
+        let below: Vec<u32> = children.iter().map(|(child, _)| *child).collect();
+        for (child, said) in children {
+            if said.kind != Kind::Up {
+                return Err(RouteError::Garbled { from: child, what: "an answer from below" });
+            }
+            word.add(child, said);
+        }
+        if self.way.rank() > 0 {
+            self.say((self.way.rank() - 1) / 2, &word)?;
+            word = self.answer()?;
+        }
+        word.kind = Kind::Down;
+        for child in below {
+            self.say(child, &word)?;
+        }
+        self.epoch += 1;
+        for lane in &mut self.lanes {
+            lane.begin_epoch();
+        }
+        Ok(word.agreement)
+    }
+
+    /// Waits for the parent's word.
+    fn answer(&mut self) -> Result<Word, RouteError> {
+        let mut waiting = Waiting::default();
+        loop {
+            self.hear()?;
+            match self.control.take_from_parent(self.way.rank()) {
+                Some(word) if word.kind == Kind::Down => return Ok(word),
+                Some(_) => {
+                    let from = (self.way.rank() - 1) / 2;
+                    return Err(RouteError::Garbled { from, what: "a question from above" });
+                }
+                None => self.wait(&mut waiting)?,
+            }
+        }
+    }
+
+    fn say(&mut self, to: u32, word: &Word) -> Result<(), RouteError> {
+        let mut waiting = Waiting::default();
+        while !self.control.say(&mut self.transport, to, word)? {
+            self.hear()?;
+            self.wait(&mut waiting)?;
+        }
+        Ok(())
+    }
+
+    /// Looks at the control lane only.
+    fn hear(&mut self) -> Result<(), RouteError> {
+        self.take_back_buffers()?;
+        self.control.poll(&mut self.transport)?;
+        Ok(())
+    }
+
+    fn wait(&mut self, waiting: &mut Waiting) -> Result<(), RouteError> {
+        self.counts.waits += 1;
+        let waited = self.transport.wait(WAIT).map_err(RouteError::from);
+        self.noted(waited)?;
+        // Counted from the last thing that moved: a rank that is slow is not a rank that is gone.
+        let moved = self.moved_so_far();
+        let since = match &waiting.0 {
+            Some((since, before)) if *before == moved => *since,
+            _ => waiting.0.insert((Instant::now(), moved)).0,
+        };
+        if since.elapsed() <= self.settings.patience {
+            return Ok(());
+        }
+        let (seconds, waited_for) = (self.settings.patience.as_secs(), self.waited_for());
+        self.noted(Err(RouteError::Silent { seconds, waited_for }))
+    }
+
+    /// A number that grows with anything that goes out or comes in.
+    fn moved_so_far(&self) -> u64 {
+        let in_hand = |lane: &LaneState| lane.in_hand.messages + lane.in_hand.at as u64;
+        self.batches_sent() + self.counts.delivered + self.lanes.iter().map(in_hand).sum::<u64>()
+    }
+
+    /// Some of the ranks that have not ended, for a message.
+    fn waited_for(&self) -> String {
+        let mut ranks: Vec<u32> = self.lanes.iter().flat_map(LaneState::missing).collect();
+        ranks.extend(self.control.missing());
+        ranks.sort_unstable();
+        ranks.dedup();
+        let named: Vec<String> = ranks.iter().take(8).map(u32::to_string).collect();
+        let more = if ranks.len() > 8 { format!(" and {} more", ranks.len() - 8) } else { String::new() };
+        format!("ranks {}{more}", named.join(", "))
+    }
+}
+
+impl<T: Transport> Drop for Router<T> {
+    fn drop(&mut self) {
+        if !self.left {
+            let text =
+                self.failed.as_ref().map_or("it left before the end".to_owned(), RouteError::to_string);
+            self.failed = None;
+            self.give_up(&text);
+        }
+    }
+}
+
+/// Since when nothing has moved, and what had by then; nothing before the first wait.
+#[derive(Default)]
+struct Waiting(Option<(Instant, u64)>);
+
+/// Says what would need less, if anything does.
+fn memory_error(
+    topology: &Topology,
+    rank: u32,
+    settings: &RoutingSettings,
+    source: ascot_io::PoolError,
+) -> RouteError {
+    let bytes = |route| {
+        let settings = RoutingSettings { route, ..settings.clone() };
+        Layout::new(topology, rank, &settings).memory_bytes()
+    };
+    let three = bytes(Route::ThreeHop);
+    let (way, hint) = match settings.route {
+        Route::Direct if three < bytes(Route::Direct) => {
+            ("each sending to each", format!("; by three hops {three} bytes are enough"))
+        }
+        Route::Direct => ("each sending to each", String::new()),
+        Route::ThreeHop => ("by three hops", "; smaller batches need less".to_owned()),
+    };
+    RouteError::Memory { ranks: topology.size(), nodes: topology.nodes(), way, source, hint }
+}

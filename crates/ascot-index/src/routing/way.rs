@@ -1,0 +1,182 @@
+//! Where a message goes next, and which connection leads there: arithmetic on ranks, no state.
+
+use super::topology::{Route, Topology};
+use super::transport::Lane;
+
+/// Where a message goes next.
+pub(super) struct Hop {
+    pub lane: Lane,
+    pub place: usize,
+    pub address: Option<u32>,
+}
+
+/// The ways out of one rank.
+pub(super) struct Way {
+    topology: Topology,
+    rank: u32,
+    node: u32,
+    route: Route,
+    own_index: u32,
+    ranks_on_node: u32,
+    /// The nodes represented, as [`Topology::represented`] has them: the first, and whether the own node stands
+    /// among them, left out.
+    first_represented: u32,
+    own_is_among: bool,
+}
+
+/// The place of `other` among all but `own`.
+fn beside(own: u32, other: u32) -> usize {
+    (other - u32::from(other > own)) as usize
+}
+
+impl Way {
+    pub fn new(topology: Topology, rank: u32, route: Route) -> Self {
+        let node = topology.node_of(rank);
+        let own_index = topology.index_on_node(rank);
+        Self {
+            own_index,
+            ranks_on_node: topology.ranks_on(node),
+            first_represented: topology.first_represented(rank),
+            own_is_among: topology.representative(node, node) == rank,
+            topology,
+            rank,
+            node,
+            route,
+        }
+    }
+
+    /// As [`Topology::place_among_represented`], for this rank, for a node that there is.
+    fn place_of_node(&self, other: u32) -> Option<usize> {
+        let from_first = other.checked_sub(self.first_represented)?;
+        if other == self.node || !from_first.is_multiple_of(self.ranks_on_node) {
+            return None;
+        }
+        let own_is_before = self.own_is_among && self.node < other;
+        Some((from_first / self.ranks_on_node) as usize - usize::from(own_is_before))
+    }
+
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    pub fn node(&self) -> u32 {
+        self.node
+    }
+
+    pub fn on_own_node(&self, rank: u32) -> bool {
+        self.topology.node_of(rank) == self.node
+    }
+
+    /// The ranks that a lane leads to, in the order of their places.
+    pub fn peers(&self, lane: Lane) -> Vec<u32> {
+        let topology = &self.topology;
+        let neighbours = || {
+            let on_node = (0..topology.ranks_on(self.node)).map(|index| topology.rank_at(self.node, index));
+            on_node.filter(|&other| other != self.rank).collect()
+        };
+        let several_nodes = topology.nodes() > 1;
+        match (self.route, lane) {
+            (Route::Direct, Lane::Deliver) => {
+                (0..topology.size()).filter(|&other| other != self.rank).collect()
+            }
+            (Route::ThreeHop, Lane::Local) if several_nodes => neighbours(),
+            (Route::ThreeHop, Lane::Deliver) => neighbours(),
+            (Route::ThreeHop, Lane::Wire) => {
+                let peer = |other| topology.representative(other, self.node);
+                topology.represented(self.rank).map(peer).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Where a message for `to` goes from here; `None`: it is for this rank.
+    pub fn next_hop(&self, to: u32) -> Option<Hop> {
+        if to == self.rank {
+            return None;
+        }
+        if self.route == Route::Direct {
+            return Some(Hop { lane: Lane::Deliver, place: beside(self.rank, to), address: None });
+        }
+        let topology = &self.topology;
+        let (node, index) = (topology.node_of(to), topology.index_on_node(to));
+        let own_index = self.own_index;
+        if node == self.node {
+            return Some(Hop { lane: Lane::Deliver, place: beside(own_index, index), address: None });
+        }
+        if let Some(place) = self.place_of_node(node) {
+            return Some(Hop { lane: Lane::Wire, place, address: Some(index) });
+        }
+        let representative = topology.index_on_node(topology.representative(self.node, node));
+        Some(Hop { lane: Lane::Local, place: beside(own_index, representative), address: Some(to) })
+    }
+
+    /// The place of a peer among the connections of a lane.
+    pub fn place_of(&self, lane: Lane, peer: u32) -> Option<usize> {
+        let topology = &self.topology;
+        if peer >= topology.size() || peer == self.rank {
+            return None;
+        }
+        if lane == Lane::Deliver && self.route == Route::Direct {
+            return Some(beside(self.rank, peer));
+        }
+        let node = topology.node_of(peer);
+        if lane == Lane::Wire {
+            let place = self.place_of_node(node)?;
+            return (topology.representative(node, self.node) == peer).then_some(place);
+        }
+        (node == self.node).then(|| beside(self.own_index, topology.index_on_node(peer)))
+    }
+
+    /// Whether messages to `to` leave the node here. A batch of the local lane holds no others, else a message
+    /// could go in circles.
+    pub fn represents(&self, to: u32) -> bool {
+        self.place_of_node(self.topology.node_of(to)).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Follows a message; how many hops it took, and how many of them left a node.
+    fn follow(topology: &Topology, route: Route, from: u32, to: u32) -> (u32, u32) {
+        let (mut at, mut hops, mut off_node) = (from, 0, 0);
+        loop {
+            let way = Way::new(topology.clone(), at, route);
+            let Some(hop) = way.next_hop(to) else { return (hops, off_node) };
+            let next = way.peers(hop.lane)[hop.place];
+            for node in 0..topology.nodes() {
+                assert_eq!(way.place_of_node(node), topology.place_among_represented(at, node));
+            }
+            assert!(Way::new(topology.clone(), next, route).place_of(hop.lane, at).is_some());
+            assert_eq!(way.place_of(hop.lane, next), Some(hop.place));
+            off_node += u32::from(!way.on_own_node(next));
+            (at, hops) = (next, hops + 1);
+        }
+    }
+
+    #[test]
+    fn every_message_arrives_in_three_hops_at_most_and_one_on_the_wire() {
+        let odd: Vec<u32> = (0..13).map(|rank| rank * rank % 5).collect();
+        let placements =
+            [Topology::even(8, 2), Topology::even(10, 4), Topology::even(9, 1), Topology::listed(&odd)];
+        for topology in &placements {
+            for from in 0..topology.size() {
+                for to in 0..topology.size() {
+                    let off = u32::from(topology.node_of(from) != topology.node_of(to));
+                    let (hops, off_node) = follow(topology, Route::ThreeHop, from, to);
+                    assert!(
+                        hops <= 3 && off_node == off,
+                        "{from} to {to}: {hops} hops, {off_node} off the node"
+                    );
+                    let direct = follow(topology, Route::Direct, from, to);
+                    assert_eq!(direct, (u32::from(from != to), off));
+                }
+            }
+        }
+    }
+}

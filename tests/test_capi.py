@@ -1,0 +1,243 @@
+"""The C library as a simulation uses it: installed, linked by pkg-config and CMake, written by eight MPI ranks
+that act as four nodes; and what is left when a rank dies, gives up, or its disk is full."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support import MIB, ROOT, small_disk
+
+SOURCES = ROOT / "tests" / "capi"
+CRATE = ROOT / "crates" / "ascot-capi"
+STRICT = ("-Wall", "-Wextra", "-Werror", "-pedantic")
+RANKS = 8
+# Two ranks to a node, whatever the machine: four nodes.
+NODES = "ranks_per_node=2 batch=4KiB memory=16MiB"
+
+needs_mpi = pytest.mark.skipif(not shutil.which("mpicc") or not shutil.which("mpirun"), reason="needs MPI")
+
+
+def libraries():
+    """Where cargo left the library: $ASCOT_CAPI_DIR, or the debug build of this checkout."""
+    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    place = Path(os.environ.get("ASCOT_CAPI_DIR", target / "debug"))
+    if not (place / "libascot.so").exists():
+        pytest.exit(f"{place} has no libascot.so: cargo build -p ascot-capi, or set ASCOT_CAPI_DIR", returncode=2)
+    return place
+
+
+@pytest.fixture(scope="module")
+def prefix(module_disk):
+    """The library, installed."""
+    place = module_disk / "prefix"
+    command = [sys.executable, ROOT / "tools" / "install_c.py", libraries(), place]
+    subprocess.run(command, check=True, capture_output=True)
+    return place
+
+
+def pkg_config(prefix, *arguments):
+    environment = {**os.environ, "PKG_CONFIG_PATH": str(prefix / "lib" / "pkgconfig")}
+    done = subprocess.run(["pkg-config", *arguments, "ascot"], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def compiled(program, command):
+    done = subprocess.run([*map(str, command), "-o", str(program)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return program
+
+
+@pytest.fixture(scope="module")
+def many_ranks(prefix, module_disk):
+    """The program of eight ranks, built as ascot_mpi.h says."""
+    flags, source = pkg_config(prefix, "--cflags", "--libs"), pkg_config(prefix, "--variable=mpi_source")
+    command = ["mpicc", "-std=c11", "-D_POSIX_C_SOURCE=200809L", *STRICT, SOURCES / "many_ranks.c", *flags, *source]
+    return compiled(module_disk / "many_ranks", command)
+
+
+@pytest.fixture(scope="module")
+def look_up(prefix, module_disk):
+    """The program that tells what a directory holds."""
+    flags = pkg_config(prefix, "--cflags", "--libs")
+    return compiled(module_disk / "look_up", ["cc", "-std=c11", *STRICT, SOURCES / "look_up.c", *flags])
+
+
+def mpirun(program, *arguments, ranks=RANKS, timeout=120, options=()):
+    command = ["mpirun", "--allow-run-as-root", "--oversubscribe", *options, "-n", str(ranks), str(program)]
+    return subprocess.run([*command, *map(str, arguments)], capture_output=True, text=True, timeout=timeout)
+
+
+# ---------------------------------------------------------------- one process
+
+
+def test_c_and_cxx_by_pkg_config(prefix, disk):
+    flags = pkg_config(prefix, "--cflags", "--libs")
+    source = SOURCES / "one_process.c"
+    for name, compiler in (("c", ["cc", "-std=c11", source]), ("cxx", ["c++", "-std=c++17", "-x", "c++", source])):
+        plain = ["-x", "none"] if name == "cxx" else []
+        program = compiled(disk / name, [*compiler, *STRICT, *plain, *flags])
+        done = subprocess.run([program, disk / f"{name}.dir"], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == "0 failures\n"
+
+
+def test_the_header_stands_alone(disk):
+    for compiler, suffix in (("cc", "c"), ("c++", "cc")):
+        source = disk / f"alone.{suffix}"
+        source.write_text("#include <ascot.h>\nint main(void) { return ASCOT_OK; }\n")
+        compiled(disk / suffix, [compiler, *STRICT, f"-I{CRATE / 'include'}", source])
+
+
+def test_static_library(prefix, disk):
+    static = [prefix / "lib" / "libascot.a", *pkg_config(prefix, "--variable=includedir")]
+    private = re.search(r"Libs.private: (.*)", (prefix / "lib/pkgconfig/ascot.pc").read_text()).group(1).split()
+    command = ["cc", "-std=c11", SOURCES / "one_process.c", f"-I{static[1]}", static[0], *private]
+    done = subprocess.run([compiled(disk / "static", command), disk / "run.dir"], capture_output=True, text=True)
+    assert done.stdout == "0 failures\n", done.stderr
+
+
+@pytest.mark.skipif(not shutil.which("cmake"), reason="needs CMake")
+def test_cmake_package(prefix, disk):
+    (disk / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.13)\nproject(user C)\nfind_package(Ascot 0.1 REQUIRED)\n"
+        f"add_executable(shared {SOURCES / 'one_process.c'})\ntarget_link_libraries(shared Ascot::ascot)\n"
+        f"add_executable(static {SOURCES / 'one_process.c'})\ntarget_link_libraries(static Ascot::static)\n"
+    )
+    for command in (["-S", disk, "-B", disk / "build", f"-DCMAKE_PREFIX_PATH={prefix}"], ["--build", disk / "build"]):
+        done = subprocess.run(["cmake", *map(str, command)], capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+    for name in ("shared", "static"):
+        done = subprocess.run([disk / "build" / name, disk / f"{name}.dir"], capture_output=True, text=True)
+        assert done.stdout == "0 failures\n", done.stderr
+
+
+def test_cmake_refuses_another_version(prefix, disk):
+    (disk / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.13)\nproject(user C)\nfind_package(Ascot 7.0 REQUIRED)\n"
+    )
+    command = ["cmake", "-S", disk, "-B", disk / "build", f"-DCMAKE_PREFIX_PATH={prefix}"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode != 0 and "0.1.0" in done.stderr
+
+
+# ---------------------------------------------------------------- eight ranks
+
+
+def counts(done):
+    numbers = re.search(r"records (\d+) off_node (\d+) bytes (\d+) local (\d+) memory (\d+)", done.stdout)
+    assert numbers, done.stdout + done.stderr
+    return dict(zip(("records", "off_node", "bytes", "local", "memory"), map(int, numbers.groups()), strict=True))
+
+
+@needs_mpi
+@pytest.mark.parametrize("route", ["direct", "three-hop"])
+@pytest.mark.parametrize("scheme", ["records", "pointers", "ranks"])
+def test_eight_ranks_on_four_nodes(many_ranks, look_up, disk, scheme, route):
+    options = f"scheme={scheme} key=8 value=48 route={route} {NODES}"
+    done = mpirun(many_ranks, disk / "run.dir", options, 3, 20_000)
+    assert done.returncode == 0 and "all values found" in done.stdout, done.stdout + done.stderr
+    found = counts(done)
+    assert found["records"] == 60_000
+    # Three of four keys go to another node; with three hops some pass a representative first.
+    travels = {"records": 56, "pointers": 20, "ranks": 9}[scheme]
+    assert 0.95 < found["bytes"] / (0.75 * 60_000 * travels) < 1.5
+    assert found["off_node"] > 0 and (found["local"] > 0) == (route == "three-hop")
+    check_epochs(look_up, disk / "run.dir", 3, 20_000)
+
+
+@needs_mpi
+def test_nodes_as_mpi_finds_them(many_ranks, disk):
+    """All ranks are on one node here, so nothing leaves it."""
+    done = mpirun(many_ranks, disk / "run.dir", "key=8 value=48 memory=16MiB", 2, 5000)
+    assert done.returncode == 0, done.stderr
+    assert counts(done)["off_node"] == 0
+
+
+@needs_mpi
+def test_three_hops_hold_fewer_buffers(many_ranks, disk):
+    """Twelve ranks, four to a node: 3 + 3 + 1 connections a rank at most, where direct has 11."""
+    memory = {}
+    for route in ("direct", "three-hop"):
+        options = f"key=8 value=48 route={route} ranks_per_node=4 batch=64KiB memory=16MiB spare=0"
+        done = mpirun(many_ranks, disk / route, options, 1, 4000, ranks=12)
+        memory[route] = counts(done)["memory"]
+    assert memory["three-hop"] < memory["direct"]
+
+
+@needs_mpi
+def test_a_killed_rank_leaves_earlier_epochs(many_ranks, look_up, disk):
+    done = mpirun(many_ranks, disk / "run.dir", f"scheme=ranks key=8 value=48 {NODES}", 3, 20_000, "die", 5)
+    assert done.returncode != 0
+    check_epochs(look_up, disk / "run.dir", 2, 20_000)
+
+
+@needs_mpi
+def test_a_rank_that_gives_up_is_told_to_the_others(many_ranks, look_up, disk):
+    options = f"scheme=records key=8 value=48 patience=30 {NODES}"
+    done = mpirun(many_ranks, disk / "run.dir", options, 2, 20_000, "quit", 6)
+    assert done.returncode != 0
+    assert "ASCOT_PEER" in done.stderr and "rank 6" in done.stderr, done.stderr
+    check_epochs(look_up, disk / "run.dir", 1, 20_000)
+
+
+@needs_mpi
+def test_a_killed_rank_where_mpi_lets_the_others_go_on(many_ranks, look_up, disk):
+    """MPI tells nobody; the others stop by themselves when nothing has come for as long as they were told."""
+    options = f"scheme=records key=8 value=48 patience=2 {NODES}"
+    recovering = ("--mca", "orte_enable_recovery", "1", "--mca", "orte_abort_on_non_zero_status", "0")
+    done = mpirun(many_ranks, disk / "run.dir", options, 2, 20_000, "die", 3, options=recovering, timeout=60)
+    assert "all values found" not in done.stdout
+    assert "ASCOT_PEER" in done.stderr and "no word for 2 s" in done.stderr, done.stderr
+    check_epochs(look_up, disk / "run.dir", 1, 20_000)
+
+
+@needs_mpi
+@pytest.mark.privileged
+def test_a_full_disk_stops_all_ranks_at_the_same_epoch(many_ranks, look_up, disk):
+    with small_disk(disk, 48 * MIB) as mount:
+        options = f"scheme=ranks key=8 value=48 {NODES}"
+        done = mpirun(many_ranks, mount / "run.dir", options, 0, 60_000, "fill")
+        assert done.returncode == 0, done.stdout + done.stderr
+        first, last = map(int, re.search(r"epochs (\d+) to (\d+)", done.stdout).groups())
+        assert first == last and first > 0
+        assert done.stderr.count("no space left") == RANKS, done.stderr
+        check_epochs(look_up, mount / "run.dir", first, 60_000)
+
+
+@needs_mpi
+def test_two_jobs_on_one_directory(many_ranks, disk):
+    options = f"key=8 value=48 {NODES}"
+    assert mpirun(many_ranks, disk / "run.dir", options, 1, 1000).returncode == 0
+    done = mpirun(many_ranks, disk / "run.dir", options, 1, 1000)
+    assert done.returncode != 0
+    assert "ASCOT_EXISTS" in done.stderr and "exists already" in done.stderr, done.stderr
+
+
+@needs_mpi
+def test_the_particles_example(prefix, disk):
+    """Simulated, written and searched both ways; the example itself compares what it found."""
+    settings = [f"BUILD={disk}", "COLUMNS=32", "ROWS=16", "SIMULATE=--steps 60 --every 10 --pairs 8 --top 6"]
+    environment = {**os.environ, "PKG_CONFIG_PATH": str(prefix / "lib" / "pkgconfig")}
+    command = ["make", "-C", ROOT / "examples" / "particles", "run", *settings]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "by index: 42 points of 6 particles" in done.stdout, done.stdout
+    changes = [float(found) for found in re.findall(r"changed by ([-+.\d]+)%", done.stdout)]
+    assert len(changes) == 14 and all(abs(change) < 0.5 for change in changes), "energy is kept"
+    assert int(re.search(r"(\d+) moves to another rank", done.stdout).group(1)) > 1000
+    assert (disk / "trajectories.svg").read_text().count("<circle") == 6
+
+
+def check_epochs(look_up, path, epochs, keys):
+    """The directory holds the complete epochs, all of each, and nothing else."""
+    asked = (0, 17, keys - 1)
+    done = subprocess.run([look_up, path, *map(str, asked)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    told = " ".join(map(str, range(epochs)))
+    lines = [f"epochs {epochs} records {epochs * keys}", *(f"{key}: {told}".strip() for key in asked)]
+    assert [line.strip() for line in done.stdout.splitlines()] == lines
