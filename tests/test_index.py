@@ -161,6 +161,9 @@ def test_complete_epochs_stay_whenever_the_writer_is_killed(disk, scheme):
         process.send_signal(signal.SIGKILL)
         process.communicate()
         if not (directory / "MANIFEST").exists():
+            # Killed before there was anything: it is begun anew, whatever lies there.
+            run("build", files[0], *FIXED, "-o", directory)
+            shutil.rmtree(directory)
             continue
         info = json.loads(run("info", directory, "--json").stdout)
         epochs = info["manifest"]["epochs"]
@@ -173,6 +176,38 @@ def test_complete_epochs_stay_whenever_the_writer_is_killed(disk, scheme):
         assert run("verify", directory).stdout.startswith(b"whole: ")
         shutil.rmtree(directory)
     assert len(seen) > 1, seen
+
+
+def test_what_was_never_born_is_begun_anew(disk):
+    first, directory = dumps(disk, 1, 100)[0], disk / "run.dir"
+    directory.mkdir()
+    (directory / "LOCK").touch()
+    (directory / ".MANIFEST.ascot-1-2.tmp").write_bytes(b"half")
+    run("build", first, *FIXED, "-o", directory)
+    assert run("verify", directory).stdout.startswith(b"whole: ")
+    assert not list(directory.glob("*.tmp")) and not list(directory.glob(".*tmp"))
+
+
+def test_a_part_that_is_gone_is_not_made_anew(disk):
+    first, directory = dumps(disk, 1, 100)[0], disk / "run.dir"
+    run("build", first, *FIXED, "--partitions", "2", "-o", directory)
+    (directory / "part-00000001.data").unlink()
+    before = sorted(os.listdir(directory))
+    assert "part-00000001.data" in run("build", first, *FIXED, "--append", "-o", directory, expect=2).stderr
+    assert sorted(os.listdir(directory)) == before
+
+
+def test_what_cannot_be_is_refused(disk):
+    first, directory = dumps(disk, 1, 100)[0], disk / "run.dir"
+    value = len(value_of(0, 0))
+    beyond = ["--attribute", f"x={value - 7}:f64"]
+    assert "behind the end" in run("build", first, *FIXED, *beyond, "-o", directory, expect=2).stderr
+    run("build", first, *FIXED, "-o", directory)
+    for words in (["--scheme", "ranks"], ["--partitions", "7"], ["--attribute", "x=0:f64"]):
+        run("build", first, *FIXED, "--append", *words, "-o", directory, expect=2)
+    last = str(2**64 - 1)
+    run("get", directory, "0x" + key_of(1).hex(), "--epoch", last, expect=1)
+    assert run("range", directory, "..", "--epoch", last).stdout == b""
 
 
 def test_two_writers_do_not_share_a_directory(disk):

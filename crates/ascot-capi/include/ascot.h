@@ -8,7 +8,7 @@
  *     if (ascot_writer_open("run.dir", "scheme=records key=8 value=48", NULL, &writer) != ASCOT_OK)
  *         fprintf(stderr, "%s\n", ascot_error_text());
  *     ascot_append(writer, &id, 8, &state, 48);
- *     ascot_end_epoch(writer);
+ *     ascot_end_epoch(writer, NULL);
  *     ascot_writer_close(writer);
  *
  * Errors. Every function returns ASCOT_OK or a code, and ascot_error_text() then tells the calling thread what

@@ -115,7 +115,9 @@ choice(
             )
             .long("partition-by"),
 switch("epoch-per-file", "every file is an epoch of its own", "Every file is an epoch of its own; otherwise all are one.").long("epoch-per-file"),
-switch("append", "go on in a directory that is there", "Append epochs to a directory that one process wrote before, as its manifest says it is.").long("append"),
+switch("append", "go on in a directory that is there", "Append epochs to a directory that one process wrote before, as its manifest says it is.")
+            .long("append")
+            .conflicts_with_all(["scheme", "partitions", "partition-by", "attribute"]),
     ]
 }
 

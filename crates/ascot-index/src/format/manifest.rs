@@ -71,6 +71,16 @@ pub enum NumberKind {
     U32,
 }
 
+impl NumberKind {
+    /// Bytes of one.
+    pub fn bytes(self) -> u64 {
+        match self {
+            NumberKind::F64 | NumberKind::I64 | NumberKind::U64 => 8,
+            NumberKind::F32 | NumberKind::I32 | NumberKind::U32 => 4,
+        }
+    }
+}
+
 /// A number in every value, of which each block's least and greatest are kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attribute {
@@ -166,6 +176,14 @@ impl Layout {
         }
         if !(1..=16).contains(&self.fingerprint_bits) {
             return wrong("a fingerprint has 1 to 16 bits");
+        }
+        if let (Some(attribute), Some(bytes)) = (&self.attribute, self.value_bytes)
+            && u64::from(attribute.offset) + attribute.kind.bytes() > u64::from(bytes)
+        {
+            return Err(IndexError::Request(format!(
+                "the attribute {} lies behind the end of values of {bytes} bytes (it begins at byte {} of the value)",
+                attribute.name, attribute.offset
+            )));
         }
         if self.attribute.is_some() && self.scheme == Scheme::Pointers {
             return wrong("an attribute needs values beside their keys: take the scheme records or ranks");

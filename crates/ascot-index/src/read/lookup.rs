@@ -58,19 +58,21 @@ impl Directory {
     /// The values of `keys`, of all epochs or one.
     pub(crate) fn find(&self, keys: &[&[u8]], epoch: Option<u64>) -> Result<Vec<Vec<Value>>> {
         let epochs = match epoch {
-            Some(epoch) => epoch..(epoch + 1).min(self.manifest.epochs).max(epoch),
+            Some(epoch) => epoch..epoch.saturating_add(1).min(self.manifest.epochs).max(epoch),
             None => 0..self.manifest.epochs,
         };
         let mut wants = Vec::new();
+        // A log knows how many epochs there can be; a manifest that says more is refused before as many are
+        // looked for.
+        if let Some(key) = keys.first()
+            && !epochs.is_empty()
+        {
+            self.log(self.first_log(self.layout().partition_of(key, self.boundaries_at(epochs.start))))?;
+        }
         for (number, key) in keys.iter().enumerate() {
             for epoch in epochs.clone() {
                 let partition = self.layout().partition_of(key, self.boundaries_at(epoch));
-                let log = if self.layout().scheme == Scheme::Ranks {
-                    Log::Auxiliary(partition)
-                } else {
-                    Log::Partition(partition)
-                };
-                wants.push(Want { log, epoch, key: number });
+                wants.push(Want { log: self.first_log(partition), epoch, key: number });
             }
         }
         let hashes: Vec<u64> = keys.iter().map(|key| local_hash(self.layout().hash(key))).collect();
@@ -90,6 +92,15 @@ impl Directory {
             values[one.key].push(Value { epoch: one.epoch, bytes: one.bytes });
         }
         Ok(values)
+    }
+
+    /// The log of a partition that is asked first.
+    fn first_log(&self, partition: u32) -> Log {
+        if self.layout().scheme == Scheme::Ranks {
+            Log::Auxiliary(partition)
+        } else {
+            Log::Partition(partition)
+        }
     }
 
     /// Wants, by the segments to look into for them, a number of segments at a time.

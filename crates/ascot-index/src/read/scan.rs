@@ -128,7 +128,7 @@ impl Directory {
 
     fn tables(&self, scan: &Scan, take: Take<'_>) -> Result<()> {
         let epochs = match scan.epoch {
-            Some(epoch) => epoch..(epoch + 1).min(self.manifest.epochs).max(epoch),
+            Some(epoch) => epoch..epoch.saturating_add(1).min(self.manifest.epochs).max(epoch),
             None => 0..self.manifest.epochs,
         };
         let mut entries = Vec::new();

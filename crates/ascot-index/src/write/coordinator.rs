@@ -6,6 +6,7 @@
 //!
 //! Invariant: an epoch is committed after every writer has made it durable; the caller sees to that.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use ascot_io::{Action, Disk, IoError, random_bytes};
 
 use crate::error::{IndexError, Result};
 use crate::format::manifest::{Layout, Manifest, PartitionBy, to_hex};
-use crate::format::names::LOCK;
+use crate::format::names::{LOCK, MANIFEST};
 use crate::write::logs::lock_file;
 
 /// The one that commits epochs of a directory; nobody else can while it lives.
@@ -42,10 +43,13 @@ impl Coordinator {
         let failed = |error| IndexError::from(IoError::from_os(Action::Create, directory, 0, error));
         match std::fs::create_dir(directory) {
             Ok(()) => {}
+            // What a writer left that was killed before it had a manifest is begun anew.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && is_unborn(directory) => {}
             Err(error) if error.kind() == ErrorKind::AlreadyExists => return Err(exists(directory)),
             Err(error) => return Err(failed(error)),
         }
         let lock = lock(directory)?;
+        remove_drafts(directory);
         let manifest = Manifest::new(layout, id);
         manifest.write(disk, directory)?;
         if let Some(parent) = directory.parent() {
@@ -95,6 +99,29 @@ impl Coordinator {
         self.manifest.closed = true;
         self.manifest.write(&self.disk, &self.directory)?;
         Ok(self.manifest)
+    }
+}
+
+/// Whether a name is that of a manifest which was being written.
+fn is_draft(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    name.strip_prefix('.')
+        .and_then(|name| name.strip_prefix(MANIFEST))
+        .is_some_and(|rest| rest.ends_with(".tmp"))
+}
+
+/// Whether nothing is in a directory but a lock and drafts of a manifest.
+fn is_unborn(directory: &Path) -> bool {
+    let Ok(entries) = std::fs::read_dir(directory) else { return false };
+    let names: Vec<OsString> = entries.filter_map(|entry| Some(entry.ok()?.file_name())).collect();
+    names.iter().any(|name| name == LOCK) && names.iter().all(|name| name == LOCK || is_draft(name))
+}
+
+fn remove_drafts(directory: &Path) {
+    let Ok(entries) = std::fs::read_dir(directory) else { return };
+    for entry in entries.flatten().filter(|entry| is_draft(&entry.file_name())) {
+        // What stays is in nobody's way.
+        let _ = std::fs::remove_file(entry.path());
     }
 }
 

@@ -122,7 +122,9 @@ fn open(disk: &Disk, spec: &LogSpec) -> Result<LogFile> {
     let path = &spec.path;
     let failed = |error| IoError::from_os(Action::Create, path, 0, error);
     let mut options = File::options();
-    let lock = options.read(true).write(true).create(true).truncate(false).open(path).map_err(failed)?;
+    // What is gone on with must be there.
+    let options = options.read(true).write(true).create(spec.start == 0).truncate(false);
+    let lock = options.open(path).map_err(failed)?;
     lock_file(&lock, path)?;
     let stream = match spec.start {
         0 => disk.create(path, spec.name)?,
