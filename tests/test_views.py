@@ -353,7 +353,7 @@ def test_flags_that_views_do_not_take_are_refused(made):
     for order in (["-r"], ["--format", "fixed:50"], ["-k", "0..4"], ["--header"], ["-s"], ["-n"]):
         for where in (["-o", made / "x"], ["--view", made / "x.view"]):
             assert run("merge", view, *order, *where, expect=2).stderr, order
-    assert "ordered otherwise" in run("merge", view, *FIXED, "--header", expect=2).stderr
+    assert "ordered otherwise" in run("merge", view, *FIXED, "-s", expect=2).stderr
     reshaped = run("reshape", view, "--parts", 3, "-o", made / "x{}", expect=2).stderr
     assert "--parts" in reshaped and "ascot reshape FILE" in reshaped
     for command in (["sort"], ["sort", "-m"], ["sort", "-c"], ["split", "--parts", 2, "-o", made / "x{}"]):
