@@ -290,6 +290,13 @@ def test_what_is_no_view_is_told(made):
     assert "no view: a view is a directory" in file and "ascot merge FILE" in file
     assert "there is no such view" in run("view", made / "nothing", expect=2).stderr
     assert "no view" in run("mount", made, made, expect=2).stderr
+    for words in (["sort", made / "in.rec"], ["merge", made / "sorted.rec"]):
+        nowhere = run(*words, *FIXED, "--view", made / "nodir" / "x", expect=2).stderr
+        assert "nodir: there is no such directory" in nowhere and "mkdir" in nowhere, nowhere
+    assert "no such directory" in run("sort", "--resume", made / "nothing", expect=2).stderr
+    for records in ("1.5", ".", "1.0005k", "0.5"):
+        assert "not a count" in run("view", made / "v.view", "--head", records, expect=2).stderr, records
+    assert len(run("view", made / "v.view", "--head", "0.01k").stdout) == 1000
     piped = run("merge", "-", *FIXED, "--view", made / "p.view", expect=2, stdin=b"")
     assert "only a file" in piped.stderr
     top = run("sort", made / "in.rec", *FIXED, "--top", 3, "--view", made / "u", expect=2).stderr

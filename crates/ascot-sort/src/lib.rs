@@ -66,7 +66,7 @@ mod watch;
 pub use error::{ErrorKind, SortError};
 pub use explanation::Explanation;
 pub use job::RunOptions;
-pub use leftovers::{Leftover, Removal, clean, leftovers};
+pub use leftovers::{Leftover, Removal, clean, is_running, leftovers};
 pub use observe::{Cancel, Observer, Progress, Silent};
 pub use order_check::{Sortedness, is_sorted};
 pub use request::{Input, Keys, Method, Output, SortRequest};
