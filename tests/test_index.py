@@ -293,7 +293,7 @@ def test_plans_of_routing(ranks):
 def test_keys_are_files(made, disk):
     at = disk / "mnt"
     at.mkdir()
-    process = support.start("mount", str(made), str(at))
+    process = support.start("mount", "--foreground", str(made), str(at))
     try:
         deadline = time.time() + 20
         while not os.path.ismount(at):

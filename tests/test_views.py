@@ -1,5 +1,6 @@
 """Views: runs that are merged when they are read, by the command and through a mount."""
 
+import concurrent.futures
 import contextlib
 import hashlib
 import itertools
@@ -41,7 +42,7 @@ def mounted(view, *arguments):
     """The mounted file and the process that serves it."""
     at = view.parent / f"mnt-{view.name}"
     at.mkdir(exist_ok=True)
-    process = support.start("mount", str(view), str(at), *arguments)
+    process = support.start("mount", "--foreground", str(view), str(at), *arguments)
     try:
         deadline = time.time() + 20
         while not os.path.ismount(at):
@@ -524,3 +525,50 @@ def test_thousands_of_runs(disk):
     assert run("view", disk / "v.view", "--range", "100000..100070").stdout == whole[100_000:100_070]
     few = run("view", disk / "v.view", preexec_fn=limit_open_files(256), expect=None)
     assert few.returncode == 2 and "open" in few.stderr, few.stderr
+
+
+@needs_fuse
+def test_a_mount_is_served_in_the_background(made):
+    at = made / "background"
+    at.mkdir()
+    # Its pipes are let go of, or this would wait for ever.
+    run("mount", made / "v.view", at)
+    try:
+        assert (at / os.listdir(at)[0]).read_bytes() == (made / "sorted.rec").read_bytes()
+    finally:
+        subprocess.run(["umount", at], check=True)
+    # What cannot be served is refused by the command itself.
+    for place, why in ((made / "in.rec", "no directory"), (made / "nowhere", "No such file")):
+        assert why in run("mount", made / "v.view", place, expect=2).stderr
+    assert "no view" in run("mount", made, at, expect=2).stderr
+    assert not os.path.ismount(at)
+
+
+@needs_fuse
+def test_a_mount_ends_while_somebody_reads(made):
+    with mounted(made / "v.view") as (file, process):
+        reader = os.open(file, os.O_RDONLY)
+        assert os.read(reader, 100)
+        process.terminate()
+        assert process.wait(20) == -signal.SIGTERM
+        assert not os.path.ismount(file.parent)
+        with contextlib.suppress(OSError):
+            os.close(reader)
+
+
+@needs_fuse
+def test_readers_wait_for_memory(disk):
+    run("gen", "300k", "-o", disk / "in")
+    run("sort", disk / "in", *FIXED, "--memory", "8MiB", "--view", disk / "v.view")
+    whole = subprocess.run([support.ascot_binary(), "view", disk / "v.view"], check=True, capture_output=True).stdout
+    with mounted(disk / "v.view", "--memory", "12MiB") as (file, _):
+
+        def read(number):
+            begin = number * 3_000_000
+            with file.open("rb", buffering=0) as reader:
+                reader.seek(begin)
+                pieces = [reader.read(1 << 16) for _ in range(20)]
+            return b"".join(pieces) == whole[begin : begin + (20 << 16)]
+
+        with concurrent.futures.ThreadPoolExecutor(8) as readers:
+            assert all(readers.map(read, range(8)))

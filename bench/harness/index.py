@@ -158,7 +158,7 @@ def _queries(ascot: str, epochs: str, work: Path, records: int, value: int) -> l
     for scheme in SCHEMES:
         directory = work / "q"
         _write(epochs, directory, scheme, records, value)
-        with _mounted([ascot, "mount", str(directory), "--memory", "256MiB"], work / "mnt") as at:
+        with _mounted([ascot, "mount", "-f", str(directory), "--memory", "256MiB"], work / "mnt") as at:
             for key in _keys(list(range(64))):
                 (at / key.hex()).read_bytes()
 
@@ -297,7 +297,7 @@ def _peers(ascot: str, epochs: str, work: Path, records: int, value: int) -> lis
     directory, rows = work / "p", []
     for scheme in SCHEMES:
         written = _write(epochs, directory, scheme, records, value)
-        with _mounted([ascot, "mount", str(directory), "--memory", "256MiB"], work / "mnt") as at:
+        with _mounted([ascot, "mount", "-f", str(directory), "--memory", "256MiB"], work / "mnt") as at:
             (at / keys[0].hex()).exists()
 
             def query(key: bytes, at: Path = at) -> bool:

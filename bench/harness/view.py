@@ -122,10 +122,10 @@ def _size(ascot: str, work: Path, size: int, record: int, repeats: int, passthro
         note("view", _timed(read))
         with _mounted([passthrough, str(file)], work / "mnt") as shown:
             note("passthrough mount", _timed(f"cat {shown} > /dev/null"))
-        with _mounted([ascot, "mount", str(view), "--memory", MEMORY], work / "mnt") as shown:
+        with _mounted([ascot, "mount", "-f", str(view), "--memory", MEMORY], work / "mnt") as shown:
             note("view mount", _timed(f"cat {shown} > /dev/null"))
     first = [_first_byte([ascot, "view", str(view)]) for _ in range(max(3, repeats))]
-    with _mounted([ascot, "mount", str(view)], work / "mnt") as shown:
+    with _mounted([ascot, "mount", "-f", str(view)], work / "mnt") as shown:
         few_bytes = _random_reads(shown)
     runs = len(list(view.glob("*.run")))
     shutil.rmtree(view)

@@ -12,6 +12,7 @@ mod help;
 mod index;
 mod index_build;
 mod manual;
+mod mounting;
 mod numbers;
 mod planning;
 mod probe;
@@ -102,7 +103,7 @@ fn dispatch(matches: &ArgMatches) -> Result<u8, Failure> {
         Some(("merge" | "reshape", matches)) => sort::merge(matches),
         Some(("split", matches)) => sort::split(matches),
         Some(("view", matches)) => views::view(matches),
-        Some(("mount", matches)) => views::mount(matches),
+        Some(("mount", matches)) => mounting::mount(matches),
         Some(("index", matches)) => index::run(matches),
         Some(("gen", matches)) => tools::generate(matches),
         Some(("check", matches)) => tools::check(matches),

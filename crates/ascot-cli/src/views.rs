@@ -1,19 +1,13 @@
-//! `ascot view` and `ascot mount`.
+//! `ascot view`, and `ascot merge` of views.
 
 use std::ffi::OsString;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
 use ascot_index::Directory;
-use ascot_index::format::names::MANIFEST;
 use ascot_io::Disk;
 use ascot_model::units;
-use ascot_mount::{Mounted, Shown};
 use ascot_sort::request::Output;
-use ascot_sort::store::VIEW_MANIFEST;
 use ascot_sort::view::{OpenView, View, is_view, join_parts, join_views, same_order, write_part};
 use ascot_sort::{Cancel, RunOptions, SortError};
 use clap::ArgMatches;
@@ -29,9 +23,6 @@ use crate::view_flags::{named_view, refuse_others, say_an_order};
 /// Memory of a view where nothing is said, bytes.
 const USUAL_MEMORY_BYTES: u64 = 256 << 20;
 
-/// How often a mount looks whether it is to end, and whether readers are idle.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
-
 /// `ascot view`.
 pub fn view(matches: &ArgMatches) -> Result<u8, Failure> {
     let dir = path(matches, "dir").unwrap_or_default();
@@ -46,7 +37,8 @@ pub fn view(matches: &ArgMatches) -> Result<u8, Failure> {
     Ok(0)
 }
 
-fn open(matches: &ArgMatches, dir: &Path) -> Result<Arc<dyn View>, Failure> {
+/// Opens a view with the memory and threads that are asked for.
+pub fn open(matches: &ArgMatches, dir: &Path) -> Result<Arc<dyn View>, Failure> {
     Ok(opening(matches)?.open(dir)?)
 }
 
@@ -55,12 +47,14 @@ fn opening(matches: &ArgMatches) -> Result<OpenView, Failure> {
     Ok(OpenView { memory_bytes, threads: threads(matches)?, options: RunOptions::default() })
 }
 
-fn open_index(matches: &ArgMatches, dir: &Path) -> Result<Directory, Failure> {
+/// Opens an indexed directory with the memory a view would have.
+pub fn open_index(matches: &ArgMatches, dir: &Path) -> Result<Directory, Failure> {
     let bytes = memory(matches)?.unwrap_or(USUAL_MEMORY_BYTES);
     Ok(Directory::open(&Disk::default(), dir, usize::try_from(bytes).unwrap_or(usize::MAX))?)
 }
 
-fn path(matches: &ArgMatches, id: &str) -> Option<PathBuf> {
+/// A file or directory named on the command line.
+pub fn path(matches: &ArgMatches, id: &str) -> Option<PathBuf> {
     matches.try_get_one::<OsString>(id).ok().flatten().map(PathBuf::from)
 }
 
@@ -183,36 +177,4 @@ fn in_order(flag: &str, (from, to): (u64, u64), end: u64) -> Result<(u64, u64), 
         ));
     }
     Ok((from.min(end), to.min(end)))
-}
-
-/// `ascot mount`.
-pub fn mount(matches: &ArgMatches) -> Result<u8, Failure> {
-    let dir = path(matches, "dir").unwrap_or_default();
-    let at = path(matches, "mountpoint").unwrap_or_default();
-    let cancel = Cancel::new();
-    let stop = Stop::watch(&cancel);
-    let is_index = dir.join(MANIFEST).is_file();
-    let manifest = dir.join(if is_index { MANIFEST } else { VIEW_MANIFEST });
-    let view = if is_index { None } else { Some(open(matches, &dir)?) };
-    let failed = |source| Failure::File { path: manifest.clone(), doing: "cannot be read", source };
-    let stat = fs::metadata(&manifest).map_err(failed)?;
-    let shown = Shown {
-        modified: stat.modified().unwrap_or(SystemTime::UNIX_EPOCH),
-        owner: (stat.uid(), stat.gid()),
-        allow_other: matches.get_flag("allow-other"),
-        log: Arc::new(|line| eprintln!("ascot: {line}")),
-    };
-    let mounted = match view {
-        Some(view) => Mounted::new(view, &at, &shown)?,
-        None => Mounted::keys(Arc::new(open_index(matches, &dir)?), &at, &shown)?,
-    };
-    while !mounted.has_ended() && cancel.check().is_ok() {
-        std::thread::sleep(BETWEEN_LOOKS);
-        mounted.tidy();
-    }
-    mounted.end()?;
-    if cancel.check().is_err() {
-        stop.end_if_asked();
-    }
-    Ok(0)
 }

@@ -122,11 +122,20 @@ impl Mounted {
         }
     }
 
-    /// Unmounts it, or takes note that it is.
+    /// Unmounts it, or takes note that it is. Whoever still reads loses it.
     pub fn end(self) -> Result<(), MountError> {
         let Mounted { session, path, .. } = self;
-        let ended = if session.guard.is_finished() { session.join() } else { session.umount_and_join() };
-        ended.map_err(|source| MountError::Ended { path, source })
+        if session.guard.is_finished() {
+            return session.join().map_err(|source| MountError::Ended { path, source });
+        }
+        match session.umount_and_join() {
+            Ok(()) => Ok(()),
+            Err(source) if detach(&path) => {
+                drop(source);
+                Ok(())
+            }
+            Err(source) => Err(MountError::Ended { path, source }),
+        }
     }
 }
 
@@ -147,4 +156,16 @@ fn mount<F: Filesystem + Send + Sync + 'static>(
         Ok(session) => Ok(Mounted { session, source: None, path }),
         Err(source) => Err(MountError::Refused { path, source }),
     }
+}
+
+/// Takes a mount away from its place though somebody reads; the rest of it goes with this process. Users
+/// other than root may do that by fusermount3 alone.
+fn detach(path: &Path) -> bool {
+    let by_itself = rustix::mount::unmount(path, rustix::mount::UnmountFlags::DETACH).is_ok();
+    by_itself
+        || std::process::Command::new("fusermount3")
+            .args(["-u", "-z", "--"])
+            .arg(path)
+            .status()
+            .is_ok_and(|status| status.success())
 }

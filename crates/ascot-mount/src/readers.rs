@@ -28,6 +28,10 @@ const STREAMS: usize = 4;
 const IDLE: Duration = Duration::from_secs(5);
 /// One that has been read from within this time is not taken from its reader.
 const BUSY: Duration = Duration::from_millis(200);
+/// How long a read waits for memory that others hold.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How often it looks for some.
+const BETWEEN_TRIES: Duration = Duration::from_millis(2);
 /// Bytes of a stream kept, and bytes it may be asked for ahead of its place.
 const WINDOW_BYTES: usize = 4 << 20;
 
@@ -96,10 +100,16 @@ impl Readers {
 
     fn read_few(&self, offset: u64, len: usize) -> Result<Vec<u8>, SortError> {
         let _turn = locked(&self.few);
+        let since = Instant::now();
         loop {
             match self.view.read_at(offset, len) {
-                // A view of very many runs may need more than what streams have left.
-                Err(error) if error.is_out_of_memory() && self.take_oldest(Duration::ZERO) => {}
+                // A view of very many runs may need more than what streams have left: the next that is not
+                // being read from goes.
+                Err(error) if error.is_out_of_memory() && since.elapsed() < PATIENCE => {
+                    if !self.take_oldest(Duration::ZERO) {
+                        std::thread::sleep(BETWEEN_TRIES);
+                    }
+                }
                 result => return result,
             }
         }

@@ -142,14 +142,15 @@ pub fn mount() -> Command {
             "Mount the indexed directory DIR on the directory MNT: there is a file for each key, its name the key in \
              hexadecimal, its content all that was appended to it; a name asked for is a query, a list of all names \
              reads all keys. Or mount the view in DIR on the directory MNT: there it is an ordinary read-only file of its full \
-             size, merged as it is read, for any number of readers, wherever they read. It stays until it is \
-             unmounted (umount MNT, or fusermount3 -u MNT) or this command is stopped. A read that meets a \
-             damaged run fails, and a line on standard error names the run.",
+             size, merged as it is read, for any number of readers, wherever they read. A process \
+             that this command starts serves it until it is unmounted (umount MNT, or fusermount3 -u MNT). A read \
+             that meets a damaged run fails, and a line on standard error, where that is a terminal or a file, \
+             names the run.",
         )
         .override_usage("ascot mount DIR MNT [OPTION]...")
-        .before_help("Stays in the foreground; Ctrl-C unmounts, and so does umount MNT.")
-        .after_help("Examples:\n  ascot mount big.view /mnt/v &\n  tail -c 100 /mnt/v/big.rec\n  umount /mnt/v\n  \
-             ascot mount run.dir /mnt/r & xxd /mnt/r/0000000000012345")
+        .before_help("Ends when the files are there; a process of its own serves them until umount MNT.")
+        .after_help("Examples:\n  ascot mount big.view /mnt/v && tail -c 100 /mnt/v/big.rec\n  umount /mnt/v\n  \
+             ascot mount run.dir /mnt/r && xxd /mnt/r/0000000000012345")
         .arg(dir())
         .arg(
             Arg::new("mountpoint")
@@ -162,6 +163,15 @@ pub fn mount() -> Command {
         )
         .arg(memory())
         .arg(threads())
+        .arg(
+            switch(
+                "foreground",
+                "serve here, until stopped or unmounted",
+                "Do not start a process that serves, but serve, until unmounted or stopped by a signal.",
+            )
+            .short('f')
+            .long("foreground"),
+        )
         .arg(
             switch(
                 "allow-other",

@@ -1,0 +1,146 @@
+//! `ascot mount`: a view or an indexed directory as files, served by a process of its own.
+//!
+//! ```text
+//!   ascot mount DIR MNT ──starts──▶ the same, --foreground, its output a pipe
+//!        │                               │  mounts, says so through the pipe, lets go of the terminal
+//!        ╰── ends, once the mount is there ◀┘  serves until it is unmounted
+//! ```
+//!
+//! Invariant: when the command has ended with status 0, the files can be read.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use ascot_index::format::names::MANIFEST;
+use ascot_mount::{Mounted, Shown};
+use ascot_sort::Cancel;
+use ascot_sort::store::VIEW_MANIFEST;
+use clap::ArgMatches;
+
+use crate::failure::Failure;
+use crate::signals::Stop;
+use crate::views::{open, open_index, path};
+
+/// How often a mount looks whether it is to end, and whether readers are idle.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+
+/// Tells the process that is started that somebody waits for it.
+const STARTED_BY: &str = "ASCOT_MOUNT_WAITED_FOR";
+
+/// What it says when the mount is there.
+const READY: &[u8] = b"mounted\n";
+
+/// Bytes of a view read before it is mounted: what cannot be read with the memory there is, is refused.
+const TRIED_BYTES: usize = 4096;
+
+/// `ascot mount`.
+pub fn mount(matches: &ArgMatches) -> Result<u8, Failure> {
+    let at = path(matches, "mountpoint").unwrap_or_default();
+    check_place(&at)?;
+    if matches.get_flag("foreground") || std::env::var_os(STARTED_BY).is_some() {
+        serve(matches, &at)
+    } else {
+        start()
+    }
+}
+
+fn check_place(at: &Path) -> Result<(), Failure> {
+    const NOT_CONNECTED: i32 = 107;
+    let shown = at.display();
+    match fs::metadata(at) {
+        Ok(stat) if stat.is_dir() => Ok(()),
+        Ok(_) => Err(Failure::usage(
+            format!("cannot mount at {shown}: it is no directory"),
+            format!("name an empty directory: mkdir {shown}.mnt"),
+        )),
+        Err(error) if error.raw_os_error() == Some(NOT_CONNECTED) => Err(Failure::usage(
+            format!("cannot mount at {shown}: a mount is there whose process has ended"),
+            format!("umount {shown}    or    fusermount3 -u {shown}"),
+        )),
+        Err(source) => Err(Failure::File { path: at.to_path_buf(), doing: "cannot be mounted on", source }),
+    }
+}
+
+/// Starts this command once more to serve, and waits until the mount is there.
+fn start() -> Result<u8, Failure> {
+    let failed = |source| Failure::File { path: "/proc/self/exe".into(), doing: "cannot be started", source };
+    let program = std::env::current_exe().map_err(failed)?;
+    let mut child = Command::new(program)
+        .args(std::env::args_os().skip(1))
+        .env(STARTED_BY, std::process::id().to_string())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(failed)?;
+    let mut told = Vec::new();
+    if let Some(mut pipe) = child.stdout.take() {
+        // It ends when the process does, or has let go of it.
+        let _ = pipe.read_to_end(&mut told);
+    }
+    if told == READY {
+        return Ok(0);
+    }
+    let status = child.wait().map_err(failed)?;
+    Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(2))
+}
+
+/// Mounts, and answers until it is unmounted or told to stop.
+fn serve(matches: &ArgMatches, at: &Path) -> Result<u8, Failure> {
+    let dir = path(matches, "dir").unwrap_or_default();
+    let cancel = Cancel::new();
+    let stop = Stop::watch(&cancel);
+    let is_index = dir.join(MANIFEST).is_file();
+    let manifest = dir.join(if is_index { MANIFEST } else { VIEW_MANIFEST });
+    let view = if is_index { None } else { Some(open(matches, &dir)?) };
+    if let Some(view) = &view {
+        let from = view.bytes() / 2;
+        view.read_at(from, TRIED_BYTES.min(usize::try_from(view.bytes() - from).unwrap_or(TRIED_BYTES)))?;
+    }
+    let failed = |source| Failure::File { path: manifest.clone(), doing: "cannot be read", source };
+    let stat = fs::metadata(&manifest).map_err(failed)?;
+    let shown = Shown {
+        modified: stat.modified().unwrap_or(SystemTime::UNIX_EPOCH),
+        owner: (stat.uid(), stat.gid()),
+        allow_other: matches.get_flag("allow-other"),
+        // Nobody may listen any more.
+        log: Arc::new(|line| drop(writeln!(io::stderr(), "ascot: {line}"))),
+    };
+    let mounted = match view {
+        Some(view) => Mounted::new(view, at, &shown)?,
+        None => Mounted::keys(Arc::new(open_index(matches, &dir)?), at, &shown)?,
+    };
+    if std::env::var_os(STARTED_BY).is_some() {
+        let_go().map_err(Failure::Output)?;
+    }
+    while !mounted.has_ended() && cancel.check().is_ok() {
+        std::thread::sleep(BETWEEN_LOOKS);
+        mounted.tidy();
+    }
+    mounted.end()?;
+    if cancel.check().is_err() {
+        stop.end_if_asked();
+    }
+    Ok(0)
+}
+
+/// Says that the mount is there, and leaves terminal and pipes to whoever waited. Standard error stays where
+/// it is a file or a terminal: that is where errors of reading are told.
+fn let_go() -> io::Result<()> {
+    // A process that leads its group already, as under a supervisor, stays where it is.
+    let _ = rustix::process::setsid();
+    let nowhere = fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
+    io::stdout().write_all(READY)?;
+    io::stdout().flush()?;
+    rustix::stdio::dup2_stdout(&nowhere)?;
+    let error = fs::File::from(io::stderr().as_fd().try_clone_to_owned()?).metadata()?;
+    if error.file_type().is_fifo() || error.file_type().is_socket() {
+        rustix::stdio::dup2_stderr(&nowhere)?;
+    }
+    Ok(())
+}
