@@ -1,5 +1,6 @@
 """What `ascot clean` removes, and what it keeps until it is told to: jobs that can go on."""
 
+import signal
 import subprocess
 import time
 
@@ -55,7 +56,7 @@ def test_what_can_go_on_is_kept_and_listed(records, disk):
     assert f"ascot sort --resume {job}" in told and f"ascot clean {job}" in told
 
     told = run("sort", "--resume", disk / "spills", expect=2).stderr
-    assert "read a pipe, wrote to standard output or several parts, merged, or made a view" in told
+    assert "read a pipe, wrote to standard output or several parts, or merged" in told
     run("sort", "--resume", job)
     assert (disk / "out").read_bytes() == records[1]
 
@@ -110,3 +111,18 @@ def test_places_are_named(disk):
     assert told == f"nothing was left behind in {disk}\n"
     told = run("clean", disk / "missing", disk, expect=2).stderr
     assert f"{disk / 'missing'}: cannot be looked through: No such file" in told
+
+
+def test_a_running_job_is_said_to_run(records, disk):
+    process = start("sort", *FIXED, records[0], "-o", disk / "out", "--temp", disk)
+    deadline = time.monotonic() + 30
+    while not job_directories(disk) and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.001)
+    process.send_signal(signal.SIGSTOP)
+    (job,) = job_directories(disk)
+    try:
+        told = run("clean", job, expect=2).stderr
+        assert f"{job}: its job is running" in told and job.exists()
+    finally:
+        process.kill()
+        process.communicate()

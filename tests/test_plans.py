@@ -58,7 +58,7 @@ def ahead(files, layout, memory, volume, *words):
     size = (files / layout).stat().st_size
     told = run(
         "plan", "sort", "--input", f"{size}b", "--memory", f"{memory}MiB", "--volume", files / f"{volume}.toml",
-        "--record-bytes", "48", *LAYOUTS[layout], "--json", *words,
+        *(["--record-bytes", "48"] if layout == "lines" else []), *LAYOUTS[layout], "--json", *words,
     )  # fmt: skip
     return json.loads(told.stdout)
 
@@ -182,3 +182,40 @@ def test_more_than_there_is_can_be_planned_up_to_a_point(files):
 
 def test_rows_of_a_table_are_planned_with_their_file():
     assert "--format lines" in run("plan", "sort", "--input", "1GB", "--format", "csv", expect=2).stderr
+
+
+def test_flags_that_mean_nothing_are_refused():
+    size = ["--input", "1GB"]
+    for words, told in [
+        (["sort", *size, "--inputs", "3"], "--inputs means nothing for plan sort"),
+        (["merge", *size, "--outputs", "3"], "--outputs means nothing for plan merge"),
+        (["split", *size, "--inputs", "3"], "--inputs means nothing for plan split"),
+        (["merge", *size, "--record-bytes", "3"], "--record-bytes means nothing for plan merge"),
+        (["bowtie", *size], "--input means nothing for plan bowtie"),
+        (["sort", *size, "--record-bytes", "3", "--format", "u64"], "has its length"),
+        (["sort", *size, "--record-bytes", "3M", "--memory", "8MiB"], "--memory 12MiB"),
+        (["merge", *size, "--inputs", "100", "--most-streams", "2"], "--most-streams 3 is the least"),
+        (["bowtie", "--inputs", "9", "--most-streams", "4"], "--most-streams 10 is the least"),
+    ]:
+        assert told in run("plan", *words, expect=2).stderr, words
+
+
+def test_nothing_to_do_takes_no_time():
+    for words in (["merge", "--inputs", "1"], ["split", "--outputs", "1"]):
+        text = run("plan", *words, "--input", "1GB").stdout.decode()
+        assert "in all    0 " in text and "-0" not in text, text
+        told = run("plan", *words, "--input", "1GB", "--json").stdout.decode()
+        assert "-0" not in told and json.loads(told)["seconds"] == 0
+    one = json.loads(run("plan", "reshape", "--inputs", "1", "--outputs", "1", "--input", "1GB", "--json").stdout)
+    assert one["alternatives"] and all(other["seconds"] > 0 for other in one["alternatives"])
+
+
+def test_fixed_requests_reshape_at_once_where_they_fit():
+    words = ["plan", "reshape", "--inputs", "20", "--outputs", "10", "--input", "1TB", "--json", "--memory"]
+
+    def by_requests(memory):
+        others = json.loads(run(*words, memory).stdout)["alternatives"]
+        return next(other for other in others if "4 MB" in other["name"])
+
+    assert by_requests("240MB")["passes"] == 1 and by_requests("240MB")["bytes"] == pytest.approx(2e12)
+    assert by_requests("230MB")["passes"] == 2

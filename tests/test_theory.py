@@ -108,6 +108,9 @@ def test_a_simulation_shows_the_staircase():
         (["simulate", "--schedule", "a3"], "a3"),
         (["simulate", "--inputs", "500", "--memory", "1MiB", "--block", "64KiB"], "--block"),
         (["simulate", "--skew", "zipfy"], "zipf"),
+        (["simulate", "--skew", "bursts:0"], "from 1 to"),
+        (["simulate", "--inputs", "9", "--group", "0"], "from 1 to 9"),
+        (["simulate", "--inputs", "9", "--group", "10"], "from 1 to 9"),
         (["simulate", "--memory", "1TiB", "--block", "4KiB"], "--block"),
     ],
 )
@@ -177,3 +180,21 @@ def test_charts_of_the_theory_are_what_its_commands_draw(tmp_path):
         run(*words.split(), cwd=tmp_path)
         drawn = (tmp_path / name).read_text()
         assert f"img/{name}" in page and drawn == (ROOT / "docs" / "img" / name).read_text(), name
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("read_bytes_per_s", "2e15"),
+        ("write_bytes_per_s", "0.5"),
+        ("duplex_bytes_per_s", "0.1"),
+        ("most_request_bytes", "511"),
+        ("most_request_bytes", "0"),
+    ],
+)
+def test_profiles_that_no_volume_has_are_refused_by_field(field, value, tmp_path):
+    figures = {"name": '"x"', "read_bytes_per_s": "1e9", "write_bytes_per_s": "1e9", "switch_seconds": "0.001"}
+    lines = [f"{name} = {figure}\n" for name, figure in {**figures, field: value}.items()]
+    (tmp_path / "bad.toml").write_text("".join(lines))
+    told = run("plan", "bowtie", "--volume", tmp_path / "bad.toml", expect=2).stderr
+    assert f"bad.toml: {field} must be" in told, told

@@ -11,6 +11,7 @@ import random
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -290,6 +291,13 @@ def test_what_is_no_view_is_told(made):
     assert "no view: a view is a directory" in file and "ascot merge FILE" in file
     assert "there is no such view" in run("view", made / "nothing", expect=2).stderr
     assert "no view" in run("mount", made, made, expect=2).stderr
+    for words in (["sort", made / "in.rec"], ["merge", made / "sorted.rec"]):
+        nowhere = run(*words, *FIXED, "--view", made / "nodir" / "x", expect=2).stderr
+        assert "nodir: there is no such directory" in nowhere and "mkdir" in nowhere, nowhere
+    assert "no such directory" in run("sort", "--resume", made / "nothing", expect=2).stderr
+    for records in ("1.5", ".", "1.0005k", "0.5"):
+        assert "not a count" in run("view", made / "v.view", "--head", records, expect=2).stderr, records
+    assert len(run("view", made / "v.view", "--head", "0.01k").stdout) == 1000
     piped = run("merge", "-", *FIXED, "--view", made / "p.view", expect=2, stdin=b"")
     assert "only a file" in piped.stderr
     top = run("sort", made / "in.rec", *FIXED, "--top", 3, "--view", made / "u", expect=2).stderr
@@ -309,18 +317,83 @@ def _fills_up(small_disk):
     with (small_disk / "ballast").open("wb") as ballast:
         os.posix_fallocate(ballast.fileno(), 0, spare)
     done = run("sort", small_disk / "in.rec", *FIXED, "--memory", "8MiB", "--view", small_disk / "v", expect=2)
-    assert "room" in done.stderr or "space" in done.stderr
+    assert "room for the runs of the view" in done.stderr and "--temp" not in done.stderr, done.stderr
+    assert "--view DIR" in done.stderr
+    with tempfile.TemporaryDirectory(dir=small_disk.parent) as roomy:
+        roomy = Path(roomy)
+        run("sort", small_disk / "in.rec", *FIXED, "--memory", "8MiB", "--view", roomy / "v")
+        done = run("view", roomy / "v", "--materialize", small_disk / "out", expect=2)
+        assert "not enough room for the output: 20" in done.stderr, done.stderr
+        done = run("view", roomy / "v", "--head", "199k", "-o", small_disk / "out", expect=2)
+        assert "not enough room for the output: 19.9" in done.stderr, done.stderr
+        run("view", roomy / "v", "--head", "10", "-o", small_disk / "out")
+        (small_disk / "out").unlink()
     assert sorted(it.name for it in small_disk.iterdir() if it.name != "lost+found") == ["ballast", "in.rec"]
 
 
 def test_view_or_file_by_prediction(disk):
     run("gen", "600k", "-o", disk / "in.rec")
     common = ["sort", disk / "in.rec", *FIXED, "--memory", "8MiB", "-o", disk / "out", "--view", "auto"]
-    assert "view instead of a file" in run(*common, "--explain").stdout.decode()
+    explained = run(*common, "--explain")
+    assert "out.view, a view" in explained.stdout.decode() and "a view, " in explained.stderr, explained
+    explained = run(*common, "--explain", "--reads", "1000000")
+    assert "view instead of a file" in explained.stdout.decode()
+    assert "a file, not a view" in explained.stderr, explained
+    assert [path.name for path in disk.iterdir()] == ["in.rec"], "what is explained is not done"
     said = run(*common, "--reads", "1").stderr
     assert "a view" in said and (disk / "out.view" / "view.json").exists(), said
     said = run(*common, "--reads", "1000000").stderr
     assert "a file, not a view" in said and (disk / "out").exists(), said
+
+
+def test_flags_that_views_do_not_take_are_refused(made):
+    """Each is honoured or refused with the way out; none is dropped, and nothing is written then."""
+    view = made / "v.view"
+    before = sorted(made.iterdir())
+    refused = {
+        "--top": [3], "-u": [], "--report": [made / "r.json"], "-T": [made], "--explain": [], "--parts": [3],
+        "--volume": [made / "p.toml"], "--batch-size": [4], "--compress": ["lz4"],
+    }  # fmt: skip
+    for flag, value in refused.items():
+        for where in (["-o", made / "x{}"], [], ["--view", made / "x.view"]):
+            said = run("merge", view, flag, *value, *where, expect=2)
+            assert "views do not go with --" in said.stderr and "\n  " in said.stderr and not said.stdout, said
+    for order in (["-r"], ["--format", "fixed:50"], ["-k", "0..4"], ["--header"], ["-s"], ["-n"]):
+        for where in (["-o", made / "x"], ["--view", made / "x.view"]):
+            assert run("merge", view, *order, *where, expect=2).stderr, order
+    assert "ordered otherwise" in run("merge", view, *FIXED, "-s", expect=2).stderr
+    reshaped = run("reshape", view, "--parts", 3, "-o", made / "x{}", expect=2).stderr
+    assert "--parts" in reshaped and "ascot reshape FILE" in reshaped
+    for command in (["sort"], ["sort", "-m"], ["sort", "-c"], ["split", "--parts", 2, "-o", made / "x{}"]):
+        said = run(*command, view, expect=2).stderr
+        assert "is a view" in said and "ascot merge" in said, said
+    mixed = run("merge", view, made / "sorted.rec", "-o", made / "x", expect=2).stderr
+    assert "ascot merge FILE... --view DIR" in mixed and "ascot view DIR -o FILE" in mixed
+    assert sorted(made.iterdir()) == before
+    assert run("merge", view, *FIXED).stdout == (made / "sorted.rec").read_bytes()
+
+
+def test_a_view_is_explained_as_it_is_made(made):
+    words = ["sort", made / "in.rec", *FIXED, "--memory", "8MiB", "--view", made / "r.view"]
+    told = run(*words, "--explain", "--report", made / "plan.json").stdout.decode()
+    assert "form sorted runs" in told and "r.view, a view" in told and "at each reading" in told, told
+    assert "file instead of a view" in told and not (made / "r.view").exists()
+    plan = json.loads((made / "plan.json").read_text())["plan"]
+    run(*words, "--report", made / "report.json")
+    done = json.loads((made / "report.json").read_text())["plan"]
+    for one in (plan, done):
+        assert one["chosen"]["factors"] == [] and one["others"] == [] and not one["forced"], one
+        assert [step["name"] for step in one["chosen"]["passes"]] == ["form runs"], one
+    assert "distribute" in run(*words[:-1], made / "s", "--method", "distribute", expect=2).stderr
+    assert "--view auto" in run(*words[:-1], made / "s", "--reads", 2, expect=2).stderr
+
+
+def test_what_cannot_be_written_is_an_error(made):
+    for words in (["view", made / "v.view", "--head", "1"], ["merge", made / "v.view"]):
+        process = subprocess.run(
+            ["sh", "-c", '"$@" >&-', "sh", support.ascot_binary(), *map(str, words)], capture_output=True, check=False
+        )
+        assert process.returncode == 2 and b"standard output" in process.stderr, process
 
 
 def test_exactly_half_the_writes(made):

@@ -13,20 +13,24 @@ use crate::failure::Failure;
 use crate::numbers;
 use crate::sort::print;
 use crate::sort_planning::SortPlan;
+use crate::view_flags::is_given;
 use crate::volume;
 
 /// Bytes of the smallest blocks that are worth reading or writing.
 const LEAST_BLOCK_BYTES: u64 = 64 << 10;
+/// Files of the smallest pass that changes their number: two at one end, one at the other.
+const LEAST_STREAMS: u32 = 3;
 
 /// `ascot plan`.
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
+    let what = matches.get_one::<String>("what").map_or("bowtie", String::as_str);
+    refuse_meaningless(matches, what)?;
     let profile = volume::profile(matches)?;
     let volume = &profile.volume;
     let memory_bytes = numbers::memory(matches, "memory", 1 << 30)?;
     let (inputs, outputs) =
         (numbers::streams(matches, "inputs", 1)?, numbers::streams(matches, "outputs", 1)?);
     let alpha = numbers::alpha(matches)?;
-    let what = matches.get_one::<String>("what").map_or("bowtie", String::as_str);
     let most = match numbers::whole(matches, "most-streams")? {
         Some(most) => u32::try_from(most).unwrap_or(u32::MAX),
         None => u32::try_from(memory_bytes / (2 * LEAST_BLOCK_BYTES)).unwrap_or(u32::MAX),
@@ -34,7 +38,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let text = if what == "bowtie" {
         let shape = numbers::shape(inputs, outputs, alpha)?;
         if shape.streams() > most {
-            return Err(too_many(shape.streams(), memory_bytes));
+            return Err(too_many(matches, shape.streams(), memory_bytes));
         }
         let plan = BowtiePlan::new(shape, memory_bytes, volume);
         if matches.get_flag("json") { numbers::json(&plan)? } else { plan.to_string() }
@@ -51,7 +55,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         let job = Job { what, inputs, outputs, input_bytes: input_bytes as f64, alpha };
         let memory = memory_bytes as f64;
         let cost = DeviceCost { volume, memory_bytes: memory, most_streams: most, baseline: None };
-        let way = job.best(&cost)?.ok_or_else(|| too_many(2, memory_bytes))?;
+        let way = job.best(&cost)?.ok_or_else(|| too_many(matches, LEAST_STREAMS, memory_bytes))?;
         let plan = PassesPlan::new(&job, way, &cost, memory_bytes);
         if matches.get_flag("json") { numbers::json(&plan)? } else { plan.to_string() }
     };
@@ -59,7 +63,36 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     Ok(0)
 }
 
-fn too_many(streams: u32, memory_bytes: u64) -> Failure {
+/// What is given that means nothing for what is planned.
+fn refuse_meaningless(matches: &ArgMatches, what: &str) -> Result<(), Failure> {
+    const OF_RECORDS: [&str; 3] = ["record-bytes", "format", "key"];
+    let (none, why): (&[&str], _) = match what {
+        "bowtie" => (&["input"], "a bowtie is planned for any amount of data"),
+        "merge" => (&["outputs"], "a merge has one output; plan reshape has several"),
+        "split" => (&["inputs"], "a split has one input; plan reshape has several"),
+        "sort" => (&["inputs", "outputs", "alpha"], "a sort is planned by its bytes and records"),
+        _ => (&[], ""),
+    };
+    let given = |ids: &[&'static str]| ids.iter().find(|id| is_given(matches, id)).copied();
+    if let Some(id) = given(none) {
+        return Err(Failure::usage(format!("--{id} means nothing for plan {what}"), why));
+    }
+    match given(&OF_RECORDS).filter(|_| what != "sort") {
+        None => Ok(()),
+        Some(id) => Err(Failure::usage(
+            format!("--{id} means nothing for plan {what}"),
+            "it goes with plan sort only",
+        )),
+    }
+}
+
+fn too_many(matches: &ArgMatches, streams: u32, memory_bytes: u64) -> Failure {
+    if let Some(most) = matches.get_one::<String>("most-streams") {
+        return Failure::usage(
+            format!("--most-streams {most} is too few: {streams} files at once are needed"),
+            format!("--most-streams {streams} is the least"),
+        );
+    }
     let least = u64::from(streams) * 2 * LEAST_BLOCK_BYTES;
     Failure::usage(
         format!("{streams} files at once do not fit into {}", units::memory(memory_bytes)),
@@ -222,7 +255,8 @@ impl Job<'_> {
 
     /// What was not chosen: all in one pass, two files at a time, the same passes with equal parts of
     /// memory, and requests of a fixed size (4 MB, as external-memory libraries take) with the smallest
-    /// number of equal passes for which memory has two of them for each file.
+    /// number of equal passes for which memory has two of them for each file: one pass of all, where it has
+    /// them for the files of both ends.
     fn alternatives(&self, way: &Passes, cost: &DeviceCost<'_>) -> Vec<Alternative> {
         const REQUEST_BYTES: f64 = 4e6;
         let (inputs, outputs) = self.ends();
@@ -246,11 +280,18 @@ impl Job<'_> {
         let fixed =
             DeviceCost { baseline: Some(Baseline::FixedBlocks { bytes: REQUEST_BYTES }), ..cost.clone() };
         let most = (cost.memory_bytes / (2.0 * REQUEST_BYTES)).max(2.0);
-        let files = f64::from(inputs.max(outputs));
-        let passes = (1..=32).find(|&passes| files.powf(1.0 / f64::from(passes)) <= most).unwrap_or(32);
-        let factor = files.powf(1.0 / f64::from(passes)).ceil() as u32;
-        let name = format!("by requests of 4 MB, {factor} files at a time");
-        others.push(Alternative::new(name, self.by(factor, &fixed), &fixed));
+        if inputs > 1 && outputs > 1 && f64::from(shape.streams()) <= most {
+            let name = "by requests of 4 MB, all files at once".into();
+            others.push(Alternative::new(name, Some(at_once(&fixed)), &fixed));
+        } else {
+            let files = f64::from(inputs.max(outputs));
+            let passes = (1..=32).find(|&passes| files.powf(1.0 / f64::from(passes)) <= most).unwrap_or(32);
+            let factor = files.powf(1.0 / f64::from(passes)).ceil() as u32;
+            let name = format!("by requests of 4 MB, {factor} files at a time");
+            others.push(Alternative::new(name, self.by(factor, &fixed), &fixed));
+        }
+        // One file that stays one is in nobody's passes.
+        others.retain(|other| other.seconds.is_none() || other.passes > 0);
         others.sort_by(|a, b| {
             let seconds = |other: &Alternative| other.seconds.unwrap_or(f64::INFINITY);
             seconds(a).total_cmp(&seconds(b))
@@ -316,7 +357,7 @@ impl Alternative {
             name,
             seconds: way.as_ref().map(|way| way.seconds),
             bytes: way.as_ref().map_or(0.0, Passes::bytes),
-            switches: passes.iter().map(switches).sum(),
+            switches: passes.iter().map(switches).fold(0.0, |all, one| all + one),
             passes: passes.len(),
         }
     }
@@ -364,8 +405,8 @@ impl<'a> PassesPlan<'a> {
             memory_bytes,
             seconds: way.seconds,
             bytes: way.bytes(),
-            switches: passes.iter().map(|pass| pass.switches).sum(),
-            money: money.sum(),
+            switches: passes.iter().map(|pass| pass.switches).fold(0.0, |all, one| all + one),
+            money: money.fold(0.0, |all, one| all + one),
             alternatives: if way.passes.is_empty() { Vec::new() } else { job.alternatives(&way, cost) },
             passes,
             volume: cost.volume,

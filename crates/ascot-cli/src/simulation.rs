@@ -88,6 +88,13 @@ fn setup(matches: &ArgMatches) -> Result<Chosen, Failure> {
         })?,
     };
     if let Some(group) = numbers::whole(matches, "group")? {
+        let most = u64::from(inputs.max(outputs));
+        if !(1..=most).contains(&group) {
+            return Err(Failure::usage(
+                format!("--group {group}: {inputs} x {outputs} has no group of so many"),
+                format!("from 1 to {most}"),
+            ));
+        }
         scheme = Scheme::new(shape, scheme.algorithm, group as f64, group as f64);
     }
     let skew = skew(matches.get_one::<String>("skew").map_or("equal", String::as_str))?;
@@ -119,15 +126,16 @@ fn algorithm(matches: &ArgMatches) -> Option<Algorithm> {
 
 fn skew(text: &str) -> Result<Skew, Failure> {
     let (name, value) = text.split_once(':').map_or((text, None), |(name, value)| (name, Some(value)));
-    let number =
-        |usual: f64, most: f64| value.map_or(Ok(usual), |text| numbers::real(text, "--skew", 0.0, most));
+    let number = |usual: f64, least: f64, most: f64| {
+        value.map_or(Ok(usual), |text| numbers::real(text, "--skew", least, most))
+    };
     match name {
         "equal" if value.is_none() => Ok(Skew::Equal),
         "ends" if value.is_none() => Ok(Skew::Ends),
-        "zipf" => Ok(Skew::Zipf(number(1.0, 10.0)?)),
-        "fast" => Ok(Skew::OneFast(number(10.0, 1e9)?)),
-        "noise" => Ok(Skew::Noise(number(0.5, 1.0)?)),
-        "bursts" => Ok(Skew::Bursts(number(1000.0, 1e9)?.max(1.0))),
+        "zipf" => Ok(Skew::Zipf(number(1.0, 0.0, 10.0)?)),
+        "fast" => Ok(Skew::OneFast(number(10.0, 0.0, 1e9)?)),
+        "noise" => Ok(Skew::Noise(number(0.5, 0.0, 1.0)?)),
+        "bursts" => Ok(Skew::Bursts(number(1000.0, 1.0, 1e9)?)),
         _ => Err(Failure::usage(
             format!("invalid argument '{text}' for --skew"),
             "accepted: equal, zipf:1.0, fast:10, noise:0.5, bursts:1000, ends",

@@ -104,7 +104,18 @@ pub fn count(text: &str) -> Result<u64, SizeError> {
         "t" | "T" => 4,
         _ => return Err(bad()),
     };
-    scaled(number, 1000_u64.pow(power)).ok_or_else(bad)
+    whole(number, 3 * power).ok_or_else(bad)
+}
+
+/// `number` with its point moved by so many digits; none where that leaves a fraction.
+fn whole(number: &str, digits: usize) -> Option<u64> {
+    let number = number.replace('_', "");
+    let (whole, fraction) = number.split_once('.').unwrap_or((&number, ""));
+    let fraction = fraction.trim_end_matches('0');
+    if number.trim_matches('.').is_empty() || fraction.len() > digits {
+        return None;
+    }
+    format!("{whole}{fraction:0<digits$}").parse().ok()
 }
 
 /// Reads a record's number: as a count, but up to 128 bits where digits are written out.

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use ascot_model::report::Report;
 use ascot_model::units;
 use ascot_record::layout::Layout;
-use ascot_sort::request::{Output, SortRequest, SplitBy};
-use ascot_sort::{Cancel, Leftover, Observer, RunOptions, SortError, Sortedness};
+use ascot_sort::request::{Method, Output, SortRequest, SplitBy};
+use ascot_sort::{Cancel, Explanation, Leftover, Observer, RunOptions, SortError, Sortedness};
 use clap::ArgMatches;
 
 use crate::failure::{Failure, STATUS_OF_DISORDER};
@@ -18,6 +18,7 @@ use crate::report_file::ReportFile;
 use crate::request::{self, Mode};
 use crate::signals::Stop;
 use crate::sys;
+use crate::view_flags::{is_given, named_view, refuse_views};
 use crate::views;
 
 /// Runs the command; the result is the exit status.
@@ -27,6 +28,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     }
     let mode = request::mode(matches)?;
     let sort_request = request::sort_request(matches, mode)?;
+    refuse_views(&sort_request.inputs)?;
     if mode != Mode::Sort {
         return check(&sort_request, mode);
     }
@@ -39,6 +41,7 @@ pub fn merge(matches: &ArgMatches) -> Result<u8, Failure> {
         return Ok(status);
     }
     let request = request::sort_request(matches, Mode::Sort)?;
+    refuse_views(&request.inputs)?;
     run_request(matches, &SortRequest { merge_only: true, ..request })
 }
 
@@ -46,6 +49,7 @@ pub fn merge(matches: &ArgMatches) -> Result<u8, Failure> {
 pub fn split(matches: &ArgMatches) -> Result<u8, Failure> {
     let split_request = request::sort_request(matches, Mode::Sort)?;
     let by = request::split_by(matches)?;
+    refuse_views(&split_request.inputs)?;
     let screen = screen(matches, true);
     if matches.get_flag("explain") {
         return explain(matches, &split_request, Some(by), &screen);
@@ -62,10 +66,16 @@ fn run_request(matches: &ArgMatches, sort_request: &SortRequest) -> Result<u8, F
     let output_is_file = !matches!(sort_request.output, Output::Stdout) || sys::stdout_is_a_file();
     let screen = screen(matches, output_is_file);
     request::notices(matches).iter().for_each(|notice| screen.notice(notice));
+    let view = view_of(matches, sort_request, &screen)?;
     if matches.get_flag("explain") {
-        return explain(matches, sort_request, None, &screen);
+        return match view {
+            None => explain(matches, sort_request, None, &screen),
+            Some(view) => explain_to(matches, sort_request, &screen, || {
+                ascot_sort::explain_view(sort_request, &view, &RunOptions::default())
+            }),
+        };
     }
-    if let Some(view) = view_of(matches, sort_request, &screen)? {
+    if let Some(view) = view {
         sys::standard_input_for(&sort_request.inputs)?;
         let report_file = ReportFile::prepare(matches, Some(sort_request))?;
         return job(report_file, &screen, |cancel| {
@@ -84,16 +94,20 @@ fn run_request(matches: &ArgMatches, sort_request: &SortRequest) -> Result<u8, F
 
 /// The directory of `--view`.
 fn view_of(matches: &ArgMatches, request: &SortRequest, screen: &Screen) -> Result<Option<PathBuf>, Failure> {
-    let Some(dir) = matches.try_get_one::<OsString>("view").ok().flatten() else { return Ok(None) };
-    if dir == "auto" {
+    let Some(dir) = named_view(matches) else { return Ok(None) };
+    if dir == Path::new("auto") {
         return cheaper_view(matches, request, screen);
     }
-    let other = ["output", "parts", "temp", "merge", "batch-size"].into_iter().find(|id| {
-        matches.try_contains_id(id).unwrap_or(false)
-            && matches.value_source(id) == Some(clap::parser::ValueSource::CommandLine)
-    });
-    match other {
-        None => Ok(Some(PathBuf::from(dir))),
+    const NOT_WITH: [&str; 6] = ["output", "parts", "temp", "merge", "batch-size", "reads"];
+    match NOT_WITH.into_iter().find(|id| is_given(matches, id)) {
+        None if request.method == Method::Distribute => Err(Failure::usage(
+            "--view does not go with --method distribute",
+            "a view is made of sorted runs: leave out --method",
+        )),
+        None => Ok(Some(dir)),
+        Some("reads") => {
+            Err(Failure::usage("--reads goes with --view auto only", "write: -o FILE --view auto --reads N"))
+        }
         Some(id) => Err(Failure::usage(
             format!("--view does not go with --{id}"),
             "a view is a directory of runs; ascot view DIR -o FILE writes the file",
@@ -205,8 +219,20 @@ fn explain(
     by: Option<SplitBy>,
     screen: &Screen,
 ) -> Result<u8, Failure> {
+    explain_to(matches, sort_request, screen, || {
+        ascot_sort::explain(sort_request, by, &RunOptions::default())
+    })
+}
+
+/// Prints what `plan` explains, and writes it to the file of `--report`.
+fn explain_to(
+    matches: &ArgMatches,
+    sort_request: &SortRequest,
+    screen: &Screen,
+    plan: impl FnOnce() -> Result<Explanation, SortError>,
+) -> Result<u8, Failure> {
     let report_file = ReportFile::prepare(matches, Some(sort_request))?;
-    let explanation = ascot_sort::explain(sort_request, by, &RunOptions::default())?;
+    let explanation = plan()?;
     screen.clear();
     if let Some(file) = report_file {
         file.write(&explanation)?;

@@ -25,6 +25,8 @@ use crate::volume::Profile;
 const USUAL_RECORD_BYTES: u64 = 100;
 /// More than anybody sorts, and little enough for all passes together to be counted.
 const MOST_BYTES: u64 = 100_000_000_000_000_000;
+/// Records of the longest kind that memory has room for.
+const RECORDS_OF_MEMORY: u64 = 4;
 /// Records up to this length are taken to be numbers, where nothing is said of them.
 const NUMBER_BYTES: u64 = 8;
 
@@ -57,6 +59,20 @@ impl SortPlan {
                 Failure::usage(format!("--record-bytes '{text}' is not a length in bytes"), "such as 100")
             })?),
         };
+        // As much of the memory as a job must have for a record, at least.
+        if let Some(bytes) = record_bytes.filter(|bytes| *bytes > memory_bytes / RECORDS_OF_MEMORY) {
+            return Err(Failure::usage(
+                format!(
+                    "--record-bytes: a record of {} is longer than {} of memory allow",
+                    units::bytes(bytes),
+                    units::memory(memory_bytes)
+                ),
+                format!(
+                    "--memory {}MiB is the least",
+                    bytes.saturating_mul(RECORDS_OF_MEMORY).div_ceil(1 << 20)
+                ),
+            ));
+        }
         if input_bytes > MOST_BYTES {
             let most = units::bytes(MOST_BYTES);
             return Err(Failure::usage(
@@ -100,6 +116,13 @@ fn request(
     };
     let keys: Vec<OsString> = matches.get_many::<OsString>("key").into_iter().flatten().cloned().collect();
     let (layout, keys) = named_records(Some(&format), &keys, Layout::LINES)?;
+    let given = matches.contains_id("format") && record_bytes.is_some();
+    if given && matches!(layout, Layout::Fixed { .. } | Layout::Number(_)) {
+        return Err(Failure::usage(
+            format!("--record-bytes is given, and the format ({layout}) has its length"),
+            "leave out one of them",
+        ));
+    }
     if matches!(layout, Layout::Csv { .. }) {
         return Err(Failure::usage(
             "the columns of CSV are named by its header, and there is no file yet",

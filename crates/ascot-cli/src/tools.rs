@@ -71,6 +71,12 @@ pub fn clean(matches: &ArgMatches) -> Result<u8, Failure> {
     for dir in &named {
         let failed = |source| Failure::File { path: dir.clone(), doing: "cannot be looked through", source };
         fs::read_dir(dir).map_err(failed)?;
+        if ascot_sort::is_running(dir) {
+            return Err(Failure::usage(
+                format!("{}: its job is running, and nothing of it is left over", dir.display()),
+                "wait for the job, or stop it: it removes what it made",
+            ));
+        }
     }
     let removal = match (matches.get_flag("dry-run"), matches.get_flag("all")) {
         (true, _) => Removal::Nothing,

@@ -8,15 +8,17 @@ use ascot_index::Directory;
 use ascot_io::Disk;
 use ascot_model::units;
 use ascot_sort::request::Output;
-use ascot_sort::view::{OpenView, View, is_view, join_parts, join_views, write_part};
+use ascot_sort::view::{OpenView, View, is_view, join_parts, join_views, same_order, write_part};
 use ascot_sort::{Cancel, RunOptions, SortError};
 use clap::ArgMatches;
 
 use crate::failure::Failure;
 use crate::progress::Screen;
-use crate::request::{Mode, count, memory, paths, sort_request, threads};
+use crate::request::{Mode, count, memory, output, paths, sort_request, threads};
 use crate::signals::Stop;
 use crate::size;
+use crate::sys;
+use crate::view_flags::{named_view, refuse_others, say_an_order};
 
 /// Memory of a view where nothing is said, bytes.
 const USUAL_MEMORY_BYTES: u64 = 256 << 20;
@@ -30,6 +32,7 @@ pub fn view(matches: &ArgMatches) -> Result<u8, Failure> {
     let range = range_of(matches, &*view)?;
     let file = path(matches, "materialize").or_else(|| path(matches, "output"));
     let output = file.map_or(Output::Stdout, Output::Path);
+    sys::standard_streams(&[], &output)?;
     finish(write_part(&*view, range, &output, &RunOptions::default(), &cancel), &stop)?;
     Ok(0)
 }
@@ -59,44 +62,42 @@ pub fn path(matches: &ArgMatches, id: &str) -> Option<PathBuf> {
 /// merged to the output.
 pub fn merge(matches: &ArgMatches, screen: &Screen) -> Result<Option<u8>, Failure> {
     let files = paths(matches, "files");
-    if let Some(dir) = path(matches, "view") {
+    if let Some(dir) = named_view(matches) {
         return join(matches, &files, &dir, screen).map(Some);
     }
     if !files.iter().any(|file| is_view(file)) {
         return Ok(None);
     }
+    refuse_others(matches, &["output"])?;
     if let Some(other) = files.iter().find(|file| !is_view(file)) {
         return Err(Failure::usage(
-            format!("{} is no view, and views are merged with views only", other.display()),
-            "make a view of all of them, which copies nothing: ascot merge ... --view DIR",
+            format!("{} is no view, and only views are merged to a file at once", other.display()),
+            "make a view of all of them, which copies nothing, and write that:\n  \
+             ascot merge FILE... --view DIR, then ascot view DIR -o FILE",
         ));
     }
-    let name = path_of_many(matches, "output").unwrap_or_default();
+    let output = output(matches)?;
+    sys::standard_streams(&[], &output)?;
+    let name = if let Output::Path(path) = &output { path.clone() } else { PathBuf::new() };
     let joined = join_views(&files, &name)?;
+    if say_an_order(matches) {
+        same_order(&joined, &sort_request(matches, Mode::Sort)?)?;
+    }
     let cancel = Cancel::new();
     let stop = Stop::watch(&cancel);
     let view = opening(matches)?.open_manifest(joined, &name)?;
-    let output = if name.as_os_str().is_empty() { Output::Stdout } else { Output::Path(name) };
     finish(write_part(&*view, (0, view.bytes()), &output, &RunOptions::default(), &cancel), &stop)?;
     Ok(Some(0))
 }
 
 /// `ascot merge --view DIR`: a view of views and of sorted files.
 fn join(matches: &ArgMatches, files: &[PathBuf], dir: &Path, screen: &Screen) -> Result<u8, Failure> {
-    if let Some(id) = ["output", "unique", "top", "parts"].into_iter().find(|id| is_given(matches, id)) {
-        return Err(Failure::usage(
-            format!("--view does not go with --{id}"),
-            "a view shows all records of its parts; ascot view DIR -o FILE writes the file",
-        ));
-    }
+    refuse_others(matches, &[])?;
     if files.is_empty() {
         return Err(Failure::usage("a view of what?", "name views and sorted files"));
     }
     // How records are ordered: as the views say, where there are any and no flag says otherwise.
-    const OTHERS: [&str; 8] =
-        ["files", "view", "memory", "threads", "report", "progress", "quiet", "verbose"];
-    let orders = matches.ids().any(|id| is_given(matches, id.as_str()) && !OTHERS.contains(&id.as_str()));
-    let request = (orders || !files.iter().any(|file| is_view(file)))
+    let request = (say_an_order(matches) || !files.iter().any(|file| is_view(file)))
         .then(|| sort_request(matches, Mode::Sort))
         .transpose()?;
     let cancel = Cancel::new();
@@ -114,22 +115,12 @@ fn join(matches: &ArgMatches, files: &[PathBuf], dir: &Path, screen: &Screen) ->
     Ok(0)
 }
 
-/// Whether a flag is on the command line.
-fn is_given(matches: &ArgMatches, id: &str) -> bool {
-    let known = matches.ids().any(|known| known.as_str() == id);
-    known && matches.value_source(id) == Some(clap::parser::ValueSource::CommandLine)
-}
-
 /// What came of a job that a signal may have ended.
 fn finish<T>(result: Result<T, SortError>, stop: &Stop) -> Result<T, Failure> {
     if matches!(result, Err(SortError::Cancelled)) {
         stop.end_if_asked();
     }
     Ok(result?)
-}
-
-fn path_of_many(matches: &ArgMatches, id: &str) -> Option<PathBuf> {
-    paths(matches, id).pop()
 }
 
 /// The bytes that are asked for.

@@ -107,7 +107,7 @@ impl Passes {
 
     /// Bytes read and written, all passes.
     pub fn bytes(&self) -> f64 {
-        self.passes.iter().map(|pass| pass.read_bytes + pass.written_bytes).sum()
+        self.passes.iter().map(|pass| pass.read_bytes + pass.written_bytes).fold(0.0, |all, one| all + one)
     }
 }
 
@@ -215,7 +215,8 @@ fn quotients(n: u32) -> impl Iterator<Item = u32> {
 }
 
 fn finish(passes: Vec<Pass>) -> Option<Passes> {
-    let seconds = passes.iter().map(|pass| pass.seconds).sum::<f64>();
+    // Not a sum: that of nothing is -0.
+    let seconds = passes.iter().map(|pass| pass.seconds).fold(0.0, |all, one| all + one);
     seconds.is_finite().then_some(Passes { passes, seconds })
 }
 

@@ -11,6 +11,11 @@ use crate::switch_cost::{BadSwitchCost, SwitchCost};
 
 /// Bytes of the largest block that is moved at once where switches cost next to nothing.
 const BLOCK_BYTES: f64 = 1_048_576.0;
+/// Rates that can be computed with, bytes/s: what is beyond them is a slip of the pen.
+const LEAST_RATE: f64 = 1.0;
+const MOST_RATE: f64 = 1e15;
+/// Least bytes that the largest request of an object store has: a sector.
+const LEAST_REQUEST_BYTES: u64 = 512;
 
 /// Speeds of a volume in bytes/s, and the cost of a switch in seconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -65,6 +70,10 @@ fn is_zero(number: &u64) -> bool {
 pub enum BadProfile {
     /// A figure that must be a positive, finite number is none.
     NotPositive(&'static str),
+    /// A rate that no volume has.
+    Rate(&'static str),
+    /// Requests of less than a sector.
+    ShortRequests,
     /// A figure that must not be negative is, or it is no number.
     Negative(&'static str),
     /// Half of the rate of both directions at once is above the rate of one alone by more than
@@ -78,6 +87,12 @@ impl std::fmt::Display for BadProfile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             BadProfile::NotPositive(field) => write!(f, "{field} must be a positive number"),
+            BadProfile::Rate(field) => {
+                write!(f, "{field} must be a rate from {LEAST_RATE} to {MOST_RATE:e} bytes/s")
+            }
+            BadProfile::ShortRequests => {
+                write!(f, "most_request_bytes must be at least {LEAST_REQUEST_BYTES}, a sector")
+            }
             BadProfile::Negative(field) => write!(f, "{field} must not be negative"),
             BadProfile::DuplexAboveAlone => write!(
                 f,
@@ -113,23 +128,26 @@ impl VolumeProfile {
 
     /// Whether the figures can be true.
     pub fn check(&self) -> Result<(), BadProfile> {
-        let positive = |value: f64, field| {
-            (value.is_finite() && value > 0.0).then_some(()).ok_or(BadProfile::NotPositive(field))
+        let rate = |value: f64, field| {
+            if !(value.is_finite() && value > 0.0) {
+                return Err(BadProfile::NotPositive(field));
+            }
+            (LEAST_RATE..=MOST_RATE).contains(&value).then_some(()).ok_or(BadProfile::Rate(field))
         };
         let not_negative = |value: f64, field| {
             (value.is_finite() && value >= 0.0).then_some(()).ok_or(BadProfile::Negative(field))
         };
-        positive(self.read_bytes_per_s, "read_bytes_per_s")?;
-        positive(self.write_bytes_per_s, "write_bytes_per_s")?;
+        rate(self.read_bytes_per_s, "read_bytes_per_s")?;
+        rate(self.write_bytes_per_s, "write_bytes_per_s")?;
         self.switch_seconds.check().map_err(BadProfile::Switch)?;
         if let Some(duplex) = self.duplex_bytes_per_s {
-            positive(duplex, "duplex_bytes_per_s")?;
+            rate(duplex, "duplex_bytes_per_s")?;
             if duplex > 1.5 * self.read_bytes_per_s.min(self.write_bytes_per_s) {
                 return Err(BadProfile::DuplexAboveAlone);
             }
         }
-        if self.most_request_bytes == Some(0) {
-            return Err(BadProfile::NotPositive("most_request_bytes"));
+        if self.most_request_bytes.is_some_and(|bytes| bytes < LEAST_REQUEST_BYTES) {
+            return Err(BadProfile::ShortRequests);
         }
         let prices = self.prices.unwrap_or_default();
         not_negative(prices.read_request, "prices.read_request")?;
@@ -253,7 +271,9 @@ mod tests {
         assert_eq!(bad(|v| v.read_bytes_per_s = 0.0), BadProfile::NotPositive("read_bytes_per_s"));
         assert_eq!(bad(|v| v.write_bytes_per_s = f64::NAN), BadProfile::NotPositive("write_bytes_per_s"));
         assert_eq!(bad(|v| v.duplex_bytes_per_s = Some(9e9)), BadProfile::DuplexAboveAlone);
-        assert_eq!(bad(|v| v.most_request_bytes = Some(0)), BadProfile::NotPositive("most_request_bytes"));
+        assert_eq!(bad(|v| v.most_request_bytes = Some(511)), BadProfile::ShortRequests);
+        assert_eq!(bad(|v| v.read_bytes_per_s = 2e15), BadProfile::Rate("read_bytes_per_s"));
+        assert_eq!(bad(|v| v.write_bytes_per_s = 0.5), BadProfile::Rate("write_bytes_per_s"));
         let negative = Prices { hour: -1.0, ..Prices::default() };
         let refused = VolumeProfile { prices: Some(negative), ..good.clone() }.check();
         assert_eq!(refused, Err(BadProfile::Negative("prices.hour")));

@@ -145,6 +145,11 @@ fn is_job(path: &Path) -> bool {
         && (path.join(LOCK).is_file() || is_empty(path))
 }
 
+/// Whether a path is the directory of a job that is running.
+pub fn is_running(path: &Path) -> bool {
+    is_job(path) && hold_dead(path).is_none()
+}
+
 /// The first directory of the job that has `dir`, which has the manifest.
 fn home_of(dir: &Path) -> PathBuf {
     const LONGEST_PATH: u64 = 4096;

@@ -162,6 +162,29 @@ pub fn no_room_for_spills(disk: &Disk, dirs: &[&Path], needed: u64) -> SortError
     }
 }
 
+/// An error where `path`, if it is or becomes a file, has no room for the `needed` bytes of an output.
+pub fn room_for_output(disk: &Disk, path: &Path, needed: u64) -> Result<(), SortError> {
+    let is_file = fs::metadata(path).map_or(true, |stat| stat.is_file());
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let left = disk.free_space(dir).unwrap_or(u64::MAX);
+    if !is_file || left >= needed {
+        return Ok(());
+    }
+    let advice = "free some space, or name an output on another volume\n  nothing was written; an old output is as it was";
+    Err(SortError::NoRoom { what: "the output", needed, left: vec![(dir.into(), left)], advice })
+}
+
+/// The error of a job that makes a view, whose runs are its spills.
+pub fn said_of_a_view(error: SortError) -> SortError {
+    let advice = "free some space, name a view on another volume (--view DIR), or compress its runs (--compress auto)\n  nothing is left of it";
+    match error {
+        SortError::NoRoom { what: "spills", needed, left, .. } => {
+            SortError::NoRoom { what: "the runs of the view", needed, left, advice }
+        }
+        other => other,
+    }
+}
+
 fn parent(dir: &Path) -> &Path {
     dir.parent().unwrap_or(dir)
 }

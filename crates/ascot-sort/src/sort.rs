@@ -1,26 +1,25 @@
 //! The entry: from a request to its report, its explanation, or its second life.
 
-use std::fmt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ascot_io::{AtomicOutput, Disk};
-use ascot_model::plan::{Plan, Way};
+use ascot_model::plan::Plan;
 use ascot_model::report::Report;
 use ascot_model::units;
 use ascot_model::volume::VolumeProfile;
 use ascot_record::layout::Layout;
-use serde::Serialize;
 
 use crate::budget::Budget;
 use crate::error::SortError;
+use crate::explanation::Explanation;
 use crate::header;
 use crate::input::{Fingerprint, Inputs};
 use crate::job::{Job, RunOptions, job_disk, report_of_finished, temp_dirs, view_disk};
 use crate::merging::merge_inputs;
 use crate::observe::{Cancel, Observer};
-use crate::places::no_room_for_spills;
+use crate::places::{no_room_for_spills, room_for_output, said_of_a_view};
 use crate::plan::{GUESSED_RECORD_BYTES, budget_of, make_plan, plan_split};
 use crate::progress::with_progress;
 use crate::records::{Head, Records, Visitor, with_records};
@@ -176,18 +175,23 @@ pub fn make_view(
     observer: &dyn Observer,
     cancel: &Cancel,
 ) -> Result<Report, SortError> {
+    let (request, prepared) = prepare_view(request, view)?;
+    let (head, request, disk) = (prepared.head.clone(), &request, view_disk(options));
+    let sorting = Sorting { request, by: None, view: Some(view), prepared, disk, observer, cancel };
+    with_records(request, &head, sorting)?.map_err(said_of_a_view)
+}
+
+/// The request as it is for a view, with its inputs open and the memory divided.
+fn prepare_view(request: &SortRequest, view: &Path) -> Result<(SortRequest, Prepared), SortError> {
     make::check(request, view)?;
     let mut request = request.clone();
     // Runs are written where the view will be, and nowhere else.
     request.temp_dirs = vec![make::parent_of(view)];
     (request.method, request.output) = (Method::Merge, Output::Stdout);
-    let request = &request;
-    let mut prepared = prepare(request, Inputs::open(&request.inputs)?)?;
+    let mut prepared = prepare(&request, Inputs::open(&request.inputs)?)?;
     let head = prepared.head.clone();
-    prepared.budget = with_records(request, &head, Blocks(request, &prepared))?;
-    let disk = view_disk(options);
-    let sorting = Sorting { request, by: None, view: Some(view), prepared, disk, observer, cancel };
-    with_records(request, &head, sorting)?
+    prepared.budget = with_records(&request, &head, Blocks(&request, &prepared))?;
+    Ok((request, prepared))
 }
 
 /// The memory of a job whose runs are for a view.
@@ -281,25 +285,10 @@ fn check_room(request: &SortRequest, plan: &Plan, disk: &Disk) -> Result<(), Sor
     let (Some(_), true, Some(last)) = (plan.input_bytes, all_wanted, plan.chosen.passes.last()) else {
         return Ok(());
     };
-    let file = match &request.output {
-        Output::Path(path) => {
-            std::fs::metadata(path).map_or(true, |stat| stat.is_file()).then(|| path.clone())
-        }
-        Output::Parts(parts) => Some(parts.path(0)),
-        Output::Stdout => None,
-    };
-    if let Some(path) = file {
-        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let (needed, left) = (last.written_bytes, disk.free_space(dir).unwrap_or(u64::MAX));
-        if left < needed {
-            let advice = "free some space, or name an output on another volume\n  nothing was written; an old output is as it was";
-            return Err(SortError::NoRoom {
-                what: "the output",
-                needed,
-                left: vec![(dir.into(), left)],
-                advice,
-            });
-        }
+    match &request.output {
+        Output::Path(path) => room_for_output(disk, path, last.written_bytes)?,
+        Output::Parts(parts) => room_for_output(disk, &parts.path(0), last.written_bytes)?,
+        Output::Stdout => {}
     }
     let spills: u64 = match &plan.chosen.passes[..] {
         [first, .., _] if plan.chosen.method != "in memory" => first.written_bytes,
@@ -325,23 +314,6 @@ fn check_room(request: &SortRequest, plan: &Plan, disk: &Disk) -> Result<(), Sor
     Err(no_room_for_spills(disk, &dirs, spills))
 }
 
-/// What a sort would do, and why.
-#[derive(Clone, Debug, Serialize)]
-pub struct Explanation {
-    /// The plan.
-    pub plan: Plan,
-    /// How the records look, in words.
-    pub records: String,
-    /// Free bytes where spills would go.
-    pub free_bytes: u64,
-    /// Directories for spills.
-    pub temp_dirs: Vec<std::path::PathBuf>,
-    /// The files the output is divided into, and by what, in words.
-    pub parts: Option<String>,
-    /// What a view instead would cost, where there could be one.
-    pub view: Option<ViewCost>,
-}
-
 /// Makes the plan of a sort, or of a split `by` something, and stops.
 pub fn explain(
     request: &SortRequest,
@@ -349,8 +321,29 @@ pub fn explain(
     options: &RunOptions,
 ) -> Result<Explanation, SortError> {
     let prepared = prepare(request, Inputs::open(&request.inputs)?)?;
+    explain_prepared(request, by, None, prepared, options)
+}
+
+/// Makes the plan of [`make_view`], and stops.
+pub fn explain_view(
+    request: &SortRequest,
+    view: &Path,
+    options: &RunOptions,
+) -> Result<Explanation, SortError> {
+    let (request, prepared) = prepare_view(request, view)?;
+    explain_prepared(&request, None, Some(view), prepared, options)
+}
+
+fn explain_prepared(
+    request: &SortRequest,
+    by: Option<SplitBy>,
+    dir: Option<&Path>,
+    prepared: Prepared,
+    options: &RunOptions,
+) -> Result<Explanation, SortError> {
     let head = prepared.head.clone();
-    let (plan, view) = with_records(request, &head, Explaining { request, by, prepared })??;
+    let makes_view = dir.is_some();
+    let (plan, view) = with_records(request, &head, Explaining { request, by, makes_view, prepared })??;
     let dirs = temp_dirs(request);
     let disk = job_disk(options);
     let free_bytes = dirs.iter().filter_map(|dir| disk.free_space(dir).ok()).sum();
@@ -358,7 +351,8 @@ pub fn explain(
         Output::Parts(parts) => Some(describe_parts(parts, by)),
         _ => None,
     };
-    Ok(Explanation { plan, records: request.layout.to_string(), free_bytes, temp_dirs: dirs, parts, view })
+    let (records, view_dir) = (request.layout.to_string(), dir.map(Path::to_path_buf));
+    Ok(Explanation { plan, records, free_bytes, temp_dirs: dirs, parts, view, view_dir })
 }
 
 fn describe_parts(parts: &Parts, by: Option<SplitBy>) -> String {
@@ -379,6 +373,7 @@ fn describe_parts(parts: &Parts, by: Option<SplitBy>) -> String {
 struct Explaining<'a> {
     request: &'a SortRequest,
     by: Option<SplitBy>,
+    makes_view: bool,
     prepared: Prepared,
 }
 
@@ -386,8 +381,17 @@ impl Visitor for Explaining<'_> {
     type Output = Result<(Plan, Option<ViewCost>), SortError>;
 
     fn visit<R: Records>(self, records: Arc<R>) -> Self::Output {
-        let plan = self.prepared.plan_for(self.request, self.by, &*records)?;
+        let mut plan = self.prepared.plan_for(self.request, self.by, &*records)?;
         let request = self.request;
+        let volume = request.volume.clone().unwrap_or_else(VolumeProfile::assumed_flash);
+        if self.makes_view {
+            let file = SortRequest { method: Method::Auto, ..request.clone() };
+            let file_seconds = self.prepared.plan(&file, &*records)?.chosen.seconds();
+            let view =
+                ViewCost::of(&plan.chosen, file_seconds, &volume).filter(|_| plan.input_bytes.is_some());
+            end_with_runs(&mut plan);
+            return Ok((plan, view));
+        }
         let never = self.by.is_some() || request.merge_only || request.unique || request.top.is_some();
         // Where all fits there is nothing to merge, and a view saves nothing.
         let never = never || plan.chosen.method == "in memory";
@@ -396,78 +400,9 @@ impl Visitor for Explaining<'_> {
         }
         let merging = SortRequest { method: Method::Merge, ..request.clone() };
         let merge = self.prepared.plan(&merging, &*records)?;
-        let volume = request.volume.clone().unwrap_or_else(VolumeProfile::assumed_flash);
         let view = ViewCost::of(&merge.chosen, plan.chosen.seconds(), &volume);
         Ok((plan, view))
     }
-}
-
-impl fmt::Display for Explanation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let plan = &self.plan;
-        let size = plan.input_bytes.map_or("a pipe, size not known".into(), units::bytes);
-        let records = plan
-            .input_records
-            .map_or(String::new(), |count| format!(" in about {} records", units::count(count)));
-        let rates = &plan.volume;
-        writeln!(
-            f,
-            "{size}{records} ({}), memory {}, {} threads, volume {} (read {}, write {}{})",
-            self.records,
-            units::memory(plan.memory_bytes),
-            plan.threads,
-            rates.name,
-            units::rate(rates.read_bytes_per_s),
-            units::rate(rates.write_bytes_per_s),
-            rates
-                .duplex_bytes_per_s
-                .map_or(String::new(), |rate| format!(", both at once {} each", units::rate(rate))),
-        )?;
-        let chosen = &plan.chosen;
-        writeln!(f, "\n  plan     {}{}", chosen.summary, if plan.forced { " (--method)" } else { "" })?;
-        if let Some(parts) = &self.parts {
-            writeln!(f, "  into     {parts}")?;
-        }
-        if plan.input_bytes.is_none() {
-            writeln!(f, "  moves    all of it once, or twice where it does not fit")?;
-            return write!(f, "  time     not known before all is read");
-        }
-        writeln!(
-            f,
-            "  moves    {} read, {} written, peak disk {} of {} free",
-            units::bytes(chosen.read_bytes()),
-            units::bytes(chosen.written_bytes()),
-            units::bytes(chosen.peak_disk_bytes),
-            units::bytes(self.free_bytes)
-        )?;
-        write!(f, "  time     about {}, bound by {}", units::seconds(chosen.seconds()), chosen.bound_by())?;
-        for (number, way) in plan.others.iter().enumerate() {
-            let lead = if number == 0 { "\n\n  why not  " } else { "\n           " };
-            write!(
-                f,
-                "{lead}{}   about {}   {}",
-                way.summary,
-                units::seconds(way.seconds()),
-                compare(way, chosen)
-            )?;
-        }
-        if let Some(cost) = &self.view {
-            let lead = if plan.others.is_empty() { "\n\n  why not  " } else { "\n           " };
-            let (make, read) = (units::seconds(cost.make_seconds), units::seconds(cost.read_seconds));
-            write!(f, "{lead}view instead of a file   about {make} now, {read} at each reading   (--view)")?;
-        }
-        Ok(())
-    }
-}
-
-fn compare(way: &Way, chosen: &Way) -> String {
-    let moved = |way: &Way| way.read_bytes() + way.written_bytes();
-    let io = match moved(way).cmp(&moved(chosen)) {
-        std::cmp::Ordering::Equal => "same bytes moved".to_string(),
-        std::cmp::Ordering::Greater => format!("moves {} more", units::bytes(moved(way) - moved(chosen))),
-        std::cmp::Ordering::Less => format!("moves {} less", units::bytes(moved(chosen) - moved(way))),
-    };
-    format!("{io}; {}", way.remark)
 }
 
 /// Goes on with a job that was killed.
@@ -505,6 +440,7 @@ pub fn resume(
     request.threads = Some(manifest.threads);
     let mut prepared = prepare(&request, Inputs::open(&request.inputs)?)?;
     let head = prepared.head.clone();
+    let makes_view = manifest.view.is_some();
     if let Some(view) = &manifest.view {
         make::check_name(&view.path)?;
         prepared.budget = with_records(&request, &head, Blocks(&request, &prepared))?;
@@ -514,6 +450,7 @@ pub fn resume(
         &head,
         Resuming { request: &request, prepared, manifest, job_dir, disk, observer, cancel },
     )?
+    .map_err(|error| if makes_view { said_of_a_view(error) } else { error })
 }
 
 struct Resuming<'a> {
@@ -564,8 +501,12 @@ impl Visitor for Resuming<'_> {
     }
 }
 
-/// The plan of a view: its runs stay as they are formed.
+/// The plan of a view: its runs stay as they are formed, and nothing else was thought of.
 fn end_with_runs(plan: &mut Plan) {
-    plan.chosen.passes.truncate(1);
-    plan.chosen.summary = "form sorted runs, to be merged when they are read".into();
+    (plan.forced, plan.others) = (false, Vec::new());
+    let chosen = &mut plan.chosen;
+    chosen.passes.truncate(1);
+    (chosen.factors, chosen.merge_factor) = (Vec::new(), None);
+    chosen.peak_disk_bytes = chosen.passes.iter().map(|pass| pass.written_bytes).sum();
+    chosen.summary = "form sorted runs, to be merged when they are read".into();
 }

@@ -358,6 +358,11 @@ pub fn load(dir: &Path) -> Result<Manifest, SortError> {
     let text = match fs::read(dir.join(MANIFEST)) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            if fs::symlink_metadata(dir).is_err() {
+                return Err(cannot(
+                    "there is no such directory\n  a job that is done, or was stopped, has removed its own; 'ascot clean --dry-run' lists what can go on",
+                ));
+            }
             return Err(cannot(
                 "there is no manifest in it\n  the job read a pipe, wrote to standard output or several parts, or merged, and such jobs cannot go on; or it died\n  before it had anything to keep; or this is not the job's first directory\n  'ascot clean' lists what can go on, and removes what cannot",
             ));

@@ -69,6 +69,12 @@ pub fn root_for(word: Option<&str>) -> Command {
     }
 }
 
+/// Whether a flag of `ascot sort` says what records are, or how they are ordered.
+pub fn says_an_order(id: &str) -> bool {
+    let flags = [sort::ordering(), sort::records(), sort::layouts()];
+    id == "stable" || flags.iter().flatten().any(|flag| flag.get_id() == id)
+}
+
 /// All commands below `command`, those of commands too.
 #[cfg(test)]
 pub fn all_below(command: &Command) -> Vec<&Command> {

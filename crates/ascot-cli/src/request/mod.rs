@@ -125,7 +125,7 @@ pub fn notices(matches: &ArgMatches) -> Vec<String> {
 }
 
 /// Where the result goes. Several different names are a mistake, as in the sort command.
-fn output(matches: &ArgMatches) -> Result<Output, Failure> {
+pub fn output(matches: &ArgMatches) -> Result<Output, Failure> {
     let mut names = matches.get_many::<OsString>("output").into_iter().flatten();
     let Some(first) = names.next() else {
         return match number_of_parts(matches)? {

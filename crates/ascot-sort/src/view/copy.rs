@@ -12,6 +12,7 @@ use ascot_record::layout::{Endian, Layout, NumberFormat, NumberType};
 use crate::error::SortError;
 use crate::job::{RunOptions, job_disk};
 use crate::observe::Cancel;
+use crate::places::room_for_output;
 use crate::request::{Keys, Output, SortRequest};
 use crate::view::View;
 
@@ -32,6 +33,7 @@ pub fn write_part(
     let disk = job_disk(options);
     match output {
         Output::Path(path) => {
+            room_for_output(&disk, path, to - from)?;
             let mut file = AtomicOutput::create(&disk, path, "output")?;
             let whole = from == 0 && to == view.bytes();
             copy(view, (from, to), whole, file.stream()?, cancel)?;

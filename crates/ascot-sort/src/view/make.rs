@@ -61,6 +61,10 @@ pub fn check_name(view: &Path) -> Result<(), SortError> {
         return Err(SortError::View { path: view.to_path_buf(), why: why.into() });
     }
     let parent = parent_of(view);
+    if parent.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+        let why = "there is no such directory, so no view can be made in it\n  make it first (mkdir), or name another place (--view DIR)".into();
+        return Err(SortError::View { path: parent, why });
+    }
     let stat = fs::metadata(&parent).map_err(|error| IoError::from_os(Action::Inspect, &parent, 0, error))?;
     if !stat.is_dir() {
         let why = "no directory: a view cannot be made in it".to_string();

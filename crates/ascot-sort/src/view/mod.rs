@@ -33,5 +33,5 @@ pub use copy::write_part;
 pub use manifest::ViewManifest;
 pub use place::{MOST_UNITS, Measure};
 pub use reader::{OpenView, View};
-pub use refer::{is_view, join_parts, join_views};
+pub use refer::{is_view, join_parts, join_views, same_order};
 pub use stream::Stream;

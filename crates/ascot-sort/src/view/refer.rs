@@ -71,12 +71,7 @@ pub fn join_parts(
     let basis = if views.is_empty() { None } else { Some(join_views(&views, view)?) };
     let (request, head) = match (&basis, request) {
         (Some(basis), given) => {
-            let header = request_header(&basis.request);
-            if given.is_some_and(|given| order_of(given, &header) != order_of(&basis.request, &header)) {
-                return Err(SortError::Request(
-                    "the views are ordered otherwise than the flags say\n  leave out format and keys: those of the views hold".into(),
-                ));
-            }
+            given.map_or(Ok(()), |given| same_order(basis, given))?;
             let bad = || SortError::View { path: view.into(), why: "a manifest has no valid header".into() };
             (basis.request.clone(), basis.head().ok_or_else(bad)?)
         }
@@ -119,9 +114,16 @@ pub fn join_parts(
     Ok(manifest)
 }
 
-/// Of a header only whether there is one is known from flags.
-fn request_header(request: &SortRequest) -> Option<String> {
-    request.header.then(String::new)
+/// An error where records of `view` are not ordered as `given` says. Of a header only whether there is one is
+/// known from flags.
+pub fn same_order(view: &ViewManifest, given: &SortRequest) -> Result<(), SortError> {
+    let order = |request: &SortRequest| order_of(request, &request.header.then(String::new));
+    if order(given) == order(&view.request) {
+        return Ok(());
+    }
+    Err(SortError::Request(
+        "the views are ordered otherwise than the flags say\n  leave out format and keys: those of the views hold".into(),
+    ))
 }
 
 struct Joining<'a> {

@@ -1,0 +1,84 @@
+//! Which flags go with views that are merged, and what a command says that takes no view.
+//!
+//! Invariant: a flag that is given is honoured or refused, with the way out; none is dropped. What orders
+//! records is the views' own: flags that say the same are fine, others are refused by the library.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use ascot_model::units;
+use ascot_sort::request::Input;
+use ascot_sort::view::is_view;
+use clap::ArgMatches;
+use clap::parser::ValueSource;
+
+use crate::failure::Failure;
+use crate::flags;
+
+/// What every merge of views takes.
+const HONOURED: [&str; 8] =
+    ["files", "view", "memory", "buffer-size", "threads", "progress", "quiet", "verbose"];
+
+/// Whether a flag is on the command line.
+pub fn is_given(matches: &ArgMatches, id: &str) -> bool {
+    let known = matches.ids().any(|known| known.as_str() == id);
+    known && matches.value_source(id) == Some(ValueSource::CommandLine)
+}
+
+/// Whether flags say how records are ordered.
+pub fn say_an_order(matches: &ArgMatches) -> bool {
+    matches.ids().any(|id| is_given(matches, id.as_str()) && flags::says_an_order(id.as_str()))
+}
+
+/// An error where a flag is given that a merge of views does not honour; `also`: those that it does, besides
+/// the usual ones.
+pub fn refuse_others(matches: &ArgMatches, also: &[&str]) -> Result<(), Failure> {
+    let taken = |id: &str| HONOURED.contains(&id) || also.contains(&id) || flags::says_an_order(id);
+    match matches.ids().map(clap::Id::as_str).find(|id| is_given(matches, id) && !taken(id)) {
+        None => Ok(()),
+        Some(id) => Err(Failure::usage(format!("views do not go with --{id}"), way_out(id))),
+    }
+}
+
+/// What to do instead.
+fn way_out(id: &str) -> &'static str {
+    match id {
+        "output" => "a view shows all records of its parts; ascot view DIR -o FILE writes the file",
+        "explain" => {
+            "there is one way to merge views, of all runs at once; ascot sort FILE --view DIR --explain tells \
+             what making one takes"
+        }
+        "top" => "a view shows all records: ascot merge VIEW... --view DIR, then ascot view DIR --head N",
+        "parts" => {
+            "write one file first: ascot merge VIEW... -o FILE, then ascot reshape FILE --parts N -o PATTERN"
+        }
+        "unique" => "write one file first: ascot merge VIEW... -o FILE, then ascot merge -u FILE -o OTHER",
+        "report" => "leave it out: a merge of views has no account",
+        "files0-from" => "name the views as arguments",
+        _ => "leave it out: all runs of views are merged at once, and nothing is spilled",
+    }
+}
+
+/// An error where a command that reads files is given a view.
+pub fn refuse_views(inputs: &[Input]) -> Result<(), Failure> {
+    let mut paths = inputs.iter().filter_map(|input| match input {
+        Input::Path(path) => Some(path),
+        Input::Stdin => None,
+    });
+    match paths.find(|path| is_view(path)) {
+        None => Ok(()),
+        Some(view) => Err(Failure::usage(
+            format!("{} is a view, not a file", view.display()),
+            format!(
+                "ascot merge takes views, and sorts nothing: ascot merge VIEW... -o FILE\n  or write the file that \
+                 it shows first: ascot view {} -o FILE",
+                units::in_shell(view)
+            ),
+        )),
+    }
+}
+
+/// The directory that `--view` names.
+pub fn named_view(matches: &ArgMatches) -> Option<PathBuf> {
+    matches.try_get_one::<OsString>("view").ok().flatten().map(PathBuf::from)
+}
