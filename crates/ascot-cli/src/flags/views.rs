@@ -148,7 +148,7 @@ pub fn mount() -> Command {
              names the run.",
         )
         .override_usage("ascot mount DIR MNT [OPTION]...")
-        .before_help("Ends when the files are there; a process of its own serves them until umount MNT.")
+        .before_help("Ends when the files are there; another process serves them until umount MNT.")
         .after_help("Examples:\n  ascot mount big.view /mnt/v && tail -c 100 /mnt/v/big.rec\n  umount /mnt/v\n  \
              ascot mount run.dir /mnt/r && xxd /mnt/r/0000000000012345")
         .arg(dir())
