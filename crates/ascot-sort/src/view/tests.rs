@@ -306,7 +306,16 @@ fn nothing_and_one_record() {
 fn records_and_keys_are_found() {
     let case = make(0, 20 << 20, 1 << 20, 7);
     let view = open(&case);
+    let most = MOST_UNITS as u64 * view.seek_cost(0).expect("a place").len() as u64;
+    for record in [0, 1, 777, 100_000, view.records()] {
+        let seen = requests(&*view);
+        assert_eq!(view.offset_of_record(record).expect("a place"), record * 100);
+        assert!(requests(&*view) - seen <= most, "record {record}");
+    }
     for key in [0u64, 1, 5_000, 1 << 19, 1 << 20, u64::MAX] {
+        let seen = requests(&*view);
+        view.offset_of_key(&key.to_be_bytes()).expect("a place");
+        assert!(requests(&*view) - seen <= most, "key {key}");
         let before = case.sorted.chunks(100).take_while(|record| record[..8] < key.to_be_bytes()[..]).count();
         assert_eq!(view.offset_of_key(&key.to_be_bytes()).expect("a place"), before as u64 * 100);
     }
