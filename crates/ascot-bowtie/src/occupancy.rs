@@ -11,7 +11,7 @@
 //!
 //! Invariant: a full block is queued only while there is a free one to take its place.
 
-use ascot_model::run_length::{Scheme, Shape};
+use ascot_model::run_length::{Algorithm, Scheme, Shape};
 
 use crate::schedule::{Rates, Sight, Stall};
 
@@ -32,9 +32,25 @@ impl Split {
     /// output fills a block while full ones wait, so each needs two, whatever there is.
     pub fn of(scheme: &Scheme, memory_blocks: u32) -> Self {
         let least = Self::least(&scheme.shape);
-        let share = (f64::from(memory_blocks) * scheme.read_share()).round() as u32;
+        let share = Self::read_blocks(scheme, f64::from(memory_blocks)).round() as u32;
         let read = share.clamp(least.read, memory_blocks.saturating_sub(least.write).max(least.read));
         Split { read, write: memory_blocks.saturating_sub(read).max(least.write) }
+    }
+
+    /// Blocks for inputs. Where one side of an interconnect sets the pace (A6), the other side's part lasts for
+    /// a round of it with the blocks in mind that are not full when memory is: half a block of each stream on
+    /// the side that sets the pace, and one of each on the side that follows.
+    fn read_blocks(scheme: &Scheme, memory: f64) -> f64 {
+        let (reads, writes) = scheme.memory_of_a_round();
+        let (n, m) = (f64::from(scheme.shape.inputs), f64::from(scheme.shape.outputs));
+        if !scheme.in_step() {
+            return memory * scheme.read_share();
+        }
+        let of_reads = reads / (reads + writes);
+        match scheme.algorithm {
+            Algorithm::A6r => (memory - n / 2.0 - m).max(0.0) * of_reads + n / 2.0,
+            _ => (memory - n - m / 2.0).max(0.0) * of_reads + n,
+        }
     }
 
     /// The least a bowtie can work with.

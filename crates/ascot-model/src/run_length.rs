@@ -156,6 +156,62 @@ impl Side {
     fn grouped(count: f64, group: f64) -> Self {
         Side { memory: (count / group + 1.0) / 2.0, runs: group }
     }
+
+    /// Groups at their own pace, as equal as can be, so that each stream has one turn in a cycle of all.
+    fn by_turns(count: f64, group: f64) -> Self {
+        if group.fract() != 0.0 {
+            return Side::grouped(count, group);
+        }
+        let turns = Turns::of(count as u32, group);
+        let groups = f64::from(turns.groups);
+        Side { memory: groups * (1.0 + turns.squares() / (count * count)) / 2.0, runs: count / groups }
+    }
+
+    /// Groups of `group` in every round, however long the others have it: some streams of a group rest a
+    /// round longer than the others if it does not divide their number.
+    fn in_step(count: f64, group: f64) -> Self {
+        if group.fract() != 0.0 {
+            return Side::grouped(count, group);
+        }
+        let whole = (count / group).floor();
+        let rest = count - whole * group;
+        let memory = (group * whole / 2.0 + rest) * (whole + 1.0) / count;
+        Side { memory, runs: group }
+    }
+}
+
+/// How streams are divided into groups that have turns: as equal as can be, the larger ones first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turns {
+    /// Streams.
+    pub count: u32,
+    /// Groups.
+    pub groups: u32,
+}
+
+impl Turns {
+    /// As few groups of no more than `group` as `count` streams make.
+    pub fn of(count: u32, group: f64) -> Self {
+        let group = (group.round() as u32).max(1);
+        Turns { count, groups: count.div_ceil(group).max(1) }
+    }
+
+    /// Streams of the group whose turn it is.
+    pub fn size(&self, turn: u32) -> u32 {
+        self.count / self.groups + u32::from(turn % self.groups < self.count % self.groups)
+    }
+
+    fn squares(&self) -> f64 {
+        let (small, larger) = (f64::from(self.count / self.groups), f64::from(self.count % self.groups));
+        larger * (small + 1.0).powi(2) + (f64::from(self.groups) - larger) * small.powi(2)
+    }
+
+    /// What a stream moves in a cycle of all groups, from `memory`: each has its turn when memory is full
+    /// (or an input empty), so that turns follow each other as their groups are large.
+    pub fn each(&self, memory: f64) -> f64 {
+        let count = f64::from(self.count.max(1));
+        2.0 * memory / (count * (1.0 + self.squares() / (count * count)))
+    }
 }
 
 impl Scheme {
@@ -177,8 +233,8 @@ impl Scheme {
     /// None where the algorithm does not fit the shape.
     pub fn best_of(shape: Shape, algorithm: Algorithm) -> Option<Self> {
         let real = Self::best_real(shape, algorithm)?;
-        let whole = |size: f64| [size.floor().max(1.0), size.ceil()];
-        let mut candidates = Vec::with_capacity(16);
+        let whole = |size: f64| [-1.0, 0.0, 1.0, 2.0].map(|more| (size.floor() + more).max(1.0));
+        let mut candidates = Vec::with_capacity(64);
         for read in whole(real.read_group) {
             for write in whole(real.write_group) {
                 candidates.push(Self::new(shape, algorithm, read, write));
@@ -254,19 +310,27 @@ impl Scheme {
             .unwrap_or(Self { shape, algorithm: Algorithm::A1, read_group: 1.0, write_group: 1.0 })
     }
 
+    /// Whether the groups of one side go by the rounds of the other, which streams: in an interconnect by A6.
+    pub fn in_step(&self) -> bool {
+        let streams = matches!(self.algorithm, Algorithm::A6r | Algorithm::A6w);
+        streams && self.shape.inputs > 1 && self.shape.outputs > 1
+    }
+
     fn sides(&self) -> (Side, Side) {
         let (n, m) = (f64::from(self.shape.inputs), f64::from(self.shape.outputs));
         let reads = match self.algorithm {
             Algorithm::A1 => Side::NONE,
             Algorithm::A2 => Side::STREAM,
             Algorithm::A3 | Algorithm::A6r => Side::streamed(n),
-            Algorithm::A4 | Algorithm::A5 | Algorithm::A6w => Side::grouped(n, self.read_group),
+            Algorithm::A6w if self.in_step() => Side::in_step(n, self.read_group),
+            Algorithm::A4 | Algorithm::A5 | Algorithm::A6w => Side::by_turns(n, self.read_group),
         };
         let writes = match self.algorithm {
             Algorithm::A3 => Side::NONE,
             Algorithm::A4 => Side::STREAM,
             Algorithm::A1 | Algorithm::A6w => Side::streamed(m),
-            Algorithm::A2 | Algorithm::A5 | Algorithm::A6r => Side::grouped(m, self.write_group),
+            Algorithm::A6r if self.in_step() => Side::in_step(m, self.write_group),
+            Algorithm::A2 | Algorithm::A5 | Algorithm::A6r => Side::by_turns(m, self.write_group),
         };
         (reads, writes)
     }
@@ -275,18 +339,21 @@ impl Scheme {
     /// where a single stream has the device to itself.
     pub fn run_length(&self, memory: f64) -> f64 {
         let (reads, writes) = self.sides();
+        let (of_reads, of_writes) = self.memory_of_a_round();
+        memory / ((of_reads + of_writes) * (reads.runs + writes.runs))
+    }
+
+    /// Memory for inputs and for outputs, both over the bytes that move in a round.
+    pub fn memory_of_a_round(&self) -> (f64, f64) {
+        let (reads, writes) = self.sides();
         let alpha = self.shape.alpha;
-        // Of a round that moves one byte in all.
-        let needed = alpha * reads.memory + (1.0 - alpha) * writes.memory;
-        memory / (needed * (reads.runs + writes.runs))
+        (alpha * reads.memory, (1.0 - alpha) * writes.memory)
     }
 
     /// The share of memory that buffers inputs; outputs have the rest.
     pub fn read_share(&self) -> f64 {
-        let (reads, writes) = self.sides();
-        let alpha = self.shape.alpha;
-        let (of_reads, of_writes) = (alpha * reads.memory, (1.0 - alpha) * writes.memory);
-        if of_reads + of_writes > 0.0 { of_reads / (of_reads + of_writes) } else { alpha }
+        let (of_reads, of_writes) = self.memory_of_a_round();
+        if of_reads + of_writes > 0.0 { of_reads / (of_reads + of_writes) } else { self.shape.alpha }
     }
 
     /// What inputs hold when their part of `memory` is full, bytes, in descending order: a staircase

@@ -22,7 +22,7 @@
 
 use std::collections::VecDeque;
 
-use ascot_model::run_length::{Algorithm, Scheme, Shape};
+use ascot_model::run_length::{Algorithm, Scheme, Shape, Turns};
 
 use super::{Move, Schedule, Sight, Stall};
 
@@ -37,6 +37,12 @@ const FULL: f64 = 0.8;
 /// How far behind the others it should run out, in stairs. A little more than one drifts towards the top
 /// where all is even.
 const STAIR: f64 = 1.2;
+/// What is left of a round when its end may as well come now.
+const EARLY: f64 = 0.1;
+/// What a round may come short by where the other side would have to do without a run.
+const SOON: f64 = 0.05;
+/// Blocks by which an input that is to last for a round may fail to.
+const SPARE: f64 = 0.5;
 
 #[derive(Clone, Copy, Debug)]
 enum Task {
@@ -53,8 +59,9 @@ pub struct Staircase {
     tasks: VecDeque<Task>,
     /// The input being streamed into the function.
     current: Option<usize>,
-    /// Groups of outputs written so far.
+    /// Groups of outputs written so far, and the turn of inputs that comes next.
     groups_written: usize,
+    groups_read: u32,
     begun: bool,
 }
 
@@ -86,6 +93,7 @@ impl Staircase {
             tasks: VecDeque::new(),
             current: None,
             groups_written: 0,
+            groups_read: 0,
             begun: false,
         }
     }
@@ -115,24 +123,59 @@ impl Staircase {
     }
 
     /// The function waits for an input that is streamed. When it is another than before, the last one
-    /// is filled up while the device is there, and outputs that would soon interrupt the new one are
-    /// written first.
+    /// is filled up while the device is there, and then (A6r) room is made for what the new one brings.
     fn stream(&mut self, sight: &Sight<'_>, input: usize) {
         if let Some(last) = self.current.replace(input).filter(|&last| last != input) {
-            let level = self.evenly(sight, last);
-            if f64::from(sight.held[last]) < FULL * f64::from(level) {
-                self.tasks.push_back(Task::Fill { input: last, level });
-            }
-            // What is written until yet another input runs out.
-            let others = (0..sight.held.len()).filter(|&other| other != input && other != last);
-            let filled = f64::from(level) / sight.shares[last].max(1e-12);
-            let until = others.map(|other| sight.runs_out[other]).fold(filled, f64::min);
-            let soon = f64::from(sight.free_to_write) < until * sight.gain;
-            if self.scheme.algorithm.writes_in_groups() && soon {
-                self.drain_group(sight);
+            let filled = self.fill_up(sight, last);
+            if self.scheme.in_step() {
+                let others = (0..sight.held.len()).filter(|&other| other != input && other != last);
+                self.make_room(sight, others.map(|other| sight.runs_out[other]).fold(filled, f64::min));
             }
         }
         self.tasks.push_back(Task::Fill { input, level: sight.held[input] + 1 });
+    }
+
+    /// An input that was streamed is filled up to the staircase; says when it will run out.
+    fn fill_up(&mut self, sight: &Sight<'_>, input: usize) -> f64 {
+        let level = self.evenly(sight, input);
+        if f64::from(sight.held[input]) >= FULL * f64::from(level) {
+            return sight.runs_out[input];
+        }
+        self.tasks.push_back(Task::Fill { input, level });
+        f64::from(level) / sight.shares[input].max(1e-12)
+    }
+
+    /// There is no room while an input is streamed (A6r). If another is about to run out, its time has come a
+    /// little early; else as few outputs are written as will do until then.
+    fn interrupt(&mut self, sight: &Sight<'_>) {
+        let mut others: Vec<usize> =
+            (0..sight.held.len()).filter(|&input| Some(input) != self.current && sight.remaining[input] > 0).collect();
+        others.sort_by(|&a, &b| sight.runs_out[a].total_cmp(&sight.runs_out[b]).then(a.cmp(&b)));
+        let Some(&first) = others.first() else { return self.drain_group(sight) };
+        let round = f64::from(self.top(sight, first)) / sight.shares[first].max(1e-12) / (self.live_inputs() - 1.0).max(1.0);
+        let mut until = sight.runs_out[first];
+        if let Some(current) = self.current
+            && until < EARLY * round
+        {
+            let filled = self.fill_up(sight, current);
+            until = others.get(1).map_or(filled, |&second| sight.runs_out[second]).min(filled);
+        }
+        self.make_room(sight, until);
+    }
+
+    /// Writes as few of the fullest outputs as will do until so many blocks are consumed.
+    fn make_room(&mut self, sight: &Sight<'_>, until: f64) {
+        let mut outputs: Vec<usize> = (0..sight.full.len()).filter(|&output| sight.full[output] > 0).collect();
+        outputs.sort_by_key(|&output| (std::cmp::Reverse(sight.full[output]), output));
+        let wanted = until * sight.gain * (1.0 - SOON);
+        let mut free = f64::from(sight.free_to_write);
+        for output in outputs {
+            if free >= wanted {
+                break;
+            }
+            free += f64::from(sight.full[output]);
+            self.tasks.push_back(Task::Drain { output });
+        }
     }
 
     fn plan(&mut self, sight: &Sight<'_>) {
@@ -145,32 +188,60 @@ impl Staircase {
             }
             Stall::Arriving(_) => {}
             Stall::Ended => self.drain_fullest(sight),
+            Stall::Input(input) if algorithm == Algorithm::A6w && self.scheme.in_step() => {
+                self.fill_before(sight, Some(input));
+            }
             Stall::Input(input) if algorithm.reads_in_groups() => self.fill_group(sight, input),
             Stall::Input(input) => self.stream(sight, input),
+            Stall::Room if algorithm == Algorithm::A6r && self.scheme.in_step() => self.interrupt(sight),
             Stall::Room if algorithm.writes_in_groups() => self.drain_group(sight),
             Stall::Room => {
-                self.fill_group_before(sight);
+                if algorithm == Algorithm::A6w && self.scheme.in_step() {
+                    self.fill_before(sight, None);
+                }
                 self.drain_fullest(sight);
             }
         }
     }
 
-    /// An output is written now (A6w): inputs that would run out while it is, are filled before.
-    fn fill_group_before(&mut self, sight: &Sight<'_>) {
+    /// An output is written now (A6w): inputs that would run out while it is, are filled before, each for as
+    /// many rounds as memory has for them; and so that in each of those rounds as many run out as in any
+    /// other.
+    fn fill_before(&mut self, sight: &Sight<'_>, waited: Option<usize>) {
         let outputs = sight.full.len() as f64;
-        if !self.scheme.algorithm.reads_in_groups() || outputs < 2.0 {
-            return;
-        }
-        let Some(fullest) = sight.fullest() else { return };
-        let live = (0..sight.held.len()).filter(|&input| sight.remaining[input] > 0);
-        let Some(first) = live.min_by(|&a, &b| sight.runs_out[a].total_cmp(&sight.runs_out[b])) else {
-            return;
+        let gain = sight.gain.max(1e-9);
+        let full = sight.full.iter().sum::<u32>() + sight.free_to_write;
+        let round = 2.0 * (f64::from(full) + outputs / 2.0) / (outputs - 1.0) / gain;
+        // What is consumed until the next output is written.
+        let now = match (waited, sight.fullest()) {
+            (None, Some(fullest)) => f64::from(sight.full[fullest]) * outputs / (outputs - 1.0) / gain,
+            _ => (f64::from(sight.free_to_write) / gain).min(round),
         };
-        let written = f64::from(sight.full[fullest]) * outputs / (outputs - 1.0);
-        let lasts = (self.live_inputs() / self.read_group() as f64).floor() * self.read_round();
-        let needed = (lasts - sight.runs_out[first]) * sight.shares[first] * self.read_group() as f64;
-        if sight.runs_out[first] * sight.gain < written && f64::from(sight.free_to_read) > needed {
-            self.fill_group(sight, first);
+        let group = self.read_group();
+        let live = self.scheme.shape.inputs as usize;
+        let (whole, rest) = ((live / group).max(1), live % group);
+        // How many run out in each of the rounds to come; those of the first are filled now.
+        let mut running_out = vec![0; whole + 2];
+        let mut forced = Vec::new();
+        for input in 0..sight.held.len() {
+            let rounds = (sight.runs_out[input] - now) / round + 1.0 + SOON;
+            match rounds.max(0.0).floor() as usize {
+                _ if waited == Some(input) => forced.push(input),
+                0 if sight.remaining[input] > 0 => forced.push(input),
+                slot => running_out[slot.min(whole + 1)] += 1,
+            }
+        }
+        forced.sort_by(|&a, &b| sight.runs_out[a].total_cmp(&sight.runs_out[b]).then(a.cmp(&b)));
+        for input in forced {
+            let slot = if running_out[whole + 1] < rest {
+                whole + 1
+            } else {
+                (1..=whole).rev().find(|&slot| running_out[slot] < group).unwrap_or(whole)
+            };
+            running_out[slot] += 1;
+            let lasts = now + (slot as f64 - 1.0) * round;
+            let blocks = lasts * sight.shares[input] + SPARE;
+            self.tasks.push_back(Task::Fill { input, level: (blocks.ceil() as u32).max(1) });
         }
     }
 
@@ -213,10 +284,15 @@ impl Staircase {
         }
         let inputs = sight.held.len();
         if self.scheme.algorithm.reads_in_groups() {
-            let (round, group) = (self.read_round(), self.read_group());
+            let (turns, cycle) = (self.read_turns(), self.read_cycle());
+            let (mut turn, mut last) = (0, turns.size(0));
             for input in 0..inputs {
-                let rounds = (input / group + 1) as f64;
-                let level = (rounds * round * sight.shares[input]).floor() as u32;
+                if input as u32 == last && input > 0 {
+                    turn += 1;
+                    last += turns.size(turn);
+                }
+                let lasts = cycle * f64::from(last) / inputs as f64;
+                let level = (lasts * sight.shares[input]).floor() as u32;
                 self.tasks.push_back(Task::Fill { input, level: level.max(1) });
             }
         } else {
@@ -227,30 +303,31 @@ impl Staircase {
         }
     }
 
-    /// The `c` inputs that run out first, the one that is waited for among them. Each is filled to last
-    /// for as many rounds as there are groups; where `c` does not divide their number, some last a round
-    /// longer than the others of their group, so that in every round `c` run out, and no more.
+    /// The inputs whose turn it is: those that run out first, the one that is waited for among them. Each is
+    /// filled to last until all others have had their turn.
     fn fill_group(&mut self, sight: &Sight<'_>, waited: usize) {
         let mut others: Vec<usize> = (0..sight.held.len())
             .filter(|&i| i != waited && (sight.remaining[i] > 0 || sight.held[i] > 0))
             .collect();
         others.sort_by(|&a, &b| sight.runs_out[a].total_cmp(&sight.runs_out[b]).then(a.cmp(&b)));
-        let (group, round) = (self.read_group(), self.read_round());
-        let live = self.scheme.shape.inputs as usize;
-        let (whole, rest) = ((live / group).max(1), live % group);
-        let lasts = |&input: &usize| sight.runs_out[input] > (whole as f64 - 0.5) * round;
-        let last_as_long = others.iter().filter(|input| lasts(input)).count();
+        let turns = self.read_turns();
+        let group = turns.size(self.groups_read) as usize;
+        self.groups_read = (self.groups_read + 1) % turns.groups;
         let more = others.iter().copied().filter(|&input| sight.remaining[input] > 0).take(group - 1);
         let filled: Vec<usize> = std::iter::once(waited).chain(more).collect();
         others.retain(|other| !filled.contains(other));
-        for (place, input) in filled.into_iter().enumerate() {
-            let longer = rest > 0 && last_as_long + place >= group;
-            let most = (whole + usize::from(longer)) as f64 * round;
-            let before = others.iter().map(|&other| sight.runs_out[other]).filter(|&end| end <= most);
-            let lasts = (before.fold(0.0, f64::max) + STAIR * round).clamp(most * (1.0 - EVEN), most);
+        let cycle = self.read_cycle();
+        let stair = cycle * group as f64 / self.live_inputs();
+        let before = others.iter().map(|&other| sight.runs_out[other]).filter(|&end| end <= cycle);
+        let lasts = (before.fold(0.0, f64::max) + STAIR * stair).clamp(cycle * (1.0 - EVEN), cycle);
+        for input in filled {
             let blocks = lasts * sight.shares.get(input).copied().unwrap_or(0.0);
             self.tasks.push_back(Task::Fill { input, level: (blocks.floor() as u32).max(1) });
         }
+    }
+
+    fn read_turns(&self) -> Turns {
+        Turns::of(self.scheme.shape.inputs.max(1), self.scheme.read_group)
     }
 
     /// How many inputs are filled together.
@@ -258,15 +335,12 @@ impl Staircase {
         (self.scheme.read_group.round() as usize).max(1)
     }
 
-    /// Blocks consumed in a round, of all inputs together: as many as memory holds for inputs that run
-    /// out by groups.
-    fn read_round(&self) -> f64 {
-        let (live, group) = (self.live_inputs(), self.read_group() as f64);
+    /// Blocks consumed of all inputs together while each of them is filled once.
+    fn read_cycle(&self) -> f64 {
+        let live = self.live_inputs();
         // Of every input's first block a part is consumed, one half on the average.
         let memory = (f64::from(self.read_blocks) - live / 2.0).max(live) * TOP;
-        let whole = (live / group).floor();
-        let rest = live - whole * group;
-        live * memory / (group * whole * (whole + 1.0) / 2.0 + rest * (whole + 1.0))
+        self.read_turns().each(memory) * live
     }
 
     /// The `c` fullest outputs.
@@ -279,20 +353,15 @@ impl Staircase {
         self.tasks.extend(outputs.into_iter().take(group).map(|output| Task::Drain { output }));
     }
 
-    /// How many of so many outputs are written now. Where the pace is the outputs' own (A2) groups are as
-    /// equal as can be if `c` does not divide the number, so that in every round each output is written
-    /// once; and at first, when all hold the same, as many are written as hold what a group does later.
+    /// How many of so many outputs are written now. Groups are as equal as can be, so that each output has
+    /// one turn in a cycle of all; and at first, when all hold the same, as many are written as hold what a
+    /// group does later.
     fn write_group(&self, outputs: usize) -> usize {
-        let group = self.scheme.write_group.round().max(1.0);
-        if self.scheme.algorithm != Algorithm::A2 {
-            return group as usize;
+        let turns = Turns::of(outputs as u32, self.scheme.write_group);
+        match self.groups_written.checked_sub(1) {
+            None => (2.0 * outputs as f64 / f64::from(turns.groups + 1)).round() as usize,
+            Some(later) => turns.size((later % turns.groups as usize) as u32) as usize,
         }
-        let Some(later) = self.groups_written.checked_sub(1) else {
-            let all = outputs as f64;
-            return (2.0 * all / (all / group + 1.0)).round() as usize;
-        };
-        let groups = outputs.div_ceil(group as usize).max(1);
-        outputs / groups + usize::from(later % groups < outputs % groups)
     }
 
     fn drain_fullest(&mut self, sight: &Sight<'_>) {

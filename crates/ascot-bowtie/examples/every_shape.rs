@@ -1,0 +1,126 @@
+//! How near the schedules come to their formulas, shape by shape: one line for each of a grid of shapes.
+//!
+//! ```text
+//!   every_shape [SIZES [SHARES [ALGORITHMS]]]
+//!   every_shape 1,2,3,5,8,13 0.2,0.5,0.8 best
+//! ```
+//!
+//! SIZES: numbers of files on either side, 0 too. SHARES: of reading in what moves. ALGORITHMS: `best`, the one
+//! chosen for a shape, or `all` that fit it. A line says the shape, the scheme, and the mean run as a share of the formula at equal rates, and as
+//! a share of that where rates vary by half at every block; then the share of the paper's formula for groups of
+//! any size, best of all.
+
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use ascot_bowtie::simulate::{Setup, Skew, simulate};
+use ascot_model::run_length::{Algorithm, Scheme, Shape};
+
+/// Runs to take the mean of.
+const RUNS: f64 = 1500.0;
+/// Blocks to a file.
+const BLOCKS: u32 = 400;
+/// Blocks of all files at the most, where that leaves a file 64.
+const MOST_BLOCKS: u32 = 16384;
+
+const ALL: [Algorithm; 7] = [
+    Algorithm::A1,
+    Algorithm::A2,
+    Algorithm::A3,
+    Algorithm::A4,
+    Algorithm::A5,
+    Algorithm::A6r,
+    Algorithm::A6w,
+];
+
+fn setup(scheme: Scheme, skew: &Skew) -> Setup {
+    let streams = scheme.shape.streams();
+    let memory_blocks = (BLOCKS * streams).min(MOST_BLOCKS.max(64 * streams));
+    let run = scheme.run_length(f64::from(memory_blocks));
+    let memory = u64::from(memory_blocks);
+    Setup {
+        scheme,
+        memory_blocks,
+        total_blocks: 5 * memory + (8 * memory).max((RUNS * run) as u64),
+        input_skew: skew.clone(),
+        output_skew: skew.clone(),
+        seed: 1,
+    }
+}
+
+fn line(scheme: &Scheme) -> String {
+    let shape = scheme.shape;
+    let run = |skew: Skew| {
+        let setup = setup(*scheme, &skew);
+        let formula = scheme.run_length(f64::from(setup.memory_blocks));
+        let held = |outcome: &ascot_bowtie::simulate::Outcome| outcome.peak_blocks <= setup.memory_blocks;
+        match simulate(&setup, false) {
+            Ok(outcome) if held(&outcome) => outcome.run_length() / formula,
+            _ => 0.0,
+        }
+    };
+    let (even, noisy) = (run(Skew::Equal), run(Skew::Noise(0.5)));
+    let real = ALL.into_iter().filter_map(|algorithm| Scheme::best_real(shape, algorithm));
+    let real = real.map(|scheme| scheme.run_length(1.0)).fold(0.0, f64::max);
+    format!(
+        "{} {} {} {} {:.3} {:.3} {even:.4} {:.4} {:.4}",
+        shape.inputs,
+        shape.outputs,
+        shape.alpha,
+        scheme.algorithm.name(),
+        scheme.read_group,
+        scheme.write_group,
+        noisy / even,
+        even * scheme.run_length(1.0) / real
+    )
+}
+
+fn schemes(sizes: &[u32], shares: &[f64], all: bool) -> Vec<Scheme> {
+    let mut schemes = Vec::new();
+    for (&inputs, &outputs) in sizes.iter().flat_map(|n| sizes.iter().map(move |m| (n, m))) {
+        if inputs + outputs < 2 {
+            continue;
+        }
+        let one_sided = inputs == 0 || outputs == 0;
+        for &share in &shares[..if one_sided { 1 } else { shares.len() }] {
+            let shape = Shape::moving(inputs, outputs, share, 1.0 - share);
+            match all {
+                true => schemes.extend(ALL.into_iter().filter_map(|one| Scheme::best_of(shape, one))),
+                false => schemes.push(Scheme::best(shape)),
+            }
+        }
+    }
+    schemes.sort_by_key(|scheme| std::cmp::Reverse(scheme.shape.streams()));
+    schemes
+}
+
+fn numbers<T: std::str::FromStr>(text: &str) -> Option<Vec<T>> {
+    text.split(',').map(|number| number.parse().ok()).collect()
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let argument = |at: usize, usual: &'static str| arguments.get(at).map_or(usual, String::as_str).to_owned();
+    let sizes = numbers::<u32>(&argument(0, "0,1,2,3,4,5,7,8,11,13,16,23,32"));
+    let shares = numbers::<f64>(&argument(1, "0.2,0.5,0.8"));
+    let (Some(sizes), Some(shares)) = (sizes, shares) else {
+        eprintln!("every_shape [SIZES [SHARES [best|all]]]: numbers with commas between");
+        return ExitCode::from(2);
+    };
+    let schemes = schemes(&sizes, &shares, argument(2, "best") == "all");
+    let next = AtomicUsize::new(0);
+    let lines = Mutex::new(());
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while let Some(scheme) = schemes.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let line = line(scheme);
+                    let _one_at_a_time = lines.lock();
+                    println!("{line}");
+                }
+            });
+        }
+    });
+    ExitCode::SUCCESS
+}
