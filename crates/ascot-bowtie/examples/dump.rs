@@ -5,12 +5,12 @@ fn main() {
     let a: Vec<f64> = std::env::args().skip(1).map(|x| x.parse().unwrap()).collect();
     let shape = Shape { inputs: a[0] as u32, outputs: a[1] as u32, alpha: a[2] };
     let scheme = Scheme::best(shape);
-    let memory_blocks = 256 * shape.streams();
+    let memory_blocks = std::env::var("B").map_or(256, |x| x.parse().unwrap()) * shape.streams();
     let skew = if a.len() > 4 { Skew::Noise(a[4]) } else { Skew::Equal };
-    let setup = Setup { scheme, memory_blocks, total_blocks: 30 * u64::from(memory_blocks), input_skew: skew.clone(), output_skew: skew, seed: 1 };
+    let setup = Setup { scheme, memory_blocks, total_blocks: 200 * u64::from(memory_blocks), input_skew: skew.clone(), output_skew: skew, seed: 1 };
     let out = simulate(&setup, true).unwrap();
     println!("{scheme:?} split {:?} formula {:.1} got {:.1}", ascot_bowtie::occupancy::Split::of(&scheme, memory_blocks), scheme.run_length(memory_blocks as f64), out.run_length());
-    for (step, units) in out.steps.iter().skip(60).take(a[3] as usize) {
+    for (step, units) in out.steps.iter().skip(std::env::var("SKIP").map_or(60, |x| x.parse().unwrap())).take(a[3] as usize) {
         println!("{step:?} {:.2}", *units as f64 / 4096.0);
     }
 }

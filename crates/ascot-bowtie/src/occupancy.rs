@@ -18,6 +18,9 @@ use crate::schedule::{Rates, Sight, Stall};
 /// Rates of inputs are learnt over so many times their memory.
 const WINDOW_MEMORIES: f64 = 4.0;
 
+/// How much more inputs have (A6w) than would last for the rounds of the outputs.
+const MARGIN: f64 = 1.01;
+
 /// How memory is divided, in blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Split {
@@ -46,11 +49,11 @@ impl Split {
         if !scheme.in_step() {
             return memory * scheme.read_share();
         }
-        let of_reads = reads / (reads + writes);
-        match scheme.algorithm {
-            Algorithm::A6r => (memory - n / 2.0 - m).max(0.0) * of_reads + n / 2.0,
-            _ => (memory - n - m / 2.0).max(0.0) * of_reads + n,
+        if scheme.algorithm == Algorithm::A6r {
+            return (memory - n / 2.0 - m).max(0.0) * reads / (reads + writes) + n / 2.0;
         }
+        let reads = reads * MARGIN;
+        (memory - n - m / 2.0).max(0.0) * reads / (reads + writes) + n
     }
 
     /// The least a bowtie can work with.
