@@ -18,11 +18,11 @@ use ascot_bowtie::simulate::{Setup, Skew, simulate};
 use ascot_model::run_length::{Algorithm, Scheme, Shape};
 
 /// Runs to take the mean of.
-const RUNS: f64 = 1500.0;
+const RUNS: f64 = 500.0;
 /// Blocks to a file.
 const BLOCKS: u32 = 400;
 /// Blocks of all files at the most, where that leaves a file 64.
-const MOST_BLOCKS: u32 = 16384;
+const MOST_BLOCKS: u32 = 8192;
 
 const ALL: [Algorithm; 7] = [
     Algorithm::A1,

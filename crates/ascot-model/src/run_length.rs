@@ -312,8 +312,11 @@ impl Scheme {
 
     /// Whether the groups of one side go by the rounds of the other, which streams: in an interconnect by A6.
     pub fn in_step(&self) -> bool {
-        let streams = matches!(self.algorithm, Algorithm::A6r | Algorithm::A6w);
-        streams && self.shape.inputs > 1 && self.shape.outputs > 1
+        match self.algorithm {
+            Algorithm::A6r => self.shape.inputs > 1,
+            Algorithm::A6w => self.shape.outputs > 1,
+            _ => false,
+        }
     }
 
     fn sides(&self) -> (Side, Side) {

@@ -36,7 +36,7 @@ const EVEN: f64 = 0.10;
 const FULL: f64 = 0.8;
 /// How far behind the others it should run out, in stairs. A little more than one drifts towards the top
 /// where all is even.
-const STAIR: f64 = 1.2;
+const STAIR: f64 = 1.02;
 /// What is left of a round when its end may as well come now.
 const EARLY: f64 = 0.1;
 /// What a round may come short by where the other side would have to do without a run.
@@ -212,11 +212,11 @@ impl Staircase {
         let gain = sight.gain.max(1e-9);
         let full = sight.full.iter().sum::<u32>() + sight.free_to_write;
         let round = 2.0 * (f64::from(full) + outputs / 2.0) / (outputs - 1.0) / gain;
-        // What is consumed until the next output is written.
-        let now = match (waited, sight.fullest()) {
-            (None, Some(fullest)) => f64::from(sight.full[fullest]) * outputs / (outputs - 1.0) / gain,
-            _ => (f64::from(sight.free_to_write) / gain).min(round),
-        };
+        // What is consumed until the output after this one is written; or this one, if that is yet to come.
+        let fullest = sight.fullest().map_or(0.0, |fullest| f64::from(sight.full[fullest]));
+        let this = fullest * outputs / (outputs - 1.0) / gain;
+        let left = (f64::from(sight.free_to_write) / gain).min(round);
+        let now = if waited.is_none() || left < EARLY * round { left + this } else { left };
         let group = self.read_group();
         let live = self.scheme.shape.inputs as usize;
         let (whole, rest) = ((live / group).max(1), live % group);
