@@ -252,7 +252,11 @@ impl Scheme {
                 }
             }
         }
-        candidates.into_iter().max_by(|a, b| a.run_length(1.0).total_cmp(&b.run_length(1.0)))
+        // Of those as good the one named first: the smaller groups.
+        let longer = |best: Self, next: Self| {
+            if next.run_length(1.0) > best.run_length(1.0) * (1.0 + 1e-12) { next } else { best }
+        };
+        candidates.into_iter().reduce(longer)
     }
 
     /// The algorithm with its best group sizes as real numbers: theorems 5, 9, 12 and 13.

@@ -232,16 +232,32 @@ impl Staircase {
             }
         }
         forced.sort_by(|&a, &b| sight.runs_out[a].total_cmp(&sight.runs_out[b]).then(a.cmp(&b)));
-        for input in forced {
+        let mut last_for = Vec::with_capacity(forced.len());
+        for _ in &forced {
             let slot = if running_out[whole + 1] < rest {
                 whole + 1
             } else {
                 (1..=whole).rev().find(|&slot| running_out[slot] < group).unwrap_or(whole)
             };
             running_out[slot] += 1;
-            let lasts = now + (slot as f64 - 1.0) * round;
-            let blocks = lasts * sight.shares[input] + SPARE;
-            self.tasks.push_back(Task::Fill { input, level: (blocks.ceil() as u32).max(1) });
+            last_for.push(slot);
+        }
+        let level = |input: usize, slot: usize| {
+            (((now + (slot as f64 - 1.0) * round) * sight.shares[input] + SPARE).ceil() as u32).max(1)
+        };
+        // Where memory does not hold all that, some last for fewer rounds, but for whole ones.
+        loop {
+            let filled = forced.iter().zip(&last_for);
+            let needed: u32 =
+                filled.map(|(&input, &slot)| level(input, slot).saturating_sub(sight.held[input])).sum();
+            let longest = (0..forced.len()).max_by_key(|&at| last_for[at]).filter(|&at| last_for[at] > 1);
+            match longest {
+                Some(at) if needed > sight.free_to_read + forced.len() as u32 => last_for[at] -= 1,
+                _ => break,
+            }
+        }
+        for (input, slot) in forced.into_iter().zip(last_for) {
+            self.tasks.push_back(Task::Fill { input, level: level(input, slot) });
         }
     }
 
