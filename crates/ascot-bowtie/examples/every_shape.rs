@@ -18,9 +18,9 @@ use ascot_bowtie::simulate::{Setup, Skew, simulate};
 use ascot_model::run_length::{Algorithm, Scheme, Shape};
 
 /// Runs to take the mean of.
-const RUNS: f64 = 500.0;
+const RUNS: f64 = 400.0;
 /// Blocks to a file.
-const BLOCKS: u32 = 400;
+const BLOCKS: u32 = 300;
 /// Blocks of all files at the most, where that leaves a file 64.
 const MOST_BLOCKS: u32 = 8192;
 

@@ -36,7 +36,9 @@ const EVEN: f64 = 0.10;
 const FULL: f64 = 0.8;
 /// How far behind the others it should run out, in stairs. A little more than one drifts towards the top
 /// where all is even.
-const STAIR: f64 = 1.02;
+const STAIR: f64 = 1.2;
+/// The same for groups, and where outputs keep step with the inputs: uneven stairs cost more there than low ones.
+const EVEN_STAIR: f64 = 1.02;
 /// What is left of a round when its end may as well come now.
 const EARLY: f64 = 0.1;
 /// What a round may come short by where the other side would have to do without a run.
@@ -283,7 +285,8 @@ impl Staircase {
         let top = self.top(sight, input);
         let share = sight.shares.get(input).copied().unwrap_or(1.0).max(1e-12);
         let lasts = f64::from(top) / share;
-        let stair = STAIR * lasts / (self.live_inputs() - 1.0).max(1.0);
+        let behind = if self.scheme.in_step() { EVEN_STAIR } else { STAIR };
+        let stair = behind * lasts / (self.live_inputs() - 1.0).max(1.0);
         let others = (0..sight.held.len()).filter(|&other| other != input);
         let before =
             others.map(|other| sight.runs_out[other]).filter(|&end| end <= lasts).fold(0.0, f64::max);
@@ -335,7 +338,11 @@ impl Staircase {
         let cycle = self.read_cycle();
         let stair = cycle * group as f64 / self.live_inputs();
         let before = others.iter().map(|&other| sight.runs_out[other]).filter(|&end| end <= cycle);
-        let lasts = (before.fold(0.0, f64::max) + STAIR * stair).clamp(cycle * (1.0 - EVEN), cycle);
+        let lasts = (before.fold(0.0, f64::max) + EVEN_STAIR * stair).clamp(cycle * (1.0 - EVEN), cycle);
+        // Memory that does not hold all that is shared out, so that they run out together.
+        let held: u32 = filled.iter().map(|&input| sight.held[input]).sum();
+        let share: f64 = filled.iter().map(|&input| sight.shares[input]).sum();
+        let lasts = lasts.min(f64::from(held + sight.free_to_read) / share.max(1e-12));
         for input in filled {
             let blocks = lasts * sight.shares.get(input).copied().unwrap_or(0.0);
             self.tasks.push_back(Task::Fill { input, level: (blocks.floor() as u32).max(1) });
