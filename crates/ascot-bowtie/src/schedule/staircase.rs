@@ -165,14 +165,15 @@ impl Staircase {
         self.make_room(sight, until);
     }
 
-    /// Writes as few of the fullest outputs as will do until so many blocks are consumed.
+    /// Writes as few of the fullest outputs as will do until so many blocks are consumed; one where there is no
+    /// room at all.
     fn make_room(&mut self, sight: &Sight<'_>, until: f64) {
         let mut outputs: Vec<usize> = (0..sight.full.len()).filter(|&output| sight.full[output] > 0).collect();
         outputs.sort_by_key(|&output| (std::cmp::Reverse(sight.full[output]), output));
         let wanted = until * sight.gain * (1.0 - SOON);
         let mut free = f64::from(sight.free_to_write);
         for output in outputs {
-            if free >= wanted {
+            if free >= wanted && free > 0.0 {
                 break;
             }
             free += f64::from(sight.full[output]);
@@ -342,7 +343,8 @@ impl Staircase {
         // Memory that does not hold all that is shared out, so that they run out together.
         let held: u32 = filled.iter().map(|&input| sight.held[input]).sum();
         let share: f64 = filled.iter().map(|&input| sight.shares[input]).sum();
-        let lasts = lasts.min(f64::from(held + sight.free_to_read) / share.max(1e-12));
+        let shared_out = f64::from(held + sight.free_to_read) / share.max(1e-12);
+        let lasts = if shared_out > FULL * lasts { lasts.min(shared_out) } else { lasts };
         for input in filled {
             let blocks = lasts * sight.shares.get(input).copied().unwrap_or(0.0);
             self.tasks.push_back(Task::Fill { input, level: (blocks.floor() as u32).max(1) });
