@@ -101,7 +101,8 @@ fn numbers<T: std::str::FromStr>(text: &str) -> Option<Vec<T>> {
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let argument = |at: usize, usual: &'static str| arguments.get(at).map_or(usual, String::as_str).to_owned();
+    let argument =
+        |at: usize, usual: &'static str| arguments.get(at).map_or(usual, String::as_str).to_owned();
     let sizes = numbers::<u32>(&argument(0, "0,1,2,3,4,5,7,8,11,13,16,23,32"));
     let shares = numbers::<f64>(&argument(1, "0.2,0.5,0.8"));
     let (Some(sizes), Some(shares)) = (sizes, shares) else {

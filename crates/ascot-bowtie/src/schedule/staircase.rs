@@ -39,6 +39,8 @@ const FULL: f64 = 0.8;
 const STAIR: f64 = 1.2;
 /// The same for groups, and where outputs keep step with the inputs: uneven stairs cost more there than low ones.
 const EVEN_STAIR: f64 = 1.02;
+/// So few groups share out memory that is short.
+const FEW: u32 = 5;
 /// What is left of a round when its end may as well come now.
 const EARLY: f64 = 0.1;
 /// What a round may come short by where the other side would have to do without a run.
@@ -150,11 +152,14 @@ impl Staircase {
     /// There is no room while an input is streamed (A6r). If another is about to run out, its time has come a
     /// little early; else as few outputs are written as will do until then.
     fn interrupt(&mut self, sight: &Sight<'_>) {
-        let mut others: Vec<usize> =
-            (0..sight.held.len()).filter(|&input| Some(input) != self.current && sight.remaining[input] > 0).collect();
+        let mut others: Vec<usize> = (0..sight.held.len())
+            .filter(|&input| Some(input) != self.current && sight.remaining[input] > 0)
+            .collect();
         others.sort_by(|&a, &b| sight.runs_out[a].total_cmp(&sight.runs_out[b]).then(a.cmp(&b)));
         let Some(&first) = others.first() else { return self.drain_group(sight) };
-        let round = f64::from(self.top(sight, first)) / sight.shares[first].max(1e-12) / (self.live_inputs() - 1.0).max(1.0);
+        let round = f64::from(self.top(sight, first))
+            / sight.shares[first].max(1e-12)
+            / (self.live_inputs() - 1.0).max(1.0);
         let mut until = sight.runs_out[first];
         if let Some(current) = self.current
             && until < EARLY * round
@@ -168,7 +173,8 @@ impl Staircase {
     /// Writes as few of the fullest outputs as will do until so many blocks are consumed; one where there is no
     /// room at all.
     fn make_room(&mut self, sight: &Sight<'_>, until: f64) {
-        let mut outputs: Vec<usize> = (0..sight.full.len()).filter(|&output| sight.full[output] > 0).collect();
+        let mut outputs: Vec<usize> =
+            (0..sight.full.len()).filter(|&output| sight.full[output] > 0).collect();
         outputs.sort_by_key(|&output| (std::cmp::Reverse(sight.full[output]), output));
         let wanted = until * sight.gain * (1.0 - SOON);
         let mut free = f64::from(sight.free_to_write);
@@ -246,16 +252,17 @@ impl Staircase {
             last_for.push(slot);
         }
         let level = |input: usize, slot: usize| {
-            (((now + (slot as f64 - 1.0) * round) * sight.shares[input] + SPARE).ceil() as u32).max(1)
+            let blocks = (now + (slot as f64 - 1.0) * round) * sight.shares[input] + SPARE;
+            (blocks.ceil() as u32).clamp(1, self.read_blocks.max(1))
         };
         // Where memory does not hold all that, some last for fewer rounds, but for whole ones.
         loop {
             let filled = forced.iter().zip(&last_for);
-            let needed: u32 =
-                filled.map(|(&input, &slot)| level(input, slot).saturating_sub(sight.held[input])).sum();
+            let more = |(&input, &slot)| u64::from(level(input, slot).saturating_sub(sight.held[input]));
+            let needed: u64 = filled.map(more).sum();
             let longest = (0..forced.len()).max_by_key(|&at| last_for[at]).filter(|&at| last_for[at] > 1);
             match longest {
-                Some(at) if needed > sight.free_to_read + forced.len() as u32 => last_for[at] -= 1,
+                Some(at) if needed > u64::from(sight.free_to_read) + forced.len() as u64 => last_for[at] -= 1,
                 _ => break,
             }
         }
@@ -340,11 +347,12 @@ impl Staircase {
         let stair = cycle * group as f64 / self.live_inputs();
         let before = others.iter().map(|&other| sight.runs_out[other]).filter(|&end| end <= cycle);
         let lasts = (before.fold(0.0, f64::max) + EVEN_STAIR * stair).clamp(cycle * (1.0 - EVEN), cycle);
-        // Memory that does not hold all that is shared out, so that they run out together.
+        // Memory that does not hold all that is shared out, so that they run out together. Of many groups rather
+        // one input is short: it has its turn again soon, and disturbs one group less.
         let held: u32 = filled.iter().map(|&input| sight.held[input]).sum();
         let share: f64 = filled.iter().map(|&input| sight.shares[input]).sum();
         let shared_out = f64::from(held + sight.free_to_read) / share.max(1e-12);
-        let lasts = if shared_out > FULL * lasts { lasts.min(shared_out) } else { lasts };
+        let lasts = if turns.groups <= FEW { lasts.min(shared_out) } else { lasts };
         for input in filled {
             let blocks = lasts * sight.shares.get(input).copied().unwrap_or(0.0);
             self.tasks.push_back(Task::Fill { input, level: (blocks.floor() as u32).max(1) });

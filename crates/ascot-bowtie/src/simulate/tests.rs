@@ -229,8 +229,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(20))]
 
     /// Of whatever shape, with the schedule that is chosen for it: runs about as long as the formula says,
-    /// and rates that vary by half at every block leave 85 percent of that. (Where one side has two to four
-    /// streams the two sides of an interconnect cannot always keep step, and less is left of either.)
+    /// and rates that vary by half at every block leave 85 percent of that.
     #[test]
     fn any_shape_reaches_its_formula(
         shape in (1..60_u32, 1..60_u32),
@@ -241,14 +240,13 @@ proptest! {
     ) {
         let chosen = Scheme::best(Shape { inputs: shape.0, outputs: shape.1, alpha });
         let mut equal = any_setup(chosen.algorithm, shape, alpha, blocks, seed);
-        equal.total_blocks = 16 * u64::from(equal.memory_blocks);
+        equal.total_blocks = 24 * u64::from(equal.memory_blocks);
         let run = |setup: &Setup| simulate(setup, false).map(|outcome| outcome.run_length()).unwrap_or(0.0);
         let formula = equal.scheme.run_length(f64::from(equal.memory_blocks));
         let even = run(&equal);
-        let (least, kept) = if (2..5).contains(&shape.0.min(shape.1)) { (0.65, 0.7) } else { (0.86, 0.85) };
-        prop_assert!(even >= least * formula, "{:?}: {:.3}", equal.scheme, even / formula);
+        prop_assert!(even >= 0.95 * formula, "{:?}: {:.3}", equal.scheme, even / formula);
         let skew = Skew::Noise(noise);
         let noisy = run(&Setup { input_skew: skew.clone(), output_skew: skew, ..equal.clone() });
-        prop_assert!(noisy >= kept * even, "{:?}: {:.3}", equal.scheme, noisy / even);
+        prop_assert!(noisy >= 0.85 * even, "{:?}: {:.3}", equal.scheme, noisy / even);
     }
 }
