@@ -92,7 +92,18 @@ pub struct Deadlock {
 
 /// Runs a simulation to its end. `keep_steps`: the outcome lists every run.
 pub fn simulate(setup: &Setup, keep_steps: bool) -> Result<Outcome, Deadlock> {
-    let mut world = World::new(setup);
+    let split = Split::of(&setup.scheme, setup.memory_blocks);
+    simulate_by(setup, split, &mut Staircase::new(setup.scheme, split.read), keep_steps)
+}
+
+/// The same by another schedule than that of the setup's scheme, with memory divided as it needs it.
+pub fn simulate_by(
+    setup: &Setup,
+    split: Split,
+    schedule: &mut dyn Schedule,
+    keep_steps: bool,
+) -> Result<Outcome, Deadlock> {
+    let mut world = World::new(setup, split, schedule);
     let mut outcome = Outcome::default();
     let mut observer = Stairs::default();
     let mut last: Option<Move> = None;
@@ -147,7 +158,7 @@ pub fn simulate(setup: &Setup, keep_steps: bool) -> Result<Outcome, Deadlock> {
 /// Counters for streams.
 struct World<'a> {
     setup: &'a Setup,
-    schedule: Staircase,
+    schedule: &'a mut dyn Schedule,
     mill: Mill,
     streams: Counters,
     closed: bool,
@@ -203,9 +214,8 @@ impl Counters {
 }
 
 impl<'a> World<'a> {
-    fn new(setup: &'a Setup) -> Self {
+    fn new(setup: &'a Setup, split: Split, schedule: &'a mut dyn Schedule) -> Self {
         let shape = setup.scheme.shape;
-        let split = Split::of(&setup.scheme, setup.memory_blocks);
         let mut occupancy = Occupancy::new(&shape, split, UNITS);
         for (input, blocks) in Mill::lengths(setup).into_iter().enumerate() {
             occupancy.set_remaining(input, blocks);
@@ -213,7 +223,7 @@ impl<'a> World<'a> {
         let (eaten, filled) = (vec![0; shape.inputs as usize], vec![0; shape.outputs as usize]);
         World {
             setup,
-            schedule: Staircase::new(setup.scheme, split.read),
+            schedule,
             mill: Mill::new(setup),
             streams: Counters { occupancy, eaten, filled },
             closed: false,

@@ -19,8 +19,11 @@ const RECORD: usize = 4;
 /// Blocks of memory for each output.
 const BLOCKS_EACH: u32 = 32;
 
-/// Deals records to outputs by what is in them.
-struct Deal;
+/// Deals records to outputs by what is in them, and what passes before have not seen of it.
+struct Deal {
+    /// Outputs of the passes before, multiplied.
+    dealt: u32,
+}
 
 impl Flow for Deal {
     type Error = IoError;
@@ -30,7 +33,7 @@ impl Flow for Deal {
             let Some(&record) = streams.data(0).first_chunk::<RECORD>() else {
                 return Ok(if streams.exhausted(0) { Step::Done } else { Step::Need(0) });
             };
-            let output = u32::from_le_bytes(record) as usize % streams.outputs();
+            let output = (u32::from_le_bytes(record) / self.dealt) as usize % streams.outputs();
             if streams.put(output, &record) == 0 {
                 return Ok(Step::Full);
             }
@@ -68,14 +71,14 @@ struct Told {
 }
 
 /// One bowtie, 1 x m, by its best scheme; its input file is gone afterwards.
-fn distribute(disk: &VirtualDisk, input: &str, outputs: u32, memory_blocks: u32) -> Vec<String> {
+fn distribute(disk: &VirtualDisk, input: &str, outputs: u32, memory_blocks: u32, dealt: u32) -> Vec<String> {
     let names: Vec<String> = (0..outputs).map(|k| format!("{input}.{k}")).collect();
     let reader = Reader::new(disk.open_read(input, 0..u64::MAX), BLOCK);
     let writers = names.iter().map(|name| Writer::new(disk.create(name))).collect();
     let scheme = Scheme::best(Shape { inputs: 1, outputs, alpha: 0.5 });
     let pool = BlockPool::new(Buf::heap(memory_blocks as usize * BLOCK), BLOCK);
     let mut bowtie = Bowtie::new(vec![reader], writers, pool, &scheme).expect("there is memory").depth(1);
-    run(&mut bowtie, &mut Deal, || Ok(())).expect("it runs");
+    run(&mut bowtie, &mut Deal { dealt }, || Ok(())).expect("it runs");
     disk.remove(input);
     names
 }
@@ -103,7 +106,8 @@ fn tell(row: &Row) -> Told {
         let run_length = Scheme::best(shape(outputs)).run_length(memory);
         // At first memory is filled in one run, at last it is written, a run for each output.
         expected += moved / run_length + f64::from(1 + outputs) * files.len() as f64;
-        files = files.iter().flat_map(|file| distribute(&disk, file, outputs, memory_blocks)).collect();
+        let deal = |file: &String| distribute(&disk, file, outputs, memory_blocks, files.len() as u32);
+        files = files.iter().flat_map(deal).collect();
     }
     let written: usize = files.iter().map(|file| disk.contents(file).len()).sum();
     assert_eq!(written, input, "all is there");
@@ -147,7 +151,7 @@ fn far_fewer_switches_than_by_small_requests() {
     const MEMORY: usize = 1 << 16;
     let disk = VirtualDisk::new(VolumeProfile::simple("24 disks", 3549e6, 3549e6, 0.0155));
     disk.store("in", by_chance(8 * MEMORY));
-    distribute(&disk, "in", 8, (MEMORY / BLOCK) as u32);
+    distribute(&disk, "in", 8, (MEMORY / BLOCK) as u32, 1);
     let ours = disk.ledger().totals().runs as f64;
     let shape = Shape { inputs: 1, outputs: 8, alpha: 0.5 };
     let formula = Scheme::best(shape).run_length(1024.0);

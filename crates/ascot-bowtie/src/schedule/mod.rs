@@ -3,16 +3,19 @@
 //! touches a stream, so the simulator and the engine drive the very same one.
 //!
 //! * [`staircase`]: the algorithms A1 to A6, for long runs on devices whose switches cost time.
+//! * [`equal_parts`]: what everyone does, for comparison.
 //! * [`forecast`]: blocks in the order in which a merge needs them, for devices without.
 //! * [`rates`]: how fast each input is being consumed, as far as that has been seen.
 //!
 //! Invariant (no deadlock): an input gets a block beyond its first only while as many blocks stay free
 //! as there are live inputs with none. Whatever the function waits for can therefore always be read.
 
+pub mod equal_parts;
 pub mod forecast;
 pub mod rates;
 pub mod staircase;
 
+pub use equal_parts::EqualParts;
 pub use forecast::{FewestHeld, Forecast};
 pub use rates::Rates;
 pub use staircase::Staircase;

@@ -1,7 +1,8 @@
 //! What the theory says, and what the schedules do.
 
 use super::*;
-use ascot_model::run_length::{Algorithm, Shape};
+use crate::schedule::EqualParts;
+use ascot_model::run_length::{Algorithm, Baseline, Shape};
 use proptest::prelude::*;
 
 fn setup(inputs: u32, outputs: u32, alpha: f64, algorithm: Algorithm, memory_blocks: u32) -> Setup {
@@ -125,6 +126,30 @@ fn uneven_rates_cost_little() {
         let outcome = simulate(&ending, false).unwrap_or_else(|stuck| panic!("{ending:?}: {stuck:?}"));
         let whole = outcome.blocks as f64 / outcome.runs as f64 / formula;
         assert!(whole >= 0.72, "{algorithm:?}, ends: {whole:.3}");
+    }
+}
+
+/// What everyone does reaches its formula, and what the staircases gain over it is what theirs say.
+#[test]
+fn equal_parts_of_memory() {
+    for (n, m, alpha) in
+        [(0, 16, 0.0), (16, 0, 1.0), (1, 16, 0.5), (16, 1, 0.5), (1, 64, 0.2), (64, 1, 0.8), (8, 16, 0.5)]
+    {
+        let shape = Shape { inputs: n, outputs: m, alpha };
+        let setup = setup(n, m, alpha, Scheme::best(shape).algorithm, 16384);
+        let split = EqualParts::split(&shape, setup.memory_blocks);
+        let mut schedule = EqualParts::new(n, split.read);
+        let told = simulate_by(&setup, split, &mut schedule, false).expect("no deadlock");
+        let formula = Baseline::EqualParts.run_length(&shape, 16384.0);
+        let share = told.run_length() / formula;
+        assert!((0.95..1.05).contains(&share), "{n} x {m}: {share:.3}");
+        assert!(told.peak_blocks <= setup.memory_blocks);
+        let ours = simulate(&setup, false).expect("no deadlock").run_length() / told.run_length();
+        let promised = setup.scheme.run_length(16384.0) / formula;
+        assert!(
+            (ours / promised - 1.0).abs() < 0.05,
+            "{n} x {m}: {ours:.2} times as long, {promised:.2} promised"
+        );
     }
 }
 
