@@ -200,7 +200,7 @@ impl Disk {
     fn port(&self, path: &Path, name: &str, stat: &Metadata, direction: Direction) -> Port {
         Port {
             path: path.to_path_buf(),
-            meter: self.ledger().meter(name, device_of(stat), stat.ino(), direction),
+            meter: self.ledger().meter(name, path, device_of(stat), stat.ino(), direction),
             faults: self.inner.options.faults.clone(),
             room: self.inner.room.clone(),
         }
@@ -404,10 +404,18 @@ impl Disk {
         Ok(Box::new(PipeWrite::start(port, writing, file)?))
     }
 
+    /// Counts in the ledger what the caller has written by itself, without a stream, to a descriptor that `path`
+    /// names: all of it in one run.
+    pub fn count_written(&self, path: &Path, name: &str, bytes: u64) {
+        self.ledger().meter(name, path, 0, 0, Direction::Write).issue(0, bytes, 1).settle(bytes);
+    }
+
     /// Renames a file within its volume, replacing what has the new name.
     pub fn rename(&self, from: &Path, to: &Path) -> Result<(), IoError> {
         self.meet(Operation::Rename, to, 0)?;
-        std::fs::rename(from, to).map_err(|error| IoError::from_os(Action::Rename, to, 0, error))
+        std::fs::rename(from, to).map_err(|error| IoError::from_os(Action::Rename, to, 0, error))?;
+        self.ledger().renamed(from, to);
+        Ok(())
     }
 
     /// Removes a file.

@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 use ascot_bowtie::engine::{self, Bowtie, NoOutput};
 use ascot_bowtie::flow::Flow;
 use ascot_io::{AtomicOutput, BlockPool, Disk, DiskOptions, Faults, Pool};
+use ascot_model::account::PassAccount;
 use ascot_model::plan::Plan;
 use ascot_model::report::Report;
 use ascot_record::checksum::RecordSum;
 
-use crate::account::Passes;
+use crate::account::{Passes, files_of};
 use crate::budget::Budget;
 use crate::emit::EmitThreads;
 use crate::error::SortError;
@@ -347,6 +348,9 @@ impl<'a, R: Records> Job<'a, R> {
         target.commit()?;
         self.passes.committed(since.elapsed());
         let resumed = self.manifest.seconds > 0.0;
+        let (streams, streams_left_out) = files_of(self.disk.ledger());
+        let peak_spill_bytes = self.passes.peak_spill_bytes();
+        let passes = self.passes.into_accounts();
         Ok(Report {
             version: ascot_model::report::REPORT_VERSION,
             verb: if self.request.merge_only { "merged" } else { "sorted" }.into(),
@@ -365,9 +369,12 @@ impl<'a, R: Records> Job<'a, R> {
             checksum: self.manifest.sum_in.to_string(),
             memory_bytes: self.budget.memory as u64,
             peak_memory_bytes: peak_memory_bytes(),
-            peak_spill_bytes: self.passes.peak_spill_bytes(),
+            peak_spill_bytes,
             peak_disk_bytes: self.disk.peak_bytes(),
-            passes: self.passes.into_accounts(),
+            moved: PassAccount::moved_by(&passes),
+            passes,
+            streams,
+            streams_left_out,
             resumed,
             notices: self.disk.notices(),
         })
@@ -394,6 +401,9 @@ pub fn report_of_finished(manifest: &Manifest, finished: &Finished, disk: &Disk)
         peak_spill_bytes: 0,
         peak_disk_bytes: 0,
         passes: Vec::new(),
+        moved: PassAccount::moved_by(&[]),
+        streams: Vec::new(),
+        streams_left_out: Vec::new(),
         resumed: true,
         notices: disk.notices(),
     }
