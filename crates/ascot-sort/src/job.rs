@@ -35,6 +35,7 @@ use crate::store::{FileIdentity, Finished, JobDir, MANIFEST_VERSION, Manifest, O
 use crate::sweep::Sweeper;
 use crate::target::{Commit, Target};
 use crate::turns::Turns;
+use crate::volumes::output_dir;
 
 /// How a job is run, beside what it does.
 #[derive(Clone, Debug, Default)]
@@ -82,7 +83,7 @@ pub struct Job<'a, R: Records> {
     started: Instant,
 }
 
-/// A disk as jobs use it.
+/// A disk as whatever is no job of one volume uses it.
 pub fn job_disk(options: &RunOptions) -> Disk {
     Disk::new(DiskOptions { faults: options.faults.clone(), ..DiskOptions::default() })
 }
@@ -256,13 +257,7 @@ impl<'a, R: Records> Job<'a, R> {
 
     /// Where the output goes, if to files.
     pub fn output_dirs(&self) -> Vec<PathBuf> {
-        let path = match &self.request.output {
-            Output::Path(path) => path.clone(),
-            Output::Parts(parts) => parts.path(0),
-            Output::Stdout => return Vec::new(),
-        };
-        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        vec![dir.to_path_buf()]
+        output_dir(&self.request.output).into_iter().collect()
     }
 
     /// The turns of a pass from some files or directories to others, where it takes any.

@@ -61,6 +61,7 @@ pub mod target;
 mod threads;
 mod turns;
 pub mod view;
+mod volumes;
 mod watch;
 
 pub use error::{ErrorKind, SortError};

@@ -22,7 +22,7 @@ use crate::budget::{Budget, LEAST_BLOCK_BYTES};
 use crate::dealing::{Hands, Table, deal, hands};
 use crate::error::SortError;
 use crate::job::{Job, descriptors};
-use crate::long_runs::wants_long_runs;
+use crate::long_runs::deal_in_long_runs;
 use crate::part::FilePart;
 use crate::pieces::PiecePool;
 use crate::records::{Records, Splitters};
@@ -142,10 +142,10 @@ fn account<R: Records>(job: &mut Job<'_, R>, parts: &Parts, times: &SplitTimes) 
 fn open_files<R: Records>(job: &Job<'_, R>, parts: &Parts) -> Result<Hands<FilePart<R>>, SortError> {
     let (count, most) = (parts.count as usize, descriptors() / DESCRIPTORS_PER_PART);
     parts.check(most)?;
-    let long_runs = wants_long_runs(job.request, count);
+    let long_runs = deal_in_long_runs(job.request, count);
     let (least, block) = part_block(&job.budget, count)?;
     let most = long_run_bytes(job.budget.streams() as u64) as usize / block;
-    let blocks = if long_runs { most.max(least) } else { least };
+    let blocks = if long_runs.is_some() { most.max(least) } else { least };
     let blocks = BlockPool::new(job.pool.region(blocks * block, "blocks of parts")?, block);
     let open = |path: PathBuf| {
         job.cancel.check()?;

@@ -66,8 +66,12 @@ pub fn sort_request(matches: &ArgMatches, mode: Mode) -> Result<SortRequest, Fai
         refuse_with_check(matches, mode, inputs.len())?;
     }
     let records = records::records(matches, &inputs)?;
-    let (volume, host) = match volume::named(matches)? {
-        Some(Profile { volume, host }) => (Some(volume), host),
+    let (volume, host, requests) = match volume::named(matches)? {
+        Some(Profile { volume, host, requests }) => (Some(volume), host, requests),
+        None => (None, None, None),
+    };
+    let (input_volume, input_requests) = match volume::of_inputs(matches)? {
+        Some(Profile { volume, requests, .. }) => (Some(volume), requests),
         None => (None, None),
     };
     Ok(SortRequest {
@@ -87,6 +91,9 @@ pub fn sort_request(matches: &ArgMatches, mode: Mode) -> Result<SortRequest, Fai
         threads: resources::threads(matches)?,
         batch_size: resources::batch_size(matches)?,
         volume,
+        requests,
+        input_volume,
+        input_requests,
         host,
     })
 }

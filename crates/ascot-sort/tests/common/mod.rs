@@ -145,6 +145,9 @@ impl Place {
             batch_size: None,
             volume: None,
             host: None,
+            requests: None,
+            input_volume: None,
+            input_requests: None,
         }
     }
 
