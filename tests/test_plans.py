@@ -297,8 +297,8 @@ def test_inputs_elsewhere_do_not_wait_for_writing(files, disk, elsewhere):
         run("sort", part, *fixed, "-o", part)
     run("merge", *parts, *fixed, "-o", disk / "merged", *usual, "--volume-in", array)
     assert (disk / "merged").read_bytes() == (disk / "out").read_bytes()
-    by_hash = ["--by", "hash", "--parts", "5", "-o", disk / "p{}"]
-    run("split", elsewhere / "in", *fixed, *by_hash, *usual, "--volume-in", array)
+    by_hash = ["--by", "hash", "--parts", "5", "-o", disk / "p{}", "--memory", "16MiB"]
+    run("split", elsewhere / "in", *fixed, *by_hash, "--volume", array, "--volume-in", array)
     for number, part in enumerate(parts):
         run("sort", disk / f"p{number}", *fixed, "-o", disk / f"p{number}")
         assert (disk / f"p{number}").read_bytes() == part.read_bytes()

@@ -151,6 +151,7 @@ fn request(
         requests: None,
         input_volume: None,
         input_requests: None,
+        boundaries: None,
     })
 }
 

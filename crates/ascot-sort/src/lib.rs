@@ -16,6 +16,7 @@
 //! ```
 
 pub mod account;
+mod boundaries;
 pub mod budget;
 pub mod check;
 pub mod chunks;

@@ -208,6 +208,9 @@ pub struct SortRequest {
     pub threads: Option<usize>,
     /// Most files merged at once; none: what memory and descriptors allow.
     pub batch_size: Option<usize>,
+    /// A file of records whose keys bound the parts of a split by range; none: bounds are sampled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boundaries: Option<PathBuf>,
     /// The volume that plans are costed on; none: a usual flash volume is assumed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume: Option<VolumeProfile>,
@@ -241,6 +244,9 @@ impl SortRequest {
                 parts.pattern = pattern.to_string_lossy().into_owned();
             }
             Output::Stdout => {}
+        }
+        if let Some(path) = &mut absolute.boundaries {
+            *path = std::path::absolute(&path)?;
         }
         for dir in &mut absolute.temp_dirs {
             *dir = std::path::absolute(&dir)?;

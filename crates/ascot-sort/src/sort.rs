@@ -64,7 +64,6 @@ fn keys_need_head(request: &SortRequest) -> bool {
 }
 
 fn prepare(request: &SortRequest, inputs: Inputs) -> Result<Prepared, SortError> {
-    check_apart(request)?;
     let (inputs, head) = look_at(request, inputs)?;
     let budget = budget_of(request, inputs.record_bytes())?;
     Ok(Prepared { inputs, head, budget })
@@ -163,6 +162,7 @@ pub(crate) fn sort_large(
     cancel: &Cancel,
 ) -> Result<Report, SortError> {
     check_directory(request)?;
+    check_apart(request, true)?;
     let prepared = prepare(request, inputs)?;
     let head = prepared.head.clone();
     let disk = disk_for(request, options);
@@ -191,6 +191,7 @@ fn prepare_view(request: &SortRequest, view: &Path) -> Result<(SortRequest, Prep
     // Runs are written where the view will be, and nowhere else.
     request.temp_dirs = vec![make::parent_of(view)];
     (request.method, request.output) = (Method::Merge, Output::Stdout);
+    check_apart(&request, true)?;
     let mut prepared = prepare(&request, Inputs::open(&request.inputs)?)?;
     let head = prepared.head.clone();
     prepared.budget = with_records(&request, &head, Blocks(&request, &prepared))?;
@@ -232,6 +233,7 @@ pub fn split(
     cancel: &Cancel,
 ) -> Result<Report, SortError> {
     check_directory(request)?;
+    check_apart(request, false)?;
     let prepared = prepare(request, Inputs::open(&request.inputs)?)?;
     let head = prepared.head.clone();
     let disk = disk_for(request, options);
@@ -323,6 +325,7 @@ pub fn explain(
     by: Option<SplitBy>,
     options: &RunOptions,
 ) -> Result<Explanation, SortError> {
+    check_apart(request, by.is_none())?;
     let prepared = prepare(request, Inputs::open(&request.inputs)?)?;
     explain_prepared(request, by, None, prepared, options)
 }
@@ -351,7 +354,12 @@ fn explain_prepared(
     let disk = job_disk(options);
     let free_bytes = dirs.iter().filter_map(|dir| disk.free_space(dir).ok()).sum();
     let parts = match &request.output {
-        Output::Parts(parts) => Some(describe_parts(parts, by)),
+        Output::Parts(parts) => Some(match &request.boundaries {
+            Some(path) => {
+                format!("{}, a range of keys each, cut at those in {}", parts.count, path.display())
+            }
+            None => describe_parts(parts, by),
+        }),
         _ => None,
     };
     let (records, view_dir) = (request.layout.to_string(), dir.map(Path::to_path_buf));

@@ -18,6 +18,7 @@ use ascot_model::sort_plan::long_run_bytes;
 use ascot_record::checksum::RecordSum;
 
 use crate::account::PassFacts;
+use crate::boundaries;
 use crate::budget::{Budget, LEAST_BLOCK_BYTES};
 use crate::dealing::{Hands, Table, deal, hands};
 use crate::error::SortError;
@@ -50,6 +51,12 @@ pub fn split_inputs<R: Records>(
     let report = match by {
         SplitBy::Size => by_size(job, &parts, plan),
         SplitBy::Hash => by_key(job, &parts, Router::Hash(parts.count), plan),
+        SplitBy::Range if job.request.boundaries.is_some() => {
+            let path = job.request.boundaries.as_deref().unwrap_or(Path::new(""));
+            let splitters =
+                Splitters::new(&boundaries::read(&job, path, parts.count)?, job.records.descending());
+            by_key(job, &parts, Router::Ranges(&splitters), plan)
+        }
         SplitBy::Range => {
             let total = job.inputs.record_bytes().filter(|_| job.inputs.are_files()).ok_or_else(|| {
                 SortError::Request(

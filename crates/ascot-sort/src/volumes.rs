@@ -31,12 +31,14 @@ pub fn within_memory(request: &SortRequest, requests: VolumeRequests) -> VolumeR
     VolumeRequests { read: requests.read.within(memory), write: requests.write.within(memory) }
 }
 
-/// An error where the inputs are said to be on a volume of their own, and are not.
-pub fn check_apart(request: &SortRequest) -> Result<(), SortError> {
+/// An error where the inputs are said to be on a volume of their own, and are not. `spills`: whether the job may
+/// write any.
+pub fn check_apart(request: &SortRequest, spills: bool) -> Result<(), SortError> {
     if request.input_volume.is_none() {
         return Ok(());
     }
-    let written = devices(&written_dirs(request));
+    let dirs = if spills { written_dirs(request) } else { output_dir(&request.output).into_iter().collect() };
+    let written = devices(&dirs);
     match input_paths(request).into_iter().find(|path| device(path).is_some_and(|at| written.contains(&at))) {
         None => Ok(()),
         Some(path) => Err(SortError::Request(format!(

@@ -98,6 +98,7 @@ fn run(dir: &Path, case: &Case, input: &[u8]) -> (Vec<u8>, Report) {
         requests: None,
         input_volume: None,
         input_requests: None,
+        boundaries: None,
     };
     let report = sort(&request, &RunOptions::default(), &Silent, &Cancel::default()).expect("sorts");
     (std::fs::read(to).expect("there is output"), report)

@@ -40,6 +40,7 @@ fn request(dir: &Path, layout: &str, keys: Keys, inputs: &[&[u8]]) -> SortReques
         requests: None,
         input_volume: None,
         input_requests: None,
+        boundaries: None,
     }
 }
 

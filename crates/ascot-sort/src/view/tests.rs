@@ -35,6 +35,7 @@ fn request(input: &Path, layout: Layout, keys: Keys) -> SortRequest {
         requests: None,
         input_volume: None,
         input_requests: None,
+        boundaries: None,
     }
 }
 

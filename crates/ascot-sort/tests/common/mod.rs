@@ -148,6 +148,7 @@ impl Place {
             requests: None,
             input_volume: None,
             input_requests: None,
+            boundaries: None,
         }
     }
 
