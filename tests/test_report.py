@@ -304,7 +304,7 @@ def test_streams_of_a_sort_are_its_files(method, records, disk):
     assert len(spills) == report["passes"][0]["outputs"] > 3
     assert all(re.fullmatch(r"run-\d{6}\.run", stream["file"]) for stream in spills)
     assert all(0 < stream["written_bytes"] <= 1.01 * stream["read_bytes"] for stream in spills)
-    assert re.search(r"in all  read [^,]* in [\d,]+ runs, wrote [^;]* in [\d,]+ runs; .* a run", told), told
+    assert re.search(r"in all +\S+ s   read [^,]* in [\d,]+ runs, wrote .* in [\d,]+ runs   .* a run", told), told
     assert re.search(r"shortest runs  \S+ \S+ in \S+", told), told
 
 

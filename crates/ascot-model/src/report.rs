@@ -63,6 +63,8 @@ pub struct Report {
     pub notices: Vec<String>,
 }
 
+/// What the line of the sums is called.
+const IN_ALL: &str = "in all";
 /// Streams with the shortest runs that the closing lines name.
 const SHORTEST_TOLD: usize = 3;
 
@@ -76,10 +78,11 @@ impl Report {
 
     /// What moved in all, and the files whose runs were shortest: where switches cost time, those are where it
     /// went. A file that was moved in one run is not among them, however short it is.
-    fn moved_lines(&self) -> String {
+    fn moved_lines(&self, width: usize) -> String {
         let StreamAccount { read_bytes, read_runs, written_bytes, written_runs, .. } = self.moved;
         let mut text = format!(
-            "  in all  read {} in {}, wrote {} in {}; {} a run",
+            "  {IN_ALL:width$}  {:>7}   read {} in {}, wrote {} in {}   {} a run",
+            units::seconds(self.seconds),
             units::bytes(read_bytes),
             units::plural(read_runs, "run"),
             units::bytes(written_bytes),
@@ -118,12 +121,13 @@ impl fmt::Display for Report {
             Some(predicted_s) => writeln!(f, "; predicted {})", units::seconds(predicted_s))?,
             None => writeln!(f, ")")?,
         }
-        let width = self.passes.iter().map(|pass| pass_name(pass).len()).max().unwrap_or(0);
+        let names = self.passes.iter().map(|pass| pass_name(pass).len());
+        let width = names.max().unwrap_or(0).max(if self.passes.len() > 1 { IN_ALL.len() } else { 0 });
         for pass in &self.passes {
             writeln!(f, "{}", pass_line(pass, width))?;
         }
         if self.passes.len() > 1 {
-            writeln!(f, "{}", self.moved_lines())?;
+            writeln!(f, "{}", self.moved_lines(width))?;
         }
         if self.records_dropped > 0 {
             writeln!(
