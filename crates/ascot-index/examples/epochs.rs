@@ -81,10 +81,18 @@ fn main() -> Result<(), Failed> {
     for entry in std::fs::read_dir(&job.out)? {
         stored += entry?.metadata()?.len();
     }
+    let written = bytes_written()?;
     println!(
-        "{{\"seconds\":{seconds},\"raw_bytes\":{raw},\"stored_bytes\":{stored},\"peak_bytes_of_a_rank\":{peak}}}"
+        "{{\"seconds\":{seconds},\"raw_bytes\":{raw},\"stored_bytes\":{stored},\"written_bytes\":{written},\"peak_bytes_of_a_rank\":{peak}}}"
     );
     Ok(())
+}
+
+/// Bytes this process has sent to devices.
+fn bytes_written() -> Result<u64, Failed> {
+    let account = std::fs::read_to_string("/proc/self/io")?;
+    let line = account.lines().find_map(|line| line.strip_prefix("write_bytes: "));
+    Ok(line.ok_or("the system keeps no account of writes")?.parse()?)
 }
 
 /// A file for each rank and epoch, in writes of 1 MiB, synced.
