@@ -150,7 +150,7 @@ def _queries(ascot: str, examples: Path, work: Path, records: int, value: int) -
     _write(epochs, plain, "plain", records, value)
     scan = _scan(str(examples / "scan"), plain, keys[0], KEY + value)
     shutil.rmtree(plain)
-    print(f"bench:   {decimal(records)} records, full scan: {1000 * scan:.0f} ms", flush=True)
+    print(f"bench:   {records:,} records, full scan: {1000 * scan:.0f} ms", flush=True)
     rows = [{"records": records, "way": "full scan", "median_s": scan}]
     for scheme in SCHEMES:
         directory = work / "q"
@@ -165,7 +165,7 @@ def _queries(ascot: str, examples: Path, work: Path, records: int, value: int) -
             row = {"records": records, "way": scheme, **_cold(query, keys)}
         row |= {"speedup": scan / row["median_s"], "told": _stats(ascot, directory, keys[0])}
         rows.append(row)
-        print(f"bench:   {decimal(records)} records, {scheme}: {1000 * row['median_s']:.2f} ms", flush=True)
+        print(f"bench:   {records:,} records, {scheme}: {1000 * row['median_s']:.2f} ms", flush=True)
         shutil.rmtree(directory)
     return rows
 
