@@ -395,3 +395,52 @@ def test_a_part_may_take_an_inputs_place(disk):
     paths, everything = sorted_files(disk, [4000, 4000])
     run("reshape", *paths, *FIXED, "--parts", 2, "-o", disk / "in-{:03}")
     assert b"".join(path.read_bytes() for path in paths) == b"".join(everything)
+
+
+# ---------------------------------------------------------------- boundaries
+
+
+def test_parts_are_cut_at_given_keys(disk):
+    """Every record is in the part whose range has its key, in the order of the inputs, from files and from a pipe."""
+    lines = lines_for_splitting(disk)
+    names = sorted({line.split()[0] for line in lines})
+    bounds = names[len(names) // 4 :: len(names) // 4]
+    (disk / "bounds").write_text("\n".join(bounds))
+    parts = len(bounds) + 1
+    words = ["-k1,1", "--boundaries", disk / "bounds", "--parts", parts, "-o", disk / "out-{:02}"]
+    wanted = [
+        [line for line in lines if sum(bound <= line.split()[0] for bound in bounds) == part] for part in range(parts)
+    ]
+    for source in ("file", "pipe"):
+        words_of = [disk / "in"] if source == "file" else []
+        run("split", *words_of, *words, stdin=b"" if words_of else (disk / "in").read_bytes())
+        assert [part.decode().splitlines(keepends=True) for part in parts_in(disk)] == wanted
+
+
+def test_boundaries_of_numbers_that_descend(disk):
+    numbers = [n * 7919 % 100_003 for n in range(50_000)]
+    (disk / "in").write_text("".join(f"{n}\n" for n in numbers))
+    (disk / "bounds").write_text("70000\n500\n")
+    words = ["-n", "-r", "-k1,1", "--boundaries", disk / "bounds", "--parts", 3]
+    run("split", disk / "in", *words, "-o", disk / "out-{}")
+    got = [[int(line) for line in part.splitlines()] for part in parts_in(disk)]
+    first, second = ([n for n in numbers if n > 70_000], [n for n in numbers if 500 < n <= 70_000])
+    assert got == [first, second, [n for n in numbers if n <= 500]]
+
+
+@pytest.mark.parametrize(
+    ("bounds", "words", "told"),
+    [
+        ("b\nc\n", ["--parts", 2, "-k1,1"], "--parts 3"),
+        ("c\nb\n", ["--parts", 3, "-k1,1"], "boundary 2 does not come after"),
+        ("b\nb\n", ["--parts", 3, "-k1,1"], "boundary 2 does not come after"),
+        ("b\n", ["--parts", 2, "-k1,1", "--by", "hash"], "--by range"),
+        ("x" * (1 << 20), ["--parts", 2, "-k1,1", "--memory", "8MiB"], "more memory"),
+    ],
+)
+def test_wrong_boundaries_are_refused(bounds, words, told, disk):
+    (disk / "in").write_text("a\nb\nc\n")
+    (disk / "bounds").write_text(bounds)
+    failed = run("split", disk / "in", "--boundaries", disk / "bounds", *words, "-o", disk / "out-{}", expect=2)
+    assert told in failed.stderr
+    assert not list(disk.glob("out-*"))

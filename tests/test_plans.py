@@ -2,8 +2,11 @@
 and what a job then does is what was planned."""
 
 import json
+import pathlib
 import random
 import re
+import shutil
+import tempfile
 
 import pytest
 from support import MIB, run
@@ -219,3 +222,98 @@ def test_fixed_requests_reshape_at_once_where_they_fit():
 
     assert by_requests("240MB")["passes"] == 1 and by_requests("240MB")["bytes"] == pytest.approx(2e12)
     assert by_requests("230MB")["passes"] == 2
+
+
+MEASUREMENT = """
+[measurement]
+duplex = { value = 1e9, spread = 0.0 }
+run_bytes = 262144
+used_bytes = 4294967296
+repeats = 5
+seconds = 38.0
+read = { rate = { value = 1.4e9, spread = 0.0 }, request_bytes = 4194304, depth = 16 }
+write = { rate = { value = 1.2e9, spread = 0.0 }, request_bytes = 262144, depth = 4 }
+read_switches = []
+write_switches = []
+"""
+
+
+def explain(*words, **options):
+    """What `--explain` says, and the plan it writes."""
+    told = run("sort", *words, "--explain", "--report", words[0].parent / "plan.json", **options).stdout.decode()
+    return told, json.loads((words[0].parent / "plan.json").read_text())
+
+
+def test_requests_are_those_measured_within_memory(files, disk):
+    (disk / "measured.toml").write_text(FLASH + MEASUREMENT)
+    (disk / "plain.toml").write_text(FLASH)
+    (disk / "in").write_bytes((files / "fixed:100").read_bytes())
+    words = [disk / "in", *LAYOUTS["fixed:100"], "-o", disk / "out", "--temp", disk]
+    told, plan = explain(*words, "--memory", "1GiB", "--volume", disk / "measured.toml")
+    assert "read by 4 MiB, 16 in flight, written by 256 KiB, 4 in flight: measured fastest" in told
+    assert plan["requests"] == {"read": {"bytes": 4 * MIB, "depth": 16}, "write": {"bytes": MIB // 4, "depth": 4}}
+    _, plan = explain(*words, "--memory", "16MiB", "--volume", disk / "measured.toml")
+    assert plan["requests"]["read"] == {"bytes": 2 * MIB, "depth": 1}
+    told, plan = explain(*words, "--memory", "1GiB", "--volume", disk / "plain.toml")
+    assert "in flight" not in told
+    assert plan["requests"] is None
+    outputs = []
+    for volume in ("measured", "plain"):
+        run("sort", *words, "--memory", "16MiB", "--volume", disk / f"{volume}.toml")
+        outputs.append((disk / "out").read_bytes())
+    assert outputs[0] == outputs[1]
+
+
+@pytest.fixture
+def elsewhere(disk):
+    """A directory on another volume than the tests'."""
+    shm = pathlib.Path("/dev/shm")
+    if not shm.is_dir() or shm.stat().st_dev == disk.stat().st_dev:
+        pytest.skip("needs a second volume")
+    directory = pathlib.Path(tempfile.mkdtemp(dir=shm))
+    yield directory
+    shutil.rmtree(directory)
+
+
+def test_inputs_elsewhere_do_not_wait_for_writing(files, disk, elsewhere):
+    """The first pass takes as long as its slower side; jobs of all kinds come out right."""
+    (elsewhere / "in").write_bytes((files / "fixed:100").read_bytes())
+    array, fixed = files / "array.toml", LAYOUTS["fixed:100"]
+    usual = ["--memory", "16MiB", "--temp", disk, "--volume", array]
+    words = [elsewhere / "in", *fixed, "-o", disk / "out", *usual, "--method", "merge"]
+    _, alone = explain(*words)
+    told, apart = explain(*words, "--volume-in", array)
+    assert "inputs   on an array" in told
+    assert apart["input_volume"]["name"] == "an array"
+    before, after = (plan["plan"]["chosen"]["passes"] for plan in (alone, apart))
+    assert after[0]["device_seconds"] < 0.7 * before[0]["device_seconds"]
+    assert after[1:] == before[1:]
+    for method in ("merge", "distribute"):
+        run("sort", *words[:-1], method, "--volume-in", array)
+        run("check", disk / "out", *fixed)
+    run("split", elsewhere / "in", *fixed, "--by", "hash", "--parts", "5", "-o", elsewhere / "part{}")
+    parts = [elsewhere / f"part{number}" for number in range(5)]
+    for part in parts:
+        run("sort", part, *fixed, "-o", part)
+    run("merge", *parts, *fixed, "-o", disk / "merged", *usual, "--volume-in", array)
+    assert (disk / "merged").read_bytes() == (disk / "out").read_bytes()
+    by_hash = ["--by", "hash", "--parts", "5", "-o", disk / "p{}", "--memory", "16MiB"]
+    run("split", elsewhere / "in", *fixed, *by_hash, "--volume", array, "--volume-in", array)
+    for number, part in enumerate(parts):
+        run("sort", disk / f"p{number}", *fixed, "-o", disk / f"p{number}")
+        assert (disk / f"p{number}").read_bytes() == part.read_bytes()
+
+
+def test_inputs_said_to_be_elsewhere_must_be(files, disk):
+    array = files / "array.toml"
+    words = [files / "fixed:100", *LAYOUTS["fixed:100"], "-o", disk / "out", "--volume-in", array]
+    told = run("sort", *words, expect=2).stderr
+    assert "not a volume of its own" in told
+    assert not (disk / "out").exists()
+
+
+def test_a_split_in_two_passes_says_what_the_command_does(files):
+    words = ["--input", "1024GB", "--memory", "2GB", "--volume", files / "array.toml"]
+    told = run("plan", "split", "--outputs", "512", *words).stdout.decode()
+    assert "pass 2" in told
+    assert "write all parts in one pass" in told

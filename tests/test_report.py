@@ -49,6 +49,10 @@ def test_the_page_describes_the_report(reported):
     assert set(report) == documented("The object")
     for step in report["passes"]:
         assert set(step) == documented("Pass")
+    for stream in [report["moved"], *(stream for step in report["passes"] for stream in step["streams"])]:
+        assert set(stream) == documented("Stream")
+    for stream in report["streams"]:
+        assert set(stream) == documented("Stream") | {"file"}
     assert set(report["plan"]) == documented("Plan")
     page = (ROOT / "docs" / "report.md").read_text()
     parts = [report["plan"]["volume"], report["plan"]["chosen"], report["plan"]["chosen"]["passes"][0]]
@@ -265,3 +269,90 @@ def test_other_verbs_tell_as_much(verb, disk):
         for stream in step["streams"]:
             for way in ("read", "written"):
                 assert (stream[f"{way}_bytes"] > 0) == (stream[f"{way}_runs"] > 0), stream
+
+
+FIGURES = ["read_bytes", "read_runs", "written_bytes", "written_runs", "switches"]
+
+
+def add_up(report):
+    """The streams one by one, and those of the passes, are what moved in all; means are what they say."""
+    streams = report["streams"] + report["streams_left_out"]
+    for field in FIGURES:
+        assert sum(stream[field] for stream in streams) == report["moved"][field] == sums(report, field), field
+    for stream in [*streams, report["moved"]]:
+        assert stream["switches"] == stream["read_runs"] + stream["written_runs"]
+        for bytes_moved, runs, mean in (
+            (stream["read_bytes"], stream["read_runs"], stream["mean_read_run_bytes"]),
+            (stream["written_bytes"], stream["written_runs"], stream["mean_written_run_bytes"]),
+            (stream["read_bytes"] + stream["written_bytes"], stream["switches"], stream["mean_run_bytes"]),
+        ):
+            assert mean == (bytes_moved // runs if runs else 0)
+    return {(stream["name"], stream.get("file")): stream for stream in streams}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_streams_of_a_sort_are_its_files(method, records, disk):
+    words = [*FIXED, records, "-o", disk / "out", "--memory", "16MiB", "--temp", disk, "--method", method]
+    told = run("sort", *words, "--report", disk / "r", "--verbose").stderr
+    report = json.loads((disk / "r").read_text())
+    streams = add_up(report)
+    read = streams["input", str(records)]["read_bytes"]
+    # Splitters are sampled, which reads a part of the input twice.
+    assert records.stat().st_size <= read <= records.stat().st_size * (1.0 if method == "merge" else 1.05)
+    assert streams["output", str(disk / "out")]["written_bytes"] == (disk / "out").stat().st_size
+    spills = [stream for (name, _), stream in streams.items() if name == "spills"]
+    assert len(spills) == report["passes"][0]["outputs"] > 3
+    assert all(re.fullmatch(r"run-\d{6}\.run", stream["file"]) for stream in spills)
+    assert all(0 < stream["written_bytes"] <= 1.01 * stream["read_bytes"] for stream in spills)
+    assert re.search(r"in all +\S+ s   read [^,]* in [\d,]+ runs, wrote .* in [\d,]+ runs   .* a run", told), told
+    assert re.search(r"shortest runs  \S+ \S+ in \S+", told), told
+
+
+def test_streams_of_a_small_sort_are_its_files(disk):
+    (disk / "in").write_bytes(b"b\na\n")
+    run("sort", disk / "in", "-o", disk / "out", "--report", disk / "r")
+    streams = add_up(json.loads((disk / "r").read_text()))
+    assert streams["input", str(disk / "in")]["read_bytes"] == 4
+    assert streams["output", str(disk / "out")]["written_bytes"] == 4
+    run("sort", disk / "in", "--report", disk / "r")
+    streams = add_up(json.loads((disk / "r").read_text()))
+    assert [stream["written_bytes"] for (name, _), stream in streams.items() if name == "output"] == [4]
+
+
+@pytest.mark.parametrize("verb", [*VERBS, "split by range"])
+def test_streams_of_other_verbs_are_their_files(verb, disk):
+    words = VERBS.get(verb, ["split", "in", "--by", "range", "--parts", "3", "-o", "range-{}"])
+    fixed = ["--format", "fixed:100", "--memory", "16MiB", "--report", "run.json"]
+    keyed = [] if "size" in verb else ["--key", "0..10"]
+    run("gen", "300k", "-o", disk / "in")
+    for number in range(2):
+        run("gen", "200k", "--start", str(number * 200_000), "-o", disk / "unsorted")
+        run("sort", disk / "unsorted", "--format", "fixed:100", "--key", "0..10", "-o", disk / f"sorted-{number}")
+    run(*words, *fixed, *keyed, cwd=disk)
+    streams = add_up(json.loads((disk / "run.json").read_text()))
+    inputs = [word for word in words if (disk / word).is_file() and word in ("in", "sorted-0", "sorted-1")]
+    assert {file for name, file in streams if name == "input"} == set(inputs)
+    for file in inputs:
+        size = (disk / file).stat().st_size
+        assert size <= streams["input", file]["read_bytes"] <= size * (1.2 if "range" in verb else 1.0)
+    pattern = words[words.index("-o") + 1]
+    outputs = [pattern] if "{}" not in pattern else [pattern.replace("{}", str(part)) for part in range(3)]
+    for file in outputs:
+        told = [stream for (name, path), stream in streams.items() if name == "output" and path.endswith(file)]
+        assert [stream["written_bytes"] for stream in told] == [(disk / file).stat().st_size]
+
+
+def test_thousands_of_streams_are_summed_up(disk):
+    """What is beyond the first 1,024 outputs is one sum; nothing is lost of it."""
+    run("gen", "150k", "-o", disk / "in")
+    (disk / "parts").mkdir()
+    words = ["split", disk / "in", "--format", "fixed:100", "--by", "size", "--parts", "1100", "--memory", "16MiB"]
+    run(*words, "-o", disk / "parts" / "{}", "--report", disk / "r")
+    report = json.loads((disk / "r").read_text())
+    add_up(report)
+    assert sum(stream["name"] == "output" for stream in report["streams"]) == 1024
+    [others] = report["streams_left_out"]
+    assert (others["name"], others["files"]) == ("output", 76)
+    sizes = sum(path.stat().st_size for path in (disk / "parts").iterdir())
+    told = [stream for stream in [*report["streams"], others] if stream["name"] == "output"]
+    assert sum(stream["written_bytes"] for stream in told) == sizes == 15_000_000

@@ -451,6 +451,14 @@ impl std::fmt::Display for PassesPlan<'_> {
         if self.passes.is_empty() {
             writeln!(f, "why       one file is there already")?;
         }
+        // The plan is of moving files on a volume, whoever does it; these commands do not write parts of parts.
+        let splits = self.passes.iter().filter(|pass| pass.outputs > 1).count();
+        if splits > 1 {
+            writeln!(
+                f,
+                "ascot     split and reshape write all parts in one pass; for more, split the parts again"
+            )?;
+        }
         for (number, other) in self.alternatives.iter().enumerate() {
             let label = if number == 0 { "why not" } else { "" };
             match other.seconds {

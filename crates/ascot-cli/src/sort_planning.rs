@@ -148,6 +148,10 @@ fn request(
         batch_size: most.map(|most| usize::try_from(most).unwrap_or(usize::MAX).max(2)),
         volume: Some(profile.volume.clone()),
         host: profile.host.clone(),
+        requests: None,
+        input_volume: None,
+        input_requests: None,
+        boundaries: None,
     })
 }
 

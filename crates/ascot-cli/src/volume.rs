@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use ascot_model::measurement::{HostMeasurement, VolumeMeasurement};
+use ascot_model::measurement::{HostMeasurement, VolumeMeasurement, VolumeRequests};
 use ascot_model::volume::VolumeProfile;
 use clap::ArgMatches;
 use serde::de::DeserializeOwned;
@@ -20,17 +20,29 @@ pub struct Profile {
     pub volume: VolumeProfile,
     /// The processors, where they were measured.
     pub host: Option<HostMeasurement>,
+    /// The requests that were fastest, where they were measured.
+    pub requests: Option<VolumeRequests>,
 }
 
 /// The profile `--volume` names, or the assumed one.
 pub fn profile(matches: &ArgMatches) -> Result<Profile, Failure> {
     let named = named(matches)?;
-    Ok(named.unwrap_or_else(|| Profile { volume: VolumeProfile::assumed_flash(), host: None }))
+    Ok(named.unwrap_or_else(|| Profile {
+        volume: VolumeProfile::assumed_flash(),
+        host: None,
+        requests: None,
+    }))
 }
 
 /// The profile `--volume` names, if it names one.
 pub fn named(matches: &ArgMatches) -> Result<Option<Profile>, Failure> {
     matches.get_one::<OsString>("volume").map(|path| read(Path::new(path))).transpose()
+}
+
+/// The profile `--volume-in` names, where the command has the flag and it is given.
+pub fn of_inputs(matches: &ArgMatches) -> Result<Option<Profile>, Failure> {
+    let path = matches.try_get_one::<OsString>("volume-in").ok().flatten();
+    path.map(|path| read(Path::new(path))).transpose()
 }
 
 fn read(path: &Path) -> Result<Profile, Failure> {
@@ -42,7 +54,7 @@ fn read(path: &Path) -> Result<Profile, Failure> {
     let mut table: toml::Table = toml::from_str(&text).map_err(wrong)?;
     // Both are read even where nobody asks: a file with nonsense in it is not to be trusted.
     let host = taken::<HostMeasurement>(&mut table, "host").map_err(wrong)?;
-    taken::<VolumeMeasurement>(&mut table, "measurement").map_err(wrong)?;
+    let measured = taken::<VolumeMeasurement>(&mut table, "measurement").map_err(wrong)?;
     let volume: VolumeProfile = match toml::Value::Table(table.clone()).try_into() {
         Ok(volume) => volume,
         Err(error) => {
@@ -56,7 +68,8 @@ fn read(path: &Path) -> Result<Profile, Failure> {
     if let Some(host) = &host {
         host.check().map_err(|error| refused(error.to_string()))?;
     }
-    Ok(Profile { volume, host })
+    let requests = measured.map(|measured| measured.requests());
+    Ok(Profile { volume, host, requests })
 }
 
 /// Which field makes a profile none, and what is wrong with it: the one that a right profile cannot have.
@@ -144,6 +157,7 @@ mod tests {
         let profile = read(&path).unwrap();
         assert_eq!(profile.volume, written.volume);
         assert_eq!(profile.host, Some(written.host.clone()));
+        assert_eq!(profile.requests, Some(written.measurement.requests()));
         let mut table: toml::Table = toml::from_str(&written.to_string()).unwrap();
         let measured: Option<VolumeMeasurement> = taken(&mut table, "measurement").unwrap();
         assert_eq!(measured, Some(written.measurement.clone()));

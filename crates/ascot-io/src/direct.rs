@@ -296,6 +296,10 @@ impl ArmWrite {
 }
 
 impl WriteStream for ArmWrite {
+    fn channel(&self) -> Option<u64> {
+        self.base.file.metadata().ok().map(|stat| stat.dev())
+    }
+
     fn begin(&mut self, buf: Buf, len: usize) -> Result<(), IoError> {
         self.check()?;
         while self.settle_oldest(false)? {}

@@ -12,6 +12,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use ascot_model::measurement::{Requests, VolumeRequests};
+
 use crate::anywhere::Anywhere;
 use crate::arm::Arm;
 use crate::backend::{BUFFERED_BYTES, Backend, FileRead, FileWrite, PLAIN_BYTES};
@@ -42,6 +44,8 @@ pub struct DiskOptions {
     /// Largest request to the device in bytes; buffers above it move as several requests at once
     /// (direct back-end).
     pub request_bytes: usize,
+    /// What both are for devices that were measured, by device number, instead.
+    pub measured: Vec<(u64, VolumeRequests)>,
     /// Where everything moved is counted.
     pub ledger: Ledger,
     /// Faults on purpose, for tests.
@@ -59,6 +63,7 @@ impl Default for DiskOptions {
             backend: Backend::Direct,
             depth: DEFAULT_DEPTH,
             request_bytes: DEFAULT_REQUEST_BYTES,
+            measured: Vec::new(),
             ledger: Ledger::new(),
             faults: None,
         }
@@ -129,7 +134,22 @@ impl Disk {
             return arm.clone();
         }
         let mut arms = self.inner.arms.lock().unwrap_or_else(PoisonError::into_inner);
-        arms.entry(device).or_insert_with(|| Arm::start(self.inner.options.depth)).clone()
+        let [reads, writes] =
+            [Direction::Read, Direction::Write].map(|direction| self.requests(device, direction).0);
+        arms.entry(device).or_insert_with(|| Arm::start_with(reads, writes)).clone()
+    }
+
+    /// Requests in flight on a device in one direction, and bytes of the largest.
+    fn requests(&self, device: u64, direction: Direction) -> (usize, usize) {
+        let DiskOptions { depth, request_bytes, measured, .. } = &self.inner.options;
+        let Some((_, requests)) = measured.iter().find(|(number, _)| *number == device) else {
+            return (*depth, *request_bytes);
+        };
+        let Requests { bytes, depth } = match direction {
+            Direction::Read => requests.read,
+            Direction::Write => requests.write,
+        };
+        (depth as usize, usize::try_from(bytes).unwrap_or(*request_bytes))
     }
 
     /// Counts the streams' own memory (compression) against `pool`; the first call stays.
@@ -200,7 +220,7 @@ impl Disk {
     fn port(&self, path: &Path, name: &str, stat: &Metadata, direction: Direction) -> Port {
         Port {
             path: path.to_path_buf(),
-            meter: self.ledger().meter(name, device_of(stat), stat.ino(), direction),
+            meter: self.ledger().meter(name, path, device_of(stat), stat.ino(), direction),
             faults: self.inner.options.faults.clone(),
             room: self.inner.room.clone(),
         }
@@ -251,7 +271,11 @@ impl Disk {
                 let cached = end - start < SMALL_FILE_BYTES
                     || system::cached_share(&file, start, end - start) >= MOSTLY_CACHED;
                 let direct = !cached && self.enter_direct(&file, &port.path, stat);
-                return Box::new(ArmRead::new(self.arm_file(port, file, direct, stat), start, end));
+                return Box::new(ArmRead::new(
+                    self.arm_file((port, Direction::Read), file, direct, stat),
+                    start,
+                    end,
+                ));
             }
         };
         let done = Default::default();
@@ -273,13 +297,20 @@ impl Disk {
             && system::cached_share(&file, 0, stat.len()) < MOSTLY_CACHED
             && self.enter_direct(&file, path, &stat);
         let device = device_of(&stat);
-        let request_bytes = self.inner.options.request_bytes;
+        let (_, request_bytes) = self.requests(device, Direction::Read);
         Ok(Anywhere::new(port, (self.arm(device), device), file, direct, request_bytes))
     }
 
-    fn arm_file(&self, port: Port, file: File, direct: bool, stat: &Metadata) -> ArmFile {
-        let request_bytes = self.inner.options.request_bytes;
-        ArmFile { port, arm: self.arm(device_of(stat)), file: Arc::new(file), direct, request_bytes }
+    fn arm_file(
+        &self,
+        (port, direction): (Port, Direction),
+        file: File,
+        direct: bool,
+        stat: &Metadata,
+    ) -> ArmFile {
+        let device = device_of(stat);
+        let (_, request_bytes) = self.requests(device, direction);
+        ArmFile { port, arm: self.arm(device), file: Arc::new(file), direct, request_bytes }
     }
 
     /// Turns O_DIRECT on where the volume allows it.
@@ -368,7 +399,10 @@ impl Disk {
             }
             Backend::Direct => {
                 let direct = self.enter_direct(&file, path, stat);
-                return Ok(Box::new(ArmWrite::new(self.arm_file(port, file, direct, stat), start)));
+                return Ok(Box::new(ArmWrite::new(
+                    self.arm_file((port, Direction::Write), file, direct, stat),
+                    start,
+                )));
             }
         };
         Ok(Box::new(FileWrite { port, file: Arc::new(file), next: start, call_bytes, failed: None }))
@@ -404,10 +438,18 @@ impl Disk {
         Ok(Box::new(PipeWrite::start(port, writing, file)?))
     }
 
+    /// Counts in the ledger what the caller has written by itself, without a stream, to a descriptor that `path`
+    /// names: all of it in one run.
+    pub fn count_written(&self, path: &Path, name: &str, bytes: u64) {
+        self.ledger().meter(name, path, 0, 0, Direction::Write).issue(0, bytes, 1).settle(bytes);
+    }
+
     /// Renames a file within its volume, replacing what has the new name.
     pub fn rename(&self, from: &Path, to: &Path) -> Result<(), IoError> {
         self.meet(Operation::Rename, to, 0)?;
-        std::fs::rename(from, to).map_err(|error| IoError::from_os(Action::Rename, to, 0, error))
+        std::fs::rename(from, to).map_err(|error| IoError::from_os(Action::Rename, to, 0, error))?;
+        self.ledger().renamed(from, to);
+        Ok(())
     }
 
     /// Removes a file.
@@ -474,6 +516,16 @@ fn size_of(file: &File, stat: &Metadata) -> io::Result<Option<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn requests_are_as_a_device_was_measured() {
+        let requests = |bytes, depth| Requests { bytes, depth };
+        let volume = VolumeRequests { read: requests(4 << 20, 16), write: requests(1 << 18, 2) };
+        let disk = Disk::new(DiskOptions { measured: vec![(7, volume)], ..DiskOptions::default() });
+        assert_eq!(disk.requests(7, Direction::Read), (16, 4 << 20));
+        assert_eq!(disk.requests(7, Direction::Write), (2, 1 << 18));
+        assert_eq!(disk.requests(8, Direction::Write), (DEFAULT_DEPTH, DEFAULT_REQUEST_BYTES));
+    }
 
     #[test]
     fn devices_have_arms_of_their_own() {

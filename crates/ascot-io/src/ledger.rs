@@ -8,10 +8,18 @@
 //!   device   a0 a1 a2 | b0 b1 | a3      3 runs (two of stream a, one of stream b)
 //!   file a   a0 a1 a2 ......... a3      1 sequential run in the file
 //! ```
+//!
+//! [`Ledger::account`] tells it by the names of streams, [`Ledger::files`] by their files.
+
+mod files;
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+pub use files::FileAccount;
+use files::{Files, Place};
 
 /// Which way a stream moves bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -75,6 +83,7 @@ struct Books {
     streams: Vec<Entry>,
     by_key: HashMap<(String, u64, Direction), usize>,
     devices: Vec<Device>,
+    files: Files,
 }
 
 #[derive(Debug)]
@@ -130,8 +139,15 @@ impl Ledger {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens (or joins) the account of a stream on `device`, reading or writing file `inode`.
-    pub(crate) fn meter(&self, name: &str, device: u64, inode: u64, direction: Direction) -> Meter {
+    /// Opens (or joins) the account of a stream on `device`, reading or writing file `inode` at `path`.
+    pub(crate) fn meter(
+        &self,
+        name: &str,
+        path: &Path,
+        device: u64,
+        inode: u64,
+        direction: Direction,
+    ) -> Meter {
         let mut books = self.lock();
         let key = (name.to_owned(), device, direction);
         let stream = match books.by_key.get(&key) {
@@ -139,7 +155,19 @@ impl Ledger {
             None => books.open(key),
         };
         books.streams[stream].account.streams += 1;
-        Meter { ledger: self.clone(), stream, inode, file_end: None }
+        let place = books.files.place(name, path);
+        Meter { ledger: self.clone(), stream, place, direction, inode, file_end: None }
+    }
+
+    /// A file has another name from here on.
+    pub(crate) fn renamed(&self, from: &Path, to: &Path) {
+        self.lock().files.renamed(from, to);
+    }
+
+    /// What each file has moved so far, kind by kind in the order first opened; what is beyond the most that
+    /// are listed of a kind comes last of it, in one sum.
+    pub fn files(&self) -> Vec<FileAccount> {
+        self.lock().files.accounts()
     }
 
     /// What each stream has moved so far, in the order first opened.
@@ -205,6 +233,8 @@ impl Books {
 pub(crate) struct Meter {
     ledger: Ledger,
     stream: usize,
+    place: Place,
+    direction: Direction,
     inode: u64,
     file_end: Option<u64>,
 }
@@ -221,6 +251,7 @@ impl Meter {
         let device = &mut books.devices[entry.device_at];
         if device.head != Some((self.inode, offset)) {
             entry.account.runs += 1;
+            books.files.at(self.place).run(self.direction);
         }
         device.head = Some((self.inode, end));
         if self.file_end != Some(offset) {
@@ -230,7 +261,8 @@ impl Meter {
         entry.account.requests += requests;
         entry.clock.start(now);
         device.clock.start(now);
-        Receipt { ledger: self.ledger.clone(), stream: self.stream }
+        let Meter { stream, place, direction, .. } = *self;
+        Receipt { ledger: self.ledger.clone(), stream, place, direction }
     }
 
     /// Notes time a caller spent waiting.
@@ -244,6 +276,8 @@ impl Meter {
 pub(crate) struct Receipt {
     ledger: Ledger,
     stream: usize,
+    place: Place,
+    direction: Direction,
 }
 
 impl Receipt {
@@ -254,6 +288,7 @@ impl Receipt {
         let books = &mut *books;
         let entry = &mut books.streams[self.stream];
         entry.account.bytes += bytes;
+        books.files.at(self.place).moved(self.direction, bytes);
         entry.clock.stop(now);
         books.devices[entry.device_at].clock.stop(now);
     }
@@ -266,8 +301,8 @@ mod tests {
     #[test]
     fn switches_and_runs() {
         let ledger = Ledger::new();
-        let mut a = ledger.meter("a", 1, 10, Direction::Read);
-        let mut b = ledger.meter("b", 1, 11, Direction::Write);
+        let mut a = ledger.meter("a", Path::new("a 10"), 1, 10, Direction::Read);
+        let mut b = ledger.meter("b", Path::new("b 11"), 1, 11, Direction::Write);
         for at in 0..3 {
             a.issue(at * 100, 100, 1).settle(100);
         }
@@ -287,9 +322,9 @@ mod tests {
     #[test]
     fn streams_of_one_name_share_an_account_and_devices_do_not_switch_each_other() {
         let ledger = Ledger::new();
-        let mut first = ledger.meter("part", 1, 10, Direction::Write);
-        let mut second = ledger.meter("part", 1, 11, Direction::Write);
-        let mut other = ledger.meter("part", 2, 10, Direction::Write);
+        let mut first = ledger.meter("part", Path::new("part 10"), 1, 10, Direction::Write);
+        let mut second = ledger.meter("part", Path::new("part 11"), 1, 11, Direction::Write);
+        let mut other = ledger.meter("part", Path::new("part 10"), 2, 10, Direction::Write);
         first.issue(0, 10, 1).settle(10);
         other.issue(0, 10, 1).settle(10);
         first.issue(10, 10, 1).settle(10);
@@ -303,7 +338,7 @@ mod tests {
     #[test]
     fn busy_is_the_union_of_requests_in_flight() {
         let ledger = Ledger::new();
-        let mut meter = ledger.meter("a", 1, 10, Direction::Read);
+        let mut meter = ledger.meter("a", Path::new("a 10"), 1, 10, Direction::Read);
         let start = Instant::now();
         let first = meter.issue(0, 10, 1);
         let second = meter.issue(10, 10, 1);

@@ -45,7 +45,7 @@ pub use disk::{DEFAULT_DEPTH, DEFAULT_REQUEST_BYTES, Disk, DiskOptions};
 pub use error::{Action, IoError, STANDARD_OUTPUT};
 pub use faulty::{Effect, FaultPlan, Faults, Operation};
 pub use growable::Growable;
-pub use ledger::{Direction, Ledger, StreamAccount, Totals};
+pub use ledger::{Direction, FileAccount, Ledger, StreamAccount, Totals};
 pub use output::{AtomicOutput, is_temporary, orphaned_outputs, remove_orphan};
 pub use pool::{Pool, PoolError, Reservation};
 pub use room::ahead_bytes;

@@ -149,6 +149,11 @@ impl AtomicOutput {
         }
     }
 
+    /// The device it is on, where that is known and the stream was not taken.
+    pub fn channel(&self) -> Option<u64> {
+        self.stream.as_ref().and_then(|stream| stream.channel())
+    }
+
     /// Hands the stream to someone else; give it back with [`put_stream`](Self::put_stream)
     /// before committing.
     pub fn take_stream(&mut self) -> Option<Box<dyn WriteStream>> {

@@ -93,6 +93,11 @@ pub trait WriteStream: Send {
         self.drain()
     }
 
+    /// The device behind it, where that is known, as of a [`ReadStream`].
+    fn channel(&self) -> Option<u64> {
+        None
+    }
+
     /// Waits until everything begun is written.
     fn drain(&mut self) -> Result<(), IoError>;
 

@@ -7,7 +7,7 @@
 //!
 //! A *channel* is a device of its own: it has its own place and its own clock, and channels work side by
 //! side. A request begins when it is asked for, or when its channel is done with those before; whoever waits
-//! for a block that is read waits until then, and asks for nothing meanwhile. A *cache* of C bytes is shared by the streams that are open: once a device has switched to a
+//! for a block that is read or written waits until then, and asks for nothing meanwhile. A *cache* of C bytes is shared by the streams that are open: once a device has switched to a
 //! stream it moves C / streams bytes of it, whatever it does in between, before it must switch to it again.
 //! So runs shorter than that are joined, as the published bound has it ((n + m) L < C, Stella and Loguinov,
 //! section VII.B). The ledger counts runs as they are asked for, [`VirtualDisk::switches`] as the device
@@ -18,7 +18,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ascot_model::volume::VolumeProfile;
@@ -144,7 +144,7 @@ impl VirtualDisk {
     /// Creates a file, or empties it where it exists, to write it from the start.
     pub fn create(&self, name: &str) -> Box<dyn WriteStream> {
         self.remove(name);
-        Box::new(VirtualWrite { port: self.port(name, Direction::Write), next: 0 })
+        Box::new(VirtualWrite { port: self.port(name, Direction::Write), next: 0, begun: VecDeque::new() })
     }
 
     fn port(&self, name: &str, direction: Direction) -> VirtualPort {
@@ -152,7 +152,7 @@ impl VirtualDisk {
         let file = state.named(name);
         state.streams += 1;
         let channel = state.files[file].channel;
-        let meter = self.ledger.meter(name, channel as u64, file as u64, direction);
+        let meter = self.ledger.meter(name, Path::new(name), channel as u64, file as u64, direction);
         VirtualPort { disk: self.clone(), name: name.to_owned(), file, direction, meter, in_cache: 0 }
     }
 
@@ -307,6 +307,8 @@ impl ReadStream for VirtualRead {
 struct VirtualWrite {
     port: VirtualPort,
     next: u64,
+    /// When the blocks begun, and not waited for, are written.
+    begun: VecDeque<f64>,
 }
 
 impl WriteStream for VirtualWrite {
@@ -315,13 +317,37 @@ impl WriteStream for VirtualWrite {
             return Err(self.port.misuse(self.next, crate::backend::TOO_LONG));
         }
         if len > 0 {
-            self.port.request(self.next, len as u64, |data| data.extend_from_slice(&buf[..len]));
+            let done = self.port.request(self.next, len as u64, |data| data.extend_from_slice(&buf[..len]));
+            self.begun.push_back(done);
             self.next += len as u64;
         }
         Ok(())
     }
 
+    fn in_flight(&mut self) -> usize {
+        let now = self.port.disk.state().now;
+        while self.begun.front().is_some_and(|done| *done <= now) {
+            self.begun.pop_front();
+        }
+        self.begun.len()
+    }
+
+    fn complete(&mut self) -> Result<(), IoError> {
+        if let Some(done) = self.begun.pop_front() {
+            let mut state = self.port.disk.state();
+            state.now = state.now.max(done);
+        }
+        Ok(())
+    }
+
+    fn channel(&self) -> Option<u64> {
+        self.port.disk.state().files.get(self.port.file).map(|file| file.channel as u64)
+    }
+
     fn drain(&mut self) -> Result<(), IoError> {
+        while !self.begun.is_empty() {
+            self.complete()?;
+        }
         Ok(())
     }
 

@@ -26,6 +26,28 @@ impl StreamAccount {
     pub fn mean_written_run(&self) -> u64 {
         self.written_bytes.checked_div(self.written_runs).unwrap_or(0)
     }
+    /// Switches of the devices that led to it: each run begins with one.
+    pub fn switches(&self) -> u64 {
+        self.read_runs + self.written_runs
+    }
+    /// Mean length of a run, read or written, bytes.
+    pub fn mean_run(&self) -> u64 {
+        (self.read_bytes + self.written_bytes).checked_div(self.switches()).unwrap_or(0)
+    }
+}
+
+/// What one file moved in a whole job, or several that are not told one by one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileAccount {
+    /// The path of an input or output, the name of a spill within its directory; none for the sum of several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// How many files these are, where it is a sum.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<u64>,
+    /// What moved; its name says what they are to the job.
+    #[serde(flatten)]
+    pub moved: StreamAccount,
 }
 
 /// Where one stage of a pass spent its time, seconds, summed over its threads.
@@ -83,6 +105,8 @@ impl Serialize for StreamAccount {
             written_bytes: u64,
             written_runs: u64,
             mean_written_run_bytes: u64,
+            switches: u64,
+            mean_run_bytes: u64,
         }
         let StreamAccount { name, read_bytes, read_runs, written_bytes, written_runs } = self;
         let shown = Shown {
@@ -93,6 +117,8 @@ impl Serialize for StreamAccount {
             written_bytes: *written_bytes,
             written_runs: *written_runs,
             mean_written_run_bytes: self.mean_written_run(),
+            switches: self.switches(),
+            mean_run_bytes: self.mean_run(),
         };
         shown.serialize(serializer)
     }
@@ -131,8 +157,8 @@ impl Serialize for PassAccount {
 }
 
 impl StreamAccount {
-    /// Adds what the same stream moved later.
-    fn add(&mut self, more: &StreamAccount) {
+    /// Adds what the same stream moved later, or another.
+    pub fn add(&mut self, more: &StreamAccount) {
         self.read_bytes += more.read_bytes;
         self.read_runs += more.read_runs;
         self.written_bytes += more.written_bytes;
@@ -200,6 +226,13 @@ impl PassAccount {
     /// Switches of the devices: each run begins with one.
     pub fn switches(&self) -> u64 {
         self.read_runs() + self.written_runs()
+    }
+
+    /// What all streams of all passes moved.
+    pub fn moved_by(passes: &[PassAccount]) -> StreamAccount {
+        let mut moved = StreamAccount { name: "all".into(), ..StreamAccount::default() };
+        passes.iter().flat_map(|pass| &pass.streams).for_each(|stream| moved.add(stream));
+        moved
     }
 }
 

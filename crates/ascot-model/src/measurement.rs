@@ -57,6 +57,42 @@ pub struct Speed {
     pub depth: u32,
 }
 
+/// Requests of one direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Requests {
+    /// Bytes of the largest.
+    pub bytes: u64,
+    /// So many in flight.
+    pub depth: u32,
+}
+
+/// The requests a volume is read and written with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeRequests {
+    /// Of reading.
+    pub read: Requests,
+    /// Of writing.
+    pub write: Requests,
+}
+
+/// Sizes and depths that are followed: what is beyond them is no gain on any device, and a slip of the pen.
+const REQUEST_BYTES: (u64, u64) = (4 << 10, 16 << 20);
+const REQUEST_DEPTH: (u32, u32) = (1, 128);
+/// Of the memory of a job, what requests of one direction may have in flight: one part in so many.
+const IN_FLIGHT_SHARE: u64 = 8;
+
+impl Requests {
+    /// The same within what is followed, whole pages, and so many in flight that a share of `memory_bytes` holds
+    /// them: first fewer, then smaller.
+    pub fn within(self, memory_bytes: u64) -> Requests {
+        let (least, most) = REQUEST_BYTES;
+        let share = (memory_bytes / IN_FLIGHT_SHARE).max(least);
+        let bytes = self.bytes.clamp(least, most).min(share) / least * least;
+        let fitting = u32::try_from(share / bytes).unwrap_or(u32::MAX).max(1);
+        Requests { bytes, depth: self.depth.clamp(REQUEST_DEPTH.0, REQUEST_DEPTH.1).min(fitting) }
+    }
+}
+
 /// How a volume was measured, and what came out in full.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -96,6 +132,12 @@ impl VolumeMeasurement {
             })
             .collect();
         if points.is_empty() { SwitchCost::Constant(0.0) } else { SwitchCost::Curve(points) }
+    }
+
+    /// The requests that were fastest, of those about as fast the ones with the fewest bytes in flight.
+    pub fn requests(&self) -> VolumeRequests {
+        let of = |speed: Speed| Requests { bytes: speed.request_bytes, depth: speed.depth };
+        VolumeRequests { read: of(self.read), write: of(self.write) }
     }
 
     /// The profile that plans read.
@@ -275,6 +317,16 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn requests_stay_within_memory_and_reason() {
+        let requests = |bytes, depth| Requests { bytes, depth };
+        assert_eq!(requests(1 << 20, 4).within(1 << 30), requests(1 << 20, 4));
+        assert_eq!(requests(1 << 20, 16).within(64 << 20), requests(1 << 20, 8));
+        assert_eq!(requests(4 << 20, 16).within(16 << 20), requests(2 << 20, 1));
+        assert_eq!(requests(0, 0).within(16 << 20), requests(4 << 10, 1));
+        assert_eq!(requests(u64::MAX, u32::MAX).within(u64::MAX), requests(16 << 20, 128));
+    }
 
     fn point(files: u32, value: f64) -> SwitchPoint {
         SwitchPoint { files, seconds: Figure { value, spread: 1e-6 } }

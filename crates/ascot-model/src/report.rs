@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::account::PassAccount;
+use crate::account::{FileAccount, PassAccount, StreamAccount};
 use crate::plan::Plan;
 use crate::units;
 
@@ -40,6 +40,15 @@ pub struct Report {
     pub checksum: String,
     /// The passes, in order.
     pub passes: Vec<PassAccount>,
+    /// What all passes moved.
+    #[serde(default)]
+    pub moved: StreamAccount,
+    /// What each file moved: inputs, spills and outputs in the order first opened, of each the first so many.
+    #[serde(default)]
+    pub streams: Vec<FileAccount>,
+    /// What the others moved, in one sum for inputs, spills and outputs each.
+    #[serde(default)]
+    pub streams_left_out: Vec<FileAccount>,
     /// The cap, bytes.
     pub memory_bytes: u64,
     /// Most memory resident (the kernel's own count), bytes.
@@ -54,12 +63,45 @@ pub struct Report {
     pub notices: Vec<String>,
 }
 
+/// What the line of the sums is called.
+const IN_ALL: &str = "in all";
+/// Streams with the shortest runs that the closing lines name.
+const SHORTEST_TOLD: usize = 3;
+
 impl Report {
     /// Bytes read and written, all passes.
     pub fn moved_bytes(&self) -> (u64, u64) {
         self.passes
             .iter()
             .fold((0, 0), |(read, written), pass| (read + pass.read_bytes(), written + pass.written_bytes()))
+    }
+
+    /// What moved in all, and the files whose runs were shortest: where switches cost time, those are where it
+    /// went. A file that was moved in one run is not among them, however short it is.
+    fn moved_lines(&self, width: usize) -> String {
+        let StreamAccount { read_bytes, read_runs, written_bytes, written_runs, .. } = self.moved;
+        let mut text = format!(
+            "  {IN_ALL:width$}  {:>7}   read {} in {}, wrote {} in {}   {} a run",
+            units::seconds(self.seconds),
+            units::bytes(read_bytes),
+            units::plural(read_runs, "run"),
+            units::bytes(written_bytes),
+            units::plural(written_runs, "run"),
+            units::bytes(self.moved.mean_run()),
+        );
+        let mut short: Vec<(u64, &str)> = self
+            .streams
+            .iter()
+            .filter(|stream| stream.moved.read_runs > 1 || stream.moved.written_runs > 1)
+            .filter_map(|stream| Some((stream.moved.mean_run(), stream.file.as_deref()?)))
+            .collect();
+        short.sort_unstable();
+        short.truncate(SHORTEST_TOLD);
+        if !short.is_empty() {
+            let told = short.iter().map(|&(run, file)| format!("{} in {file}", units::bytes(run)));
+            text += &format!("\n  shortest runs  {}", told.collect::<Vec<_>>().join(", "));
+        }
+        text
     }
 }
 
@@ -79,9 +121,13 @@ impl fmt::Display for Report {
             Some(predicted_s) => writeln!(f, "; predicted {})", units::seconds(predicted_s))?,
             None => writeln!(f, ")")?,
         }
-        let width = self.passes.iter().map(|pass| pass_name(pass).len()).max().unwrap_or(0);
+        let names = self.passes.iter().map(|pass| pass_name(pass).len());
+        let width = names.max().unwrap_or(0).max(if self.passes.len() > 1 { IN_ALL.len() } else { 0 });
         for pass in &self.passes {
             writeln!(f, "{}", pass_line(pass, width))?;
+        }
+        if self.passes.len() > 1 {
+            writeln!(f, "{}", self.moved_lines(width))?;
         }
         if self.records_dropped > 0 {
             writeln!(

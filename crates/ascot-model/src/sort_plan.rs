@@ -84,8 +84,10 @@ pub struct RecordJob<'a> {
     pub shares: Shares,
     /// What the disk must have beside.
     pub room: Room,
-    /// Where all of it is.
+    /// Where all of it is, but for inputs that are elsewhere.
     pub volume: &'a VolumeProfile,
+    /// Where the inputs are, if that is another volume: reading them and writing do not get in each other's way.
+    pub input_volume: Option<&'a VolumeProfile>,
     /// Who computes.
     pub host: &'a HostProfile,
 }
@@ -99,6 +101,19 @@ pub struct Methods {
     pub distribute: bool,
     /// The user said which.
     pub forced: bool,
+}
+
+/// The side of a pass that has many files at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Inputs,
+    Outputs,
+    /// One file after the other is read, one after the other written.
+    Neither,
+}
+
+fn files(count: u64) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 /// Files to be merged into one.
@@ -175,7 +190,10 @@ impl RecordJob<'_> {
     pub fn merge_inputs(&self) -> Plan {
         let (bytes, kept) = (self.data(), self.kept(self.data()));
         let merging = Merging { files: self.inputs, bytes, kept, times: 1, all_first: true };
-        let merges = self.merges(&merging);
+        let mut merges = self.merges(&merging);
+        if let Some(first) = merges.passes.first_mut() {
+            self.read_elsewhere(first, Side::Inputs);
+        }
         let inputs = units::plural(self.inputs, "sorted input");
         let summary = match merges.levels.as_slice() {
             [] => format!("merge {inputs} in one pass"),
@@ -203,13 +221,15 @@ impl RecordJob<'_> {
         let switches = self.split_switches(parts);
         let moved =
             Moved { read_bytes: data, written_bytes: data, switches, inputs: 1, outputs: parts, times: 1 };
+        let mut pass = self.pass("split", moved, &[(data, self.host.rates.split_bytes_per_s)]);
+        self.read_elsewhere(&mut pass, Side::Outputs);
         self.plan_of(Way {
             method: "split".into(),
             summary: format!("split into {} in one pass", units::plural(parts, "part")),
             pieces: parts,
             factors: vec![parts],
             merge_factor: None,
-            passes: vec![self.pass("split", moved, &[(data, self.host.rates.split_bytes_per_s)])],
+            passes: vec![pass],
             peak_disk_bytes: data,
             remark: "each record is moved once".into(),
         })
@@ -242,6 +262,45 @@ impl RecordJob<'_> {
         PassPlan::new(name, moved, work, self.volume, self.host)
     }
 
+    /// Of a pass that reads the inputs, where those are on a volume of their own: each side is a bowtie by itself
+    /// then, `many` the one with many files at once, and the slower one counts.
+    fn read_elsewhere(&self, pass: &mut PassPlan, many: Side) {
+        let Some(inputs) = self.input_volume else { return };
+        let (read, written) = (pass.read_bytes as f64, pass.written_bytes as f64);
+        let (mut reads, mut writes) =
+            (pass.inputs as f64, if written > 0.0 { pass.outputs as f64 } else { 0.0 });
+        match many {
+            Side::Inputs => {
+                let shape = Shape { inputs: files(pass.inputs), outputs: 0, alpha: 1.0 };
+                reads = self.runs_alone(inputs, read, shape, self.shares.streams);
+            }
+            Side::Outputs => {
+                let shape = Shape { inputs: 0, outputs: files(pass.outputs), alpha: 0.0 };
+                writes = self.runs_alone(self.volume, written, shape, long_run_bytes(self.shares.streams));
+            }
+            Side::Neither => {}
+        }
+        let reading = inputs.seconds(read, 0.0, inputs.switches(read, reads), pass.inputs as f64);
+        let writing =
+            self.volume.seconds(0.0, written, self.volume.switches(written, writes), pass.outputs as f64);
+        pass.device_seconds = reading.max(writing);
+        pass.switches = (reads + writes) as u64;
+    }
+
+    /// Runs of `bytes` that many files alone have on a volume, one side of a pass (A1 or A3): long ones where
+    /// they are wanted, else blocks.
+    fn runs_alone(&self, volume: &VolumeProfile, bytes: f64, shape: Shape, memory: u64) -> f64 {
+        let count = f64::from(shape.inputs.max(shape.outputs));
+        if count < 2.0 {
+            return count;
+        }
+        let algorithm = if shape.inputs > 0 { Algorithm::A3 } else { Algorithm::A1 };
+        let scheme = Scheme::best_of(shape, algorithm).filter(|_| volume.wants_runs(count));
+        let block = self.shares.block.max(1) as f64;
+        let run = scheme.map_or(block, |scheme| scheme.run_length(memory as f64)).max(block);
+        (bytes / run).max(count)
+    }
+
     /// Bytes/s of sorting a load, and of merging its pieces.
     fn load_rates(&self) -> (f64, f64) {
         let rates = &self.host.rates;
@@ -258,16 +317,15 @@ impl RecordJob<'_> {
         let kept = self.kept(data);
         let reading = Moved { read_bytes: data, inputs: self.inputs, ..Moved::default() };
         let writing = Moved { written_bytes: kept, outputs: 1, ..Moved::default() };
+        let mut reading = self.pass("read and sort", reading, &[(data, sorting), self.memory()]);
+        self.read_elsewhere(&mut reading, Side::Neither);
         Way {
             method: "in memory".into(),
             summary: "sort in memory, without spills".into(),
             pieces: 1,
             factors: Vec::new(),
             merge_factor: None,
-            passes: vec![
-                self.pass("read and sort", reading, &[(data, sorting), self.memory()]),
-                self.pass("write", writing, &[(kept, merging)]),
-            ],
+            passes: vec![reading, self.pass("write", writing, &[(kept, merging)])],
             peak_disk_bytes: kept,
             remark: "everything fits in memory".into(),
         }
@@ -291,7 +349,9 @@ impl RecordJob<'_> {
         let files = if self.in_order { 1 } else { runs };
         let merges = self.merges(&Merging { files, bytes: spilled, kept, times: 1, all_first: false });
         let work = [(data, sorting), (written, merging), self.memory()];
-        let mut passes = vec![self.pass("form runs", form, &work)];
+        let mut form = self.pass("form runs", form, &work);
+        self.read_elsewhere(&mut form, Side::Neither);
+        let mut passes = vec![form];
         let (factors, merge_factor) = (merges.factors(), self.set_factor(&merges));
         let more = match (merges.levels.len(), merge_factor) {
             (0, _) => "in one pass".into(),
@@ -332,7 +392,9 @@ impl RecordJob<'_> {
         let both = Moved { read_bytes: data, written_bytes: data, ..Moved::default() };
         let split = Moved { switches, inputs: self.inputs, outputs: parts, ..both };
         let splitting = self.host.rates.split_bytes_per_s;
-        let mut passes = vec![self.pass("split", split, &[(data, splitting), self.memory()])];
+        let mut split = self.pass("split", split, &[(data, splitting), self.memory()]);
+        self.read_elsewhere(&mut split, Side::Outputs);
+        let mut passes = vec![split];
         let work = [(data, sorting), (data, if self.groups_parts { splitting } else { merging })];
         let mut factors = vec![parts];
         let by_runs = if parts == wanted { "" } else { " by runs and merges" };

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use ascot_io::{Direction, Ledger};
-use ascot_model::account::{PassAccount, StageAccount, StreamAccount};
+use ascot_model::account::{FileAccount, PassAccount, StageAccount, StreamAccount};
 
 /// Passes done, and the one going on.
 pub struct Passes {
@@ -84,7 +84,7 @@ impl Passes {
     }
 
     /// What streams have moved since this was asked last.
-    fn moved(&mut self) -> Vec<StreamAccount> {
+    pub fn moved(&mut self) -> Vec<StreamAccount> {
         let now = self.ledger.account();
         let mut streams: Vec<StreamAccount> = Vec::new();
         for account in &now {
@@ -140,15 +140,42 @@ impl Passes {
         self.peak_spilled
     }
 
-    /// All of it.
+    /// The passes.
     pub fn into_accounts(self) -> Vec<PassAccount> {
         self.done
     }
 }
 
+/// What files moved, those told one by one and the sums of the others.
+pub fn files_of(ledger: &Ledger) -> (Vec<FileAccount>, Vec<FileAccount>) {
+    let told = ledger.files().into_iter().map(|file| {
+        let name = if file.kind == RUN_KIND { SPILLS } else { &file.kind };
+        let label = file.path.as_deref().map(|path| match path.file_name() {
+            // Their directory has a name by chance, and is gone when this is read.
+            Some(spill) if file.kind == RUN_KIND => spill.to_string_lossy().into_owned(),
+            _ => path.display().to_string(),
+        });
+        let moved = StreamAccount {
+            name: name.to_owned(),
+            read_bytes: file.read_bytes,
+            read_runs: file.read_runs,
+            written_bytes: file.written_bytes,
+            written_runs: file.written_runs,
+        };
+        let files = label.is_none().then_some(file.files);
+        FileAccount { file: label, files, moved }
+    });
+    // What was opened and not moved is no news.
+    told.filter(|file| file.moved.switches() > 0).partition(|file| file.file.is_some())
+}
+
+/// What run files and their indexes are called by the ledger, up to the first space, and by a report.
+const RUN_KIND: &str = "run";
+const SPILLS: &str = "spills";
+
 /// Streams by what they are to a user: run files and their indexes are spills.
 fn stream_name(name: &str) -> &str {
-    if name.starts_with("run ") { "spills" } else { name }
+    if name.split(' ').next() == Some(RUN_KIND) { SPILLS } else { name }
 }
 
 /// The stage that was busiest, or waited most for its device: what holds a pass back.

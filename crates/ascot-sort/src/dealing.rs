@@ -27,9 +27,16 @@ use crate::turns::Seat;
 pub type Hands<P> = Bowtie<NoInput, P>;
 
 /// Outputs that share `blocks`, driven by the schedule that suits the volume.
-pub fn hands<P: Part>(outputs: Vec<P>, blocks: BlockPool, long_runs: bool) -> Result<Hands<P>, SortError> {
-    let shape = Shape { inputs: 1, outputs: outputs.len() as u32, alpha: 0.5 };
-    let scheme = Scheme::best_of(shape, Algorithm::A2).filter(|_| long_runs);
+pub fn hands<P: Part>(
+    outputs: Vec<P>,
+    blocks: BlockPool,
+    long_runs: Option<Algorithm>,
+) -> Result<Hands<P>, SortError> {
+    let outputs_count = outputs.len() as u32;
+    let scheme = long_runs.and_then(|algorithm| {
+        let (inputs, alpha) = if algorithm == Algorithm::A1 { (0, 0.0) } else { (1, 0.5) };
+        Scheme::best_of(Shape { inputs, outputs: outputs_count, alpha }, algorithm)
+    });
     let schedule: Box<dyn Schedule> = match scheme {
         Some(scheme) => Box::new(Staircase::new(scheme, 0)),
         // With no inputs to choose from, that writes whatever is full.

@@ -25,7 +25,7 @@ use crate::error::SortError;
 use crate::form::{Gather, Grouping, Load, sort_loads};
 use crate::input::{Inputs, PART_BLOCKS};
 use crate::job::Job;
-use crate::long_runs::wants_long_runs;
+use crate::long_runs::deal_in_long_runs;
 use crate::part::{RunPart, decode_index};
 use crate::pieces::PiecePool;
 use crate::plan::part_count;
@@ -150,8 +150,8 @@ impl<R: Records> Job<'_, R> {
 
     /// Pass one: every record into its part.
     fn split(&mut self, splitters: &Splitters) -> Result<(), SortError> {
-        let long_runs = self.long_runs(splitters.parts());
-        let blocks = self.part_blocks(splitters.parts(), long_runs)?;
+        let long_runs = deal_in_long_runs(self.request, splitters.parts());
+        let blocks = self.part_blocks(splitters.parts(), long_runs.is_some())?;
         let share = self.pool.available();
         let piece = SPLIT_PIECE_BYTES.min(share / 16).max(64 << 10) / 4096 * 4096;
         let pieces = PiecePool::with_share(&self.pool, piece, (share / piece).min(64), share);
@@ -200,11 +200,6 @@ impl<R: Records> Job<'_, R> {
         let stages = split_stages(&times, threads);
         self.passes.done("split", PassFacts { inputs, outputs: count as u64, stages });
         self.store()
-    }
-
-    /// Whether parts are better written in few long runs.
-    fn long_runs(&self, parts: usize) -> bool {
-        wants_long_runs(self.request, parts)
     }
 
     /// Blocks of the parts, two for each at least: a third is filled while others are written, and long

@@ -3,8 +3,10 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use ascot_model::measurement::{Requests, VolumeRequests};
 use ascot_model::plan::{Plan, Way};
 use ascot_model::units;
+use ascot_model::volume::VolumeProfile;
 use serde::Serialize;
 
 use crate::view::cost::ViewCost;
@@ -26,6 +28,40 @@ pub struct Explanation {
     pub view: Option<ViewCost>,
     /// The view that is made; none: a file.
     pub view_dir: Option<PathBuf>,
+    /// What is followed of the volumes besides the plan's.
+    #[serde(flatten)]
+    pub volumes: Volumes,
+}
+
+/// The volumes of a job besides the one of its plan, and the requests each is driven with.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Volumes {
+    /// Those of the plan's volume, where it was measured, within memory; none: the usual ones.
+    pub requests: Option<VolumeRequests>,
+    /// The volume of the inputs, where that is another.
+    pub input_volume: Option<VolumeProfile>,
+    /// Those of that volume.
+    pub input_requests: Option<VolumeRequests>,
+}
+
+impl fmt::Display for Volumes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let one = |way: Requests| format!("{}, {} in flight", units::memory(way.bytes), way.depth);
+        let line = |requests: VolumeRequests| {
+            format!("read by {}, written by {}: measured fastest", one(requests.read), one(requests.write))
+        };
+        if let Some(volume) = &self.input_volume {
+            let (name, rate) = (&volume.name, units::rate(volume.read_bytes_per_s));
+            writeln!(f, "  inputs   on {name} (read {rate}), a volume of their own")?;
+        }
+        if let (Some(_), Some(requests)) = (&self.input_volume, self.input_requests) {
+            writeln!(f, "  requests of the inputs' volume: {}", line(requests))?;
+        }
+        match self.requests {
+            Some(requests) => writeln!(f, "  requests {}", line(requests)),
+            None => Ok(()),
+        }
+    }
 }
 
 impl fmt::Display for Explanation {
@@ -57,6 +93,7 @@ impl fmt::Display for Explanation {
         if let Some(dir) = &self.view_dir {
             writeln!(f, "  into     {}, a view", dir.display())?;
         }
+        write!(f, "{}", self.volumes)?;
         if plan.input_bytes.is_none() {
             writeln!(f, "  moves    all of it once, or twice where it does not fit")?;
             return write!(f, "  time     not known before all is read");

@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 use ascot_bowtie::engine::{self, Bowtie, NoOutput};
 use ascot_bowtie::flow::Flow;
 use ascot_io::{AtomicOutput, BlockPool, Disk, DiskOptions, Faults, Pool};
+use ascot_model::account::PassAccount;
 use ascot_model::plan::Plan;
 use ascot_model::report::Report;
 use ascot_record::checksum::RecordSum;
 
-use crate::account::Passes;
+use crate::account::{Passes, files_of};
 use crate::budget::Budget;
 use crate::emit::EmitThreads;
 use crate::error::SortError;
@@ -34,6 +35,7 @@ use crate::store::{FileIdentity, Finished, JobDir, MANIFEST_VERSION, Manifest, O
 use crate::sweep::Sweeper;
 use crate::target::{Commit, Target};
 use crate::turns::Turns;
+use crate::volumes::output_dir;
 
 /// How a job is run, beside what it does.
 #[derive(Clone, Debug, Default)]
@@ -81,7 +83,7 @@ pub struct Job<'a, R: Records> {
     started: Instant,
 }
 
-/// A disk as jobs use it.
+/// A disk as whatever is no job of one volume uses it.
 pub fn job_disk(options: &RunOptions) -> Disk {
     Disk::new(DiskOptions { faults: options.faults.clone(), ..DiskOptions::default() })
 }
@@ -255,13 +257,7 @@ impl<'a, R: Records> Job<'a, R> {
 
     /// Where the output goes, if to files.
     pub fn output_dirs(&self) -> Vec<PathBuf> {
-        let path = match &self.request.output {
-            Output::Path(path) => path.clone(),
-            Output::Parts(parts) => parts.path(0),
-            Output::Stdout => return Vec::new(),
-        };
-        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        vec![dir.to_path_buf()]
+        output_dir(&self.request.output).into_iter().collect()
     }
 
     /// The turns of a pass from some files or directories to others, where it takes any.
@@ -347,6 +343,9 @@ impl<'a, R: Records> Job<'a, R> {
         target.commit()?;
         self.passes.committed(since.elapsed());
         let resumed = self.manifest.seconds > 0.0;
+        let (streams, streams_left_out) = files_of(self.disk.ledger());
+        let peak_spill_bytes = self.passes.peak_spill_bytes();
+        let passes = self.passes.into_accounts();
         Ok(Report {
             version: ascot_model::report::REPORT_VERSION,
             verb: if self.request.merge_only { "merged" } else { "sorted" }.into(),
@@ -365,9 +364,12 @@ impl<'a, R: Records> Job<'a, R> {
             checksum: self.manifest.sum_in.to_string(),
             memory_bytes: self.budget.memory as u64,
             peak_memory_bytes: peak_memory_bytes(),
-            peak_spill_bytes: self.passes.peak_spill_bytes(),
+            peak_spill_bytes,
             peak_disk_bytes: self.disk.peak_bytes(),
-            passes: self.passes.into_accounts(),
+            moved: PassAccount::moved_by(&passes),
+            passes,
+            streams,
+            streams_left_out,
             resumed,
             notices: self.disk.notices(),
         })
@@ -394,6 +396,9 @@ pub fn report_of_finished(manifest: &Manifest, finished: &Finished, disk: &Disk)
         peak_spill_bytes: 0,
         peak_disk_bytes: 0,
         passes: Vec::new(),
+        moved: PassAccount::moved_by(&[]),
+        streams: Vec::new(),
+        streams_left_out: Vec::new(),
         resumed: true,
         notices: disk.notices(),
     }

@@ -16,6 +16,7 @@
 //! ```
 
 pub mod account;
+mod boundaries;
 pub mod budget;
 pub mod check;
 pub mod chunks;
@@ -61,6 +62,7 @@ pub mod target;
 mod threads;
 mod turns;
 pub mod view;
+mod volumes;
 mod watch;
 
 pub use error::{ErrorKind, SortError};

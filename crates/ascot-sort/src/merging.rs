@@ -17,7 +17,7 @@ use crate::emit::{Chunk, PassSums};
 use crate::error::SortError;
 use crate::input::{InputFile, Inputs};
 use crate::job::{Job, descriptors, drive};
-use crate::long_runs::merge_in_long_runs;
+use crate::long_runs::merge_inputs_in_long_runs;
 use crate::merge::{MergeFlow, MergeSink};
 use crate::observe::Cancel;
 use crate::pieces::Lease;
@@ -77,7 +77,8 @@ fn merge_range<R: Records, S: MergeSink>(
         .collect::<Result<Vec<_>, _>>()?;
     let starts = vec![0; streams.len()];
     let blocks = BlockPool::new(region, block);
-    let schedule: Box<dyn Schedule> = match merge_in_long_runs(job.request, streams.len(), blocks.total()) {
+    let long_runs = merge_inputs_in_long_runs(job.request, streams.len(), blocks.total());
+    let schedule: Box<dyn Schedule> = match long_runs {
         Some(staircase) => Box::new(staircase),
         None => Box::new(FewestHeld),
     };

@@ -91,6 +91,10 @@ impl<R: Records> BlockOutput for RunPart<R> {
         self.sink.as_mut().is_none_or(|sink| sink.in_flight() < self.begun)
     }
 
+    fn channel(&self) -> Option<u64> {
+        self.sink.as_ref().and_then(RunSink::channel)
+    }
+
     fn finish(&mut self) -> Result<u64, IoError> {
         if let Some(sink) = self.sink.take() {
             self.done = Some(sink.finish()?);
@@ -142,6 +146,10 @@ impl<R: Records> BlockOutput for FilePart<R> {
 
     fn ready(&mut self) -> bool {
         self.file.stream().map_or(true, |stream| stream.in_flight() < self.begun)
+    }
+
+    fn channel(&self) -> Option<u64> {
+        self.file.channel()
     }
 
     /// Writes what is left, so that only its name is missing.

@@ -124,6 +124,7 @@ impl<'a, R: Records> Facts<'a, R> {
             },
             room: Room { ahead_bytes, checkpoint_bytes },
             volume: &self.volume,
+            input_volume: self.request.input_volume.as_ref(),
             host: &self.host,
         }
     }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use ascot_io::Compression;
-use ascot_model::measurement::HostMeasurement;
+use ascot_model::measurement::{HostMeasurement, VolumeRequests};
 use ascot_model::volume::VolumeProfile;
 use ascot_record::keys::{ByteRangeKey, CsvKeySpec, KeyOptions};
 use ascot_record::layout::Layout;
@@ -208,9 +208,21 @@ pub struct SortRequest {
     pub threads: Option<usize>,
     /// Most files merged at once; none: what memory and descriptors allow.
     pub batch_size: Option<usize>,
+    /// A file of records whose keys bound the parts of a split by range; none: bounds are sampled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boundaries: Option<PathBuf>,
     /// The volume that plans are costed on; none: a usual flash volume is assumed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume: Option<VolumeProfile>,
+    /// The requests that volume was measured to be fastest with; none: the usual ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests: Option<VolumeRequests>,
+    /// The volume of the inputs, where that is not the one of spills and output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_volume: Option<VolumeProfile>,
+    /// The requests that one was measured to be fastest with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_requests: Option<VolumeRequests>,
     /// What its processors were measured to do; none: what a usual core does is assumed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<HostMeasurement>,
@@ -232,6 +244,9 @@ impl SortRequest {
                 parts.pattern = pattern.to_string_lossy().into_owned();
             }
             Output::Stdout => {}
+        }
+        if let Some(path) = &mut absolute.boundaries {
+            *path = std::path::absolute(&path)?;
         }
         for dir in &mut absolute.temp_dirs {
             *dir = std::path::absolute(&dir)?;

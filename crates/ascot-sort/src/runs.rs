@@ -130,6 +130,11 @@ impl<R: Records> RunSink<R> {
         self.writer.in_flight()
     }
 
+    /// The device it is on, where that is known.
+    pub fn channel(&self) -> Option<u64> {
+        self.writer.channel()
+    }
+
     /// Waits until the oldest of them is written.
     pub fn complete(&mut self) -> Result<(), IoError> {
         self.writer.complete()

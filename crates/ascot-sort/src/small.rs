@@ -23,7 +23,7 @@ use ascot_model::plan::Plan;
 use ascot_model::report::{REPORT_VERSION, Report};
 use ascot_record::checksum::RecordSum;
 
-use crate::account::stage;
+use crate::account::{Passes, files_of, stage};
 use crate::budget::{Budget, LEAST_MEMORY_BYTES, default_memory};
 use crate::damage::RecordStart;
 use crate::error::SortError;
@@ -92,7 +92,6 @@ struct Raw {
     buf: Buf,
     len: usize,
     records: usize,
-    inputs: u64,
 }
 
 /// Records in order, at the front of a buffer.
@@ -123,22 +122,21 @@ impl SmallJob<'_> {
         let faults = self.options.faults.clone();
         let disk =
             Disk::new(DiskOptions { backend: Backend::Sized(CALL_BYTES), faults, ..DiskOptions::default() });
+        let mut passes = Passes::new(disk.ledger().clone());
         let sink = Sink::create(&disk, &self.request.output)?;
         let Some(raw) = self.read(records, &disk)? else { return Ok(None) };
         clock.read = clock.started.elapsed();
         self.cancel.check()?;
         let Some(plan) = self.plan(records, &raw)? else { return Ok(None) };
-        let (read_inputs, read_bytes) = (raw.inputs, raw.len as u64);
         let mut sums = Sums::default();
         let Some(mut sorted) = sort(records, raw, &mut sums) else { return Ok(None) };
         self.choose(records, &mut sorted, &mut sums);
         sums.check()?;
         clock.sorted = clock.started.elapsed();
         let header = self.header.as_deref().unwrap_or_default();
-        let written = (header.len() + sorted.len) as u64;
         sink.write(header, sorted.lease.lend().unwrap_or_else(|| Buf::heap(0)), sorted.len, self.cancel)?;
         clock.written = clock.started.elapsed();
-        let pass = clock.pass(self.inputs.iter().count() as u64, [(read_bytes, read_inputs), (written, 1)]);
+        let pass = clock.pass(self.inputs.iter().count() as u64, passes.moved());
         Ok(Some(self.report(plan, &sums, pass, &disk)))
     }
 
@@ -148,7 +146,7 @@ impl SmallJob<'_> {
         let expected = self.inputs.record_bytes().unwrap_or(0) as usize;
         // Room for the byte that completes a last record, and for seeing that a file has grown.
         let buf = Buf::heap_at_hand(expected + inputs + PAGE_BYTES);
-        let mut raw = Raw { buf, len: 0, records: 0, inputs: 0 };
+        let mut raw = Raw { buf, len: 0, records: 0 };
         for file in self.inputs.iter() {
             if !raw.append(records, file, disk)? || raw.len > expected + inputs {
                 return Ok(None);
@@ -182,13 +180,15 @@ impl SmallJob<'_> {
     }
 
     fn report(&self, plan: Plan, sums: &Sums, pass: PassAccount, disk: &Disk) -> Report {
+        let (streams, streams_left_out) = files_of(disk.ledger());
+        let passes = vec![pass];
         Report {
             version: REPORT_VERSION,
             verb: "sorted".into(),
             request: serde_json::to_value(self.request).unwrap_or_default(),
             predicted_seconds: Some(plan.chosen.seconds()),
             plan: Some(plan),
-            seconds: pass.seconds,
+            seconds: passes.iter().map(|pass| pass.seconds).sum(),
             records_in: sums.read.count,
             bytes_in: sums.read.bytes,
             records_out: sums.out.count,
@@ -199,7 +199,10 @@ impl SmallJob<'_> {
             peak_memory_bytes: peak_memory_bytes(),
             peak_spill_bytes: 0,
             peak_disk_bytes: disk.peak_bytes(),
-            passes: vec![pass],
+            moved: PassAccount::moved_by(&passes),
+            passes,
+            streams,
+            streams_left_out,
             resumed: false,
             notices: Vec::new(),
         }
@@ -217,7 +220,6 @@ impl Raw {
         if self.buf.unsplit(buf).is_err() {
             return Err(SortError::Internal("a buffer came back from elsewhere"));
         }
-        self.inputs += u64::from(end > 0);
         self.len += end;
         if self.len >= self.buf.len() {
             return Ok(false);
@@ -304,8 +306,8 @@ impl Clock {
         Clock { started: Instant::now(), read: none, sorted: none, written: none }
     }
 
-    /// The account of the one pass; `moved`: bytes and runs, in and out.
-    fn pass(&self, inputs: u64, moved: [(u64, u64); 2]) -> PassAccount {
+    /// The account of the one pass.
+    fn pass(&self, inputs: u64, streams: Vec<StreamAccount>) -> PassAccount {
         let none = Duration::ZERO;
         let (sorting, writing) = (self.sorted - self.read, self.written - self.sorted);
         let longest = self.read.max(sorting).max(writing);
@@ -314,20 +316,11 @@ impl Clock {
             time if time == writing => "writing",
             _ => "reading",
         };
-        let [(read_bytes, read_runs), (written_bytes, written_runs)] = moved;
         PassAccount {
             name: "sort".into(),
             times: 1,
             seconds: self.written.as_secs_f64(),
-            streams: vec![
-                StreamAccount { name: "input".into(), read_bytes, read_runs, ..StreamAccount::default() },
-                StreamAccount {
-                    name: "output".into(),
-                    written_bytes,
-                    written_runs,
-                    ..StreamAccount::default()
-                },
-            ],
+            streams,
             stages: vec![
                 stage("read", 1, none, none, none, self.read),
                 stage("sort", 1, sorting, none, none, none),

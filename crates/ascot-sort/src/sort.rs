@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ascot_io::{AtomicOutput, Disk};
+use ascot_model::measurement::VolumeRequests;
 use ascot_model::plan::Plan;
 use ascot_model::report::Report;
 use ascot_model::units;
@@ -13,7 +14,7 @@ use ascot_record::layout::Layout;
 
 use crate::budget::Budget;
 use crate::error::SortError;
-use crate::explanation::Explanation;
+use crate::explanation::{Explanation, Volumes};
 use crate::header;
 use crate::input::{Fingerprint, Inputs};
 use crate::job::{Job, RunOptions, job_disk, report_of_finished, temp_dirs, view_disk};
@@ -29,6 +30,7 @@ use crate::split::split_inputs;
 use crate::store::{self, JobDir, Manifest, StoredWay};
 use crate::view::cost::ViewCost;
 use crate::view::make;
+use crate::volumes::{check_apart, disk_for, within_memory};
 
 /// Bytes of the first input looked at before a plan is made.
 const HEAD_BYTES: usize = 256 << 10;
@@ -160,9 +162,10 @@ pub(crate) fn sort_large(
     cancel: &Cancel,
 ) -> Result<Report, SortError> {
     check_directory(request)?;
+    check_apart(request, true)?;
     let prepared = prepare(request, inputs)?;
     let head = prepared.head.clone();
-    let disk = job_disk(options);
+    let disk = disk_for(request, options);
     let sorting = Sorting { request, by: None, view: None, prepared, disk, observer, cancel };
     with_records(request, &head, sorting)?
 }
@@ -188,6 +191,7 @@ fn prepare_view(request: &SortRequest, view: &Path) -> Result<(SortRequest, Prep
     // Runs are written where the view will be, and nowhere else.
     request.temp_dirs = vec![make::parent_of(view)];
     (request.method, request.output) = (Method::Merge, Output::Stdout);
+    check_apart(&request, true)?;
     let mut prepared = prepare(&request, Inputs::open(&request.inputs)?)?;
     let head = prepared.head.clone();
     prepared.budget = with_records(&request, &head, Blocks(&request, &prepared))?;
@@ -229,9 +233,10 @@ pub fn split(
     cancel: &Cancel,
 ) -> Result<Report, SortError> {
     check_directory(request)?;
+    check_apart(request, false)?;
     let prepared = prepare(request, Inputs::open(&request.inputs)?)?;
     let head = prepared.head.clone();
-    let disk = job_disk(options);
+    let disk = disk_for(request, options);
     let sorting = Sorting { request, by: Some(by), view: None, prepared, disk, observer, cancel };
     with_records(request, &head, sorting)?
 }
@@ -320,6 +325,7 @@ pub fn explain(
     by: Option<SplitBy>,
     options: &RunOptions,
 ) -> Result<Explanation, SortError> {
+    check_apart(request, by.is_none())?;
     let prepared = prepare(request, Inputs::open(&request.inputs)?)?;
     explain_prepared(request, by, None, prepared, options)
 }
@@ -348,11 +354,21 @@ fn explain_prepared(
     let disk = job_disk(options);
     let free_bytes = dirs.iter().filter_map(|dir| disk.free_space(dir).ok()).sum();
     let parts = match &request.output {
-        Output::Parts(parts) => Some(describe_parts(parts, by)),
+        Output::Parts(parts) => Some(match &request.boundaries {
+            Some(path) => {
+                format!("{}, a range of keys each, cut at those in {}", parts.count, path.display())
+            }
+            None => describe_parts(parts, by),
+        }),
         _ => None,
     };
     let (records, view_dir) = (request.layout.to_string(), dir.map(Path::to_path_buf));
-    Ok(Explanation { plan, records, free_bytes, temp_dirs: dirs, parts, view, view_dir })
+    let followed = |requests: VolumeRequests| within_memory(request, requests);
+    // A view has its own: many small ones.
+    let requests = request.requests.filter(|_| !makes_view).map(followed);
+    let (input_volume, input_requests) = (request.input_volume.clone(), request.input_requests.map(followed));
+    let volumes = Volumes { requests, input_volume, input_requests };
+    Ok(Explanation { plan, records, free_bytes, temp_dirs: dirs, parts, view, view_dir, volumes })
 }
 
 fn describe_parts(parts: &Parts, by: Option<SplitBy>) -> String {
@@ -413,7 +429,8 @@ pub fn resume(
     cancel: &Cancel,
 ) -> Result<Report, SortError> {
     let manifest = store::load(dir)?;
-    let disk = if manifest.view.is_some() { view_disk(options) } else { job_disk(options) };
+    let view = manifest.view.is_some();
+    let disk = if view { view_disk(options) } else { disk_for(&manifest.request, options) };
     let mut job_dir = JobDir::reopen(&disk, &manifest.dirs)?;
     if let Some(finished) = JobDir::was_done(&manifest) {
         return Ok(report_of_finished(&manifest, &finished, &disk));

@@ -18,11 +18,12 @@ use ascot_model::sort_plan::long_run_bytes;
 use ascot_record::checksum::RecordSum;
 
 use crate::account::PassFacts;
+use crate::boundaries;
 use crate::budget::{Budget, LEAST_BLOCK_BYTES};
 use crate::dealing::{Hands, Table, deal, hands};
 use crate::error::SortError;
 use crate::job::{Job, descriptors};
-use crate::long_runs::wants_long_runs;
+use crate::long_runs::deal_in_long_runs;
 use crate::part::FilePart;
 use crate::pieces::PiecePool;
 use crate::records::{Records, Splitters};
@@ -50,6 +51,12 @@ pub fn split_inputs<R: Records>(
     let report = match by {
         SplitBy::Size => by_size(job, &parts, plan),
         SplitBy::Hash => by_key(job, &parts, Router::Hash(parts.count), plan),
+        SplitBy::Range if job.request.boundaries.is_some() => {
+            let path = job.request.boundaries.as_deref().unwrap_or(Path::new(""));
+            let splitters =
+                Splitters::new(&boundaries::read(&job, path, parts.count)?, job.records.descending());
+            by_key(job, &parts, Router::Ranges(&splitters), plan)
+        }
         SplitBy::Range => {
             let total = job.inputs.record_bytes().filter(|_| job.inputs.are_files()).ok_or_else(|| {
                 SortError::Request(
@@ -142,10 +149,10 @@ fn account<R: Records>(job: &mut Job<'_, R>, parts: &Parts, times: &SplitTimes) 
 fn open_files<R: Records>(job: &Job<'_, R>, parts: &Parts) -> Result<Hands<FilePart<R>>, SortError> {
     let (count, most) = (parts.count as usize, descriptors() / DESCRIPTORS_PER_PART);
     parts.check(most)?;
-    let long_runs = wants_long_runs(job.request, count);
+    let long_runs = deal_in_long_runs(job.request, count);
     let (least, block) = part_block(&job.budget, count)?;
     let most = long_run_bytes(job.budget.streams() as u64) as usize / block;
-    let blocks = if long_runs { most.max(least) } else { least };
+    let blocks = if long_runs.is_some() { most.max(least) } else { least };
     let blocks = BlockPool::new(job.pool.region(blocks * block, "blocks of parts")?, block);
     let open = |path: PathBuf| {
         job.cancel.check()?;

@@ -95,6 +95,10 @@ fn run(dir: &Path, case: &Case, input: &[u8]) -> (Vec<u8>, Report) {
         batch_size: None,
         volume: None,
         host: None,
+        requests: None,
+        input_volume: None,
+        input_requests: None,
+        boundaries: None,
     };
     let report = sort(&request, &RunOptions::default(), &Silent, &Cancel::default()).expect("sorts");
     (std::fs::read(to).expect("there is output"), report)

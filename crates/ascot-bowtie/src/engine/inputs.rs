@@ -45,49 +45,6 @@ struct Input<I: BlockInput> {
 /// All inputs.
 pub(super) struct Inputs<I: BlockInput>(Vec<Input<I>>);
 
-/// What the devices behind inputs have to do, where there are several.
-#[derive(Default)]
-pub(super) struct Channels {
-    /// Of each input the number of its device; none where all have one, or it is not known.
-    of: Vec<usize>,
-    /// Requests each has.
-    load: Vec<u32>,
-    busy: Vec<bool>,
-}
-
-impl Channels {
-    /// Requests that keep a device at work: the one it performs and the one that follows.
-    const ENOUGH: u32 = 2;
-
-    pub(super) fn of<I: BlockInput>(inputs: &[I]) -> Self {
-        let known: Option<Vec<u64>> = inputs.iter().map(I::channel).collect();
-        let Some(known) = known else { return Channels::default() };
-        let mut devices = known.clone();
-        devices.sort_unstable();
-        devices.dedup();
-        if devices.len() < 2 {
-            return Channels::default();
-        }
-        let of = known.iter().map(|device| devices.partition_point(|other| other < device)).collect();
-        Channels { of, load: vec![0; devices.len()], busy: vec![false; inputs.len()] }
-    }
-
-    /// A request of `input` has begun (1) or is complete (-1).
-    pub(super) fn count(&mut self, input: usize, more: i32) {
-        let Some(&device) = self.of.get(input) else { return };
-        self.load[device] = self.load[device].saturating_add_signed(more);
-        let enough = self.load[device] >= Self::ENOUGH;
-        for (busy, _) in self.busy.iter_mut().zip(&self.of).filter(|(_, of)| **of == device) {
-            *busy = enough;
-        }
-    }
-
-    /// The inputs whose device has enough to do; empty where there is but one device.
-    pub(super) fn busy(&self) -> &[bool] {
-        &self.busy
-    }
-}
-
 impl<I: BlockInput> Inputs<I> {
     pub(super) fn new(streams: Vec<I>) -> Self {
         let input = |stream| Input { stream, filled: VecDeque::new(), in_flight: 0, ended: false };
@@ -96,6 +53,11 @@ impl<I: BlockInput> Inputs<I> {
 
     pub(super) fn len(&self) -> usize {
         self.0.len()
+    }
+
+    /// The devices behind them.
+    pub(super) fn channels(&self) -> Vec<Option<u64>> {
+        self.0.iter().map(|input| input.stream.channel()).collect()
     }
 
     pub(super) fn remaining(&self, input: usize) -> u32 {

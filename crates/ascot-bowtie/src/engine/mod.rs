@@ -13,10 +13,15 @@
 //! blocks, as the published model has it, and what moves is what the simulator says to the last byte. With
 //! more, requests follow each other while the flow computes.
 //!
+//! Where streams are on several devices, or on a volume whose channels work side by side, a block that is to
+//! be written waits while its device has enough to do, and those of other devices go on.
+//!
 //! Invariants: all blocks come from one pool and are never more than it has; a full block waits in its
 //! output's queue until the schedule has it written; blocks of outputs are kept free for them, and an input
-//! without a block finds one ([`schedule`](crate::schedule)).
+//! without a block finds one ([`schedule`](crate::schedule)); while the flow waits for room, no device is idle
+//! that has a full block to write.
 
+mod channels;
 mod inputs;
 mod outputs;
 mod streams;
@@ -27,17 +32,20 @@ use std::time::{Duration, Instant};
 use ascot_io::{BlockPool, IoError};
 use ascot_model::run_length::{Scheme, Shape};
 
+use crate::engine::channels::Channels;
+use crate::engine::inputs::Inputs;
 pub use crate::engine::inputs::{BlockInput, Completed};
-use crate::engine::inputs::{Channels, Inputs};
 pub use crate::engine::outputs::BlockOutput;
 use crate::engine::outputs::Outputs;
 pub use crate::engine::streams::{NoInput, NoOutput, Reader, Writer, complete_down_to};
 use crate::flow::{Flow, Step};
 use crate::occupancy::{Occupancy, Split};
-use crate::schedule::{Move, Schedule, Staircase, Stall};
+use crate::schedule::{Move, Schedule, Sight, Staircase, Stall};
 
 /// Requests in flight where nothing else is said: one being performed, one that follows at once.
 const USUAL_DEPTH: usize = 4;
+/// Least requests in flight for each device, where there are several.
+const LEAST_DEPTH: usize = 2;
 
 /// A pool that is too small for a bowtie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -65,6 +73,11 @@ pub struct Bowtie<I: BlockInput = Reader, O: BlockOutput = Writer> {
     occupancy: Occupancy,
     /// What is in flight, in the order begun.
     begun: VecDeque<Move>,
+    /// Outputs of which a block is to be written when its device has less to do, in the order decided. Their
+    /// blocks count as being written.
+    held: VecDeque<usize>,
+    /// Full blocks of the outputs whose device is idle.
+    on_idle: Vec<u32>,
     depth: usize,
     /// What is begun while the flow stands still is done before it goes on.
     in_turn: bool,
@@ -140,14 +153,17 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
         schedule: Box<dyn Schedule>,
     ) -> Self {
         let occupancy = Occupancy::new(shape, split, pool.block_bytes() as u64);
+        let (inputs, outputs) = (Inputs::new(inputs), Outputs::new(outputs));
         let mut this = Bowtie {
-            channels: Channels::of(&inputs),
-            inputs: Inputs::new(inputs),
-            outputs: Outputs::new(outputs),
+            channels: Channels::of(&inputs.channels(), &outputs.channels()),
+            inputs,
+            outputs,
             pool,
             schedule,
             occupancy,
             begun: VecDeque::new(),
+            held: VecDeque::new(),
+            on_idle: Vec::new(),
             depth: USUAL_DEPTH,
             in_turn: false,
             first_out: None,
@@ -156,13 +172,17 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
         for index in 0..this.inputs.len() {
             this.occupancy.set_remaining(index, this.inputs.remaining(index));
         }
-        this
+        this.depth(USUAL_DEPTH)
     }
 
-    /// The same with so many requests in flight at most, one at least.
+    /// The same with so many requests in flight at most, one at least; where there are several devices and
+    /// more than one request, two for each at least.
     #[must_use]
     pub fn depth(mut self, requests: usize) -> Self {
-        self.depth = requests.max(1);
+        self.depth = match requests {
+            0 | 1 => 1,
+            requests => requests.max(LEAST_DEPTH * self.channels.devices()),
+        };
         self
     }
 
@@ -189,7 +209,7 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
         }
         self.complete_written()?;
         while self.begun.len() + 1 < self.depth && self.begin_next(Stall::Running)? {}
-        Ok(())
+        self.begin_held()
     }
 
     /// Takes note of blocks that have been written, whose memory is free.
@@ -217,20 +237,85 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
         let sight = self.occupancy.look(stall, free, self.first_out, self.channels.busy());
         let Some(step) = self.schedule.next(&sight) else { return Ok(false) };
         match step {
-            Move::Read(index) => {
-                let Some(buf) = self.pool.try_take() else { return Ok(false) };
-                self.inputs.begin(index, buf)?;
-                self.channels.count(index, 1);
-                self.occupancy.reads(index);
-                self.occupancy.set_remaining(index, self.inputs.remaining(index));
-            }
+            Move::Read(index) => self.begin_read(index),
             Move::Write(index) => {
-                self.outputs.begin(index)?;
                 self.occupancy.writes(index);
+                // With any number of requests in flight the devices have their own queues.
+                let limited = self.depth > 1 && self.depth < usize::MAX;
+                if limited && self.channels.is_busy(index, self.depth) {
+                    self.held.push_back(index);
+                } else {
+                    self.begin_write(index)?;
+                }
+                Ok(true)
             }
         }
-        self.begun.push_back(step);
+    }
+
+    fn begin_read(&mut self, index: usize) -> Result<bool, IoError> {
+        let Some(buf) = self.pool.try_take() else { return Ok(false) };
+        self.inputs.begin(index, buf)?;
+        self.occupancy.reads(index);
+        self.occupancy.set_remaining(index, self.inputs.remaining(index));
+        self.note_begun(Move::Read(index));
         Ok(true)
+    }
+
+    fn begin_write(&mut self, index: usize) -> Result<(), IoError> {
+        self.outputs.begin(index)?;
+        self.note_begun(Move::Write(index));
+        Ok(())
+    }
+
+    fn note_begun(&mut self, step: Move) {
+        self.channels.count(step, 1);
+        self.begun.push_back(step);
+    }
+
+    /// Begins what is held and whose device has less to do by now.
+    fn begin_held(&mut self) -> Result<(), IoError> {
+        let mut at = 0;
+        while let Some(&index) = self.held.get(at) {
+            if self.channels.is_busy(index, self.depth) {
+                at += 1;
+            } else {
+                self.held.remove(at);
+                self.begin_write(index)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The flow waits for room: devices that are idle get full blocks of theirs to write, in the order that
+    /// the schedule would write them in if there were no others.
+    fn begin_on_idle(&mut self) -> Result<(), IoError> {
+        while self.depth > 1 && self.find_on_idle() {
+            let free = self.free_to_read();
+            let sight = self.occupancy.look(Stall::Room, free, self.first_out, self.channels.busy());
+            let step = self.schedule.next(&Sight { full: &self.on_idle, ..sight });
+            let index = match step {
+                Some(Move::Read(index)) if self.begin_read(index)? => continue,
+                Some(Move::Write(index)) if self.on_idle[index] > 0 => index,
+                // It would read, and has no memory, or would let the device be idle.
+                _ => (0..self.on_idle.len()).max_by_key(|&index| self.on_idle[index]).unwrap_or(0),
+            };
+            self.occupancy.writes(index);
+            self.begin_write(index)?;
+        }
+        Ok(())
+    }
+
+    /// Looks for full blocks of outputs whose device is idle; says whether there are any.
+    fn find_on_idle(&mut self) -> bool {
+        if self.channels.devices() == 0 {
+            return false;
+        }
+        let Bowtie { on_idle, channels, occupancy, outputs, .. } = self;
+        on_idle.clear();
+        on_idle.extend(
+            (0..outputs.len()).map(|index| if channels.is_idle(index) { occupancy.full(index) } else { 0 }),
+        );
+        on_idle.iter().any(|&full| full > 0)
     }
 
     /// Waits for the oldest request of a stream.
@@ -238,9 +323,9 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
         if let Some(at) = self.begun.iter().position(|&begun| begun == step) {
             self.begun.remove(at);
         }
+        self.channels.count(step, -1);
         match step {
             Move::Read(index) => {
-                self.channels.count(index, -1);
                 if !self.inputs.collect(index)? {
                     self.occupancy.let_go(index);
                 }
@@ -272,6 +357,10 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
                 return Ok(());
             }
             while self.begun.len() < self.depth && self.begin_next(self.seen(stall))? {}
+            self.begin_held()?;
+            if matches!(stall, Stall::Room | Stall::Ended) {
+                self.begin_on_idle()?;
+            }
             let step = match stall {
                 Stall::Input(index) if self.inputs.in_flight(index) > 0 => Some(Move::Read(index)),
                 Stall::Room | Stall::Ended => {
@@ -280,6 +369,10 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
                 _ => None,
             };
             let Some(step) = step.or_else(|| self.begun.front().copied()) else { return self.idle() };
+            debug_assert!(
+                !matches!(stall, Stall::Room | Stall::Ended) || self.depth == 1 || !self.find_on_idle(),
+                "a device is idle that has a full block to write"
+            );
             self.complete(step)?;
             if !matches!((stall, step), (Stall::Input(wanted), Move::Read(index)) if wanted == index) {
                 return Ok(());

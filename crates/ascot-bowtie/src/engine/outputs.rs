@@ -16,6 +16,10 @@ pub trait BlockOutput: Send {
     fn ready(&mut self) -> bool {
         false
     }
+    /// The device behind it, as [`channel`](ascot_io::WriteStream::channel) has it.
+    fn channel(&self) -> Option<u64> {
+        None
+    }
     /// Nothing follows: waits for the end; the bytes written in all.
     fn finish(&mut self) -> Result<u64, IoError>;
 }
@@ -44,6 +48,11 @@ impl<O: BlockOutput> Outputs<O> {
 
     pub(super) fn len(&self) -> usize {
         self.outputs.len()
+    }
+
+    /// The devices behind them.
+    pub(super) fn channels(&self) -> Vec<Option<u64>> {
+        self.outputs.iter().map(|output| output.stream.channel()).collect()
     }
 
     /// Blocks being filled, waiting, or being written.

@@ -84,6 +84,10 @@ impl BlockOutput for Writer {
         in_flight < self.begun
     }
 
+    fn channel(&self) -> Option<u64> {
+        self.stream.as_ref().and_then(|stream| stream.channel())
+    }
+
     fn finish(&mut self) -> Result<u64, IoError> {
         if let Some(stream) = self.stream.take() {
             self.written = stream.finish()?;

@@ -1,7 +1,8 @@
 //! The flags of `ascot merge`, `ascot reshape` and `ascot split`: those of `ascot sort` that have a
 //! meaning for them, and what says how many files there are.
 
-use clap::{Arg, Command};
+use clap::builder::OsStringValueParser;
+use clap::{Arg, Command, ValueHint};
 
 use super::sort::{job, layouts, memory_and_disks, ordering, output, records, resources};
 use super::{JOB, ORDERING, OUTPUT, RECORDS, RESOURCES, choice, files, help_flag, option};
@@ -81,6 +82,20 @@ pub fn split() -> Command {
                  hash of its key; size, its place. If not given: range with a key, size without.",
             )
             .long("by")
+            .help_heading(JOB),
+        )
+        .arg(
+            option(
+                "boundaries",
+                "FILE",
+                "cut --by range at the keys of FILE's records",
+                "Cut --by range at the keys of the records in FILE, in the format and order of the inputs, without a \
+                 header: one fewer than parts, each the first key of a part. If not given, ranges are sampled. \
+                 Inputs may be pipes then.",
+            )
+            .long("boundaries")
+            .value_parser(OsStringValueParser::new())
+            .value_hint(ValueHint::FilePath)
             .help_heading(JOB),
         )
         .mut_arg("parts", |flag| flag.required(true))

@@ -382,9 +382,21 @@ pub(super) fn resources() -> Vec<Arg> {
             .long_help(
                 "File with the profile of the volume that spills and output lie on, as ascot probe writes it: \
              the plan and its predicted time rest on its speeds. If not given, what is assumed of a \
-             usual solid-state volume.",
+             usual solid-state volume. Where it was measured, requests are of the size and number found fastest.",
             )
             .hide_short_help(true),
+        option(
+            "volume-in",
+            "FILE",
+            "the profile of another volume that inputs are on",
+            "File with the profile of the volume that the inputs lie on, where that is not the one of spills and \
+             output: reading them and writing then do not get in each other's way, and the plan counts the slower \
+             of the two.",
+        )
+        .long("volume-in")
+        .value_parser(OsStringValueParser::new())
+        .value_hint(ValueHint::FilePath)
+        .hide_short_help(true),
         option(
             "batch-size",
             "N",

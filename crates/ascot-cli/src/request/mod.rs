@@ -22,6 +22,7 @@ use clap::ArgMatches;
 
 use crate::failure::Failure;
 use crate::size;
+use crate::view_flags::is_given;
 use crate::volume::{self, Profile};
 
 pub use records::named_records;
@@ -66,8 +67,12 @@ pub fn sort_request(matches: &ArgMatches, mode: Mode) -> Result<SortRequest, Fai
         refuse_with_check(matches, mode, inputs.len())?;
     }
     let records = records::records(matches, &inputs)?;
-    let (volume, host) = match volume::named(matches)? {
-        Some(Profile { volume, host }) => (Some(volume), host),
+    let (volume, host, requests) = match volume::named(matches)? {
+        Some(Profile { volume, host, requests }) => (Some(volume), host, requests),
+        None => (None, None, None),
+    };
+    let (input_volume, input_requests) = match volume::of_inputs(matches)? {
+        Some(Profile { volume, requests, .. }) => (Some(volume), requests),
         None => (None, None),
     };
     Ok(SortRequest {
@@ -87,6 +92,10 @@ pub fn sort_request(matches: &ArgMatches, mode: Mode) -> Result<SortRequest, Fai
         threads: resources::threads(matches)?,
         batch_size: resources::batch_size(matches)?,
         volume,
+        requests,
+        input_volume,
+        input_requests,
+        boundaries: boundaries(matches)?,
         host,
     })
 }
@@ -182,9 +191,21 @@ pub fn split_by(matches: &ArgMatches) -> Result<SplitBy, Failure> {
             "--by size looks at no key",
             "leave out --key, or split --by range or --by hash",
         )),
-        None if keyed => Ok(SplitBy::Range),
+        None if keyed || is_given(matches, "boundaries") => Ok(SplitBy::Range),
         _ => Ok(SplitBy::Size),
     }
+}
+
+/// `--boundaries` of a split, which is one by range then.
+fn boundaries(matches: &ArgMatches) -> Result<Option<PathBuf>, Failure> {
+    let file = matches.try_get_one::<OsString>("boundaries").ok().flatten().map(PathBuf::from);
+    if file.is_some() && split_by(matches)? != SplitBy::Range {
+        return Err(Failure::usage(
+            "--boundaries are of keys, and --by hash or size has no ranges of them",
+            "split --by range, with a key",
+        ));
+    }
+    Ok(file)
 }
 
 /// A switch, off where the command has none of that name.

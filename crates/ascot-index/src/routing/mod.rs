@@ -55,7 +55,7 @@ pub use error::RouteError;
 pub use in_process::{Endpoint, Order, in_process};
 pub use layout::{Layout, Load, RoutingSettings};
 pub use limited::{Limited, Pace, Wire, WireSpeed};
-pub use router::{Delivery, Router};
+pub use router::{Delivery, Router, Waiting};
 pub use topology::{Route, Topology};
 pub use transport::{Lane, Sent, Transport, TransportError};
 pub use virtual_peers::{SampledRank, sample_two_nodes};

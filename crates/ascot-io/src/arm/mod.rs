@@ -40,22 +40,31 @@ impl Arm {
     /// Starts an arm that keeps up to `depth` parts in flight in each direction: on io_uring, or
     /// on threads where the kernel refuses it.
     pub fn start(depth: usize) -> Self {
-        let depth = depth.clamp(1, 1024);
-        Self::start_ring(depth).unwrap_or_else(|| Self::start_threads(depth))
+        Self::start_with(depth, depth)
+    }
+
+    /// The same with up to `reads` parts being read, and up to `writes` being written.
+    pub fn start_with(reads: usize, writes: usize) -> Self {
+        let [reads, writes] = [reads, writes].map(|depth| depth.clamp(1, 1024));
+        Self::start_ring(reads, writes).unwrap_or_else(|| Self::start_pairs(reads, writes))
     }
 
     /// Starts an arm of `depth` reading and `depth` writing threads, without io_uring.
     pub fn start_threads(depth: usize) -> Self {
         let depth = depth.clamp(1, 1024);
+        Self::start_pairs(depth, depth)
+    }
+
+    fn start_pairs(reads: usize, writes: usize) -> Self {
         let queue = Arc::new(Queue::for_threads());
-        let threads = threads::start(&queue, depth);
+        let threads = threads::start(&queue, reads, writes);
         let kind = if threads.is_empty() { "inline" } else { "threads" };
         Self { inner: Arc::new(Inner { queue, kind, threads: Mutex::new(threads) }) }
     }
 
-    fn start_ring(depth: usize) -> Option<Self> {
+    fn start_ring(reads: usize, writes: usize) -> Option<Self> {
         let queue = Arc::new(Queue::for_ring().ok()?);
-        let thread = ring::start(&queue, depth)?;
+        let thread = ring::start(&queue, (reads, writes))?;
         let threads = Mutex::new(vec![thread]);
         Some(Self { inner: Arc::new(Inner { queue, kind: "io_uring", threads }) })
     }

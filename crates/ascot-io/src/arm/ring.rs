@@ -20,7 +20,7 @@ use crate::ledger::Direction;
 const BELL: u64 = u64::MAX;
 
 /// Starts the ring's thread; `None` where io_uring (or a thread) is not to be had.
-pub(super) fn start(queue: &Arc<Queue>, depth: usize) -> Option<JoinHandle<()>> {
+pub(super) fn start(queue: &Arc<Queue>, depth: (usize, usize)) -> Option<JoinHandle<()>> {
     let (answer, started) = mpsc::channel();
     let queue = Arc::clone(queue);
     let thread = thread::Builder::new()
@@ -48,7 +48,8 @@ struct Ring {
     ring: IoUring,
     slots: Vec<Option<Part>>,
     vacant: Vec<usize>,
-    depth: usize,
+    /// Most reads and writes in flight.
+    depth: (usize, usize),
     in_flight: InFlight,
     bell_armed: bool,
     taken: Vec<Part>,
@@ -75,11 +76,12 @@ impl InFlight {
 }
 
 impl Ring {
-    fn new(queue: &Queue, depth: usize) -> io::Result<Self> {
+    fn new(queue: &Queue, depth: (usize, usize)) -> io::Result<Self> {
         if queue.bell().is_none() {
             return Err(io::Error::from(io::ErrorKind::Unsupported));
         }
-        let entries = (2 * depth + 1).next_power_of_two() as u32;
+        let slots = depth.0 + depth.1;
+        let entries = (slots + 1).next_power_of_two() as u32;
         let ring = IoUring::builder()
             .setup_single_issuer()
             .setup_defer_taskrun()
@@ -92,20 +94,20 @@ impl Ring {
         }
         Ok(Self {
             ring,
-            slots: (0..2 * depth).map(|_| None).collect(),
-            vacant: (0..2 * depth).rev().collect(),
+            slots: (0..slots).map(|_| None).collect(),
+            vacant: (0..slots).rev().collect(),
             depth,
             in_flight: InFlight::default(),
             bell_armed: false,
-            taken: Vec::with_capacity(2 * depth),
-            reaped: Vec::with_capacity(2 * depth + 1),
+            taken: Vec::with_capacity(slots),
+            reaped: Vec::with_capacity(slots + 1),
         })
     }
 
     fn serve(&mut self, queue: &Queue) {
         loop {
-            let reads = self.depth - self.in_flight.reads;
-            let writes = self.depth - self.in_flight.writes;
+            let reads = self.depth.0 - self.in_flight.reads;
+            let writes = self.depth.1 - self.in_flight.writes;
             let mut taken = std::mem::take(&mut self.taken);
             let closed = queue.take(reads, writes, &mut taken);
             taken.drain(..).for_each(|part| self.submit(part));

@@ -9,11 +9,13 @@ use super::queue::Queue;
 use super::transfer::Part;
 use crate::ledger::Direction;
 
-/// Starts `depth` threads for each direction, or none where the system refuses one for either.
-pub(super) fn start(queue: &Arc<Queue>, depth: usize) -> Vec<JoinHandle<()>> {
-    let mut threads = Vec::with_capacity(2 * depth);
-    for number in 0..depth {
-        let pair = [Direction::Read, Direction::Write].map(|direction| spawn(queue, direction));
+/// Starts so many threads for each direction, or none where the system refuses the first one for either.
+pub(super) fn start(queue: &Arc<Queue>, reads: usize, writes: usize) -> Vec<JoinHandle<()>> {
+    let mut threads = Vec::with_capacity(reads + writes);
+    for number in 0..reads.max(writes) {
+        let wanted = [(Direction::Read, number < reads), (Direction::Write, number < writes)];
+        let wanted = wanted.into_iter().filter(|(_, wanted)| *wanted);
+        let pair: Vec<_> = wanted.map(|(direction, _)| spawn(queue, direction)).collect();
         let all_refused = pair.iter().any(Result::is_err);
         threads.extend(pair.into_iter().flatten());
         if all_refused && number == 0 {

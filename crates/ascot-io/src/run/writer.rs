@@ -124,6 +124,11 @@ impl RunWriter {
         self.stream.in_flight()
     }
 
+    /// The device it is on, where that is known.
+    pub fn channel(&self) -> Option<u64> {
+        self.stream.channel()
+    }
+
     /// Waits until the oldest of them is written.
     pub fn complete(&mut self) -> Result<(), IoError> {
         self.stream.complete()

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use ascot_io::{Arm, Backend, Buf, Disk, DiskOptions, Faults, IoError, Ledger, ReadStream, WriteStream};
+use ascot_io::{Arm, Backend, Buf, Disk, DiskOptions, Faults, IoError, ReadStream, WriteStream};
 
 /// Every back-end, the direct one on io_uring.
 pub const BACKENDS: [Backend; 6] = [
@@ -18,7 +18,7 @@ pub const BACKENDS: [Backend; 6] = [
 
 /// A disk with small requests, so that buffers are cut into parts.
 pub fn disk(backend: Backend, faults: Option<Faults>) -> Disk {
-    Disk::new(DiskOptions { backend, depth: 3, request_bytes: 8192, ledger: Ledger::new(), faults })
+    Disk::new(DiskOptions { backend, depth: 3, request_bytes: 8192, faults, ..DiskOptions::default() })
 }
 
 /// A direct disk whose arm is threads.

@@ -44,7 +44,37 @@ fn job<'a>(input: u64, memory: u64, volume: &'a VolumeProfile, host: &'a HostPro
         shares,
         room: Room { ahead_bytes: |_| 0, checkpoint_bytes: |_| 0 },
         volume,
+        input_volume: None,
         host,
+    }
+}
+
+/// Inputs on a volume of their own: each volume moves its side alone, and only the slower one counts.
+#[test]
+fn volumes_that_differ_work_side_by_side() {
+    let (array, host) = (array(), host());
+    let slow = VolumeProfile::simple("slow", 1e9, 1e9, 0.0155);
+    let data = 64_000 * MIB;
+    let one = RecordJob { inputs: 30, ..job(data, 2048 * MIB, &array, &host) };
+    for input_volume in [&array, &slow] {
+        let two = RecordJob { input_volume: Some(input_volume), ..one.clone() };
+        let reading = data as f64 / input_volume.read_bytes_per_s;
+        let writing = data as f64 / array.write_bytes_per_s;
+        for (alone, apart) in [
+            (one.sort(MERGE).expect("a plan"), two.sort(MERGE).expect("a plan")),
+            (one.merge_inputs(), two.merge_inputs()),
+            (one.split(30), two.split(30)),
+        ] {
+            let (alone, apart) = (&alone.chosen.passes[0], &apart.chosen.passes[0]);
+            assert_eq!((alone.read_bytes, alone.written_bytes), (apart.read_bytes, apart.written_bytes));
+            assert!(apart.switches < alone.switches, "{} {}", apart.switches, alone.switches);
+            let least = reading.max(writing);
+            assert!((least..1.5 * least).contains(&apart.device_seconds), "{apart:?}");
+            assert!(input_volume == &slow || apart.device_seconds < 0.7 * alone.device_seconds);
+        }
+        // What follows is on one volume in either case.
+        let later = |job: &RecordJob<'_>| job.sort(MERGE).expect("a plan").chosen.passes[1..].to_vec();
+        assert_eq!(later(&one), later(&two));
     }
 }
 

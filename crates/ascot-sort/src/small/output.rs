@@ -23,7 +23,7 @@ pub(super) enum Sink {
     /// A file, whole or not at all.
     File(AtomicOutput),
     /// Standard output.
-    Stdout(Stdout),
+    Stdout(Stdout, Disk),
 }
 
 impl Sink {
@@ -31,7 +31,7 @@ impl Sink {
     pub(super) fn create(disk: &Disk, output: &Output) -> Result<Sink, SortError> {
         Ok(match output {
             Output::Path(path) => Sink::File(AtomicOutput::create(disk, path, "output")?),
-            Output::Stdout => Sink::Stdout(io::stdout()),
+            Output::Stdout => Sink::Stdout(io::stdout(), disk.clone()),
             Output::Parts(_) => return Err(SortError::Internal("several outputs of a small job")),
         })
     }
@@ -53,9 +53,14 @@ impl Sink {
                 output.commit()?;
                 Ok(())
             }
-            Sink::Stdout(stdout) => {
+            Sink::Stdout(stdout, disk) => {
                 write_all(&stdout, header, 0, cancel)?;
-                write_all(&stdout, &buf[..len], header.len(), cancel)
+                write_all(&stdout, &buf[..len], header.len(), cancel)?;
+                let bytes = (header.len() + len) as u64;
+                if bytes > 0 {
+                    disk.count_written(Path::new(STANDARD_OUTPUT), "output", bytes);
+                }
+                Ok(())
             }
         }
     }

@@ -37,6 +37,10 @@ fn request(dir: &Path, layout: &str, keys: Keys, inputs: &[&[u8]]) -> SortReques
         batch_size: None,
         volume: None,
         host: None,
+        requests: None,
+        input_volume: None,
+        input_requests: None,
+        boundaries: None,
     }
 }
 

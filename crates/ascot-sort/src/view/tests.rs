@@ -32,6 +32,10 @@ fn request(input: &Path, layout: Layout, keys: Keys) -> SortRequest {
         batch_size: None,
         volume: None,
         host: None,
+        requests: None,
+        input_volume: None,
+        input_requests: None,
+        boundaries: None,
     }
 }
 

@@ -145,6 +145,10 @@ impl Place {
             batch_size: None,
             volume: None,
             host: None,
+            requests: None,
+            input_volume: None,
+            input_requests: None,
+            boundaries: None,
         }
     }
 

@@ -1,0 +1,190 @@
+//! What each file has moved. Files are told apart by kind, the stream's name up to its first space (`run read`
+//! and `run write` are of the kind `run`), and by path, so that what one stream wrote and another read of a
+//! file is one account.
+//!
+//! ```text
+//!   kind "run"   run-000001  run-000002  ...  run-001024 | all others, summed up
+//! ```
+//!
+//! Invariant: the accounts of a kind, the sum of the others among them, add up to what its streams have moved.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+
+use super::Direction;
+
+/// Files of a kind that have an account of their own: enough to see what each of a usual job's did, and little
+/// memory (some 200 KiB) where there are hundreds of thousands. Of those beyond, all that is kept is a number
+/// that tells them apart.
+const MOST_LISTED: usize = 1024;
+
+/// What one file has moved, or all files of a kind beyond those that are listed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FileAccount {
+    /// Name of its streams up to the first space.
+    pub kind: String,
+    /// The file; `None`: all files beyond those listed.
+    pub path: Option<PathBuf>,
+    /// One; as many as are summed up, where the path is `None`.
+    pub files: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Runs on the device that read it.
+    pub read_runs: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Runs on the device that wrote it.
+    pub written_runs: u64,
+}
+
+impl FileAccount {
+    fn of(kind: &str, path: Option<PathBuf>) -> Self {
+        FileAccount { kind: kind.to_owned(), files: path.iter().len() as u64, path, ..Self::default() }
+    }
+
+    /// A run begins.
+    pub(super) fn run(&mut self, direction: Direction) {
+        match direction {
+            Direction::Read => self.read_runs += 1,
+            Direction::Write => self.written_runs += 1,
+        }
+    }
+
+    /// So many bytes have moved.
+    pub(super) fn moved(&mut self, direction: Direction, bytes: u64) {
+        match direction {
+            Direction::Read => self.read_bytes += bytes,
+            Direction::Write => self.written_bytes += bytes,
+        }
+    }
+}
+
+/// Where the account of a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    kind: usize,
+    /// `None`: among the others.
+    listed: Option<usize>,
+}
+
+/// The accounts of all files.
+#[derive(Debug, Default)]
+pub(super) struct Files(Vec<Kind>);
+
+#[derive(Debug)]
+struct Kind {
+    listed: Vec<FileAccount>,
+    others: FileAccount,
+    /// By hash of the path: a name of thousands of files would take more memory than what is told of them.
+    known: HashMap<u64, Option<usize>>,
+}
+
+impl Kind {
+    fn place(&mut self, path: &Path) -> Option<usize> {
+        let (listed, others) = (&mut self.listed, &mut self.others);
+        *self.known.entry(hash(path)).or_insert_with(|| {
+            if listed.len() == MOST_LISTED {
+                others.files += 1;
+                return None;
+            }
+            listed.push(FileAccount::of(&others.kind, Some(path.to_path_buf())));
+            Some(listed.len() - 1)
+        })
+    }
+}
+
+impl Files {
+    /// The place of a file that a stream called `name` moves.
+    pub(super) fn place(&mut self, name: &str, path: &Path) -> Place {
+        let name = name.split(' ').next().unwrap_or(name);
+        let kind = self.0.iter().position(|kind| kind.others.kind == name).unwrap_or_else(|| {
+            let others = FileAccount::of(name, None);
+            self.0.push(Kind { listed: Vec::new(), others, known: HashMap::new() });
+            self.0.len() - 1
+        });
+        Place { kind, listed: self.0[kind].place(path) }
+    }
+
+    /// The account at a place.
+    pub(super) fn at(&mut self, place: Place) -> &mut FileAccount {
+        let kind = &mut self.0[place.kind];
+        match place.listed {
+            Some(at) => &mut kind.listed[at],
+            None => &mut kind.others,
+        }
+    }
+
+    /// A file has another name from here on.
+    pub(super) fn renamed(&mut self, from: &Path, to: &Path) {
+        for kind in &mut self.0 {
+            if let Some(place) = kind.known.remove(&hash(from)) {
+                kind.known.insert(hash(to), place);
+                if let Some(at) = place {
+                    kind.listed[at].path = Some(to.to_path_buf());
+                }
+            }
+        }
+    }
+
+    /// All accounts, kind by kind, each in the order first opened and the sum of the others last.
+    pub(super) fn accounts(&self) -> Vec<FileAccount> {
+        let kind = |kind: &Kind| {
+            let others = Some(kind.others.clone()).filter(|others| others.files > 0);
+            kind.listed.iter().cloned().chain(others).collect::<Vec<_>>()
+        };
+        self.0.iter().flat_map(kind).collect()
+    }
+}
+
+fn hash(path: &Path) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    path.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Ledger;
+
+    #[test]
+    fn what_is_read_and_written_of_a_file_is_one_account() {
+        let ledger = Ledger::new();
+        let mut write = ledger.meter("run write", Path::new("a.tmp"), 1, 10, Direction::Write);
+        write.issue(0, 100, 1).settle(100);
+        ledger.renamed(Path::new("a.tmp"), Path::new("a"));
+        let mut read = ledger.meter("run read", Path::new("a"), 1, 10, Direction::Read);
+        let mut other = ledger.meter("input", Path::new("a"), 1, 11, Direction::Read);
+        read.issue(0, 60, 1).settle(60);
+        other.issue(0, 5, 1).settle(5);
+        read.issue(60, 40, 1).settle(30);
+        let told: Vec<_> = ledger
+            .files()
+            .into_iter()
+            .map(|file| (file.kind, file.read_bytes, file.read_runs, file.written_bytes, file.written_runs))
+            .collect();
+        assert_eq!(told, [("run".into(), 90, 2, 100, 1), ("input".into(), 5, 1, 0, 0)]);
+        assert_eq!(ledger.files()[0].path.as_deref(), Some(Path::new("a")));
+    }
+
+    #[test]
+    fn files_beyond_the_most_are_summed_up() {
+        let ledger = Ledger::new();
+        for round in 0..2 {
+            for file in 0..MOST_LISTED + 7 {
+                let path = PathBuf::from(format!("part {file}"));
+                let mut meter = ledger.meter("output", &path, 1, file as u64, Direction::Write);
+                meter.issue(round * 3, 3, 1).settle(3);
+            }
+        }
+        let files = ledger.files();
+        assert_eq!(files.len(), MOST_LISTED + 1);
+        let others = &files[MOST_LISTED];
+        assert_eq!((others.path.as_ref(), others.files, others.written_bytes), (None, 7, 42));
+        assert_eq!(files.iter().map(|file| file.files).sum::<u64>(), MOST_LISTED as u64 + 7);
+        assert_eq!(files.iter().map(|file| file.written_bytes).sum::<u64>(), ledger.totals().written_bytes);
+        assert_eq!(files.iter().map(|file| file.written_runs).sum::<u64>(), ledger.totals().runs);
+    }
+}
