@@ -134,6 +134,9 @@ pub struct Layout {
     pub auxiliary: AuxiliaryKind,
     /// Bits of a fingerprint in them.
     pub fingerprint_bits: u8,
+    /// How files were taken apart into keys and values, where records came from files: what is appended comes the same way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
 }
 
 impl Layout {
@@ -156,6 +159,7 @@ impl Layout {
             block_bytes: Self::USUAL_BLOCK_BYTES,
             auxiliary: AuxiliaryKind::Cuckoo,
             fingerprint_bits: Self::USUAL_FINGERPRINT_BITS,
+            source: None,
         }
     }
 

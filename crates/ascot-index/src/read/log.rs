@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use ascot_io::{Disk, RunId};
 
 use crate::error::{IndexError, Result};
-use crate::format::footer::{Entry, Root};
+use crate::format::footer::{Entry, PAGE, Root};
 use crate::format::manifest::Manifest;
 use crate::format::names::Log;
 use crate::read::tail::{last_footer, read_root};
@@ -61,6 +61,11 @@ impl LogReader {
                 [&this.index, &this.data].into_iter().filter_map(|path| File::open(path).ok()).collect();
         }
         let footer = last_footer(disk, &this.index, id.0, epochs, |footer| footer.epochs >= epochs)?;
+        // An epoch ends a page, so there are not more of them than pages.
+        if footer.epochs > footer.end() / PAGE {
+            let what = "its footer counts more epochs than it has room for";
+            return Err(IndexError::damaged(&this.index, footer.at, what));
+        }
         this.ends = (footer.end(), footer.data_end);
         this.reads = 1;
         let (mut place, mut limit) = (footer.root, footer.at);

@@ -175,6 +175,22 @@ impl LocalWriter {
         self.kept(done)
     }
 
+    /// Puts a record whose key's partition and whose writer are both this process's: it goes nowhere.
+    pub fn put_own(&mut self, layout: &Layout, own: (u32, u32), key: &[u8], value: &[u8]) -> Result<()> {
+        let (partition, writer) = own;
+        match self.scheme {
+            Scheme::Records => self.put_record(partition, key, value),
+            Scheme::Pointers => {
+                let pointer = self.store_value(value)?;
+                self.put_pointer(partition, key, pointer)
+            }
+            Scheme::Ranks => {
+                self.store_record(key, value)?;
+                self.put_rank(partition, layout.hash(key), writer)
+            }
+        }
+    }
+
     /// Ends the epoch in all logs of this process, and makes it durable. It counts when the coordinator has
     /// committed it, after all processes have come here.
     pub fn end_epoch(&mut self) -> Result<EpochCounts> {
