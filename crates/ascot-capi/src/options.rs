@@ -45,13 +45,7 @@ pub fn reader_memory(text: &str) -> Result<usize, Fault> {
 fn set(options: &mut RankOptions, name: &str, value: &str) -> Result<(), Fault> {
     let RankOptions { layout, memory_bytes, routing, append } = options;
     match name {
-        "scheme" => {
-            layout.scheme = choice(
-                name,
-                value,
-                &[("records", Scheme::Records), ("pointers", Scheme::Pointers), ("ranks", Scheme::Ranks)],
-            )?;
-        }
+        "scheme" => layout.scheme = choice(name, value, &Scheme::NAMED)?,
         "auxiliary" => {
             let kinds = [("cuckoo", AuxiliaryKind::Cuckoo), ("static", AuxiliaryKind::Static)];
             layout.auxiliary = choice(name, value, &kinds)?;
@@ -126,16 +120,7 @@ fn attribute(option: &str, value: &str) -> Result<Attribute, Fault> {
     else {
         return Err(wrong());
     };
-    let kinds = [
-        ("f64", NumberKind::F64),
-        ("f32", NumberKind::F32),
-        ("i64", NumberKind::I64),
-        ("u64", NumberKind::U64),
-        ("i32", NumberKind::I32),
-        ("u32", NumberKind::U32),
-    ];
-    let kind = kinds.iter().find(|(text, _)| *text == kind).map(|(_, kind)| *kind);
-    match (offset.parse(), kind) {
+    match (offset.parse(), NumberKind::named(kind)) {
         (Ok(offset), Some(kind)) if !name.is_empty() => Ok(Attribute { name: name.to_owned(), offset, kind }),
         _ => Err(wrong()),
     }

@@ -364,11 +364,7 @@ fn info_json(directory: &Directory, info: &Info) -> Result<String, Failure> {
 fn info_text(directory: &Directory, info: &Info) -> String {
     let manifest = directory.manifest();
     let layout = &manifest.layout;
-    let scheme = match layout.scheme {
-        Scheme::Records => "records",
-        Scheme::Pointers => "pointers",
-        Scheme::Ranks => "ranks",
-    };
+    let scheme = layout.scheme.name();
     let by = if layout.partition_by == PartitionBy::Range { "range" } else { "hash" };
     let length =
         |bytes: Option<u32>| bytes.map_or("of any length".into(), |bytes| format!("of {bytes} bytes"));

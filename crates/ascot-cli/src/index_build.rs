@@ -190,11 +190,8 @@ fn record_files(matches: &ArgMatches) -> Result<RecordFiles, Failure> {
 
 fn layout(matches: &ArgMatches, files: &RecordFiles) -> Result<Layout, Failure> {
     let word = |id: &str| matches.get_one::<String>(id).map(String::as_str);
-    let scheme = match word("scheme") {
-        Some("pointers") => Scheme::Pointers,
-        Some("ranks") => Scheme::Ranks,
-        _ => Scheme::Records,
-    };
+    let named = |name: &str| Scheme::NAMED.iter().find(|(text, _)| *text == name).map(|(_, scheme)| *scheme);
+    let scheme = word("scheme").and_then(named).unwrap_or(Scheme::Records);
     let partitions = numbers::whole(matches, "partitions")?.unwrap_or(1);
     let mut layout = Layout::new(scheme, u32::try_from(partitions).unwrap_or(u32::MAX), 1);
     layout.key_bytes = u32::try_from(files.key.len()).ok();
@@ -211,15 +208,7 @@ fn layout(matches: &ArgMatches, files: &RecordFiles) -> Result<Layout, Failure> 
 fn attribute(text: &str) -> Result<Attribute, Failure> {
     let parts = text.split_once('=').and_then(|(name, rest)| {
         let (offset, kind) = rest.split_once(':')?;
-        let kind = match kind {
-            "f64" => NumberKind::F64,
-            "f32" => NumberKind::F32,
-            "i64" => NumberKind::I64,
-            "u64" => NumberKind::U64,
-            "i32" => NumberKind::I32,
-            "u32" => NumberKind::U32,
-            _ => return None,
-        };
+        let kind = NumberKind::named(kind)?;
         (!name.is_empty()).then_some(Attribute { name: name.into(), offset: offset.parse().ok()?, kind })
     });
     let wrong = || {

@@ -71,7 +71,33 @@ pub enum NumberKind {
     U32,
 }
 
+impl Scheme {
+    /// All, as they are called.
+    pub const NAMED: [(&str, Self); 3] =
+        [("records", Self::Records), ("pointers", Self::Pointers), ("ranks", Self::Ranks)];
+
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        Self::NAMED.iter().find(|(_, scheme)| *scheme == self).map_or("", |(name, _)| name)
+    }
+}
+
 impl NumberKind {
+    /// All, as they are called.
+    pub const NAMED: [(&str, Self); 6] = [
+        ("f64", Self::F64),
+        ("f32", Self::F32),
+        ("i64", Self::I64),
+        ("u64", Self::U64),
+        ("i32", Self::I32),
+        ("u32", Self::U32),
+    ];
+
+    /// The one of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::NAMED.iter().find(|(text, _)| *text == name).map(|(_, kind)| *kind)
+    }
+
     /// Bytes of one.
     pub fn bytes(self) -> u64 {
         match self {
