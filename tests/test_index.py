@@ -524,6 +524,7 @@ def test_a_user_who_is_not_root_mounts_and_unmounts(disk):
     first = dumps(disk, 1, 50)[0]
     at = disk / "mnt"
     at.mkdir()
+    disk.chmod(0o755)
     run("build", first, *FIXED, "-o", disk / "run.dir")
     for place in (at, disk / "run.dir", *(disk / "run.dir").iterdir()):
         os.chown(place, nobody, nobody)

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use ascot_index::rank_writer::RankOptions;
-use ascot_index::routing::{Route, RoutingSettings};
 use ascot_index::read::USUAL_MEMORY_BYTES as READER_MEMORY_BYTES;
+use ascot_index::routing::{Route, RoutingSettings};
 use ascot_index::{Attribute, AuxiliaryKind, Layout, NumberKind, PartitionBy, Scheme};
 
 use crate::fault::Fault;

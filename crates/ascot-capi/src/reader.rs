@@ -210,7 +210,9 @@ pub extern "C" fn ascot_values_free(values: *mut Values) -> c_int {
 }
 
 /// Runs something that hands what it finds to a function of C, which may ask to stop by answering anything but 0.
-fn handing_over(run: impl FnOnce(&mut dyn FnMut(c_int) -> IndexResult<()>) -> IndexResult<()>) -> Result<(), Fault> {
+fn handing_over(
+    run: impl FnOnce(&mut dyn FnMut(c_int) -> IndexResult<()>) -> IndexResult<()>,
+) -> Result<(), Fault> {
     let mut stopped = false;
     let done = run(&mut |answer| {
         stopped = answer != 0;

@@ -160,7 +160,9 @@ impl Unknown {
                 0 => String::new(),
                 more => format!(", and {} like it", units::plural(more, "case")),
             };
-            eprintln!("ascot: {error}\n  so it is not known what {first} has{others}; all else was looked for");
+            eprintln!(
+                "ascot: {error}\n  so it is not known what {first} has{others}; all else was looked for"
+            );
         }
         !self.by_error.is_empty()
     }

@@ -237,7 +237,9 @@ pub fn plan(matches: &ArgMatches) -> Result<u8, Failure> {
     let most = u64::from(WRITERS_MOST);
     let many = |id: &'static str| match numbers::whole(matches, id)? {
         Some(count) if (1..=most).contains(&count) => Ok(count),
-        _ => Err(Failure::usage(format!("--{id} is a number from 1 to {}", units::count(most)), "such as 64")),
+        _ => {
+            Err(Failure::usage(format!("--{id} is a number from 1 to {}", units::count(most)), "such as 64"))
+        }
     };
     let (ranks, ranks_per_node) = (many("ranks")?, many("ranks-per-node")?);
     let batch_bytes = numbers::memory(matches, "batch", USUAL_BATCH_BYTES)?.max(1);

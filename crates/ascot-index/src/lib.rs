@@ -32,6 +32,7 @@ pub use error::{IndexError, Result};
 pub use format::manifest::{Attribute, AuxiliaryKind, Layout, Manifest, NumberKind, PartitionBy, Scheme};
 pub use format::pointer::Pointer;
 pub use read::{
-    Condition, Directory, EpochInfo, Gap, Info, Notices, QueryCounts, Scan, ScanRecord, Sign, Unread, Value, Verified,
+    Condition, Directory, EpochInfo, Gap, Info, Notices, QueryCounts, Scan, ScanRecord, Sign, Unread, Value,
+    Verified,
 };
 pub use write::{Coordinator, DirectoryWriter, EpochCounts, LocalWriter, Sampler, Share};

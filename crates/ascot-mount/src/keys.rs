@@ -205,8 +205,7 @@ impl KeyFiles {
         let same = had.filter(|number| state.files.get(number).is_some_and(|known| known.size == size));
         let number = same.unwrap_or_else(|| self.next.fetch_add(1, Ordering::Relaxed));
         state.numbers.insert(key.clone(), number);
-        let known =
-            state.files.entry(number).or_insert(Known { key, size, epochs, modified, uses: 0 });
+        let known = state.files.entry(number).or_insert(Known { key, size, epochs, modified, uses: 0 });
         known.uses += 1;
         (number, known.modified)
     }
@@ -233,11 +232,7 @@ impl KeyFiles {
 }
 
 /// The next keys from `from` on that have a name, of the files that can be read.
-fn names_from(
-    directory: &Directory,
-    from: Vec<u8>,
-    unread: &mut Unread,
-) -> Result<Vec<Vec<u8>>, IndexError> {
+fn names_from(directory: &Directory, from: Vec<u8>, unread: &mut Unread) -> Result<Vec<Vec<u8>>, IndexError> {
     let mut names: Vec<Vec<u8>> = Vec::new();
     let mut enough = false;
     let scan = Scan { from, by_key: true, ..Scan::default() };
@@ -265,7 +260,8 @@ impl Filesystem for KeyFiles {
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let directory = self.directory();
         let manifest = directory.manifest();
-        let key = key_of(name).filter(|key| parent == INodeNo::ROOT && manifest.layout.check_key(key).is_ok());
+        let key =
+            key_of(name).filter(|key| parent == INodeNo::ROOT && manifest.layout.check_key(key).is_ok());
         let Some(key) = key else { return reply.error(Errno::ENOENT) };
         let content = match self.content(&directory, &key, manifest.epochs) {
             Ok(Some(content)) => content,

@@ -53,7 +53,11 @@ pub(super) fn meet<T: Transport>(transport: T, options: &RankOptions) -> Result<
         (Ok(_), Err(error)) => Err(error.into()),
         (Ok(_), Ok(Some((rank, code, text)))) => {
             meeting.leave();
-            Err(if code == CODE_DIFFERENT { RankError::Options { text } } else { RankError::Peer { rank, text } })
+            Err(if code == CODE_DIFFERENT {
+                RankError::Options { text }
+            } else {
+                RankError::Peer { rank, text }
+            })
         }
     }
 }
@@ -77,7 +81,12 @@ fn same(options: &RankOptions) -> String {
     });
     let words = [
         format!("append={append} scheme={:?} key={}", layout.scheme, any(layout.key_bytes)),
-        format!("value={} partitions={} writers={}", any(layout.value_bytes), layout.partitions, layout.writers),
+        format!(
+            "value={} partitions={} writers={}",
+            any(layout.value_bytes),
+            layout.partitions,
+            layout.writers
+        ),
         format!("partition_by={:?} seed={} block={}", layout.partition_by, layout.seed, layout.block_bytes),
         format!("auxiliary={:?} fingerprint={}", layout.auxiliary, layout.fingerprint_bits),
         format!("route={:?} batch={}", routing.route, routing.batch_bytes),
@@ -150,8 +159,7 @@ fn check<T: Transport>(
 
 /// Refuses lengths that are asked for and are not those of the directory that is there.
 fn check_lengths(there: &Layout, asked: &Layout) -> Result<(), IndexError> {
-    let pairs =
-        [("key", there.key_bytes, asked.key_bytes), ("value", there.value_bytes, asked.value_bytes)];
+    let pairs = [("key", there.key_bytes, asked.key_bytes), ("value", there.value_bytes, asked.value_bytes)];
     for (what, there, asked) in pairs {
         if let Some(asked) = asked.filter(|&asked| Some(asked) != there) {
             let there = there.map_or("any length".to_owned(), |bytes| format!("{bytes}"));

@@ -389,7 +389,11 @@ fn a_rank_that_cannot_open_is_told_to_all() {
     let little = RankOptions { memory_bytes: 1 << 10, ..usual.clone() };
     let wrong = RoutingSettings { batch_bytes: 1, ..usual.routing.clone() };
     let wrong = RankOptions { routing: wrong, ..usual.clone() };
-    for (bad, wanted) in [(Some(&little), "batches of messages"), (Some(&wrong), "batch cannot be 1"), (None, "no such option")] {
+    for (bad, wanted) in [
+        (Some(&little), "batches of messages"),
+        (Some(&wrong), "batch cannot be 1"),
+        (None, "no such option"),
+    ] {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("run.dir");
         let errors = on_ranks(Order::Free, |end| {

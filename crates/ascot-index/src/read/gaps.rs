@@ -86,9 +86,7 @@ impl Gaps {
     pub fn allow<T>(&self, done: Result<T>) -> Result<Option<T>> {
         match done {
             Ok(read) => Ok(Some(read)),
-            Err(error)
-                if self.lenient && !self.stopped.get() && !matches!(error, IndexError::Memory(_)) =>
-            {
+            Err(error) if self.lenient && !self.stopped.get() && !matches!(error, IndexError::Memory(_)) => {
                 self.unread.borrow_mut().add(error);
                 Ok(None)
             }

@@ -82,11 +82,14 @@ impl Directory {
             }
         })?;
         missing?;
+        let mut held = 0;
         for log in logs {
-            gaps.allow(self.add_log(&mut info, log))?;
+            if gaps.allow(self.add_log(&mut info, log))?.is_some() {
+                // A log that was read has all epochs, each of them a page at least; a manifest may say anything.
+                held = usize::try_from(self.manifest.epochs).unwrap_or(usize::MAX);
+            }
         }
-        let epochs = usize::try_from(self.manifest.epochs).unwrap_or(usize::MAX);
-        info.epochs.resize_with(epochs.min(info.epochs.len().max(epochs.min(1 << 20))), EpochInfo::default);
+        info.epochs.resize_with(held.max(info.epochs.len()), EpochInfo::default);
         Ok(info)
     }
 

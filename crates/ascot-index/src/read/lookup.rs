@@ -63,11 +63,7 @@ const SEGMENTS_AT_ONCE: usize = 64;
 
 impl Directory {
     /// The values of `keys`, of all epochs or one, and the memory that they are.
-    pub(crate) fn find(
-        &self,
-        keys: &[&[u8]],
-        epoch: Option<u64>,
-    ) -> Result<(Vec<Vec<Value>>, Reservation)> {
+    pub(crate) fn find(&self, keys: &[&[u8]], epoch: Option<u64>) -> Result<(Vec<Vec<Value>>, Reservation)> {
         let epochs = match epoch {
             Some(epoch) => epoch..epoch.saturating_add(1).min(self.manifest.epochs).max(epoch),
             None => 0..self.manifest.epochs,
@@ -205,12 +201,7 @@ impl Directory {
         self.find_in_blocks(candidates, keys, found)
     }
 
-    fn find_in_blocks(
-        &self,
-        candidates: Vec<Candidate>,
-        keys: &[&[u8]],
-        found: &mut Answers,
-    ) -> Result<()> {
+    fn find_in_blocks(&self, candidates: Vec<Candidate>, keys: &[&[u8]], found: &mut Answers) -> Result<()> {
         let mut places: BTreeMap<Spot, Vec<Candidate>> = BTreeMap::new();
         for candidate in candidates {
             places.entry(candidate.stretch.spot()).or_default().push(candidate);

@@ -76,12 +76,7 @@ impl Directory {
     }
 
     /// The tables with a part of the range, in the order of epochs and files.
-    fn sources(
-        &self,
-        scan: &Scan,
-        gaps: &Gaps,
-        entries: &[(Arc<LogReader>, Entry)],
-    ) -> Result<Vec<Source>> {
+    fn sources(&self, scan: &Scan, gaps: &Gaps, entries: &[(Arc<LogReader>, Entry)]) -> Result<Vec<Source>> {
         let mut open = Vec::new();
         for entry in entries {
             let segments = gaps.allow(self.segments(std::slice::from_ref(entry), Kind::Tables))?;

@@ -36,12 +36,12 @@ use ascot_io::{Disk, Pool};
 use crate::error::{IndexError, Result};
 use crate::format::manifest::{Layout, Manifest};
 use crate::read::cache::Cache;
-use crate::read::stamp::Stamp;
 pub use crate::read::gaps::Unread;
 pub use crate::read::info::{EpochInfo, Info};
 pub use crate::read::many::Gap;
 pub use crate::read::notices::Notices;
 pub use crate::read::scan::{Condition, Scan, ScanRecord, Sign};
+use crate::read::stamp::Stamp;
 pub use crate::read::verify::Verified;
 
 /// Memory of a reader where nothing else is said, bytes.

@@ -123,7 +123,11 @@ impl Directory {
                 let root = read_root(&self.disk, path, &footer.root, reader.id.0)?;
                 let own = root.entries.iter().filter(|entry| entry.epoch + 1 == epochs);
                 if !own.eq(reader.of_epoch(epochs - 1)) {
-                    return Err(IndexError::damaged(path, footer.root.at, "an epoch's root names other segments"));
+                    return Err(IndexError::damaged(
+                        path,
+                        footer.root.at,
+                        "an epoch's root names other segments",
+                    ));
                 }
             }
         }

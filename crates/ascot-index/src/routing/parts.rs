@@ -68,12 +68,7 @@ impl Parts {
 }
 
 /// Says what would need less, if anything does.
-fn memory_error(
-    topology: &Topology,
-    rank: u32,
-    settings: &RoutingSettings,
-    source: PoolError,
-) -> RouteError {
+fn memory_error(topology: &Topology, rank: u32, settings: &RoutingSettings, source: PoolError) -> RouteError {
     let bytes = |route| {
         let settings = RoutingSettings { route, ..settings.clone() };
         Layout::new(topology, rank, &settings).memory_bytes()

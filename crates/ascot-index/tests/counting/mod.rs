@@ -27,7 +27,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// What `work` yields, and the most bytes it had besides those in use before. One at a time in a process.
+/// What `work` yields, and the most bytes the process had besides those in use before: nothing else may run meanwhile,
+/// so a file of tests that counts has one test.
 pub fn peak_of<R>(work: impl FnOnce() -> R) -> (R, usize) {
     let before = USED.load(Ordering::Relaxed);
     PEAK.store(before, Ordering::Relaxed);
