@@ -300,7 +300,7 @@ def test_a_manifest_that_claims_too_much_is_told_soon(disk):
 
 
 def test_verify_looks_at_the_ends_of_all_epochs(made):
-    """A root that later ones have taken the place of is what an earlier reader, and a writer that goes on, reads by."""
+    """A root that later ones have replaced is what an earlier reader, and a writer that goes on, reads by."""
     for index in sorted([*made.glob("*.index"), *made.glob("*.aux")]):
         whole = index.read_bytes()
         roots = [at for at in range(len(whole)) if whole.startswith(b"ASCOTEPO", at)]
@@ -469,14 +469,13 @@ def test_a_mount_shows_epochs_as_they_are_completed(disk):
         with mounted(disk / "run.dir", disk / "mnt"):
             file = disk / "mnt" / key_of(7).hex()
             assert file.read_bytes() == value_of(0, 7)
-            held = open(file, "rb")
-            slow.write(second.read_bytes())
-            slow.close()
-            assert writer.wait(20) == 0
-            assert file.read_bytes() == value_of(0, 7) + value_of(1, 7), "at once: the directory was not closed"
-            # What is open stays as it was.
-            assert held.read() == value_of(0, 7)
-            held.close()
+            with open(file, "rb") as held:
+                slow.write(second.read_bytes())
+                slow.close()
+                assert writer.wait(20) == 0
+                assert file.read_bytes() == value_of(0, 7) + value_of(1, 7), "at once: the directory was not closed"
+                # What is open stays as it was.
+                assert held.read() == value_of(0, 7)
             run("build", more, *FIXED, "--append", "-o", disk / "run.dir")
             assert len(os.listdir(disk / "mnt")) == 400
             assert (disk / "mnt" / key_of(399).hex()).read_bytes() == value_of(2, 399)

@@ -201,6 +201,10 @@ impl Layout {
         if self.key_bytes.is_some_and(|bytes| bytes as usize > KEY_MOST) {
             return wrong("keys have at most 1 MiB");
         }
+        if self.form().key == Some(0) && self.form().value == Some(0) {
+            // Of those any number would be in no bytes.
+            return wrong("a record has one byte at least: keys and values cannot both have none");
+        }
         if !self.block_bytes.is_multiple_of(4096) || self.block_bytes == 0 || self.block_bytes > 1 << 24 {
             return wrong("a block's size is a multiple of 4096 bytes, and at most 16 MiB");
         }

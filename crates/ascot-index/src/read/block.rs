@@ -53,6 +53,7 @@ impl Stretch {
             let unit = first..unit_end(blocks, first);
             let joined = gaps.allow(self.unit(&blocks[unit.clone()], start, bytes))?.unwrap_or_default();
             let mut cursor = Cursor::new(&joined);
+            // A layout has no records of no bytes, so it goes on.
             while cursor.left() > 0 {
                 let record = form.next(&mut cursor);
                 let record =

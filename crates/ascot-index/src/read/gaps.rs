@@ -76,6 +76,16 @@ impl Gaps {
         self.lenient
     }
 
+    /// Whether so many were noted that others are counted only.
+    fn are_many(&self) -> bool {
+        self.unread.borrow().errors.len() >= TOLD_MOST
+    }
+
+    /// Counts one more.
+    fn one_more(&self) {
+        self.unread.borrow_mut().more += 1;
+    }
+
     /// Keeps that an error is the taker's own.
     pub fn of_taker<T>(&self, taken: Result<T>) -> Result<T> {
         self.stopped.set(self.stopped.get() || taken.is_err());
@@ -130,23 +140,37 @@ impl Directory {
     /// The logs whose index is there; the others are handed to `missing`. Before the first epoch's end none is missed.
     ///
     /// # Errors
-    /// What keeps from listing the directory.
-    pub(crate) fn logs_there(&self, mut missing: impl FnMut(Log)) -> Result<Vec<Log>> {
+    /// What keeps from listing the directory; those of `missing`.
+    pub(crate) fn logs_there(&self, mut missing: impl FnMut(Log) -> Result<()>) -> Result<Vec<Log>> {
         let failed = |error| IndexError::from(IoError::from_os(Action::Read, &self.path, 0, error));
         let mut there = BTreeSet::new();
         for entry in std::fs::read_dir(&self.path).map_err(failed)? {
             there.extend(entry.map_err(failed)?.file_name().to_str().and_then(Log::of_index));
         }
         let mut found = Vec::with_capacity(there.len());
-        // A manifest may claim more logs than there can be files: none is asked for by its name.
+        let mut there = there.into_iter().peekable();
+        // Both ascend. A manifest may claim more logs than there can be files: none is asked for by its name.
         for log in logs(self.layout()) {
-            if there.contains(&log) {
+            while there.next_if(|&other| other < log).is_some() {}
+            if there.next_if_eq(&log).is_some() {
                 found.push(log);
             } else if self.manifest.epochs > 0 {
-                missing(log);
+                missing(log)?;
             }
         }
         Ok(found)
+    }
+
+    /// Those of them that are wanted, and of the missing ones that are, what `gaps` says.
+    pub(crate) fn logs_wanted(&self, gaps: &Gaps, wanted: impl Fn(Log) -> bool) -> Result<Vec<Log>> {
+        let missed = |log| match wanted(log) {
+            true if gaps.are_many() => Ok(gaps.one_more()),
+            true => gaps.allow(Err(self.missing_log(log))).map(|_: Option<()>| ()),
+            false => Ok(()),
+        };
+        let mut logs = self.logs_there(missed)?;
+        logs.retain(|&log| wanted(log));
+        Ok(logs)
     }
 
     /// The error of a log that is not there.

@@ -74,16 +74,8 @@ impl Directory {
     fn info_by(&self, gaps: &Gaps) -> Result<Info> {
         // An index names every epoch, of which there are as many as the manifest says.
         let mut info = Info { epochs: Vec::new(), ..Info::default() };
-        let missed = |log| gaps.allow::<()>(Err(self.missing_log(log))).map(drop);
-        let mut missing = Ok(());
-        let logs = self.logs_there(|log| {
-            if missing.is_ok() {
-                missing = missed(log);
-            }
-        })?;
-        missing?;
         let mut held = 0;
-        for log in logs {
+        for log in self.logs_wanted(gaps, |_| true)? {
             if gaps.allow(self.add_log(&mut info, log))?.is_some() {
                 // A log that was read has all epochs, each of them a page at least; a manifest may say anything.
                 held = usize::try_from(self.manifest.epochs).unwrap_or(usize::MAX);

@@ -170,11 +170,12 @@ impl Directory {
             None => 0..self.manifest.epochs,
         };
         let mut entries = Vec::new();
-        for log in self.tables_wanted(gaps)? {
-            // By range a manifest has boundaries of every epoch, so there are not more than it is long.
-            if self.is_by_range(log) && !epochs.clone().any(|epoch| self.may_hold(log, epoch, scan)) {
-                continue;
-            }
+        // By range a manifest has boundaries of every epoch, so there are not more than it is long.
+        let wanted = |log| {
+            self.has_tables(log)
+                && (!self.is_by_range(log) || epochs.clone().any(|epoch| self.may_hold(log, epoch, scan)))
+        };
+        for log in self.logs_wanted(gaps, wanted)? {
             let Some(open) = gaps.allow(self.log(log))? else { continue };
             let wanted = open
                 .entries
@@ -189,21 +190,6 @@ impl Directory {
             self.one_by_one(scan, gaps, &[entry], take)?;
         }
         Ok(())
-    }
-
-    /// The logs of tables: all, or those that are there.
-    fn tables_wanted(&self, gaps: &Gaps) -> Result<Vec<Log>> {
-        if !gaps.is_lenient() {
-            return Ok(self.table_logs().collect());
-        }
-        let mut logs = self.logs_there(|log| {
-            if self.has_tables(log) {
-                // Noted: reading goes on.
-                let _ = gaps.allow::<()>(Err(self.missing_log(log)));
-            }
-        })?;
-        logs.retain(|&log| self.has_tables(log));
-        Ok(logs)
     }
 
     fn has_tables(&self, log: Log) -> bool {

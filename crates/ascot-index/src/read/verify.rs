@@ -77,6 +77,7 @@ impl Directory {
         let there = self.logs_there(|log| {
             verified.logs += 1;
             verified.problem_of(|| self.missing_log(log));
+            Ok(())
         })?;
         for log in there {
             verified.logs += 1;
