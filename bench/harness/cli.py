@@ -99,8 +99,8 @@ def parser() -> argparse.ArgumentParser:
     indexing.add_argument("--out", type=Path, help="where the result goes (bench/results/DATE-index)")
     indexing.add_argument("--ascot", type=Path, default=_default_ascot(), help="the ascot binary to measure")
     indexing.add_argument(
-        "--epochs", type=Path, default=BENCH.parent / "target" / "release" / "examples" / "epochs",
-        help="cargo build --release -p ascot-index --example epochs",
+        "--examples", type=Path, default=BENCH.parent / "target" / "release" / "examples",
+        help="cargo build --release -p ascot-index --examples",
     )  # fmt: skip
     return flags
 
@@ -134,8 +134,8 @@ def _view(args: argparse.Namespace) -> int:
 def _index(args: argparse.Namespace) -> int:
     args.dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="index-", dir=args.dir.resolve()) as work:
-        ascot, epochs = (str(path.resolve()) for path in (args.ascot, args.epochs))
-        result = index.run(ascot, epochs, Path(work), args.size, args.repeats)
+        ascot, examples = str(args.ascot.resolve()), args.examples.resolve()
+        result = index.run(ascot, examples, Path(work), args.size, args.repeats)
     folder = args.out or BENCH / "results" / f"{datetime.date.today().isoformat()}-index"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "result.json").write_text(json.dumps(result, indent=1) + "\n")

@@ -26,7 +26,7 @@ const LINE: usize = 64;
 
 /// Asks for the cache line that holds `bytes[at]`, if there is such a byte.
 #[inline(always)]
-pub(crate) fn prefetch_byte(bytes: &[u8], at: usize) {
+pub fn prefetch_byte(bytes: &[u8], at: usize) {
     #[cfg(target_arch = "x86_64")]
     if let Some(byte) = bytes.get(at) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

@@ -79,6 +79,21 @@ impl PieceScratch {
             },
         }
     }
+
+    /// Notes the next record's key, of the length that all have, before a [`sort_noted_piece`]; its memory counts as that of sorting.
+    pub fn note(&mut self, key: &[u8]) {
+        self.codes.push(prefix(key));
+    }
+
+    /// Forgets the keys that were noted.
+    pub fn clear(&mut self) {
+        self.codes.clear();
+    }
+
+    /// Memory for a number of each record of the piece sorted last; the next sort overwrites it.
+    pub fn numbers(&mut self) -> &mut [u64] {
+        &mut self.codes
+    }
 }
 
 /// What the order of a piece turned out to be.
@@ -100,17 +115,33 @@ pub fn sort_piece<F: Framing, O: RecordOrder>(
     starts: &mut [u32],
     scratch: &mut PieceScratch,
 ) -> PieceShape {
+    scratch.codes.clear();
+    sort_noted_piece(framing, order, bytes, starts, scratch)
+}
+
+/// As [`sort_piece`], for keys that were [noted](PieceScratch::note) when their records were put there, one after the
+/// other since the scratch was [cleared](PieceScratch::clear): they need not be looked for again in memory that is far by now.
+pub fn sort_noted_piece<F: Framing, O: RecordOrder>(
+    framing: &F,
+    order: &O,
+    bytes: &[u8],
+    starts: &mut [u32],
+    scratch: &mut PieceScratch,
+) -> PieceShape {
     let PieceScratch { codes, origin, tools } = scratch;
     origin.clear();
     origin.extend_from_slice(starts);
-    codes.clear();
-    codes.extend(0..origin.len() as u64);
+    let noted = codes.len() == origin.len() && order.fixed_key_len().is_some();
+    if !noted {
+        codes.clear();
+        codes.extend(0..origin.len() as u64);
+    }
     let last_end =
         origin.last().map_or(0, |start| framing.end(bytes, *start as usize).unwrap_or(bytes.len()));
     let ordinal_bits = usize::BITS - origin.len().saturating_sub(1).leading_zeros();
     let coding = Coding { ordinal_bits, fixed: order.fixed_key_len(), flips: order.descending() };
     let piece = Piece { order, bytes, origin, last_end, ordinals: (1 << ordinal_bits) - 1 };
-    Sorter { piece: &piece, coding, tools }.sort(codes);
+    Sorter { piece: &piece, coding, tools }.sort(codes, noted);
     place(codes, &piece, starts)
 }
 
@@ -247,9 +278,16 @@ struct Sorter<'a, O> {
 }
 
 impl<O: RecordOrder> Sorter<'_, O> {
-    fn sort(&mut self, codes: &mut [u64]) {
+    /// Sorts records by their codes: prefixes of keys where they were `noted`, else bare ordinals.
+    fn sort(&mut self, codes: &mut [u64], noted: bool) {
         self.tools.frames.clear();
-        let level = self.code(codes, Level { subject: Subject::Key, depth: 0, coding: self.coding });
+        let level = Level { subject: Subject::Key, depth: 0, coding: self.coding };
+        let level = if noted {
+            let uniform = self.take_noted(codes);
+            self.code_deeper(codes, level, Some(uniform))
+        } else {
+            self.code(codes, level)
+        };
         self.tools.frames.push(Frame { end: codes.len(), level });
         let (mut at, mut asked) = (0, 0);
         while let Some(&Frame { end, level }) = self.tools.frames.last() {
@@ -309,8 +347,13 @@ impl<O: RecordOrder> Sorter<'_, O> {
 
     /// Gives a group codes at `level`, or deeper if those would all be equal, and sorts them;
     /// the level they are at.
-    fn code(&mut self, group: &mut [u64], mut level: Level) -> Level {
-        let mut uniform = self.write_codes(group, level);
+    fn code(&mut self, group: &mut [u64], level: Level) -> Level {
+        let uniform = self.write_codes(group, level);
+        self.code_deeper(group, level, uniform)
+    }
+
+    /// As [`code`](Self::code), where the group has the codes of `level` already.
+    fn code_deeper(&mut self, group: &mut [u64], mut level: Level, mut uniform: Option<bool>) -> Level {
         if level.subject == Subject::Key && self.coding.fixed.is_some() && uniform.is_none() {
             self.coding.fixed = None;
             level.coding = self.coding;
@@ -323,6 +366,18 @@ impl<O: RecordOrder> Sorter<'_, O> {
         }
         vsort::sort_u64(group);
         level
+    }
+
+    /// Makes codes of prefixes of keys; whether their key bits are all equal.
+    fn take_noted(&self, codes: &mut [u64]) -> bool {
+        let first = codes.first().copied().unwrap_or(0);
+        let (ordinals, mut differing) = (self.piece.ordinals, 0);
+        for (ordinal, code) in (0..).zip(codes) {
+            differing |= *code ^ first;
+            let bits = if self.coding.flips { !*code } else { *code };
+            *code = (bits & !ordinals) | ordinal;
+        }
+        differing & !ordinals == 0
     }
 
     /// Writes the group's codes. Whether their key bits are all equal; `None` if a string has not

@@ -20,6 +20,11 @@ impl Bits {
     /// Sets the number at `index`, which was zero.
     pub fn set(&mut self, index: usize, number: u64) {
         let at = index * self.width as usize;
+        // With the bits before it, within eight bytes: 7 + 40 bits.
+        if let Some(word) = self.bytes.get_mut(at / 8..).and_then(|rest| rest.first_chunk_mut::<8>()) {
+            *word = (u64::from_le_bytes(*word) | number << (at % 8)).to_le_bytes();
+            return;
+        }
         let mut shifted = u128::from(number) << (at % 8);
         for byte in &mut self.bytes[at / 8..] {
             if shifted == 0 {

@@ -37,36 +37,43 @@ fn other_bucket(bucket: u32, fingerprint: u64, buckets: u32) -> u32 {
     (turned + buckets - bucket) % buckets
 }
 
-/// A table while it is built: the entry in each slot, 0 for none.
+/// A table while it is built. What an entry's buckets are is computed once, since others throw it out again and again.
 struct Building {
     shape: Shape,
-    buckets: u32,
-    /// Number of the entry in each slot, from 1.
-    slots: Vec<u32>,
+    /// The two buckets of each entry.
+    places: Vec<[u32; 2]>,
+    /// Entries in each bucket.
+    taken: Vec<u8>,
+    /// The entry in each slot that is taken.
+    slots: Vec<[u32; SLOTS]>,
 }
 
 impl Building {
-    fn new(shape: Shape, entries: usize) -> Self {
-        let buckets = (entries * 100).div_ceil(SLOTS * LOAD_PERCENT).max(1);
-        // A region has some thousand entries.
-        Self { shape, buckets: buckets as u32, slots: vec![0; buckets * SLOTS] }
+    fn new(shape: Shape, entries: &[u64]) -> Self {
+        let buckets = (entries.len() * 100).div_ceil(SLOTS * LOAD_PERCENT).max(1);
+        let place = |&entry: &u64| {
+            let hash = hash_of(entry);
+            // A region has some thousand entries.
+            let first = first_bucket(hash, buckets as u32);
+            [first, other_bucket(first, fingerprint(shape, hash), buckets as u32)]
+        };
+        let places = entries.iter().map(place).collect();
+        Self { shape, places, taken: vec![0; buckets], slots: vec![[0; SLOTS]; buckets] }
     }
 
-    fn free_in(&self, bucket: u32) -> Option<usize> {
-        let first = bucket as usize * SLOTS;
-        (first..first + SLOTS).find(|&slot| self.slots[slot] == 0)
+    /// Puts entry `number` into a free slot of a bucket; whether there is one.
+    fn settle(&mut self, bucket: u32, number: u32) -> bool {
+        let taken = &mut self.taken[bucket as usize];
+        let slot = self.slots[bucket as usize].get_mut(usize::from(*taken));
+        slot.map(|slot| (*slot, *taken) = (number, *taken + 1)).is_some()
     }
 
     /// Finds a slot for entry `number`, moving others; the one that is without in the end, if any.
-    fn insert(&mut self, entries: &[u64], number: u32, random: &mut u64) -> Option<u32> {
+    fn insert(&mut self, number: u32, random: &mut u64) -> Option<u32> {
         let (mut number, mut bucket) = (number, None);
         for _ in 0..MOVES_MOST {
-            let hash = hash_of(entries[number as usize - 1]);
-            let mark = fingerprint(self.shape, hash);
-            let first = first_bucket(hash, self.buckets);
-            let second = other_bucket(first, mark, self.buckets);
-            if let Some(slot) = self.free_in(first).or_else(|| self.free_in(second)) {
-                self.slots[slot] = number;
+            let [first, second] = self.places[number as usize];
+            if self.settle(first, number) || self.settle(second, number) {
                 return None;
             }
             *random = mix(*random ^ 0x9e37_79b9_7f4a_7c15);
@@ -76,19 +83,20 @@ impl Building {
                 Some(_) => first,
                 None => [first, second][(*random >> 8) as usize % 2],
             };
-            let slot = into as usize * SLOTS + *random as usize % SLOTS;
-            std::mem::swap(&mut self.slots[slot], &mut number);
+            std::mem::swap(&mut self.slots[into as usize][*random as usize % SLOTS], &mut number);
             bucket = Some(into);
         }
         Some(number)
     }
 
     fn into_bytes(self, entries: &[u64]) -> Vec<u8> {
-        let mut bits = Bits::new(self.slots.len(), self.shape.slot_bits());
-        for (slot, &number) in self.slots.iter().enumerate().filter(|&(_, &number)| number > 0) {
-            let entry = entries[number as usize - 1];
-            let mark = fingerprint(self.shape, hash_of(entry));
-            bits.set(slot, mark << self.shape.rank_bits | u64::from(rank_of(entry)));
+        let mut bits = Bits::new(self.slots.len() * SLOTS, self.shape.slot_bits());
+        for (bucket, (slots, &taken)) in self.slots.iter().zip(&self.taken).enumerate() {
+            for (slot, &number) in slots.iter().take(usize::from(taken)).enumerate() {
+                let entry = entries[number as usize];
+                let mark = fingerprint(self.shape, hash_of(entry));
+                bits.set(bucket * SLOTS + slot, mark << self.shape.rank_bits | u64::from(rank_of(entry)));
+            }
         }
         bits.into_bytes()
     }
@@ -100,12 +108,12 @@ pub fn build(shape: Shape, entries: &[u64]) -> (u8, Vec<u8>, Vec<u64>) {
     let mut rest = entries.to_vec();
     let mut random = entries.len() as u64;
     while !rest.is_empty() && counts.len() < TABLES_MOST {
-        let mut table = Building::new(shape, rest.len());
+        let mut table = Building::new(shape, &rest);
         // Numbers of at most some thousand entries.
         let left: Vec<u32> =
-            (1..=rest.len() as u32).filter_map(|number| table.insert(&rest, number, &mut random)).collect();
-        let left: Vec<u64> = left.into_iter().map(|number| rest[number as usize - 1]).collect();
-        counts.push(table.buckets);
+            (0..rest.len() as u32).filter_map(|number| table.insert(number, &mut random)).collect();
+        let left: Vec<u64> = left.into_iter().map(|number| rest[number as usize]).collect();
+        counts.push(table.taken.len() as u32);
         tables.extend_from_slice(&table.into_bytes(&rest));
         rest = left;
     }

@@ -29,6 +29,11 @@ pub struct Record<'a> {
 }
 
 impl RecordForm {
+    /// Bytes of every record, where they are fixed.
+    pub fn fixed_bytes(&self) -> Option<usize> {
+        Some(self.key? as usize + self.value? as usize)
+    }
+
     /// Bytes before the key.
     pub fn head_bytes(&self, key: usize, value: usize) -> usize {
         let of = |fixed: Option<u32>, len: usize| fixed.map_or(varint_bytes(len as u64), |_| 0);

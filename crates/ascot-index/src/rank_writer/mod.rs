@@ -30,7 +30,7 @@ use ascot_io::Disk;
 
 use crate::error::IndexError;
 use crate::format::manifest::{Layout, PartitionBy, Scheme};
-use crate::routing::{Outcome, RouteError, Router, RoutingCounts, RoutingSettings, Transport};
+use crate::routing::{Outcome, RouteError, Router, RoutingCounts, RoutingSettings, Transport, Waiting};
 use crate::write::{Coordinator, LocalWriter};
 
 use balance::Balance;
@@ -147,12 +147,11 @@ impl<T: Transport> RankWriter<T> {
         if let Some(balance) = &mut self.balance {
             balance.see(key);
         }
-        let sent = self.send(partition, key, value);
-        if sent.is_ok() {
-            self.appended += 1;
-            self.appended_in_all += 1;
+        if let Err(error) = self.send(partition, key, value) {
+            return self.noted(Err(error));
         }
-        self.noted(sent)?;
+        self.appended += 1;
+        self.appended_in_all += 1;
         // What came in meanwhile may have met a full disk.
         self.check_well()
     }
@@ -276,8 +275,18 @@ impl<T: Transport> RankWriter<T> {
             }
         }
         let Self { router, local, layout, failure, message, .. } = self;
-        let mut delivery = Receiving { partition: router.rank(), local, layout, failure };
-        Ok(router.append(partition, message, &mut |message| delivery.take(message))?)
+        let mut waiting = Waiting::default();
+        loop {
+            let mut delivery = Receiving { partition: router.rank(), local, layout, failure };
+            if router.try_append(partition, message, &mut |message| delivery.take(message))? {
+                return Ok(());
+            }
+            // Another rank takes nothing just now: it makes a table. Instead of waiting for that, and letting it
+            // wait in turn a little later, this one makes its own now.
+            if failure.is_some() || !local.flush_fuller_half()? {
+                router.wait(&mut waiting)?;
+            }
+        }
     }
 
     fn drain(&mut self) -> Result<(), RankError> {

@@ -59,7 +59,7 @@ pub use layout::{Layout, Load, RoutingSettings};
 pub use limited::{Limited, Pace, Wire, WireSpeed};
 pub use meeting::Meeting;
 pub use parts::Parts;
-pub use router::{Delivery, Router};
+pub use router::{Delivery, Router, Waiting};
 pub use topology::{Route, Topology};
 pub use transport::{Lane, Sent, Transport, TransportError};
 pub use virtual_peers::{SampledRank, sample_two_nodes};

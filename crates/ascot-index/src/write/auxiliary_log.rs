@@ -7,6 +7,7 @@
 //! ```
 
 use ascot_io::{Pool, Reservation};
+use ascot_record::vsort;
 
 use crate::auxiliary::{self, Shape};
 use crate::error::Result;
@@ -70,7 +71,7 @@ impl AuxiliaryLog {
         if self.entries.is_empty() {
             return Ok(());
         }
-        self.entries.sort_unstable();
+        vsort::sort_u64(&mut self.entries);
         self.entries.dedup();
         // As many as memory holds.
         let regions = self.entries.len().div_ceil(REGION_ENTRIES) as u32;

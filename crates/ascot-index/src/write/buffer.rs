@@ -1,36 +1,35 @@
-//! The write buffer of a table log: records as they will stand in blocks, and an entry for each to sort by.
+//! The write buffer of a table log: records as they will stand in blocks, and where each starts.
 //!
 //! ```text
 //!   bytes    | record | record | record | ...           as they came
-//!   entries  | first 8 bytes of the key | place, length | sorted instead of the records
+//!   starts   | place | place | place | ...              sorted instead of the records
+//!   scratch  | what sorting takes, then a hash of each record |
 //! ```
 //!
-//! Invariants: records of equal keys keep the order in which they came; neither part grows beyond its share.
+//! Invariants: records of equal keys keep the order in which they came; no part grows beyond its share.
 //!
-//! Records are read in the order of keys, which is anywhere in memory: their bytes are in huge pages where the system has them, and a few
-//! records are touched before their turn, so that one wait for memory serves all of them.
+//! Records are read in the order of keys, which is anywhere in memory: their bytes are in huge pages where the system has them, and
+//! are asked for before their turn.
 
 use ascot_io::{Buf, PAGE_BYTES, Pool, Reservation};
+use ascot_record::cursor::prefetch_byte;
+use ascot_record::framing::{Framing, Partial};
+use ascot_record::order::{LastResort, RecordOrder};
+use ascot_record::piece::{self, PieceScratch};
 
 use crate::error::Result;
 use crate::format::bytes::Cursor;
 use crate::format::record::{Record, RecordForm};
-use crate::write::memory::{ENTRY_BYTES, Plan};
+use crate::write::memory::Plan;
 
-/// What stands for a record while it is sorted; afterwards the two halves are free for hashes.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Entry {
-    /// First eight bytes of the key, big-endian, zeros behind a shorter one.
-    pub prefix: u64,
-    /// Place in the bytes, upper half, and length.
-    pub place: u64,
-}
+/// Records asked for before their turn.
+const AHEAD: usize = 24;
+/// Bytes of a cache line.
+const LINE: usize = 64;
 
-impl Entry {
-    fn range(&self) -> std::ops::Range<usize> {
-        let at = (self.place >> 32) as usize;
-        at..at + (self.place & u64::from(u32::MAX)) as usize
-    }
+/// Bytes of memory for so many records, besides their own.
+pub fn beside_bytes(records: usize) -> usize {
+    records * size_of::<u32>() + piece::scratch_bytes(records)
 }
 
 /// Records that wait to become a table.
@@ -38,29 +37,33 @@ pub struct Buffer {
     form: RecordForm,
     bytes: Buf,
     used: usize,
-    entries: Vec<Entry>,
+    starts: Vec<u32>,
+    scratch: PieceScratch,
     /// Most bytes and records.
     most: (usize, usize),
     _memory: Reservation,
 }
 
 impl Buffer {
-    /// Records touched at once.
-    pub const TOUCHED: usize = 16;
-
     /// A buffer with its share of `pool`.
     pub fn new(form: RecordForm, pool: &Pool, plan: &Plan) -> Result<Self> {
         let most = (plan.buffer_bytes.min(u32::MAX as usize), plan.buffer_records);
         // Pages of memory come when they are written to.
         let bytes = pool.region(most.0 / PAGE_BYTES * PAGE_BYTES, "records of a table")?;
-        let memory = pool.reserve(most.1 * ENTRY_BYTES, "places of records")?;
+        let memory = pool.reserve(beside_bytes(most.1), "places of records")?;
         let most = (bytes.len().min(most.0), most.1);
-        Ok(Self { form, bytes, used: 0, entries: Vec::with_capacity(most.1), most, _memory: memory })
+        let (starts, scratch) = (Vec::with_capacity(most.1), PieceScratch::with_capacity(most.1));
+        Ok(Self { form, bytes, used: 0, starts, scratch, most, _memory: memory })
     }
 
     /// Records in it.
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.starts.len()
+    }
+
+    /// Whether half of its records or bytes are in it.
+    pub fn is_half_full(&self) -> bool {
+        2 * self.starts.len() >= self.most.1 || 2 * self.used >= self.most.0
     }
 
     /// Whether a record of these lengths can ever be in it.
@@ -72,7 +75,7 @@ impl Buffer {
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> bool {
         let head = self.form.head_bytes(key.len(), value.len());
         let bytes = head + key.len() + value.len();
-        if self.entries.len() == self.most.1 || self.used + bytes > self.most.0 {
+        if self.starts.len() == self.most.1 || self.used + bytes > self.most.0 {
             return false;
         }
         let room = &mut self.bytes[self.used..self.used + bytes];
@@ -81,30 +84,19 @@ impl Buffer {
         }
         room[head..head + key.len()].copy_from_slice(key);
         room[head + key.len()..].copy_from_slice(value);
-        self.entries.push(Entry { prefix: prefix(key), place: (self.used as u64) << 32 | bytes as u64 });
+        // Below 2^32, as `most` is.
+        self.starts.push(self.used as u32);
+        self.scratch.note(key);
         self.used += bytes;
         true
     }
 
-    /// Puts the records in the order of their keys.
-    pub fn sort(&mut self) {
-        let (form, bytes) = (self.form, &self.bytes[..]);
-        let key = |entry: &Entry| record_of(form, bytes, entry).key;
-        if form.key.is_some_and(|length| length <= 8) {
-            // The prefix is the whole key, and places ascend as records came.
-            self.entries.sort_unstable_by_key(|entry| (entry.prefix, entry.place));
-        } else {
-            self.entries.sort_unstable_by(|one, other| {
-                let by_prefix = one.prefix.cmp(&other.prefix);
-                by_prefix.then_with(|| key(one).cmp(key(other))).then(one.place.cmp(&other.place))
-            });
-        }
-    }
-
-    /// The bytes of the record at `index`, and its parts.
-    pub fn record(&self, index: usize) -> (&[u8], Record<'_>) {
-        let entry = &self.entries[index];
-        (&self.bytes[entry.range()], record_of(self.form, &self.bytes, entry))
+    /// Puts the records in the order of their keys. They, and memory for a number of each.
+    pub fn sorted(&mut self) -> (Sorted<'_>, &mut [u64]) {
+        let bytes = &self.bytes[..self.used];
+        piece::sort_noted_piece(&self.form, &self.form, bytes, &mut self.starts, &mut self.scratch);
+        let record_bytes = self.form.fixed_bytes();
+        (Sorted { form: self.form, bytes, starts: &self.starts, record_bytes }, self.scratch.numbers())
     }
 
     /// Bytes of the records in it.
@@ -112,44 +104,87 @@ impl Buffer {
         self.used
     }
 
-    /// Asks for the bytes of the records from `index` on, before their turn comes.
-    pub fn touch(&self, index: usize) {
-        let entries = self.entries[index..].iter().take(Self::TOUCHED);
-        let ends = entries.map(|entry| {
-            let range = entry.range();
-            let last = range.end.saturating_sub(1).max(range.start);
-            self.bytes.get(range.start).copied().unwrap_or(0) ^ self.bytes.get(last).copied().unwrap_or(0)
-        });
-        std::hint::black_box(ends.fold(0, |all, byte| all ^ byte));
-    }
-
-    /// Keeps a hash in the first column, at an index whose record has been written.
-    pub fn keep_hash(&mut self, index: usize, hash: u64) {
-        self.entries[index].prefix = hash;
-    }
-
-    /// Memory for a hash of each record, in two columns: when the records have been written.
-    pub fn columns(&mut self) -> &mut [Entry] {
-        &mut self.entries
-    }
-
     /// Empties it.
     pub fn clear(&mut self) {
         self.used = 0;
-        self.entries.clear();
+        self.starts.clear();
+        self.scratch.clear();
     }
 }
 
-fn record_of<'a>(form: RecordForm, bytes: &'a [u8], entry: &Entry) -> Record<'a> {
-    let mut cursor = Cursor::new(&bytes[entry.range()]);
-    // It was put there by the same form.
-    form.next(&mut cursor).unwrap_or(Record { key: &[], value: &[] })
+/// The records of a buffer, in the order of their keys.
+#[derive(Clone, Copy)]
+pub struct Sorted<'a> {
+    form: RecordForm,
+    bytes: &'a [u8],
+    starts: &'a [u32],
+    /// Where all have as many.
+    record_bytes: Option<usize>,
 }
 
-/// The first eight bytes of a key as a number that orders as they do.
-fn prefix(key: &[u8]) -> u64 {
-    let mut first = [0; 8];
-    let len = key.len().min(8);
-    first[..len].copy_from_slice(&key[..len]);
-    u64::from_be_bytes(first)
+impl<'a> Sorted<'a> {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// The bytes of the record at `index`, and its parts.
+    pub fn record(&self, index: usize) -> (&'a [u8], Record<'a>) {
+        if let Some(&start) = self.starts.get(index + AHEAD) {
+            let last = self.record_bytes.map_or(LINE, |bytes| bytes.saturating_sub(1));
+            prefetch_byte(self.bytes, start as usize);
+            prefetch_byte(self.bytes, start as usize + last);
+        }
+        let rest = &self.bytes[self.starts[index] as usize..];
+        let mut cursor = Cursor::new(rest);
+        // It was put there by the same form.
+        let record = self.form.next(&mut cursor).unwrap_or(Record { key: &[], value: &[] });
+        (&rest[..cursor.at()], record)
+    }
+}
+
+impl Framing for RecordForm {
+    fn end(&self, bytes: &[u8], start: usize) -> Option<usize> {
+        let end = start as u64 + self.length(bytes.get(start..)?)?;
+        usize::try_from(end).ok().filter(|&end| end <= bytes.len())
+    }
+
+    fn body<'a>(&self, record: &'a [u8]) -> &'a [u8] {
+        record
+    }
+
+    fn completes(&self) -> Option<u8> {
+        None
+    }
+
+    fn fixed_len(&self) -> Option<usize> {
+        self.fixed_bytes()
+    }
+
+    /// Records of a buffer are never in parts.
+    fn go_on(&self, _part: &[u8], _partial: &mut Partial) -> Option<usize> {
+        None
+    }
+}
+
+impl RecordOrder for RecordForm {
+    fn key<'a>(&self, record: &'a [u8], _scratch: &'a mut Vec<u8>) -> &'a [u8] {
+        self.next(&mut Cursor::new(record)).map_or(&[], |record| record.key)
+    }
+
+    fn body<'a>(&self, record: &'a [u8]) -> &'a [u8] {
+        record
+    }
+
+    fn descending(&self) -> bool {
+        false
+    }
+
+    fn last_resort_kind(&self) -> LastResort {
+        LastResort::None
+    }
+
+    fn fixed_key_len(&self) -> Option<usize> {
+        self.key.map(|length| length as usize)
+    }
 }

@@ -191,6 +191,16 @@ impl LocalWriter {
         }
     }
 
+    /// Makes tables of buffers that are at least half full; whether there was one.
+    pub fn flush_fuller_half(&mut self) -> Result<bool> {
+        self.check()?;
+        let mut flushed = Ok(false);
+        for log in self.tables.iter_mut().chain(&mut self.own).filter(|log| log.is_half_full()) {
+            flushed = flushed.and_then(|_| log.flush(&mut self.logs)).map(|()| true);
+        }
+        self.kept(flushed)
+    }
+
     /// Ends the epoch in all logs of this process, and makes it durable. It counts when the coordinator has
     /// committed it, after all processes have come here.
     pub fn end_epoch(&mut self) -> Result<EpochCounts> {

@@ -3,13 +3,16 @@
 //! ```text
 //!   cap = blocks of the engine (an eighth)
 //!       + scratch: a block being made, a filter being built
-//!       + for each table log   records | an entry for each | filters and block index of the open segment
+//!       + for each table log   records | places of each, and sorting them | filters and block index of the open segment
 //!       + for an auxiliary log hashes and ranks, eight bytes each | a region being built
 //! ```
 
 use crate::error::{IndexError, Result, counted};
 use crate::format::manifest::Layout;
+use crate::write::buffer::beside_bytes;
 
+/// What building a region of an auxiliary table takes.
+const AUXILIARY_SCRATCH_BYTES: usize = 1 << 20;
 /// Least memory of a writer, bytes, besides 512 KiB for each log.
 pub const LEAST_BYTES: usize = 2 << 20;
 /// Bytes of memory that each further log needs at least.
@@ -20,8 +23,6 @@ const ENGINE_BLOCK_MOST: usize = 1 << 20;
 const BUFFER_MOST: usize = 256 << 20;
 /// A record is taken to have so many bytes where lengths differ.
 const USUAL_RECORD_BYTES: usize = 64;
-/// Bytes of the entry by which a record is sorted.
-pub const ENTRY_BYTES: usize = 16;
 /// Keys of a table that share a region, about.
 pub const REGION_KEYS: usize = 2048;
 /// Most keys of a region in a table that joins a segment of smaller ones.
@@ -69,7 +70,7 @@ impl Plan {
     pub fn new(memory: usize, layout: &Layout, counts: LogCounts) -> Result<Self> {
         let logs = counts.tables + counts.auxiliary + counts.values;
         let block = layout.block_bytes as usize;
-        let scratch_bytes = block + 2 * crate::format::filter::BUILD_BYTES_PER_KEY * REGION_KEYS_MOST;
+        let scratch_bytes = block + AUXILIARY_SCRATCH_BYTES;
         let least = LEAST_BYTES + scratch_bytes + logs * LEAST_OF_LOG_BYTES;
         if memory < least {
             return Err(IndexError::TooLittle {
@@ -94,8 +95,9 @@ impl Plan {
             _ => USUAL_RECORD_BYTES,
         };
         let buffer = (share - segment_bytes).min(BUFFER_MOST);
-        let buffer_records = buffer / (record + ENTRY_BYTES);
-        let buffer_bytes = buffer - buffer_records * ENTRY_BYTES;
+        let each = beside_bytes(1) - beside_bytes(0);
+        let buffer_records = buffer.saturating_sub(beside_bytes(0)) / (record + each);
+        let buffer_bytes = buffer - beside_bytes(buffer_records);
         let auxiliary_entries = share / 8 - share / 64;
         Ok(Self {
             engine_block_bytes,
@@ -117,7 +119,7 @@ mod tests {
     impl Plan {
         /// Bytes of all shares.
         fn total(&self, counts: LogCounts) -> usize {
-            let table = self.buffer_bytes + self.buffer_records * ENTRY_BYTES + self.segment_bytes;
+            let table = self.buffer_bytes + beside_bytes(self.buffer_records) + self.segment_bytes;
             self.engine_blocks * self.engine_block_bytes
                 + self.scratch_bytes
                 + counts.tables * table

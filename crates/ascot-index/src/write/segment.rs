@@ -13,20 +13,17 @@
 use ascot_io::{Pool, Reservation};
 
 use crate::error::Result;
-use crate::format::filter::put_filter;
+use crate::format::filter::{add_to_filter, begin_filter, filter_bytes};
 use crate::format::head::{HeadMaker, Kind, SegmentFacts};
 use crate::hash::share;
-use crate::write::buffer::Entry;
 use crate::write::index_log::IndexLog;
 use crate::write::logs::Logs;
 use crate::write::memory::{REGION_KEYS, REGION_KEYS_MOST};
 
-/// Filters of one table: all bytes, and the length of each region's.
+/// Filters of one table, one for each region, equally long.
 struct Filters {
     bytes: Vec<u8>,
-    lengths: Vec<u32>,
-    /// Where the next region's starts, while they are written.
-    at: usize,
+    each: usize,
 }
 
 /// A segment that takes tables.
@@ -54,50 +51,31 @@ impl OpenSegment {
         if self.head.tables() == 0 {
             return true;
         }
-        // Two bytes a key and a little for each region: more than small filters take.
-        let filters = 2 * records + 64 * self.regions as usize;
+        let regions = self.regions.max(1) as usize;
+        let filters = filter_bytes(records / regions) * regions;
         let next = filters + blocks * 64 + 1024;
-        records / self.regions.max(1) as usize <= REGION_KEYS_MOST && self.used() + next <= self.share
+        records / regions <= REGION_KEYS_MOST && self.used() + next <= self.share
     }
 
     fn used(&self) -> usize {
-        let filters: usize =
-            self.filters.iter().map(|one| one.bytes.capacity() + 4 * one.lengths.capacity()).sum();
+        let filters: usize = self.filters.iter().map(|one| one.bytes.len()).sum();
         filters + self.head.memory()
     }
 
-    /// Builds the filters of a table from the first column of hashes; the second is scratch.
-    pub fn add_filters(&mut self, columns: &mut [Entry]) -> Result<()> {
+    /// Builds the filters of a table from the hashes of its keys, each of them once.
+    pub fn add_filters(&mut self, hashes: &[u64]) -> Result<()> {
         if self.filters.is_empty() {
             // A share of at most 2^32 records.
-            self.regions = (columns.len() / REGION_KEYS).max(1) as u32;
+            self.regions = (hashes.len() / REGION_KEYS).max(1) as u32;
         }
-        let mut ends = vec![0u32; self.regions as usize + 1];
-        for entry in columns.iter() {
-            ends[share(entry.prefix, self.regions) as usize + 1] += 1;
+        let each = filter_bytes(hashes.len() / self.regions as usize);
+        let mut bytes = vec![0; each * self.regions as usize];
+        bytes.chunks_exact_mut(each).for_each(begin_filter);
+        for &hash in hashes {
+            let at = share(hash, self.regions) as usize * each;
+            add_to_filter(&mut bytes[at..at + each], hash);
         }
-        for region in 1..ends.len() {
-            ends[region] += ends[region - 1];
-        }
-        let mut next = ends.clone();
-        for index in 0..columns.len() {
-            let hash = columns[index].prefix;
-            let place = &mut next[share(hash, self.regions) as usize];
-            columns[*place as usize].place = hash;
-            *place += 1;
-        }
-        let mut filters =
-            Filters { bytes: Vec::with_capacity(columns.len() * 3 / 2), lengths: vec![], at: 0 };
-        let mut hashes = Vec::with_capacity(REGION_KEYS);
-        for range in ends.windows(2) {
-            hashes.clear();
-            hashes.extend(columns[range[0] as usize..range[1] as usize].iter().map(|entry| entry.place));
-            let before = filters.bytes.len();
-            put_filter(&mut filters.bytes, &hashes);
-            filters.lengths.push((filters.bytes.len() - before) as u32);
-        }
-        filters.bytes.shrink_to_fit();
-        self.filters.push(filters);
+        self.filters.push(Filters { bytes, each });
         if self.used() > self.memory.bytes() {
             // Long keys made the block index larger than was to be expected; the cap holds nevertheless.
             let more = self.used() - self.memory.bytes();
@@ -114,14 +92,11 @@ impl OpenSegment {
         }
         let regions_at = logs.end(index.file);
         for region in 0..self.regions as usize {
+            // A filter is of some thousand keys.
             let lengths: Vec<u8> =
-                self.filters.iter().flat_map(|one| one.lengths[region].to_le_bytes()).collect();
-            let mut parts = vec![lengths.as_slice()];
-            for one in &mut self.filters {
-                let end = one.at + one.lengths[region] as usize;
-                parts.push(&one.bytes[one.at..end]);
-                one.at = end;
-            }
+                self.filters.iter().flat_map(|one| (one.each as u32).to_le_bytes()).collect();
+            let own = self.filters.iter().map(|one| &one.bytes[region * one.each..][..one.each]);
+            let parts: Vec<&[u8]> = std::iter::once(lengths.as_slice()).chain(own).collect();
             let sealed = index.region(logs, &parts)?;
             self.head.regions.push(sealed);
         }

@@ -16,7 +16,7 @@ use crate::format::head::{GREATEST_MOST, HeadMaker};
 use crate::format::manifest::{Attribute, Layout};
 use crate::format::record::RecordForm;
 use crate::hash::{key_hash, local_hash};
-use crate::write::buffer::{Buffer, Entry};
+use crate::write::buffer::Buffer;
 use crate::write::index_log::IndexLog;
 use crate::write::logs::{LogNumber, Logs};
 use crate::write::memory::Plan;
@@ -80,46 +80,38 @@ impl TableLog {
         Ok(std::mem::take(&mut self.records))
     }
 
+    /// Whether half of what its buffer holds waits in it.
+    pub fn is_half_full(&self) -> bool {
+        self.buffer.is_half_full()
+    }
+
     /// Makes a table of the buffer.
-    fn flush(&mut self, logs: &mut Logs) -> Result<()> {
+    pub fn flush(&mut self, logs: &mut Logs) -> Result<()> {
         let records = self.buffer.len();
         if records == 0 {
             return Ok(());
         }
         self.make_room(logs, records)?;
-        self.buffer.sort();
         let at = logs.end(self.data);
-        let mut greatest = Vec::new();
+        let (sorted, hashes) = self.buffer.sorted();
+        let mut previous = None;
         let mut distinct = 0;
-        for index in 0..records {
-            if index % Buffer::TOUCHED == 0 {
-                self.buffer.touch(index);
-            }
-            let (bytes, record) = self.buffer.record(index);
-            let head = &mut self.segment.head;
+        for index in 0..sorted.len() {
+            let (bytes, record) = sorted.record(index);
             let bounds = self.details.attribute.as_ref().map(|attribute| attribute.of(record.value));
-            self.block.record(
-                logs,
-                self.data,
-                head,
-                self.details.block_bytes,
-                record.key,
-                &[bytes],
-                bounds,
-            )?;
+            let mut files = BlockFiles { logs, data: self.data, head: &mut self.segment.head };
+            let most = self.details.block_bytes;
+            self.block.record(&mut files, most, previous, record.key, &[bytes], bounds)?;
             // Equal keys are neighbours.
-            let again = index > 0 && greatest == record.key;
-            if !again {
-                greatest.clear();
-                greatest.extend_from_slice(record.key);
-                let hash = local_hash(key_hash(self.details.seed, record.key));
-                // Its own entry has been used.
-                self.buffer.keep_hash(distinct, hash);
+            if previous != Some(record.key) {
+                hashes[distinct] = local_hash(key_hash(self.details.seed, record.key));
                 distinct += 1;
             }
+            previous = Some(record.key);
         }
-        self.end_table(logs, at, records as u64, &greatest)?;
-        self.segment.add_filters(&mut self.buffer.columns()[..distinct])?;
+        let mut files = BlockFiles { logs, data: self.data, head: &mut self.segment.head };
+        self.block.end_table(&mut files, at, records as u64, previous.unwrap_or_default())?;
+        self.segment.add_filters(&hashes[..distinct])?;
         self.buffer.clear();
         Ok(())
     }
@@ -130,20 +122,11 @@ impl TableLog {
         let at = logs.end(self.data);
         let before = self.details.form.head(key.len(), value.len());
         let bounds = self.details.attribute.as_ref().map(|attribute| attribute.of(value));
-        let head = &mut self.segment.head;
-        self.block.record(
-            logs,
-            self.data,
-            head,
-            self.details.block_bytes,
-            key,
-            &[&before, key, value],
-            bounds,
-        )?;
-        self.end_table(logs, at, 1, key)?;
-        let hash = local_hash(key_hash(self.details.seed, key));
-        let mut column = [Entry { prefix: hash, place: 0 }];
-        self.segment.add_filters(&mut column)
+        let mut files = BlockFiles { logs, data: self.data, head: &mut self.segment.head };
+        let most = self.details.block_bytes;
+        self.block.record(&mut files, most, None, key, &[&before, key, value], bounds)?;
+        self.block.end_table(&mut files, at, 1, key)?;
+        self.segment.add_filters(&[local_hash(key_hash(self.details.seed, key))])
     }
 
     /// Seals the open segment where the next table has no room in it.
@@ -155,13 +138,13 @@ impl TableLog {
         }
         Ok(())
     }
+}
 
-    fn end_table(&mut self, logs: &mut Logs, at: u64, records: u64, greatest: &[u8]) -> Result<()> {
-        self.block.end(logs, self.data, &mut self.segment.head)?;
-        let blocks = self.block.end_table();
-        self.segment.head.table(at, blocks, records, greatest);
-        Ok(())
-    }
+/// Where blocks and what is known of them go.
+struct BlockFiles<'a> {
+    logs: &'a mut Logs,
+    data: LogNumber,
+    head: &'a mut HeadMaker,
 }
 
 /// The block being made.
@@ -172,8 +155,6 @@ struct Block {
     /// middle of a record.
     first: Option<Vec<u8>>,
     joined: bool,
-    /// The key put last.
-    last: Option<Vec<u8>>,
     /// Least and greatest of the attribute.
     bounds: Option<(f64, f64)>,
     /// Blocks of the table so far.
@@ -185,31 +166,26 @@ const NONE: (f64, f64) = (f64::INFINITY, f64::NEG_INFINITY);
 
 impl Block {
     fn new(id: RunId) -> Self {
-        Self { id, bytes: Vec::new(), first: None, joined: false, last: None, bounds: None, count: 0 }
+        Self { id, bytes: Vec::new(), first: None, joined: false, bounds: None, count: 0 }
     }
 
-    /// Appends a record, given in parts.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "what a record is, and the two files its block and its entry go to"
-    )]
+    /// Appends a record, given in parts; `previous` is the key before it in its table.
     fn record(
         &mut self,
-        logs: &mut Logs,
-        data: LogNumber,
-        head: &mut HeadMaker,
+        files: &mut BlockFiles<'_>,
         most: usize,
+        previous: Option<&[u8]>,
         key: &[u8],
         parts: &[&[u8]],
         number: Option<Option<f64>>,
     ) -> Result<()> {
         let length: usize = parts.iter().map(|part| part.len()).sum();
         if !self.bytes.is_empty() && self.bytes.len() + length > most {
-            self.end(logs, data, head)?;
+            self.write(files)?;
         }
         if self.bytes.is_empty() {
-            self.joined = self.last.as_deref() == Some(key);
-            self.first = Some(separator(self.last.as_deref(), key).to_vec());
+            self.joined = previous == Some(key);
+            self.first = Some(separator(previous, key).to_vec());
             self.bounds = number.map(|_| NONE);
         }
         if let (Some((least, greatest)), Some(Some(number))) = (&mut self.bounds, number)
@@ -217,44 +193,46 @@ impl Block {
         {
             (*least, *greatest) = (least.min(number), greatest.max(number));
         }
-        let last = self.last.get_or_insert_default();
-        last.clear();
-        last.extend_from_slice(key);
         for part in parts {
             let mut part = *part;
             while self.bytes.len() + part.len() > most {
                 let (now, later) = part.split_at(most - self.bytes.len());
                 self.bytes.extend_from_slice(now);
-                self.write(logs, data, head)?;
+                self.write(files)?;
                 part = later;
             }
             self.bytes.extend_from_slice(part);
         }
         // A record longer than a block has its blocks to itself.
-        if length > most { self.end(logs, data, head) } else { Ok(()) }
+        if length > most && !self.bytes.is_empty() { self.write(files) } else { Ok(()) }
     }
 
-    /// Ends the block, if one is begun.
-    fn end(&mut self, logs: &mut Logs, data: LogNumber, head: &mut HeadMaker) -> Result<()> {
-        if self.bytes.is_empty() { Ok(()) } else { self.write(logs, data, head) }
-    }
-
-    fn write(&mut self, logs: &mut Logs, data: LogNumber, head: &mut HeadMaker) -> Result<()> {
-        let at = logs.end(data);
+    fn write(&mut self, files: &mut BlockFiles<'_>) -> Result<()> {
+        let BlockFiles { logs, data, head } = files;
+        let at = logs.end(*data);
         let crc = block_checksum(self.id, at, &self.bytes);
         // A block has at most 16 MiB.
         head.block(self.bytes.len() as u32, crc, self.first.take().as_deref(), self.joined, self.bounds);
         self.joined = false;
-        logs.append(data, &self.bytes)?;
+        logs.append(*data, &self.bytes)?;
         self.bytes.clear();
         self.count += 1;
-        logs.pad(data, 0)
+        logs.pad(*data, 0)
     }
 
-    /// The table ends; its blocks.
-    fn end_table(&mut self) -> u32 {
-        self.last = None;
-        std::mem::take(&mut self.count)
+    /// The table ends, which started at `at`.
+    fn end_table(
+        &mut self,
+        files: &mut BlockFiles<'_>,
+        at: u64,
+        records: u64,
+        greatest: &[u8],
+    ) -> Result<()> {
+        if !self.bytes.is_empty() {
+            self.write(files)?;
+        }
+        files.head.table(at, std::mem::take(&mut self.count), records, greatest);
+        Ok(())
     }
 }
 

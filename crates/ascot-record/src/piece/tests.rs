@@ -55,6 +55,16 @@ fn check<F: Framing, O: RecordOrder>(framing: F, order: &O, bytes: &[u8]) -> Pie
     assert!(sorted == wanted);
     assert_eq!(shape.already_sorted, sorted == starts);
     assert_eq!(shape.reversed, sorted.iter().rev().eq(&starts));
+    let mut noted = starts.clone();
+    scratch.clear();
+    for start in &starts {
+        let mut computed = vec![];
+        let key = order.key(record(*start), &mut computed);
+        if order.fixed_key_len() == Some(key.len()) {
+            scratch.note(key);
+        }
+    }
+    assert!(sort_noted_piece(&framing, order, bytes, &mut noted, &mut scratch) == shape && noted == wanted);
     shape
 }
 
