@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -33,10 +32,10 @@ def libraries():
 @pytest.fixture(scope="module")
 def prefix(module_disk):
     """The library, installed."""
-    place = module_disk / "prefix"
-    command = [sys.executable, ROOT / "tools" / "install_c.py", libraries(), place]
-    subprocess.run(command, check=True, capture_output=True)
-    return place
+    command = [ROOT / "dev", "install-c", "prefix", libraries().resolve()]
+    done = subprocess.run(command, cwd=module_disk, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return module_disk / "prefix"
 
 
 def pkg_config(prefix, *arguments):
@@ -125,6 +124,63 @@ def test_cmake_refuses_another_version(prefix, disk):
     assert done.returncode != 0 and "0.1.0" in done.stderr
 
 
+# ---------------------------------------------------------------- the guide
+
+
+def guide(language):
+    """The blocks of the guide in a language."""
+    text = (ROOT / "docs" / "simulations.md").read_text()
+    return [found[1] for found in re.finditer(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)]
+
+
+# What the guide's program is surrounded by: particles, and how it fails.
+AROUND = """
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+%(includes)s
+static struct { uint64_t id; unsigned char state[48]; } particle[100];
+static void fail(const char *text) { fprintf(stderr, "%%s\\n", text); MPI_Abort(MPI_COMM_WORLD, 1); }
+int main(int argc, char **argv)
+{
+    int steps = 2, step, i, count = 100, provided, rank;
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    for (i = 0; i < count; i++)
+        particle[i].id = (uint64_t)(rank * count + i);
+    {
+%(body)s
+    }
+    MPI_Finalize();
+    return 0;
+}
+"""
+
+
+@needs_mpi
+@pytest.mark.skipif(not shutil.which("cmake"), reason="needs CMake")
+def test_the_guide_is_right(prefix, look_up, disk):
+    """Its program, built by its commands and by its CMakeLists.txt, writes what is read back."""
+    (program,) = guide("c")
+    includes, body = program.split("\n", 1)
+    (disk / "my_sim.c").write_text(AROUND % {"includes": includes, "body": body})
+    shell, cmake = (block for block in guide("") if "mpicc" in block or "find_package" in block)
+    environment = {**os.environ, "PREFIX": str(prefix)}
+    done = subprocess.run(["bash", "-ec", shell], cwd=disk, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (disk / "CMakeLists.txt").write_text(f"cmake_minimum_required(VERSION 3.13)\nproject(sim C)\n{cmake}")
+    for command in (["-S", disk, "-B", disk / "build", f"-DCMAKE_PREFIX_PATH={prefix}"], ["--build", disk / "build"]):
+        done = subprocess.run(["cmake", *map(str, command)], capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+    for built in (disk / "my_sim", disk / "build" / "my_sim"):
+        place = disk / f"of-{built.parent.name}"
+        place.mkdir()
+        command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "3", built]
+        done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        check_epochs(look_up, place / "run.dir", 2, 300)
+
+
 # ---------------------------------------------------------------- eight ranks
 
 
@@ -183,6 +239,35 @@ def test_a_rank_that_gives_up_is_told_to_the_others(many_ranks, look_up, disk):
     assert done.returncode != 0
     assert "ASCOT_PEER" in done.stderr and "rank 6" in done.stderr, done.stderr
     check_epochs(look_up, disk / "run.dir", 1, 20_000)
+
+
+@needs_mpi
+@pytest.mark.parametrize("who", [0, 1, 6])
+def test_a_rank_that_leaves_right_behind_an_epoch_is_told_to_the_others(many_ranks, look_up, disk, who):
+    options = f"scheme=records key=8 value=48 {NODES}"
+    done = mpirun(many_ranks, disk / "run.dir", options, 1, 2000, "leave", who, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count(f"ASCOT_PEER: rank {who} gave up") == RANKS - 1, done.stderr
+    check_epochs(look_up, disk / "run.dir", 1, 2000)
+
+
+@needs_mpi
+@pytest.mark.parametrize(
+    ("mode", "own", "others", "said"),
+    [
+        ("differ", "ASCOT_INVALID", "ASCOT_INVALID", "rank 5 has batch=8192 and rank 2 has batch=32768"),
+        ("cannot", "ASCOT_INVALID", "ASCOT_PEER", "batch=lots: bytes are wanted"),
+    ],
+)
+def test_a_rank_that_is_opened_otherwise_is_told_to_all_at_once(many_ranks, disk, mode, own, others, said):
+    # The word that is given to rank 5 alone is the only one of its name there.
+    options = "scheme=records key=8 value=48 memory=16MiB ranks_per_node=2"
+    done = mpirun(many_ranks, disk / "run.dir", options, 1, 2000, mode, 5, timeout=60)
+    assert done.returncode == 0, done.stderr
+    lines = sorted(line for line in done.stderr.splitlines() if line.startswith("rank "))
+    assert len(lines) == RANKS and all(said in line for line in lines), done.stderr
+    assert all((own if rank == 5 else others) in line for rank, line in enumerate(lines)), done.stderr
+    assert not (disk / "run.dir").exists()
 
 
 @needs_mpi

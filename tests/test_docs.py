@@ -24,7 +24,7 @@ SUBCOMMANDS = [
     "index-info", "index-verify", "index-plan",
 ]  # fmt: skip
 # Flags of other programs that the pages show.
-FOREIGN_FLAGS = {"--release", "--path", "--locked", "--help", "--version"}
+FOREIGN_FLAGS = {"--release", "--example", "--path", "--locked", "--help", "--version"}
 
 
 def name_of(page):

@@ -9,6 +9,7 @@ import signal
 import struct
 import subprocess
 import time
+import zlib
 
 import pytest
 import support
@@ -205,9 +206,114 @@ def test_what_cannot_be_is_refused(disk):
     run("build", first, *FIXED, "-o", directory)
     for words in (["--scheme", "ranks"], ["--partitions", "7"], ["--attribute", "x=0:f64"]):
         run("build", first, *FIXED, "--append", *words, "-o", directory, expect=2)
-    last = str(2**64 - 1)
-    run("get", directory, "0x" + key_of(1).hex(), "--epoch", last, expect=1)
-    assert run("range", directory, "..", "--epoch", last).stdout == b""
+    for epoch in ("1", str(2**64 - 1)):
+        for words in (["get", directory, "0x" + key_of(1).hex()], ["range", directory, ".."]):
+            refused = run(*words, "--epoch", epoch, expect=2).stderr
+            assert f"there is no epoch {epoch}: 1 epoch is complete" in refused
+    for memory in ("1KiB", "1b"):
+        assert "needs 4096 KiB" in run("info", directory, "--memory", memory, expect=2).stderr
+    assert "a key of 1 byte," in run("get", directory, "0x00", expect=2).stderr
+
+
+def test_conditions_are_numbers(disk):
+    run("build", dumps(disk, 1, 100)[0], *FIXED, "--attribute", "energy=16:f64", "-o", disk / "run.dir")
+    for text in ("energy>nan", "energy>-NaN", "energy>", "energy=5"):
+        assert "is no condition" in run("range", disk / "run.dir", "..", "--where", text, expect=2).stderr
+    assert run("range", disk / "run.dir", "..", "--where", "energy<inf").stdout.count(b"\n") == 100
+    assert run("range", disk / "run.dir", "..", "--where", "energy>=98", "--stats").stderr.startswith("read ")
+
+
+def test_what_is_appended_comes_the_same_way(disk):
+    first, directory = dumps(disk, 1, 100)[0], disk / "run.dir"
+    run("build", first, *FIXED, "-o", directory)
+    for words, said in (
+        (["--format", "fixed:56", "--key", "8..16"], "fixed:56 8..16"),
+        (["--format", "fixed:112", "--key", "0..8"], "fixed:112 0..8"),
+        (["--format", "lines", "--key", "0..8"], "lines 0..8"),
+    ):
+        refused = run("build", first, *words, "--append", "-o", directory, expect=2).stderr
+        assert "made of records of fixed:56 0..8" in refused and said in refused
+    assert json.loads(run("info", directory, "--json").stdout)["manifest"]["epochs"] == 1
+    run("build", first, *FIXED, "--append", "-o", directory)
+
+
+def test_standard_input_is_a_file_named_minus(disk):
+    first, directory = dumps(disk, 1, 100)[0], disk / "run.dir"
+    run("build", "-", *FIXED, "-o", directory, stdin=first.read_bytes())
+    with open(first, "rb") as file:
+        run("build", "-", *FIXED, "--append", "-o", directory, stdin=file)
+    keys = f"0x{key_of(4).hex()}\nbe:{7 * 7919}\n".encode()
+    found = run("get", directory, "--keys-file", "-", "--json", stdin=keys).stdout.splitlines()
+    assert [json.loads(line)["epoch"] for line in found] == [0, 1, 0, 1]
+    assert "- is named twice" in run("build", "-", "-", *FIXED, "-o", disk / "other", expect=2).stderr
+    assert not (disk / "other").exists()
+
+
+def test_what_is_there_is_printed_and_what_is_not_is_said(made, disk):
+    scheme = json.loads(run("info", made, "--json").stdout)["manifest"]["layout"]["scheme"]
+    numbers = list(range(0, 5000, 50))
+    keys = disk / "keys.txt"
+    keys.write_text("".join(f"0x{key_of(number).hex()}\n" for number in numbers))
+    whole = run("get", made, "--keys-file", keys, "--json").stdout.splitlines()
+    ranged = run("range", made, "..", "--json").stdout.splitlines()
+    gone = made / ("part-00000001.aux" if scheme == "ranks" else "part-00000001.index")
+    aside = gone.rename(disk / "aside")
+    some = run("get", made, "--keys-file", keys, "--json", expect=2)
+    assert set(some.stdout.splitlines()) < set(whole) and len(some.stdout.splitlines()) > len(whole) // 4
+    assert str(gone) in some.stderr and "is missing" in some.stderr
+    assert "in epochs 0 to 2" in some.stderr and "like it" in some.stderr
+    info = run("info", made, expect=2)
+    assert b"3 epochs" in info.stdout and str(gone) in info.stderr
+    some = run("range", made, "..", "--json", expect=2 if scheme != "ranks" else 0)
+    if scheme != "ranks":
+        assert set(some.stdout.splitlines()) < set(ranged) and len(some.stdout.splitlines()) > len(ranged) // 4
+        assert str(gone) in some.stderr and "what is printed is what the other files" in some.stderr
+    aside.rename(gone)
+    # A damaged block takes its own records away, and no others.
+    data = next(iter(sorted(made.glob("*.data"))))
+    whole_data = data.read_bytes()
+    data.write_bytes(b"\xff" + whole_data[1:])
+    for order in ([], ["--unordered"]):
+        some = run("range", made, "..", "--json", *order, expect=2)
+        lines = set(some.stdout.splitlines())
+        assert lines < set(ranged) and len(lines) > len(ranged) - 3000 and "damaged at byte 0" in some.stderr
+    data.write_bytes(whole_data)
+    assert run("range", made, "..", "--json").stdout.splitlines() == ranged
+
+
+def manifest_with(directory, **layout):
+    """Writes the manifest anew, other things being as they were."""
+    path = directory / "MANIFEST"
+    manifest = json.loads(path.read_text().splitlines()[0])
+    manifest["layout"] |= layout
+    line = json.dumps(manifest, separators=(",", ":"))
+    path.write_text(f'{line}\n{{"crc32":"{zlib.crc32(line.encode()):08x}"}}\n')
+
+
+def test_a_manifest_that_claims_too_much_is_told_soon(disk):
+    run("build", dumps(disk, 1, 100)[0], *FIXED, "-o", disk / "run.dir")
+    manifest_with(disk / "run.dir", partitions=2**24)
+    began = time.time()
+    verified = json.loads(run("verify", disk / "run.dir", "--json", expect=1).stdout)
+    assert verified["logs"] == 2**24 and len(verified["problems"]) == 100
+    assert verified["more_problems"] > 2**24 - 200 and time.time() - began < 30
+
+
+def test_verify_looks_at_the_ends_of_all_epochs(made):
+    """A root that later ones have replaced is what an earlier reader, and a writer that goes on, reads by."""
+    for index in sorted([*made.glob("*.index"), *made.glob("*.aux")]):
+        whole = index.read_bytes()
+        roots = [at for at in range(len(whole)) if whole.startswith(b"ASCOTEPO", at)]
+        assert len(roots) == 3
+        for at in roots:
+            index.write_bytes(whole[: at + 41] + bytes([whole[at + 41] ^ 1]) + whole[at + 42 :])
+            assert index.name in run("verify", made, expect=1).stdout.decode()
+        ends = [at for at in range(len(whole)) if whole.startswith(b"ASCOTEND", at)]
+        for at in ends[:-1]:
+            index.write_bytes(whole[:at] + bytes(64) + whole[at + 64 :])
+            assert "footer" in run("verify", made, expect=1).stdout.decode()
+        index.write_bytes(whole)
+    assert run("verify", made).stdout.startswith(b"whole: ")
 
 
 def test_two_writers_do_not_share_a_directory(disk):
@@ -324,16 +430,77 @@ def test_plans_of_routing(ranks):
     assert direct["remote_bytes"] == pytest.approx(three["remote_bytes"], rel=0.01)
 
 
-@needs_fuse
-def test_keys_are_files(made, disk):
-    at = disk / "mnt"
-    at.mkdir()
-    process = support.start("mount", "--foreground", str(made), str(at))
+def test_plans_have_a_limit():
+    for flags in (["--ranks", 2**24 + 1, "--ranks-per-node", 1], ["--ranks", 8, "--ranks-per-node", 0]):
+        assert "from 1 to 16,777,216" in run("plan", *flags, expect=2).stderr
+    assert run("plan", "--ranks", 1, "--ranks-per-node", 1).stdout.startswith(b"1 rank on 1 node,")
+
+
+@contextlib.contextmanager
+def mounted(directory, at):
+    """A mount of the directory while the block runs; its process."""
+    at.mkdir(exist_ok=True)
+    process = support.start("mount", "--foreground", str(directory), str(at))
     try:
         deadline = time.time() + 20
         while not os.path.ismount(at):
             assert process.poll() is None and time.time() < deadline, process.stderr.read()
             time.sleep(0.02)
+        yield process
+    finally:
+        if os.path.ismount(at):
+            subprocess.run(["umount", "-l", at], check=False)
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        process.wait(20)
+
+
+@needs_fuse
+def test_a_mount_shows_epochs_as_they_are_completed(disk):
+    first, second = dumps(disk, 2, 300)
+    more = write_dump(disk / "more.bin", 2, range(200, 400))
+    os.mkfifo(disk / "slow")
+    build = ["index", "build", first, disk / "slow", *FIXED, "--epoch-per-file", "-o", disk / "run.dir"]
+    writer = support.start(*build)
+    with open(disk / "slow", "wb") as slow:
+        deadline = time.time() + 20
+        while run("get", disk / "run.dir", f"0x{key_of(7).hex()}", expect=None).returncode != 0:
+            assert time.time() < deadline
+        with mounted(disk / "run.dir", disk / "mnt"):
+            file = disk / "mnt" / key_of(7).hex()
+            assert file.read_bytes() == value_of(0, 7)
+            with open(file, "rb") as held:
+                slow.write(second.read_bytes())
+                slow.close()
+                assert writer.wait(20) == 0
+                assert file.read_bytes() == value_of(0, 7) + value_of(1, 7), "at once: the directory was not closed"
+                # What is open stays as it was.
+                assert held.read() == value_of(0, 7)
+            run("build", more, *FIXED, "--append", "-o", disk / "run.dir")
+            assert len(os.listdir(disk / "mnt")) == 400
+            assert (disk / "mnt" / key_of(399).hex()).read_bytes() == value_of(2, 399)
+            time.sleep(1.2)
+            assert (disk / "mnt" / key_of(250).hex()).stat().st_size == 3 * 48
+            assert file.read_bytes() == value_of(0, 7) + value_of(1, 7)
+
+
+@needs_fuse
+def test_a_list_has_what_is_there_and_then_an_error(made, disk):
+    gone = sorted([*made.glob("part-*.index"), *made.glob("writer-*.index")])[0]
+    scheme = json.loads(run("info", made, "--json").stdout)["manifest"]["layout"]["scheme"]
+    gone.unlink()
+    with mounted(made, disk / "mnt") as process:
+        done = subprocess.run(["ls", disk / "mnt"], capture_output=True, text=True)
+        assert done.returncode != 0 and "Input/output error" in done.stderr
+        # The only writer of scheme ranks has all records.
+        assert (len(done.stdout.split()) > 1000) == (scheme != "ranks")
+    assert gone.name.encode() in process.stderr.read()
+
+
+@needs_fuse
+def test_keys_are_files(made, disk):
+    at = disk / "mnt"
+    with mounted(made, at) as process:
         for number in (0, 17, 4999):
             content = (at / key_of(number).hex()).read_bytes()
             assert content == b"".join(value_of(epoch, number) for epoch in range(3))
@@ -345,9 +512,40 @@ def test_keys_are_files(made, disk):
             (at / names[0]).write_bytes(b"x")
         subprocess.run(["umount", at], check=True)
         assert process.wait(20) == 0
+
+
+@needs_fuse
+@pytest.mark.privileged
+@pytest.mark.skipif(not shutil.which("setpriv"), reason="needs setpriv")
+def test_a_user_who_is_not_root_mounts_and_unmounts(disk):
+    """By fusermount3: the mount is the user's own, whom others do not share it with."""
+    nobody = 65534
+    first = dumps(disk, 1, 50)[0]
+    at = disk / "mnt"
+    at.mkdir()
+    disk.chmod(0o755)
+    run("build", first, *FIXED, "-o", disk / "run.dir")
+    for place in (at, disk / "run.dir", *(disk / "run.dir").iterdir()):
+        os.chown(place, nobody, nobody)
+    binary = disk / "ascot"
+    shutil.copy(support.ascot_binary(), binary)
+    user = ["setpriv", "--reuid", str(nobody), "--regid", str(nobody), "--clear-groups"]
+
+    def as_user(*command):
+        return subprocess.run([*user, *map(str, command)], cwd="/", capture_output=True, timeout=60)
+
+    if as_user("test", "-x", binary).returncode != 0 or as_user("test", "-w", "/dev/fuse").returncode != 0:
+        pytest.skip("the test directory or /dev/fuse is closed to other users")
+    try:
+        done = as_user(binary, "mount", disk / "run.dir", at)
+        assert done.returncode == 0, done.stderr.decode()
+        done = as_user("cat", at / key_of(7).hex())
+        assert done.stdout == value_of(0, 7), done.stderr
+        with pytest.raises(PermissionError):
+            os.listdir(at)
+        done = as_user("fusermount3", "-u", at)
+        assert done.returncode == 0, done.stderr
+        assert not os.path.ismount(at)
     finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
         if os.path.ismount(at):
             subprocess.run(["umount", "-l", at], check=False)

@@ -2,7 +2,8 @@
  * Usage: many_ranks DIRECTORY OPTIONS EPOCHS KEYS [MODE [RANK]]
  *
  * Modes: "die": the rank is killed in the middle of the last epoch. "quit": it abandons its writer there. "fill":
- * epochs are written until one fails, and every rank has to fail in the same one.
+ * epochs are written until one fails, and every rank has to fail in the same one. "leave": the rank abandons its writer
+ * right behind the first epoch's end. "differ": it opens with another batch. "cannot": with options that are none.
  */
 #include <ascot_mpi.h>
 
@@ -124,6 +125,43 @@ static int fill_up(ascot_writer *writer, uint64_t keys)
     return least != most;
 }
 
+/* One rank is given a word more than the others. All have to get an error, and soon. */
+static int open_badly(const char *path, const char *options, const char *word, int who)
+{
+    ascot_transport transport;
+    ascot_writer *writer;
+    char all[1024];
+    int code = ascot_mpi_transport(MPI_COMM_WORLD, &transport), opened, any = 0;
+
+    snprintf(all, sizeof all, "%s%s%s", options, rank == who ? " " : "", rank == who ? word : "");
+    if (code == ASCOT_OK)
+        code = ascot_writer_open(path, all, &transport, &writer);
+    fprintf(stderr, "rank %d: %s: %s\n", rank, ascot_code_name(code), ascot_error_text());
+    opened = code == ASCOT_OK;
+    MPI_Allreduce(&opened, &any, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Finalize();
+    return any != 0;
+}
+
+/* One rank is gone right behind an epoch's end. The others have to be told, whatever they wait for. */
+static int leave(ascot_writer *writer, uint64_t keys, int who)
+{
+    int code;
+
+    append_epoch(writer, 0, keys, NULL, 0);
+    code = ascot_end_epoch(writer, NULL);
+    if (code == ASCOT_OK && rank == who)
+        code = ascot_writer_abandon(writer);
+    else if (code == ASCOT_OK)
+        code = ascot_end_epoch(writer, NULL);
+    fprintf(stderr, "rank %d: %s: %s\n", rank, ascot_code_name(code), ascot_error_text());
+    if (rank != who)
+        ascot_writer_close(writer);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Finalize();
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     ascot_transport transport;
@@ -141,11 +179,15 @@ int main(int argc, char **argv)
     keys = strtoull(argv[4], NULL, 10);
     mode = argc > 5 ? argv[5] : NULL;
     who = argc > 6 ? atoi(argv[6]) : 0;
+    if (mode && (strcmp(mode, "differ") == 0 || strcmp(mode, "cannot") == 0))
+        return open_badly(argv[1], argv[2], strcmp(mode, "differ") == 0 ? "batch=8KiB" : "batch=lots", who);
     code = ascot_mpi_transport(MPI_COMM_WORLD, &transport);
     if (code == ASCOT_OK)
         code = ascot_writer_open(argv[1], argv[2], &transport, &writer);
     if (code != ASCOT_OK)
         stop("ascot_writer_open", code);
+    if (mode && strcmp(mode, "leave") == 0)
+        return leave(writer, keys, who);
     if (mode && strcmp(mode, "fill") == 0) {
         code = fill_up(writer, keys);
         MPI_Finalize();

@@ -75,6 +75,145 @@ static void write_two_epochs(const char *path)
     CHECK(ascot_writer_close(writer) == ASCOT_OK);
 }
 
+/* Records longer than a batch between ranks, and than a block. */
+static void write_long_ones(const char *path)
+{
+    ascot_writer *writer = NULL;
+    ascot_reader *reader = NULL;
+    ascot_values *values = NULL;
+    size_t lengths[3] = {16 * 1024 + 1, 100 * 1000, 3 * 1000 * 1000}, length = 0;
+    unsigned char *value = (unsigned char *)malloc(lengths[2]);
+    const void *bytes = NULL;
+    int i;
+
+    CHECK(value != NULL && ascot_writer_open(path, "memory=16MiB", NULL, &writer) == ASCOT_OK);
+    for (i = 0; i < 3 && value; i++) {
+        memset(value, 'a' + i, lengths[i]);
+        CHECK(ascot_append(writer, &lengths[i], sizeof lengths[i], value, lengths[i]) == ASCOT_OK);
+    }
+    CHECK(ascot_writer_close(writer) == ASCOT_OK);
+    CHECK(ascot_reader_open(path, NULL, &reader) == ASCOT_OK);
+    for (i = 0; i < 3 && value; i++) {
+        memset(value, 'a' + i, lengths[i]);
+        CHECK(ascot_get(reader, &lengths[i], sizeof lengths[i], &values) == ASCOT_OK);
+        CHECK(ascot_values_at(values, 0, NULL, &bytes, &length) == ASCOT_OK);
+        CHECK(length == lengths[i] && memcmp(bytes, value, length) == 0);
+        CHECK(ascot_values_free(values) == ASCOT_OK);
+    }
+    CHECK(ascot_reader_close(reader) == ASCOT_OK);
+    free(value);
+}
+
+/* Handles that are closed, of another kind, or nothing at all. */
+static void use_what_is_closed(const char *path)
+{
+    ascot_writer *writer = NULL;
+    ascot_reader *reader = NULL;
+    ascot_values *values = NULL;
+    ascot_stats stats;
+    uint64_t key = 1, epochs = 0;
+
+    CHECK(ascot_writer_open(path, "append=yes", NULL, &writer) == ASCOT_OK);
+    CHECK(ascot_epochs((ascot_reader *)writer, &epochs) == ASCOT_INVALID);
+    CHECK(ascot_writer_abandon(writer) == ASCOT_OK);
+    CHECK(ascot_append(writer, &key, 8, &key, 8) == ASCOT_INVALID);
+    CHECK(strstr(ascot_error_text(), "there is no such writer") != NULL);
+    CHECK(ascot_progress(writer) == ASCOT_INVALID && ascot_end_epoch(writer, NULL) == ASCOT_INVALID);
+    CHECK(ascot_writer_stats(writer, &stats) == ASCOT_INVALID);
+    CHECK(ascot_writer_close(writer) == ASCOT_INVALID && ascot_writer_abandon(writer) == ASCOT_INVALID);
+    CHECK(ascot_reader_open(path, NULL, &reader) == ASCOT_OK);
+    CHECK(ascot_get(reader, &key, 8, &values) == ASCOT_OK && ascot_values_count(values) == 2);
+    CHECK(ascot_values_free(values) == ASCOT_OK && ascot_values_free(values) == ASCOT_INVALID);
+    CHECK(ascot_values_count(values) == 0);
+    CHECK(ascot_values_at(values, 0, NULL, NULL, NULL) == ASCOT_INVALID);
+    CHECK(ascot_reader_close(reader) == ASCOT_OK && ascot_reader_close(reader) == ASCOT_INVALID);
+    CHECK(ascot_get(reader, &key, 8, &values) == ASCOT_INVALID && values == NULL);
+    CHECK(ascot_iterate((ascot_reader *)&stats, count, NULL) == ASCOT_INVALID);
+}
+
+typedef struct {
+    uint64_t keys[4];
+    uint64_t values;
+    uint64_t last;
+} wanted;
+
+static int one_of_many(void *context, size_t number, uint64_t epoch, const void *value, size_t value_length)
+{
+    wanted *so_far = (wanted *)context;
+    unsigned char expected[40];
+
+    CHECK(number >= so_far->last && number < 4 && epoch == so_far->values % 2);
+    so_far->last = number;
+    fill(expected, so_far->keys[number], epoch);
+    CHECK(value_length == 40 && memcmp(value, expected, 40) == 0);
+    so_far->values++;
+    return 0;
+}
+
+static int in_order(void *context, uint64_t epoch, const void *key, size_t key_length, const void *value,
+                    size_t value_length)
+{
+    wanted *so_far = (wanted *)context;
+
+    (void)epoch, (void)value, (void)value_length;
+    CHECK(key_length == 8 && (so_far->values == 0 || memcmp(&so_far->last, key, 8) <= 0));
+    memcpy(&so_far->last, key, 8);
+    so_far->values++;
+    return 0;
+}
+
+static void read_many(ascot_reader *reader)
+{
+    wanted many = {{17, 3, RECORDS + 9, 4999}, 0, 0}, all = {{0}, 0, 0}, some = {{0}, 0, 0};
+    const void *keys[4];
+    size_t lengths[4] = {8, 8, 8, 8};
+    unsigned char from[8] = {1}, upto[8] = {3};
+    uint64_t count_of = 1;
+    const char *first = NULL;
+    int i;
+
+    for (i = 0; i < 4; i++)
+        keys[i] = &many.keys[i];
+    CHECK(ascot_reader_get_many(reader, keys, lengths, 4, one_of_many, &many) == ASCOT_OK && many.values == 6);
+    CHECK(ascot_reader_get_many(reader, NULL, lengths, 4, one_of_many, &many) == ASCOT_INVALID);
+    CHECK(ascot_reader_get_many(reader, NULL, NULL, 0, one_of_many, &many) == ASCOT_OK);
+    CHECK(ascot_reader_get_many(reader, keys, lengths, 4, NULL, &many) == ASCOT_INVALID);
+    lengths[2] = 7;
+    CHECK(ascot_reader_get_many(reader, keys, lengths, 4, one_of_many, &many) == ASCOT_INVALID);
+    CHECK(ascot_reader_range(reader, NULL, 0, NULL, 0, in_order, &all) == ASCOT_OK && all.values == 2 * RECORDS);
+    /* As bytes: those that begin with 1 or 2, of 256 for each. */
+    CHECK(ascot_reader_range(reader, from, 8, upto, 8, in_order, &some) == ASCOT_OK);
+    CHECK(some.values == 2 * 2 * ((RECORDS + 253) / 256));
+    CHECK(ascot_reader_range(reader, upto, 8, from, 8, in_order, &some) == ASCOT_OK);
+    CHECK(ascot_reader_warnings(reader, &count_of, &first) == ASCOT_OK && count_of == 0 && first[0] == 0);
+    CHECK(ascot_reader_warnings(reader, NULL, NULL) == ASCOT_OK);
+}
+
+/* A filter is made another: all values are found, and it is said. */
+static void damage_a_filter(const char *path)
+{
+    ascot_reader *reader = NULL;
+    ascot_values *values = NULL;
+    char name[4096];
+    uint64_t key, found = 0, count_of = 0;
+    const char *first = NULL;
+    FILE *file;
+
+    snprintf(name, sizeof name, "%s/part-00000000.index", path);
+    file = fopen(name, "r+b");
+    CHECK(file != NULL && fseek(file, 9, SEEK_SET) == 0 && fputc(0x55, file) == 0x55 && fclose(file) == 0);
+    CHECK(ascot_reader_open(path, NULL, &reader) == ASCOT_OK);
+    for (key = 0; key < RECORDS; key += 7) {
+        CHECK(ascot_get(reader, &key, 8, &values) == ASCOT_OK);
+        found += ascot_values_count(values);
+        ascot_values_free(values);
+    }
+    CHECK(found == 2 * ((RECORDS + 6) / 7));
+    CHECK(ascot_reader_warnings(reader, &count_of, &first) == ASCOT_OK && count_of > 0);
+    CHECK(strstr(first, "damaged") != NULL && strstr(first, "part-00000000.index") != NULL);
+    ascot_reader_close(reader);
+}
+
 static void read_them(const char *path)
 {
     ascot_reader *reader = NULL;
@@ -103,6 +242,7 @@ static void read_them(const char *path)
     CHECK(ascot_iterate(reader, count, &all) == ASCOT_OK && all.records == 2 * RECORDS);
     CHECK(ascot_iterate(reader, count, &some) == ASCOT_STOPPED && some.records == 10);
     CHECK(ascot_iterate(reader, NULL, NULL) == ASCOT_INVALID);
+    read_many(reader);
     ascot_reader_close(reader);
 }
 
@@ -111,12 +251,16 @@ int main(int argc, char **argv)
     ascot_writer *writer = NULL;
     ascot_reader *reader = NULL;
     const char *path = argc > 1 ? argv[1] : "run.dir";
+    char beside[4096];
 
     CHECK(strcmp(ascot_version(), ASCOT_VERSION) == 0);
     CHECK(ascot_reader_open(path, NULL, &reader) == ASCOT_MISSING && reader == NULL);
     CHECK(ascot_writer_open(path, "scheme=lossy", NULL, &writer) == ASCOT_INVALID);
     CHECK(strstr(ascot_error_text(), "records, pointers, ranks") != NULL);
-    CHECK(ascot_writer_open(path, "memory=100KiB", NULL, &writer) != ASCOT_OK && writer == NULL);
+    CHECK(ascot_writer_open(path, "memory=100KiB", NULL, &writer) == ASCOT_MEMORY && writer == NULL);
+    CHECK(ascot_writer_open(path, "memory=1", NULL, &writer) == ASCOT_MEMORY);
+    CHECK(ascot_writer_open(path, "key=0", NULL, &writer) == ASCOT_INVALID);
+    CHECK(ascot_writer_open(path, "key=8 key=9", NULL, &writer) == ASCOT_INVALID);
     CHECK(ascot_writer_open(NULL, NULL, NULL, &writer) == ASCOT_INVALID);
     CHECK(ascot_writer_open(path, NULL, NULL, NULL) == ASCOT_INVALID);
     CHECK(ascot_append(NULL, NULL, 0, NULL, 0) == ASCOT_INVALID);
@@ -128,7 +272,14 @@ int main(int argc, char **argv)
     write_two_epochs(path);
     CHECK(ascot_writer_open(path, NULL, NULL, &writer) == ASCOT_EXISTS);
     CHECK(strcmp(ascot_code_name(ASCOT_EXISTS), "ASCOT_EXISTS") == 0);
+    CHECK(ascot_writer_open(path, "append=yes key=9", NULL, &writer) == ASCOT_INVALID);
+    CHECK(ascot_reader_open(path, "memory=1", &reader) == ASCOT_MEMORY && reader == NULL);
+    CHECK(ascot_reader_open(path, "memory=8MiB memory=9MiB", &reader) == ASCOT_INVALID);
     read_them(path);
+    use_what_is_closed(path);
+    snprintf(beside, sizeof beside, "%s.long", path);
+    write_long_ones(beside);
+    damage_a_filter(path);
     printf("%d failures\n", failures);
     return failures != 0;
 }

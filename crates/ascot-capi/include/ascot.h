@@ -14,8 +14,12 @@
  * Errors. Every function returns ASCOT_OK or a code, and ascot_error_text() then tells the calling thread what
  * happened and what to do. The library never ends the process, and prints nothing.
  *
- * Threads. A handle may be used by any thread, by one at a time; different handles by different threads at once. A
- * writer calls its transport only inside functions that are given this writer, in the calling thread: with MPI
+ * Handles. Writers, readers and values are closed once. A function that is given one that is closed, or something
+ * else, returns ASCOT_INVALID and does nothing; so does one whose writer another call is using at that moment.
+ * All other pointers must point to what they say, as ever in C.
+ *
+ * Threads. A writer may be used by any thread, by one at a time; a reader by any number at once; different handles by
+ * different threads at once. A writer calls its transport only inside functions that are given this writer, in the calling thread: with MPI
  * started for MPI_THREAD_FUNNELED, call them from the main thread. The library starts threads of its own for
  * files; they call neither the program nor its transport.
  *
@@ -111,8 +115,8 @@ typedef struct ascot_stats {
 } ascot_stats;
 
 /* Opens a directory for writing; collective: every rank of the transport calls it with the same path and
- * options. `transport` is copied, and ended with the writer, or here if opening fails; NULL is for one process
- * alone.
+ * options, but for memory, spare and patience. If one cannot open, or has other options, all are told at once.
+ * `transport` is copied, and ended with the writer, or here if opening fails; NULL is for one process alone.
  *
  * Options are words `name=value` with spaces or commas between; sizes are bytes, or end in KiB, MiB, GiB.
  *
@@ -127,7 +131,7 @@ typedef struct ascot_stats {
  *     auxiliary=cuckoo        of scheme ranks: cuckoo, or static (smaller)
  *     route=three-hop         three-hop, or direct
  *     batch=32KiB             bytes of a batch between ranks
- *     max_message=16KiB       the longest key and what travels with it
+ *     max_message=16KiB       the longest key and what travels with it; one process alone takes any
  *     spare=16                batches under way beside one for each connection
  *     ranks_per_node=N        act as if so many ranks were on a node
  *     patience=1800           seconds to wait while nothing comes from others
@@ -155,24 +159,30 @@ int ascot_writer_stats(const ascot_writer *writer, ascot_stats *stats);
  * whatever is returned. NULL does nothing. */
 int ascot_writer_close(ascot_writer *writer);
 
-/* Frees a writer without the others; they are told. What is not in a complete epoch is lost. */
-void ascot_writer_abandon(ascot_writer *writer);
+/* Frees a writer without the others; they are told. What is not in a complete epoch is lost. NULL does nothing. */
+int ascot_writer_abandon(ascot_writer *writer);
 
 /* ------------------------------------------------------------------ reading */
 
 typedef struct ascot_reader ascot_reader;
 typedef struct ascot_values ascot_values;
 
-/* Opens a directory for reading: the epochs that are complete now. Option: memory=64MiB; NULL for none. */
+/* Opens a directory for reading: the epochs that are complete now. Option: memory=64MiB, 4 MiB at least; NULL for
+ * none. */
 int ascot_reader_open(const char *directory, const char *options, ascot_reader **reader);
 
 /* Complete epochs; they are numbered from 0. */
 int ascot_epochs(const ascot_reader *reader, uint64_t *epochs);
 
+/* What has been read around since the reader was opened. Damaged filters and auxiliary tables cost reads, and no
+ * value: they are no error, but say that the directory should be looked at (`ascot index verify`). How many times that
+ * was, and the first in words ("" if none), good until the reader is closed; either may be NULL. */
+int ascot_reader_warnings(const ascot_reader *reader, uint64_t *count, const char **first);
+
 /* All values of a key, by epoch. A key that was never written has none, which is no error. */
 int ascot_get(const ascot_reader *reader, const void *key, size_t key_length, ascot_values **values);
 
-/* Those of one epoch. */
+/* Those of one epoch; none if it is not complete. */
 int ascot_get_at(const ascot_reader *reader, const void *key, size_t key_length, uint64_t epoch,
                  ascot_values **values);
 
@@ -183,7 +193,8 @@ size_t ascot_values_count(const ascot_values *values);
 int ascot_values_at(const ascot_values *values, size_t number, uint64_t *epoch, const void **bytes,
                     size_t *length);
 
-void ascot_values_free(ascot_values *values);
+/* NULL does nothing. */
+int ascot_values_free(ascot_values *values);
 
 /* Is given each record; anything but 0 stops. The bytes are good only during the call. */
 typedef int (*ascot_record_fn)(void *context, uint64_t epoch, const void *key, size_t key_length,
@@ -192,8 +203,21 @@ typedef int (*ascot_record_fn)(void *context, uint64_t epoch, const void *key, s
 /* Hands all records of all epochs to `each`, as they stand in the files. */
 int ascot_iterate(const ascot_reader *reader, ascot_record_fn each, void *context);
 
+/* Hands the records whose keys are at least `from` and below `upto` to `each`, by key and epoch. `from` of no bytes is
+ * the least key; NULL for `upto` goes on to the greatest. Blocks outside are not read. */
+int ascot_reader_range(const ascot_reader *reader, const void *from, size_t from_length, const void *upto,
+                       size_t upto_length, ascot_record_fn each, void *context);
+
+/* Is given each value, with the number of its key; anything but 0 stops. The bytes are good only during the call. */
+typedef int (*ascot_value_fn)(void *context, size_t number, uint64_t epoch, const void *value, size_t value_length);
+
+/* All values of `count` keys, in the order of the keys and by epoch: read in the order of files, which is faster than one
+ * by one. A key that was never written has none. */
+int ascot_reader_get_many(const ascot_reader *reader, const void *const *keys, const size_t *key_lengths,
+                          size_t count, ascot_value_fn each, void *context);
+
 /* Frees a reader. NULL does nothing. */
-void ascot_reader_close(ascot_reader *reader);
+int ascot_reader_close(ascot_reader *reader);
 
 #ifdef __cplusplus
 }

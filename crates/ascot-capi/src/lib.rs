@@ -5,9 +5,11 @@
 //! - No panic crosses it: every function runs inside [`guard`](fault::guard), which turns one into
 //!   `ASCOT_INTERNAL`, and keeps the text of the last error for the thread.
 //! - Pointers that may not be null are looked at first; what they point to is trusted, as C must.
-//! - A handle is a `Box` given away as a pointer, and taken back by the function that frees it.
+//! - A [handle](handles) is a number: one that is closed, or was never open, is an error.
 
+mod arguments;
 mod fault;
+mod handles;
 mod options;
 mod reader;
 mod transport;
@@ -15,8 +17,9 @@ mod writer;
 
 pub use fault::{ascot_code_name, ascot_error_text, ascot_version};
 pub use reader::{
-    ascot_epochs, ascot_get, ascot_get_at, ascot_iterate, ascot_reader_close, ascot_reader_open,
-    ascot_values_at, ascot_values_count, ascot_values_free,
+    ascot_epochs, ascot_get, ascot_get_at, ascot_iterate, ascot_reader_close, ascot_reader_get_many,
+    ascot_reader_open, ascot_reader_range, ascot_reader_warnings, ascot_values_at, ascot_values_count,
+    ascot_values_free,
 };
 pub use writer::{
     ascot_append, ascot_end_epoch, ascot_progress, ascot_writer_abandon, ascot_writer_close,

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use ascot_index::rank_writer::RankOptions;
+use ascot_index::read::USUAL_MEMORY_BYTES as READER_MEMORY_BYTES;
 use ascot_index::routing::{Route, RoutingSettings};
 use ascot_index::{Attribute, AuxiliaryKind, Layout, NumberKind, PartitionBy, Scheme};
 
 use crate::fault::Fault;
 
-/// Memory of a writer or reader where nothing else is said.
+/// Memory of a writer where nothing else is said.
 const USUAL_MEMORY_BYTES: usize = 64 << 20;
 
 /// All names a writer knows, for a message.
@@ -31,7 +32,7 @@ pub fn writer_options(text: &str) -> Result<RankOptions, Fault> {
 
 /// The memory of a reader.
 pub fn reader_memory(text: &str) -> Result<usize, Fault> {
-    let mut memory = USUAL_MEMORY_BYTES;
+    let mut memory = READER_MEMORY_BYTES;
     for (name, value) in words(text)? {
         match name {
             "memory" => memory = size(name, value)?,
@@ -44,13 +45,7 @@ pub fn reader_memory(text: &str) -> Result<usize, Fault> {
 fn set(options: &mut RankOptions, name: &str, value: &str) -> Result<(), Fault> {
     let RankOptions { layout, memory_bytes, routing, append } = options;
     match name {
-        "scheme" => {
-            layout.scheme = choice(
-                name,
-                value,
-                &[("records", Scheme::Records), ("pointers", Scheme::Pointers), ("ranks", Scheme::Ranks)],
-            )?;
-        }
+        "scheme" => layout.scheme = choice(name, value, &Scheme::NAMED)?,
         "auxiliary" => {
             let kinds = [("cuckoo", AuxiliaryKind::Cuckoo), ("static", AuxiliaryKind::Static)];
             layout.auxiliary = choice(name, value, &kinds)?;
@@ -65,7 +60,7 @@ fn set(options: &mut RankOptions, name: &str, value: &str) -> Result<(), Fault> 
                 choice(name, value, &[("direct", Route::Direct), ("three-hop", Route::ThreeHop)])?;
         }
         "append" => *append = choice(name, value, &[("yes", true), ("no", false)])?,
-        "key" => layout.key_bytes = Some(number(name, value)?),
+        "key" => layout.key_bytes = Some(at_least_one(name, number(name, value)?)?),
         "value" => layout.value_bytes = Some(number(name, value)?),
         "partitions" => layout.partitions = at_least_one(name, number(name, value)?)?,
         "seed" => layout.seed = number(name, value)?,
@@ -81,12 +76,16 @@ fn set(options: &mut RankOptions, name: &str, value: &str) -> Result<(), Fault> 
 }
 
 fn words(text: &str) -> Result<Vec<(&str, &str)>, Fault> {
-    let words = text.split([' ', ',', '\t', '\n']).filter(|word| !word.is_empty());
-    words
-        .map(|word| {
-            word.split_once('=').ok_or_else(|| Fault::invalid(format!("option {word:?} is not name=value")))
-        })
-        .collect()
+    let mut words: Vec<(&str, &str)> = Vec::new();
+    for word in text.split([' ', ',', '\t', '\n']).filter(|word| !word.is_empty()) {
+        let wrong = || Fault::invalid(format!("option {word:?} is not name=value"));
+        let (name, value) = word.split_once('=').ok_or_else(wrong)?;
+        if words.iter().any(|(before, _)| *before == name) {
+            return Err(Fault::invalid(format!("option {name:?} is given twice: keep one")));
+        }
+        words.push((name, value));
+    }
+    Ok(words)
 }
 
 fn unknown(name: &str, known: &str) -> Fault {
@@ -121,16 +120,7 @@ fn attribute(option: &str, value: &str) -> Result<Attribute, Fault> {
     else {
         return Err(wrong());
     };
-    let kinds = [
-        ("f64", NumberKind::F64),
-        ("f32", NumberKind::F32),
-        ("i64", NumberKind::I64),
-        ("u64", NumberKind::U64),
-        ("i32", NumberKind::I32),
-        ("u32", NumberKind::U32),
-    ];
-    let kind = kinds.iter().find(|(text, _)| *text == kind).map(|(_, kind)| *kind);
-    match (offset.parse(), kind) {
+    match (offset.parse(), NumberKind::named(kind)) {
         (Ok(offset), Some(kind)) if !name.is_empty() => Ok(Attribute { name: name.to_owned(), offset, kind }),
         _ => Err(wrong()),
     }
@@ -184,6 +174,8 @@ mod tests {
             ("key", "name=value"),
             ("key=-8", "whole number"),
             ("partitions=0", "one at least"),
+            ("key=0", "one at least"),
+            ("key=8 scheme=ranks key=8", "\"key\" is given twice"),
             ("partition_by=luck", "hash, range"),
             ("attribute=energy", "name:byte:kind"),
             ("attribute=energy:x:f64", "name:byte:kind"),

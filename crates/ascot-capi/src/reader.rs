@@ -1,42 +1,56 @@
 //! Reading from C.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::sync::{Mutex, PoisonError};
 
-use ascot_index::IndexError;
 use ascot_index::read::{Directory, Scan, Value};
+use ascot_index::{IndexError, Result as IndexResult};
 use ascot_io::Disk;
 
+use crate::arguments::{bytes_of, options_of, path_of, slice_of};
 use crate::fault::{Code, Fault, guard};
+use crate::handles::{Shelf, give};
 use crate::options::reader_memory;
-use crate::writer::{bytes_of, options_of, path_of};
 
-/// `ascot_reader`.
+/// `ascot_reader`: what C sees of one, which is nothing.
 pub struct Reader {
-    directory: Directory,
+    _nothing: (),
 }
 
-/// `ascot_values`.
+/// `ascot_values`: likewise.
 pub struct Values {
-    values: Vec<Value>,
+    _nothing: (),
 }
+
+/// A directory, and what it has said of damage.
+struct Open {
+    directory: Directory,
+    warnings: Mutex<Warnings>,
+}
+
+/// What was read around.
+#[derive(Default)]
+struct Warnings {
+    count: u64,
+    /// The first, in words; what C has been given of it is not changed.
+    first: Option<CString>,
+}
+
+/// All that are open.
+static READERS: Shelf<Open> = Shelf::new("reader");
+static VALUES: Shelf<Vec<Value>> = Shelf::new("values");
 
 /// `ascot_record_fn`.
 pub type RecordFn =
     unsafe extern "C" fn(*mut c_void, u64, *const c_void, usize, *const c_void, usize) -> c_int;
 
-/// What a pointer points to.
-///
-/// # Safety
-/// `handle` is null or a live handle.
-unsafe fn reader_of<'a>(handle: *const Reader) -> Result<&'a Reader, Fault> {
-    // SAFETY: null or live, as the caller promises.
-    unsafe { handle.as_ref() }.ok_or_else(|| Fault::invalid("the reader is NULL"))
-}
+/// `ascot_value_fn`.
+pub type ValueFn = unsafe extern "C" fn(*mut c_void, usize, u64, *const c_void, usize) -> c_int;
 
 /// `ascot_reader_open`.
 ///
 /// # Safety
-/// C strings, and a place for the handle.
+/// C strings, and null or a place for the handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_reader_open(
     directory: *const c_char,
@@ -44,29 +58,25 @@ pub unsafe extern "C" fn ascot_reader_open(
     reader: *mut *mut Reader,
 ) -> c_int {
     guard(|| {
-        if reader.is_null() {
-            return Err(Fault::invalid("there is no place for the reader (NULL)"));
-        }
-        // SAFETY: not null; from here on it holds null or a handle.
-        unsafe { *reader = std::ptr::null_mut() };
-        // SAFETY: C strings, as the caller promises.
-        let (path, text) = unsafe { (path_of(directory)?, options_of(options)?) };
-        let directory = Directory::open(&Disk::default(), &path, reader_memory(text)?)?;
-        // SAFETY: not null.
-        unsafe { *reader = Box::into_raw(Box::new(Reader { directory })) };
-        Ok(())
+        let open = || {
+            // SAFETY: C strings, as the caller promises.
+            let (path, text) = unsafe { (path_of(directory)?, options_of(options)?) };
+            let directory = Directory::open(&Disk::default(), &path, reader_memory(text)?)?;
+            Ok(Open { directory, warnings: Mutex::default() })
+        };
+        // SAFETY: null or a place, as the caller promises.
+        unsafe { give(&READERS, reader, open) }
     })
 }
 
 /// `ascot_epochs`.
 ///
 /// # Safety
-/// A live handle and a place for the number.
+/// Null or a place for the number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_epochs(reader: *const Reader, epochs: *mut u64) -> c_int {
     guard(|| {
-        // SAFETY: as the caller promises.
-        let reader = unsafe { reader_of(reader)? };
+        let reader = READERS.get(reader)?;
         if epochs.is_null() {
             return Err(Fault::invalid("there is no place for the number of epochs (NULL)"));
         }
@@ -76,29 +86,42 @@ pub unsafe extern "C" fn ascot_epochs(reader: *const Reader, epochs: *mut u64) -
     })
 }
 
-/// Gives values away.
+/// `ascot_reader_warnings`.
 ///
 /// # Safety
-/// `place` is null or a place for a handle.
-unsafe fn give(
-    place: *mut *mut Values,
-    find: impl FnOnce() -> Result<Vec<Value>, Fault>,
-) -> Result<(), Fault> {
-    if place.is_null() {
-        return Err(Fault::invalid("there is no place for the values (NULL)"));
-    }
-    // SAFETY: not null; it holds null or a handle from here on.
-    unsafe { *place = std::ptr::null_mut() };
-    let values = find()?;
-    // SAFETY: not null.
-    unsafe { *place = Box::into_raw(Box::new(Values { values })) };
-    Ok(())
+/// Null or places for the answers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ascot_reader_warnings(
+    reader: *const Reader,
+    count: *mut u64,
+    first: *mut *const c_char,
+) -> c_int {
+    guard(|| {
+        let reader = READERS.get(reader)?;
+        let mut warnings = reader.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        let notices = reader.directory.take_notices();
+        warnings.count += notices.len() as u64 + notices.more();
+        if warnings.first.is_none() {
+            let text = notices.iter().next().map(|notice| notice.replace('\0', " "));
+            warnings.first = text.and_then(|text| CString::new(text).ok());
+        }
+        // SAFETY: each is null or a place, as the caller promises.
+        unsafe {
+            if let Some(count) = count.as_mut() {
+                *count = warnings.count;
+            }
+            if let Some(first) = first.as_mut() {
+                *first = warnings.first.as_deref().unwrap_or(c"").as_ptr();
+            }
+        }
+        Ok(())
+    })
 }
 
 /// `ascot_get`.
 ///
 /// # Safety
-/// A live handle, so many bytes of a key, and a place for the values.
+/// So many bytes of a key, and null or a place for the values.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_get(
     reader: *const Reader,
@@ -107,10 +130,13 @@ pub unsafe extern "C" fn ascot_get(
     values: *mut *mut Values,
 ) -> c_int {
     guard(|| {
-        // SAFETY: as the caller promises.
-        let (reader, key) = unsafe { (reader_of(reader)?, bytes_of(key, key_length)?) };
-        // SAFETY: as the caller promises.
-        unsafe { give(values, || Ok(reader.directory.get(key)?)) }
+        let find = || {
+            // SAFETY: as the caller promises.
+            let key = unsafe { bytes_of(key, key_length)? };
+            Ok(READERS.get(reader)?.directory.get(key)?)
+        };
+        // SAFETY: null or a place, as the caller promises.
+        unsafe { give(&VALUES, values, find) }
     })
 }
 
@@ -127,27 +153,26 @@ pub unsafe extern "C" fn ascot_get_at(
     values: *mut *mut Values,
 ) -> c_int {
     guard(|| {
-        // SAFETY: as the caller promises.
-        let (reader, key) = unsafe { (reader_of(reader)?, bytes_of(key, key_length)?) };
-        // SAFETY: as the caller promises.
-        unsafe { give(values, || Ok(reader.directory.get_at(key, epoch)?)) }
+        let find = || {
+            // SAFETY: as the caller promises.
+            let key = unsafe { bytes_of(key, key_length)? };
+            Ok(READERS.get(reader)?.directory.get_at(key, epoch)?)
+        };
+        // SAFETY: null or a place, as the caller promises.
+        unsafe { give(&VALUES, values, find) }
     })
 }
 
 /// `ascot_values_count`.
-///
-/// # Safety
-/// Null or live values.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ascot_values_count(values: *const Values) -> usize {
-    // SAFETY: as the caller promises.
-    unsafe { values.as_ref() }.map_or(0, |values| values.values.len())
+pub extern "C" fn ascot_values_count(values: *const Values) -> usize {
+    VALUES.get(values).map_or(0, |values| values.len())
 }
 
 /// `ascot_values_at`.
 ///
 /// # Safety
-/// Live values, and null or places for the answers.
+/// Null or places for the answers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_values_at(
     values: *const Values,
@@ -157,13 +182,12 @@ pub unsafe extern "C" fn ascot_values_at(
     length: *mut usize,
 ) -> c_int {
     guard(|| {
-        // SAFETY: as the caller promises.
-        let values = unsafe { values.as_ref() }.ok_or_else(|| Fault::invalid("the values are NULL"))?;
-        let count = values.values.len();
-        let value = values.values.get(number);
+        let values = VALUES.get(values)?;
+        let count = values.len();
+        let value = values.get(number);
         let value =
             value.ok_or_else(|| Fault::invalid(format!("there is no value {number} among {count}")))?;
-        // SAFETY: each is null or a place, as the caller promises.
+        // SAFETY: each is null or a place, as the caller promises. The bytes stay until the values are freed.
         unsafe {
             if let Some(epoch) = epoch.as_mut() {
                 *epoch = value.epoch;
@@ -180,69 +204,122 @@ pub unsafe extern "C" fn ascot_values_at(
 }
 
 /// `ascot_values_free`.
+#[unsafe(no_mangle)]
+pub extern "C" fn ascot_values_free(values: *mut Values) -> c_int {
+    guard(|| if values.is_null() { Ok(()) } else { VALUES.take(values).map(drop) })
+}
+
+/// Runs something that hands what it finds to a function of C, which may ask to stop by answering anything but 0.
+fn handing_over(
+    run: impl FnOnce(&mut dyn FnMut(c_int) -> IndexResult<()>) -> IndexResult<()>,
+) -> Result<(), Fault> {
+    let mut stopped = false;
+    let done = run(&mut |answer| {
+        stopped = answer != 0;
+        if stopped { Err(IndexError::Request("the callback asked to stop".to_owned())) } else { Ok(()) }
+    });
+    match done {
+        Err(error) if stopped => Err(Fault { code: Code::Stopped, text: error.to_string() }),
+        other => Ok(other?),
+    }
+}
+
+/// Hands the records of a scan to `each`.
 ///
 /// # Safety
-/// Null or live values, which are not used again.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ascot_values_free(values: *mut Values) {
-    guard(|| {
-        if !values.is_null() {
-            // SAFETY: they came from a Box, and are not used again.
-            drop(unsafe { Box::from_raw(values) });
-        }
-        Ok(())
-    });
+/// A function that may be called with the context.
+unsafe fn hand_records(
+    reader: *const Reader,
+    scan: &Scan,
+    each: Option<RecordFn>,
+    context: *mut c_void,
+) -> Result<(), Fault> {
+    let reader = READERS.get(reader)?;
+    let each = each.ok_or_else(|| Fault::invalid("there is no function to give records to (NULL)"))?;
+    handing_over(|go_on| {
+        reader.directory.scan(scan, |record| {
+            let (key, value) = (record.key, record.value);
+            let (key_at, value_at) = (key.as_ptr().cast(), value.as_ptr().cast());
+            // SAFETY: as the caller promises; the bytes live during the call.
+            go_on(unsafe { each(context, record.epoch, key_at, key.len(), value_at, value.len()) })
+        })
+    })
 }
 
 /// `ascot_iterate`.
 ///
 /// # Safety
-/// A live handle, and a function that may be called with the context.
+/// A function that may be called with the context.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_iterate(
     reader: *const Reader,
     each: Option<RecordFn>,
     context: *mut c_void,
 ) -> c_int {
+    // SAFETY: as the caller promises.
+    guard(|| unsafe { hand_records(reader, &Scan::default(), each, context) })
+}
+
+/// `ascot_reader_range`.
+///
+/// # Safety
+/// So many bytes of keys, and a function that may be called with the context.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ascot_reader_range(
+    reader: *const Reader,
+    from: *const c_void,
+    from_length: usize,
+    upto: *const c_void,
+    upto_length: usize,
+    each: Option<RecordFn>,
+    context: *mut c_void,
+) -> c_int {
     guard(|| {
         // SAFETY: as the caller promises.
-        let reader = unsafe { reader_of(reader)? };
-        let each = each.ok_or_else(|| Fault::invalid("there is no function to give records to (NULL)"))?;
-        let mut stopped = false;
-        let scanned = reader.directory.scan(&Scan::default(), |record| {
-            let (key, value) = (record.key, record.value);
-            // SAFETY: as the caller promises; the bytes live during the call.
-            let answer = unsafe {
-                each(
-                    context,
-                    record.epoch,
-                    key.as_ptr().cast(),
-                    key.len(),
-                    value.as_ptr().cast(),
-                    value.len(),
-                )
-            };
-            stopped = answer != 0;
-            if stopped { Err(IndexError::Request("the callback asked to stop".to_owned())) } else { Ok(()) }
-        });
-        match scanned {
-            Err(error) if stopped => Err(Fault { code: Code::Stopped, text: error.to_string() }),
-            other => Ok(other?),
-        }
+        let (from, end) = unsafe { (bytes_of(from, from_length)?, bytes_of(upto, upto_length)?) };
+        let upto = (!upto.is_null()).then(|| end.to_vec());
+        let scan = Scan { from: from.to_vec(), upto, by_key: true, ..Scan::default() };
+        // SAFETY: as the caller promises.
+        unsafe { hand_records(reader, &scan, each, context) }
+    })
+}
+
+/// `ascot_reader_get_many`.
+///
+/// # Safety
+/// So many keys of so many bytes, and a function that may be called with the context.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ascot_reader_get_many(
+    reader: *const Reader,
+    keys: *const *const c_void,
+    key_lengths: *const usize,
+    count: usize,
+    each: Option<ValueFn>,
+    context: *mut c_void,
+) -> c_int {
+    guard(|| {
+        let reader = READERS.get(reader)?;
+        let each = each.ok_or_else(|| Fault::invalid("there is no function to give values to (NULL)"))?;
+        // SAFETY: as the caller promises.
+        let (keys, lengths) = unsafe { (slice_of(keys, count)?, slice_of(key_lengths, count)?) };
+        let keys = keys.iter().zip(lengths);
+        // SAFETY: as the caller promises.
+        let keys = keys.map(|(&key, &length)| unsafe { bytes_of(key, length) });
+        let keys = keys.collect::<Result<Vec<&[u8]>, Fault>>()?;
+        handing_over(|go_on| {
+            reader.directory.get_many(&keys, None, |number, values| {
+                values.iter().try_for_each(|value| {
+                    let (at, length) = (value.bytes.as_ptr().cast(), value.bytes.len());
+                    // SAFETY: as the caller promises; the bytes live during the call.
+                    go_on(unsafe { each(context, number, value.epoch, at, length) })
+                })
+            })
+        })
     })
 }
 
 /// `ascot_reader_close`.
-///
-/// # Safety
-/// Null or a live handle, which is not used again.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ascot_reader_close(reader: *mut Reader) {
-    guard(|| {
-        if !reader.is_null() {
-            // SAFETY: it came from a Box, and is not used again.
-            drop(unsafe { Box::from_raw(reader) });
-        }
-        Ok(())
-    });
+pub extern "C" fn ascot_reader_close(reader: *mut Reader) -> c_int {
+    guard(|| if reader.is_null() { Ok(()) } else { READERS.take(reader).map(drop) })
 }

@@ -56,6 +56,10 @@ pub struct Brought {
     orderly: bool,
 }
 
+// SAFETY: the header says that a writer may be used by any thread, by one at a time, and that its functions call the
+// transport in that thread; who brings a transport promises that it bears this. Nothing here is bound to a thread.
+unsafe impl std::marker::Send for Brought {}
+
 impl Host {
     /// Looks at what the host brought.
     ///

@@ -1,20 +1,26 @@
 //! Writing from C.
 
-use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::{c_char, c_int, c_void};
 use std::path::PathBuf;
+use std::sync::{Mutex, TryLockError};
 
-use ascot_index::rank_writer::RankWriter;
+use ascot_index::IndexError;
+use ascot_index::rank_writer::{RankOptions, RankWriter};
 use ascot_io::Disk;
 
-use crate::fault::{Fault, guard};
+use crate::arguments::{bytes_of, options_of, path_of};
+use crate::fault::{Code, Fault, guard};
+use crate::handles::{Shelf, give};
 use crate::options::writer_options;
 use crate::transport::{Host, Table};
 
-/// `ascot_writer`.
+/// `ascot_writer`: what C sees of one, which is nothing.
 pub struct Writer {
-    writer: RankWriter<Host>,
+    _nothing: (),
 }
+
+/// All that are open.
+static WRITERS: Shelf<Mutex<RankWriter<Host>>> = Shelf::new("writer");
 
 /// `ascot_stats`.
 #[repr(C)]
@@ -32,56 +38,24 @@ pub struct Stats {
     waits: u64,
 }
 
-/// A path from C.
-///
-/// # Safety
-/// `text` is null or a C string.
-pub unsafe fn path_of(text: *const c_char) -> Result<PathBuf, Fault> {
-    if text.is_null() {
-        return Err(Fault::invalid("the directory's name is NULL"));
-    }
-    // SAFETY: a C string, as the caller promises.
-    let bytes = unsafe { CStr::from_ptr(text) }.to_bytes();
-    Ok(PathBuf::from(OsStr::from_bytes(bytes)))
+/// What is said of a writer that a fault of the library has left as nobody knows.
+fn broken() -> Fault {
+    let text = "a fault of the library ended this writer before; epochs that were complete stay".to_owned();
+    Fault { code: Code::Failed, text }
 }
 
-/// Options from C; none where there are none.
-///
-/// # Safety
-/// `text` is null or a C string that lives as long as is asked.
-pub unsafe fn options_of<'a>(text: *const c_char) -> Result<&'a str, Fault> {
-    if text.is_null() {
-        return Ok("");
-    }
-    // SAFETY: a C string, as the caller promises.
-    unsafe { CStr::from_ptr(text) }.to_str().map_err(|_| Fault::invalid("the options are not UTF-8"))
-}
-
-/// Bytes from C.
-///
-/// # Safety
-/// `bytes` is null or points to `length` bytes that live as long as is asked.
-pub unsafe fn bytes_of<'a>(bytes: *const c_void, length: usize) -> Result<&'a [u8], Fault> {
-    if length == 0 {
-        return Ok(&[]);
-    }
-    if bytes.is_null() {
-        return Err(Fault::invalid(format!("NULL was given for {length} bytes")));
-    }
-    if length > isize::MAX as usize {
-        return Err(Fault::invalid(format!("{length} bytes are more than there can be")));
-    }
-    // SAFETY: not null, and so many bytes as the caller promises.
-    Ok(unsafe { std::slice::from_raw_parts(bytes.cast(), length) })
-}
-
-/// What a pointer points to.
-///
-/// # Safety
-/// `handle` is null or a live handle.
-unsafe fn writer_of<'a>(handle: *mut Writer) -> Result<&'a mut Writer, Fault> {
-    // SAFETY: null or live, as the caller promises; one thread uses it at a time.
-    unsafe { handle.as_mut() }.ok_or_else(|| Fault::invalid("the writer is NULL"))
+/// Does something with a writer, which nobody else may be using.
+fn with<R>(
+    handle: *const Writer,
+    act: impl FnOnce(&mut RankWriter<Host>) -> Result<R, Fault>,
+) -> Result<R, Fault> {
+    let writer = WRITERS.get(handle)?;
+    let mut writer = match writer.try_lock() {
+        Ok(writer) => writer,
+        Err(TryLockError::Poisoned(_)) => return Err(broken()),
+        Err(TryLockError::WouldBlock) => return Err(WRITERS.busy()),
+    };
+    act(&mut writer)
 }
 
 /// `ascot_writer_open`.
@@ -96,26 +70,45 @@ pub unsafe extern "C" fn ascot_writer_open(
     writer: *mut *mut Writer,
 ) -> c_int {
     guard(|| {
-        if writer.is_null() {
-            return Err(Fault::invalid("there is no place for the writer (NULL)"));
+        if !writer.is_null() {
+            // SAFETY: a place, as the caller promises; from here on it holds null or a handle.
+            unsafe { *writer = std::ptr::null_mut() };
         }
-        // SAFETY: not null; from here on it holds null or a handle.
-        unsafe { *writer = std::ptr::null_mut() };
-        // SAFETY: C strings and a table, as the caller promises.
-        let (path, text, host) =
-            unsafe { (path_of(directory)?, options_of(options)?, Host::new(transport)?) };
-        let options = writer_options(text)?;
-        let opened = RankWriter::open(host, &Disk::default(), &path, &options)?;
-        // SAFETY: not null.
-        unsafe { *writer = Box::into_raw(Box::new(Writer { writer: opened })) };
-        Ok(())
+        // SAFETY: a table or null, as the caller promises.
+        let host = unsafe { Host::new(transport)? };
+        // SAFETY: C strings, as the caller promises.
+        let asked = unsafe { asked(directory, options, writer.is_null()) };
+        let opened = match asked {
+            Ok((path, options)) => RankWriter::open(host, &Disk::default(), &path, &options)?,
+            // The others are told, so that they do not wait for this rank.
+            Err(fault) => return Err(RankWriter::decline(host, IndexError::Request(fault.text)).into()),
+        };
+        // SAFETY: a place, as `asked` has seen.
+        unsafe { give(&WRITERS, writer, || Ok(Mutex::new(opened))) }
     })
+}
+
+/// What a writer is to be opened with.
+///
+/// # Safety
+/// C strings.
+unsafe fn asked(
+    directory: *const c_char,
+    options: *const c_char,
+    nowhere: bool,
+) -> Result<(PathBuf, RankOptions), Fault> {
+    if nowhere {
+        return Err(Fault::invalid("there is no place for the writer (NULL)"));
+    }
+    // SAFETY: C strings, as the caller promises.
+    let (path, text) = unsafe { (path_of(directory)?, options_of(options)?) };
+    Ok((path, writer_options(text)?))
 }
 
 /// `ascot_append`.
 ///
 /// # Safety
-/// A live handle, and so many bytes where they are said to be.
+/// So many bytes where they are said to be.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_append(
     writer: *mut Writer,
@@ -126,35 +119,25 @@ pub unsafe extern "C" fn ascot_append(
 ) -> c_int {
     guard(|| {
         // SAFETY: as the caller promises.
-        let (writer, key, value) =
-            unsafe { (writer_of(writer)?, bytes_of(key, key_length)?, bytes_of(value, value_length)?) };
-        Ok(writer.writer.append(key, value)?)
+        let (key, value) = unsafe { (bytes_of(key, key_length)?, bytes_of(value, value_length)?) };
+        with(writer, |writer| Ok(writer.append(key, value)?))
     })
 }
 
 /// `ascot_progress`.
-///
-/// # Safety
-/// A live handle.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ascot_progress(writer: *mut Writer) -> c_int {
-    guard(|| {
-        // SAFETY: as the caller promises.
-        let writer = unsafe { writer_of(writer)? };
-        Ok(writer.writer.progress()?)
-    })
+pub extern "C" fn ascot_progress(writer: *mut Writer) -> c_int {
+    guard(|| with(writer, |writer| Ok(writer.progress()?)))
 }
 
 /// `ascot_end_epoch`.
 ///
 /// # Safety
-/// A live handle, and null or a place for a number.
+/// Null or a place for a number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_end_epoch(writer: *mut Writer, records: *mut u64) -> c_int {
     guard(|| {
-        // SAFETY: as the caller promises.
-        let writer = unsafe { writer_of(writer)? };
-        let epoch = writer.writer.end_epoch()?;
+        let epoch = with(writer, |writer| Ok(writer.end_epoch()?))?;
         if !records.is_null() {
             // SAFETY: a place for a number, as the caller promises.
             unsafe { *records = epoch.records };
@@ -166,22 +149,21 @@ pub unsafe extern "C" fn ascot_end_epoch(writer: *mut Writer, records: *mut u64)
 /// `ascot_writer_stats`.
 ///
 /// # Safety
-/// A live handle and a place for the counts.
+/// Null or a place for the counts.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_writer_stats(writer: *const Writer, stats: *mut Stats) -> c_int {
     guard(|| {
         if stats.is_null() {
             return Err(Fault::invalid("there is no place for the counts (NULL)"));
         }
-        // SAFETY: as the caller promises; it is only read.
-        let writer = unsafe { writer.as_ref() }.ok_or_else(|| Fault::invalid("the writer is NULL"))?;
-        let (counts, memory) = (writer.writer.counts(), writer.writer.memory());
+        let (counts, memory, records) =
+            with(writer, |writer| Ok((writer.counts().clone(), writer.memory(), writer.records())))?;
         let [local, wire, deliver] = counts.hops;
         let told = Stats {
             memory_routing: memory.routing as u64,
             memory_logs: memory.logs as u64,
             memory_logs_peak: memory.logs_peak as u64,
-            records: counts.appended,
+            records,
             batches_local: local.batches,
             batches_wire: wire.batches,
             batches_deliver: deliver.batches,
@@ -196,32 +178,19 @@ pub unsafe extern "C" fn ascot_writer_stats(writer: *const Writer, stats: *mut S
 }
 
 /// `ascot_writer_close`.
-///
-/// # Safety
-/// Null or a live handle, which is not used again.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ascot_writer_close(writer: *mut Writer) -> c_int {
+pub extern "C" fn ascot_writer_close(writer: *mut Writer) -> c_int {
     guard(|| {
         if writer.is_null() {
             return Ok(());
         }
-        // SAFETY: it came from a Box, and is not used again.
-        let writer = unsafe { Box::from_raw(writer) };
-        Ok(writer.writer.close()?)
+        let writer = WRITERS.take(writer)?.into_inner().map_err(|_| broken())?;
+        Ok(writer.close()?)
     })
 }
 
 /// `ascot_writer_abandon`.
-///
-/// # Safety
-/// Null or a live handle, which is not used again.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ascot_writer_abandon(writer: *mut Writer) {
-    guard(|| {
-        if !writer.is_null() {
-            // SAFETY: it came from a Box, and is not used again.
-            drop(unsafe { Box::from_raw(writer) });
-        }
-        Ok(())
-    });
+pub extern "C" fn ascot_writer_abandon(writer: *mut Writer) -> c_int {
+    guard(|| if writer.is_null() { Ok(()) } else { WRITERS.take(writer).map(drop) })
 }

@@ -1,20 +1,22 @@
 //! `ascot index get`, `range`, `info` and `verify`.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
 use ascot_index::format::manifest::{from_hex, to_hex};
 use ascot_index::{
-    Condition, Directory, IndexError, Info, PartitionBy, Scan, ScanRecord, Scheme, Sign, Value, Verified,
+    Condition, Directory, Gap, IndexError, Info, PartitionBy, Scan, ScanRecord, Scheme, Sign, Unread, Value,
+    Verified,
 };
 use ascot_io::Disk;
 use ascot_model::units;
 use clap::ArgMatches;
 use serde_json::json;
 
-use crate::failure::{Failure, STATUS_OF_DISORDER};
+use crate::failure::{Failure, STATUS_OF_DISORDER, STATUS_OF_ERROR};
 use crate::index_build;
 use crate::numbers;
 use crate::request::memory;
@@ -96,55 +98,125 @@ fn get(matches: &ArgMatches) -> Result<u8, Failure> {
     let directory = open(matches)?;
     let keys = wanted(matches, &directory)?;
     let many = matches.get_one::<OsString>("keys-file").is_some();
-    let epoch = numbers::whole(matches, "epoch")?;
+    let epoch = epoch(matches, &directory)?;
     let form = Form::of(matches);
     let mut out = Output::new()?;
-    let mut found = 0;
+    let (mut found, mut unknown) = (0, Unknown::default());
     let mut failed = None;
-    let done = directory.get_many(&keys, epoch, |number, values| {
+    let done = directory.get_many_there(&keys, epoch, |number, values, gaps| {
+        let key = &keys[number][..];
         found += values.len();
-        let written =
-            values.iter().try_for_each(|value| out.value(form, many.then_some(&keys[number][..]), value));
+        gaps.iter().for_each(|gap| unknown.add(key, gap));
+        let written = values.iter().try_for_each(|value| out.value(form, many.then_some(key), value));
         out.keep(written, &mut failed)
     });
     failed.map_or(done.map_err(Failure::from), Err)?;
     out.finish()?;
     tell_notices(&directory);
-    if matches.get_flag("stats") {
-        let counts = directory.counts();
-        eprintln!(
-            "read {} in {}: {} to open, {} of auxiliary tables ({} named), {} of filters, {} of blocks ({} in vain), {} of values",
-            units::bytes(counts.bytes),
-            units::plural(
-                counts.opening_reads
-                    + counts.auxiliary_reads
-                    + counts.filter_reads
-                    + counts.block_reads
-                    + counts.value_reads,
-                "read"
-            ),
-            counts.opening_reads,
-            counts.auxiliary_reads,
-            units::plural(counts.ranks_named, "rank"),
-            counts.filter_reads,
-            counts.block_reads,
-            counts.false_positives,
-            counts.value_reads
-        );
+    tell_counts(matches, &directory);
+    if unknown.tell() {
+        return Ok(STATUS_OF_ERROR);
     }
     Ok(if found == 0 { STATUS_OF_DISORDER } else { 0 })
 }
 
+/// The epoch that is asked for, if one is; it has to be complete.
+fn epoch(matches: &ArgMatches, directory: &Directory) -> Result<Option<u64>, Failure> {
+    let (epoch, epochs) = (numbers::whole(matches, "epoch")?, directory.manifest().epochs);
+    match epoch {
+        Some(epoch) if epoch >= epochs => Err(Failure::usage(
+            format!("there is no epoch {epoch}: {} complete, counted from 0", are(epochs, "epoch")),
+            "ascot index info lists them",
+        )),
+        epoch => Ok(epoch),
+    }
+}
+
+/// `1 epoch is`, `9 epochs are`.
+fn are(count: u64, noun: &str) -> String {
+    format!("{} {}", units::plural(count, noun), if count == 1 { "is" } else { "are" })
+}
+
+/// Keys of which not everything is known, by what keeps from knowing it.
+#[derive(Default)]
+struct Unknown {
+    by_error: BTreeMap<String, (u64, String)>,
+}
+
+impl Unknown {
+    fn add(&mut self, key: &[u8], gap: &Gap) {
+        let epochs = match gap.epochs.end.saturating_sub(gap.epochs.start) {
+            0 | 1 => format!("epoch {}", gap.epochs.start),
+            _ => format!("epochs {} to {}", gap.epochs.start, gap.epochs.end - 1),
+        };
+        let first = || (0, format!("0x{} in {epochs}", to_hex(key)));
+        self.by_error.entry(gap.error.to_string()).or_insert_with(first).0 += 1;
+    }
+
+    /// Says what is not known, if anything.
+    fn tell(&self) -> bool {
+        for (error, (count, first)) in &self.by_error {
+            let others = match count - 1 {
+                0 => String::new(),
+                more => format!(", and {} like it", units::plural(more, "case")),
+            };
+            eprintln!(
+                "ascot: {error}\n  so it is not known what {first} has{others}; all else was looked for"
+            );
+        }
+        !self.by_error.is_empty()
+    }
+}
+
+/// Says what could not be read, if anything.
+fn tell_unread(unread: &Unread) -> bool {
+    unread.errors.iter().for_each(|error| eprintln!("ascot: {error}"));
+    if !unread.is_nothing() {
+        let more = if unread.more > 0 { format!("and {} more; ", unread.more) } else { String::new() };
+        eprintln!("  {more}what is printed is what the other files and blocks have");
+    }
+    !unread.is_nothing()
+}
+
+/// `--stats`.
+fn tell_counts(matches: &ArgMatches, directory: &Directory) {
+    if !matches.get_flag("stats") {
+        return;
+    }
+    let counts = directory.counts();
+    let reads = counts.opening_reads
+        + counts.auxiliary_reads
+        + counts.filter_reads
+        + counts.block_reads
+        + counts.value_reads;
+    eprintln!(
+        "read {} in {}: {} to open, {} of auxiliary tables ({} named), {} of filters, {} of blocks ({} in vain), {} of values",
+        units::bytes(counts.bytes),
+        units::plural(reads, "read"),
+        counts.opening_reads,
+        counts.auxiliary_reads,
+        units::plural(counts.ranks_named, "rank"),
+        counts.filter_reads,
+        counts.block_reads,
+        counts.false_positives,
+        counts.value_reads
+    );
+}
+
 fn tell_notices(directory: &Directory) {
-    directory
-        .take_notices()
+    let notices = directory.take_notices();
+    notices
         .iter()
         .for_each(|notice| eprintln!("ascot: {notice}\n  ascot index verify tells what else is wrong"));
+    if notices.more() > 0 {
+        eprintln!("ascot: and {} more like these", notices.more());
+    }
 }
 
 fn wanted(matches: &ArgMatches, directory: &Directory) -> Result<Vec<Vec<u8>>, Failure> {
     if let Some(file) = matches.get_one::<OsString>("keys-file").map(PathBuf::from) {
-        let text = fs::read_to_string(&file);
+        let text =
+            if file.as_os_str() == "-" { io::read_to_string(io::stdin()) } else { fs::read_to_string(&file) };
         let text =
             text.map_err(|source| Failure::File { path: file, doing: "cannot read the keys", source })?;
         return text.lines().filter(|line| !line.is_empty()).map(|line| key(line, directory)).collect();
@@ -214,7 +286,7 @@ fn range(matches: &ArgMatches) -> Result<u8, Failure> {
     let scan = Scan {
         from: end(from)?.unwrap_or_default(),
         upto: end(upto)?,
-        epoch: numbers::whole(matches, "epoch")?,
+        epoch: epoch(matches, &directory)?,
         condition: matches.get_one::<String>("where").map(|text| condition(text, &directory)).transpose()?,
         by_key: !matches.get_flag("unordered"),
     };
@@ -222,15 +294,16 @@ fn range(matches: &ArgMatches) -> Result<u8, Failure> {
         return Err(Failure::usage("the range ends before it begins", "the lesser key comes first"));
     }
     let form = Form::of(matches);
-    let (mut out, mut failed) = (Output::new()?, None);
-    let done = directory.scan(&scan, |record| {
+    let (mut out, mut failed, mut unread) = (Output::new()?, None, Unread::default());
+    let done = directory.scan_there(&scan, &mut unread, |record| {
         let written = out.record(form, &record);
         out.keep(written, &mut failed)
     });
     failed.map_or(done.map_err(Failure::from), Err)?;
     out.finish()?;
     tell_notices(&directory);
-    Ok(0)
+    tell_counts(matches, &directory);
+    Ok(if tell_unread(&unread) { STATUS_OF_ERROR } else { 0 })
 }
 
 /// `NAME>X` and the like.
@@ -239,12 +312,13 @@ fn condition(text: &str, directory: &Directory) -> Result<Condition, Failure> {
         [(">=", Sign::AtLeast), ("<=", Sign::AtMost), (">", Sign::Above), ("<", Sign::Below)];
     let found = SIGNS.iter().find_map(|(spelled, sign)| {
         let (name, number) = text.split_once(spelled)?;
-        Some((name.trim(), *sign, number.trim().parse::<f64>().ok()?))
+        let number = number.trim().parse::<f64>().ok().filter(|number| !number.is_nan())?;
+        Some((name.trim(), *sign, number))
     });
     let Some((name, sign, number)) = found else {
         return Err(Failure::usage(
             format!("'{text}' is no condition"),
-            "write NAME>X, NAME>=X, NAME<X or NAME<=X",
+            "write NAME>X, NAME>=X, NAME<X or NAME<=X, where X is a number",
         ));
     };
     match &directory.manifest().layout.attribute {
@@ -262,13 +336,13 @@ fn condition(text: &str, directory: &Directory) -> Result<Condition, Failure> {
 
 fn info(matches: &ArgMatches) -> Result<u8, Failure> {
     let directory = open(matches)?;
-    let info = directory.info()?;
+    let (info, unread) = directory.info_there()?;
     print(&if matches.get_flag("json") {
         info_json(&directory, &info)?
     } else {
         info_text(&directory, &info)
     })?;
-    Ok(0)
+    Ok(if tell_unread(&unread) { STATUS_OF_ERROR } else { 0 })
 }
 
 fn info_json(directory: &Directory, info: &Info) -> Result<String, Failure> {
@@ -292,11 +366,7 @@ fn info_json(directory: &Directory, info: &Info) -> Result<String, Failure> {
 fn info_text(directory: &Directory, info: &Info) -> String {
     let manifest = directory.manifest();
     let layout = &manifest.layout;
-    let scheme = match layout.scheme {
-        Scheme::Records => "records",
-        Scheme::Pointers => "pointers",
-        Scheme::Ranks => "ranks",
-    };
+    let scheme = layout.scheme.name();
     let by = if layout.partition_by == PartitionBy::Range { "range" } else { "hash" };
     let length =
         |bytes: Option<u32>| bytes.map_or("of any length".into(), |bytes| format!("of {bytes} bytes"));

@@ -8,8 +8,11 @@ use std::time::Instant;
 
 use ascot_index::format::manifest::logs;
 use ascot_index::format::names::{LOCK, MANIFEST};
+use ascot_index::format::pointer::WRITERS_MOST;
 use ascot_index::load::{MEMORY_BYTES, RecordFiles};
-use ascot_index::{Attribute, DirectoryWriter, IndexError, Layout, NumberKind, PartitionBy, Scheme};
+use ascot_index::{
+    Attribute, DirectoryWriter, IndexError, Layout, Manifest, NumberKind, PartitionBy, Scheme,
+};
 use ascot_io::Disk;
 use ascot_model::routing_plan::{RoutingCost, RoutingJob};
 use ascot_model::units;
@@ -43,7 +46,7 @@ pub fn build(matches: &ArgMatches) -> Result<u8, Failure> {
 
 fn build_until(matches: &ArgMatches, cancel: &Cancel) -> Result<u8, Failure> {
     let output = matches.get_one::<OsString>("output").map(PathBuf::from).unwrap_or_default();
-    let inputs = paths(matches, "files");
+    let inputs = inputs(matches)?;
     let files = record_files(matches)?;
     for input in &inputs {
         let failed = |source| Failure::File { path: input.clone(), doing: "cannot be read", source };
@@ -57,6 +60,7 @@ fn build_until(matches: &ArgMatches, cancel: &Cancel) -> Result<u8, Failure> {
     let writer_bytes = usize::try_from(memory_bytes).unwrap_or(usize::MAX).saturating_sub(MEMORY_BYTES);
     let append = matches.get_flag("append");
     let writer = if append {
+        files.check_same(&Manifest::read(&output)?.layout)?;
         DirectoryWriter::append(&disk, &output, writer_bytes)?
     } else {
         DirectoryWriter::create(&disk, &output, layout(matches, &files)?, writer_bytes).inspect_err(
@@ -108,6 +112,17 @@ fn build_until(matches: &ArgMatches, cancel: &Cancel) -> Result<u8, Failure> {
             Err(Failure::Usage(format!("{error}\n  {text}")))
         }
     }
+}
+
+/// The files to read; `-` is standard input.
+fn inputs(matches: &ArgMatches) -> Result<Vec<PathBuf>, Failure> {
+    const STANDARD_INPUT: &str = "/dev/stdin";
+    let named = paths(matches, "files");
+    if named.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
+        return Err(Failure::usage("- is named twice", "standard input can be read once"));
+    }
+    let path = |path: PathBuf| if path.as_os_str() == "-" { PathBuf::from(STANDARD_INPUT) } else { path };
+    Ok(named.into_iter().map(path).collect())
 }
 
 /// A build under way.
@@ -175,15 +190,13 @@ fn record_files(matches: &ArgMatches) -> Result<RecordFiles, Failure> {
 
 fn layout(matches: &ArgMatches, files: &RecordFiles) -> Result<Layout, Failure> {
     let word = |id: &str| matches.get_one::<String>(id).map(String::as_str);
-    let scheme = match word("scheme") {
-        Some("pointers") => Scheme::Pointers,
-        Some("ranks") => Scheme::Ranks,
-        _ => Scheme::Records,
-    };
+    let named = |name: &str| Scheme::NAMED.iter().find(|(text, _)| *text == name).map(|(_, scheme)| *scheme);
+    let scheme = word("scheme").and_then(named).unwrap_or(Scheme::Records);
     let partitions = numbers::whole(matches, "partitions")?.unwrap_or(1);
     let mut layout = Layout::new(scheme, u32::try_from(partitions).unwrap_or(u32::MAX), 1);
     layout.key_bytes = u32::try_from(files.key.len()).ok();
     layout.value_bytes = files.value_bytes();
+    layout.source = Some(files.described());
     if word("partition-by") == Some("range") {
         layout.partition_by = PartitionBy::Range;
     }
@@ -195,15 +208,7 @@ fn layout(matches: &ArgMatches, files: &RecordFiles) -> Result<Layout, Failure> 
 fn attribute(text: &str) -> Result<Attribute, Failure> {
     let parts = text.split_once('=').and_then(|(name, rest)| {
         let (offset, kind) = rest.split_once(':')?;
-        let kind = match kind {
-            "f64" => NumberKind::F64,
-            "f32" => NumberKind::F32,
-            "i64" => NumberKind::I64,
-            "u64" => NumberKind::U64,
-            "i32" => NumberKind::I32,
-            "u32" => NumberKind::U32,
-            _ => return None,
-        };
+        let kind = NumberKind::named(kind)?;
         (!name.is_empty()).then_some(Attribute { name: name.into(), offset: offset.parse().ok()?, kind })
     });
     let wrong = || {
@@ -229,9 +234,12 @@ struct Plans {
 
 /// `ascot index plan`.
 pub fn plan(matches: &ArgMatches) -> Result<u8, Failure> {
+    let most = u64::from(WRITERS_MOST);
     let many = |id: &'static str| match numbers::whole(matches, id)? {
-        Some(count @ 1..=1_000_000_000) => Ok(count),
-        _ => Err(Failure::usage(format!("--{id} is a number from 1 to a billion"), "such as 64")),
+        Some(count) if (1..=most).contains(&count) => Ok(count),
+        _ => {
+            Err(Failure::usage(format!("--{id} is a number from 1 to {}", units::count(most)), "such as 64"))
+        }
     };
     let (ranks, ranks_per_node) = (many("ranks")?, many("ranks-per-node")?);
     let batch_bytes = numbers::memory(matches, "batch", USUAL_BATCH_BYTES)?.max(1);

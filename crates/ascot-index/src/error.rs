@@ -15,6 +15,18 @@ pub enum IndexError {
     /// There is too little memory for what was asked.
     #[error(transparent)]
     Memory(#[from] PoolError),
+    /// Less memory was allowed than it takes at least.
+    #[error("{what} needs {least_kib} KiB of memory at least, and {allowed_kib} KiB are allowed; {advice}")]
+    TooLittle {
+        /// What needs it.
+        what: String,
+        /// The least, KiB.
+        least_kib: usize,
+        /// What was allowed, KiB.
+        allowed_kib: usize,
+        /// What to do.
+        advice: &'static str,
+    },
     /// There is no indexed directory here.
     #[error("{} is not an indexed directory: it has no file MANIFEST", path.display())]
     NotIndexed {
@@ -70,7 +82,7 @@ pub enum IndexError {
         path: PathBuf,
     },
     /// A key or value of another length than the directory's.
-    #[error("a {what} of {got} bytes, where the directory has {what}s of {expected}")]
+    #[error("a {what} of {}, where the directory has {what}s of {expected}", bytes_of(*got as u64))]
     Length {
         /// Key or value.
         what: &'static str,
@@ -80,7 +92,7 @@ pub enum IndexError {
         expected: usize,
     },
     /// A record is longer than formats hold.
-    #[error("a {what} of {got} bytes: the longest is {most}")]
+    #[error("a {what} of {}: the longest is {most}", bytes_of(*got))]
     TooLong {
         /// Key or value.
         what: &'static str,
@@ -98,6 +110,16 @@ pub enum IndexError {
         /// The directory.
         path: PathBuf,
     },
+}
+
+/// Bytes and their noun.
+pub(crate) fn bytes_of(count: u64) -> String {
+    counted(count, "byte")
+}
+
+/// A count and its noun.
+pub(crate) fn counted(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 /// What functions of this crate return.

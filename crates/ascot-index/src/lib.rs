@@ -31,5 +31,8 @@ pub mod write;
 pub use error::{IndexError, Result};
 pub use format::manifest::{Attribute, AuxiliaryKind, Layout, Manifest, NumberKind, PartitionBy, Scheme};
 pub use format::pointer::Pointer;
-pub use read::{Condition, Directory, EpochInfo, Info, QueryCounts, Scan, ScanRecord, Sign, Value, Verified};
+pub use read::{
+    Condition, Directory, EpochInfo, Gap, Info, Notices, QueryCounts, Scan, ScanRecord, Sign, Unread, Value,
+    Verified,
+};
 pub use write::{Coordinator, DirectoryWriter, EpochCounts, LocalWriter, Sampler, Share};

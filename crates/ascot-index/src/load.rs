@@ -62,6 +62,36 @@ impl RecordFiles {
         }
     }
 
+    /// How it takes files apart, in words that a directory keeps.
+    pub fn described(&self) -> String {
+        format!("{} {}..{}", self.layout, self.key.start, self.key.end)
+    }
+
+    /// Refuses to go on with a directory whose records came otherwise.
+    ///
+    /// # Errors
+    /// Another format or key than the directory was made with; where that is not known, other lengths.
+    pub fn check_same(&self, there: &crate::Layout) -> Result<()> {
+        let own = self.described();
+        if let Some(source) = there.source.as_ref().filter(|source| **source != own) {
+            return Err(IndexError::Request(format!(
+                "the directory was made of records of {source} (format, bytes of the key), and these are of {own}"
+            )));
+        }
+        let lengths = [
+            ("key", there.key_bytes, u32::try_from(self.key.len()).ok()),
+            ("value", there.value_bytes, self.value_bytes()),
+        ];
+        for (what, expected, got) in lengths {
+            if let (Some(expected), Some(got)) = (expected, got)
+                && expected != got
+            {
+                return Err(IndexError::Length { what, got: got as usize, expected: expected as usize });
+            }
+        }
+        Ok(())
+    }
+
     /// Appends the records of a file to the epoch; their number. `between` is called between blocks, and may end it.
     ///
     /// # Errors

@@ -2,57 +2,31 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail loudly")]
 
-use std::alloc::{GlobalAlloc, Layout as Allocation, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
+mod counting;
 
 use ascot_index::hash::mix;
 use ascot_index::{DirectoryWriter, Layout, Scheme};
 use ascot_io::Disk;
-
-/// Counts bytes in use, and the most there were.
-struct Counting;
-
-static USED: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: everything is the system's allocator's; numbers are only counted beside it.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Allocation) -> *mut u8 {
-        let used = USED.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
-        PEAK.fetch_max(used, Ordering::Relaxed);
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Allocation) {
-        USED.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: as above.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// What no plan counts: streams, threads of the device, names.
 const CONSTANT_BYTES: usize = 1 << 20;
 
 fn peak_of(layout: &Layout, memory: usize, records: u64, value: impl Fn(u64) -> Vec<u8>) -> (usize, usize) {
     let scratch = tempfile::tempdir().unwrap();
-    let before = USED.load(Ordering::Relaxed);
-    PEAK.store(before, Ordering::Relaxed);
-    let mut writer =
-        DirectoryWriter::create(&Disk::default(), &scratch.path().join("run.dir"), layout.clone(), memory)
-            .unwrap();
-    for _ in 0..2 {
-        for number in 0..records {
-            writer.append_record(&mix(number).to_be_bytes(), &value(number)).unwrap();
+    let path = scratch.path().join("run.dir");
+    let (pool, heap) = counting::peak_of(|| {
+        let mut writer = DirectoryWriter::create(&Disk::default(), &path, layout.clone(), memory).unwrap();
+        for _ in 0..2 {
+            for number in 0..records {
+                writer.append_record(&mix(number).to_be_bytes(), &value(number)).unwrap();
+            }
+            writer.end_epoch().unwrap();
         }
-        writer.end_epoch().unwrap();
-    }
-    let pool = writer.pool().peak();
-    writer.close().unwrap();
-    (PEAK.load(Ordering::Relaxed) - before, pool)
+        let pool = writer.pool().peak();
+        writer.close().unwrap();
+        pool
+    });
+    (heap, pool)
 }
 
 #[test]

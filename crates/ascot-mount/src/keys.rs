@@ -6,17 +6,21 @@
 //!
 //! A file exists where its key was written: looking a name up is a query, and no list is kept. Listing works, and reads all keys.
 //!
-//! Invariants: a number of a file belongs to one key for as long as the kernel knows it; contents are kept for who has a file open, and
-//! besides them a bounded amount, because a name is looked up right before it is opened.
+//! A directory may be written meanwhile. Whenever a name is looked up or the list is opened the manifest's file is looked at, and where
+//! it is another one the directory is opened again: so what is seen are the epochs complete at that moment.
+//!
+//! Invariants: a number of a file belongs to one key with one content for as long as the kernel knows it, so a file that has been
+//! opened never changes; contents are kept for who has a file open, and besides them a bounded amount, because a name is looked up
+//! right before it is opened.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use ascot_index::format::manifest::{from_hex, to_hex};
-use ascot_index::{Directory, IndexError, Scan};
+use ascot_index::{Directory, IndexError, Scan, Unread};
 use fuser::{
     Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, LockOwner,
     OpenAccMode, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, Request,
@@ -24,8 +28,11 @@ use fuser::{
 
 use crate::Shown;
 
-/// How long the kernel may remember names and sizes: the epochs of an open directory never change.
-const TTL: Duration = Duration::from_secs(3600);
+/// How long the kernel may remember what a number stands for: it never changes.
+const NUMBER_TTL: Duration = Duration::from_secs(3600);
+/// How long it may remember names of a directory that is closed, which might be gone on with; those of one being written it asks for
+/// every time.
+const CLOSED_TTL: Duration = Duration::from_secs(1);
 /// Longest name of a file.
 const NAME_MOST: usize = 255;
 /// Contents kept besides those of open files, bytes.
@@ -37,7 +44,7 @@ const DOTS: [&str; 2] = [".", ".."];
 
 /// Files by their keys.
 pub struct KeyFiles {
-    directory: Arc<Directory>,
+    directory: Mutex<Arc<Directory>>,
     shown: Shown,
     state: Mutex<State>,
     next: AtomicU64,
@@ -47,6 +54,9 @@ pub struct KeyFiles {
 struct Known {
     key: Vec<u8>,
     size: u64,
+    /// Epochs whose values it has.
+    epochs: u64,
+    modified: SystemTime,
     /// Times it was looked up and not forgotten.
     uses: u64,
 }
@@ -57,23 +67,36 @@ struct State {
     numbers: HashMap<Vec<u8>, u64>,
     open: HashMap<u64, Arc<Vec<u8>>>,
     lists: HashMap<u64, List>,
-    /// Contents read last, by key.
-    kept: HashMap<Vec<u8>, Arc<Vec<u8>>>,
+    /// Contents read last, by key: of how many epochs, and the content.
+    kept: HashMap<Vec<u8>, (u64, Arc<Vec<u8>>)>,
     kept_bytes: usize,
 }
 
 /// A list of names under way.
-#[derive(Default)]
 struct List {
+    /// The directory as it was when the list was opened.
+    directory: Arc<Directory>,
     /// Place of the first name in memory, counted from the list's start.
     start: u64,
     names: Vec<Vec<u8>>,
     /// There are no names behind those.
     ended: bool,
+    /// Some files could not be read, so there are names that are not known.
+    has_gaps: bool,
 }
 
 impl State {
-    fn keep(&mut self, key: &[u8], content: &Arc<Vec<u8>>) {
+    /// Forgets contents that have grown; and all files, if another directory has taken the place of this one.
+    fn begin_anew(&mut self, another: bool) {
+        self.kept.clear();
+        self.kept_bytes = 0;
+        if another {
+            self.files.clear();
+            self.numbers.clear();
+        }
+    }
+
+    fn keep(&mut self, key: &[u8], epochs: u64, content: &Arc<Vec<u8>>) {
         if content.len() > KEPT_MOST / 4 {
             return;
         }
@@ -82,33 +105,60 @@ impl State {
             self.kept_bytes = 0;
         }
         self.kept_bytes += content.len() + key.len();
-        self.kept.insert(key.to_vec(), Arc::clone(content));
+        self.kept.insert(key.to_vec(), (epochs, Arc::clone(content)));
     }
 }
 
 impl KeyFiles {
     /// The files of `directory`.
     pub fn new(directory: Arc<Directory>, shown: &Shown) -> Self {
+        let directory = Mutex::new(directory);
         // 1 is the root.
         Self { directory, shown: shown.clone(), state: Mutex::default(), next: AtomicU64::new(2) }
+    }
+
+    /// The directory with the epochs that are complete now.
+    fn directory(&self) -> Arc<Directory> {
+        let mut directory = self.directory.lock().unwrap_or_else(PoisonError::into_inner);
+        if directory.has_gone_on() {
+            match directory.open_again() {
+                Ok(now) => {
+                    let another = now.manifest().id != directory.manifest().id;
+                    *directory = Arc::new(now);
+                    self.state().begin_anew(another);
+                }
+                // What was there before can still be read.
+                Err(error) => (self.shown.log)(&error.to_string()),
+            }
+        }
+        Arc::clone(&directory)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All that was appended to `key`; none where it was never written.
-    fn content(&self, key: &[u8]) -> Result<Option<Arc<Vec<u8>>>, IndexError> {
-        if let Some(kept) = self.state().kept.get(key) {
+    /// All that was appended to `key` in the first `epochs` epochs; none where it was never written.
+    fn content(
+        &self,
+        directory: &Directory,
+        key: &[u8],
+        epochs: u64,
+    ) -> Result<Option<Arc<Vec<u8>>>, IndexError> {
+        let all = directory.manifest().epochs == epochs;
+        if let Some((_, kept)) = self.state().kept.get(key).filter(|(of, _)| *of == epochs) {
             return Ok(Some(Arc::clone(kept)));
         }
-        let values = self.directory.get(key)?;
-        self.directory.take_notices().iter().for_each(|notice| (self.shown.log)(notice));
+        let mut values = directory.get(key)?;
+        directory.take_notices().iter().for_each(|notice| (self.shown.log)(notice));
+        values.retain(|value| value.epoch < epochs);
         if values.is_empty() {
             return Ok(None);
         }
         let content = Arc::new(values.into_iter().flat_map(|value| value.bytes).collect::<Vec<u8>>());
-        self.state().keep(key, &content);
+        if all {
+            self.state().keep(key, epochs, &content);
+        }
         Ok(Some(content))
     }
 
@@ -117,13 +167,12 @@ impl KeyFiles {
         Errno::EIO
     }
 
-    fn attributes(&self, number: INodeNo, size: u64) -> FileAttr {
+    fn attributes(&self, number: INodeNo, size: u64, modified: SystemTime) -> FileAttr {
         let (kind, perm, nlink) = if number == INodeNo::ROOT {
             (FileType::Directory, 0o555, 2)
         } else {
             (FileType::RegularFile, 0o444, 1)
         };
-        let modified = self.shown.modified;
         FileAttr {
             ino: number,
             size,
@@ -143,45 +192,62 @@ impl KeyFiles {
         }
     }
 
-    fn known(&self, number: INodeNo) -> Option<(Vec<u8>, u64)> {
-        self.state().files.get(&number.0).map(|known| (known.key.clone(), known.size))
+    /// When the directory that is shown was written last.
+    fn modified(&self, directory: &Directory) -> SystemTime {
+        directory.modified().unwrap_or(self.shown.modified)
+    }
+
+    /// The number of a key's file: the one it had, where its content is the same.
+    fn number_of(&self, key: Vec<u8>, size: u64, epochs: u64, modified: SystemTime) -> (u64, SystemTime) {
+        let state = &mut *self.state();
+        let had = state.numbers.get(&key).copied();
+        // Nothing is ever taken away from a key: of the same size is the same.
+        let same = had.filter(|number| state.files.get(number).is_some_and(|known| known.size == size));
+        let number = same.unwrap_or_else(|| self.next.fetch_add(1, Ordering::Relaxed));
+        state.numbers.insert(key.clone(), number);
+        let known = state.files.entry(number).or_insert(Known { key, size, epochs, modified, uses: 0 });
+        known.uses += 1;
+        (number, known.modified)
     }
 
     /// Fills a list from the place `from` on: names behind those it has, or from the start.
     fn fill(&self, list: &mut List, from: u64) -> Result<(), IndexError> {
         if from < list.start {
-            *list = List::default();
+            (list.start, list.names, list.ended) = (0, Vec::new(), false);
         }
         while from >= list.start + list.names.len() as u64 && !list.ended {
             let after = list.names.last().map_or(Vec::new(), |last| [last.as_slice(), &[0]].concat());
-            let start = list.start + list.names.len() as u64;
-            let names = self.names_from(after)?;
-            *list = List { start, ended: names.len() < NAMES_AT_ONCE, names };
+            list.start += list.names.len() as u64;
+            let mut unread = Unread::default();
+            let names = names_from(&list.directory, after, &mut unread);
+            if !list.has_gaps {
+                unread.errors.iter().for_each(|error| (self.shown.log)(&error.to_string()));
+            }
+            list.has_gaps |= !unread.is_nothing();
+            list.names = names?;
+            list.ended = list.names.len() < NAMES_AT_ONCE;
         }
         Ok(())
     }
+}
 
-    /// The next keys from `from` on that have a name.
-    fn names_from(&self, from: Vec<u8>) -> Result<Vec<Vec<u8>>, IndexError> {
-        const ENOUGH: &str = "enough";
-        let mut names: Vec<Vec<u8>> = Vec::new();
-        let scan = Scan { from, by_key: true, ..Scan::default() };
-        let done = self.directory.scan(&scan, |record| {
-            let named = !record.key.is_empty() && 2 * record.key.len() <= NAME_MOST;
-            if named && names.last().is_none_or(|last| last != record.key) {
-                if names.len() == NAMES_AT_ONCE {
-                    return Err(IndexError::Request(ENOUGH.into()));
-                }
-                names.push(record.key.to_vec());
+/// The next keys from `from` on that have a name, of the files that can be read.
+fn names_from(directory: &Directory, from: Vec<u8>, unread: &mut Unread) -> Result<Vec<Vec<u8>>, IndexError> {
+    let mut names: Vec<Vec<u8>> = Vec::new();
+    let mut enough = false;
+    let scan = Scan { from, by_key: true, ..Scan::default() };
+    let done = directory.scan_there(&scan, unread, |record| {
+        let named = !record.key.is_empty() && 2 * record.key.len() <= NAME_MOST;
+        if named && names.last().is_none_or(|last| last != record.key) {
+            enough = names.len() == NAMES_AT_ONCE;
+            if enough {
+                return Err(IndexError::Request("there are names enough".into()));
             }
-            Ok(())
-        });
-        match done {
-            Err(IndexError::Request(text)) if text == ENOUGH => Ok(names),
-            Err(error) => Err(error),
-            Ok(()) => Ok(names),
+            names.push(record.key.to_vec());
         }
-    }
+        Ok(())
+    });
+    if enough { Ok(names) } else { done.map(|()| names) }
 }
 
 /// The key a name stands for: lower-case hexadecimal digits, and no other spelling of them.
@@ -192,22 +258,20 @@ fn key_of(name: &OsStr) -> Option<Vec<u8>> {
 
 impl Filesystem for KeyFiles {
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let key = key_of(name)
-            .filter(|key| parent == INodeNo::ROOT && self.directory.manifest().layout.check_key(key).is_ok());
+        let directory = self.directory();
+        let manifest = directory.manifest();
+        let key =
+            key_of(name).filter(|key| parent == INodeNo::ROOT && manifest.layout.check_key(key).is_ok());
         let Some(key) = key else { return reply.error(Errno::ENOENT) };
-        let content = match self.content(&key) {
+        let content = match self.content(&directory, &key, manifest.epochs) {
             Ok(Some(content)) => content,
             Ok(None) => return reply.error(Errno::ENOENT),
             Err(error) => return reply.error(self.failed(&error)),
         };
-        let mut state = self.state();
-        let number =
-            state.numbers.get(&key).copied().unwrap_or_else(|| self.next.fetch_add(1, Ordering::Relaxed));
-        state.numbers.insert(key.clone(), number);
         let size = content.len() as u64;
-        state.files.entry(number).or_insert(Known { key, size, uses: 0 }).uses += 1;
-        drop(state);
-        reply.entry(&TTL, &self.attributes(INodeNo(number), size), Generation(0));
+        let (number, modified) = self.number_of(key, size, manifest.epochs, self.modified(&directory));
+        let ttl = if manifest.closed { CLOSED_TTL } else { Duration::ZERO };
+        reply.entry(&ttl, &self.attributes(INodeNo(number), size, modified), Generation(0));
     }
 
     fn forget(&self, _: &Request, number: INodeNo, uses: u64) {
@@ -215,27 +279,32 @@ impl Filesystem for KeyFiles {
         let Some(known) = state.files.get_mut(&number.0) else { return };
         known.uses = known.uses.saturating_sub(uses);
         if known.uses == 0 {
-            state.numbers.remove(&known.key);
+            if state.numbers.get(&known.key) == Some(&number.0) {
+                state.numbers.remove(&known.key);
+            }
             state.files.remove(&number.0);
         }
     }
 
     fn getattr(&self, _: &Request, number: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         if number == INodeNo::ROOT {
-            return reply.attr(&TTL, &self.attributes(number, 0));
+            let directory = self.directory();
+            return reply.attr(&CLOSED_TTL, &self.attributes(number, 0, self.modified(&directory)));
         }
-        match self.known(number) {
-            Some((_, size)) => reply.attr(&TTL, &self.attributes(number, size)),
+        let known = self.state().files.get(&number.0).map(|known| (known.size, known.modified));
+        match known {
+            Some((size, modified)) => reply.attr(&NUMBER_TTL, &self.attributes(number, size, modified)),
             None => reply.error(Errno::ENOENT),
         }
     }
 
     fn open(&self, _: &Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let Some((key, _)) = self.known(number) else { return reply.error(Errno::EISDIR) };
+        let known = self.state().files.get(&number.0).map(|known| (known.key.clone(), known.epochs));
+        let Some((key, epochs)) = known else { return reply.error(Errno::EISDIR) };
         if flags.acc_mode() != OpenAccMode::O_RDONLY {
             return reply.error(Errno::EROFS);
         }
-        match self.content(&key) {
+        match self.content(&self.directory(), &key, epochs) {
             Ok(content) => {
                 let handle = self.next.fetch_add(1, Ordering::Relaxed);
                 self.state().open.insert(handle, content.unwrap_or_default());
@@ -282,7 +351,9 @@ impl Filesystem for KeyFiles {
             return reply.error(Errno::ENOTDIR);
         }
         let handle = self.next.fetch_add(1, Ordering::Relaxed);
-        self.state().lists.insert(handle, List::default());
+        let directory = self.directory();
+        let list = List { directory, start: 0, names: Vec::new(), ended: false, has_gaps: false };
+        self.state().lists.insert(handle, list);
         reply.opened(FileHandle(handle), FopenFlags::empty());
     }
 
@@ -296,7 +367,8 @@ impl Filesystem for KeyFiles {
             }
         }
         // Taken out while it is read: nobody else has this handle.
-        let mut list = self.state().lists.remove(&handle.0).unwrap_or_default();
+        let taken = self.state().lists.remove(&handle.0);
+        let Some(mut list) = taken else { return reply.error(Errno::EBADF) };
         let mut done = self.fill(&mut list, place - dots);
         'full: while done.is_ok() {
             let from = usize::try_from(place - dots - list.start).unwrap_or(usize::MAX);
@@ -310,8 +382,11 @@ impl Filesystem for KeyFiles {
             }
             done = self.fill(&mut list, place - dots);
         }
+        // All that there is has been told; that it is not all is told last.
+        let lacks = list.has_gaps && list.ended && place == offset;
         self.state().lists.insert(handle.0, list);
         match done {
+            Ok(()) if lacks => reply.error(Errno::EIO),
             Ok(()) => reply.ok(),
             Err(error) => reply.error(self.failed(&error)),
         }

@@ -42,7 +42,7 @@ fn build() -> Command {
              \x20 ascot index build a.rec --format fixed:64 --key 0..8 --partition-by range \\\n\
              \x20     --attribute energy=48:f64 -o run.dir",
         )
-        .arg(files().required(true).help("what to read").long_help("Files of records, in this order."))
+        .arg(files().required(true).help("what to read; - is standard input").long_help("Files of records, in this order; - is standard input."))
         .next_help_heading(RECORDS)
         .args(of_records())
         .next_help_heading(JOB)
@@ -125,7 +125,8 @@ fn get() -> Command {
     tool("get")
         .about("Print all values of a key, with their epochs")
         .long_about(
-            "Find the values that were appended to a key, in all epochs or one. Exit status 1: none was. Keys are written \
+            "Find the values that were appended to a key, in all epochs or one. Exit status 1: none was; 2: that is not \
+             known, or not of all keys, because a file is missing or damaged. Keys are written \
              as 0x and hexadecimal digits, as le:NUMBER or be:NUMBER (an integer as long as keys are, lowest or highest \
              byte first), or as the text that they are.",
         )
@@ -153,7 +154,7 @@ fn get() -> Command {
                 "keys-file",
                 "FILE",
                 "many keys, one a line, read in file order",
-                "Keys, one a line, which are looked for together: reads go through the files in order.",
+                "Keys, one a line, which are looked for together: reads go through the files in order. - is standard input.",
             )
             .long("keys-file")
             .value_parser(OsStringValueParser::new())
@@ -161,7 +162,7 @@ fn get() -> Command {
         )
         .arg(raw())
         .arg(json())
-        .arg(switch("stats", "tell on standard error what was read", "Tell on standard error how many reads of what kind it took, and of how many bytes.").long("stats"))
+        .arg(stats())
         .arg(memory())
 }
 
@@ -202,6 +203,7 @@ fn range() -> Command {
         .arg(switch("unordered", "as they stand in the files: less memory", "In the order in which records stand in the files, which takes no memory for merging.").long("unordered"))
         .arg(raw())
         .arg(json())
+        .arg(stats())
         .arg(memory())
 }
 
@@ -270,6 +272,15 @@ fn raw() -> Arg {
 
 fn json() -> Arg {
     switch("json", "as JSON, one object a line", "Print JSON, bytes in hexadecimal.").long("json")
+}
+
+fn stats() -> Arg {
+    switch(
+        "stats",
+        "tell on standard error what was read",
+        "Tell on standard error how many reads of what kind it took, and of how many bytes.",
+    )
+    .long("stats")
 }
 
 fn quiet() -> Arg {

@@ -71,7 +71,33 @@ pub enum NumberKind {
     U32,
 }
 
+impl Scheme {
+    /// All, as they are called.
+    pub const NAMED: [(&str, Self); 3] =
+        [("records", Self::Records), ("pointers", Self::Pointers), ("ranks", Self::Ranks)];
+
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        Self::NAMED.iter().find(|(_, scheme)| *scheme == self).map_or("", |(name, _)| name)
+    }
+}
+
 impl NumberKind {
+    /// All, as they are called.
+    pub const NAMED: [(&str, Self); 6] = [
+        ("f64", Self::F64),
+        ("f32", Self::F32),
+        ("i64", Self::I64),
+        ("u64", Self::U64),
+        ("i32", Self::I32),
+        ("u32", Self::U32),
+    ];
+
+    /// The one of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::NAMED.iter().find(|(text, _)| *text == name).map(|(_, kind)| *kind)
+    }
+
     /// Bytes of one.
     pub fn bytes(self) -> u64 {
         match self {
@@ -134,6 +160,9 @@ pub struct Layout {
     pub auxiliary: AuxiliaryKind,
     /// Bits of a fingerprint in them.
     pub fingerprint_bits: u8,
+    /// How files were taken apart into keys and values, where records came from files: what is appended comes the same way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
 }
 
 impl Layout {
@@ -156,6 +185,7 @@ impl Layout {
             block_bytes: Self::USUAL_BLOCK_BYTES,
             auxiliary: AuxiliaryKind::Cuckoo,
             fingerprint_bits: Self::USUAL_FINGERPRINT_BITS,
+            source: None,
         }
     }
 
@@ -170,6 +200,10 @@ impl Layout {
         }
         if self.key_bytes.is_some_and(|bytes| bytes as usize > KEY_MOST) {
             return wrong("keys have at most 1 MiB");
+        }
+        if self.form().key == Some(0) && self.form().value == Some(0) {
+            // Of those any number would be in no bytes.
+            return wrong("a record has one byte at least: keys and values cannot both have none");
         }
         if !self.block_bytes.is_multiple_of(4096) || self.block_bytes == 0 || self.block_bytes > 1 << 24 {
             return wrong("a block's size is a multiple of 4096 bytes, and at most 16 MiB");

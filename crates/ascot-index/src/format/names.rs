@@ -41,6 +41,21 @@ impl Log {
         })
     }
 
+    /// The log whose index has this name.
+    pub fn of_index(name: &str) -> Option<Log> {
+        let (stem, kind) = name.split_once('.')?;
+        let number = |prefix| {
+            let digits: &str = stem.strip_prefix(prefix)?;
+            let number = digits.parse().ok()?;
+            (format!("{number:08}") == digits).then_some(number)
+        };
+        match kind {
+            "index" => number("part-").map(Log::Partition).or_else(|| number("writer-").map(Log::Writer)),
+            "aux" => number("part-").map(Log::Auxiliary),
+            _ => None,
+        }
+    }
+
     /// The file of its data; none for auxiliary tables, which are all index.
     pub fn data(&self, directory: &Path) -> Option<PathBuf> {
         match self {
@@ -68,5 +83,21 @@ impl Log {
         };
         let writers = if scheme == Scheme::Records { 0 } else { writers };
         (0..partitions).map(part).chain((0..writers).map(Log::Writer))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back() {
+        for log in [Log::Partition(0), Log::Auxiliary(12), Log::Writer(123_456_789)] {
+            let path = log.index(Path::new(""));
+            assert_eq!(path.to_str().and_then(Log::of_index), Some(log));
+        }
+        for name in ["part-1.index", "part-00000001.data", "MANIFEST", "part-+0000001.index", "x.aux"] {
+            assert_eq!(Log::of_index(name), None, "{name}");
+        }
     }
 }

@@ -40,9 +40,16 @@ pub enum RankError {
         /// Records that came to a partition.
         arrived: u64,
     },
+    /// Ranks were opened with different options.
+    #[error("all ranks need the same options: {text}; nothing was opened")]
+    Options {
+        /// Which two ranks, and in what they differ.
+        text: String,
+    },
     /// Ranks do not see the same directory.
     #[error(
-        "rank {rank} finds another directory at this path than rank 0 made: is it on a file system that all share?"
+        "rank {rank} finds another directory at this path than rank 0 has, or an older state of it: is it on a file \
+         system that all share?"
     )]
     NotShared {
         /// The rank.

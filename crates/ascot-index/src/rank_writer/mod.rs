@@ -26,7 +26,7 @@ mod tests;
 use std::path::Path;
 use std::sync::Arc;
 
-use ascot_io::{Disk, Pool};
+use ascot_io::Disk;
 
 use crate::error::IndexError;
 use crate::format::manifest::{Layout, PartitionBy, Scheme};
@@ -66,7 +66,9 @@ pub struct RankWriter<T: Transport> {
     /// Where partitions are by key range.
     balance: Option<Balance>,
     message: Vec<u8>,
+    /// Records appended to the open epoch, and to all.
     appended: u64,
+    appended_in_all: u64,
     failure: Option<Arc<RankError>>,
     /// All ranks know of the failure.
     failure_agreed: bool,
@@ -97,10 +99,10 @@ impl<T: Transport> RankWriter<T> {
     ///
     /// # Errors
     /// Those of [`Coordinator::create`] and [`LocalWriter::open`] at the rank that has them, and
-    /// [`RankError::Peer`] at all others; [`RouteError`] where ranks do not reach each other.
+    /// [`RankError::Peer`] at all others; [`RankError::Options`] at all where options differ; [`RouteError`] where
+    /// ranks do not reach each other.
     pub fn open(transport: T, disk: &Disk, path: &Path, options: &RankOptions) -> Result<Self, RankError> {
-        let pool = Pool::new(options.memory_bytes);
-        let mut router = Router::new(transport, options.routing.clone(), &pool)?;
+        let mut router = open::meet(transport, options)?;
         let opened = open::together(&mut router, disk, path, options);
         if let Err(error) = &opened
             && !matches!(error, RankError::Route(_))
@@ -119,9 +121,16 @@ impl<T: Transport> RankWriter<T> {
             balance,
             message: Vec::new(),
             appended: 0,
+            appended_in_all: 0,
             failure: None,
             failure_agreed: false,
         })
+    }
+
+    /// Takes part in opening for a rank that cannot open anything: all others hear why, instead of waiting for it.
+    /// What this rank gets is the reason itself.
+    pub fn decline(transport: T, why: IndexError) -> RankError {
+        open::decline(transport, why)
     }
 
     /// Appends a record to the epoch.
@@ -142,6 +151,7 @@ impl<T: Transport> RankWriter<T> {
             return self.noted(Err(error));
         }
         self.appended += 1;
+        self.appended_in_all += 1;
         // What came in meanwhile may have met a full disk.
         self.check_well()
     }
@@ -194,6 +204,11 @@ impl<T: Transport> RankWriter<T> {
         self.router.rank()
     }
 
+    /// Records appended here since it was opened.
+    pub fn records(&self) -> u64 {
+        self.appended_in_all
+    }
+
     /// What routing did so far.
     pub fn counts(&self) -> &RoutingCounts {
         self.router.counts()
@@ -243,6 +258,10 @@ impl<T: Transport> RankWriter<T> {
     }
 
     fn send(&mut self, partition: u32, key: &[u8], value: &[u8]) -> Result<(), RankError> {
+        if self.router.topology().size() == 1 {
+            // However long it is: it goes nowhere.
+            return Ok(self.local.put_own(&self.layout, (partition, 0), key, value)?);
+        }
         let message = &mut self.message;
         match self.layout.scheme {
             Scheme::Records => message::put_keyed(message, &self.layout, key, value),
@@ -375,6 +394,14 @@ fn close_files<T: Transport>(
     Ok(())
 }
 
+/// What a rank tells of what it did.
+fn outcome_of<R>(purpose: u8, own: &Result<R, RankError>) -> Outcome {
+    match own {
+        Ok(_) => Outcome::Well,
+        Err(error) => Outcome::Failed { code: u32::from(purpose), text: error.to_string() },
+    }
+}
+
 /// Tells all ranks how this one fared, and hears how all did. This rank's own error is what it gets itself.
 fn together<T: Transport, R>(
     router: &mut Router<T>,
@@ -382,11 +409,7 @@ fn together<T: Transport, R>(
     own: Result<R, RankError>,
     sums: &[u64],
 ) -> Result<(R, Vec<u64>), RankError> {
-    let outcome = match &own {
-        Ok(_) => Outcome::Well,
-        Err(error) => Outcome::Failed { code: u32::from(purpose), text: error.to_string() },
-    };
-    let agreement = router.agree(purpose, outcome, sums);
+    let agreement = router.agree(purpose, outcome_of(purpose, &own), sums);
     let result = own?;
     let agreement = agreement?;
     match agreement.failure {

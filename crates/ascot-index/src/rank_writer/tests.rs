@@ -366,15 +366,133 @@ fn two_jobs_on_one_directory_are_refused() {
 fn records_that_cannot_be_are_refused_and_the_writer_goes_on() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("run.dir");
-    let end = in_process(&Topology::even(1, 1), Order::Free).swap_remove(0);
     let usual = options(Scheme::Records, Route::Direct, Some(8), None);
-    let mut writer = RankWriter::open(end, &Disk::default(), &path, &usual).unwrap();
-    assert!(matches!(writer.append(b"short", b""), Err(RankError::Index(IndexError::Length { .. }))));
-    let long = vec![0; usual.routing.max_message_bytes + 1];
-    assert!(matches!(writer.append(&key(1), &long), Err(RankError::Route(RouteError::TooLong { .. }))));
-    writer.append(&key(1), b"fits").unwrap();
-    assert_eq!(writer.end_epoch().unwrap().records, 1);
-    writer.close().unwrap();
+    on_ranks(Order::Free, |end| {
+        let mut writer = RankWriter::open(end, &Disk::default(), &path, &usual).unwrap();
+        assert!(matches!(writer.append(b"short", b""), Err(RankError::Index(IndexError::Length { .. }))));
+        let long = vec![0; usual.routing.max_message_bytes + 1];
+        assert!(matches!(writer.append(&key(1), &long), Err(RankError::Route(RouteError::TooLong { .. }))));
+        if writer.rank() == 2 {
+            writer.append(&key(1), b"fits").unwrap();
+        }
+        assert_eq!(writer.end_epoch().unwrap().records, 1);
+        writer.close().unwrap();
+    });
     let directory = Directory::open(&Disk::default(), &path, 16 << 20).unwrap();
     assert_eq!(directory.get(&key(1)).unwrap()[0].bytes, b"fits");
+}
+
+/// Whatever keeps one rank from opening, all others hear of it at once, and nothing is made.
+#[test]
+fn a_rank_that_cannot_open_is_told_to_all() {
+    let usual = options(Scheme::Records, Route::ThreeHop, Some(8), Some(40));
+    let little = RankOptions { memory_bytes: 1 << 10, ..usual.clone() };
+    let wrong = RoutingSettings { batch_bytes: 1, ..usual.routing.clone() };
+    let wrong = RankOptions { routing: wrong, ..usual.clone() };
+    for (bad, wanted) in [
+        (Some(&little), "batches of messages"),
+        (Some(&wrong), "batch cannot be 1"),
+        (None, "no such option"),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("run.dir");
+        let errors = on_ranks(Order::Free, |end| {
+            let options = match crate::routing::Transport::rank(&end) {
+                5 => bad,
+                _ => Some(&usual),
+            };
+            match options {
+                Some(options) => RankWriter::open(end, &Disk::default(), &path, options).err().unwrap(),
+                None => RankWriter::decline(end, IndexError::Request("no such option".into())),
+            }
+        });
+        for (rank, error) in errors.iter().enumerate() {
+            assert!(error.to_string().contains(wanted), "rank {rank}: {error}");
+            let told = matches!(error, RankError::Peer { rank: 5, .. });
+            assert_eq!(told, rank != 5, "rank {rank}: {error}");
+        }
+        assert!(!path.exists());
+    }
+}
+
+#[test]
+fn options_that_differ_are_named_at_all_ranks() {
+    let usual = options(Scheme::Records, Route::ThreeHop, Some(8), Some(40));
+    let other = |change: &dyn Fn(&mut RankOptions)| {
+        let mut options = usual.clone();
+        change(&mut options);
+        options
+    };
+    let attribute = crate::Attribute { name: "e".into(), offset: 0, kind: crate::NumberKind::F64 };
+    for (options, wanted) in [
+        (other(&|options| options.layout.scheme = Scheme::Ranks), "scheme=ranks"),
+        (other(&|options| options.layout.key_bytes = Some(16)), "key=16"),
+        (other(&|options| options.layout.value_bytes = None), "value=any"),
+        (other(&|options| options.layout.block_bytes = 4096), "block=4096"),
+        (other(&|options| options.layout.partitions = 3), "partitions=3"),
+        (other(&|options| options.layout.attribute = Some(attribute.clone())), "attribute=e:0:f64"),
+        (other(&|options| options.routing.batch_bytes = 8192), "batch=8192"),
+        (other(&|options| options.routing.ranks_per_node = Some(4)), "ranks_per_node=4"),
+        (other(&|options| options.append = true), "append=true"),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("run.dir");
+        let errors = on_ranks(Order::Free, |end| {
+            let options = if crate::routing::Transport::rank(&end) == 6 { &options } else { &usual };
+            RankWriter::open(end, &Disk::default(), &path, options).err().unwrap()
+        });
+        for error in errors {
+            assert!(matches!(error, RankError::Options { .. }), "{error}");
+            let text = error.to_string();
+            assert!(text.contains(&format!("rank 6 has {wanted} and rank 2 has")), "{text}");
+        }
+        assert!(!path.exists());
+    }
+    // What is each rank's own may differ.
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("run.dir");
+    let own = other(&|options| (options.memory_bytes, options.routing.spare_batches) = (32 << 20, 9));
+    on_ranks(Order::Free, |end| {
+        let options = if crate::routing::Transport::rank(&end) == 6 { &own } else { &usual };
+        RankWriter::open(end, &Disk::default(), &path, options).unwrap().close().unwrap();
+    });
+}
+
+#[test]
+fn other_lengths_than_those_of_the_directory_are_no_going_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("run.dir");
+    let alone = || in_process(&Topology::even(1, 1), Order::Free).swap_remove(0);
+    let usual = options(Scheme::Records, Route::Direct, Some(8), None);
+    RankWriter::open(alone(), &Disk::default(), &path, &usual).unwrap().close().unwrap();
+    for (key_bytes, value_bytes) in [(Some(9), None), (Some(8), Some(40))] {
+        let layout = Layout { key_bytes, value_bytes, ..usual.layout.clone() };
+        let options = RankOptions { layout, append: true, ..usual.clone() };
+        let error = RankWriter::open(alone(), &Disk::default(), &path, &options).err().unwrap();
+        assert!(error.to_string().contains("leave it out to go on"), "{error}");
+    }
+}
+
+#[test]
+fn one_rank_alone_takes_records_of_any_length() {
+    for scheme in [Scheme::Records, Scheme::Pointers, Scheme::Ranks] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("run.dir");
+        let alone = in_process(&Topology::even(1, 1), Order::Free).swap_remove(0);
+        let usual = options(scheme, Route::ThreeHop, None, None);
+        let mut writer = RankWriter::open(alone, &Disk::default(), &path, &usual).unwrap();
+        let lengths = [0, 16 << 10, (32 << 10) + 1, 3 << 20];
+        for length in lengths {
+            writer.append(format!("{length}").as_bytes(), &value(length as u64, 0, length)).unwrap();
+        }
+        writer.append(&[7; 100_000], b"a long key").unwrap();
+        assert_eq!(writer.records(), 5);
+        writer.close().unwrap();
+        let found = Directory::open(&Disk::default(), &path, 16 << 20).unwrap();
+        for length in lengths {
+            let values = found.get(format!("{length}").as_bytes()).unwrap();
+            assert_eq!(values[0].bytes, value(length as u64, 0, length), "{scheme:?}");
+        }
+        assert_eq!(found.get(&[7; 100_000]).unwrap()[0].bytes, b"a long key");
+    }
 }

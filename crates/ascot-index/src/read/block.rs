@@ -11,6 +11,7 @@ use crate::format::head::{Block, Head};
 use crate::format::record::{Record, RecordForm};
 use crate::read::Segment;
 use crate::read::fetch::Spot;
+use crate::read::gaps::Gaps;
 
 /// Neighbouring blocks of one table, whole units.
 #[derive(Clone)]
@@ -37,11 +38,12 @@ impl Stretch {
         }
     }
 
-    /// Hands every record in `bytes`, which are those of the stretch, to `take`.
+    /// Hands every record in `bytes`, which are those of the stretch, to `take`; of units that are damaged what `gaps` says.
     pub fn records(
         &self,
         form: RecordForm,
         bytes: &[u8],
+        gaps: &Gaps,
         mut take: impl FnMut(Record<'_>) -> Result<()>,
     ) -> Result<()> {
         let blocks = &self.segment.head.blocks[self.blocks.clone()];
@@ -49,11 +51,15 @@ impl Stretch {
         let mut first = 0;
         while first < blocks.len() {
             let unit = first..unit_end(blocks, first);
-            let joined = self.unit(&blocks[unit.clone()], start, bytes)?;
+            let joined = gaps.allow(self.unit(&blocks[unit.clone()], start, bytes))?.unwrap_or_default();
             let mut cursor = Cursor::new(&joined);
+            // A layout has no records of no bytes, so it goes on.
             while cursor.left() > 0 {
                 let record = form.next(&mut cursor);
-                take(record.ok_or_else(|| self.damaged(&blocks[first], "a record ends outside its block"))?)?;
+                let record =
+                    record.ok_or_else(|| self.damaged(&blocks[first], "a record ends outside its block"));
+                let Some(record) = gaps.allow(record)? else { break };
+                gaps.of_taker(take(record))?;
             }
             first = unit.end;
         }

@@ -2,9 +2,9 @@
 
 use crate::error::Result;
 use crate::format::head::Kind;
-use crate::format::manifest::logs;
 use crate::format::names::Log;
 use crate::read::Directory;
+use crate::read::gaps::{Gaps, Unread};
 
 /// What an epoch holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,13 +58,30 @@ impl Directory {
     /// # Errors
     /// Files that are missing, cut short or damaged.
     pub fn info(&self) -> Result<Info> {
+        self.info_by(&Gaps::strict())
+    }
+
+    /// As [`info`](Self::info), where not all of the directory is there: of the indexes that are, and what is not.
+    ///
+    /// # Errors
+    /// What keeps from listing the directory; too little memory.
+    pub fn info_there(&self) -> Result<(Info, Unread)> {
+        let gaps = Gaps::lenient();
+        let info = self.info_by(&gaps)?;
+        Ok((info, gaps.into_unread()))
+    }
+
+    fn info_by(&self, gaps: &Gaps) -> Result<Info> {
         // An index names every epoch, of which there are as many as the manifest says.
         let mut info = Info { epochs: Vec::new(), ..Info::default() };
-        for log in logs(self.layout()) {
-            self.add_log(&mut info, log)?;
+        let mut held = 0;
+        for log in self.logs_wanted(gaps, |_| true)? {
+            if gaps.allow(self.add_log(&mut info, log))?.is_some() {
+                // A log that was read has all epochs, each of them a page at least; a manifest may say anything.
+                held = usize::try_from(self.manifest.epochs).unwrap_or(usize::MAX);
+            }
         }
-        let epochs = usize::try_from(self.manifest.epochs).unwrap_or(usize::MAX);
-        info.epochs.resize_with(epochs.min(info.epochs.len().max(epochs.min(1 << 20))), EpochInfo::default);
+        info.epochs.resize_with(held.max(info.epochs.len()), EpochInfo::default);
         Ok(info)
     }
 

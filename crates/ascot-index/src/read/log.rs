@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use ascot_io::{Disk, RunId};
 
 use crate::error::{IndexError, Result};
-use crate::format::footer::{Entry, Root};
+use crate::format::footer::{Entry, Footer, PAGE, Root};
 use crate::format::manifest::Manifest;
 use crate::format::names::Log;
 use crate::read::tail::{last_footer, read_root};
@@ -61,30 +61,50 @@ impl LogReader {
                 [&this.index, &this.data].into_iter().filter_map(|path| File::open(path).ok()).collect();
         }
         let footer = last_footer(disk, &this.index, id.0, epochs, |footer| footer.epochs >= epochs)?;
-        this.ends = (footer.end(), footer.data_end);
         this.reads = 1;
+        let read = this.read_roots(disk, &footer, epochs);
+        if footer.epochs > epochs && read.is_err() {
+            // Of an epoch that nobody has called complete anything may be missing: those before have an end of their own.
+            let footer = last_footer(disk, &this.index, id.0, epochs, |footer| footer.epochs == epochs)?;
+            this.reads += 1;
+            this.read_roots(disk, &footer, epochs)?;
+        } else {
+            read?;
+        }
+        Ok(this)
+    }
+
+    /// Reads the roots that a footer names, one after the other, and keeps segments of the first `epochs` epochs.
+    fn read_roots(&mut self, disk: &Disk, footer: &Footer, epochs: u64) -> Result<()> {
+        let damaged = |at, what| Err(IndexError::damaged(&self.index, at, what));
+        // An epoch ends a page, so there are not more of them than pages.
+        if footer.epochs > footer.end() / PAGE {
+            return damaged(footer.at, "its footer counts more epochs than it has room for");
+        }
         let (mut place, mut limit) = (footer.root, footer.at);
         let mut roots: Vec<Root> = Vec::new();
         while place.bytes > 0 {
             if place.at.checked_add(u64::from(place.bytes)).is_none_or(|end| end > limit) {
-                return Err(IndexError::damaged(
-                    &this.index,
-                    place.at,
-                    "an epoch's root is not before what names it",
-                ));
+                return damaged(place.at, "an epoch's root is not before what names it");
             }
             limit = place.at;
-            let root = read_root(disk, &this.index, &place, id.0)?;
-            (this.reads, this.bytes) = (this.reads + 1, this.bytes + u64::from(place.bytes));
+            let root = read_root(disk, &self.index, &place, self.id.0)?;
+            (self.reads, self.bytes) = (self.reads + 1, self.bytes + u64::from(place.bytes));
             place = root.before;
             roots.push(root);
         }
         let entries = roots.into_iter().rev().flat_map(|root| root.entries);
-        this.entries = entries.filter(|entry| entry.epoch < epochs).collect();
-        if !this.entries.is_sorted_by_key(|entry| entry.epoch) {
-            return Err(IndexError::damaged(&this.index, footer.root.at, "epochs are not in their order"));
+        let entries: Vec<Entry> = entries.filter(|entry| entry.epoch < epochs).collect();
+        if !entries.is_sorted_by_key(|entry| entry.epoch) {
+            return damaged(footer.root.at, "epochs are not in their order");
         }
-        Ok(this)
+        // A later footer has the end of later data, which need not be there.
+        let data_end = match footer.epochs == epochs {
+            true => footer.data_end,
+            false => entries.last().map_or(0, |entry| entry.data_end),
+        };
+        (self.ends, self.entries) = ((footer.end(), data_end), entries);
+        Ok(())
     }
 
     /// Segments of an epoch.

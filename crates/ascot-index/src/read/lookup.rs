@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ascot_io::crc32c;
+use ascot_io::{Reservation, crc32c};
 
 use crate::auxiliary::{hash_of, ranks};
 use crate::error::Result;
@@ -20,11 +20,12 @@ use crate::format::bytes::Cursor;
 use crate::format::filter::may_contain;
 use crate::format::footer::Entry;
 use crate::format::head::{Head, Kind, Region, Table};
-use crate::format::manifest::Scheme;
+use crate::format::manifest::{PartitionBy, Scheme};
 use crate::format::names::Log;
 use crate::hash::{local_hash, share};
 use crate::read::block::Stretch;
 use crate::read::fetch::{Spot, fetch_all};
+use crate::read::gaps::Gaps;
 use crate::read::log::LogReader;
 use crate::read::{Directory, Segment, Value, count};
 
@@ -45,6 +46,12 @@ struct Found {
     bytes: Vec<u8>,
 }
 
+/// What was found so far, and the memory that it is.
+struct Answers {
+    found: Vec<Found>,
+    memory: Reservation,
+}
+
 /// A table that may have a key.
 struct Candidate {
     key: usize,
@@ -55,8 +62,8 @@ struct Candidate {
 const SEGMENTS_AT_ONCE: usize = 64;
 
 impl Directory {
-    /// The values of `keys`, of all epochs or one.
-    pub(crate) fn find(&self, keys: &[&[u8]], epoch: Option<u64>) -> Result<Vec<Vec<Value>>> {
+    /// The values of `keys`, of all epochs or one, and the memory that they are.
+    pub(crate) fn find(&self, keys: &[&[u8]], epoch: Option<u64>) -> Result<(Vec<Vec<Value>>, Reservation)> {
         let epochs = match epoch {
             Some(epoch) => epoch..epoch.saturating_add(1).min(self.manifest.epochs).max(epoch),
             None => 0..self.manifest.epochs,
@@ -79,19 +86,30 @@ impl Directory {
         if self.layout().scheme == Scheme::Ranks {
             wants = self.named(wants, &hashes)?;
         }
-        let mut found = Vec::new();
+        let memory = self.pool.reserve(wants.len() * size_of::<Want>(), "keys to be found")?;
+        let mut all = Answers { found: Vec::new(), memory };
         for (segments, wants) in self.batches(wants)? {
-            self.find_in_tables(&segments, &wants, keys, &hashes, &mut found)?;
+            self.find_in_tables(&segments, &wants, keys, &hashes, &mut all)?;
         }
+        let Answers { mut found, mut memory } = all;
         if self.layout().scheme == Scheme::Pointers {
-            self.resolve(&mut found.iter_mut().map(|one| &mut one.bytes).collect::<Vec<_>>())?;
+            let pointers = &mut found.iter_mut().map(|one| &mut one.bytes).collect::<Vec<_>>();
+            memory.absorb(self.resolve(pointers)?);
         }
         found.sort_by_key(|one| (one.key, one.epoch, one.order));
         let mut values: Vec<Vec<Value>> = vec![Vec::new(); keys.len()];
         for one in found {
             values[one.key].push(Value { epoch: one.epoch, bytes: one.bytes });
         }
-        Ok(values)
+        Ok((values, memory))
+    }
+
+    /// The epochs in which a key may be looked for one by one: none where the log that is asked first cannot be read.
+    pub(crate) fn epochs_held(&self, key: &[u8]) -> u64 {
+        // By range a manifest has boundaries of every epoch, so it is as long as it says.
+        let by_range = self.layout().partition_by == PartitionBy::Range;
+        let first = self.first_log(self.layout().partition_of(key, self.boundaries_at(0)));
+        if by_range || self.log(first).is_ok() { self.manifest.epochs } else { 0 }
     }
 
     /// The log of a partition that is asked first.
@@ -154,7 +172,7 @@ impl Directory {
         wants: &[Vec<usize>],
         keys: &[&[u8]],
         hashes: &[u64],
-        found: &mut Vec<Found>,
+        found: &mut Answers,
     ) -> Result<()> {
         let segments = self.segments(entries, Kind::Tables)?;
         let regions = Regions::of(&segments, wants, |key| hashes[key]);
@@ -183,12 +201,7 @@ impl Directory {
         self.find_in_blocks(candidates, keys, found)
     }
 
-    fn find_in_blocks(
-        &self,
-        candidates: Vec<Candidate>,
-        keys: &[&[u8]],
-        found: &mut Vec<Found>,
-    ) -> Result<()> {
+    fn find_in_blocks(&self, candidates: Vec<Candidate>, keys: &[&[u8]], found: &mut Answers) -> Result<()> {
         let mut places: BTreeMap<Spot, Vec<Candidate>> = BTreeMap::new();
         for candidate in candidates {
             places.entry(candidate.stretch.spot()).or_default().push(candidate);
@@ -198,7 +211,7 @@ impl Directory {
         let form = self.layout().form();
         fetch_all(self, "block read", &spots, |number, bytes| {
             let Some(Candidate { stretch, .. }) = candidates[number].first() else { return Ok(()) };
-            let before = found.len();
+            let before = found.found.len();
             let (log, epoch) = (stretch.segment.log.log, stretch.segment.head.facts.epoch);
             let wanted: BTreeMap<&[u8], Vec<usize>> =
                 candidates[number].iter().fold(BTreeMap::new(), |mut all, one| {
@@ -206,15 +219,17 @@ impl Directory {
                     all
                 });
             let mut place = 0;
-            stretch.records(form, bytes, |record| {
+            stretch.records(form, bytes, &Gaps::strict(), |record| {
                 place += 1;
                 for &key in wanted.get(record.key).map_or(&[][..], Vec::as_slice) {
                     let order = (log, spots[number].at, place);
-                    found.push(Found { key, epoch, order, bytes: record.value.to_vec() });
+                    let memory = record.value.len() + size_of::<Found>();
+                    found.memory.absorb(self.pool.reserve(memory, "values of keys")?);
+                    found.found.push(Found { key, epoch, order, bytes: record.value.to_vec() });
                 }
                 Ok(())
             })?;
-            count(&self.counters.false_positives, u64::from(found.len() == before));
+            count(&self.counters.false_positives, u64::from(found.found.len() == before));
             Ok(())
         })
     }

@@ -12,6 +12,7 @@ use crate::format::footer::Entry;
 use crate::format::head::Kind;
 use crate::read::block::Stretch;
 use crate::read::fetch::{Spot, fetch_all};
+use crate::read::gaps::Gaps;
 use crate::read::log::LogReader;
 use crate::read::scan::{Scan, ScanRecord, Take};
 use crate::read::{Directory, count};
@@ -44,13 +45,14 @@ impl Directory {
     pub(crate) fn merge(
         &self,
         scan: &Scan,
+        gaps: &Gaps,
         entries: Vec<(Arc<LogReader>, Entry)>,
         take: Take<'_>,
     ) -> Result<()> {
-        let mut sources = self.sources(scan, &entries)?;
+        let mut sources = self.sources(scan, gaps, &entries)?;
         let mut heap = BinaryHeap::new();
         for (number, source) in sources.iter_mut().enumerate() {
-            self.fill(scan, source)?;
+            self.fill(scan, gaps, source)?;
             if let Some((key, _)) = source.current() {
                 heap.push(Reverse((key.to_vec(), source.epoch, number)));
             }
@@ -58,11 +60,11 @@ impl Directory {
         while let Some(Reverse((mut least, epoch, number))) = heap.pop() {
             let source = &mut sources[number];
             if let Some((key, value)) = source.current() {
-                take(ScanRecord { epoch, key, value })?;
+                gaps.of_taker(take(ScanRecord { epoch, key, value }))?;
             }
             source.next += 1;
             if source.current().is_none() {
-                self.fill(scan, source)?;
+                self.fill(scan, gaps, source)?;
             }
             if let Some((key, _)) = source.current() {
                 least.clear();
@@ -74,10 +76,11 @@ impl Directory {
     }
 
     /// The tables with a part of the range, in the order of epochs and files.
-    fn sources(&self, scan: &Scan, entries: &[(Arc<LogReader>, Entry)]) -> Result<Vec<Source>> {
+    fn sources(&self, scan: &Scan, gaps: &Gaps, entries: &[(Arc<LogReader>, Entry)]) -> Result<Vec<Source>> {
         let mut open = Vec::new();
         for entry in entries {
-            for segment in self.segments(std::slice::from_ref(entry), Kind::Tables)? {
+            let segments = gaps.allow(self.segments(std::slice::from_ref(entry), Kind::Tables))?;
+            for segment in segments.unwrap_or_default() {
                 let tables = segment.head.tables.iter();
                 let wanted =
                     tables.filter(|table| !self.stretches(scan, &segment, table, u64::MAX).is_empty());
@@ -98,7 +101,7 @@ impl Directory {
     }
 
     /// Reads pieces of a table until one has an answer.
-    fn fill(&self, scan: &Scan, source: &mut Source) -> Result<()> {
+    fn fill(&self, scan: &Scan, gaps: &Gaps, source: &mut Source) -> Result<()> {
         (source.next, source.ends) = (0, Vec::new());
         source.bytes.clear();
         while source.ends.is_empty() {
@@ -106,8 +109,8 @@ impl Directory {
             let spots: [Spot; 1] = [stretch.spot()];
             count(&self.counters.block_reads, 1);
             let (bytes, ends) = (&mut source.bytes, &mut source.ends);
-            fetch_all(self, "block read", &spots, |_, read| {
-                stretch.records(self.layout().form(), read, |record| {
+            let done = fetch_all(self, "block read", &spots, |_, read| {
+                stretch.records(self.layout().form(), read, gaps, |record| {
                     if self.is_answer(scan, &record) {
                         bytes.extend_from_slice(record.key);
                         let key_end = bytes.len();
@@ -116,7 +119,8 @@ impl Directory {
                     }
                     Ok(())
                 })
-            })?;
+            });
+            gaps.allow(done)?;
         }
         Ok(())
     }

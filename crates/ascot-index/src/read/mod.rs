@@ -12,11 +12,15 @@
 mod block;
 mod cache;
 pub(crate) mod fetch;
+mod gaps;
 mod info;
 mod log;
 mod lookup;
+mod many;
 mod merge;
+mod notices;
 mod scan;
+mod stamp;
 pub(crate) mod tail;
 #[cfg(test)]
 mod tests;
@@ -29,11 +33,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ascot_io::{Disk, Pool};
 
-use crate::error::Result;
+use crate::error::{IndexError, Result};
 use crate::format::manifest::{Layout, Manifest};
 use crate::read::cache::Cache;
+pub use crate::read::gaps::Unread;
 pub use crate::read::info::{EpochInfo, Info};
+pub use crate::read::many::Gap;
+pub use crate::read::notices::Notices;
 pub use crate::read::scan::{Condition, Scan, ScanRecord, Sign};
+use crate::read::stamp::Stamp;
 pub use crate::read::verify::Verified;
 
 /// Memory of a reader where nothing else is said, bytes.
@@ -94,12 +102,14 @@ pub struct Directory {
     disk: Disk,
     path: PathBuf,
     manifest: Manifest,
+    /// Of the manifest, before it was read.
+    stamp: Stamp,
     /// Of each epoch the boundaries of partitions, where they are by range.
     boundaries: Vec<Vec<Vec<u8>>>,
     pool: Pool,
     cache: Mutex<Cache>,
     counters: Counters,
-    notices: Mutex<Vec<String>>,
+    notices: Mutex<Notices>,
 }
 
 impl Directory {
@@ -107,16 +117,26 @@ impl Directory {
     /// seen by who opens it later.
     ///
     /// # Errors
-    /// [`IndexError::NotIndexed`](crate::IndexError::NotIndexed), what is wrong with the manifest, a newer version.
+    /// [`IndexError::NotIndexed`], what is wrong with the manifest, a newer version; [`IndexError::TooLittle`] for less
+    /// than [`LEAST_MEMORY_BYTES`].
     pub fn open(disk: &Disk, path: &Path, memory_bytes: usize) -> Result<Self> {
-        let manifest = Manifest::read(path)?;
-        let memory = memory_bytes.max(LEAST_MEMORY_BYTES);
+        if memory_bytes < LEAST_MEMORY_BYTES {
+            return Err(IndexError::TooLittle {
+                what: "reading an indexed directory".to_owned(),
+                least_kib: LEAST_MEMORY_BYTES / 1024,
+                allowed_kib: memory_bytes / 1024,
+                advice: "allow more memory",
+            });
+        }
+        let stamp = Stamp::of(path);
+        let (manifest, memory) = (Manifest::read(path)?, memory_bytes);
         let bounded = 0..manifest.boundaries.len() as u64;
         Ok(Self {
             disk: disk.clone(),
             path: path.to_path_buf(),
             boundaries: bounded.map(|epoch| manifest.boundaries_of(epoch)).collect(),
             manifest,
+            stamp,
             pool: Pool::new(memory),
             cache: Mutex::new(Cache::new(memory / 2)),
             counters: Counters::default(),
@@ -160,28 +180,6 @@ impl Directory {
         Ok(values)
     }
 
-    /// The values of many keys, of all epochs or one: read in the order of files, handed to `take` in the order of `keys`, with the
-    /// number of the key.
-    ///
-    /// # Errors
-    /// As [`get`](Self::get), and those of `take`.
-    pub fn get_many<K: AsRef<[u8]>>(
-        &self,
-        keys: &[K],
-        epoch: Option<u64>,
-        mut take: impl FnMut(usize, Vec<Value>) -> Result<()>,
-    ) -> Result<()> {
-        const AT_ONCE: usize = 1024;
-        for (batch, keys) in keys.chunks(AT_ONCE).enumerate() {
-            let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
-            keys.iter().try_for_each(|key| self.layout().check_key(key))?;
-            for (number, values) in self.find(&keys, epoch)?.into_iter().enumerate() {
-                take(batch * AT_ONCE + number, values)?;
-            }
-        }
-        Ok(())
-    }
-
     /// What queries have read so far.
     pub fn counts(&self) -> QueryCounts {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -199,15 +197,12 @@ impl Directory {
     }
 
     /// What a user should know: damaged filters that were read around. Empty afterwards.
-    pub fn take_notices(&self) -> Vec<String> {
+    pub fn take_notices(&self) -> Notices {
         std::mem::take(&mut *self.notices.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn notice(&self, text: String) {
-        let mut notices = self.notices.lock().unwrap_or_else(PoisonError::into_inner);
-        if !notices.contains(&text) {
-            notices.push(text);
-        }
+        self.notices.lock().unwrap_or_else(PoisonError::into_inner).add(text);
     }
 
     fn layout(&self) -> &Layout {

@@ -16,7 +16,8 @@ use crate::format::manifest::{PartitionBy, Scheme};
 use crate::format::names::Log;
 use crate::format::record::Record;
 use crate::read::block::{Stretch, stretch_end, unit_end};
-use crate::read::fetch::{Spot, fetch_all};
+use crate::read::fetch::Spot;
+use crate::read::gaps::{Gaps, Unread, fetch_each};
 use crate::read::log::LogReader;
 use crate::read::{Directory, Segment, count};
 
@@ -88,6 +89,9 @@ pub struct ScanRecord<'a> {
     pub value: &'a [u8],
 }
 
+/// A record of scheme `pointers`: its epoch, its key, and its pointer or value.
+type Waiting = (u64, Vec<u8>, Vec<u8>);
+
 /// Most bytes read at once.
 const PIECE_BYTES: u64 = 1 << 20;
 /// Records whose values are fetched at once.
@@ -100,6 +104,26 @@ impl Directory {
     /// A condition on a directory without attribute; files that are missing, cut short or damaged; too little memory for all
     /// tables of a range at once; those of `take`.
     pub fn scan(&self, scan: &Scan, mut take: impl FnMut(ScanRecord<'_>) -> Result<()>) -> Result<()> {
+        self.scan_by(scan, &Gaps::strict(), &mut take)
+    }
+
+    /// As [`scan`](Self::scan), where not all of the directory is there: what cannot be read is left out, and added to `unread`.
+    ///
+    /// # Errors
+    /// A condition on a directory without attribute; too little memory; those of `take`.
+    pub fn scan_there(
+        &self,
+        scan: &Scan,
+        unread: &mut Unread,
+        mut take: impl FnMut(ScanRecord<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let gaps = Gaps::lenient();
+        let done = self.scan_by(scan, &gaps, &mut take);
+        unread.append(gaps.into_unread());
+        done
+    }
+
+    fn scan_by(&self, scan: &Scan, gaps: &Gaps, take: Take<'_>) -> Result<()> {
         if scan.condition.is_some() && self.layout().attribute.is_none() {
             let text = "the directory was made without an attribute: there is no number to compare";
             return Err(IndexError::Request(text.into()));
@@ -108,62 +132,87 @@ impl Directory {
             return Ok(());
         }
         if self.layout().scheme != Scheme::Pointers {
-            return self.tables(scan, &mut take);
+            return self.tables(scan, gaps, take);
         }
-        let mut waiting: Vec<(u64, Vec<u8>, Vec<u8>)> = Vec::new();
-        self.tables(scan, &mut |record| {
+        let mut waiting: Vec<Waiting> = Vec::new();
+        self.tables(scan, gaps, &mut |record| {
             waiting.push((record.epoch, record.key.to_vec(), record.value.to_vec()));
-            if waiting.len() == VALUES_AT_ONCE { self.hand_over(&mut waiting, &mut take) } else { Ok(()) }
+            if waiting.len() < VALUES_AT_ONCE {
+                return Ok(());
+            }
+            self.hand_over(gaps, &mut std::mem::take(&mut waiting), take)
         })?;
-        self.hand_over(&mut waiting, &mut take)
+        self.hand_over(gaps, &mut waiting, take)
     }
 
-    /// Replaces pointers by values, and hands the records over.
-    fn hand_over(&self, waiting: &mut Vec<(u64, Vec<u8>, Vec<u8>)>, take: Take<'_>) -> Result<()> {
-        self.resolve(&mut waiting.iter_mut().map(|one| &mut one.2).collect::<Vec<_>>())?;
+    /// Replaces pointers by values, and hands the records over: as many at once as there is memory for.
+    fn hand_over(&self, gaps: &Gaps, waiting: &mut [Waiting], take: Take<'_>) -> Result<()> {
+        let resolved = self.resolve(&mut waiting.iter_mut().map(|one| &mut one.2).collect::<Vec<_>>());
+        let halves = match &resolved {
+            Err(IndexError::Memory(_)) => waiting.len() > 1,
+            Err(_) => waiting.len() > 1 && gaps.is_lenient(),
+            Ok(_) => false,
+        };
+        if halves {
+            let (one, other) = waiting.split_at_mut(waiting.len() / 2);
+            self.hand_over(gaps, one, take)?;
+            return self.hand_over(gaps, other, take);
+        }
+        let Some(_memory) = gaps.allow(resolved)? else { return Ok(()) };
         waiting
-            .drain(..)
-            .try_for_each(|(epoch, key, value)| take(ScanRecord { epoch, key: &key, value: &value }))
+            .iter()
+            .try_for_each(|(epoch, key, value)| gaps.of_taker(take(ScanRecord { epoch: *epoch, key, value })))
     }
 
-    fn tables(&self, scan: &Scan, take: Take<'_>) -> Result<()> {
+    fn tables(&self, scan: &Scan, gaps: &Gaps, take: Take<'_>) -> Result<()> {
         let epochs = match scan.epoch {
             Some(epoch) => epoch..epoch.saturating_add(1).min(self.manifest.epochs).max(epoch),
             None => 0..self.manifest.epochs,
         };
         let mut entries = Vec::new();
-        for log in self.table_logs() {
-            let mut reader: Option<Arc<LogReader>> = None;
-            for epoch in epochs.clone().filter(|&epoch| self.may_hold(log, epoch, scan)) {
-                let open = match &reader {
-                    Some(open) => Arc::clone(open),
-                    None => Arc::clone(reader.insert(self.log(log)?)),
-                };
-                entries.extend(open.of_epoch(epoch).iter().map(|entry| (Arc::clone(&open), *entry)));
-            }
+        // By range a manifest has boundaries of every epoch, so there are not more than it is long.
+        let wanted = |log| {
+            self.has_tables(log)
+                && (!self.is_by_range(log) || epochs.clone().any(|epoch| self.may_hold(log, epoch, scan)))
+        };
+        for log in self.logs_wanted(gaps, wanted)? {
+            let Some(open) = gaps.allow(self.log(log))? else { continue };
+            let wanted = open
+                .entries
+                .iter()
+                .filter(|entry| epochs.contains(&entry.epoch) && self.may_hold(log, entry.epoch, scan));
+            entries.extend(wanted.map(|entry| (Arc::clone(&open), *entry)));
         }
         if scan.by_key {
-            return self.merge(scan, entries, take);
+            return self.merge(scan, gaps, entries, take);
         }
         for entry in entries {
-            self.one_by_one(scan, &[entry], take)?;
+            self.one_by_one(scan, gaps, &[entry], take)?;
         }
         Ok(())
     }
 
+    fn has_tables(&self, log: Log) -> bool {
+        if self.layout().scheme == Scheme::Ranks {
+            matches!(log, Log::Writer(_))
+        } else {
+            matches!(log, Log::Partition(_))
+        }
+    }
+
     /// All logs of tables.
-    pub(crate) fn table_logs(&self) -> impl Iterator<Item = Log> {
-        let all = crate::format::manifest::logs(self.layout());
-        let kept = self.layout().scheme == Scheme::Ranks;
-        all.filter(
-            move |log| if kept { matches!(log, Log::Writer(_)) } else { matches!(log, Log::Partition(_)) },
-        )
+    pub(crate) fn table_logs(&self) -> impl Iterator<Item = Log> + '_ {
+        crate::format::manifest::logs(self.layout()).filter(|&log| self.has_tables(log))
+    }
+
+    fn is_by_range(&self, log: Log) -> bool {
+        matches!(log, Log::Partition(_)) && self.layout().partition_by == PartitionBy::Range
     }
 
     /// Whether a log may have keys of the range in an epoch.
     fn may_hold(&self, log: Log, epoch: u64, scan: &Scan) -> bool {
         let Log::Partition(number) = log else { return true };
-        if self.layout().partition_by != PartitionBy::Range {
+        if !self.is_by_range(log) {
             return true;
         }
         let boundaries = self.boundaries_at(epoch);
@@ -212,15 +261,22 @@ impl Directory {
             && scan.condition.is_none_or(|condition| number().is_some_and(|number| condition.holds(number)))
     }
 
-    fn one_by_one(&self, scan: &Scan, entries: &[(Arc<LogReader>, Entry)], take: Take<'_>) -> Result<()> {
-        for segment in self.segments(entries, Kind::Tables)? {
+    fn one_by_one(
+        &self,
+        scan: &Scan,
+        gaps: &Gaps,
+        entries: &[(Arc<LogReader>, Entry)],
+        take: Take<'_>,
+    ) -> Result<()> {
+        let segments = gaps.allow(self.segments(entries, Kind::Tables))?;
+        for segment in segments.unwrap_or_default() {
             for table in &segment.head.tables {
                 let stretches = self.stretches(scan, &segment, table, PIECE_BYTES);
                 let spots: Vec<Spot> = stretches.iter().map(Stretch::spot).collect();
                 count(&self.counters.block_reads, spots.len() as u64);
-                let (form, epoch) = (self.layout().form(), segment.head.facts.epoch);
-                fetch_all(self, "block read", &spots, |number, bytes| {
-                    stretches[number].records(form, bytes, |record| {
+                let epoch = segment.head.facts.epoch;
+                fetch_each(self, gaps, "block read", &spots, |number, bytes| {
+                    stretches[number].records(self.layout().form(), bytes, gaps, |record| {
                         if !self.is_answer(scan, &record) {
                             return Ok(());
                         }

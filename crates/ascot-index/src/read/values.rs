@@ -2,15 +2,21 @@
 
 use std::collections::BTreeMap;
 
+use ascot_io::Reservation;
+
 use crate::error::{IndexError, Result};
 use crate::format::names::Log;
 use crate::format::pointer::{Pointer, VALUE_HEAD_MOST, value_is_whole, value_lengths};
 use crate::read::fetch::{Spot, fetch, fetch_all};
 use crate::read::{Directory, count};
 
+/// What the pool is told.
+const PURPOSE: &str = "values that pointers name";
+
 impl Directory {
-    /// Replaces each pointer by the value it points to.
-    pub(crate) fn resolve(&self, values: &mut [&mut Vec<u8>]) -> Result<()> {
+    /// Replaces each pointer by the value it points to; the memory that the values are. Where there is an error all are pointers
+    /// still.
+    pub(crate) fn resolve(&self, values: &mut [&mut Vec<u8>]) -> Result<Reservation> {
         let bad = || IndexError::Request("a table holds something else than a pointer: run verify".into());
         let mut order: BTreeMap<Pointer, Vec<usize>> = BTreeMap::new();
         for (number, value) in values.iter().enumerate() {
@@ -21,16 +27,23 @@ impl Directory {
             order.entry(pointer).or_default().push(number);
         }
         let pointers: Vec<(Pointer, Vec<usize>)> = order.into_iter().collect();
+        let mut memory = self.pool.reserve(0, PURPOSE)?;
+        let mut found: Vec<Option<Vec<u8>>> = vec![None; pointers.len()];
         let spots: Vec<Spot> = pointers.iter().map(|(pointer, _)| self.value_spot(pointer)).collect();
         count(&self.counters.value_reads, spots.len() as u64);
         fetch_all(self, "value read", &spots, |number, bytes| {
             let (pointer, wanted) = &pointers[number];
             let value = self.value(pointer, &spots[number], bytes)?;
-            for &place in wanted {
-                values[place].clone_from(&value);
-            }
+            memory.absorb(self.pool.reserve(value.len() * wanted.len(), PURPOSE)?);
+            found[number] = Some(value);
             Ok(())
-        })
+        })?;
+        for ((_, wanted), value) in pointers.into_iter().zip(found) {
+            let (Some((last, others)), Some(value)) = (wanted.split_last(), value) else { continue };
+            others.iter().for_each(|&place| values[place].clone_from(&value));
+            *values[*last] = value;
+        }
+        Ok(memory)
     }
 
     fn value_spot(&self, pointer: &Pointer) -> Spot {

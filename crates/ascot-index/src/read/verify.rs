@@ -9,16 +9,18 @@ use ascot_io::{Action, IoError};
 use crate::auxiliary::ranks;
 use crate::error::{IndexError, Result};
 use crate::format::filter::may_contain;
-use crate::format::footer::Entry;
+use crate::format::footer::{Entry, FOOTER_BYTES, Footer, PAGE};
 use crate::format::head::{Kind, Region, Table};
-use crate::format::manifest::{Scheme, logs};
+use crate::format::manifest::Scheme;
 use crate::format::names::Log;
 use crate::format::pointer::{VALUE_HEAD_MOST, value_is_whole, value_lengths};
 use crate::hash::local_hash;
 use crate::read::block::Stretch;
 use crate::read::fetch::{Spot, fetch, fetch_all, missing};
+use crate::read::gaps::Gaps;
 use crate::read::log::LogReader;
 use crate::read::lookup::{filter, region_is_whole, region_of};
+use crate::read::tail::read_root;
 use crate::read::{Directory, Scan, Segment};
 
 /// Most problems that are told one by one.
@@ -46,9 +48,9 @@ pub struct Verified {
 }
 
 impl Verified {
-    fn problem(&mut self, error: &IndexError) {
+    fn problem_of(&mut self, error: impl FnOnce() -> IndexError) {
         if self.problems.len() < TOLD_MOST {
-            self.problems.push(error.to_string());
+            self.problems.push(error().to_string());
         } else {
             self.more_problems += 1;
         }
@@ -56,7 +58,7 @@ impl Verified {
 
     /// Keeps what is wrong, and goes on.
     fn note<T>(&mut self, done: Result<T>) -> Option<T> {
-        done.map_err(|error| self.problem(&error)).ok()
+        done.map_err(|error| self.problem_of(|| error)).ok()
     }
 
     /// Whether nothing is wrong.
@@ -72,10 +74,16 @@ impl Directory {
     /// Too little memory.
     pub fn verify(&self) -> Result<Verified> {
         let mut verified = Verified::default();
-        for log in logs(self.layout()) {
+        let there = self.logs_there(|log| {
+            verified.logs += 1;
+            verified.problem_of(|| self.missing_log(log));
+            Ok(())
+        })?;
+        for log in there {
             verified.logs += 1;
             let opened = self.log(log);
             let Some(reader) = verified.note(opened) else { continue };
+            verified.note(self.verify_footers(&reader));
             if self.manifest.epochs > 0 {
                 // Before the first epoch's end files may not have been made yet.
                 verified.note(verify_size(&reader.data, reader.ends.1));
@@ -87,6 +95,47 @@ impl Directory {
         }
         self.verify_sums(&mut verified);
         Ok(verified)
+    }
+
+    /// Looks at the ends of all epochs, those that later ones have taken the place of, too: whoever opened the directory earlier
+    /// reads by them, and so does a writer that goes on after a stop.
+    fn verify_footers(&self, reader: &LogReader) -> Result<()> {
+        const WINDOW: u64 = 1 << 20;
+        let path = &reader.index;
+        let (mut at, mut epochs) = (0, 0);
+        while at < reader.ends.0 {
+            // At most 1 MiB.
+            let bytes = (reader.ends.0 - at).min(WINDOW) as usize;
+            let _memory = self.pool.reserve(bytes, "an index being checked")?;
+            let filled = fetch(&self.disk, "index read", path, at, bytes)?;
+            for page in filled.bytes().chunks(PAGE as usize) {
+                at += page.len() as u64;
+                let place = at - FOOTER_BYTES as u64;
+                let end = page.get(page.len().saturating_sub(FOOTER_BYTES)..).unwrap_or_default();
+                let Some(footer) = Footer::parse(end, place, reader.id.0) else { continue };
+                if epochs == self.manifest.epochs {
+                    // Behind the last epoch that the manifest names is the tail of a writer.
+                    return Ok(());
+                }
+                epochs += 1;
+                if footer.epochs != epochs {
+                    return Err(IndexError::damaged(path, place, "an epoch's footer is missing before this"));
+                }
+                let root = read_root(&self.disk, path, &footer.root, reader.id.0)?;
+                let own = root.entries.iter().filter(|entry| entry.epoch + 1 == epochs);
+                if !own.eq(reader.of_epoch(epochs - 1)) {
+                    return Err(IndexError::damaged(
+                        path,
+                        footer.root.at,
+                        "an epoch's root names other segments",
+                    ));
+                }
+            }
+        }
+        if epochs < self.manifest.epochs {
+            return Err(IndexError::damaged(path, at, "the footer of an epoch is missing"));
+        }
+        Ok(())
     }
 
     fn verify_entry(&self, reader: &Arc<LogReader>, entry: &Entry, start: u64, verified: &mut Verified) {
@@ -131,11 +180,9 @@ impl Directory {
                 };
             if !sound {
                 whole = false;
-                verified.problem(&IndexError::damaged(
-                    path,
-                    regions[number].at,
-                    "the checksum of a region is wrong",
-                ));
+                let damaged =
+                    || IndexError::damaged(path, regions[number].at, "the checksum of a region is wrong");
+                verified.problem_of(damaged);
             }
             Ok(())
         });
@@ -150,7 +197,7 @@ impl Directory {
         let damaged = |at, what| IndexError::damaged(&segment.log.data, at, what);
         let (mut records, mut last, mut sample) = (0u64, Vec::new(), Vec::new());
         fetch_all(self, "block read", &spots, |stretch, bytes| {
-            stretches[stretch].records(self.layout().form(), bytes, |record| {
+            stretches[stretch].records(self.layout().form(), bytes, &Gaps::strict(), |record| {
                 if records > 0 && record.key < last.as_slice() {
                     return Err(damaged(spots[stretch].at, "keys of a table are not in their order"));
                 }

@@ -11,6 +11,9 @@
 //!   +----+-----+------+--------+------+-----+-----------+-------------
 //!   kind  1 up, 2 down, 3 a rank gives up;  failed rank 2^32 - 1: nobody failed
 //! ```
+//!
+//! Where nobody failed, the text is what must be the same at all ranks, words `name=value`: each rank holds
+//! its children's against its own, so that one that differs is named with the first word that does.
 
 /// Most sums in one agreement.
 pub const SUMS_MAX: usize = 16;
@@ -23,6 +26,8 @@ const NOBODY: u32 = u32::MAX;
 const TEXT_BYTES_MAX: usize = CONTROL_BYTES - FIXED_BYTES - 8 * SUMS_MAX;
 /// The code of ranks that call different things at the same time.
 pub(super) const CODE_MISMATCH: u32 = u32::MAX;
+/// The code of ranks that do not say the same where they must.
+pub const CODE_DIFFERENT: u32 = u32::MAX - 1;
 
 /// What one rank has to say.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +68,8 @@ pub(super) struct Word {
     pub purpose: u8,
     pub epoch: u32,
     pub agreement: Agreement,
+    /// What must be the same at all ranks.
+    pub same: String,
 }
 
 impl Word {
@@ -72,14 +79,23 @@ impl Word {
             Outcome::Failed { code, text } => Some((rank, code, text)),
         };
         let sums = sums.iter().copied().take(SUMS_MAX).collect();
-        Self { kind: Kind::Up, purpose, epoch, agreement: Agreement { failure, sums } }
+        Self { kind: Kind::Up, purpose, epoch, agreement: Agreement { failure, sums }, same: String::new() }
     }
 
-    /// Adds what a child says.
-    pub fn add(&mut self, child: u32, word: Self) {
+    /// With what must be the same at all ranks, as far as there is room for it.
+    pub fn with_same(mut self, same: &str) -> Self {
+        shortened(same).clone_into(&mut self.same);
+        self
+    }
+
+    /// Adds what a child of `rank` says, whose word this is.
+    pub fn add(&mut self, rank: u32, child: u32, word: Self) {
         if (word.purpose, word.epoch) != (self.purpose, self.epoch) {
             let text = "ranks do not call the same thing (end of epoch, close) at the same time".to_owned();
             self.fail(child, CODE_MISMATCH, text);
+        } else if word.agreement.failure.is_none() && word.same != self.same {
+            let text = difference((rank, &self.same), (child, &word.same));
+            self.fail(child, CODE_DIFFERENT, text);
         }
         if let Some((rank, code, text)) = word.agreement.failure {
             self.fail(rank, code, text);
@@ -99,7 +115,7 @@ impl Word {
     pub fn write(&self, into: &mut Vec<u8>) {
         let (rank, code, text) = match &self.agreement.failure {
             Some((rank, code, text)) => (*rank, *code, shortened(text)),
-            None => (NOBODY, 0, ""),
+            None => (NOBODY, 0, self.same.as_str()),
         };
         into.clear();
         into.push(match self.kind {
@@ -139,9 +155,19 @@ impl Word {
         let sums =
             sums.chunks_exact(8).filter_map(|sum| Some(u64::from_le_bytes(sum.try_into().ok()?))).collect();
         let text = String::from_utf8_lossy(text).into_owned();
-        let failure = (rank != NOBODY).then_some((rank, code, text));
-        Some(Self { kind, purpose: fixed[1], epoch, agreement: Agreement { failure, sums } })
+        let (failure, same) =
+            if rank == NOBODY { (None, text) } else { (Some((rank, code, text)), String::new()) };
+        Some(Self { kind, purpose: fixed[1], epoch, agreement: Agreement { failure, sums }, same })
     }
+}
+
+/// The first word in which two ranks differ.
+fn difference(one: (u32, &str), other: (u32, &str)) -> String {
+    let words = |said: &str| said.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let (own, theirs) = (words(one.1), words(other.1));
+    let differ = (0..own.len().max(theirs.len())).find(|&at| own.get(at) != theirs.get(at)).unwrap_or(0);
+    let word = |words: &[String]| words.get(differ).cloned().unwrap_or_default();
+    format!("rank {} has {} and rank {} has {}", other.0, word(&theirs), one.0, word(&own))
 }
 
 /// As much of a text as a message has room for, whole characters.
@@ -176,12 +202,27 @@ mod tests {
     #[test]
     fn the_lowest_rank_that_failed_is_told_and_sums_add_up() {
         let mut word = Word::of(1, 0, 2, Outcome::Well, &[1, 10]);
-        word.add(6, Word::of(1, 0, 6, Outcome::Failed { code: 1, text: "six".into() }, &[2, 20]));
-        word.add(5, Word::of(1, 0, 5, Outcome::Failed { code: 1, text: "five".into() }, &[3, 30]));
+        word.add(2, 6, Word::of(1, 0, 6, Outcome::Failed { code: 1, text: "six".into() }, &[2, 20]));
+        word.add(2, 5, Word::of(1, 0, 5, Outcome::Failed { code: 1, text: "five".into() }, &[3, 30]));
         assert_eq!(word.agreement.sums, [6, 60]);
         assert_eq!(word.agreement.failure, Some((5, 1, "five".to_owned())));
         let mut word = Word::of(1, 0, 0, Outcome::Well, &[]);
-        word.add(1, Word::of(2, 0, 1, Outcome::Well, &[]));
+        word.add(0, 1, Word::of(2, 0, 1, Outcome::Well, &[]));
         assert_eq!(word.agreement.failure.map(|(rank, code, _)| (rank, code)), Some((1, CODE_MISMATCH)));
+    }
+
+    #[test]
+    fn who_says_something_else_is_named_with_the_word() {
+        let said = |text: &str, rank| Word::of(1, 0, rank, Outcome::Well, &[]).with_same(text);
+        let mut word = said("key=8 batch=4096", 2);
+        word.add(2, 5, said("key=8 batch=4096", 5));
+        assert_eq!(word.agreement.failure, None);
+        let mut bytes = Vec::new();
+        word.write(&mut bytes);
+        assert_eq!(Word::read(&bytes), Some(word.clone()));
+        word.add(2, 6, said("key=8 batch=64", 6));
+        let (rank, code, text) = word.agreement.failure.unwrap();
+        assert_eq!((rank, code), (6, CODE_DIFFERENT));
+        assert_eq!(text, "rank 6 has batch=64 and rank 2 has batch=4096");
     }
 }

@@ -1,7 +1,8 @@
 //! The control lane: words up and down the tree, and word of a rank that gives up.
 //!
-//! It has a buffer for each neighbour in the tree. Words may come before this rank asks for them, one from
-//! each neighbour at most: a neighbour says the next thing only after an answer to the last.
+//! It has two buffers for each neighbour in the tree: one for words, and one for the word that this rank or another
+//! gives up, which so need not wait until the neighbour has taken the last word. Words may come before this rank
+//! asks for them, one from each neighbour at most: a neighbour says the next thing only after an answer to the last.
 
 use super::agree::{CONTROL_BYTES, Kind, Word};
 use super::error::RouteError;
@@ -12,6 +13,8 @@ struct Neighbour {
     rank: u32,
     /// None while its word is under way.
     buffer: Option<Vec<u8>>,
+    /// None once it has been told that a rank gives up.
+    farewell: Option<Vec<u8>>,
     heard: Option<Word>,
 }
 
@@ -24,42 +27,46 @@ pub(super) struct Control {
 impl Control {
     pub fn new(neighbours: impl Iterator<Item = u32>) -> Self {
         let buffer = || Vec::with_capacity(CONTROL_BYTES);
-        let neighbours =
-            neighbours.map(|rank| Neighbour { rank, buffer: Some(buffer()), heard: None }).collect();
-        Self { neighbours, in_hand: buffer() }
+        let neighbour =
+            |rank| Neighbour { rank, buffer: Some(buffer()), farewell: Some(buffer()), heard: None };
+        Self { neighbours: neighbours.map(neighbour).collect(), in_hand: buffer() }
     }
 
     #[cfg(test)]
     pub fn bytes(&self) -> usize {
-        let buffers = self.neighbours.iter().filter_map(|neighbour| neighbour.buffer.as_ref());
-        buffers.map(Vec::capacity).sum::<usize>() + self.in_hand.capacity()
+        let both = |neighbour: &Neighbour| {
+            [&neighbour.buffer, &neighbour.farewell].map(|buffer| buffer.as_ref().map_or(0, Vec::capacity))
+        };
+        self.neighbours.iter().flat_map(both).sum::<usize>() + self.in_hand.capacity()
     }
 
-    /// Takes what came. A rank that gives up is an error, after the word has been passed on.
+    /// Takes the next word, if one came. A rank that gives up is an error, after the word has been passed on.
+    ///
+    /// One at a time: who said its last word and then left is heard out first.
     pub fn poll<T: Transport>(&mut self, transport: &mut T) -> Result<bool, RouteError> {
-        let mut moved = false;
-        while let Some(from) = transport.receive(Lane::Control, &mut self.in_hand)? {
-            moved = true;
-            let word = Word::read(&self.in_hand);
-            let word = word.ok_or(RouteError::Garbled { from, what: "a word of agreement" })?;
-            if word.kind == Kind::GivesUp {
-                let (rank, _, text) = word.agreement.failure.clone().unwrap_or((from, 0, String::new()));
-                self.spread(transport, &word, Some(from));
-                return Err(RouteError::Abandoned { rank, text });
-            }
-            let neighbour = self.neighbours.iter_mut().find(|neighbour| neighbour.rank == from);
-            let neighbour =
-                neighbour.ok_or(RouteError::Garbled { from, what: "no neighbour in the tree" })?;
-            if neighbour.heard.replace(word).is_some() {
-                return Err(RouteError::Garbled { from, what: "two words at once" });
-            }
+        let Some(from) = transport.receive(Lane::Control, &mut self.in_hand)? else { return Ok(false) };
+        let word = Word::read(&self.in_hand);
+        let word = word.ok_or(RouteError::Garbled { from, what: "a word of agreement" })?;
+        if word.kind == Kind::GivesUp {
+            let (rank, _, text) = word.agreement.failure.clone().unwrap_or((from, 0, String::new()));
+            self.spread(transport, &word, Some(from));
+            return Err(RouteError::Abandoned { rank, text });
         }
-        Ok(moved)
+        let neighbour = self.neighbours.iter_mut().find(|neighbour| neighbour.rank == from);
+        let neighbour = neighbour.ok_or(RouteError::Garbled { from, what: "no neighbour in the tree" })?;
+        if neighbour.heard.replace(word).is_some() {
+            return Err(RouteError::Garbled { from, what: "two words at once" });
+        }
+        Ok(true)
     }
 
     /// Takes a buffer back.
     pub fn take_back(&mut self, sent: Sent) {
-        if let Some(neighbour) = self.neighbours.iter_mut().find(|neighbour| neighbour.rank == sent.to) {
+        let neighbour = self.neighbours.iter_mut().find(|neighbour| neighbour.rank == sent.to);
+        // What was a farewell is not needed again: nothing is said behind it.
+        if let Some(neighbour) = neighbour
+            && neighbour.buffer.is_none()
+        {
             neighbour.buffer = Some(sent.buffer);
         }
     }
@@ -90,12 +97,13 @@ impl Control {
         Ok(true)
     }
 
-    /// Tells all neighbours but one, as far as it can be done at once: whoever says it is about to fail.
+    /// Tells all neighbours but one that a rank gives up, unless they were told before.
     pub fn spread<T: Transport>(&mut self, transport: &mut T, word: &Word, but: Option<u32>) {
-        let ranks: Vec<u32> = self.neighbours.iter().map(|neighbour| neighbour.rank).collect();
-        for rank in ranks.into_iter().filter(|&rank| Some(rank) != but) {
+        for neighbour in self.neighbours.iter_mut().filter(|neighbour| Some(neighbour.rank) != but) {
+            let Some(mut buffer) = neighbour.farewell.take() else { continue };
+            word.write(&mut buffer);
             // One that cannot be told will miss this rank soon enough.
-            let _ = self.say(transport, rank, word);
+            let _ = transport.send(neighbour.rank, Lane::Control, buffer);
         }
     }
 

@@ -3,6 +3,7 @@
 use ascot_io::PoolError;
 
 use super::transport::TransportError;
+use crate::error::counted;
 
 /// Why a message cannot be sent or an epoch not ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -18,7 +19,7 @@ pub enum RouteError {
     },
     /// A message longer than was agreed.
     #[error(
-        "a message of {bytes} bytes is longer than the {most} bytes agreed on; allow longer ones (max_message), \
+        "a message of {bytes} bytes is longer than the {most} agreed on; allow longer ones (max_message), \
          or send keys only (scheme pointers or ranks)"
     )]
     TooLong {
@@ -38,7 +39,7 @@ pub enum RouteError {
         why: &'static str,
     },
     /// The buffers do not fit the memory allowed.
-    #[error("{ranks} ranks on {nodes} nodes, {way}: {source}{hint}")]
+    #[error("{} on {}, {way}: {source}{hint}", counted((*ranks).into(), "rank"), counted((*nodes).into(), "node"))]
     Memory {
         /// How many ranks.
         ranks: u32,

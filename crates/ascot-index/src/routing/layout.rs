@@ -6,7 +6,7 @@
 //!   local     other rank of the node
 //!   wire      other node represented
 //!   deliver   other rank of the node           other rank
-//!   control   parent and children in a tree    the same
+//!   control   parent and children in a tree    the same; two, one of them for word of a rank that gives up
 //!
 //!   and per lane in use: the batch that came last; a long message each way, if any may be longer
 //!   than a batch; spare batches, shared
@@ -164,7 +164,7 @@ impl Layout {
     pub fn memory_bytes(&self) -> usize {
         let taken = self.lanes() * self.longest_batch;
         let long = self.lanes() * self.long_batch.unwrap_or(0);
-        let control = (self.tree + 1) * CONTROL_BYTES;
+        let control = (2 * self.tree + 1) * CONTROL_BYTES;
         self.batches() * self.batch_bytes + taken + long + control + self.topology_bytes
     }
 }

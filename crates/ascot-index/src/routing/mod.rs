@@ -40,6 +40,8 @@ mod in_process;
 mod lane;
 mod layout;
 mod limited;
+mod meeting;
+mod parts;
 mod router;
 mod topology;
 mod transport;
@@ -49,12 +51,14 @@ mod way;
 #[cfg(test)]
 mod tests;
 
-pub use agree::{Agreement, Outcome, SUMS_MAX};
+pub use agree::{Agreement, CODE_DIFFERENT, Outcome, SUMS_MAX};
 pub use counts::{HopCount, RoutingCounts};
 pub use error::RouteError;
 pub use in_process::{Endpoint, Order, in_process};
 pub use layout::{Layout, Load, RoutingSettings};
 pub use limited::{Limited, Pace, Wire, WireSpeed};
+pub use meeting::Meeting;
+pub use parts::Parts;
 pub use router::{Delivery, Router, Waiting};
 pub use topology::{Route, Topology};
 pub use transport::{Lane, Sent, Transport, TransportError};

@@ -20,8 +20,9 @@ use super::control::Control;
 use super::counts::RoutingCounts;
 use super::error::RouteError;
 use super::lane::{LaneState, Outgoing, Spare};
-use super::layout::{Layout, Load, RoutingSettings, tree_neighbours};
-use super::topology::{Route, Topology};
+use super::layout::{Layout, RoutingSettings, tree_neighbours};
+use super::parts::Parts;
+use super::topology::Topology;
 use super::transport::{Lane, Transport};
 use super::way::Way;
 
@@ -46,7 +47,7 @@ pub struct Router<T: Transport> {
     /// The first failure; after it nothing works any more.
     failed: Option<RouteError>,
     left: bool,
-    _memory: Reservation,
+    _memory: Option<Reservation>,
 }
 
 /// What takes the messages that arrive.
@@ -55,30 +56,17 @@ pub type Delivery<'a> = dyn FnMut(&[u8]) + 'a;
 impl<T: Transport> Router<T> {
     /// A router over `transport`; its buffers come out of `pool`, all of them now.
     pub fn new(transport: T, settings: RoutingSettings, pool: &Pool) -> Result<Self, RouteError> {
-        settings.check()?;
-        let topology = match settings.ranks_per_node {
-            Some(ranks) => Topology::even(transport.topology().size(), ranks),
-            None => transport.topology(),
-        };
-        let rank = transport.rank();
-        let layout = Layout::new(&topology, rank, &settings);
-        // By what the rank with the most needs, so that all come to the same answer.
-        let heaviest = Load::heaviest(&topology, &settings).memory_bytes as usize;
-        let purpose = "batches of messages between ranks";
-        let memory = pool.reserve(heaviest.max(layout.memory_bytes()), purpose).and_then(|memory| {
-            drop(memory);
-            pool.reserve(layout.memory_bytes(), purpose)
-        });
-        let memory = memory.map_err(|source| memory_error(&topology, rank, &settings, source))?;
-        let way = Way::new(topology, rank, settings.route);
-        let mut lanes = Lane::DATA.map(|lane| LaneState::new(lane, way.peers(lane).into_iter(), &settings));
-        for (lane, state) in Lane::DATA.into_iter().zip(&mut lanes) {
-            state.flush_from(if lane == Lane::Wire { way.node() } else { rank } as usize);
-        }
-        let spare_batches = if layout.batches() == 0 { 0 } else { settings.spare_batches };
-        Ok(Self {
-            control: Control::new(tree_neighbours(way.topology(), rank)),
-            spare: Spare::new(spare_batches, settings.batch_bytes),
+        let parts = Parts::new(&transport, settings, pool)?;
+        let control = Control::new(tree_neighbours(parts.way.topology(), parts.way.rank()));
+        Ok(Self::of(transport, control, parts))
+    }
+
+    /// A router of these parts.
+    pub(super) fn of(transport: T, control: Control, parts: Parts) -> Self {
+        let Parts { settings, layout, way, lanes, spare, memory } = parts;
+        Self {
+            control,
+            spare,
             lanes,
             transport,
             layout,
@@ -90,7 +78,14 @@ impl<T: Transport> Router<T> {
             left: false,
             settings,
             _memory: memory,
-        })
+        }
+    }
+
+    /// Takes other parts, before anything is routed.
+    pub(super) fn take_parts(&mut self, parts: Parts) {
+        let Parts { settings, layout, way, lanes, spare, memory } = parts;
+        (self.settings, self.layout, self.way) = (settings, layout, way);
+        (self.lanes, self.spare, self._memory) = (lanes, spare, memory);
     }
 
     /// This rank.
@@ -113,9 +108,9 @@ impl<T: Transport> Router<T> {
         &self.counts
     }
 
-    /// Bytes of the longest message it takes.
+    /// Bytes of the longest message it takes: any, where this rank is the only one and nothing travels.
     pub fn longest_message(&self) -> usize {
-        self.settings.max_message_bytes
+        if self.way.topology().size() > 1 { self.settings.max_message_bytes } else { usize::MAX }
     }
 
     /// What moves the batches.
@@ -168,7 +163,7 @@ impl<T: Transport> Router<T> {
         if to >= self.way.topology().size() {
             return Err(RouteError::NoSuchRank { rank: to, size: self.way.topology().size() });
         }
-        let most = self.settings.max_message_bytes;
+        let most = self.longest_message();
         if message.len() > most {
             return Err(RouteError::TooLong { bytes: message.len(), most });
         }
@@ -227,8 +222,13 @@ impl<T: Transport> Router<T> {
     /// Tells all ranks how this one fared and hears how all did; then the next epoch is open. All ranks call
     /// it with the same purpose, a number of the caller's; else it tells all ranks of a failure.
     pub fn agree(&mut self, purpose: u8, outcome: Outcome, sums: &[u64]) -> Result<Agreement, RouteError> {
+        self.agree_in(Word::of(purpose, self.epoch, self.way.rank(), outcome, sums))
+    }
+
+    /// As [`agree`](Self::agree), in this rank's word.
+    pub(super) fn agree_in(&mut self, word: Word) -> Result<Agreement, RouteError> {
         self.check_well()?;
-        let agreed = self.agree_on(Word::of(purpose, self.epoch, self.way.rank(), outcome, sums));
+        let agreed = self.agree_on(word);
         self.noted(agreed)
     }
 
@@ -462,7 +462,7 @@ impl<T: Transport> Router<T> {
             if said.kind != Kind::Up {
                 return Err(RouteError::Garbled { from: child, what: "an answer from below" });
             }
-            word.add(child, said);
+            word.add(self.way.rank(), child, said);
         }
         if self.way.rank() > 0 {
             self.say((self.way.rank() - 1) / 2, &word)?;
@@ -525,7 +525,8 @@ impl<T: Transport> Router<T> {
         ranks.dedup();
         let named: Vec<String> = ranks.iter().take(8).map(u32::to_string).collect();
         let more = if ranks.len() > 8 { format!(" and {} more", ranks.len() - 8) } else { String::new() };
-        format!("ranks {}{more}", named.join(", "))
+        let plural = if ranks.len() == 1 { "" } else { "s" };
+        format!("rank{plural} {}{more}", named.join(", "))
     }
 }
 
@@ -543,25 +544,3 @@ impl<T: Transport> Drop for Router<T> {
 /// Since when nothing has moved, and what had by then; nothing before the first wait.
 #[derive(Default)]
 pub struct Waiting(Option<(Instant, u64)>);
-
-/// Says what would need less, if anything does.
-fn memory_error(
-    topology: &Topology,
-    rank: u32,
-    settings: &RoutingSettings,
-    source: ascot_io::PoolError,
-) -> RouteError {
-    let bytes = |route| {
-        let settings = RoutingSettings { route, ..settings.clone() };
-        Layout::new(topology, rank, &settings).memory_bytes()
-    };
-    let three = bytes(Route::ThreeHop);
-    let (way, hint) = match settings.route {
-        Route::Direct if three < bytes(Route::Direct) => {
-            ("each sending to each", format!("; by three hops {three} bytes are enough"))
-        }
-        Route::Direct => ("each sending to each", String::new()),
-        Route::ThreeHop => ("by three hops", "; smaller batches need less".to_owned()),
-    };
-    RouteError::Memory { ranks: topology.size(), nodes: topology.nodes(), way, source, hint }
-}

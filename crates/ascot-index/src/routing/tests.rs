@@ -245,6 +245,75 @@ fn a_rank_that_gives_up_says_why() {
     assert!(results.iter().any(|text| text.contains("no room left")));
 }
 
+/// A transport that tells nobody who is gone, as MPI does not.
+struct Blind(Endpoint);
+
+impl Transport for Blind {
+    fn rank(&self) -> u32 {
+        self.0.rank()
+    }
+
+    fn topology(&self) -> Topology {
+        self.0.topology()
+    }
+
+    fn send(&mut self, to: u32, lane: Lane, batch: Vec<u8>) -> Result<(), TransportError> {
+        match self.0.send(to, lane, batch) {
+            Err(TransportError::PeerGone { .. }) => Ok(()),
+            other => other,
+        }
+    }
+
+    fn sent(&mut self) -> Result<Option<Sent>, TransportError> {
+        self.0.sent()
+    }
+
+    fn receive(&mut self, lane: Lane, into: &mut Vec<u8>) -> Result<Option<u32>, TransportError> {
+        self.0.receive(lane, into)
+    }
+
+    fn wait(&mut self, most: Duration) -> Result<(), TransportError> {
+        match self.0.wait(most) {
+            Err(TransportError::PeerGone { .. }) => {
+                thread::sleep(Duration::from_millis(1));
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    fn leave(&mut self) {
+        self.0.leave();
+    }
+}
+
+/// Its last word of the agreement is still under way then, to its children in the tree.
+#[test]
+fn a_rank_that_leaves_right_behind_an_agreement_is_told_to_all() {
+    for leaving in [0, 1, 2, 6] {
+        let results = on_ranks(&Topology::even(7, 3), Order::Turns { seed: 11 }, |end| {
+            let rank = end.rank();
+            let blind = Blind(end);
+            let mut router =
+                Router::new(blind, settings(Route::ThreeHop, 256, 1), &Pool::new(8 << 20)).unwrap();
+            router.drain(&mut |_| {})?;
+            router.agree(PURPOSE, Outcome::Well, &[])?;
+            if rank == leaving {
+                return Err(TransportError::PeerGone { rank }.into());
+            }
+            let done = router.drain(&mut |_| {}).and_then(|()| router.agree(PURPOSE, Outcome::Well, &[]));
+            // Others are still there to be told by this one.
+            thread::sleep(Duration::from_millis(300));
+            done
+        });
+        for (rank, result) in (0u32..).zip(results).filter(|(rank, _)| *rank != leaving) {
+            let error = result.unwrap_err();
+            let told = matches!(&error, RouteError::Abandoned { rank, .. } if *rank == leaving);
+            assert!(told, "rank {rank}, as {leaving} left: {error}");
+        }
+    }
+}
+
 #[test]
 fn a_rank_that_is_silent_is_waited_for_only_so_long() {
     let results = on_ranks(&Topology::even(4, 2), Order::Free, |end| {
@@ -384,8 +453,8 @@ fn plans_foretell_what_ranks_really_do() {
         let most = |each: fn(&SampledRank) -> u64| sample.iter().map(each).max().unwrap();
         assert_eq!(most(|rank| rank.remote as u64), plan.remote_connections);
         assert_eq!(most(|rank| rank.neighbours as u64), plan.local_connections);
-        // Beside the batches it fills, a rank has spare ones, the last that came on each lane, and words.
-        let beside = (settings.spare_batches + 3) * settings.batch_bytes + 4 * 1024;
+        // Beside the batches it fills, a rank has spare ones, the last that came on each lane, and seven words.
+        let beside = (settings.spare_batches + 3) * settings.batch_bytes + 7 * 1024;
         assert_eq!(most(|rank| rank.memory_bytes as u64), plan.memory_bytes + beside as u64);
         // Addresses and lengths, and each connection's last batch, come on top.
         let wire = most(|rank| rank.counts.hops[1].batches) as f64;

@@ -8,7 +8,7 @@ use std::path::Path;
 use ascot_io::{Disk, Pool};
 
 use crate::error::Result;
-use crate::format::manifest::{Layout, Manifest, PartitionBy, Scheme};
+use crate::format::manifest::{Layout, Manifest, PartitionBy};
 use crate::write::boundaries::Sampler;
 use crate::write::coordinator::Coordinator;
 use crate::write::local::{EpochCounts, LocalWriter, Share};
@@ -101,17 +101,7 @@ impl DirectoryWriter {
 
     fn route(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let partition = self.layout.partition_of(key, &self.boundaries);
-        match self.layout.scheme {
-            Scheme::Records => self.local.put_record(partition, key, value),
-            Scheme::Pointers => {
-                let pointer = self.local.store_value(value)?;
-                self.local.put_pointer(partition, key, pointer)
-            }
-            Scheme::Ranks => {
-                self.local.store_record(key, value)?;
-                self.local.put_rank(partition, self.layout.hash(key), 0)
-            }
-        }
+        self.local.put_own(&self.layout, (partition, 0), key, value)
     }
 
     /// Ends the epoch: it is durable and complete.

@@ -175,6 +175,22 @@ impl LocalWriter {
         self.kept(done)
     }
 
+    /// Puts a record whose key's partition and whose writer are both this process's: it goes nowhere.
+    pub fn put_own(&mut self, layout: &Layout, own: (u32, u32), key: &[u8], value: &[u8]) -> Result<()> {
+        let (partition, writer) = own;
+        match self.scheme {
+            Scheme::Records => self.put_record(partition, key, value),
+            Scheme::Pointers => {
+                let pointer = self.store_value(value)?;
+                self.put_pointer(partition, key, pointer)
+            }
+            Scheme::Ranks => {
+                self.store_record(key, value)?;
+                self.put_rank(partition, layout.hash(key), writer)
+            }
+        }
+    }
+
     /// Makes tables of buffers that are at least half full; whether there was one.
     pub fn flush_fuller_half(&mut self) -> Result<bool> {
         self.check()?;

@@ -7,7 +7,7 @@
 //!       + for an auxiliary log hashes and ranks, eight bytes each | a region being built
 //! ```
 
-use crate::error::{IndexError, Result};
+use crate::error::{IndexError, Result, counted};
 use crate::format::manifest::Layout;
 use crate::write::buffer::beside_bytes;
 
@@ -73,11 +73,12 @@ impl Plan {
         let scratch_bytes = block + AUXILIARY_SCRATCH_BYTES;
         let least = LEAST_BYTES + scratch_bytes + logs * LEAST_OF_LOG_BYTES;
         if memory < least {
-            return Err(IndexError::Request(format!(
-                "a writer of {logs} logs needs {} KiB of memory at least, and {} KiB are allowed; allow more memory, or make fewer partitions",
-                least.div_ceil(1024),
-                memory / 1024
-            )));
+            return Err(IndexError::TooLittle {
+                what: format!("a writer of {}", counted(logs as u64, "log")),
+                least_kib: least.div_ceil(1024),
+                allowed_kib: memory / 1024,
+                advice: "allow more memory, or make fewer partitions",
+            });
         }
         let outputs = counts.files();
         let engine = memory / 8;

@@ -1,0 +1,60 @@
+//! What C hands in beside handles: strings and bytes, looked at before they are believed as far as that can be done.
+
+use std::ffi::{CStr, OsStr, c_char, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use crate::fault::Fault;
+
+/// A path from C.
+///
+/// # Safety
+/// `text` is null or a C string.
+pub unsafe fn path_of(text: *const c_char) -> Result<PathBuf, Fault> {
+    if text.is_null() {
+        return Err(Fault::invalid("the directory's name is NULL"));
+    }
+    // SAFETY: a C string, as the caller promises.
+    let bytes = unsafe { CStr::from_ptr(text) }.to_bytes();
+    Ok(PathBuf::from(OsStr::from_bytes(bytes)))
+}
+
+/// Options from C; none where there are none.
+///
+/// # Safety
+/// `text` is null or a C string that lives as long as is asked.
+pub unsafe fn options_of<'a>(text: *const c_char) -> Result<&'a str, Fault> {
+    if text.is_null() {
+        return Ok("");
+    }
+    // SAFETY: a C string, as the caller promises.
+    unsafe { CStr::from_ptr(text) }.to_str().map_err(|_| Fault::invalid("the options are not UTF-8"))
+}
+
+/// Bytes from C.
+///
+/// # Safety
+/// `bytes` is null or points to `length` bytes that live as long as is asked.
+pub unsafe fn bytes_of<'a>(bytes: *const c_void, length: usize) -> Result<&'a [u8], Fault> {
+    // SAFETY: as the caller promises.
+    unsafe { slice_of(bytes.cast(), length) }
+}
+
+/// Values in a row from C.
+///
+/// # Safety
+/// `first` is null or points to `count` of them, in their place, that live as long as is asked.
+pub unsafe fn slice_of<'a, T>(first: *const T, count: usize) -> Result<&'a [T], Fault> {
+    if count == 0 {
+        return Ok(&[]);
+    }
+    let bytes = count.checked_mul(size_of::<T>()).filter(|&bytes| isize::try_from(bytes).is_ok());
+    let Some(bytes) = bytes else {
+        return Err(Fault::invalid(format!("{count} are more than there can be")));
+    };
+    if first.is_null() {
+        return Err(Fault::invalid(format!("NULL was given for {bytes} bytes")));
+    }
+    // SAFETY: not null, and so many as the caller promises.
+    Ok(unsafe { std::slice::from_raw_parts(first, count) })
+}

@@ -1,0 +1,59 @@
+//! What a user should know though nothing failed: so many lines of it, and how many more there were.
+
+/// Most notices kept until somebody takes them.
+const KEPT_MOST: usize = 64;
+
+/// What was noticed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Notices {
+    texts: Vec<String>,
+    more: u64,
+}
+
+impl Notices {
+    /// Adds one, unless it is there already.
+    pub(crate) fn add(&mut self, text: String) {
+        if self.texts.contains(&text) {
+            return;
+        }
+        if self.texts.len() < KEPT_MOST {
+            self.texts.push(text);
+        } else {
+            self.more += 1;
+        }
+    }
+
+    /// The first of them.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        self.texts.iter().map(String::as_str)
+    }
+
+    /// How many are kept.
+    pub fn len(&self) -> usize {
+        self.texts.len()
+    }
+
+    /// Whether nothing was noticed.
+    pub fn is_empty(&self) -> bool {
+        self.texts.is_empty()
+    }
+
+    /// How many there were beyond those.
+    pub fn more(&self) -> u64 {
+        self.more
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn they_are_bounded() {
+        let mut notices = Notices::default();
+        (0..100).for_each(|number| notices.add(format!("block {number}")));
+        notices.add("block 3".into());
+        assert_eq!((notices.len(), notices.more(), notices.iter().next()), (64, 36, Some("block 0")));
+        assert!(!notices.is_empty());
+    }
+}

@@ -1,0 +1,85 @@
+//! What a router is made of beside its transport: ways, lanes and their buffers, all of them made at once.
+//!
+//! Invariant: buffers are reserved from the pool before one of them is made.
+
+use ascot_io::{Pool, PoolError, Reservation};
+
+use super::error::RouteError;
+use super::lane::{LaneState, Spare};
+use super::layout::{Layout, Load, RoutingSettings};
+use super::topology::{Route, Topology};
+use super::transport::{Lane, Transport};
+use super::way::Way;
+
+/// The parts of a router.
+pub struct Parts {
+    pub(super) settings: RoutingSettings,
+    pub(super) layout: Layout,
+    pub(super) way: Way,
+    /// By lane: local, wire, deliver.
+    pub(super) lanes: [LaneState; 3],
+    pub(super) spare: Spare,
+    pub(super) memory: Option<Reservation>,
+}
+
+impl Parts {
+    /// The parts of a router over `transport`, of which nothing is sent yet.
+    ///
+    /// # Errors
+    /// Settings that cannot work; buffers that do not fit the pool, here or at the rank that needs the most.
+    pub fn new(
+        transport: &impl Transport,
+        settings: RoutingSettings,
+        pool: &Pool,
+    ) -> Result<Self, RouteError> {
+        settings.check()?;
+        let topology = match settings.ranks_per_node {
+            Some(ranks) => Topology::even(transport.topology().size(), ranks),
+            None => transport.topology(),
+        };
+        let rank = transport.rank();
+        let layout = Layout::new(&topology, rank, &settings);
+        // By what the rank with the most needs, so that all come to the same answer.
+        let heaviest = Load::heaviest(&topology, &settings).memory_bytes as usize;
+        let purpose = "batches of messages between ranks";
+        let memory = pool.reserve(heaviest.max(layout.memory_bytes()), purpose).and_then(|memory| {
+            drop(memory);
+            pool.reserve(layout.memory_bytes(), purpose)
+        });
+        let memory = memory.map_err(|source| memory_error(&topology, rank, &settings, source))?;
+        let way = Way::new(topology, rank, settings.route);
+        let mut lanes = Lane::DATA.map(|lane| LaneState::new(lane, way.peers(lane).into_iter(), &settings));
+        for (lane, state) in Lane::DATA.into_iter().zip(&mut lanes) {
+            state.flush_from(if lane == Lane::Wire { way.node() } else { rank } as usize);
+        }
+        let spare_batches = if layout.batches() == 0 { 0 } else { settings.spare_batches };
+        let spare = Spare::new(spare_batches, settings.batch_bytes);
+        Ok(Self { settings, layout, way, lanes, spare, memory: Some(memory) })
+    }
+
+    /// Parts without a lane for messages: of ranks that only agree, whatever settings they have.
+    pub(super) fn of_words(transport: &impl Transport, settings: RoutingSettings) -> Self {
+        let (topology, rank) = (transport.topology(), transport.rank());
+        let layout = Layout::new(&topology, rank, &settings);
+        let way = Way::new(topology, rank, settings.route);
+        let lanes = Lane::DATA.map(|lane| LaneState::new(lane, std::iter::empty(), &settings));
+        Self { layout, way, lanes, spare: Spare::new(0, 0), memory: None, settings }
+    }
+}
+
+/// Says what would need less, if anything does.
+fn memory_error(topology: &Topology, rank: u32, settings: &RoutingSettings, source: PoolError) -> RouteError {
+    let bytes = |route| {
+        let settings = RoutingSettings { route, ..settings.clone() };
+        Layout::new(topology, rank, &settings).memory_bytes()
+    };
+    let three = bytes(Route::ThreeHop);
+    let (way, hint) = match settings.route {
+        Route::Direct if three < bytes(Route::Direct) => {
+            ("each sending to each", format!("; by three hops {three} bytes are enough"))
+        }
+        Route::Direct => ("each sending to each", String::new()),
+        Route::ThreeHop => ("by three hops", "; smaller batches need less".to_owned()),
+    };
+    RouteError::Memory { ranks: topology.size(), nodes: topology.nodes(), way, source, hint }
+}
