@@ -141,9 +141,9 @@ fn indexed(job: &Job) -> Result<usize, Failed> {
         .collect();
     let peak = AtomicUsize::new(0);
     on_all(job.ranks, |rank| {
+        let mut value = vec![0; job.value_bytes];
         let end = ends[rank as usize].lock().ok().and_then(|mut end| end.take());
         let mut writer = RankWriter::open(end.ok_or("a rank started twice")?, &disk, &job.out, &options)?;
-        let mut value = vec![0; job.value_bytes];
         for epoch in 0..job.epochs {
             for number in 0..job.records {
                 let key = job.record(rank, epoch, number, &mut value);

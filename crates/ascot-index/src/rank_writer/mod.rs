@@ -43,6 +43,10 @@ const COMMIT: u8 = 4;
 const CLOSE: u8 = 5;
 const CLOSED: u8 = 6;
 
+/// Room for a message from the start. Memory it has to itself: what ranks that are threads of one process hand to each other in small
+/// pieces and free comes back as somebody's next small piece, on a cache line with another rank's.
+const MESSAGE_ROOM: usize = 4096;
+
 /// How ranks write a directory; the same at all of them.
 #[derive(Clone, Debug)]
 pub struct RankOptions {
@@ -119,7 +123,7 @@ impl<T: Transport> RankWriter<T> {
             coordinator,
             layout,
             balance,
-            message: Vec::new(),
+            message: Vec::with_capacity(MESSAGE_ROOM),
             appended: 0,
             appended_in_all: 0,
             failure: None,
