@@ -88,6 +88,16 @@ def test_simulated_runs_are_as_long_as_the_formula_says(inputs, outputs, schedul
     assert told["peak_memory_bytes"] <= 1 << 30
 
 
+@pytest.mark.parametrize(("inputs", "outputs"), [(0, 16), (16, 0), (1, 64), (64, 1), (8, 16)])
+def test_equal_parts_are_simulated_for_comparison(inputs, outputs):
+    words = ["simulate", "--inputs", str(inputs), "--outputs", str(outputs), "--memory", "1GiB"]
+    equal, best = asked(*words, "--schedule", "equal"), asked(*words)
+    assert equal["schedule"] == "equal"
+    assert equal["formula_run_bytes"] == equal["equal_parts_run_bytes"] == (1 << 30) / (inputs + outputs)
+    assert equal["run_bytes"] == pytest.approx(equal["formula_run_bytes"], rel=0.05)
+    assert best["run_bytes"] > 1.4 * equal["run_bytes"]
+
+
 def test_a_simulation_shows_the_staircase():
     words = ["simulate", "--inputs", "64", "--outputs", "1", "--memory", "1GiB", "--skew", "noise:0.5"]
     told = run(*words).stdout.decode()
@@ -110,6 +120,7 @@ def test_a_simulation_shows_the_staircase():
         (["simulate", "--skew", "zipfy"], "zipf"),
         (["simulate", "--skew", "bursts:0"], "from 1 to"),
         (["simulate", "--inputs", "9", "--group", "0"], "from 1 to 9"),
+        (["simulate", "--inputs", "9", "--group", "2", "--schedule", "equal"], "one of the two"),
         (["simulate", "--inputs", "9", "--group", "10"], "from 1 to 9"),
         (["simulate", "--memory", "1TiB", "--block", "4KiB"], "--block"),
     ],

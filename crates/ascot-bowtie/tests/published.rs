@@ -8,6 +8,8 @@
 
 use ascot_bowtie::engine::{Bowtie, Reader, Writer, run};
 use ascot_bowtie::flow::{Flow, Step};
+use ascot_bowtie::occupancy::Split;
+use ascot_bowtie::schedule::{EqualParts, Schedule, Staircase};
 use ascot_io::{BlockPool, Buf, IoError, VirtualDisk};
 use ascot_model::multipass::{DeviceCost, Pass, split};
 use ascot_model::run_length::{Baseline, Scheme, Shape};
@@ -72,12 +74,26 @@ struct Told {
 
 /// One bowtie, 1 x m, by its best scheme; its input file is gone afterwards.
 fn distribute(disk: &VirtualDisk, input: &str, outputs: u32, memory_blocks: u32, dealt: u32) -> Vec<String> {
+    let scheme = Scheme::best(Shape { inputs: 1, outputs, alpha: 0.5 });
+    let split = Split::of(&scheme, memory_blocks);
+    let schedule = Box::new(Staircase::new(scheme, split.read));
+    distribute_by(disk, input, outputs, (memory_blocks, split, schedule), dealt)
+}
+
+/// The same by any schedule, with so many blocks of memory, divided so.
+fn distribute_by(
+    disk: &VirtualDisk,
+    input: &str,
+    outputs: u32,
+    (memory_blocks, split, schedule): (u32, Split, Box<dyn Schedule>),
+    dealt: u32,
+) -> Vec<String> {
     let names: Vec<String> = (0..outputs).map(|k| format!("{input}.{k}")).collect();
     let reader = Reader::new(disk.open_read(input, 0..u64::MAX), BLOCK);
     let writers = names.iter().map(|name| Writer::new(disk.create(name))).collect();
-    let scheme = Scheme::best(Shape { inputs: 1, outputs, alpha: 0.5 });
     let pool = BlockPool::new(Buf::heap(memory_blocks as usize * BLOCK), BLOCK);
-    let mut bowtie = Bowtie::new(vec![reader], writers, pool, &scheme).expect("there is memory").depth(1);
+    let bowtie = Bowtie::with_schedule((vec![reader], writers), pool, 0.5, split, schedule);
+    let mut bowtie = bowtie.expect("there is memory").depth(1);
     run(&mut bowtie, &mut Deal { dealt }, || Ok(())).expect("it runs");
     disk.remove(input);
     names
@@ -160,5 +176,32 @@ fn far_fewer_switches_than_by_small_requests() {
         println!("{ours} switches; by runs of {run_mb} MB {theirs}, {:.1} times as many", theirs / ours);
         assert!(formula / run_mb >= times, "the formulas say so");
         assert!(theirs >= times * ours, "{theirs} by {run_mb} MB for {ours}");
+    }
+}
+
+/// The same engine with an equal part of memory for each stream, which is what everyone does: as many switches more as the
+/// formulas say.
+#[test]
+fn fewer_switches_than_with_equal_parts_as_the_formulas_say() {
+    for outputs in [8, 64, 128] {
+        let memory_blocks = 64 * (outputs + 1);
+        let memory = memory_blocks as usize * BLOCK;
+        let shape = Shape { inputs: 1, outputs, alpha: 0.5 };
+        let split = EqualParts::split(&shape, memory_blocks);
+        let equal = Box::new(EqualParts::new(1, split.read));
+        let switches = |way: &str| {
+            let disk = VirtualDisk::new(VolumeProfile::simple("24 disks", 3549e6, 3549e6, 0.0155));
+            disk.store("in", by_chance(40 * memory));
+            match way {
+                "equal" => distribute_by(&disk, "in", outputs, (memory_blocks, split, equal.clone()), 1),
+                _ => distribute(&disk, "in", outputs, memory_blocks, 1),
+            };
+            disk.ledger().totals().runs as f64
+        };
+        let (theirs, ours) = (switches("equal"), switches("ours"));
+        let run = Baseline::EqualParts.run_length(&shape, 1.0);
+        let promised = Scheme::best(shape).run_length(1.0) / run;
+        println!("1 x {outputs}: {:.2} times fewer switches; {promised:.2} by the formulas", theirs / ours);
+        assert!((theirs / ours / promised - 1.0).abs() < 0.10, "{theirs} and {ours} for {promised:.2}");
     }
 }

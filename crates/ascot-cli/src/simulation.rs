@@ -3,7 +3,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use ascot_bowtie::simulate::{Outcome, Setup, Skew, simulate};
+use ascot_bowtie::schedule::EqualParts;
+use ascot_bowtie::simulate::{Deadlock, Outcome, Setup, Skew, simulate, simulate_by};
 use ascot_model::run_length::{Algorithm, Baseline, Scheme};
 use ascot_model::units;
 use clap::ArgMatches;
@@ -20,11 +21,13 @@ const BLOCKS: u64 = 16384;
 const LEAST_BLOCK_BYTES: u64 = 4096;
 /// More blocks than this are not worth waiting for: each takes a look at every stream.
 const MOST_BLOCKS: u64 = 1 << 26;
+/// The schedule that is there for comparison.
+const EQUAL: &str = "equal";
 
 /// `ascot simulate`.
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let setup = setup(matches)?;
-    let outcome = simulate(&setup.numbers, false).map_err(|stuck| {
+    let outcome = setup.simulate().map_err(|stuck| {
         Failure::usage(
             format!(
                 "the schedule cannot go on after {} blocks ({:?})",
@@ -46,8 +49,21 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
 
 struct Chosen {
     numbers: Setup,
+    /// Equal parts of memory instead of the scheme.
+    equal: bool,
     memory_bytes: u64,
     block_bytes: u64,
+}
+
+impl Chosen {
+    fn simulate(&self) -> Result<Outcome, Deadlock> {
+        if !self.equal {
+            return simulate(&self.numbers, false);
+        }
+        let (shape, blocks) = (&self.numbers.scheme.shape, self.numbers.memory_blocks);
+        let split = EqualParts::split(shape, blocks);
+        simulate_by(&self.numbers, split, &mut EqualParts::new(shape.inputs, split.read), false)
+    }
 }
 
 fn setup(matches: &ArgMatches) -> Result<Chosen, Failure> {
@@ -87,7 +103,12 @@ fn setup(matches: &ArgMatches) -> Result<Chosen, Failure> {
             )
         })?,
     };
+    let equal = matches.get_one::<String>("schedule").is_some_and(|name| name == EQUAL);
     if let Some(group) = numbers::whole(matches, "group")? {
+        if equal {
+            let what = "--group with --schedule equal: no stream is filled or written with others".to_owned();
+            return Err(Failure::usage(what, "one of the two"));
+        }
         let most = u64::from(inputs.max(outputs));
         if !(1..=most).contains(&group) {
             return Err(Failure::usage(
@@ -106,7 +127,7 @@ fn setup(matches: &ArgMatches) -> Result<Chosen, Failure> {
         input_skew: skew,
         seed: numbers::whole(matches, "seed")?.unwrap_or(1),
     };
-    Ok(Chosen { numbers, memory_bytes, block_bytes })
+    Ok(Chosen { numbers, equal, memory_bytes, block_bytes })
 }
 
 fn algorithm(matches: &ArgMatches) -> Option<Algorithm> {
@@ -175,26 +196,33 @@ impl Told {
         let (setup, block) = (&chosen.numbers, chosen.block_bytes as f64);
         let (scheme, shape) = (&setup.scheme, setup.scheme.shape);
         let bytes = |stairs: &[f64]| stairs.iter().map(|blocks| blocks * block).collect();
-        let formula = scheme.run_length(chosen.memory_bytes as f64);
+        let memory = chosen.memory_bytes as f64;
+        let equal_parts_run_bytes = Baseline::EqualParts.run_length(&shape, memory);
+        let formula = if chosen.equal { equal_parts_run_bytes } else { scheme.run_length(memory) };
+        let group = |group: f64| if chosen.equal { 1.0 } else { group };
+        // Each stream's part, when it is full.
+        let parts = |streams: u32, stairs: Vec<f64>| {
+            if chosen.equal { vec![equal_parts_run_bytes; streams as usize] } else { stairs }
+        };
         Told {
             inputs: shape.inputs,
             outputs: shape.outputs,
             alpha: shape.alpha,
-            schedule: scheme.algorithm.name(),
-            read_group: scheme.read_group,
-            write_group: scheme.write_group,
+            schedule: if chosen.equal { EQUAL } else { scheme.algorithm.name() },
+            read_group: group(scheme.read_group),
+            write_group: group(scheme.write_group),
             memory_bytes: chosen.memory_bytes,
             block_bytes: chosen.block_bytes,
             moved_bytes: outcome.blocks * chosen.block_bytes,
             switches: outcome.runs,
             run_bytes: (outcome.steady_runs > 0).then(|| outcome.run_length() * block),
             formula_run_bytes: formula.is_finite().then_some(formula),
-            equal_parts_run_bytes: Baseline::EqualParts.run_length(&shape, chosen.memory_bytes as f64),
+            equal_parts_run_bytes,
             peak_memory_bytes: u64::from(outcome.peak_blocks) * chosen.block_bytes,
             input_stairs_bytes: bytes(&outcome.input_stairs),
             output_stairs_bytes: bytes(&outcome.output_stairs),
-            formula_input_stairs_bytes: scheme.input_staircase(chosen.memory_bytes as f64),
-            formula_output_stairs_bytes: scheme.output_staircase(chosen.memory_bytes as f64),
+            formula_input_stairs_bytes: parts(shape.inputs, scheme.input_staircase(memory)),
+            formula_output_stairs_bytes: parts(shape.outputs, scheme.output_staircase(memory)),
         }
     }
 }

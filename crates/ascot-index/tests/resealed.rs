@@ -27,8 +27,8 @@ use ascot_index::{AuxiliaryKind, Directory, DirectoryWriter, Layout, Manifest, S
 use ascot_io::{Disk, block_checksum, crc32c};
 
 const MEMORY: usize = 8 << 20;
-/// What a reader may have beside its memory: half of it again for indexes that it keeps, and a constant.
-const MOST_BYTES: usize = MEMORY + MEMORY / 2 + (4 << 20);
+/// What a reader may have: its memory, and a constant for what no plan counts.
+const MOST_BYTES: usize = MEMORY + (4 << 20);
 /// Longest time that all questions of one case may take, by far.
 const MOST_TIME: Duration = Duration::from_secs(20);
 /// Changes tried in each directory.

@@ -166,6 +166,8 @@ impl<R: Records> Job<'_, R> {
         let mut hands = hands.in_turn(turns.is_some());
         let reader = self.reader(&pieces).in_turn(turns);
         let every = (self.inputs.record_bytes().unwrap_or(0) / CHECKPOINTS).max(64 << 20);
+        // All parts are written then: where switches cost time, only after many natural runs of each.
+        let every = if long_runs.is_some() { every.max(8 * self.budget.streams() as u64) } else { every };
         let mut next = self.manifest.sum_in.bytes + every;
         let (records, cancel, threads) = (Arc::clone(&self.records), self.cancel, self.budget.threads);
         let mut dealt = |grouped: &Grouped, table: &mut Table<'_, RunPart<R>>| {

@@ -193,9 +193,10 @@ pub fn simulate() -> Command {
             choice(
                 "schedule",
                 "NAME",
-                ["best", "a1", "a2", "a3", "a4", "a5", "a6r", "a6w"],
+                ["best", "a1", "a2", "a3", "a4", "a5", "a6r", "a6w", "equal"],
                 "the algorithm (default: the best)",
-                "The algorithm by its published name; the one with the longest runs if not given.",
+                "The algorithm by its published name; the one with the longest runs if not given. equal: what others \
+                do, an equal part of memory for each stream, for comparison.",
             )
             .long("schedule"),
         )

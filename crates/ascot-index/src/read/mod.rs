@@ -48,6 +48,8 @@ pub use crate::read::verify::Verified;
 pub const USUAL_MEMORY_BYTES: usize = 64 << 20;
 /// Least memory of a reader, bytes.
 pub const LEAST_MEMORY_BYTES: usize = 4 << 20;
+/// One part of so many is for indexes that are kept.
+const KEPT_SHARE: usize = 4;
 
 /// A value that was appended to a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,7 +131,8 @@ impl Directory {
             });
         }
         let stamp = Stamp::of(path);
-        let (manifest, memory) = (Manifest::read(path)?, memory_bytes);
+        // Divided beforehand, so that the sum is the cap.
+        let (manifest, kept_bytes) = (Manifest::read(path)?, memory_bytes / KEPT_SHARE);
         let bounded = 0..manifest.boundaries.len() as u64;
         Ok(Self {
             disk: disk.clone(),
@@ -137,8 +140,8 @@ impl Directory {
             boundaries: bounded.map(|epoch| manifest.boundaries_of(epoch)).collect(),
             manifest,
             stamp,
-            pool: Pool::new(memory),
-            cache: Mutex::new(Cache::new(memory / 2)),
+            pool: Pool::new(memory_bytes - kept_bytes),
+            cache: Mutex::new(Cache::new(kept_bytes)),
             counters: Counters::default(),
             notices: Mutex::default(),
         })
