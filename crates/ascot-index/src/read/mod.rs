@@ -108,6 +108,8 @@ pub struct Directory {
     stamp: Stamp,
     /// Of each epoch the boundaries of partitions, where they are by range.
     boundaries: Vec<Vec<Vec<u8>>>,
+    /// What it was opened with, bytes: `pool` and `cache` together.
+    memory_bytes: usize,
     pool: Pool,
     cache: Mutex<Cache>,
     counters: Counters,
@@ -140,6 +142,7 @@ impl Directory {
             boundaries: bounded.map(|epoch| manifest.boundaries_of(epoch)).collect(),
             manifest,
             stamp,
+            memory_bytes,
             pool: Pool::new(memory_bytes - kept_bytes),
             cache: Mutex::new(Cache::new(kept_bytes)),
             counters: Counters::default(),

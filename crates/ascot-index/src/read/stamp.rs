@@ -42,6 +42,34 @@ impl Directory {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_again(&self) -> Result<Self> {
-        Self::open(&self.disk, &self.path, self.pool.budget())
+        Self::open(&self.disk, &self.path, self.memory_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ascot_io::Disk;
+
+    use super::*;
+    use crate::read::LEAST_MEMORY_BYTES;
+    use crate::{DirectoryWriter, Layout, Scheme};
+
+    #[test]
+    fn what_is_opened_again_and_again_keeps_its_memory() {
+        let (disk, scratch) = (Disk::default(), tempfile::tempdir().unwrap());
+        let path = scratch.path().join("run.dir");
+        let mut writer =
+            DirectoryWriter::create(&disk, &path, Layout::new(Scheme::Records, 1, 1), 8 << 20).unwrap();
+        let mut reader: Option<Directory> = None;
+        for epoch in 0..20u64 {
+            writer.append_record(b"key", &epoch.to_le_bytes()).unwrap();
+            writer.end_epoch().unwrap();
+            let now = match &reader {
+                Some(before) => before.open_again().unwrap(),
+                None => Directory::open(&disk, &path, LEAST_MEMORY_BYTES).unwrap(),
+            };
+            assert_eq!(now.get(b"key").unwrap().len() as u64, epoch + 1);
+            reader = Some(now);
+        }
     }
 }
