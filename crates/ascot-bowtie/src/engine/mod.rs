@@ -208,9 +208,7 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
             }
         }
         self.complete_written()?;
-        // In turn, what comes free meanwhile belongs to the next stall: it would be read piece by piece between others' runs.
-        let may_begin = |this: &Self| !this.in_turn && this.begun.len() + 1 < this.depth;
-        while may_begin(self) && self.begin_next(Stall::Running)? {}
+        while self.begun.len() + 1 < self.depth && self.begin_next(Stall::Running)? {}
         self.begin_held()
     }
 
@@ -344,20 +342,13 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
     /// Waits until what the flow stands still for may have changed.
     fn wait(&mut self, stall: Stall) -> Result<(), IoError> {
         let since = Instant::now();
-        let result = self.wait_for(stall);
-        let result = if self.in_turn { result.and_then(|()| self.end_turn()) } else { result };
+        let mut result = self.wait_for(stall);
+        while self.in_turn && result.is_ok() {
+            let Some(step) = self.begun.front().copied() else { break };
+            result = self.complete(step);
+        }
         self.waited += since.elapsed();
         result
-    }
-
-    /// Moves all that the schedule has set out to move in this turn.
-    fn end_turn(&mut self) -> Result<(), IoError> {
-        loop {
-            while self.begun.len() < self.depth && self.begin_next(Stall::Running)? {}
-            self.begin_held()?;
-            let Some(step) = self.begun.front().copied() else { return Ok(()) };
-            self.complete(step)?;
-        }
     }
 
     fn wait_for(&mut self, stall: Stall) -> Result<(), IoError> {
