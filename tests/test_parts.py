@@ -444,3 +444,11 @@ def test_wrong_boundaries_are_refused(bounds, words, told, disk):
     failed = run("split", disk / "in", "--boundaries", disk / "bounds", *words, "-o", disk / "out-{}", expect=2)
     assert told in failed.stderr
     assert not list(disk.glob("out-*"))
+
+
+def test_boundaries_without_end_are_refused(disk):
+    (disk / "in").write_bytes(b"a\nb\n")
+    words = ["--boundaries", "/dev/zero", "--parts", 2, "--memory", "16MiB", "-o", disk / "out-{}"]
+    failed = run("split", disk / "in", *words, expect=2)
+    assert "more than a sixteenth of the memory" in failed.stderr
+    assert not list(disk.glob("out-*"))

@@ -7,6 +7,8 @@
 //!
 //! Invariant: what is given ascends in the order asked for, so that every part may have records.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 use ascot_io::{Action, IoError};
@@ -23,13 +25,15 @@ pub fn read<R: Records>(job: &Job<'_, R>, path: &Path, parts: u32) -> Result<Vec
     let most = job.budget.memory / MEMORY_SHARE;
     let refused = |what: String| SortError::Request(format!("{}: {what}", path.display()));
     let failed = |error| SortError::from(IoError::from_os(Action::Read, path, 0, error));
-    let length = std::fs::metadata(path).map_err(failed)?.len();
-    if length > most as u64 {
-        return Err(refused(format!(
-            "{length} bytes of boundaries are more than a sixteenth of the memory\n  allow more memory, or name fewer"
-        )));
+    // A pipe does not tell its length beforehand.
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(failed)?;
+    file.take(most as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() > most {
+        return Err(refused(
+            "boundaries of more than a sixteenth of the memory\n  allow more memory, or name fewer".into(),
+        ));
     }
-    let mut bytes = std::fs::read(path).map_err(failed)?;
     let mut whole = job.records.cut(&bytes, usize::MAX).bytes;
     if whole < bytes.len() {
         bytes.extend(job.records.completion());
