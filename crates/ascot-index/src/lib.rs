@@ -25,6 +25,7 @@ pub mod hash;
 pub mod load;
 pub mod rank_writer;
 pub mod read;
+mod room;
 pub mod routing;
 pub mod write;
 

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{IndexError, Result};
 use crate::format::VERSION;
+use crate::format::boundaries::{self, BOUNDARIES_MOST};
 use crate::format::names::{Log, MANIFEST};
 use crate::format::pointer::{POINTER_BYTES, WRITERS_MOST};
 use crate::format::record::{KEY_MOST, RecordForm};
@@ -291,6 +292,7 @@ pub struct Manifest {
     /// Complete epochs.
     pub epochs: u64,
     /// Of each epoch the boundaries of partitions, in hexadecimal, ascending; empty where partitions are by hash.
+    #[serde(deserialize_with = "boundaries::read")]
     pub boundaries: Vec<Vec<String>>,
     /// The writer closed it.
     pub closed: bool,
@@ -302,8 +304,8 @@ struct VersionOnly {
     version: u32,
 }
 
-/// Longest manifest that is read: boundaries of many epochs.
-const MANIFEST_MOST: u64 = 256 << 20;
+/// Longest manifest, bytes: boundaries of many epochs. Whoever reads it, within whatever memory, has it as a whole.
+const MANIFEST_MOST: u64 = 16 << 20;
 
 impl Manifest {
     /// A directory without epochs yet.
@@ -348,7 +350,11 @@ impl Manifest {
         manifest.layout.check().map_err(|_| IndexError::damaged(path, 0, "its layout cannot be"))?;
         let by_range = manifest.layout.partition_by == PartitionBy::Range;
         let bounded = manifest.boundaries.len() as u64 == if by_range { manifest.epochs } else { 0 };
-        if !bounded || manifest.boundaries.iter().flatten().any(|key| from_hex(key).is_none()) {
+        let few = |keys: &Vec<String>| (keys.len() as u64) < u64::from(manifest.layout.partitions);
+        if !bounded
+            || !manifest.boundaries.iter().all(few)
+            || manifest.boundaries.iter().flatten().any(|key| from_hex(key).is_none())
+        {
             return Err(IndexError::damaged(path, 0, "its boundaries cannot be"));
         }
         Ok(manifest)
@@ -365,8 +371,19 @@ impl Manifest {
     }
 
     /// Replaces the manifest of `directory`.
+    ///
+    /// # Errors
+    /// [`IndexError::Request`] where it would be longer than is read again; what the volume refuses.
     pub fn write(&self, disk: &Disk, directory: &Path) -> Result<()> {
         let bytes = self.to_bytes();
+        if bytes.len() as u64 > MANIFEST_MOST || boundaries::count(&self.boundaries) > BOUNDARIES_MOST {
+            return Err(IndexError::Request(format!(
+                "the boundaries of {} partitions of {} epochs are more than {} holds: begin another directory, of fewer partitions",
+                self.layout.partitions,
+                self.epochs,
+                directory.join(MANIFEST).display()
+            )));
+        }
         let mut output = AtomicOutput::create(disk, &directory.join(MANIFEST), "manifest")?;
         let mut buf = Buf::heap(bytes.len());
         buf.copy_from_slice(&bytes);
@@ -435,6 +452,37 @@ mod tests {
             assert!(Manifest::parse(&path, &bad).is_err());
             assert!(Manifest::parse(&path, &bytes[..at]).is_err());
         }
+    }
+
+    fn by_range(epochs: u64, boundaries: Vec<Vec<String>>) -> Manifest {
+        let mut layout = Layout::new(Scheme::Records, 1 << 24, 1);
+        layout.partition_by = PartitionBy::Range;
+        Manifest { epochs, boundaries, ..Manifest::new(layout, 7) }
+    }
+
+    #[test]
+    fn what_would_not_be_read_is_not_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(MANIFEST);
+        let disk = Disk::default();
+        let most = by_range(1, vec![vec![String::new(); BOUNDARIES_MOST - 1]]);
+        most.write(&disk, directory.path()).unwrap();
+        assert_eq!(Manifest::read(directory.path()).unwrap(), most);
+        let texts = [vec![vec![String::new(); BOUNDARIES_MOST]], vec![vec!["00".repeat(1 << 10)]; 1 << 13]];
+        let epochs = vec![Vec::new(); BOUNDARIES_MOST + 1];
+        for boundaries in texts.into_iter().chain([epochs]) {
+            let many = by_range(boundaries.len() as u64, boundaries);
+            let error = many.write(&disk, directory.path()).unwrap_err().to_string();
+            assert!(error.contains("begin another directory"), "{error}");
+            assert_eq!(Manifest::read(directory.path()).unwrap(), most, "it is as it was");
+            assert!(
+                many.to_bytes().len() as u64 > MANIFEST_MOST
+                    || Manifest::parse(&path, &many.to_bytes()).is_err()
+            );
+        }
+        let mut few = by_range(1, vec![vec![String::new(); 3]]);
+        few.layout.partitions = 3;
+        assert!(Manifest::parse(&path, &few.to_bytes()).is_err());
     }
 
     #[test]

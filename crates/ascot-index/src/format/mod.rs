@@ -1,6 +1,7 @@
 //! The bytes of an indexed directory (docs/formats/index.md). Writers and readers share these, and nothing here
 //! opens a file, but for the manifest.
 
+mod boundaries;
 pub mod bytes;
 pub mod filter;
 pub mod footer;

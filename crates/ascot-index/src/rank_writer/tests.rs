@@ -496,3 +496,55 @@ fn one_rank_alone_takes_records_of_any_length() {
         assert_eq!(found.get(&[7; 100_000]).unwrap()[0].bytes, b"a long key");
     }
 }
+
+/// What each rank keeps as a writer, one process would not write: the epoch would be there in its own logs alone.
+#[test]
+fn one_process_goes_on_only_with_what_it_can_write_all_of() {
+    for scheme in [Scheme::Records, Scheme::Pointers, Scheme::Ranks] {
+        let scratch = tempfile::tempdir().unwrap();
+        let (path, disk) = (scratch.path().join("run.dir"), Disk::default());
+        on_ranks(Order::Turns { seed: 3 }, |end| {
+            let rank = u64::from(crate::routing::Transport::rank(&end));
+            let options = options(scheme, Route::Direct, Some(8), Some(VALUE_BYTES as u32));
+            let mut writer = RankWriter::open(end, &Disk::default(), &path, &options).unwrap();
+            writer.append(&key(rank), &value(rank, 0, VALUE_BYTES)).unwrap();
+            writer.close().unwrap();
+        });
+        let before = std::fs::read(path.join("MANIFEST")).unwrap();
+        match crate::DirectoryWriter::append(&disk, &path, MEMORY) {
+            Ok(mut writer) => {
+                assert_eq!(scheme, Scheme::Records);
+                writer.append_record(&key(3), &value(3, 1, VALUE_BYTES)).unwrap();
+                // It ends the epoch, too.
+                assert_eq!(writer.close().unwrap().epochs, 2);
+            }
+            Err(error) => {
+                assert!(scheme != Scheme::Records && error.to_string().contains("as many ranks"), "{error}");
+                assert_eq!(std::fs::read(path.join("MANIFEST")).unwrap(), before);
+            }
+        }
+        let directory = Directory::open(&disk, &path, MEMORY).unwrap();
+        let epochs = if scheme == Scheme::Records { 2 } else { 1 };
+        assert_eq!(directory.get(&key(3)).unwrap().len(), epochs);
+        assert!(directory.verify().unwrap().is_whole());
+    }
+}
+
+/// More memory than there is: buffers have a size beyond which they gain nothing, and what is refused is an error.
+#[test]
+fn any_memory_is_written_within_or_refused() {
+    for scheme in [Scheme::Records, Scheme::Pointers, Scheme::Ranks] {
+        for memory in [64 << 30, 1 << 45, 1 << 60, usize::MAX] {
+            let scratch = tempfile::tempdir().unwrap();
+            let path = scratch.path().join("run.dir");
+            let layout = Layout::new(scheme, 2, 1);
+            match crate::DirectoryWriter::create(&Disk::default(), &path, layout, memory) {
+                Ok(mut writer) => {
+                    writer.append_record(b"key", b"value").unwrap();
+                    writer.close().unwrap();
+                }
+                Err(error) => assert!(matches!(error, IndexError::Memory(_)), "{error}"),
+            }
+        }
+    }
+}

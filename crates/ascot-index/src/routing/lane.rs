@@ -4,19 +4,31 @@
 //! takes what is under way; it never depends on the spare buffers, which only let it fill one batch while
 //! another travels.
 
+use ascot_io::{Pool, PoolError};
+
 use super::batch::{HEADER_BYTES, Header, message_bytes, put_message};
 use super::error::RouteError;
 use super::layout::{RoutingSettings, UNDER_WAY_MAX};
 use super::transport::{Lane, Sent, Transport};
+use crate::room::room;
+
+/// What buffers are for, as is said where there is no memory for them.
+const PURPOSE: &str = "batches of messages between ranks";
 
 /// Buffers that belong to no connection at the moment.
+#[derive(Default)]
 pub(super) struct Spare {
     buffers: Vec<Vec<u8>>,
 }
 
 impl Spare {
-    pub fn new(count: usize, bytes: usize) -> Self {
-        Self { buffers: (0..count).map(|_| Vec::with_capacity(bytes)).collect() }
+    /// So many buffers of so many bytes.
+    pub fn new(count: usize, bytes: usize, pool: &Pool) -> Result<Self, PoolError> {
+        let mut buffers = room(pool, count, PURPOSE)?;
+        for _ in 0..count {
+            buffers.push(room(pool, bytes, PURPOSE)?);
+        }
+        Ok(Self { buffers })
     }
 
     #[cfg(test)]
@@ -77,31 +89,46 @@ pub(super) struct Dispatched {
 
 impl LaneState {
     /// With a buffer for each of `peers`, in the order in which they are addressed.
-    pub fn new(lane: Lane, peers: impl Iterator<Item = u32>, settings: &RoutingSettings) -> Self {
-        let connections: Vec<Connection> = peers
-            .map(|peer| {
-                let mut batch = Vec::with_capacity(settings.batch_bytes);
-                Header::begin(&mut batch);
-                Connection {
-                    peer,
-                    filling: Some(batch),
-                    under_way: 0,
-                    sent: 0,
-                    end_sent: false,
-                    arrived: 0,
-                    end_arrived: false,
-                }
+    ///
+    /// # Errors
+    /// The system has no memory for them.
+    pub fn new(
+        lane: Lane,
+        peers: impl Iterator<Item = u32>,
+        settings: &RoutingSettings,
+        pool: &Pool,
+    ) -> Result<Self, PoolError> {
+        let connect = |peer| {
+            let mut batch = room(pool, settings.batch_bytes, PURPOSE)?;
+            Header::begin(&mut batch);
+            Ok(Connection {
+                peer,
+                filling: Some(batch),
+                under_way: 0,
+                sent: 0,
+                end_sent: false,
+                arrived: 0,
+                end_arrived: false,
             })
-            .collect();
-        let used = !connections.is_empty();
-        let in_hand_bytes = if used { settings.longest_batch() } else { 0 };
-        let long = settings.long_batch().filter(|_| used).map(Vec::with_capacity);
+        };
+        let connections = peers.map(connect).collect::<Result<Vec<_>, _>>()?;
+        let mut this = Self::without_peers(lane, settings);
+        if !connections.is_empty() {
+            this.in_hand.batch = room(pool, settings.longest_batch(), PURPOSE)?;
+            this.long = settings.long_batch().map(|bytes| room(pool, bytes, PURPOSE)).transpose()?;
+            this.has_long = this.long.is_some();
+        }
+        Ok(Self { connections, ..this })
+    }
+
+    /// One that nothing is sent on.
+    pub fn without_peers(lane: Lane, settings: &RoutingSettings) -> Self {
         Self {
             lane,
-            in_hand: InHand { batch: Vec::with_capacity(in_hand_bytes), done: true, ..InHand::default() },
-            has_long: long.is_some(),
-            long,
-            connections,
+            in_hand: InHand { done: true, ..InHand::default() },
+            has_long: false,
+            long: None,
+            connections: Vec::new(),
             batch_bytes: settings.batch_bytes,
             ends_sent: 0,
             ends_arrived: 0,

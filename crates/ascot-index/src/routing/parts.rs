@@ -46,14 +46,17 @@ impl Parts {
             drop(memory);
             pool.reserve(layout.memory_bytes(), purpose)
         });
-        let memory = memory.map_err(|source| memory_error(&topology, rank, &settings, source))?;
-        let way = Way::new(topology, rank, settings.route);
-        let mut lanes = Lane::DATA.map(|lane| LaneState::new(lane, way.peers(lane).into_iter(), &settings));
+        let told = |source| memory_error(&topology, rank, &settings, source);
+        let memory = memory.map_err(told)?;
+        let way = Way::new(topology.clone(), rank, settings.route);
+        let lane = |lane| LaneState::new(lane, way.peers(lane).into_iter(), &settings, pool);
+        let [local, wire, deliver] = Lane::DATA.map(lane);
+        let mut lanes = [local.map_err(told)?, wire.map_err(told)?, deliver.map_err(told)?];
         for (lane, state) in Lane::DATA.into_iter().zip(&mut lanes) {
             state.flush_from(if lane == Lane::Wire { way.node() } else { rank } as usize);
         }
         let spare_batches = if layout.batches() == 0 { 0 } else { settings.spare_batches };
-        let spare = Spare::new(spare_batches, settings.batch_bytes);
+        let spare = Spare::new(spare_batches, settings.batch_bytes, pool).map_err(told)?;
         Ok(Self { settings, layout, way, lanes, spare, memory: Some(memory) })
     }
 
@@ -62,8 +65,8 @@ impl Parts {
         let (topology, rank) = (transport.topology(), transport.rank());
         let layout = Layout::new(&topology, rank, &settings);
         let way = Way::new(topology, rank, settings.route);
-        let lanes = Lane::DATA.map(|lane| LaneState::new(lane, std::iter::empty(), &settings));
-        Self { layout, way, lanes, spare: Spare::new(0, 0), memory: None, settings }
+        let lanes = Lane::DATA.map(|lane| LaneState::without_peers(lane, &settings));
+        Self { layout, way, lanes, spare: Spare::default(), memory: None, settings }
     }
 }
 

@@ -14,6 +14,7 @@ use crate::error::Result;
 use crate::format::head::{HeadMaker, Kind, SegmentFacts};
 use crate::format::manifest::Layout;
 use crate::hash::{local_hash, share};
+use crate::room::room;
 use crate::write::index_log::IndexLog;
 use crate::write::logs::Logs;
 use crate::write::memory::Plan;
@@ -38,16 +39,9 @@ impl AuxiliaryLog {
     pub fn new(index: IndexLog, layout: &Layout, pool: &Pool, plan: &Plan) -> Result<Self> {
         let most = plan.auxiliary_entries;
         let memory = pool.reserve(most * 8, "entries of an auxiliary table")?;
+        let entries = room(pool, most, "entries of an auxiliary table")?;
         let shape = Shape::of(layout);
-        Ok(Self {
-            index,
-            shape,
-            entries: Vec::with_capacity(most),
-            most,
-            records: 0,
-            epoch_records: 0,
-            _memory: memory,
-        })
+        Ok(Self { index, shape, entries, most, records: 0, epoch_records: 0, _memory: memory })
     }
 
     /// Notes that `rank` has a record with the key of this hash.

@@ -20,6 +20,7 @@ use ascot_record::piece::{self, PieceScratch};
 use crate::error::Result;
 use crate::format::bytes::Cursor;
 use crate::format::record::{Record, RecordForm};
+use crate::room::room;
 use crate::write::memory::Plan;
 
 /// Records asked for before their turn.
@@ -52,7 +53,10 @@ impl Buffer {
         let bytes = pool.region(most.0 / PAGE_BYTES * PAGE_BYTES, "records of a table")?;
         let memory = pool.reserve(beside_bytes(most.1), "places of records")?;
         let most = (bytes.len().min(most.0), most.1);
-        let (starts, scratch) = (Vec::with_capacity(most.1), PieceScratch::with_capacity(most.1));
+        let starts = room(pool, most.1, "places of records")?;
+        // What sorting takes is asked for once to be told where it is refused, and then taken.
+        drop(room::<u8>(pool, piece::scratch_bytes(most.1), "sorting records")?);
+        let scratch = PieceScratch::with_capacity(most.1);
         Ok(Self { form, bytes, used: 0, starts, scratch, most, _memory: memory })
     }
 

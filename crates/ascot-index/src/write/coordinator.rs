@@ -48,7 +48,7 @@ impl Coordinator {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => return Err(exists(directory)),
             Err(error) => return Err(failed(error)),
         }
-        let lock = lock(directory)?;
+        let lock = lock(directory, true)?;
         remove_drafts(directory);
         let manifest = Manifest::new(layout, id);
         manifest.write(disk, directory)?;
@@ -64,7 +64,7 @@ impl Coordinator {
     /// [`IndexError::Locked`] where another process writes; what is wrong with the manifest.
     pub fn append(disk: &Disk, directory: &Path) -> Result<Self> {
         Manifest::read(directory)?;
-        let lock = lock(directory)?;
+        let lock = lock(directory, false)?;
         // Again, now that nobody else can change it.
         let mut manifest = Manifest::read(directory)?;
         manifest.closed = false;
@@ -128,19 +128,19 @@ fn remove_drafts(directory: &Path) {
 fn exists(directory: &Path) -> IndexError {
     let path = directory.to_path_buf();
     // A directory that is being written is told from one that is done with.
-    match lock(directory) {
+    match lock(directory, false) {
         Err(error @ IndexError::Locked { .. }) => error,
         _ => IndexError::Exists { path },
     }
 }
 
-/// Locks a directory for writing.
-fn lock(directory: &Path) -> Result<File> {
+/// Locks a directory for writing; one that has nothing in it yet only where it is to be `made`.
+fn lock(directory: &Path, made: bool) -> Result<File> {
     let path = directory.join(LOCK);
     let mut options = File::options();
     options.read(true).write(true);
     // A file that is no directory of ours is not touched.
-    let is_new = std::fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_none());
+    let is_new = made && std::fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_none());
     let opened = options.create(is_new).open(&path);
     let file = opened.map_err(|error| IoError::from_os(Action::Open, &path, 0, error))?;
     lock_file(&file, &path)?;

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use ascot_io::{Disk, Pool};
 
-use crate::error::Result;
-use crate::format::manifest::{Layout, Manifest, PartitionBy};
+use crate::error::{IndexError, Result, counted};
+use crate::format::manifest::{Layout, Manifest, PartitionBy, Scheme};
 use crate::write::boundaries::Sampler;
 use crate::write::coordinator::Coordinator;
 use crate::write::local::{EpochCounts, LocalWriter, Share};
@@ -27,6 +27,8 @@ pub struct DirectoryWriter {
     waiting: Vec<(Vec<u8>, Vec<u8>)>,
     waiting_bytes: usize,
     waiting_most: usize,
+    /// Records of the open epoch.
+    open_records: u64,
 }
 
 impl DirectoryWriter {
@@ -43,8 +45,10 @@ impl DirectoryWriter {
     /// Goes on after the last complete epoch of a directory that one process wrote.
     ///
     /// # Errors
-    /// Those of [`Coordinator::append`] and [`LocalWriter::open`].
+    /// [`IndexError::Request`] where several ranks wrote it, each of which keeps what one process would not; those of
+    /// [`Coordinator::append`] and [`LocalWriter::open`].
     pub fn append(disk: &Disk, path: &Path, memory_bytes: usize) -> Result<Self> {
+        check_writers(&Manifest::read(path)?.layout, path)?;
         let coordinator = Coordinator::append(disk, path)?;
         Self::open(disk, coordinator, memory_bytes)
     }
@@ -63,6 +67,7 @@ impl DirectoryWriter {
             waiting: Vec::new(),
             waiting_bytes: 0,
             waiting_most,
+            open_records: 0,
             coordinator,
             local,
             layout,
@@ -72,6 +77,7 @@ impl DirectoryWriter {
     /// Appends a record to the epoch.
     pub fn append_record(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.layout.check_record(key, value)?;
+        self.open_records += 1;
         if let Some(sampler) = &mut self.sampler {
             sampler.see(key);
             if self.boundaries.is_empty() && self.layout.partitions > 1 {
@@ -108,7 +114,12 @@ impl DirectoryWriter {
     pub fn end_epoch(&mut self) -> Result<EpochCounts> {
         self.divide_rest()?;
         let counts = self.local.end_epoch()?;
-        self.coordinator.commit(&self.boundaries)?;
+        if let Err(error) = self.coordinator.commit(&self.boundaries) {
+            // Its logs are an epoch ahead of the manifest: what followed would be taken for this one.
+            self.local.fail();
+            return Err(error);
+        }
+        self.open_records = 0;
         if let Some(sampler) = self.sampler.as_mut().filter(|sampler| sampler.seen() > 0) {
             self.boundaries = sampler.boundaries(self.layout.partitions);
         }
@@ -119,8 +130,11 @@ impl DirectoryWriter {
         if self.waiting.is_empty() { Ok(()) } else { self.divide() }
     }
 
-    /// Closes the directory. What was appended since the last epoch's end is dropped.
-    pub fn close(self) -> Result<Manifest> {
+    /// Closes the directory. What was appended since the last epoch's end becomes an epoch.
+    pub fn close(mut self) -> Result<Manifest> {
+        if self.open_records > 0 {
+            self.end_epoch()?;
+        }
         self.local.finish()?;
         self.coordinator.close()
     }
@@ -133,5 +147,66 @@ impl DirectoryWriter {
     /// The memory of its logs.
     pub fn pool(&self) -> &Pool {
         self.local.pool()
+    }
+}
+
+/// Refuses a directory of which ranks keep a part each: an epoch that only one of them has is whole for nobody.
+fn check_writers(layout: &Layout, path: &Path) -> Result<()> {
+    if layout.scheme == Scheme::Records || layout.writers == 1 {
+        return Ok(());
+    }
+    Err(IndexError::Request(format!(
+        "{} was written by {} by the scheme {}, and one process cannot go on with it: go on with as many ranks \
+         (append=yes), or make another directory",
+        path.display(),
+        counted(layout.writers.into(), "rank"),
+        layout.scheme.name()
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_directory_is_refused_and_stays_empty() {
+        let scratch = tempfile::tempdir().unwrap();
+        let layout = Layout::new(Scheme::Records, 1, 1);
+        let refused = DirectoryWriter::create(&Disk::default(), scratch.path(), layout, 8 << 20).err();
+        assert!(matches!(refused, Some(IndexError::Exists { .. })), "{refused:?}");
+        assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_was_appended_last_is_an_epoch_when_it_is_closed() {
+        let scratch = tempfile::tempdir().unwrap();
+        let (path, disk) = (scratch.path().join("run.dir"), Disk::default());
+        let layout = Layout::new(Scheme::Ranks, 2, 1);
+        let mut writer = DirectoryWriter::create(&disk, &path, layout, 8 << 20).unwrap();
+        writer.append_record(b"a", b"1").unwrap();
+        writer.end_epoch().unwrap();
+        writer.append_record(b"a", b"2").unwrap();
+        assert_eq!(writer.close().unwrap().epochs, 2);
+        let writer = DirectoryWriter::append(&disk, &path, 8 << 20).unwrap();
+        assert_eq!(writer.close().unwrap().epochs, 2, "nothing is no epoch");
+        let directory = crate::Directory::open(&disk, &path, 8 << 20).unwrap();
+        assert_eq!(directory.get(b"a").unwrap().len(), 2);
+    }
+
+    /// An epoch that is in the logs and not in the manifest must not take the number of the one behind it.
+    #[test]
+    fn nothing_is_taken_behind_an_epoch_that_was_not_committed() {
+        let scratch = tempfile::tempdir().unwrap();
+        let (path, disk) = (scratch.path().join("run.dir"), Disk::default());
+        let layout = Layout::new(Scheme::Records, 1, 1);
+        let mut writer = DirectoryWriter::create(&disk, &path, layout, 8 << 20).unwrap();
+        writer.append_record(b"a", b"1").unwrap();
+        // A manifest cannot take the place of a directory.
+        std::fs::remove_file(path.join("MANIFEST")).unwrap();
+        std::fs::create_dir(path.join("MANIFEST")).unwrap();
+        writer.end_epoch().unwrap_err();
+        std::fs::remove_dir(path.join("MANIFEST")).unwrap();
+        assert!(matches!(writer.append_record(b"b", b"2"), Err(IndexError::Failed { .. })));
+        assert!(matches!(writer.close(), Err(IndexError::Failed { .. })));
     }
 }

@@ -259,6 +259,11 @@ impl LocalWriter {
         if self.failed { Err(IndexError::Failed { path: self.directory.clone() }) } else { Ok(()) }
     }
 
+    /// What was put did not become an epoch: nothing more is taken.
+    pub(crate) fn fail(&mut self) {
+        self.failed = true;
+    }
+
     /// After an error nothing more is taken.
     fn kept<T>(&mut self, done: Result<T>) -> Result<T> {
         self.failed |= done.is_err();

@@ -19,8 +19,10 @@ pub const LEAST_BYTES: usize = 2 << 20;
 const LEAST_OF_LOG_BYTES: usize = 512 << 10;
 /// Largest block of the engine: what a device writes at full speed.
 const ENGINE_BLOCK_MOST: usize = 1 << 20;
-/// Largest buffer of records: more makes tables larger, and nothing better.
+/// Largest buffer of records, or of entries of an auxiliary table: more makes tables larger, and nothing better.
 const BUFFER_MOST: usize = 256 << 20;
+/// Most memory of the engine's blocks: more waits for no device.
+const ENGINE_MOST: usize = 16 << 30;
 /// A record is taken to have so many bytes where lengths differ.
 const USUAL_RECORD_BYTES: usize = 64;
 /// Keys of a table that share a region, about.
@@ -81,7 +83,7 @@ impl Plan {
             });
         }
         let outputs = counts.files();
-        let engine = memory / 8;
+        let engine = (memory / 8).min(ENGINE_MOST);
         let fits = engine / (2 * outputs + 2);
         let engine_block_bytes = (fits.max(4096) / 4096 * 4096).min(ENGINE_BLOCK_MOST);
         let engine_blocks = (engine / engine_block_bytes).max(2 * outputs + 1);
@@ -98,7 +100,7 @@ impl Plan {
         let each = beside_bytes(1) - beside_bytes(0);
         let buffer_records = buffer.saturating_sub(beside_bytes(0)) / (record + each);
         let buffer_bytes = buffer - beside_bytes(buffer_records);
-        let auxiliary_entries = share / 8 - share / 64;
+        let auxiliary_entries = (share / 8 - share / 64).min(BUFFER_MOST / size_of::<u64>());
         Ok(Self {
             engine_block_bytes,
             engine_blocks,
@@ -133,12 +135,13 @@ mod tests {
         for (key, value) in [(None, None), (Some(8), Some(40)), (Some(0), Some(0)), (Some(8), Some(1 << 20))]
         {
             (layout.key_bytes, layout.value_bytes) = (key, value);
-            for memory in [8 << 20, 64 << 20, 1 << 30] {
+            for memory in [8 << 20, 64 << 20, 1 << 30, 64 << 30, 1 << 60] {
                 for (tables, auxiliary, values) in [(1, 0, 0), (8, 0, 1), (1, 1, 0), (1, 8, 0)] {
                     let counts = LogCounts { tables, auxiliary, values };
                     let plan = Plan::new(memory, &layout, counts).unwrap();
                     assert!(plan.total(counts) <= memory, "{plan:?}");
                     assert!(plan.engine_blocks > 2 * counts.files());
+                    assert!(plan.buffer_bytes.max(plan.auxiliary_entries * 8) <= BUFFER_MOST);
                 }
             }
         }
