@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support import MIB, ROOT, small_disk
+from support import MIB, ROOT, run, small_disk
 
 SOURCES = ROOT / "tests" / "capi"
 CRATE = ROOT / "crates" / "ascot-capi"
@@ -204,6 +204,23 @@ def test_eight_ranks_on_four_nodes(many_ranks, look_up, disk, scheme, route):
     assert 0.95 < found["bytes"] / (0.75 * 60_000 * travels) < 1.5
     assert found["off_node"] > 0 and (found["local"] > 0) == (route == "three-hop")
     check_epochs(look_up, disk / "run.dir", 3, 20_000)
+
+
+@needs_mpi
+@pytest.mark.parametrize("scheme", ["records", "pointers", "ranks"])
+def test_one_process_goes_on_only_with_what_it_can_write_all_of(many_ranks, disk, scheme):
+    directory, more = disk / "run.dir", disk / "more.bin"
+    done = mpirun(many_ranks, directory, f"scheme={scheme} key=8 value=48 {NODES}", 2, 800)
+    assert done.returncode == 0, done.stderr
+    more.write_bytes(bytes(56))
+    before = {file.name: file.read_bytes() for file in directory.iterdir()}
+    alike = ["--format", "fixed:56", "--key", "0..8", "--append", "-o", directory]
+    if scheme == "records":
+        run("index", "build", more, *alike)
+    else:
+        assert "go on with as many ranks" in run("index", "build", more, *alike, expect=2).stderr
+        assert {file.name: file.read_bytes() for file in directory.iterdir()} == before
+    assert run("index", "verify", directory).stdout.startswith(b"whole: ")
 
 
 @needs_mpi

@@ -281,11 +281,12 @@ def test_what_is_there_is_printed_and_what_is_not_is_said(made, disk):
     assert run("range", made, "..", "--json").stdout.splitlines() == ranged
 
 
-def manifest_with(directory, **layout):
+def manifest_with(directory, boundaries=(), **layout):
     """Writes the manifest anew, other things being as they were."""
     path = directory / "MANIFEST"
     manifest = json.loads(path.read_text().splitlines()[0])
     manifest["layout"] |= layout
+    manifest["boundaries"] = boundaries
     line = json.dumps(manifest, separators=(",", ":"))
     path.write_text(f'{line}\n{{"crc32":"{zlib.crc32(line.encode()):08x}"}}\n')
 
@@ -297,6 +298,33 @@ def test_a_manifest_that_claims_too_much_is_told_soon(disk):
     verified = json.loads(run("verify", disk / "run.dir", "--json", expect=1).stdout)
     assert verified["logs"] == 2**24 and len(verified["problems"]) == 100
     assert verified["more_problems"] > 2**24 - 200 and time.time() - began < 30
+
+
+@pytest.mark.parametrize("count", [2**20, 5_000_000, 10_000_000])
+def test_boundaries_that_are_nothing_take_little_memory(disk, count):
+    """A few bytes of text for each, and ten times as many of memory: an error before there are too many."""
+    directory = disk / "run.dir"
+    run("build", dumps(disk, 1, 100)[0], *FIXED, "-o", directory)
+    manifest_with(directory, [[""] * count], partitions=2**24, partition_by="range")
+    measured = support.measure("index", "get", directory, "0x00", "--memory", "4MiB")
+    assert measured.returncode == 2 and "MANIFEST is damaged" in measured.stderr
+    assert measured.peak_resident_bytes < 128 * MIB
+
+
+def test_an_empty_directory_that_is_refused_stays_empty(disk):
+    first, directory = dumps(disk, 1, 100)[0], disk / "run.dir"
+    directory.mkdir()
+    assert "exists already" in run("build", first, *FIXED, "-o", directory, expect=2).stderr
+    assert not list(directory.iterdir())
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_more_memory_than_there_is_ends_no_program(disk, scheme):
+    first = dumps(disk, 1, 100)[0]
+    for number, memory in enumerate(["64GiB", "1000000GiB"]):
+        arguments = [*FIXED, "--scheme", scheme, "--memory", memory, "-o", disk / str(number)]
+        done = run("build", first, *arguments, expect=None)
+        assert done.returncode == 0 or (done.returncode == 2 and "memory" in done.stderr), str(done)
 
 
 def test_verify_looks_at_the_ends_of_all_epochs(made):

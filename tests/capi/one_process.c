@@ -104,6 +104,30 @@ static void write_long_ones(const char *path)
     free(value);
 }
 
+/* More memory than there is: less is enough, or it is an error. */
+static void allow_too_much(const char *path)
+{
+    static const char *const options[6] = {"scheme=records memory=64GiB",      "scheme=pointers memory=64GiB",
+                                           "scheme=ranks memory=64GiB",        "scheme=ranks memory=1000000GiB",
+                                           "scheme=records memory=1000000GiB", "scheme=ranks memory=9000000000GiB"};
+    ascot_writer *writer = NULL;
+    ascot_reader *reader = NULL;
+    char beside[4096];
+    int i, code;
+
+    for (i = 0; i < 6; i++) {
+        snprintf(beside, sizeof beside, "%s.%d", path, i);
+        code = ascot_writer_open(beside, options[i], NULL, &writer);
+        CHECK(code == ASCOT_OK || code == ASCOT_MEMORY);
+        if (code == ASCOT_OK) {
+            CHECK(ascot_append(writer, "key", 3, "value", 5) == ASCOT_OK);
+            CHECK(ascot_writer_close(writer) == ASCOT_OK);
+            CHECK(ascot_reader_open(beside, strstr(options[i], "memory="), &reader) == ASCOT_OK);
+            CHECK(ascot_reader_close(reader) == ASCOT_OK);
+        }
+    }
+}
+
 /* Handles that are closed, of another kind, or nothing at all. */
 static void use_what_is_closed(const char *path)
 {
@@ -279,6 +303,8 @@ int main(int argc, char **argv)
     use_what_is_closed(path);
     snprintf(beside, sizeof beside, "%s.long", path);
     write_long_ones(beside);
+    snprintf(beside, sizeof beside, "%s.much", path);
+    allow_too_much(beside);
     damage_a_filter(path);
     printf("%d failures\n", failures);
     return failures != 0;
