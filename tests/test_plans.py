@@ -115,7 +115,7 @@ def test_merges_keep_to_the_factor_of_the_plan(files):
     report = json.loads((files / "run.json").read_text())
     way = report["plan"]["chosen"]
     factor = way["merge_factor"]
-    assert factor and len(way["factors"]) == 2 and max(way["factors"]) == factor < way["pieces"]
+    assert factor and len(way["factors"]) >= 2 and max(way["factors"]) == factor < way["pieces"]
     some, last = (next(step for step in report["passes"] if step["name"] == name) for name in ("merge some", "merge"))
     planned = next(one for one in way["passes"] if one["name"] == "merge some")
     assert some["inputs"] <= factor and last["inputs"] <= factor * 5 // 4
@@ -250,10 +250,12 @@ def test_requests_are_those_measured_within_memory(files, disk):
     (disk / "in").write_bytes((files / "fixed:100").read_bytes())
     words = [disk / "in", *LAYOUTS["fixed:100"], "-o", disk / "out", "--temp", disk]
     told, plan = explain(*words, "--memory", "1GiB", "--volume", disk / "measured.toml")
-    assert "read by 4 MiB, 16 in flight, written by 256 KiB, 4 in flight: measured fastest" in told
-    assert plan["requests"] == {"read": {"bytes": 4 * MIB, "depth": 16}, "write": {"bytes": MIB // 4, "depth": 4}}
-    _, plan = explain(*words, "--memory", "16MiB", "--volume", disk / "measured.toml")
-    assert plan["requests"]["read"] == {"bytes": 2 * MIB, "depth": 1}
+    # No request is larger than a block, and no less is in flight than without a measurement.
+    assert "read by 1 MiB, 64 in flight, written by 256 KiB, 32 in flight: as measured, within memory" in told
+    assert plan["requests"] == {"read": {"bytes": MIB, "depth": 64}, "write": {"bytes": MIB // 4, "depth": 32}}
+    told, plan = explain(*words, "--memory", "16MiB", "--volume", disk / "measured.toml")
+    assert "read by 32 KiB, 64 in flight, written by 32 KiB, 64 in flight" in told
+    assert plan["requests"]["read"] == {"bytes": MIB // 32, "depth": 64}
     told, plan = explain(*words, "--memory", "1GiB", "--volume", disk / "plain.toml")
     assert "in flight" not in told
     assert plan["requests"] is None
@@ -262,6 +264,56 @@ def test_requests_are_those_measured_within_memory(files, disk):
         run("sort", *words, "--memory", "16MiB", "--volume", disk / f"{volume}.toml")
         outputs.append((disk / "out").read_bytes())
     assert outputs[0] == outputs[1]
+
+
+@pytest.mark.parametrize(
+    ("there", "instead", "field"),
+    [
+        ("value = 1.4e9", "value = -5.0", "measurement.read.rate.value"),
+        ("4194304", "0", "measurement.read.request_bytes"),
+        ("depth = 4", "depth = 0", "measurement.write.depth"),
+        ("repeats = 5", "repeats = 0", "measurement.repeats"),
+    ],
+)
+def test_measurements_that_cannot_be_are_refused_by_field(there, instead, field, tmp_path):
+    (tmp_path / "bad.toml").write_text((FLASH + MEASUREMENT).replace(there, instead))
+    words = ["plan", "sort", "--input", "1GB", "--volume", tmp_path / "bad.toml"]
+    told = run(*words, expect=2).stderr
+    assert f"bad.toml: not a volume's profile: {field} must be a positive number" in told, told
+
+
+STORE = """
+name = "store"
+read_bytes_per_s = 1.2e9
+write_bytes_per_s = 1.0e9
+switch_seconds = 0.03
+most_request_bytes = 67108864
+[prices]
+read_request = 4e-7
+write_request = 5e-6
+"""
+
+
+def test_every_pass_over_a_store_is_made_of_its_requests(tmp_path):
+    (tmp_path / "store.toml").write_text(STORE)
+    for size, memory in [("8GB", "16GiB"), ("10TB", "32GiB"), ("10TB", "256MiB")]:
+        words = ["--input", size, "--memory", memory, "--volume", tmp_path / "store.toml", "--json"]
+        told = json.loads(run("plan", "sort", *words).stdout)
+        assert told["money"] > 0
+        for way in [told["plan"]["chosen"], *told["plan"]["others"]]:
+            for one in way["passes"]:
+                least = (one["read_bytes"] + one["written_bytes"]) / 67108864
+                assert one["switches"] >= least, one
+                assert one["device_seconds"] > 0.03 * least
+
+
+def test_a_bowtie_over_a_store_is_as_fast_as_the_split_of_its_shape(tmp_path):
+    (tmp_path / "store.toml").write_text(STORE)
+    words = ["--outputs", "4", "--memory", "1GiB", "--volume", tmp_path / "store.toml", "--json"]
+    bowtie = json.loads(run("plan", "bowtie", "--inputs", "1", *words).stdout)
+    split = json.loads(run("plan", "split", "--input", "1TB", *words).stdout)
+    assert bowtie["run_bytes"] <= 67108864
+    assert bowtie["rate_bytes_per_s"] == pytest.approx(split["bytes"] / split["seconds"], rel=0.01)
 
 
 @pytest.fixture

@@ -111,7 +111,7 @@ struct BowtiePlan<'a> {
     write_group: f64,
     read_memory_bytes: f64,
     write_memory_bytes: f64,
-    /// Mean bytes between two switches; none: a single stream never switches.
+    /// Mean bytes between two switches, no more than a request moves; none: a single stream never switches.
     run_bytes: Option<f64>,
     rate_bytes_per_s: f64,
     /// False: runs are so short that the device's cache joins them, and it is faster than said.
@@ -136,10 +136,10 @@ impl<'a> BowtiePlan<'a> {
             write_group: scheme.write_group,
             read_memory_bytes: memory * scheme.read_share(),
             write_memory_bytes: memory * (1.0 - scheme.read_share()),
-            run_bytes: run.is_finite().then_some(run),
+            run_bytes: Some(volume.unbroken(run)).filter(|bytes| bytes.is_finite()),
             rate_bytes_per_s: volume.rate(shape.alpha, run, files),
             formula_holds: volume.formula_holds(run, files),
-            equal_parts_run_bytes: equal,
+            equal_parts_run_bytes: volume.unbroken(equal),
             equal_parts_rate_bytes_per_s: volume.rate(shape.alpha, equal, files),
             volume,
         }

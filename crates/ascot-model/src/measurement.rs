@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::host::{HostProfile, KernelRates, RecordClass};
 use crate::switch_cost::SwitchCost;
@@ -75,27 +75,38 @@ pub struct VolumeRequests {
     pub write: Requests,
 }
 
-/// Sizes and depths that are followed: what is beyond them is no gain on any device, and a slip of the pen.
+/// Sizes and depths that are followed: what is beyond them is no gain on any device.
 const REQUEST_BYTES: (u64, u64) = (4 << 10, 16 << 20);
-const REQUEST_DEPTH: (u32, u32) = (1, 128);
+const REQUEST_DEPTH: (u32, u32) = (2, 128);
 /// Of the memory of a job, what requests of one direction may have in flight: one part in so many.
 const IN_FLIGHT_SHARE: u64 = 8;
 
 impl Requests {
-    /// The same within what is followed, whole pages, and so many in flight that a share of `memory_bytes` holds
-    /// them: first fewer, then smaller.
-    pub fn within(self, memory_bytes: u64) -> Requests {
-        let (least, most) = REQUEST_BYTES;
-        let share = (memory_bytes / IN_FLIGHT_SHARE).max(least);
-        let bytes = self.bytes.clamp(least, most).min(share) / least * least;
-        let fitting = u32::try_from(share / bytes).unwrap_or(u32::MAX).max(1);
-        Requests { bytes, depth: self.depth.clamp(REQUEST_DEPTH.0, REQUEST_DEPTH.1).min(fitting) }
+    /// Bytes in flight.
+    fn in_flight(self) -> u64 {
+        self.bytes.saturating_mul(self.depth.into())
+    }
+
+    /// The requests of a job that moves no more than `block_bytes` at once: whole pages, no larger than that, and
+    /// so many more of them that as much is in flight as was measured. What is `usual` without a measurement is
+    /// the least in flight, a share of `memory_bytes` the most.
+    pub fn within(self, memory_bytes: u64, block_bytes: u64, usual: Requests) -> Requests {
+        let ((page, most), (fewest, deepest)) = (REQUEST_BYTES, REQUEST_DEPTH);
+        let share = (memory_bytes / IN_FLIGHT_SHARE).max(page * u64::from(fewest));
+        let least = usual.in_flight().min(share);
+        // Smaller than this, no depth would make up for it.
+        let smallest = least.div_ceil(deepest.into()).clamp(page, most).next_multiple_of(page);
+        let largest = block_bytes.min(share / u64::from(fewest)).clamp(smallest, most);
+        let bytes = self.bytes.clamp(smallest, largest) / page * page;
+        let depth = self.in_flight().clamp(least, share).div_ceil(bytes).min(share / bytes);
+        let depth = u32::try_from(depth).unwrap_or(u32::MAX);
+        Requests { bytes, depth: depth.clamp(fewest, deepest) }
     }
 }
 
-/// How a volume was measured, and what came out in full.
+/// How a volume was measured, and what came out in full. One that cannot be true is not read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct VolumeMeasurement {
     /// Sequential reading.
     pub read: Speed,
@@ -117,7 +128,45 @@ pub struct VolumeMeasurement {
     pub seconds: f64,
 }
 
+impl Serialize for VolumeMeasurement {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Self::serialize(self, serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for VolumeMeasurement {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let read = Self::deserialize(deserializer)?;
+        read.check().map_err(serde::de::Error::custom)?;
+        Ok(read)
+    }
+}
+
 impl VolumeMeasurement {
+    /// Whether the figures can be true. What a switch costs may be lost in its spread, below zero.
+    pub fn check(&self) -> Result<(), BadProfile> {
+        let positive = |value: f64, field| {
+            (value.is_finite() && value > 0.0).then_some(()).ok_or(BadProfile::NotPositive(field))
+        };
+        positive(self.read.rate.value, "measurement.read.rate.value")?;
+        positive(self.read.request_bytes as f64, "measurement.read.request_bytes")?;
+        positive(self.read.depth.into(), "measurement.read.depth")?;
+        positive(self.write.rate.value, "measurement.write.rate.value")?;
+        positive(self.write.request_bytes as f64, "measurement.write.request_bytes")?;
+        positive(self.write.depth.into(), "measurement.write.depth")?;
+        positive(self.duplex.value, "measurement.duplex.value")?;
+        positive(self.run_bytes as f64, "measurement.run_bytes")?;
+        positive(self.used_bytes as f64, "measurement.used_bytes")?;
+        positive(self.repeats.into(), "measurement.repeats")?;
+        positive(self.seconds, "measurement.seconds")?;
+        for point in self.read_switches.iter().chain(&self.write_switches) {
+            positive(point.files.into(), "measurement.*_switches.files")?;
+            let finite = point.seconds.value.is_finite();
+            finite.then_some(()).ok_or(BadProfile::NotFinite("measurement.*_switches.seconds.value"))?;
+        }
+        Ok(())
+    }
+
     /// What plans use: a job switches between files it reads about as often as between those it writes,
     /// so a switch is the mean of the two. What is lost in the spread costs nothing.
     pub fn switch_cost(&self) -> SwitchCost {
@@ -321,11 +370,56 @@ mod tests {
     #[test]
     fn requests_stay_within_memory_and_reason() {
         let requests = |bytes, depth| Requests { bytes, depth };
-        assert_eq!(requests(1 << 20, 4).within(1 << 30), requests(1 << 20, 4));
-        assert_eq!(requests(1 << 20, 16).within(64 << 20), requests(1 << 20, 8));
-        assert_eq!(requests(4 << 20, 16).within(16 << 20), requests(2 << 20, 1));
-        assert_eq!(requests(0, 0).within(16 << 20), requests(4 << 10, 1));
-        assert_eq!(requests(u64::MAX, u32::MAX).within(u64::MAX), requests(16 << 20, 128));
+        let usual = requests(1 << 20, 8);
+        for (measured, memory, block, followed) in [
+            (requests(1 << 20, 16), 1 << 30, 1 << 20, requests(1 << 20, 16)),
+            // As much in flight in smaller requests: those that are moved.
+            (requests(4 << 20, 16), 1 << 30, 1 << 20, requests(1 << 20, 64)),
+            (requests(4 << 20, 4), 16 << 20, 32 << 10, requests(32 << 10, 64)),
+            (requests(3 << 20, 4), 1 << 30, 1 << 20, requests(1 << 20, 12)),
+            // No less than without a measurement.
+            (requests(4 << 20, 1), 1 << 30, 1 << 20, requests(1 << 20, 8)),
+            (requests(1 << 18, 4), 1 << 30, 1 << 20, requests(1 << 18, 32)),
+            (requests(0, 0), 16 << 20, 32 << 10, requests(16 << 10, 128)),
+            (requests(u64::MAX, u32::MAX), u64::MAX, u64::MAX, requests(16 << 20, 128)),
+        ] {
+            assert_eq!(measured.within(memory, block, usual), followed, "{measured:?} {memory} {block}");
+        }
+    }
+
+    proptest::proptest! {
+        /// Whatever was measured, a job has no less in flight than without, and no more than memory allows.
+        #[test]
+        fn a_measurement_takes_nothing_away(
+            bytes in 0u64..64 << 20, depth in 0u32..300, memory in 8u64 << 20..64 << 30, shift in 15u32..21
+        ) {
+            let (usual, block) = (Requests { bytes: 1 << 20, depth: 8 }, 1 << shift);
+            let followed = Requests { bytes, depth }.within(memory, block, usual);
+            let (share, page) = (memory / IN_FLIGHT_SHARE, 4 << 10);
+            assert!(followed.bytes.is_multiple_of(page) && followed.bytes <= block.max(1 << 16) && followed.depth >= 2);
+            assert!(followed.in_flight() <= share, "{followed:?}");
+            assert!(followed.in_flight() + followed.bytes > usual.in_flight().min(share), "{followed:?}");
+        }
+    }
+
+    #[test]
+    fn measurements_that_cannot_be_are_refused() {
+        assert_eq!(measurement().check(), Ok(()));
+        for (change, field) in [
+            ((|m| m.read.rate.value = -5.0) as fn(&mut VolumeMeasurement), "measurement.read.rate.value"),
+            (|m| m.read.request_bytes = 0, "measurement.read.request_bytes"),
+            (|m| m.write.depth = 0, "measurement.write.depth"),
+            (|m| m.duplex.value = f64::NAN, "measurement.duplex.value"),
+            (|m| m.seconds = 0.0, "measurement.seconds"),
+            (|m| m.write_switches[1].files = 0, "measurement.*_switches.files"),
+        ] {
+            let mut wrong = measurement();
+            change(&mut wrong);
+            assert_eq!(wrong.check(), Err(BadProfile::NotPositive(field)));
+        }
+        let mut wrong = measurement();
+        wrong.read_switches[0].seconds.value = f64::INFINITY;
+        assert!(matches!(wrong.check(), Err(BadProfile::NotFinite(_))));
     }
 
     fn point(files: u32, value: f64) -> SwitchPoint {

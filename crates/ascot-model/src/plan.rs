@@ -31,7 +31,8 @@ pub struct PassPlan {
 }
 
 impl PassPlan {
-    /// Costs a pass: `work` is a list of (bytes, bytes/s of one thread).
+    /// Costs a pass: `work` is a list of (bytes, bytes/s of one thread). Its switches are those of `moved`, or
+    /// more where a request of the volume has a limit.
     pub fn new(
         name: impl Into<String>,
         moved: Moved,
@@ -40,15 +41,16 @@ impl PassPlan {
         host: &HostProfile,
     ) -> Self {
         let files = (moved.inputs + moved.outputs) as f64;
-        let device_seconds =
-            volume.seconds(moved.read_bytes as f64, moved.written_bytes as f64, moved.switches as f64, files);
+        let (read, written) = (moved.read_bytes as f64, moved.written_bytes as f64);
+        let switches = volume.switches(read + written, moved.switches as f64);
+        let device_seconds = volume.seconds(read, written, switches, files);
         let compute_seconds =
             work.iter().map(|&(bytes, rate)| bytes as f64 / rate).sum::<f64>() / host.threads.max(1) as f64;
         PassPlan {
             name: name.into(),
             read_bytes: moved.read_bytes,
             written_bytes: moved.written_bytes,
-            switches: moved.switches,
+            switches: switches as u64,
             inputs: moved.inputs,
             outputs: moved.outputs,
             times: moved.times.max(1),

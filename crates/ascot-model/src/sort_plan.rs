@@ -280,9 +280,9 @@ impl RecordJob<'_> {
             }
             Side::Neither => {}
         }
-        let reading = inputs.seconds(read, 0.0, inputs.switches(read, reads), pass.inputs as f64);
-        let writing =
-            self.volume.seconds(0.0, written, self.volume.switches(written, writes), pass.outputs as f64);
+        (reads, writes) = (inputs.switches(read, reads), self.volume.switches(written, writes));
+        let reading = inputs.seconds(read, 0.0, reads, pass.inputs as f64);
+        let writing = self.volume.seconds(0.0, written, writes, pass.outputs as f64);
         pass.device_seconds = reading.max(writing);
         pass.switches = (reads + writes) as u64;
     }
@@ -429,12 +429,12 @@ impl RecordJob<'_> {
     fn split_switches(&self, parts: u64) -> u64 {
         let (data, block) = (self.data() as f64, self.shares.block.max(1) as f64);
         if !self.volume.wants_runs((parts + 1) as f64) {
-            return self.volume.switches(data, (data / block).floor()) as u64;
+            return (data / block) as u64;
         }
         let scheme = Scheme::best_of(Shape::moving(1, parts.max(1) as u32, data, data), Algorithm::A2);
         let memory = long_run_bytes(self.shares.streams) as f64;
         let run = scheme.map_or(block, |scheme| scheme.run_length(memory)).max(block);
-        self.volume.switches(2.0 * data, (2.0 * data / run).max((parts + 1) as f64)) as u64
+        (2.0 * data / run).max((parts + 1) as f64) as u64
     }
 
     /// The factor that merges keep to; none: whatever memory holds.
@@ -515,10 +515,9 @@ impl RecordJob<'_> {
             let scheme = Scheme::best_of(shape, Algorithm::A4);
             let run = scheme.map_or(block, |scheme| scheme.run_length(self.shares.streams as f64));
             // However short the memory, what is moved at once is a block.
-            let runs = all / run.max(block);
-            self.volume.switches(all, runs.max((times * (inputs + 1)) as f64))
+            (all / run.max(block)).max((times * (inputs + 1)) as f64)
         } else {
-            self.volume.switches(read, (read / block).floor())
+            read / block
         };
         let moved = Moved { read_bytes, written_bytes, switches: switches as u64, inputs, outputs, times };
         self.pass(name, moved, &[(read_bytes, self.host.rates.merging_bytes_per_s(inputs as f64))])

@@ -70,6 +70,8 @@ fn is_zero(number: &u64) -> bool {
 pub enum BadProfile {
     /// A figure that must be a positive, finite number is none.
     NotPositive(&'static str),
+    /// A figure that must be a finite number is none.
+    NotFinite(&'static str),
     /// A rate that no volume has.
     Rate(&'static str),
     /// Requests of less than a sector.
@@ -87,6 +89,7 @@ impl std::fmt::Display for BadProfile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             BadProfile::NotPositive(field) => write!(f, "{field} must be a positive number"),
+            BadProfile::NotFinite(field) => write!(f, "{field} must be a finite number"),
             BadProfile::Rate(field) => {
                 write!(f, "{field} must be a rate from {LEAST_RATE} to {MOST_RATE:e} bytes/s")
             }
@@ -186,7 +189,8 @@ impl VolumeProfile {
     /// The rate formula: bytes/s read and written together, a share `alpha` of them read, in runs of
     /// a mean length among so many files.
     pub fn rate(&self, alpha: f64, run_bytes: f64, files: f64) -> f64 {
-        let switches = if run_bytes.is_infinite() { 0.0 } else { 1.0 / run_bytes };
+        let unbroken = self.unbroken(run_bytes);
+        let switches = if unbroken.is_infinite() { 0.0 } else { 1.0 / unbroken };
         1.0 / self.seconds(alpha, 1.0 - alpha, switches, files)
     }
 
@@ -194,6 +198,11 @@ impl VolumeProfile {
     /// cache, and it does better than the formula says (section VII.B).
     pub fn formula_holds(&self, run_bytes: f64, files: f64) -> bool {
         files * run_bytes >= self.cache_bytes as f64
+    }
+
+    /// What of runs of a mean length is moved between two switches: less where a request has a limit.
+    pub fn unbroken(&self, run_bytes: f64) -> f64 {
+        self.most_request_bytes.map_or(run_bytes, |limit| run_bytes.min(limit as f64))
     }
 
     /// The switches of so many runs that move so many bytes: as many, or more where a request has a
@@ -256,6 +265,10 @@ mod tests {
         };
         assert!((store.switches(80.0 * 1048576.0, 3.0) - 10.0).abs() < 1e-9);
         assert!((store.switches(1e6, 3.0) - 3.0).abs() < 1e-9);
+        for (run_bytes, moved) in [(f64::INFINITY, 8388608.0), (1e9, 8388608.0), (1e6, 1e6)] {
+            let rate = store.rate(1.0, run_bytes, 4.0);
+            assert!((1.0 / rate - (1e-9 + 0.03 / moved)).abs() < 1e-15, "{run_bytes} {rate}");
+        }
         assert!((store.money(1e6, 1e6, 1000.0) - (0.4 + 5.0 + 0.1)).abs() < 1e-9);
     }
 

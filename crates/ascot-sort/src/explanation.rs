@@ -48,7 +48,11 @@ impl fmt::Display for Volumes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let one = |way: Requests| format!("{}, {} in flight", units::memory(way.bytes), way.depth);
         let line = |requests: VolumeRequests| {
-            format!("read by {}, written by {}: measured fastest", one(requests.read), one(requests.write))
+            format!(
+                "read by {}, written by {}: as measured, within memory",
+                one(requests.read),
+                one(requests.write)
+            )
         };
         if let Some(volume) = &self.input_volume {
             let (name, rate) = (&volume.name, units::rate(volume.read_bytes_per_s));

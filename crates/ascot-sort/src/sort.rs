@@ -165,7 +165,7 @@ pub(crate) fn sort_large(
     check_apart(request, true)?;
     let prepared = prepare(request, inputs)?;
     let head = prepared.head.clone();
-    let disk = disk_for(request, options);
+    let disk = disk_for(request, &prepared.budget, options);
     let sorting = Sorting { request, by: None, view: None, prepared, disk, observer, cancel };
     with_records(request, &head, sorting)?
 }
@@ -236,7 +236,7 @@ pub fn split(
     check_apart(request, false)?;
     let prepared = prepare(request, Inputs::open(&request.inputs)?)?;
     let head = prepared.head.clone();
-    let disk = disk_for(request, options);
+    let disk = disk_for(request, &prepared.budget, options);
     let sorting = Sorting { request, by: Some(by), view: None, prepared, disk, observer, cancel };
     with_records(request, &head, sorting)?
 }
@@ -347,7 +347,7 @@ fn explain_prepared(
     prepared: Prepared,
     options: &RunOptions,
 ) -> Result<Explanation, SortError> {
-    let head = prepared.head.clone();
+    let (head, budget) = (prepared.head.clone(), prepared.budget);
     let makes_view = dir.is_some();
     let (plan, view) = with_records(request, &head, Explaining { request, by, makes_view, prepared })??;
     let dirs = temp_dirs(request);
@@ -363,7 +363,7 @@ fn explain_prepared(
         _ => None,
     };
     let (records, view_dir) = (request.layout.to_string(), dir.map(Path::to_path_buf));
-    let followed = |requests: VolumeRequests| within_memory(request, requests);
+    let followed = |requests: VolumeRequests| within_memory(&budget, requests);
     // A view has its own: many small ones.
     let requests = request.requests.filter(|_| !makes_view).map(followed);
     let (input_volume, input_requests) = (request.input_volume.clone(), request.input_requests.map(followed));
@@ -430,7 +430,9 @@ pub fn resume(
 ) -> Result<Report, SortError> {
     let manifest = store::load(dir)?;
     let view = manifest.view.is_some();
-    let disk = if view { view_disk(options) } else { disk_for(&manifest.request, options) };
+    let data_bytes = manifest.inputs.iter().map(Fingerprint::size).sum();
+    let budget = Budget::new(manifest.memory_bytes, manifest.threads, Some(data_bytes))?;
+    let disk = if view { view_disk(options) } else { disk_for(&manifest.request, &budget, options) };
     let mut job_dir = JobDir::reopen(&disk, &manifest.dirs)?;
     if let Some(finished) = JobDir::was_done(&manifest) {
         return Ok(report_of_finished(&manifest, &finished, &disk));

@@ -11,24 +11,25 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use ascot_io::{Disk, DiskOptions};
-use ascot_model::measurement::VolumeRequests;
+use ascot_io::{DEFAULT_DEPTH, DEFAULT_REQUEST_BYTES, Disk, DiskOptions};
+use ascot_model::measurement::{Requests, VolumeRequests};
 
-use crate::budget::default_memory;
+use crate::budget::Budget;
 use crate::error::SortError;
 use crate::job::{RunOptions, temp_dirs};
 use crate::request::{Input, Output, SortRequest};
 
 /// A disk as a job uses it, its requests as the volumes were measured to be fastest with.
-pub fn disk_for(request: &SortRequest, options: &RunOptions) -> Disk {
+pub fn disk_for(request: &SortRequest, budget: &Budget, options: &RunOptions) -> Disk {
     let faults = options.faults.clone();
-    Disk::new(DiskOptions { measured: measured(request), faults, ..DiskOptions::default() })
+    Disk::new(DiskOptions { measured: measured(request, budget), faults, ..DiskOptions::default() })
 }
 
-/// The requests of a volume, within the memory of the job.
-pub fn within_memory(request: &SortRequest, requests: VolumeRequests) -> VolumeRequests {
-    let memory = request.memory_bytes.unwrap_or_else(default_memory);
-    VolumeRequests { read: requests.read.within(memory), write: requests.write.within(memory) }
+/// The requests of a volume, within the memory of the job and the blocks it moves.
+pub fn within_memory(budget: &Budget, requests: VolumeRequests) -> VolumeRequests {
+    let usual = Requests { bytes: DEFAULT_REQUEST_BYTES as u64, depth: DEFAULT_DEPTH as u32 };
+    let within = |way: Requests| way.within(budget.memory as u64, budget.block as u64, usual);
+    VolumeRequests { read: within(requests.read), write: within(requests.write) }
 }
 
 /// An error where the inputs are said to be on a volume of their own, and are not. `spills`: whether the job may
@@ -50,9 +51,9 @@ pub fn check_apart(request: &SortRequest, spills: bool) -> Result<(), SortError>
 }
 
 /// Of each device what was measured, the inputs' own first.
-fn measured(request: &SortRequest) -> Vec<(u64, VolumeRequests)> {
+fn measured(request: &SortRequest, budget: &Budget) -> Vec<(u64, VolumeRequests)> {
     let of = |devices: Vec<u64>, requests: Option<VolumeRequests>| {
-        let requests = requests.map(|requests| within_memory(request, requests));
+        let requests = requests.map(|requests| within_memory(budget, requests));
         devices.into_iter().filter_map(move |device| Some((device, requests?))).collect::<Vec<_>>()
     };
     let (inputs, written) = (devices(&input_paths(request)), devices(&written_dirs(request)));

@@ -49,6 +49,35 @@ fn job<'a>(input: u64, memory: u64, volume: &'a VolumeProfile, host: &'a HostPro
     }
 }
 
+/// No request of an object store moves more than its limit, whatever the pass and the way.
+#[test]
+fn every_pass_has_the_requests_that_a_limit_makes() {
+    let limit = 64 * MIB;
+    let limited = |volume| VolumeProfile { most_request_bytes: Some(limit), ..volume };
+    let (store, flash) =
+        (limited(VolumeProfile::simple("store", 1.2e9, 1e9, 0.03)), VolumeProfile::assumed_flash());
+    let (host, flash) = (host(), limited(flash));
+    let distribute = Methods { merge: false, distribute: true, forced: true };
+    for volume in [&store, &flash] {
+        for (gib, memory) in [(8, 16_384), (100, 4096), (1000, 1024), (10_000, 256)] {
+            let one = RecordJob { inputs: 30, ..job(gib * 1024 * MIB, memory * MIB, volume, &host) };
+            for input_volume in [None, Some(volume)] {
+                let job = RecordJob { input_volume, ..one.clone() };
+                let mut plans = vec![job.merge_inputs(), job.split(30)];
+                plans.extend([MERGE, distribute].into_iter().filter_map(|methods| job.sort(methods)));
+                assert_eq!(plans.len(), 4);
+                for pass in plans.iter().flat_map(|plan| &plan.chosen.passes) {
+                    let bytes = pass.read_bytes + pass.written_bytes;
+                    assert!(pass.switches >= bytes / limit, "{gib} {memory} {pass:?}");
+                    let waits = pass.switches as f64 * volume.switch_seconds.seconds(2.0);
+                    let both = if input_volume.is_some() { 0.5 } else { 1.0 };
+                    assert!(pass.device_seconds > 0.99 * both * waits, "{gib} {memory} {pass:?}");
+                }
+            }
+        }
+    }
+}
+
 /// Inputs on a volume of their own: each volume moves its side alone, and only the slower one counts.
 #[test]
 fn volumes_that_differ_work_side_by_side() {
