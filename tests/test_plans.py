@@ -2,6 +2,7 @@
 and what a job then does is what was planned."""
 
 import json
+import math
 import pathlib
 import random
 import re
@@ -116,6 +117,7 @@ def test_merges_keep_to_the_factor_of_the_plan(files):
     way = report["plan"]["chosen"]
     factor = way["merge_factor"]
     assert factor and len(way["factors"]) >= 2 and max(way["factors"]) == factor < way["pieces"]
+    assert math.prod(way["factors"]) >= way["pieces"], "the levels of the plan merge all there is"
     some, last = (next(step for step in report["passes"] if step["name"] == name) for name in ("merge some", "merge"))
     planned = next(one for one in way["passes"] if one["name"] == "merge some")
     assert some["inputs"] <= factor and last["inputs"] <= factor * 5 // 4

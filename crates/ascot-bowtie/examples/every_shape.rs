@@ -1,12 +1,12 @@
 //! How near the schedules come to their formulas, shape by shape: one line for each of a grid of shapes.
 //!
 //! ```text
-//!   every_shape [SIZES [SHARES [ALGORITHMS]]]
+//!   every_shape [SIZES [SHARES [ALGORITHMS [BLOCKS]]]]
 //!   every_shape 1,2,3,5,8,13 0.2,0.5,0.8 best
 //! ```
 //!
 //! SIZES: numbers of files on either side, 0 too. SHARES: of reading in what moves. ALGORITHMS: `best`, the one
-//! chosen for a shape, or `all` that fit it. A line says the shape, the scheme, and the mean run as a share of the formula at equal rates, and as
+//! chosen for a shape, or `all` that fit it. BLOCKS: of memory, to a file. A line says the shape, the scheme, and the mean run as a share of the formula at equal rates, and as
 //! a share of that where rates vary by half at every block; then the share of the paper's formula for groups of
 //! any size, best of all.
 
@@ -19,24 +19,14 @@ use ascot_model::run_length::{Algorithm, Scheme, Shape};
 
 /// Runs to take the mean of.
 const RUNS: f64 = 400.0;
-/// Blocks to a file.
+/// Blocks to a file where not said, and those of all files at the most then.
 const BLOCKS: u32 = 300;
-/// Blocks of all files at the most, where that leaves a file 64.
 const MOST_BLOCKS: u32 = 8192;
 
-const ALL: [Algorithm; 7] = [
-    Algorithm::A1,
-    Algorithm::A2,
-    Algorithm::A3,
-    Algorithm::A4,
-    Algorithm::A5,
-    Algorithm::A6r,
-    Algorithm::A6w,
-];
-
-fn setup(scheme: Scheme, skew: &Skew) -> Setup {
+fn setup(scheme: Scheme, skew: &Skew, blocks: Option<u32>) -> Setup {
     let streams = scheme.shape.streams();
-    let memory_blocks = (BLOCKS * streams).min(MOST_BLOCKS.max(64 * streams));
+    let usual = (BLOCKS * streams).min(MOST_BLOCKS.max(64 * streams));
+    let memory_blocks = blocks.map_or(usual, |blocks| blocks.saturating_mul(streams));
     let run = scheme.run_length(f64::from(memory_blocks));
     let memory = u64::from(memory_blocks);
     Setup {
@@ -49,10 +39,10 @@ fn setup(scheme: Scheme, skew: &Skew) -> Setup {
     }
 }
 
-fn line(scheme: &Scheme) -> String {
+fn line(scheme: &Scheme, blocks: Option<u32>) -> String {
     let shape = scheme.shape;
     let run = |skew: Skew| {
-        let setup = setup(*scheme, &skew);
+        let setup = setup(*scheme, &skew, blocks);
         let formula = scheme.run_length(f64::from(setup.memory_blocks));
         let held = |outcome: &ascot_bowtie::simulate::Outcome| outcome.peak_blocks <= setup.memory_blocks;
         match simulate(&setup, false) {
@@ -61,7 +51,7 @@ fn line(scheme: &Scheme) -> String {
         }
     };
     let (even, noisy) = (run(Skew::Equal), run(Skew::Noise(0.5)));
-    let real = ALL.into_iter().filter_map(|algorithm| Scheme::best_real(shape, algorithm));
+    let real = Algorithm::ALL.into_iter().filter_map(|algorithm| Scheme::best_real(shape, algorithm));
     let real = real.map(|scheme| scheme.run_length(1.0)).fold(0.0, f64::max);
     format!(
         "{} {} {} {} {:.3} {:.3} {even:.4} {:.4} {:.4}",
@@ -86,7 +76,9 @@ fn schemes(sizes: &[u32], shares: &[f64], all: bool) -> Vec<Scheme> {
         for &share in &shares[..if one_sided { 1 } else { shares.len() }] {
             let shape = Shape::moving(inputs, outputs, share, 1.0 - share);
             match all {
-                true => schemes.extend(ALL.into_iter().filter_map(|one| Scheme::best_of(shape, one))),
+                true => {
+                    schemes.extend(Algorithm::ALL.into_iter().filter_map(|one| Scheme::best_of(shape, one)))
+                }
                 false => schemes.push(Scheme::best(shape)),
             }
         }
@@ -106,9 +98,10 @@ fn main() -> ExitCode {
     let sizes = numbers::<u32>(&argument(0, "0,1,2,3,4,5,7,8,11,13,16,23,32"));
     let shares = numbers::<f64>(&argument(1, "0.2,0.5,0.8"));
     let (Some(sizes), Some(shares)) = (sizes, shares) else {
-        eprintln!("every_shape [SIZES [SHARES [best|all]]]: numbers with commas between");
+        eprintln!("every_shape [SIZES [SHARES [best|all [BLOCKS]]]]: numbers with commas between");
         return ExitCode::from(2);
     };
+    let blocks = arguments.get(3).and_then(|text| text.parse().ok());
     let schemes = schemes(&sizes, &shares, argument(2, "best") == "all");
     let next = AtomicUsize::new(0);
     let lines = Mutex::new(());
@@ -116,7 +109,7 @@ fn main() -> ExitCode {
         for _ in 0..2 {
             scope.spawn(|| {
                 while let Some(scheme) = schemes.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let line = line(scheme);
+                    let line = line(scheme, blocks);
                     let _one_at_a_time = lines.lock();
                     println!("{line}");
                 }

@@ -132,17 +132,7 @@ fn setup(matches: &ArgMatches) -> Result<Chosen, Failure> {
 
 fn algorithm(matches: &ArgMatches) -> Option<Algorithm> {
     let name = matches.get_one::<String>("schedule")?;
-    [
-        Algorithm::A1,
-        Algorithm::A2,
-        Algorithm::A3,
-        Algorithm::A4,
-        Algorithm::A5,
-        Algorithm::A6r,
-        Algorithm::A6w,
-    ]
-    .into_iter()
-    .find(|algorithm| algorithm.name() == name)
+    Algorithm::ALL.into_iter().find(|algorithm| algorithm.name() == name)
 }
 
 fn skew(text: &str) -> Result<Skew, Failure> {

@@ -87,6 +87,17 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
+    /// All of them.
+    pub const ALL: [Algorithm; 7] = [
+        Algorithm::A1,
+        Algorithm::A2,
+        Algorithm::A3,
+        Algorithm::A4,
+        Algorithm::A5,
+        Algorithm::A6r,
+        Algorithm::A6w,
+    ];
+
     /// Its name in the paper, in small letters.
     pub fn name(self) -> &'static str {
         match self {
