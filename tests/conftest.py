@@ -9,13 +9,27 @@ import pytest
 from hypothesis import HealthCheck, settings
 from support import ROOT
 
+# The same examples every time, unless `./dev fuzz` searches for new ones.
 settings.register_profile(
     "ascot",
     deadline=None,
-    derandomize=True,
+    derandomize="ASCOT_FUZZ" not in os.environ,
+    database=None,
+    print_blob=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 settings.load_profile("ascot")
+
+
+def pytest_addoption(parser):
+    parser.addoption("--long", action="store_true", help="run the tests that take long, too")
+
+
+def pytest_collection_modifyitems(config, items):
+    if not config.getoption("--long"):
+        for item in items:
+            if "long" in item.keywords:
+                item.add_marker(pytest.mark.skip(reason="takes long: ./dev test --all"))
 
 
 def disk_directory():

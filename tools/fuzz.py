@@ -1,0 +1,98 @@
+"""The search behind `./dev fuzz`: property tests with other seeds, round after round, until one fails or time is up.
+
+    python3 tools/fuzz.py [--minutes M] [--seed N] [--rounds R] [NAME...]
+
+A round runs every property test of the crates (`proptest!`), then the randomised end-to-end tests, all with one seed,
+which it prints first. The next round has the next seed. NAMEs keep only tests whose names contain one of them.
+
+`./dev test` draws the same cases every time. Each case that a search finds becomes one of them: write a test with its
+values (proptest prints the smallest that fails; hypothesis too) beside the property, and commit it with the fix.
+"""
+
+import argparse
+import os
+import re
+import secrets
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+# End-to-end tests that draw their cases by chance.
+RANDOMISED = ["tests/test_sort_command.py", "tests/test_layouts.py"]
+SEEDS = 2**32
+
+
+def main():
+    options = arguments()
+    seed = secrets.randbelow(SEEDS) if options.seed is None else options.seed
+    rounds = options.rounds or (1 if options.seed is not None else None)
+    end = time.monotonic() + 60 * options.minutes
+    crates = property_tests(options.names)
+    done = 0
+    while done == 0 or (done < rounds if rounds else time.monotonic() < end):
+        print(f"==> round {done + 1}, seed {seed}", flush=True)
+        if not search(crates, options.names, seed):
+            sys.exit(f"failed with seed {seed}: ./dev fuzz --seed {seed} {' '.join(options.names)}".rstrip())
+        seed = (seed + 1) % SEEDS
+        done += 1
+    print(f"{done} {'round' if done == 1 else 'rounds'} passed, the last with seed {(seed - 1) % SEEDS}")
+
+
+def arguments():
+    parser = argparse.ArgumentParser(prog="./dev fuzz", description="searches for inputs that break a property")
+    parser.add_argument("--minutes", type=float, default=30, help="begin no new round after that long (30)")
+    parser.add_argument("--seed", type=int, help="the first seed; alone: that round only")
+    parser.add_argument("--rounds", type=int, help="this many rounds, however long they take")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="only tests whose names contain one of these")
+    return parser.parse_args()
+
+
+def property_tests(names):
+    """Names of the property tests by crate; with `names`, of those that contain one of them."""
+    found = {}
+    for source in sorted(ROOT.glob("crates/*/**/*.rs")):
+        tests = [name for name in tests_of(source.read_text()) if chosen(name, names)]
+        if tests:
+            found.setdefault(source.relative_to(ROOT).parts[1], set()).update(tests)
+    return found
+
+
+def tests_of(source):
+    """Functions inside the blocks `proptest! { ... }` that are marked as tests."""
+    for block in re.finditer(r"^( *)(?:proptest::)?proptest! \{$(.*?)^\1\}$", source, re.M | re.S):
+        yield from re.findall(r"#\[test\]\s+fn (\w+)\(", block[2])
+
+
+def chosen(name, names):
+    return not names or any(part in name for part in names)
+
+
+def search(crates, names, seed):
+    """One round; whether all of it passed."""
+    surroundings = dict(os.environ, PROPTEST_RNG_SEED=str(seed), ASCOT_SORT_SEED=str(seed), ASCOT_FUZZ="1")
+    commands = [
+        ["cargo", "test", "--locked", "--quiet", "-p", "ascot-cli", "-p", crate, "--lib", "--tests", "--", *tests]
+        for crate, tests in crates.items()
+    ]
+    keyword = ["-k", " or ".join(names)] if names else []
+    commands.append(
+        [sys.executable, "-m", "pytest", "-q", f"--hypothesis-seed={seed}", *keyword, *RANDOMISED]
+    )
+    # All of them, whatever failed before.
+    results = [passes(command, surroundings) for command in commands]
+    return all(results)
+
+
+def passes(command, surroundings):
+    result = subprocess.run(command, cwd=ROOT, env=surroundings, text=True, capture_output=True)
+    # Pytest ends with 5 where a name leaves no test.
+    passed = result.returncode in ((0, 5) if "pytest" in command else (0,))
+    if not passed:
+        print(result.stdout, result.stderr, sep="\n", flush=True)
+    return passed
+
+
+if __name__ == "__main__":
+    main()
