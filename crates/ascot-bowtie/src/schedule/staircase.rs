@@ -255,14 +255,21 @@ impl Staircase {
             let blocks = (now + (slot as f64 - 1.0) * round) * sight.shares[input] + SPARE;
             (blocks.ceil() as u32).clamp(1, self.read_blocks.max(1))
         };
-        // Where memory does not hold all that, some last for fewer rounds, but for whole ones.
+        // Where memory does not hold all that, some last for fewer rounds, but for whole ones, and until one in
+        // which fewer than a group run out: groups that grow need ever more memory at once.
         loop {
             let filled = forced.iter().zip(&last_for);
             let more = |(&input, &slot)| u64::from(level(input, slot).saturating_sub(sight.held[input]));
             let needed: u64 = filled.map(more).sum();
             let longest = (0..forced.len()).max_by_key(|&at| last_for[at]).filter(|&at| last_for[at] > 1);
             match longest {
-                Some(at) if needed > u64::from(sight.free_to_read) + forced.len() as u64 => last_for[at] -= 1,
+                Some(at) if needed > u64::from(sight.free_to_read) + forced.len() as u64 => {
+                    let slot = last_for[at];
+                    running_out[slot] -= 1;
+                    last_for[at] =
+                        (1..slot).rev().find(|&slot| running_out[slot] < group).unwrap_or(slot - 1);
+                    running_out[last_for[at]] += 1;
+                }
                 _ => break,
             }
         }

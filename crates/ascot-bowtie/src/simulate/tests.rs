@@ -250,11 +250,43 @@ proptest! {
     }
 }
 
+/// With the schedule that is chosen for a shape and blocks of memory to a stream: runs about as long as the
+/// formula says, and rates that vary by up to `noise` at every block leave 85 percent of that.
+fn reaches_its_formula(
+    shape: (u32, u32),
+    alpha: f64,
+    blocks: u32,
+    noise: f64,
+    seed: u64,
+) -> Result<(), TestCaseError> {
+    let chosen = Scheme::best(Shape { inputs: shape.0, outputs: shape.1, alpha });
+    let mut equal = any_setup(chosen.algorithm, shape, alpha, blocks, seed);
+    // Many rounds, so that it is nothing where in one the last of them ends.
+    let run_blocks = equal.scheme.run_length(f64::from(equal.memory_blocks));
+    equal.total_blocks = 8 * u64::from(equal.memory_blocks) + (300.0 * run_blocks.min(1e6)) as u64;
+    equal.total_blocks = equal.total_blocks.max(20 * u64::from(equal.memory_blocks));
+    let run = |setup: &Setup| simulate(setup, false).map(|outcome| outcome.run_length()).unwrap_or(0.0);
+    let formula = equal.scheme.run_length(f64::from(equal.memory_blocks));
+    let even = run(&equal);
+    prop_assert!(even >= 0.93 * formula, "{:?}: {:.3}", equal.scheme, even / formula);
+    let skew = Skew::Noise(noise);
+    let noisy = run(&Setup { input_skew: skew.clone(), output_skew: skew, ..equal.clone() });
+    prop_assert!(noisy >= 0.85 * even, "{:?}: {:.3}", equal.scheme, noisy / even);
+    Ok(())
+}
+
+/// Shapes in which a group of inputs that memory did not hold once led to larger and larger ones: 89 to 92
+/// percent of the formula.
+#[test]
+fn groups_that_memory_does_not_hold_stay_apart() -> Result<(), TestCaseError> {
+    reaches_its_formula((38, 42), 0.734, 202, 0.0, 1)?;
+    reaches_its_formula((46, 58), 0.763, 215, 0.19, 1)?;
+    reaches_its_formula((43, 57), 0.775, 276, 0.16, 1)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(20))]
 
-    /// Of whatever shape, with the schedule that is chosen for it: runs about as long as the formula says,
-    /// and rates that vary by half at every block leave 85 percent of that.
     #[test]
     fn any_shape_reaches_its_formula(
         shape in (1..60_u32, 1..60_u32),
@@ -263,18 +295,6 @@ proptest! {
         noise in 0.0..0.5,
         seed: u64,
     ) {
-        let chosen = Scheme::best(Shape { inputs: shape.0, outputs: shape.1, alpha });
-        let mut equal = any_setup(chosen.algorithm, shape, alpha, blocks, seed);
-        // Many rounds, so that it is nothing where in one the last of them ends.
-        let run_blocks = equal.scheme.run_length(f64::from(equal.memory_blocks));
-        equal.total_blocks = 8 * u64::from(equal.memory_blocks) + (300.0 * run_blocks.min(1e6)) as u64;
-        equal.total_blocks = equal.total_blocks.max(20 * u64::from(equal.memory_blocks));
-        let run = |setup: &Setup| simulate(setup, false).map(|outcome| outcome.run_length()).unwrap_or(0.0);
-        let formula = equal.scheme.run_length(f64::from(equal.memory_blocks));
-        let even = run(&equal);
-        prop_assert!(even >= 0.93 * formula, "{:?}: {:.3}", equal.scheme, even / formula);
-        let skew = Skew::Noise(noise);
-        let noisy = run(&Setup { input_skew: skew.clone(), output_skew: skew, ..equal.clone() });
-        prop_assert!(noisy >= 0.85 * even, "{:?}: {:.3}", equal.scheme, noisy / even);
+        reaches_its_formula(shape, alpha, blocks, noise, seed)?;
     }
 }
