@@ -251,7 +251,8 @@ proptest! {
 }
 
 /// With the schedule that is chosen for a shape and blocks of memory to a stream: runs about as long as the
-/// formula says, and rates that vary by up to `noise` at every block leave 85 percent of that.
+/// formula says, and rates that vary by up to `noise` at every block leave 85 percent of that. Groups of inputs
+/// that keep step with outputs (A6w) lose most: until they have found their rounds, some are filled twice in one.
 fn reaches_its_formula(
     shape: (u32, u32),
     alpha: f64,
@@ -268,15 +269,15 @@ fn reaches_its_formula(
     let run = |setup: &Setup| simulate(setup, false).map(|outcome| outcome.run_length()).unwrap_or(0.0);
     let formula = equal.scheme.run_length(f64::from(equal.memory_blocks));
     let even = run(&equal);
-    prop_assert!(even >= 0.93 * formula, "{:?}: {:.3}", equal.scheme, even / formula);
+    let least = if equal.scheme.algorithm == Algorithm::A6w { 0.90 } else { 0.94 };
+    prop_assert!(even >= least * formula, "{:?}: {:.3}", equal.scheme, even / formula);
     let skew = Skew::Noise(noise);
     let noisy = run(&Setup { input_skew: skew.clone(), output_skew: skew, ..equal.clone() });
     prop_assert!(noisy >= 0.85 * even, "{:?}: {:.3}", equal.scheme, noisy / even);
     Ok(())
 }
 
-/// Shapes in which a group of inputs that memory did not hold once led to larger and larger ones: 89 to 92
-/// percent of the formula.
+/// Kept cases of a search: a group of inputs that memory did not hold led to ever larger groups.
 #[test]
 fn groups_that_memory_does_not_hold_stay_apart() -> Result<(), TestCaseError> {
     reaches_its_formula((38, 42), 0.734, 202, 0.0, 1)?;
