@@ -14,7 +14,7 @@ use std::ops::Range;
 use ascot_io::Reservation;
 
 use crate::error::{IndexError, Result};
-use crate::read::stored::{Inline, StoredValue};
+use crate::read::stored::{Content, Inline, StoredValue};
 use crate::read::{Directory, Value};
 
 /// Most keys looked for at once, and most keys in epochs.
@@ -110,6 +110,16 @@ impl Directory {
         Ok(values)
     }
 
+    /// As [`stored`](Self::stored), where no value is kept in memory that takes more of it than its place does.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn stored_places(&self, key: &[u8], epoch: Option<u64>) -> Result<Vec<StoredValue>> {
+        self.layout().check_key(key)?;
+        let (values, _memory) = self.find(&[key], epoch, Inline::Least)?;
+        Ok(values.into_iter().flatten().collect())
+    }
+
     /// As [`stored`](Self::stored), of many keys.
     pub(crate) fn stored_many<K: AsRef<[u8]>>(
         &self,
@@ -171,13 +181,27 @@ impl Directory {
         epoch: Option<u64>,
         long: Long,
     ) -> Result<(Vec<Vec<StoredValue>>, Reservation)> {
-        let found = self.find(keys, epoch, Inline::Usual);
-        let (mut values, mut memory) = match found {
+        match self.find_with(keys, epoch, long, Inline::Usual) {
             Err(IndexError::Memory(_)) if keys.len() == 1 && long != Long::Read => {
-                self.find(keys, epoch, Inline::Least)?
+                self.find_with(keys, epoch, long, Inline::Least)
             }
-            found => found?,
-        };
+            found => found,
+        }
+    }
+
+    fn find_with(
+        &self,
+        keys: &[&[u8]],
+        epoch: Option<u64>,
+        long: Long,
+        inline: Inline,
+    ) -> Result<(Vec<Vec<StoredValue>>, Reservation)> {
+        let before = self.pool.available();
+        let (mut values, mut memory) = self.find(keys, epoch, inline)?;
+        let has_long = values.iter().flatten().any(|value| matches!(value.content, Content::Long(_)));
+        if has_long && long != Long::Read && inline == Inline::Usual {
+            self.leave_half(before, &memory)?;
+        }
         for value in values.iter_mut().flatten() {
             match long {
                 Long::Read => {
@@ -190,6 +214,18 @@ impl Directory {
             }
         }
         Ok((values, memory))
+    }
+
+    /// Refuses answers that leave less than half of the memory, of which there was so much before: whoever takes them reads long values.
+    ///
+    /// # Errors
+    /// [`IndexError::Memory`]: fewer at a time may do.
+    pub(crate) fn leave_half(&self, before: usize, answers: &Reservation) -> Result<()> {
+        if answers.bytes() > before / 2 {
+            // More than is left.
+            self.pool.reserve(before, "values of keys")?;
+        }
+        Ok(())
     }
 
     /// Asks epoch by epoch where `error` keeps from asking all at once.

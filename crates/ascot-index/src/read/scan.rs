@@ -242,7 +242,14 @@ impl Directory {
     /// Follows pointers, and hands the records over: as many at once as there is memory for.
     fn hand_over(&self, gaps: &Gaps, waiting: &[Waiting], take: Take<'_>) -> Result<()> {
         let pointers: Vec<&[u8]> = waiting.iter().map(|one| one.2.as_slice()).collect();
-        let resolved = self.resolve(&pointers, Inline::Usual);
+        let before = self.pool.available();
+        let resolved = self.resolve(&pointers, Inline::Usual).and_then(|(contents, memory)| {
+            let several = contents.len() > 1 && contents.iter().any(|one| matches!(one, Content::Long(_)));
+            if several {
+                self.leave_half(before, &memory)?;
+            }
+            Ok((contents, memory))
+        });
         let halves = match &resolved {
             Err(IndexError::Memory(_)) => waiting.len() > 1,
             Err(_) => waiting.len() > 1 && gaps.is_lenient(),
