@@ -1,4 +1,4 @@
-"""Reading indexed directories within a memory that their values do not fit, with few descriptors, and down to every byte."""
+"""Reading indexed directories in less memory than their values, with few descriptors, and down to every byte."""
 
 import hashlib
 import json
@@ -109,7 +109,7 @@ def test_long_values_are_files(long_directory, value, disk):
 
 
 def test_few_descriptors_are_enough(disk):
-    """Files that are open at once are bounded by what the process may have, and opened again where they have to be."""
+    """No more files are open at once than the process may have; they are opened again where they have to be."""
     first = dumps(disk, 1, 2000)[0]
     run("build", first, *FIXED, "--partitions", 60, "--memory", "64MiB", "-o", disk / "run.dir")
     keys = disk / "keys"
