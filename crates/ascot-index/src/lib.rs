@@ -33,7 +33,7 @@ pub use error::{IndexError, Result};
 pub use format::manifest::{Attribute, AuxiliaryKind, Layout, Manifest, NumberKind, PartitionBy, Scheme};
 pub use format::pointer::Pointer;
 pub use read::{
-    Condition, Directory, EpochInfo, Gap, Info, Notices, QueryCounts, Scan, ScanRecord, Sign, Unread, Value,
-    Verified,
+    Condition, Content, Directory, EpochInfo, Gap, Info, LongValue, Notices, QueryCounts, RecordValue, Scan,
+    ScanRecord, Sign, StoredRecord, StoredValue, Unread, Value, Verified,
 };
 pub use write::{Coordinator, DirectoryWriter, EpochCounts, LocalWriter, Sampler, Share};
