@@ -298,6 +298,29 @@ def test_a_killed_rank_where_mpi_lets_the_others_go_on(many_ranks, look_up, disk
     check_epochs(look_up, disk / "run.dir", 1, 20_000)
 
 
+# Where a rank that ends without a word to MPI does not end the others.
+RECOVERING = ("--mca", "orte_enable_recovery", "1", "--mca", "orte_abort_on_non_zero_status", "0")
+
+
+@needs_mpi
+@pytest.mark.parametrize("single_copy", ["cma", "none"])
+@pytest.mark.parametrize("who", [0, 2])
+def test_a_rank_that_vanishes_amid_large_messages_is_named_by_all_others(many_ranks, look_up, disk, who, single_copy):
+    """A batch of 256 KiB follows its head only when it is taken: of those of a sender that is gone, only heads come."""
+    patience, ranks = 3, 4
+    options = f"scheme=records key=8 value=48 memory=32MiB batch=256KiB route=direct patience={patience}"
+    mca = (*RECOVERING, "--mca", "btl_vader_single_copy_mechanism", single_copy)
+    for repetition in range(2):
+        directory = disk / f"{repetition}.dir"
+        arguments = (directory, options, 2, 240_000, "vanish", who)
+        done = mpirun(many_ranks, *arguments, ranks=ranks, options=mca, timeout=60)
+        lines = sorted(line for line in done.stderr.splitlines() if line.startswith("rank "))
+        assert len(lines) == ranks - 1, done.stdout + done.stderr
+        for line in lines:
+            assert "ASCOT_PEER" in line and f"no word for {patience} s from rank {who};" in line, done.stderr
+        check_epochs(look_up, directory, 1, 240_000)
+
+
 @needs_mpi
 @pytest.mark.privileged
 def test_a_full_disk_stops_all_ranks_at_the_same_epoch(many_ranks, look_up, disk):

@@ -85,8 +85,11 @@ typedef struct ascot_transport {
     int (*send)(void *state, uint32_t to, uint32_t lane, const void *bytes, size_t length, uint64_t ticket);
     /* 1 and the ticket of a batch that its receiver has taken, or 0. Does not wait. */
     int (*sent)(void *state, uint64_t *ticket);
-    /* Takes the next batch of a lane, of at most `capacity` bytes: 1, its length and sender, or 0. Batches of two
-     * ranks on one lane keep their order; a lane whose batches are not taken does not hold up others. */
+    /* Takes the next batch of a lane, of at most `capacity` bytes: 1, its length and sender, or 0. Does not wait, not
+     * even for the rest of a batch that has begun to come: it may write to `into` and return 0, and is then called
+     * again with the same `into` until it returns 1. `into` stays until then, or for good where the transport is
+     * released after a failure. Batches of two ranks on one lane keep their order; a lane whose batches are not
+     * taken does not hold up others. */
     int (*receive)(void *state, uint32_t lane, void *into, size_t capacity, size_t *length, uint32_t *from);
     /* Waits a moment, at most so long, unless something has come. */
     int (*wait)(void *state, uint32_t microseconds);
