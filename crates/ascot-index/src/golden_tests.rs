@@ -34,7 +34,7 @@ fn record(epoch: u64, number: u64) -> (Vec<u8>, Vec<u8>) {
 fn write(path: &Path, layout: Layout) {
     let disk = Disk::default();
     let coordinator = Coordinator::create_numbered(&disk, path, layout, 0x0123_4567_89ab_cdef).unwrap();
-    let mut writer = DirectoryWriter::open(&disk, coordinator, MEMORY).unwrap();
+    let mut writer = DirectoryWriter::begin(&disk, coordinator, MEMORY).unwrap();
     for epoch in 0..2 {
         for number in 0..200 {
             let (key, value) = record(epoch, number);

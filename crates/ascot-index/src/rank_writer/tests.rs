@@ -8,8 +8,10 @@ use std::time::Duration;
 use ascot_io::{Disk, DiskOptions, Effect, FaultPlan, Faults, Operation};
 
 use super::*;
+use crate::format::manifest::Manifest;
 use crate::read::{Directory, Scan};
 use crate::routing::{Endpoint, Limited, Order, Pace, Route, Topology, Wire, WireSpeed, in_process};
+use crate::write::OpenMode;
 
 const RANKS: u32 = 8;
 const RANKS_PER_NODE: u32 = 2;
@@ -24,7 +26,14 @@ fn options(scheme: Scheme, route: Route, key_bytes: Option<u32>, value_bytes: Op
         patience: Duration::from_secs(20),
         ..RoutingSettings::default()
     };
-    RankOptions { layout, memory_bytes: MEMORY, routing, append: false }
+    let opening = Opening { request: layout.into(), ..Opening::default() };
+    RankOptions { opening, memory_bytes: MEMORY, routing }
+}
+
+/// Others that go on with a directory.
+fn going_on(options: RankOptions, rollback: Option<u64>) -> RankOptions {
+    let opening = Opening { mode: OpenMode::Append, rollback, ..options.opening };
+    RankOptions { opening, ..options }
 }
 
 /// Runs `each` for every rank in a thread of its own; the answers by rank.
@@ -212,8 +221,8 @@ fn by_key_range_partitions_are_balanced_after_the_first_epoch() {
         let narrow = |particle: u64| (particle * 3).to_be_bytes();
         let write = |end: Endpoint, append, epochs: std::ops::Range<u64>| {
             let usual = options(scheme, Route::ThreeHop, Some(8), Some(16));
-            let layout = Layout { partition_by: PartitionBy::Range, ..usual.layout };
-            let options = RankOptions { layout, append, ..usual };
+            let mut options = if append { going_on(usual, None) } else { usual };
+            options.opening.request.partition_by = Some(PartitionBy::Range);
             let mut writer = RankWriter::open(end, &Disk::default(), &path, &options).unwrap();
             let rank = writer.rank();
             let mut delivered = Vec::new();
@@ -270,7 +279,7 @@ fn a_directory_is_gone_on_with() {
     for epoch in 0..2 {
         on_ranks(Order::Free, |end| {
             let usual = options(Scheme::Ranks, Route::ThreeHop, Some(8), Some(40));
-            let options = RankOptions { append: epoch > 0, ..usual };
+            let options = if epoch > 0 { going_on(usual, None) } else { usual };
             let mut writer = RankWriter::open(end, &Disk::default(), &path, &options).unwrap();
             append_epoch(&mut writer, epoch, |_| 40).unwrap();
             writer.close().unwrap();
@@ -348,7 +357,7 @@ fn two_jobs_on_one_directory_are_refused() {
     let mut first = RankWriter::open(alone(), &Disk::default(), &path, &usual).unwrap();
     first.append(&key(1), &[1; 40]).unwrap();
     for (append, wanted) in [(false, "being written"), (true, "being written")] {
-        let options = RankOptions { append, ..usual.clone() };
+        let options = if append { going_on(usual.clone(), None) } else { usual.clone() };
         let error = RankWriter::open(alone(), &Disk::default(), &path, &options).err().unwrap();
         assert!(error.to_string().contains(wanted), "{error}");
     }
@@ -425,15 +434,16 @@ fn options_that_differ_are_named_at_all_ranks() {
     };
     let attribute = crate::Attribute { name: "e".into(), offset: 0, kind: crate::NumberKind::F64 };
     for (options, wanted) in [
-        (other(&|options| options.layout.scheme = Scheme::Ranks), "scheme=ranks"),
-        (other(&|options| options.layout.key_bytes = Some(16)), "key=16"),
-        (other(&|options| options.layout.value_bytes = None), "value=any"),
-        (other(&|options| options.layout.block_bytes = 4096), "block=4096"),
-        (other(&|options| options.layout.partitions = 3), "partitions=3"),
-        (other(&|options| options.layout.attribute = Some(attribute.clone())), "attribute=e:0:f64"),
+        (other(&|options| options.opening.request.scheme = Some(Scheme::Ranks)), "scheme=ranks"),
+        (other(&|options| options.opening.request.key_bytes = Some(16)), "key=16"),
+        (other(&|options| options.opening.request.value_bytes = None), "value=any"),
+        (other(&|options| options.opening.request.block_bytes = Some(4096)), "block=4096"),
+        (other(&|options| options.opening.request.partitions = Some(3)), "partitions=3"),
+        (other(&|options| options.opening.request.attribute = Some(attribute.clone())), "attribute=e:0:f64"),
         (other(&|options| options.routing.batch_bytes = 8192), "batch=8192"),
         (other(&|options| options.routing.ranks_per_node = Some(4)), "ranks_per_node=4"),
-        (other(&|options| options.append = true), "append=true"),
+        (other(&|options| options.opening.mode = OpenMode::Auto), "open=auto"),
+        (other(&|options| options.opening.rollback = Some(0)), "rollback=0"),
     ] {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("run.dir");
@@ -466,8 +476,8 @@ fn other_lengths_than_those_of_the_directory_are_no_going_on() {
     let usual = options(Scheme::Records, Route::Direct, Some(8), None);
     RankWriter::open(alone(), &Disk::default(), &path, &usual).unwrap().close().unwrap();
     for (key_bytes, value_bytes) in [(Some(9), None), (Some(8), Some(40))] {
-        let layout = Layout { key_bytes, value_bytes, ..usual.layout.clone() };
-        let options = RankOptions { layout, append: true, ..usual.clone() };
+        let mut options = going_on(usual.clone(), None);
+        (options.opening.request.key_bytes, options.opening.request.value_bytes) = (key_bytes, value_bytes);
         let error = RankWriter::open(alone(), &Disk::default(), &path, &options).err().unwrap();
         assert!(error.to_string().contains("leave it out to go on"), "{error}");
     }
@@ -497,36 +507,101 @@ fn one_rank_alone_takes_records_of_any_length() {
     }
 }
 
-/// What each rank keeps as a writer, one process would not write: the epoch would be there in its own logs alone.
-#[test]
-fn one_process_goes_on_only_with_what_it_can_write_all_of() {
-    for scheme in [Scheme::Records, Scheme::Pointers, Scheme::Ranks] {
-        let scratch = tempfile::tempdir().unwrap();
-        let (path, disk) = (scratch.path().join("run.dir"), Disk::default());
-        on_ranks(Order::Turns { seed: 3 }, |end| {
-            let rank = u64::from(crate::routing::Transport::rank(&end));
-            let options = options(scheme, Route::Direct, Some(8), Some(VALUE_BYTES as u32));
-            let mut writer = RankWriter::open(end, &Disk::default(), &path, &options).unwrap();
-            writer.append(&key(rank), &value(rank, 0, VALUE_BYTES)).unwrap();
-            writer.close().unwrap();
-        });
-        let before = std::fs::read(path.join("MANIFEST")).unwrap();
-        match crate::DirectoryWriter::append(&disk, &path, MEMORY) {
-            Ok(mut writer) => {
-                assert_eq!(scheme, Scheme::Records);
-                writer.append_record(&key(3), &value(3, 1, VALUE_BYTES)).unwrap();
-                // It ends the epoch, too.
-                assert_eq!(writer.close().unwrap().epochs, 2);
-            }
-            Err(error) => {
-                assert!(scheme != Scheme::Records && error.to_string().contains("as many ranks"), "{error}");
-                assert_eq!(std::fs::read(path.join("MANIFEST")).unwrap(), before);
-            }
+/// Writes the epochs of a range with so many ranks, which go on with what is there, of which the epochs before stay.
+fn write_with(path: &Path, ranks: u32, scheme: Scheme, by: PartitionBy, epochs: std::ops::Range<u64>) {
+    let topology = Topology::even(ranks, 2);
+    thread::scope(|scope| {
+        for end in in_process(&topology, Order::Free) {
+            let epochs = epochs.clone();
+            scope.spawn(move || {
+                let mut options = options(scheme, Route::ThreeHop, Some(8), Some(40));
+                options.opening.mode = OpenMode::Auto;
+                options.opening.rollback = Some(epochs.start);
+                options.opening.request.partition_by = Some(by);
+                let mut writer = RankWriter::open(end, &Disk::default(), path, &options).unwrap();
+                assert_eq!(writer.epochs(), epochs.start);
+                let rank = u64::from(writer.rank());
+                for epoch in epochs {
+                    let mine = (0..PARTICLES).filter(|particle| particle % u64::from(ranks) == rank);
+                    for particle in mine {
+                        writer.append(&key(particle), &value(particle, epoch, 40)).unwrap();
+                    }
+                    assert_eq!(writer.end_epoch().unwrap(), RankEpoch { epoch, records: PARTICLES });
+                    assert_eq!(writer.epochs(), epoch + 1);
+                }
+                writer.close().unwrap();
+            });
         }
-        let directory = Directory::open(&disk, &path, MEMORY).unwrap();
-        let epochs = if scheme == Scheme::Records { 2 } else { 1 };
-        assert_eq!(directory.get(&key(3)).unwrap().len(), epochs);
-        assert!(directory.verify().unwrap().is_whole());
+    });
+}
+
+/// More and fewer, one process among them; some start again from before the last epochs.
+#[test]
+fn other_numbers_of_ranks_go_on() {
+    for scheme in [Scheme::Records, Scheme::Pointers, Scheme::Ranks] {
+        for by in [PartitionBy::Hash, PartitionBy::Range] {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("run.dir");
+            let shapes = |path: &Path| {
+                let manifest = Manifest::read(path).unwrap();
+                manifest.sections().map(|(epochs, shape)| (epochs.end, shape.partitions)).collect::<Vec<_>>()
+            };
+            write_with(&path, 4, scheme, by, 0..2);
+            assert_eq!(Manifest::read(&path).unwrap().version, 1);
+            write_with(&path, 2, scheme, by, 2..4);
+            check_whole(&path, 4);
+            write_with(&path, 6, scheme, by, 4..6);
+            assert_eq!(shapes(&path), [(2, 4), (4, 2), (6, 6)]);
+            check_whole(&path, 6);
+            // From before the last change: what six ranks wrote is gone, and half of what two wrote.
+            write_with(&path, 3, scheme, by, 3..5);
+            assert_eq!(shapes(&path), [(2, 4), (3, 2), (5, 3)]);
+            check_whole(&path, 5);
+            // Four again: two of them have logs with old tails behind a gap.
+            write_with(&path, 4, scheme, by, 5..6);
+            check_whole(&path, 6);
+            let mut one = crate::DirectoryWriter::append(&Disk::default(), &path, MEMORY).unwrap();
+            for particle in 0..PARTICLES {
+                one.append_record(&key(particle), &value(particle, 6, 40)).unwrap();
+            }
+            one.close().unwrap();
+            check_whole(&path, 7);
+            write_with(&path, 4, scheme, by, 2..3);
+            assert_eq!(Manifest::read(&path).unwrap().version, 1, "the number of the first two epochs again");
+            check_whole(&path, 3);
+        }
+    }
+}
+
+/// All epochs are read, and all is sound.
+fn check_whole(path: &Path, epochs: u64) {
+    check_directory(path, epochs, |_| 40);
+    let directory = Directory::open(&Disk::default(), path, 16 << 20).unwrap();
+    let verified = directory.verify().unwrap();
+    assert!(verified.is_whole(), "{:?}", verified.problems);
+    let info = directory.info().unwrap();
+    assert_eq!(info.epochs.len() as u64, epochs);
+    assert!(info.epochs.iter().all(|epoch| epoch.records() == PARTICLES));
+}
+
+#[test]
+fn another_scheme_is_no_going_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("run.dir");
+    let open = |options: &RankOptions| {
+        on_ranks(Order::Free, |end| RankWriter::open(end, &Disk::default(), &path, options).map(drop))
+    };
+    let usual = options(Scheme::Records, Route::Direct, Some(8), None);
+    on_ranks(Order::Free, |end| {
+        RankWriter::open(end, &Disk::default(), &path, &usual).unwrap().close().unwrap();
+    });
+    let other = going_on(options(Scheme::Ranks, Route::Direct, Some(8), None), None);
+    for result in open(&other) {
+        let text = result.unwrap_err().to_string();
+        assert!(
+            text.contains("scheme ranks is asked for, and the directory that is there has records"),
+            "{text}"
+        );
     }
 }
 

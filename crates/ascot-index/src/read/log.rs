@@ -51,16 +51,21 @@ impl LogReader {
             bytes: 0,
             held: Vec::new(),
         };
-        if manifest.epochs == 0 {
+        let epochs = manifest.epochs_of(log);
+        if epochs == 0 {
             return Ok(this);
         }
-        let epochs = manifest.epochs;
         if hold {
             // A file that cannot be opened is told of by whoever reads it.
             this.held =
                 [&this.index, &this.data].into_iter().filter_map(|path| File::open(path).ok()).collect();
         }
         let footer = last_footer(disk, &this.index, id.0, epochs, |footer| footer.epochs >= epochs)?;
+        // An epoch ends a page, so there are not more of them than pages.
+        if manifest.epochs_taken(log) > footer.end() / PAGE {
+            let what = "the manifest counts more epochs than it has room for";
+            return Err(IndexError::damaged(&this.index, footer.at, what));
+        }
         this.reads = 1;
         let read = this.read_roots(disk, &footer, epochs);
         if footer.epochs > epochs && read.is_err() {
@@ -77,10 +82,6 @@ impl LogReader {
     /// Reads the roots that a footer names, one after the other, and keeps segments of the first `epochs` epochs.
     fn read_roots(&mut self, disk: &Disk, footer: &Footer, epochs: u64) -> Result<()> {
         let damaged = |at, what| Err(IndexError::damaged(&self.index, at, what));
-        // An epoch ends a page, so there are not more of them than pages.
-        if footer.epochs > footer.end() / PAGE {
-            return damaged(footer.at, "its footer counts more epochs than it has room for");
-        }
         let (mut place, mut limit) = (footer.root, footer.at);
         let mut roots: Vec<Root> = Vec::new();
         while place.bytes > 0 {

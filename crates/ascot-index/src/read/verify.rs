@@ -84,7 +84,7 @@ impl Directory {
             let opened = self.log(log);
             let Some(reader) = verified.note(opened) else { continue };
             verified.note(self.verify_footers(&reader));
-            if self.manifest.epochs > 0 {
+            if self.manifest.epochs_of(log) > 0 {
                 // Before the first epoch's end files may not have been made yet.
                 verified.note(verify_size(&reader.data, reader.ends.1));
             }
@@ -103,6 +103,7 @@ impl Directory {
         const WINDOW: u64 = 1 << 20;
         let path = &reader.index;
         let (mut at, mut epochs) = (0, 0);
+        let complete = self.manifest.epochs_of(reader.log);
         while at < reader.ends.0 {
             // At most 1 MiB.
             let bytes = (reader.ends.0 - at).min(WINDOW) as usize;
@@ -113,11 +114,15 @@ impl Directory {
                 let place = at - FOOTER_BYTES as u64;
                 let end = page.get(page.len().saturating_sub(FOOTER_BYTES)..).unwrap_or_default();
                 let Some(footer) = Footer::parse(end, place, reader.id.0) else { continue };
-                if epochs == self.manifest.epochs {
+                if epochs == complete {
                     // Behind the last epoch that the manifest names is the tail of a writer.
                     return Ok(());
                 }
-                epochs += 1;
+                // The next epoch that this log takes part in.
+                epochs = (epochs..complete)
+                    .find(|&epoch| self.manifest.takes_part(reader.log, epoch))
+                    .unwrap_or(epochs)
+                    + 1;
                 if footer.epochs != epochs {
                     return Err(IndexError::damaged(path, place, "an epoch's footer is missing before this"));
                 }
@@ -132,7 +137,7 @@ impl Directory {
                 }
             }
         }
-        if epochs < self.manifest.epochs {
+        if epochs < complete {
             return Err(IndexError::damaged(path, at, "the footer of an epoch is missing"));
         }
         Ok(())
@@ -222,7 +227,7 @@ impl Directory {
     fn verify_place(&self, segment: &Segment, key: &[u8], at: u64) -> Result<()> {
         let Log::Partition(number) = segment.log.log else { return Ok(()) };
         let epoch = segment.head.facts.epoch;
-        if self.layout().partition_of(key, self.boundaries_at(epoch)) == number {
+        if self.partition_at(key, epoch) == number {
             return Ok(());
         }
         Err(IndexError::damaged(&segment.log.data, at, "a key is in a partition it does not belong to"))
