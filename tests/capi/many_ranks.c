@@ -1,4 +1,4 @@
-/* Ranks write a directory over MPI, then each looks up a share of the keys.
+/* Ranks write a directory over MPI, or go on with one until it has so many epochs, then each looks up a share of the keys.
  * Usage: many_ranks DIRECTORY OPTIONS EPOCHS KEYS [MODE [RANK]]
  *
  * Modes: "die": the rank is killed in the middle of the last epoch. "quit": it abandons its writer there. "fill":
@@ -208,7 +208,10 @@ int main(int argc, char **argv)
         MPI_Finalize();
         return code;
     }
-    for (epoch = 0; epoch < epochs; epoch++) {
+    code = ascot_writer_epochs(writer, &epoch);
+    if (code != ASCOT_OK)
+        stop("ascot_writer_epochs", code);
+    for (; epoch < epochs; epoch++) {
         code = append_epoch(writer, epoch, keys, epoch + 1 == epochs ? mode : NULL, who);
         if (code == -1) {
             ascot_writer_abandon(writer);

@@ -21,6 +21,8 @@ mod error;
 mod message;
 mod open;
 #[cfg(test)]
+mod restart_tests;
+#[cfg(test)]
 mod tests;
 
 use std::path::Path;

@@ -8,16 +8,20 @@ use std::time::Duration;
 use ascot_io::{Disk, DiskOptions, Effect, FaultPlan, Faults, Operation};
 
 use super::*;
-use crate::format::manifest::Manifest;
 use crate::read::{Directory, Scan};
 use crate::routing::{Endpoint, Limited, Order, Pace, Route, Topology, Wire, WireSpeed, in_process};
 use crate::write::OpenMode;
 
 const RANKS: u32 = 8;
 const RANKS_PER_NODE: u32 = 2;
-const MEMORY: usize = 24 << 20;
+pub(super) const MEMORY: usize = 24 << 20;
 
-fn options(scheme: Scheme, route: Route, key_bytes: Option<u32>, value_bytes: Option<u32>) -> RankOptions {
+pub(super) fn options(
+    scheme: Scheme,
+    route: Route,
+    key_bytes: Option<u32>,
+    value_bytes: Option<u32>,
+) -> RankOptions {
     let layout = Layout { key_bytes, value_bytes, ..Layout::new(scheme, 0, 0) };
     let routing = RoutingSettings {
         route,
@@ -31,13 +35,13 @@ fn options(scheme: Scheme, route: Route, key_bytes: Option<u32>, value_bytes: Op
 }
 
 /// Others that go on with a directory.
-fn going_on(options: RankOptions, rollback: Option<u64>) -> RankOptions {
+pub(super) fn going_on(options: RankOptions, rollback: Option<u64>) -> RankOptions {
     let opening = Opening { mode: OpenMode::Append, rollback, ..options.opening };
     RankOptions { opening, ..options }
 }
 
 /// Runs `each` for every rank in a thread of its own; the answers by rank.
-fn on_ranks<R: Send>(order: Order, each: impl Fn(Endpoint) -> R + Sync) -> Vec<R> {
+pub(super) fn on_ranks<R: Send>(order: Order, each: impl Fn(Endpoint) -> R + Sync) -> Vec<R> {
     thread::scope(|scope| {
         let each = &each;
         let ends = in_process(&Topology::even(RANKS, RANKS_PER_NODE), order);
@@ -47,12 +51,12 @@ fn on_ranks<R: Send>(order: Order, each: impl Fn(Endpoint) -> R + Sync) -> Vec<R
 }
 
 /// The key of a particle, spread over all bytes.
-fn key(particle: u64) -> [u8; 8] {
+pub(super) fn key(particle: u64) -> [u8; 8] {
     crate::hash::mix(particle + 1).to_be_bytes()
 }
 
 /// The value of a particle in an epoch.
-fn value(particle: u64, epoch: u64, bytes: usize) -> Vec<u8> {
+pub(super) fn value(particle: u64, epoch: u64, bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| (particle.wrapping_mul(31) + epoch * 7 + at as u64) as u8).collect()
 }
 
@@ -150,7 +154,7 @@ fn append_epoch<T: crate::routing::Transport>(
     Ok(())
 }
 
-const PARTICLES: u64 = 4000;
+pub(super) const PARTICLES: u64 = 4000;
 
 /// The rank a particle is at in an epoch: they move.
 fn home(particle: u64, epoch: u64) -> u32 {
@@ -158,7 +162,7 @@ fn home(particle: u64, epoch: u64) -> u32 {
 }
 
 /// Checks that a directory holds `epochs` epochs of all particles, and nothing else.
-fn check_directory(path: &Path, epochs: u64, value_bytes: impl Fn(u64) -> usize) {
+pub(super) fn check_directory(path: &Path, epochs: u64, value_bytes: impl Fn(u64) -> usize) {
     let directory = Directory::open(&Disk::default(), path, 16 << 20).unwrap();
     assert_eq!(directory.manifest().epochs, epochs);
     for particle in (0..PARTICLES).step_by(37) {
@@ -504,104 +508,6 @@ fn one_rank_alone_takes_records_of_any_length() {
             assert_eq!(values[0].bytes, value(length as u64, 0, length), "{scheme:?}");
         }
         assert_eq!(found.get(&[7; 100_000]).unwrap()[0].bytes, b"a long key");
-    }
-}
-
-/// Writes the epochs of a range with so many ranks, which go on with what is there, of which the epochs before stay.
-fn write_with(path: &Path, ranks: u32, scheme: Scheme, by: PartitionBy, epochs: std::ops::Range<u64>) {
-    let topology = Topology::even(ranks, 2);
-    thread::scope(|scope| {
-        for end in in_process(&topology, Order::Free) {
-            let epochs = epochs.clone();
-            scope.spawn(move || {
-                let mut options = options(scheme, Route::ThreeHop, Some(8), Some(40));
-                options.opening.mode = OpenMode::Auto;
-                options.opening.rollback = Some(epochs.start);
-                options.opening.request.partition_by = Some(by);
-                let mut writer = RankWriter::open(end, &Disk::default(), path, &options).unwrap();
-                assert_eq!(writer.epochs(), epochs.start);
-                let rank = u64::from(writer.rank());
-                for epoch in epochs {
-                    let mine = (0..PARTICLES).filter(|particle| particle % u64::from(ranks) == rank);
-                    for particle in mine {
-                        writer.append(&key(particle), &value(particle, epoch, 40)).unwrap();
-                    }
-                    assert_eq!(writer.end_epoch().unwrap(), RankEpoch { epoch, records: PARTICLES });
-                    assert_eq!(writer.epochs(), epoch + 1);
-                }
-                writer.close().unwrap();
-            });
-        }
-    });
-}
-
-/// More and fewer, one process among them; some start again from before the last epochs.
-#[test]
-fn other_numbers_of_ranks_go_on() {
-    for scheme in [Scheme::Records, Scheme::Pointers, Scheme::Ranks] {
-        for by in [PartitionBy::Hash, PartitionBy::Range] {
-            let directory = tempfile::tempdir().unwrap();
-            let path = directory.path().join("run.dir");
-            let shapes = |path: &Path| {
-                let manifest = Manifest::read(path).unwrap();
-                manifest.sections().map(|(epochs, shape)| (epochs.end, shape.partitions)).collect::<Vec<_>>()
-            };
-            write_with(&path, 4, scheme, by, 0..2);
-            assert_eq!(Manifest::read(&path).unwrap().version, 1);
-            write_with(&path, 2, scheme, by, 2..4);
-            check_whole(&path, 4);
-            write_with(&path, 6, scheme, by, 4..6);
-            assert_eq!(shapes(&path), [(2, 4), (4, 2), (6, 6)]);
-            check_whole(&path, 6);
-            // From before the last change: what six ranks wrote is gone, and half of what two wrote.
-            write_with(&path, 3, scheme, by, 3..5);
-            assert_eq!(shapes(&path), [(2, 4), (3, 2), (5, 3)]);
-            check_whole(&path, 5);
-            // Four again: two of them have logs with old tails behind a gap.
-            write_with(&path, 4, scheme, by, 5..6);
-            check_whole(&path, 6);
-            let mut one = crate::DirectoryWriter::append(&Disk::default(), &path, MEMORY).unwrap();
-            for particle in 0..PARTICLES {
-                one.append_record(&key(particle), &value(particle, 6, 40)).unwrap();
-            }
-            one.close().unwrap();
-            check_whole(&path, 7);
-            write_with(&path, 4, scheme, by, 2..3);
-            assert_eq!(Manifest::read(&path).unwrap().version, 1, "the number of the first two epochs again");
-            check_whole(&path, 3);
-        }
-    }
-}
-
-/// All epochs are read, and all is sound.
-fn check_whole(path: &Path, epochs: u64) {
-    check_directory(path, epochs, |_| 40);
-    let directory = Directory::open(&Disk::default(), path, 16 << 20).unwrap();
-    let verified = directory.verify().unwrap();
-    assert!(verified.is_whole(), "{:?}", verified.problems);
-    let info = directory.info().unwrap();
-    assert_eq!(info.epochs.len() as u64, epochs);
-    assert!(info.epochs.iter().all(|epoch| epoch.records() == PARTICLES));
-}
-
-#[test]
-fn another_scheme_is_no_going_on() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("run.dir");
-    let open = |options: &RankOptions| {
-        on_ranks(Order::Free, |end| RankWriter::open(end, &Disk::default(), &path, options).map(drop))
-    };
-    let usual = options(Scheme::Records, Route::Direct, Some(8), None);
-    on_ranks(Order::Free, |end| {
-        RankWriter::open(end, &Disk::default(), &path, &usual).unwrap().close().unwrap();
-    });
-    let other = going_on(options(Scheme::Ranks, Route::Direct, Some(8), None), None);
-    for result in open(&other) {
-        let text = result.unwrap_err().to_string();
-        assert!(
-            text.contains("scheme ranks is asked for, and the directory that is there has records"),
-            "{text}"
-        );
     }
 }
 
