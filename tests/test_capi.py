@@ -340,7 +340,7 @@ def test_a_killed_rank_where_mpi_lets_the_others_go_on(many_ranks, look_up, disk
 @pytest.mark.parametrize("single_copy", ["cma", "none"])
 @pytest.mark.parametrize("who", [0, 2])
 def test_a_rank_that_vanishes_amid_large_messages_is_named_by_all_others(many_ranks, look_up, disk, who, single_copy):
-    """A batch of 256 KiB follows its head only when it is taken: of those of a sender that is gone, only heads come."""
+    """A batch of 256 KiB follows its head when it is taken: of those of a sender that is gone, only heads come."""
     patience, ranks = 2, 4
     options = f"scheme=records key=8 value=48 memory=32MiB batch=256KiB route=direct patience={patience}"
     mca = (*RECOVERING, "--mca", "btl_vader_single_copy_mechanism", single_copy)

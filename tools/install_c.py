@@ -6,7 +6,8 @@ LIBRARIES is the directory in which cargo left libascot.so and libascot.a. Below
     lib/libascot.so -> .so.ABI -> .so.VERSION, libascot.a
     lib/pkgconfig/ascot.pc              lib/cmake/Ascot/
 
-Libraries come without what only debuggers read ($STRIP names the program that takes it out). Each file is written under another name first, so a program that is being linked never sees half of one.
+Libraries come without what only debuggers read ($STRIP names the program that takes it out). Each file is written
+under another name first, so a program that is being linked never sees half of one.
 """
 
 import os
