@@ -92,9 +92,10 @@ impl Manifest {
         own.map(|(epochs, _)| epochs.end - epochs.start).sum()
     }
 
-    /// Whether a log takes part in an epoch.
-    pub fn takes_part(&self, log: Log, epoch: u64) -> bool {
-        self.shape_at(epoch).has(self.layout.scheme, log)
+    /// The first complete epoch from `epoch` on that a log takes part in.
+    pub fn next_epoch_of(&self, log: Log, epoch: u64) -> Option<u64> {
+        let mut own = self.sections().filter(|(_, shape)| shape.has(self.layout.scheme, log));
+        own.find(|(epochs, _)| epochs.end > epoch).map(|(epochs, _)| epochs.start.max(epoch))
     }
 
     /// The most partitions and writers there have been.
@@ -207,7 +208,8 @@ mod tests {
         let of = |log| (manifest.epochs_of(log), manifest.epochs_taken(log));
         assert_eq!((of(Log::Auxiliary(1)), of(Log::Writer(3)), of(Log::Writer(5))), ((6, 6), (6, 4), (6, 1)));
         assert_eq!((of(Log::Writer(6)), of(Log::Partition(0))), ((0, 0), (0, 0)));
-        assert!(manifest.takes_part(Log::Writer(3), 2) && !manifest.takes_part(Log::Writer(3), 4));
+        let next = [0, 2, 3, 4, 5, 6].map(|epoch| manifest.next_epoch_of(Log::Writer(3), epoch));
+        assert_eq!(next, [Some(0), Some(2), Some(5), Some(5), Some(5), None]);
         assert_eq!(manifest.logs().count(), 12);
         assert!(manifest.shapes_can_be());
     }

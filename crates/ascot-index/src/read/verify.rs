@@ -119,10 +119,7 @@ impl Directory {
                     return Ok(());
                 }
                 // The next epoch that this log takes part in.
-                epochs = (epochs..complete)
-                    .find(|&epoch| self.manifest.takes_part(reader.log, epoch))
-                    .unwrap_or(epochs)
-                    + 1;
+                epochs = self.manifest.next_epoch_of(reader.log, epochs).map_or(epochs, |epoch| epoch + 1);
                 if footer.epochs != epochs {
                     return Err(IndexError::damaged(path, place, "an epoch's footer is missing before this"));
                 }
