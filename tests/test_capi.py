@@ -3,6 +3,7 @@ that act as four nodes; and what is left when a rank dies, gives up, or its disk
 
 import json
 import os
+import random
 import re
 import shutil
 import struct
@@ -87,6 +88,21 @@ def test_c_and_cxx_by_pkg_config(prefix, disk):
         done = subprocess.run([program, disk / f"{name}.dir"], capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
         assert done.stdout == "0 failures\n"
+
+
+@pytest.mark.parametrize("scheme", ["records", "pointers", "ranks"])
+def test_a_value_longer_than_memory_is_read_part_by_part(prefix, disk, scheme):
+    flags = pkg_config(prefix, "--cflags", "--libs")
+    program = compiled(disk / "long_value", ["cc", "-std=c11", *STRICT, SOURCES / "long_value.c", *flags])
+    value = random.Random(5).randbytes(1000).replace(b"\n", b".") * 57_000
+    (disk / "in").write_bytes(b"aaaa first\nlong" + value + b"\nzzzz last\n")
+    lines = ["--format", "lines", "--key", "0..4", "--scheme", scheme, "--memory", "24MiB"]
+    run("index", "build", disk / "in", *lines, "-o", disk / "run.dir")
+    done = subprocess.run([program, disk / "run.dir", "long"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    told = dict(line.split(" ", 1) for line in done.stdout.splitlines())
+    assert told["bytes"].split()[0] == str(len(value))
+    assert int(told["peak"]) < (4 + 32) << 20
 
 
 def test_the_header_stands_alone(disk):

@@ -464,10 +464,10 @@ def test_plans_have_a_limit():
 
 
 @contextlib.contextmanager
-def mounted(directory, at):
+def mounted(directory, at, command=None):
     """A mount of the directory while the block runs; its process."""
     at.mkdir(exist_ok=True)
-    process = support.start("mount", "--foreground", str(directory), str(at))
+    process = support.start(*(command or ["mount", "--foreground", str(directory), str(at)]))
     try:
         deadline = time.time() + 20
         while not os.path.ismount(at):

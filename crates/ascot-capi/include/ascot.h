@@ -194,7 +194,8 @@ int ascot_epochs(const ascot_reader *reader, uint64_t *epochs);
  * was, and the first in words ("" if none), good until the reader is closed; either may be NULL. */
 int ascot_reader_warnings(const ascot_reader *reader, uint64_t *count, const char **first);
 
-/* All values of a key, by epoch. A key that was never written has none, which is no error. */
+/* All values of a key, by epoch. A key that was never written has none, which is no error. All of them are read: where
+ * they are more than the memory of the reader, that is ASCOT_MEMORY, and ascot_find finds them. */
 int ascot_get(const ascot_reader *reader, const void *key, size_t key_length, ascot_values **values);
 
 /* Those of one epoch; none if it is not complete. */
@@ -204,9 +205,24 @@ int ascot_get_at(const ascot_reader *reader, const void *key, size_t key_length,
 /* How many values there are. */
 size_t ascot_values_count(const ascot_values *values);
 
-/* One of them; its bytes stay until the values are freed. Any of the last three may be NULL. */
+/* One of them; its bytes stay until the values are freed. Any of the last three may be NULL. The bytes of a value that
+ * ascot_find left in the files are ASCOT_MEMORY; its epoch and length are told where `bytes` is NULL. */
 int ascot_values_at(const ascot_values *values, size_t number, uint64_t *epoch, const void **bytes,
                     size_t *length);
+
+/* All epochs. */
+#define ASCOT_ALL_EPOCHS UINT64_MAX
+
+/* The values of a key in all epochs (ASCOT_ALL_EPOCHS) or one, whatever their length: long ones are left in the files, to be
+ * read part by part. The values may be used after the reader is closed. */
+int ascot_find(const ascot_reader *reader, const void *key, size_t key_length, uint64_t epoch,
+               ascot_values **values);
+
+/* Reads bytes of a value, of ascot_find or ascot_get, from its byte `offset` on into a buffer of `capacity` bytes. `read`
+ * gets their number, which is less than `capacity` only where the value ends. No byte is given whose checksum was not looked
+ * at; of scheme pointers all of a long value is therefore read once before its first part. */
+int ascot_value_read(const ascot_values *values, size_t number, uint64_t offset, void *into, size_t capacity,
+                     size_t *read);
 
 /* NULL does nothing. */
 int ascot_values_free(ascot_values *values);
@@ -222,6 +238,15 @@ int ascot_iterate(const ascot_reader *reader, ascot_record_fn each, void *contex
  * the least key; NULL for `upto` goes on to the greatest. Blocks outside are not read. */
 int ascot_reader_range(const ascot_reader *reader, const void *from, size_t from_length, const void *upto,
                        size_t upto_length, ascot_record_fn each, void *context);
+
+/* Is given a part of a record's value: bytes from `offset` on of `value_length`. Parts of a record follow each other; a short
+ * value is one part, and so is one of no bytes. Anything but 0 stops. The bytes are good only during the call. */
+typedef int (*ascot_part_fn)(void *context, uint64_t epoch, const void *key, size_t key_length, uint64_t value_length,
+                             uint64_t offset, const void *part, size_t part_length);
+
+/* As ascot_reader_range, for values of any length. */
+int ascot_reader_range_parts(const ascot_reader *reader, const void *from, size_t from_length, const void *upto,
+                             size_t upto_length, ascot_part_fn each, void *context);
 
 /* Is given each value, with the number of its key; anything but 0 stops. The bytes are good only during the call. */
 typedef int (*ascot_value_fn)(void *context, size_t number, uint64_t epoch, const void *value, size_t value_length);

@@ -1,10 +1,10 @@
 //! Reading from C.
 
 use std::ffi::{CString, c_char, c_int, c_void};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ascot_index::read::{Directory, Scan, Value};
-use ascot_index::{IndexError, Result as IndexResult};
+use ascot_index::{Content, IndexError, RecordValue, Result as IndexResult, StoredValue};
 use ascot_io::Disk;
 
 use crate::arguments::{bytes_of, options_of, path_of, slice_of};
@@ -24,7 +24,8 @@ pub struct Values {
 
 /// A directory, and what it has said of damage.
 struct Open {
-    directory: Directory,
+    /// Values that were left in the files keep it, too.
+    directory: Arc<Directory>,
     warnings: Mutex<Warnings>,
 }
 
@@ -36,13 +37,46 @@ struct Warnings {
     first: Option<CString>,
 }
 
+/// Values of a key, and where those are read that are not in memory.
+struct Found {
+    directory: Arc<Directory>,
+    values: Vec<StoredValue>,
+}
+
+impl Found {
+    fn of(directory: &Arc<Directory>, values: Vec<Value>) -> Self {
+        let stored = |Value { epoch, bytes }| StoredValue { epoch, content: Content::Bytes(bytes) };
+        Self { directory: Arc::clone(directory), values: values.into_iter().map(stored).collect() }
+    }
+
+    fn get(&self, number: usize) -> Result<&StoredValue, Fault> {
+        let count = self.values.len();
+        let value = self.values.get(number);
+        value.ok_or_else(|| Fault::invalid(format!("there is no value {number} among {count}")))
+    }
+}
+
+/// The fault of a query for whole values.
+fn whole_fault(error: IndexError) -> Fault {
+    let of_memory = matches!(error, IndexError::Memory(_));
+    let mut fault = Fault::from(error);
+    if of_memory {
+        fault.text += "; ascot_find finds values of any length, and ascot_value_read reads them part by part";
+    }
+    fault
+}
+
 /// All that are open.
 static READERS: Shelf<Open> = Shelf::new("reader");
-static VALUES: Shelf<Vec<Value>> = Shelf::new("values");
+static VALUES: Shelf<Found> = Shelf::new("values");
 
 /// `ascot_record_fn`.
 pub type RecordFn =
     unsafe extern "C" fn(*mut c_void, u64, *const c_void, usize, *const c_void, usize) -> c_int;
+
+/// `ascot_part_fn`.
+pub type PartFn =
+    unsafe extern "C" fn(*mut c_void, u64, *const c_void, usize, u64, u64, *const c_void, usize) -> c_int;
 
 /// `ascot_value_fn`.
 pub type ValueFn = unsafe extern "C" fn(*mut c_void, usize, u64, *const c_void, usize) -> c_int;
@@ -62,7 +96,7 @@ pub unsafe extern "C" fn ascot_reader_open(
             // SAFETY: C strings, as the caller promises.
             let (path, text) = unsafe { (path_of(directory)?, options_of(options)?) };
             let directory = Directory::open(&Disk::default(), &path, reader_memory(text)?)?;
-            Ok(Open { directory, warnings: Mutex::default() })
+            Ok(Open { directory: Arc::new(directory), warnings: Mutex::default() })
         };
         // SAFETY: null or a place, as the caller promises.
         unsafe { give(&READERS, reader, open) }
@@ -133,7 +167,8 @@ pub unsafe extern "C" fn ascot_get(
         let find = || {
             // SAFETY: as the caller promises.
             let key = unsafe { bytes_of(key, key_length)? };
-            Ok(READERS.get(reader)?.directory.get(key)?)
+            let directory = Arc::clone(&READERS.get(reader)?.directory);
+            Ok(Found::of(&directory, directory.get(key).map_err(whole_fault)?))
         };
         // SAFETY: null or a place, as the caller promises.
         unsafe { give(&VALUES, values, find) }
@@ -156,7 +191,8 @@ pub unsafe extern "C" fn ascot_get_at(
         let find = || {
             // SAFETY: as the caller promises.
             let key = unsafe { bytes_of(key, key_length)? };
-            Ok(READERS.get(reader)?.directory.get_at(key, epoch)?)
+            let directory = Arc::clone(&READERS.get(reader)?.directory);
+            Ok(Found::of(&directory, directory.get_at(key, epoch).map_err(whole_fault)?))
         };
         // SAFETY: null or a place, as the caller promises.
         unsafe { give(&VALUES, values, find) }
@@ -166,7 +202,7 @@ pub unsafe extern "C" fn ascot_get_at(
 /// `ascot_values_count`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ascot_values_count(values: *const Values) -> usize {
-    VALUES.get(values).map_or(0, |values| values.len())
+    VALUES.get(values).map_or(0, |found| found.values.len())
 }
 
 /// `ascot_values_at`.
@@ -182,23 +218,92 @@ pub unsafe extern "C" fn ascot_values_at(
     length: *mut usize,
 ) -> c_int {
     guard(|| {
-        let values = VALUES.get(values)?;
-        let count = values.len();
-        let value = values.get(number);
-        let value =
-            value.ok_or_else(|| Fault::invalid(format!("there is no value {number} among {count}")))?;
+        let found = VALUES.get(values)?;
+        let value = found.get(number)?;
+        let in_memory = match &value.content {
+            Content::Bytes(bytes) => bytes.as_ptr().cast(),
+            Content::Long(_) if bytes.is_null() => std::ptr::null(),
+            Content::Long(_) => return Err(left_in_files(number, value)),
+        };
         // SAFETY: each is null or a place, as the caller promises. The bytes stay until the values are freed.
         unsafe {
             if let Some(epoch) = epoch.as_mut() {
                 *epoch = value.epoch;
             }
             if let Some(bytes) = bytes.as_mut() {
-                *bytes = value.bytes.as_ptr().cast();
+                *bytes = in_memory;
             }
             if let Some(length) = length.as_mut() {
-                *length = value.bytes.len();
+                // Values have at most 4 GiB.
+                *length = usize::try_from(value.content.length()).unwrap_or(usize::MAX);
             }
         }
+        Ok(())
+    })
+}
+
+fn left_in_files(number: usize, value: &StoredValue) -> Fault {
+    let length = value.content.length();
+    let text =
+        format!("value {number} of {length} bytes was left in the files: ascot_value_read reads parts of it");
+    Fault { code: Code::Memory, text }
+}
+
+/// `ascot_find`.
+///
+/// # Safety
+/// So many bytes of a key, and null or a place for the values.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ascot_find(
+    reader: *const Reader,
+    key: *const c_void,
+    key_length: usize,
+    epoch: u64,
+    values: *mut *mut Values,
+) -> c_int {
+    guard(|| {
+        let find = || {
+            // SAFETY: as the caller promises.
+            let key = unsafe { bytes_of(key, key_length)? };
+            let directory = Arc::clone(&READERS.get(reader)?.directory);
+            let values = directory.stored(key, (epoch != ALL_EPOCHS).then_some(epoch))?;
+            Ok(Found { directory, values })
+        };
+        // SAFETY: null or a place, as the caller promises.
+        unsafe { give(&VALUES, values, find) }
+    })
+}
+
+/// `ASCOT_ALL_EPOCHS`.
+const ALL_EPOCHS: u64 = u64::MAX;
+
+/// `ascot_value_read`.
+///
+/// # Safety
+/// Room for so many bytes, and null or a place for their number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ascot_value_read(
+    values: *const Values,
+    number: usize,
+    offset: u64,
+    into: *mut c_void,
+    capacity: usize,
+    read: *mut usize,
+) -> c_int {
+    guard(|| {
+        let found = VALUES.get(values)?;
+        let value = found.get(number)?;
+        if read.is_null() || (into.is_null() && capacity > 0) {
+            return Err(Fault::invalid("there is no place for the bytes or for their number (NULL)"));
+        }
+        let into = match capacity {
+            0 => &mut [][..],
+            // SAFETY: not null, and room for so many bytes as the caller promises.
+            _ => unsafe { std::slice::from_raw_parts_mut(into.cast::<u8>(), capacity) },
+        };
+        let count = value.content.read_at(&found.directory, offset, into)?;
+        // SAFETY: not null.
+        unsafe { *read = count };
         Ok(())
     })
 }
@@ -276,12 +381,65 @@ pub unsafe extern "C" fn ascot_reader_range(
 ) -> c_int {
     guard(|| {
         // SAFETY: as the caller promises.
-        let (from, end) = unsafe { (bytes_of(from, from_length)?, bytes_of(upto, upto_length)?) };
-        let upto = (!upto.is_null()).then(|| end.to_vec());
-        let scan = Scan { from: from.to_vec(), upto, by_key: true, ..Scan::default() };
+        let scan = unsafe { range_of((from, from_length), (upto, upto_length))? };
         // SAFETY: as the caller promises.
         unsafe { hand_records(reader, &scan, each, context) }
     })
+}
+
+/// `ascot_reader_range_parts`.
+///
+/// # Safety
+/// So many bytes of keys, and a function that may be called with the context.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ascot_reader_range_parts(
+    reader: *const Reader,
+    from: *const c_void,
+    from_length: usize,
+    upto: *const c_void,
+    upto_length: usize,
+    each: Option<PartFn>,
+    context: *mut c_void,
+) -> c_int {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        let scan = unsafe { range_of((from, from_length), (upto, upto_length))? };
+        let reader = READERS.get(reader)?;
+        let each = each.ok_or_else(|| Fault::invalid("there is no function to give parts to (NULL)"))?;
+        handing_over(|go_on| {
+            reader.directory.scan_stored(&scan, |record| {
+                let (key, mut offset) = (record.key, 0u64);
+                let length = match record.value {
+                    RecordValue::Bytes(bytes) => bytes.len() as u64,
+                    RecordValue::Long(long) => long.length(),
+                };
+                let mut hand = |part: &[u8]| {
+                    let (key_at, part_at) = (key.as_ptr().cast(), part.as_ptr().cast());
+                    let at = offset;
+                    offset += part.len() as u64;
+                    // SAFETY: as the caller promises; the bytes live during the call.
+                    go_on(unsafe {
+                        each(context, record.epoch, key_at, key.len(), length, at, part_at, part.len())
+                    })
+                };
+                match record.value {
+                    RecordValue::Bytes(bytes) => hand(bytes),
+                    RecordValue::Long(long) => long.for_each_part(&reader.directory, hand),
+                }
+            })
+        })
+    })
+}
+
+/// The records whose keys are in a range.
+///
+/// # Safety
+/// So many bytes of keys.
+unsafe fn range_of(from: (*const c_void, usize), upto: (*const c_void, usize)) -> Result<Scan, Fault> {
+    // SAFETY: as the caller promises.
+    let (least, end) = unsafe { (bytes_of(from.0, from.1)?, bytes_of(upto.0, upto.1)?) };
+    let upto = (!upto.0.is_null()).then(|| end.to_vec());
+    Ok(Scan { from: least.to_vec(), upto, by_key: true, ..Scan::default() })
 }
 
 /// `ascot_reader_get_many`.

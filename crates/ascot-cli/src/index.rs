@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
-use std::io::{self, BufWriter, Write};
+use std::io;
 use std::path::PathBuf;
 
 use ascot_index::format::manifest::{from_hex, to_hex};
 use ascot_index::{
-    Condition, Directory, Gap, IndexError, Info, PartitionBy, RolledBack, Scan, ScanRecord, Scheme, Sign,
-    Unread, Value, Verified, roll_back,
+    Condition, Directory, Gap, IndexError, Info, PartitionBy, RolledBack, Scan, Scheme, Sign, Unread,
+    Verified, roll_back,
 };
 use ascot_io::Disk;
 use ascot_model::units;
@@ -18,10 +18,10 @@ use serde_json::json;
 
 use crate::failure::{Failure, STATUS_OF_DISORDER, STATUS_OF_ERROR};
 use crate::index_build;
+use crate::index_output::{Form, Output};
 use crate::numbers;
 use crate::request::memory;
 use crate::sort::print;
-use crate::sys;
 
 /// Memory of a reader where nothing is said, bytes.
 const USUAL_MEMORY_BYTES: u64 = 64 << 20;
@@ -77,42 +77,20 @@ fn key(text: &str, directory: &Directory) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
-/// How records are printed.
-#[derive(Clone, Copy)]
-enum Form {
-    Text,
-    Raw,
-    Json,
-}
-
-impl Form {
-    fn of(matches: &ArgMatches) -> Self {
-        match (matches.get_flag("raw"), matches.get_flag("json")) {
-            (true, _) => Form::Raw,
-            (_, true) => Form::Json,
-            _ => Form::Text,
-        }
-    }
-}
-
 fn get(matches: &ArgMatches) -> Result<u8, Failure> {
     let directory = open(matches)?;
     let keys = wanted(matches, &directory)?;
     let many = matches.get_one::<OsString>("keys-file").is_some();
     let epoch = epoch(matches, &directory)?;
-    let form = Form::of(matches);
-    let mut out = Output::new()?;
+    let mut out = Output::new(&directory, Form::of(matches))?;
     let (mut found, mut unknown) = (0, Unknown::default());
-    let mut failed = None;
-    let done = directory.get_many_there(&keys, epoch, |number, values, gaps| {
+    let done = directory.stored_many_there(&keys, epoch, |number, values, gaps| {
         let key = &keys[number][..];
         found += values.len();
         gaps.iter().for_each(|gap| unknown.add(key, gap));
-        let written = values.iter().try_for_each(|value| out.value(form, many.then_some(key), value));
-        out.keep(written, &mut failed)
+        values.iter().try_for_each(|value| out.value(many.then_some(key), value))
     });
-    failed.map_or(done.map_err(Failure::from), Err)?;
-    out.finish()?;
+    out.finish(done)?;
     tell_notices(&directory);
     tell_counts(matches, &directory);
     if unknown.tell() {
@@ -191,7 +169,8 @@ fn tell_counts(matches: &ArgMatches, directory: &Directory) {
         + counts.block_reads
         + counts.value_reads;
     eprintln!(
-        "read {} in {}: {} to open, {} of auxiliary tables ({} named), {} of filters, {} of blocks ({} in vain), {} of values",
+        "read {} in {}: {} to open, {} of auxiliary tables ({} named), {} of filters, {} of blocks ({} in vain), {} of values; \
+         {} opened, {}",
         units::bytes(counts.bytes),
         units::plural(reads, "read"),
         counts.opening_reads,
@@ -200,7 +179,9 @@ fn tell_counts(matches: &ArgMatches, directory: &Directory) {
         counts.filter_reads,
         counts.block_reads,
         counts.false_positives,
-        counts.value_reads
+        counts.value_reads,
+        units::plural(counts.files_opened, "file"),
+        units::plural(counts.files_inspected, "other metadata call"),
     );
 }
 
@@ -225,58 +206,6 @@ fn wanted(matches: &ArgMatches, directory: &Directory) -> Result<Vec<Vec<u8>>, F
     matches.get_one::<String>("key").map(|text| key(text, directory)).into_iter().collect()
 }
 
-/// Standard output, written in blocks.
-struct Output {
-    out: BufWriter<std::io::StdoutLock<'static>>,
-}
-
-impl Output {
-    fn new() -> Result<Self, Failure> {
-        sys::standard_output().map_err(Failure::Output)?;
-        Ok(Self { out: BufWriter::new(std::io::stdout().lock()) })
-    }
-
-    fn value(&mut self, form: Form, key: Option<&[u8]>, value: &Value) -> std::io::Result<()> {
-        let hex = || to_hex(&value.bytes);
-        match (form, key) {
-            (Form::Raw, _) => self.out.write_all(&value.bytes),
-            (Form::Json, None) => writeln!(self.out, "{}", json!({ "epoch": value.epoch, "value": hex() })),
-            (Form::Json, Some(key)) => {
-                writeln!(self.out, "{}", json!({ "key": to_hex(key), "epoch": value.epoch, "value": hex() }))
-            }
-            (Form::Text, None) => writeln!(self.out, "{}  {}", value.epoch, hex()),
-            (Form::Text, Some(key)) => writeln!(self.out, "0x{}  {}  {}", to_hex(key), value.epoch, hex()),
-        }
-    }
-
-    fn record(&mut self, form: Form, record: &ScanRecord<'_>) -> std::io::Result<()> {
-        let ScanRecord { epoch, key, value } = record;
-        match form {
-            Form::Raw => self.out.write_all(key).and_then(|()| self.out.write_all(value)),
-            Form::Json => {
-                writeln!(
-                    self.out,
-                    "{}",
-                    json!({ "key": to_hex(key), "epoch": epoch, "value": to_hex(value) })
-                )
-            }
-            Form::Text => writeln!(self.out, "0x{}  {epoch}  {}", to_hex(key), to_hex(value)),
-        }
-    }
-
-    /// Ends what is under way where writing failed, and keeps why.
-    fn keep(&self, written: std::io::Result<()>, failed: &mut Option<Failure>) -> Result<(), IndexError> {
-        written.map_err(|error| {
-            *failed = Some(Failure::Output(error));
-            IndexError::Request("standard output does not take what it is given".into())
-        })
-    }
-
-    fn finish(mut self) -> Result<(), Failure> {
-        self.out.flush().map_err(Failure::Output)
-    }
-}
-
 fn range(matches: &ArgMatches) -> Result<u8, Failure> {
     let directory = open(matches)?;
     let text = matches.get_one::<String>("range").map_or("", String::as_str);
@@ -294,14 +223,9 @@ fn range(matches: &ArgMatches) -> Result<u8, Failure> {
     if scan.upto.as_ref().is_some_and(|upto| *upto < scan.from) {
         return Err(Failure::usage("the range ends before it begins", "the lesser key comes first"));
     }
-    let form = Form::of(matches);
-    let (mut out, mut failed, mut unread) = (Output::new()?, None, Unread::default());
-    let done = directory.scan_there(&scan, &mut unread, |record| {
-        let written = out.record(form, &record);
-        out.keep(written, &mut failed)
-    });
-    failed.map_or(done.map_err(Failure::from), Err)?;
-    out.finish()?;
+    let (mut out, mut unread) = (Output::new(&directory, Form::of(matches))?, Unread::default());
+    let done = directory.scan_stored_there(&scan, &mut unread, |record| out.record(&record));
+    out.finish(done)?;
     tell_notices(&directory);
     tell_counts(matches, &directory);
     Ok(if tell_unread(&unread) { STATUS_OF_ERROR } else { 0 })
@@ -440,8 +364,13 @@ fn rollback(matches: &ArgMatches) -> Result<u8, Failure> {
 }
 
 fn verify(matches: &ArgMatches) -> Result<u8, Failure> {
-    let directory = open(matches)?;
-    let verified = directory.verify()?;
+    let verified = match open(matches) {
+        // The manifest is a part of the directory.
+        Err(Failure::Index(error @ IndexError::Damaged { .. })) => {
+            Verified { problems: vec![error.to_string()], ..Verified::default() }
+        }
+        directory => directory?.verify()?,
+    };
     let text = if matches.get_flag("json") { verified_json(&verified)? } else { verified_text(&verified) };
     print(&text)?;
     Ok(if verified.is_whole() { 0 } else { STATUS_OF_DISORDER })

@@ -11,6 +11,7 @@ mod flags;
 mod help;
 mod index;
 mod index_build;
+mod index_output;
 mod manual;
 mod mounting;
 mod numbers;

@@ -34,8 +34,8 @@ pub use format::manifest::{Attribute, AuxiliaryKind, Layout, Manifest, NumberKin
 pub use format::pointer::Pointer;
 pub use format::shape::{Earlier, Shape};
 pub use read::{
-    Condition, Directory, EpochInfo, Gap, Info, Notices, QueryCounts, Scan, ScanRecord, Sign, Unread, Value,
-    Verified,
+    Condition, Content, Directory, EpochInfo, Gap, Info, LongValue, Notices, QueryCounts, RecordValue, Scan,
+    ScanRecord, Sign, StoredRecord, StoredValue, Unread, Value, Verified,
 };
 pub use write::{
     Coordinator, DirectoryWriter, EpochCounts, LayoutRequest, LocalWriter, OpenMode, Opening, RolledBack,

@@ -69,6 +69,16 @@ impl Anywhere {
         self.port.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether it is read past the page cache.
+    pub(crate) fn is_direct(&self) -> bool {
+        self.direct
+    }
+
+    /// The file itself, for questions to the system.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
     /// Asks for `len` bytes at `offset`; `buf` holds the [pages](pages_of) they lie in.
     pub(crate) fn begin(&self, offset: u64, len: usize, buf: Buf) -> Result<Asked, IoError> {
         let pages = pages_of(offset, len as u64) as usize;

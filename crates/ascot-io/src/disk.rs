@@ -301,6 +301,25 @@ impl Disk {
         Ok(Anywhere::new(port, (self.arm(device), device), file, direct, request_bytes))
     }
 
+    /// Opens a file to read bytes of it through the page cache, at any place.
+    pub(crate) fn open_cached(&self, path: &Path, name: &str) -> Result<(Anywhere, u64), IoError> {
+        self.meet(Operation::Open, path, 0)?;
+        let failed = |error| IoError::from_os(Action::Open, path, 0, error);
+        let file = File::open(path).map_err(failed)?;
+        let stat = file.metadata().map_err(failed)?;
+        let port = self.port(path, name, &stat, Direction::Read);
+        let device = device_of(&stat);
+        let (_, request_bytes) = self.requests(device, Direction::Read);
+        Ok((Anywhere::new(port, (self.arm(device), device), file, false, request_bytes), stat.len()))
+    }
+
+    /// Whether so many bytes at `offset` are worth reading past the page cache: many, and not in it.
+    pub(crate) fn prefers_direct(&self, file: &File, offset: u64, bytes: u64) -> bool {
+        self.inner.options.backend == Backend::Direct
+            && bytes >= SMALL_FILE_BYTES
+            && system::cached_share(file, offset, bytes) < MOSTLY_CACHED
+    }
+
     fn arm_file(
         &self,
         (port, direction): (Port, Direction),

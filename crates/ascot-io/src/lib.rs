@@ -31,6 +31,7 @@ mod output;
 mod pipe;
 mod pool;
 mod port;
+mod random_access;
 mod ranges;
 mod room;
 mod run;
@@ -48,13 +49,14 @@ pub use growable::Growable;
 pub use ledger::{Direction, FileAccount, Ledger, StreamAccount, Totals};
 pub use output::{AtomicOutput, is_temporary, orphaned_outputs, remove_orphan};
 pub use pool::{Pool, PoolError, Reservation};
+pub use random_access::{MetadataCalls, PendingRead, RandomAccessFile};
 pub use room::ahead_bytes;
 pub use run::{
-    BlockDecoder, BlockEntry, Codec, Compression, RunFile, RunId, RunIndex, RunReader, RunWriter,
+    BlockDecoder, BlockEntry, Codec, Compression, Crc32c, RunFile, RunId, RunIndex, RunReader, RunWriter,
     block_checksum, crc32c, read_index,
 };
 pub use stream::{Filled, ReadStream, WriteStream};
-pub use system::random_bytes;
+pub use system::{descriptor_limit, random_bytes};
 pub use virtual_disk::{VirtualDisk, VirtualRun};
 
 /// The unit of direct access: buffers, offsets and lengths are multiples of it.

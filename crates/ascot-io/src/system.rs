@@ -101,6 +101,16 @@ pub(crate) fn cached_share(file: &File, offset: u64, bytes: u64) -> f64 {
     stat.cached as f64 / pages as f64
 }
 
+/// Files this process may have open at once.
+pub fn descriptor_limit() -> usize {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a place for the answer, and lives through the call.
+    let status = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    // Every system allows as many as POSIX asks for.
+    const LEAST: usize = 20;
+    if status == 0 { usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX) } else { LEAST }
+}
+
 /// `N` bytes nobody can guess.
 pub fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];

@@ -10,8 +10,8 @@
 //! it is another one the directory is opened again: so what is seen are the epochs complete at that moment.
 //!
 //! Invariants: a number of a file belongs to one key with one content for as long as the kernel knows it, so a file that has been
-//! opened never changes; contents are kept for who has a file open, and besides them a bounded amount, because a name is looked up
-//! right before it is opened.
+//! opened never changes; short values are kept for who has a file open, and besides them a bounded amount, because a name is looked up
+//! right before it is opened. Long values are read from the directory as they are asked for, a part at a time.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use ascot_index::format::manifest::{from_hex, to_hex};
-use ascot_index::{Directory, IndexError, Scan, Unread};
+use ascot_index::{Content, Directory, IndexError, Scan, StoredValue, Unread};
 use fuser::{
     Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, LockOwner,
     OpenAccMode, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, Request,
@@ -37,6 +37,8 @@ const CLOSED_TTL: Duration = Duration::from_secs(1);
 const NAME_MOST: usize = 255;
 /// Contents kept besides those of open files, bytes.
 const KEPT_MOST: usize = 16 << 20;
+/// Most bytes of one file in memory.
+const CONTENT_MOST: usize = KEPT_MOST / 4;
 /// Names read at a time while listing.
 const NAMES_AT_ONCE: usize = 4096;
 /// What files and the directory are called in a list, before keys.
@@ -61,14 +63,63 @@ struct Known {
     uses: u64,
 }
 
+/// The content of a file: the values of its key, one after the other.
+#[derive(Default)]
+struct FileContent {
+    /// Each with the byte of the file where it ends.
+    values: Vec<(u64, StoredValue)>,
+}
+
+impl FileContent {
+    fn new(values: Vec<StoredValue>) -> Self {
+        let mut end = 0;
+        let ended = values.into_iter().map(|value| {
+            end += value.content.length();
+            (end, value)
+        });
+        Self { values: ended.collect() }
+    }
+
+    /// Its bytes.
+    fn size(&self) -> u64 {
+        self.values.last().map_or(0, |(end, _)| *end)
+    }
+
+    /// What it takes in memory.
+    fn memory(&self) -> usize {
+        let bytes = |value: &StoredValue| match &value.content {
+            Content::Bytes(bytes) => bytes.len(),
+            Content::Long(_) => 0,
+        };
+        self.values.iter().map(|(_, value)| bytes(value) + size_of::<(u64, StoredValue)>()).sum()
+    }
+
+    /// Up to `size` bytes from `offset` on.
+    fn read(&self, directory: &Directory, offset: u64, size: usize) -> Result<Vec<u8>, IndexError> {
+        let left = usize::try_from(self.size().saturating_sub(offset)).unwrap_or(usize::MAX);
+        let mut read = vec![0; size.min(left)];
+        let (mut filled, mut at) = (0, offset);
+        let first = self.values.partition_point(|(end, _)| *end <= offset);
+        for (end, value) in &self.values[first..] {
+            if filled == read.len() {
+                break;
+            }
+            let start = end - value.content.length();
+            let more = value.content.read_at(directory, at - start, &mut read[filled..])?;
+            (filled, at) = (filled + more, at + more as u64);
+        }
+        Ok(read)
+    }
+}
+
 #[derive(Default)]
 struct State {
     files: HashMap<u64, Known>,
     numbers: HashMap<Vec<u8>, u64>,
-    open: HashMap<u64, Arc<Vec<u8>>>,
+    open: HashMap<u64, Arc<FileContent>>,
     lists: HashMap<u64, List>,
     /// Contents read last, by key: of how many epochs, and the content.
-    kept: HashMap<Vec<u8>, (u64, Arc<Vec<u8>>)>,
+    kept: HashMap<Vec<u8>, (u64, Arc<FileContent>)>,
     kept_bytes: usize,
 }
 
@@ -96,15 +147,16 @@ impl State {
         }
     }
 
-    fn keep(&mut self, key: &[u8], epochs: u64, content: &Arc<Vec<u8>>) {
-        if content.len() > KEPT_MOST / 4 {
+    fn keep(&mut self, key: &[u8], epochs: u64, content: &Arc<FileContent>) {
+        let bytes = content.memory() + key.len();
+        if bytes > CONTENT_MOST {
             return;
         }
-        if self.kept_bytes + content.len() + key.len() > KEPT_MOST {
+        if self.kept_bytes + bytes > KEPT_MOST {
             self.kept.clear();
             self.kept_bytes = 0;
         }
-        self.kept_bytes += content.len() + key.len();
+        self.kept_bytes += bytes;
         self.kept.insert(key.to_vec(), (epochs, Arc::clone(content)));
     }
 }
@@ -144,18 +196,21 @@ impl KeyFiles {
         directory: &Directory,
         key: &[u8],
         epochs: u64,
-    ) -> Result<Option<Arc<Vec<u8>>>, IndexError> {
+    ) -> Result<Option<Arc<FileContent>>, IndexError> {
         let all = directory.manifest().epochs == epochs;
         if let Some((_, kept)) = self.state().kept.get(key).filter(|(of, _)| *of == epochs) {
             return Ok(Some(Arc::clone(kept)));
         }
-        let mut values = directory.get(key)?;
+        let mut content = FileContent::new(directory.stored(key, None)?);
+        if content.memory() > CONTENT_MOST {
+            content = FileContent::new(directory.stored_places(key, None)?);
+        }
         directory.take_notices().iter().for_each(|notice| (self.shown.log)(notice));
-        values.retain(|value| value.epoch < epochs);
-        if values.is_empty() {
+        content.values.retain(|(_, value)| value.epoch < epochs);
+        if content.values.is_empty() {
             return Ok(None);
         }
-        let content = Arc::new(values.into_iter().flat_map(|value| value.bytes).collect::<Vec<u8>>());
+        let content = Arc::new(content);
         if all {
             self.state().keep(key, epochs, &content);
         }
@@ -268,7 +323,7 @@ impl Filesystem for KeyFiles {
             Ok(None) => return reply.error(Errno::ENOENT),
             Err(error) => return reply.error(self.failed(&error)),
         };
-        let size = content.len() as u64;
+        let size = content.size();
         let (number, modified) = self.number_of(key, size, manifest.epochs, self.modified(&directory));
         let ttl = if manifest.closed { CLOSED_TTL } else { Duration::ZERO };
         reply.entry(&ttl, &self.attributes(INodeNo(number), size, modified), Generation(0));
@@ -327,9 +382,12 @@ impl Filesystem for KeyFiles {
     ) {
         let content = self.state().open.get(&handle.0).cloned();
         let Some(content) = content else { return reply.error(Errno::EBADF) };
-        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(content.len());
-        let end = start.saturating_add(size as usize).min(content.len());
-        reply.data(&content[start..end]);
+        // What is appended is never taken away: the directory as it is now has all that the file had when it was opened.
+        let directory = Arc::clone(&self.directory.lock().unwrap_or_else(PoisonError::into_inner));
+        match content.read(&directory, offset, size as usize) {
+            Ok(bytes) => reply.data(&bytes),
+            Err(error) => reply.error(self.failed(&error)),
+        }
     }
 
     fn release(

@@ -146,7 +146,8 @@ fn get() -> Command {
             "Find the values that were appended to a key, in all epochs or one. Exit status 1: none was; 2: that is not \
              known, or not of all keys, because a file is missing or damaged. Keys are written \
              as 0x and hexadecimal digits, as le:NUMBER or be:NUMBER (an integer as long as keys are, lowest or highest \
-             byte first), or as the text that they are.",
+             byte first), or as the text that they are. Values may be longer than the memory: they are printed part by \
+             part, after all of each has been checked.",
         )
         .override_usage("ascot index get DIR KEY [OPTION]...\nascot index get DIR --keys-file FILE [OPTION]...")
         .before_help("KEY: 0x and hexadecimal digits, le:NUMBER, be:NUMBER, or text.")
@@ -239,8 +240,9 @@ fn verify() -> Command {
     tool("verify")
         .about("Read everything and check it")
         .long_about(
-            "Look at every checksum, the order of keys, all counts, and whether records are found where a query looks for \
-             them. Exit status 1: something is wrong, and is named by file and byte.",
+            "Look at every checksum, the order of keys, all counts, whether records are found where a query looks for \
+             them, and whether padding is zero: no byte of the directory can change without being found. Exit status 1: \
+             something is wrong, and is named by file and byte.",
         )
         .override_usage("ascot index verify DIR [OPTION]...")
         .arg(dir())
@@ -316,7 +318,8 @@ fn stats() -> Arg {
     switch(
         "stats",
         "tell on standard error what was read",
-        "Tell on standard error how many reads of what kind it took, and of how many bytes.",
+        "Tell on standard error how many reads of what kind it took, and of how many bytes; how many files were opened; \
+         and how many other calls asked for a file's size or time.",
     )
     .long("stats")
 }

@@ -53,7 +53,7 @@ impl RecordForm {
 
     /// The next record; none where its bytes are not all there.
     pub fn next<'a>(&self, cursor: &mut Cursor<'a>) -> Option<Record<'a>> {
-        let (key, value) = self.lengths(cursor)?;
+        let (key, value) = self.read_lengths(cursor)?;
         let key = cursor.take(key)?;
         Some(Record { key, value: cursor.take(value)? })
     }
@@ -61,11 +61,21 @@ impl RecordForm {
     /// Bytes of the record that starts `bytes`, as far as its head is there.
     pub fn length(&self, bytes: &[u8]) -> Option<u64> {
         let mut cursor = Cursor::new(bytes);
-        let (key, value) = self.lengths(&mut cursor)?;
+        let (key, value) = self.read_lengths(&mut cursor)?;
         (cursor.at() as u64).checked_add(key as u64)?.checked_add(value as u64)
     }
 
-    fn lengths(&self, cursor: &mut Cursor<'_>) -> Option<(usize, usize)> {
+    /// Most bytes before a key.
+    pub const HEAD_MOST: usize = 20;
+
+    /// Of the record that starts `bytes`, as far as its head is there: bytes of the head, the key and the value.
+    pub fn lengths(&self, bytes: &[u8]) -> Option<(usize, usize, u64)> {
+        let mut cursor = Cursor::new(bytes);
+        let (key, value) = self.read_lengths(&mut cursor)?;
+        Some((cursor.at(), key, value as u64))
+    }
+
+    fn read_lengths(&self, cursor: &mut Cursor<'_>) -> Option<(usize, usize)> {
         let mut len = |fixed: Option<u32>| match fixed {
             Some(len) => Some(len as usize),
             None => usize::try_from(cursor.varint()?).ok(),

@@ -3,15 +3,27 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use ascot_io::block_checksum;
+use ascot_io::{PAGE_BYTES, block_checksum};
 
 use crate::error::{IndexError, Result};
 use crate::format::bytes::Cursor;
 use crate::format::head::{Block, Head};
-use crate::format::record::{Record, RecordForm};
-use crate::read::Segment;
+use crate::format::record::{KEY_MOST, Record, RecordForm};
+use crate::read::covered::check_padding_bytes;
 use crate::read::fetch::Spot;
 use crate::read::gaps::Gaps;
+use crate::read::long_value::{LongValue, read_blocks};
+use crate::read::stored::{Content, Inline};
+use crate::read::{Directory, Segment};
+
+/// Where in a table a record stands.
+#[derive(Clone, Debug)]
+pub struct RecordPlace {
+    /// The blocks of its unit, counted in the segment.
+    pub blocks: Range<usize>,
+    /// Bytes from the start of the unit to its value.
+    pub value_at: u64,
+}
 
 /// Neighbouring blocks of one table, whole units.
 #[derive(Clone)]
@@ -44,7 +56,7 @@ impl Stretch {
         form: RecordForm,
         bytes: &[u8],
         gaps: &Gaps,
-        mut take: impl FnMut(Record<'_>) -> Result<()>,
+        mut take: impl FnMut(Record<'_>, &RecordPlace) -> Result<()>,
     ) -> Result<()> {
         let blocks = &self.segment.head.blocks[self.blocks.clone()];
         let start = blocks.first().map_or(0, |block| block.at);
@@ -59,23 +71,118 @@ impl Stretch {
                 let record =
                     record.ok_or_else(|| self.damaged(&blocks[first], "a record ends outside its block"));
                 let Some(record) = gaps.allow(record)? else { break };
-                gaps.of_taker(take(record))?;
+                let value_at = (cursor.at() - record.value.len()) as u64;
+                let own = self.blocks.start + unit.start..self.blocks.start + unit.end;
+                gaps.of_taker(take(record, &RecordPlace { blocks: own, value_at }))?;
             }
             first = unit.end;
         }
         Ok(())
     }
 
+    /// The place to read, with the padding behind its last block.
+    pub fn padded_spot(&self) -> Spot {
+        let spot = self.spot();
+        Spot { bytes: spot.bytes.next_multiple_of(PAGE_BYTES), ..spot }
+    }
+
+    /// Looks at the padding of its blocks in `bytes`, which were read at [`padded_spot`](Self::padded_spot).
+    pub fn check_padding(&self, bytes: &[u8]) -> Result<()> {
+        let blocks = &self.segment.head.blocks[self.blocks.clone()];
+        let start = blocks.first().map_or(0, |block| block.at);
+        blocks.iter().try_for_each(|block| {
+            let (from, end) = (block.at + u64::from(block.bytes), block.at + block.padded());
+            let at = |place: u64| usize::try_from(place - start).unwrap_or(usize::MAX);
+            let padding = bytes.get(at(from)..at(end)).unwrap_or_default();
+            check_padding_bytes(&self.segment.log.data, from, padding)
+        })
+    }
+
+    /// Looks at the checksums of its blocks in `bytes`, which are no whole records.
+    pub fn check_sums(&self, bytes: &[u8]) -> Result<()> {
+        let blocks = &self.segment.head.blocks[self.blocks.clone()];
+        let start = blocks.first().map_or(0, |block| block.at);
+        blocks.iter().try_for_each(|block| self.own_bytes(block, start, bytes).map(|_| ()))
+    }
+
+    /// The bytes of a block in `bytes`, which start at `start`, its checksum looked at.
+    fn own_bytes<'a>(&self, block: &Block, start: u64, bytes: &'a [u8]) -> Result<&'a [u8]> {
+        let at = usize::try_from(block.at - start).unwrap_or(usize::MAX);
+        let own = bytes.get(at..).and_then(|rest| rest.get(..block.bytes as usize));
+        let own = own.ok_or_else(|| self.damaged(block, "a block ends outside what was read"))?;
+        if block_checksum(self.segment.log.id, block.at, own) != block.crc {
+            return Err(self.damaged(block, "the checksum of a block is wrong"));
+        }
+        Ok(own)
+    }
+
+    /// Bytes from its first block to the end of its last.
+    pub fn bytes(&self) -> u64 {
+        let blocks = &self.segment.head.blocks[self.blocks.clone()];
+        match (blocks.first(), blocks.last()) {
+            (Some(first), Some(last)) => last.at + u64::from(last.bytes) - first.at,
+            _ => 0,
+        }
+    }
+
+    /// Whether it is one record alone, in several blocks.
+    pub fn is_one_record(&self) -> bool {
+        let blocks = &self.segment.head.blocks;
+        self.blocks.len() > 1 && unit_end(blocks, self.blocks.start) >= self.blocks.end
+    }
+
+    /// Its parts of whole units, of no more than `bytes` each, unless a unit alone is longer.
+    pub fn parts(&self, bytes: u64) -> Vec<Stretch> {
+        let (mut parts, mut first) = (Vec::new(), self.blocks.start);
+        while first < self.blocks.end {
+            let end = stretch_end(&self.segment.head, first, self.blocks.end, bytes);
+            parts.push(Stretch { segment: self.segment.clone(), blocks: first..end });
+            first = end;
+        }
+        parts
+    }
+
+    /// Key and value of the one record that it is.
+    pub fn long_record(&self, directory: &Directory) -> Result<(Vec<u8>, Content)> {
+        let blocks = &self.segment.head.blocks[self.blocks.clone()];
+        let form = directory.layout().form();
+        let whole = blocks.iter().map(|block| u64::from(block.bytes)).sum::<u64>();
+        let wrong = || match blocks.first() {
+            Some(block) => self.damaged(block, "a record ends outside its block"),
+            None => IndexError::damaged(&self.segment.log.data, 0, "a record has no block"),
+        };
+        let head = self.first_bytes(directory, whole.min(RecordForm::HEAD_MOST as u64))?;
+        let (at, key, value) = form.lengths(&head).ok_or_else(wrong)?;
+        let value_at = (at as u64).saturating_add(key as u64);
+        if key > KEY_MOST || value_at.checked_add(value) != Some(whole) {
+            return Err(wrong());
+        }
+        let _memory = directory.pool.reserve(2 * key, "the key of a long record")?;
+        let key = self.first_bytes(directory, value_at)?.split_off(at);
+        let value = LongValue::in_blocks(self.segment.clone(), self.blocks.clone(), value_at, value);
+        let mut value = Content::Long(value);
+        if value.length() <= Inline::Least.bytes(directory) as u64 {
+            // The record is as long as its key.
+            value.load(directory)?;
+        }
+        Ok((key, value))
+    }
+
+    /// So many bytes from its start on.
+    fn first_bytes(&self, directory: &Directory, bytes: u64) -> Result<Vec<u8>> {
+        let mut read = Vec::new();
+        read_blocks(directory, &self.segment, self.blocks.clone(), 0..bytes, &mut |part| {
+            read.extend_from_slice(part);
+            Ok(())
+        })?;
+        Ok(read)
+    }
+
     /// The bytes of a unit, all of its checksums looked at.
     fn unit<'a>(&self, blocks: &[Block], start: u64, bytes: &'a [u8]) -> Result<Cow<'a, [u8]>> {
         let mut joined = Cow::Borrowed(&bytes[..0]);
         for block in blocks {
-            let at = usize::try_from(block.at - start).unwrap_or(usize::MAX);
-            let own = bytes.get(at..).and_then(|rest| rest.get(..block.bytes as usize));
-            let own = own.ok_or_else(|| self.damaged(block, "a block ends outside what was read"))?;
-            if block_checksum(self.segment.log.id, block.at, own) != block.crc {
-                return Err(self.damaged(block, "the checksum of a block is wrong"));
-            }
+            let own = self.own_bytes(block, start, bytes)?;
             if joined.is_empty() {
                 joined = Cow::Borrowed(own);
             } else {

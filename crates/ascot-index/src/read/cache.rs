@@ -10,11 +10,11 @@ use crate::format::footer::Entry;
 use crate::format::head::{Head, Kind};
 use crate::format::names::Log;
 use crate::read::fetch::{Spot, fetch_all};
-use crate::read::log::LogReader;
+use crate::read::log::{LogReader, Tail};
 use crate::read::{Directory, Segment, count};
 
-/// Most logs whose files are held open.
-const HELD_MOST: usize = 64;
+/// Logs opened at once.
+pub(crate) const LOGS_AT_ONCE: usize = 16;
 
 /// Open logs and heads, the least recently used of which go first.
 pub struct Cache {
@@ -82,12 +82,55 @@ impl Directory {
         if let Some(found) = self.cache().log(log) {
             return Ok(found);
         }
-        let hold = self.cache().logs.len() < HELD_MOST;
-        let opened = Arc::new(LogReader::open(&self.disk, &self.path, &self.manifest, log, hold)?);
-        count(&self.counters.opening_reads, opened.reads);
-        count(&self.counters.bytes, opened.bytes);
+        self.open_log(log, None)
+    }
+
+    fn open_log(&self, log: Log, tail: Option<Tail>) -> Result<Arc<LogReader>> {
+        let opened = Arc::new(LogReader::open(self, log, tail)?);
         self.cache().keep_log(&opened);
         Ok(opened)
+    }
+
+    /// Opens logs that are about to be asked for, reading the ends of several at once. What is wrong with one is told when it is asked
+    /// for itself.
+    pub(crate) fn open_logs(&self, wanted: impl Iterator<Item = Log>) {
+        let mut absent: Vec<Log> = Vec::new();
+        if self.manifest.epochs == 0 {
+            return;
+        }
+        for log in wanted {
+            if self.cache().logs.contains_key(&log) || absent.contains(&log) {
+                continue;
+            }
+            absent.push(log);
+            if absent.len() == LOGS_AT_ONCE {
+                self.open_absent(&std::mem::take(&mut absent));
+            }
+        }
+        self.open_absent(&absent);
+    }
+
+    fn open_absent(&self, logs: &[Log]) {
+        if logs.len() < 2 {
+            return;
+        }
+        let spot = |log: &Log| {
+            let path = log.index(&self.path);
+            let size = self.files.get(&path).ok()?.size();
+            Some((*log, Tail::spot(path, size)))
+        };
+        let (logs, spots): (Vec<Log>, Vec<Spot>) = logs.iter().filter_map(spot).unzip();
+        let mut tails: Vec<Tail> = Vec::new();
+        let done = fetch_all(self, &spots, |number, bytes| {
+            tails.push(Tail::new(&spots[number], bytes));
+            Ok(())
+        });
+        count(&self.counters.opening_reads, tails.len() as u64);
+        if done.is_ok() {
+            for (log, tail) in logs.into_iter().zip(tails) {
+                let _ = self.open_log(log, Some(tail));
+            }
+        }
     }
 
     /// The heads of segments, read where they are not in memory.
@@ -103,7 +146,7 @@ impl Directory {
         };
         let spots: Vec<Spot> = absent.iter().map(spot).collect();
         count(&self.counters.opening_reads, spots.len() as u64);
-        fetch_all(self, "index read", &spots, |number, bytes| {
+        fetch_all(self, &spots, |number, bytes| {
             let (log, entry) = &wanted[absent[number]];
             let head = Arc::new(self.parse_head(log, entry, kind, bytes)?);
             self.cache().keep_head(log.log, entry.head.at, &head);

@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
-use ascot_io::{Buf, Disk, Filled, IoError, PAGE_BYTES, ReadStream};
+use ascot_io::{Buf, Disk, Filled, IoError, PAGE_BYTES, PendingRead, RandomAccessFile};
 
 use crate::error::{IndexError, Result};
+use crate::read::files::is_too_many_open;
 use crate::read::{Directory, count};
 
 /// Reads in flight.
@@ -22,17 +23,27 @@ pub struct Spot {
     pub bytes: usize,
 }
 
-/// Reads one place.
+/// Reads one place of a file that is not held open.
 pub fn fetch(disk: &Disk, name: &str, path: &Path, at: u64, bytes: usize) -> Result<Filled> {
-    let mut stream = begin(disk, name, path, at, bytes)?;
-    complete(stream.as_mut(), path, at, bytes)
+    let end = end_of(path, at, bytes)?;
+    let mut stream = disk.open_read(path, at..end, name).map_err(|error| missing(error, path))?;
+    let left = stream.len_hint().unwrap_or(0);
+    if left < bytes as u64 {
+        return Err(IndexError::damaged(path, at + left, CUT_SHORT));
+    }
+    // A page more: a direct read may start before the place.
+    stream.begin(Buf::heap((bytes + PAGE_BYTES).next_multiple_of(PAGE_BYTES)))?;
+    let filled = stream.complete()?;
+    if filled.len() < bytes {
+        return Err(IndexError::damaged(path, at + filled.len() as u64, CUT_SHORT));
+    }
+    Ok(filled)
 }
 
 /// Reads places in the order given, which should be that of files; each is handed to `take` with its number. What is in flight takes
 /// no more than a quarter of the reader's memory, unless one place alone is larger.
 pub fn fetch_all(
     directory: &Directory,
-    name: &str,
     spots: &[Spot],
     mut take: impl FnMut(usize, &[u8]) -> Result<()>,
 ) -> Result<()> {
@@ -43,12 +54,16 @@ pub fn fetch_all(
             if begun.len() >= DEPTH || (!begun.is_empty() && in_flight + ahead.bytes > most) {
                 break;
             }
-            let memory = directory.pool.reserve(ahead.bytes, "what is read of a directory")?;
-            begun.push_back((begin(&directory.disk, name, &ahead.path, ahead.at, ahead.bytes)?, memory));
+            match begin(directory, ahead) {
+                Ok(read) => begun.push_back(read),
+                // Those in flight hold their files open: when they are done there are descriptors again.
+                Err(error) if is_too_many_open(&error) && !begun.is_empty() => break,
+                Err(error) => return Err(error),
+            }
             (in_flight, next) = (in_flight + ahead.bytes, next + 1);
         }
-        if let Some((mut stream, _memory)) = begun.pop_front() {
-            let filled = complete(stream.as_mut(), &spot.path, spot.at, spot.bytes)?;
+        if let Some(read) = begun.pop_front() {
+            let filled = complete(read, spot)?;
             count(&directory.counters.bytes, spot.bytes as u64);
             in_flight -= spot.bytes;
             take(number, filled.bytes())?;
@@ -57,29 +72,38 @@ pub fn fetch_all(
     Ok(())
 }
 
-fn begin(disk: &Disk, name: &str, path: &Path, at: u64, bytes: usize) -> Result<Box<dyn ReadStream>> {
-    let end = at
-        .checked_add(bytes as u64)
-        .ok_or_else(|| IndexError::damaged(path, at, "a place is beyond all files"))?;
-    let mut stream = disk.open_read(path, at..end, name).map_err(|error| missing(error, path))?;
-    let left = stream.len_hint().unwrap_or(0);
-    if left < bytes as u64 {
-        return Err(IndexError::damaged(path, at + left, CUT_SHORT));
+/// Reads one place.
+pub fn fetch_one(directory: &Directory, path: &Path, at: u64, bytes: usize) -> Result<Filled> {
+    let spot = Spot { path: path.to_path_buf(), at, bytes };
+    let filled = complete(begin(directory, &spot)?, &spot)?;
+    count(&directory.counters.bytes, bytes as u64);
+    Ok(filled)
+}
+
+fn begin(directory: &Directory, spot: &Spot) -> Result<PendingRead> {
+    let Spot { path, at, bytes } = spot;
+    let end = end_of(path, *at, *bytes)?;
+    let file = directory.files.get(path)?;
+    if end > file.size() {
+        return Err(IndexError::damaged(path, file.size().max(*at), CUT_SHORT));
     }
-    // A page more: a direct read may start before the place.
-    stream.begin(Buf::heap((bytes + PAGE_BYTES).next_multiple_of(PAGE_BYTES)))?;
-    Ok(stream)
+    let buf =
+        directory.pool.region(RandomAccessFile::buffer_bytes(*at, *bytes), "what is read of a directory")?;
+    Ok(file.begin(*at, *bytes, buf)?)
+}
+
+fn complete(read: PendingRead, spot: &Spot) -> Result<Filled> {
+    read.complete().map_err(|error| match error {
+        IoError::Truncated { offset, .. } => IndexError::damaged(&spot.path, offset, CUT_SHORT),
+        error => error.into(),
+    })
+}
+
+fn end_of(path: &Path, at: u64, bytes: usize) -> Result<u64> {
+    at.checked_add(bytes as u64).ok_or_else(|| IndexError::damaged(path, at, "a place is beyond all files"))
 }
 
 const CUT_SHORT: &str = "it ends before what its index names: it was cut short";
-
-fn complete(stream: &mut dyn ReadStream, path: &Path, at: u64, bytes: usize) -> Result<Filled> {
-    let filled = stream.complete()?;
-    if filled.len() < bytes {
-        return Err(IndexError::damaged(path, at + filled.len() as u64, CUT_SHORT));
-    }
-    Ok(filled)
-}
 
 /// Tells a file that is not there from other errors.
 pub fn missing(error: IoError, path: &Path) -> IndexError {

@@ -113,12 +113,11 @@ impl Gaps {
 pub(crate) fn fetch_each(
     directory: &Directory,
     gaps: &Gaps,
-    name: &str,
     spots: &[Spot],
     mut take: impl FnMut(usize, &[u8]) -> Result<()>,
 ) -> Result<()> {
     let (mut begun, mut inside) = (0, false);
-    let done = fetch_all(directory, name, spots, |number, bytes| {
+    let done = fetch_all(directory, spots, |number, bytes| {
         begun = number + 1;
         let taken = take(number, bytes);
         inside = taken.is_err();
@@ -129,7 +128,7 @@ pub(crate) fn fetch_each(
         gaps.allow(done)?;
     }
     for number in begun..spots.len() {
-        let one = fetch_all(directory, name, &spots[number..=number], |_, bytes| take(number, bytes));
+        let one = fetch_all(directory, &spots[number..=number], |_, bytes| take(number, bytes));
         gaps.allow(one)?;
     }
     Ok(())

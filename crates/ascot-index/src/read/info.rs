@@ -4,6 +4,7 @@ use crate::error::Result;
 use crate::format::head::Kind;
 use crate::format::names::Log;
 use crate::read::Directory;
+use crate::read::cache::LOGS_AT_ONCE;
 use crate::read::gaps::{Gaps, Unread};
 
 /// What an epoch holds.
@@ -75,12 +76,15 @@ impl Directory {
         // An index names every epoch, of which there are as many as the manifest says.
         let mut info = Info { epochs: Vec::new(), ..Info::default() };
         let mut held = 0;
-        for log in self.logs_wanted(gaps, |_| true)? {
-            if gaps.allow(self.add_log(&mut info, log))?.is_some() {
-                // A log that was read has all epochs it takes part in, each of them a page at least; a manifest may say
-                // anything.
-                if self.manifest.epochs_taken(log) == self.manifest.epochs {
-                    held = usize::try_from(self.manifest.epochs).unwrap_or(usize::MAX);
+        for group in self.logs_wanted(gaps, |_| true)?.chunks(LOGS_AT_ONCE) {
+            self.open_logs(group.iter().copied());
+            for &log in group {
+                if gaps.allow(self.add_log(&mut info, log))?.is_some() {
+                    // A log that was read has all epochs it takes part in, each of them a page at least; a manifest may
+                    // say anything.
+                    if self.manifest.epochs_taken(log) == self.manifest.epochs {
+                        held = usize::try_from(self.manifest.epochs).unwrap_or(usize::MAX);
+                    }
                 }
             }
         }
@@ -92,7 +96,7 @@ impl Directory {
         let reader = self.log(log)?;
         let (index_end, data_end) = reader.ends;
         let has_data = !matches!(log, Log::Auxiliary(_));
-        let size = |path| std::fs::metadata(path).map_or(0, |stat: std::fs::Metadata| stat.len());
+        let size = |path: &std::path::Path| self.files.get(path).map_or(0, |file| file.size());
         info.index_bytes += index_end;
         info.tail_bytes += size(&reader.index).saturating_sub(index_end);
         if has_data {

@@ -28,7 +28,9 @@ use crate::read::block::Stretch;
 use crate::read::fetch::{Spot, fetch_all};
 use crate::read::gaps::Gaps;
 use crate::read::log::LogReader;
-use crate::read::{Directory, Segment, Value, count};
+use crate::read::long_value::part_bytes;
+use crate::read::stored::{Content, Inline, StoredValue};
+use crate::read::{Directory, LongValue, Segment, count};
 
 /// A key to be found in one epoch of one log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,13 +46,14 @@ struct Found {
     key: usize,
     epoch: u64,
     order: (Log, u64, usize),
-    bytes: Vec<u8>,
+    content: Content,
 }
 
 /// What was found so far, and the memory that it is.
 struct Answers {
     found: Vec<Found>,
     memory: Reservation,
+    inline: Inline,
 }
 
 /// A table that may have a key.
@@ -64,7 +67,12 @@ const SEGMENTS_AT_ONCE: usize = 64;
 
 impl Directory {
     /// The values of `keys`, of all epochs or one, and the memory that they are.
-    pub(crate) fn find(&self, keys: &[&[u8]], epoch: Option<u64>) -> Result<(Vec<Vec<Value>>, Reservation)> {
+    pub(crate) fn find(
+        &self,
+        keys: &[&[u8]],
+        epoch: Option<u64>,
+        inline: Inline,
+    ) -> Result<(Vec<Vec<StoredValue>>, Reservation)> {
         let epochs = match epoch {
             Some(epoch) => epoch..epoch.saturating_add(1).min(self.manifest.epochs).max(epoch),
             None => 0..self.manifest.epochs,
@@ -91,19 +99,21 @@ impl Directory {
             wants = self.named(wants, &hashes)?;
         }
         let memory = self.pool.reserve(wants.len() * size_of::<Want>(), "keys to be found")?;
-        let mut all = Answers { found: Vec::new(), memory };
+        let mut all = Answers { found: Vec::new(), memory, inline };
         for (segments, wants) in self.batches(wants)? {
             self.find_in_tables(&segments, &wants, keys, &hashes, &mut all)?;
         }
-        let Answers { mut found, mut memory } = all;
+        let Answers { mut found, mut memory, .. } = all;
         if self.layout().scheme == Scheme::Pointers {
-            let pointers = &mut found.iter_mut().map(|one| &mut one.bytes).collect::<Vec<_>>();
-            memory.absorb(self.resolve(pointers)?);
+            let pointers: Vec<&[u8]> = found.iter().map(|one| one.content.in_memory()).collect();
+            let (contents, more) = self.resolve(&pointers, inline)?;
+            memory.absorb(more);
+            found.iter_mut().zip(contents).for_each(|(one, content)| one.content = content);
         }
         found.sort_by_key(|one| (one.key, one.epoch, one.order));
-        let mut values: Vec<Vec<Value>> = vec![Vec::new(); keys.len()];
+        let mut values: Vec<Vec<StoredValue>> = vec![Vec::new(); keys.len()];
         for one in found {
-            values[one.key].push(Value { epoch: one.epoch, bytes: one.bytes });
+            values[one.key].push(StoredValue { epoch: one.epoch, content: one.content });
         }
         Ok((values, memory))
     }
@@ -131,6 +141,7 @@ impl Directory {
     fn batches(&self, mut wants: Vec<Want>) -> Result<Vec<Batch>> {
         wants.sort_unstable();
         let mut batches: Vec<Batch> = Vec::new();
+        self.open_logs(wants.chunk_by(|one, other| one.log == other.log).map(|same| same[0].log));
         for same in wants.chunk_by(|one, other| (one.log, one.epoch) == (other.log, other.epoch)) {
             let log = self.log(same[0].log)?;
             for entry in log.of_epoch(same[0].epoch) {
@@ -153,7 +164,7 @@ impl Directory {
             let segments = self.segments(&entries, Kind::Auxiliary)?;
             let regions = Regions::of(&segments, &wants, |key| hash_of(hashes[key]));
             count(&self.counters.auxiliary_reads, regions.spots.len() as u64);
-            fetch_all(self, "auxiliary read", &regions.spots, |number, bytes| {
+            fetch_all(self, &regions.spots, |number, bytes| {
                 let (segment, region, keys) = &regions.wanted[number];
                 let epoch = segments[*segment].head.facts.epoch;
                 let whole = self.is_whole(&segments[*segment], region, bytes);
@@ -185,7 +196,7 @@ impl Directory {
         let regions = Regions::of(&segments, wants, |key| hashes[key]);
         count(&self.counters.filter_reads, regions.spots.len() as u64);
         let mut candidates = Vec::new();
-        fetch_all(self, "filter read", &regions.spots, |number, bytes| {
+        fetch_all(self, &regions.spots, |number, bytes| {
             let (segment, region, wanted) = &regions.wanted[number];
             let segment = &segments[*segment];
             let whole = self.is_whole(segment, region, bytes);
@@ -209,36 +220,85 @@ impl Directory {
     }
 
     fn find_in_blocks(&self, candidates: Vec<Candidate>, keys: &[&[u8]], found: &mut Answers) -> Result<()> {
-        let mut places: BTreeMap<Spot, Vec<Candidate>> = BTreeMap::new();
-        for candidate in candidates {
-            places.entry(candidate.stretch.spot()).or_default().push(candidate);
-        }
-        let (spots, candidates): (Vec<Spot>, Vec<Vec<Candidate>>) = places.into_iter().unzip();
-        count(&self.counters.block_reads, spots.len() as u64);
-        let form = self.layout().form();
-        fetch_all(self, "block read", &spots, |number, bytes| {
-            let Some(Candidate { stretch, .. }) = candidates[number].first() else { return Ok(()) };
-            let before = found.found.len();
-            let (log, epoch) = (stretch.segment.log.log, stretch.segment.head.facts.epoch);
-            let wanted: BTreeMap<&[u8], Vec<usize>> =
-                candidates[number].iter().fold(BTreeMap::new(), |mut all, one| {
-                    all.entry(keys[one.key]).or_insert_with(Vec::new).push(one.key);
-                    all
-                });
-            let mut place = 0;
-            stretch.records(form, bytes, &Gaps::strict(), |record| {
-                place += 1;
-                for &key in wanted.get(record.key).map_or(&[][..], Vec::as_slice) {
-                    let order = (log, spots[number].at, place);
-                    let memory = record.value.len() + size_of::<Found>();
-                    found.memory.absorb(self.pool.reserve(memory, "values of keys")?);
-                    found.found.push(Found { key, epoch, order, bytes: record.value.to_vec() });
+        let (mut short, mut long) = (BTreeMap::<Spot, Vec<Candidate>>::new(), Vec::new());
+        let most = part_bytes(self) as u64;
+        let inline = found.inline.bytes(self) as u64;
+        for Candidate { key, stretch } in candidates {
+            for stretch in stretch.parts(most) {
+                let is_long = stretch.is_one_record() && stretch.bytes() > inline;
+                let candidate = Candidate { key, stretch };
+                match is_long {
+                    true => long.push(candidate),
+                    false => short.entry(candidate.stretch.spot()).or_default().push(candidate),
                 }
-                Ok(())
-            })?;
-            count(&self.counters.false_positives, u64::from(found.found.len() == before));
+            }
+        }
+        long.iter().try_for_each(|one| self.find_long(one, keys, found))?;
+        let (spots, candidates): (Vec<Spot>, Vec<Vec<Candidate>>) = short.into_iter().unzip();
+        count(&self.counters.block_reads, spots.len() as u64);
+        fetch_all(self, &spots, |number, bytes| self.find_short(&candidates[number], bytes, keys, found))
+    }
+
+    /// The values in blocks that were read.
+    fn find_short(
+        &self,
+        candidates: &[Candidate],
+        bytes: &[u8],
+        keys: &[&[u8]],
+        found: &mut Answers,
+    ) -> Result<()> {
+        let Some(Candidate { stretch, .. }) = candidates.first() else { return Ok(()) };
+        let before = found.found.len();
+        let mut wanted: BTreeMap<&[u8], Vec<usize>> = BTreeMap::new();
+        candidates.iter().for_each(|one| wanted.entry(keys[one.key]).or_default().push(one.key));
+        let (at, mut place) = (stretch.spot().at, 0);
+        let inline = match self.layout().scheme {
+            // Pointers, which are followed later.
+            Scheme::Pointers => usize::MAX,
+            Scheme::Records | Scheme::Ranks => found.inline.bytes(self),
+        };
+        stretch.records(self.layout().form(), bytes, &Gaps::strict(), |record, unit| {
+            place += 1;
+            for &key in wanted.get(record.key).map_or(&[][..], Vec::as_slice) {
+                let content = if record.value.len() <= inline {
+                    found.memory.absorb(self.pool.reserve(record.value.len(), "values of keys")?);
+                    Content::Bytes(record.value.to_vec())
+                } else {
+                    let (blocks, length) = (unit.blocks.clone(), record.value.len() as u64);
+                    let segment = stretch.segment.clone();
+                    Content::Long(LongValue::in_blocks(segment, blocks, unit.value_at, length))
+                };
+                self.keep_found(stretch, (key, at, place), content, found)?;
+            }
             Ok(())
-        })
+        })?;
+        count(&self.counters.false_positives, u64::from(found.found.len() == before));
+        Ok(())
+    }
+
+    /// The value of a record in blocks of its own, if its key is the one that is looked for.
+    fn find_long(&self, candidate: &Candidate, keys: &[&[u8]], found: &mut Answers) -> Result<()> {
+        let Candidate { key, stretch } = candidate;
+        let (own, value) = stretch.long_record(self)?;
+        if own != keys[*key] {
+            count(&self.counters.false_positives, 1);
+            return Ok(());
+        }
+        self.keep_found(stretch, (*key, stretch.spot().at, 1), value, found)
+    }
+
+    /// Keeps a value of a key, found at so many bytes of the data log as the record of this number there.
+    fn keep_found(
+        &self,
+        stretch: &Stretch,
+        (key, at, number): (usize, u64, usize),
+        content: Content,
+        found: &mut Answers,
+    ) -> Result<()> {
+        found.memory.absorb(self.pool.reserve(size_of::<Found>(), "values of keys")?);
+        let (log, epoch) = (stretch.segment.log.log, stretch.segment.head.facts.epoch);
+        found.found.push(Found { key, epoch, order: (log, at, number), content });
+        Ok(())
     }
 
     /// Whether the filter of a table lets a hash pass; one that is no filter does.

@@ -6,11 +6,15 @@
 //!             └─ something missing or damaged (lenient): key by key, then epoch by epoch
 //! ```
 //!
-//! Invariant: answers are part of the reader's memory until they are handed over.
+//! Invariants: answers are part of the reader's memory until they are handed over. Values that are longer than a small part of it are
+//! not read to be found; where a single key has more short ones than fit, all of its values are left in the files.
 
 use std::ops::Range;
 
+use ascot_io::Reservation;
+
 use crate::error::{IndexError, Result};
+use crate::read::stored::{Content, Inline, StoredValue};
 use crate::read::{Directory, Value};
 
 /// Most keys looked for at once, and most keys in epochs.
@@ -27,13 +31,25 @@ pub struct Gap {
 }
 
 /// Who gets values, and what is not known of them, with the number of the key.
-type Take<'a> = &'a mut dyn FnMut(usize, Vec<Value>, Vec<Gap>) -> Result<()>;
+type Take<'a> = &'a mut dyn FnMut(usize, Vec<StoredValue>, Vec<Gap>) -> Result<()>;
+
+/// What is done with long values before they are handed over.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Long {
+    /// They are read.
+    Read,
+    /// Their checksums are looked at.
+    Checked,
+    /// Nothing.
+    Left,
+}
 
 /// What is looked for.
 struct Query<'a, K> {
     keys: &'a [K],
     epoch: Option<u64>,
     lenient: bool,
+    long: Long,
 }
 
 impl Directory {
@@ -48,8 +64,8 @@ impl Directory {
         epoch: Option<u64>,
         mut take: impl FnMut(usize, Vec<Value>) -> Result<()>,
     ) -> Result<()> {
-        let query = Query { keys, epoch, lenient: false };
-        self.get_all(&query, &mut |number, values, _| take(number, values))
+        let query = Query { keys, epoch, lenient: false, long: Long::Read };
+        self.get_all(&query, &mut |number, values, _| take(number, whole(values)))
     }
 
     /// As [`get_many`](Self::get_many), where not all of the directory is there: what can be found is handed over, with what is not
@@ -63,7 +79,56 @@ impl Directory {
         epoch: Option<u64>,
         mut take: impl FnMut(usize, Vec<Value>, Vec<Gap>) -> Result<()>,
     ) -> Result<()> {
-        self.get_all(&Query { keys, epoch, lenient: true }, &mut take)
+        let query = Query { keys, epoch, lenient: true, long: Long::Read };
+        self.get_all(&query, &mut |number, values, gaps| take(number, whole(values), gaps))
+    }
+
+    /// As [`get_many_there`](Self::get_many_there), for values of any length: long ones are read by whoever takes them, part by part.
+    /// All of each has been looked at before, so that one that is damaged is a gap and not half a value.
+    ///
+    /// # Errors
+    /// As `get_many_there`.
+    pub fn stored_many_there<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        epoch: Option<u64>,
+        mut take: impl FnMut(usize, Vec<StoredValue>, Vec<Gap>) -> Result<()>,
+    ) -> Result<()> {
+        self.get_all(&Query { keys, epoch, lenient: true, long: Long::Checked }, &mut take)
+    }
+
+    /// The values of `key`, of all epochs or one, of which long ones are not read: that is for who asks for parts of them.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn stored(&self, key: &[u8], epoch: Option<u64>) -> Result<Vec<StoredValue>> {
+        let mut values = Vec::new();
+        self.stored_many(&[key], epoch, |_, found| {
+            values = found;
+            Ok(())
+        })?;
+        Ok(values)
+    }
+
+    /// As [`stored`](Self::stored), where no value is kept in memory that takes more of it than its place does.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn stored_places(&self, key: &[u8], epoch: Option<u64>) -> Result<Vec<StoredValue>> {
+        self.layout().check_key(key)?;
+        let (values, _memory) = self.find(&[key], epoch, Inline::Least)?;
+        Ok(values.into_iter().flatten().collect())
+    }
+
+    /// As [`stored`](Self::stored), of many keys.
+    pub(crate) fn stored_many<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        epoch: Option<u64>,
+        mut take: impl FnMut(usize, Vec<StoredValue>) -> Result<()>,
+    ) -> Result<()> {
+        let query = Query { keys, epoch, lenient: false, long: Long::Left };
+        self.get_all(&query, &mut |number, values, _| take(number, values))
     }
 
     fn get_all<K: AsRef<[u8]>>(&self, query: &Query<'_, K>, take: Take<'_>) -> Result<()> {
@@ -87,7 +152,7 @@ impl Directory {
         take: Take<'_>,
     ) -> Result<()> {
         let keys: Vec<&[u8]> = query.keys[numbers.clone()].iter().map(AsRef::as_ref).collect();
-        match self.find(&keys, query.epoch) {
+        match self.find_as(&keys, query.epoch, query.long) {
             Ok((values, _memory)) => {
                 numbers.zip(values).try_for_each(|(number, values)| take(number, values, Vec::new()))
             }
@@ -102,22 +167,76 @@ impl Directory {
             }
             Err(error) if query.lenient => {
                 let Some(key) = keys.first() else { return Ok(()) };
-                let (values, gaps) = self.get_epochs(key, query.epoch, error)?;
+                let (values, gaps) = self.get_epochs(key, query, error)?;
                 take(numbers.start, values, gaps)
             }
             Err(error) => Err(error),
         }
     }
 
+    /// Finds keys, and does with long values what is to be done with them.
+    fn find_as(
+        &self,
+        keys: &[&[u8]],
+        epoch: Option<u64>,
+        long: Long,
+    ) -> Result<(Vec<Vec<StoredValue>>, Reservation)> {
+        match self.find_with(keys, epoch, long, Inline::Usual) {
+            Err(IndexError::Memory(_)) if keys.len() == 1 && long != Long::Read => {
+                self.find_with(keys, epoch, long, Inline::Least)
+            }
+            found => found,
+        }
+    }
+
+    fn find_with(
+        &self,
+        keys: &[&[u8]],
+        epoch: Option<u64>,
+        long: Long,
+        inline: Inline,
+    ) -> Result<(Vec<Vec<StoredValue>>, Reservation)> {
+        let before = self.pool.available();
+        let (mut values, mut memory) = self.find(keys, epoch, inline)?;
+        let has_long = values.iter().flatten().any(|value| matches!(value.content, Content::Long(_)));
+        if has_long && long != Long::Read && inline == Inline::Usual {
+            self.leave_half(before, &memory)?;
+        }
+        for value in values.iter_mut().flatten() {
+            match long {
+                Long::Read => {
+                    if let Some(more) = value.content.load(self)? {
+                        memory.absorb(more);
+                    }
+                }
+                Long::Checked => value.content.check(self)?,
+                Long::Left => {}
+            }
+        }
+        Ok((values, memory))
+    }
+
+    /// Refuses answers that leave less than half of the memory, of which there was so much before: whoever takes them reads long values.
+    ///
+    /// # Errors
+    /// [`IndexError::Memory`]: fewer at a time may do.
+    pub(crate) fn leave_half(&self, before: usize, answers: &Reservation) -> Result<()> {
+        if answers.bytes() > before / 2 {
+            // More than is left.
+            self.pool.reserve(before, "values of keys")?;
+        }
+        Ok(())
+    }
+
     /// Asks epoch by epoch where `error` keeps from asking all at once.
-    fn get_epochs(
+    fn get_epochs<K>(
         &self,
         key: &[u8],
-        epoch: Option<u64>,
+        query: &Query<'_, K>,
         error: IndexError,
-    ) -> Result<(Vec<Value>, Vec<Gap>)> {
+    ) -> Result<(Vec<StoredValue>, Vec<Gap>)> {
         let (mut values, mut gaps) = (Vec::new(), Vec::<Gap>::new());
-        if let Some(epoch) = epoch {
+        if let Some(epoch) = query.epoch {
             gaps.push(Gap { epochs: epoch..epoch.saturating_add(1), error });
             return Ok((values, gaps));
         }
@@ -128,7 +247,7 @@ impl Directory {
                 continue;
             }
             for epoch in section {
-                match self.find(&[key], Some(epoch)) {
+                match self.find_as(&[key], Some(epoch), query.long) {
                     Ok((found, _memory)) => values.extend(found.into_iter().flatten()),
                     Err(error @ IndexError::Memory(_)) => return Err(error),
                     Err(error) => match gaps.last_mut() {
@@ -144,4 +263,9 @@ impl Directory {
         }
         Ok((values, gaps))
     }
+}
+
+/// Values that have been read.
+fn whole(values: Vec<StoredValue>) -> Vec<Value> {
+    values.into_iter().filter_map(StoredValue::into_value).collect()
 }

@@ -14,7 +14,8 @@ use crate::read::block::Stretch;
 use crate::read::fetch::{Spot, fetch_all};
 use crate::read::gaps::Gaps;
 use crate::read::log::LogReader;
-use crate::read::scan::{Scan, ScanRecord, Take};
+use crate::read::scan::{RecordValue, Scan, StoredRecord, Take};
+use crate::read::stored::Content;
 use crate::read::{Directory, count};
 
 /// Least and most bytes of a table in memory.
@@ -29,15 +30,23 @@ struct Source {
     /// Of each record where its key and its value end.
     ends: Vec<(usize, usize)>,
     next: usize,
-    _memory: Reservation,
+    /// The value of the one record of the piece, where it is too long for a piece.
+    long: Option<Content>,
+    /// Most bytes of a piece.
+    piece: u64,
+    memory: Reservation,
 }
 
 impl Source {
     /// The record that is next, if the piece has one.
-    fn current(&self) -> Option<(&[u8], &[u8])> {
+    fn current(&self) -> Option<(&[u8], RecordValue<'_>)> {
         let &(key_end, value_end) = self.ends.get(self.next)?;
         let start = self.next.checked_sub(1).map_or(0, |before| self.ends[before].1);
-        Some((&self.bytes[start..key_end], &self.bytes[key_end..value_end]))
+        let value = match &self.long {
+            Some(content) => content.into(),
+            None => RecordValue::Bytes(&self.bytes[key_end..value_end]),
+        };
+        Some((&self.bytes[start..key_end], value))
     }
 }
 
@@ -60,7 +69,7 @@ impl Directory {
         while let Some(Reverse((mut least, epoch, number))) = heap.pop() {
             let source = &mut sources[number];
             if let Some((key, value)) = source.current() {
-                gaps.of_taker(take(ScanRecord { epoch, key, value }))?;
+                gaps.of_taker(take(StoredRecord { epoch, key, value }))?;
             }
             source.next += 1;
             if source.current().is_none() {
@@ -95,33 +104,53 @@ impl Directory {
             let memory = self.pool.reserve(2 * piece as usize, "the tables of a range, all open at once")?;
             let rest = self.stretches(scan, &segment, &table, piece).into_iter();
             let epoch = segment.head.facts.epoch;
-            Ok(Source { epoch, rest, bytes: Vec::new(), ends: Vec::new(), next: 0, _memory: memory })
+            let (bytes, ends) = (Vec::new(), Vec::new());
+            Ok(Source { epoch, rest, bytes, ends, next: 0, long: None, piece, memory })
         });
         sources.collect()
     }
 
     /// Reads pieces of a table until one has an answer.
     fn fill(&self, scan: &Scan, gaps: &Gaps, source: &mut Source) -> Result<()> {
-        (source.next, source.ends) = (0, Vec::new());
+        (source.next, source.ends, source.long) = (0, Vec::new(), None);
         source.bytes.clear();
         while source.ends.is_empty() {
             let Some(stretch) = source.rest.next() else { return Ok(()) };
-            let spots: [Spot; 1] = [stretch.spot()];
-            count(&self.counters.block_reads, 1);
-            let (bytes, ends) = (&mut source.bytes, &mut source.ends);
-            let done = fetch_all(self, "block read", &spots, |_, read| {
-                stretch.records(self.layout().form(), read, gaps, |record| {
-                    if self.is_answer(scan, &record) {
-                        bytes.extend_from_slice(record.key);
-                        let key_end = bytes.len();
-                        bytes.extend_from_slice(record.value);
-                        ends.push((key_end, bytes.len()));
-                    }
-                    Ok(())
-                })
-            });
-            gaps.allow(done)?;
+            if stretch.is_one_record() && stretch.bytes() > source.piece {
+                if let Some(Some((key, value))) = gaps.allow(self.long_answer(scan, &stretch))? {
+                    source.ends = vec![(key.len(), key.len())];
+                    (source.bytes, source.long) = (key, Some(value));
+                }
+            } else {
+                self.fill_from(scan, gaps, source, &stretch)?;
+            }
+            // A block, or a key, may be longer than a piece.
+            let taken = source.bytes.capacity() + source.ends.capacity() * size_of::<(usize, usize)>();
+            if taken > source.memory.bytes() {
+                let more = taken - source.memory.bytes();
+                source.memory.absorb(self.pool.reserve(more, "the tables of a range, all open at once")?);
+            }
         }
+        Ok(())
+    }
+
+    /// Reads the answers in a piece.
+    fn fill_from(&self, scan: &Scan, gaps: &Gaps, source: &mut Source, stretch: &Stretch) -> Result<()> {
+        let spots: [Spot; 1] = [stretch.spot()];
+        count(&self.counters.block_reads, 1);
+        let (bytes, ends) = (&mut source.bytes, &mut source.ends);
+        let done = fetch_all(self, &spots, |_, read| {
+            stretch.records(self.layout().form(), read, gaps, |record, _| {
+                if self.is_answer(scan, &record) {
+                    bytes.extend_from_slice(record.key);
+                    let key_end = bytes.len();
+                    bytes.extend_from_slice(record.value);
+                    ends.push((key_end, bytes.len()));
+                }
+                Ok(())
+            })
+        });
+        gaps.allow(done)?;
         Ok(())
     }
 }

@@ -11,16 +11,20 @@
 
 mod block;
 mod cache;
+mod covered;
 pub(crate) mod fetch;
+mod files;
 mod gaps;
 mod info;
 mod log;
+mod long_value;
 mod lookup;
 mod many;
 mod merge;
 mod notices;
 mod scan;
 mod stamp;
+mod stored;
 pub(crate) mod tail;
 #[cfg(test)]
 mod tests;
@@ -31,17 +35,20 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ascot_io::{Disk, Pool};
+use ascot_io::{Disk, MetadataCalls, Pool};
 
 use crate::error::{IndexError, Result};
 use crate::format::manifest::{Layout, Manifest};
 use crate::read::cache::Cache;
+use crate::read::files::Files;
 pub use crate::read::gaps::Unread;
 pub use crate::read::info::{EpochInfo, Info};
+pub use crate::read::long_value::LongValue;
 pub use crate::read::many::Gap;
 pub use crate::read::notices::Notices;
-pub use crate::read::scan::{Condition, Scan, ScanRecord, Sign};
+pub use crate::read::scan::{Condition, RecordValue, Scan, ScanRecord, Sign, StoredRecord};
 use crate::read::stamp::Stamp;
+pub use crate::read::stored::{Content, StoredValue};
 pub use crate::read::verify::Verified;
 
 /// Memory of a reader where nothing else is said, bytes.
@@ -79,6 +86,10 @@ pub struct QueryCounts {
     pub value_reads: u64,
     /// Bytes of all of these.
     pub bytes: u64,
+    /// Files opened.
+    pub files_opened: u64,
+    /// Calls that asked for a file's size or time.
+    pub files_inspected: u64,
 }
 
 /// The same, counted by several threads.
@@ -112,6 +123,7 @@ pub struct Directory {
     memory_bytes: usize,
     pool: Pool,
     cache: Mutex<Cache>,
+    files: Files,
     counters: Counters,
     notices: Mutex<Notices>,
 }
@@ -133,6 +145,10 @@ impl Directory {
             });
         }
         let stamp = Stamp::of(path);
+        let calls = Arc::new(MetadataCalls::default());
+        // The manifest: the stamp, its size before it is read, and while it is.
+        calls.count_opened(1);
+        calls.count_inspected(3);
         // Divided beforehand, so that the sum is the cap.
         let (manifest, kept_bytes) = (Manifest::read(path)?, memory_bytes / KEPT_SHARE);
         let bounded = 0..manifest.boundaries.len() as u64;
@@ -145,6 +161,7 @@ impl Directory {
             memory_bytes,
             pool: Pool::new(memory_bytes - kept_bytes),
             cache: Mutex::new(Cache::new(kept_bytes)),
+            files: Files::new(disk, calls),
             counters: Counters::default(),
             notices: Mutex::default(),
         })
@@ -199,6 +216,8 @@ impl Directory {
             false_positives: of(&counters.false_positives),
             value_reads: of(&counters.value_reads),
             bytes: of(&counters.bytes),
+            files_opened: self.files.calls().opened(),
+            files_inspected: self.files.calls().inspected(),
         }
     }
 

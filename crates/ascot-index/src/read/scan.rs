@@ -12,14 +12,17 @@ use std::sync::Arc;
 use crate::error::{IndexError, Result};
 use crate::format::footer::Entry;
 use crate::format::head::{Block, Kind, Table};
-use crate::format::manifest::{PartitionBy, Scheme};
+use crate::format::manifest::{Attribute, PartitionBy, Scheme};
 use crate::format::names::Log;
 use crate::format::record::Record;
 use crate::read::block::{Stretch, stretch_end, unit_end};
+use crate::read::cache::LOGS_AT_ONCE;
 use crate::read::fetch::Spot;
 use crate::read::gaps::{Gaps, Unread, fetch_each};
 use crate::read::log::LogReader;
-use crate::read::{Directory, Segment, count};
+use crate::read::long_value::part_bytes;
+use crate::read::stored::{Content, Inline};
+use crate::read::{Directory, LongValue, Segment, count};
 
 /// How an attribute is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +81,13 @@ pub struct Scan {
     pub by_key: bool,
 }
 
+impl Scan {
+    /// Whether a key is in the range.
+    fn has(&self, key: &[u8]) -> bool {
+        key >= self.from.as_slice() && self.upto.as_ref().is_none_or(|upto| key < upto.as_slice())
+    }
+}
+
 /// A record of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScanRecord<'a> {
@@ -89,11 +99,40 @@ pub struct ScanRecord<'a> {
     pub value: &'a [u8],
 }
 
-/// A record of scheme `pointers`: its epoch, its key, and its pointer or value.
+/// A record of an answer, whose value may be in the files.
+#[derive(Clone, Copy, Debug)]
+pub struct StoredRecord<'a> {
+    /// The epoch, from 0.
+    pub epoch: u64,
+    /// Its key.
+    pub key: &'a [u8],
+    /// Its value.
+    pub value: RecordValue<'a>,
+}
+
+/// The value of a record.
+#[derive(Clone, Copy, Debug)]
+pub enum RecordValue<'a> {
+    /// Its bytes.
+    Bytes(&'a [u8]),
+    /// It is longer than what is kept in memory unasked.
+    Long(&'a LongValue),
+}
+
+impl<'a> From<&'a Content> for RecordValue<'a> {
+    fn from(content: &'a Content) -> Self {
+        match content {
+            Content::Bytes(bytes) => RecordValue::Bytes(bytes),
+            Content::Long(long) => RecordValue::Long(long),
+        }
+    }
+}
+
+/// A record of scheme `pointers`: its epoch, its key, and its pointer.
 type Waiting = (u64, Vec<u8>, Vec<u8>);
 
 /// Most bytes read at once.
-const PIECE_BYTES: u64 = 1 << 20;
+const PIECE_MOST: u64 = 1 << 20;
 /// Records whose values are fetched at once.
 const VALUES_AT_ONCE: usize = 4096;
 
@@ -104,6 +143,19 @@ impl Directory {
     /// A condition on a directory without attribute; files that are missing, cut short or damaged; too little memory for all
     /// tables of a range at once; those of `take`.
     pub fn scan(&self, scan: &Scan, mut take: impl FnMut(ScanRecord<'_>) -> Result<()>) -> Result<()> {
+        let gaps = Gaps::strict();
+        self.scan_by(scan, &gaps, &mut |record| self.give_whole(&gaps, record, &mut take))
+    }
+
+    /// As [`scan`](Self::scan), for values of any length: long ones are read by whoever takes them, part by part.
+    ///
+    /// # Errors
+    /// As `scan`.
+    pub fn scan_stored(
+        &self,
+        scan: &Scan,
+        mut take: impl FnMut(StoredRecord<'_>) -> Result<()>,
+    ) -> Result<()> {
         self.scan_by(scan, &Gaps::strict(), &mut take)
     }
 
@@ -118,9 +170,49 @@ impl Directory {
         mut take: impl FnMut(ScanRecord<'_>) -> Result<()>,
     ) -> Result<()> {
         let gaps = Gaps::lenient();
-        let done = self.scan_by(scan, &gaps, &mut take);
+        let done = self.scan_by(scan, &gaps, &mut |record| self.give_whole(&gaps, record, &mut take));
         unread.append(gaps.into_unread());
         done
+    }
+
+    /// As [`scan_there`](Self::scan_there), for values of any length. All of a long one has been looked at before it is handed over, so
+    /// that one that is damaged is left out and not cut off.
+    ///
+    /// # Errors
+    /// As `scan_there`.
+    pub fn scan_stored_there(
+        &self,
+        scan: &Scan,
+        unread: &mut Unread,
+        mut take: impl FnMut(StoredRecord<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let gaps = Gaps::lenient();
+        let done = self.scan_by(scan, &gaps, &mut |record| {
+            let checked = match record.value {
+                RecordValue::Bytes(_) => Some(()),
+                RecordValue::Long(long) => gaps.allow(long.check(self))?,
+            };
+            checked.map_or(Ok(()), |()| take(record))
+        });
+        unread.append(gaps.into_unread());
+        done
+    }
+
+    /// Hands a record to who wants all of its value in memory.
+    fn give_whole(
+        &self,
+        gaps: &Gaps,
+        record: StoredRecord<'_>,
+        take: &mut dyn FnMut(ScanRecord<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let StoredRecord { epoch, key, value } = record;
+        match value {
+            RecordValue::Bytes(value) => take(ScanRecord { epoch, key, value }),
+            RecordValue::Long(long) => match gaps.allow(long.to_bytes(self))? {
+                Some((value, _memory)) => take(ScanRecord { epoch, key, value: &value }),
+                None => Ok(()),
+            },
+        }
     }
 
     fn scan_by(&self, scan: &Scan, gaps: &Gaps, take: Take<'_>) -> Result<()> {
@@ -136,32 +228,42 @@ impl Directory {
         }
         let mut waiting: Vec<Waiting> = Vec::new();
         self.tables(scan, gaps, &mut |record| {
-            waiting.push((record.epoch, record.key.to_vec(), record.value.to_vec()));
+            // Pointers are short, and in memory.
+            let RecordValue::Bytes(pointer) = record.value else { return Ok(()) };
+            waiting.push((record.epoch, record.key.to_vec(), pointer.to_vec()));
             if waiting.len() < VALUES_AT_ONCE {
                 return Ok(());
             }
-            self.hand_over(gaps, &mut std::mem::take(&mut waiting), take)
+            self.hand_over(gaps, &std::mem::take(&mut waiting), take)
         })?;
-        self.hand_over(gaps, &mut waiting, take)
+        self.hand_over(gaps, &waiting, take)
     }
 
-    /// Replaces pointers by values, and hands the records over: as many at once as there is memory for.
-    fn hand_over(&self, gaps: &Gaps, waiting: &mut [Waiting], take: Take<'_>) -> Result<()> {
-        let resolved = self.resolve(&mut waiting.iter_mut().map(|one| &mut one.2).collect::<Vec<_>>());
+    /// Follows pointers, and hands the records over: as many at once as there is memory for.
+    fn hand_over(&self, gaps: &Gaps, waiting: &[Waiting], take: Take<'_>) -> Result<()> {
+        let pointers: Vec<&[u8]> = waiting.iter().map(|one| one.2.as_slice()).collect();
+        let before = self.pool.available();
+        let resolved = self.resolve(&pointers, Inline::Usual).and_then(|(contents, memory)| {
+            let several = contents.len() > 1 && contents.iter().any(|one| matches!(one, Content::Long(_)));
+            if several {
+                self.leave_half(before, &memory)?;
+            }
+            Ok((contents, memory))
+        });
         let halves = match &resolved {
             Err(IndexError::Memory(_)) => waiting.len() > 1,
             Err(_) => waiting.len() > 1 && gaps.is_lenient(),
             Ok(_) => false,
         };
         if halves {
-            let (one, other) = waiting.split_at_mut(waiting.len() / 2);
+            let (one, other) = waiting.split_at(waiting.len() / 2);
             self.hand_over(gaps, one, take)?;
             return self.hand_over(gaps, other, take);
         }
-        let Some(_memory) = gaps.allow(resolved)? else { return Ok(()) };
-        waiting
-            .iter()
-            .try_for_each(|(epoch, key, value)| gaps.of_taker(take(ScanRecord { epoch: *epoch, key, value })))
+        let Some((contents, _memory)) = gaps.allow(resolved)? else { return Ok(()) };
+        waiting.iter().zip(&contents).try_for_each(|((epoch, key, _), content)| {
+            gaps.of_taker(take(StoredRecord { epoch: *epoch, key, value: content.into() }))
+        })
     }
 
     fn tables(&self, scan: &Scan, gaps: &Gaps, take: Take<'_>) -> Result<()> {
@@ -175,13 +277,16 @@ impl Directory {
             self.has_tables(log)
                 && (!self.is_by_range(log) || epochs.clone().any(|epoch| self.may_hold(log, epoch, scan)))
         };
-        for log in self.logs_wanted(gaps, wanted)? {
-            let Some(open) = gaps.allow(self.log(log))? else { continue };
-            let wanted = open
-                .entries
-                .iter()
-                .filter(|entry| epochs.contains(&entry.epoch) && self.may_hold(log, entry.epoch, scan));
-            entries.extend(wanted.map(|entry| (Arc::clone(&open), *entry)));
+        for group in self.logs_wanted(gaps, wanted)?.chunks(LOGS_AT_ONCE) {
+            self.open_logs(group.iter().copied());
+            for &log in group {
+                let Some(open) = gaps.allow(self.log(log))? else { continue };
+                let wanted = open
+                    .entries
+                    .iter()
+                    .filter(|entry| epochs.contains(&entry.epoch) && self.may_hold(log, entry.epoch, scan));
+                entries.extend(wanted.map(|entry| (Arc::clone(&open), *entry)));
+            }
         }
         if scan.by_key {
             return self.merge(scan, gaps, entries, take);
@@ -254,11 +359,24 @@ impl Directory {
 
     /// Whether a record is an answer.
     pub(crate) fn is_answer(&self, scan: &Scan, record: &Record<'_>) -> bool {
-        let in_range = record.key >= scan.from.as_slice()
-            && scan.upto.as_ref().is_none_or(|upto| record.key < upto.as_slice());
         let number = || self.layout().attribute.as_ref().and_then(|attribute| attribute.of(record.value));
-        in_range
+        scan.has(record.key)
             && scan.condition.is_none_or(|condition| number().is_some_and(|number| condition.holds(number)))
+    }
+
+    /// The record in blocks of its own, if it is an answer.
+    pub(crate) fn long_answer(&self, scan: &Scan, stretch: &Stretch) -> Result<Option<(Vec<u8>, Content)>> {
+        let (key, value) = stretch.long_record(self)?;
+        if !scan.has(&key) {
+            return Ok(None);
+        }
+        let (Some(condition), Some(attribute)) = (scan.condition, &self.layout().attribute) else {
+            return Ok(Some((key, value)));
+        };
+        let mut number = [0; 8];
+        let read = value.read_at(self, attribute.offset.into(), &mut number)?;
+        let number = Attribute { offset: 0, ..attribute.clone() }.of(&number[..read]);
+        Ok(number.is_some_and(|number| condition.holds(number)).then_some((key, value)))
     }
 
     fn one_by_one(
@@ -271,23 +389,41 @@ impl Directory {
         let segments = gaps.allow(self.segments(entries, Kind::Tables))?;
         for segment in segments.unwrap_or_default() {
             for table in &segment.head.tables {
-                let stretches = self.stretches(scan, &segment, table, PIECE_BYTES);
-                let spots: Vec<Spot> = stretches.iter().map(Stretch::spot).collect();
-                count(&self.counters.block_reads, spots.len() as u64);
-                let epoch = segment.head.facts.epoch;
-                fetch_each(self, gaps, "block read", &spots, |number, bytes| {
-                    stretches[number].records(self.layout().form(), bytes, gaps, |record| {
-                        if !self.is_answer(scan, &record) {
-                            return Ok(());
-                        }
-                        take(ScanRecord { epoch, key: record.key, value: record.value })
-                    })
-                })?;
+                let most = PIECE_MOST.min(part_bytes(self) as u64 * 2);
+                let stretches = self.stretches(scan, &segment, table, most);
+                let is_long = |stretch: &Stretch| stretch.is_one_record() && stretch.bytes() > most;
+                for same in stretches.chunk_by(|one, other| !is_long(one) && !is_long(other)) {
+                    match same {
+                        [one] if is_long(one) => self.one_long(scan, gaps, one, take)?,
+                        several => self.many_short(scan, gaps, several, take)?,
+                    }
+                }
             }
         }
         Ok(())
     }
+
+    fn one_long(&self, scan: &Scan, gaps: &Gaps, stretch: &Stretch, take: Take<'_>) -> Result<()> {
+        let epoch = stretch.segment.head.facts.epoch;
+        let Some(Some((key, value))) = gaps.allow(self.long_answer(scan, stretch))? else { return Ok(()) };
+        gaps.of_taker(take(StoredRecord { epoch, key: &key, value: (&value).into() }))
+    }
+
+    fn many_short(&self, scan: &Scan, gaps: &Gaps, stretches: &[Stretch], take: Take<'_>) -> Result<()> {
+        let spots: Vec<Spot> = stretches.iter().map(Stretch::spot).collect();
+        count(&self.counters.block_reads, spots.len() as u64);
+        fetch_each(self, gaps, &spots, |number, bytes| {
+            let stretch = &stretches[number];
+            let epoch = stretch.segment.head.facts.epoch;
+            stretch.records(self.layout().form(), bytes, gaps, |record, _| {
+                if !self.is_answer(scan, &record) {
+                    return Ok(());
+                }
+                take(StoredRecord { epoch, key: record.key, value: RecordValue::Bytes(record.value) })
+            })
+        })
+    }
 }
 
 /// Who gets the records.
-pub(crate) type Take<'a> = &'a mut dyn FnMut(ScanRecord<'_>) -> Result<()>;
+pub(crate) type Take<'a> = &'a mut dyn FnMut(StoredRecord<'_>) -> Result<()>;

@@ -8,9 +8,40 @@ use crate::error::{IndexError, Result};
 use crate::format::footer::{FOOTER_BYTES, Footer, PAGE, Place, Root};
 use crate::read::fetch::{fetch, missing};
 
-/// What is read at a time in search of a footer: first a page, where it is when nothing was left behind.
-const FIRST_BYTES: u64 = PAGE;
+/// What is read at a time in search of a footer. First so much that its root is most often there, too: 256 entries are 10 KiB.
+pub const FIRST_BYTES: u64 = 4 * PAGE;
 const MORE_BYTES: u64 = 1 << 20;
+
+/// An index log of which places are read.
+pub trait IndexFile {
+    /// The file.
+    fn path(&self) -> &Path;
+    /// Its size.
+    fn size(&self) -> Result<u64>;
+    /// Reads so many bytes at a place.
+    fn read(&self, at: u64, bytes: usize) -> Result<Vec<u8>>;
+}
+
+/// One that is opened for each read.
+struct ByPath<'a> {
+    disk: &'a Disk,
+    path: &'a Path,
+}
+
+impl IndexFile for ByPath<'_> {
+    fn path(&self) -> &Path {
+        self.path
+    }
+
+    fn size(&self) -> Result<u64> {
+        let failed = |error| missing(IoError::from_os(Action::Inspect, self.path, 0, error), self.path);
+        Ok(std::fs::metadata(self.path).map_err(failed)?.len())
+    }
+
+    fn read(&self, at: u64, bytes: usize) -> Result<Vec<u8>> {
+        Ok(fetch(self.disk, "index read", self.path, at, bytes)?.bytes().to_vec())
+    }
+}
 
 /// The last footer of the log `id` that is `wanted`, searched from the end; it has `epochs` epochs at least.
 ///
@@ -23,15 +54,24 @@ pub fn last_footer(
     epochs: u64,
     wanted: impl Fn(&Footer) -> bool,
 ) -> Result<Footer> {
-    let failed = |error| missing(IoError::from_os(Action::Inspect, path, 0, error), path);
-    let size = std::fs::metadata(path).map_err(failed)?.len();
-    let mut end = size / PAGE * PAGE;
+    find_footer(&ByPath { disk, path }, id, epochs, wanted)
+}
+
+/// As [`last_footer`], of a file that may be open.
+pub fn find_footer(
+    file: &dyn IndexFile,
+    id: u64,
+    epochs: u64,
+    wanted: impl Fn(&Footer) -> bool,
+) -> Result<Footer> {
+    let path = file.path();
+    let mut end = file.size()? / PAGE * PAGE;
     let mut step = FIRST_BYTES;
     while end > 0 {
         let start = end.saturating_sub(step);
         // At most 1 MiB.
-        let filled = fetch(disk, "index read", path, start, (end - start) as usize)?;
-        let pages = filled.bytes().chunks_exact(PAGE as usize).enumerate();
+        let read = file.read(start, (end - start) as usize)?;
+        let pages = read.chunks_exact(PAGE as usize).enumerate();
         for (page, bytes) in pages.rev() {
             let at = start + (page as u64 + 1) * PAGE - FOOTER_BYTES as u64;
             let footer = Footer::parse(&bytes[bytes.len() - FOOTER_BYTES..], at, id);
@@ -52,10 +92,15 @@ fn cut_short(path: &Path, held: u64, named: u64) -> IndexError {
 
 /// Reads a root.
 pub fn read_root(disk: &Disk, path: &Path, place: &Place, id: u64) -> Result<Root> {
-    let damaged = |what| IndexError::damaged(path, place.at, what);
-    let filled = fetch(disk, "index read", path, place.at, place.bytes as usize)?;
-    if crc32c(&[filled.bytes()]) != place.crc {
+    root_at(&ByPath { disk, path }, place, id)
+}
+
+/// Reads a root of a file that may be open.
+pub fn root_at(file: &dyn IndexFile, place: &Place, id: u64) -> Result<Root> {
+    let damaged = |what| IndexError::damaged(file.path(), place.at, what);
+    let read = file.read(place.at, place.bytes as usize)?;
+    if crc32c(&[&read]) != place.crc {
         return Err(damaged("the checksum of an epoch's root is wrong"));
     }
-    Root::parse(filled.bytes(), id).ok_or_else(|| damaged("an epoch's root is not what it should be"))
+    Root::parse(&read, id).ok_or_else(|| damaged("an epoch's root is not what it should be"))
 }

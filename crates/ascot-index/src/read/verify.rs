@@ -1,27 +1,32 @@
-//! Whether all of a directory is what was written: every checksum, every order, every count, and that each record
-//! is found where a query would look for it.
+//! Whether all of a directory is what was written: every checksum, every order, every count, that each record is found where a query
+//! would look for it, and that bytes which no checksum covers are zeros.
+//!
+//! Invariant: memory is the reader's, however long records are. Too little of it is an error, and never called damage.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use ascot_io::{Action, IoError};
+use ascot_io::crc32c;
 
 use crate::auxiliary::ranks;
 use crate::error::{IndexError, Result};
 use crate::format::filter::may_contain;
-use crate::format::footer::{Entry, FOOTER_BYTES, Footer, PAGE};
+use crate::format::footer::{Entry, FOOTER_BYTES, Footer, PAGE, Root};
 use crate::format::head::{Kind, Region, Table};
 use crate::format::manifest::Scheme;
-use crate::format::names::Log;
+use crate::format::names::{LOCK, Log};
 use crate::format::pointer::{VALUE_HEAD_MOST, value_is_whole, value_lengths};
 use crate::hash::local_hash;
 use crate::read::block::Stretch;
-use crate::read::fetch::{Spot, fetch, fetch_all, missing};
+use crate::read::cache::LOGS_AT_ONCE;
+use crate::read::covered::Covered;
+use crate::read::fetch::{Spot, fetch_all, fetch_one};
+use crate::read::files::is_too_many_open;
 use crate::read::gaps::Gaps;
 use crate::read::log::LogReader;
+use crate::read::long_value::part_bytes;
 use crate::read::lookup::{filter, region_is_whole, region_of};
-use crate::read::tail::read_root;
-use crate::read::{Directory, Scan, Segment};
+use crate::read::{Directory, LongValue, Scan, Segment};
 
 /// Most problems that are told one by one.
 const TOLD_MOST: usize = 100;
@@ -56,9 +61,17 @@ impl Verified {
         }
     }
 
-    /// Keeps what is wrong, and goes on.
-    fn note<T>(&mut self, done: Result<T>) -> Option<T> {
-        done.map_err(|error| self.problem_of(|| error)).ok()
+    /// Keeps what is wrong, and goes on; what keeps from looking is no damage.
+    fn note<T>(&mut self, done: Result<T>) -> Result<Option<T>> {
+        match done {
+            Ok(done) => Ok(Some(done)),
+            Err(error @ (IndexError::Memory(_) | IndexError::TooLittle { .. })) => Err(error),
+            Err(error) if is_too_many_open(&error) => Err(error),
+            Err(error) => {
+                self.problem_of(|| error);
+                Ok(None)
+            }
+        }
     }
 
     /// Whether nothing is wrong.
@@ -79,36 +92,71 @@ impl Directory {
             verified.problem_of(|| self.missing_log(log));
             Ok(())
         })?;
-        for log in there {
-            verified.logs += 1;
-            let opened = self.log(log);
-            let Some(reader) = verified.note(opened) else { continue };
-            verified.note(self.verify_footers(&reader));
-            if self.manifest.epochs_of(log) > 0 {
-                // Before the first epoch's end files may not have been made yet.
-                verified.note(verify_size(&reader.data, reader.ends.1));
-            }
-            for (number, entry) in reader.entries.iter().enumerate() {
-                let start = number.checked_sub(1).map_or(0, |before| reader.entries[before].data_end);
-                self.verify_entry(&reader, entry, start, &mut verified);
+        for group in there.chunks(LOGS_AT_ONCE) {
+            self.open_logs(group.iter().copied());
+            for &log in group {
+                verified.logs += 1;
+                let opened = self.log(log).map_err(|error| self.without_footer(error));
+                if let Some(reader) = verified.note(opened)? {
+                    self.verify_log(&reader, &mut verified)?;
+                }
             }
         }
-        self.verify_sums(&mut verified);
+        verified.note(self.verify_lock())?;
+        self.verify_sums(&mut verified)?;
         Ok(verified)
     }
 
+    /// An index without the footer of its last epoch: where it should have been.
+    fn without_footer(&self, error: IndexError) -> IndexError {
+        let IndexError::CutShort { path, .. } = &error else { return error };
+        let size = self.files.get(path).map_or(0, |file| file.size());
+        let place = (size / PAGE * PAGE).saturating_sub(FOOTER_BYTES as u64);
+        IndexError::damaged(path, place, "it was cut short, or the footer of its last epoch is damaged")
+    }
+
+    /// The file that writers lock has no bytes.
+    fn verify_lock(&self) -> Result<()> {
+        let path = self.path.join(LOCK);
+        match self.files.get(&path) {
+            Ok(file) if file.size() > 0 => Err(IndexError::damaged(&path, 0, "it should have no bytes")),
+            // A copy of the directory may come without it.
+            Ok(_) | Err(IndexError::Missing { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn verify_log(&self, reader: &Arc<LogReader>, verified: &mut Verified) -> Result<()> {
+        let (mut index, mut data) = (Covered::default(), Covered::default());
+        let footers = self.verify_footers(reader, &mut index);
+        let ends = verified.note(footers)?;
+        if self.manifest.epochs_of(reader.log) > 0 {
+            // Before the first epoch's end files may not have been made yet.
+            verified.note(self.verify_size(&reader.data, reader.ends.1))?;
+        }
+        for (number, entry) in reader.entries.iter().enumerate() {
+            let start = number.checked_sub(1).map_or(0, |before| reader.entries[before].data_end);
+            self.verify_entry(reader, entry, start, (&mut index, &mut data), verified)?;
+        }
+        let Some(index_end) = ends else { return Ok(()) };
+        verified.note(index.check_padding(self, &reader.index, index_end))?;
+        if !matches!(reader.log, Log::Auxiliary(_)) {
+            verified.note(data.check_padding(self, &reader.data, reader.ends.1))?;
+        }
+        Ok(())
+    }
+
     /// Looks at the ends of all epochs, those that later ones have taken the place of, too: whoever opened the directory earlier
-    /// reads by them, and so does a writer that goes on after a stop.
-    fn verify_footers(&self, reader: &LogReader) -> Result<()> {
-        const WINDOW: u64 = 1 << 20;
+    /// reads by them, and so does a writer that goes on after a stop. Where the last epoch ends that the manifest names.
+    fn verify_footers(&self, reader: &LogReader, covered: &mut Covered) -> Result<u64> {
         let path = &reader.index;
-        let (mut at, mut epochs) = (0, 0);
+        let (mut at, mut epochs, mut ended) = (0, 0, 0);
+        let window = (part_bytes(self) as u64 / PAGE).max(1) * PAGE;
         let complete = self.manifest.epochs_of(reader.log);
         while at < reader.ends.0 {
             // At most 1 MiB.
-            let bytes = (reader.ends.0 - at).min(WINDOW) as usize;
-            let _memory = self.pool.reserve(bytes, "an index being checked")?;
-            let filled = fetch(&self.disk, "index read", path, at, bytes)?;
+            let bytes = (reader.ends.0 - at).min(window) as usize;
+            let filled = fetch_one(self, path, at, bytes)?;
             for page in filled.bytes().chunks(PAGE as usize) {
                 at += page.len() as u64;
                 let place = at - FOOTER_BYTES as u64;
@@ -116,41 +164,78 @@ impl Directory {
                 let Some(footer) = Footer::parse(end, place, reader.id.0) else { continue };
                 if epochs == complete {
                     // Behind the last epoch that the manifest names is the tail of a writer.
-                    return Ok(());
+                    return Ok(ended);
                 }
                 // The next epoch that this log takes part in.
                 epochs = self.manifest.next_epoch_of(reader.log, epochs).map_or(epochs, |epoch| epoch + 1);
                 if footer.epochs != epochs {
-                    return Err(IndexError::damaged(path, place, "an epoch's footer is missing before this"));
-                }
-                let root = read_root(&self.disk, path, &footer.root, reader.id.0)?;
-                let own = root.entries.iter().filter(|entry| entry.epoch + 1 == epochs);
-                if !own.eq(reader.of_epoch(epochs - 1)) {
                     return Err(IndexError::damaged(
                         path,
-                        footer.root.at,
-                        "an epoch's root names other segments",
+                        ended,
+                        "the footer of the epoch that starts here is missing",
                     ));
                 }
+                self.verify_root(reader, &footer)?;
+                covered.add(footer.root.at, footer.root.bytes.into());
+                covered.add(footer.at, FOOTER_BYTES as u64);
+                ended = footer.end();
             }
         }
         if epochs < complete {
-            return Err(IndexError::damaged(path, at, "the footer of an epoch is missing"));
+            return Err(IndexError::damaged(
+                path,
+                ended,
+                "the footer of the epoch that starts here is missing",
+            ));
+        }
+        Ok(ended)
+    }
+
+    /// Looks at the root that ends an epoch.
+    fn verify_root(&self, reader: &LogReader, footer: &Footer) -> Result<()> {
+        let (path, root) = (&reader.index, &footer.root);
+        let damaged = |what| IndexError::damaged(path, root.at, what);
+        let read = fetch_one(self, path, root.at, root.bytes as usize)?;
+        if crc32c(&[read.bytes()]) != root.crc {
+            return Err(damaged("the checksum of an epoch's root is wrong"));
+        }
+        let root = Root::parse(read.bytes(), reader.id.0);
+        let root = root.ok_or_else(|| damaged("an epoch's root is not what it should be"))?;
+        let own = root.entries.iter().filter(|entry| entry.epoch + 1 == footer.epochs);
+        if !own.eq(reader.of_epoch(footer.epochs - 1)) {
+            return Err(damaged("an epoch's root names other segments"));
         }
         Ok(())
     }
 
-    fn verify_entry(&self, reader: &Arc<LogReader>, entry: &Entry, start: u64, verified: &mut Verified) {
+    fn verify_entry(
+        &self,
+        reader: &Arc<LogReader>,
+        entry: &Entry,
+        start: u64,
+        (index, data): (&mut Covered, &mut Covered),
+        verified: &mut Verified,
+    ) -> Result<()> {
         let values = self.layout().scheme == Scheme::Pointers && matches!(reader.log, Log::Writer(_));
         if values {
-            let done = self.verify_values(reader, entry, start);
-            verified.values += verified.note(done).unwrap_or_default();
-            return;
+            let done = self.verify_values(reader, entry, start, data);
+            match verified.note(done)? {
+                Some(values) => verified.values += values,
+                None => data.give_up(),
+            }
+            return Ok(());
         }
         let kind = if matches!(reader.log, Log::Auxiliary(_)) { Kind::Auxiliary } else { Kind::Tables };
         let segments = self.segments(&[(Arc::clone(reader), *entry)], kind);
-        for segment in verified.note(segments).unwrap_or_default() {
-            let regions = self.verify_regions(&segment, verified);
+        let Some(segments) = verified.note(segments)? else {
+            index.give_up();
+            data.give_up();
+            return Ok(());
+        };
+        for segment in segments {
+            let regions = self.verify_regions(&segment, verified)?;
+            segment.head.regions.iter().for_each(|region| index.add(region.at, region.bytes.into()));
+            index.add(entry.head.at, entry.head.bytes.into());
             if kind == Kind::Auxiliary {
                 verified.auxiliary_entries += segment.head.facts.records;
                 continue;
@@ -159,20 +244,24 @@ impl Directory {
                 verified.tables += 1;
                 verified.blocks += table.blocks.len() as u64;
                 let done = self.verify_table(&segment, number, table, regions);
-                verified.records += verified.note(done).unwrap_or_default();
+                let blocks = &segment.head.blocks[table.blocks.clone()];
+                let end = blocks.last().map_or(table.at, |block| block.at + block.padded());
+                data.add(table.at, end - table.at);
+                verified.records += verified.note(done)?.unwrap_or_default();
             }
         }
+        Ok(())
     }
 
     /// Looks at all regions of a segment; whether they are whole.
-    fn verify_regions(&self, segment: &Segment, verified: &mut Verified) -> bool {
+    fn verify_regions(&self, segment: &Segment, verified: &mut Verified) -> Result<bool> {
         let path = &segment.log.index;
         let regions = &segment.head.regions;
         let spot = |region: &Region| Spot { path: path.clone(), at: region.at, bytes: region.bytes as usize };
         let spots: Vec<Spot> = regions.iter().map(spot).collect();
         let mut whole = true;
         let tables = segment.head.tables.len();
-        let done = fetch_all(self, "index read", &spots, |number, bytes| {
+        let done = fetch_all(self, &spots, |number, bytes| {
             let sound = region_is_whole(segment, &regions[number], bytes)
                 && match segment.head.facts.kind {
                     Kind::Auxiliary => ranks(bytes, 0).is_some(),
@@ -188,36 +277,86 @@ impl Directory {
             }
             Ok(())
         });
-        verified.note(done).is_some() && whole
+        Ok(verified.note(done)?.is_some() && whole)
     }
 
     /// Looks at all blocks of a table; its records.
     fn verify_table(&self, segment: &Segment, number: usize, table: &Table, regions: bool) -> Result<u64> {
-        let everything = Scan::default();
-        let stretches = self.stretches(&everything, segment, table, 1 << 20);
-        let spots: Vec<Spot> = stretches.iter().map(Stretch::spot).collect();
-        let damaged = |at, what| IndexError::damaged(&segment.log.data, at, what);
-        let (mut records, mut last, mut sample) = (0u64, Vec::new(), Vec::new());
-        fetch_all(self, "block read", &spots, |stretch, bytes| {
-            stretches[stretch].records(self.layout().form(), bytes, &Gaps::strict(), |record| {
-                if records > 0 && record.key < last.as_slice() {
-                    return Err(damaged(spots[stretch].at, "keys of a table are not in their order"));
+        let most = part_bytes(self) as u64;
+        let stretches = self.stretches(&Scan::default(), segment, table, most);
+        let is_long = |stretch: &Stretch| stretch.is_one_record() && stretch.bytes() > most;
+        let mut seen = Seen { segment, number, regions, records: 0, last: Vec::new(), sample: Vec::new() };
+        for same in stretches.chunk_by(|one, other| !is_long(one) && !is_long(other)) {
+            match same {
+                [one] if is_long(one) => {
+                    self.verify_long(one)?;
+                    let (key, _) = one.long_record(self)?;
+                    self.see_key(&mut seen, &key, one.spot().at)?;
+                    self.verify_seen(&mut seen)?;
                 }
-                if records == 0 || record.key != last.as_slice() {
-                    self.verify_place(segment, record.key, spots[stretch].at)?;
-                    sample.push(local_hash(self.layout().hash(record.key)));
-                }
-                last.clear();
-                last.extend_from_slice(record.key);
-                records += 1;
-                Ok(())
-            })?;
-            if regions { self.verify_filters(segment, number, &std::mem::take(&mut sample)) } else { Ok(()) }
-        })?;
+                several => self.verify_short(several, &mut seen)?,
+            }
+        }
+        let Seen { records, last, .. } = seen;
         if records != table.records || table.greatest.as_ref().is_some_and(|greatest| *greatest != last) {
-            return Err(damaged(table.at, "a table has not the records its head names"));
+            return Err(IndexError::damaged(
+                &segment.log.data,
+                table.at,
+                "a table has not the records its head names",
+            ));
         }
         Ok(records)
+    }
+
+    fn verify_short(&self, stretches: &[Stretch], seen: &mut Seen<'_>) -> Result<()> {
+        let spots: Vec<Spot> = stretches.iter().map(Stretch::padded_spot).collect();
+        fetch_all(self, &spots, |stretch, bytes| {
+            stretches[stretch].check_padding(bytes)?;
+            stretches[stretch].records(self.layout().form(), bytes, &Gaps::strict(), |record, _| {
+                self.see_key(seen, record.key, spots[stretch].at)
+            })?;
+            self.verify_seen(seen)
+        })
+    }
+
+    /// Looks at the blocks of a record that is longer than what is read at once.
+    fn verify_long(&self, stretch: &Stretch) -> Result<()> {
+        let most = part_bytes(self) as u64;
+        let (mut first, end) = (stretch.blocks.start, stretch.blocks.end);
+        while first < end {
+            let blocks = &stretch.segment.head.blocks[first..end];
+            let fits = blocks.iter().take_while(|block| block.at + block.padded() - blocks[0].at <= most);
+            let upto = first + fits.count().max(1);
+            let part = Stretch { segment: stretch.segment.clone(), blocks: first..upto };
+            fetch_all(self, &[part.padded_spot()], |_, bytes| {
+                part.check_sums(bytes)?;
+                part.check_padding(bytes)
+            })?;
+            first = upto;
+        }
+        Ok(())
+    }
+
+    /// Looks at the key of the next record, in blocks that were read at `at`.
+    fn see_key(&self, seen: &mut Seen<'_>, key: &[u8], at: u64) -> Result<()> {
+        if seen.records > 0 && key < seen.last.as_slice() {
+            let what = "keys of a table are not in their order";
+            return Err(IndexError::damaged(&seen.segment.log.data, at, what));
+        }
+        if seen.records == 0 || key != seen.last.as_slice() {
+            self.verify_place(seen.segment, key, at)?;
+            seen.sample.push(local_hash(self.layout().hash(key)));
+        }
+        seen.last.clear();
+        seen.last.extend_from_slice(key);
+        seen.records += 1;
+        Ok(())
+    }
+
+    /// Looks at the filters of keys that were seen.
+    fn verify_seen(&self, seen: &mut Seen<'_>) -> Result<()> {
+        let sample = std::mem::take(&mut seen.sample);
+        if seen.regions { self.verify_filters(seen.segment, seen.number, &sample) } else { Ok(()) }
     }
 
     /// Whether a key is in the partition it belongs to.
@@ -239,7 +378,7 @@ impl Directory {
         let path = &segment.log.index;
         let spot = |region: &Region| Spot { path: path.clone(), at: region.at, bytes: region.bytes as usize };
         let spots: Vec<Spot> = regions.iter().map(spot).collect();
-        fetch_all(self, "index read", &spots, |number, bytes| {
+        fetch_all(self, &spots, |number, bytes| {
             let own = filter(bytes, segment.head.tables.len(), table);
             if own.and_then(|own| may_contain(own, sample[number])) == Some(true) {
                 return Ok(());
@@ -249,17 +388,24 @@ impl Directory {
     }
 
     /// Looks at the values of an epoch; how many they are.
-    fn verify_values(&self, reader: &LogReader, entry: &Entry, start: u64) -> Result<u64> {
-        const WINDOW: u64 = 1 << 20;
+    fn verify_values(
+        &self,
+        reader: &LogReader,
+        entry: &Entry,
+        start: u64,
+        covered: &mut Covered,
+    ) -> Result<u64> {
         let damaged = |at, what| Err(IndexError::damaged(&reader.data, at, what));
+        let (window_most, fixed) = (part_bytes(self) as u64, self.layout().value_bytes);
         let mut at = start;
         let (mut window, mut window_at) = (Vec::new(), start);
         for _ in 0..entry.records {
-            // What is left of the window holds the value, or another is read.
+            // What is left of the window holds the value, or another is read; a value that no window holds is read part by part.
             loop {
                 let from = usize::try_from(at - window_at).unwrap_or(usize::MAX);
                 let have: &[u8] = window.get(from..).unwrap_or_default();
-                let needed = match value_lengths(self.layout().value_bytes, have) {
+                let (left, lengths) = (entry.data_end.saturating_sub(at), value_lengths(fixed, have));
+                let needed = match lengths {
                     Some((head, length)) => (head as u64).saturating_add(length),
                     None => VALUE_HEAD_MOST as u64,
                 };
@@ -271,29 +417,33 @@ impl Directory {
                     at += needed;
                     break;
                 }
-                let left = entry.data_end.saturating_sub(at);
-                if have.len() as u64 >= left
-                    || (needed > left && value_lengths(self.layout().value_bytes, have).is_some())
-                {
+                if have.len() as u64 >= left || (needed > left && lengths.is_some()) {
                     return damaged(at, "a value ends outside its epoch");
                 }
-                let bytes = usize::try_from(needed.max(WINDOW).min(left)).unwrap_or(usize::MAX);
+                if let Some((head, length)) = lengths.filter(|_| needed > window_most) {
+                    LongValue::in_log(reader.data.clone(), reader.id, at, head, length).check(self)?;
+                    at += needed;
+                    (window, window_at) = (Vec::new(), at);
+                    break;
+                }
+                // No more than a window.
+                let bytes = window_most.min(left) as usize;
                 let _memory = self.pool.reserve(bytes, "values being checked")?;
-                window = fetch(&self.disk, "value read", &reader.data, at, bytes)?.bytes().to_vec();
+                window = fetch_one(self, &reader.data, at, bytes)?.bytes().to_vec();
                 window_at = at;
             }
         }
-        if at.next_multiple_of(4096) != entry.data_end {
-            damaged(at, "an epoch's values are not all there")
-        } else {
-            Ok(entry.records)
+        if at.next_multiple_of(PAGE) != entry.data_end {
+            return damaged(at, "an epoch's values are not all there");
         }
+        covered.add(start, at - start);
+        Ok(entry.records)
     }
 
     /// Whether what partitions have, writers have.
-    fn verify_sums(&self, verified: &mut Verified) {
+    fn verify_sums(&self, verified: &mut Verified) -> Result<()> {
         let (one, other, what) = match self.layout().scheme {
-            Scheme::Records => return,
+            Scheme::Records => return Ok(()),
             Scheme::Pointers => (verified.records, verified.values, "pointers and values"),
             Scheme::Ranks => {
                 (verified.auxiliary_entries, verified.records, "entries of auxiliary tables and records")
@@ -304,8 +454,9 @@ impl Directory {
         }
         if self.layout().scheme == Scheme::Ranks && verified.is_whole() {
             let done = self.verify_named();
-            verified.note(done);
+            verified.note(done)?;
         }
+        Ok(())
     }
 
     /// Whether records of writers are found by their keys: some of each table.
@@ -318,7 +469,7 @@ impl Directory {
                         segment.head.tables.iter().filter_map(|table| table.greatest.clone()).collect();
                     let path = &segment.log.data;
                     let epoch = segment.head.facts.epoch;
-                    self.get_many(&keys, Some(epoch), |_, values| match values.is_empty() {
+                    self.stored_many(&keys, Some(epoch), |_, values| match values.is_empty() {
                         true => Err(IndexError::damaged(
                             path,
                             0,
@@ -331,15 +482,27 @@ impl Directory {
         }
         Ok(())
     }
+
+    /// Whether a data log is as long as its index says; behind that there may be more.
+    fn verify_size(&self, path: &Path, end: u64) -> Result<()> {
+        let size = self.files.get(path)?.size();
+        if size >= end {
+            Ok(())
+        } else {
+            Err(IndexError::damaged(path, size, "it ends before what its index names: it was cut short"))
+        }
+    }
 }
 
-/// Whether a data log is as long as its index says; behind that there may be more.
-fn verify_size(path: &Path, end: u64) -> Result<()> {
-    let failed = |error| missing(IoError::from_os(Action::Inspect, path, 0, error), path);
-    let size = std::fs::metadata(path).map_err(failed)?.len();
-    if size >= end {
-        Ok(())
-    } else {
-        Err(IndexError::damaged(path, size, "it ends before what its index names: it was cut short"))
-    }
+/// What has been seen of a table.
+struct Seen<'a> {
+    segment: &'a Segment,
+    /// The table's number in its segment.
+    number: usize,
+    /// Whether its filters can be asked.
+    regions: bool,
+    records: u64,
+    last: Vec<u8>,
+    /// Hashes of keys whose filters are still to be asked.
+    sample: Vec<u64>,
 }

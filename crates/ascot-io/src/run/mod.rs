@@ -26,14 +26,35 @@ pub use writer::RunWriter;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct RunId(pub u64);
 
+/// CRC-32C of bytes that are never in memory all at once.
+pub struct Crc32c {
+    digest: crc_fast::Digest,
+}
+
+impl Default for Crc32c {
+    fn default() -> Self {
+        Self { digest: crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi) }
+    }
+}
+
+impl Crc32c {
+    /// Adds the bytes that follow.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.digest.update(bytes);
+    }
+
+    /// The checksum of all bytes added.
+    pub fn finish(self) -> u32 {
+        // 32 bits by the algorithm.
+        self.digest.finalize() as u32
+    }
+}
+
 /// CRC-32C of `parts`, one after another.
 pub fn crc32c(parts: &[&[u8]]) -> u32 {
-    let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
-    for part in parts {
-        digest.update(part);
-    }
-    // 32 bits by the algorithm.
-    digest.finalize() as u32
+    let mut sum = Crc32c::default();
+    parts.iter().for_each(|part| sum.update(part));
+    sum.finish()
 }
 
 /// The checksum of block `number`'s stored bytes, CRC-32C: as if run id and block number stood before them.

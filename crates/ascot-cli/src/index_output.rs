@@ -1,0 +1,128 @@
+//! How `ascot index get` and `range` print records: as text, as JSON or as they are. Values go out part by part.
+
+use std::io::{self, BufWriter, Write};
+
+use ascot_index::format::manifest::to_hex;
+use ascot_index::{Content, Directory, IndexError, RecordValue, StoredRecord, StoredValue};
+use clap::ArgMatches;
+
+use crate::failure::Failure;
+use crate::sys;
+
+/// Bytes of a value in hexadecimal at a time.
+const HEX_BYTES: usize = 4096;
+
+/// How records are printed.
+#[derive(Clone, Copy)]
+pub enum Form {
+    Text,
+    Raw,
+    Json,
+}
+
+impl Form {
+    /// The one that is asked for.
+    pub fn of(matches: &ArgMatches) -> Self {
+        match (matches.get_flag("raw"), matches.get_flag("json")) {
+            (true, _) => Form::Raw,
+            (_, true) => Form::Json,
+            _ => Form::Text,
+        }
+    }
+}
+
+/// Standard output, written in blocks.
+pub struct Output<'a> {
+    directory: &'a Directory,
+    form: Form,
+    out: BufWriter<io::StdoutLock<'static>>,
+    failed: Option<io::Error>,
+}
+
+impl<'a> Output<'a> {
+    /// Standard output, for records of a directory.
+    pub fn new(directory: &'a Directory, form: Form) -> Result<Self, Failure> {
+        sys::standard_output().map_err(Failure::Output)?;
+        Ok(Self { directory, form, out: BufWriter::new(io::stdout().lock()), failed: None })
+    }
+
+    /// Prints a value, with its key where several are asked for.
+    pub fn value(&mut self, key: Option<&[u8]>, value: &StoredValue) -> Result<(), IndexError> {
+        let begun = match (self.form, key) {
+            (Form::Raw, _) => Ok(()),
+            (Form::Json, _) => self.begin_json(key, value.epoch),
+            (Form::Text, None) => write!(self.out, "{}  ", value.epoch),
+            (Form::Text, Some(key)) => write!(self.out, "0x{}  {}  ", to_hex(key), value.epoch),
+        };
+        self.taken(begun)?;
+        let directory = self.directory;
+        match &value.content {
+            Content::Bytes(bytes) => self.part(bytes)?,
+            Content::Long(long) => long.for_each_part(directory, |part| self.part(part))?,
+        }
+        self.end()
+    }
+
+    /// Prints a record of a range.
+    pub fn record(&mut self, record: &StoredRecord<'_>) -> Result<(), IndexError> {
+        let StoredRecord { epoch, key, value } = record;
+        let begun = match self.form {
+            Form::Raw => self.out.write_all(key),
+            Form::Json => self.begin_json(Some(key), *epoch),
+            Form::Text => write!(self.out, "0x{}  {epoch}  ", to_hex(key)),
+        };
+        self.taken(begun)?;
+        let directory = self.directory;
+        match value {
+            RecordValue::Bytes(bytes) => self.part(bytes)?,
+            RecordValue::Long(long) => long.for_each_part(directory, |part| self.part(part))?,
+        }
+        self.end()
+    }
+
+    fn begin_json(&mut self, key: Option<&[u8]>, epoch: u64) -> io::Result<()> {
+        write!(self.out, "{{\"epoch\":{epoch},")?;
+        if let Some(key) = key {
+            write!(self.out, "\"key\":\"{}\",", to_hex(key))?;
+        }
+        self.out.write_all(b"\"value\":\"")
+    }
+
+    /// Prints bytes of a value.
+    fn part(&mut self, bytes: &[u8]) -> Result<(), IndexError> {
+        let written = match self.form {
+            Form::Raw => self.out.write_all(bytes),
+            Form::Text | Form::Json => {
+                bytes.chunks(HEX_BYTES).try_for_each(|some| self.out.write_all(to_hex(some).as_bytes()))
+            }
+        };
+        self.taken(written)
+    }
+
+    fn end(&mut self) -> Result<(), IndexError> {
+        let ended = match self.form {
+            Form::Raw => Ok(()),
+            Form::Json => self.out.write_all(b"\"}\n"),
+            Form::Text => self.out.write_all(b"\n"),
+        };
+        self.taken(ended)
+    }
+
+    /// Ends what is under way where writing failed, and keeps why.
+    fn taken(&mut self, written: io::Result<()>) -> Result<(), IndexError> {
+        written.map_err(|error| {
+            self.failed = Some(error);
+            IndexError::Request("standard output does not take what it is given".into())
+        })
+    }
+
+    /// Ends printing; `done` is how looking ended.
+    pub fn finish(mut self, done: Result<(), IndexError>) -> Result<(), Failure> {
+        if let Some(error) = self.failed.take() {
+            return Err(Failure::Output(error));
+        }
+        let flushed = self.out.flush().map_err(Failure::Output);
+        done.map_err(Failure::from)?;
+        flushed
+    }
+}

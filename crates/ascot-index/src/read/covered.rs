@@ -1,0 +1,80 @@
+//! Which bytes of a file some checksum covers; all others are padding, and must be zeros.
+//!
+//! ```text
+//!   |== block ==|0|== block ==|0|== ...       what is not added here is looked at by itself
+//! ```
+
+use std::ops::Range;
+use std::path::Path;
+
+use crate::error::{IndexError, Result};
+use crate::read::Directory;
+use crate::read::fetch::fetch_one;
+use crate::read::long_value::part_bytes;
+
+/// What padding should be.
+pub const NOT_ZERO: &str = "the padding here is not zero";
+
+/// Covered bytes of a file.
+#[derive(Debug, Default)]
+pub struct Covered {
+    ranges: Vec<Range<u64>>,
+    /// Something could not be read, so it is not known what else is covered.
+    incomplete: bool,
+}
+
+impl Covered {
+    /// A checksum that was right covers these bytes.
+    pub fn add(&mut self, at: u64, bytes: u64) {
+        let end = at.saturating_add(bytes);
+        match self.ranges.last_mut() {
+            Some(last) if last.end == at => last.end = end,
+            _ => self.ranges.push(at..end),
+        }
+    }
+
+    /// What else is covered is not known.
+    pub fn give_up(&mut self) {
+        self.incomplete = true;
+    }
+
+    /// Looks at all bytes before `end` that nothing covers.
+    ///
+    /// # Errors
+    /// The first that is not zero; files that are cut short.
+    pub fn check_padding(mut self, directory: &Directory, path: &Path, end: u64) -> Result<()> {
+        if self.incomplete {
+            return Ok(());
+        }
+        self.ranges.sort_unstable_by_key(|range| range.start);
+        let mut at = 0;
+        for range in self.ranges {
+            check_zeros(directory, path, at..range.start.min(end))?;
+            at = at.max(range.end);
+        }
+        check_zeros(directory, path, at..end)
+    }
+}
+
+fn check_zeros(directory: &Directory, path: &Path, range: Range<u64>) -> Result<()> {
+    let mut at = range.start;
+    while at < range.end {
+        // No more than a part.
+        let bytes = (range.end - at).min(part_bytes(directory) as u64) as usize;
+        let read = fetch_one(directory, path, at, bytes)?;
+        check_padding_bytes(path, at, read.bytes())?;
+        at += bytes as u64;
+    }
+    Ok(())
+}
+
+/// Whether `bytes`, which are padding at `at`, are zeros.
+///
+/// # Errors
+/// The first that is not.
+pub fn check_padding_bytes(path: &Path, at: u64, bytes: &[u8]) -> Result<()> {
+    match bytes.iter().position(|&byte| byte != 0) {
+        Some(place) => Err(IndexError::damaged(path, at + place as u64, NOT_ZERO)),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,144 @@
+//! The files of a directory that a reader holds open: a query that comes back to a file neither opens nor inspects it again.
+//!
+//! Invariants: no more files are held than a fraction of those that the process may have open, and those used longest ago are closed
+//! first; where the system refuses to open one more, all that no read is using are closed, and it is tried once more.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ascot_io::{Disk, MetadataCalls, RandomAccessFile, descriptor_limit};
+
+use crate::error::{IndexError, Result};
+use crate::read::fetch::missing;
+
+/// The ledger's name for these files.
+const NAME: &str = "index read";
+/// One descriptor in so many is for the files of a reader, each of which may take two of them.
+const SHARE: usize = 4;
+/// Bounds of the files held.
+const LEAST: usize = 2;
+const MOST: usize = 1024;
+
+/// Files that are open.
+pub struct Files {
+    disk: Disk,
+    calls: Arc<MetadataCalls>,
+    most: usize,
+    held: Mutex<Held>,
+}
+
+#[derive(Default)]
+struct Held {
+    /// Counts uses.
+    clock: u64,
+    files: HashMap<PathBuf, (Arc<RandomAccessFile>, u64)>,
+}
+
+impl Files {
+    /// None yet; as many at once as the process may have.
+    pub fn new(disk: &Disk, calls: Arc<MetadataCalls>) -> Self {
+        Self::bounded(disk, calls, (descriptor_limit() / SHARE).clamp(LEAST, MOST))
+    }
+
+    fn bounded(disk: &Disk, calls: Arc<MetadataCalls>, most: usize) -> Self {
+        Self { disk: disk.clone(), calls, most, held: Mutex::default() }
+    }
+
+    /// What opening and inspecting files has taken so far.
+    pub fn calls(&self) -> &MetadataCalls {
+        &self.calls
+    }
+
+    /// The file, opened if it is not.
+    ///
+    /// # Errors
+    /// [`IndexError::Missing`]; what refuses to open it.
+    pub fn get(&self, path: &Path) -> Result<Arc<RandomAccessFile>> {
+        if let Some(file) = self.held().find(path) {
+            return Ok(file);
+        }
+        let open = || RandomAccessFile::open(&self.disk, path, NAME, &self.calls);
+        let opened = match open() {
+            Err(error) if error.is_too_many_open() => {
+                self.held().files.clear();
+                open()
+            }
+            opened => opened,
+        };
+        let file = Arc::new(opened.map_err(|error| missing(error, path))?);
+        self.held().keep(&file, self.most);
+        Ok(file)
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Held {
+    fn find(&mut self, path: &Path) -> Option<Arc<RandomAccessFile>> {
+        self.clock += 1;
+        let (file, used) = self.files.get_mut(path)?;
+        *used = self.clock;
+        Some(Arc::clone(file))
+    }
+
+    fn keep(&mut self, file: &Arc<RandomAccessFile>, most: usize) {
+        if self.files.len() >= most {
+            // A quarter at a time, so that the search for the oldest is paid for by many.
+            let mut uses: Vec<u64> = self.files.values().map(|one| one.1).collect();
+            uses.sort_unstable();
+            let limit = uses[uses.len() / 4];
+            self.files.retain(|_, one| one.1 > limit);
+        }
+        self.files.insert(file.path().to_path_buf(), (Arc::clone(file), self.clock));
+    }
+}
+
+/// Whether an error says that too many files are open.
+pub fn is_too_many_open(error: &IndexError) -> bool {
+    matches!(error, IndexError::Io(error) if error.is_too_many_open())
+}
+
+#[cfg(test)]
+mod tests {
+    use ascot_io::{DiskOptions, Effect, FaultPlan, Faults, Operation};
+
+    use super::*;
+
+    #[test]
+    fn those_used_last_stay_open() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |number: usize| dir.path().join(number.to_string());
+        (0..10).for_each(|number| std::fs::write(path(number), b"x").unwrap());
+        let files = Files::bounded(&Disk::default(), Arc::default(), 4);
+        for number in 1..10 {
+            files.get(&path(0)).unwrap();
+            files.get(&path(number)).unwrap();
+            assert!(files.held().files.len() <= 4);
+        }
+        assert_eq!(files.calls().opened(), 10, "file 0 stayed open");
+        files.get(&path(1)).unwrap();
+        assert_eq!(files.calls().opened(), 11);
+        assert!(matches!(files.get(&path(10)), Err(IndexError::Missing { .. })));
+    }
+
+    #[test]
+    fn where_descriptors_run_out_others_are_closed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |number: usize| dir.path().join(number.to_string());
+        (0..3).for_each(|number| std::fs::write(path(number), b"x").unwrap());
+        let plan = FaultPlan {
+            at: 2,
+            effect: Effect::TooManyOpen,
+            operations: vec![Operation::Open],
+            path_contains: String::new(),
+            lasting: false,
+        };
+        let disk = Disk::new(DiskOptions { faults: Some(Faults::new(plan)), ..DiskOptions::default() });
+        let files = Files::bounded(&disk, Arc::default(), 100);
+        (0..3).for_each(|number| drop(files.get(&path(number)).unwrap()));
+        assert_eq!(files.held().files.len(), 1);
+    }
+}

@@ -1,0 +1,324 @@
+//! A value that is read where it stands in the files, a part at a time: no more of it is in memory than is asked for.
+//!
+//! ```text
+//!   records, ranks   | block | block | block | ...      each part: the blocks it lies in, each by its own checksum
+//!   pointers         | crc | length | value ...... |    one checksum of all: read once as a whole before the first part is given
+//!                                                       out, and a checksum of each chunk is kept of that
+//! ```
+//!
+//! Invariant: no byte is given out whose checksum was not looked at, whenever and in whatever order parts are asked for.
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use ascot_io::{Crc32c, Reservation, RunId, block_checksum, crc32c};
+
+use crate::error::{IndexError, Result};
+use crate::format::head::Block;
+use crate::format::pointer::value_lengths;
+use crate::read::fetch::{Spot, fetch_all};
+use crate::read::{Directory, Segment, count};
+use crate::room::room;
+
+/// Bytes of a value with a checksum of their own in memory.
+const CHUNK_BYTES: u64 = 128 << 10;
+/// Most bytes read at a time.
+const PART_MOST: usize = 1 << 20;
+/// Of a reader's memory, one part in so many at a time.
+const PART_SHARE: usize = 16;
+/// Chunks or groups of blocks asked for at once: a list of all of them would be as long as the value lets it be.
+const CHUNKS_AT_ONCE: u64 = 64;
+/// What the pool is told.
+const TRUST: &str = "parts of a value that no block's checksum covers";
+
+/// A value in the files of a directory; it is read with the directory that it was found in.
+#[derive(Clone)]
+pub struct LongValue {
+    length: u64,
+    place: Place,
+}
+
+#[derive(Clone)]
+enum Place {
+    /// In blocks of a table, of which the value's first byte is `start` bytes away.
+    Blocks { segment: Segment, blocks: Range<usize>, start: u64 },
+    /// In a writer's log of values.
+    Log(Arc<LogPlace>),
+}
+
+struct LogPlace {
+    path: PathBuf,
+    id: RunId,
+    at: u64,
+    /// Bytes before the value.
+    head: u64,
+    /// Checksums of its chunks, once all of it has been looked at, and the memory that they are.
+    sums: OnceLock<(Vec<u32>, Reservation)>,
+}
+
+/// What reads are done for.
+type Sink<'a> = &'a mut dyn FnMut(&[u8]) -> Result<()>;
+
+/// Bytes of values that are read at a time.
+pub(crate) fn part_bytes(directory: &Directory) -> usize {
+    (directory.pool.budget() / PART_SHARE).clamp(4096, PART_MOST)
+}
+
+impl std::fmt::Debug for LongValue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (path, at) = match &self.place {
+            Place::Blocks { segment, blocks, start } => {
+                (&segment.log.data, segment.head.blocks.get(blocks.start).map_or(0, |block| block.at) + start)
+            }
+            Place::Log(log) => (&log.path, log.at),
+        };
+        write!(f, "{} bytes at byte {at} of {}", self.length, path.display())
+    }
+}
+
+impl LongValue {
+    /// A value in blocks of a table.
+    pub(crate) fn in_blocks(segment: Segment, blocks: Range<usize>, start: u64, length: u64) -> Self {
+        Self { length, place: Place::Blocks { segment, blocks, start } }
+    }
+
+    /// A value in the log of values `id`, at `at`, behind a head of so many bytes.
+    pub(crate) fn in_log(path: PathBuf, id: RunId, at: u64, head: usize, length: u64) -> Self {
+        let log = LogPlace { path, id, at, head: head as u64, sums: OnceLock::new() };
+        Self { length, place: Place::Log(Arc::new(log)) }
+    }
+
+    /// Bytes of the value.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Reads bytes from `offset` on into `into`, as many as there are and fit; their number.
+    ///
+    /// # Errors
+    /// Files that are missing, cut short or damaged; too little memory.
+    pub fn read_at(&self, directory: &Directory, offset: u64, into: &mut [u8]) -> Result<usize> {
+        let from = offset.min(self.length);
+        let end = from.saturating_add(into.len() as u64).min(self.length);
+        let mut filled = 0;
+        self.read(directory, from..end, &mut |bytes| {
+            into[filled..filled + bytes.len()].copy_from_slice(bytes);
+            filled += bytes.len();
+            Ok(())
+        })?;
+        Ok(filled)
+    }
+
+    /// Looks at the checksums of all of it.
+    ///
+    /// # Errors
+    /// As [`read_at`](Self::read_at).
+    pub fn check(&self, directory: &Directory) -> Result<()> {
+        match &self.place {
+            Place::Blocks { .. } => self.read(directory, 0..self.length, &mut |_| Ok(())),
+            Place::Log(log) => self.sums(directory, log).map(|_| ()),
+        }
+    }
+
+    /// Hands all of it to `take`, part by part.
+    ///
+    /// # Errors
+    /// As [`read_at`](Self::read_at), and those of `take`.
+    pub fn for_each_part(
+        &self,
+        directory: &Directory,
+        mut take: impl FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        self.read(directory, 0..self.length, &mut take)
+    }
+
+    /// All of it, and the memory that it is.
+    ///
+    /// # Errors
+    /// As [`read_at`](Self::read_at); a value that is longer than the memory that is left.
+    pub(crate) fn to_bytes(&self, directory: &Directory) -> Result<(Vec<u8>, Reservation)> {
+        const PURPOSE: &str = "a value that is asked for as a whole";
+        let bytes = usize::try_from(self.length).unwrap_or(usize::MAX);
+        let memory = directory.pool.reserve(bytes, PURPOSE)?;
+        let mut whole = room(&directory.pool, bytes, PURPOSE)?;
+        let mut keep = |part: &[u8]| {
+            whole.extend_from_slice(part);
+            Ok(())
+        };
+        match &self.place {
+            Place::Log(log) if log.sums.get().is_none() => {
+                self.read_log(directory, log, &mut keep).map(drop)?
+            }
+            _ => self.read(directory, 0..self.length, &mut keep)?,
+        }
+        Ok((whole, memory))
+    }
+
+    /// Hands the bytes of `range`, which are there, to `sink` in order.
+    fn read(&self, directory: &Directory, range: Range<u64>, sink: Sink<'_>) -> Result<()> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        match &self.place {
+            Place::Blocks { segment, blocks, start } => {
+                read_blocks(directory, segment, blocks.clone(), start + range.start..start + range.end, sink)
+            }
+            Place::Log(log) => {
+                let sums = self.sums(directory, log)?;
+                let (mut next, end) = (range.start / CHUNK_BYTES, range.end.div_ceil(CHUNK_BYTES));
+                while next < end {
+                    let chunks = next..end.min(next + CHUNKS_AT_ONCE);
+                    let spots: Vec<Spot> = chunks.clone().map(|chunk| self.chunk(log, chunk)).collect();
+                    count(&directory.counters.value_reads, spots.len() as u64);
+                    fetch_all(directory, &spots, |number, bytes| {
+                        let chunk = chunks.start + number as u64;
+                        let sum = usize::try_from(chunk).ok().and_then(|chunk| sums.get(chunk));
+                        if sum != Some(&crc32c(&[bytes])) {
+                            let what = "a value changed while it was read";
+                            return Err(IndexError::damaged(&log.path, spots[number].at, what));
+                        }
+                        sink(inside(bytes, chunk * CHUNK_BYTES, &range))
+                    })?;
+                    next = chunks.end;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn chunk(&self, log: &LogPlace, chunk: u64) -> Spot {
+        let from = chunk * CHUNK_BYTES;
+        // At most a chunk.
+        let bytes = (self.length - from).min(CHUNK_BYTES) as usize;
+        Spot { path: log.path.clone(), at: log.at + log.head + from, bytes }
+    }
+
+    /// The checksums of chunks, all of the value having been looked at.
+    fn sums<'a>(&self, directory: &Directory, log: &'a LogPlace) -> Result<&'a [u32]> {
+        if log.sums.get().is_none() {
+            let sums = self.read_log(directory, log, &mut |_| Ok(()))?;
+            // Another thread may have been as fast, with the same answer.
+            let _ = log.sums.set(sums);
+        }
+        Ok(log.sums.get().map_or(&[], |(sums, _)| sums.as_slice()))
+    }
+
+    /// Reads all of a value in a log once, and looks at its checksum; what is handed to `sink` must not be used before that.
+    fn read_log(
+        &self,
+        directory: &Directory,
+        log: &LogPlace,
+        sink: Sink<'_>,
+    ) -> Result<(Vec<u32>, Reservation)> {
+        let damaged = |what| IndexError::damaged(&log.path, log.at, what);
+        let chunks = self.length.div_ceil(CHUNK_BYTES);
+        let count_of = usize::try_from(chunks).map_err(|_| damaged("a value has no length"))?;
+        let memory = directory.pool.reserve(count_of.saturating_mul(size_of::<u32>()), TRUST)?;
+        let mut sums = room(&directory.pool, count_of, TRUST)?;
+        let head = Spot { path: log.path.clone(), at: log.at, bytes: log.head as usize };
+        let mut sum = Crc32c::default();
+        [log.id.0, log.at].iter().for_each(|number| sum.update(&number.to_le_bytes()));
+        let mut stored = None;
+        let fixed = directory.layout().value_bytes;
+        count(&directory.counters.value_reads, chunks + 1);
+        fetch_all(directory, &[head], |_, bytes| {
+            let lengths = value_lengths(fixed, bytes);
+            if lengths.is_none_or(|(head, length)| (head as u64, length) != (log.head, self.length)) {
+                return Err(damaged("a value has another length than its pointer says"));
+            }
+            let (crc, rest) =
+                bytes.split_first_chunk::<4>().ok_or_else(|| damaged("a value has no length"))?;
+            stored = Some(u32::from_le_bytes(*crc));
+            sum.update(rest);
+            Ok(())
+        })?;
+        let mut next = 0;
+        while next < chunks {
+            let end = chunks.min(next + CHUNKS_AT_ONCE);
+            let spots: Vec<Spot> = (next..end).map(|chunk| self.chunk(log, chunk)).collect();
+            fetch_all(directory, &spots, |_, bytes| {
+                sum.update(bytes);
+                sums.push(crc32c(&[bytes]));
+                sink(bytes)
+            })?;
+            next = end;
+        }
+        if stored != Some(sum.finish()) {
+            return Err(damaged("the checksum of a value is wrong"));
+        }
+        Ok((sums, memory))
+    }
+}
+
+/// The part of `bytes`, which start at `first`, that is inside `range`.
+fn inside<'a>(bytes: &'a [u8], first: u64, range: &Range<u64>) -> &'a [u8] {
+    let at = |place: u64| usize::try_from(place.saturating_sub(first)).unwrap_or(usize::MAX).min(bytes.len());
+    &bytes[at(range.start)..at(range.end)]
+}
+
+/// Hands the bytes of `range`, counted in what blocks hold one after the other, to `sink`: whole blocks are read, and their checksums
+/// looked at.
+pub(crate) fn read_blocks(
+    directory: &Directory,
+    segment: &Segment,
+    blocks: Range<usize>,
+    range: Range<u64>,
+    sink: Sink<'_>,
+) -> Result<()> {
+    let most = part_bytes(directory) as u64;
+    let all = &segment.head.blocks[blocks];
+    let (mut first, mut before) = first_block(all, range.start);
+    while first < all.len() && before < range.end {
+        let (mut end, mut spots, mut groups) = (first, Vec::new(), Vec::new());
+        let mut upto = before;
+        // Groups of neighbours, a few at a time.
+        while end < all.len() && upto < range.end && (spots.len() as u64) < CHUNKS_AT_ONCE {
+            let (from, group_before) = (end, upto);
+            let start = all[from].at;
+            while end < all.len()
+                && upto < range.end
+                && (end == from || all[end].at + u64::from(all[end].bytes) - start <= most)
+            {
+                upto += u64::from(all[end].bytes);
+                end += 1;
+            }
+            let last = &all[end - 1];
+            // No more than some blocks.
+            let bytes = (last.at + u64::from(last.bytes) - start) as usize;
+            spots.push(Spot { path: segment.log.data.clone(), at: start, bytes });
+            groups.push((from..end, group_before));
+        }
+        count(&directory.counters.block_reads, spots.len() as u64);
+        fetch_all(directory, &spots, |number, bytes| {
+            let (group, mut before) = groups[number].clone();
+            for block in &all[group] {
+                let at = usize::try_from(block.at - spots[number].at).unwrap_or(usize::MAX);
+                let own =
+                    bytes.get(at..).and_then(|rest| rest.get(..block.bytes as usize)).unwrap_or_default();
+                if block_checksum(segment.log.id, block.at, own) != block.crc {
+                    let what = "the checksum of a block is wrong";
+                    return Err(IndexError::damaged(&segment.log.data, block.at, what));
+                }
+                sink(inside(own, before, &range))?;
+                before += u64::from(block.bytes);
+            }
+            Ok(())
+        })?;
+        (first, before) = (end, upto);
+    }
+    Ok(())
+}
+
+/// The block that byte `place` of all blocks' bytes is in, and how many bytes are before it.
+fn first_block(blocks: &[Block], place: u64) -> (usize, u64) {
+    let mut before = 0;
+    for (number, block) in blocks.iter().enumerate() {
+        let next = before + u64::from(block.bytes);
+        if place < next {
+            return (number, before);
+        }
+        before = next;
+    }
+    (blocks.len(), before)
+}

@@ -1,0 +1,122 @@
+//! Values as they are found: in memory where they are short, or as the place in the files that they are read from.
+
+use ascot_io::Reservation;
+
+use crate::error::Result;
+use crate::read::long_value::part_bytes;
+use crate::read::{Directory, LongValue, Value};
+
+/// Least length of a value that is left in the files where memory is short: less than what its place takes.
+const PLACE_BYTES: usize = 256;
+
+/// A value that was appended to a key.
+#[derive(Clone, Debug)]
+pub struct StoredValue {
+    /// The epoch, from 0.
+    pub epoch: u64,
+    /// Its bytes, or where they are.
+    pub content: Content,
+}
+
+/// The bytes of a value, or where they are.
+#[derive(Clone, Debug)]
+pub enum Content {
+    /// Its bytes.
+    Bytes(Vec<u8>),
+    /// It is longer than what is kept in memory unasked.
+    Long(LongValue),
+}
+
+/// How long values are that are left in the files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Inline {
+    /// Those that are longer than a small part of the memory.
+    Usual,
+    /// All that take more memory than their place.
+    Least,
+}
+
+impl Inline {
+    /// Bytes of the longest value that is kept in memory.
+    pub fn bytes(self, directory: &Directory) -> usize {
+        match self {
+            Inline::Usual => part_bytes(directory),
+            Inline::Least => PLACE_BYTES,
+        }
+    }
+}
+
+impl Content {
+    /// Bytes of the value.
+    pub fn length(&self) -> u64 {
+        match self {
+            Content::Bytes(bytes) => bytes.len() as u64,
+            Content::Long(long) => long.length(),
+        }
+    }
+
+    /// Reads bytes from `offset` on into `into`, as many as there are and fit; their number.
+    ///
+    /// # Errors
+    /// Those of [`LongValue::read_at`].
+    pub fn read_at(&self, directory: &Directory, offset: u64, into: &mut [u8]) -> Result<usize> {
+        match self {
+            Content::Bytes(bytes) => {
+                let from = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
+                let count = into.len().min(bytes.len() - from);
+                into[..count].copy_from_slice(&bytes[from..from + count]);
+                Ok(count)
+            }
+            Content::Long(long) => long.read_at(directory, offset, into),
+        }
+    }
+
+    /// Hands all of it to `take`, part by part.
+    ///
+    /// # Errors
+    /// Those of [`LongValue::for_each_part`].
+    pub fn for_each_part(
+        &self,
+        directory: &Directory,
+        mut take: impl FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        match self {
+            Content::Bytes(bytes) => take(bytes),
+            Content::Long(long) => long.for_each_part(directory, take),
+        }
+    }
+
+    /// Its bytes, as far as they are in memory.
+    pub(crate) fn in_memory(&self) -> &[u8] {
+        match self {
+            Content::Bytes(bytes) => bytes,
+            Content::Long(_) => &[],
+        }
+    }
+
+    /// Looks at the checksums of what is not in memory.
+    pub(crate) fn check(&self, directory: &Directory) -> Result<()> {
+        match self {
+            Content::Bytes(_) => Ok(()),
+            Content::Long(long) => long.check(directory),
+        }
+    }
+
+    /// Reads what is not in memory; the memory that it is.
+    pub(crate) fn load(&mut self, directory: &Directory) -> Result<Option<Reservation>> {
+        let Content::Long(long) = &self else { return Ok(None) };
+        let (bytes, memory) = long.to_bytes(directory)?;
+        *self = Content::Bytes(bytes);
+        Ok(Some(memory))
+    }
+}
+
+impl StoredValue {
+    /// The value, where it is in memory.
+    pub(crate) fn into_value(self) -> Option<Value> {
+        match self.content {
+            Content::Bytes(bytes) => Some(Value { epoch: self.epoch, bytes }),
+            Content::Long(_) => None,
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! A random-access file: held open, so that a read of any of its bytes costs no open and no stat.
+//!
+//! ```text
+//!   begin(at, bytes) -> PendingRead ──complete()──▶ bytes        many at once, from any thread
+//!        ├─ short, or in the page cache     the descriptor that was opened first
+//!        └─ long                            a second descriptor, past the page cache
+//! ```
+//!
+//! Two descriptors, because O_DIRECT belongs to the descriptor, and small reads are worth keeping in the page cache.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use crate::anywhere::{Anywhere, Asked, pages_of};
+use crate::buf::Buf;
+use crate::disk::Disk;
+use crate::error::IoError;
+use crate::stream::Filled;
+
+/// Calls that ask a file system for a file and not for its bytes.
+#[derive(Debug, Default)]
+pub struct MetadataCalls {
+    opened: AtomicU64,
+    inspected: AtomicU64,
+}
+
+impl MetadataCalls {
+    /// Counts files opened.
+    pub fn count_opened(&self, more: u64) {
+        self.opened.fetch_add(more, Ordering::Relaxed);
+    }
+
+    /// Counts calls that ask for a file's size, time and the like.
+    pub fn count_inspected(&self, more: u64) {
+        self.inspected.fetch_add(more, Ordering::Relaxed);
+    }
+
+    /// Files opened so far.
+    pub fn opened(&self) -> u64 {
+        self.opened.load(Ordering::Relaxed)
+    }
+
+    /// Calls so far that asked for a file's size, time and the like.
+    pub fn inspected(&self) -> u64 {
+        self.inspected.load(Ordering::Relaxed)
+    }
+}
+
+/// A file held open for reading.
+pub struct RandomAccessFile {
+    disk: Disk,
+    path: PathBuf,
+    name: String,
+    /// Its size when it was opened.
+    bytes: u64,
+    cached: Anywhere,
+    /// Opened with the first long read; none where the volume has no direct access.
+    direct: OnceLock<Option<Anywhere>>,
+    calls: Arc<MetadataCalls>,
+}
+
+/// A read that has begun.
+pub struct PendingRead {
+    file: Arc<RandomAccessFile>,
+    asked: Asked,
+    direct: bool,
+}
+
+impl RandomAccessFile {
+    /// Opens a file; `name` is for the ledger, and `calls` counts what opening takes.
+    ///
+    /// # Errors
+    /// What refuses to open it.
+    pub fn open(disk: &Disk, path: &Path, name: &str, calls: &Arc<MetadataCalls>) -> Result<Self, IoError> {
+        let (cached, bytes) = disk.open_cached(path, name)?;
+        calls.count_opened(1);
+        calls.count_inspected(1);
+        Ok(Self {
+            disk: disk.clone(),
+            path: path.to_path_buf(),
+            name: name.to_owned(),
+            bytes,
+            cached,
+            direct: OnceLock::new(),
+            calls: Arc::clone(calls),
+        })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its size when it was opened.
+    pub fn size(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Bytes of the buffer that a read of so many bytes at `offset` needs: the whole pages they lie in.
+    pub fn buffer_bytes(offset: u64, bytes: usize) -> usize {
+        usize::try_from(pages_of(offset, bytes as u64)).unwrap_or(usize::MAX)
+    }
+
+    /// Begins a read of `bytes` at `offset` into `buf`, which has [as many](Self::buffer_bytes) as that needs.
+    ///
+    /// # Errors
+    /// What refuses the read.
+    pub fn begin(self: &Arc<Self>, offset: u64, bytes: usize, buf: Buf) -> Result<PendingRead, IoError> {
+        let direct = self.direct_for(offset, bytes as u64);
+        let asked = direct.unwrap_or(&self.cached).begin(offset, bytes, buf)?;
+        Ok(PendingRead { file: Arc::clone(self), asked, direct: direct.is_some() })
+    }
+
+    /// The descriptor past the page cache, if these bytes are to be read by it.
+    fn direct_for(&self, offset: u64, bytes: u64) -> Option<&Anywhere> {
+        if !self.disk.prefers_direct(self.cached.file(), offset, bytes) {
+            return None;
+        }
+        let open = || {
+            self.calls.count_opened(1);
+            self.calls.count_inspected(1);
+            // Without it, reads go through the page cache.
+            self.disk.open_anywhere(&self.path, &self.name).ok().filter(Anywhere::is_direct)
+        };
+        self.direct.get_or_init(open).as_ref()
+    }
+}
+
+impl PendingRead {
+    /// Waits for the bytes. Fewer than were asked for are an error.
+    ///
+    /// # Errors
+    /// What refused the read; a file that ended before.
+    pub fn complete(self) -> Result<Filled, IoError> {
+        let Self { file, asked, direct } = self;
+        let from = file.direct.get().and_then(Option::as_ref).filter(|_| direct);
+        from.unwrap_or(&file.cached).complete(asked)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DiskOptions, Faults};
+
+    #[test]
+    fn many_reads_of_one_file_open_it_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let bytes: Vec<u8> = (0..3_000_001u32).map(|at| (at % 251) as u8).collect();
+        std::fs::write(&path, &bytes).unwrap();
+        let faults = Faults::counting();
+        let disk = Disk::new(DiskOptions { faults: Some(faults.clone()), ..DiskOptions::default() });
+        let calls = Arc::new(MetadataCalls::default());
+        let file = Arc::new(RandomAccessFile::open(&disk, &path, "test", &calls).unwrap());
+        assert_eq!((faults.counted(), file.size()), (1, 3_000_001));
+        let places = [(2_999_990, 11), (0, 1), (4095, 2), (1_000_001, 1_500_000), (1_000_001, 1_500_000)];
+        let begin = |at: usize, len| {
+            file.begin(at as u64, len, Buf::heap(RandomAccessFile::buffer_bytes(at as u64, len)))
+        };
+        let begun: Vec<_> = places.iter().map(|&(at, len)| begin(at, len).unwrap()).collect();
+        for (read, (at, len)) in begun.into_iter().zip(places) {
+            assert_eq!(read.complete().unwrap().bytes(), &bytes[at..at + len]);
+        }
+        // At most one more descriptor, for the long reads.
+        assert!(calls.opened() <= 2 && faults.counted() <= calls.opened() + 5);
+        assert!(matches!(begin(2_999_990, 12).unwrap().complete(), Err(IoError::Truncated { .. })));
+    }
+}
