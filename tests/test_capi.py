@@ -1,10 +1,12 @@
 """The C library as a simulation uses it: installed, linked by pkg-config and CMake, written by eight MPI ranks
 that act as four nodes; and what is left when a rank dies, gives up, or its disk is full."""
 
+import json
 import os
 import random
 import re
 import shutil
+import struct
 import subprocess
 from pathlib import Path
 
@@ -17,6 +19,8 @@ STRICT = ("-Wall", "-Wextra", "-Werror", "-pedantic")
 RANKS = 8
 # Two ranks to a node, whatever the machine: four nodes.
 NODES = "ranks_per_node=2 batch=4KiB memory=16MiB"
+# Where a rank that ends without a word to MPI does not end the others.
+RECOVERING = ("--mca", "orte_enable_recovery", "1", "--mca", "orte_abort_on_non_zero_status", "0")
 
 needs_mpi = pytest.mark.skipif(not shutil.which("mpicc") or not shutil.which("mpirun"), reason="needs MPI")
 
@@ -106,6 +110,20 @@ def test_the_header_stands_alone(disk):
         source = disk / f"alone.{suffix}"
         source.write_text("#include <ascot.h>\nint main(void) { return ASCOT_OK; }\n")
         compiled(disk / suffix, [compiler, *STRICT, f"-I{CRATE / 'include'}", source])
+
+
+@pytest.mark.skipif(not shutil.which("strip") or not shutil.which("nm"), reason="needs binutils")
+def test_what_is_installed_has_its_functions_and_nothing_for_debuggers(prefix):
+    header = (CRATE / "include" / "ascot.h").read_text()
+    wanted = set(re.findall(r"\b(ascot_\w+)\(", header))
+    assert len(wanted) > 20
+    for name, *options in (("libascot.so", "-D"), ("libascot.a",)):
+        file = prefix / "lib" / name
+        assert file.stat().st_size < 0.7 * (libraries() / name).stat().st_size
+        sections = subprocess.run(["readelf", "-SW", file], capture_output=True, text=True).stdout
+        assert ".debug_info" not in sections and ".debug_line" not in sections
+        symbols = subprocess.run(["nm", "--defined-only", *options, file], capture_output=True, text=True).stdout
+        assert wanted <= {line.split()[-1] for line in symbols.splitlines() if line.strip()}
 
 
 def test_static_library(prefix, disk):
@@ -224,19 +242,40 @@ def test_eight_ranks_on_four_nodes(many_ranks, look_up, disk, scheme, route):
 
 @needs_mpi
 @pytest.mark.parametrize("scheme", ["records", "pointers", "ranks"])
-def test_one_process_goes_on_only_with_what_it_can_write_all_of(many_ranks, disk, scheme):
-    directory, more = disk / "run.dir", disk / "more.bin"
-    done = mpirun(many_ranks, directory, f"scheme={scheme} key=8 value=48 {NODES}", 2, 800)
-    assert done.returncode == 0, done.stderr
-    more.write_bytes(bytes(56))
-    before = {file.name: file.read_bytes() for file in directory.iterdir()}
-    alike = ["--format", "fixed:56", "--key", "0..8", "--append", "-o", directory]
-    if scheme == "records":
-        run("index", "build", more, *alike)
-    else:
-        assert "go on with as many ranks" in run("index", "build", more, *alike, expect=2).stderr
-        assert {file.name: file.read_bytes() for file in directory.iterdir()} == before
-    assert run("index", "verify", directory).stdout.startswith(b"whole: ")
+def test_runs_start_again_with_other_numbers_of_ranks(many_ranks, look_up, disk, scheme):
+    """Each from a checkpoint before the last epoch: what that had is written anew, by others."""
+    directory = disk / "run.dir"
+    directory.mkdir()
+    for ranks, kept, epochs in ((4, 0, 2), (2, 1, 4), (6, 3, 5)):
+        options = f"open=auto rollback={kept} scheme={scheme} key=8 value=48 {NODES}"
+        done = mpirun(many_ranks, directory, options, epochs, 4000, ranks=ranks)
+        assert done.returncode == 0 and "all values found" in done.stdout, done.stdout + done.stderr
+        check_epochs(look_up, directory, epochs, 4000)
+        assert run("index", "verify", directory).stdout.startswith(b"whole: ")
+    shapes = json.loads(run("index", "info", directory, "--json").stdout)["manifest"]
+    assert [(one["epochs"], one["partitions"]) for one in shapes["earlier"]] == [(1, 4), (3, 2)]
+    assert shapes["layout"]["partitions"] == 6
+    # And one process, with files.
+    more = disk / "more.bin"
+    more.write_bytes(b"".join(struct.pack("<Q48x", key) for key in range(4000)))
+    alike = ["--format", "fixed:56", "--key", "0..8", "--open", "auto", "-o", directory]
+    run("index", "build", more, *alike)
+    check_epochs(look_up, directory, 6, 4000)
+    other = {"records": "ranks", "pointers": "records", "ranks": "records"}[scheme]
+    done = mpirun(many_ranks, directory, f"append=yes scheme={other} key=8 value=48 {NODES}", 7, 4000, ranks=2)
+    assert "ASCOT_INVALID" in done.stderr and f"the directory that is there has {scheme}" in done.stderr, done.stderr
+    check_epochs(look_up, directory, 6, 4000)
+
+
+@needs_mpi
+@pytest.mark.parametrize("mode", ["auto", "create", "append"])
+def test_a_job_whose_first_epoch_died_is_started_again(many_ranks, look_up, disk, mode):
+    options = f"scheme=ranks key=8 value=48 {NODES}"
+    assert mpirun(many_ranks, disk / "run.dir", f"open=auto {options}", 1, 2000, "die", 1, ranks=4).returncode != 0
+    check_epochs(look_up, disk / "run.dir", 0, 2000)
+    done = mpirun(many_ranks, disk / "run.dir", f"open={mode} {options}", 2, 2000, ranks=2)
+    assert done.returncode == 0 and "all values found" in done.stdout, done.stdout + done.stderr
+    check_epochs(look_up, disk / "run.dir", 2, 2000)
 
 
 @needs_mpi
@@ -307,11 +346,27 @@ def test_a_rank_that_is_opened_otherwise_is_told_to_all_at_once(many_ranks, disk
 def test_a_killed_rank_where_mpi_lets_the_others_go_on(many_ranks, look_up, disk):
     """MPI tells nobody; the others stop by themselves when nothing has come for as long as they were told."""
     options = f"scheme=records key=8 value=48 patience=2 {NODES}"
-    recovering = ("--mca", "orte_enable_recovery", "1", "--mca", "orte_abort_on_non_zero_status", "0")
-    done = mpirun(many_ranks, disk / "run.dir", options, 2, 20_000, "die", 3, options=recovering, timeout=60)
+    done = mpirun(many_ranks, disk / "run.dir", options, 2, 20_000, "die", 3, options=RECOVERING, timeout=60)
     assert "all values found" not in done.stdout
     assert "ASCOT_PEER" in done.stderr and "no word for 2 s" in done.stderr, done.stderr
     check_epochs(look_up, disk / "run.dir", 1, 20_000)
+
+
+@needs_mpi
+@pytest.mark.parametrize("single_copy", ["cma", "none"])
+@pytest.mark.parametrize("who", [0, 2])
+def test_a_rank_that_vanishes_amid_large_messages_is_named_by_all_others(many_ranks, look_up, disk, who, single_copy):
+    """A batch of 256 KiB follows its head when it is taken: of those of a sender that is gone, only heads come."""
+    patience, ranks = 2, 4
+    options = f"scheme=records key=8 value=48 memory=32MiB batch=256KiB route=direct patience={patience}"
+    mca = (*RECOVERING, "--mca", "btl_vader_single_copy_mechanism", single_copy)
+    arguments = (disk / "run.dir", options, 2, 240_000, "vanish", who)
+    done = mpirun(many_ranks, *arguments, ranks=ranks, options=mca, timeout=60)
+    lines = sorted(line for line in done.stderr.splitlines() if line.startswith("rank "))
+    assert len(lines) == ranks - 1, done.stdout + done.stderr
+    for line in lines:
+        assert "ASCOT_PEER" in line and f"no word for {patience} s from rank {who};" in line, done.stderr
+    check_epochs(look_up, disk / "run.dir", 1, 240_000)
 
 
 @needs_mpi

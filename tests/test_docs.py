@@ -21,7 +21,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SUBCOMMANDS = [
     "sort", "merge", "split", "reshape", "view", "mount", "gen", "check", "clean", "probe", "plan",
     "simulate", "man", "completions", "index", "index-build", "index-get", "index-range",
-    "index-info", "index-verify", "index-plan",
+    "index-info", "index-verify", "index-rollback", "index-plan",
 ]  # fmt: skip
 # Flags of other programs that the pages show.
 FOREIGN_FLAGS = {"--release", "--example", "--path", "--locked", "--help", "--version"}

@@ -311,11 +311,10 @@ def test_boundaries_that_are_nothing_take_little_memory(disk, count):
     assert measured.peak_resident_bytes < 128 * MIB
 
 
-def test_an_empty_directory_that_is_refused_stays_empty(disk):
-    first, directory = dumps(disk, 1, 100)[0], disk / "run.dir"
-    directory.mkdir()
-    assert "exists already" in run("build", first, *FIXED, "-o", directory, expect=2).stderr
-    assert not list(directory.iterdir())
+@pytest.mark.parametrize("command", ["info", "verify"])
+def test_json_is_one_line(made, command):
+    printed = run(command, made, "--json").stdout
+    assert printed.count(b"\n") == 1 and printed.endswith(b"}\n")
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

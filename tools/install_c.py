@@ -6,11 +6,13 @@ LIBRARIES is the directory in which cargo left libascot.so and libascot.a. Below
     lib/libascot.so -> .so.ABI -> .so.VERSION, libascot.a
     lib/pkgconfig/ascot.pc              lib/cmake/Ascot/
 
-Each file is written under another name first, so a program that is being linked never sees half of one.
+Libraries come without what only debuggers read ($STRIP names the program that takes it out). Each file is written
+under another name first, so a program that is being linked never sees half of one.
 """
 
 import os
 import shutil
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -25,6 +27,16 @@ def version():
     return tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
 
 
+def strip(library):
+    """Takes out what no linker and no loader looks at: most of a library's bytes."""
+    program = os.environ.get("STRIP", "strip")
+    if not shutil.which(program):
+        print(f"{program} is not there: {library.name} keeps what debuggers read", file=sys.stderr)
+        return
+    what = "--strip-unneeded" if ".so" in library.name else "--strip-debug"
+    subprocess.run([program, what, library], check=True)
+
+
 def put(source, target, text=None):
     target.parent.mkdir(parents=True, exist_ok=True)
     beside = target.with_name(f".{target.name}.{os.getpid()}")
@@ -32,6 +44,8 @@ def put(source, target, text=None):
         shutil.copyfile(source, beside)
     else:
         beside.write_text(text)
+    if target.name.startswith("libascot"):
+        strip(beside)
     beside.chmod(0o755 if ".so" in target.name else 0o644)
     beside.replace(target)
 

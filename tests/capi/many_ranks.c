@@ -1,9 +1,11 @@
-/* Ranks write a directory over MPI, then each looks up a share of the keys.
+/* Ranks write a directory over MPI, or go on with one until it has so many epochs, then each looks up a share of the keys.
  * Usage: many_ranks DIRECTORY OPTIONS EPOCHS KEYS [MODE [RANK]]
  *
  * Modes: "die": the rank is killed in the middle of the last epoch. "quit": it abandons its writer there. "fill":
  * epochs are written until one fails, and every rank has to fail in the same one. "leave": the rank abandons its writer
  * right behind the first epoch's end. "differ": it opens with another batch. "cannot": with options that are none.
+ * "vanish": its process ends in the middle of the last epoch, without a word to MPI, before the others take what it has
+ * sent; they say what they get.
  */
 #include <ascot_mpi.h>
 
@@ -38,6 +40,8 @@ static int append_epoch(ascot_writer *writer, uint64_t epoch, uint64_t keys, con
     unsigned char value[VALUE_BYTES];
     uint64_t key;
 
+    if (mode && strcmp(mode, "vanish") == 0 && rank != who)
+        sleep(1);
     for (key = 0; key < keys; key++) {
         int code;
 
@@ -46,6 +50,8 @@ static int append_epoch(ascot_writer *writer, uint64_t epoch, uint64_t keys, con
         if (mode && rank == who && key > keys / 2) {
             if (strcmp(mode, "die") == 0)
                 raise(SIGKILL);
+            if (strcmp(mode, "vanish") == 0)
+                _exit(0);
             return -1;
         }
         fill(value, key, epoch);
@@ -103,6 +109,15 @@ static void look_up(const char *path, uint64_t epochs, uint64_t keys)
         ascot_values_free(values);
     }
     ascot_reader_close(reader);
+}
+
+/* Another rank is gone, so that nothing collective can be called any more, MPI_Finalize among it. */
+static void report(ascot_writer *writer, int code)
+{
+    fprintf(stderr, "rank %d: %s: %s\n", rank, ascot_code_name(code), ascot_error_text());
+    fflush(stderr);
+    ascot_writer_close(writer);
+    _exit(0);
 }
 
 static int fill_up(ascot_writer *writer, uint64_t keys)
@@ -193,7 +208,10 @@ int main(int argc, char **argv)
         MPI_Finalize();
         return code;
     }
-    for (epoch = 0; epoch < epochs; epoch++) {
+    code = ascot_writer_epochs(writer, &epoch);
+    if (code != ASCOT_OK)
+        stop("ascot_writer_epochs", code);
+    for (; epoch < epochs; epoch++) {
         code = append_epoch(writer, epoch, keys, epoch + 1 == epochs ? mode : NULL, who);
         if (code == -1) {
             ascot_writer_abandon(writer);
@@ -202,6 +220,8 @@ int main(int argc, char **argv)
         }
         if (code == ASCOT_OK)
             code = ascot_end_epoch(writer, &records);
+        if (code != ASCOT_OK && mode && strcmp(mode, "vanish") == 0)
+            report(writer, code);
         if (code != ASCOT_OK)
             stop("epoch", code);
         if (records != keys)

@@ -128,6 +128,45 @@ static void allow_too_much(const char *path)
     }
 }
 
+/* Runs that start again: each from the checkpoint it made before its epoch. */
+static void start_again(const char *path)
+{
+    ascot_writer *writer = NULL;
+    ascot_reader *reader = NULL;
+    ascot_values *values = NULL;
+    uint64_t key = 1, epochs = 0, start;
+
+    for (start = 0; start < 4; start++) {
+        char options[64];
+
+        /* The last one from before the others. */
+        snprintf(options, sizeof options, "open=auto scheme=ranks rollback=%u", (unsigned)(start == 3 ? 1 : start));
+        CHECK(ascot_writer_open(path, options, NULL, &writer) == ASCOT_OK);
+        CHECK(ascot_writer_epochs(writer, &epochs) == ASCOT_OK && epochs == (start == 3 ? 1 : start));
+        CHECK(ascot_append(writer, &key, 8, &start, 8) == ASCOT_OK);
+        CHECK(ascot_end_epoch(writer, NULL) == ASCOT_OK);
+        CHECK(ascot_writer_epochs(writer, &epochs) == ASCOT_OK && epochs == (start == 3 ? 2 : start + 1));
+        CHECK(ascot_writer_close(writer) == ASCOT_OK);
+    }
+    CHECK(ascot_writer_epochs(writer, &epochs) == ASCOT_INVALID);
+    CHECK(ascot_reader_open(path, NULL, &reader) == ASCOT_OK);
+    CHECK(ascot_get(reader, &key, 8, &values) == ASCOT_OK && ascot_values_count(values) == 2);
+    for (start = 0; start < 2; start++) {
+        const void *bytes = NULL;
+        uint64_t wanted = start == 0 ? 0 : 3;
+
+        CHECK(ascot_values_at(values, start, &epochs, &bytes, NULL) == ASCOT_OK && epochs == start);
+        CHECK(bytes && memcmp(bytes, &wanted, 8) == 0);
+    }
+    ascot_values_free(values);
+    ascot_reader_close(reader);
+    CHECK(ascot_writer_open(path, "open=append rollback=3", NULL, &writer) == ASCOT_INVALID);
+    CHECK(strstr(ascot_error_text(), "2 epochs complete") != NULL);
+    CHECK(ascot_writer_open(path, "open=append scheme=records", NULL, &writer) == ASCOT_INVALID);
+    CHECK(strstr(ascot_error_text(), "scheme records is asked for") != NULL);
+    CHECK(ascot_writer_open(path, "rollback=1", NULL, &writer) == ASCOT_INVALID);
+}
+
 /* Handles that are closed, of another kind, or nothing at all. */
 static void use_what_is_closed(const char *path)
 {
@@ -301,6 +340,8 @@ int main(int argc, char **argv)
     CHECK(ascot_reader_open(path, "memory=8MiB memory=9MiB", &reader) == ASCOT_INVALID);
     read_them(path);
     use_what_is_closed(path);
+    snprintf(beside, sizeof beside, "%s.again", path);
+    start_again(beside);
     snprintf(beside, sizeof beside, "%s.long", path);
     write_long_ones(beside);
     snprintf(beside, sizeof beside, "%s.much", path);

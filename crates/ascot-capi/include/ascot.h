@@ -44,7 +44,7 @@ enum ascot_code {
     ASCOT_IO = 2,        /* a file or volume refused */
     ASCOT_NO_SPACE = 3,  /* the volume is full */
     ASCOT_MEMORY = 4,    /* the memory allowed is too little, or the system has none */
-    ASCOT_EXISTS = 5,    /* a directory was to be made where something is */
+    ASCOT_EXISTS = 5,    /* a directory was to be made where something is; an empty one is taken */
     ASCOT_LOCKED = 6,    /* another process writes this directory */
     ASCOT_MISSING = 7,   /* no indexed directory, or not all of it */
     ASCOT_DAMAGED = 8,   /* a file holds other bytes than were written */
@@ -85,8 +85,11 @@ typedef struct ascot_transport {
     int (*send)(void *state, uint32_t to, uint32_t lane, const void *bytes, size_t length, uint64_t ticket);
     /* 1 and the ticket of a batch that its receiver has taken, or 0. Does not wait. */
     int (*sent)(void *state, uint64_t *ticket);
-    /* Takes the next batch of a lane, of at most `capacity` bytes: 1, its length and sender, or 0. Batches of two
-     * ranks on one lane keep their order; a lane whose batches are not taken does not hold up others. */
+    /* Takes the next batch of a lane, of at most `capacity` bytes: 1, its length and sender, or 0. Does not wait, not
+     * even for the rest of a batch that has begun to come: it may write to `into` and return 0, and is then called
+     * again with the same `into` until it returns 1. `into` stays until then, or for good where the transport is
+     * released after a failure. Batches of two ranks on one lane keep their order; a lane whose batches are not
+     * taken does not hold up others. */
     int (*receive)(void *state, uint32_t lane, void *into, size_t capacity, size_t *length, uint32_t *from);
     /* Waits a moment, at most so long, unless something has come. */
     int (*wait)(void *state, uint32_t microseconds);
@@ -123,10 +126,16 @@ typedef struct ascot_stats {
  *     scheme=records          records: a query reads the fewest blocks; pointers, ranks: less is sent
  *     key=8 value=48          bytes of every key and value, where they are all of one length
  *     memory=64MiB            all memory of this rank for the writer
- *     partitions=N            of the keys, at most one for each rank; otherwise as many as ranks
+ *     partitions=N            of the keys, at most one for each rank; otherwise as many as ranks, also when another
+ *                             number of ranks goes on with a directory
  *     partition_by=hash       hash, or range: keys in order, for `ascot index range`
  *     attribute=NAME:BYTE:f64 a number in values that `ascot index range --where` asks for
- *     append=yes              go on after the last complete epoch of a directory that is there
+ *     open=create             create: a new directory, or one that is empty or whose first epoch was never complete;
+ *                             append: go on after the last complete epoch of a directory that is there;
+ *                             auto: append if there is one, create if not
+ *     rollback=N              with append or auto: epochs 0 to N - 1 stay, later ones are dropped, and the next is N:
+ *                             for a run that starts again from the checkpoint it made before its epoch N
+ *     append=yes              the same as open=append
  *     seed=0                  of the keys' hash
  *     auxiliary=cuckoo        of scheme ranks: cuckoo, or static (smaller)
  *     route=three-hop         three-hop, or direct
@@ -134,7 +143,10 @@ typedef struct ascot_stats {
  *     max_message=16KiB       the longest key and what travels with it; one process alone takes any
  *     spare=16                batches under way beside one for each connection
  *     ranks_per_node=N        act as if so many ranks were on a node
- *     patience=1800           seconds to wait while nothing comes from others
+ *     patience=1800           seconds to wait while nothing comes from others; who has died is then named
+ *
+ * What is asked of a directory that is gone on with has to be so there (scheme, key, value, partition_by, attribute,
+ * seed, auxiliary): ASCOT_INVALID if not. The number of ranks may change.
  */
 int ascot_writer_open(const char *directory, const char *options, const ascot_transport *transport,
                       ascot_writer **writer);
@@ -151,6 +163,9 @@ int ascot_progress(ascot_writer *writer);
 /* Ends the epoch; collective. When it returns ASCOT_OK the epoch is on disk, complete and readable. If any rank
  * failed, all get an error, and the epoch does not count. `records` (or NULL) gets the records of all ranks. */
 int ascot_end_epoch(ascot_writer *writer, uint64_t *records);
+
+/* How many epochs are complete: the number of the one that is open. */
+int ascot_writer_epochs(const ascot_writer *writer, uint64_t *epochs);
 
 /* What it has done so far. */
 int ascot_writer_stats(const ascot_writer *writer, ascot_stats *stats);

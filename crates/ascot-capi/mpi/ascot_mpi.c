@@ -2,7 +2,10 @@
  *
  *   send      MPI_Issend: it is done when the receiver has matched it, which is all the flow control there is
  *   sent      MPI_Testany over what is under way
- *   receive   MPI_Improbe for one lane, which is the tag; then MPI_Mrecv
+ *   receive   MPI_Improbe for one lane, which is the tag; then MPI_Imrecv, and MPI_Test until all of it is there
+ *
+ * Nothing here waits for another rank: the rest of a long message never comes where its sender died after the head
+ * of it, and then the writer has to find that out by its patience, instead of being held in MPI.
  *
  * Ranks that share a node's memory (MPI_Comm_split_type) talk over a communicator of that node, the others over
  * one of all ranks, so what stays on a node goes through shared memory whatever the network. The two are
@@ -24,6 +27,14 @@
 #define YIELDS 200
 #define SLEEP_NANOSECONDS 50000L
 
+/* A batch of a lane that has begun to come. */
+typedef struct {
+    MPI_Request request;
+    int coming;
+    int bytes;
+    uint32_t from;
+} mpi_arrival;
+
 typedef struct {
     MPI_Comm all;
     MPI_Comm node;
@@ -36,6 +47,7 @@ typedef struct {
     uint64_t *tickets;
     int under_way;
     int room;
+    mpi_arrival arrivals[ASCOT_LANES];
     int node_first; /* which communicator is looked at first, in turn, so that none starves */
     int idle;
     char error[MPI_MAX_ERROR_STRING + 64];
@@ -106,10 +118,27 @@ static int mpi_sent(void *opaque, uint64_t *ticket)
     return 1;
 }
 
-static int take(mpi_state *state, int from_node, uint32_t lane, void *into, size_t capacity, size_t *length,
-                uint32_t *from)
+/* Looks whether all of a batch has come. */
+static int finish(mpi_state *state, mpi_arrival *arrival, size_t *length, uint32_t *from)
+{
+    int done = 0, code = MPI_Test(&arrival->request, &done, MPI_STATUS_IGNORE);
+
+    if (code != MPI_SUCCESS)
+        return failed(state, "MPI_Test", code);
+    if (!done)
+        return 0;
+    arrival->coming = 0;
+    *length = (size_t)arrival->bytes;
+    *from = arrival->from;
+    state->idle = 0;
+    return 1;
+}
+
+/* Begins to take the next batch of a lane. */
+static int begin(mpi_state *state, int from_node, uint32_t lane, void *into, size_t capacity)
 {
     MPI_Comm comm = from_node ? state->node : state->all;
+    mpi_arrival *arrival = &state->arrivals[lane];
     MPI_Message message;
     MPI_Status status;
     int there = 0, bytes = 0, code;
@@ -125,11 +154,12 @@ static int take(mpi_state *state, int from_node, uint32_t lane, void *into, size
                  capacity);
         return -1;
     }
-    *from = (uint32_t)(from_node ? state->rank_of_node[status.MPI_SOURCE] : status.MPI_SOURCE);
-    *length = (size_t)bytes;
-    code = MPI_Mrecv(into, bytes, MPI_BYTE, &message, MPI_STATUS_IGNORE);
+    code = MPI_Imrecv(into, bytes, MPI_BYTE, &message, &arrival->request);
     if (code != MPI_SUCCESS)
-        return failed(state, "MPI_Mrecv", code);
+        return failed(state, "MPI_Imrecv", code);
+    arrival->from = (uint32_t)(from_node ? state->rank_of_node[status.MPI_SOURCE] : status.MPI_SOURCE);
+    arrival->bytes = bytes;
+    arrival->coming = 1;
     state->idle = 0;
     return 1;
 }
@@ -137,13 +167,23 @@ static int take(mpi_state *state, int from_node, uint32_t lane, void *into, size
 static int mpi_receive(void *opaque, uint32_t lane, void *into, size_t capacity, size_t *length, uint32_t *from)
 {
     mpi_state *state = opaque;
-    int taken;
+    mpi_arrival *arrival;
+    int begun;
 
-    state->node_first = !state->node_first;
-    taken = take(state, state->node_first, lane, into, capacity, length, from);
-    if (taken == 0)
-        taken = take(state, !state->node_first, lane, into, capacity, length, from);
-    return taken;
+    if (lane >= ASCOT_LANES) {
+        snprintf(state->error, sizeof state->error, "there is no lane %u", (unsigned)lane);
+        return -1;
+    }
+    arrival = &state->arrivals[lane];
+    if (!arrival->coming) {
+        state->node_first = !state->node_first;
+        begun = begin(state, state->node_first, lane, into, capacity);
+        if (begun == 0)
+            begun = begin(state, !state->node_first, lane, into, capacity);
+        if (begun <= 0)
+            return begun;
+    }
+    return finish(state, arrival, length, from);
 }
 
 static int mpi_wait(void *opaque, uint32_t microseconds)
@@ -179,8 +219,8 @@ static void mpi_end(void *opaque, int orderly)
         MPI_Comm_free(&state->node);
         MPI_Comm_free(&state->all);
     }
-    /* After a failure others may be gone: what is under way is left to MPI, as are the communicators, whose end
-     * all ranks would have to take part in. */
+    /* After a failure others may be gone: what is under way or coming is left to MPI, as are the communicators, whose
+     * end all ranks would have to take part in. The writer leaves it the memory, too. */
     free(state->requests);
     free(state->tickets);
     free(state->node_of_rank);

@@ -157,6 +157,7 @@ fn route_code(error: &RouteError) -> Code {
         RouteError::Memory { .. } => Code::Memory,
         RouteError::Transport(TransportError::PeerGone { .. })
         | RouteError::Silent { .. }
+        | RouteError::Stuck { .. }
         | RouteError::Abandoned { .. } => Code::Peer,
         _ => Code::Transport,
     }

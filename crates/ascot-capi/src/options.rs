@@ -5,7 +5,7 @@ use std::time::Duration;
 use ascot_index::rank_writer::RankOptions;
 use ascot_index::read::USUAL_MEMORY_BYTES as READER_MEMORY_BYTES;
 use ascot_index::routing::{Route, RoutingSettings};
-use ascot_index::{Attribute, AuxiliaryKind, Layout, NumberKind, PartitionBy, Scheme};
+use ascot_index::{Attribute, AuxiliaryKind, NumberKind, OpenMode, Opening, PartitionBy, Scheme};
 
 use crate::fault::Fault;
 
@@ -13,19 +13,28 @@ use crate::fault::Fault;
 const USUAL_MEMORY_BYTES: usize = 64 << 20;
 
 /// All names a writer knows, for a message.
-const WRITER_NAMES: &str = "scheme, key, value, memory, partitions, partition_by, attribute, append, seed, \
-                            auxiliary, route, batch, max_message, spare, ranks_per_node, patience";
+const WRITER_NAMES: &str = "scheme, key, value, memory, partitions, partition_by, attribute, open, rollback, append, \
+                            seed, auxiliary, route, batch, max_message, spare, ranks_per_node, patience";
 
 /// The options of a writer.
 pub fn writer_options(text: &str) -> Result<RankOptions, Fault> {
     let mut options = RankOptions {
-        layout: Layout::new(Scheme::Records, 0, 0),
+        opening: Opening::default(),
         memory_bytes: USUAL_MEMORY_BYTES,
         routing: RoutingSettings::default(),
-        append: false,
     };
-    for (name, value) in words(text)? {
+    let words = words(text)?;
+    if ["open", "append"].iter().all(|name| words.iter().any(|(given, _)| given == name)) {
+        return Err(Fault::invalid("open= and append= say the same thing: keep open="));
+    }
+    for (name, value) in words {
         set(&mut options, name, value)?;
+    }
+    let Opening { mode, rollback, .. } = &options.opening;
+    if *mode == OpenMode::Create && rollback.is_some() {
+        return Err(Fault::invalid(
+            "rollback= is for a directory that is gone on with: open=append or open=auto",
+        ));
     }
     Ok(options)
 }
@@ -43,27 +52,23 @@ pub fn reader_memory(text: &str) -> Result<usize, Fault> {
 }
 
 fn set(options: &mut RankOptions, name: &str, value: &str) -> Result<(), Fault> {
-    let RankOptions { layout, memory_bytes, routing, append } = options;
+    let RankOptions { opening: Opening { mode, rollback, request }, memory_bytes, routing } = options;
     match name {
-        "scheme" => layout.scheme = choice(name, value, &Scheme::NAMED)?,
-        "auxiliary" => {
-            let kinds = [("cuckoo", AuxiliaryKind::Cuckoo), ("static", AuxiliaryKind::Static)];
-            layout.auxiliary = choice(name, value, &kinds)?;
-        }
-        "partition_by" => {
-            layout.partition_by =
-                choice(name, value, &[("hash", PartitionBy::Hash), ("range", PartitionBy::Range)])?;
-        }
-        "attribute" => layout.attribute = Some(attribute(name, value)?),
+        "scheme" => request.scheme = Some(choice(name, value, &Scheme::NAMED)?),
+        "auxiliary" => request.auxiliary = Some(choice(name, value, &AuxiliaryKind::NAMED)?),
+        "partition_by" => request.partition_by = Some(choice(name, value, &PartitionBy::NAMED)?),
+        "attribute" => request.attribute = Some(attribute(name, value)?),
         "route" => {
             routing.route =
                 choice(name, value, &[("direct", Route::Direct), ("three-hop", Route::ThreeHop)])?;
         }
-        "append" => *append = choice(name, value, &[("yes", true), ("no", false)])?,
-        "key" => layout.key_bytes = Some(at_least_one(name, number(name, value)?)?),
-        "value" => layout.value_bytes = Some(number(name, value)?),
-        "partitions" => layout.partitions = at_least_one(name, number(name, value)?)?,
-        "seed" => layout.seed = number(name, value)?,
+        "open" => *mode = choice(name, value, &OpenMode::NAMED)?,
+        "append" => *mode = choice(name, value, &[("yes", OpenMode::Append), ("no", OpenMode::Create)])?,
+        "rollback" => *rollback = Some(number(name, value)?),
+        "key" => request.key_bytes = Some(at_least_one(name, number(name, value)?)?),
+        "value" => request.value_bytes = Some(number(name, value)?),
+        "partitions" => request.partitions = Some(at_least_one(name, number(name, value)?)?),
+        "seed" => request.seed = Some(number(name, value)?),
         "memory" => *memory_bytes = size(name, value)?,
         "batch" => routing.batch_bytes = size(name, value)?,
         "max_message" => routing.max_message_bytes = size(name, value)?,
@@ -151,12 +156,16 @@ mod tests {
         let text =
             "scheme=ranks,key=8 value=48  memory=256MiB route=direct batch=4096 ranks_per_node=2 append=yes";
         let options = writer_options(text).unwrap();
-        assert_eq!((options.layout.scheme, options.layout.key_bytes), (Scheme::Ranks, Some(8)));
-        assert_eq!((options.memory_bytes, options.append), (256 << 20, true));
+        let request = &options.opening.request;
+        assert_eq!((request.scheme, request.key_bytes), (Some(Scheme::Ranks), Some(8)));
+        assert_eq!((request.seed, request.partitions), (None, None), "what is not said is not asked for");
+        assert_eq!((options.memory_bytes, options.opening.mode), (256 << 20, OpenMode::Append));
+        let opening = writer_options("open=auto rollback=3").unwrap().opening;
+        assert_eq!((opening.mode, opening.rollback), (OpenMode::Auto, Some(3)));
         assert_eq!((options.routing.route, options.routing.batch_bytes), (Route::Direct, 4096));
         assert_eq!(options.routing.ranks_per_node, Some(2));
-        let layout = writer_options("partition_by=range attribute=energy:40:f64").unwrap().layout;
-        assert_eq!(layout.partition_by, PartitionBy::Range);
+        let layout = writer_options("partition_by=range attribute=energy:40:f64").unwrap().opening.request;
+        assert_eq!(layout.partition_by, Some(PartitionBy::Range));
         assert_eq!(
             layout.attribute,
             Some(Attribute { name: "energy".into(), offset: 40, kind: NumberKind::F64 })
@@ -177,6 +186,10 @@ mod tests {
             ("key=0", "one at least"),
             ("key=8 scheme=ranks key=8", "\"key\" is given twice"),
             ("partition_by=luck", "hash, range"),
+            ("open=maybe", "create, append, auto"),
+            ("open=auto append=yes", "keep open="),
+            ("rollback=2", "open=append or open=auto"),
+            ("open=auto rollback=-1", "whole number"),
             ("attribute=energy", "name:byte:kind"),
             ("attribute=energy:x:f64", "name:byte:kind"),
             ("memory=99999999999999999999GiB", "such as"),

@@ -1,7 +1,8 @@
 //! A transport whose functions are the host's: the table `ascot_transport`.
 //!
 //! A batch under way stays here, under its ticket, so its bytes stay where they are until the host says that they
-//! were taken. If the host leaves in disorder what is under way is never freed: somebody may still read it.
+//! were taken. So does the buffer of each lane into which the host may have begun to write a batch that has not all
+//! come. If the host leaves in disorder neither is ever freed: somebody may still read or write it.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -12,6 +13,8 @@ use ascot_index::routing::{Lane, Sent, Topology, Transport, TransportError};
 use crate::fault::Fault;
 
 const ABI: u32 = 1;
+/// `ASCOT_LANES`.
+const LANES: usize = 4;
 
 type Send = unsafe extern "C" fn(*mut c_void, u32, u32, *const c_void, usize, u64) -> c_int;
 type TakeSent = unsafe extern "C" fn(*mut c_void, *mut u64) -> c_int;
@@ -53,6 +56,8 @@ pub struct Brought {
     wait: Wait,
     under_way: HashMap<u64, Sent>,
     next_ticket: u64,
+    /// By lane: where the host may be writing.
+    arriving: [Option<Vec<u8>>; LANES],
     orderly: bool,
 }
 
@@ -91,6 +96,7 @@ impl Host {
             Topology::listed(unsafe { std::slice::from_raw_parts(table.node_of_rank, table.size as usize) })
         };
         let (under_way, next_ticket, orderly) = (HashMap::new(), 0, false);
+        let arriving = Default::default();
         Ok(Self::Brought(Box::new(Brought {
             table,
             topology,
@@ -100,6 +106,7 @@ impl Host {
             wait,
             under_way,
             next_ticket,
+            arriving,
             orderly,
         })))
     }
@@ -164,17 +171,22 @@ impl Transport for Host {
 
     fn receive(&mut self, lane: Lane, into: &mut Vec<u8>) -> Result<Option<u32>, TransportError> {
         let Self::Brought(host) = self else { return Ok(None) };
+        let lane_at = lane as usize;
+        let Some(place) = host.arriving.get_mut(lane_at) else { return Ok(None) };
+        // The caller's buffer stays here until a whole batch is in it.
+        let buffer = place.get_or_insert_with(|| std::mem::take(into));
+        buffer.clear();
         let (mut length, mut from) = (0, 0);
-        into.clear();
-        let capacity = into.capacity();
-        let place = into.as_mut_ptr().cast();
-        // SAFETY: there are `capacity` bytes at `place`, and the host writes no more.
+        let (bytes, capacity) = (buffer.as_mut_ptr().cast(), buffer.capacity());
+        // SAFETY: there are `capacity` bytes at `bytes`, the host writes no more, and they stay there until the host
+        // says that a batch is complete, or for good.
         let code = unsafe {
-            (host.receive)(host.table.state, lane as u32, place, capacity, &raw mut length, &raw mut from)
+            (host.receive)(host.table.state, lane as u32, bytes, capacity, &raw mut length, &raw mut from)
         };
         match code {
             0 => Ok(None),
             1.. if length <= capacity => {
+                *into = place.take().unwrap_or_default();
                 // SAFETY: the host has written `length` bytes, which fit.
                 unsafe { into.set_len(length) };
                 Ok(Some(from))
@@ -207,6 +219,7 @@ impl Drop for Brought {
         }
         if !self.orderly {
             self.under_way.drain().for_each(|(_, sent)| std::mem::forget(sent.buffer));
+            self.arriving.iter_mut().filter_map(Option::take).for_each(std::mem::forget);
         }
     }
 }

@@ -146,6 +146,23 @@ pub unsafe extern "C" fn ascot_end_epoch(writer: *mut Writer, records: *mut u64)
     })
 }
 
+/// `ascot_writer_epochs`.
+///
+/// # Safety
+/// Null or a place for a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ascot_writer_epochs(writer: *const Writer, epochs: *mut u64) -> c_int {
+    guard(|| {
+        if epochs.is_null() {
+            return Err(Fault::invalid("there is no place for the number of epochs (NULL)"));
+        }
+        let complete = with(writer, |writer| Ok(writer.epochs()))?;
+        // SAFETY: not null, and a place for a number, as the caller promises.
+        unsafe { *epochs = complete };
+        Ok(())
+    })
+}
+
 /// `ascot_writer_stats`.
 ///
 /// # Safety

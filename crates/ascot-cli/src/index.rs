@@ -1,4 +1,4 @@
-//! `ascot index get`, `range`, `info` and `verify`.
+//! `ascot index get`, `range`, `info`, `verify` and `rollback`.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -8,7 +8,8 @@ use std::path::PathBuf;
 
 use ascot_index::format::manifest::{from_hex, to_hex};
 use ascot_index::{
-    Condition, Directory, Gap, IndexError, Info, PartitionBy, Scan, Scheme, Sign, Unread, Verified,
+    Condition, Directory, Gap, IndexError, Info, PartitionBy, RolledBack, Scan, Scheme, Sign, Unread,
+    Verified, roll_back,
 };
 use ascot_io::Disk;
 use ascot_model::units;
@@ -33,6 +34,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         Some(("range", matches)) => range(matches),
         Some(("info", matches)) => info(matches),
         Some(("verify", matches)) => verify(matches),
+        Some(("rollback", matches)) => rollback(matches),
         Some(("plan", matches)) => index_build::plan(matches),
         _ => Err(Failure::usage("which command?", "ascot index --help lists them")),
     }
@@ -280,7 +282,7 @@ fn info_json(directory: &Directory, info: &Info) -> Result<String, Failure> {
             })
         })
         .collect();
-    numbers::json(&json!({
+    numbers::json_line(&json!({
         "manifest": directory.manifest(), "epochs": epochs, "data_bytes": info.data_bytes, "index_bytes": info.index_bytes,
         "tail_bytes": info.tail_bytes,
     }))
@@ -310,6 +312,15 @@ fn info_text(directory: &Directory, info: &Info) -> String {
         ),
     ];
     let mut text = lines.join("\n") + "\n";
+    for (epochs, shape) in manifest.sections().filter(|_| !manifest.earlier.is_empty()) {
+        text += &format!(
+            "  epochs      {} to {}: {}, {}\n",
+            epochs.start,
+            epochs.end.saturating_sub(1),
+            units::plural(shape.partitions.into(), "partition"),
+            units::plural(shape.writers.into(), "writer")
+        );
+    }
     if let Some(attribute) = &layout.attribute {
         text += &format!("  attribute   {} at byte {} of values\n", attribute.name, attribute.offset);
     }
@@ -332,6 +343,26 @@ fn info_text(directory: &Directory, info: &Info) -> String {
     text
 }
 
+fn rollback(matches: &ArgMatches) -> Result<u8, Failure> {
+    let path = matches.get_one::<OsString>("dir").map(PathBuf::from).unwrap_or_default();
+    let epochs = numbers::whole(matches, "to-epoch")?.unwrap_or_default();
+    let done = roll_back(&Disk::default(), &path, epochs)?;
+    let RolledBack { kept, dropped, freed_bytes } = done;
+    if matches.get_flag("json") {
+        let told = json!({ "epochs": kept, "dropped": dropped, "freed_bytes": freed_bytes });
+        print(&numbers::json_line(&told)?)?;
+    } else if !matches.get_flag("quiet") {
+        eprintln!(
+            "{}: {} complete, {} dropped, {} freed; the next is epoch {kept}",
+            path.display(),
+            are(kept, "epoch"),
+            units::count(dropped),
+            units::bytes(freed_bytes)
+        );
+    }
+    Ok(0)
+}
+
 fn verify(matches: &ArgMatches) -> Result<u8, Failure> {
     let verified = match open(matches) {
         // The manifest is a part of the directory.
@@ -346,7 +377,7 @@ fn verify(matches: &ArgMatches) -> Result<u8, Failure> {
 }
 
 fn verified_json(verified: &Verified) -> Result<String, Failure> {
-    numbers::json(&json!({
+    numbers::json_line(&json!({
         "whole": verified.is_whole(), "logs": verified.logs, "tables": verified.tables, "blocks": verified.blocks,
         "records": verified.records, "values": verified.values, "auxiliary_entries": verified.auxiliary_entries,
         "problems": verified.problems, "more_problems": verified.more_problems,

@@ -6,12 +6,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use ascot_index::format::manifest::logs;
 use ascot_index::format::names::{LOCK, MANIFEST};
 use ascot_index::format::pointer::WRITERS_MOST;
 use ascot_index::load::{MEMORY_BYTES, RecordFiles};
 use ascot_index::{
-    Attribute, DirectoryWriter, IndexError, Layout, Manifest, NumberKind, PartitionBy, Scheme,
+    Attribute, DirectoryWriter, IndexError, LayoutRequest, Manifest, NumberKind, OpenMode, Opening,
+    PartitionBy, Scheme,
 };
 use ascot_io::Disk;
 use ascot_model::routing_plan::{RoutingCost, RoutingJob};
@@ -58,20 +58,14 @@ fn build_until(matches: &ArgMatches, cancel: &Cancel) -> Result<u8, Failure> {
     let disk = Disk::default();
     let memory_bytes = memory(matches)?.unwrap_or(USUAL_MEMORY_BYTES);
     let writer_bytes = usize::try_from(memory_bytes).unwrap_or(usize::MAX).saturating_sub(MEMORY_BYTES);
-    let append = matches.get_flag("append");
-    let writer = if append {
-        files.check_same(&Manifest::read(&output)?.layout)?;
-        DirectoryWriter::append(&disk, &output, writer_bytes)?
-    } else {
-        DirectoryWriter::create(&disk, &output, layout(matches, &files)?, writer_bytes).inspect_err(
-            |error| {
-                // What is there already is somebody else's.
-                if !matches!(error, IndexError::Exists { .. } | IndexError::Locked { .. }) {
-                    remove_empty(&output);
-                }
-            },
-        )?
-    };
+    let (opening, goes_on) = opening(matches, &files, &output)?;
+    // What is there already is somebody else's.
+    let made = !output.exists();
+    let writer = DirectoryWriter::open(&disk, &output, &opening, writer_bytes).inspect_err(|error| {
+        if !goes_on && !matches!(error, IndexError::Exists { .. } | IndexError::Locked { .. }) {
+            remove_empty(&output, made);
+        }
+    })?;
     let mut job = Building { disk, files, writer, cancel, records: 0, bytes: 0, epochs: 0 };
     let since = Instant::now();
     match job.run(&inputs, matches.get_flag("epoch-per-file")) {
@@ -97,8 +91,8 @@ fn build_until(matches: &ArgMatches, cancel: &Cancel) -> Result<u8, Failure> {
         Err(error) => {
             let kept = job.writer.manifest().epochs;
             drop(job);
-            if kept == 0 && !append {
-                remove_empty(&output);
+            if kept == 0 && !goes_on {
+                remove_empty(&output, made);
             }
             let Failure::Index(error) = error else { return Err(error) };
             let text = match kept {
@@ -155,23 +149,22 @@ impl Building<'_> {
     }
 }
 
-/// Removes a directory that was made and has no epoch: only files of ours, and it only when nothing is left.
-fn remove_empty(directory: &Path) {
-    let Ok(manifest) = ascot_index::Manifest::read(directory) else {
-        let _ = fs::remove_file(directory.join(LOCK));
-        let _ = fs::remove_dir(directory);
-        return;
-    };
-    for log in logs(&manifest.layout) {
-        let data = log.data(directory);
-        for file in [Some(log.index(directory)), data].into_iter().flatten() {
-            let _ = fs::remove_file(file);
+/// Removes what was begun in a directory that has no epoch: only files of ours, and it, if it was made, only when nothing is
+/// left.
+fn remove_empty(directory: &Path, made: bool) {
+    if let Ok(manifest) = Manifest::read(directory) {
+        for log in manifest.logs() {
+            let data = log.data(directory);
+            for file in [Some(log.index(directory)), data].into_iter().flatten() {
+                let _ = fs::remove_file(file);
+            }
         }
+        let _ = fs::remove_file(directory.join(MANIFEST));
     }
-    for name in [MANIFEST, LOCK] {
-        let _ = fs::remove_file(directory.join(name));
+    let _ = fs::remove_file(directory.join(LOCK));
+    if made {
+        let _ = fs::remove_dir(directory);
     }
-    let _ = fs::remove_dir(directory);
 }
 
 fn record_files(matches: &ArgMatches) -> Result<RecordFiles, Failure> {
@@ -188,21 +181,44 @@ fn record_files(matches: &ArgMatches) -> Result<RecordFiles, Failure> {
     Ok(RecordFiles::new(layout, from..upto)?)
 }
 
-fn layout(matches: &ArgMatches, files: &RecordFiles) -> Result<Layout, Failure> {
+/// How the directory is opened, and whether it is gone on with: then what is not on the command line is whatever is there.
+fn opening(matches: &ArgMatches, files: &RecordFiles, output: &Path) -> Result<(Opening, bool), Failure> {
     let word = |id: &str| matches.get_one::<String>(id).map(String::as_str);
-    let named = |name: &str| Scheme::NAMED.iter().find(|(text, _)| *text == name).map(|(_, scheme)| *scheme);
-    let scheme = word("scheme").and_then(named).unwrap_or(Scheme::Records);
-    let partitions = numbers::whole(matches, "partitions")?.unwrap_or(1);
-    let mut layout = Layout::new(scheme, u32::try_from(partitions).unwrap_or(u32::MAX), 1);
-    layout.key_bytes = u32::try_from(files.key.len()).ok();
-    layout.value_bytes = files.value_bytes();
-    layout.source = Some(files.described());
-    if word("partition-by") == Some("range") {
-        layout.partition_by = PartitionBy::Range;
+    let mode = if matches.get_flag("append") {
+        Some(OpenMode::Append)
+    } else {
+        named(&OpenMode::NAMED, word("open"))
+    };
+    let (mode, rollback) = (mode.unwrap_or_default(), numbers::whole(matches, "rollback")?);
+    if mode == OpenMode::Create && rollback.is_some() {
+        return Err(Failure::usage(
+            "--rollback is for a directory that is gone on with",
+            "say so: --append, or --open auto where it may not be there yet",
+        ));
     }
-    layout.attribute = word("attribute").map(attribute).transpose()?;
-    layout.check()?;
-    Ok(layout)
+    let partitions = numbers::whole(matches, "partitions")?;
+    let mut request = LayoutRequest {
+        scheme: named(&Scheme::NAMED, word("scheme")),
+        partitions: partitions.map(|count| u32::try_from(count).unwrap_or(u32::MAX)),
+        partition_by: named(&PartitionBy::NAMED, word("partition-by")),
+        attribute: word("attribute").map(attribute).transpose()?,
+        ..LayoutRequest::default()
+    };
+    let goes_on = Opening { mode, rollback, ..Opening::default() }.goes_on(output)?;
+    if goes_on {
+        files.check_same(&Manifest::read(output)?.layout)?;
+    } else {
+        request.key_bytes = u32::try_from(files.key.len()).ok();
+        request.value_bytes = files.value_bytes();
+        request.source = Some(files.described());
+        request.layout(1, 1).check()?;
+    }
+    Ok((Opening { mode, rollback, request }, goes_on))
+}
+
+/// What is called so.
+fn named<T: Copy>(names: &[(&str, T)], name: Option<&str>) -> Option<T> {
+    names.iter().find(|(text, _)| Some(*text) == name).map(|(_, meaning)| *meaning)
 }
 
 fn attribute(text: &str) -> Result<Attribute, Failure> {
@@ -247,7 +263,7 @@ pub fn plan(matches: &ArgMatches) -> Result<u8, Failure> {
     let job = RoutingJob { ranks, ranks_per_node, batch_bytes, epoch_bytes };
     let (nodes, direct, three_hop) = (job.nodes(), job.direct(), job.three_hop());
     let plans = Plans { ranks, ranks_per_node, nodes, batch_bytes, epoch_bytes, direct, three_hop };
-    print(&if matches.get_flag("json") { numbers::json(&plans)? } else { table(&plans) })?;
+    print(&if matches.get_flag("json") { numbers::json_line(&plans)? } else { table(&plans) })?;
     Ok(0)
 }
 

@@ -82,6 +82,11 @@ pub fn shape(inputs: u32, outputs: u32, alpha: f64) -> Result<Shape, Failure> {
     }
 }
 
+/// An answer on one line, as programs read many of them.
+pub fn json_line(answer: &impl Serialize) -> Result<String, Failure> {
+    serde_json::to_string(answer).map_err(|error| Failure::Output(error.into()))
+}
+
 /// An answer, to be read by programs.
 pub fn json(answer: &impl Serialize) -> Result<String, Failure> {
     serde_json::to_string_pretty(answer).map_err(|error| Failure::Output(error.into()))

@@ -14,7 +14,7 @@ use std::time::Instant;
 use ascot_index::hash::mix;
 use ascot_index::rank_writer::{RankOptions, RankWriter};
 use ascot_index::routing::{Order, Route, RoutingSettings, Topology, in_process};
-use ascot_index::{Layout, Scheme};
+use ascot_index::{Layout, Opening, Scheme};
 use ascot_io::Disk;
 
 const PLAIN_BYTES: usize = 1 << 20;
@@ -134,7 +134,11 @@ fn indexed(job: &Job) -> Result<usize, Failed> {
     let mut layout = Layout::new(job.scheme.unwrap_or(Scheme::Records), job.ranks, job.ranks);
     (layout.key_bytes, layout.value_bytes) = (Some(KEY_BYTES as u32), Some(job.value_bytes as u32));
     let routing = RoutingSettings { route: Route::Direct, ..RoutingSettings::default() };
-    let options = RankOptions { layout, memory_bytes: job.memory_bytes, routing, append: false };
+    let options = RankOptions {
+        opening: Opening { request: layout.into(), ..Opening::default() },
+        memory_bytes: job.memory_bytes,
+        routing,
+    };
     let ends: Vec<_> = in_process(&Topology::even(job.ranks, job.ranks), Order::Free)
         .into_iter()
         .map(|end| Mutex::new(Some(end)))

@@ -8,7 +8,7 @@ use ascot_io::Disk;
 
 use crate::format::names::LOCK;
 use crate::hash::mix;
-use crate::write::{Coordinator, DirectoryWriter};
+use crate::write::{Coordinator, DirectoryWriter, LayoutRequest, OpenMode, Opening};
 use crate::{Attribute, Directory, Layout, NumberKind, Scheme};
 
 const MEMORY: usize = 8 << 20;
@@ -34,23 +34,44 @@ fn record(epoch: u64, number: u64) -> (Vec<u8>, Vec<u8>) {
 fn write(path: &Path, layout: Layout) {
     let disk = Disk::default();
     let coordinator = Coordinator::create_numbered(&disk, path, layout, 0x0123_4567_89ab_cdef).unwrap();
-    let mut writer = DirectoryWriter::open(&disk, coordinator, MEMORY).unwrap();
-    for epoch in 0..2 {
-        for number in 0..200 {
-            let (key, value) = record(epoch, number);
-            writer.append_record(&key, &value).unwrap();
-        }
-        writer.end_epoch().unwrap();
-    }
+    let mut writer = DirectoryWriter::begin(&disk, coordinator, MEMORY).unwrap();
+    (0..2).for_each(|epoch| append(&mut writer, epoch));
     writer.close().unwrap();
+}
+
+/// The same in other shapes: the second epoch is of three partitions. That is version 2 of the manifest.
+fn write_reshaped(path: &Path, layout: Layout) {
+    let disk = Disk::default();
+    let coordinator = Coordinator::create_numbered(&disk, path, layout, 0x0123_4567_89ab_cdef).unwrap();
+    let mut writer = DirectoryWriter::begin(&disk, coordinator, MEMORY).unwrap();
+    append(&mut writer, 0);
+    writer.close().unwrap();
+    let request = LayoutRequest { partitions: Some(3), ..LayoutRequest::default() };
+    let opening = Opening { mode: OpenMode::Append, request, ..Opening::default() };
+    let mut writer = DirectoryWriter::open(&disk, path, &opening, MEMORY).unwrap();
+    append(&mut writer, 1);
+    writer.close().unwrap();
+}
+
+fn append(writer: &mut DirectoryWriter, epoch: u64) {
+    for number in 0..200 {
+        let (key, value) = record(epoch, number);
+        writer.append_record(&key, &value).unwrap();
+    }
+    writer.end_epoch().unwrap();
 }
 
 #[test]
 fn golden_directories_are_written_and_read() {
-    for (name, layout) in layouts() {
+    let reshaped = ("reshaped", Layout::new(Scheme::Ranks, 1, 1));
+    for (name, layout) in layouts().into_iter().chain([reshaped]) {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join(name);
-        write(&path, layout);
+        if name == "reshaped" {
+            write_reshaped(&path, layout)
+        } else {
+            write(&path, layout)
+        }
         let golden = golden(name);
         if std::env::var_os("ASCOT_WRITE_GOLDEN").is_some() {
             std::fs::create_dir_all(&golden).unwrap();

@@ -32,8 +32,12 @@ pub mod write;
 pub use error::{IndexError, Result};
 pub use format::manifest::{Attribute, AuxiliaryKind, Layout, Manifest, NumberKind, PartitionBy, Scheme};
 pub use format::pointer::Pointer;
+pub use format::shape::{Earlier, Shape};
 pub use read::{
     Condition, Content, Directory, EpochInfo, Gap, Info, LongValue, Notices, QueryCounts, RecordValue, Scan,
     ScanRecord, Sign, StoredRecord, StoredValue, Unread, Value, Verified,
 };
-pub use write::{Coordinator, DirectoryWriter, EpochCounts, LocalWriter, Sampler, Share};
+pub use write::{
+    Coordinator, DirectoryWriter, EpochCounts, LayoutRequest, LocalWriter, OpenMode, Opening, RolledBack,
+    Sampler, Share, roll_back,
+};

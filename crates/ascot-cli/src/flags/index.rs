@@ -23,7 +23,7 @@ pub fn index() -> Command {
              \x20 ascot index get run.dir 0x0000000000012345\n\
              \x20 ascot index range run.dir 0x00..0x01 --json",
         )
-        .subcommands([build(), get(), range(), info(), verify(), plan()])
+        .subcommands([build(), get(), range(), info(), verify(), rollback(), plan()])
 }
 
 fn build() -> Command {
@@ -51,7 +51,7 @@ fn build() -> Command {
         .arg(memory())
         .next_help_heading(OUTPUT)
         .arg(
-            option("output", "DIR", "the directory", "The directory to make, or with --append to go on in.")
+            option("output", "DIR", "the directory", "The directory to make, or to go on in (--open).")
                 .short('o')
                 .long("output")
                 .required(true)
@@ -115,9 +115,27 @@ choice(
             )
             .long("partition-by"),
 switch("epoch-per-file", "every file is an epoch of its own", "Every file is an epoch of its own; otherwise all are one.").long("epoch-per-file"),
-switch("append", "go on in a directory that is there", "Append epochs to a directory that one process wrote before, as its manifest says it is.")
+choice(
+                "open",
+                "MODE",
+                ["create", "append", "auto"],
+                "create (default), append, or auto: whichever fits",
+                "create: make the directory, or take one that is empty or whose first epoch was never complete. append: go on \
+                 after the last complete epoch of one that is there, whoever wrote it; what is asked of it has to be so \
+                 there, but for the number of partitions. auto: append if there is one, create if not.",
+            )
+            .long("open"),
+switch("append", "go on in a directory that is there", "The same as --open append.")
             .long("append")
-            .conflicts_with_all(["scheme", "partitions", "partition-by", "attribute"]),
+            .conflicts_with("open"),
+option(
+                "rollback",
+                "N",
+                "first drop epochs from N on; the next is epoch N",
+                "With --append or --open auto: epochs 0 to N-1 stay, later ones are dropped, and the next is epoch N. For what \
+                 starts again from before its epoch N, and would otherwise write epochs a second time.",
+            )
+            .long("rollback"),
     ]
 }
 
@@ -230,6 +248,26 @@ fn verify() -> Command {
         .arg(dir())
         .arg(json())
         .arg(memory())
+}
+
+fn rollback() -> Command {
+    tool("rollback")
+        .about("Drop the last epochs of an indexed directory")
+        .long_about(
+            "Keep epochs 0 to N-1 of an indexed directory and drop all later ones, so that the next is epoch N. It may be \
+             interrupted at any time: the manifest is replaced first, then files are cut off. Readers that are open \
+             have to be opened again.",
+        )
+        .override_usage("ascot index rollback DIR --to-epoch N [OPTION]...")
+        .after_help("Examples:\n  ascot index rollback run.dir --to-epoch 7")
+        .arg(dir())
+        .arg(
+            option("to-epoch", "N", "the epoch that is written next", "The epoch that is written next: those before it stay.")
+                .long("to-epoch")
+                .required(true),
+        )
+        .arg(json())
+        .arg(quiet())
 }
 
 fn plan() -> Command {

@@ -14,11 +14,11 @@ use ascot_io::{AtomicOutput, Buf, Disk, IoError};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{IndexError, Result};
-use crate::format::VERSION;
 use crate::format::boundaries::{self, BOUNDARIES_MOST};
-use crate::format::names::{Log, MANIFEST};
+use crate::format::names::MANIFEST;
 use crate::format::pointer::{POINTER_BYTES, WRITERS_MOST};
 use crate::format::record::{KEY_MOST, RecordForm};
+use crate::format::shape::Earlier;
 use crate::hash::{key_hash, share};
 
 /// What travels to a key's partition, and what stays at its writer.
@@ -80,6 +80,26 @@ impl Scheme {
     /// What it is called.
     pub fn name(self) -> &'static str {
         Self::NAMED.iter().find(|(_, scheme)| *scheme == self).map_or("", |(name, _)| name)
+    }
+}
+
+impl PartitionBy {
+    /// All, as they are called.
+    pub const NAMED: [(&str, Self); 2] = [("hash", Self::Hash), ("range", Self::Range)];
+
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        Self::NAMED.iter().find(|(_, by)| *by == self).map_or("", |(name, _)| name)
+    }
+}
+
+impl AuxiliaryKind {
+    /// All, as they are called.
+    pub const NAMED: [(&str, Self); 2] = [("cuckoo", Self::Cuckoo), ("static", Self::Static)];
+
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        Self::NAMED.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
     }
 }
 
@@ -267,14 +287,19 @@ impl Layout {
         key_hash(self.seed, key)
     }
 
-    /// The partition of a key: by its hash, or by the boundaries of the epoch.
+    /// The partition of a key in an epoch to come: by its hash, or by the boundaries of the epoch.
     pub fn partition_of(&self, key: &[u8], boundaries: &[Vec<u8>]) -> u32 {
+        self.partition_among(self.partitions, key, boundaries)
+    }
+
+    /// The partition of a key among so many.
+    pub fn partition_among(&self, partitions: u32, key: &[u8], boundaries: &[Vec<u8>]) -> u32 {
         match self.partition_by {
-            PartitionBy::Hash => share(self.hash(key), self.partitions),
+            PartitionBy::Hash => share(self.hash(key), partitions),
             PartitionBy::Range => {
                 // Fewer than the partitions.
                 let before = boundaries.partition_point(|boundary| boundary.as_slice() <= key) as u32;
-                before.min(self.partitions - 1)
+                before.min(partitions.saturating_sub(1))
             }
         }
     }
@@ -287,8 +312,11 @@ pub struct Manifest {
     pub version: u32,
     /// A number that tells this directory from others; part of all its checksums.
     pub id: u64,
-    /// What it is.
+    /// What it is; partitions and writers are those of the last epochs.
     pub layout: Layout,
+    /// Partitions and writers of the epochs before those, where they were others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier: Vec<Earlier>,
     /// Complete epochs.
     pub epochs: u64,
     /// Of each epoch the boundaries of partitions, in hexadecimal, ascending; empty where partitions are by hash.
@@ -304,13 +332,19 @@ struct VersionOnly {
     version: u32,
 }
 
+/// Version of a manifest whose epochs all have the same partitions and writers.
+const VERSION: u32 = 1;
+/// Version of one whose epochs do not.
+const VERSION_OF_SHAPES: u32 = 2;
+
 /// Longest manifest, bytes: boundaries of many epochs. Whoever reads it, within whatever memory, has it as a whole.
 const MANIFEST_MOST: u64 = 16 << 20;
 
 impl Manifest {
     /// A directory without epochs yet.
     pub fn new(layout: Layout, id: u64) -> Self {
-        Self { version: VERSION, id, layout, epochs: 0, boundaries: Vec::new(), closed: false }
+        let (earlier, boundaries) = (Vec::new(), Vec::new());
+        Self { version: VERSION, id, layout, earlier, epochs: 0, boundaries, closed: false }
     }
 
     /// Reads the manifest of `directory`.
@@ -343,16 +377,21 @@ impl Manifest {
         }
         let bad = |_| IndexError::damaged(path, 0, "it is not the manifest of an indexed directory");
         let VersionOnly { version } = serde_json::from_slice(json).map_err(bad)?;
-        if version > VERSION {
-            return Err(IndexError::Newer { path: path.to_path_buf(), version, known: VERSION });
+        if version > VERSION_OF_SHAPES {
+            return Err(IndexError::Newer { path: path.to_path_buf(), version, known: VERSION_OF_SHAPES });
         }
         let manifest: Self = serde_json::from_slice(json).map_err(bad)?;
         manifest.layout.check().map_err(|_| IndexError::damaged(path, 0, "its layout cannot be"))?;
         let by_range = manifest.layout.partition_by == PartitionBy::Range;
         let bounded = manifest.boundaries.len() as u64 == if by_range { manifest.epochs } else { 0 };
-        let few = |keys: &Vec<String>| (keys.len() as u64) < u64::from(manifest.layout.partitions);
+        if !manifest.shapes_can_be() || (version == VERSION && !manifest.earlier.is_empty()) {
+            return Err(IndexError::damaged(path, 0, "its numbers of partitions and writers cannot be"));
+        }
+        let few = |(epoch, keys): (u64, &Vec<String>)| {
+            (keys.len() as u64) < u64::from(manifest.shape_at(epoch).partitions)
+        };
         if !bounded
-            || !manifest.boundaries.iter().all(few)
+            || !(0..).zip(&manifest.boundaries).all(few)
             || manifest.boundaries.iter().flatten().any(|key| from_hex(key).is_none())
         {
             return Err(IndexError::damaged(path, 0, "its boundaries cannot be"));
@@ -370,12 +409,21 @@ impl Manifest {
         bytes
     }
 
+    /// The version that it needs, so that whoever knows only the first reads what is not of a later one.
+    fn version_now(&self) -> u32 {
+        match self.version {
+            later if later > VERSION_OF_SHAPES => later,
+            _ if self.earlier.is_empty() => VERSION,
+            _ => VERSION_OF_SHAPES,
+        }
+    }
+
     /// Replaces the manifest of `directory`.
     ///
     /// # Errors
     /// [`IndexError::Request`] where it would be longer than is read again; what the volume refuses.
     pub fn write(&self, disk: &Disk, directory: &Path) -> Result<()> {
-        let bytes = self.to_bytes();
+        let bytes = Self { version: self.version_now(), ..self.clone() }.to_bytes();
         if bytes.len() as u64 > MANIFEST_MOST || boundaries::count(&self.boundaries) > BOUNDARIES_MOST {
             return Err(IndexError::Request(format!(
                 "the boundaries of {} partitions of {} epochs are more than {} holds: begin another directory, of fewer partitions",
@@ -422,11 +470,6 @@ pub fn from_hex(text: &str) -> Option<Vec<u8>> {
     Some(digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect())
 }
 
-/// All logs of a directory.
-pub fn logs(layout: &Layout) -> impl Iterator<Item = Log> + use<> {
-    Log::all(layout.scheme, layout.partitions, layout.writers)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -439,10 +482,10 @@ mod tests {
         let mut manifest = Manifest::new(Layout::new(Scheme::Ranks, 3, 5), 77);
         manifest.write(&Disk::default(), directory.path()).unwrap();
         assert_eq!(Manifest::read(directory.path()).unwrap(), manifest);
-        manifest.version = VERSION + 1;
+        manifest.version = VERSION_OF_SHAPES + 1;
         manifest.write(&Disk::default(), directory.path()).unwrap();
         assert!(
-            matches!(Manifest::read(directory.path()), Err(IndexError::Newer { version, .. }) if version == VERSION + 1)
+            matches!(Manifest::read(directory.path()), Err(IndexError::Newer { version, .. }) if version == VERSION_OF_SHAPES + 1)
         );
         let path = directory.path().join(MANIFEST);
         let bytes = std::fs::read(&path).unwrap();

@@ -10,6 +10,7 @@ pub mod manifest;
 pub mod names;
 pub mod pointer;
 pub mod record;
+pub mod shape;
 
 /// Version of the format; newer ones are refused.
 pub const VERSION: u32 = 1;

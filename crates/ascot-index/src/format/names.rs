@@ -56,6 +56,12 @@ impl Log {
         }
     }
 
+    /// The log that has a file of this name, of its index or its data.
+    pub fn of_file(name: &str) -> Option<Log> {
+        let of_data = || Log::of_index(&format!("{}.index", name.strip_suffix(".data")?));
+        Log::of_index(name).or_else(of_data)
+    }
+
     /// The file of its data; none for auxiliary tables, which are all index.
     pub fn data(&self, directory: &Path) -> Option<PathBuf> {
         match self {
@@ -95,6 +101,8 @@ mod tests {
         for log in [Log::Partition(0), Log::Auxiliary(12), Log::Writer(123_456_789)] {
             let path = log.index(Path::new(""));
             assert_eq!(path.to_str().and_then(Log::of_index), Some(log));
+            let files = [Some(path), log.data(Path::new(""))].into_iter().flatten();
+            files.for_each(|file| assert_eq!(file.to_str().and_then(Log::of_file), Some(log)));
         }
         for name in ["part-1.index", "part-00000001.data", "MANIFEST", "part-+0000001.index", "x.aux"] {
             assert_eq!(Log::of_index(name), None, "{name}");

@@ -21,6 +21,8 @@ mod error;
 mod message;
 mod open;
 #[cfg(test)]
+mod restart_tests;
+#[cfg(test)]
 mod tests;
 
 use std::path::Path;
@@ -31,7 +33,7 @@ use ascot_io::Disk;
 use crate::error::IndexError;
 use crate::format::manifest::{Layout, PartitionBy, Scheme};
 use crate::routing::{Outcome, RouteError, Router, RoutingCounts, RoutingSettings, Transport, Waiting};
-use crate::write::{Coordinator, LocalWriter};
+use crate::write::{Coordinator, LocalWriter, Opening};
 
 use balance::Balance;
 
@@ -50,14 +52,13 @@ const MESSAGE_ROOM: usize = 4096;
 /// How ranks write a directory; the same at all of them.
 #[derive(Clone, Debug)]
 pub struct RankOptions {
-    /// What the directory is; partitions and writers are set to the number of ranks where they are 0.
-    pub layout: Layout,
+    /// Whether the directory is made or gone on with, and what it is; there is a partition for each rank unless another number
+    /// is asked for.
+    pub opening: Opening,
     /// Memory of this rank for all of it, bytes.
     pub memory_bytes: usize,
     /// How messages are routed.
     pub routing: RoutingSettings,
-    /// Go on after the last complete epoch of a directory that is there.
-    pub append: bool,
 }
 
 /// One rank's end of a directory that many write.
@@ -70,6 +71,8 @@ pub struct RankWriter<T: Transport> {
     /// Where partitions are by key range.
     balance: Option<Balance>,
     message: Vec<u8>,
+    /// Complete epochs, as far as this rank knows.
+    epochs: u64,
     /// Records appended to the open epoch, and to all.
     appended: u64,
     appended_in_all: u64,
@@ -114,7 +117,7 @@ impl<T: Transport> RankWriter<T> {
             // All know.
             router.leave();
         }
-        let open::Opened { coordinator, local, layout, boundaries } = opened?;
+        let open::Opened { coordinator, local, layout, epochs, boundaries } = opened?;
         let by_range = layout.partition_by == PartitionBy::Range;
         let balance = by_range.then(|| Balance::new(layout.partitions, boundaries));
         Ok(Self {
@@ -124,6 +127,7 @@ impl<T: Transport> RankWriter<T> {
             layout,
             balance,
             message: Vec::with_capacity(MESSAGE_ROOM),
+            epochs,
             appended: 0,
             appended_in_all: 0,
             failure: None,
@@ -206,6 +210,11 @@ impl<T: Transport> RankWriter<T> {
     /// This rank.
     pub fn rank(&self) -> u32 {
         self.router.rank()
+    }
+
+    /// Epochs that are complete: the number of the one that is open.
+    pub fn epochs(&self) -> u64 {
+        self.epochs
     }
 
     /// Records appended here since it was opened.
@@ -327,6 +336,7 @@ impl<T: Transport> RankWriter<T> {
         let epochs = committed.as_ref().map_or(0, |epochs| *epochs);
         let (_, sums) = self.agree(COMMIT, committed.map_err(RankError::from), &[epochs])?;
         let epochs = sums.first().copied().unwrap_or(0);
+        self.epochs = epochs;
         Ok(RankEpoch { epoch: epochs.saturating_sub(1), records: appended })
     }
 

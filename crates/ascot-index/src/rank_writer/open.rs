@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   meet    each has its buffers, and all have the same options       words alone: nothing is routed yet
+//!   mode    rank 0 says whether the directory is made or gone on with
 //!   check   the directory can be, or is there to go on with
 //!   make    rank 0 makes it or locks it
 //!   open    the others open their logs in what they find at the path, which has to be what rank 0 has
@@ -10,21 +11,23 @@
 //! Each step is taken by all ranks or by none: whoever cannot take it says why, and all hear it at once. What can be
 //! refused is refused before rank 0 makes anything.
 
+use std::fmt::Display;
 use std::path::Path;
 
 use ascot_io::{Disk, Pool};
 
 use super::{RankError, RankOptions, balance, outcome_of, together as agreed};
 use crate::error::IndexError;
-use crate::format::manifest::{Layout, Manifest, PartitionBy, Scheme};
+use crate::format::manifest::{AuxiliaryKind, Layout, Manifest, PartitionBy, Scheme};
 use crate::routing::{CODE_DIFFERENT, Meeting, Outcome, Router, RoutingSettings, Transport};
-use crate::write::{Coordinator, LocalWriter, Share};
+use crate::write::{Coordinator, LocalWriter, OpenMode, Opening, Share};
 
 /// What ranks agree on here.
 const MEET: u8 = 11;
 const CHECK: u8 = 7;
 const OPEN: u8 = 1;
 const OPENED: u8 = 2;
+const MODE: u8 = 12;
 
 /// What opening yields.
 pub(super) struct Opened {
@@ -32,7 +35,9 @@ pub(super) struct Opened {
     pub coordinator: Option<Coordinator>,
     pub local: LocalWriter,
     pub layout: Layout,
-    /// Of the last epoch, if there was one.
+    /// Complete epochs.
+    pub epochs: u64,
+    /// To begin with.
     pub boundaries: Vec<Vec<u8>>,
 }
 
@@ -74,25 +79,30 @@ pub(super) fn decline<T: Transport>(transport: T, why: IndexError) -> RankError 
 
 /// The options that all ranks must share, in words; memory, spare batches and patience are each rank's own.
 fn same(options: &RankOptions) -> String {
-    let RankOptions { layout, routing, append, memory_bytes: _ } = options;
-    let any = |bytes: Option<u32>| bytes.map_or("any".to_owned(), |bytes| bytes.to_string());
-    let attribute = layout.attribute.as_ref().map_or("none".to_owned(), |attribute| {
+    let RankOptions { opening, routing, memory_bytes: _ } = options;
+    let Opening { mode, rollback, request } = opening;
+    fn or_any<T: Display>(asked: Option<T>) -> String {
+        asked.map_or_else(|| "any".to_owned(), |asked| asked.to_string())
+    }
+    let attribute = request.attribute.as_ref().map(|attribute| {
         format!("{}:{}:{:?}", attribute.name.replace(' ', "_"), attribute.offset, attribute.kind)
     });
     let words = [
-        format!("append={append} scheme={:?} key={}", layout.scheme, any(layout.key_bytes)),
-        format!(
-            "value={} partitions={} writers={}",
-            any(layout.value_bytes),
-            layout.partitions,
-            layout.writers
-        ),
-        format!("partition_by={:?} seed={} block={}", layout.partition_by, layout.seed, layout.block_bytes),
-        format!("auxiliary={:?} fingerprint={}", layout.auxiliary, layout.fingerprint_bits),
+        format!("open={} rollback={}", mode.name(), or_any(*rollback)),
+        format!("scheme={} key={}", or_any(request.scheme.map(Scheme::name)), or_any(request.key_bytes)),
+        format!("value={} partitions={}", or_any(request.value_bytes), or_any(request.partitions)),
+        format!("partition_by={}", or_any(request.partition_by.map(PartitionBy::name))),
+        format!("seed={} block={}", or_any(request.seed), or_any(request.block_bytes)),
+        format!("auxiliary={}", or_any(request.auxiliary.map(AuxiliaryKind::name))),
+        format!("fingerprint={}", or_any(request.fingerprint_bits)),
         format!("route={:?} batch={}", routing.route, routing.batch_bytes),
-        format!("max_message={} ranks_per_node={}", routing.max_message_bytes, any(routing.ranks_per_node)),
+        format!(
+            "max_message={} ranks_per_node={}",
+            routing.max_message_bytes,
+            or_any(routing.ranks_per_node)
+        ),
         // Last: it may be long.
-        format!("attribute={attribute}"),
+        format!("attribute={}", or_any(attribute)),
     ];
     words.join(" ").to_lowercase()
 }
@@ -105,19 +115,33 @@ pub(super) fn together<T: Transport>(
     options: &RankOptions,
 ) -> Result<Opened, RankError> {
     let rank = router.rank();
+    let goes_on = goes_on(router, path, &options.opening)?;
     // Before anything is made: what is refused leaves nothing behind.
-    let checked = check(router, path, options);
+    let checked = check(router, path, options, goes_on);
     let ((layout, logs_bytes), _) = agreed(router, CHECK, checked, &[])?;
-    let made = make(&layout, disk, path, options.append, rank);
+    let made = match rank {
+        0 => options.opening.coordinate(disk, path, &layout, goes_on).map(Some).map_err(RankError::from),
+        _ => Ok(None),
+    };
     let manifest = made.as_ref().ok().and_then(Option::as_ref).map(Coordinator::manifest);
     let (id, epochs) = manifest.map_or((0, 0), |manifest| (manifest.id, manifest.epochs));
     // Only rank 0 adds to the sums: they are the number of the directory that rank 0 has, and its epochs.
     let (coordinator, sums) = agreed(router, OPEN, made, &[id, epochs])?;
-    let opened = open_logs(disk, path, rank, &sums, logs_bytes);
+    let opened = open_logs(disk, path, rank, &sums, &layout, logs_bytes);
     let ((local, manifest), _) = agreed(router, OPENED, opened, &[])?;
-    let last = manifest.epochs.checked_sub(1);
-    let boundaries = last.map_or(Vec::new(), |epoch| manifest.boundaries_of(epoch));
-    Ok(Opened { coordinator, local, layout: manifest.layout, boundaries })
+    let boundaries = manifest.next_boundaries();
+    Ok(Opened { coordinator, local, epochs: manifest.epochs, layout: manifest.layout, boundaries })
+}
+
+/// Whether the directory is gone on with: where that depends on what is there, rank 0 looks, so that all come to the same answer.
+fn goes_on<T: Transport>(router: &mut Router<T>, path: &Path, opening: &Opening) -> Result<bool, RankError> {
+    if opening.mode != OpenMode::Auto {
+        return Ok(opening.goes_on(path)?);
+    }
+    let seen = if router.rank() == 0 { opening.goes_on(path).map_err(RankError::from) } else { Ok(false) };
+    let says = u64::from(matches!(seen, Ok(true)));
+    let (_, sums) = agreed(router, MODE, seen, &[says])?;
+    Ok(sums.first().is_some_and(|&sum| sum > 0))
 }
 
 /// What the directory is or will be, and what memory is left for logs.
@@ -125,26 +149,16 @@ fn check<T: Transport>(
     router: &Router<T>,
     path: &Path,
     options: &RankOptions,
+    goes_on: bool,
 ) -> Result<(Layout, usize), RankError> {
     let size = router.topology().size();
-    let layout = if options.append {
-        let layout = Manifest::read(path)?.layout;
-        check_lengths(&layout, &options.layout)?;
-        layout
-    } else {
-        let filled = |count: u32| if count == 0 { size } else { count };
-        let Layout { partitions, writers, .. } = options.layout;
-        Layout { partitions: filled(partitions), writers: filled(writers), ..options.layout.clone() }
+    let layout = match goes_on {
+        true => options.opening.go_on(Manifest::read(path)?, size, 1)?.layout,
+        false => options.opening.request.layout(size, size),
     };
     let refused = |what: &str| Err(IndexError::Request(what.to_owned()).into());
-    if options.append && (layout.partitions > size || layout.writers != size) {
-        return refused("the directory was written by another number of ranks: go on with it by as many");
-    }
     if layout.partitions > size {
         return refused("a directory that ranks write has at most one partition for each");
-    }
-    if layout.writers != size {
-        return refused("a directory that ranks write has each of them as a writer");
     }
     let by_range = layout.partition_by == PartitionBy::Range;
     if by_range && layout.partitions > balance::PARTITIONS_MOST {
@@ -155,35 +169,6 @@ fn check<T: Transport>(
     let logs_bytes = options.memory_bytes.saturating_sub(taken);
     LocalWriter::check_memory(&layout, &share_of(&layout, router.rank()), logs_bytes)?;
     Ok((layout, logs_bytes))
-}
-
-/// Refuses lengths that are asked for and are not those of the directory that is there.
-fn check_lengths(there: &Layout, asked: &Layout) -> Result<(), IndexError> {
-    let pairs = [("key", there.key_bytes, asked.key_bytes), ("value", there.value_bytes, asked.value_bytes)];
-    for (what, there, asked) in pairs {
-        if let Some(asked) = asked.filter(|&asked| Some(asked) != there) {
-            let there = there.map_or("any length".to_owned(), |bytes| format!("{bytes}"));
-            return Err(IndexError::Request(format!(
-                "{what}={asked}, and the directory that is there has {what}s of {there}: leave it out to go on"
-            )));
-        }
-    }
-    Ok(())
-}
-
-/// Rank 0 makes the directory or opens it to go on.
-fn make(
-    layout: &Layout,
-    disk: &Disk,
-    path: &Path,
-    append: bool,
-    rank: u32,
-) -> Result<Option<Coordinator>, RankError> {
-    match (rank, append) {
-        (0, false) => Ok(Some(Coordinator::create(disk, path, layout.clone())?)),
-        (0, true) => Ok(Some(Coordinator::append(disk, path)?)),
-        _ => Ok(None),
-    }
 }
 
 /// What of a directory a rank writes.
@@ -198,12 +183,14 @@ fn open_logs(
     path: &Path,
     rank: u32,
     wanted: &[u64],
+    layout: &Layout,
     memory_bytes: usize,
 ) -> Result<(LocalWriter, Manifest), RankError> {
-    let manifest = Manifest::read(path)?;
+    let mut manifest = Manifest::read(path)?;
     if wanted != [manifest.id, manifest.epochs] {
         return Err(RankError::NotShared { rank });
     }
+    manifest.reshape(layout.shape());
     let share = share_of(&manifest.layout, rank);
     let local = LocalWriter::open(disk, path, &manifest, &share, memory_bytes)?;
     Ok((local, manifest))

@@ -10,12 +10,18 @@ use ascot_io::{Disk, DiskOptions, Effect, FaultPlan, Faults, Operation};
 use super::*;
 use crate::read::{Directory, Scan};
 use crate::routing::{Endpoint, Limited, Order, Pace, Route, Topology, Wire, WireSpeed, in_process};
+use crate::write::OpenMode;
 
 const RANKS: u32 = 8;
 const RANKS_PER_NODE: u32 = 2;
-const MEMORY: usize = 24 << 20;
+pub(super) const MEMORY: usize = 24 << 20;
 
-fn options(scheme: Scheme, route: Route, key_bytes: Option<u32>, value_bytes: Option<u32>) -> RankOptions {
+pub(super) fn options(
+    scheme: Scheme,
+    route: Route,
+    key_bytes: Option<u32>,
+    value_bytes: Option<u32>,
+) -> RankOptions {
     let layout = Layout { key_bytes, value_bytes, ..Layout::new(scheme, 0, 0) };
     let routing = RoutingSettings {
         route,
@@ -24,11 +30,18 @@ fn options(scheme: Scheme, route: Route, key_bytes: Option<u32>, value_bytes: Op
         patience: Duration::from_secs(20),
         ..RoutingSettings::default()
     };
-    RankOptions { layout, memory_bytes: MEMORY, routing, append: false }
+    let opening = Opening { request: layout.into(), ..Opening::default() };
+    RankOptions { opening, memory_bytes: MEMORY, routing }
+}
+
+/// Others that go on with a directory.
+pub(super) fn going_on(options: RankOptions, rollback: Option<u64>) -> RankOptions {
+    let opening = Opening { mode: OpenMode::Append, rollback, ..options.opening };
+    RankOptions { opening, ..options }
 }
 
 /// Runs `each` for every rank in a thread of its own; the answers by rank.
-fn on_ranks<R: Send>(order: Order, each: impl Fn(Endpoint) -> R + Sync) -> Vec<R> {
+pub(super) fn on_ranks<R: Send>(order: Order, each: impl Fn(Endpoint) -> R + Sync) -> Vec<R> {
     thread::scope(|scope| {
         let each = &each;
         let ends = in_process(&Topology::even(RANKS, RANKS_PER_NODE), order);
@@ -38,12 +51,12 @@ fn on_ranks<R: Send>(order: Order, each: impl Fn(Endpoint) -> R + Sync) -> Vec<R
 }
 
 /// The key of a particle, spread over all bytes.
-fn key(particle: u64) -> [u8; 8] {
+pub(super) fn key(particle: u64) -> [u8; 8] {
     crate::hash::mix(particle + 1).to_be_bytes()
 }
 
 /// The value of a particle in an epoch.
-fn value(particle: u64, epoch: u64, bytes: usize) -> Vec<u8> {
+pub(super) fn value(particle: u64, epoch: u64, bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| (particle.wrapping_mul(31) + epoch * 7 + at as u64) as u8).collect()
 }
 
@@ -141,7 +154,7 @@ fn append_epoch<T: crate::routing::Transport>(
     Ok(())
 }
 
-const PARTICLES: u64 = 4000;
+pub(super) const PARTICLES: u64 = 4000;
 
 /// The rank a particle is at in an epoch: they move.
 fn home(particle: u64, epoch: u64) -> u32 {
@@ -149,7 +162,7 @@ fn home(particle: u64, epoch: u64) -> u32 {
 }
 
 /// Checks that a directory holds `epochs` epochs of all particles, and nothing else.
-fn check_directory(path: &Path, epochs: u64, value_bytes: impl Fn(u64) -> usize) {
+pub(super) fn check_directory(path: &Path, epochs: u64, value_bytes: impl Fn(u64) -> usize) {
     let directory = Directory::open(&Disk::default(), path, 16 << 20).unwrap();
     assert_eq!(directory.manifest().epochs, epochs);
     for particle in (0..PARTICLES).step_by(37) {
@@ -212,8 +225,8 @@ fn by_key_range_partitions_are_balanced_after_the_first_epoch() {
         let narrow = |particle: u64| (particle * 3).to_be_bytes();
         let write = |end: Endpoint, append, epochs: std::ops::Range<u64>| {
             let usual = options(scheme, Route::ThreeHop, Some(8), Some(16));
-            let layout = Layout { partition_by: PartitionBy::Range, ..usual.layout };
-            let options = RankOptions { layout, append, ..usual };
+            let mut options = if append { going_on(usual, None) } else { usual };
+            options.opening.request.partition_by = Some(PartitionBy::Range);
             let mut writer = RankWriter::open(end, &Disk::default(), &path, &options).unwrap();
             let rank = writer.rank();
             let mut delivered = Vec::new();
@@ -270,7 +283,7 @@ fn a_directory_is_gone_on_with() {
     for epoch in 0..2 {
         on_ranks(Order::Free, |end| {
             let usual = options(Scheme::Ranks, Route::ThreeHop, Some(8), Some(40));
-            let options = RankOptions { append: epoch > 0, ..usual };
+            let options = if epoch > 0 { going_on(usual, None) } else { usual };
             let mut writer = RankWriter::open(end, &Disk::default(), &path, &options).unwrap();
             append_epoch(&mut writer, epoch, |_| 40).unwrap();
             writer.close().unwrap();
@@ -348,7 +361,7 @@ fn two_jobs_on_one_directory_are_refused() {
     let mut first = RankWriter::open(alone(), &Disk::default(), &path, &usual).unwrap();
     first.append(&key(1), &[1; 40]).unwrap();
     for (append, wanted) in [(false, "being written"), (true, "being written")] {
-        let options = RankOptions { append, ..usual.clone() };
+        let options = if append { going_on(usual.clone(), None) } else { usual.clone() };
         let error = RankWriter::open(alone(), &Disk::default(), &path, &options).err().unwrap();
         assert!(error.to_string().contains(wanted), "{error}");
     }
@@ -425,15 +438,16 @@ fn options_that_differ_are_named_at_all_ranks() {
     };
     let attribute = crate::Attribute { name: "e".into(), offset: 0, kind: crate::NumberKind::F64 };
     for (options, wanted) in [
-        (other(&|options| options.layout.scheme = Scheme::Ranks), "scheme=ranks"),
-        (other(&|options| options.layout.key_bytes = Some(16)), "key=16"),
-        (other(&|options| options.layout.value_bytes = None), "value=any"),
-        (other(&|options| options.layout.block_bytes = 4096), "block=4096"),
-        (other(&|options| options.layout.partitions = 3), "partitions=3"),
-        (other(&|options| options.layout.attribute = Some(attribute.clone())), "attribute=e:0:f64"),
+        (other(&|options| options.opening.request.scheme = Some(Scheme::Ranks)), "scheme=ranks"),
+        (other(&|options| options.opening.request.key_bytes = Some(16)), "key=16"),
+        (other(&|options| options.opening.request.value_bytes = None), "value=any"),
+        (other(&|options| options.opening.request.block_bytes = Some(4096)), "block=4096"),
+        (other(&|options| options.opening.request.partitions = Some(3)), "partitions=3"),
+        (other(&|options| options.opening.request.attribute = Some(attribute.clone())), "attribute=e:0:f64"),
         (other(&|options| options.routing.batch_bytes = 8192), "batch=8192"),
         (other(&|options| options.routing.ranks_per_node = Some(4)), "ranks_per_node=4"),
-        (other(&|options| options.append = true), "append=true"),
+        (other(&|options| options.opening.mode = OpenMode::Auto), "open=auto"),
+        (other(&|options| options.opening.rollback = Some(0)), "rollback=0"),
     ] {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("run.dir");
@@ -466,8 +480,8 @@ fn other_lengths_than_those_of_the_directory_are_no_going_on() {
     let usual = options(Scheme::Records, Route::Direct, Some(8), None);
     RankWriter::open(alone(), &Disk::default(), &path, &usual).unwrap().close().unwrap();
     for (key_bytes, value_bytes) in [(Some(9), None), (Some(8), Some(40))] {
-        let layout = Layout { key_bytes, value_bytes, ..usual.layout.clone() };
-        let options = RankOptions { layout, append: true, ..usual.clone() };
+        let mut options = going_on(usual.clone(), None);
+        (options.opening.request.key_bytes, options.opening.request.value_bytes) = (key_bytes, value_bytes);
         let error = RankWriter::open(alone(), &Disk::default(), &path, &options).err().unwrap();
         assert!(error.to_string().contains("leave it out to go on"), "{error}");
     }
@@ -494,39 +508,6 @@ fn one_rank_alone_takes_records_of_any_length() {
             assert_eq!(values[0].bytes, value(length as u64, 0, length), "{scheme:?}");
         }
         assert_eq!(found.get(&[7; 100_000]).unwrap()[0].bytes, b"a long key");
-    }
-}
-
-/// What each rank keeps as a writer, one process would not write: the epoch would be there in its own logs alone.
-#[test]
-fn one_process_goes_on_only_with_what_it_can_write_all_of() {
-    for scheme in [Scheme::Records, Scheme::Pointers, Scheme::Ranks] {
-        let scratch = tempfile::tempdir().unwrap();
-        let (path, disk) = (scratch.path().join("run.dir"), Disk::default());
-        on_ranks(Order::Turns { seed: 3 }, |end| {
-            let rank = u64::from(crate::routing::Transport::rank(&end));
-            let options = options(scheme, Route::Direct, Some(8), Some(VALUE_BYTES as u32));
-            let mut writer = RankWriter::open(end, &Disk::default(), &path, &options).unwrap();
-            writer.append(&key(rank), &value(rank, 0, VALUE_BYTES)).unwrap();
-            writer.close().unwrap();
-        });
-        let before = std::fs::read(path.join("MANIFEST")).unwrap();
-        match crate::DirectoryWriter::append(&disk, &path, MEMORY) {
-            Ok(mut writer) => {
-                assert_eq!(scheme, Scheme::Records);
-                writer.append_record(&key(3), &value(3, 1, VALUE_BYTES)).unwrap();
-                // It ends the epoch, too.
-                assert_eq!(writer.close().unwrap().epochs, 2);
-            }
-            Err(error) => {
-                assert!(scheme != Scheme::Records && error.to_string().contains("as many ranks"), "{error}");
-                assert_eq!(std::fs::read(path.join("MANIFEST")).unwrap(), before);
-            }
-        }
-        let directory = Directory::open(&disk, &path, MEMORY).unwrap();
-        let epochs = if scheme == Scheme::Records { 2 } else { 1 };
-        assert_eq!(directory.get(&key(3)).unwrap().len(), epochs);
-        assert!(directory.verify().unwrap().is_whole());
     }
 }
 

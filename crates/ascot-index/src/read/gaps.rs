@@ -14,7 +14,6 @@ use std::collections::BTreeSet;
 use ascot_io::{Action, IoError};
 
 use crate::error::{IndexError, Result};
-use crate::format::manifest::logs;
 use crate::format::names::Log;
 use crate::read::Directory;
 use crate::read::fetch::{Spot, fetch_all};
@@ -149,11 +148,11 @@ impl Directory {
         let mut found = Vec::with_capacity(there.len());
         let mut there = there.into_iter().peekable();
         // Both ascend. A manifest may claim more logs than there can be files: none is asked for by its name.
-        for log in logs(self.layout()) {
+        for log in self.manifest.logs() {
             while there.next_if(|&other| other < log).is_some() {}
             if there.next_if_eq(&log).is_some() {
                 found.push(log);
-            } else if self.manifest.epochs > 0 {
+            } else if self.manifest.epochs_of(log) > 0 {
                 missing(log)?;
             }
         }

@@ -80,8 +80,11 @@ impl Directory {
             self.open_logs(group.iter().copied());
             for &log in group {
                 if gaps.allow(self.add_log(&mut info, log))?.is_some() {
-                    // A log that was read has all epochs, each of them a page at least; a manifest may say anything.
-                    held = usize::try_from(self.manifest.epochs).unwrap_or(usize::MAX);
+                    // A log that was read has all epochs it takes part in, each of them a page at least; a manifest may
+                    // say anything.
+                    if self.manifest.epochs_taken(log) == self.manifest.epochs {
+                        held = usize::try_from(self.manifest.epochs).unwrap_or(usize::MAX);
+                    }
                 }
             }
         }

@@ -87,10 +87,10 @@ impl LogReader {
         let (index, id) = (log.index(directory.path()), log.id(manifest.id));
         let data = log.data(directory.path()).unwrap_or_else(|| index.clone());
         let mut this = Self { log, id, index, data, entries: Vec::new(), ends: (0, 0) };
-        if manifest.epochs == 0 {
+        let epochs = manifest.epochs_of(log);
+        if epochs == 0 {
             return Ok(this);
         }
-        let epochs = manifest.epochs;
         let path = this.index.clone();
         let tail = match tail {
             Some(tail) => tail,
@@ -102,6 +102,11 @@ impl LogReader {
         };
         let file = HeldIndex { directory, path: &path, tail };
         let footer = find_footer(&file, id.0, epochs, |footer| footer.epochs >= epochs)?;
+        // An epoch ends a page, so there are not more of them than pages.
+        if manifest.epochs_taken(log) > footer.end() / PAGE {
+            let what = "the manifest counts more epochs than it has room for";
+            return Err(IndexError::damaged(&path, footer.at, what));
+        }
         let read = this.read_roots(&file, &footer, epochs);
         if footer.epochs > epochs && read.is_err() {
             // Of an epoch that nobody has called complete anything may be missing: those before have an end of their own.
@@ -116,10 +121,6 @@ impl LogReader {
     /// Reads the roots that a footer names, one after the other, and keeps segments of the first `epochs` epochs.
     fn read_roots(&mut self, file: &HeldIndex<'_>, footer: &Footer, epochs: u64) -> Result<()> {
         let damaged = |at, what| Err(IndexError::damaged(&self.index, at, what));
-        // An epoch ends a page, so there are not more of them than pages.
-        if footer.epochs > footer.end() / PAGE {
-            return damaged(footer.at, "its footer counts more epochs than it has room for");
-        }
         let (mut place, mut limit) = (footer.root, footer.at);
         let mut roots: Vec<Root> = Vec::new();
         while place.bytes > 0 {

@@ -10,6 +10,7 @@
 //! Invariant: no value is missed. A region that is damaged says yes for all its tables, or names all ranks, and a notice tells of it.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use ascot_io::{Reservation, crc32c};
@@ -79,14 +80,17 @@ impl Directory {
         let mut wants = Vec::new();
         // A log knows how many epochs there can be; a manifest that says more is refused before as many are
         // looked for.
-        if let Some(key) = keys.first()
-            && !epochs.is_empty()
-        {
-            self.log(self.first_log(self.layout().partition_of(key, self.boundaries_at(epochs.start))))?;
+        if let Some(key) = keys.first() {
+            for (section, _) in self.manifest.sections() {
+                let first = section.start.max(epochs.start);
+                if section.contains(&first) && epochs.contains(&first) {
+                    self.log(self.first_log(self.partition_at(key, first)))?;
+                }
+            }
         }
         for (number, key) in keys.iter().enumerate() {
             for epoch in epochs.clone() {
-                let partition = self.layout().partition_of(key, self.boundaries_at(epoch));
+                let partition = self.partition_at(key, epoch);
                 wants.push(Want { log: self.first_log(partition), epoch, key: number });
             }
         }
@@ -114,12 +118,14 @@ impl Directory {
         Ok((values, memory))
     }
 
-    /// The epochs in which a key may be looked for one by one: none where the log that is asked first cannot be read.
-    pub(crate) fn epochs_held(&self, key: &[u8]) -> u64 {
+    /// Whether the epochs of a section may be looked into one by one for a key: the log that is asked first says that there
+    /// are as many.
+    pub(crate) fn check_held(&self, key: &[u8], section: &Range<u64>) -> Result<()> {
         // By range a manifest has boundaries of every epoch, so it is as long as it says.
-        let by_range = self.layout().partition_by == PartitionBy::Range;
-        let first = self.first_log(self.layout().partition_of(key, self.boundaries_at(0)));
-        if by_range || self.log(first).is_ok() { self.manifest.epochs } else { 0 }
+        if self.layout().partition_by == PartitionBy::Range {
+            return Ok(());
+        }
+        self.log(self.first_log(self.partition_at(key, section.start))).map(drop)
     }
 
     /// The log of a partition that is asked first.
@@ -164,9 +170,10 @@ impl Directory {
                 let whole = self.is_whole(&segments[*segment], region, bytes);
                 for &key in keys {
                     let found = if whole { ranks(bytes, hashes[key]) } else { None };
-                    let found = found.unwrap_or_else(|| (0..self.layout().writers).collect());
+                    let found = found.unwrap_or_else(|| (0..self.manifest.shape_at(epoch).writers).collect());
                     count(&self.counters.ranks_named, found.len() as u64);
-                    let writers = found.into_iter().filter(|&rank| rank < self.layout().writers);
+                    let writers =
+                        found.into_iter().filter(|&rank| rank < self.manifest.shape_at(epoch).writers);
                     named.extend(writers.map(|rank| Want { log: Log::Writer(rank), epoch, key }));
                 }
                 Ok(())

@@ -240,22 +240,26 @@ impl Directory {
             gaps.push(Gap { epochs: epoch..epoch.saturating_add(1), error });
             return Ok((values, gaps));
         }
-        // The files themselves say how many epochs there are; a manifest may say anything.
-        let held = self.epochs_held(key);
-        for epoch in 0..held {
-            match self.find_as(&[key], Some(epoch), query.long) {
-                Ok((found, _memory)) => values.extend(found.into_iter().flatten()),
-                Err(error @ IndexError::Memory(_)) => return Err(error),
-                Err(error) => match gaps.last_mut() {
-                    Some(gap) if gap.epochs.end == epoch && gap.error.to_string() == error.to_string() => {
-                        gap.epochs.end = epoch + 1;
-                    }
-                    _ => gaps.push(Gap { epochs: epoch..epoch + 1, error }),
-                },
+        for (section, _) in self.manifest.sections() {
+            // The files themselves say how many epochs there are; a manifest may say anything.
+            if let Err(error) = self.check_held(key, &section) {
+                gaps.push(Gap { epochs: section, error });
+                continue;
             }
-        }
-        if held < self.manifest.epochs {
-            gaps.push(Gap { epochs: held..self.manifest.epochs, error });
+            for epoch in section {
+                match self.find_as(&[key], Some(epoch), query.long) {
+                    Ok((found, _memory)) => values.extend(found.into_iter().flatten()),
+                    Err(error @ IndexError::Memory(_)) => return Err(error),
+                    Err(error) => match gaps.last_mut() {
+                        Some(gap)
+                            if gap.epochs.end == epoch && gap.error.to_string() == error.to_string() =>
+                        {
+                            gap.epochs.end = epoch + 1;
+                        }
+                        _ => gaps.push(Gap { epochs: epoch..epoch + 1, error }),
+                    },
+                }
+            }
         }
         Ok((values, gaps))
     }

@@ -238,6 +238,12 @@ impl Directory {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The partition of a key in an epoch.
+    pub(crate) fn partition_at(&self, key: &[u8], epoch: u64) -> u32 {
+        let partitions = self.manifest.shape_at(epoch).partitions;
+        self.layout().partition_among(partitions, key, self.boundaries_at(epoch))
+    }
+
     /// The boundaries of an epoch; none where partitions are by hash.
     fn boundaries_at(&self, epoch: u64) -> &[Vec<u8>] {
         let epoch = usize::try_from(epoch).unwrap_or(usize::MAX);

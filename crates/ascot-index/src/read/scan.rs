@@ -307,7 +307,7 @@ impl Directory {
 
     /// All logs of tables.
     pub(crate) fn table_logs(&self) -> impl Iterator<Item = Log> + '_ {
-        crate::format::manifest::logs(self.layout()).filter(|&log| self.has_tables(log))
+        self.manifest.logs().filter(|&log| self.has_tables(log))
     }
 
     fn is_by_range(&self, log: Log) -> bool {

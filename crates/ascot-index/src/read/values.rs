@@ -26,7 +26,7 @@ impl Directory {
         let mut order: BTreeMap<Pointer, Vec<usize>> = BTreeMap::new();
         for (number, value) in pointers.iter().enumerate() {
             let pointer = Pointer::from_bytes(value.as_ref()).ok_or_else(bad)?;
-            if pointer.writer >= self.layout().writers {
+            if pointer.writer >= self.manifest.most().writers {
                 return Err(bad());
             }
             order.entry(pointer).or_default().push(number);

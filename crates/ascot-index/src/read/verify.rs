@@ -130,7 +130,7 @@ impl Directory {
         let (mut index, mut data) = (Covered::default(), Covered::default());
         let footers = self.verify_footers(reader, &mut index);
         let ends = verified.note(footers)?;
-        if self.manifest.epochs > 0 {
+        if self.manifest.epochs_of(reader.log) > 0 {
             // Before the first epoch's end files may not have been made yet.
             verified.note(self.verify_size(&reader.data, reader.ends.1))?;
         }
@@ -152,6 +152,7 @@ impl Directory {
         let path = &reader.index;
         let (mut at, mut epochs, mut ended) = (0, 0, 0);
         let window = (part_bytes(self) as u64 / PAGE).max(1) * PAGE;
+        let complete = self.manifest.epochs_of(reader.log);
         while at < reader.ends.0 {
             // At most 1 MiB.
             let bytes = (reader.ends.0 - at).min(window) as usize;
@@ -161,11 +162,12 @@ impl Directory {
                 let place = at - FOOTER_BYTES as u64;
                 let end = page.get(page.len().saturating_sub(FOOTER_BYTES)..).unwrap_or_default();
                 let Some(footer) = Footer::parse(end, place, reader.id.0) else { continue };
-                if epochs == self.manifest.epochs {
+                if epochs == complete {
                     // Behind the last epoch that the manifest names is the tail of a writer.
                     return Ok(ended);
                 }
-                epochs += 1;
+                // The next epoch that this log takes part in.
+                epochs = self.manifest.next_epoch_of(reader.log, epochs).map_or(epochs, |epoch| epoch + 1);
                 if footer.epochs != epochs {
                     return Err(IndexError::damaged(
                         path,
@@ -179,7 +181,7 @@ impl Directory {
                 ended = footer.end();
             }
         }
-        if epochs < self.manifest.epochs {
+        if epochs < complete {
             return Err(IndexError::damaged(
                 path,
                 ended,
@@ -361,7 +363,7 @@ impl Directory {
     fn verify_place(&self, segment: &Segment, key: &[u8], at: u64) -> Result<()> {
         let Log::Partition(number) = segment.log.log else { return Ok(()) };
         let epoch = segment.head.facts.epoch;
-        if self.layout().partition_of(key, self.boundaries_at(epoch)) == number {
+        if self.partition_at(key, epoch) == number {
             return Ok(());
         }
         Err(IndexError::damaged(&segment.log.data, at, "a key is in a partition it does not belong to"))

@@ -9,7 +9,7 @@
 //!   |kind| for |epoch | failed | code | n   | n sums    | text of the
 //!   |    | u8  | u32  | rank   | u32  | u8  | u64 each  | failure
 //!   +----+-----+------+--------+------+-----+-----------+-------------
-//!   kind  1 up, 2 down, 3 a rank gives up;  failed rank 2^32 - 1: nobody failed
+//!   kind  1 up, 2 down, 3 a rank gives up, 4 are you there?, 5 here;  failed rank 2^32 - 1: nobody failed
 //! ```
 //!
 //! Where nobody failed, the text is what must be the same at all ranks, words `name=value`: each rank holds
@@ -28,6 +28,8 @@ const TEXT_BYTES_MAX: usize = CONTROL_BYTES - FIXED_BYTES - 8 * SUMS_MAX;
 pub(super) const CODE_MISMATCH: u32 = u32::MAX;
 /// The code of ranks that do not say the same where they must.
 pub const CODE_DIFFERENT: u32 = u32::MAX - 1;
+/// The code of a rank that does not answer: the text names all that do not, the sum is how many seconds they had.
+pub(super) const CODE_SILENT: u32 = u32::MAX - 2;
 
 /// What one rank has to say.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,6 +60,23 @@ pub(super) enum Kind {
     Up,
     Down,
     GivesUp,
+    Question,
+    Answer,
+}
+
+impl Kind {
+    const ALL: [(u8, Self); 5] =
+        [(1, Self::Up), (2, Self::Down), (3, Self::GivesUp), (4, Self::Question), (5, Self::Answer)];
+
+    /// The kind of a message.
+    pub fn of(bytes: &[u8]) -> Option<Self> {
+        let first = bytes.first()?;
+        Self::ALL.iter().find(|(number, _)| number == first).map(|(_, kind)| *kind)
+    }
+
+    fn number(self) -> u8 {
+        Self::ALL.iter().find(|(_, kind)| *kind == self).map_or(0, |(number, _)| *number)
+    }
 }
 
 /// One message of the control lane.
@@ -118,11 +137,7 @@ impl Word {
             None => (NOBODY, 0, self.same.as_str()),
         };
         into.clear();
-        into.push(match self.kind {
-            Kind::Up => 1,
-            Kind::Down => 2,
-            Kind::GivesUp => 3,
-        });
+        into.push(self.kind.number());
         into.push(self.purpose);
         for number in [self.epoch, rank, code] {
             into.extend_from_slice(&number.to_le_bytes());
@@ -136,12 +151,7 @@ impl Word {
 
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let (fixed, rest) = bytes.split_first_chunk::<FIXED_BYTES>()?;
-        let kind = match fixed[0] {
-            1 => Kind::Up,
-            2 => Kind::Down,
-            3 => Kind::GivesUp,
-            _ => return None,
-        };
+        let kind = Kind::of(bytes)?;
         let number = |at: usize| {
             let bytes = fixed.get(at..at + 4)?;
             Some(u32::from_le_bytes(bytes.try_into().ok()?))

@@ -3,9 +3,11 @@
 //! It has two buffers for each neighbour in the tree: one for words, and one for the word that this rank or another
 //! gives up, which so need not wait until the neighbour has taken the last word. Words may come before this rank
 //! asks for them, one from each neighbour at most: a neighbour says the next thing only after an answer to the last.
+//! Whether a rank is there may be asked of any, neighbour or not ([`presence`](super::presence)).
 
-use super::agree::{CONTROL_BYTES, Kind, Word};
+use super::agree::{CODE_SILENT, CONTROL_BYTES, Kind, Word};
 use super::error::RouteError;
+use super::presence::Presence;
 use super::transport::{Lane, Sent, Transport};
 
 /// A neighbour in the tree.
@@ -22,6 +24,7 @@ struct Neighbour {
 pub(super) struct Control {
     neighbours: Vec<Neighbour>,
     in_hand: Vec<u8>,
+    pub presence: Presence,
 }
 
 impl Control {
@@ -29,7 +32,8 @@ impl Control {
         let buffer = || Vec::with_capacity(CONTROL_BYTES);
         let neighbour =
             |rank| Neighbour { rank, buffer: Some(buffer()), farewell: Some(buffer()), heard: None };
-        Self { neighbours: neighbours.map(neighbour).collect(), in_hand: buffer() }
+        let presence = Presence::default();
+        Self { neighbours: neighbours.map(neighbour).collect(), in_hand: buffer(), presence }
     }
 
     #[cfg(test)]
@@ -47,10 +51,20 @@ impl Control {
         let Some(from) = transport.receive(Lane::Control, &mut self.in_hand)? else { return Ok(false) };
         let word = Word::read(&self.in_hand);
         let word = word.ok_or(RouteError::Garbled { from, what: "a word of agreement" })?;
-        if word.kind == Kind::GivesUp {
-            let (rank, _, text) = word.agreement.failure.clone().unwrap_or((from, 0, String::new()));
-            self.spread(transport, &word, Some(from));
-            return Err(RouteError::Abandoned { rank, text });
+        match word.kind {
+            Kind::GivesUp => {
+                self.spread(transport, &word, Some(from));
+                return Err(given_up(from, word));
+            }
+            Kind::Question => {
+                self.presence.take_question(transport, from);
+                return Ok(true);
+            }
+            Kind::Answer => {
+                self.presence.take_answer(from);
+                return Ok(true);
+            }
+            Kind::Up | Kind::Down => {}
         }
         let neighbour = self.neighbours.iter_mut().find(|neighbour| neighbour.rank == from);
         let neighbour = neighbour.ok_or(RouteError::Garbled { from, what: "no neighbour in the tree" })?;
@@ -62,6 +76,9 @@ impl Control {
 
     /// Takes a buffer back.
     pub fn take_back(&mut self, sent: Sent) {
+        if self.presence.take_back(sent.to, &sent.buffer) {
+            return;
+        }
         let neighbour = self.neighbours.iter_mut().find(|neighbour| neighbour.rank == sent.to);
         // What was a farewell is not needed again: nothing is said behind it.
         if let Some(neighbour) = neighbour
@@ -97,7 +114,8 @@ impl Control {
         Ok(true)
     }
 
-    /// Tells all neighbours but one that a rank gives up, unless they were told before.
+    /// Tells all neighbours but one, and all ranks that wait for this one, that a rank gives up, unless they were told
+    /// before.
     pub fn spread<T: Transport>(&mut self, transport: &mut T, word: &Word, but: Option<u32>) {
         for neighbour in self.neighbours.iter_mut().filter(|neighbour| Some(neighbour.rank) != but) {
             let Some(mut buffer) = neighbour.farewell.take() else { continue };
@@ -105,10 +123,21 @@ impl Control {
             // One that cannot be told will miss this rank soon enough.
             let _ = transport.send(neighbour.rank, Lane::Control, buffer);
         }
+        self.presence.tell(transport, word);
     }
 
     /// The neighbours that have not been heard.
     pub fn missing(&self) -> impl Iterator<Item = u32> + '_ {
         self.neighbours.iter().filter(|neighbour| neighbour.heard.is_none()).map(|neighbour| neighbour.rank)
+    }
+}
+
+/// What a word that a rank gives up says.
+fn given_up(from: u32, word: Word) -> RouteError {
+    let seconds = word.agreement.sums.first().copied().unwrap_or(0);
+    match word.agreement.failure {
+        Some((_, CODE_SILENT, waited_for)) => RouteError::Silent { seconds, waited_for },
+        Some((rank, _, text)) => RouteError::Abandoned { rank, text },
+        None => RouteError::Abandoned { rank: from, text: String::new() },
     }
 }

@@ -60,8 +60,17 @@ pub enum RouteError {
     Silent {
         /// How long.
         seconds: u64,
-        /// The ranks that nothing came from.
+        /// The ranks that did not answer.
         waited_for: String,
+    },
+    /// Nothing moves, and all ranks that were asked answer.
+    #[error(
+        "nothing has moved for {seconds} s, though all ranks that this one waits for answer: do all call the same things \
+         in the same order? Or allow a longer wait (patience)"
+    )]
+    Stuck {
+        /// How long.
+        seconds: u64,
     },
     /// A rank gave up and said so.
     #[error("rank {rank} gave up: {text}")]

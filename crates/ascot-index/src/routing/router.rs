@@ -10,8 +10,6 @@
 //! wire when all local batches have arrived, delivery when all of the wire have. While agreeing no messages
 //! are taken, since faster ranks may be in the next epoch already.
 
-use std::time::{Duration, Instant};
-
 use ascot_io::{Pool, Reservation};
 
 use super::agree::{Agreement, Kind, Outcome, Word};
@@ -22,27 +20,26 @@ use super::error::RouteError;
 use super::lane::{LaneState, Outgoing, Spare};
 use super::layout::{Layout, RoutingSettings, tree_neighbours};
 use super::parts::Parts;
+use super::patience::Waiting;
 use super::topology::Topology;
 use super::transport::{Lane, Transport};
 use super::way::Way;
 
 /// Appends between two looks at what has come in, when nothing else makes the rank look.
 const APPENDS_PER_LOOK: u32 = 256;
-/// The longest wait before the patience is looked at.
-const WAIT: Duration = Duration::from_millis(50);
 
 /// Routes the messages of one rank.
 pub struct Router<T: Transport> {
-    transport: T,
-    settings: RoutingSettings,
+    pub(super) transport: T,
+    pub(super) settings: RoutingSettings,
     layout: Layout,
     way: Way,
-    epoch: u32,
+    pub(super) epoch: u32,
     /// By lane: local, wire, deliver.
-    lanes: [LaneState; 3],
-    control: Control,
+    pub(super) lanes: [LaneState; 3],
+    pub(super) control: Control,
     spare: Spare,
-    counts: RoutingCounts,
+    pub(super) counts: RoutingCounts,
     appends_to_look: u32,
     /// The first failure; after it nothing works any more.
     failed: Option<RouteError>,
@@ -130,25 +127,6 @@ impl<T: Transport> Router<T> {
             self.wait(&mut waiting)?;
         }
         Ok(())
-    }
-
-    /// Waits until something may have moved, after an append or drain that found no room; the same `waiting` for
-    /// all waits of one call.
-    pub fn wait(&mut self, waiting: &mut Waiting) -> Result<(), RouteError> {
-        self.counts.waits += 1;
-        let waited = self.transport.wait(WAIT).map_err(RouteError::from);
-        self.noted(waited)?;
-        // Counted from the last thing that moved: a rank that is slow is not a rank that is gone.
-        let moved = self.moved_so_far();
-        let since = match &waiting.0 {
-            Some((since, before)) if *before == moved => *since,
-            _ => waiting.0.insert((Instant::now(), moved)).0,
-        };
-        if since.elapsed() <= self.settings.patience {
-            return Ok(());
-        }
-        let (seconds, waited_for) = (self.settings.patience.as_secs(), self.waited_for());
-        self.noted(Err(RouteError::Silent { seconds, waited_for }))
     }
 
     /// As [`append`](Self::append), but where there is no room even after looking at what has come, it
@@ -266,7 +244,7 @@ impl<T: Transport> Router<T> {
     }
 
     /// Keeps a failure: whatever the caller does next, the router is of no use any more.
-    fn noted<R>(&mut self, result: Result<R, RouteError>) -> Result<R, RouteError> {
+    pub(super) fn noted<R>(&mut self, result: Result<R, RouteError>) -> Result<R, RouteError> {
         if let Err(error) = &result
             && self.failed.is_none()
         {
@@ -275,7 +253,7 @@ impl<T: Transport> Router<T> {
         result
     }
 
-    fn batches_sent(&self) -> u64 {
+    pub(super) fn batches_sent(&self) -> u64 {
         self.counts.hops.iter().map(|hop| hop.batches).sum()
     }
 
@@ -510,24 +488,6 @@ impl<T: Transport> Router<T> {
         self.control.poll(&mut self.transport)?;
         Ok(())
     }
-
-    /// A number that grows with anything that goes out or comes in.
-    fn moved_so_far(&self) -> u64 {
-        let in_hand = |lane: &LaneState| lane.in_hand.messages + lane.in_hand.at as u64;
-        self.batches_sent() + self.counts.delivered + self.lanes.iter().map(in_hand).sum::<u64>()
-    }
-
-    /// Some of the ranks that have not ended, for a message.
-    fn waited_for(&self) -> String {
-        let mut ranks: Vec<u32> = self.lanes.iter().flat_map(LaneState::missing).collect();
-        ranks.extend(self.control.missing());
-        ranks.sort_unstable();
-        ranks.dedup();
-        let named: Vec<String> = ranks.iter().take(8).map(u32::to_string).collect();
-        let more = if ranks.len() > 8 { format!(" and {} more", ranks.len() - 8) } else { String::new() };
-        let plural = if ranks.len() == 1 { "" } else { "s" };
-        format!("rank{plural} {}{more}", named.join(", "))
-    }
 }
 
 impl<T: Transport> Drop for Router<T> {
@@ -540,7 +500,3 @@ impl<T: Transport> Drop for Router<T> {
         }
     }
 }
-
-/// Since when nothing has moved, and what had by then; nothing before the first wait.
-#[derive(Default)]
-pub struct Waiting(Option<(Instant, u64)>);

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ascot_io::Pool;
 use ascot_model::routing_plan::RoutingJob;
@@ -314,24 +314,37 @@ fn a_rank_that_leaves_right_behind_an_agreement_is_told_to_all() {
     }
 }
 
+/// Those that wait for it by way of others, too: nobody is named that is there.
 #[test]
-fn a_rank_that_is_silent_is_waited_for_only_so_long() {
-    let results = on_ranks(&Topology::even(4, 2), Order::Free, |end| {
-        let rank = end.rank();
-        let patient =
-            RoutingSettings { patience: Duration::from_millis(150), ..settings(Route::ThreeHop, 256, 1) };
-        let mut router = Router::new(end, patient, &Pool::new(8 << 20)).unwrap();
-        if rank == 3 {
-            thread::sleep(Duration::from_secs(1));
-            router.leave();
-            return String::new();
+fn a_rank_that_is_silent_is_named_by_all_others() {
+    thread::scope(|scope| {
+        for (ranks, per_node, route) in
+            [(4, 2, Route::ThreeHop), (9, 3, Route::ThreeHop), (6, 3, Route::Direct)]
+        {
+            for silent in [0, 1, ranks - 1] {
+                scope.spawn(move || one_is_silent(&Topology::even(ranks, per_node), route, silent));
+            }
         }
-        let text = router.drain(&mut |_| {}).unwrap_err().to_string();
-        thread::sleep(Duration::from_secs(1));
-        router.leave();
-        text
     });
-    assert!(results[2].contains("no word for") && results[2].contains('3'), "{}", results[2]);
+}
+
+fn one_is_silent(topology: &Topology, route: Route, silent: u32) {
+    let patience = Duration::from_millis(1500);
+    let results = on_ranks(topology, Order::Free, |end| {
+        let (rank, since) = (end.rank(), Instant::now());
+        let patient = RoutingSettings { patience, ..settings(route, 256, 1) };
+        let mut router = Router::new(end, patient, &Pool::new(8 << 20)).unwrap();
+        let done = if rank == silent { Ok(()) } else { router.drain(&mut |_| {}) };
+        assert!(since.elapsed() < 2 * patience, "rank {rank}: {:?}", since.elapsed());
+        // As a process that is gone without a word: this transport would tell of it, and is not let.
+        thread::sleep((3 * patience).saturating_sub(since.elapsed()));
+        router.leave();
+        done.map_err(|error| error.to_string())
+    });
+    for (rank, result) in (0u32..).zip(&results).filter(|(rank, _)| *rank != silent) {
+        let (text, wanted) = (result.as_ref().unwrap_err(), format!("from rank {silent};"));
+        assert!(text.contains(&wanted), "rank {rank}, {silent} of {} is silent: {text}", results.len());
+    }
 }
 
 #[test]

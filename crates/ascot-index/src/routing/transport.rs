@@ -76,8 +76,9 @@ pub trait Transport {
     /// A buffer whose batch has been taken by its receiver, if there is one.
     fn sent(&mut self) -> Result<Option<Sent>, TransportError>;
 
-    /// Takes the next batch of a lane, if one has come: its bytes replace those of `into`, which has room for
-    /// the longest there can be. The answer is who sent it.
+    /// Takes the next batch of a lane, if all of one has come: its bytes replace those of `into`, which has room for
+    /// the longest there can be. The answer is who sent it. While there is none it may keep the buffer and leave an
+    /// empty one; the next call for the lane then gets the batch in the buffer that was kept.
     fn receive(&mut self, lane: Lane, into: &mut Vec<u8>) -> Result<Option<u32>, TransportError>;
 
     /// Waits until something may have changed, at most `most`. An error if a rank is known to be gone.

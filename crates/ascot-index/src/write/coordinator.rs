@@ -15,7 +15,8 @@ use ascot_io::{Action, Disk, IoError, random_bytes};
 
 use crate::error::{IndexError, Result};
 use crate::format::manifest::{Layout, Manifest, PartitionBy, to_hex};
-use crate::format::names::{LOCK, MANIFEST};
+use crate::format::names::{LOCK, Log, MANIFEST};
+use crate::format::shape::Shape;
 use crate::write::logs::lock_file;
 
 /// The one that commits epochs of a directory; nobody else can while it lives.
@@ -27,10 +28,11 @@ pub struct Coordinator {
 }
 
 impl Coordinator {
-    /// Makes the directory.
+    /// Makes the directory, or takes one that holds nothing: that is empty, or whose writer was stopped before its first epoch was
+    /// complete.
     ///
     /// # Errors
-    /// [`IndexError::Exists`] where something of that name is; what refuses the layout; what the volume refuses.
+    /// [`IndexError::Exists`] where something else of that name is; what refuses the layout; what the volume refuses.
     pub fn create(disk: &Disk, directory: &Path, layout: Layout) -> Result<Self> {
         let failed = |error| IoError::from_os(Action::Create, directory, 0, error);
         let id = random_bytes::<8>().map_err(failed)?;
@@ -43,13 +45,16 @@ impl Coordinator {
         let failed = |error| IndexError::from(IoError::from_os(Action::Create, directory, 0, error));
         match std::fs::create_dir(directory) {
             Ok(()) => {}
-            // What a writer left that was killed before it had a manifest is begun anew.
-            Err(error) if error.kind() == ErrorKind::AlreadyExists && is_unborn(directory) => {}
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && holds_nothing(directory) => {}
             Err(error) if error.kind() == ErrorKind::AlreadyExists => return Err(exists(directory)),
             Err(error) => return Err(failed(error)),
         }
         let lock = lock(directory, true)?;
-        remove_drafts(directory);
+        // Again, now that nobody else can change it.
+        if !holds_nothing(directory) {
+            return Err(IndexError::Exists { path: directory.to_path_buf() });
+        }
+        remove_remains(directory);
         let manifest = Manifest::new(layout, id);
         manifest.write(disk, directory)?;
         if let Some(parent) = directory.parent() {
@@ -94,6 +99,30 @@ impl Coordinator {
         Ok(())
     }
 
+    /// Only the first `epochs` epochs stay; how many others there were. What logs hold of those is a tail from here on.
+    ///
+    /// # Errors
+    /// There are not as many; what the volume refuses.
+    pub fn roll_back(&mut self, epochs: u64) -> Result<u64> {
+        let mut next = self.manifest.clone();
+        let dropped = next.roll_back(epochs)?;
+        if dropped > 0 {
+            next.write(&self.disk, &self.directory)?;
+            self.manifest = next;
+        }
+        Ok(dropped)
+    }
+
+    /// Epochs to come have as many partitions and writers.
+    pub fn reshape(&mut self, shape: Shape) {
+        self.manifest.reshape(shape);
+    }
+
+    /// Whether the next manifest says that the directory is closed.
+    pub(crate) fn set_closed(&mut self, closed: bool) {
+        self.manifest.closed = closed;
+    }
+
     /// Nothing follows.
     pub fn close(mut self) -> Result<Manifest> {
         self.manifest.closed = true;
@@ -110,16 +139,26 @@ fn is_draft(name: &OsStr) -> bool {
         .is_some_and(|rest| rest.ends_with(".tmp"))
 }
 
-/// Whether nothing is in a directory but a lock and drafts of a manifest.
-fn is_unborn(directory: &Path) -> bool {
+/// Whether a directory has no epoch and nothing of others: it is empty, or a writer was stopped before its first epoch was
+/// complete.
+fn holds_nothing(directory: &Path) -> bool {
     let Ok(entries) = std::fs::read_dir(directory) else { return false };
     let names: Vec<OsString> = entries.filter_map(|entry| Some(entry.ok()?.file_name())).collect();
-    names.iter().any(|name| name == LOCK) && names.iter().all(|name| name == LOCK || is_draft(name))
+    let begun = names.iter().any(|name| name == MANIFEST);
+    let unread = begun && Manifest::read(directory).map_or(true, |manifest| manifest.epochs > 0);
+    !unread && names.iter().all(|name| name == LOCK || is_draft(name) || (begun && is_of_directory(name)))
 }
 
-fn remove_drafts(directory: &Path) {
+/// Whether a name is that of a manifest or a log.
+fn is_of_directory(name: &OsStr) -> bool {
+    name == MANIFEST || name.to_str().is_some_and(|name| Log::of_file(name).is_some())
+}
+
+/// Removes what a writer left that was stopped before its first epoch was complete; the manifest is replaced.
+fn remove_remains(directory: &Path) {
     let Ok(entries) = std::fs::read_dir(directory) else { return };
-    for entry in entries.flatten().filter(|entry| is_draft(&entry.file_name())) {
+    let ours = |name: &OsStr| is_draft(name) || (name != MANIFEST && is_of_directory(name));
+    for entry in entries.flatten().filter(|entry| ours(&entry.file_name())) {
         // What stays is in nobody's way.
         let _ = std::fs::remove_file(entry.path());
     }

@@ -7,10 +7,11 @@ use std::path::Path;
 
 use ascot_io::{Disk, Pool};
 
-use crate::error::{IndexError, Result, counted};
-use crate::format::manifest::{Layout, Manifest, PartitionBy, Scheme};
+use crate::error::Result;
+use crate::format::manifest::{Layout, Manifest, PartitionBy};
 use crate::write::boundaries::Sampler;
 use crate::write::coordinator::Coordinator;
+use crate::write::going_on::{OpenMode, Opening};
 use crate::write::local::{EpochCounts, LocalWriter, Share};
 
 /// Share of the memory in which first records wait for boundaries.
@@ -39,30 +40,45 @@ impl DirectoryWriter {
     pub fn create(disk: &Disk, path: &Path, layout: Layout, memory_bytes: usize) -> Result<Self> {
         let layout = Layout { writers: 1, ..layout };
         let coordinator = Coordinator::create(disk, path, layout)?;
-        Self::open(disk, coordinator, memory_bytes)
+        Self::begin(disk, coordinator, memory_bytes)
     }
 
-    /// Goes on after the last complete epoch of a directory that one process wrote.
+    /// Goes on after the last complete epoch of a directory, whoever wrote it.
     ///
     /// # Errors
-    /// [`IndexError::Request`] where several ranks wrote it, each of which keeps what one process would not; those of
-    /// [`Coordinator::append`] and [`LocalWriter::open`].
+    /// Those of [`Coordinator::append`] and [`LocalWriter::open`].
     pub fn append(disk: &Disk, path: &Path, memory_bytes: usize) -> Result<Self> {
-        check_writers(&Manifest::read(path)?.layout, path)?;
-        let coordinator = Coordinator::append(disk, path)?;
-        Self::open(disk, coordinator, memory_bytes)
+        let opening = Opening { mode: OpenMode::Append, ..Opening::default() };
+        Self::open(disk, path, &opening, memory_bytes)
     }
 
-    pub(crate) fn open(disk: &Disk, coordinator: Coordinator, memory_bytes: usize) -> Result<Self> {
+    /// Makes the directory or goes on with it, as `opening` says.
+    ///
+    /// # Errors
+    /// Those of [`create`](Self::create) and [`append`](Self::append); [`IndexError::Request`] where the directory that is
+    /// there is not what is asked for, or has not the epochs that are to stay.
+    pub fn open(disk: &Disk, path: &Path, opening: &Opening, memory_bytes: usize) -> Result<Self> {
+        let goes_on = opening.goes_on(path)?;
+        let layout = match goes_on {
+            true => opening.go_on(Manifest::read(path)?, 1, u32::MAX)?.layout,
+            false => opening.request.layout(1, 1),
+        };
+        let share = all_of(&layout);
+        // What cannot be is refused before anything is changed.
+        let memory = memory_bytes - waiting_bytes(&layout, memory_bytes);
+        LocalWriter::check_memory(&layout, &share, memory)?;
+        let coordinator = opening.coordinate(disk, path, &layout, goes_on)?;
+        Self::begin(disk, coordinator, memory_bytes)
+    }
+
+    pub(crate) fn begin(disk: &Disk, coordinator: Coordinator, memory_bytes: usize) -> Result<Self> {
         let layout = coordinator.manifest().layout.clone();
         let by_range = layout.partition_by == PartitionBy::Range;
-        let waiting_most = if by_range { memory_bytes / WAITING_SHARE } else { 0 };
-        let share = Share { partitions: (0..layout.partitions).collect(), writer: Some(0) };
+        let (share, waiting_most) = (all_of(&layout), waiting_bytes(&layout, memory_bytes));
         let memory = memory_bytes - waiting_most;
         let local = LocalWriter::open(disk, coordinator.directory(), coordinator.manifest(), &share, memory)?;
-        let last = coordinator.manifest().epochs.checked_sub(1);
         Ok(Self {
-            boundaries: last.map_or(Vec::new(), |epoch| coordinator.manifest().boundaries_of(epoch)),
+            boundaries: coordinator.manifest().next_boundaries(),
             sampler: by_range.then(|| Sampler::new(layout.partitions)),
             waiting: Vec::new(),
             waiting_bytes: 0,
@@ -150,31 +166,105 @@ impl DirectoryWriter {
     }
 }
 
-/// Refuses a directory of which ranks keep a part each: an epoch that only one of them has is whole for nobody.
-fn check_writers(layout: &Layout, path: &Path) -> Result<()> {
-    if layout.scheme == Scheme::Records || layout.writers == 1 {
-        return Ok(());
-    }
-    Err(IndexError::Request(format!(
-        "{} was written by {} by the scheme {}, and one process cannot go on with it: go on with as many ranks \
-         (append=yes), or make another directory",
-        path.display(),
-        counted(layout.writers.into(), "rank"),
-        layout.scheme.name()
-    )))
+/// What one process writes: everything.
+fn all_of(layout: &Layout) -> Share {
+    Share { partitions: (0..layout.partitions).collect(), writer: Some(0) }
+}
+
+/// Memory in which first records wait for boundaries.
+fn waiting_bytes(layout: &Layout, memory_bytes: usize) -> usize {
+    if layout.partition_by == PartitionBy::Range { memory_bytes / WAITING_SHARE } else { 0 }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::IndexError;
+    use crate::format::manifest::Scheme;
+    use crate::write::request::LayoutRequest;
+
+    const AUTO: OpenMode = OpenMode::Auto;
+
+    fn opening(mode: OpenMode, rollback: Option<u64>) -> Opening {
+        Opening { mode, rollback, ..Opening::default() }
+    }
+
+    fn names(path: &Path) -> usize {
+        std::fs::read_dir(path).unwrap().count()
+    }
 
     #[test]
-    fn an_empty_directory_is_refused_and_stays_empty() {
+    fn an_empty_directory_is_taken_and_one_with_other_files_is_not() {
+        for mode in [OpenMode::Create, AUTO] {
+            let scratch = tempfile::tempdir().unwrap();
+            let (path, disk) = (scratch.path(), Disk::default());
+            std::fs::write(path.join("notes"), "mine").unwrap();
+            let refused = DirectoryWriter::open(&disk, path, &opening(mode, None), 8 << 20).err();
+            assert!(matches!(refused, Some(IndexError::Exists { .. })), "{refused:?}");
+            assert_eq!(names(path), 1);
+            std::fs::remove_file(path.join("notes")).unwrap();
+            let mut writer = DirectoryWriter::open(&disk, path, &opening(mode, None), 8 << 20).unwrap();
+            writer.append_record(b"a", b"1").unwrap();
+            assert_eq!(writer.close().unwrap().epochs, 1);
+            let refused = DirectoryWriter::open(&disk, path, &opening(OpenMode::Create, None), 8 << 20).err();
+            assert!(matches!(refused, Some(IndexError::Exists { .. })), "{refused:?}");
+        }
+    }
+
+    /// Whoever starts again the same way, or in another, finds a directory that holds nothing.
+    #[test]
+    fn a_directory_whose_first_epoch_died_is_gone_on_with() {
+        for (mode, scheme) in [
+            (OpenMode::Append, None),
+            (AUTO, None),
+            (OpenMode::Create, None),
+            (OpenMode::Create, Some(Scheme::Ranks)),
+        ] {
+            let scratch = tempfile::tempdir().unwrap();
+            let (path, disk) = (scratch.path().join("run.dir"), Disk::default());
+            let mut died = DirectoryWriter::open(&disk, &path, &opening(AUTO, Some(0)), 8 << 20).unwrap();
+            died.append_record(b"a", &[7; 100_000]).unwrap();
+            died.local.end_epoch().unwrap();
+            drop(died);
+            assert_eq!(names(&path), 4);
+            let request = LayoutRequest { scheme, ..LayoutRequest::default() };
+            let again = Opening { request, ..opening(mode, None) };
+            let mut writer = DirectoryWriter::open(&disk, &path, &again, 8 << 20).unwrap();
+            writer.append_record(b"a", b"2").unwrap();
+            assert_eq!(writer.close().unwrap().epochs, 1);
+            let directory = crate::Directory::open(&disk, &path, 8 << 20).unwrap();
+            assert_eq!(directory.get(b"a").unwrap()[0].bytes, b"2");
+            assert!(directory.verify().unwrap().is_whole());
+        }
+    }
+
+    #[test]
+    fn what_is_asked_for_has_to_be_so_and_what_is_to_stay_has_to_be_there() {
         let scratch = tempfile::tempdir().unwrap();
-        let layout = Layout::new(Scheme::Records, 1, 1);
-        let refused = DirectoryWriter::create(&Disk::default(), scratch.path(), layout, 8 << 20).err();
-        assert!(matches!(refused, Some(IndexError::Exists { .. })), "{refused:?}");
-        assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 0);
+        let (path, disk) = (scratch.path().join("run.dir"), Disk::default());
+        let open = |opening: &Opening| DirectoryWriter::open(&disk, &path, opening, 8 << 20);
+        let refused = |opening: &Opening| open(opening).err().unwrap().to_string();
+        assert!(refused(&opening(AUTO, Some(2))).contains("there are no epochs of which 2 could stay"));
+        for epoch in 0..3u64 {
+            // Each time the run starts again.
+            let mut writer = open(&opening(AUTO, Some(epoch))).unwrap();
+            writer.append_record(b"a", &epoch.to_le_bytes()).unwrap();
+            writer.close().unwrap();
+        }
+        let before = std::fs::read(path.join("MANIFEST")).unwrap();
+        let ranks = LayoutRequest { scheme: Some(Scheme::Ranks), ..LayoutRequest::default() };
+        assert!(
+            refused(&Opening { request: ranks, ..opening(AUTO, Some(1)) })
+                .contains("scheme ranks is asked for")
+        );
+        assert!(refused(&opening(OpenMode::Append, Some(4))).contains("3 epochs complete"));
+        assert_eq!(std::fs::read(path.join("MANIFEST")).unwrap(), before, "nothing was rolled back");
+        let mut writer = open(&opening(OpenMode::Append, Some(1))).unwrap();
+        writer.append_record(b"a", b"anew").unwrap();
+        assert_eq!(writer.close().unwrap().epochs, 2);
+        let directory = crate::Directory::open(&disk, &path, 8 << 20).unwrap();
+        let values: Vec<_> = directory.get(b"a").unwrap().into_iter().map(|value| value.bytes).collect();
+        assert_eq!(values, [0u64.to_le_bytes().to_vec(), b"anew".to_vec()]);
     }
 
     #[test]

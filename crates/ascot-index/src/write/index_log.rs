@@ -20,11 +20,11 @@ pub struct IndexLog {
 }
 
 impl IndexLog {
-    /// A log that goes on after `footer` and its root, or a new one.
-    pub fn new(file: LogNumber, id: RunId, from: Option<(Footer, Root)>) -> Self {
-        let (epochs, last, root) = match from {
-            Some((footer, root)) => (footer.epochs, footer.root, root),
-            None => (0, Place::default(), Root::default()),
+    /// A log that goes on after `footer` and its root, or a new one; the next epoch has the number `epochs`.
+    pub fn new(file: LogNumber, id: RunId, epochs: u64, from: Option<(Footer, Root)>) -> Self {
+        let (last, root) = match from {
+            Some((footer, root)) => (footer.root, root),
+            None => (Place::default(), Root::default()),
         };
         Self { file, id, epochs, root, last }
     }

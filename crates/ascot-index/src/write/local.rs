@@ -324,11 +324,11 @@ impl Opening<'_> {
     fn add(&mut self, log: Log) -> Result<Opened> {
         let id = log.id(self.manifest.id);
         let path = log.index(self.directory);
-        let from = self.state(&path, id.0)?;
+        let from = self.state(&path, id.0, self.manifest.epochs_of(log))?;
         let (start, data_start) = from.as_ref().map_or((0, 0), |(footer, _)| (footer.end(), footer.data_end));
         let data = log.data(self.directory).map(|path| self.spec(path, "data write", data_start));
         let index = self.spec(path, "index write", start);
-        Ok(Opened { data, index: IndexLog::new(index, id, from) })
+        Ok(Opened { data, index: IndexLog::new(index, id, self.manifest.epochs, from) })
     }
 
     fn spec(&mut self, path: PathBuf, name: &'static str, start: u64) -> LogNumber {
@@ -336,9 +336,8 @@ impl Opening<'_> {
         LogNumber(self.specs.len() - 1)
     }
 
-    /// The end of the last complete epoch.
-    fn state(&self, path: &Path, id: u64) -> Result<Option<(Footer, Root)>> {
-        let epochs = self.manifest.epochs;
+    /// The end of the last complete epoch that a log took part in, by which `epochs` were complete.
+    fn state(&self, path: &Path, id: u64, epochs: u64) -> Result<Option<(Footer, Root)>> {
         if epochs == 0 {
             return Ok(None);
         }

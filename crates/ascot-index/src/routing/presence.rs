@@ -1,0 +1,97 @@
+//! Who is there of the ranks that are waited for.
+//!
+//! A rank that stands still asks those it may be waiting for. A rank that is inside a call of its writer answers,
+//! whatever it waits for itself, so the one that does not answer is the one that all wait for in the end:
+//!
+//! ```text
+//!   A ── are you there? ──▶ B      B answers: A knows that it is not B that is gone
+//!   B ── are you there? ──▶ D      D does not answer: B names D to its neighbours in the tree and to A
+//! ```
+//!
+//! Invariant: at most one question and one answer are under way to each rank, however often it is asked.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use super::agree::{Kind, Outcome, Word};
+use super::transport::{Lane, Transport};
+
+/// What is known of a rank.
+#[derive(Default)]
+struct Peer {
+    asked: Option<Instant>,
+    question_under_way: bool,
+    answered: Option<Instant>,
+    answer_under_way: bool,
+    /// It was told that a rank gives up.
+    told: bool,
+}
+
+/// The ranks that were asked, or have asked.
+#[derive(Default)]
+pub(super) struct Presence {
+    peers: BTreeMap<u32, Peer>,
+}
+
+impl Presence {
+    /// Asks `rank`, unless it was asked less than `pause` ago or has not taken the last question.
+    pub fn ask<T: Transport>(&mut self, transport: &mut T, rank: u32, pause: Duration) {
+        let peer = self.peers.entry(rank).or_default();
+        if peer.question_under_way || peer.asked.is_some_and(|asked| asked.elapsed() < pause) {
+            return;
+        }
+        peer.asked = Some(Instant::now());
+        // One that cannot be asked does not answer.
+        peer.question_under_way = send(transport, rank, &plain(Kind::Question));
+    }
+
+    /// A rank asks: it is answered.
+    pub fn take_question<T: Transport>(&mut self, transport: &mut T, from: u32) {
+        let peer = self.peers.entry(from).or_default();
+        if !peer.answer_under_way {
+            peer.answer_under_way = send(transport, from, &plain(Kind::Answer));
+        }
+    }
+
+    /// A rank has answered.
+    pub fn take_answer(&mut self, from: u32) {
+        self.peers.entry(from).or_default().answered = Some(Instant::now());
+    }
+
+    /// A word to `to` has been taken; whether it was one of those sent here.
+    pub fn take_back(&mut self, to: u32, bytes: &[u8]) -> bool {
+        let Some(peer) = self.peers.get_mut(&to) else { return false };
+        match Kind::of(bytes) {
+            Some(Kind::Question) => peer.question_under_way = false,
+            Some(Kind::Answer) => peer.answer_under_way = false,
+            _ => return false,
+        }
+        true
+    }
+
+    /// Whether `rank` answered less than `age` ago.
+    pub fn has_answered(&self, rank: u32, age: Duration) -> bool {
+        let answered = self.peers.get(&rank).and_then(|peer| peer.answered);
+        answered.is_some_and(|answered| answered.elapsed() < age)
+    }
+
+    /// Tells all ranks that asked or were asked of one that gives up, each once.
+    pub fn tell<T: Transport>(&mut self, transport: &mut T, word: &Word) {
+        for (&rank, peer) in self.peers.iter_mut().filter(|(_, peer)| !peer.told) {
+            peer.told = true;
+            send(transport, rank, word);
+        }
+    }
+}
+
+/// A word that says nothing but its kind.
+fn plain(kind: Kind) -> Word {
+    Word { kind, ..Word::of(0, 0, 0, Outcome::Well, &[]) }
+}
+
+/// Sends a word in a buffer of its own; whether the transport takes it.
+fn send<T: Transport>(transport: &mut T, to: u32, word: &Word) -> bool {
+    let mut bytes = Vec::new();
+    word.write(&mut bytes);
+    transport.send(to, Lane::Control, bytes).is_ok()
+}

@@ -1,0 +1,128 @@
+//! Making a directory or going on with one: what a program asks for when it starts, and when it starts again.
+//!
+//! ```text
+//!                     nothing, or an empty directory    a directory with epochs    something else
+//!   create            made                              refused                    refused
+//!   append            refused                           gone on with               refused
+//!   auto              made                              gone on with               refused
+//! ```
+//!
+//! A directory whose first epoch is not complete holds nothing yet: all three take it.
+
+use std::path::Path;
+
+use ascot_io::Disk;
+
+use crate::error::{IndexError, Result};
+use crate::format::manifest::{Layout, Manifest, Scheme};
+use crate::format::names::MANIFEST;
+use crate::format::shape::Shape;
+use crate::write::coordinator::Coordinator;
+use crate::write::request::LayoutRequest;
+
+/// Whether a directory is made or gone on with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OpenMode {
+    /// It is made.
+    #[default]
+    Create,
+    /// It is gone on with after its last complete epoch.
+    Append,
+    /// It is gone on with if it is there, and made if not.
+    Auto,
+}
+
+impl OpenMode {
+    /// All, as they are called.
+    pub const NAMED: [(&str, Self); 3] =
+        [("create", Self::Create), ("append", Self::Append), ("auto", Self::Auto)];
+
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        Self::NAMED.iter().find(|(_, mode)| *mode == self).map_or("", |(name, _)| name)
+    }
+}
+
+/// How a directory is opened for writing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Opening {
+    /// Made or gone on with.
+    pub mode: OpenMode,
+    /// Only the first so many epochs stay of a directory that is gone on with; none: all that are complete.
+    pub rollback: Option<u64>,
+    /// What it is to be.
+    pub request: LayoutRequest,
+}
+
+impl Opening {
+    /// Whether the directory is gone on with.
+    ///
+    /// # Errors
+    /// Epochs that are to stay where there is no directory.
+    pub fn goes_on(&self, path: &Path) -> Result<bool> {
+        let goes_on = match self.mode {
+            OpenMode::Create => false,
+            OpenMode::Append => true,
+            OpenMode::Auto => path.join(MANIFEST).symlink_metadata().is_ok(),
+        };
+        match self.rollback {
+            Some(epochs) if epochs > 0 && !goes_on => Err(IndexError::Request(format!(
+                "{} is to be made, so there are no epochs of which {epochs} could stay (rollback): name the directory of \
+                 this checkpoint, to go on with",
+                path.display()
+            ))),
+            _ => Ok(goes_on),
+        }
+    }
+
+    /// The manifest to go on from, by `writers` processes of which each can own so many partitions.
+    ///
+    /// # Errors
+    /// What is asked for and is not so in the directory; more epochs that are to stay than there are.
+    pub fn go_on(&self, mut manifest: Manifest, writers: u32, owned_most: u32) -> Result<Manifest> {
+        self.request.check_same(&manifest.layout)?;
+        if let Some(epochs) = self.rollback {
+            manifest.roll_back(epochs)?;
+        }
+        let shape = self.next_shape(&manifest.layout, writers, owned_most);
+        manifest.reshape(shape);
+        Ok(manifest)
+    }
+
+    /// As many partitions as are asked for; otherwise one for each process where it was so, or as many as there are, if
+    /// there are processes for them.
+    fn next_shape(&self, there: &Layout, writers: u32, owned_most: u32) -> Shape {
+        let most = writers.saturating_mul(owned_most);
+        let partitions = self.request.partitions.unwrap_or(match there.partitions {
+            one_each if one_each == there.writers && owned_most == 1 => writers,
+            others => others.min(most),
+        });
+        if there.scheme == Scheme::Records && partitions == there.partitions {
+            // Of this scheme writers leave nothing on disk.
+            return there.shape();
+        }
+        Shape { partitions, writers }
+    }
+
+    /// Makes or opens the directory, as the one process that does.
+    ///
+    /// # Errors
+    /// Those of [`Coordinator::create`], [`Coordinator::append`] and [`Coordinator::roll_back`].
+    pub fn coordinate(
+        &self,
+        disk: &Disk,
+        path: &Path,
+        layout: &Layout,
+        goes_on: bool,
+    ) -> Result<Coordinator> {
+        if !goes_on {
+            return Coordinator::create(disk, path, layout.clone());
+        }
+        let mut coordinator = Coordinator::append(disk, path)?;
+        if let Some(epochs) = self.rollback {
+            coordinator.roll_back(epochs)?;
+        }
+        coordinator.reshape(layout.shape());
+        Ok(coordinator)
+    }
+}

@@ -1,0 +1,144 @@
+//! What a program asks a directory to be: of one that is made, the rest is as usual; one that is gone on with has to be so.
+
+use std::fmt::Display;
+
+use crate::error::{IndexError, Result};
+use crate::format::manifest::{Attribute, AuxiliaryKind, Layout, PartitionBy, Scheme};
+
+/// What is asked for; none: whatever is usual, or there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LayoutRequest {
+    /// What travels.
+    pub scheme: Option<Scheme>,
+    /// Partitions; the one thing that may change between epochs.
+    pub partitions: Option<u32>,
+    /// Bytes of every key.
+    pub key_bytes: Option<u32>,
+    /// Bytes of every value.
+    pub value_bytes: Option<u32>,
+    /// Seed of the keys' hash.
+    pub seed: Option<u64>,
+    /// What tells the partition of a key.
+    pub partition_by: Option<PartitionBy>,
+    /// A number in every value.
+    pub attribute: Option<Attribute>,
+    /// Bytes of a data block.
+    pub block_bytes: Option<u32>,
+    /// The structure of auxiliary tables.
+    pub auxiliary: Option<AuxiliaryKind>,
+    /// Bits of a fingerprint in them.
+    pub fingerprint_bits: Option<u8>,
+    /// How files were taken apart.
+    pub source: Option<String>,
+}
+
+impl From<Layout> for LayoutRequest {
+    /// All of a layout but its writers; lengths, an attribute and partitions (0) that it does not have are not asked for.
+    fn from(layout: Layout) -> Self {
+        Self {
+            scheme: Some(layout.scheme),
+            partitions: Some(layout.partitions).filter(|&partitions| partitions > 0),
+            key_bytes: layout.key_bytes,
+            value_bytes: layout.value_bytes,
+            seed: Some(layout.seed),
+            partition_by: Some(layout.partition_by),
+            attribute: layout.attribute,
+            block_bytes: Some(layout.block_bytes),
+            auxiliary: Some(layout.auxiliary),
+            fingerprint_bits: Some(layout.fingerprint_bits),
+            source: layout.source,
+        }
+    }
+}
+
+impl LayoutRequest {
+    /// A new directory's layout, of as many partitions where nothing is said of them.
+    pub fn layout(&self, partitions: u32, writers: u32) -> Layout {
+        let usual = Layout::new(
+            self.scheme.unwrap_or(Scheme::Records),
+            self.partitions.unwrap_or(partitions),
+            writers,
+        );
+        Layout {
+            key_bytes: self.key_bytes,
+            value_bytes: self.value_bytes,
+            seed: self.seed.unwrap_or(usual.seed),
+            partition_by: self.partition_by.unwrap_or(usual.partition_by),
+            attribute: self.attribute.clone(),
+            block_bytes: self.block_bytes.unwrap_or(usual.block_bytes),
+            auxiliary: self.auxiliary.unwrap_or(usual.auxiliary),
+            fingerprint_bits: self.fingerprint_bits.unwrap_or(usual.fingerprint_bits),
+            source: self.source.clone(),
+            ..usual
+        }
+    }
+
+    /// Refuses what is asked for and is not so in the directory that is there.
+    ///
+    /// # Errors
+    /// The first thing that is not.
+    pub fn check_same(&self, there: &Layout) -> Result<()> {
+        let length =
+            |bytes: Option<u32>| bytes.map_or_else(|| "any length".to_owned(), |bytes| bytes.to_string());
+        let attribute = |attribute: &Attribute| {
+            let kind = format!("{:?}", attribute.kind).to_lowercase();
+            format!("{}:{}:{kind}", attribute.name, attribute.offset)
+        };
+        let own_attribute = there.attribute.as_ref().map_or_else(|| "none".to_owned(), attribute);
+        same("scheme", self.scheme.map(Scheme::name), there.scheme.name())?;
+        same("key", self.key_bytes.map(|bytes| bytes.to_string()), length(there.key_bytes))?;
+        same("value", self.value_bytes.map(|bytes| bytes.to_string()), length(there.value_bytes))?;
+        same("partition_by", self.partition_by.map(PartitionBy::name), there.partition_by.name())?;
+        same("attribute", self.attribute.as_ref().map(attribute), own_attribute)?;
+        same("seed", self.seed, there.seed)?;
+        same("block_bytes", self.block_bytes, there.block_bytes)?;
+        if there.scheme == Scheme::Ranks {
+            same("auxiliary", self.auxiliary.map(AuxiliaryKind::name), there.auxiliary.name())?;
+            same("fingerprint_bits", self.fingerprint_bits, there.fingerprint_bits)?;
+        }
+        Ok(())
+    }
+}
+
+fn same<T: PartialEq + Display>(what: &str, asked: Option<T>, there: T) -> Result<()> {
+    match asked.filter(|asked| *asked != there) {
+        None => Ok(()),
+        Some(asked) => Err(IndexError::Request(format!(
+            "{what} {asked} is asked for, and the directory that is there has {there}: leave it out to go on with that, \
+             or name another directory"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::NumberKind;
+
+    #[test]
+    fn what_is_not_asked_for_is_as_it_is_there() {
+        let mut there = Layout::new(Scheme::Ranks, 4, 4);
+        (there.key_bytes, there.seed) = (Some(8), 9);
+        LayoutRequest::default().check_same(&there).unwrap();
+        LayoutRequest::from(there.clone()).check_same(&there).unwrap();
+        assert_eq!(LayoutRequest::from(there.clone()).layout(1, 4), there);
+        let more = LayoutRequest { partitions: Some(9), ..LayoutRequest::default() };
+        more.check_same(&there).unwrap();
+        let none = LayoutRequest::default;
+        let attribute = Attribute { name: "e".into(), offset: 0, kind: NumberKind::F64 };
+        for (asked, wanted) in [
+            (LayoutRequest { scheme: Some(Scheme::Records), ..none() }, "scheme records is asked for, and"),
+            (LayoutRequest { key_bytes: Some(9), ..none() }, "has 8"),
+            (LayoutRequest { value_bytes: Some(9), ..none() }, "has any length"),
+            (LayoutRequest { seed: Some(8), ..none() }, "seed 8"),
+            (LayoutRequest { partition_by: Some(PartitionBy::Range), ..none() }, "has hash"),
+            (LayoutRequest { attribute: Some(attribute), ..none() }, "attribute e:0:f64"),
+            (LayoutRequest { block_bytes: Some(4096), ..none() }, "block_bytes 4096"),
+            (LayoutRequest { auxiliary: Some(AuxiliaryKind::Static), ..none() }, "has cuckoo"),
+            (LayoutRequest { fingerprint_bits: Some(3), ..none() }, "fingerprint_bits 3"),
+        ] {
+            let error = asked.check_same(&there).unwrap_err().to_string();
+            assert!(error.contains(wanted) && error.contains("leave it out to go on"), "{error}");
+        }
+    }
+}
