@@ -27,6 +27,8 @@ mod refer;
 mod sorted_file;
 mod stream;
 #[cfg(test)]
+mod liveness_tests;
+#[cfg(test)]
 mod tests;
 
 pub use copy::write_part;
