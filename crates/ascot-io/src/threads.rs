@@ -86,6 +86,11 @@ pub fn spawn<T: Send + 'static>(
 }
 
 impl<T> Thread<T> {
+    /// Whether it has ended.
+    pub fn is_finished(&self) -> bool {
+        self.handle.is_finished()
+    }
+
     /// Waits for its end.
     pub fn join(self) -> Result<T, ThreadError> {
         let _waiting = wait_for("another thread to end", Need::Blocked, None);

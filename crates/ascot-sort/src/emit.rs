@@ -42,6 +42,9 @@ pub struct Chunk {
     pub records: u64,
 }
 
+/// Threads left to others where the system refuses some: a reader, one that sorts, two for devices and pipes.
+const THREADS_OF_OTHERS: usize = 4;
+
 /// How often who waits for chunks looks whether the job is to stop.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
@@ -182,7 +185,13 @@ impl Emitter {
     }
 }
 
-struct Order {
+enum Order {
+    Merge(Work),
+    /// One thread is to end.
+    End,
+}
+
+struct Work {
     task: Task,
     rules: Rules,
     send: Sender<Message>,
@@ -251,7 +260,26 @@ impl EmitThreads {
             let (records, receive, clocks) = (Arc::clone(records), receive.clone(), Arc::clone(&clocks));
             spawn(&format!("merge {number}"), move || emit_thread(&*records, &receive, &blocks, &clocks))
         })?;
-        Ok(EmitThreads { orders: Some(send), threads: started, clocks })
+        let mut this = EmitThreads { orders: Some(send), threads: started, clocks };
+        if this.threads.len() < threads {
+            this.leave_threads_to_others();
+        }
+        Ok(this)
+    }
+
+    /// Ends some threads, as the system starts no more: others of the job cannot do without theirs.
+    fn leave_threads_to_others(&mut self) {
+        let left = self.threads.len().saturating_sub(THREADS_OF_OTHERS).max(1);
+        let surplus = self.threads.len() - left;
+        for _ in 0..surplus {
+            let _ = self.orders.as_ref().map(|orders| orders.send(Order::End));
+        }
+        while self.threads.len() > left {
+            std::thread::sleep(Duration::from_millis(1));
+            self.threads.retain(|thread| !thread.is_finished());
+        }
+        // The system counts a thread for a moment after its end.
+        std::thread::sleep(Duration::from_millis(5));
     }
 
     /// Number of threads.
@@ -273,7 +301,7 @@ impl EmitThreads {
             let (send, receive) = unbounded();
             receivers.push(receive);
             if let Some(orders) = &self.orders {
-                let _ = orders.send(Order { task, rules, send, stopped: Arc::clone(&stop.0) });
+                let _ = orders.send(Order::Merge(Work { task, rules, send, stopped: Arc::clone(&stop.0) }));
             }
         }
         let mut total = Merged::default();
@@ -334,7 +362,8 @@ fn sequence(
 }
 
 fn emit_thread<R: Records>(records: &R, orders: &Receiver<Order>, blocks: &BlockPool, clocks: &Arc<Clocks>) {
-    while let Ok(Order { task, rules, send, stopped }) = receive(orders, "tasks to merge", Need::Idle) {
+    while let Ok(Order::Merge(work)) = receive(orders, "tasks to merge", Need::Idle) {
+        let Work { task, rules, send, stopped } = work;
         let since = Instant::now();
         let mut emitter = Emitter::new(blocks.clone(), send, Arc::clone(clocks), stopped);
         let merged = records.merge(&task, rules, &mut emitter);

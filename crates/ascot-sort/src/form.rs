@@ -124,15 +124,15 @@ pub fn sort_loads<R: Records>(
         let from_reader = send.clone();
         let cancel_reader = cancel.clone();
         let (buffers, counter) = (copies.then_some(&memory.pieces), &handed_on);
+        scope.spawn("read", move || {
+            read_all(reader, buffers, counter, &to_sort, &from_reader, &cancel_reader);
+        })?;
         let sorters = threads::start_some(threads, |number| {
             let (work, send) = (work.clone(), send.clone());
             scope.spawn(&format!("sort {number}"), move || {
                 let _alarm = Alarm::new(&send, || Message::Died);
                 sort_all(&**records, &memory.pieces, grouping, &work, &send)
             })
-        })?;
-        scope.spawn("read", move || {
-            read_all(reader, buffers, counter, &to_sort, &from_reader, &cancel_reader);
         })?;
         drop((send, work));
         let mut collector = Collector::new(records, memory, gather, &handed_on);

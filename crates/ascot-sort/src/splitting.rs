@@ -168,6 +168,7 @@ pub fn split_pieces<R: Records>(
             // Nobody listens any more only when the pass has ended.
             let _ = from_reader.send(Message::Read(result, reader.waited_device, reader.waited_memory));
         };
+        scope.spawn("read", read)?;
         threads::start_some(threads, |number| {
             let (work, send) = (work.clone(), send.clone());
             scope.spawn(&format!("split {number}"), move || {
@@ -175,7 +176,6 @@ pub fn split_pieces<R: Records>(
                 group_all(&**records, router, &work, &send);
             })
         })?;
-        scope.spawn("read", read)?;
         drop((send, work));
         let since = Instant::now();
         let mut pieces = InOrder::new(&receive, turns.as_ref(), cancel);

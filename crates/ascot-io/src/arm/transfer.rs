@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn who_waits_for_a_dropped_part_gets_an_error() {
         let file = Arc::new(tempfile::tempfile().unwrap());
-        let meter = Ledger::new().meter("a file", "a file".as_ref(), 0, 0, Direction::Read);
+        let mut meter = Ledger::new().meter("a file", "a file".as_ref(), 0, 0, Direction::Read);
         let (buf, len, receipt) = (Buf::heap(2 * PAGE_BYTES), 2 * PAGE_BYTES, meter.issue(0, 2, 1));
         let (direction, part_bytes) = (Direction::Read, PAGE_BYTES);
         let request = Request {

@@ -18,6 +18,8 @@ mod copy;
 pub mod cost;
 mod guess;
 pub mod keys;
+#[cfg(test)]
+mod liveness_tests;
 mod load;
 pub mod make;
 pub mod manifest;
@@ -26,8 +28,6 @@ mod reader;
 mod refer;
 mod sorted_file;
 mod stream;
-#[cfg(test)]
-mod liveness_tests;
 #[cfg(test)]
 mod tests;
 
