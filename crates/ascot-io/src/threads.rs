@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Builder, JoinHandle, ScopedJoinHandle};
 
 use crate::error::again;
+use crate::memory::Mapping;
 use crate::waits::{Need, register_thread, wait_for};
 
 /// Why a thread did not do its work.
@@ -21,7 +22,7 @@ use crate::waits::{Need, register_thread, wait_for};
 pub enum ThreadError {
     /// The system starts no more threads.
     #[error(
-        "the system starts no more threads (for '{name}'): {source}\n  allow more processes (ulimit -u, or pids.max of the control group), or take fewer threads (--threads)"
+        "the system starts no more threads (for '{name}'): {source}\n  allow more processes (ulimit -u, or pids.max of the control group) and memory (ulimit -d, ulimit -v), or take fewer threads (--threads)"
     )]
     Refused {
         /// What the thread was for.
@@ -72,6 +73,17 @@ pub struct Thread<T> {
     handle: JoinHandle<T>,
 }
 
+/// What a thread takes from the system as it starts: its stack, and little areas that it cannot do without.
+const START_BYTES: usize = 3 << 20;
+
+/// A thread about to start, where there is memory for it: one that finds none while it starts would end the
+/// process, and leave its spills.
+fn begin(name: &str) -> io::Result<Builder> {
+    let memory = Mapping::anonymous(START_BYTES).map_err(io::Error::from_raw_os_error)?;
+    drop(memory);
+    Ok(Builder::new().name(name.into()))
+}
+
 /// Starts a thread.
 pub fn spawn<T: Send + 'static>(
     name: &str,
@@ -81,7 +93,8 @@ pub fn spawn<T: Send + 'static>(
         register_thread();
         work()
     };
-    let handle = Builder::new().name(name.into()).spawn(registered).map_err(|error| refused(name, error))?;
+    let handle = begin(name).and_then(|builder| builder.spawn(registered));
+    let handle = handle.map_err(|error| refused(name, error))?;
     Ok(Thread { name: name.into(), handle })
 }
 
@@ -127,8 +140,8 @@ impl<'scope> Scope<'scope, '_> {
             }
             result
         };
-        let builder = Builder::new().name(name.into());
-        let handle = builder.spawn_scoped(self.inner, caught).map_err(|error| refused(name, error))?;
+        let handle = begin(name).and_then(|builder| builder.spawn_scoped(self.inner, caught));
+        let handle = handle.map_err(|error| refused(name, error))?;
         Ok(ScopedThread { name: name.into(), handle })
     }
 }
