@@ -183,9 +183,10 @@ def test_few_tasks_in_a_control_group(numbers, expected, tmp_path):
 
 
 def test_a_job_does_with_fewer_threads_and_says_so(numbers, expected, tmp_path):
-    words = threaded_commands(numbers, tmp_path)["sort"]
+    # So much memory that each thread has its share of it.
+    words = ["sort", numbers / "in", "--format=u64-le", "--memory=128MiB", "--threads=12", "-o", tmp_path / "sorted"]
     with tasks_cgroup(8) as group:
-        result = run(*words, "--threads=12", timeout=PATIENCE_SECONDS, preexec_fn=enter_cgroup(group))
+        result = run(*words, timeout=PATIENCE_SECONDS, preexec_fn=enter_cgroup(group))
     assert "fewer threads than wanted" in result.stderr and "pids.max" in result.stderr
     assert (tmp_path / "sorted").read_bytes() == expected["sort"]["sorted"]
 

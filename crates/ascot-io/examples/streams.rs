@@ -115,7 +115,7 @@ impl Bench {
         let mut from: Box<dyn ReadStream> = self.disk.open_read(from, 0..u64::MAX, "read")?;
         let mut to: Box<dyn WriteStream> = self.disk.create(to, "write")?;
         for _ in 0..self.depth {
-            from.begin(self.block())?;
+            from.begin(self.block()?)?;
         }
         loop {
             let filled = from.complete()?;
@@ -124,7 +124,7 @@ impl Bench {
             }
             let len = filled.end;
             to.begin(filled.buf, len)?;
-            from.begin(self.block())?;
+            from.begin(self.block()?)?;
         }
         to.sync()?;
         to.finish()?;
