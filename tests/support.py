@@ -193,29 +193,29 @@ def _own_cgroup(controller_root):
     return controller_root / f"ascot-test-{os.getpid()}-{random.randrange(1 << 30):x}"
 
 
-def _memory_hierarchy():
-    """(root of the memory controller, name of its limit file), for version 1 or 2."""
+def _hierarchy(controller, limit_files):
+    """(root of a controller, name of its limit file), for version 2 or 1."""
     unified = Path("/sys/fs/cgroup")
     with contextlib.suppress(OSError):
-        if "memory" in (unified / "cgroup.subtree_control").read_text().split():
-            return unified, "memory.max"
-    return unified / "memory", "memory.limit_in_bytes"
+        if controller in (unified / "cgroup.subtree_control").read_text().split():
+            return unified, limit_files[0]
+    return unified / controller, limit_files[1]
 
 
 @contextlib.contextmanager
-def memory_cgroup(limit_bytes):
-    """A memory control group with a limit and no swap; yields its directory or skips the test."""
-    root, limit_file = _memory_hierarchy()
+def _cgroup(controller, limit_files, limit):
+    """A control group with a limit; yields its directory or skips the test."""
+    root, limit_file = _hierarchy(controller, limit_files)
     group = _own_cgroup(root)
     try:
         group.mkdir()
     except OSError as error:
-        pytest.skip(f"no memory cgroup to be made here: {error}")
+        pytest.skip(f"no {controller} cgroup to be made here: {error}")
     try:
         try:
-            (group / limit_file).write_text(str(limit_bytes))
+            (group / limit_file).write_text(str(limit))
         except OSError as error:
-            pytest.skip(f"no memory limit to be set here: {error}")
+            pytest.skip(f"no {controller} limit to be set here: {error}")
         with contextlib.suppress(OSError):
             (group / "memory.swap.max").write_text("0")
         yield group
@@ -226,6 +226,32 @@ def memory_cgroup(limit_bytes):
                 break
             except OSError:
                 time.sleep(0.1)
+
+
+def memory_cgroup(limit_bytes):
+    """A memory control group with a limit and no swap; yields its directory or skips the test."""
+    return _cgroup("memory", ("memory.max", "memory.limit_in_bytes"), limit_bytes)
+
+
+def tasks_cgroup(limit):
+    """A control group of at most `limit` processes and threads; yields its directory or skips the test."""
+    return _cgroup("pids", ("pids.max", "pids.max"), limit)
+
+
+def enter_cgroup(group):
+    """A `preexec_fn` that puts a process into a control group."""
+    return lambda: (group / "cgroup.procs").write_text(str(os.getpid()))
+
+
+def limit_processes(number, user):
+    """A `preexec_fn` that makes a process one of `user`, who may have `number` processes and threads."""
+
+    def apply():
+        resource.setrlimit(resource.RLIMIT_NPROC, (number, number))
+        os.setgid(user)
+        os.setuid(user)
+
+    return apply
 
 
 def out_of_memory_kills(group):

@@ -44,8 +44,15 @@ use failure::{Failure, STATUS_OF_ERROR};
 fn main() -> ExitCode {
     sys::raise_open_files_limit();
     sys::report_file_size_limit();
-    match run(std::env::args_os().collect()) {
-        Ok(status) => ExitCode::from(status),
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let quiet = words.iter().any(|word| word == "--quiet");
+    match run(words) {
+        Ok(status) => {
+            if let Some(notice) = ascot_io::threads::notice().filter(|_| !quiet) {
+                let _ = writeln!(std::io::stderr().lock(), "ascot: {notice}");
+            }
+            ExitCode::from(status)
+        }
         Err(failure) => fail(&failure),
     }
 }

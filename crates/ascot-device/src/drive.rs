@@ -4,9 +4,11 @@
 //! so requests reach the device in order, as far as several in flight can. Lanes of both directions go at
 //! the pace of the slower one, as in a job that writes what it reads.
 
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use ascot_io::threads;
 
 use crate::area::Area;
 use crate::error::ProbeError;
@@ -80,7 +82,7 @@ const PATIENCE: f64 = 2.0;
 struct Course<'a> {
     stop: AtomicBool,
     cancel: &'a AtomicBool,
-    start: Barrier,
+    start: Gate,
     seconds: f64,
     /// Bytes done by each lane; the sum of a lane that is alone counts for nothing.
     done: [AtomicU64; 2],
@@ -130,11 +132,10 @@ pub(crate) fn fill(lane: Lane<'_>, cancel: &AtomicBool) -> Result<Moved, ProbeEr
 
 /// Until the time is over, or what is written is full.
 fn once(lanes: &mut [Lane<'_>], seconds: f64, cancel: &AtomicBool) -> Result<Vec<Moved>, ProbeError> {
-    let threads: usize = lanes.iter().map(|lane| lane.pattern.depth).sum();
     let course = Course {
         stop: AtomicBool::new(false),
         cancel,
-        start: Barrier::new(threads),
+        start: Gate::default(),
         seconds,
         done: Default::default(),
     };
@@ -148,35 +149,69 @@ fn once(lanes: &mut [Lane<'_>], seconds: f64, cancel: &AtomicBool) -> Result<Vec
             (Track { number, area, way, pattern, seen, next: AtomicU64::new(0), coupled }, &mut *lane.memory)
         })
         .collect();
-    std::thread::scope(|scope| {
+    threads::scope(|scope| {
+        // However this ends, nobody waits for the start.
+        let opening = OpenOnDrop(&course);
         let mut running = Vec::new();
         for (track, memory) in parts {
             let track = std::sync::Arc::new(track);
             for buf in memory.chunks_exact_mut(track.pattern.request_bytes as usize) {
                 let (track, course) = (std::sync::Arc::clone(&track), &course);
-                running.push((track.number, scope.spawn(move || work(&track, course, buf))));
+                running.push((track.number, scope.spawn("request", move || work(&track, course, buf))?));
             }
         }
+        course.start.open();
         let mut sums = vec![Moved::default(); lanes_of(&running)];
         let mut failed = None;
         for (number, thread) in running {
-            match thread.join() {
-                Ok(Ok(moved)) => {
+            match thread.join()? {
+                Ok(moved) => {
                     if let Some(sum) = sums.get_mut(number) {
                         let seconds = sum.seconds.max(moved.seconds);
                         sum.add(moved);
                         sum.seconds = seconds;
                     }
                 }
-                Ok(Err(error)) => failed = Some(error),
-                Err(panic) => std::panic::resume_unwind(panic),
+                Err(error) => failed = Some(error),
             }
         }
         if cancel.load(Ordering::Relaxed) {
             return Err(ProbeError::Cancelled);
         }
+        drop(opening);
         failed.map_or(Ok(sums), Err)
     })
+}
+
+/// Lets all threads begin at once.
+#[derive(Default)]
+struct Gate {
+    is_open: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Gate {
+    fn wait(&self) {
+        let mut is_open = self.is_open.lock().unwrap_or_else(PoisonError::into_inner);
+        while !*is_open {
+            is_open = self.opened.wait(is_open).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn open(&self) {
+        *self.is_open.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.opened.notify_all();
+    }
+}
+
+/// Ends a course whose threads cannot all be started: those that wait for the rest go home.
+struct OpenOnDrop<'c, 'a>(&'c Course<'a>);
+
+impl Drop for OpenOnDrop<'_, '_> {
+    fn drop(&mut self) {
+        self.0.stop.store(true, Ordering::Relaxed);
+        self.0.start.open();
+    }
 }
 
 fn lanes_of<T>(running: &[(usize, T)]) -> usize {

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use ascot_io::PoolError;
+use ascot_io::{PoolError, ThreadError};
 use ascot_model::units;
 
 /// What ended a measurement.
@@ -75,6 +75,9 @@ pub enum ProbeError {
         /// The system's reason.
         source: io::Error,
     },
+    /// A thread could not be started, or died.
+    #[error(transparent)]
+    Thread(#[from] ThreadError),
     /// No memory for the buffers.
     #[error("no memory for the buffers of the measurement: {0}\n  run it where more memory is free")]
     Buffers(#[from] PoolError),

@@ -9,7 +9,8 @@ use std::hint::black_box;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use ascot_io::{PAGE_BYTES, Pool};
+use ascot_io::threads::{self, ScopedThread};
+use ascot_io::{PAGE_BYTES, Pool, ThreadError};
 use ascot_model::host::{NARROW_MERGE, RecordClass, WIDE_MERGE};
 use ascot_model::measurement::{Figure, HostMeasurement, KernelMeasurement};
 use ascot_record::framing::{FixedFraming, Framing, LineFraming, frame};
@@ -79,7 +80,9 @@ pub fn measure(clock: &Clock<'_>, until: Instant, threads: usize) -> Result<Host
         for (subject, rates) in subjects.iter().zip(&mut rates) {
             clock.tick()?;
             let rate = |seconds: f64| subject.bytes() as f64 / seconds.max(1e-9);
-            let [narrow, wide] = PIECES.map(|pieces| subject.run_on_all(pieces, &mut scratches));
+            let [narrow, wide] = PIECES;
+            let narrow = subject.run_on_all(narrow, &mut scratches)?;
+            let wide = subject.run_on_all(wide, &mut scratches)?;
             rates.sort.push(rate(narrow.sort));
             rates.merge.push(rate(narrow.merge));
             rates.wide_merge.push(rate(wide.merge));
@@ -130,15 +133,15 @@ impl Subject {
     }
 
     /// What a thread takes in the mean, all of them at it; each has its scratch.
-    fn run_on_all(&self, pieces: usize, scratches: &mut [PieceScratch]) -> Seconds {
-        let threads = scratches.len().max(1) as f64;
-        let all: Vec<Seconds> = std::thread::scope(|scope| {
-            let running: Vec<_> =
-                scratches.iter_mut().map(|scratch| scope.spawn(|| self.run(pieces, scratch))).collect();
-            running.into_iter().filter_map(|thread| thread.join().ok()).collect()
-        });
-        let mean = |seconds: fn(&Seconds) -> f64| all.iter().map(seconds).sum::<f64>() / threads;
-        Seconds { sort: mean(|one| one.sort), merge: mean(|one| one.merge) }
+    fn run_on_all(&self, pieces: usize, scratches: &mut [PieceScratch]) -> Result<Seconds, ThreadError> {
+        let count = scratches.len().max(1) as f64;
+        let all: Vec<Seconds> = threads::scope(|scope| {
+            let start = |scratch| scope.spawn("measure", move || self.run(pieces, scratch));
+            let running: Vec<_> = scratches.iter_mut().map(start).collect::<Result<_, _>>()?;
+            running.into_iter().map(ScopedThread::join).collect::<Result<_, ThreadError>>()
+        })?;
+        let mean = |seconds: fn(&Seconds) -> f64| all.iter().map(seconds).sum::<f64>() / count;
+        Ok(Seconds { sort: mean(|one| one.sort), merge: mean(|one| one.merge) })
     }
 
     fn run(&self, pieces: usize, scratch: &mut PieceScratch) -> Seconds {

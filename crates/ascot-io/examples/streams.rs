@@ -12,7 +12,7 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use ascot_io::{Backend, BlockPool, Disk, DiskOptions, Pool, ReadStream, WriteStream};
+use ascot_io::{Backend, BlockPool, Buf, Disk, DiskOptions, Pool, ReadStream, WriteStream};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -81,13 +81,17 @@ impl Bench {
         Ok(Self { disk: Disk::new(options), blocks, depth })
     }
 
+    fn block(&self) -> Result<Buf, Box<dyn Error>> {
+        self.blocks.take(|| false).ok_or_else(|| "no block".into())
+    }
+
     fn read(&self, path: &Path) -> Result<(), Box<dyn Error>> {
         let mut stream = self.disk.open_read(path, 0..u64::MAX, "read")?;
         for _ in 0..self.depth {
-            stream.begin(self.blocks.take())?;
+            stream.begin(self.block()?)?;
         }
         while !stream.complete()?.is_empty() {
-            stream.begin(self.blocks.take())?;
+            stream.begin(self.block()?)?;
         }
         Ok(())
     }
@@ -96,7 +100,7 @@ impl Bench {
         let mut stream = self.disk.create(path, "write")?;
         let mut left = bytes;
         while left > 0 {
-            let block = self.blocks.take();
+            let block = self.block()?;
             let len = left.min(block.len() as u64) as usize;
             stream.begin(block, len)?;
             left -= len as u64;
@@ -111,7 +115,7 @@ impl Bench {
         let mut from: Box<dyn ReadStream> = self.disk.open_read(from, 0..u64::MAX, "read")?;
         let mut to: Box<dyn WriteStream> = self.disk.create(to, "write")?;
         for _ in 0..self.depth {
-            from.begin(self.blocks.take())?;
+            from.begin(self.block()?)?;
         }
         loop {
             let filled = from.complete()?;
@@ -120,7 +124,7 @@ impl Bench {
             }
             let len = filled.end;
             to.begin(filled.buf, len)?;
-            from.begin(self.blocks.take())?;
+            from.begin(self.block()?)?;
         }
         to.sync()?;
         to.finish()?;

@@ -12,10 +12,12 @@
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::PAGE_BYTES;
 use crate::memory::Mapping;
 use crate::pool::{Grant, Reservation};
+use crate::waits::{Held, Holders, Need, wait_for};
 
 /// An owned slice of a region of memory.
 pub struct Buf {
@@ -37,6 +39,7 @@ enum Owner {
     Leased {
         block: Mutex<Option<Buf>>,
         home: Arc<Shared>,
+        _held: Held,
     },
 }
 
@@ -170,7 +173,7 @@ impl std::fmt::Debug for Buf {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        if let Self::Leased { block, home } = self {
+        if let Self::Leased { block, home, .. } = self {
             let block = block.get_mut().unwrap_or_else(PoisonError::into_inner).take();
             if let Some(block) = block {
                 home.lock().push(block);
@@ -179,6 +182,9 @@ impl Drop for Owner {
         }
     }
 }
+
+/// How often who waits for a block looks whether it is still wanted.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
 /// Equal blocks cut from one region; a block taken comes back by itself when dropped.
 #[derive(Clone)]
@@ -191,6 +197,7 @@ struct Shared {
     block_bytes: usize,
     free: Mutex<Vec<Buf>>,
     returned: Condvar,
+    holders: Holders,
 }
 
 impl Shared {
@@ -213,7 +220,12 @@ impl BlockPool {
         }
         // Handed out from the region's front: neighbours in time are neighbours in memory.
         free.reverse();
-        let shared = Shared { block_bytes, free: Mutex::new(free), returned: Condvar::new() };
+        let shared = Shared {
+            block_bytes,
+            free: Mutex::new(free),
+            returned: Condvar::new(),
+            holders: Holders::default(),
+        };
         Self { shared: Arc::new(shared), total }
     }
 
@@ -232,14 +244,22 @@ impl BlockPool {
         self.shared.lock().len()
     }
 
-    /// A block; waits until one is returned where none is free.
-    pub fn take(&self) -> Buf {
+    /// A block; waits until one is returned where none is free, or until `stopped` says that nobody wants
+    /// it any more: those who hold the blocks may wait for somebody outside, such as the reader of a pipe.
+    pub fn take(&self, stopped: impl Fn() -> bool) -> Option<Buf> {
         let mut free = self.shared.lock();
+        let mut waiting = None;
         loop {
             if let Some(block) = free.pop() {
-                return self.lease(block);
+                return Some(self.lease(block));
             }
-            free = self.shared.returned.wait(free).unwrap_or_else(PoisonError::into_inner);
+            if stopped() {
+                return None;
+            }
+            waiting
+                .get_or_insert_with(|| wait_for("a free block", Need::Blocked, Some(&self.shared.holders)));
+            let woken = self.shared.returned.wait_timeout(free, BETWEEN_LOOKS);
+            free = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
@@ -251,7 +271,11 @@ impl BlockPool {
 
     fn lease(&self, block: Buf) -> Buf {
         let (start, len) = (block.start, block.len);
-        let owner = Owner::Leased { block: Mutex::new(Some(block)), home: Arc::clone(&self.shared) };
+        let owner = Owner::Leased {
+            block: Mutex::new(Some(block)),
+            home: Arc::clone(&self.shared),
+            _held: self.shared.holders.taken(),
+        };
         Buf { start, len, owner: Arc::new(owner) }
     }
 }
@@ -284,7 +308,7 @@ mod tests {
     fn blocks_come_back() {
         let pool = BlockPool::new(Buf::heap(10_000), 4096);
         assert_eq!((pool.total(), pool.free(), pool.block_bytes()), (2, 2, 4096));
-        let mut first = pool.take();
+        let mut first = pool.take(|| false).unwrap();
         let second = pool.try_take().unwrap();
         assert!(pool.try_take().is_none());
         let tail = first.split_off(100);
@@ -299,9 +323,9 @@ mod tests {
     #[test]
     fn take_waits_for_a_return() {
         let pool = BlockPool::new(Buf::heap(4096), 4096);
-        let held = pool.take();
+        let held = pool.take(|| false).unwrap();
         let waiting = pool.clone();
-        let waiter = std::thread::spawn(move || waiting.take().len());
+        let waiter = std::thread::spawn(move || waiting.take(|| false).unwrap().len());
         std::thread::sleep(std::time::Duration::from_millis(20));
         assert!(!waiter.is_finished());
         drop(held);
@@ -309,9 +333,23 @@ mod tests {
     }
 
     #[test]
+    fn take_ends_when_nobody_wants_the_block_any_more() {
+        use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+        let pool = BlockPool::new(Buf::heap(4096), 4096);
+        let held = pool.take(|| true).unwrap();
+        assert!(pool.take(|| true).is_none());
+        let (waiting, stop) = (pool.clone(), Arc::new(AtomicBool::new(false)));
+        let flag = Arc::clone(&stop);
+        let waiter = std::thread::spawn(move || waiting.take(|| flag.load(Relaxed)).is_none());
+        stop.store(true, Relaxed);
+        assert!(waiter.join().unwrap());
+        drop(held);
+    }
+
+    #[test]
     fn a_lease_outlives_its_pool() {
         let pool = BlockPool::new(Buf::heap(8192), 4096);
-        let mut block = pool.take();
+        let mut block = pool.take(|| false).unwrap();
         drop(pool);
         block.fill(3);
         assert_eq!(block[4095], 3);

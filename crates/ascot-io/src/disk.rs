@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ascot_model::measurement::{Requests, VolumeRequests};
@@ -27,7 +28,7 @@ use crate::pool::{Pool, Reservation};
 use crate::port::{Port, meet};
 use crate::room::Room;
 use crate::stream::{ReadStream, WriteStream};
-use crate::{PAGE_BYTES, system};
+use crate::{PAGE_BYTES, system, threads};
 
 /// Files below this are read through the page cache: the set-up of direct access costs more.
 const SMALL_FILE_BYTES: u64 = 1 << 20;
@@ -84,6 +85,8 @@ struct Inner {
     arms: Mutex<HashMap<u64, Arm>>,
     pool: OnceLock<Pool>,
     room: Room,
+    /// Set where waits for the other end of a pipe are to end.
+    stop: OnceLock<Arc<AtomicBool>>,
     notices: Mutex<Vec<String>>,
     noticed: Mutex<HashSet<(u64, &'static str)>>,
 }
@@ -117,6 +120,7 @@ impl Disk {
             arms: Mutex::default(),
             pool: OnceLock::new(),
             room: Room::default(),
+            stop: OnceLock::new(),
             notices: Mutex::default(),
             noticed: Mutex::default(),
         };
@@ -152,6 +156,12 @@ impl Disk {
         (depth as usize, usize::try_from(bytes).unwrap_or(*request_bytes))
     }
 
+    /// Once `flag` is set, no stream opened from here on waits for the other end of a pipe: waits end with
+    /// [`IoError::Stopped`]. The first call stays.
+    pub fn stop_when(&self, flag: Arc<AtomicBool>) {
+        let _ = self.inner.stop.set(flag);
+    }
+
     /// Counts the streams' own memory (compression) against `pool`; the first call stays.
     pub fn account_to(&self, pool: &Pool) {
         let _ = self.inner.pool.set(pool.clone());
@@ -181,9 +191,11 @@ impl Disk {
         &self.inner.options.ledger
     }
 
-    /// What a user should know about how files were opened.
+    /// What a user should know about how files were opened and the job ran.
     pub fn notices(&self) -> Vec<String> {
-        self.inner.notices.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let mut notices = self.inner.notices.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        notices.extend(threads::notice().map(str::to_owned));
+        notices
     }
 
     /// Files written from here on are expected to take `bytes` in all, at most so much at once: they
@@ -223,6 +235,7 @@ impl Disk {
             meter: self.ledger().meter(name, path, device_of(stat), stat.ino(), direction),
             faults: self.inner.options.faults.clone(),
             room: self.inner.room.clone(),
+            stop: self.inner.stop.get().cloned(),
         }
     }
 

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use ascot_model::units::bytes;
 
 use crate::pool::PoolError;
+use crate::threads::ThreadError;
 
 /// What was being done when the operating system refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -165,6 +166,20 @@ pub enum IoError {
         /// What is not possible.
         what: &'static str,
     },
+    /// The job was asked to stop while it waited for the other end of a pipe.
+    #[error("stopped while waiting for {}", path.display())]
+    Stopped {
+        /// The pipe.
+        path: PathBuf,
+    },
+    /// A thread that moves bytes could not be started.
+    #[error("{}: {source}", path.display())]
+    Thread {
+        /// The file or pipe it was for.
+        path: PathBuf,
+        /// Why not.
+        source: ThreadError,
+    },
     /// The memory budget has no room for what the stream needs.
     #[error("{}{}: {source}", path.display(), At(*offset))]
     Memory {
@@ -247,6 +262,8 @@ impl IoError {
             | Self::Corrupt { path, .. }
             | Self::BadIndex { path, .. }
             | Self::Misuse { path, .. }
+            | Self::Stopped { path }
+            | Self::Thread { path, .. }
             | Self::Memory { path, .. } => path,
         }
     }
@@ -307,6 +324,8 @@ impl IoError {
             Self::BadIndex { path, offset, what } => {
                 Self::BadIndex { path: path.clone(), offset: *offset, what }
             }
+            Self::Stopped { path } => Self::Stopped { path: path.clone() },
+            Self::Thread { path, source } => Self::Thread { path: path.clone(), source: source.repeat() },
             Self::Misuse { path, offset, what } => Self::Misuse { path: path.clone(), offset: *offset, what },
             Self::Memory { path, offset, source } => {
                 Self::Memory { path: path.clone(), offset: *offset, source: source.clone() }
@@ -320,7 +339,7 @@ pub(crate) fn nothing_written() -> io::Error {
     io::Error::new(io::ErrorKind::WriteZero, "the system took none of the bytes")
 }
 
-fn again(source: &io::Error) -> io::Error {
+pub(crate) fn again(source: &io::Error) -> io::Error {
     match source.raw_os_error() {
         Some(code) => io::Error::from_raw_os_error(code),
         None => io::Error::new(source.kind(), source.to_string()),

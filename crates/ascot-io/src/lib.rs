@@ -37,7 +37,9 @@ mod room;
 mod run;
 mod stream;
 mod system;
+pub mod threads;
 mod virtual_disk;
+pub mod waits;
 
 pub use arm::Arm;
 pub use backend::{BUFFERED_BYTES, Backend, PLAIN_BYTES};
@@ -57,6 +59,7 @@ pub use run::{
 };
 pub use stream::{Filled, ReadStream, WriteStream};
 pub use system::{descriptor_limit, random_bytes};
+pub use threads::ThreadError;
 pub use virtual_disk::{VirtualDisk, VirtualRun};
 
 /// The unit of direct access: buffers, offsets and lengths are multiples of it.

@@ -11,10 +11,12 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use rustix::event::EventfdFlags;
 
 use crate::backend::{NOTHING_BEGUN, TOO_LONG};
@@ -24,6 +26,35 @@ use crate::faulty::{Effect, Operation};
 use crate::port::Port;
 use crate::stream::{Filled, ReadStream, WriteStream};
 use crate::system;
+use crate::threads::{Thread, ThreadError, spawn};
+use crate::waits::{Need, receive, wait_for};
+
+/// How often who waits for the other end of a pipe looks whether the job is to stop.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+
+/// The answer of a pipe's thread; none where the thread has ended.
+fn answer_of<T>(
+    from: &Receiver<Result<T, IoError>>,
+    (path, is_stopped): (&Path, impl Fn() -> bool),
+) -> Option<Result<T, IoError>> {
+    let mut waiting = None;
+    loop {
+        match from.recv_timeout(BETWEEN_LOOKS) {
+            Ok(answer) => return Some(answer),
+            Err(RecvTimeoutError::Disconnected) => return None,
+            Err(RecvTimeoutError::Timeout) if is_stopped() => {
+                return Some(Err(IoError::Stopped { path: path.to_path_buf() }));
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                waiting.get_or_insert_with(|| wait_for("the thread of a pipe", Need::Blocked, None));
+            }
+        }
+    }
+}
+
+fn no_thread(path: &Path, source: ThreadError) -> IoError {
+    IoError::Thread { path: path.to_path_buf(), source }
+}
 
 /// Reads a descriptor to its end.
 pub(crate) struct PipeRead {
@@ -31,8 +62,11 @@ pub(crate) struct PipeRead {
     filled: Receiver<Result<Filled, IoError>>,
     in_flight: usize,
     stop: Arc<OwnedFd>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<Thread<()>>,
     misuse: IoError,
+    /// The caller's side.
+    path: PathBuf,
+    job_stop: Option<Arc<AtomicBool>>,
 }
 
 impl PipeRead {
@@ -41,20 +75,18 @@ impl PipeRead {
         let stop = rustix::event::eventfd(0, EventfdFlags::CLOEXEC).map_err(|e| failed(e.into()))?;
         let stop = Arc::new(stop);
         let misuse = port.misuse(0, NOTHING_BEGUN);
-        let path = port.path.clone();
+        let (path, job_stop) = (port.path.clone(), port.stop.clone());
         let (bufs, to_fill) = unbounded();
         let (answer, filled) = unbounded();
         let mut source = Source { port, file, stop: Arc::clone(&stop), at: 0, ended: false };
-        let thread = thread::Builder::new()
-            .name("ascot-pipe-in".into())
-            .spawn(move || {
-                for buf in to_fill {
-                    // A caller that is gone wants no answer, and closes `to_fill` too.
-                    let _ = answer.send(source.fill(buf));
-                }
-            })
-            .map_err(|error| IoError::from_os(Action::Open, &path, 0, error))?;
-        Ok(Self { bufs: Some(bufs), filled, in_flight: 0, stop, thread: Some(thread), misuse })
+        let read = move || {
+            while let Ok(buf) = receive(&to_fill, "buffers to read a pipe into", Need::Idle) {
+                // A caller that is gone wants no answer, and closes `to_fill` too.
+                let _ = answer.send(source.fill(buf));
+            }
+        };
+        let thread = Some(spawn("pipe in", read).map_err(|source| no_thread(&path, source))?);
+        Ok(Self { bufs: Some(bufs), filled, in_flight: 0, stop, thread, misuse, path, job_stop })
     }
 }
 
@@ -127,7 +159,9 @@ impl ReadStream for PipeRead {
             return Err(self.misuse.repeat());
         }
         self.in_flight -= 1;
-        self.filled.recv().unwrap_or_else(|_| Err(self.misuse.repeat()))
+        let is_stopped = || self.job_stop.as_ref().is_some_and(|stop| stop.load(Relaxed));
+        let answer = answer_of(&self.filled, (&self.path, is_stopped));
+        answer.unwrap_or_else(|| Err(self.misuse.repeat()))
     }
 
     fn ready(&mut self) -> bool {
@@ -177,15 +211,13 @@ impl PipeWrite {
         let (answer, done) = unbounded();
         let file_too = Arc::clone(&file);
         let mut sink = Sink { port: writing, file: file_too, at: 0, stop: Arc::clone(&stop) };
-        thread::Builder::new()
-            .name("ascot-pipe-out".into())
-            .spawn(move || {
-                for (buf, len) in to_write {
-                    // A caller that is gone wants no answer, and closes `to_write` too.
-                    let _ = answer.send(sink.write(buf, len));
-                }
-            })
-            .map_err(failed)?;
+        let write = move || {
+            while let Ok((buf, len)) = receive(&to_write, "bytes to write to a pipe", Need::Idle) {
+                // A caller that is gone wants no answer, and closes `to_write` too.
+                let _ = answer.send(sink.write(buf, len));
+            }
+        };
+        spawn("pipe out", write).map_err(|source| no_thread(&port.path, source))?;
         let (work, failed) = (Some(work), None);
         Ok(Self { work, done, in_flight: 0, written: 0, file, failed, port, stop })
     }
@@ -271,9 +303,11 @@ impl WriteStream for PipeWrite {
 
     fn drain(&mut self) -> Result<(), IoError> {
         while self.in_flight > 0 {
-            match self.port.waiting(|| self.done.recv()) {
-                Ok(result) => self.note(result),
-                Err(_) => return Err(self.port.misuse(self.written, "the stream's thread has ended")),
+            let of = (self.port.path.as_path(), || self.port.is_stopped());
+            match self.port.waiting(|| answer_of(&self.done, of)) {
+                Some(Err(stopped @ IoError::Stopped { .. })) => return Err(stopped),
+                Some(result) => self.note(result),
+                None => return Err(self.port.misuse(self.written, "the stream's thread has ended")),
             }
         }
         self.check()

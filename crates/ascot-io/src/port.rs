@@ -2,6 +2,8 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
 use crate::error::{Action, IoError};
@@ -17,6 +19,8 @@ pub(crate) struct Port {
     pub(crate) faults: Option<Faults>,
     /// Where what files take is noted.
     pub(crate) room: Room,
+    /// Set by whoever wants waits for the other end of a pipe to end.
+    pub(crate) stop: Option<Arc<AtomicBool>>,
 }
 
 impl Port {
@@ -38,6 +42,11 @@ impl Port {
     /// The caller broke the stream's rules.
     pub(crate) fn misuse(&self, offset: u64, what: &'static str) -> IoError {
         IoError::Misuse { path: self.path.clone(), offset, what }
+    }
+
+    /// Whether waits are to end.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.as_ref().is_some_and(|stop| stop.load(Relaxed))
     }
 
     /// Runs `wait` and notes the time it took as waited.

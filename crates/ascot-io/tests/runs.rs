@@ -202,14 +202,14 @@ fn blocks_read_into_leased_memory_come_back_whole() {
     write_run(&disk, &path, &[5000, 5000], Compression::Lz4).unwrap();
     let blocks = BlockPool::new(Buf::heap(2 * 65536), 65536);
     let mut reader = RunReader::open_file(&disk, &path, 0).unwrap();
-    reader.begin(blocks.take()).unwrap();
-    reader.begin(blocks.take()).unwrap();
+    reader.begin(blocks.take(|| false).unwrap()).unwrap();
+    reader.begin(blocks.take(|| false).unwrap()).unwrap();
     let (first, _) = reader.complete().unwrap();
     assert_eq!((first.buf.len(), blocks.free()), (65536, 0));
     drop(first);
     assert_eq!(blocks.free(), 1);
     drop(reader);
-    let (_a, _b) = (blocks.take(), blocks.take());
+    let (_a, _b) = (blocks.take(|| false).unwrap(), blocks.take(|| false).unwrap());
 }
 
 /// The format never changes by accident: these are the bytes of `docs/formats/run.md`.

@@ -178,7 +178,7 @@ fn blocks_come_back_once_written() {
         let blocks = BlockPool::new(pool.region(4 * 16384, "blocks").unwrap(), 16384);
         let mut stream = disk.create(&directory.path().join("out"), "test").unwrap();
         for number in 0..40 {
-            let mut block = blocks.take();
+            let mut block = blocks.take(|| false).unwrap();
             block.fill(number);
             let len = block.len();
             stream.begin(block, len).unwrap();

@@ -20,7 +20,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ascot_io::{BlockPool, Disk, Pool, ReadStream};
+use ascot_io::waits::{Need, receive};
+use ascot_io::{BlockPool, Disk, Pool, ReadStream, threads};
 use ascot_record::gensort::Validation;
 use ascot_record::layout::Layout;
 use crossbeam_channel::{Receiver, Sender};
@@ -117,19 +118,19 @@ pub fn check(
     let region = pool.region(POOL_BYTES / BLOCK_BYTES * BLOCK_BYTES, "blocks being checked")?;
     let blocks = BlockPool::new(region, BLOCK_BYTES);
     let assembly = Mutex::new(Assembly::default());
-    let threads = compute_threads(request.threads);
+    let workers = compute_threads(request.threads);
     let mut reading = Reading {
         judge: &*judge,
         blocks: &blocks,
         watch: Watch::new(observer, cancel, "check", inputs.record_bytes()),
         parts: 0,
     };
-    let ends = std::thread::scope(|scope| {
+    let ends = threads::scope(|scope| {
         let (sender, receiver) = crossbeam_channel::unbounded();
-        for _ in 0..threads {
+        threads::start_some(workers, |number| {
             let (receiver, assembly, judge) = (receiver.clone(), &assembly, &*judge);
-            scope.spawn(move || work(&receiver, judge, assembly));
-        }
+            scope.spawn(&format!("check {number}"), move || work(&receiver, judge, assembly))
+        })?;
         drop(receiver);
         reading.all(&inputs, &sender)
     })?;
@@ -149,7 +150,7 @@ struct Job {
 
 /// Validates parts until there are no more.
 fn work(jobs: &Receiver<Job>, judge: &dyn Judge, assembly: &Mutex<Assembly>) {
-    for Job { number, input, part } in jobs {
+    while let Ok(Job { number, input, part }) = receive(jobs, "parts to check", Need::Idle) {
         let validation = judge.validate(part.bytes());
         drop(part);
         lock(assembly).add(number, input, validation, judge);
@@ -168,6 +169,7 @@ impl Reading<'_> {
     /// Reads all inputs. Stops at the first that does not end with a record, and says which.
     fn all(&mut self, inputs: &Inputs, jobs: &Sender<Job>) -> Result<Option<(usize, Rest)>, SortError> {
         let disk = Disk::default();
+        disk.stop_when(self.watch.cancel().flag());
         for (number, input) in inputs.iter().enumerate() {
             let stream = input.open(&disk, input.start)?;
             let rest = self.one(number, input.start, stream, jobs)?;
@@ -187,14 +189,15 @@ impl Reading<'_> {
     ) -> Result<Rest, SortError> {
         let parts = &mut self.parts;
         let mut emit = |part| {
-            // Workers outlive this side, so that somebody always listens.
+            // Where all workers have died nobody listens; their scope says so.
             let _ = jobs.send(Job { number: *parts, input, part });
             *parts += 1;
         };
         let mut cutter = Cutter::new(self.judge, start);
         let mut fits = true;
         let watch = &mut self.watch;
-        read_blocks(&mut *stream, self.blocks, |event| {
+        let cancel = watch.cancel().clone();
+        read_blocks(&mut *stream, self.blocks, &cancel, |event| {
             let Event::Block(filled) = event else { return watch.moved(0).map(|()| true) };
             watch.moved(filled.len())?;
             fits = cutter.take(filled, &mut emit);

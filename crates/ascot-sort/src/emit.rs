@@ -14,15 +14,15 @@
 //! task reports that it is done.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::thread::JoinHandle;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
 
-use ascot_io::{BlockPool, Buf};
-use ascot_io::{Pool, PoolError};
+use ascot_io::threads::{Thread, spawn, start_some};
+use ascot_io::waits::{Need, receive, wait_for};
+use ascot_io::{BlockPool, Buf, Pool};
 use ascot_record::checksum::RecordSum;
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 
 use crate::error::SortError;
 use crate::observe::Cancel;
@@ -42,6 +42,12 @@ pub struct Chunk {
     pub records: u64,
 }
 
+/// Threads left to others where the system refuses some: a reader, one that sorts, two for devices and pipes.
+const THREADS_OF_OTHERS: usize = 4;
+
+/// How often who waits for chunks looks whether the job is to stop.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+
 /// The receiver went away: the job failed elsewhere or was cancelled.
 #[derive(Debug)]
 pub struct Stopped;
@@ -57,6 +63,7 @@ pub struct Emitter {
     blocks: BlockPool,
     send: Sender<Message>,
     clocks: Arc<Clocks>,
+    stopped: Arc<AtomicBool>,
     current: Option<Buf>,
     len: usize,
     first_record: usize,
@@ -65,8 +72,9 @@ pub struct Emitter {
 }
 
 impl Emitter {
-    fn new(blocks: BlockPool, send: Sender<Message>, clocks: Arc<Clocks>) -> Self {
-        Emitter { blocks, send, clocks, current: None, len: 0, first_record: 0, longest: 0, records: 0 }
+    fn new(blocks: BlockPool, send: Sender<Message>, clocks: Arc<Clocks>, stopped: Arc<AtomicBool>) -> Self {
+        let (current, len, first_record, longest, records) = (None, 0, 0, 0, 0);
+        Emitter { blocks, send, clocks, stopped, current, len, first_record, longest, records }
     }
 
     /// Appends one record.
@@ -92,7 +100,7 @@ impl Emitter {
         let mut rest = record;
         while rest.len() > capacity {
             let (now, later) = rest.split_at(capacity);
-            let buf = self.open();
+            let buf = self.open()?;
             buf[..capacity].copy_from_slice(now);
             self.len = capacity;
             self.flush()?;
@@ -100,7 +108,7 @@ impl Emitter {
             rest = later;
         }
         let continues = rest.len() < record.len();
-        let buf = self.open();
+        let buf = self.open()?;
         buf[..rest.len()].copy_from_slice(rest);
         self.len = rest.len();
         self.first_record = if continues { rest.len() } else { 0 };
@@ -118,7 +126,7 @@ impl Emitter {
             self.flush()?;
         }
         let len = self.len;
-        Ok(&mut self.open()[len..])
+        Ok(&mut self.open()?[len..])
     }
 
     /// Counts the first `bytes` of the room as `records` records.
@@ -133,16 +141,23 @@ impl Emitter {
         self.blocks.block_bytes()
     }
 
-    fn open(&mut self) -> &mut Buf {
-        let (blocks, clocks) = (&self.blocks, &self.clocks);
-        self.current.get_or_insert_with(|| {
-            blocks.try_take().unwrap_or_else(|| {
+    fn open(&mut self) -> Result<&mut Buf, Stopped> {
+        match &mut self.current {
+            Some(block) => Ok(block),
+            empty => {
                 let since = Instant::now();
-                let block = blocks.take();
-                add(&clocks.waited_ns, since.elapsed());
-                block
-            })
-        })
+                let (blocks, stopped) = (&self.blocks, &self.stopped);
+                let block = match blocks.try_take() {
+                    Some(block) => block,
+                    None => {
+                        let block = blocks.take(|| stopped.load(Relaxed)).ok_or(Stopped)?;
+                        add(&self.clocks.waited_ns, since.elapsed());
+                        block
+                    }
+                };
+                Ok(empty.insert(block))
+            }
+        }
     }
 
     fn flush(&mut self) -> Result<(), Stopped> {
@@ -170,16 +185,33 @@ impl Emitter {
     }
 }
 
-struct Order {
+enum Order {
+    Merge(Work),
+    /// One thread is to end.
+    End,
+}
+
+struct Work {
     task: Task,
     rules: Rules,
     send: Sender<Message>,
+    /// Nobody wants the rest of its run any more.
+    stopped: Arc<AtomicBool>,
+}
+
+/// Stops the tasks of a run, however that ends: who waits for a block then waits no longer.
+struct StopOnDrop(Arc<AtomicBool>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
 }
 
 /// Threads that merge tasks.
 pub struct EmitThreads {
     orders: Option<Sender<Order>>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Vec<Thread<()>>,
     clocks: Arc<Clocks>,
 }
 
@@ -217,17 +249,37 @@ impl EmitThreads {
         threads: usize,
         blocks: usize,
         block_bytes: usize,
-    ) -> Result<Self, PoolError> {
+    ) -> Result<Self, SortError> {
         let (send, receive) = unbounded::<Order>();
         let clocks = Arc::new(Clocks::default());
-        let mut started = Vec::new();
-        for _ in 0..threads.max(1) {
-            let region = pool.region(blocks * block_bytes, "merged records")?;
-            let blocks = BlockPool::new(region, block_bytes);
+        let threads = threads.max(1);
+        let region = || pool.region(blocks * block_bytes, "merged records");
+        let mut regions = (0..threads).map(|_| region()).collect::<Result<Vec<_>, _>>()?;
+        let started = start_some(threads, |number| {
+            let blocks = BlockPool::new(regions.pop().unwrap_or_else(|| Buf::heap(0)), block_bytes);
             let (records, receive, clocks) = (Arc::clone(records), receive.clone(), Arc::clone(&clocks));
-            started.push(std::thread::spawn(move || emit_thread(&*records, &receive, &blocks, &clocks)));
+            spawn(&format!("merge {number}"), move || emit_thread(&*records, &receive, &blocks, &clocks))
+        })?;
+        let mut this = EmitThreads { orders: Some(send), threads: started, clocks };
+        if this.threads.len() < threads {
+            this.leave_threads_to_others();
         }
-        Ok(EmitThreads { orders: Some(send), threads: started, clocks })
+        Ok(this)
+    }
+
+    /// Ends some threads, as the system starts no more: others of the job cannot do without theirs.
+    fn leave_threads_to_others(&mut self) {
+        let left = self.threads.len().saturating_sub(THREADS_OF_OTHERS).max(1);
+        let surplus = self.threads.len() - left;
+        for _ in 0..surplus {
+            let _ = self.orders.as_ref().map(|orders| orders.send(Order::End));
+        }
+        while self.threads.len() > left {
+            std::thread::sleep(Duration::from_millis(1));
+            self.threads.retain(|thread| !thread.is_finished());
+        }
+        // The system counts a thread for a moment after its end.
+        std::thread::sleep(Duration::from_millis(5));
     }
 
     /// Number of threads.
@@ -243,12 +295,13 @@ impl EmitThreads {
         cancel: &Cancel,
         sink: &mut dyn FnMut(Chunk) -> Result<(), SortError>,
     ) -> Result<Merged, SortError> {
+        let stop = StopOnDrop(Arc::default());
         let mut receivers = Vec::with_capacity(tasks.len());
         for task in tasks {
             let (send, receive) = unbounded();
             receivers.push(receive);
             if let Some(orders) = &self.orders {
-                let _ = orders.send(Order { task, rules, send });
+                let _ = orders.send(Order::Merge(Work { task, rules, send, stopped: Arc::clone(&stop.0) }));
             }
         }
         let mut total = Merged::default();
@@ -284,9 +337,16 @@ fn sequence(
     clocks: &Clocks,
     sink: &mut dyn FnMut(Chunk) -> Result<(), SortError>,
 ) -> Result<Merged, SortError> {
+    let mut waiting = None;
     loop {
-        match receive.recv() {
+        match receive.recv_timeout(BETWEEN_LOOKS) {
+            // Its thread may wait for blocks that the reader of a pipe does not take.
+            Err(RecvTimeoutError::Timeout) => {
+                cancel.check()?;
+                waiting.get_or_insert_with(|| wait_for("chunks of merged records", Need::Blocked, None));
+            }
             Ok(Message::Chunk(chunk)) => {
+                waiting = None;
                 cancel.check()?;
                 let since = Instant::now();
                 sink(chunk)?;
@@ -294,15 +354,18 @@ fn sequence(
             }
             Ok(Message::Done(merged)) => return Ok(merged),
             // Only a thread that died leaves a task unfinished.
-            Err(_) => return Err(SortError::Internal("a merging thread ended early")),
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(SortError::Internal("a merging thread ended early"));
+            }
         }
     }
 }
 
 fn emit_thread<R: Records>(records: &R, orders: &Receiver<Order>, blocks: &BlockPool, clocks: &Arc<Clocks>) {
-    while let Ok(Order { task, rules, send }) = orders.recv() {
+    while let Ok(Order::Merge(work)) = receive(orders, "tasks to merge", Need::Idle) {
+        let Work { task, rules, send, stopped } = work;
         let since = Instant::now();
-        let mut emitter = Emitter::new(blocks.clone(), send, Arc::clone(clocks));
+        let mut emitter = Emitter::new(blocks.clone(), send, Arc::clone(clocks), stopped);
         let merged = records.merge(&task, rules, &mut emitter);
         drop(task);
         if let Ok(merged) = merged {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use ascot_io::IoError;
 use ascot_io::PoolError;
+use ascot_io::ThreadError;
 use ascot_model::units;
 use ascot_record::checksum::RecordSum;
 use ascot_record::framing::Partial;
@@ -15,7 +16,10 @@ use ascot_record::keys::KeyError;
 pub enum SortError {
     /// A file, device or pipe failed.
     #[error("{0}")]
-    Io(#[from] IoError),
+    Io(IoError),
+    /// A thread could not be started, or died.
+    #[error("{0}")]
+    Thread(#[from] ThreadError),
     /// The output disk or a spill disk is full.
     #[error("not enough room for {what}: {} needed, {}\n  {advice}", units::bytes(*needed), list_left(left))]
     NoRoom {
@@ -135,6 +139,16 @@ pub enum SortError {
     /// A fault of this program.
     #[error("internal error: {0}; please report this")]
     Internal(&'static str),
+}
+
+impl From<IoError> for SortError {
+    fn from(error: IoError) -> Self {
+        match error {
+            IoError::Stopped { .. } => SortError::Cancelled,
+            IoError::Thread { source, .. } => SortError::Thread(source),
+            error => SortError::Io(error),
+        }
+    }
 }
 
 fn list_left(left: &[(PathBuf, u64)]) -> String {

@@ -20,6 +20,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use ascot_io::threads;
+use ascot_io::waits::{self, Need, receive};
 use ascot_record::checksum::RecordSum;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
@@ -29,6 +31,7 @@ use crate::ordered::Span;
 use crate::pieces::{Lease, PiecePool};
 use crate::reader::{InputPosition, PieceReader, PlacedPiece};
 use crate::records::{RawPiece, Records, Segment, Sorted, Splitters};
+use crate::threads::Alarm;
 use crate::turns::{Seat, Side};
 
 /// Sorted pieces that follow one another in the input.
@@ -86,12 +89,17 @@ pub enum Gather<'a> {
     ByInput(Option<Grouping<'a>>),
 }
 
+/// What is said where pieces will never be sorted.
+const ENDED_EARLY: &str = "a sorting thread ended early";
+
 /// Pieces on their way to the sorting threads: each has its two buffers.
 const QUEUED_PIECES: usize = 1;
 
 enum Message {
     /// The reader waits for memory.
     Starved,
+    /// A sorting thread has died.
+    Died,
     Sorted(u64, SortedPiece),
     Read(Result<(u64, Duration, Duration), SortError>),
 }
@@ -110,19 +118,22 @@ pub fn sort_loads<R: Records>(
     let grouping = if let Gather::ByInput(grouping) = gather { grouping } else { None };
     let turns = reader.turns().cloned();
     let copies = records.gathers() || grouping.is_some();
-    std::thread::scope(|scope| {
+    threads::scope(|scope| {
         let (send, receive) = unbounded();
         let (to_sort, work) = bounded(QUEUED_PIECES);
         let from_reader = send.clone();
         let cancel_reader = cancel.clone();
         let (buffers, counter) = (copies.then_some(&memory.pieces), &handed_on);
-        scope.spawn(move || read_all(reader, buffers, counter, &to_sort, &from_reader, &cancel_reader));
-        let sorters: Vec<_> = (0..threads.max(1))
-            .map(|_| {
-                let (work, send) = (work.clone(), send.clone());
-                scope.spawn(move || sort_all(&**records, &memory.pieces, grouping, &work, &send))
+        scope.spawn("read", move || {
+            read_all(reader, buffers, counter, &to_sort, &from_reader, &cancel_reader);
+        })?;
+        let sorters = threads::start_some(threads, |number| {
+            let (work, send) = (work.clone(), send.clone());
+            scope.spawn(&format!("sort {number}"), move || {
+                let _alarm = Alarm::new(&send, || Message::Died);
+                sort_all(&**records, &memory.pieces, grouping, &work, &send)
             })
-            .collect();
+        })?;
         drop((send, work));
         let mut collector = Collector::new(records, memory, gather, &handed_on);
         let result = collector.collect(&receive, cancel, &mut |load| {
@@ -162,7 +173,11 @@ fn read_all<R: Records>(
         match reader.next(&starving) {
             Ok(Some(piece)) => {
                 let number = handed_on.load(Relaxed);
-                let out = buffers.filter(|_| !piece.long).map(|buffers| buffers.take_for(&starving));
+                let out = match buffers.filter(|_| !piece.long).map(|buffers| buffers.take_for(&starving)) {
+                    Some(Err(error)) => break Err(error.into()),
+                    Some(Ok(out)) => Some(out),
+                    None => None,
+                };
                 if to_sort.send((number, piece, out)).is_err() {
                     break Ok(number);
                 }
@@ -186,7 +201,7 @@ fn sort_all<R: Records>(
 ) -> Duration {
     let mut scratch = records.scratch(pieces.piece_bytes());
     let mut busy = Duration::ZERO;
-    while let Ok((number, mut placed, out)) = work.recv() {
+    while let Ok((number, mut placed, out)) = receive(work, "pieces to sort", Need::Idle) {
         let since = Instant::now();
         placed.piece.grouping = grouping.and_then(|bounds| bounds(placed.input));
         let sorted = sort_one(records, placed, out, &mut scratch);
@@ -288,7 +303,8 @@ impl<'a, R: Records> Collector<'a, R> {
     ) -> Result<(), SortError> {
         loop {
             let since = Instant::now();
-            let message = receive.recv().map_err(|_| SortError::Internal("a sorting thread ended early"))?;
+            let message = waits::receive(receive, "sorted pieces", Need::Blocked);
+            let message = message.map_err(|_| SortError::Internal(ENDED_EARLY))?;
             self.times.collect_waited += since.elapsed();
             cancel.check()?;
             match message {
@@ -296,6 +312,7 @@ impl<'a, R: Records> Collector<'a, R> {
                     self.waiting.insert(number, piece);
                 }
                 Message::Starved => {}
+                Message::Died => return Err(SortError::Internal(ENDED_EARLY)),
                 Message::Read(result) => {
                     let (total, device, memory) = result?;
                     self.total = Some(total);
@@ -317,9 +334,10 @@ impl<'a, R: Records> Collector<'a, R> {
     /// How many pieces make a load now, if any do.
     fn ready(&mut self) -> Result<Option<u64>, SortError> {
         let in_order = (self.next..).take_while(|number| self.waiting.contains_key(number)).count() as u64;
-        // Where all there are have been sorted only handing them on makes room.
-        let all_sorted = self.handed_on.load(Relaxed) == self.next + in_order;
-        let starves = all_sorted && self.memory.pieces.starves();
+        // Where all there are have been sorted only handing them on makes room. Asked in this order: what the
+        // reader hands on after it has waited is seen.
+        let waits = self.memory.pieces.starves();
+        let starves = waits && self.handed_on.load(Relaxed) == self.next + in_order;
         if matches!(self.gather, Gather::ByInput(_)) {
             let whole = (self.next..self.next + in_order)
                 .position(|number| self.waiting.get(&number).is_some_and(|piece| piece.ends_input));
@@ -341,6 +359,8 @@ impl<'a, R: Records> Collector<'a, R> {
         let half = self.memory.load_pieces as u64;
         Ok(match self.gather {
             Gather::Halves if in_order >= half => Some(half),
+            // The reader waits for memory that nobody will give back.
+            _ if in_order == 0 && starves => return Err(self.memory.pieces.too_few().into()),
             _ if in_order > 0 && starves => {
                 self.gather = Gather::Halves;
                 Some(in_order.min(half))

@@ -15,17 +15,19 @@
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use ascot_io::{Action, AtomicOutput, BlockPool, Buf, Disk, IoError, Pool, STANDARD_OUTPUT, WriteStream};
+use ascot_io::{
+    Action, AtomicOutput, BlockPool, Buf, Disk, IoError, Pool, STANDARD_OUTPUT, WriteStream, threads,
+};
 use ascot_record::gensort::{Encoding, RECORD_LEN, RecordGenerator};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
 use crate::error::SortError;
 use crate::observe::{Cancel, Observer};
 use crate::request::Output;
-use crate::threads::compute_threads;
+use crate::threads::{Alarm, compute_threads};
 use crate::watch::Watch;
 
 /// Memory of all blocks together.
@@ -73,7 +75,7 @@ pub fn generate(
     let pool = Pool::new(POOL_BYTES);
     let blocks = BlockPool::new(pool.region(pool_bytes(total_bytes), "records being made")?, BLOCK_BYTES);
     let mut watch = Watch::new(observer, cancel, "make records", Some(total_bytes));
-    make(request, &blocks, Sink::open(&request.output, total_bytes)?, &mut watch)?.finish()
+    make(request, &blocks, Sink::open(&request.output, total_bytes, cancel)?, &mut watch)?.finish()
 }
 
 /// Memory for the blocks: no more than there are bytes to make.
@@ -91,18 +93,36 @@ fn make(
 ) -> Result<Sink, SortError> {
     let threads = compute_threads(request.threads).min(blocks.total());
     let next = AtomicU64::new(0);
-    std::thread::scope(|scope| {
+    let stop = AtomicBool::new(false);
+    threads::scope(|scope| {
+        let _stop = StopOnDrop(&stop);
         let (sender, receiver) = crossbeam_channel::unbounded();
-        for _ in 0..threads {
-            let (next, sender) = (&next, sender.clone());
-            scope.spawn(move || work(request, blocks, next, &sender));
-        }
+        threads::start_some(threads, |number| {
+            let (next, stop, sender) = (&next, &stop, sender.clone());
+            scope.spawn(&format!("make {number}"), move || {
+                let _alarm = Alarm::new(&sender, || Message::Died);
+                work(request, blocks, (next, stop), &sender);
+            })
+        })?;
         drop(sender);
-        // If this fails, receiver and sink go at once, and with them all blocks that workers
-        // could wait for and their reason to go on.
-        write_in_order(receiver, sink.stream()?, blocks, watch)?;
+        write_in_order(&receiver, sink.stream()?, blocks, watch)?;
         Ok(sink)
     })
+}
+
+/// Tells workers that nobody wants their blocks any more, however the writer ends.
+struct StopOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+enum Message {
+    Made(Made),
+    /// A worker has died.
+    Died,
 }
 
 /// A block of records on its way to its place.
@@ -113,10 +133,15 @@ struct Made {
 }
 
 /// Makes block after block until there are enough or nobody wants them.
-fn work(request: &GenerateRequest, blocks: &BlockPool, next: &AtomicU64, sender: &Sender<Made>) {
+fn work(
+    request: &GenerateRequest,
+    blocks: &BlockPool,
+    (next, stop): (&AtomicU64, &AtomicBool),
+    sender: &Sender<Message>,
+) {
     let all = request.count.div_ceil(BLOCK_RECORDS);
     while next.load(Ordering::Relaxed) < all {
-        let mut block = blocks.take();
+        let Some(mut block) = blocks.take(|| stop.load(Ordering::Relaxed)) else { return };
         let number = next.fetch_add(1, Ordering::Relaxed);
         if number >= all {
             return;
@@ -125,7 +150,7 @@ fn work(request: &GenerateRequest, blocks: &BlockPool, next: &AtomicU64, sender:
         let len = (request.count - first).min(BLOCK_RECORDS) as usize * RECORD_LEN;
         let start = request.start.wrapping_add(u128::from(first));
         RecordGenerator::new(request.encoding, request.skewed, start).fill(&mut block[..len]);
-        if sender.send(Made { number, block, len }).is_err() {
+        if sender.send(Message::Made(Made { number, block, len })).is_err() {
             return;
         }
     }
@@ -133,7 +158,7 @@ fn work(request: &GenerateRequest, blocks: &BlockPool, next: &AtomicU64, sender:
 
 /// Hands blocks to the stream in the order of their numbers, and waits until they are written.
 fn write_in_order(
-    made: Receiver<Made>,
+    made: &Receiver<Message>,
     stream: &mut dyn WriteStream,
     blocks: &BlockPool,
     watch: &mut Watch<'_>,
@@ -142,7 +167,8 @@ fn write_in_order(
     let mut next = 0;
     loop {
         match made.recv_timeout(PATIENCE) {
-            Ok(block) => early.insert(block.number, block),
+            Ok(Message::Made(block)) => early.insert(block.number, block),
+            Ok(Message::Died) => return Err(SortError::Internal("a thread that makes records ended early")),
             // Whoever reads our pipe may be slow, and the caller may want to stop.
             Err(RecvTimeoutError::Timeout) => {
                 watch.moved(0)?;
@@ -170,8 +196,9 @@ enum Sink {
 }
 
 impl Sink {
-    fn open(output: &Output, total_bytes: u64) -> Result<Sink, SortError> {
+    fn open(output: &Output, total_bytes: u64, cancel: &Cancel) -> Result<Sink, SortError> {
         let disk = Disk::default();
+        disk.stop_when(cancel.flag());
         disk.expect(total_bytes);
         match output {
             Output::Parts(_) => Err(SortError::Internal("records are made into one file")),

@@ -110,6 +110,7 @@ impl<'a, R: Records> Job<'a, R> {
         cancel: &'a Cancel,
     ) -> Result<Self, SortError> {
         let pool = Pool::new(budget.memory);
+        disk.stop_when(cancel.flag());
         disk.expect(inputs.record_bytes().unwrap_or(0));
         let emitters = EmitThreads::start(&records, &pool, budget.threads, budget.emit_blocks, budget.block)?;
         let resumable =
@@ -172,13 +173,14 @@ impl<'a, R: Records> Job<'a, R> {
         if let Some(OutputState { durable, .. }) = &self.manifest.output
             && let Output::Path(path) = &self.request.output
         {
-            return Target::resume(&self.records, &self.disk, path, durable, blocks);
+            return Target::resume(&self.records, &self.disk, path, durable, (blocks, self.cancel));
         }
         if let Output::Parts(parts) = &self.request.output {
             return self.target_in_parts(parts, blocks, true);
         }
         let named = self.manifest.temporary.as_deref();
-        let mut target = Target::create(&self.records, &self.disk, &self.request.output, named, blocks)?;
+        let mut target =
+            Target::create(&self.records, &self.disk, &self.request.output, named, (blocks, self.cancel))?;
         if let Some(header) = &self.header {
             target.write_finished(header)?;
         }
@@ -201,7 +203,7 @@ impl<'a, R: Records> Job<'a, R> {
         // The other half is for inputs and spills.
         parts.check(descriptors() / 2)?;
         let parting = Parting::new((parts, total), &self.disk, self.cancel, self.header.clone(), by_key);
-        Target::create_parts(&self.records, parting, blocks)
+        Target::create_parts(&self.records, parting, (blocks, self.cancel))
     }
 
     /// From here on a killed job leaves what can be found and continued: its directory, and in it

@@ -96,6 +96,7 @@ pub(crate) fn read_in_order<R: Records>(
     let share = budget.memory / 2;
     let pieces = PiecePool::with_share(&pool, (share / PIECES).min(4 << 20) / 4096 * 4096, PIECES, share);
     let disk = job_disk(&RunOptions::default());
+    disk.stop_when(cancel.flag());
     let input = inputs.get(0).map(|input| (input.name(), input.start));
     let (name, start) = input.unwrap_or_default();
     let mut reader = PieceReader::new(records, &disk, inputs, &pieces, InputPosition::default(), cancel);

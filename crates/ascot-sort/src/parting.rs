@@ -10,15 +10,24 @@
 //! or behind `total * (i + 1) / count` bytes of records, so that what one part has too much is not added
 //! to by the next.
 
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use ascot_io::threads::{Thread, spawn};
 use ascot_io::{AtomicOutput, Disk, IoError};
 
 use crate::error::SortError;
 use crate::observe::Cancel;
 use crate::records::Records;
 use crate::request::Parts;
-use crate::threads::no_thread;
+
+/// A thread that makes a part durable and gives it back.
+type Sealing = Thread<Result<Option<AtomicOutput>, IoError>>;
+
+/// Makes a part durable; whoever starts the thread keeps a share of it, in case there is no thread.
+fn seal(part: &Mutex<Option<AtomicOutput>>) -> Result<Option<AtomicOutput>, IoError> {
+    let part = part.lock().unwrap_or_else(PoisonError::into_inner).take();
+    part.map(|mut part| part.seal().map(|_| part)).transpose()
+}
 
 /// The parts of an output: those that are complete, and where the open one ends.
 pub struct Parting {
@@ -39,7 +48,7 @@ pub struct Parting {
     before: Option<Vec<u8>>,
     sealed: Vec<AtomicOutput>,
     /// The part before the open one is made durable while that is written.
-    sealing: Option<JoinHandle<Result<AtomicOutput, IoError>>>,
+    sealing: Option<Sealing>,
 }
 
 impl Parting {
@@ -117,10 +126,15 @@ impl Parting {
     }
 
     /// The open part is complete; the next one is open. False where there is none.
-    pub fn next(&mut self, mut done: AtomicOutput) -> Result<bool, SortError> {
+    pub fn next(&mut self, done: AtomicOutput) -> Result<bool, SortError> {
         self.wait()?;
-        let seal = move || done.seal().map(|_| done);
-        self.sealing = Some(std::thread::Builder::new().spawn(seal).map_err(no_thread)?);
+        let part = Arc::new(Mutex::new(Some(done)));
+        let theirs = Arc::clone(&part);
+        match spawn("seal", move || seal(&theirs)) {
+            Ok(thread) => self.sealing = Some(thread),
+            // Without a thread for it the job waits until the part is durable.
+            Err(_refused) => self.sealed.extend(seal(&part)?),
+        }
         self.open += 1;
         let more = self.open < self.parts.count;
         if !more {
@@ -132,8 +146,7 @@ impl Parting {
     /// Waits until the part before the open one is durable.
     fn wait(&mut self) -> Result<(), SortError> {
         let Some(sealing) = self.sealing.take() else { return Ok(()) };
-        let sealed = sealing.join().map_err(|_| SortError::Internal("sealing a part ended early"))?;
-        self.sealed.push(sealed?);
+        self.sealed.extend(sealing.join()??);
         Ok(())
     }
 

@@ -9,6 +9,7 @@
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use ascot_io::waits::{Held, Holders, Need, wait_for};
 use ascot_io::{Buf, Growable, PAGE_BYTES};
 use ascot_io::{Pool, PoolError};
 
@@ -30,6 +31,7 @@ struct Inner {
     share: usize,
     shelf: Mutex<Shelf>,
     returned: Condvar,
+    holders: Holders,
 }
 
 /// Buffers of one size for pieces.
@@ -46,6 +48,7 @@ pub struct Lease {
     long: usize,
     /// Comes free with it.
     _block: Option<Buf>,
+    _held: Option<Held>,
 }
 
 /// A record that fits no piece, as far as it is known.
@@ -68,7 +71,15 @@ impl PiecePool {
     pub fn with_share(pool: &Pool, piece_bytes: usize, most: usize, share: usize) -> Self {
         let shelf = Mutex::new(Shelf { free: Vec::new(), made: 0, long: 0, wanted: 0 });
         let pool = pool.clone();
-        let inner = Inner { pool, piece_bytes, most, share, shelf, returned: Condvar::new() };
+        let inner = Inner {
+            pool,
+            piece_bytes,
+            most,
+            share,
+            shelf,
+            returned: Condvar::new(),
+            holders: Holders::default(),
+        };
         PiecePool { inner: Arc::new(inner) }
     }
 
@@ -90,13 +101,22 @@ impl PiecePool {
         shelf.wanted > left
     }
 
-    /// A buffer of the common size; calls `starving` before it waits for one.
-    pub fn take_for(&self, starving: Starving<'_>) -> Lease {
+    /// The error of a job whose reader waits for memory that nobody else has.
+    pub fn too_few(&self) -> PoolError {
+        let shelf = self.inner.lock();
+        let (asked, budget) = (shelf.wanted, self.inner.share);
+        let used = shelf.made * self.inner.piece_bytes + shelf.long;
+        PoolError::OverBudget { purpose: "pieces of records", asked, used, budget }
+    }
+
+    /// A buffer of the common size; calls `starving` before it waits for one. Fails where the system refuses
+    /// memory that the budget allows: to wait would help only as far as others give some back.
+    pub fn take_for(&self, starving: Starving<'_>) -> Result<Lease, PoolError> {
         let mut shelf = self.inner.lock();
         loop {
-            if let Some(lease) = self.find(&mut shelf) {
+            if let Some(lease) = self.find(&mut shelf)? {
                 shelf.wanted = 0;
-                return lease;
+                return Ok(lease);
             }
             shelf = self.inner.wait(shelf, self.inner.piece_bytes, starving);
         }
@@ -104,21 +124,26 @@ impl PiecePool {
 
     /// A buffer of the common size, if one is free.
     pub fn try_take(&self) -> Option<Lease> {
-        self.find(&mut self.inner.lock())
+        self.find(&mut self.inner.lock()).ok().flatten()
     }
 
-    fn find(&self, shelf: &mut Shelf) -> Option<Lease> {
-        let lease =
-            |buf| Lease { buf: Some(buf), home: Some(Arc::clone(&self.inner)), long: 0, _block: None };
+    fn find(&self, shelf: &mut Shelf) -> Result<Option<Lease>, PoolError> {
+        let lease = |buf| Lease::of(&self.inner, buf, 0);
         if let Some(buf) = shelf.free.pop() {
-            return Some(lease(buf));
+            return Ok(Some(lease(buf)));
         }
         if shelf.made >= self.inner.most || self.inner.left(shelf) < self.inner.piece_bytes {
-            return None;
+            return Ok(None);
         }
-        let buf = self.inner.pool.region(self.inner.piece_bytes, "pieces of records").ok()?;
-        shelf.made += 1;
-        Some(lease(buf))
+        match self.inner.pool.region(self.inner.piece_bytes, "pieces of records") {
+            Ok(buf) => {
+                shelf.made += 1;
+                Ok(Some(lease(buf)))
+            }
+            // Other parts of the job may give some back.
+            Err(PoolError::OverBudget { .. }) => Ok(None),
+            Err(refused) => Err(refused),
+        }
     }
 
     /// A long record of no bytes yet.
@@ -156,6 +181,9 @@ impl PiecePool {
                 shelf.made -= 1;
                 continue;
             }
+            if let Some(PoolError::Refused { .. }) = refused {
+                return refused.map_or(Ok(()), Err);
+            }
             if needed + held > self.inner.share {
                 let (purpose, budget) = ("one very long record", self.inner.share);
                 let over = PoolError::OverBudget { purpose, asked: more, used: before + held, budget };
@@ -190,6 +218,7 @@ impl Inner {
     ) -> MutexGuard<'s, Shelf> {
         shelf.wanted = bytes;
         starving();
+        let _waiting = wait_for("memory for records", Need::Blocked, Some(&self.holders));
         self.returned.wait(shelf).unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -214,7 +243,7 @@ impl Long {
         let home = Arc::clone(&self.home);
         home.lock().long -= before - long;
         home.returned.notify_all();
-        Lease { buf: Some(memory.into_buf()), home: Some(home), long, _block: None }
+        Lease::of(&home, memory.into_buf(), long)
     }
 }
 
@@ -229,15 +258,20 @@ impl Drop for Long {
 }
 
 impl Lease {
+    fn of(home: &Arc<Inner>, buf: Buf, long: usize) -> Self {
+        let held = home.holders.taken();
+        Lease { buf: Some(buf), home: Some(Arc::clone(home)), long, _block: None, _held: Some(held) }
+    }
+
     /// A buffer that knows its own way home (a block of a block pool), or has none.
     pub fn plain(buf: Buf) -> Self {
-        Lease { buf: Some(buf), home: None, long: 0, _block: None }
+        Lease { buf: Some(buf), home: None, long: 0, _block: None, _held: None }
     }
 
     /// The same, of a record put together from blocks. It keeps the last `block`, so that letting go
     /// of the record gives a block back, as the schedule of a merge counts on.
     pub fn of_blocks(buf: Buf, block: Buf) -> Self {
-        Lease { buf: Some(buf), home: None, long: 0, _block: Some(block) }
+        Lease { buf: Some(buf), home: None, long: 0, _block: Some(block), _held: None }
     }
 
     /// Its bytes.
@@ -299,7 +333,7 @@ mod tests {
     fn buffers_come_back() {
         let pool = Pool::new(3 * MIB);
         let pieces = PiecePool::new(&pool, MIB, 3);
-        let leases: Vec<Lease> = (0..3).map(|_| pieces.take_for(&|| ())).collect();
+        let leases: Vec<Lease> = (0..3).map(|_| pieces.take_for(&|| ()).unwrap()).collect();
         assert!(pieces.try_take().is_none());
         drop(leases);
         assert!(pieces.try_take().is_some());
@@ -310,13 +344,13 @@ mod tests {
     fn a_long_record_takes_the_place_of_buffers() {
         let pool = Pool::new(4 * MIB);
         let pieces = PiecePool::new(&pool, MIB, 4);
-        drop((0..4).map(|_| pieces.take_for(&|| ())).collect::<Vec<_>>());
+        drop((0..4).map(|_| pieces.take_for(&|| ()).unwrap()).collect::<Vec<_>>());
         let mut long = pieces.long().expect("nothing yet");
         let part = vec![7; MIB - 1];
         for _ in 0..3 {
             pieces.append(&mut long, &part, 0, &|| ()).expect("fits the share");
         }
-        let kept = pieces.take_for(&|| ());
+        let kept = pieces.take_for(&|| ()).unwrap();
         assert!(pieces.append(&mut long, &part, MIB, &|| ()).is_err(), "a buffer is kept");
         assert_eq!((long.len(), pool.used()), (3 * part.len(), 4 * MIB));
         drop(kept);
@@ -324,14 +358,14 @@ mod tests {
         assert_eq!((lease.len(), lease.bytes()[0]), (3 * MIB, 7));
         assert!(pieces.try_take().is_some() && pool.used() <= 4 * MIB);
         drop(lease);
-        assert_eq!((0..4).map(|_| pieces.take_for(&|| ())).collect::<Vec<_>>().len(), 4);
+        assert_eq!((0..4).map(|_| pieces.take_for(&|| ()).unwrap()).collect::<Vec<_>>().len(), 4);
     }
 
     #[test]
     fn a_wait_ends_when_enough_has_come_back() {
         let pool = Pool::new(4 * MIB);
         let pieces = PiecePool::new(&pool, MIB, 4);
-        let leases: Vec<Lease> = (0..4).map(|_| pieces.take_for(&|| ())).collect();
+        let leases: Vec<Lease> = (0..4).map(|_| pieces.take_for(&|| ()).unwrap()).collect();
         std::thread::scope(|scope| {
             let (waits, told) = std::sync::mpsc::channel();
             let pieces = &pieces;

@@ -4,9 +4,10 @@
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use ascot_io::Ledger;
+use ascot_io::{Ledger, threads};
 use ascot_model::plan::{PassPlan, Plan};
 
+use crate::error::SortError;
 use crate::observe::{Observer, Progress};
 
 /// Time between two tellings.
@@ -19,16 +20,18 @@ pub fn with_progress<T>(
     ledger: &Ledger,
     moved_before: u64,
     observer: &dyn Observer,
-    work: impl FnOnce() -> T,
-) -> T {
-    std::thread::scope(|scope| {
+    work: impl FnOnce() -> Result<T, SortError>,
+) -> Result<T, SortError> {
+    threads::scope(|scope| {
         let (done, wait) = channel::<()>();
-        scope.spawn(move || {
+        let tell = move || {
             let mut teller = Teller::new(plan, ledger, moved_before);
             while let Err(RecvTimeoutError::Timeout) = wait.recv_timeout(INTERVAL) {
                 observer.progress(&teller.tell());
             }
-        });
+        };
+        // A job that nobody is told of goes on all the same.
+        let _teller = scope.spawn("progress", tell);
         let result = work();
         drop(done);
         result

@@ -122,6 +122,7 @@ impl SmallJob<'_> {
         let faults = self.options.faults.clone();
         let disk =
             Disk::new(DiskOptions { backend: Backend::Sized(CALL_BYTES), faults, ..DiskOptions::default() });
+        disk.stop_when(self.cancel.flag());
         let mut passes = Passes::new(disk.ledger().clone());
         let sink = Sink::create(&disk, &self.request.output)?;
         let Some(raw) = self.read(records, &disk)? else { return Ok(None) };

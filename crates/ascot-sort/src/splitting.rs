@@ -9,6 +9,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ascot_io::threads;
+use ascot_io::waits::{Need, receive};
 use ascot_model::account::StageAccount;
 use ascot_record::checksum::RecordSum;
 use crossbeam_channel::{Receiver, Sender, unbounded};
@@ -20,6 +22,7 @@ use crate::observe::Cancel;
 use crate::pieces::{Lease, PiecePool};
 use crate::reader::{InputPosition, PieceReader, PlacedPiece};
 use crate::records::{Records, Splitters, groups_of};
+use crate::threads::Alarm;
 use crate::turns::{Seat, Side, Turns};
 
 /// Bytes of a piece being split: two of them fit a second-level cache.
@@ -115,6 +118,8 @@ type Work = (u64, PlacedPiece, Option<Lease>);
 
 enum Message {
     Grouped(u64, Grouped, Duration),
+    /// A splitting thread has died.
+    Died,
     Read(Result<u64, SortError>, Duration, Duration),
 }
 
@@ -128,13 +133,13 @@ pub fn split_pieces<R: Records>(
     cancel: &Cancel,
     take: impl FnOnce(&mut InOrder<'_>) -> Result<Duration, SortError>,
 ) -> Result<SplitTimes, SortError> {
-    std::thread::scope(|scope| {
+    threads::scope(|scope| {
         let (send, receive) = unbounded();
         let (to_split, work) = unbounded::<Work>();
         let (from_reader, spare) = (send.clone(), pieces.clone());
         let stop = cancel.clone();
         let turns = reader.turns().cloned();
-        scope.spawn(move || {
+        let read = move || {
             let mut number = 0;
             let seat = reader.seat();
             let starving = || seat.give_back();
@@ -145,7 +150,11 @@ pub fn split_pieces<R: Records>(
                 match reader.next(&starving) {
                     Ok(Some(piece)) => {
                         // The second buffer is taken here, so that splitting never waits for one.
-                        let room = (!piece.long).then(|| spare.take_for(&starving));
+                        let room = match (!piece.long).then(|| spare.take_for(&starving)) {
+                            Some(Err(error)) => break Err(error.into()),
+                            Some(Ok(room)) => Some(room),
+                            None => None,
+                        };
                         if to_split.send((number, piece, room)).is_err() {
                             break Ok(number);
                         }
@@ -158,11 +167,15 @@ pub fn split_pieces<R: Records>(
             seat.give_back();
             // Nobody listens any more only when the pass has ended.
             let _ = from_reader.send(Message::Read(result, reader.waited_device, reader.waited_memory));
-        });
-        for _ in 0..threads.max(1) {
+        };
+        scope.spawn("read", read)?;
+        threads::start_some(threads, |number| {
             let (work, send) = (work.clone(), send.clone());
-            scope.spawn(move || group_all(&**records, router, &work, &send));
-        }
+            scope.spawn(&format!("split {number}"), move || {
+                let _alarm = Alarm::new(&send, || Message::Died);
+                group_all(&**records, router, &work, &send);
+            })
+        })?;
         drop((send, work));
         let since = Instant::now();
         let mut pieces = InOrder::new(&receive, turns.as_ref(), cancel);
@@ -214,8 +227,9 @@ impl<'a> InOrder<'a> {
             if self.total == Some(self.next) {
                 return Ok(None);
             }
-            let ended = |_| SortError::Internal("a splitting thread ended early");
-            match self.receive.recv().map_err(ended)? {
+            let ended = || SortError::Internal("a splitting thread ended early");
+            match receive(self.receive, "grouped pieces", Need::Blocked).map_err(|_| ended())? {
+                Message::Died => return Err(ended()),
                 Message::Grouped(number, grouped, busy) => {
                     self.times.busy += busy;
                     self.waiting.insert(number, grouped);
@@ -231,7 +245,7 @@ impl<'a> InOrder<'a> {
 
 fn group_all<R: Records>(records: &R, router: Router<'_>, work: &Receiver<Work>, send: &Sender<Message>) {
     let mut scratch = records.scratch(SPLIT_PIECE_BYTES);
-    while let Ok((number, mut placed, room)) = work.recv() {
+    while let Ok((number, mut placed, room)) = receive(work, "pieces to split", Need::Idle) {
         let since = Instant::now();
         let range = placed.piece.bytes.clone();
         let mut sum = RecordSum::new();

@@ -5,17 +5,17 @@
 //! loads of spills stand beside what has been written of them.
 
 use std::path::PathBuf;
-use std::thread::JoinHandle;
+use std::sync::Arc;
 
+use ascot_io::threads::{Thread, spawn};
 use ascot_io::{Disk, IoError};
 
 use crate::error::SortError;
-use crate::threads::no_thread;
 
 /// Removes files of a job, the latest while the job goes on.
 pub struct Sweeper {
     disk: Disk,
-    under_way: Option<(JoinHandle<Result<(), IoError>>, u64)>,
+    under_way: Option<(Thread<Result<(), IoError>>, u64)>,
 }
 
 impl Sweeper {
@@ -32,20 +32,23 @@ impl Sweeper {
     pub fn remove(&mut self, files: Vec<PathBuf>, bytes: u64) -> Result<u64, SortError> {
         let gone = self.wait()?;
         let disk = self.disk.clone();
+        let files = Arc::new(files);
         let all = move || files.iter().try_for_each(|file| disk.remove_file(file));
-        if bytes <= Self::FEW_BYTES {
-            all()?;
-            return Ok(gone + bytes);
+        if bytes > Self::FEW_BYTES {
+            // Without a thread for it the job waits for the removal.
+            if let Ok(thread) = spawn("remove", all.clone()) {
+                self.under_way = Some((thread, bytes));
+                return Ok(gone);
+            }
         }
-        let thread = std::thread::Builder::new().spawn(all).map_err(no_thread)?;
-        self.under_way = Some((thread, bytes));
-        Ok(gone)
+        all()?;
+        Ok(gone + bytes)
     }
 
     /// Waits for what is under way; gives its bytes.
     pub fn wait(&mut self) -> Result<u64, SortError> {
         let Some((thread, bytes)) = self.under_way.take() else { return Ok(0) };
-        thread.join().map_err(|_| SortError::Internal("removing spills ended early"))??;
+        thread.join()??;
         Ok(bytes)
     }
 }

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::emit::Chunk;
 use crate::error::SortError;
+use crate::observe::Cancel;
 use crate::parting::Parting;
 use crate::records::Records;
 use crate::request::Output;
@@ -49,6 +50,7 @@ pub struct Target<R> {
     records: Arc<R>,
     sink: Sink,
     blocks: BlockPool,
+    cancel: Cancel,
     current: Option<Buf>,
     len: usize,
     /// Bytes handed to the stream.
@@ -66,7 +68,7 @@ impl<R: Records> Target<R> {
         disk: &Disk,
         output: &Output,
         temporary: Option<&Path>,
-        blocks: BlockPool,
+        (blocks, cancel): (BlockPool, &Cancel),
     ) -> Result<Self, SortError> {
         let sink = match output {
             Output::Path(path) => Sink::File(match temporary {
@@ -81,12 +83,16 @@ impl<R: Records> Target<R> {
                 Sink::Pipe(disk.to_writer(fd, name, "output")?)
             }
         };
-        Ok(Self::new(records, sink, blocks))
+        Ok(Self::new(records, sink, blocks, cancel))
     }
 
     /// Starts an output of several files.
-    pub fn create_parts(records: &Arc<R>, parting: Parting, blocks: BlockPool) -> Result<Self, SortError> {
-        let mut this = Self::new(records, Sink::File(parting.create()?), blocks);
+    pub fn create_parts(
+        records: &Arc<R>,
+        parting: Parting,
+        (blocks, cancel): (BlockPool, &Cancel),
+    ) -> Result<Self, SortError> {
+        let mut this = Self::new(records, Sink::File(parting.create()?), blocks, cancel);
         this.append(parting.header().unwrap_or_default())?;
         this.parting = Some(parting);
         Ok(this)
@@ -98,24 +104,26 @@ impl<R: Records> Target<R> {
         disk: &Disk,
         path: &Path,
         durable: &DurableOutput,
-        blocks: BlockPool,
+        (blocks, cancel): (BlockPool, &Cancel),
     ) -> Result<Self, SortError> {
         let output = AtomicOutput::resume(disk, path, &durable.temporary, durable.bytes, "output")?;
-        let mut this = Self::new(records, Sink::File(output), blocks);
+        let mut this = Self::new(records, Sink::File(output), blocks, cancel);
         this.handed = durable.bytes;
-        let mut block = this.blocks.take();
+        let none = SortError::Internal("an output that goes on has no memory");
+        let mut block = this.blocks.try_take().ok_or(none)?;
         block[..durable.tail.len()].copy_from_slice(&durable.tail);
         this.current = Some(block);
         this.len = durable.tail.len();
         Ok(this)
     }
 
-    fn new(records: &Arc<R>, sink: Sink, blocks: BlockPool) -> Self {
-        let records = Arc::clone(records);
+    fn new(records: &Arc<R>, sink: Sink, blocks: BlockPool, cancel: &Cancel) -> Self {
+        let (records, cancel) = (Arc::clone(records), cancel.clone());
         Target {
             records,
             sink,
             blocks,
+            cancel,
             current: None,
             len: 0,
             handed: 0,
@@ -177,7 +185,14 @@ impl<R: Records> Target<R> {
         while !bytes.is_empty() {
             let since = Instant::now();
             let blocks = &self.blocks;
-            let block = self.current.get_or_insert_with(|| blocks.take());
+            let block = match &mut self.current {
+                Some(block) => block,
+                // Blocks that a pipe's reader does not take come back only when the job stops.
+                empty => {
+                    let block = blocks.take(|| self.cancel.is_cancelled()).ok_or(SortError::Cancelled)?;
+                    empty.insert(block)
+                }
+            };
             self.waited += since.elapsed();
             let room = (block.len() - self.len).min(bytes.len());
             let (now, later) = bytes.split_at(room);

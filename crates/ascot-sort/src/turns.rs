@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use ascot_io::waits::{Need, wait_for};
 use ascot_model::volume::VolumeProfile;
 
 /// One of the two sides.
@@ -60,7 +61,9 @@ impl Turns {
         let other = 1 - side as usize;
         let mut state = self.lock();
         state.waiting[side as usize] += 1;
+        let mut waiting = None;
         while state.held.is_some() || (state.last == Some(side) && state.waiting[other] > 0) {
+            waiting.get_or_insert_with(|| wait_for("the turn on the device", Need::Blocked, None));
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.waiting[side as usize] -= 1;

@@ -31,6 +31,11 @@ impl<'a> Watch<'a> {
         Watch { observer, cancel, phase, total_bytes, done_bytes, since: Instant::now(), told }
     }
 
+    /// What stops the job.
+    pub(crate) fn cancel(&self) -> &Cancel {
+        self.cancel
+    }
+
     /// Bytes moved so far.
     pub(crate) fn done_bytes(&self) -> u64 {
         self.done_bytes

@@ -19,8 +19,8 @@ mod threads;
 mod transfer;
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 
+use crate::threads::Thread;
 use queue::Queue;
 pub(crate) use transfer::{Request, Ticket, part_count};
 
@@ -33,7 +33,7 @@ pub struct Arm {
 struct Inner {
     queue: Arc<Queue>,
     kind: &'static str,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    threads: Mutex<Vec<Thread<()>>>,
 }
 
 impl Arm {

@@ -13,6 +13,7 @@ use rustix::event::EventfdFlags;
 
 use super::transfer::Part;
 use crate::ledger::Direction;
+use crate::waits::{Need, wait_for};
 
 pub(super) struct Queue {
     state: Mutex<State>,
@@ -25,6 +26,8 @@ struct State {
     reads: VecDeque<Part>,
     writes: VecDeque<Part>,
     closed: bool,
+    /// A thread died that performed parts.
+    abandoned: bool,
     asleep: bool,
 }
 
@@ -66,6 +69,11 @@ impl Queue {
 
     pub(super) fn push(&self, parts: Vec<Part>) {
         let mut state = self.lock();
+        if state.abandoned {
+            // Dropped parts settle with an error.
+            drop(state);
+            return;
+        }
         for part in parts {
             let lane = state.lane(part.direction());
             lane.push_back(part);
@@ -77,6 +85,20 @@ impl Queue {
         let mut state = self.lock();
         state.closed = true;
         self.wake(state);
+    }
+
+    /// Where the thread that holds the answer panics, nothing is performed any more: all parts, waiting or to
+    /// come, settle with an error, so that nobody waits for them.
+    pub(super) fn abandon_on_panic(&self) -> Abandon<'_> {
+        Abandon { queue: self }
+    }
+
+    fn abandon(&self) {
+        let mut state = self.lock();
+        (state.closed, state.abandoned) = (true, true);
+        let parts = [std::mem::take(&mut state.reads), std::mem::take(&mut state.writes)];
+        self.wake(state);
+        drop(parts);
     }
 
     fn wake(&self, mut state: MutexGuard<'_, State>) {
@@ -102,6 +124,7 @@ impl Queue {
             if state.closed {
                 return None;
             }
+            let _waiting = wait_for("requests to the device", Need::Idle, None);
             state = self.arrived.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -130,5 +153,18 @@ impl Queue {
         }
         state.asleep = true;
         state.closed && state.reads.is_empty() && state.writes.is_empty()
+    }
+}
+
+/// Abandons a queue where its thread panics.
+pub(super) struct Abandon<'q> {
+    queue: &'q Queue,
+}
+
+impl Drop for Abandon<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.queue.abandon();
+        }
     }
 }

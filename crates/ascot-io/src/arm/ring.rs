@@ -8,34 +8,35 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::mpsc;
-use std::thread::{self, JoinHandle};
+use std::thread;
 
 use io_uring::{IoUring, Probe, opcode, types};
 
 use super::queue::Queue;
 use super::transfer::Part;
 use crate::ledger::Direction;
+use crate::threads::{Thread, spawn};
+use crate::waits::{Need, wait_for};
 
 /// The completion that means the bell rang.
 const BELL: u64 = u64::MAX;
 
 /// Starts the ring's thread; `None` where io_uring (or a thread) is not to be had.
-pub(super) fn start(queue: &Arc<Queue>, depth: (usize, usize)) -> Option<JoinHandle<()>> {
+pub(super) fn start(queue: &Arc<Queue>, depth: (usize, usize)) -> Option<Thread<()>> {
     let (answer, started) = mpsc::channel();
     let queue = Arc::clone(queue);
-    let thread = thread::Builder::new()
-        .name("ascot-arm".into())
-        .spawn(move || match Ring::new(&queue, depth) {
-            Ok(mut ring) => {
-                // The starter waits for this answer, so there is someone to take it.
-                let _ = answer.send(true);
-                ring.serve(&queue);
-            }
-            Err(_) => {
-                let _ = answer.send(false);
-            }
-        })
-        .ok()?;
+    let thread = spawn("device", move || match Ring::new(&queue, depth) {
+        Ok(mut ring) => {
+            // The starter waits for this answer, so there is someone to take it.
+            let _ = answer.send(true);
+            let _abandon = queue.abandon_on_panic();
+            ring.serve(&queue);
+        }
+        Err(_) => {
+            let _ = answer.send(false);
+        }
+    })
+    .ok()?;
     if started.recv().unwrap_or(false) {
         Some(thread)
     } else {
@@ -116,6 +117,8 @@ impl Ring {
                 return;
             }
             self.arm_bell(queue);
+            let idle = self.in_flight.all() == 0;
+            let _waiting = idle.then(|| wait_for("requests to the device", Need::Idle, None));
             // Interrupted, or the kernel is short of something: what it has taken will complete,
             // the rest is submitted with the next round.
             if self.ring.submit_and_wait(1).is_err() {
@@ -178,6 +181,11 @@ impl Ring {
     fn settle(&mut self, slot: usize, result: io::Result<usize>) {
         let Some(part) = self.slots.get_mut(slot).and_then(Option::take) else { return };
         self.vacate(slot, part.direction());
+        // The kernel cancels a request for which it cannot start a worker of its own: a limit of processes.
+        if matches!(&result, Err(error) if error.raw_os_error() == Some(libc::ECANCELED)) {
+            super::threads::perform(part);
+            return;
+        }
         if let Some(part) = part.settle(result) {
             self.submit(part);
         }

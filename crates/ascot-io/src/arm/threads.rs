@@ -3,14 +3,15 @@
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::thread;
 
 use super::queue::Queue;
 use super::transfer::Part;
 use crate::ledger::Direction;
+use crate::threads::{Thread, ThreadError};
 
 /// Starts so many threads for each direction, or none where the system refuses the first one for either.
-pub(super) fn start(queue: &Arc<Queue>, reads: usize, writes: usize) -> Vec<JoinHandle<()>> {
+pub(super) fn start(queue: &Arc<Queue>, reads: usize, writes: usize) -> Vec<Thread<()>> {
     let mut threads = Vec::with_capacity(reads + writes);
     for number in 0..reads.max(writes) {
         let wanted = [(Direction::Read, number < reads), (Direction::Write, number < writes)];
@@ -29,9 +30,10 @@ pub(super) fn start(queue: &Arc<Queue>, reads: usize, writes: usize) -> Vec<Join
     threads
 }
 
-fn spawn(queue: &Arc<Queue>, direction: Direction) -> io::Result<JoinHandle<()>> {
+fn spawn(queue: &Arc<Queue>, direction: Direction) -> Result<Thread<()>, ThreadError> {
     let queue = Arc::clone(queue);
-    thread::Builder::new().name("ascot-arm".into()).spawn(move || {
+    crate::threads::spawn("device", move || {
+        let _abandon = queue.abandon_on_panic();
         while let Some(part) = queue.wait(direction) {
             perform(part);
         }

@@ -1,8 +1,8 @@
 //! Transfers and their parts: what is asked of an arm, and what came of it.
 //!
 //! Invariants: a transfer owns its buffer until it is finished, so the memory a part points to
-//! lives as long as the part; parts of a transfer do not overlap; each part settles exactly once,
-//! and the last one finishes the transfer, which lets go of written memory at once. Short results are
+//! lives as long as the part; parts of a transfer do not overlap; each part settles exactly once
+//! (one that is dropped, with an error), and the last one finishes the transfer, which lets go of written memory at once. Short results are
 //! resumed, EINTR and EAGAIN retried.
 
 use std::fs::File;
@@ -12,6 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::buf::Buf;
 use crate::ledger::{Direction, Receipt};
+use crate::waits::{Need, wait_for};
 use crate::{PAGE_BYTES, SECTOR_BYTES};
 
 /// Retries of a part that the kernel keeps putting off.
@@ -101,7 +102,7 @@ impl Request {
             let at = number * part_bytes;
             let len = part_bytes.min(len - at);
             let halve = self.halve && number == 0;
-            Part { transfer: Arc::clone(&transfer), at, len, done: 0, delays: 0, halve }
+            Part { transfer: Arc::clone(&transfer), at, len, done: 0, delays: 0, halve, settled: false }
         };
         let parts = (0..count).map(part).collect();
         (Ticket { transfer }, parts)
@@ -122,6 +123,7 @@ impl Ticket {
     /// buffer where it was read into.
     pub(crate) fn wait(self) -> (Option<Buf>, io::Result<usize>) {
         let mut state = self.transfer.lock();
+        let _waiting = (state.open_parts > 0).then(|| wait_for("a transfer", Need::Blocked, None));
         while state.open_parts > 0 {
             state = self.transfer.finished.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -141,6 +143,7 @@ pub(super) struct Part {
     done: usize,
     delays: u32,
     halve: bool,
+    settled: bool,
 }
 
 impl Part {
@@ -208,7 +211,8 @@ impl Part {
         None
     }
 
-    fn close(self, error: Option<io::Error>) {
+    fn close(&mut self, error: Option<io::Error>) {
+        self.settled = true;
         let mut state = self.transfer.lock();
         if self.done < self.len {
             state.moved = state.moved.min(self.at + self.done);
@@ -233,6 +237,49 @@ impl Part {
     }
 }
 
+impl Drop for Part {
+    /// A part that is dropped before it has settled fails its transfer: its thread died, and somebody may be
+    /// waiting for the transfer.
+    fn drop(&mut self) {
+        if self.settled {
+            return;
+        }
+        // The kernel may still move bytes of the buffer: it must not be used again.
+        let buf = self.transfer.lock().buf.take();
+        std::mem::forget(buf);
+        self.close(Some(io::Error::other("the thread that moves bytes to and from the device has died")));
+    }
+}
+
 fn is_delay(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::Ledger;
+
+    #[test]
+    fn who_waits_for_a_dropped_part_gets_an_error() {
+        let file = Arc::new(tempfile::tempfile().unwrap());
+        let mut meter = Ledger::new().meter("a file", "a file".as_ref(), 0, 0, Direction::Read);
+        let (buf, len, receipt) = (Buf::heap(2 * PAGE_BYTES), 2 * PAGE_BYTES, meter.issue(0, 2, 1));
+        let (direction, part_bytes) = (Direction::Read, PAGE_BYTES);
+        let request = Request {
+            file,
+            direction,
+            buf,
+            len,
+            offset: 0,
+            part_bytes,
+            direct: false,
+            halve: false,
+            receipt,
+        };
+        let (ticket, parts) = request.into_parts();
+        assert!(parts.len() == 2 && !ticket.is_finished());
+        drop(parts);
+        assert!(ticket.wait().1.is_err());
+    }
 }

@@ -17,6 +17,7 @@ use ascot_io::{BlockPool, Filled, ReadStream};
 
 use super::judge::Judge;
 use crate::error::SortError;
+use crate::observe::Cancel;
 
 /// Reads in flight at a time.
 const READS_AHEAD: usize = 8;
@@ -156,6 +157,7 @@ pub(super) enum Event {
 pub(super) fn read_blocks(
     stream: &mut dyn ReadStream,
     blocks: &BlockPool,
+    cancel: &Cancel,
     mut take: impl FnMut(Event) -> Result<bool, SortError>,
 ) -> Result<(), SortError> {
     let block_bytes = blocks.block_bytes() as u64;
@@ -165,7 +167,9 @@ pub(super) fn read_blocks(
         while wanted > 0 && stream.in_flight() < READS_AHEAD {
             let block = match blocks.try_take() {
                 Some(block) => block,
-                None if stream.in_flight() == 0 => blocks.take(),
+                None if stream.in_flight() == 0 => {
+                    blocks.take(|| cancel.is_cancelled()).ok_or(SortError::Cancelled)?
+                }
                 None => break,
             };
             stream.begin(block)?;

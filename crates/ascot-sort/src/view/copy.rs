@@ -31,6 +31,7 @@ pub fn write_part(
     cancel: &Cancel,
 ) -> Result<u64, SortError> {
     let disk = job_disk(options);
+    disk.stop_when(cancel.flag());
     match output {
         Output::Path(path) => {
             room_for_output(&disk, path, to - from)?;
@@ -67,7 +68,7 @@ fn copy(
     let mut stream = view.stream(from, to, view.memory_left(), verifies)?;
     loop {
         cancel.check()?;
-        let mut block = blocks.take();
+        let mut block = blocks.take(|| cancel.is_cancelled()).ok_or(SortError::Cancelled)?;
         let mut len = 0;
         while len < block.len() {
             let bytes = stream.next_bytes()?;
@@ -84,12 +85,13 @@ fn copy(
         }
         out.begin(block, len)?;
     }
-    match stream.sum() {
-        Some(written) if verifies && written != view.sum() => {
-            Err(SortError::Checksum { read: view.sum(), written })
-        }
-        _ => Ok(()),
+    if verifies
+        && let Some(written) = stream.sum()?
+        && written != view.sum()
+    {
+        return Err(SortError::Checksum { read: view.sum(), written });
     }
+    Ok(())
 }
 
 /// A record that has the key a user wrote, in the form of a user's file: 0x and hexadecimal digits, or the

@@ -18,6 +18,8 @@ mod copy;
 pub mod cost;
 mod guess;
 pub mod keys;
+#[cfg(test)]
+mod liveness_tests;
 mod load;
 pub mod make;
 pub mod manifest;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ascot_io::{Buf, Disk, Ledger, Pool};
+use ascot_io::{Buf, Disk, Ledger, Pool, threads};
 
 use ascot_record::checksum::RecordSum;
 
@@ -154,13 +154,21 @@ impl<R: Records> Opener<'_, R> {
     fn all(&self, members: &[Member]) -> Result<Vec<ViewRun>, SortError> {
         let share = members.len().div_ceil(OPENED_AT_ONCE).max(1);
         let some = |members: &[Member]| members.iter().map(|member| self.one(member)).collect::<Vec<_>>();
-        let opened: Vec<_> = std::thread::scope(|scope| {
-            let threads: Vec<_> =
-                members.chunks(share).map(|members| scope.spawn(move || some(members))).collect();
-            let ended = || vec![Err(SortError::Internal("a thread that opens a view ended early"))];
-            threads.into_iter().flat_map(|thread| thread.join().unwrap_or_else(|_| ended())).collect()
-        });
-        opened.into_iter().collect()
+        threads::scope(|scope| {
+            let start = |members| (members, scope.spawn("open", move || some(members)));
+            let started: Vec<_> = members.chunks(share).map(start).collect();
+            let mut runs = Vec::with_capacity(members.len());
+            for (members, thread) in started {
+                let opened = match thread {
+                    Ok(thread) => thread.join()?,
+                    Err(_refused) => some(members),
+                };
+                for run in opened {
+                    runs.push(run?);
+                }
+            }
+            Ok(runs)
+        })
     }
 
     fn one(&self, member: &Member) -> Result<ViewRun, SortError> {

@@ -79,6 +79,7 @@ pub fn join_parts(
         (None, None) => return Err(SortError::Internal("files of a view without an order")),
     };
     let disk = job_disk(&RunOptions::default());
+    disk.stop_when(cancel.flag());
     let parent = parent_of(view);
     let mut job = JobDir::create(&disk, std::slice::from_ref(&parent), None)?;
     let dir = job.path().to_path_buf();

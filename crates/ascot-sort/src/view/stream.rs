@@ -5,10 +5,11 @@
 //! still. Dropped, it ends its threads and gives all memory back.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 
 use ascot_bowtie::engine::Bowtie;
 use ascot_bowtie::schedule::{Forecast, Schedule};
+use ascot_io::threads::{Thread, spawn};
+use ascot_io::waits::{Need, receive};
 use ascot_io::{BlockPool, Disk, PAGE_BYTES, Pool};
 use ascot_record::checksum::RecordSum;
 use crossbeam_channel::{Receiver, Sender, unbounded};
@@ -60,7 +61,7 @@ pub struct Stream {
     given: usize,
     chunks: Option<Receiver<Result<Chunk, SortError>>>,
     cancel: Cancel,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<Thread<()>>,
     /// Bytes to leave out, and to give after those.
     skip: u64,
     left: u64,
@@ -112,10 +113,7 @@ impl Stream {
         let mut this = Stream::of(front);
         let merge = Merge::prepare(records, disk, pool, &part, memory, threads)?;
         let (cancel, sum) = (this.cancel.clone(), Arc::clone(&this.sum));
-        let thread = std::thread::Builder::new().name("view".into());
-        let spawned = thread.spawn(move || merge.run(part, &send, &cancel, &sum));
-        this.thread =
-            Some(spawned.map_err(|_| SortError::Internal("a thread that reads a view does not start"))?);
+        this.thread = Some(spawn("view", move || merge.run(part, &send, &cancel, &sum))?);
         (this.chunks, this.skip, this.left) = (Some(receive), skip, left);
         Ok(this)
     }
@@ -127,7 +125,8 @@ impl Stream {
             self.current = Current::Bytes(Vec::new());
             self.given = 0;
             let ended = |_| Err(SortError::Internal("a view ended before its last record"));
-            let mut chunk = chunks.recv().unwrap_or_else(ended)?;
+            let mut chunk =
+                receive(chunks, "merged records of a view", Need::Blocked).unwrap_or_else(ended)?;
             let skipped = self.skip.min(chunk.len as u64);
             self.skip -= skipped;
             self.given = skipped as usize;
@@ -139,11 +138,21 @@ impl Stream {
     }
 
     /// The sum of all records of the runs it was merged from, once it has ended, where it sums up.
-    pub fn sum(&mut self) -> Option<RecordSum> {
-        let thread = self.thread.take().filter(|_| self.left == 0)?;
-        // All it had has been taken, so that it is about to end.
-        thread.join().ok()?;
-        *self.sum.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn sum(&mut self) -> Result<Option<RecordSum>, SortError> {
+        if self.left > 0 {
+            return Ok(None);
+        }
+        self.current = Current::Bytes(Vec::new());
+        self.given = 0;
+        // A part ends within a unit of a run, and its thread merges that to its end: it has more, and cannot
+        // go on unless somebody takes that.
+        for rest in self.chunks.take().iter().flatten() {
+            drop(rest?);
+        }
+        if let Some(thread) = self.thread.take() {
+            thread.join()?;
+        }
+        Ok(*self.sum.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The first `bytes` of [`next_bytes`](Self::next_bytes) are done with.

@@ -1,0 +1,227 @@
+//! Threads: the one place that starts them.
+//!
+//! The system may refuse a thread (a limit of processes, of tasks in a control group, of address space), so a
+//! start can fail, and never panics. A caller that can do with fewer threads goes on; [`notice`] says so.
+//!
+//! Invariant: a thread that panics is reported as [`ThreadError::Died`] by whoever joins it or ends its
+//! scope. Whatever it held is released by then, so that nobody waits for it for ever.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, Builder, JoinHandle, ScopedJoinHandle};
+
+use crate::error::again;
+use crate::memory::Mapping;
+use crate::waits::{Need, register_thread, wait_for};
+
+/// Why a thread did not do its work.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ThreadError {
+    /// The system starts no more threads.
+    #[error(
+        "the system starts no more threads (for '{name}'): {source}\n  allow more processes (ulimit -u, or pids.max of the control group) and memory (ulimit -d, ulimit -v), or take fewer threads (--threads)"
+    )]
+    Refused {
+        /// What the thread was for.
+        name: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A fault of this program ended the thread.
+    #[error("internal error: the thread '{name}' ended early; please report this")]
+    Died {
+        /// What the thread was for.
+        name: String,
+    },
+}
+
+impl ThreadError {
+    /// The same error once more.
+    pub(crate) fn repeat(&self) -> Self {
+        match self {
+            Self::Refused { name, source } => Self::Refused { name: name.clone(), source: again(source) },
+            Self::Died { name } => Self::Died { name: name.clone() },
+        }
+    }
+}
+
+/// Threads that were refused.
+static REFUSED: AtomicUsize = AtomicUsize::new(0);
+
+/// Says that the system refused this process some threads, if it did.
+pub fn notice() -> Option<&'static str> {
+    let text = "the system started fewer threads than wanted; the job did without them\n  for full speed allow more processes (ulimit -u, or pids.max of the control group)";
+    (REFUSED.load(Relaxed) > 0).then_some(text)
+}
+
+fn refused(name: &str, source: io::Error) -> ThreadError {
+    REFUSED.fetch_add(1, Relaxed);
+    ThreadError::Refused { name: name.into(), source }
+}
+
+fn died(name: String) -> ThreadError {
+    ThreadError::Died { name }
+}
+
+/// A thread that runs by itself.
+#[derive(Debug)]
+pub struct Thread<T> {
+    name: String,
+    handle: JoinHandle<T>,
+}
+
+/// What a thread takes from the system as it starts: its stack, and little areas that it cannot do without.
+const START_BYTES: usize = 3 << 20;
+
+/// A thread about to start, where there is memory for it: one that finds none while it starts would end the
+/// process, and leave its spills.
+fn begin(name: &str) -> io::Result<Builder> {
+    let memory = Mapping::anonymous(START_BYTES).map_err(io::Error::from_raw_os_error)?;
+    drop(memory);
+    Ok(Builder::new().name(name.into()))
+}
+
+/// Starts a thread.
+pub fn spawn<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<Thread<T>, ThreadError> {
+    let registered = move || {
+        register_thread();
+        work()
+    };
+    let handle = begin(name).and_then(|builder| builder.spawn(registered));
+    let handle = handle.map_err(|error| refused(name, error))?;
+    Ok(Thread { name: name.into(), handle })
+}
+
+impl<T> Thread<T> {
+    /// Whether it has ended.
+    pub fn is_finished(&self) -> bool {
+        self.handle.is_finished()
+    }
+
+    /// Waits for its end.
+    pub fn join(self) -> Result<T, ThreadError> {
+        let _waiting = wait_for("another thread to end", Need::Blocked, None);
+        self.handle.join().map_err(|_| died(self.name))
+    }
+}
+
+/// Threads that end before [`scope`] returns.
+pub struct Scope<'scope, 'env: 'scope> {
+    inner: &'scope thread::Scope<'scope, 'env>,
+    died: Arc<Mutex<Option<String>>>,
+}
+
+/// A thread of a scope.
+pub struct ScopedThread<'scope, T> {
+    name: String,
+    handle: ScopedJoinHandle<'scope, Option<T>>,
+}
+
+impl<'scope> Scope<'scope, '_> {
+    /// Starts a thread.
+    pub fn spawn<T: Send + 'scope>(
+        &self,
+        name: &str,
+        work: impl FnOnce() -> T + Send + 'scope,
+    ) -> Result<ScopedThread<'scope, T>, ThreadError> {
+        let died = Arc::clone(&self.died);
+        let own_name = name.to_owned();
+        let caught = move || {
+            register_thread();
+            let result = catch_unwind(AssertUnwindSafe(work)).ok();
+            if result.is_none() {
+                died.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(own_name);
+            }
+            result
+        };
+        let handle = begin(name).and_then(|builder| builder.spawn_scoped(self.inner, caught));
+        let handle = handle.map_err(|error| refused(name, error))?;
+        Ok(ScopedThread { name: name.into(), handle })
+    }
+}
+
+impl<T> ScopedThread<'_, T> {
+    /// Waits for its end.
+    pub fn join(self) -> Result<T, ThreadError> {
+        let _waiting = wait_for("another thread to end", Need::Blocked, None);
+        self.handle.join().ok().flatten().ok_or_else(|| died(self.name))
+    }
+}
+
+/// Runs `work`, which may start threads that borrow, and waits for their end. Fails where one of them died,
+/// whatever `work` says.
+pub fn scope<'env, T, E: From<ThreadError>>(
+    work: impl for<'scope> FnOnce(&Scope<'scope, 'env>) -> Result<T, E>,
+) -> Result<T, E> {
+    let dead = Arc::new(Mutex::new(None));
+    let mut waiting = None;
+    let result = thread::scope(|inner| {
+        let result = work(&Scope { inner, died: Arc::clone(&dead) });
+        waiting = Some(wait_for("the threads it started to end", Need::Blocked, None));
+        result
+    });
+    drop(waiting);
+    match dead.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        Some(name) => Err(died(name).into()),
+        None => result,
+    }
+}
+
+/// Starts up to `wanted` threads by `start`, which gets their numbers: fewer where the system refuses some,
+/// and an error where it refuses the first.
+pub fn start_some<T>(
+    wanted: usize,
+    mut start: impl FnMut(usize) -> Result<T, ThreadError>,
+) -> Result<Vec<T>, ThreadError> {
+    let mut started = Vec::with_capacity(wanted);
+    for number in 0..wanted.max(1) {
+        match start(number) {
+            Ok(thread) => started.push(thread),
+            Err(_) if number > 0 => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(started)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_dies_is_an_error_of_its_scope() {
+        let result: Result<u32, ThreadError> = scope(|scope| {
+            scope.spawn("sound", || ())?;
+            let dying = scope.spawn("dying", || panic!("on purpose"))?;
+            assert!(matches!(dying.join(), Err(ThreadError::Died { .. })));
+            Ok(7)
+        });
+        assert!(matches!(result, Err(ThreadError::Died { name }) if name == "dying"));
+        assert_eq!(scope(|scope| scope.spawn("sum", || 3)?.join()).unwrap(), 3);
+        let dying = spawn("dying", || panic!("on purpose")).unwrap();
+        assert!(matches!(dying.join(), Err(ThreadError::Died { .. })));
+    }
+
+    #[test]
+    fn fewer_threads_will_do_but_not_none() {
+        let refusing = |from| {
+            move |number: usize| {
+                let full = io::Error::from_raw_os_error(libc::EAGAIN);
+                if number < from {
+                    Ok(number)
+                } else {
+                    Err(ThreadError::Refused { name: "sort".into(), source: full })
+                }
+            }
+        };
+        assert_eq!(start_some(4, refusing(9)).unwrap(), [0, 1, 2, 3]);
+        assert_eq!(start_some(4, refusing(2)).unwrap(), [0, 1]);
+        assert!(start_some(4, refusing(0)).unwrap_err().to_string().contains("pids.max"));
+    }
+}
