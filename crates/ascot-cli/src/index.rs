@@ -19,7 +19,7 @@ use serde_json::json;
 use crate::failure::{Failure, STATUS_OF_DISORDER, STATUS_OF_ERROR};
 use crate::index_build;
 use crate::numbers;
-use crate::request::memory;
+use crate::request::memory_or;
 use crate::sort::print;
 use crate::sys;
 
@@ -41,7 +41,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
 
 fn open(matches: &ArgMatches) -> Result<Directory, Failure> {
     let path = matches.get_one::<OsString>("dir").map(PathBuf::from).unwrap_or_default();
-    let bytes = memory(matches)?.unwrap_or(USUAL_MEMORY_BYTES);
+    let bytes = memory_or(matches, USUAL_MEMORY_BYTES)?;
     Ok(Directory::open(&Disk::default(), &path, usize::try_from(bytes).unwrap_or(usize::MAX))?)
 }
 

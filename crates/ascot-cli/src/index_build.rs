@@ -13,7 +13,7 @@ use ascot_index::load::{MEMORY_BYTES, RecordFiles};
 use ascot_index::{
     Attribute, DirectoryWriter, IndexError, Layout, Manifest, NumberKind, PartitionBy, Scheme,
 };
-use ascot_io::Disk;
+use ascot_io::{Disk, emergency};
 use ascot_model::routing_plan::{RoutingCost, RoutingJob};
 use ascot_model::units;
 use ascot_sort::Cancel;
@@ -22,7 +22,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::numbers;
-use crate::request::{memory, paths};
+use crate::request::{memory_or, paths};
 use crate::signals::Stop;
 use crate::sort::print;
 
@@ -56,7 +56,7 @@ fn build_until(matches: &ArgMatches, cancel: &Cancel) -> Result<u8, Failure> {
         }
     }
     let disk = Disk::default();
-    let memory_bytes = memory(matches)?.unwrap_or(USUAL_MEMORY_BYTES);
+    let memory_bytes = memory_or(matches, USUAL_MEMORY_BYTES)?;
     let writer_bytes = usize::try_from(memory_bytes).unwrap_or(usize::MAX).saturating_sub(MEMORY_BYTES);
     let append = matches.get_flag("append");
     let writer = if append {
@@ -72,7 +72,11 @@ fn build_until(matches: &ArgMatches, cancel: &Cancel) -> Result<u8, Failure> {
             },
         )?
     };
-    let mut job = Building { disk, files, writer, cancel, records: 0, bytes: 0, epochs: 0 };
+    if !append {
+        emergency::register_directory(&output, is_index_file);
+    }
+    let directory = output.clone();
+    let mut job = Building { directory, disk, files, writer, cancel, records: 0, bytes: 0, epochs: 0 };
     let since = Instant::now();
     match job.run(&inputs, matches.get_flag("epoch-per-file")) {
         Ok(()) => {
@@ -127,6 +131,7 @@ fn inputs(matches: &ArgMatches) -> Result<Vec<PathBuf>, Failure> {
 
 /// A build under way.
 struct Building<'a> {
+    directory: PathBuf,
     disk: Disk,
     files: RecordFiles,
     writer: DirectoryWriter,
@@ -148,11 +153,20 @@ impl Building<'_> {
             self.records += self.files.append(&self.disk, input, &mut self.writer, &mut between)?;
             if epoch_per_file || number + 1 == inputs.len() {
                 self.writer.end_epoch()?;
+                // From here on there is something to keep.
+                emergency::forget(&self.directory);
                 self.epochs += 1;
             }
         }
         Ok(())
     }
+}
+
+/// Whether a file of an indexed directory has this name.
+fn is_index_file(name: &[u8]) -> bool {
+    let log = [&b"part-"[..], b"writer-"].iter().any(|start| name.starts_with(start));
+    let end = [&b".data"[..], b".index", b".aux"].iter().any(|end| name.ends_with(end));
+    (log && end) || name.starts_with(MANIFEST.as_bytes()) || name == LOCK.as_bytes()
 }
 
 /// Removes a directory that was made and has no epoch: only files of ours, and it only when nothing is left.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ascot_bowtie::engine::{BlockInput, Completed};
-use ascot_io::{Buf, Disk, Filled, IoError, PAGE_BYTES, Pool, ReadStream};
+use ascot_io::{Buf, Disk, Filled, IoError, PAGE_BYTES, Pool, PoolError, ReadStream};
 use ascot_record::checksum::RecordSum;
 
 use crate::input::Inputs;
@@ -48,14 +48,14 @@ impl<R: Records> Bench<R> {
     }
 
     /// Sorts the records in `bytes` of `buf`.
-    fn sort(&self, records: &R, mut buf: Buf, bytes: Range<usize>) -> Option<Segment> {
+    fn sort(&self, records: &R, mut buf: Buf, bytes: Range<usize>) -> Result<Option<Segment>, PoolError> {
         records.normalise(&mut buf[bytes.clone()]);
         if records.disorder(None, &buf[bytes.clone()], false).is_none() {
-            return Some(records.whole(Arc::new(records.index(Lease::plain(buf), bytes))));
+            return Ok(Some(records.whole(Arc::new(records.index(Lease::plain(buf), bytes)))));
         }
         let (lease, out) = match &self.copies {
             Some(copies) => {
-                let mut lease = copies.take_for(&|| {});
+                let mut lease = copies.take_for(&|| {})?;
                 lease.bytes_mut()[bytes.clone()].copy_from_slice(&buf[bytes.clone()]);
                 (lease, Some(Lease::plain(buf)))
             }
@@ -65,7 +65,7 @@ impl<R: Records> Bench<R> {
         let piece = RawPiece { lease, bytes, spilled: true, grouping: None };
         let mut parts = records.sort(piece, out, &mut scratch, &mut RecordSum::new());
         let part = parts.pop().filter(|_| parts.is_empty());
-        part.map(|part| records.whole(part))
+        Ok(part.map(|part| records.whole(part)))
     }
 }
 
@@ -118,6 +118,10 @@ impl<R: Records> ChunkInput<R> {
     fn changed(&self, span: &Span) -> IoError {
         let what = "the input has changed while it was sorted: sort it again";
         IoError::Misuse { path: self.path(span), offset: span.offset, what }
+    }
+
+    fn no_memory(&self, span: &Span, source: PoolError) -> IoError {
+        IoError::Memory { path: self.path(span), offset: span.offset, source }
     }
 
     /// Asks for as many chunks as may be under way.
@@ -180,7 +184,8 @@ impl<R: Records> BlockInput for ChunkInput<R> {
             buf[bytes.end] = byte;
             bytes.end += 1;
         }
-        let segment = self.bench.sort(&*self.records, buf, bytes);
+        let sorted = self.bench.sort(&*self.records, buf, bytes);
+        let segment = sorted.map_err(|source| self.no_memory(&span, source))?;
         let segment = self.trimmed(segment.ok_or_else(|| self.changed(&span))?);
         let block = self.block;
         self.block += 1;

@@ -162,7 +162,11 @@ fn read_all<R: Records>(
         match reader.next(&starving) {
             Ok(Some(piece)) => {
                 let number = handed_on.load(Relaxed);
-                let out = buffers.filter(|_| !piece.long).map(|buffers| buffers.take_for(&starving));
+                let out = match buffers.filter(|_| !piece.long).map(|buffers| buffers.take_for(&starving)) {
+                    Some(Err(error)) => break Err(error.into()),
+                    Some(Ok(out)) => Some(out),
+                    None => None,
+                };
                 if to_sort.send((number, piece, out)).is_err() {
                     break Ok(number);
                 }

@@ -90,13 +90,14 @@ impl PiecePool {
         shelf.wanted > left
     }
 
-    /// A buffer of the common size; calls `starving` before it waits for one.
-    pub fn take_for(&self, starving: Starving<'_>) -> Lease {
+    /// A buffer of the common size; calls `starving` before it waits for one. Fails where the system refuses
+    /// memory that the budget allows: to wait would help only as far as others give some back.
+    pub fn take_for(&self, starving: Starving<'_>) -> Result<Lease, PoolError> {
         let mut shelf = self.inner.lock();
         loop {
-            if let Some(lease) = self.find(&mut shelf) {
+            if let Some(lease) = self.find(&mut shelf)? {
                 shelf.wanted = 0;
-                return lease;
+                return Ok(lease);
             }
             shelf = self.inner.wait(shelf, self.inner.piece_bytes, starving);
         }
@@ -104,21 +105,27 @@ impl PiecePool {
 
     /// A buffer of the common size, if one is free.
     pub fn try_take(&self) -> Option<Lease> {
-        self.find(&mut self.inner.lock())
+        self.find(&mut self.inner.lock()).ok().flatten()
     }
 
-    fn find(&self, shelf: &mut Shelf) -> Option<Lease> {
+    fn find(&self, shelf: &mut Shelf) -> Result<Option<Lease>, PoolError> {
         let lease =
             |buf| Lease { buf: Some(buf), home: Some(Arc::clone(&self.inner)), long: 0, _block: None };
         if let Some(buf) = shelf.free.pop() {
-            return Some(lease(buf));
+            return Ok(Some(lease(buf)));
         }
         if shelf.made >= self.inner.most || self.inner.left(shelf) < self.inner.piece_bytes {
-            return None;
+            return Ok(None);
         }
-        let buf = self.inner.pool.region(self.inner.piece_bytes, "pieces of records").ok()?;
-        shelf.made += 1;
-        Some(lease(buf))
+        match self.inner.pool.region(self.inner.piece_bytes, "pieces of records") {
+            Ok(buf) => {
+                shelf.made += 1;
+                Ok(Some(lease(buf)))
+            }
+            // Other parts of the job may give some back.
+            Err(PoolError::OverBudget { .. }) => Ok(None),
+            Err(refused) => Err(refused),
+        }
     }
 
     /// A long record of no bytes yet.
@@ -155,6 +162,9 @@ impl PiecePool {
             if shelf.free.pop().is_some() {
                 shelf.made -= 1;
                 continue;
+            }
+            if let Some(PoolError::Refused { .. }) = refused {
+                return refused.map_or(Ok(()), Err);
             }
             if needed + held > self.inner.share {
                 let (purpose, budget) = ("one very long record", self.inner.share);
@@ -299,7 +309,7 @@ mod tests {
     fn buffers_come_back() {
         let pool = Pool::new(3 * MIB);
         let pieces = PiecePool::new(&pool, MIB, 3);
-        let leases: Vec<Lease> = (0..3).map(|_| pieces.take_for(&|| ())).collect();
+        let leases: Vec<Lease> = (0..3).map(|_| pieces.take_for(&|| ()).unwrap()).collect();
         assert!(pieces.try_take().is_none());
         drop(leases);
         assert!(pieces.try_take().is_some());
@@ -310,13 +320,13 @@ mod tests {
     fn a_long_record_takes_the_place_of_buffers() {
         let pool = Pool::new(4 * MIB);
         let pieces = PiecePool::new(&pool, MIB, 4);
-        drop((0..4).map(|_| pieces.take_for(&|| ())).collect::<Vec<_>>());
+        drop((0..4).map(|_| pieces.take_for(&|| ()).unwrap()).collect::<Vec<_>>());
         let mut long = pieces.long().expect("nothing yet");
         let part = vec![7; MIB - 1];
         for _ in 0..3 {
             pieces.append(&mut long, &part, 0, &|| ()).expect("fits the share");
         }
-        let kept = pieces.take_for(&|| ());
+        let kept = pieces.take_for(&|| ()).unwrap();
         assert!(pieces.append(&mut long, &part, MIB, &|| ()).is_err(), "a buffer is kept");
         assert_eq!((long.len(), pool.used()), (3 * part.len(), 4 * MIB));
         drop(kept);
@@ -324,14 +334,14 @@ mod tests {
         assert_eq!((lease.len(), lease.bytes()[0]), (3 * MIB, 7));
         assert!(pieces.try_take().is_some() && pool.used() <= 4 * MIB);
         drop(lease);
-        assert_eq!((0..4).map(|_| pieces.take_for(&|| ())).collect::<Vec<_>>().len(), 4);
+        assert_eq!((0..4).map(|_| pieces.take_for(&|| ()).unwrap()).collect::<Vec<_>>().len(), 4);
     }
 
     #[test]
     fn a_wait_ends_when_enough_has_come_back() {
         let pool = Pool::new(4 * MIB);
         let pieces = PiecePool::new(&pool, MIB, 4);
-        let leases: Vec<Lease> = (0..4).map(|_| pieces.take_for(&|| ())).collect();
+        let leases: Vec<Lease> = (0..4).map(|_| pieces.take_for(&|| ()).unwrap()).collect();
         std::thread::scope(|scope| {
             let (waits, told) = std::sync::mpsc::channel();
             let pieces = &pieces;

@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ascot_io::{Buf, Disk, Filled, PAGE_BYTES, ReadStream};
+use ascot_io::{Buf, Disk, Filled, PAGE_BYTES, PoolError, ReadStream};
 use ascot_record::framing::Partial;
 use serde::{Deserialize, Serialize};
 
@@ -224,11 +224,11 @@ impl<R: Records> PieceReader<R> {
         Ok(true)
     }
 
-    fn lease(&mut self, starving: Starving<'_>) -> Lease {
+    fn lease(&mut self, starving: Starving<'_>) -> Result<Lease, SortError> {
         let since = Instant::now();
         let lease = self.pieces.take_for(starving);
         self.waited_memory += since.elapsed();
-        lease
+        Ok(lease?)
     }
 
     /// Where the record starts of which `held` bytes have been read.
@@ -247,7 +247,7 @@ impl<R: Records> PieceReader<R> {
                 return Ok(());
             }
             let lease =
-                if open.ahead.is_empty() { Some(self.lease(starving)) } else { self.pieces.try_take() };
+                if open.ahead.is_empty() { Some(self.lease(starving)?) } else { self.pieces.try_take() };
             let (Some(mut lease), Some(open)) = (lease, &mut self.open) else { return Ok(()) };
             let Some(mut front) = lease.lend() else { return Ok(()) };
             let gap = gap_bytes(front.len());
@@ -343,6 +343,7 @@ impl<R: Records> PieceReader<R> {
         self.waited_memory += since.elapsed();
         match grown {
             Ok(()) => Ok((started, end)),
+            Err(refused @ PoolError::Refused { .. }) => Err(refused.into()),
             Err(_) => {
                 let file = self.inputs.get(self.at.input).filter(|_| end.is_none());
                 let LongStart { partial, start, .. } = started;
@@ -448,9 +449,9 @@ impl<R: Records> PieceReader<R> {
         let carried = std::mem::take(&mut self.carried);
         if carried.len() + 2 * PAGE_BYTES > self.pieces.piece_bytes() {
             self.start_long(&carried, 0, starving)?;
-            return Ok(Fill::of(self.lease(starving), 0..0));
+            return Ok(Fill::of(self.lease(starving)?, 0..0));
         }
-        let mut lease = self.lease(starving);
+        let mut lease = self.lease(starving)?;
         let start = carried.len().next_multiple_of(PAGE_BYTES) - carried.len();
         lease.bytes_mut()[start..start + carried.len()].copy_from_slice(&carried);
         Ok(Fill::of(lease, start..start + carried.len()))

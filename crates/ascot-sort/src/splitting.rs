@@ -145,7 +145,11 @@ pub fn split_pieces<R: Records>(
                 match reader.next(&starving) {
                     Ok(Some(piece)) => {
                         // The second buffer is taken here, so that splitting never waits for one.
-                        let room = (!piece.long).then(|| spare.take_for(&starving));
+                        let room = match (!piece.long).then(|| spare.take_for(&starving)) {
+                            Some(Err(error)) => break Err(error.into()),
+                            Some(Ok(room)) => Some(room),
+                            None => None,
+                        };
                         if to_split.send((number, piece, room)).is_err() {
                             break Ok(number);
                         }
