@@ -51,6 +51,7 @@ pub fn split(matches: &ArgMatches) -> Result<u8, Failure> {
     let by = request::split_by(matches)?;
     refuse_views(&split_request.inputs)?;
     let screen = screen(matches, true);
+    request::notices(matches).iter().for_each(|notice| screen.notice(notice));
     if matches.get_flag("explain") {
         return explain(matches, &split_request, Some(by), &screen);
     }
