@@ -42,7 +42,7 @@ def source(request, module_disk):
     layout = BY_NAME[request.param]
     path = module_disk / "in"
     write_records(layout, path)
-    run("sort", *layout.flags, path, "--memory", "512MiB", "-qo", module_disk / "sorted")
+    run("sort", *layout.flags, path, "--memory", "512MiB", "--quiet", "-o", module_disk / "sorted")
     yield layout, path, module_disk / "sorted"
     path.unlink()
 

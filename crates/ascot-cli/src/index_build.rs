@@ -59,6 +59,7 @@ fn build_until(matches: &ArgMatches, cancel: &Cancel) -> Result<u8, Failure> {
     let memory_bytes = memory_or(matches, USUAL_MEMORY_BYTES)?;
     let writer_bytes = usize::try_from(memory_bytes).unwrap_or(usize::MAX).saturating_sub(MEMORY_BYTES);
     let append = matches.get_flag("append");
+    let made = (!append).then(|| register_new(&output)).flatten();
     let writer = if append {
         files.check_same(&Manifest::read(&output)?.layout)?;
         DirectoryWriter::append(&disk, &output, writer_bytes)?
@@ -72,11 +73,7 @@ fn build_until(matches: &ArgMatches, cancel: &Cancel) -> Result<u8, Failure> {
             },
         )?
     };
-    if !append {
-        emergency::register_directory(&output, is_index_file);
-    }
-    let directory = output.clone();
-    let mut job = Building { directory, disk, files, writer, cancel, records: 0, bytes: 0, epochs: 0 };
+    let mut job = Building { made, disk, files, writer, cancel, records: 0, bytes: 0, epochs: 0 };
     let since = Instant::now();
     match job.run(&inputs, matches.get_flag("epoch-per-file")) {
         Ok(()) => {
@@ -131,7 +128,8 @@ fn inputs(matches: &ArgMatches) -> Result<Vec<PathBuf>, Failure> {
 
 /// A build under way.
 struct Building<'a> {
-    directory: PathBuf,
+    /// The directory, where it was made for this build.
+    made: Option<PathBuf>,
     disk: Disk,
     files: RecordFiles,
     writer: DirectoryWriter,
@@ -154,12 +152,21 @@ impl Building<'_> {
             if epoch_per_file || number + 1 == inputs.len() {
                 self.writer.end_epoch()?;
                 // From here on there is something to keep.
-                emergency::forget(&self.directory);
+                self.made.iter().for_each(|made| emergency::forget(made));
                 self.epochs += 1;
             }
         }
         Ok(())
     }
+}
+
+/// Has a directory that is to be made removed where the process must end at once; none where it is there already.
+fn register_new(output: &Path) -> Option<PathBuf> {
+    if output.exists() {
+        return None;
+    }
+    emergency::register_directory(output, is_index_file);
+    Some(output.to_path_buf())
 }
 
 /// Whether a file of an indexed directory has this name.
