@@ -25,7 +25,7 @@ pub fn memory(matches: &ArgMatches) -> Result<Option<u64>, Failure> {
 /// The cap in bytes of a command that takes `usual` where nothing is asked for. It says so where it takes less than
 /// it is asked for.
 pub fn memory_or(matches: &ArgMatches, usual: u64) -> Result<u64, Failure> {
-    if let Some(notice) = memory_notice(matches) {
+    if let Some(notice) = lowered_cap(matches).or_else(|| memory_notice(matches)) {
         eprintln!("ascot: {notice}");
     }
     Ok(memory(matches)?.unwrap_or_else(|| lowered(usual)))
@@ -52,12 +52,15 @@ fn memory_asked(matches: &ArgMatches) -> Result<Option<u64>, Failure> {
     }
 }
 
-/// A word where the cap that is asked for is more than there is.
+/// What is said where the control group has no room for the cap that is asked for.
+pub fn lowered_cap(matches: &ArgMatches) -> Option<String> {
+    let asked = memory_asked(matches).ok()??;
+    LoweredCap::of(asked).map(|lowered| lowered.to_string())
+}
+
+/// A word where the cap is more than there is.
 pub fn memory_notice(matches: &ArgMatches) -> Option<String> {
-    let cap = memory_asked(matches).ok()??;
-    if let Some(lowered) = LoweredCap::of(cap) {
-        return Some(lowered.to_string());
-    }
+    let cap = memory(matches).ok()??;
     let there = sys::memory_bytes();
     (cap > there).then(|| {
         format!(
