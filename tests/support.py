@@ -163,7 +163,7 @@ def _privileged(*command):
 
 
 @contextlib.contextmanager
-def small_disk(directory, size_bytes):
+def small_disk(directory, size_bytes, features="^has_journal", mount_options="loop"):
     """A mounted ext4 of about `size_bytes`; skips the test where that is not allowed."""
     if as_root() is None:
         pytest.skip("a loop mount needs root, or sudo without a password")
@@ -172,9 +172,9 @@ def small_disk(directory, size_bytes):
     with open(image, "wb") as file:
         file.truncate(size_bytes)
     path = {**os.environ, "PATH": os.environ.get("PATH", "") + ":/usr/sbin:/sbin"}
-    options = ["-q", "-m", "0", "-O", "^has_journal", str(image)]
+    options = ["-q", "-m", "0", "-O", features, str(image)]
     subprocess.run(["mkfs.ext4", *options], check=True, env=path, capture_output=True)
-    mounted, why = _privileged("mount", "-o", "loop", image, mount)
+    mounted, why = _privileged("mount", "-o", mount_options, image, mount)
     if not mounted:
         pytest.skip(f"no loop mount here: {why.strip()}")
     try:

@@ -20,7 +20,7 @@ use crate::failure::{Failure, STATUS_OF_DISORDER, STATUS_OF_ERROR};
 use crate::index_build;
 use crate::index_output::{Form, Output};
 use crate::numbers;
-use crate::request::memory;
+use crate::request::memory_or;
 use crate::sort::print;
 
 /// Memory of a reader where nothing is said, bytes.
@@ -42,7 +42,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
 
 fn open(matches: &ArgMatches) -> Result<Directory, Failure> {
     let path = matches.get_one::<OsString>("dir").map(PathBuf::from).unwrap_or_default();
-    let bytes = memory(matches)?.unwrap_or(USUAL_MEMORY_BYTES);
+    let bytes = memory_or(matches, USUAL_MEMORY_BYTES)?;
     Ok(Directory::open(&Disk::default(), &path, usize::try_from(bytes).unwrap_or(usize::MAX))?)
 }
 

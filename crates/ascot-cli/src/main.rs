@@ -4,6 +4,7 @@
 //! standard error. Exit status: 0 done, 1 a check found disorder, 2 an error. Called through a link
 //! named `sort` it is `ascot sort`.
 
+mod allocator;
 mod arguments;
 mod chart;
 mod failure;

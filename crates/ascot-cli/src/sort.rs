@@ -51,6 +51,7 @@ pub fn split(matches: &ArgMatches) -> Result<u8, Failure> {
     let by = request::split_by(matches)?;
     refuse_views(&split_request.inputs)?;
     let screen = screen(matches, true);
+    tell_notices(matches, &screen);
     if matches.get_flag("explain") {
         return explain(matches, &split_request, Some(by), &screen);
     }
@@ -62,10 +63,18 @@ pub fn split(matches: &ArgMatches) -> Result<u8, Failure> {
     .inspect(|_| sys::leave_standard_input_read(&split_request.inputs))
 }
 
+/// Notices; that the cap is lowered is told to batch jobs, too.
+fn tell_notices(matches: &ArgMatches, screen: &Screen) {
+    if let Some(text) = request::lowered_cap(matches) {
+        screen.tell(&format!("ascot: {text}"));
+    }
+    request::notices(matches).iter().for_each(|notice| screen.notice(notice));
+}
+
 fn run_request(matches: &ArgMatches, sort_request: &SortRequest) -> Result<u8, Failure> {
     let output_is_file = !matches!(sort_request.output, Output::Stdout) || sys::stdout_is_a_file();
     let screen = screen(matches, output_is_file);
-    request::notices(matches).iter().for_each(|notice| screen.notice(notice));
+    tell_notices(matches, &screen);
     let view = view_of(matches, sort_request, &screen)?;
     if matches.get_flag("explain") {
         return match view {

@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use ascot_sort::control_group::GroupMemory;
 use ascot_sort::request::{Input, Output};
 
 use crate::failure::Failure;
@@ -106,16 +107,13 @@ pub fn terminal_columns() -> Option<usize> {
     (result == 0 && size.ws_col > 0).then_some(usize::from(size.ws_col))
 }
 
-/// Memory this process can have at most: the machine's, or less where a control group says so.
+/// Memory this process can have at most: the machine's, or less where its control groups say so.
 pub fn memory_bytes() -> u64 {
     // SAFETY: sysconf only reads its argument.
     let (pages, page_bytes) =
         unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
     let machine = u64::try_from(pages).unwrap_or(0).saturating_mul(u64::try_from(page_bytes).unwrap_or(0));
-    std::fs::read_to_string("/sys/fs/cgroup/memory.max")
-        .ok()
-        .and_then(|text| text.trim().parse::<u64>().ok())
-        .map_or(machine, |limit| limit.min(machine))
+    GroupMemory::of_this_process().map_or(machine, |group| group.limit.min(machine))
 }
 
 /// Whether standard output is a regular file, as after `> FILE` in a shell.

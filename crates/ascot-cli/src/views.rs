@@ -14,7 +14,7 @@ use clap::ArgMatches;
 
 use crate::failure::Failure;
 use crate::progress::Screen;
-use crate::request::{Mode, count, memory, output, paths, sort_request, threads};
+use crate::request::{Mode, count, memory_or, output, paths, sort_request, threads};
 use crate::signals::Stop;
 use crate::size;
 use crate::sys;
@@ -43,13 +43,13 @@ pub fn open(matches: &ArgMatches, dir: &Path) -> Result<Arc<dyn View>, Failure> 
 }
 
 fn opening(matches: &ArgMatches) -> Result<OpenView, Failure> {
-    let memory_bytes = Some(memory(matches)?.unwrap_or(USUAL_MEMORY_BYTES));
+    let memory_bytes = Some(memory_or(matches, USUAL_MEMORY_BYTES)?);
     Ok(OpenView { memory_bytes, threads: threads(matches)?, options: RunOptions::default() })
 }
 
 /// Opens an indexed directory with the memory a view would have.
 pub fn open_index(matches: &ArgMatches, dir: &Path) -> Result<Directory, Failure> {
-    let bytes = memory(matches)?.unwrap_or(USUAL_MEMORY_BYTES);
+    let bytes = memory_or(matches, USUAL_MEMORY_BYTES)?;
     Ok(Directory::open(&Disk::default(), dir, usize::try_from(bytes).unwrap_or(usize::MAX))?)
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Invariant: what is asked for here is counted in the pool beforehand.
 
+use ascot_io::emergency::fallible;
 use ascot_io::{Pool, PoolError};
 
 /// The system's number for that there is no memory.
@@ -13,7 +14,7 @@ const ENOMEM: i32 = 12;
 /// [`PoolError::Refused`] where the system has not as much.
 pub fn room<T>(pool: &Pool, count: usize, purpose: &'static str) -> Result<Vec<T>, PoolError> {
     let mut list = Vec::new();
-    list.try_reserve_exact(count).map_err(|_| PoolError::Refused {
+    fallible(|| list.try_reserve_exact(count)).map_err(|_| PoolError::Refused {
         purpose,
         asked: count.saturating_mul(size_of::<T>()),
         used: pool.used(),

@@ -21,6 +21,7 @@ mod backend;
 mod buf;
 mod direct;
 mod disk;
+pub mod emergency;
 mod error;
 mod faulty;
 mod growable;

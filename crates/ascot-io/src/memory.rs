@@ -16,15 +16,21 @@ const HUGE_FROM_BYTES: usize = 4 << 20;
 pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// Has the allocator of the C library give large blocks back to the system as soon as they are
-/// freed: what it would keep for later counts against the cap as well.
+/// freed: what it would keep for later counts against the cap as well. Where the address space is limited, it
+/// takes none for heaps of single threads, 64 MiB each.
 pub(crate) fn keep_no_large_blocks() {
     const LARGE_BYTES: libc::c_int = 1 << 20;
     #[cfg(target_env = "gnu")]
     {
         static ONCE: std::sync::Once = std::sync::Once::new();
-        // SAFETY: sets a number of the allocator's, which takes its own lock.
+        // SAFETY: sets numbers of the allocator's, which takes its own lock; the limit is written to a valid place.
         ONCE.call_once(|| unsafe {
             libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE_BYTES);
+            let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+            if libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) == 0 && limit.rlim_cur != libc::RLIM_INFINITY
+            {
+                libc::mallopt(libc::M_ARENA_MAX, 1);
+            }
         });
     }
 }

@@ -18,6 +18,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::disk::{Creation, Disk};
+use crate::emergency;
 use crate::error::{Action, IoError};
 use crate::stream::WriteStream;
 use crate::system;
@@ -118,6 +119,7 @@ impl AtomicOutput {
         temporary: PathBuf,
         _lock: Option<File>,
     ) -> Self {
+        emergency::register_file(&temporary);
         let temporary = Some(temporary);
         Self { disk: disk.clone(), stream: Some(stream), target, temporary, _lock, sealed: None, kept: false }
     }
@@ -134,7 +136,10 @@ impl AtomicOutput {
         let target = resolve(path)?;
         let stream = disk.open_append(temporary, offset, name)?;
         let lock = lock(temporary);
-        Ok(Self::at(disk, stream, target, temporary.to_path_buf(), lock))
+        let output = Self::at(disk, stream, target, temporary.to_path_buf(), lock);
+        // What can be resumed stays.
+        emergency::forget(temporary);
+        Ok(output)
     }
 
     /// The stream to write to.
@@ -179,6 +184,7 @@ impl AtomicOutput {
     /// Leaves the temporary file where it is when dropped uncommitted.
     pub fn keep(&mut self) {
         self.kept = true;
+        self.temporary.iter().for_each(|path| emergency::forget(path));
     }
 
     /// Makes the output durable and closes it: only its name is missing then. Its length in bytes.
@@ -224,6 +230,7 @@ impl AtomicOutput {
     fn place(&mut self) -> Result<bool, IoError> {
         let Some(temporary) = &self.temporary else { return Ok(false) };
         self.disk.rename(temporary, &self.target)?;
+        emergency::forget(temporary);
         self.temporary = None;
         Ok(true)
     }
@@ -235,6 +242,7 @@ impl Drop for AtomicOutput {
         if let Some(temporary) = self.temporary.take().filter(|_| !self.kept) {
             // Whoever gave the output up has reported why; a leftover is found by its name.
             let _ = self.disk.remove_file(&temporary);
+            emergency::forget(&temporary);
         }
     }
 }

@@ -7,6 +7,7 @@
 //!
 //! The process itself (code, stacks, small allocations) is the constant beside the cap.
 
+use crate::control_group::GroupMemory;
 use crate::error::SortError;
 
 /// Smallest block worth a request.
@@ -61,7 +62,7 @@ impl Budget {
     /// Divides `memory`, for records of about `data_bytes` in all where that is known.
     pub fn new(memory: u64, threads: usize, data_bytes: Option<u64>) -> Result<Budget, SortError> {
         if memory < LEAST_MEMORY_BYTES {
-            return Err(SortError::TooLittleMemory { given: memory, least: LEAST_MEMORY_BYTES });
+            return Err(too_little(memory));
         }
         let memory = usize::try_from(memory).unwrap_or(usize::MAX);
         let threads = threads.clamp(1, (memory / (4 << 20)).max(1));
@@ -103,85 +104,29 @@ fn previous_power_of_two(value: usize) -> usize {
     1 << value.max(1).ilog2()
 }
 
-/// A sensible cap where none is given: half of what the machine, or this process's cgroup, has left.
+/// A sensible cap where none is given: half of what the machine, or this process's control group, has left,
+/// and no more than fits there beside the process itself.
 pub fn default_memory() -> u64 {
     let machine = meminfo_available().unwrap_or(1 << 30);
-    let cgroup = cgroup_left().unwrap_or(u64::MAX);
-    (machine.min(cgroup) / 2).clamp(LEAST_MEMORY_BYTES, 64 << 30)
+    let usual = |left: u64| (left / 2).clamp(LEAST_MEMORY_BYTES, 64 << 30);
+    match GroupMemory::of_this_process() {
+        Some(group) => usual(machine.min(group.left)).min(group.cap()),
+        None => usual(machine),
+    }
+}
+
+/// The error about a cap below the least that works, which may be the control group's doing.
+pub fn too_little(given: u64) -> SortError {
+    match GroupMemory::of_this_process().filter(|group| group.cap() < LEAST_MEMORY_BYTES) {
+        Some(group) => SortError::SmallControlGroup { group },
+        None => SortError::TooLittleMemory { given, least: LEAST_MEMORY_BYTES },
+    }
 }
 
 fn meminfo_available() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;
     Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? << 10)
-}
-
-/// What this process's cgroup (either version) and those above it leave: the least of what each has
-/// below its limit, the page cache counting as free.
-fn cgroup_left() -> Option<u64> {
-    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
-    groups.lines().filter_map(group_left).min()
-}
-
-/// Names of what a version of cgroups tells about memory.
-struct GroupFiles {
-    roots: &'static [&'static str],
-    limit: &'static str,
-    usage: &'static str,
-    /// Lines of `memory.stat` that count cached files; all else cannot be given back.
-    cached: [&'static str; 2],
-}
-
-const UNIFIED: GroupFiles = GroupFiles {
-    roots: &["/sys/fs/cgroup", "/sys/fs/cgroup/unified"],
-    limit: "memory.max",
-    usage: "memory.current",
-    cached: ["inactive_file", "active_file"],
-};
-
-const LEGACY: GroupFiles = GroupFiles {
-    roots: &["/sys/fs/cgroup/memory"],
-    limit: "memory.limit_in_bytes",
-    usage: "memory.usage_in_bytes",
-    cached: ["total_inactive_file", "total_active_file"],
-};
-
-fn group_left(line: &str) -> Option<u64> {
-    let mut parts = line.splitn(3, ':');
-    let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
-    let files = match controllers {
-        "" => &UNIFIED,
-        _ if controllers.split(',').any(|name| name == "memory") => &LEGACY,
-        _ => return None,
-    };
-    let mut least = None;
-    for root in files.roots {
-        let mut at = path.trim_end_matches('/');
-        loop {
-            let read = |name: &str| std::fs::read_to_string(format!("{root}{at}/{name}")).ok();
-            let left = read(files.limit).and_then(|limit| {
-                let (usage, stat) = (read(files.usage), read("memory.stat"));
-                left_of(files, &limit, &usage.unwrap_or_default(), &stat.unwrap_or_default())
-            });
-            least = least.into_iter().chain(left).min();
-            let Some(slash) = at.rfind('/') else { break };
-            at = &at[..slash];
-        }
-    }
-    least
-}
-
-/// What a group has left, from the texts of its files; none where it has no limit. What cannot be read
-/// counts as nothing used, or nothing cached.
-fn left_of(files: &GroupFiles, limit: &str, usage: &str, stat: &str) -> Option<u64> {
-    let limit = limit.trim().parse::<u64>().ok()?;
-    let usage = usage.trim().parse::<u64>().unwrap_or(0);
-    let cached = |line: &str| {
-        let (name, bytes) = line.split_once(' ')?;
-        files.cached.contains(&name).then(|| bytes.trim().parse::<u64>().ok())?
-    };
-    let cached: u64 = stat.lines().filter_map(cached).sum();
-    Some(limit.saturating_sub(usage.saturating_sub(cached)))
 }
 
 #[cfg(test)]
@@ -211,17 +156,5 @@ mod tests {
     #[test]
     fn there_is_a_default() {
         assert!(default_memory() >= LEAST_MEMORY_BYTES);
-    }
-
-    #[test]
-    fn a_group_leaves_what_is_not_used_but_for_the_cache() {
-        let unified = "anon 700\nfile 250\nshmem 50\ninactive_file 120\nactive_file 80\ninactive_anon 9\n";
-        assert_eq!(left_of(&UNIFIED, "2000\n", "950\n", unified), Some(1250));
-        let legacy = "cache 1\ninactive_file 1\ntotal_inactive_file 120\ntotal_active_file 80\n";
-        assert_eq!(left_of(&LEGACY, "2000\n", "950\n", legacy), Some(1250));
-        assert_eq!(left_of(&UNIFIED, "max\n", "950\n", unified), None);
-        assert_eq!(left_of(&UNIFIED, "500\n", "950\n", unified), Some(0), "used beyond the limit");
-        assert_eq!(left_of(&UNIFIED, "500\n", "100\n", unified), Some(500), "counted a moment apart");
-        assert_eq!(left_of(&UNIFIED, "500\n", "", "garbage\ninactive_file x\n"), Some(500));
     }
 }

@@ -26,6 +26,7 @@ use ascot_record::gensort::Validation;
 use ascot_record::layout::Layout;
 use crossbeam_channel::{Receiver, Sender};
 
+use crate::control_group::lowered;
 use crate::error::{Missing, SortError};
 use crate::input::{InputFile, Inputs};
 use crate::observe::{Cancel, Observer};
@@ -37,6 +38,9 @@ use reader::{Cutter, Event, Part, Rest, read_blocks};
 
 /// Memory of all blocks together.
 const POOL_BYTES: usize = 64 << 20;
+
+/// Blocks at least: some being read, some being checked.
+const LEAST_BLOCKS: usize = 3;
 
 /// Bytes read at a time: whole pages, and whole records of 100 bytes.
 const BLOCK_BYTES: usize = 20 * 100 * 1024;
@@ -114,8 +118,9 @@ pub fn check(
 ) -> Result<CheckReport, SortError> {
     let inputs = Inputs::open(if request.inputs.is_empty() { &[Input::Stdin] } else { &request.inputs })?;
     let (judge, inputs) = keys::judge(request.layout, &request.keys, inputs)?;
-    let pool = Pool::new(POOL_BYTES);
-    let region = pool.region(POOL_BYTES / BLOCK_BYTES * BLOCK_BYTES, "blocks being checked")?;
+    let blocks = usize::try_from(lowered(POOL_BYTES as u64)).unwrap_or(POOL_BYTES) / BLOCK_BYTES;
+    let pool = Pool::new(blocks.max(LEAST_BLOCKS) * BLOCK_BYTES);
+    let region = pool.region(pool.budget(), "blocks being checked")?;
     let blocks = BlockPool::new(region, BLOCK_BYTES);
     let assembly = Mutex::new(Assembly::default());
     let workers = compute_threads(request.threads);

@@ -10,6 +10,9 @@ use ascot_record::checksum::RecordSum;
 use ascot_record::framing::Partial;
 use ascot_record::keys::KeyError;
 
+use crate::budget::LEAST_MEMORY_BYTES;
+use crate::control_group::GroupMemory;
+
 /// Why a job failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -93,6 +96,16 @@ pub enum SortError {
         given: u64,
         /// The least that works, bytes.
         least: u64,
+    },
+    /// The control group leaves too little for any job.
+    #[error(
+        "the control group leaves {} of the {} it may use, and a job needs {} there, {} of them for itself\n  allow the group more memory",
+        units::memory(group.left), units::memory(group.limit), units::memory(GroupMemory::LEAST_LEFT_BYTES),
+        units::memory(LEAST_MEMORY_BYTES)
+    )]
+    SmallControlGroup {
+        /// The group.
+        group: GroupMemory,
     },
     /// Memory accounting refused a buffer.
     #[error("{0}")]
@@ -225,7 +238,10 @@ impl SortError {
 
     /// Whether there was too little memory, which others may give back.
     pub fn is_out_of_memory(&self) -> bool {
-        use SortError::{Io, Memory, TooLittleMemory};
-        matches!(self, TooLittleMemory { .. } | Memory(_) | Io(IoError::Memory { .. }))
+        use SortError::{Io, Memory, SmallControlGroup, TooLittleMemory};
+        matches!(
+            self,
+            TooLittleMemory { .. } | SmallControlGroup { .. } | Memory(_) | Io(IoError::Memory { .. })
+        )
     }
 }

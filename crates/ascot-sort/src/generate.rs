@@ -24,6 +24,7 @@ use ascot_io::{
 use ascot_record::gensort::{Encoding, RECORD_LEN, RecordGenerator};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
+use crate::control_group::lowered;
 use crate::error::SortError;
 use crate::observe::{Cancel, Observer};
 use crate::request::Output;
@@ -72,16 +73,17 @@ pub fn generate(
         .ok_or_else(|| {
             SortError::Request(format!("{} records are more than a file can hold", request.count))
         })?;
-    let pool = Pool::new(POOL_BYTES);
-    let blocks = BlockPool::new(pool.region(pool_bytes(total_bytes), "records being made")?, BLOCK_BYTES);
+    let bytes = pool_bytes(total_bytes, lowered(POOL_BYTES as u64));
+    let pool = Pool::new(bytes);
+    let blocks = BlockPool::new(pool.region(bytes, "records being made")?, BLOCK_BYTES);
     let mut watch = Watch::new(observer, cancel, "make records", Some(total_bytes));
     make(request, &blocks, Sink::open(&request.output, total_bytes, cancel)?, &mut watch)?.finish()
 }
 
-/// Memory for the blocks: no more than there are bytes to make.
-fn pool_bytes(total_bytes: u64) -> usize {
-    let needed = total_bytes.max(1).next_multiple_of(BLOCK_BYTES as u64);
-    usize::try_from(needed).map_or(POOL_BYTES, |needed| needed.min(POOL_BYTES)) / BLOCK_BYTES * BLOCK_BYTES
+/// Memory for the blocks: no more than there are bytes to make, and at least one block within `most`.
+fn pool_bytes(total_bytes: u64, most: u64) -> usize {
+    let blocks = total_bytes.div_ceil(BLOCK_BYTES as u64).min(most / BLOCK_BYTES as u64).max(1);
+    usize::try_from(blocks).unwrap_or(1) * BLOCK_BYTES
 }
 
 /// Makes all records, on several threads, and writes them in order; gives the sink back.

@@ -20,6 +20,7 @@ mod boundaries;
 pub mod budget;
 pub mod check;
 pub mod chunks;
+pub mod control_group;
 pub mod cut;
 mod damage;
 mod dealing;

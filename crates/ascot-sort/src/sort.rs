@@ -13,6 +13,7 @@ use ascot_model::volume::VolumeProfile;
 use ascot_record::layout::Layout;
 
 use crate::budget::Budget;
+use crate::control_group::LoweredCap;
 use crate::error::SortError;
 use crate::explanation::{Explanation, Volumes};
 use crate::header;
@@ -431,7 +432,13 @@ pub fn resume(
     let manifest = store::load(dir)?;
     let view = manifest.view.is_some();
     let data_bytes = manifest.inputs.iter().map(Fingerprint::size).sum();
-    let budget = Budget::new(manifest.memory_bytes, manifest.threads, Some(data_bytes))?;
+    // Where it goes on there may be less memory than where it began.
+    let lowered = LoweredCap::of(manifest.memory_bytes);
+    let memory_bytes = lowered.map_or(manifest.memory_bytes, |lowered| lowered.cap);
+    if let Some(lowered) = lowered {
+        observer.notice(&lowered.to_string());
+    }
+    let budget = Budget::new(memory_bytes, manifest.threads, Some(data_bytes))?;
     let disk = if view { view_disk(options) } else { disk_for(&manifest.request, &budget, options) };
     let mut job_dir = JobDir::reopen(&disk, &manifest.dirs)?;
     if let Some(finished) = JobDir::was_done(&manifest) {
@@ -455,7 +462,7 @@ pub fn resume(
             *input = Input::Path(print.path().to_path_buf());
         }
     }
-    request.memory_bytes = Some(manifest.memory_bytes);
+    request.memory_bytes = Some(memory_bytes);
     request.threads = Some(manifest.threads);
     let mut prepared = prepare(&request, Inputs::open(&request.inputs)?)?;
     let head = prepared.head.clone();

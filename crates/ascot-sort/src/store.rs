@@ -21,7 +21,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use ascot_io::{Action, Disk, IoError};
+use ascot_io::{Action, Disk, IoError, emergency};
 use ascot_model::units;
 use ascot_record::checksum::RecordSum;
 use serde::{Deserialize, Serialize};
@@ -214,6 +214,9 @@ impl JobDir {
             named.collect()
         };
         let mut this = JobDir { dirs: Vec::new(), locks: Vec::new(), disk: disk.clone(), kept: false };
+        for dir in &dirs {
+            register(dir);
+        }
         let make = |dir: &Path| {
             let failed = |error| IoError::from_os(Action::Create, dir, 0, error);
             DirBuilder::new().mode(0o700).create(dir).map_err(failed)
@@ -332,6 +335,7 @@ impl JobDir {
     /// Leaves everything on disk when dropped, for a later resume.
     pub fn keep(&mut self) {
         self.kept = true;
+        self.dirs.iter().for_each(|dir| forget(dir));
     }
 }
 
@@ -346,6 +350,7 @@ impl Drop for JobDir {
                     // Somebody else's files are in it: they are found where they were put.
                     let _ = fs::rename(now, dir);
                 }
+                forget(dir);
             }
         }
         self.locks.clear();
@@ -395,6 +400,19 @@ fn lock(dir: &Path) -> Result<Option<File>, SortError> {
 /// Takes hold of a dead job's directory by its lock, which an empty one has not; none while the job lives.
 pub(crate) fn hold_dead(dir: &Path) -> Option<Option<File>> {
     if is_empty(dir) { Some(None) } else { lock(dir).ok()?.map(Some) }
+}
+
+/// Has a job's directory removed where the process must end at once, under either of its names.
+fn register(dir: &Path) {
+    for name in [dir, &unseen(dir)] {
+        emergency::register_directory(name, |name| std::str::from_utf8(name).is_ok_and(is_ours));
+    }
+}
+
+fn forget(dir: &Path) {
+    for name in [dir, &unseen(dir)] {
+        emergency::forget(name);
+    }
 }
 
 /// Removes our own files from a job's directory, and the directory if nothing else is in it.

@@ -319,6 +319,8 @@ pub(super) fn memory_and_disks() -> Vec<Arg> {
              aside. K, M, G and KiB, MiB, GiB are powers of 1024, KB, MB, GB powers of 1000, % \
              a share of what the machine or the control group has. Default: ASCOT_MEMORY, or \
              half of what the machine and the control groups have available, at most 64 GiB. \
+             In a control group the cap is lowered, with a notice, until the whole process \
+             fits below the limit. \
              -S is the same as in the sort command.",
         )
         .long("memory"),

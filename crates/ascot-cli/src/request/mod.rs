@@ -26,7 +26,7 @@ use crate::view_flags::is_given;
 use crate::volume::{self, Profile};
 
 pub use records::named_records;
-pub use resources::{memory, threads, usual_temp_dirs};
+pub use resources::{lowered_cap, memory_or, threads, usual_temp_dirs};
 
 /// What `ascot sort` is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

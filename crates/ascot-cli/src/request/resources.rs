@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use ascot_io::Compression;
 use ascot_model::units;
 use ascot_sort::budget::LEAST_MEMORY_BYTES;
+use ascot_sort::control_group::{LoweredCap, lowered};
 use ascot_sort::job::environment_temp_dirs;
 use ascot_sort::request::Method;
 use clap::ArgMatches;
@@ -16,8 +17,22 @@ use crate::sys;
 
 const VARIABLE: &str = "ASCOT_MEMORY";
 
-/// The cap in bytes: `--memory`, the largest `-S`, or `ASCOT_MEMORY`.
+/// The cap in bytes: what is asked for, or as much of it as the control group has room for.
 pub fn memory(matches: &ArgMatches) -> Result<Option<u64>, Failure> {
+    Ok(memory_asked(matches)?.map(lowered))
+}
+
+/// The cap in bytes of a command that takes `usual` where nothing is asked for. It says so where it takes less than
+/// it is asked for.
+pub fn memory_or(matches: &ArgMatches, usual: u64) -> Result<u64, Failure> {
+    if let Some(notice) = lowered_cap(matches).or_else(|| memory_notice(matches)) {
+        eprintln!("ascot: {notice}");
+    }
+    Ok(memory(matches)?.unwrap_or_else(|| lowered(usual)))
+}
+
+/// What is asked for: `--memory`, the largest `-S`, or `ASCOT_MEMORY`.
+fn memory_asked(matches: &ArgMatches) -> Result<Option<u64>, Failure> {
     let own = matches.get_one::<String>("memory");
     let mut largest = None;
     for text in matches.try_get_many::<String>("buffer-size").ok().flatten().into_iter().flatten() {
@@ -37,9 +52,16 @@ pub fn memory(matches: &ArgMatches) -> Result<Option<u64>, Failure> {
     }
 }
 
+/// What is said where the control group has no room for the cap that is asked for.
+pub fn lowered_cap(matches: &ArgMatches) -> Option<String> {
+    let asked = memory_asked(matches).ok()??;
+    LoweredCap::of(asked).map(|lowered| lowered.to_string())
+}
+
 /// A word where the cap is more than there is.
 pub fn memory_notice(matches: &ArgMatches) -> Option<String> {
-    let (cap, there) = (memory(matches).ok()??, sys::memory_bytes());
+    let cap = memory(matches).ok()??;
+    let there = sys::memory_bytes();
     (cap > there).then(|| {
         format!(
             "--memory {} is more than the {} there is: the system may swap, or end the job",

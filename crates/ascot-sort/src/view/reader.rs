@@ -7,7 +7,7 @@ use ascot_io::{Buf, Disk, Ledger, Pool, threads};
 
 use ascot_record::checksum::RecordSum;
 
-use crate::budget::{LEAST_MEMORY_BYTES, default_memory};
+use crate::budget::{LEAST_MEMORY_BYTES, default_memory, too_little};
 use crate::emit::EmitThreads;
 use crate::error::SortError;
 use crate::job::{RunOptions, descriptors, view_disk};
@@ -77,7 +77,7 @@ impl OpenView {
     pub fn open_manifest(&self, manifest: ViewManifest, dir: &Path) -> Result<Arc<dyn View>, SortError> {
         let memory = self.memory_bytes.unwrap_or_else(default_memory);
         if memory < LEAST_MEMORY_BYTES {
-            return Err(SortError::TooLittleMemory { given: memory, least: LEAST_MEMORY_BYTES });
+            return Err(too_little(memory));
         }
         let bad =
             || SortError::View { path: dir.to_path_buf(), why: "its manifest has no valid header".into() };

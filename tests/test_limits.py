@@ -1,0 +1,115 @@
+"""Limits of a process (`ulimit -v`, `ulimit -d`): the right result, or one clear error and nothing left behind.
+
+Limits go up by a factor from where not even the program starts to where all of it works, so that memory is
+refused at many different places.
+"""
+
+import filecmp
+import resource
+import shutil
+import subprocess
+from functools import cache
+
+import pytest
+from layouts import BY_NAME, make_file
+from support import MIB, ascot_binary, clean_environment, leftovers
+
+KINDS = {"address-space": resource.RLIMIT_AS, "data": resource.RLIMIT_DATA}
+LIMITS = {
+    "address-space": [int(24 * MIB * 1.35**step) for step in range(10)],
+    "data": [int(MIB * 1.5**step) for step in range(10)],
+}
+# A machine under load is slow; what hangs, hangs for good.
+WATCHDOG_SECONDS = 300
+
+
+def sort(layout, method):
+    flags = BY_NAME[layout].flags
+    return lambda place: ["sort", *flags, layout, "--method", method, "--temp", ".", "-o", place / "out"]
+
+
+COMMANDS = {
+    **{f"sort {layout} {method}": sort(layout, method)
+       for layout in ("lines", "csv", "fixed-100", "u64-le") for method in ("merge", "distribute")},
+    "split": lambda place: ["split", "fixed-100", *BY_NAME["fixed-100"].flags, "--by", "range", "--parts", "4",
+                            "-o", place / "part-{}"],
+    "view": lambda place: ["view", "view", "-o", place / "out"],
+    "check": lambda place: ["sort", "-c", "sorted"],
+    "index build": lambda place: ["index", "build", "fixed-100", *BY_NAME["fixed-100"].flags, "-qo", place / "index"],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def inputs(module_disk):
+    """Files of some megabytes, a view and a sorted file of lines."""
+    for layout in ("lines", "csv", "fixed-100", "u64-le"):
+        make_file(BY_NAME[layout], module_disk / layout, 12 * MIB)
+    limited(["sort", "lines", "--view", "view"], module_disk)
+    limited(["sort", "lines", "-o", "sorted"], module_disk)
+    return module_disk
+
+
+def limited(words, cwd, limit=None):
+    """Runs a command with 8 MiB of memory; `limit` is a kind and bytes."""
+    memory = [] if words[0] == "--version" else ["--memory", "8MiB", "--threads", "2"]
+    if words[0] == "index":
+        memory = ["--memory", "16MiB"]
+    before = (lambda: resource.setrlimit(limit[0], (limit[1], limit[1]))) if limit else None
+    command = [ascot_binary(), *map(str, words), *memory]
+    return subprocess.run(
+        command, cwd=cwd, env=clean_environment(), capture_output=True, text=True, timeout=WATCHDOG_SECONDS,
+        preexec_fn=before,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", COMMANDS)
+def test_memory_that_the_system_refuses(name, kind, inputs, disk):
+    right, place = disk / "right", disk / "place"
+    right.mkdir()
+    done = limited(COMMANDS[name](right), inputs)
+    assert done.returncode == 0, done.stderr
+    there = leftovers(inputs)
+    succeeded = 0
+    for bytes_ in LIMITS[kind]:
+        place.mkdir()
+        done = limited(COMMANDS[name](place), inputs, (KINDS[kind], bytes_))
+        told = f"{name}, {kind} {bytes_}: status {done.returncode}\n{done.stderr}"
+        assert leftovers(inputs) == there, told
+        if not starts((KINDS[kind], bytes_)):
+            shutil.rmtree(place)
+            continue
+        assert done.returncode in (0, 2), told
+        if done.returncode == 0:
+            succeeded += 1
+            if name != "index build":
+                assert leftovers(place) == leftovers(right), told
+                assert all(filecmp.cmp(right / file, place / file, False) for file in leftovers(right)), told
+        else:
+            assert leftovers(place) == [], told
+            assert done.stderr.startswith("ascot: ") and done.stderr.count("ascot: ") == 1, told
+        shutil.rmtree(place)
+    assert succeeded, "the last limits leave enough"
+
+
+@cache
+def starts(limit):
+    """Whether the program can begin: below some limit the kernel, or its loader, cannot even start it."""
+    return limited(["--version"], None, limit).returncode == 0
+
+
+@pytest.mark.parametrize("words", [["--as", 300 * MIB, "u64-le", "merge"], ["--data", 12_124_821, "fixed-100", "merge"]],
+                         ids=["address-space", "data"])  # fmt: skip
+def test_limits_under_which_jobs_waited_for_ever(words, inputs, disk):
+    flag, limit, layout, method = words
+    kind = KINDS["address-space" if flag == "--as" else "data"]
+    with open(disk / "in", "wb") as file:
+        for _ in range(7):
+            file.write((inputs / layout).read_bytes())
+    command = ["sort", *BY_NAME[layout].flags, "in", "--method", method, "-o", "out", "--memory", "32MiB", "--threads", "2"]
+    done = subprocess.run(
+        [ascot_binary(), *command], cwd=disk, env=clean_environment(), capture_output=True, text=True,
+        timeout=WATCHDOG_SECONDS, preexec_fn=lambda: resource.setrlimit(kind, (limit, limit)),
+    )  # fmt: skip
+    assert done.returncode in (0, 2), done.stderr
+    assert leftovers(disk) == (["in", "out"] if done.returncode == 0 else ["in"])
