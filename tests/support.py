@@ -35,7 +35,7 @@ def ascot_binary():
 
 def clean_environment(**extra):
     """The environment without variables that change what the commands do."""
-    dropped = ("ASCOT_MEMORY", "ASCOT_TMPDIR", "NO_COLOR", "POSIXLY_CORRECT", "_POSIX2_VERSION", "LANG")
+    dropped = ("ASCOT_MEMORY", "ASCOT_TMPDIR", "ASCOT_KEEP_ON_INTERRUPT", "NO_COLOR", "POSIXLY_CORRECT", "_POSIX2_VERSION", "LANG")
     kept = {key: value for key, value in os.environ.items() if key not in dropped}
     return {**kept, "LC_ALL": "C", **{key: str(value) for key, value in extra.items()}}
 
@@ -70,7 +70,8 @@ def start(*arguments, cwd=None, **options):
     """Starts `ascot ARGUMENTS` and returns the process; standard error is kept for the asking."""
     options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
     command = [ascot_binary(), *map(os.fspath, arguments)]
-    return subprocess.Popen(command, cwd=cwd, env=clean_environment(), **options)
+    options.setdefault("env", clean_environment())
+    return subprocess.Popen(command, cwd=cwd, **options)
 
 
 def limit_open_files(number):

@@ -78,6 +78,17 @@ pub enum IoError {
         /// The system's reason.
         source: io::Error,
     },
+    /// The name of a file being written means another file by now.
+    #[error(
+        "{} is not the file any more that was being written: somebody put another in its place\n  \
+         nothing was renamed and no other file was touched; write to a directory that only you may write to, or that \
+         has the sticky bit (chmod +t)",
+        path.display()
+    )]
+    Replaced {
+        /// The name.
+        path: PathBuf,
+    },
     /// The directory a file is to be made in does not exist.
     #[error(
         "cannot create {}: {source}\n  there is no directory {}: make it (mkdir -p), or name another file",
@@ -243,6 +254,7 @@ impl IoError {
             | Self::DiskFull { path, .. }
             | Self::BrokenPipe { path, .. }
             | Self::TooManyOpen { path, .. }
+            | Self::Replaced { path }
             | Self::Truncated { path, .. }
             | Self::Corrupt { path, .. }
             | Self::BadIndex { path, .. }
@@ -298,6 +310,7 @@ impl IoError {
             Self::TooManyOpen { path, source } => {
                 Self::TooManyOpen { path: path.clone(), source: again(source) }
             }
+            Self::Replaced { path } => Self::Replaced { path: path.clone() },
             Self::Truncated { path, offset, expected } => {
                 Self::Truncated { path: path.clone(), offset: *offset, expected: *expected }
             }

@@ -106,9 +106,10 @@ fn a_kept_output_is_continued() {
         let temporary = output.persist_name().unwrap().to_path_buf();
         write_all(output.stream().unwrap(), &bytes[..10_000], &[4096]).unwrap();
         output.stream().unwrap().sync().unwrap();
+        let inode = output.inode();
         output.keep();
         drop(output);
-        let mut output = AtomicOutput::resume(&disk, &path, &temporary, 8192, "out").unwrap();
+        let mut output = AtomicOutput::resume(&disk, &path, &temporary, 8192, inode, "out").unwrap();
         let mut stream = output.take_stream().unwrap();
         assert!(output.stream().is_err());
         write_all(stream.as_mut(), &bytes[8192..], &[4096]).unwrap();

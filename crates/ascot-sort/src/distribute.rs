@@ -353,8 +353,7 @@ impl<R: Records> Job<'_, R> {
             && let Some(durable) = target.checkpoint()?
         {
             let (out, dropped) = (sums.out, sums.dropped);
-            self.manifest.output = Some(OutputState { durable, out, dropped, last_key: None });
-            self.store()?;
+            self.store_output(target, OutputState { durable, out, dropped, last_key: None })?;
         }
         self.remove_runs(&gone)
     }

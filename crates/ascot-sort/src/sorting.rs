@@ -484,11 +484,10 @@ impl<R: Records> MergeSink for TargetSink<'_, '_, R> {
             && let Some(durable) = self.target.checkpoint()?
         {
             let (out, dropped, last_key) = (sums.out, sums.dropped, last.map(<[u8]>::to_vec));
-            self.job.manifest.output = Some(OutputState { durable, out, dropped, last_key });
             for (run, start) in self.job.manifest.runs.iter_mut().zip(&starts) {
                 run.start = *start;
             }
-            self.job.store()?;
+            self.job.store_output(self.target, OutputState { durable, out, dropped, last_key })?;
         }
         self.free(&starts)
     }
