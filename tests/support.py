@@ -99,6 +99,25 @@ def job_directories(directory):
     return sorted(path for path in Path(directory).glob("ascot-*") if path.is_dir())
 
 
+def stop_where(process, temp, reached):
+    """Holds a running job (SIGSTOP) as soon as its manifest is one for which `reached` holds; the manifest."""
+    while process.poll() is None:
+        for job in job_directories(temp):
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                manifest = json.loads((job / "manifest.json").read_text().splitlines()[0])
+                if reached(manifest):
+                    process.send_signal(signal.SIGSTOP)
+                    return manifest
+        time.sleep(0.001)
+    raise AssertionError(f"the job ended before: {process.communicate()}")
+
+
+def kill(process):
+    """Ends a process, stopped or not, as a power failure would."""
+    process.kill()
+    process.communicate()
+
+
 # ---------------------------------------------------------------- measuring a process
 
 
