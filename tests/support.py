@@ -35,7 +35,8 @@ def ascot_binary():
 
 def clean_environment(**extra):
     """The environment without variables that change what the commands do."""
-    dropped = ("ASCOT_MEMORY", "ASCOT_TMPDIR", "ASCOT_KEEP_ON_INTERRUPT", "NO_COLOR", "POSIXLY_CORRECT", "_POSIX2_VERSION", "LANG")
+    own = ("ASCOT_MEMORY", "ASCOT_TMPDIR", "ASCOT_KEEP_ON_INTERRUPT")
+    dropped = (*own, "NO_COLOR", "POSIXLY_CORRECT", "_POSIX2_VERSION", "LANG")
     kept = {key: value for key, value in os.environ.items() if key not in dropped}
     return {**kept, "LC_ALL": "C", **{key: str(value) for key, value in extra.items()}}
 

@@ -104,8 +104,10 @@ def test_a_stopped_job_is_kept_where_that_is_wished(kind, point, records, disk):
     told = job.communicate(timeout=60)[1].decode()
     assert job.returncode == -getattr(signal, name), "the shell sees the signal"
     (kept,) = job_directories(disk)
-    assert told == f"ascot: stopped\n  the job is kept: ascot sort --resume {kept}  goes on with it; " \
+    assert (
+        told == f"ascot: stopped\n  the job is kept: ascot sort --resume {kept}  goes on with it; "
         f"ascot clean {kept}  removes it\n"
+    )
     assert kind == "view" or (disk / "out").read_bytes() == OLD
     listed = run("clean", "--dry-run", disk).stdout.decode()
     assert f"can go on: ascot sort --resume {kept}" in listed
@@ -312,5 +314,3 @@ def test_going_on_moves_a_tenth_and_a_load_more_at_most(kind, share, larger, dis
     total = first + second.moved_bytes
     sys.stderr.write(f"{kind} killed at {share:.0%}: {total / whole:.3f} times, {(total - whole) / MIB:+.1f} MiB\n")
     assert total <= 1.1 * whole + MEMORY, f"{(total - whole) / MIB:.1f} MiB more than {whole / MIB:.1f}"
-
-

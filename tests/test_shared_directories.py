@@ -10,7 +10,17 @@ import time
 from pathlib import Path
 
 import pytest
-from support import TIMEOUT_SECONDS, ascot_binary, clean_environment, job_directories, kill, leftovers, run, start, stop_where
+from support import (
+    TIMEOUT_SECONDS,
+    ascot_binary,
+    clean_environment,
+    job_directories,
+    kill,
+    leftovers,
+    run,
+    start,
+    stop_where,
+)
 
 OTHER_USER = 65534
 TEXT = b"b\na\n"
