@@ -81,7 +81,7 @@ pub enum IoError {
     /// The name of a file being written means another file by now.
     #[error(
         "{} is not the file any more that was being written: somebody put another in its place\n  \
-         nothing was renamed and no other file was touched; write to a directory that only you may write to, or that \
+         no other file was written to; write to a directory that only you may write to, or that \
          has the sticky bit (chmod +t)",
         path.display()
     )]

@@ -253,6 +253,12 @@ impl AtomicOutput {
         }
         self.disk.rename(temporary, &self.target)?;
         self.temporary = None;
+        // Nothing renames a descriptor, so somebody may have come between the two steps. A new file that was taken
+        // away at once is no harm.
+        let named = self.file.as_ref().is_some_and(|file| is_named(file, &self.target));
+        if !named && fs::symlink_metadata(&self.target).is_ok() {
+            return Err(IoError::Replaced { path: self.target.clone() });
+        }
         Ok(true)
     }
 
