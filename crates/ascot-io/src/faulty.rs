@@ -75,6 +75,9 @@ pub struct FaultPlan {
     pub lasting: bool,
 }
 
+/// Operations and their files, in the order in which they came.
+type Record = Arc<Mutex<Vec<(Operation, PathBuf)>>>;
+
 /// A shared plan with its counter; clones count together.
 #[derive(Debug, Clone)]
 pub struct Faults {
@@ -82,7 +85,7 @@ pub struct Faults {
     counted: Arc<AtomicU64>,
     fired: Arc<AtomicU64>,
     /// Every operation and its file, where they are recorded.
-    recorded: Option<Arc<Mutex<Vec<(Operation, PathBuf)>>>>,
+    recorded: Option<Record>,
 }
 
 impl Faults {

@@ -222,6 +222,10 @@ impl AtomicOutput {
         }
         stream.sync()?;
         let bytes = stream.finish()?;
+        if let Some(temporary) = &self.temporary {
+            // An account that is drawn up before the rename has the file by the name that users know.
+            self.disk.ledger().renamed(temporary, &self.target);
+        }
         self.sealed = Some(bytes);
         Ok(bytes)
     }
