@@ -35,7 +35,8 @@ def ascot_binary():
 
 def clean_environment(**extra):
     """The environment without variables that change what the commands do."""
-    dropped = ("ASCOT_MEMORY", "ASCOT_TMPDIR", "NO_COLOR", "POSIXLY_CORRECT", "_POSIX2_VERSION", "LANG")
+    own = ("ASCOT_MEMORY", "ASCOT_TMPDIR", "ASCOT_KEEP_ON_INTERRUPT")
+    dropped = (*own, "NO_COLOR", "POSIXLY_CORRECT", "_POSIX2_VERSION", "LANG")
     kept = {key: value for key, value in os.environ.items() if key not in dropped}
     return {**kept, "LC_ALL": "C", **{key: str(value) for key, value in extra.items()}}
 
@@ -70,7 +71,8 @@ def start(*arguments, cwd=None, **options):
     """Starts `ascot ARGUMENTS` and returns the process; standard error is kept for the asking."""
     options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
     command = [ascot_binary(), *map(os.fspath, arguments)]
-    return subprocess.Popen(command, cwd=cwd, env=clean_environment(), **options)
+    options.setdefault("env", clean_environment())
+    return subprocess.Popen(command, cwd=cwd, **options)
 
 
 def limit_open_files(number):
@@ -96,6 +98,25 @@ def leftovers(directory):
 def job_directories(directory):
     """The directories of jobs, running or killed, in a directory for spills."""
     return sorted(path for path in Path(directory).glob("ascot-*") if path.is_dir())
+
+
+def stop_where(process, temp, reached):
+    """Holds a running job (SIGSTOP) as soon as its manifest is one for which `reached` holds; the manifest."""
+    while process.poll() is None:
+        for job in job_directories(temp):
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                manifest = json.loads((job / "manifest.json").read_text().splitlines()[0])
+                if reached(manifest):
+                    process.send_signal(signal.SIGSTOP)
+                    return manifest
+        time.sleep(0.001)
+    raise AssertionError(f"the job ended before: {process.communicate()}")
+
+
+def kill(process):
+    """Ends a process, stopped or not, as a power failure would."""
+    process.kill()
+    process.communicate()
 
 
 # ---------------------------------------------------------------- measuring a process

@@ -9,6 +9,8 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
+use crate::report_file::write_whole;
+
 const FILE_OF_PAGE: &str = "1";
 
 /// Environment, for the pages of commands that sort.
@@ -16,6 +18,7 @@ const ENVIRONMENT: &[(&str, &str)] = &[
     ("ASCOT_MEMORY", "Memory to use where --memory is not given, written as there."),
     ("ASCOT_TMPDIR", "Directories for spills where --temp is not given, separated by colons."),
     ("TMPDIR", "A directory for spills where neither --temp nor ASCOT_TMPDIR is given."),
+    ("ASCOT_KEEP_ON_INTERRUPT", "If set, not empty and not 0, every sort does as with --keep-on-interrupt."),
     ("NO_COLOR", "If set and not empty, no colour on terminals."),
 ];
 
@@ -23,7 +26,11 @@ const EXIT_STATUS: &[(&str, &str)] = &[
     ("0", "Done; with a check: sorted."),
     ("1", "A check found disorder."),
     ("2", "An error, named on standard error with what to do about it."),
-    ("130, 143", "Stopped by SIGINT or SIGTERM, after temporary files were removed."),
+    (
+        "130, 143",
+        "Stopped by SIGINT or SIGTERM, after temporary files were removed, or what is kept was made safe. A second \
+         signal ends the process at once and leaves its files, which ascot clean removes.",
+    ),
 ];
 
 const NOTES: &str = "Order is that of bytes, whatever the locale: the order of the sort command under \
@@ -74,7 +81,7 @@ pub fn write_pages(root: &Command, dir: &Path) -> io::Result<Vec<PathBuf>> {
     for command in names {
         let name = command.as_ref().map_or("ascot.1".to_owned(), |command| format!("ascot-{command}.1"));
         if let Some(text) = page(root, command.as_deref())? {
-            fs::write(dir.join(&name), text)?;
+            write_whole(&dir.join(&name), &text)?;
             paths.push(dir.join(name));
         }
     }

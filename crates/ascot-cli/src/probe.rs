@@ -14,6 +14,7 @@ use clap::ArgMatches;
 use crate::chart;
 use crate::failure::Failure;
 use crate::numbers;
+use crate::report_file::write_whole;
 use crate::signals::Stop;
 use crate::sort::print;
 
@@ -85,7 +86,11 @@ fn check_place(path: &Path) -> Result<(), Failure> {
 }
 
 fn write(path: &Path, text: &str, doing: &'static str) -> Result<(), Failure> {
-    std::fs::write(path, text).map_err(|source| Failure::File { path: path.to_path_buf(), doing, source })
+    write_whole(path, text.as_bytes()).map_err(|source| Failure::File {
+        path: path.to_path_buf(),
+        doing,
+        source,
+    })
 }
 
 fn draw(watched: bool, share: f64) {

@@ -1,5 +1,6 @@
-//! The file of `--report`: opened before the job, so that hours of work do not end at a name that
-//! cannot be written; removed again if the job fails and it was not there before.
+//! The file of `--report`. Before the job it is seen to that it can be written, so that hours of work do not end
+//! at a name that cannot; when the output is durable the report is written under another name beside its own, and
+//! gets its name after the output has got its. A report that cannot be written ends the job before that.
 //!
 //! It is none of the files that the job reads or writes, whatever name it is given by: that would cost
 //! the input, or the report.
@@ -11,22 +12,35 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use ascot_io::{AtomicOutput, Backend, Buf, Disk, DiskOptions, IoError};
 use ascot_sort::request::{Input, Output, SortRequest};
 use clap::ArgMatches;
 use serde::Serialize;
 
 use crate::failure::Failure;
 
+/// Bytes moved by a system call.
+const CALL_BYTES: usize = 1 << 20;
+
 /// A report to be written.
 pub struct ReportFile {
     path: PathBuf,
-    file: File,
-    is_new: bool,
-    written: bool,
+    way: Way,
+}
+
+enum Way {
+    /// By another file, which takes its name.
+    Replace,
+    /// As it stands: a device or pipe, or a file in a directory where no other can be made.
+    InPlace(File),
+    /// By this file, which is complete but for its name.
+    Written(AtomicOutput),
+    /// All is done.
+    Done,
 }
 
 impl ReportFile {
-    /// Opens the file, if there is to be one, for a job that does what `request` says.
+    /// Sees to it that the file, if there is to be one, can be written, for a job that does what `request` says.
     pub fn prepare(
         matches: &ArgMatches,
         request: Option<&SortRequest>,
@@ -36,31 +50,89 @@ impl ReportFile {
             let list = matches.try_get_one::<OsString>("files0-from").ok().flatten();
             refuse_files_of_job(&path, request, list.map(Path::new))?;
         }
-        let is_new = !path.exists();
-        let opened = File::options().write(true).create(true).truncate(false).open(&path);
-        let file = opened.map_err(|source| failed(&path, source))?;
-        Ok(Some(ReportFile { path, file, is_new, written: false }))
+        let way = way_to(&path).map_err(|source| failed(&path, source))?;
+        Ok(Some(ReportFile { path, way }))
     }
 
-    /// Writes it.
-    pub fn write(mut self, value: &impl Serialize) -> Result<(), Failure> {
-        let written = serde_json::to_vec_pretty(value).map_err(io::Error::from).and_then(|mut text| {
-            text.push(b'\n');
-            if self.file.metadata()?.is_file() {
-                self.file.set_len(0)?;
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes all of it; of a file only the name is missing then.
+    pub fn write(&mut self, value: &impl Serialize) -> io::Result<()> {
+        let mut text = serde_json::to_vec_pretty(value)?;
+        text.push(b'\n');
+        self.way = match &mut self.way {
+            Way::Replace => Way::Written(beside(&self.path, &text).map_err(source_of)?),
+            Way::InPlace(file) => {
+                if file.metadata()?.is_file() {
+                    file.set_len(0)?;
+                }
+                file.write_all(&text)?;
+                Way::Done
             }
-            self.file.write_all(&text)
-        });
-        self.written = written.is_ok();
-        written.map_err(|source| failed(&self.path, source))
+            Way::Written(_) | Way::Done => return Ok(()),
+        };
+        Ok(())
+    }
+
+    /// Gives what has been written its name.
+    pub fn place(self) -> Result<(), Failure> {
+        let Way::Written(output) = self.way else { return Ok(()) };
+        output.commit().map(|_| ()).map_err(|error| failed(&self.path, source_of(error)))
+    }
+
+    /// Writes it and gives it its name.
+    pub fn write_at_once(mut self, value: &impl Serialize) -> Result<(), Failure> {
+        self.write(value).map_err(|source| failed(&self.path, source))?;
+        self.place()
     }
 }
 
-impl Drop for ReportFile {
-    fn drop(&mut self) {
-        if self.is_new && !self.written {
-            let _ = fs::remove_file(&self.path);
-        }
+/// How the file can be written. Nothing is left of the attempt.
+fn way_to(path: &Path) -> io::Result<Way> {
+    let stat = fs::metadata(path).ok();
+    let in_place = || File::options().write(true).open(path).map(Way::InPlace);
+    if stat.as_ref().is_some_and(|stat| !stat.is_file()) {
+        return in_place();
+    }
+    match AtomicOutput::create(&disk(), path, "report") {
+        Ok(_) => Ok(Way::Replace),
+        Err(error) if stat.is_some() => in_place().map_err(|_| source_of(error)),
+        Err(error) => Err(source_of(error)),
+    }
+}
+
+/// A durable file of `text` that has all but the name of `path`.
+fn beside(path: &Path, text: &[u8]) -> Result<AtomicOutput, IoError> {
+    let mut output = AtomicOutput::create(&disk(), path, "report")?;
+    let mut buf = Buf::heap(text.len());
+    buf.copy_from_slice(text);
+    output.stream()?.begin(buf, text.len())?;
+    output.seal()?;
+    Ok(output)
+}
+
+/// Writes a file that the command itself makes: whole, or not at all.
+pub fn write_whole(path: &Path, text: &[u8]) -> io::Result<()> {
+    beside(path, text).and_then(AtomicOutput::commit).map(|_| ()).map_err(source_of)
+}
+
+/// A disk without threads.
+fn disk() -> Disk {
+    Disk::new(DiskOptions { backend: Backend::Sized(CALL_BYTES), ..DiskOptions::default() })
+}
+
+/// What the system said, without the temporary name.
+fn source_of(error: IoError) -> io::Error {
+    match error {
+        IoError::Os { source, .. }
+        | IoError::NoDirectory { source, .. }
+        | IoError::DiskFull { source, .. }
+        | IoError::BrokenPipe { source, .. }
+        | IoError::TooManyOpen { source, .. } => source,
+        other => io::Error::other(other.to_string()),
     }
 }
 

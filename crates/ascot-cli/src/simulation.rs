@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::chart::stairs;
 use crate::failure::Failure;
 use crate::numbers;
+use crate::report_file::write_whole;
 use crate::sort::print;
 
 /// Blocks the memory is cut into unless a block's size is given: so many that what does not fit a
@@ -39,7 +40,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     })?;
     let told = Told::new(&setup, &outcome);
     if let Some(path) = matches.get_one::<OsString>("plot").map(PathBuf::from) {
-        let written = std::fs::write(&path, told.chart());
+        let written = write_whole(&path, told.chart().as_bytes());
         written.map_err(|source| Failure::File { path, doing: "cannot write the chart", source })?;
     }
     let text = if matches.get_flag("json") { numbers::json(&told)? } else { told.to_string() };

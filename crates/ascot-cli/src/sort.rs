@@ -4,12 +4,15 @@
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use ascot_model::report::Report;
 use ascot_model::units;
 use ascot_record::layout::Layout;
 use ascot_sort::request::{Method, Output, SortRequest, SplitBy};
-use ascot_sort::{Cancel, Explanation, Leftover, Observer, RunOptions, SortError, Sortedness};
+use ascot_sort::{
+    Cancel, ErrorKind, Explanation, Leftover, Observer, Progress, RunOptions, SortError, Sortedness,
+};
 use clap::ArgMatches;
 
 use crate::failure::{Failure, STATUS_OF_DISORDER};
@@ -57,8 +60,8 @@ pub fn split(matches: &ArgMatches) -> Result<u8, Failure> {
     }
     sys::standard_streams(&split_request.inputs, &split_request.output)?;
     let report_file = ReportFile::prepare(matches, Some(&split_request))?;
-    job(report_file, &screen, |cancel| {
-        ascot_sort::split(&split_request, by, &RunOptions::default(), &screen, cancel)
+    job(matches, report_file, &screen, |observer, cancel| {
+        ascot_sort::split(&split_request, by, &RunOptions::default(), observer, cancel)
     })
     .inspect(|_| sys::leave_standard_input_read(&split_request.inputs))
 }
@@ -87,16 +90,16 @@ fn run_request(matches: &ArgMatches, sort_request: &SortRequest) -> Result<u8, F
     if let Some(view) = view {
         sys::standard_input_for(&sort_request.inputs)?;
         let report_file = ReportFile::prepare(matches, Some(sort_request))?;
-        return job(report_file, &screen, |cancel| {
-            ascot_sort::make_view(sort_request, &view, &RunOptions::default(), &screen, cancel)
+        return job(matches, report_file, &screen, |observer, cancel| {
+            ascot_sort::make_view(sort_request, &view, &RunOptions::default(), observer, cancel)
         })
         .inspect(|_| sys::leave_standard_input_read(&sort_request.inputs));
     }
     sys::standard_streams(&sort_request.inputs, &sort_request.output)?;
     mention_leftovers(sort_request, &screen);
     let report_file = ReportFile::prepare(matches, Some(sort_request))?;
-    job(report_file, &screen, |cancel| {
-        ascot_sort::sort(sort_request, &RunOptions::default(), &screen, cancel)
+    job(matches, report_file, &screen, |observer, cancel| {
+        ascot_sort::sort(sort_request, &RunOptions::default(), observer, cancel)
     })
     .inspect(|_| sys::leave_standard_input_read(&sort_request.inputs))
 }
@@ -170,7 +173,9 @@ fn resume(matches: &ArgMatches, dir: &Path) -> Result<u8, Failure> {
     // Why a job cannot be read, resuming says.
     let manifest = ascot_sort::store::load(dir).ok();
     let report_file = ReportFile::prepare(matches, manifest.as_ref().map(|manifest| &manifest.request))?;
-    job(report_file, &screen, |cancel| ascot_sort::resume(dir, &RunOptions::default(), &screen, cancel))
+    job(matches, report_file, &screen, |observer, cancel| {
+        ascot_sort::resume(dir, &RunOptions::default(), observer, cancel)
+    })
 }
 
 /// Tells a person who watches of jobs that were killed in the same places and can go on.
@@ -195,31 +200,76 @@ fn mention_leftovers(sort_request: &SortRequest, screen: &Screen) {
     }
 }
 
-/// Runs a job with signals watched, then reports on it.
+/// Runs a job with signals watched, and reports on it.
 fn job(
+    matches: &ArgMatches,
     report_file: Option<ReportFile>,
     screen: &Screen,
-    work: impl FnOnce(&Cancel) -> Result<Report, SortError>,
+    work: impl FnOnce(&dyn Observer, &Cancel) -> Result<Report, SortError>,
 ) -> Result<u8, Failure> {
-    let cancel = Cancel::new();
+    let cancel = Cancel::new().keeping(request::keeps_on_interrupt(matches));
     let stop = Stop::watch(&cancel);
-    let result = work(&cancel);
+    let reporter = Reporter { screen, file: Mutex::new(report_file) };
+    let result = work(&reporter, &cancel);
     screen.clear();
+    let report_file = reporter.file.into_inner().unwrap_or_else(PoisonError::into_inner);
     let report = match result {
         Ok(report) => report,
         Err(error) => {
             drop(report_file);
-            if matches!(error, SortError::Cancelled) {
-                stop.end_if_asked();
-            }
-            return screen.failed(error.into());
+            return if error.kind() == ErrorKind::Cancelled {
+                stopped(error, &cancel, &stop, screen)
+            } else {
+                screen.failed(error.into())
+            };
         }
     };
     if let Some(file) = report_file {
-        file.write(&report)?;
+        file.place()?;
     }
     screen.summary(&report);
     Ok(0)
+}
+
+/// Ends the process by the signal that stopped the job, after a word on what is kept of it.
+fn stopped(error: SortError, cancel: &Cancel, stop: &Stop, screen: &Screen) -> Result<u8, Failure> {
+    let failure = if matches!(error, SortError::Kept { .. }) || !cancel.keeps() {
+        error.into()
+    } else {
+        Failure::usage(
+            "stopped; nothing is kept",
+            "the job had nothing to keep yet, or is none that can go on: it reads a pipe, merges, or writes to \
+             standard output or several parts",
+        )
+    };
+    let speaks = cancel.keeps() || matches!(failure, Failure::Sort(SortError::Kept { .. }));
+    if speaks && let Err(failure) = screen.failed(failure) {
+        let _ = writeln!(io::stderr().lock(), "ascot: {failure}");
+    }
+    stop.end_if_asked();
+    Err(SortError::Cancelled.into())
+}
+
+/// Shows how a job goes, and writes its report when its output is complete.
+struct Reporter<'a> {
+    screen: &'a Screen,
+    file: Mutex<Option<ReportFile>>,
+}
+
+impl Observer for Reporter<'_> {
+    fn progress(&self, progress: &Progress) {
+        self.screen.progress(progress);
+    }
+
+    fn notice(&self, text: &str) {
+        self.screen.notice(text);
+    }
+
+    fn complete(&self, report: &Report) -> Result<(), SortError> {
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(file) = file.as_mut() else { return Ok(()) };
+        file.write(report).map_err(|source| SortError::Report { path: file.path().to_path_buf(), source })
+    }
 }
 
 fn explain(
@@ -244,7 +294,7 @@ fn explain_to(
     let explanation = plan()?;
     screen.clear();
     if let Some(file) = report_file {
-        file.write(&explanation)?;
+        file.write_at_once(&explanation)?;
     }
     print(&explanation.to_string())?;
     Ok(0)

@@ -117,7 +117,10 @@ fn nameless(directory: &Path) -> io::Result<File> {
         Err(error)
             if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR | libc::ENOENT)) =>
         {
-            unnamed_at_once(directory, options.create_new(true).custom_flags(libc::O_DIRECT))
+            unnamed_at_once(
+                directory,
+                options.create_new(true).custom_flags(libc::O_DIRECT | libc::O_NOFOLLOW),
+            )
         }
         opened => opened,
     }

@@ -96,15 +96,6 @@ fn device_of(stat: &Metadata) -> u64 {
     if stat.file_type().is_block_device() { stat.rdev() } else { stat.dev() }
 }
 
-/// How a file is created.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Creation {
-    /// Fails where the file exists.
-    pub(crate) exclusive: bool,
-    /// Permission bits, before the umask.
-    pub(crate) mode: u32,
-}
-
 impl Default for Disk {
     fn default() -> Self {
         Self::new(DiskOptions::default())
@@ -358,40 +349,78 @@ impl Disk {
         entered
     }
 
-    /// Creates a file, or empties it where it exists, to write it from the start. Pipes and
-    /// devices are written as they are.
+    /// Creates a file, or empties it where it exists, to write it from the start. Pipes and devices are written
+    /// as they are. A link is followed: for files that a user names.
     pub fn create(&self, path: &Path, name: &str) -> Result<Box<dyn WriteStream>, IoError> {
-        self.create_as(path, name, Creation { exclusive: false, mode: 0o666 })
+        let mut options = OpenOptions::new();
+        self.create_by(options.create(true).truncate(true).mode(0o666), path, name).map(|(stream, _)| stream)
     }
 
+    /// Creates a file to write it from the start. It is an error where anything has the name, a link too.
+    pub fn create_new(&self, path: &Path, name: &str) -> Result<Box<dyn WriteStream>, IoError> {
+        self.create_as(path, name, 0o666).map(|(stream, _)| stream)
+    }
+
+    /// The same for a file with these permission bits, before the umask; gives the file, too.
     pub(crate) fn create_as(
         &self,
         path: &Path,
         name: &str,
-        creation: Creation,
-    ) -> Result<Box<dyn WriteStream>, IoError> {
+        mode: u32,
+    ) -> Result<(Box<dyn WriteStream>, File), IoError> {
+        let mut options = OpenOptions::new();
+        let options = options.create_new(true).mode(mode).custom_flags(libc::O_NOFOLLOW);
+        self.create_by(options, path, name)
+    }
+
+    fn create_by(
+        &self,
+        options: &mut OpenOptions,
+        path: &Path,
+        name: &str,
+    ) -> Result<(Box<dyn WriteStream>, File), IoError> {
         self.meet(Operation::Create, path, 0)?;
         let failed = |error| IoError::from_os(Action::Create, path, 0, error);
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).mode(creation.mode);
-        if creation.exclusive {
-            options.create_new(true);
-        } else {
-            options.truncate(true);
-        }
         // Mapped windows need to read, too; a fifo or device may allow writing only.
         let mapped = matches!(self.inner.options.backend, Backend::Mapped(_));
-        let file = options.read(mapped).open(path).map_err(failed)?;
+        let file = options.read(mapped).write(true).open(path).map_err(failed)?;
         let stat = file.metadata().map_err(failed)?;
+        let copy = file.try_clone().map_err(failed)?;
+        Ok((self.writer(file, &stat, path, 0, name)?, copy))
+    }
+
+    /// Opens what is no regular file (a pipe, a device) to write to it. A file that took its place meanwhile is
+    /// not touched.
+    pub(crate) fn open_special(&self, path: &Path, name: &str) -> Result<Box<dyn WriteStream>, IoError> {
+        self.meet(Operation::Create, path, 0)?;
+        let failed = |error| IoError::from_os(Action::Create, path, 0, error);
+        let file = OpenOptions::new().write(true).open(path).map_err(failed)?;
+        let stat = file.metadata().map_err(failed)?;
+        if stat.is_file() {
+            return Err(IoError::Replaced { path: path.to_path_buf() });
+        }
         self.writer(file, &stat, path, 0, name)
     }
 
     /// Opens a file to go on writing at `offset` (a multiple of 4096, not past its end); what it
-    /// holds from there on is cut off.
+    /// holds from there on is cut off. A link is not followed.
     pub fn open_append(&self, path: &Path, offset: u64, name: &str) -> Result<Box<dyn WriteStream>, IoError> {
+        let mut options = OpenOptions::new();
+        let options = options.read(true).write(true).custom_flags(libc::O_NOFOLLOW);
+        let file = options.open(path).map_err(|error| IoError::from_os(Action::Open, path, offset, error))?;
+        self.append_to(file, path, offset, name)
+    }
+
+    /// The same for a file that is open.
+    pub(crate) fn append_to(
+        &self,
+        file: File,
+        path: &Path,
+        offset: u64,
+        name: &str,
+    ) -> Result<Box<dyn WriteStream>, IoError> {
         self.meet(Operation::Create, path, offset)?;
         let failed = |error| IoError::from_os(Action::Open, path, offset, error);
-        let file = OpenOptions::new().read(true).write(true).open(path).map_err(failed)?;
         let stat = file.metadata().map_err(failed)?;
         if !offset.is_multiple_of(PAGE_BYTES as u64) {
             let what = "a file can only be continued at a multiple of 4096 bytes";
@@ -516,7 +545,8 @@ impl Disk {
     /// zeros there. False where the volume cannot.
     pub fn punch(&self, path: &Path, upto: u64) -> Result<bool, IoError> {
         let failed = |error| IoError::from_os(Action::Resize, path, 0, error);
-        let file = OpenOptions::new().write(true).open(path).map_err(failed)?;
+        let mut options = OpenOptions::new();
+        let file = options.write(true).custom_flags(libc::O_NOFOLLOW).open(path).map_err(failed)?;
         if upto == 0 {
             return Ok(true);
         }

@@ -79,6 +79,17 @@ pub enum IoError {
         /// The system's reason.
         source: io::Error,
     },
+    /// The name of a file being written means another file by now.
+    #[error(
+        "{} is not the file any more that was being written: somebody put another in its place\n  \
+         no other file was written to; write to a directory that only you may write to, or that \
+         has the sticky bit (chmod +t)",
+        path.display()
+    )]
+    Replaced {
+        /// The name.
+        path: PathBuf,
+    },
     /// The directory a file is to be made in does not exist.
     #[error(
         "cannot create {}: {source}\n  there is no directory {}: make it (mkdir -p), or name another file",
@@ -258,6 +269,7 @@ impl IoError {
             | Self::DiskFull { path, .. }
             | Self::BrokenPipe { path, .. }
             | Self::TooManyOpen { path, .. }
+            | Self::Replaced { path }
             | Self::Truncated { path, .. }
             | Self::Corrupt { path, .. }
             | Self::BadIndex { path, .. }
@@ -315,6 +327,7 @@ impl IoError {
             Self::TooManyOpen { path, source } => {
                 Self::TooManyOpen { path: path.clone(), source: again(source) }
             }
+            Self::Replaced { path } => Self::Replaced { path: path.clone() },
             Self::Truncated { path, offset, expected } => {
                 Self::Truncated { path: path.clone(), offset: *offset, expected: *expected }
             }

@@ -5,9 +5,9 @@
 //! the operations the plan's filter lets through, whichever thread they come from.
 
 use std::io;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The operations that are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,23 +75,39 @@ pub struct FaultPlan {
     pub lasting: bool,
 }
 
+/// Operations and their files, in the order in which they came.
+type Record = Arc<Mutex<Vec<(Operation, PathBuf)>>>;
+
 /// A shared plan with its counter; clones count together.
 #[derive(Debug, Clone)]
 pub struct Faults {
     plan: Arc<Option<FaultPlan>>,
     counted: Arc<AtomicU64>,
     fired: Arc<AtomicU64>,
+    /// Every operation and its file, where they are recorded.
+    recorded: Option<Record>,
 }
 
 impl Faults {
     /// Follows `plan`.
     pub fn new(plan: FaultPlan) -> Self {
-        Self { plan: Arc::new(Some(plan)), counted: Arc::default(), fired: Arc::default() }
+        Self { plan: Arc::new(Some(plan)), counted: Arc::default(), fired: Arc::default(), recorded: None }
     }
 
     /// Lets everything pass and only counts.
     pub fn counting() -> Self {
-        Self { plan: Arc::new(None), counted: Arc::default(), fired: Arc::default() }
+        Self { plan: Arc::new(None), counted: Arc::default(), fired: Arc::default(), recorded: None }
+    }
+
+    /// Lets everything pass and remembers it, for tests of the order in which files are made durable.
+    pub fn recording() -> Self {
+        Self { recorded: Some(Arc::default()), ..Self::counting() }
+    }
+
+    /// What was remembered, in its order. A rename has its new name.
+    pub fn recorded(&self) -> Vec<(Operation, PathBuf)> {
+        let recorded = self.recorded.as_ref();
+        recorded.map(|all| all.lock().unwrap_or_else(PoisonError::into_inner).clone()).unwrap_or_default()
     }
 
     /// Operations counted so far.
@@ -106,6 +122,9 @@ impl Faults {
 
     /// Counts an operation; what must happen to it, or the error it fails with.
     pub(crate) fn meet(&self, operation: Operation, path: &Path) -> io::Result<Option<Effect>> {
+        if let Some(recorded) = &self.recorded {
+            recorded.lock().unwrap_or_else(PoisonError::into_inner).push((operation, path.to_path_buf()));
+        }
         let Some(plan) = self.plan.as_ref() else {
             self.counted.fetch_add(1, Ordering::Relaxed);
             return Ok(None);

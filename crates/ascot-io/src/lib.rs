@@ -66,5 +66,8 @@ pub use virtual_disk::{VirtualDisk, VirtualRun};
 /// The unit of direct access: buffers, offsets and lengths are multiples of it.
 pub const PAGE_BYTES: usize = 4096;
 
+/// For opening files in places where others may have put a link of the same name.
+pub const O_NOFOLLOW: i32 = libc::O_NOFOLLOW;
+
 /// What the device itself counts in.
 pub(crate) const SECTOR_BYTES: usize = 512;

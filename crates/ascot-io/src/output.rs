@@ -11,13 +11,17 @@
 //! Until the rename the old file stays as it was, so a job may read the file it replaces. A
 //! symbolic link is followed: what it points to is replaced, the link stays. What is not a regular
 //! file (`/dev/null`, a fifo, `/dev/stdout`) is written directly.
+//!
+//! Others may write to the directory, too, and put a file or a link of theirs in the place of the temporary
+//! file. So the temporary file is created exclusively, its mode and owner are set through its descriptor, and
+//! it is renamed or removed only while its name still means this very file.
 
-use std::fs::{self, File, Metadata, Permissions};
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::disk::{Creation, Disk};
+use crate::disk::Disk;
 use crate::emergency;
 use crate::error::{Action, IoError};
 use crate::stream::WriteStream;
@@ -34,8 +38,8 @@ pub struct AtomicOutput {
     target: PathBuf,
     /// Where it is now; `None` where the target is written directly.
     temporary: Option<PathBuf>,
-    /// Held while the temporary file is somebody's, so that what nobody holds can be cleaned up.
-    _lock: Option<File>,
+    /// The temporary file. It is locked while it is somebody's, so that what nobody holds can be cleaned up.
+    file: Option<File>,
     /// Its length, once everything is durable and the stream closed.
     sealed: Option<u64>,
     kept: bool,
@@ -47,26 +51,26 @@ impl AtomicOutput {
         let target = resolve(path)?;
         let old = state(&target)?;
         if old.as_ref().is_some_and(|old| !old.is_file()) {
-            let stream = Some(disk.create(&target, name)?);
+            let stream = Some(disk.open_special(&target, name)?);
             return Ok(Self {
                 disk: disk.clone(),
                 stream,
                 target,
                 temporary: None,
-                _lock: None,
+                file: None,
                 sealed: None,
                 kept: false,
             });
         }
         for attempt in 1..=NAMES_TRIED {
             let temporary = temporary_name(&target)?;
-            match disk.create_as(&temporary, name, creation(old.as_ref())) {
-                Ok(stream) => match hold(&temporary)? {
-                    Hold::Ours(lock) => return Ok(Self::at(disk, stream, target, temporary, lock)),
-                    // Somebody who cleans up came between: another name.
-                    Hold::Gone if attempt < NAMES_TRIED => {}
-                    Hold::Gone => break,
-                },
+            match disk.create_as(&temporary, name, mode(old.as_ref())) {
+                Ok((stream, file)) => {
+                    // Otherwise somebody who cleans up came between: another name.
+                    if hold(&temporary, &file) {
+                        return Ok(Self::at(disk, stream, target, temporary, file));
+                    }
+                }
                 Err(IoError::Os { source, .. })
                     if source.kind() == io::ErrorKind::AlreadyExists && attempt < NAMES_TRIED => {}
                 Err(error) => return Err(of_output(error, path, &target)),
@@ -99,14 +103,16 @@ impl AtomicOutput {
     pub fn create_named(disk: &Disk, path: &Path, temporary: &Path, name: &str) -> Result<Self, IoError> {
         let target = resolve(path)?;
         for _ in 0..NAMES_TRIED {
-            let stream = match disk.create_as(temporary, name, creation(state(&target)?.as_ref())) {
+            match disk.create_as(temporary, name, mode(state(&target)?.as_ref())) {
                 Err(IoError::Os { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {
-                    disk.open_append(temporary, 0, name)?
+                    disk.remove_file(temporary)?;
                 }
-                other => other.map_err(|error| of_output(error, path, &target))?,
-            };
-            if let Hold::Ours(lock) = hold(temporary)? {
-                return Ok(Self::at(disk, stream, target, temporary.to_path_buf(), lock));
+                Err(error) => return Err(of_output(error, path, &target)),
+                Ok((stream, file)) => {
+                    if hold(temporary, &file) {
+                        return Ok(Self::at(disk, stream, target, temporary.to_path_buf(), file));
+                    }
+                }
             }
         }
         Err(IoError::from_os(Action::Create, temporary, 0, io::Error::from_raw_os_error(libc::EBUSY)))
@@ -117,26 +123,40 @@ impl AtomicOutput {
         stream: Box<dyn WriteStream>,
         target: PathBuf,
         temporary: PathBuf,
-        _lock: Option<File>,
+        file: File,
     ) -> Self {
         emergency::register_file(&temporary);
-        let temporary = Some(temporary);
-        Self { disk: disk.clone(), stream: Some(stream), target, temporary, _lock, sealed: None, kept: false }
+        let (temporary, file) = (Some(temporary), Some(file));
+        Self { disk: disk.clone(), stream: Some(stream), target, temporary, file, sealed: None, kept: false }
     }
 
     /// Goes on with the temporary file of a killed job at `offset` (a multiple of 4096), towards
-    /// the same `path`.
+    /// the same `path`. It must still be the file that had the number `inode`, if that is known.
     pub fn resume(
         disk: &Disk,
         path: &Path,
         temporary: &Path,
         offset: u64,
+        inode: Option<u64>,
         name: &str,
     ) -> Result<Self, IoError> {
         let target = resolve(path)?;
-        let stream = disk.open_append(temporary, offset, name)?;
-        let lock = lock(temporary);
-        let output = Self::at(disk, stream, target, temporary.to_path_buf(), lock);
+        let failed = |error| IoError::from_os(Action::Open, temporary, offset, error);
+        let mut options = OpenOptions::new();
+        let options = options.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+        let file = options.open(temporary).map_err(failed)?;
+        let stat = file.metadata().map_err(failed)?;
+        // SAFETY: geteuid reads a number and cannot fail.
+        let me = unsafe { libc::geteuid() };
+        let own = stat.is_file() && stat.nlink() == 1 && stat.uid() == me;
+        if !own || inode.is_some_and(|inode| inode != stat.ino()) {
+            return Err(IoError::Replaced { path: temporary.to_path_buf() });
+        }
+        // Where a volume has no locks, nothing is cleaned up by others.
+        let _ = file.try_lock();
+        let copy = file.try_clone().map_err(failed)?;
+        let stream = disk.append_to(copy, temporary, offset, name)?;
+        let output = Self::at(disk, stream, target, temporary.to_path_buf(), file);
         // What can be resumed stays.
         emergency::forget(temporary);
         Ok(output)
@@ -176,6 +196,11 @@ impl AtomicOutput {
         self.temporary.as_deref()
     }
 
+    /// The number of the temporary file on its volume, for [`resume`](Self::resume).
+    pub fn inode(&self) -> Option<u64> {
+        self.file.as_ref().and_then(|file| file.metadata().ok()).map(|stat| stat.ino())
+    }
+
     /// The final name, links followed.
     pub fn target(&self) -> &Path {
         &self.target
@@ -196,13 +221,17 @@ impl AtomicOutput {
             let what = "the output's stream was taken";
             return Err(IoError::Misuse { path: self.target.clone(), offset: 0, what });
         };
-        if let Some(temporary) = &self.temporary
+        if let (Some(file), Some(temporary)) = (&self.file, &self.temporary)
             && let Some(old) = state(&self.target)?
         {
-            take_over(temporary, &old)?;
+            take_over(file, &old).map_err(|error| IoError::from_os(Action::Create, temporary, 0, error))?;
         }
         stream.sync()?;
         let bytes = stream.finish()?;
+        if let Some(temporary) = &self.temporary {
+            // An account that is drawn up before the rename has the file by the name that users know.
+            self.disk.ledger().renamed(temporary, &self.target);
+        }
         self.sealed = Some(bytes);
         Ok(bytes)
     }
@@ -229,17 +258,31 @@ impl AtomicOutput {
     /// Gives a sealed output its name; false where it was written under it.
     fn place(&mut self) -> Result<bool, IoError> {
         let Some(temporary) = &self.temporary else { return Ok(false) };
+        if !self.has_name(temporary) {
+            return Err(IoError::Replaced { path: temporary.clone() });
+        }
         self.disk.rename(temporary, &self.target)?;
         emergency::forget(temporary);
         self.temporary = None;
+        // Nothing renames a descriptor, so somebody may have come between the two steps. A new file that was taken
+        // away at once is no harm.
+        let named = self.file.as_ref().is_some_and(|file| is_named(file, &self.target));
+        if !named && fs::symlink_metadata(&self.target).is_ok() {
+            return Err(IoError::Replaced { path: self.target.clone() });
+        }
         Ok(true)
+    }
+
+    /// Whether the temporary name still means the file that was written.
+    fn has_name(&self, temporary: &Path) -> bool {
+        self.file.as_ref().is_some_and(|file| is_named(file, temporary))
     }
 }
 
 impl Drop for AtomicOutput {
     fn drop(&mut self) {
         self.stream = None;
-        if let Some(temporary) = self.temporary.take().filter(|_| !self.kept) {
+        if let Some(temporary) = self.temporary.take().filter(|path| !self.kept && self.has_name(path)) {
             // Whoever gave the output up has reported why; a leftover is found by its name.
             let _ = self.disk.remove_file(&temporary);
             emergency::forget(&temporary);
@@ -265,59 +308,42 @@ fn no_directory(path: &Path, directory: &Path, source: io::Error) -> IoError {
     IoError::NoDirectory { path: path.to_path_buf(), directory: directory.to_path_buf(), source }
 }
 
-/// How a temporary file is made. Replacing a file, nobody may read the new bytes before it has the
-/// old one's mode.
-fn creation(old: Option<&Metadata>) -> Creation {
-    Creation { exclusive: true, mode: if old.is_some() { 0o600 } else { 0o666 } }
+/// The permission bits of a temporary file, before the umask. Replacing a file, nobody may read the new bytes
+/// before it has the old one's mode.
+fn mode(old: Option<&Metadata>) -> u32 {
+    if old.is_some() { 0o600 } else { 0o666 }
 }
 
-/// Holds a temporary file. Where a volume has no locks, nothing is cleaned up by others.
-fn lock(temporary: &Path) -> Option<File> {
-    let file = File::open(temporary).ok()?;
-    file.try_lock().ok()?;
-    Some(file)
+/// Whether `path` is a name of this very file, and no link to it.
+fn is_named(file: &File, path: &Path) -> bool {
+    let (Ok(held), Ok(named)) = (file.metadata(), fs::symlink_metadata(path)) else { return false };
+    (held.dev(), held.ino()) == (named.dev(), named.ino())
 }
 
-/// A temporary file just made.
-enum Hold {
-    /// It is held, where the volume has locks.
-    Ours(Option<File>),
-    /// It was cleaned up, or is being, before it was held.
-    Gone,
+/// Holds a temporary file just made, where the volume has locks; false where it was cleaned up, or is being,
+/// before it was held.
+fn hold(temporary: &Path, file: &File) -> bool {
+    !matches!(file.try_lock(), Err(fs::TryLockError::WouldBlock)) && is_named(file, temporary)
 }
 
-fn hold(temporary: &Path) -> Result<Hold, IoError> {
-    let file = match File::open(temporary) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Hold::Gone),
-        // A file nobody holds would be taken for one that is left over.
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
-            return Err(IoError::from_os(Action::Open, temporary, 0, error));
-        }
-        Err(_) => return Ok(Hold::Ours(None)),
-    };
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(fs::TryLockError::WouldBlock) => return Ok(Hold::Gone),
-        Err(fs::TryLockError::Error(_)) => return Ok(Hold::Ours(None)),
-    }
-    let same = |named: &Metadata| file.metadata().is_ok_and(|held| held.ino() == named.ino());
-    Ok(if fs::metadata(temporary).as_ref().is_ok_and(same) { Hold::Ours(Some(file)) } else { Hold::Gone })
+/// Opens an unfinished output to see whether somebody holds it; a link, or what is no file, is not one.
+fn open_orphan(path: &Path) -> Option<File> {
+    let mut options = OpenOptions::new();
+    let file = options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path).ok()?;
+    file.metadata().is_ok_and(|stat| stat.is_file()).then_some(file)
 }
 
 /// Removes an unfinished output, held meanwhile; false where somebody else holds it.
 pub fn remove_orphan(temporary: &Path) -> bool {
-    let Ok(file) = File::open(temporary) else { return false };
-    file.try_lock().is_ok() && fs::remove_file(temporary).is_ok()
+    let Some(file) = open_orphan(temporary) else { return false };
+    file.try_lock().is_ok() && is_named(&file, temporary) && fs::remove_file(temporary).is_ok()
 }
 
 /// Unfinished outputs in `directory` that nobody holds: what killed jobs left.
 pub fn orphaned_outputs(directory: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
-    let orphaned = |path: &PathBuf| {
-        let is_file = fs::symlink_metadata(path).is_ok_and(|stat| stat.is_file());
-        is_file && is_temporary(path) && File::open(path).is_ok_and(|file| file.try_lock().is_ok())
-    };
+    let orphaned =
+        |path: &PathBuf| is_temporary(path) && open_orphan(path).is_some_and(|file| file.try_lock().is_ok());
     entries.flatten().map(|entry| entry.path()).filter(orphaned).collect()
 }
 
@@ -381,18 +407,18 @@ fn temporary_name(target: &Path) -> Result<PathBuf, IoError> {
     Ok(directory_of(target).join(format!(".{stem}.ascot-{number:016x}.tmp")))
 }
 
-/// Gives the new file the old one's owner, as far as we may, and its mode.
-fn take_over(new: &Path, old: &Metadata) -> Result<(), IoError> {
-    let failed = |error| IoError::from_os(Action::Create, new, 0, error);
-    let now = fs::metadata(new).map_err(failed)?;
+/// Gives the new file the old one's owner, as far as we may, and its mode. The descriptor is what counts:
+/// whatever has the file's name by now is left alone.
+fn take_over(new: &File, old: &Metadata) -> io::Result<()> {
+    let now = new.metadata()?;
     let mut mode = old.mode() & 0o7777;
     if (now.uid(), now.gid()) != (old.uid(), old.gid()) {
-        let owned = std::os::unix::fs::chown(new, Some(old.uid()), Some(old.gid()));
+        let owned = std::os::unix::fs::fchown(new, Some(old.uid()), Some(old.gid()));
         if owned.is_err() {
             // Not ours to give away: then neither are set-uid and set-gid ours to grant.
-            let _ = std::os::unix::fs::chown(new, None, Some(old.gid()));
+            let _ = std::os::unix::fs::fchown(new, None, Some(old.gid()));
             mode &= 0o777;
         }
     }
-    fs::set_permissions(new, Permissions::from_mode(mode)).map_err(failed)
+    new.set_permissions(Permissions::from_mode(mode))
 }

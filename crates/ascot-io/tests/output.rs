@@ -6,7 +6,7 @@ mod common;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
-use ascot_io::{AtomicOutput, Backend};
+use ascot_io::{AtomicOutput, Backend, IoError};
 use common::*;
 
 fn names(directory: &Path) -> Vec<String> {
@@ -106,9 +106,10 @@ fn a_kept_output_is_continued() {
         let temporary = output.persist_name().unwrap().to_path_buf();
         write_all(output.stream().unwrap(), &bytes[..10_000], &[4096]).unwrap();
         output.stream().unwrap().sync().unwrap();
+        let inode = output.inode();
         output.keep();
         drop(output);
-        let mut output = AtomicOutput::resume(&disk, &path, &temporary, 8192, "out").unwrap();
+        let mut output = AtomicOutput::resume(&disk, &path, &temporary, 8192, inode, "out").unwrap();
         let mut stream = output.take_stream().unwrap();
         assert!(output.stream().is_err());
         write_all(stream.as_mut(), &bytes[8192..], &[4096]).unwrap();
@@ -126,4 +127,76 @@ fn long_names_still_have_a_temporary_name() {
     let path = directory.path().join("\u{e4}".repeat(127));
     AtomicOutput::create(&disk, &path, "out").unwrap().commit().unwrap();
     assert!(path.exists());
+}
+
+#[test]
+fn another_file_in_the_place_of_the_temporary_one_is_left_alone() {
+    let directory = directory();
+    let at = |name: &str| directory.path().join(name);
+    std::fs::write(at("result"), b"old").unwrap();
+    std::fs::set_permissions(at("result"), PermissionsExt::from_mode(0o666)).unwrap();
+    for disk in disks() {
+        for committed in [true, false] {
+            std::fs::write(at("private"), b"private").unwrap();
+            std::fs::set_permissions(at("private"), PermissionsExt::from_mode(0o600)).unwrap();
+            let mut output = AtomicOutput::create(&disk, &at("result"), "out").unwrap();
+            let temporary = output.persist_name().unwrap().to_path_buf();
+            write_all(output.stream().unwrap(), b"new", &[3]).unwrap();
+            std::fs::remove_file(&temporary).unwrap();
+            symlink("private", &temporary).unwrap();
+            if committed {
+                let error = output.commit().unwrap_err();
+                assert!(matches!(error, IoError::Replaced { .. }), "{error}");
+                assert!(error.to_string().contains(temporary.to_str().unwrap()), "{error}");
+            } else {
+                drop(output);
+            }
+            assert_eq!((mode(&at("private")), mode(&at("result"))), (0o600, 0o666));
+            assert_eq!(std::fs::read(at("result")).unwrap(), b"old");
+            assert!(temporary.is_symlink(), "it is somebody else's");
+            std::fs::remove_file(&temporary).unwrap();
+        }
+    }
+}
+
+#[test]
+fn only_the_same_file_is_continued() {
+    let directory = directory();
+    let at = |name: &str| directory.path().join(name);
+    let disk = disk(Backend::Direct, None);
+    let mut output = AtomicOutput::create(&disk, &at("result"), "out").unwrap();
+    let temporary = output.persist_name().unwrap().to_path_buf();
+    write_all(output.stream().unwrap(), &data(8192), &[4096]).unwrap();
+    let inode = output.inode();
+    output.keep();
+    drop(output);
+    let resume = || AtomicOutput::resume(&disk, &at("result"), &temporary, 4096, inode, "out").err();
+    std::fs::hard_link(&temporary, at("second name")).unwrap();
+    assert!(matches!(resume(), Some(IoError::Replaced { .. })), "a second name is somebody else's");
+    std::fs::remove_file(at("second name")).unwrap();
+    std::fs::rename(&temporary, at("aside")).unwrap();
+    std::fs::write(&temporary, data(8192)).unwrap();
+    assert!(matches!(resume(), Some(IoError::Replaced { .. })));
+    std::fs::remove_file(&temporary).unwrap();
+    symlink("aside", &temporary).unwrap();
+    assert!(resume().is_some());
+    assert_eq!(std::fs::metadata(at("aside")).unwrap().len(), 8192, "nothing was cut off");
+    std::fs::rename(at("aside"), &temporary).unwrap();
+    assert!(resume().is_none());
+}
+
+#[test]
+fn a_new_file_takes_nobodys_place() {
+    let directory = directory();
+    let at = |name: &str| directory.path().join(name);
+    std::fs::write(at("file"), b"old").unwrap();
+    symlink("none", at("dangling")).unwrap();
+    symlink("file", at("link")).unwrap();
+    let disk = disk(Backend::Direct, None);
+    for name in ["file", "dangling", "link"] {
+        assert!(disk.create_new(&at(name), "new").is_err(), "{name}");
+    }
+    assert!(disk.open_append(&at("link"), 0, "log").is_err());
+    assert_eq!(std::fs::read(at("file")).unwrap(), b"old");
+    assert!(!at("none").exists());
 }

@@ -58,6 +58,14 @@ const UNEVEN_SHARE: u64 = 4;
 /// Share of memory for the blocks of the parts: one in so many.
 const PARTS_SHARE: usize = 2;
 
+/// Bytes of input after which the splitting pass stores how far it has come. Of what a killed job read and wrote
+/// since, at most twice as much is moved again: less than a twelfth of all that a job of `total` bytes moves, or a
+/// load of memory, as resuming may take.
+fn split_checkpoint_bytes(total: u64, memory: u64) -> u64 {
+    const MOST_LEAST_BYTES: u64 = 64 << 20;
+    (total / CHECKPOINTS).max((memory / 2).min(MOST_LEAST_BYTES))
+}
+
 impl<R: Records> Job<'_, R> {
     /// Sorts the inputs by distribution.
     pub fn sort_by_distribution(mut self, plan: Option<Plan>) -> Result<Report, SortError> {
@@ -165,7 +173,8 @@ impl<R: Records> Job<'_, R> {
         let turns = self.turns_of_forming();
         let mut hands = hands.in_turn(turns.is_some());
         let reader = self.reader(&pieces).in_turn(turns);
-        let every = (self.inputs.record_bytes().unwrap_or(0) / CHECKPOINTS).max(64 << 20);
+        let every =
+            split_checkpoint_bytes(self.inputs.record_bytes().unwrap_or(0), self.budget.memory as u64);
         // All parts are written then: where switches cost time, only after many natural runs of each.
         let every = if long_runs.is_some() { every.max(8 * self.budget.streams() as u64) } else { every };
         let mut next = self.manifest.sum_in.bytes + every;
@@ -353,8 +362,7 @@ impl<R: Records> Job<'_, R> {
             && let Some(durable) = target.checkpoint()?
         {
             let (out, dropped) = (sums.out, sums.dropped);
-            self.manifest.output = Some(OutputState { durable, out, dropped, last_key: None });
-            self.store()?;
+            self.store_output(target, OutputState { durable, out, dropped, last_key: None })?;
         }
         self.remove_runs(&gone)
     }

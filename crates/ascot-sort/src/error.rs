@@ -24,7 +24,7 @@ pub enum SortError {
     #[error("{0}")]
     Thread(#[from] ThreadError),
     /// The output disk or a spill disk is full.
-    #[error("not enough room for {what}: {} needed, {}\n  {advice}", units::bytes(*needed), list_left(left))]
+    #[error("not enough room for {what}: {} needed, {}\n  {advice}{}", units::bytes(*needed), list_left(left), said_last(*remains))]
     NoRoom {
         /// What there is no room for.
         what: &'static str,
@@ -34,6 +34,8 @@ pub enum SortError {
         left: Vec<(PathBuf, u64)>,
         /// What to do.
         advice: &'static str,
+        /// What is left of the job, where that is known.
+        remains: Option<&'static str>,
     },
     /// Keys do not fit the layout or the data.
     #[error("{0}")]
@@ -147,8 +149,27 @@ pub enum SortError {
         why: String,
     },
     /// Stopped from outside.
-    #[error("stopped; temporary files are gone")]
+    #[error("stopped")]
     Cancelled,
+    /// The report cannot be written, so the output has not got its name.
+    #[error("{}: cannot write the report: {source}\n  the output was not written; an old one is as it was", path.display())]
+    Report {
+        /// The file of the report.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// A job ended early that can go on.
+    #[error(
+        "{error}\n  the job is kept: ascot sort --resume {dir}  goes on with it; ascot clean {dir}  removes it",
+        dir = units::in_shell(dir)
+    )]
+    Kept {
+        /// Why it ended.
+        error: Box<SortError>,
+        /// Its directory.
+        dir: PathBuf,
+    },
     /// A fault of this program.
     #[error("internal error: {0}; please report this")]
     Internal(&'static str),
@@ -162,6 +183,10 @@ impl From<IoError> for SortError {
             error => SortError::Io(error),
         }
     }
+}
+
+fn said_last(line: Option<&str>) -> String {
+    line.map(|line| format!("\n  {line}")).unwrap_or_default()
 }
 
 fn list_left(left: &[(PathBuf, u64)]) -> String {
@@ -232,8 +257,18 @@ impl SortError {
         match self {
             SortError::Io(error) if error.is_broken_pipe() => ErrorKind::BrokenPipe,
             SortError::Cancelled => ErrorKind::Cancelled,
+            SortError::Kept { error, .. } => error.kind(),
             _ => ErrorKind::Other,
         }
+    }
+
+    /// The same without a word on what is left of the job.
+    #[must_use]
+    pub fn without_remains(mut self) -> Self {
+        if let SortError::NoRoom { remains, .. } = &mut self {
+            *remains = None;
+        }
+        self
     }
 
     /// Whether there was too little memory, which others may give back.

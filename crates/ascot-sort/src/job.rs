@@ -21,7 +21,8 @@ use crate::emit::EmitThreads;
 use crate::error::SortError;
 use crate::form::SortMemory;
 use crate::input::Inputs;
-use crate::observe::Cancel;
+use crate::keeping::Keeping;
+use crate::observe::{Cancel, Observer};
 use crate::parting::Parting;
 use crate::pieces::PiecePool;
 use crate::places::Places;
@@ -80,6 +81,10 @@ pub struct Job<'a, R: Records> {
     pub merge_factor: Option<usize>,
     /// Whether a killed job could go on: inputs and output are files.
     pub resumable: bool,
+    /// What becomes of its directory if it ends early.
+    pub keeping: Keeping,
+    /// Is told when the output is complete.
+    observer: &'a dyn Observer,
     started: Instant,
 }
 
@@ -107,7 +112,7 @@ impl<'a, R: Records> Job<'a, R> {
         budget: Budget,
         inputs: Inputs,
         header: Option<Vec<u8>>,
-        cancel: &'a Cancel,
+        (observer, cancel): (&'a dyn Observer, &'a Cancel),
     ) -> Result<Self, SortError> {
         let pool = Pool::new(budget.memory);
         disk.stop_when(cancel.flag());
@@ -156,8 +161,19 @@ impl<'a, R: Records> Job<'a, R> {
             refined: None,
             merge_factor: None,
             resumable,
+            keeping: Keeping::new(cancel),
+            observer,
             started: Instant::now(),
         })
+    }
+
+    /// Goes on in the directory of a job that ended early, from where `manifest` says. Whatever ends it now, it
+    /// can go on again.
+    pub fn go_on(&mut self, mut dir: JobDir, manifest: Manifest) {
+        self.keeping.always();
+        dir.keep_as(&self.keeping);
+        self.dir = Some(dir);
+        self.manifest = manifest;
     }
 
     /// Keeps to what `plan` says of merges.
@@ -173,7 +189,11 @@ impl<'a, R: Records> Job<'a, R> {
         if let Some(OutputState { durable, .. }) = &self.manifest.output
             && let Output::Path(path) = &self.request.output
         {
-            return Target::resume(&self.records, &self.disk, path, durable, (blocks, self.cancel));
+            let blocks = (blocks, self.cancel);
+            let mut target = Target::resume(&self.records, &self.disk, path, durable, blocks)?;
+            let temporary = durable.temporary.clone();
+            self.adopt(&mut target, &temporary);
+            return Ok(target);
         }
         if let Output::Parts(parts) = &self.request.output {
             return self.target_in_parts(parts, blocks, true);
@@ -185,6 +205,22 @@ impl<'a, R: Records> Job<'a, R> {
             target.write_finished(header)?;
         }
         Ok(target)
+    }
+
+    /// From here on the unfinished output goes the way of the job's directory, whose manifest names it.
+    fn adopt(&mut self, target: &mut Target<R>, temporary: &Path) {
+        if let Some(dir) = &mut self.dir {
+            target.keep();
+            dir.adopt(temporary);
+        }
+    }
+
+    /// Stores how far the output has come.
+    pub fn store_output(&mut self, target: &mut Target<R>, state: OutputState) -> Result<(), SortError> {
+        // Before the manifest names it: a job that is kept now has what its manifest names.
+        self.adopt(target, &state.durable.temporary);
+        self.manifest.output = Some(state);
+        self.store()
     }
 
     /// Starts an output of several files of equal size; `by_key` where equal keys stay together.
@@ -226,7 +262,11 @@ impl<'a, R: Records> Job<'a, R> {
             }
             let temps = temp_dirs(&self.manifest.request);
             let manifest = self.resumable.then_some(&mut self.manifest);
-            self.dir = Some(JobDir::create(&self.disk, &temps, manifest)?);
+            let mut dir = JobDir::create(&self.disk, &temps, manifest)?;
+            if self.resumable {
+                dir.keep_as(&self.keeping);
+            }
+            self.dir = Some(dir);
         }
         self.dir.as_mut().ok_or(SortError::Internal("a job without a directory"))
     }
@@ -318,11 +358,11 @@ impl<'a, R: Records> Job<'a, R> {
         Ok(())
     }
 
-    /// Gives the output its name and closes the account. `out` and `dropped` are the sums of the
-    /// last pass.
+    /// Completes the output, has the report of it written, then gives the output its name. `out` and
+    /// `dropped` are the sums of the last pass.
     pub fn finish(
         mut self,
-        target: impl Commit,
+        mut target: impl Commit,
         out: &RecordSum,
         dropped: &RecordSum,
         plan: Option<Plan>,
@@ -342,13 +382,27 @@ impl<'a, R: Records> Job<'a, R> {
             self.manifest.finished = Some(Finished { file, out: *out, dropped: all_dropped });
             self.store()?;
         }
-        target.commit()?;
+        target.seal()?;
         self.passes.committed(since.elapsed());
-        let resumed = self.manifest.seconds > 0.0;
+        let report = self.report((out, &all_dropped), plan);
+        self.observer.complete(&report).inspect_err(|_| {
+            // All of the work is done: it is not lost for the sake of a report.
+            if self.resumable {
+                self.keeping.always();
+            }
+        })?;
+        target.commit()?;
+        self.keeping.never();
+        Ok(report)
+    }
+
+    /// What there is to say of a job that is done.
+    fn report(&mut self, (out, dropped): (&RecordSum, &RecordSum), plan: Option<Plan>) -> Report {
         let (streams, streams_left_out) = files_of(self.disk.ledger());
         let peak_spill_bytes = self.passes.peak_spill_bytes();
-        let passes = self.passes.into_accounts();
-        Ok(Report {
+        let passes = std::mem::replace(&mut self.passes, Passes::new(self.disk.ledger().clone()));
+        let passes = passes.into_accounts();
+        Report {
             version: ascot_model::report::REPORT_VERSION,
             verb: if self.request.merge_only { "merged" } else { "sorted" }.into(),
             request: serde_json::to_value(self.request).unwrap_or_default(),
@@ -362,7 +416,7 @@ impl<'a, R: Records> Job<'a, R> {
             bytes_in: self.manifest.sum_in.bytes,
             records_out: out.count,
             bytes_out: out.bytes,
-            records_dropped: all_dropped.count,
+            records_dropped: dropped.count,
             checksum: self.manifest.sum_in.to_string(),
             memory_bytes: self.budget.memory as u64,
             peak_memory_bytes: peak_memory_bytes(),
@@ -372,9 +426,9 @@ impl<'a, R: Records> Job<'a, R> {
             passes,
             streams,
             streams_left_out,
-            resumed,
+            resumed: self.manifest.seconds > 0.0,
             notices: self.disk.notices(),
-        })
+        }
     }
 }
 

@@ -33,6 +33,7 @@ pub mod generate;
 mod header;
 pub mod input;
 pub mod job;
+pub mod keeping;
 pub mod leftovers;
 mod long_runs;
 pub mod merge;

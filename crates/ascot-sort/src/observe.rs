@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use ascot_model::report::Report;
 use serde::Serialize;
 
 use crate::error::SortError;
@@ -34,6 +35,11 @@ pub trait Observer: Sync {
     fn progress(&self, _progress: &Progress) {}
     /// Something the user may want to know.
     fn notice(&self, _text: &str) {}
+    /// All of the output is durable, and is about to get its name. What must not fail after that is done now,
+    /// as writing the report: an error here ends the job without an output.
+    fn complete(&self, _report: &Report) -> Result<(), SortError> {
+        Ok(())
+    }
 }
 
 /// Nobody watches.
@@ -45,12 +51,25 @@ impl Observer for Silent {}
 #[derive(Clone, Debug, Default)]
 pub struct Cancel {
     flag: Arc<AtomicBool>,
+    keeps: bool,
 }
 
 impl Cancel {
     /// A switch that is off.
     pub fn new() -> Self {
         Cancel::default()
+    }
+
+    /// The same, and a job that it stops keeps what it needs to go on, where it can; where it cannot, its files
+    /// are removed as always.
+    #[must_use]
+    pub fn keeping(self, keeps: bool) -> Self {
+        Cancel { keeps, ..self }
+    }
+
+    /// Whether a job that it stops keeps what it needs to go on.
+    pub fn keeps(&self) -> bool {
+        self.keeps
     }
 
     /// Asks the job to stop, clean up and return [`SortError::Cancelled`]. Safe in a signal handler.

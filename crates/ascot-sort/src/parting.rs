@@ -76,6 +76,11 @@ impl Parting {
         }
     }
 
+    /// Whether the last part is complete.
+    pub fn is_complete(&self) -> bool {
+        self.open >= self.parts.count
+    }
+
     /// What starts each part.
     pub fn header(&self) -> Option<&[u8]> {
         self.header.as_deref()

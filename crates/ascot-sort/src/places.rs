@@ -158,7 +158,8 @@ pub fn no_room_for_spills(disk: &Disk, dirs: &[&Path], needed: u64) -> SortError
         what: "spills",
         needed,
         left: dirs.iter().map(free).collect(),
-        advice: "give a larger volume (--temp DIR, repeatable), or compress spills (--compress auto)\n  no spills are left; the output is as it was",
+        advice: "give a larger volume (--temp DIR, repeatable), or compress spills (--compress auto)",
+        remains: Some("no spills are left; the output is as it was"),
     }
 }
 
@@ -170,17 +171,21 @@ pub fn room_for_output(disk: &Disk, path: &Path, needed: u64) -> Result<(), Sort
     if !is_file || left >= needed {
         return Ok(());
     }
-    let advice = "free some space, or name an output on another volume\n  nothing was written; an old output is as it was";
-    Err(SortError::NoRoom { what: "the output", needed, left: vec![(dir.into(), left)], advice })
+    let advice = "free some space, or name an output on another volume";
+    let remains = Some("nothing was written; an old output is as it was");
+    Err(SortError::NoRoom { what: "the output", needed, left: vec![(dir.into(), left)], advice, remains })
 }
 
 /// The error of a job that makes a view, whose runs are its spills.
 pub fn said_of_a_view(error: SortError) -> SortError {
-    let advice = "free some space, name a view on another volume (--view DIR), or compress its runs (--compress auto)\n  nothing is left of it";
+    let advice =
+        "free some space, name a view on another volume (--view DIR), or compress its runs (--compress auto)";
     match error {
-        SortError::NoRoom { what: "spills", needed, left, .. } => {
-            SortError::NoRoom { what: "the runs of the view", needed, left, advice }
+        SortError::NoRoom { what: "spills", needed, left, remains, .. } => {
+            let remains = remains.map(|_| "nothing is left of it");
+            SortError::NoRoom { what: "the runs of the view", needed, left, advice, remains }
         }
+        SortError::Kept { error, dir } => SortError::Kept { error: Box::new(said_of_a_view(*error)), dir },
         other => other,
     }
 }

@@ -166,7 +166,6 @@ impl<R: Records> RunSink<R> {
 
     /// Makes the run durable and complete.
     pub fn finish(mut self) -> Result<Run, IoError> {
-        self.writer.checkpoint()?;
         let index = self.writer.finish()?;
         self.run.block_bytes = index.buffer_bytes();
         if let Some(keys) = self.keys {
@@ -176,9 +175,9 @@ impl<R: Records> RunSink<R> {
     }
 }
 
-/// Writes a small file and makes it durable.
+/// Writes a small file, which must not be there yet, and makes it durable.
 pub fn write_whole(disk: &Disk, path: &Path, bytes: &[u8]) -> Result<(), IoError> {
-    let mut stream = disk.create(path, "view")?;
+    let mut stream = disk.create_new(path, "view")?;
     let mut buf = Buf::heap(bytes.len());
     buf[..bytes.len()].copy_from_slice(bytes);
     stream.begin(buf, bytes.len())?;

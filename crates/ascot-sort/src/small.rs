@@ -29,7 +29,7 @@ use crate::damage::RecordStart;
 use crate::error::SortError;
 use crate::input::{InputFile, Inputs};
 use crate::job::{RunOptions, peak_memory_bytes};
-use crate::observe::Cancel;
+use crate::observe::{Cancel, Observer};
 use crate::pieces::Lease;
 use crate::plan::make_plan;
 use crate::records::{RawPiece, Records, Visitor};
@@ -75,6 +75,8 @@ pub(crate) struct SmallJob<'a> {
     pub(crate) memory: u64,
     /// Faults, for tests.
     pub(crate) options: &'a RunOptions,
+    /// Is told when the output is complete.
+    pub(crate) observer: &'a dyn Observer,
     /// Who may stop it.
     pub(crate) cancel: &'a Cancel,
 }
@@ -135,10 +137,16 @@ impl SmallJob<'_> {
         sums.check()?;
         clock.sorted = clock.started.elapsed();
         let header = self.header.as_deref().unwrap_or_default();
-        sink.write(header, sorted.lease.lend().unwrap_or_else(|| Buf::heap(0)), sorted.len, self.cancel)?;
+        let records = sorted.lease.lend().unwrap_or_else(|| Buf::heap(0));
+        let output = sink.write(header, records, sorted.len, self.cancel)?;
         clock.written = clock.started.elapsed();
         let pass = clock.pass(self.inputs.iter().count() as u64, passes.moved());
-        Ok(Some(self.report(plan, &sums, pass, &disk)))
+        let report = self.report(plan, &sums, pass, &disk);
+        self.observer.complete(&report)?;
+        if let Some(output) = output {
+            output.commit()?;
+        }
+        Ok(Some(report))
     }
 
     /// Reads all inputs, as long as they are as small as they were.

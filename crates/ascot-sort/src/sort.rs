@@ -146,7 +146,7 @@ pub fn sort(
     let (inputs, head) =
         if keys_need_head(request) { csv_head(request, inputs)? } else { (inputs, Head::default()) };
     let header = head.header.clone();
-    let job = SmallJob { request, inputs, header, memory, options, cancel };
+    let job = SmallJob { request, inputs, header, memory, options, observer, cancel };
     match with_records(request, &head, job)?? {
         Some(report) => Ok(report),
         // Not small after all: begun again, with files that can be opened again.
@@ -267,8 +267,9 @@ impl Visitor for Sorting<'_> {
         let Prepared { inputs, head, budget } = prepared;
         let ledger = disk.ledger().clone();
         let sample = if view.is_some() { head.records } else { Vec::new() };
-        let job = Job::new(records, request, disk, budget, inputs, head.header, cancel)?;
-        with_progress(&plan, &ledger, 0, observer, || {
+        let job = Job::new(records, request, disk, budget, inputs, head.header, (observer, cancel))?;
+        let keeping = job.keeping.clone();
+        let result = with_progress(&plan, &ledger, 0, observer, || {
             if let Some(view) = view {
                 job.make_view(view, &sample, Some(plan.clone()))
             } else if let Some(by) = by {
@@ -280,7 +281,8 @@ impl Visitor for Sorting<'_> {
             } else {
                 job.sort_by_merge(Some(plan.clone()))
             }
-        })
+        });
+        result.map_err(|error| keeping.explain(error))
     }
 }
 
@@ -441,10 +443,14 @@ pub fn resume(
     let budget = Budget::new(memory_bytes, manifest.threads, Some(data_bytes))?;
     let disk = if view { view_disk(options) } else { disk_for(&manifest.request, &budget, options) };
     let mut job_dir = JobDir::reopen(&disk, &manifest.dirs)?;
-    if let Some(finished) = JobDir::was_done(&manifest) {
-        return Ok(report_of_finished(&manifest, &finished, &disk));
-    }
+    // Whatever goes wrong from here on, the job can go on.
     job_dir.keep();
+    if let Some(finished) = JobDir::was_done(&manifest) {
+        let report = report_of_finished(&manifest, &finished, &disk);
+        observer.complete(&report)?;
+        job_dir.release();
+        return Ok(report);
+    }
     let now =
         manifest.inputs.iter().map(|print| Fingerprint::of(print.path())).collect::<Result<Vec<_>, _>>()?;
     if let Some((before, _)) = manifest.inputs.iter().zip(&now).find(|(before, now)| before != now) {
@@ -492,7 +498,7 @@ struct Resuming<'a> {
 impl Visitor for Resuming<'_> {
     type Output = Result<Report, SortError>;
 
-    fn visit<R: Records>(mut self, records: Arc<R>) -> Self::Output {
+    fn visit<R: Records>(self, records: Arc<R>) -> Self::Output {
         let mut request = self.request.clone();
         request.method = match self.manifest.way {
             StoredWay::Merge => Method::Merge,
@@ -509,13 +515,13 @@ impl Visitor for Resuming<'_> {
         for run in self.manifest.runs.iter().filter(|run| run.input.is_none()) {
             self.disk.note_written(&run.path)?;
         }
-        let mut job = Job::new(records, self.request, self.disk, budget, inputs, head.header, self.cancel)?;
-        self.job_dir.unkeep();
-        job.dir = Some(self.job_dir);
+        let watched = (self.observer, self.cancel);
+        let mut job = Job::new(records, self.request, self.disk, budget, inputs, head.header, watched)?;
         let distribute = matches!(self.manifest.way, StoredWay::Distribute(_));
-        job.manifest = self.manifest;
+        job.go_on(self.job_dir, self.manifest);
+        let keeping = job.keeping.clone();
         let moved_before = job.manifest.moved.0 + job.manifest.moved.1;
-        with_progress(&plan, &ledger, moved_before, self.observer, || {
+        let result = with_progress(&plan, &ledger, moved_before, self.observer, || {
             if let Some(view) = view {
                 job.make_view(&view, &head.records, Some(plan.clone()))
             } else if distribute {
@@ -523,7 +529,8 @@ impl Visitor for Resuming<'_> {
             } else {
                 job.sort_by_merge(Some(plan.clone()))
             }
-        })
+        });
+        result.map_err(|error| keeping.explain(error))
     }
 }
 

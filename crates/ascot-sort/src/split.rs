@@ -214,6 +214,11 @@ impl Commit for Files {
         None
     }
 
+    /// Each was sealed when its last block was written.
+    fn seal(&mut self) -> Result<(), SortError> {
+        Ok(self.files.iter_mut().try_for_each(|file| file.seal().map(|_| ()))?)
+    }
+
     fn commit(self) -> Result<u64, SortError> {
         AtomicOutput::commit_all(self.files)?;
         Ok(self.bytes)

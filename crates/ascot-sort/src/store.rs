@@ -18,16 +18,18 @@
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use ascot_io::{Action, Disk, IoError, emergency};
+use ascot_io::{Action, Disk, IoError, O_NOFOLLOW, emergency};
 use ascot_model::units;
 use ascot_record::checksum::RecordSum;
 use serde::{Deserialize, Serialize};
 
 use crate::error::SortError;
 use crate::input::Fingerprint;
+use crate::keeping::Keeping;
 use crate::reader::InputPosition;
 use crate::request::{Output, SortRequest};
 use crate::runs::Run;
@@ -195,6 +197,14 @@ pub struct JobDir {
     locks: Vec<File>,
     disk: Disk,
     kept: bool,
+    /// Says whether it is left where it is, for a job that can go on.
+    keeping: Option<Keeping>,
+    /// The unfinished output that goes with it.
+    temporary: Option<PathBuf>,
+    /// Where the process must end at once it is removed: it was made by this process.
+    registered: bool,
+    /// Number of the next run when the manifest was stored last: names up to there are durable.
+    synced: AtomicU64,
 }
 
 impl JobDir {
@@ -213,7 +223,8 @@ impl JobDir {
         } else {
             named.collect()
         };
-        let mut this = JobDir { dirs: Vec::new(), locks: Vec::new(), disk: disk.clone(), kept: false };
+        let mut this = JobDir::at(disk, Vec::new(), Vec::new());
+        this.registered = true;
         for dir in &dirs {
             register(dir);
         }
@@ -226,9 +237,9 @@ impl JobDir {
             let now = if at == 0 && manifest.is_some() { &unseen } else { dir };
             make(now)?;
             this.dirs.push(now.clone());
-            let held = match lock(now) {
+            let held = match new_lock(now) {
                 // An empty directory is nobody's: a clean came between the two steps.
-                Err(_) if !now.exists() => make(now).map_err(SortError::from).and_then(|()| lock(now)),
+                Err(_) if !now.exists() => make(now).map_err(SortError::from).and_then(|()| new_lock(now)),
                 held => held,
             };
             let mut held = held?.ok_or(SortError::Internal("a new directory is locked"))?;
@@ -245,8 +256,16 @@ impl JobDir {
             this.store(manifest)?;
             disk.rename(&this.dirs[0], first)?;
             this.dirs[0].clone_from(first);
+            // A job that can go on after a power failure is found after one, too.
+            dirs.iter().try_for_each(|dir| disk.sync_dir(parent_of(dir)))?;
         }
         Ok(this)
+    }
+
+    fn at(disk: &Disk, dirs: Vec<PathBuf>, locks: Vec<File>) -> Self {
+        let disk = disk.clone();
+        let synced = AtomicU64::new(0);
+        JobDir { dirs, locks, disk, kept: false, keeping: None, temporary: None, registered: false, synced }
     }
 
     /// Takes over the directories of a job that died.
@@ -259,7 +278,20 @@ impl JobDir {
             };
             locks.push(file);
         }
-        Ok(JobDir { dirs: dirs.to_vec(), locks, disk: disk.clone(), kept: false })
+        Ok(JobDir::at(disk, dirs.to_vec(), locks))
+    }
+
+    /// From here on `keeping` says what becomes of the directory when it is dropped.
+    pub fn keep_as(&mut self, keeping: &Keeping) {
+        (self.kept, self.keeping) = (false, Some(keeping.clone()));
+    }
+
+    /// The unfinished output `temporary` stays or goes with the directory.
+    pub fn adopt(&mut self, temporary: &Path) {
+        if self.registered {
+            emergency::register_file(temporary);
+        }
+        self.temporary = Some(temporary.to_path_buf());
     }
 
     /// The first directory, which holds the manifest.
@@ -272,13 +304,18 @@ impl JobDir {
         &self.dirs
     }
 
-    /// Stores the manifest: it is replaced whole or not at all.
+    /// Stores the manifest: it is replaced whole or not at all, after the names of all files that it names are
+    /// durable.
     pub fn store(&self, manifest: &Manifest) -> Result<(), SortError> {
         let (new, path) = (self.path().join(MANIFEST_NEW), self.path().join(MANIFEST));
         let failed = |error| IoError::from_os(Action::Write, &new, 0, error);
         let text = manifest.to_bytes().map_err(|_| SortError::Internal("a manifest has no JSON form"))?;
-        let mut file =
-            OpenOptions::new().create(true).truncate(false).write(true).open(&new).map_err(failed)?;
+        if self.synced.swap(manifest.next_number, Ordering::Relaxed) != manifest.next_number {
+            self.dirs.iter().try_for_each(|dir| self.disk.sync_dir(dir))?;
+        }
+        let mut options = OpenOptions::new();
+        let options = options.create(true).truncate(false).write(true).custom_flags(O_NOFOLLOW);
+        let mut file = options.open(&new).map_err(failed)?;
         if file.metadata().is_ok_and(|stat| stat.len() > 0) {
             // Half a manifest of a job that was killed.
             file.set_len(0).map_err(failed)?;
@@ -290,7 +327,7 @@ impl JobDir {
         Ok(())
     }
 
-    /// Removes runs the manifest does not name: the job died while writing them.
+    /// Removes runs the manifest does not name, and what belongs to them: the job died while writing them.
     pub fn remove_unnamed(&self, manifest: &Manifest) -> Result<(), SortError> {
         let named = |path: &Path| {
             manifest.runs.iter().any(|run| run.path == path)
@@ -300,7 +337,9 @@ impl JobDir {
             let failed = |error| IoError::from_os(Action::Read, dir, 0, error);
             for entry in fs::read_dir(dir).map_err(failed)? {
                 let path = entry.map_err(failed)?.path();
-                if path.extension().is_some_and(|end| end == "run") && !named(&path) {
+                let of_run = path.extension().is_some_and(|end| end == "run" || end == "keys");
+                let unnamed = of_run && !named(&path.with_extension("run"));
+                if unnamed || path.file_name().is_some_and(|name| name == VIEW_MANIFEST) {
                     self.disk.remove_file(&path)?;
                 }
             }
@@ -327,32 +366,67 @@ impl JobDir {
         }
     }
 
-    /// Removes everything when dropped, as usual.
-    pub fn unkeep(&mut self) {
+    /// Leaves everything on disk when dropped, whatever `keeping` says.
+    pub fn keep(&mut self) {
+        self.kept = true;
+        self.forget();
+    }
+
+    /// Removes everything when dropped, after all.
+    pub fn release(&mut self) {
         self.kept = false;
     }
 
-    /// Leaves everything on disk when dropped, for a later resume.
-    pub fn keep(&mut self) {
-        self.kept = true;
+    /// Leaves what the job needs to go on, and frees the room of what it does not.
+    fn leave(&self, keeping: &Keeping) {
+        if let Ok(manifest) = load(self.path()) {
+            // What stays is removed by whoever goes on.
+            let _ = self.remove_unnamed(&manifest);
+        }
+        keeping.kept_in(self.path());
+    }
+
+    fn remove(&self) {
+        let resumable = self.keeping.is_some();
+        for dir in &self.dirs {
+            // Killed on the way, a job is not taken for one that could go on.
+            let unseen = unseen(dir);
+            let renamed = fs::rename(dir, &unseen).is_ok();
+            let now = if renamed { &unseen } else { dir };
+            if renamed && resumable {
+                // Nor after a power failure; where that cannot be had, resuming finds what is missing.
+                let _ = self.disk.sync_dir(parent_of(dir));
+            }
+            if !remove_ours(now) {
+                // Somebody else's files are in it: they are found where they were put.
+                let _ = fs::rename(now, dir);
+            }
+        }
+        // SAFETY: geteuid reads a number and cannot fail.
+        let me = unsafe { libc::geteuid() };
+        let ours =
+            |path: &&PathBuf| fs::symlink_metadata(path).is_ok_and(|it| it.is_file() && it.uid() == me);
+        if let Some(temporary) = self.temporary.as_ref().filter(ours) {
+            // A leftover is found by its name.
+            let _ = fs::remove_file(temporary);
+        }
+    }
+
+    /// Nothing of it is removed any more where the process must end at once.
+    fn forget(&self) {
         self.dirs.iter().for_each(|dir| forget(dir));
+        self.temporary.iter().for_each(|temporary| emergency::forget(temporary));
     }
 }
 
 impl Drop for JobDir {
     fn drop(&mut self) {
-        if !self.kept {
-            for dir in &self.dirs {
-                // Killed on the way, a job is not taken for one that could go on.
-                let unseen = unseen(dir);
-                let now = if fs::rename(dir, &unseen).is_ok() { &unseen } else { dir };
-                if !remove_ours(now) {
-                    // Somebody else's files are in it: they are found where they were put.
-                    let _ = fs::rename(now, dir);
-                }
-                forget(dir);
-            }
+        match &self.keeping {
+            _ if self.kept => {}
+            Some(keeping) if keeping.keeps() => self.leave(keeping),
+            _ => self.remove(),
         }
+        self.forget();
         self.locks.clear();
     }
 }
@@ -387,9 +461,18 @@ pub fn load(dir: &Path) -> Result<Manifest, SortError> {
 
 /// Holds the lock of a job's directory; none if somebody else does.
 fn lock(dir: &Path) -> Result<Option<File>, SortError> {
+    lock_by(OpenOptions::new().write(true), dir)
+}
+
+/// Makes the lock of a job's new directory, and holds it.
+fn new_lock(dir: &Path) -> Result<Option<File>, SortError> {
+    lock_by(OpenOptions::new().write(true).create_new(true), dir)
+}
+
+fn lock_by(options: &mut OpenOptions, dir: &Path) -> Result<Option<File>, SortError> {
     let path = dir.join(LOCK);
     let failed = |error| IoError::from_os(Action::Create, &path, 0, error);
-    let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
+    let file = options.custom_flags(O_NOFOLLOW).open(&path).map_err(failed)?;
     match file.try_lock() {
         Ok(()) => Ok(Some(file)),
         Err(fs::TryLockError::WouldBlock) => Ok(None),
@@ -435,9 +518,16 @@ pub(crate) fn remove_ours(dir: &Path) -> bool {
 /// somebody else, must not end a job that could go on in another place.
 fn keep_room(new: &Path, bytes: u64) {
     const LEAST_BYTES: u64 = 256 << 10;
-    let Ok(file) = File::create(new) else { return };
+    let Ok(file) = OpenOptions::new().write(true).create_new(true).custom_flags(O_NOFOLLOW).open(new) else {
+        return;
+    };
     // Where that is not possible the next manifest finds room, or says that there is none.
     let _ = rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::KEEP_SIZE, 0, bytes.max(LEAST_BYTES));
+}
+
+/// The place for spills that a job's directory lies in.
+fn parent_of(dir: &Path) -> &Path {
+    dir.parent().unwrap_or(Path::new("."))
 }
 
 /// The name of a directory nobody is meant to see.

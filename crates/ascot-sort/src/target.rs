@@ -26,6 +26,9 @@ pub struct DurableOutput {
     pub bytes: u64,
     /// The bytes behind them, fewer than a page.
     pub tail: Vec<u8>,
+    /// The file's number on its volume: another file in its place is not gone on with.
+    #[serde(default)]
+    pub inode: Option<u64>,
 }
 
 /// Something that takes a job's records, and is there whole once it is committed.
@@ -34,7 +37,9 @@ pub trait Commit {
     fn bytes(&self) -> u64;
     /// The temporary name of the file being written, if there is just one.
     fn temporary(&self) -> Option<&Path>;
-    /// Writes what is left and gives files their names. Returns the bytes in all.
+    /// Writes what is left and makes it durable, so that only the names of files are missing.
+    fn seal(&mut self) -> Result<(), SortError>;
+    /// Seals what is not sealed, and gives files their names. Returns the bytes in all.
     fn commit(self) -> Result<u64, SortError>;
 }
 
@@ -106,7 +111,8 @@ impl<R: Records> Target<R> {
         durable: &DurableOutput,
         (blocks, cancel): (BlockPool, &Cancel),
     ) -> Result<Self, SortError> {
-        let output = AtomicOutput::resume(disk, path, &durable.temporary, durable.bytes, "output")?;
+        let DurableOutput { temporary, bytes, inode, .. } = durable;
+        let output = AtomicOutput::resume(disk, path, temporary, *bytes, *inode, "output")?;
         let mut this = Self::new(records, Sink::File(output), blocks, cancel);
         this.handed = durable.bytes;
         let none = SortError::Internal("an output that goes on has no memory");
@@ -247,7 +253,8 @@ impl<R: Records> Target<R> {
             }
         }
         self.stream()?.sync()?;
-        let durable = DurableOutput { temporary, bytes: self.handed, tail };
+        let inode = if let Sink::File(output) = &self.sink { output.inode() } else { None };
+        let durable = DurableOutput { temporary, bytes: self.handed, tail, inode };
         self.append(&durable.tail)?;
         Ok(Some(durable))
     }
@@ -258,19 +265,6 @@ impl<R: Records> Target<R> {
             Sink::File(output) => Some(output),
             Sink::Pipe(_) | Sink::Closed => None,
         }
-    }
-
-    /// Writes what is left, so that only the names of files are missing.
-    pub fn seal(&mut self) -> Result<(), SortError> {
-        self.flush()?;
-        if let Some(mut parting) = self.parting.take() {
-            // Where there was less than expected, the last parts are empty.
-            while self.open_next(&mut parting)? {}
-            self.parting = Some(parting);
-        } else if let Sink::File(output) = &mut self.sink {
-            output.seal()?;
-        }
-        Ok(())
     }
 
     /// Leaves the unfinished file for a later resume.
@@ -291,6 +285,22 @@ impl<R: Records> Commit for Target<R> {
             Sink::File(output) => output.persist_name(),
             Sink::Pipe(_) | Sink::Closed => None,
         }
+    }
+
+    fn seal(&mut self) -> Result<(), SortError> {
+        self.flush()?;
+        if let Some(mut parting) = self.parting.take() {
+            // Where there was less than expected, the last parts are empty.
+            while !parting.is_complete() && self.open_next(&mut parting)? {}
+            self.parting = Some(parting);
+            return Ok(());
+        }
+        match &mut self.sink {
+            Sink::File(output) => output.seal().map(|_| ())?,
+            Sink::Pipe(stream) => stream.drain()?,
+            Sink::Closed => {}
+        }
+        Ok(())
     }
 
     fn commit(mut self) -> Result<u64, SortError> {

@@ -12,6 +12,7 @@
 mod common;
 
 use std::fs;
+use std::path::{Path, PathBuf};
 
 use ascot_io::{Compression, Effect, FaultPlan, Faults, Operation};
 use ascot_model::volume::VolumeProfile;
@@ -249,5 +250,55 @@ fn in_turns() {
         job.check(&faults, run(&job.request, Some(faults.clone())), "no fault");
         job.operations = faults.counted();
         job.suffer_all(10, &FAILING);
+    }
+}
+
+/// After a power failure the job's directories are there, and the manifest names no run that is not.
+#[test]
+fn names_are_durable_before_the_manifest_has_them() {
+    for (method, bytes) in [(Method::Merge, 14 * MIB), (Method::Distribute, 14 * MIB)] {
+        let mut job = Job::sorting("durable", &records(), Shape::Random, bytes, method);
+        let temps = ["one", "other"].map(|name| job.place.path().join(name));
+        temps.iter().for_each(|temp| fs::create_dir(temp).unwrap());
+        job.request.temp_dirs = temps.to_vec();
+        let faults = Faults::recording();
+        job.check(&faults, run(&job.request, Some(faults.clone())), "no fault");
+        let done = faults.recorded();
+        let synced = |from: usize, upto: usize, path: &Path| {
+            done[from..upto].iter().any(|(operation, of)| *operation == Operation::Sync && of == path)
+        };
+        let is_run = |path: &PathBuf| path.extension().is_some_and(|end| end == "run");
+        let renamed_to = |name: &str| {
+            let found = done.iter().enumerate().filter(move |(_, (operation, path))| {
+                *operation == Operation::Rename && path.to_string_lossy().ends_with(name)
+            });
+            found.map(|(at, _)| at).collect::<Vec<_>>()
+        };
+        let created =
+            |(operation, path): &(Operation, PathBuf)| *operation == Operation::Create && is_run(path);
+        let first_run = done.iter().position(created).unwrap();
+        let home = done.iter().position(|(operation, path)| {
+            *operation == Operation::Rename && path.parent() == Some(&temps[0]) && !is_run(path)
+        });
+        let home = home.expect("the directory gets its name");
+        for temp in &temps {
+            assert!(synced(home, first_run, temp), "{} is not durable in {}", home, temp.display());
+        }
+        let mut stored = 0;
+        for manifest in renamed_to("manifest.json").into_iter().filter(|at| *at > first_run) {
+            for (at, (_, run)) in done[stored..manifest].iter().enumerate().filter(|(_, one)| created(one)) {
+                let directory = run.parent().unwrap();
+                assert!(synced(stored + at, manifest, directory), "{} has no durable name", run.display());
+            }
+            let home = done[manifest].1.parent().unwrap();
+            assert!(synced(manifest, done.len(), home), "a manifest is not durable");
+            stored = manifest;
+        }
+        assert!(stored > 0, "no run was stored");
+        let runs = done.iter().filter(|one| created(one)).map(|(_, path)| path);
+        for run in runs {
+            let last = |wanted| done.iter().rposition(|(it, path)| *it == wanted && path == run);
+            assert!(last(Operation::Sync) > last(Operation::Write), "the end of {} is lost", run.display());
+        }
     }
 }

@@ -9,7 +9,7 @@ use super::{JOB, ORDERING, OUTPUT, RECORDS, RESOURCES, choice, files, help_flag,
 
 /// Flags of `ascot sort` that only sorting needs.
 const SORTING_ONLY: &[&str] =
-    &["resume", "method", "compress-program", "debug", "random-sort", "random-source"];
+    &["resume", "keep-on-interrupt", "method", "compress-program", "debug", "random-sort", "random-source"];
 /// And those that a split has no use for.
 const ORDERED_ONLY: &[&str] = &["unique", "stable", "top", "temp", "compress", "batch-size"];
 

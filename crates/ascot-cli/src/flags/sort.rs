@@ -290,11 +290,23 @@ pub(super) fn job() -> Vec<Arg> {
             "continue the killed job whose spills are in DIR",
             "Continue the killed job whose directory is DIR (ascot clean --dry-run lists them). \
              All else is taken from that job; only --report, --progress, --quiet and --verbose \
-             go with it. Refused if an input has changed since.",
+             go with it. Refused if an input has changed since. Whatever ends it early, an error or a \
+             signal, it can be continued again.",
         )
         .long("resume")
         .value_parser(OsStringValueParser::new())
         .value_hint(ValueHint::DirPath),
+        switch(
+            "keep-on-interrupt",
+            "stopped by a signal, leave what --resume needs",
+            "If SIGINT (Ctrl-C), SIGTERM or SIGHUP stops the job, leave its spills and its unfinished output \
+             instead of removing them, and say how to continue it: for machines that are taken away at short \
+             notice. A job that cannot be continued is removed as always: one that reads a pipe, writes to \
+             standard output or several parts, or has spilled nothing yet. The same with \
+             ASCOT_KEEP_ON_INTERRUPT=1.",
+        )
+        .long("keep-on-interrupt")
+        .hide_short_help(true),
         option(
             "files0-from",
             "F",

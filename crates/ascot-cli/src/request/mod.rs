@@ -26,7 +26,7 @@ use crate::view_flags::is_given;
 use crate::volume::{self, Profile};
 
 pub use records::named_records;
-pub use resources::{lowered_cap, memory_or, threads, usual_temp_dirs};
+pub use resources::{keeps_on_interrupt, lowered_cap, memory_or, threads, usual_temp_dirs};
 
 /// What `ascot sort` is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,7 +102,7 @@ pub fn sort_request(matches: &ArgMatches, mode: Mode) -> Result<SortRequest, Fai
 
 /// Refuses flags that a resumed job does not take: it has its own.
 pub fn refuse_with_resume(matches: &ArgMatches) -> Result<(), Failure> {
-    const TAKEN: &[&str] = &["resume", "report", "progress", "quiet", "verbose"];
+    const TAKEN: &[&str] = &["resume", "keep-on-interrupt", "report", "progress", "quiet", "verbose"];
     let given = matches.ids().map(clap::Id::as_str).find(|id| {
         let on_line = matches.value_source(id) == Some(clap::parser::ValueSource::CommandLine);
         on_line && !TAKEN.contains(id)

@@ -16,6 +16,7 @@ use crate::size::{self, Amount, SizeError};
 use crate::sys;
 
 const VARIABLE: &str = "ASCOT_MEMORY";
+const KEEP_VARIABLE: &str = "ASCOT_KEEP_ON_INTERRUPT";
 
 /// The cap in bytes: what is asked for, or as much of it as the control group has room for.
 pub fn memory(matches: &ArgMatches) -> Result<Option<u64>, Failure> {
@@ -123,6 +124,13 @@ pub fn usual_temp_dirs() -> Vec<PathBuf> {
         }
     }
     dirs
+}
+
+/// `--keep-on-interrupt`, or its variable: any value but nothing and 0.
+pub fn keeps_on_interrupt(matches: &ArgMatches) -> bool {
+    let given = matches.try_get_one::<bool>("keep-on-interrupt").ok().flatten().copied();
+    let variable = std::env::var_os(KEEP_VARIABLE).is_some_and(|value| !value.is_empty() && value != "0");
+    given.unwrap_or(false) || variable
 }
 
 /// `--threads`, at least one.

@@ -9,9 +9,10 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::ErrorKind;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use ascot_io::{Action, Disk, IoError, random_bytes};
+use ascot_io::{Action, Disk, IoError, O_NOFOLLOW, random_bytes};
 
 use crate::error::{IndexError, Result};
 use crate::format::manifest::{Layout, Manifest, PartitionBy, to_hex};
@@ -180,7 +181,7 @@ fn lock(directory: &Path, made: bool) -> Result<File> {
     options.read(true).write(true);
     // A file that is no directory of ours is not touched.
     let is_new = made && std::fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_none());
-    let opened = options.create(is_new).open(&path);
+    let opened = options.create(is_new).custom_flags(O_NOFOLLOW).open(&path);
     let file = opened.map_err(|error| IoError::from_os(Action::Open, &path, 0, error))?;
     lock_file(&file, &path)?;
     Ok(file)

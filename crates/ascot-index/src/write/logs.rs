@@ -8,11 +8,12 @@
 //! can be written directly; after an error nothing is taken any more.
 
 use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use ascot_bowtie::engine::{BlockOutput, Bowtie, NoInput, complete_down_to};
 use ascot_bowtie::schedule::FewestHeld;
-use ascot_io::{Action, BlockPool, Buf, Disk, IoError, Pool, WriteStream};
+use ascot_io::{Action, BlockPool, Buf, Disk, IoError, O_NOFOLLOW, Pool, WriteStream};
 
 use crate::error::{IndexError, Result};
 use crate::format::footer::PAGE;
@@ -121,15 +122,12 @@ impl Logs {
 fn open(disk: &Disk, spec: &LogSpec) -> Result<LogFile> {
     let path = &spec.path;
     let failed = |error| IoError::from_os(Action::Create, path, 0, error);
+    // What is gone on with must be there. A link in the place of a file is not followed.
     let mut options = File::options();
-    // What is gone on with must be there.
     let options = options.read(true).write(true).create(spec.start == 0).truncate(false);
-    let lock = options.open(path).map_err(failed)?;
+    let lock = options.custom_flags(O_NOFOLLOW).open(path).map_err(failed)?;
     lock_file(&lock, path)?;
-    let stream = match spec.start {
-        0 => disk.create(path, spec.name)?,
-        start => disk.open_append(path, start, spec.name)?,
-    };
+    let stream = disk.open_append(path, spec.start, spec.name)?;
     Ok(LogFile { stream: Some(stream), begun: 0, written: 0, _lock: lock })
 }
 

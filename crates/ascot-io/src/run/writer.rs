@@ -29,9 +29,9 @@ pub struct RunWriter {
 }
 
 impl RunWriter {
-    /// Creates the file, or empties it where it exists.
+    /// Creates the file, which must not be there yet.
     pub fn create(disk: &Disk, path: &Path, id: RunId, compression: Compression) -> Result<Self, IoError> {
-        let stream = disk.create(path, NAME)?;
+        let stream = disk.create_new(path, NAME)?;
         Self::new(disk, path, stream, RunIndex::new(id, compression.codec()), compression)
     }
 
@@ -145,13 +145,13 @@ impl RunWriter {
         Ok(self.index.clone())
     }
 
-    /// Writes the index and closes the file. Nothing is made durable: sync before, where that
-    /// matters.
+    /// Writes the index, makes all of it durable and closes the file.
     pub fn finish(mut self) -> Result<RunIndex, IoError> {
         let bytes = self.index.to_bytes();
         let mut buf = Buf::heap(bytes.len());
         buf.copy_from_slice(&bytes);
         self.stream.begin(buf, bytes.len())?;
+        self.stream.sync()?;
         self.stream.finish()?;
         Ok(self.index)
     }

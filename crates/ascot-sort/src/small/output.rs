@@ -36,8 +36,15 @@ impl Sink {
         })
     }
 
-    /// Writes `header` and the first `len` bytes of `buf`, all there is, and completes the output.
-    pub(super) fn write(self, header: &[u8], buf: Buf, len: usize, cancel: &Cancel) -> Result<(), SortError> {
+    /// Writes `header` and the first `len` bytes of `buf`, all there is; gives the output where only its name is
+    /// missing.
+    pub(super) fn write(
+        self,
+        header: &[u8],
+        buf: Buf,
+        len: usize,
+        cancel: &Cancel,
+    ) -> Result<Option<AtomicOutput>, SortError> {
         cancel.check()?;
         match self {
             Sink::File(mut output) => {
@@ -50,8 +57,8 @@ impl Sink {
                     output.stream()?.begin(buf, len)?;
                 }
                 cancel.check()?;
-                output.commit()?;
-                Ok(())
+                output.seal()?;
+                Ok(Some(output))
             }
             Sink::Stdout(stdout, disk) => {
                 write_all(&stdout, header, 0, cancel)?;
@@ -60,7 +67,7 @@ impl Sink {
                 if bytes > 0 {
                     disk.count_written(Path::new(STANDARD_OUTPUT), "output", bytes);
                 }
-                Ok(())
+                Ok(None)
             }
         }
     }

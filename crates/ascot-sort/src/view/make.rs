@@ -7,7 +7,7 @@
 //! ```
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use ascot_io::{Action, Disk, IoError};
@@ -150,10 +150,7 @@ impl<R: Records> Job<'_, R> {
         let dir = self.dir()?.path().to_path_buf();
         let target =
             Unnamed { manifest, disk: self.disk.clone(), dir: dir.clone(), view: view.to_path_buf(), bytes };
-        if let Some(dir) = &mut self.dir {
-            // Removed by what is done with it below, unless it has become the view.
-            dir.unkeep();
-        }
+        // Its directory goes its own way: it becomes the view, or is removed.
         let job_dir = self.dir.take();
         let result = self.finish(target, &sum, &RecordSum::new(), plan);
         if let (Some(mut job_dir), true) = (job_dir, result.is_ok()) {
@@ -171,6 +168,31 @@ fn name_of(request: &SortRequest, view: &Path) -> String {
     };
     let own = view.file_stem().unwrap_or_default();
     named.unwrap_or(own).to_string_lossy().into_owned()
+}
+
+/// Makes a job's directory, complete but for its name, the view `view`: as open to others as the directory it
+/// lies in, where a job's own is private.
+pub fn give_name(disk: &Disk, dir: &Path, view: &Path) -> Result<(), SortError> {
+    let parent = parent_of(view);
+    let failed = |error| IoError::from_os(Action::Create, view, 0, error);
+    let mode = fs::metadata(&parent).map_err(failed)?.permissions().mode() & 0o755;
+    // Through a descriptor, which follows no link that others put in the directory's place.
+    let mut options = fs::OpenOptions::new();
+    let open = options.read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW).open(dir);
+    let open = open.map_err(failed)?;
+    let stat = open.metadata().map_err(failed)?;
+    // SAFETY: geteuid reads a number and cannot fail.
+    let me = unsafe { libc::geteuid() };
+    // Of a job that was killed here it may have its mode already.
+    if stat.uid() != me || ![0o700, mode | 0o700].contains(&(stat.mode() & 0o777)) {
+        return Err(IoError::Replaced { path: dir.to_path_buf() }.into());
+    }
+    open.set_permissions(fs::Permissions::from_mode(mode | 0o700)).map_err(failed)?;
+    disk.sync_dir(dir)?;
+    disk.rename(dir, view)?;
+    JobDir::remove_own(disk, view);
+    disk.sync_dir(&parent)?;
+    Ok(())
 }
 
 /// A view without its name: committed, its directory gets it.
@@ -191,17 +213,13 @@ impl Commit for Unnamed {
         None
     }
 
+    fn seal(&mut self) -> Result<(), SortError> {
+        Ok(())
+    }
+
     fn commit(self) -> Result<u64, SortError> {
         self.manifest.store(&self.disk, &self.dir)?;
-        let failed = |error| IoError::from_os(Action::Create, &self.view, 0, error);
-        // As open to others as the directory it lies in; a job's own is private.
-        let parent = parent_of(&self.view);
-        let mode = fs::metadata(&parent).map_err(failed)?.permissions().mode() & 0o755;
-        fs::set_permissions(&self.dir, fs::Permissions::from_mode(mode | 0o700)).map_err(failed)?;
-        self.disk.sync_dir(&self.dir)?;
-        self.disk.rename(&self.dir, &self.view)?;
-        JobDir::remove_own(&self.disk, &self.view);
-        self.disk.sync_dir(&parent)?;
+        give_name(&self.disk, &self.dir, &self.view)?;
         Ok(self.bytes)
     }
 }

@@ -2,7 +2,6 @@
 //! removed later, opening the view finds and names it.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -17,7 +16,7 @@ use crate::records::{Head, Records, Visitor, with_records};
 use crate::request::{Input, Method, Output, SortRequest};
 use crate::sort::open_inputs;
 use crate::store::{JobDir, VIEW_MANIFEST};
-use crate::view::make::{check_name, parent_of};
+use crate::view::make::{check_name, give_name, parent_of};
 use crate::view::manifest::{Member, VIEW_VERSION, ViewManifest, to_hex};
 use crate::view::sorted_file::{Taking, not_a_file};
 use crate::watch::Watch;
@@ -104,14 +103,8 @@ pub fn join_parts(
         members,
     };
     manifest.store(&disk, &dir)?;
-    let failed = |error| IoError::from_os(Action::Create, view, 0, error);
-    let mode = fs::metadata(&parent).map_err(failed)?.permissions().mode() & 0o755;
-    fs::set_permissions(&dir, fs::Permissions::from_mode(mode | 0o700)).map_err(failed)?;
-    disk.sync_dir(&dir)?;
-    disk.rename(&dir, view)?;
+    give_name(&disk, &dir, view)?;
     job.keep();
-    JobDir::remove_own(&disk, view);
-    disk.sync_dir(&parent)?;
     Ok(manifest)
 }
 

@@ -1,0 +1,316 @@
+"""Jobs that end early and can go on: stopped by a signal, out of room, with a report that cannot be written; and what
+it costs to go on.
+
+A job is held at a known point, which its manifest tells, and gets its signal there.
+"""
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from support import (
+    MIB,
+    clean_environment,
+    io_of,
+    job_directories,
+    kill,
+    leftovers,
+    limit_file_size,
+    measure,
+    run,
+    small_disk,
+    start,
+    stop_where,
+)  # fmt: skip
+
+FIXED = ["--format", "fixed:100", "--key", "0..10"]
+METHODS = ["merge", "distribute"]
+OLD = b"the old result"
+
+
+def digest(path):
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def make_records(directory, count):
+    """Benchmark records, and the digest of their right order, which is found without Ascot."""
+    path = directory / f"in-{count}"
+    run("gen", str(count), "-o", path)
+    data = path.read_bytes()
+    keyed = sorted(range(0, len(data), 100), key=lambda at: data[at : at + 10])
+    return path, hashlib.sha256(b"".join(data[at : at + 100] for at in keyed)).hexdigest()
+
+
+@pytest.fixture(scope="module")
+def records(module_disk):
+    return make_records(module_disk, 200_000)
+
+
+def words_of(kind, source, disk, *more):
+    """A sort with spills in `disk`; of the kind "view" a view instead of a file."""
+    words = ["sort", source, *FIXED, "--memory", "8MiB", *more]
+    if kind == "view":
+        return [*words, "--view", disk / "out.view"]
+    return [*words, "--method", kind, "--temp", disk, "-o", disk / "out"]
+
+
+def in_first_pass(manifest):
+    return (manifest["runs"] or manifest["parts"]) and not manifest["all_read"]
+
+
+def in_last_pass(manifest):
+    return manifest["output"] is not None
+
+
+def written_by(manifest):
+    return manifest["output"]["durable"]["bytes"]
+
+
+def check_result(kind, disk, right):
+    if kind == "view":
+        run("view", disk / "out.view", "-o", disk / "out")
+        assert not job_directories(disk)
+    else:
+        assert leftovers(disk) == ["out"]
+    assert digest(disk / "out") == right
+
+
+# In the first pass a job is asked by SIGTERM and told by the variable, in the last by SIGINT and by the flag.
+POINTS = [(kind, point) for kind in METHODS for point in (in_first_pass, in_last_pass)] + [("view", in_first_pass)]
+at_each_point = pytest.mark.parametrize(
+    "kind, point", POINTS, ids=lambda it: it if isinstance(it, str) else it.__name__
+)  # fmt: skip
+
+
+# ---------------------------------------------------------------- signals
+
+
+@at_each_point
+def test_a_stopped_job_is_kept_where_that_is_wished(kind, point, records, disk):
+    source, right = records
+    name = "SIGTERM" if point is in_first_pass else "SIGINT"
+    if kind != "view":
+        (disk / "out").write_bytes(OLD)
+    flag = ["--keep-on-interrupt"] if name == "SIGINT" else []
+    variable = {} if flag else {"ASCOT_KEEP_ON_INTERRUPT": "1"}
+    job = start(*words_of(kind, source, disk, *flag), env=clean_environment(**variable))
+    stop_where(job, disk, point)
+    job.send_signal(getattr(signal, name))
+    job.send_signal(signal.SIGCONT)
+    told = job.communicate(timeout=60)[1].decode()
+    assert job.returncode == -getattr(signal, name), "the shell sees the signal"
+    (kept,) = job_directories(disk)
+    assert (
+        told == f"ascot: stopped\n  the job is kept: ascot sort --resume {kept}  goes on with it; "
+        f"ascot clean {kept}  removes it\n"
+    )
+    assert kind == "view" or (disk / "out").read_bytes() == OLD
+    listed = run("clean", "--dry-run", disk).stdout.decode()
+    assert f"can go on: ascot sort --resume {kept}" in listed
+    run("sort", "--resume", kept)
+    check_result(kind, disk, right)
+
+
+@at_each_point
+def test_a_stopped_job_is_removed_without_that(kind, point, records, disk):
+    job = start(*words_of(kind, records[0], disk))
+    stop_where(job, disk, point)
+    job.send_signal(signal.SIGTERM)
+    job.send_signal(signal.SIGCONT)
+    assert job.communicate(timeout=60)[1] == b""
+    assert job.returncode == -signal.SIGTERM
+    assert leftovers(disk) == []
+
+
+@pytest.mark.parametrize("kind", METHODS)
+def test_a_resumed_job_that_is_stopped_goes_on_again(kind, records, disk):
+    """Again and again, without any flag."""
+    source, right = records
+    job = start(*words_of(kind, source, disk))
+    stop_where(job, disk, in_first_pass)
+    kill(job)
+    written = 0
+    for _ in range(2):
+        (kept,) = job_directories(disk)
+        job = start("sort", "--resume", kept)
+        now = stop_where(job, disk, lambda it, least=written: in_last_pass(it) and written_by(it) > least)
+        written = written_by(now)
+        job.send_signal(signal.SIGTERM)
+        job.send_signal(signal.SIGCONT)
+        told = job.communicate(timeout=60)[1].decode()
+        assert job.returncode == -signal.SIGTERM
+        assert f"ascot sort --resume {kept}" in told
+    run("sort", "--resume", kept)
+    check_result(kind, disk, right)
+
+
+def test_a_job_that_cannot_go_on_says_so(records, disk):
+    words = ["sort", "-", *FIXED, "--memory", "8MiB", "--temp", disk, "-o", disk / "out", "--keep-on-interrupt"]
+    job = start(*words, stdin=subprocess.PIPE)
+    job.stdin.write(records[0].read_bytes()[: 30 * MIB])
+    job.send_signal(signal.SIGTERM)
+    job.stdin.close()
+    told = job.stderr.read().decode()
+    job.wait(timeout=60)
+    assert job.returncode == -signal.SIGTERM
+    assert told.startswith("ascot: stopped; nothing is kept") and "reads a pipe" in told
+    assert leftovers(disk) == []
+
+
+def test_a_second_signal_leaves_what_clean_removes(records, disk):
+    job = start(*words_of("merge", records[0], disk))
+    stop_where(job, disk, in_first_pass)
+    # Of signals that wait the lower number comes first: SIGINT asks to stop, SIGTERM finds that asked.
+    job.send_signal(signal.SIGINT)
+    job.send_signal(signal.SIGTERM)
+    job.send_signal(signal.SIGCONT)
+    job.communicate(timeout=60)
+    assert job.returncode in (-signal.SIGTERM, -signal.SIGINT)
+    run("clean", disk)
+    assert leftovers(disk) == []
+
+
+# ---------------------------------------------------------------- no room
+
+
+@at_each_point
+def test_resuming_on_a_full_disk_keeps_the_job(kind, point, records, disk):
+    source, right = records
+    with small_disk(disk, 120 * MIB) as small:
+        job = start(*words_of(kind, source, small))
+        state = stop_where(job, small, point)
+        kill(job)
+        (kept,) = job_directories(small)
+        filler = small / "filler"
+        for _ in range(2):
+            with open(filler, "ab") as file:
+                left = os.statvfs(small)
+                os.posix_fallocate(file.fileno(), file.tell(), max(1, left.f_bavail * left.f_frsize - MIB))
+            # Parts that are done with make room for the output: there the file may not grow, instead.
+            freed = (kind, point) == ("distribute", in_last_pass)
+            limit = {"preexec_fn": limit_file_size(written_by(state) + MIB)} if freed else {}
+            failed = run("sort", "--resume", kept, expect=2, **limit)
+            assert "room" in failed.stderr or "no space left" in failed.stderr
+            assert f"the job is kept: ascot sort --resume {kept}" in failed.stderr
+            assert "no spills are left" not in failed.stderr and "nothing is left" not in failed.stderr
+            assert job_directories(small) == [kept]
+            assert not (small / "out").exists() and not (small / "out.view").exists()
+        filler.unlink()
+        run("sort", "--resume", kept)
+        check_result(kind, small, right)
+
+
+def test_resuming_without_an_input_keeps_the_job(records, disk):
+    source = disk / "in"
+    source.write_bytes(records[0].read_bytes())
+    job = start(*words_of("merge", source, disk))
+    stop_where(job, disk, in_first_pass)
+    kill(job)
+    (kept,) = job_directories(disk)
+    source.rename(disk / "elsewhere")
+    run("sort", "--resume", kept, expect=2)
+    (disk / "elsewhere").rename(source)
+    run("sort", "--resume", kept)
+    source.unlink()
+    check_result("merge", disk, records[1])
+
+
+# ---------------------------------------------------------------- reports
+
+
+@pytest.mark.parametrize("kind", METHODS)
+def test_an_unwritable_report_leaves_the_old_output_and_the_job(kind, records, disk):
+    source, right = records
+    (disk / "out").write_bytes(OLD)
+    told = run(*words_of(kind, source, disk, "--report", "/dev/full"), expect=2).stderr
+    assert told.startswith("ascot: /dev/full: cannot write the report: No space left on device")
+    assert (disk / "out").read_bytes() == OLD
+    (kept,) = job_directories(disk)
+    assert f"ascot sort --resume {kept}" in told
+    told = run("sort", "--resume", kept, "--report", "/dev/full", expect=2).stderr
+    assert (disk / "out").read_bytes() == OLD and f"--resume {kept}" in told
+    before = measure("sort", "--resume", kept, "--report", disk / "report")
+    assert before.returncode == 0, before.stderr
+    assert before.moved_bytes < 0.6 * source.stat().st_size * 4, "little was left to do"
+    (disk / "report").unlink()
+    check_result(kind, disk, right)
+
+
+@pytest.mark.parametrize("more", [["-o", "out"], ["--parts", "2", "-o", "out-{}"], ["--view", "out.view"]])
+def test_an_unwritable_report_of_other_jobs_leaves_nothing(more, disk):
+    (disk / "in").write_bytes(b"b\na\n" * 1000)
+    told = run("sort", "in", *more, "--report", "/dev/full", cwd=disk, expect=2).stderr
+    assert "cannot write the report" in told
+    for job in job_directories(disk):
+        run("clean", job)
+    assert leftovers(disk) == ["in"]
+
+
+def test_a_report_without_room_is_found_before_the_output_has_its_name(disk):
+    (disk / "in").write_bytes(b"b\na\n" * 1000)
+    (disk / "out").write_bytes(OLD)
+    with small_disk(disk, 8 * MIB) as small:
+        (small / "report").write_bytes(b"{}")
+        with open(small / "filler", "wb") as file:
+            left = os.statvfs(small)
+            os.posix_fallocate(file.fileno(), 0, left.f_bavail * left.f_frsize)
+        told = run("sort", disk / "in", "-o", disk / "out", "--report", small / "report", expect=2).stderr
+        assert "cannot write the report" in told
+        assert (small / "report").read_bytes() == b"{}", "an old report is as it was"
+        assert leftovers(small) == ["filler", "report"]
+    assert (disk / "out").read_bytes() == OLD
+
+
+# ---------------------------------------------------------------- what going on costs
+
+
+@pytest.fixture(scope="module")
+def larger(module_disk):
+    """A file of 80 MB, and what sorting it within a fifth of that moves, for each method."""
+    source = module_disk / "larger"
+    run("gen", "800k", "-o", source)
+    moved = {}
+    for kind in METHODS:
+        whole = measure(*bounded_job(kind, source, module_disk))
+        assert whole.returncode == 0, whole.stderr
+        moved[kind] = whole.moved_bytes, digest(module_disk / "out")
+        (module_disk / "out").unlink()
+    return source, moved
+
+
+MEMORY = 16 * MIB
+
+
+def bounded_job(kind, source, disk):
+    return ["sort", source, *FIXED, "--memory", "16MiB", "--method", kind, "--temp", disk, "-o", disk / "out"]
+
+
+def killed_after(process, enough):
+    """Bytes a job had moved when it was killed, `enough` or a little more."""
+    moved = 0
+    while process.poll() is None and moved < enough:
+        moved = sum(io_of(process.pid))
+    process.send_signal(signal.SIGSTOP)
+    moved = sum(io_of(process.pid))
+    kill(process)
+    return moved
+
+
+@pytest.mark.parametrize("share", [0.15, 0.3, 0.45, 0.6, 0.75, 0.9])
+@pytest.mark.parametrize("kind", METHODS)
+def test_going_on_moves_a_tenth_and_a_load_more_at_most(kind, share, larger, disk):
+    """Both lives together move at most 1.1 times the bytes of an undisturbed job and one load of memory."""
+    source, moved = larger
+    whole, right = moved[kind]
+    first = killed_after(start(*bounded_job(kind, source, disk)), whole * share)
+    (kept,) = job_directories(disk)
+    second = measure("sort", "--resume", kept)
+    assert second.returncode == 0, second.stderr
+    assert digest(disk / "out") == right
+    total = first + second.moved_bytes
+    sys.stderr.write(f"{kind} killed at {share:.0%}: {total / whole:.3f} times, {(total - whole) / MIB:+.1f} MiB\n")
+    assert total <= 1.1 * whole + MEMORY, f"{(total - whole) / MIB:.1f} MiB more than {whole / MIB:.1f}"
