@@ -26,6 +26,7 @@ use ascot_record::layout::Layout;
 use crossbeam_channel::{Receiver, Sender};
 
 use crate::error::{Missing, SortError};
+use crate::file_format::refuse_unless_text;
 use crate::input::{InputFile, Inputs};
 use crate::observe::{Cancel, Observer};
 use crate::request::{Input, Keys};
@@ -112,6 +113,10 @@ pub fn check(
     cancel: &Cancel,
 ) -> Result<CheckReport, SortError> {
     let inputs = Inputs::open(if request.inputs.is_empty() { &[Input::Stdin] } else { &request.inputs })?;
+    // Lines are named as such here.
+    if matches!(request.layout, Layout::Csv { .. }) {
+        refuse_unless_text(&inputs, request.layout)?;
+    }
     let (judge, inputs) = keys::judge(request.layout, &request.keys, inputs)?;
     let pool = Pool::new(POOL_BYTES);
     let region = pool.region(POOL_BYTES / BLOCK_BYTES * BLOCK_BYTES, "blocks being checked")?;

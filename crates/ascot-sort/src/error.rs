@@ -6,6 +6,7 @@ use ascot_io::IoError;
 use ascot_io::PoolError;
 use ascot_model::units;
 use ascot_record::checksum::RecordSum;
+use ascot_record::file_format::FileFormat;
 use ascot_record::framing::Partial;
 use ascot_record::keys::KeyError;
 
@@ -47,6 +48,21 @@ pub enum SortError {
         have: u64,
         /// What lacks.
         missing: Missing,
+    },
+    /// Text is expected, and an input is a file of another format.
+    #[error(
+        "{input}: this is {}, not text\n  make text of it first: {}\n  --format lines takes its bytes for lines as they are",
+        format.name(), crate::file_format::advice(*format, file.as_deref())
+    )]
+    OtherFormat {
+        /// The input.
+        input: String,
+        /// Its path, where it is a file.
+        file: Option<PathBuf>,
+        /// What it is.
+        format: FileFormat,
+        /// How many inputs there are.
+        inputs: usize,
     },
     /// A record is too short to hold its key.
     #[error(

@@ -27,6 +27,7 @@ pub mod distribute;
 pub mod emit;
 pub mod error;
 mod explanation;
+pub mod file_format;
 pub mod form;
 pub mod generate;
 mod header;

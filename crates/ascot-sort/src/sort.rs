@@ -15,6 +15,7 @@ use ascot_record::layout::Layout;
 use crate::budget::Budget;
 use crate::error::SortError;
 use crate::explanation::{Explanation, Volumes};
+use crate::file_format::refuse_others;
 use crate::header;
 use crate::input::{Fingerprint, Inputs};
 use crate::job::{Job, RunOptions, job_disk, report_of_finished, temp_dirs, view_disk};
@@ -48,6 +49,7 @@ pub fn open_inputs(request: &SortRequest) -> Result<(Inputs, Head), SortError> {
 }
 
 fn look_at(request: &SortRequest, inputs: Inputs) -> Result<(Inputs, Head), SortError> {
+    refuse_others(request, &inputs)?;
     if keys_need_head(request) {
         return csv_head(request, inputs);
     }
@@ -142,6 +144,7 @@ pub fn sort(
     let Some(memory) = small::memory_of(request, &inputs) else {
         return sort_large(request, inputs, options, observer, cancel);
     };
+    refuse_others(request, &inputs)?;
     let (inputs, head) =
         if keys_need_head(request) { csv_head(request, inputs)? } else { (inputs, Head::default()) };
     let header = head.header.clone();

@@ -28,6 +28,8 @@ pub struct Records {
     pub keys: Keys,
     /// Whether the first record of each input is a header.
     pub header: bool,
+    /// Lines, whatever the files look like.
+    pub any_format: bool,
 }
 
 /// Flags that order lines: identifier, letter.
@@ -73,7 +75,8 @@ pub fn records(matches: &ArgMatches, inputs: &[Input]) -> Result<Records, Failur
             "drop --header, or say --csv",
         ));
     }
-    Ok(Records { layout, keys, header })
+    let any_format = matches!(named, Some(Layout::Lines { .. }));
+    Ok(Records { layout, keys, header, any_format })
 }
 
 /// Layout and keys of records whose command knows neither order letters nor names of files.
