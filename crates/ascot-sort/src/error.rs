@@ -64,6 +64,22 @@ pub enum SortError {
         /// How many inputs there are.
         inputs: usize,
     },
+    /// A value is not of its column's type, and all have to be.
+    #[error("{input}: row {row}: '{value}' in column {column} is not of type {kind}\n  {advice}")]
+    Misfit {
+        /// The input.
+        input: String,
+        /// The row, from 1; a header is one.
+        row: u64,
+        /// The column, as a key names it.
+        column: String,
+        /// The value.
+        value: String,
+        /// The type.
+        kind: String,
+        /// What to do.
+        advice: String,
+    },
     /// A record is too short to hold its key.
     #[error(
         "{input}: key beyond the record: record {record} at offset {offset} has {}, its key needs {needed}\n  give a range that all records have (--key START..END), or check the format (--format)",

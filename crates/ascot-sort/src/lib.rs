@@ -37,6 +37,7 @@ pub mod leftovers;
 mod long_runs;
 pub mod merge;
 pub mod merging;
+mod misfits;
 pub mod observe;
 pub mod order_check;
 pub mod ordered;

@@ -10,6 +10,7 @@ use ascot_model::plan::Plan;
 use ascot_model::report::Report;
 use ascot_record::checksum::RecordSum;
 use ascot_record::framing::Partial;
+use ascot_record::keys::misfits_written;
 
 use crate::budget::Budget;
 use crate::damage::RecordStart;
@@ -19,6 +20,7 @@ use crate::input::{InputFile, Inputs};
 use crate::job::{Job, descriptors, drive};
 use crate::long_runs::merge_inputs_in_long_runs;
 use crate::merge::{MergeFlow, MergeSink};
+use crate::misfits::{InputStart, Misfits};
 use crate::observe::Cancel;
 use crate::pieces::Lease;
 use crate::records::{Records, Rules, Segment, Sorted};
@@ -91,7 +93,10 @@ fn merge_range<R: Records, S: MergeSink>(
     let sums = flow.sums().clone();
     let fault = fault.lock().unwrap_or_else(PoisonError::into_inner).take();
     let waited = result.map_err(|error| fault.unwrap_or(error))?;
-    inputs.streams().for_each(|stream| job.manifest.sum_in.combine(&stream.sum));
+    inputs.streams().for_each(|stream| {
+        job.manifest.sum_in.combine(&stream.sum);
+        job.manifest.misfits.combine(&stream.misfits);
+    });
     job.merge_done("merge", range.len(), 1, waited);
     Ok(sums)
 }
@@ -136,6 +141,11 @@ struct RawInput<R> {
     /// Bytes kept before each block.
     gap: usize,
     sum: RecordSum,
+    /// Values of these records that are not of their column's type.
+    misfits: Misfits,
+    /// Such values are an error.
+    strict: bool,
+    header: bool,
     /// A copy of the last record of the block before, unless it is long.
     latest: Option<Segment>,
     block: usize,
@@ -181,6 +191,9 @@ impl<R: Records> RawInput<R> {
             long_given: Weak::new(),
             gap: gap(job.budget.block),
             sum: RecordSum::new(),
+            misfits: Misfits::default(),
+            strict: job.request.checks.strict,
+            header: job.request.header,
             latest: None,
             block: 0,
         })
@@ -233,10 +246,26 @@ impl<R: Records> RawInput<R> {
         };
         let sorted = Arc::new(self.records.index(lease, start..start + cut));
         let segment = self.records.whole(sorted);
+        let (first, before) = (at.record - 1, misfits_written());
         self.check_order(&segment, at)?;
+        // The key of a record that is compared with none is not written.
+        if before != misfits_written() || first + 1 == self.sum.count {
+            self.note_misfits(segment.sorted.record_bytes(), first)?;
+        }
         let block = RunBlock { segment, block: self.block, end: self.block + 1, long: false };
         self.block += 1;
         Ok(Completed::Block(block))
+    }
+
+    /// Counts the misfits of a block before which so many records have been read.
+    fn note_misfits(&mut self, bytes: &[u8], before: u64) -> Result<(), IoError> {
+        let start = InputStart { at: 0, input: self.number, before };
+        self.misfits.combine(&self.records.misfits(bytes).placed(&[start]));
+        if !self.strict {
+            return Ok(());
+        }
+        let refused = self.misfits.refuse(self.records.key_columns(), &self.inputs, self.header);
+        refused.map_err(|error| self.fail(error))
     }
 
     /// Holds the records of a block, the first of which starts at `start`, against one another and

@@ -5,7 +5,7 @@
 //! looked at again ([`ascot_record::keys::misfits_written`]).
 
 use ascot_model::report::{ColumnAccount, ColumnFallback, ValuePlace};
-use ascot_record::keys::{CsvType, KeyColumn};
+use ascot_record::keys::{CsvType, Fallback, KeyColumn};
 use serde::{Deserialize, Serialize};
 
 use crate::error::SortError;
@@ -121,7 +121,8 @@ impl Misfits {
             row: row_of(misfit, header),
             column: title(column),
             value: misfit.value.clone(),
-            kind: column.kind.clone(),
+            kind: column.kind.to_string(),
+            advice: "name another type (--key COLUMN:TYPE), spell out what is null (--null TEXT), or leave out --strict: such values come last".into(),
         })
     }
 
@@ -153,16 +154,9 @@ impl Misfits {
 fn fallback_of(column: &KeyColumn, inputs: &Inputs, header: bool) -> Option<ColumnFallback> {
     let fallback = column.fallback.as_ref()?;
     let (row, value) = &fallback.first;
-    let kind = fallback.kind.to_string();
-    let column_name = title(column);
-    let fix = match &fallback.null {
-        Some(null) if matches!(fallback.kind, CsvType::Number | CsvType::Date) => format!("--null '{null}'"),
-        Some(null) => format!("--key '{column_name}:{kind}' --null '{null}'"),
-        None => format!("--key '{column_name}:{kind}'"),
-    };
     let sampled = inputs.iter().find(|input| input.size != Some(0)).or(inputs.get(0));
     Some(ColumnFallback {
-        kind,
+        kind: fallback.kind.to_string(),
         values: fallback.fitting as u64,
         others: fallback.others as u64,
         first: ValuePlace {
@@ -170,7 +164,7 @@ fn fallback_of(column: &KeyColumn, inputs: &Inputs, header: bool) -> Option<Colu
             row: *row as u64 + 1 + u64::from(header),
             value: value.clone(),
         },
-        fix,
+        fix: fix_of(column, fallback),
     })
 }
 
@@ -178,18 +172,32 @@ fn fallback_of(column: &KeyColumn, inputs: &Inputs, header: bool) -> Option<Colu
 pub(crate) fn refuse_fallbacks(columns: &[KeyColumn], input: &str, header: bool) -> Result<(), SortError> {
     let fallen = columns.iter().find_map(|column| Some((column, column.fallback.as_ref()?)));
     let Some((column, fallback)) = fallen else { return Ok(()) };
-    let kind = match fallback.others {
-        0 => CsvType::Number,
-        _ => fallback.kind.clone(),
+    let base = match &fallback.kind {
+        CsvType::Date | CsvType::FormattedDate(_) => "date",
+        _ => "number",
     };
-    let kind = if fallback.others == 0 && fallback.kind.to_string().starts_with("date") { CsvType::Date } else { kind };
     Err(SortError::Misfit {
         input: input.to_owned(),
         row: fallback.first.0 as u64 + 1 + u64::from(header),
         column: title(column),
         value: fallback.first.1.clone(),
-        kind,
+        kind: base.into(),
+        advice: format!(
+            "most values of the column are: say {}, or :text if it is text",
+            fix_of(column, fallback)
+        ),
     })
+}
+
+/// Flags by which a column has the type that it looks like.
+fn fix_of(column: &KeyColumn, fallback: &Fallback) -> String {
+    let Fallback { kind, null, .. } = fallback;
+    let key = format!("--key '{}:{kind}'", title(column));
+    match null {
+        Some(null) if matches!(kind, CsvType::Number | CsvType::Date) => format!("--null '{null}'"),
+        Some(null) => format!("{key} --null '{null}'"),
+        None => key,
+    }
 }
 
 fn name_of(inputs: &Inputs, number: usize) -> String {

@@ -17,7 +17,7 @@ use crate::error::SortError;
 use crate::explanation::{Explanation, Volumes};
 use crate::file_format::refuse_others;
 use crate::header;
-use crate::input::{Fingerprint, Inputs};
+use crate::input::{Fingerprint, InputFile, Inputs};
 use crate::job::{Job, RunOptions, job_disk, report_of_finished, temp_dirs, view_disk};
 use crate::merging::merge_inputs;
 use crate::observe::{Cancel, Observer};
@@ -58,7 +58,8 @@ fn look_at(request: &SortRequest, inputs: Inputs) -> Result<(Inputs, Head), Sort
         Some(input) => input.peek(HEAD_BYTES)?,
         None => Vec::new(),
     };
-    Ok((inputs, Head { header: None, records }))
+    let input = inputs.get(0).map_or_else(String::new, InputFile::name);
+    Ok((inputs, Head { input, header: None, records }))
 }
 
 fn keys_need_head(request: &SortRequest) -> bool {
@@ -101,7 +102,8 @@ fn csv_head(request: &SortRequest, inputs: Inputs) -> Result<(Inputs, Head), Sor
         }
     }
     let header = (request.header && !bytes.is_empty()).then_some(bytes);
-    Ok((inputs, Head { header, records }))
+    let input = first.name();
+    Ok((inputs, Head { input, header, records }))
 }
 
 impl Prepared {
