@@ -209,6 +209,7 @@ fn job(
     if let Some(file) = report_file {
         file.write(&report)?;
     }
+    screen.tell_columns(&report.columns);
     screen.summary(&report);
     Ok(0)
 }

@@ -24,13 +24,16 @@ use crate::misfits::{InputStart, Misfits};
 use crate::observe::Cancel;
 use crate::pieces::Lease;
 use crate::records::{Records, Rules, Segment, Sorted};
-use crate::request::SortRequest;
+use crate::request::{Output, SortRequest};
 use crate::runs::RunBlock;
 use crate::target::Target;
 
 /// Merges the sorted inputs of a job into its output; in several passes where they are many.
 pub fn merge_inputs<R: Records>(mut job: Job<'_, R>, plan: Option<Plan>) -> Result<Report, SortError> {
     job.follow(plan.as_ref());
+    if job.request.checks.strict && matches!(job.request.output, Output::Stdout) {
+        refuse_misfits_beforehand(&job)?;
+    }
     let mut target = job.target()?;
     let count = job.inputs.iter().count();
     let fan_in = merge_fan_in(&job.budget, job.request).min(job.merge_factor.unwrap_or(usize::MAX));
@@ -53,6 +56,26 @@ pub fn merge_inputs<R: Records>(mut job: Job<'_, R>, plan: Option<Plan>) -> Resu
     job.reduce_runs()?;
     let sums = job.merge_to_target(&mut target)?;
     job.finish(target, &sums.out, &sums.dropped, plan)
+}
+
+/// Looks for misfits in all inputs before a merge begins whose output is read while it goes on.
+fn refuse_misfits_beforehand<R: Records>(job: &Job<'_, R>) -> Result<(), SortError> {
+    if !job.inputs.are_files() {
+        return Err(SortError::Request(
+            "--strict reads what it merges twice where the output is standard output, and a pipe is read once\n  write to a file (-o), or sort"
+                .into(),
+        ));
+    }
+    let memory = job.sort_memory(0);
+    let mut reader = job.reader(&memory.pieces);
+    let mut misfits = Misfits::default();
+    while let Some(placed) = reader.next(&|| ())? {
+        job.cancel.check()?;
+        let bytes = &placed.piece.lease.bytes()[placed.piece.bytes.clone()];
+        misfits.combine(&job.records.misfits(bytes).placed(&placed.starts));
+        misfits.refuse(job.records.key_columns(), &job.inputs, job.request.header)?;
+    }
+    Ok(())
 }
 
 /// Inputs that are merged at once.

@@ -34,6 +34,10 @@ pub trait Observer: Sync {
     fn progress(&self, _progress: &Progress) {}
     /// Something the user may want to know.
     fn notice(&self, _text: &str) {}
+    /// Something that makes the result another one than the user may have meant.
+    fn warning(&self, text: &str) {
+        self.notice(text);
+    }
 }
 
 /// Nobody watches.

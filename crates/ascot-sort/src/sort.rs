@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ascot_io::{AtomicOutput, Disk};
+use ascot_model::columns::ColumnAccount;
 use ascot_model::measurement::VolumeRequests;
 use ascot_model::plan::Plan;
 use ascot_model::report::Report;
@@ -20,6 +21,7 @@ use crate::header;
 use crate::input::{Fingerprint, InputFile, Inputs};
 use crate::job::{Job, RunOptions, job_disk, report_of_finished, temp_dirs, view_disk};
 use crate::merging::merge_inputs;
+use crate::misfits::Misfits;
 use crate::observe::{Cancel, Observer};
 use crate::places::{no_room_for_spills, room_for_output, said_of_a_view};
 use crate::plan::{GUESSED_RECORD_BYTES, budget_of, make_plan, plan_split};
@@ -149,13 +151,30 @@ pub fn sort(
     refuse_others(request, &inputs)?;
     let (inputs, head) =
         if keys_need_head(request) { csv_head(request, inputs)? } else { (inputs, Head::default()) };
+    let notice = header::notice_of_unnamed(request, &inputs, &head)?;
     let header = head.header.clone();
     let job = SmallJob { request, inputs, header, memory, options, cancel };
     match with_records(request, &head, job)?? {
-        Some(report) => Ok(report),
+        Some(report) => {
+            notice.iter().for_each(|notice| observer.warning(notice));
+            Ok(report)
+        }
         // Not small after all: begun again, with files that can be opened again.
         None => sort_large(request, Inputs::open(&request.inputs)?, options, observer, cancel),
     }
+}
+
+/// Warns of a first row that looks like a header and is taken for a record.
+fn warn_of_unnamed(
+    request: &SortRequest,
+    inputs: &Inputs,
+    head: &Head,
+    observer: &dyn Observer,
+) -> Result<(), SortError> {
+    if let Some(notice) = header::notice_of_unnamed(request, inputs, head)? {
+        observer.warning(&notice);
+    }
+    Ok(())
 }
 
 /// Sorts with threads, a pool and passes, however little there is to sort.
@@ -170,6 +189,7 @@ pub(crate) fn sort_large(
     check_apart(request, true)?;
     let prepared = prepare(request, inputs)?;
     let head = prepared.head.clone();
+    warn_of_unnamed(request, &prepared.inputs, &head, observer)?;
     let disk = disk_for(request, &prepared.budget, options);
     let sorting = Sorting { request, by: None, view: None, prepared, disk, observer, cancel };
     with_records(request, &head, sorting)?
@@ -185,6 +205,7 @@ pub fn make_view(
 ) -> Result<Report, SortError> {
     let (request, prepared) = prepare_view(request, view)?;
     let (head, request, disk) = (prepared.head.clone(), &request, view_disk(options));
+    warn_of_unnamed(request, &prepared.inputs, &head, observer)?;
     let sorting = Sorting { request, by: None, view: Some(view), prepared, disk, observer, cancel };
     with_records(request, &head, sorting)?.map_err(said_of_a_view)
 }
@@ -241,6 +262,7 @@ pub fn split(
     check_apart(request, false)?;
     let prepared = prepare(request, Inputs::open(&request.inputs)?)?;
     let head = prepared.head.clone();
+    warn_of_unnamed(request, &prepared.inputs, &head, observer)?;
     let disk = disk_for(request, &prepared.budget, options);
     let sorting = Sorting { request, by: Some(by), view: None, prepared, disk, observer, cancel };
     with_records(request, &head, sorting)?
@@ -354,7 +376,9 @@ fn explain_prepared(
 ) -> Result<Explanation, SortError> {
     let (head, budget) = (prepared.head.clone(), prepared.budget);
     let makes_view = dir.is_some();
-    let (plan, view) = with_records(request, &head, Explaining { request, by, makes_view, prepared })??;
+    let notices = header::notice_of_unnamed(request, &prepared.inputs, &head)?.into_iter().collect();
+    let (plan, view, columns) =
+        with_records(request, &head, Explaining { request, by, makes_view, prepared })??;
     let dirs = temp_dirs(request);
     let disk = job_disk(options);
     let free_bytes = dirs.iter().filter_map(|dir| disk.free_space(dir).ok()).sum();
@@ -373,7 +397,18 @@ fn explain_prepared(
     let requests = request.requests.filter(|_| !makes_view).map(followed);
     let (input_volume, input_requests) = (request.input_volume.clone(), request.input_requests.map(followed));
     let volumes = Volumes { requests, input_volume, input_requests };
-    Ok(Explanation { plan, records, free_bytes, temp_dirs: dirs, parts, view, view_dir, volumes })
+    Ok(Explanation {
+        plan,
+        records,
+        columns,
+        notices,
+        free_bytes,
+        temp_dirs: dirs,
+        parts,
+        view,
+        view_dir,
+        volumes,
+    })
 }
 
 fn describe_parts(parts: &Parts, by: Option<SplitBy>) -> String {
@@ -399,15 +434,25 @@ struct Explaining<'a> {
 }
 
 impl Visitor for Explaining<'_> {
-    type Output = Result<(Plan, Option<ViewCost>), SortError>;
+    type Output = Result<(Plan, Option<ViewCost>, Vec<ColumnAccount>), SortError>;
 
     fn visit<R: Records>(self, records: Arc<R>) -> Self::Output {
-        let mut plan = self.prepared.plan_for(self.request, self.by, &*records)?;
+        let columns =
+            Misfits::default().accounts(records.key_columns(), &self.prepared.inputs, self.request.header);
+        let (plan, view) = self.costs(&*records)?;
+        Ok((plan, view, columns))
+    }
+}
+
+impl Explaining<'_> {
+    /// The plan, and what a view costs beside it.
+    fn costs<R: Records>(&self, records: &R) -> Result<(Plan, Option<ViewCost>), SortError> {
+        let mut plan = self.prepared.plan_for(self.request, self.by, records)?;
         let request = self.request;
         let volume = request.volume.clone().unwrap_or_else(VolumeProfile::assumed_flash);
         if self.makes_view {
             let file = SortRequest { method: Method::Auto, ..request.clone() };
-            let file_seconds = self.prepared.plan(&file, &*records)?.chosen.seconds();
+            let file_seconds = self.prepared.plan(&file, records)?.chosen.seconds();
             let view =
                 ViewCost::of(&plan.chosen, file_seconds, &volume).filter(|_| plan.input_bytes.is_some());
             end_with_runs(&mut plan);
@@ -420,7 +465,7 @@ impl Visitor for Explaining<'_> {
             return Ok((plan, None));
         }
         let merging = SortRequest { method: Method::Merge, ..request.clone() };
-        let merge = self.prepared.plan(&merging, &*records)?;
+        let merge = self.prepared.plan(&merging, records)?;
         let view = ViewCost::of(&merge.chosen, plan.chosen.seconds(), &volume);
         Ok((plan, view))
     }
