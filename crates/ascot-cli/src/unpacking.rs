@@ -7,7 +7,7 @@
 //! ```
 
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ascot_model::units;
 use ascot_record::file_format::FileFormat;
@@ -56,18 +56,16 @@ pub fn command(
     }
 }
 
-/// A name for the text of a file.
-fn text_name(file: &Path, format: FileFormat) -> std::path::PathBuf {
+/// A name for the text of a file that no other file has.
+fn text_name(file: &Path, format: FileFormat) -> PathBuf {
     let known = file.extension().and_then(OsStr::to_str).is_some_and(|ending| ENDINGS.contains(&ending));
-    match (known, format.becomes_csv()) {
-        (true, true) => file.with_extension("csv"),
-        (true, false) => file.with_extension(""),
-        (false, csv) => {
-            let mut name = file.as_os_str().to_owned();
-            name.push(if csv { ".csv" } else { ".txt" });
-            name.into()
-        }
-    }
+    let plain = if known { file.with_extension("") } else { file.to_path_buf() };
+    let ending = if format.becomes_csv() { ".csv" } else { ".txt" };
+    let with = |ending: &str| PathBuf::from([plain.as_os_str(), OsStr::new(ending)].concat());
+    let first = (known && !format.becomes_csv()).then(|| plain.clone());
+    let numbered = (1..).map(|number| with(&format!(".{number}{ending}")));
+    let mut names = first.into_iter().chain([with(ending)]).chain(numbered);
+    names.find(|name| !name.exists()).unwrap_or(plain)
 }
 
 #[cfg(test)]

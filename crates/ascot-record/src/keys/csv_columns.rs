@@ -37,9 +37,13 @@ pub struct Fallback {
     pub others: usize,
     /// The first that is not what would have been inferred: its row in the sample, from 0, and the value.
     pub first: (usize, String),
-    /// The other values are all the same: a spelling of null, most likely.
+    /// The other values are all this spelling of null.
     pub null: Option<String>,
 }
+
+/// Spellings of null that are common.
+const NULLS: [&str; 14] =
+    ["\\N", "null", "na", "n/a", "#n/a", "none", "nil", "(null)", "-", "--", ".", "?", "missing", "unknown"];
 
 /// Longest value that is shown, characters.
 const SHOWN_CHARS: usize = 40;
@@ -102,6 +106,8 @@ fn fallback(values: &[(usize, Vec<u8>)]) -> Option<Fallback> {
     let mut others = values.iter().filter(|(_, value)| !kind.takes(value));
     let first = if plain { others.clone().next()? } else { values.first()? };
     let other = others.next().map(|(_, value)| value);
+    let is_null = |value: &[u8]| NULLS.iter().any(|null| value.eq_ignore_ascii_case(null.as_bytes()));
+    let other = other.filter(|other| is_null(other));
     let alike = other.filter(|other| values.iter().all(|(_, value)| kind.takes(value) || value == *other));
     Some(Fallback {
         kind,
