@@ -187,6 +187,15 @@ def test_a_column_that_is_not_there_is_an_error(disk):
     assert run("sort", "--csv", "--key", "#3:text", stdin=b"b\na,b,c\n").stdout == b"a,b,c\nb\n"
 
 
+def test_columns_are_those_of_the_first_file_that_is_not_empty(disk):
+    (disk / "empty.csv").write_bytes(b"")
+    (disk / "full.csv").write_text("1,b\n2,a\n")
+    for words in ([], ["--memory", "16MiB", "--method", "merge"]):
+        found = run("sort", "empty.csv", "full.csv", "--csv", "--key", "#2", *words, cwd=disk).stdout
+        assert found == b"2,a\n1,b\n"
+    assert "no column #3" in run("sort", "empty.csv", "full.csv", "--csv", "--key", "#3", cwd=disk, expect=2).stderr
+
+
 # ---------------------------------------------------------------- types of columns, and values that are not of them
 
 

@@ -12,9 +12,11 @@ use crate::input::{InputFile, Inputs};
 use crate::records::{Head, sample_rows};
 use crate::request::{Keys, SortRequest};
 
-/// The input whose header is the output's: the first that has one.
+/// The input whose header is the output's, and whose rows are sampled: the first that has a header, else the first that
+/// is not empty.
 pub(crate) fn bearer(inputs: &Inputs) -> Option<&InputFile> {
-    inputs.iter().find(|input| input.start > 0).or(inputs.get(0))
+    let headed = inputs.iter().find(|input| input.start > 0);
+    headed.or(inputs.iter().find(|input| input.size != Some(0))).or(inputs.get(0))
 }
 
 /// An error where the headers of `inputs`, which have been skipped, name different columns. An empty input

@@ -9,6 +9,7 @@ use ascot_record::keys::{CsvType, Fallback, KeyColumn};
 use serde::{Deserialize, Serialize};
 
 use crate::error::SortError;
+use crate::header::bearer;
 use crate::input::{InputFile, Inputs};
 
 /// Longest value that is kept, characters.
@@ -154,7 +155,7 @@ impl Misfits {
 fn fallback_of(column: &KeyColumn, inputs: &Inputs, header: bool) -> Option<ColumnFallback> {
     let fallback = column.fallback.as_ref()?;
     let (row, value) = &fallback.first;
-    let sampled = inputs.iter().find(|input| input.size != Some(0)).or(inputs.get(0));
+    let sampled = bearer(inputs);
     Some(ColumnFallback {
         kind: fallback.kind.to_string(),
         values: fallback.fitting as u64,
