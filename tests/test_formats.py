@@ -108,7 +108,7 @@ def test_pipes_lose_nothing_to_the_look_at_their_first_bytes(disk):
     for text in (b"", b"P", b"PK\nPA\n", b"BZh9\nBZh\n", b"PAR1\na\n", b"\xff\xfe\n", b"\x1f\n\x1e\n", b"ARROW1\nb\n"):
         for words in (["sort"], ["sort", "-m"], ["sort", "--csv", "--key", "#1:text"]):
             expected = text if "-m" in words else b"".join(sorted(line + b"\n" for line in text.split(b"\n") if line))
-            if "-m" in words and text != expected and sorted(text.splitlines()) != text.splitlines():
+            if "-m" in words and sorted(text.split(b"\n")[:-1]) != text.split(b"\n")[:-1]:
                 continue
             found = run(*words, stdin=text).stdout
             assert found == (expected if not expected or expected.endswith(b"\n") else expected + b"\n"), (words, text)

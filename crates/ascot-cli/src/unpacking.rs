@@ -61,7 +61,11 @@ fn text_name(file: &Path, format: FileFormat) -> PathBuf {
     let known = file.extension().and_then(OsStr::to_str).is_some_and(|ending| ENDINGS.contains(&ending));
     let plain = if known { file.with_extension("") } else { file.to_path_buf() };
     let ending = if format.becomes_csv() { ".csv" } else { ".txt" };
-    let with = |ending: &str| PathBuf::from([plain.as_os_str(), OsStr::new(ending)].concat());
+    let with = |ending: &str| {
+        let mut name = plain.clone().into_os_string();
+        name.push(ending);
+        PathBuf::from(name)
+    };
     let first = (known && !format.becomes_csv()).then(|| plain.clone());
     let numbered = (1..).map(|number| with(&format!(".{number}{ending}")));
     let mut names = first.into_iter().chain([with(ending)]).chain(numbered);

@@ -5,15 +5,16 @@
 //! looked at again ([`ascot_record::keys::misfits_written`]).
 
 use ascot_model::report::{ColumnAccount, ColumnFallback, ValuePlace};
-use ascot_record::keys::{CsvType, Fallback, KeyColumn};
+use ascot_record::keys::{CsvType, Fallback, KeyColumn, shown};
 use serde::{Deserialize, Serialize};
 
 use crate::error::SortError;
 use crate::header::bearer;
 use crate::input::{InputFile, Inputs};
 
-/// Longest value that is kept, characters.
-const SHOWN_CHARS: usize = 40;
+/// Spellings of null that are common.
+const NULLS: [&str; 14] =
+    ["\\N", "null", "na", "n/a", "#n/a", "none", "nil", "(null)", "-", "--", ".", "?", "missing", "unknown"];
 
 /// Where the records of an input begin among those of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,16 +58,6 @@ impl PieceMisfits {
         };
         Misfits { keys: self.0.into_iter().map(place).collect() }
     }
-}
-
-/// A value in a message.
-fn shown(value: &[u8]) -> String {
-    let text = String::from_utf8_lossy(value);
-    let mut shown: String = text.chars().take(SHOWN_CHARS).flat_map(char::escape_debug).collect();
-    if text.chars().count() > SHOWN_CHARS {
-        shown += "...";
-    }
-    shown
 }
 
 /// Misfits of each key; of keys that are not there none have been met.
@@ -194,7 +185,8 @@ pub(crate) fn refuse_fallbacks(columns: &[KeyColumn], input: &str, header: bool)
 fn fix_of(column: &KeyColumn, fallback: &Fallback) -> String {
     let Fallback { kind, null, .. } = fallback;
     let key = format!("--key '{}:{kind}'", title(column));
-    match null {
+    let is_null = |text: &&String| NULLS.iter().any(|null| text.eq_ignore_ascii_case(null));
+    match null.as_ref().filter(is_null) {
         Some(null) if matches!(kind, CsvType::Number | CsvType::Date) => format!("--null '{null}'"),
         Some(null) => format!("{key} --null '{null}'"),
         None => key,

@@ -37,13 +37,9 @@ pub struct Fallback {
     pub others: usize,
     /// The first that is not what would have been inferred: its row in the sample, from 0, and the value.
     pub first: (usize, String),
-    /// The other values are all this spelling of null.
+    /// The other values are all the same: a spelling of null, most likely.
     pub null: Option<String>,
 }
-
-/// Spellings of null that are common.
-const NULLS: [&str; 14] =
-    ["\\N", "null", "na", "n/a", "#n/a", "none", "nil", "(null)", "-", "--", ".", "?", "missing", "unknown"];
 
 /// Longest value that is shown, characters.
 const SHOWN_CHARS: usize = 40;
@@ -106,8 +102,6 @@ fn fallback(values: &[(usize, Vec<u8>)]) -> Option<Fallback> {
     let mut others = values.iter().filter(|(_, value)| !kind.takes(value));
     let first = if plain { others.clone().next()? } else { values.first()? };
     let other = others.next().map(|(_, value)| value);
-    let is_null = |value: &[u8]| NULLS.iter().any(|null| value.eq_ignore_ascii_case(null.as_bytes()));
-    let other = other.filter(|other| is_null(other));
     let alike = other.filter(|other| values.iter().all(|(_, value)| kind.takes(value) || value == *other));
     Some(Fallback {
         kind,
@@ -146,10 +140,17 @@ fn other_spellings() -> impl Iterator<Item = CsvType> {
     marks.into_iter().chain(formats.map(CsvType::FormattedDate))
 }
 
-/// A value in a message.
-pub(super) fn shown(value: &[u8]) -> String {
+/// A value as messages show it: in one line, and not too long.
+#[must_use]
+pub fn shown(value: &[u8]) -> String {
     let text = String::from_utf8_lossy(value);
-    let mut shown: String = text.chars().take(SHOWN_CHARS).flat_map(char::escape_debug).collect();
+    let mut shown = String::new();
+    for char in text.chars().take(SHOWN_CHARS) {
+        match char.is_control() {
+            true => shown.extend(char.escape_debug()),
+            false => shown.push(char),
+        }
+    }
     if text.chars().count() > SHOWN_CHARS {
         shown += "...";
     }

@@ -139,7 +139,7 @@ fn columns_that_fell_back_to_text_say_why() {
     assert_eq!(column(&["1", "\\N"], &["\\N"]), none("number"));
     assert_eq!(column(&["red", "blue", "7"], &[]), none("text"));
     assert_eq!(column(&["1", "\\N", "2", "\\N"], &[]), none("text"));
-    assert_eq!(column(&["1", "\\N", "2", "3"], &[]), text("number", 3, 1, 1, "\\\\N", Some("\\\\N")));
+    assert_eq!(column(&["1", "\\N", "2", "3"], &[]), text("number", 3, 1, 1, "\\N", Some("\\N")));
     assert_eq!(column(&["1", "x", "2", "y", "3"], &[]), text("number", 3, 2, 1, "x", None));
     assert_eq!(column(&["1,5", "2", "10,25"], &[]), text("number(,)", 3, 0, 0, "1,5", None));
     assert_eq!(column(&["1.000,5", "2", "3,1"], &[]), text("number(.,)", 3, 0, 0, "1.000,5", None));

@@ -86,7 +86,10 @@ pub enum KeyError {
         marks: String,
     },
     /// A column that no row has.
-    #[error("there is no column #{number}: row 1 has {columns}, and no other row looked at has more")]
+    #[error(
+        "there is no column #{number}: row 1 has {columns} column{}, and no row looked at has so many",
+        if *columns == 1 { "" } else { "s" }
+    )]
     ColumnBeyondRows {
         /// The number given.
         number: usize,

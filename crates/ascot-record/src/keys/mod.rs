@@ -34,7 +34,7 @@ mod spec;
 mod version;
 
 pub use csv::{CsvType, infer_type, misfits_written};
-pub use csv_columns::{Fallback, KeyColumn, csv_columns, header_like};
+pub use csv_columns::{Fallback, KeyColumn, csv_columns, header_like, shown};
 pub use csv_spec::{
     CsvColumn, CsvKeySpec, HeaderDifference, compile_columns, compile_csv, header_difference, parse_csv_keys,
 };
