@@ -44,10 +44,10 @@ def other_formats(directory):
         "s.lz4": ("LZ4", "lz4 -dc s.lz4 | ascot sort -k2"),
         "u.txt": ("UTF-16", "iconv -f UTF-16 -t UTF-8 u.txt | ascot sort -k2"),
         "v.txt": ("UTF-16", "iconv -f UTF-16 -t UTF-8 v.txt | ascot sort -k2"),
-        "p": ("Parquet", "p | ascot sort -k2 --csv --header"),
-        "a.arrow": ("Arrow", "a.arrow | ascot sort -k2 --csv --header"),
+        "p": ("Parquet", "p | ascot sort --csv --header -k2"),
+        "a.arrow": ("Arrow", "a.arrow | ascot sort --csv --header -k2"),
         "z.zip": ("zip", "unzip -p z.zip | ascot sort -k2"),
-        "d.db": ("SQLite", "sqlite3 -csv -header d.db 'SELECT * FROM TABLE' | ascot sort -k2"),
+        "d.db": ("SQLite", "sqlite3 -csv -header d.db 'SELECT * FROM TABLE' | ascot sort --csv --header -k2"),
     }
 
 

@@ -36,8 +36,12 @@ pub fn command(
     let csv = format.becomes_csv() && !words.iter().any(|word| *word == "--csv");
     let csv = if csv { " --csv --header" } else { "" };
     let shown = |words: &[&OsStr]| {
-        let shown: Vec<String> = words.iter().skip(1).map(|word| units::in_shell(Path::new(word))).collect();
-        format!("ascot {}{csv}", shown.join(" "))
+        let mut shown: Vec<String> =
+            words.iter().skip(1).map(|word| units::in_shell(Path::new(word))).collect();
+        if let Some(verb) = shown.first_mut() {
+            verb.push_str(csv);
+        }
+        format!("ascot {}", shown.join(" "))
     };
     let mut words = words;
     match (place, file) {

@@ -94,12 +94,7 @@ impl fmt::Display for Explanation {
                 .duplex_bytes_per_s
                 .map_or(String::new(), |rate| format!(", both at once {} each", units::rate(rate))),
         )?;
-        if !self.columns.is_empty() {
-            writeln!(f, "\n  keys     {}", column_words(&self.columns))?;
-        }
-        for notice in &self.notices {
-            writeln!(f, "\n  notice   {notice}")?;
-        }
+        write!(f, "{}", self.words_of_keys())?;
         let chosen = &plan.chosen;
         writeln!(f, "\n  plan     {}{}", chosen.summary, if plan.forced { " (--method)" } else { "" })?;
         if let Some(parts) = &self.parts {
@@ -147,6 +142,16 @@ impl fmt::Display for Explanation {
             write!(f, "{lead}view instead of a file   about {make} now, {read} at each reading   (--view)")?;
         }
         Ok(())
+    }
+}
+
+impl Explanation {
+    /// What there is to say of keys and headers, in paragraphs.
+    fn words_of_keys(&self) -> String {
+        let keys =
+            (!self.columns.is_empty()).then(|| format!("\n  keys     {}\n", column_words(&self.columns)));
+        let notices = self.notices.iter().map(|notice| format!("\n  notice   {notice}\n"));
+        keys.into_iter().chain(notices).collect()
     }
 }
 

@@ -18,11 +18,11 @@ use std::time::{Duration, Instant};
 
 use ascot_io::{Buf, Disk, Filled, PAGE_BYTES, ReadStream};
 use ascot_record::framing::Partial;
-use serde::{Deserialize, Serialize};
 
 use crate::budget::PIECES_READ;
 use crate::damage::RecordStart;
 use crate::error::SortError;
+pub use crate::input::InputPosition;
 use crate::input::{InputFile, Inputs};
 use crate::misfits::InputStart;
 use crate::observe::Cancel;
@@ -30,18 +30,6 @@ use crate::ordered::Span;
 use crate::pieces::{Lease, Long, PiecePool, Starving};
 use crate::records::{RawPiece, Records};
 use crate::turns::{Seat, Side, Turns};
-
-/// A place between two records of the inputs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct InputPosition {
-    /// Number of the input.
-    pub input: usize,
-    /// Offset in it, bytes.
-    pub offset: u64,
-    /// Records of the input before it, where they have been counted.
-    #[serde(default)]
-    pub record: u64,
-}
 
 /// Bytes before a page-aligned read, for what is carried over.
 pub const GAP_BYTES: usize = 64 << 10;
