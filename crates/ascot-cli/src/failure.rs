@@ -10,11 +10,13 @@ use std::path::PathBuf;
 
 use ascot_device::ProbeError;
 use ascot_index::IndexError;
+use ascot_record::file_format::FileFormat;
 use ascot_sort::error::{ErrorKind as SortErrorKind, SortError};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use thiserror::Error;
 
 use crate::size::SizeError;
+use crate::unpacking;
 
 /// Exit status of an error.
 pub const STATUS_OF_ERROR: u8 = 2;
@@ -38,7 +40,7 @@ pub enum Failure {
     },
     /// A job failed.
     #[error(transparent)]
-    Sort(#[from] SortError),
+    Sort(SortError),
     /// An indexed directory could not be written or read.
     #[error(transparent)]
     Index(#[from] IndexError),
@@ -61,6 +63,26 @@ pub enum Failure {
     /// Standard output does not take what it is given.
     #[error("write failed: standard output: {0}")]
     Output(io::Error),
+}
+
+impl From<SortError> for Failure {
+    /// What was read as text and is none is told with the command to type instead of the one that was.
+    fn from(error: SortError) -> Failure {
+        let SortError::OtherFormat { input, file, format, inputs } = &error else {
+            return Failure::Sort(error);
+        };
+        let words: Vec<_> = std::env::args_os().collect();
+        let command = unpacking::command(&words, *format, file.as_deref(), *inputs);
+        let table = if *format == FileFormat::Sqlite {
+            "\n  TABLE: one of those that sqlite3 names: .tables"
+        } else {
+            ""
+        };
+        Failure::Usage(format!(
+            "{input}: this is {}, not text\n  make text of it first: {command}{table}\n  --format lines takes its bytes for lines as they are",
+            format.name()
+        ))
+    }
 }
 
 impl Failure {

@@ -28,6 +28,7 @@ mod sort;
 mod sort_planning;
 mod sys;
 mod tools;
+mod unpacking;
 mod view_flags;
 mod views;
 mod volume;

@@ -11,6 +11,7 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use ascot_model::columns::{ColumnAccount, column_words};
 use ascot_model::report::Report;
 use ascot_model::units;
 use ascot_sort::observe::{Observer, Progress};
@@ -117,6 +118,13 @@ impl Screen {
         }
     }
 
+    /// Says which types columns were taken for, and which values were not of them.
+    pub fn tell_columns(&self, columns: &[ColumnAccount]) {
+        if columns.iter().any(ColumnAccount::is_worth_a_word) {
+            self.warning(&format!("keys: {}", column_words(columns)));
+        }
+    }
+
     /// What becomes of a failure: told as JSON here if that is the style, else by whoever called.
     pub fn failed(&self, failure: Failure) -> Result<u8, Failure> {
         self.clear();
@@ -165,11 +173,16 @@ impl Observer for Screen {
     }
 
     fn notice(&self, text: &str) {
-        if !self.notices {
+        if self.notices {
+            self.warning(text);
+        }
+    }
+
+    fn warning(&self, text: &str) {
+        if self.quiet {
             return;
         }
-        let mut state = self.state();
-        clear_line(&mut state);
+        self.clear();
         match self.style {
             Style::Json => write_json(&json!({ "type": "notice", "text": text })),
             _ => write_line(&format!("ascot: {text}")),

@@ -227,6 +227,7 @@ fn job(
     if let Some(file) = report_file {
         file.place()?;
     }
+    screen.tell_columns(&report.columns);
     screen.summary(&report);
     Ok(0)
 }

@@ -10,7 +10,7 @@ use ascot_model::units;
 use ascot_model::volume::VolumeProfile;
 use ascot_record::layout::Layout;
 use ascot_sort::plan::plan_ahead;
-use ascot_sort::request::{Method, Output, SortRequest};
+use ascot_sort::request::{InputChecks, Method, Output, SortRequest};
 use clap::ArgMatches;
 use serde::Serialize;
 
@@ -136,6 +136,7 @@ fn request(
         layout,
         keys,
         header: false,
+        checks: InputChecks::default(),
         unique: false,
         stable: false,
         merge_only: false,

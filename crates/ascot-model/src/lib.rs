@@ -15,6 +15,7 @@
 //! * [`units`]: bytes, rates and times as people read them.
 
 pub mod account;
+pub mod columns;
 pub mod host;
 pub mod measurement;
 pub mod multipass;

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::account::{FileAccount, PassAccount, StreamAccount};
+pub use crate::columns::{ColumnAccount, ColumnFallback, ValuePlace, column_words};
 use crate::plan::Plan;
 use crate::units;
 
@@ -49,6 +50,9 @@ pub struct Report {
     /// What the others moved, in one sum for inputs, spills and outputs each.
     #[serde(default)]
     pub streams_left_out: Vec<FileAccount>,
+    /// The columns of keys of CSV, in the order of the keys.
+    #[serde(default)]
+    pub columns: Vec<ColumnAccount>,
     /// The cap, bytes.
     pub memory_bytes: u64,
     /// Most memory resident (the kernel's own count), bytes.

@@ -2,6 +2,7 @@
 
 pub mod checksum;
 pub mod cursor;
+pub mod file_format;
 pub mod framing;
 pub mod gensort;
 pub mod keys;

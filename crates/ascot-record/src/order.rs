@@ -43,6 +43,9 @@ pub trait RecordOrder: Send + Sync {
     /// Bytes of every key, where they are known to be the same for all but malformed records.
     fn fixed_key_len(&self) -> Option<usize>;
 
+    /// Gives the values of a record that are not of their column's type, each with the number of its key.
+    fn misfits(&self, _record: &[u8], _note: &mut dyn FnMut(usize, &[u8])) {}
+
     /// Whether [`key`](Self::key) writes to its scratch: work worth doing once.
     fn computed(&self) -> bool {
         false
@@ -192,6 +195,9 @@ pub trait WriteKey: Send + Sync {
     /// Appends the key of `body` to `out`.
     fn write_key(&self, body: &[u8], out: &mut Vec<u8>);
 
+    /// Gives the values of `body` that are not of their column's type, each with the number of its key.
+    fn misfits(&self, _body: &[u8], _note: &mut dyn FnMut(usize, &[u8])) {}
+
     /// Bytes of every key, where they are known to be the same.
     fn fixed_key_len(&self) -> Option<usize> {
         None
@@ -202,6 +208,10 @@ impl WriteKey for KeyProgram {
     #[inline]
     fn write_key(&self, body: &[u8], out: &mut Vec<u8>) {
         KeyProgram::write_key(self, body, out);
+    }
+
+    fn misfits(&self, body: &[u8], note: &mut dyn FnMut(usize, &[u8])) {
+        KeyProgram::misfits(self, body, note);
     }
 }
 
@@ -246,6 +256,10 @@ impl<F: Framing, W: WriteKey> RecordOrder for ProgramOrder<F, W> {
     #[inline]
     fn fixed_key_len(&self) -> Option<usize> {
         self.program.fixed_key_len()
+    }
+
+    fn misfits(&self, record: &[u8], note: &mut dyn FnMut(usize, &[u8])) {
+        self.program.misfits(self.framing.body(record), note);
     }
 
     #[inline]

@@ -28,6 +28,7 @@ use crossbeam_channel::{Receiver, Sender};
 
 use crate::control_group::lowered;
 use crate::error::{Missing, SortError};
+use crate::file_format::refuse_unless_text;
 use crate::input::{InputFile, Inputs};
 use crate::observe::{Cancel, Observer};
 use crate::request::{Input, Keys};
@@ -117,6 +118,10 @@ pub fn check(
     cancel: &Cancel,
 ) -> Result<CheckReport, SortError> {
     let inputs = Inputs::open(if request.inputs.is_empty() { &[Input::Stdin] } else { &request.inputs })?;
+    // Lines are named as such here.
+    if matches!(request.layout, Layout::Csv { .. }) {
+        refuse_unless_text(&inputs, request.layout)?;
+    }
     let (judge, inputs) = keys::judge(request.layout, &request.keys, inputs)?;
     let blocks = usize::try_from(lowered(POOL_BYTES as u64)).unwrap_or(POOL_BYTES) / BLOCK_BYTES;
     let pool = Pool::new(blocks.max(LEAST_BLOCKS) * BLOCK_BYTES);

@@ -26,6 +26,7 @@ use crate::form::{Gather, Grouping, Load, sort_loads};
 use crate::input::{Inputs, PART_BLOCKS};
 use crate::job::Job;
 use crate::long_runs::deal_in_long_runs;
+use crate::misfits::Misfits;
 use crate::part::{RunPart, decode_index};
 use crate::pieces::PiecePool;
 use crate::plan::part_count;
@@ -187,6 +188,7 @@ impl<R: Records> Job<'_, R> {
                 }
             }
             self.manifest.sum_in.combine(&grouped.sum);
+            self.take_in(&grouped.misfits)?;
             self.manifest.read_upto = grouped.end;
             if self.resumable && self.manifest.sum_in.bytes >= next {
                 next = self.manifest.sum_in.bytes + every;
@@ -232,6 +234,7 @@ impl<R: Records> Job<'_, R> {
         if stored.is_empty() {
             self.manifest.read_upto = InputPosition::default();
             self.manifest.sum_in = RecordSum::new();
+            self.manifest.misfits = Misfits::default();
         }
         let mut parts = Vec::with_capacity(splitters.parts());
         for part in stored {

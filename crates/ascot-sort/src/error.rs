@@ -7,6 +7,7 @@ use ascot_io::PoolError;
 use ascot_io::ThreadError;
 use ascot_model::units;
 use ascot_record::checksum::RecordSum;
+use ascot_record::file_format::FileFormat;
 use ascot_record::framing::Partial;
 use ascot_record::keys::KeyError;
 
@@ -56,6 +57,37 @@ pub enum SortError {
         have: u64,
         /// What lacks.
         missing: Missing,
+    },
+    /// Text is expected, and an input is a file of another format.
+    #[error(
+        "{input}: this is {}, not text\n  make text of it first: {}\n  --format lines takes its bytes for lines as they are",
+        format.name(), crate::file_format::advice(*format, file.as_deref())
+    )]
+    OtherFormat {
+        /// The input.
+        input: String,
+        /// Its path, where it is a file.
+        file: Option<PathBuf>,
+        /// What it is.
+        format: FileFormat,
+        /// How many inputs there are.
+        inputs: usize,
+    },
+    /// A value is not of its column's type, and all have to be.
+    #[error("{input}: row {row}: '{value}' in column {column} is not of type {kind}\n  {advice}")]
+    Misfit {
+        /// The input.
+        input: String,
+        /// The row, from 1; a header is one.
+        row: u64,
+        /// The column, as a key names it.
+        column: String,
+        /// The value.
+        value: String,
+        /// The type.
+        kind: String,
+        /// What to do.
+        advice: String,
     },
     /// A record is too short to hold its key.
     #[error(

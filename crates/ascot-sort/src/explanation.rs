@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use ascot_model::columns::{ColumnAccount, column_words};
 use ascot_model::measurement::{Requests, VolumeRequests};
 use ascot_model::plan::{Plan, Way};
 use ascot_model::units;
@@ -18,6 +19,10 @@ pub struct Explanation {
     pub plan: Plan,
     /// How the records look, in words.
     pub records: String,
+    /// The columns of keys of CSV, and their types.
+    pub columns: Vec<ColumnAccount>,
+    /// What else the user may want to know.
+    pub notices: Vec<String>,
     /// Free bytes where spills would go.
     pub free_bytes: u64,
     /// Directories for spills.
@@ -89,6 +94,7 @@ impl fmt::Display for Explanation {
                 .duplex_bytes_per_s
                 .map_or(String::new(), |rate| format!(", both at once {} each", units::rate(rate))),
         )?;
+        write!(f, "{}", self.words_of_keys())?;
         let chosen = &plan.chosen;
         writeln!(f, "\n  plan     {}{}", chosen.summary, if plan.forced { " (--method)" } else { "" })?;
         if let Some(parts) = &self.parts {
@@ -136,6 +142,16 @@ impl fmt::Display for Explanation {
             write!(f, "{lead}view instead of a file   about {make} now, {read} at each reading   (--view)")?;
         }
         Ok(())
+    }
+}
+
+impl Explanation {
+    /// What there is to say of keys and headers, in paragraphs.
+    fn words_of_keys(&self) -> String {
+        let keys =
+            (!self.columns.is_empty()).then(|| format!("\n  keys     {}\n", column_words(&self.columns)));
+        let notices = self.notices.iter().map(|notice| format!("\n  notice   {notice}\n"));
+        keys.into_iter().chain(notices).collect()
     }
 }
 

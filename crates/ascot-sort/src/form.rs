@@ -26,6 +26,7 @@ use ascot_record::checksum::RecordSum;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
 use crate::error::SortError;
+use crate::misfits::{Misfits, PieceMisfits};
 use crate::observe::Cancel;
 use crate::ordered::Span;
 use crate::pieces::{Lease, PiecePool};
@@ -46,6 +47,8 @@ pub struct Load {
     pub bytes: u64,
     /// Sum of its records; nothing where they come from spills, which were summed up before.
     pub sum: RecordSum,
+    /// Values of these records that are not of their column's type.
+    pub misfits: Misfits,
     /// Place in the inputs after its last record.
     pub end: InputPosition,
     /// Number of the input its last record comes from.
@@ -221,14 +224,19 @@ fn sort_one<R: Records>(
 ) -> SortedPiece {
     let mut sum = RecordSum::new();
     let (count, bytes, span) = (placed.records as u64, placed.piece.bytes.len() as u64, placed.span);
-    let parts = if placed.long {
-        vec![Arc::new(long_record(records, placed.piece, &mut sum))]
+    let (parts, misfits) = if placed.long {
+        let spilled = placed.piece.spilled;
+        let sorted = long_record(records, placed.piece, &mut sum);
+        let misfits = if spilled { PieceMisfits::default() } else { records.misfits(sorted.record_bytes()) };
+        (vec![Arc::new(sorted)], misfits)
     } else {
-        records.sort(placed.piece, out, scratch, &mut sum)
+        let parts = records.sort(placed.piece, out, scratch, &mut sum);
+        (parts, records.take_misfits(scratch))
     };
     SortedPiece {
         parts,
         sum,
+        misfits: misfits.placed(&placed.starts),
         records: count,
         bytes,
         end: placed.end,
@@ -252,6 +260,7 @@ fn long_record<R: Records>(records: &R, piece: RawPiece, sum: &mut RecordSum) ->
 struct SortedPiece {
     parts: Vec<Arc<Sorted>>,
     sum: RecordSum,
+    misfits: Misfits,
     records: u64,
     bytes: u64,
     end: InputPosition,
@@ -376,6 +385,7 @@ impl<'a, R: Records> Collector<'a, R> {
             records: 0,
             bytes: 0,
             sum: RecordSum::new(),
+            misfits: Misfits::default(),
             end: InputPosition::default(),
             input: 0,
             last: self.total == Some(self.next + count),
@@ -383,6 +393,7 @@ impl<'a, R: Records> Collector<'a, R> {
         for number in self.next..self.next + count {
             let Some(piece) = self.waiting.remove(&number) else { continue };
             load.sum.combine(&piece.sum);
+            load.misfits.combine(&piece.misfits);
             load.records += piece.records;
             load.bytes += piece.bytes;
             load.end = piece.end;

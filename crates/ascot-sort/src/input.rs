@@ -63,6 +63,18 @@ pub struct Fingerprint {
     ends: u64,
 }
 
+/// A place between two records of the inputs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InputPosition {
+    /// Number of the input.
+    pub input: usize,
+    /// Offset in it, bytes.
+    pub offset: u64,
+    /// Records of the input before it, where they have been counted.
+    #[serde(default)]
+    pub record: u64,
+}
+
 /// Bytes of a file's head and of its tail that a fingerprint covers.
 const FINGERPRINT_BYTES: u64 = 64 << 10;
 

@@ -22,6 +22,7 @@ use crate::error::SortError;
 use crate::form::SortMemory;
 use crate::input::Inputs;
 use crate::keeping::Keeping;
+use crate::misfits::Misfits;
 use crate::observe::{Cancel, Observer};
 use crate::parting::Parting;
 use crate::pieces::PiecePool;
@@ -135,6 +136,7 @@ impl<'a, R: Records> Job<'a, R> {
             read_upto: InputPosition::default(),
             all_read: false,
             sum_in: RecordSum::new(),
+            misfits: Misfits::default(),
             dropped: RecordSum::new(),
             temporary: None,
             output: None,
@@ -271,6 +273,19 @@ impl<'a, R: Records> Job<'a, R> {
         self.dir.as_mut().ok_or(SortError::Internal("a job without a directory"))
     }
 
+    /// Takes note of misfits of the records that come next in the inputs; an error where there may be none.
+    pub fn take_in(&mut self, misfits: &Misfits) -> Result<(), SortError> {
+        if misfits.is_empty() {
+            return Ok(());
+        }
+        self.manifest.misfits.combine(misfits);
+        if self.request.checks.strict {
+            let columns = self.records.key_columns();
+            self.manifest.misfits.refuse(columns, &self.inputs, self.request.header)?;
+        }
+        Ok(())
+    }
+
     /// Stores how far the job has come, where that can be of use.
     pub fn store(&mut self) -> Result<(), SortError> {
         if !self.resumable {
@@ -402,6 +417,8 @@ impl<'a, R: Records> Job<'a, R> {
         let peak_spill_bytes = self.passes.peak_spill_bytes();
         let passes = std::mem::replace(&mut self.passes, Passes::new(self.disk.ledger().clone()));
         let passes = passes.into_accounts();
+        let columns =
+            self.manifest.misfits.accounts(self.records.key_columns(), &self.inputs, self.request.header);
         Report {
             version: ascot_model::report::REPORT_VERSION,
             verb: if self.request.merge_only { "merged" } else { "sorted" }.into(),
@@ -426,6 +443,7 @@ impl<'a, R: Records> Job<'a, R> {
             passes,
             streams,
             streams_left_out,
+            columns,
             resumed: self.manifest.seconds > 0.0,
             notices: self.disk.notices(),
         }
@@ -456,6 +474,7 @@ pub fn report_of_finished(manifest: &Manifest, finished: &Finished, disk: &Disk)
         streams: Vec::new(),
         streams_left_out: Vec::new(),
         resumed: true,
+        columns: Vec::new(),
         notices: disk.notices(),
     }
 }

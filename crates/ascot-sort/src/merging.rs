@@ -10,6 +10,7 @@ use ascot_model::plan::Plan;
 use ascot_model::report::Report;
 use ascot_record::checksum::RecordSum;
 use ascot_record::framing::Partial;
+use ascot_record::keys::misfits_written;
 
 use crate::budget::Budget;
 use crate::damage::RecordStart;
@@ -19,16 +20,20 @@ use crate::input::{InputFile, Inputs};
 use crate::job::{Job, descriptors, drive};
 use crate::long_runs::merge_inputs_in_long_runs;
 use crate::merge::{MergeFlow, MergeSink};
+use crate::misfits::{InputStart, Misfits};
 use crate::observe::Cancel;
 use crate::pieces::Lease;
 use crate::records::{Records, Rules, Segment, Sorted};
-use crate::request::SortRequest;
+use crate::request::{Output, SortRequest};
 use crate::runs::RunBlock;
 use crate::target::Target;
 
 /// Merges the sorted inputs of a job into its output; in several passes where they are many.
 pub fn merge_inputs<R: Records>(mut job: Job<'_, R>, plan: Option<Plan>) -> Result<Report, SortError> {
     job.follow(plan.as_ref());
+    if job.request.checks.strict && matches!(job.request.output, Output::Stdout) {
+        refuse_misfits_beforehand(&job)?;
+    }
     let mut target = job.target()?;
     let count = job.inputs.iter().count();
     let fan_in = merge_fan_in(&job.budget, job.request).min(job.merge_factor.unwrap_or(usize::MAX));
@@ -51,6 +56,26 @@ pub fn merge_inputs<R: Records>(mut job: Job<'_, R>, plan: Option<Plan>) -> Resu
     job.reduce_runs()?;
     let sums = job.merge_to_target(&mut target)?;
     job.finish(target, &sums.out, &sums.dropped, plan)
+}
+
+/// Looks for misfits in all inputs before a merge begins whose output is read while it goes on.
+fn refuse_misfits_beforehand<R: Records>(job: &Job<'_, R>) -> Result<(), SortError> {
+    if !job.inputs.are_files() {
+        return Err(SortError::Request(
+            "--strict reads what it merges twice where the output is standard output, and a pipe is read once\n  write to a file (-o), or sort"
+                .into(),
+        ));
+    }
+    let memory = job.sort_memory(0);
+    let mut reader = job.reader(&memory.pieces);
+    let mut misfits = Misfits::default();
+    while let Some(placed) = reader.next(&|| ())? {
+        job.cancel.check()?;
+        let bytes = &placed.piece.lease.bytes()[placed.piece.bytes.clone()];
+        misfits.combine(&job.records.misfits(bytes).placed(&placed.starts));
+        misfits.refuse(job.records.key_columns(), &job.inputs, job.request.header)?;
+    }
+    Ok(())
 }
 
 /// Inputs that are merged at once.
@@ -91,7 +116,10 @@ fn merge_range<R: Records, S: MergeSink>(
     let sums = flow.sums().clone();
     let fault = fault.lock().unwrap_or_else(PoisonError::into_inner).take();
     let waited = result.map_err(|error| fault.unwrap_or(error))?;
-    inputs.streams().for_each(|stream| job.manifest.sum_in.combine(&stream.sum));
+    inputs.streams().for_each(|stream| {
+        job.manifest.sum_in.combine(&stream.sum);
+        job.manifest.misfits.combine(&stream.misfits);
+    });
     job.merge_done("merge", range.len(), 1, waited);
     Ok(sums)
 }
@@ -136,6 +164,11 @@ struct RawInput<R> {
     /// Bytes kept before each block.
     gap: usize,
     sum: RecordSum,
+    /// Values of these records that are not of their column's type.
+    misfits: Misfits,
+    /// Such values are an error.
+    strict: bool,
+    header: bool,
     /// A copy of the last record of the block before, unless it is long.
     latest: Option<Segment>,
     block: usize,
@@ -181,6 +214,9 @@ impl<R: Records> RawInput<R> {
             long_given: Weak::new(),
             gap: gap(job.budget.block),
             sum: RecordSum::new(),
+            misfits: Misfits::default(),
+            strict: job.request.checks.strict,
+            header: job.request.header,
             latest: None,
             block: 0,
         })
@@ -233,10 +269,26 @@ impl<R: Records> RawInput<R> {
         };
         let sorted = Arc::new(self.records.index(lease, start..start + cut));
         let segment = self.records.whole(sorted);
+        let (first, before) = (at.record - 1, misfits_written());
         self.check_order(&segment, at)?;
+        // The key of a record that is compared with none is not written.
+        if before != misfits_written() || first + 1 == self.sum.count {
+            self.note_misfits(segment.sorted.record_bytes(), first)?;
+        }
         let block = RunBlock { segment, block: self.block, end: self.block + 1, long: false };
         self.block += 1;
         Ok(Completed::Block(block))
+    }
+
+    /// Counts the misfits of a block before which so many records have been read.
+    fn note_misfits(&mut self, bytes: &[u8], before: u64) -> Result<(), IoError> {
+        let start = InputStart { at: 0, input: self.number, before };
+        self.misfits.combine(&self.records.misfits(bytes).placed(&[start]));
+        if !self.strict {
+            return Ok(());
+        }
+        let refused = self.misfits.refuse(self.records.key_columns(), &self.inputs, self.header);
+        refused.map_err(|error| self.fail(error))
     }
 
     /// Holds the records of a block, the first of which starts at `start`, against one another and

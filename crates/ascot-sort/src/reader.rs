@@ -18,26 +18,18 @@ use std::time::{Duration, Instant};
 
 use ascot_io::{Buf, Disk, Filled, PAGE_BYTES, PoolError, ReadStream};
 use ascot_record::framing::Partial;
-use serde::{Deserialize, Serialize};
 
 use crate::budget::PIECES_READ;
 use crate::damage::RecordStart;
 use crate::error::SortError;
+pub use crate::input::InputPosition;
 use crate::input::{InputFile, Inputs};
+use crate::misfits::InputStart;
 use crate::observe::Cancel;
 use crate::ordered::Span;
 use crate::pieces::{Lease, Long, PiecePool, Starving};
 use crate::records::{RawPiece, Records};
 use crate::turns::{Seat, Side, Turns};
-
-/// A place between two records of the inputs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct InputPosition {
-    /// Number of the input.
-    pub input: usize,
-    /// Offset in it, bytes.
-    pub offset: u64,
-}
 
 /// Bytes before a page-aligned read, for what is carried over.
 pub const GAP_BYTES: usize = 64 << 10;
@@ -117,6 +109,8 @@ pub struct PlacedPiece {
     pub end: InputPosition,
     /// Its records.
     pub records: usize,
+    /// Where the records of each input begin in it.
+    pub starts: Vec<InputStart>,
     /// Number of its input; with separate inputs the only one.
     pub input: usize,
     /// No more pieces of this input follow.
@@ -147,7 +141,7 @@ impl<R: Records> PieceReader<R> {
             separate: false,
             spilled: false,
             cancel: cancel.clone(),
-            record_number: 0,
+            record_number: from.record,
             carried: Vec::new(),
             long: None,
             behind: None,
@@ -286,7 +280,7 @@ impl<R: Records> PieceReader<R> {
         fill.ends = last && !self.go_on_where_grown()?;
         let again = !self.spilled && self.inputs.get(self.at.input).is_some_and(|file| file.path().is_some());
         let offset = self.at.offset - fill.bytes.len() as u64;
-        fill.from = again.then_some(InputPosition { input: self.at.input, offset });
+        fill.from = again.then_some(InputPosition { input: self.at.input, offset, record: 0 });
         Ok(fill)
     }
 
@@ -378,7 +372,7 @@ impl<R: Records> PieceReader<R> {
             return Ok(None);
         };
         fill.skip(end);
-        let (input, left) = (self.at.input, fill.bytes.len() as u64);
+        let (input, left, before) = (self.at.input, fill.bytes.len() as u64, self.record_number);
         self.record_number += 1;
         if left > 0 {
             self.behind = Some(fill);
@@ -393,8 +387,13 @@ impl<R: Records> PieceReader<R> {
         }
         Ok(Some(PlacedPiece {
             piece,
-            end: InputPosition { input: self.at.input, offset: self.at.offset - left },
+            end: InputPosition {
+                input: self.at.input,
+                offset: self.at.offset - left,
+                record: self.record_number,
+            },
             records: 1,
+            starts: vec![InputStart { at: 0, input, before }],
             input,
             ends_input: self.at.input > input,
             span: None,
@@ -500,6 +499,10 @@ impl<R: Records> PieceReader<R> {
         if let Some(keyless) = self.records.keyless(&left[..cut.bytes]).filter(|_| !self.spilled) {
             return Err(self.start_of(left.len() - usize::from(fill.unfinished)).keyless(keyless));
         }
+        let input = self.at.input;
+        if cut.records > 0 && fill.starts.last().is_none_or(|start| start.input != input) {
+            fill.starts.push(InputStart { at: fill.records, input, before: self.record_number });
+        }
         fill.cut += cut.bytes;
         fill.records += cut.records;
         self.record_number += cut.records as u64;
@@ -531,7 +534,7 @@ impl<R: Records> PieceReader<R> {
 
     fn next_input(&mut self) {
         self.open = None;
-        self.at = InputPosition { input: self.at.input + 1, offset: 0 };
+        self.at = InputPosition { input: self.at.input + 1, ..InputPosition::default() };
         self.record_number = 0;
     }
 
@@ -542,11 +545,12 @@ impl<R: Records> PieceReader<R> {
         let bytes = fill.bytes.start..fill.cut;
         let ends_input = rest.is_empty() && self.open.is_none();
         let input = self.at.input - usize::from(ends_input && self.at.input > 0);
-        let end =
-            InputPosition { input: self.at.input, offset: self.at.offset.saturating_sub(rest.len() as u64) };
+        let offset = self.at.offset.saturating_sub(rest.len() as u64);
+        let end = InputPosition { input: self.at.input, offset, record: self.record_number };
         self.carried = fill.lease.bytes()[rest].to_vec();
         let piece = RawPiece { lease: fill.lease, bytes, spilled: self.spilled, grouping: None };
-        Ok(PlacedPiece { piece, end, records: fill.records, input, ends_input, span, long: false })
+        let (records, starts) = (fill.records, fill.starts);
+        Ok(PlacedPiece { piece, end, records, starts, input, ends_input, span, long: false })
     }
 }
 
@@ -558,6 +562,8 @@ struct Fill {
     /// Whole records end here.
     cut: usize,
     records: usize,
+    /// Where the records of each input begin.
+    starts: Vec<InputStart>,
     /// Where the first of its bytes lies, in a file read by itself.
     from: Option<InputPosition>,
     /// The end of its last record was added.
@@ -569,7 +575,8 @@ struct Fill {
 impl Fill {
     /// Uncut `bytes` of a buffer.
     fn of(lease: Lease, bytes: Range<usize>) -> Self {
-        Fill { lease, cut: bytes.start, bytes, records: 0, from: None, unfinished: false, ends: false }
+        let cut = bytes.start;
+        Fill { lease, cut, bytes, records: 0, starts: Vec::new(), from: None, unfinished: false, ends: false }
     }
 
     /// Leaves out the first `count` bytes; nothing is cut yet.
@@ -583,7 +590,7 @@ impl Fill {
 
     /// Where its whole records lie.
     fn span(&self) -> Option<Span> {
-        let InputPosition { input, offset } = self.from?;
+        let InputPosition { input, offset, .. } = self.from?;
         let len = (self.cut - self.bytes.start - usize::from(self.unfinished)) as u64;
         Some(Span { input, offset, len, unfinished: self.unfinished })
     }

@@ -174,6 +174,15 @@ pub enum Method {
     Merge,
 }
 
+/// What inputs are held against before and while they are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InputChecks {
+    /// Lines of any bytes: files of other formats are not refused.
+    pub any_format: bool,
+    /// A value that is not of its column's type is an error.
+    pub strict: bool,
+}
+
 /// A sort (or, with `merge_only`, a merge of sorted inputs).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SortRequest {
@@ -188,6 +197,9 @@ pub struct SortRequest {
     /// The first record (line, row) of each input is a header: the first input's is copied to the
     /// output, the others are dropped.
     pub header: bool,
+    /// What inputs are held against.
+    #[serde(default)]
+    pub checks: InputChecks,
     /// Keep only the first of records with equal keys.
     pub unique: bool,
     /// Records with equal keys keep their input order.

@@ -22,6 +22,7 @@ use ascot_model::account::{PassAccount, StreamAccount};
 use ascot_model::plan::Plan;
 use ascot_model::report::{REPORT_VERSION, Report};
 use ascot_record::checksum::RecordSum;
+use ascot_record::keys::KeyColumn;
 
 use crate::account::{Passes, files_of, stage};
 use crate::budget::{Budget, LEAST_MEMORY_BYTES, default_memory};
@@ -29,6 +30,7 @@ use crate::damage::RecordStart;
 use crate::error::SortError;
 use crate::input::{InputFile, Inputs};
 use crate::job::{RunOptions, peak_memory_bytes};
+use crate::misfits::{InputStart, Misfits};
 use crate::observe::{Cancel, Observer};
 use crate::pieces::Lease;
 use crate::plan::make_plan;
@@ -94,6 +96,8 @@ struct Raw {
     buf: Buf,
     len: usize,
     records: usize,
+    /// Where the records of each input begin.
+    starts: Vec<InputStart>,
 }
 
 /// Records in order, at the front of a buffer.
@@ -108,6 +112,7 @@ struct Sums {
     read: RecordSum,
     out: RecordSum,
     dropped: RecordSum,
+    misfits: Misfits,
 }
 
 /// When each stage ended.
@@ -133,15 +138,18 @@ impl SmallJob<'_> {
         let Some(plan) = self.plan(records, &raw)? else { return Ok(None) };
         let mut sums = Sums::default();
         let Some(mut sorted) = sort(records, raw, &mut sums) else { return Ok(None) };
+        if self.request.checks.strict {
+            sums.misfits.refuse(records.key_columns(), &self.inputs, self.request.header)?;
+        }
         self.choose(records, &mut sorted, &mut sums);
         sums.check()?;
         clock.sorted = clock.started.elapsed();
         let header = self.header.as_deref().unwrap_or_default();
-        let records = sorted.lease.lend().unwrap_or_else(|| Buf::heap(0));
-        let output = sink.write(header, records, sorted.len, self.cancel)?;
+        let bytes = sorted.lease.lend().unwrap_or_else(|| Buf::heap(0));
+        let output = sink.write(header, bytes, sorted.len, self.cancel)?;
         clock.written = clock.started.elapsed();
         let pass = clock.pass(self.inputs.iter().count() as u64, passes.moved());
-        let report = self.report(plan, &sums, pass, &disk);
+        let report = self.report(plan, &sums, pass, &disk, records.key_columns());
         self.observer.complete(&report)?;
         if let Some(output) = output {
             output.commit()?;
@@ -155,8 +163,9 @@ impl SmallJob<'_> {
         let expected = self.inputs.record_bytes().unwrap_or(0) as usize;
         // Room for the byte that completes a last record, and for seeing that a file has grown.
         let buf = Buf::heap_at_hand(expected + inputs + PAGE_BYTES);
-        let mut raw = Raw { buf, len: 0, records: 0 };
-        for file in self.inputs.iter() {
+        let mut raw = Raw { buf, len: 0, records: 0, starts: Vec::with_capacity(inputs) };
+        for (input, file) in self.inputs.iter().enumerate() {
+            raw.starts.push(InputStart { at: raw.records, input, before: 0 });
             if !raw.append(records, file, disk)? || raw.len > expected + inputs {
                 return Ok(None);
             }
@@ -188,7 +197,14 @@ impl SmallJob<'_> {
         records.finish(bytes);
     }
 
-    fn report(&self, plan: Plan, sums: &Sums, pass: PassAccount, disk: &Disk) -> Report {
+    fn report(
+        &self,
+        plan: Plan,
+        sums: &Sums,
+        pass: PassAccount,
+        disk: &Disk,
+        columns: &[KeyColumn],
+    ) -> Report {
         let (streams, streams_left_out) = files_of(disk.ledger());
         let passes = vec![pass];
         Report {
@@ -213,6 +229,7 @@ impl SmallJob<'_> {
             streams,
             streams_left_out,
             resumed: false,
+            columns: sums.misfits.accounts(columns, &self.inputs, self.request.header),
             notices: Vec::new(),
         }
     }
@@ -269,6 +286,7 @@ fn sort<R: Records>(records: &R, raw: Raw, sums: &mut Sums) -> Option<Sorted> {
     let out = records.gathers().then(|| Lease::plain(Buf::heap_at_hand(raw.buf.len())));
     let piece = RawPiece { lease: Lease::plain(raw.buf), bytes: 0..raw.len, spilled: false, grouping: None };
     let mut parts = records.sort(piece, out, &mut scratch, &mut sums.read).into_iter();
+    sums.misfits = records.take_misfits(&mut scratch).placed(&raw.starts);
     let whole = parts.next().filter(|part| part.bytes == (0..raw.len))?;
     let lease = Arc::into_inner(whole).and_then(|sorted| Arc::into_inner(sorted.lease))?;
     Some(Sorted { lease, len: raw.len })

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ascot_io::{AtomicOutput, Disk};
+use ascot_model::columns::ColumnAccount;
 use ascot_model::measurement::VolumeRequests;
 use ascot_model::plan::Plan;
 use ascot_model::report::Report;
@@ -16,10 +17,12 @@ use crate::budget::Budget;
 use crate::control_group::LoweredCap;
 use crate::error::SortError;
 use crate::explanation::{Explanation, Volumes};
+use crate::file_format::refuse_others;
 use crate::header;
-use crate::input::{Fingerprint, Inputs};
+use crate::input::{Fingerprint, InputFile, Inputs};
 use crate::job::{Job, RunOptions, job_disk, report_of_finished, temp_dirs, view_disk};
 use crate::merging::merge_inputs;
+use crate::misfits::Misfits;
 use crate::observe::{Cancel, Observer};
 use crate::places::{no_room_for_spills, room_for_output, said_of_a_view};
 use crate::plan::{GUESSED_RECORD_BYTES, budget_of, make_plan, plan_split};
@@ -49,6 +52,7 @@ pub fn open_inputs(request: &SortRequest) -> Result<(Inputs, Head), SortError> {
 }
 
 fn look_at(request: &SortRequest, inputs: Inputs) -> Result<(Inputs, Head), SortError> {
+    refuse_others(request, &inputs)?;
     if keys_need_head(request) {
         return csv_head(request, inputs);
     }
@@ -57,7 +61,8 @@ fn look_at(request: &SortRequest, inputs: Inputs) -> Result<(Inputs, Head), Sort
         Some(input) => input.peek(HEAD_BYTES)?,
         None => Vec::new(),
     };
-    Ok((inputs, Head { header: None, records }))
+    let input = inputs.get(0).map_or_else(String::new, InputFile::name);
+    Ok((inputs, Head { input, header: None, records }))
 }
 
 fn keys_need_head(request: &SortRequest) -> bool {
@@ -100,7 +105,8 @@ fn csv_head(request: &SortRequest, inputs: Inputs) -> Result<(Inputs, Head), Sor
         }
     }
     let header = (request.header && !bytes.is_empty()).then_some(bytes);
-    Ok((inputs, Head { header, records }))
+    let input = first.name();
+    Ok((inputs, Head { input, header, records }))
 }
 
 impl Prepared {
@@ -143,15 +149,33 @@ pub fn sort(
     let Some(memory) = small::memory_of(request, &inputs) else {
         return sort_large(request, inputs, options, observer, cancel);
     };
+    refuse_others(request, &inputs)?;
     let (inputs, head) =
         if keys_need_head(request) { csv_head(request, inputs)? } else { (inputs, Head::default()) };
+    let notice = header::notice_of_unnamed(request, &inputs, &head)?;
     let header = head.header.clone();
     let job = SmallJob { request, inputs, header, memory, options, observer, cancel };
     match with_records(request, &head, job)?? {
-        Some(report) => Ok(report),
+        Some(report) => {
+            notice.iter().for_each(|notice| observer.warning(notice));
+            Ok(report)
+        }
         // Not small after all: begun again, with files that can be opened again.
         None => sort_large(request, Inputs::open(&request.inputs)?, options, observer, cancel),
     }
+}
+
+/// Warns of a first row that looks like a header and is taken for a record.
+fn warn_of_unnamed(
+    request: &SortRequest,
+    inputs: &Inputs,
+    head: &Head,
+    observer: &dyn Observer,
+) -> Result<(), SortError> {
+    if let Some(notice) = header::notice_of_unnamed(request, inputs, head)? {
+        observer.warning(&notice);
+    }
+    Ok(())
 }
 
 /// Sorts with threads, a pool and passes, however little there is to sort.
@@ -166,6 +190,7 @@ pub(crate) fn sort_large(
     check_apart(request, true)?;
     let prepared = prepare(request, inputs)?;
     let head = prepared.head.clone();
+    warn_of_unnamed(request, &prepared.inputs, &head, observer)?;
     let disk = disk_for(request, &prepared.budget, options);
     let sorting = Sorting { request, by: None, view: None, prepared, disk, observer, cancel };
     with_records(request, &head, sorting)?
@@ -181,6 +206,7 @@ pub fn make_view(
 ) -> Result<Report, SortError> {
     let (request, prepared) = prepare_view(request, view)?;
     let (head, request, disk) = (prepared.head.clone(), &request, view_disk(options));
+    warn_of_unnamed(request, &prepared.inputs, &head, observer)?;
     let sorting = Sorting { request, by: None, view: Some(view), prepared, disk, observer, cancel };
     with_records(request, &head, sorting)?.map_err(said_of_a_view)
 }
@@ -237,6 +263,7 @@ pub fn split(
     check_apart(request, false)?;
     let prepared = prepare(request, Inputs::open(&request.inputs)?)?;
     let head = prepared.head.clone();
+    warn_of_unnamed(request, &prepared.inputs, &head, observer)?;
     let disk = disk_for(request, &prepared.budget, options);
     let sorting = Sorting { request, by: Some(by), view: None, prepared, disk, observer, cancel };
     with_records(request, &head, sorting)?
@@ -352,7 +379,9 @@ fn explain_prepared(
 ) -> Result<Explanation, SortError> {
     let (head, budget) = (prepared.head.clone(), prepared.budget);
     let makes_view = dir.is_some();
-    let (plan, view) = with_records(request, &head, Explaining { request, by, makes_view, prepared })??;
+    let notices = header::notice_of_unnamed(request, &prepared.inputs, &head)?.into_iter().collect();
+    let (plan, view, columns) =
+        with_records(request, &head, Explaining { request, by, makes_view, prepared })??;
     let dirs = temp_dirs(request);
     let disk = job_disk(options);
     let free_bytes = dirs.iter().filter_map(|dir| disk.free_space(dir).ok()).sum();
@@ -371,7 +400,18 @@ fn explain_prepared(
     let requests = request.requests.filter(|_| !makes_view).map(followed);
     let (input_volume, input_requests) = (request.input_volume.clone(), request.input_requests.map(followed));
     let volumes = Volumes { requests, input_volume, input_requests };
-    Ok(Explanation { plan, records, free_bytes, temp_dirs: dirs, parts, view, view_dir, volumes })
+    Ok(Explanation {
+        plan,
+        records,
+        columns,
+        notices,
+        free_bytes,
+        temp_dirs: dirs,
+        parts,
+        view,
+        view_dir,
+        volumes,
+    })
 }
 
 fn describe_parts(parts: &Parts, by: Option<SplitBy>) -> String {
@@ -397,15 +437,25 @@ struct Explaining<'a> {
 }
 
 impl Visitor for Explaining<'_> {
-    type Output = Result<(Plan, Option<ViewCost>), SortError>;
+    type Output = Result<(Plan, Option<ViewCost>, Vec<ColumnAccount>), SortError>;
 
     fn visit<R: Records>(self, records: Arc<R>) -> Self::Output {
-        let mut plan = self.prepared.plan_for(self.request, self.by, &*records)?;
+        let columns =
+            Misfits::default().accounts(records.key_columns(), &self.prepared.inputs, self.request.header);
+        let (plan, view) = self.costs(&*records)?;
+        Ok((plan, view, columns))
+    }
+}
+
+impl Explaining<'_> {
+    /// The plan, and what a view costs beside it.
+    fn costs<R: Records>(&self, records: &R) -> Result<(Plan, Option<ViewCost>), SortError> {
+        let mut plan = self.prepared.plan_for(self.request, self.by, records)?;
         let request = self.request;
         let volume = request.volume.clone().unwrap_or_else(VolumeProfile::assumed_flash);
         if self.makes_view {
             let file = SortRequest { method: Method::Auto, ..request.clone() };
-            let file_seconds = self.prepared.plan(&file, &*records)?.chosen.seconds();
+            let file_seconds = self.prepared.plan(&file, records)?.chosen.seconds();
             let view =
                 ViewCost::of(&plan.chosen, file_seconds, &volume).filter(|_| plan.input_bytes.is_some());
             end_with_runs(&mut plan);
@@ -418,7 +468,7 @@ impl Visitor for Explaining<'_> {
             return Ok((plan, None));
         }
         let merging = SortRequest { method: Method::Merge, ..request.clone() };
-        let merge = self.prepared.plan(&merging, &*records)?;
+        let merge = self.prepared.plan(&merging, records)?;
         let view = ViewCost::of(&merge.chosen, plan.chosen.seconds(), &volume);
         Ok((plan, view))
     }

@@ -76,6 +76,7 @@ impl<R: Records> Job<'_, R> {
         let times =
             sort_loads(&records, reader, memory, self.budget.threads, gather, cancel, &mut |load: Load| {
                 self.manifest.sum_in.combine(&load.sum);
+                self.take_in(&load.misfits)?;
                 if let (true, true, Some(target)) =
                     (load.last, self.manifest.runs.is_empty(), target.as_deref_mut())
                 {

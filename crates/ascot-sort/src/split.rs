@@ -24,6 +24,7 @@ use crate::dealing::{Hands, Table, deal, hands};
 use crate::error::SortError;
 use crate::job::{Job, descriptors};
 use crate::long_runs::deal_in_long_runs;
+use crate::misfits::Misfits;
 use crate::part::FilePart;
 use crate::pieces::PiecePool;
 use crate::records::{Records, Splitters};
@@ -113,8 +114,13 @@ fn by_key<R: Records>(
     let pieces = pieces_of(&job);
     let reader = job.reader(&pieces).in_turn(turns);
     let (records, mut sum_in, mut out) = (job.records.clone(), RecordSum::new(), RecordSum::new());
+    let (inputs, request, mut misfits) = (job.inputs.clone(), job.request, Misfits::default());
     let mut dealt = |grouped: &Grouped, _: &mut Table<'_, FilePart<R>>| {
         sum_in.combine(&grouped.sum);
+        misfits.combine(&grouped.misfits);
+        if request.checks.strict {
+            misfits.refuse(records.key_columns(), &inputs, request.header)?;
+        }
         for (_, range) in &grouped.groups {
             records.sum(&grouped.lease.bytes()[range.clone()], &mut out);
         }
@@ -125,7 +131,7 @@ fn by_key<R: Records>(
         deal(&*records, pieces, &mut hands, cancel, &mut dealt)?;
         Ok(hands.waited())
     })?;
-    job.manifest.sum_in = sum_in;
+    (job.manifest.sum_in, job.manifest.misfits) = (sum_in, misfits);
     account(&mut job, parts, &times);
     let bytes = (0..hands.outputs()).map(|part| hands.written(part)).sum();
     let files = hands.into_outputs().map(FilePart::into_file).collect();

@@ -13,11 +13,13 @@ use ascot_io::threads;
 use ascot_io::waits::{Need, receive};
 use ascot_model::account::StageAccount;
 use ascot_record::checksum::RecordSum;
+use ascot_record::keys::misfits_written;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::account::stage;
 use crate::error::SortError;
+use crate::misfits::{Misfits, PieceMisfits};
 use crate::observe::Cancel;
 use crate::pieces::{Lease, PiecePool};
 use crate::reader::{InputPosition, PieceReader, PlacedPiece};
@@ -92,6 +94,8 @@ pub struct Grouped {
     pub groups: Vec<(usize, Range<usize>)>,
     /// Sum of its records.
     pub sum: RecordSum,
+    /// Values of these records that are not of their column's type.
+    pub misfits: Misfits,
     /// Place in the inputs after it.
     pub end: InputPosition,
 }
@@ -245,18 +249,24 @@ impl<'a> InOrder<'a> {
 
 fn group_all<R: Records>(records: &R, router: Router<'_>, work: &Receiver<Work>, send: &Sender<Message>) {
     let mut scratch = records.scratch(SPLIT_PIECE_BYTES);
-    while let Ok((number, mut placed, room)) = receive(work, "pieces to split", Need::Idle) {
+    while let Ok((number, mut placed, mut room)) = receive(work, "pieces to split", Need::Idle) {
         let since = Instant::now();
         let range = placed.piece.bytes.clone();
         let mut sum = RecordSum::new();
         let bytes = &mut placed.piece.lease.bytes_mut()[range.clone()];
         records.normalise(bytes);
         records.sum(bytes, &mut sum);
-        let (groups, lease) = match room {
-            Some(mut room) => (router.group(records, bytes, room.bytes_mut(), &mut scratch), room),
-            None => (vec![(router.part_of(records, bytes), range)], placed.piece.lease),
+        // Every record's key is written, as it says where the record goes.
+        let before = misfits_written();
+        let groups = match &mut room {
+            Some(room) => router.group(records, bytes, room.bytes_mut(), &mut scratch),
+            None => vec![(router.part_of(records, bytes), range)],
         };
-        let grouped = Grouped { lease, groups, sum, end: placed.end };
+        let met = before != misfits_written() && !placed.piece.spilled;
+        let misfits = if met { records.misfits(bytes) } else { PieceMisfits::default() };
+        let misfits = misfits.placed(&placed.starts);
+        let lease = room.unwrap_or(placed.piece.lease);
+        let grouped = Grouped { lease, groups, sum, misfits, end: placed.end };
         if send.send(Message::Grouped(number, grouped, since.elapsed())).is_err() {
             return;
         }

@@ -30,13 +30,17 @@ use serde::{Deserialize, Serialize};
 use crate::error::SortError;
 use crate::input::Fingerprint;
 use crate::keeping::Keeping;
+use crate::misfits::Misfits;
 use crate::reader::InputPosition;
 use crate::request::{Output, SortRequest};
 use crate::runs::Run;
 use crate::target::DurableOutput;
 
 /// Version of the manifest; another version cannot be resumed.
-pub const MANIFEST_VERSION: u32 = 1;
+pub const MANIFEST_VERSION: u32 = 2;
+
+/// The version before knew neither spellings of null nor forms of dates; all else is alike.
+const OLDEST_VERSION: u32 = 1;
 
 pub(crate) const MANIFEST: &str = "manifest.json";
 const MANIFEST_NEW: &str = "manifest.json.new";
@@ -77,6 +81,9 @@ pub struct Manifest {
     pub all_read: bool,
     /// Sum of the records read.
     pub sum_in: RecordSum,
+    /// Values of these records that are not of their column's type.
+    #[serde(default)]
+    pub misfits: Misfits,
     /// Sum of the records left out before the last pass.
     pub dropped: RecordSum,
     /// The unfinished output file.
@@ -451,7 +458,7 @@ pub fn load(dir: &Path) -> Result<Manifest, SortError> {
     let clean = format!("ascot clean {}  removes what the job left", units::in_shell(dir));
     let damaged = || cannot(&format!("its manifest is damaged\n  {clean}; then sort anew"));
     let manifest = Manifest::from_bytes(&text).ok_or_else(damaged)?;
-    if manifest.version != MANIFEST_VERSION {
+    if !(OLDEST_VERSION..=MANIFEST_VERSION).contains(&manifest.version) {
         return Err(cannot(&format!(
             "its manifest is of another version of ascot\n  go on with that; or {clean}"
         )));

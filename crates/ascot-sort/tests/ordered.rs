@@ -9,6 +9,7 @@ use ascot_io::Compression;
 use ascot_model::report::Report;
 use ascot_record::keys::{ByteRangeKey, KeyOptions};
 use ascot_record::layout::{Endian, Layout, NumberFormat, NumberType};
+use ascot_sort::request::InputChecks;
 use ascot_sort::{Cancel, Input, Keys, Method, Output, RunOptions, Silent, SortRequest, sort};
 
 const MEMORY: u64 = 16 << 20;
@@ -83,6 +84,7 @@ fn run(dir: &Path, case: &Case, input: &[u8]) -> (Vec<u8>, Report) {
         layout: case.layout,
         keys: case.keys.clone(),
         header: false,
+        checks: InputChecks::default(),
         unique: case.unique,
         stable: true,
         merge_only: false,

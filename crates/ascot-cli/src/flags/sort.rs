@@ -151,8 +151,8 @@ pub(super) fn records() -> Vec<Arg> {
             "What to order by; may be repeated. Lines: F[.C][OPTS][,F[.C][OPTS]], field and \
              byte from 1, OPTS of bdfgiMhnrV, as in the sort command. CSV: columns by name (the \
              header is implied) or number (#1 is the first), separated by commas; -NAME or \
-             NAME:desc for descending; NAME:text, :number, :date, :auto for what it holds, \
-             :nulls-first, :nulls-last for where empty fields go. Fixed-length and \
+             NAME:desc for descending; NAME:text, :number, :number(,) with a decimal comma, :date, \
+             :date(%d.%m.%Y), :auto for what it holds, :nulls-first, :nulls-last for where empty fields go. Fixed-length and \
              length-prefixed records: byte ranges from 0, end excluded, as in 0..10,12..16; \
              :desc after a range for descending. Without a key the whole record counts.",
         )
@@ -205,6 +205,25 @@ pub(super) fn layouts() -> Vec<Arg> {
              the output, the others are dropped. Implied where --key names a column of CSV.",
         )
         .long("header"),
+        repeated(
+            "null",
+            "TEXT",
+            "CSV: fields of TEXT are null, as empty ones are",
+            "Fields of CSV that are TEXT, quoted or not, count as null, as empty ones do: they come last, or first \
+             with :nulls-first. May be repeated, as in --null NULL --null '\\N'.",
+        )
+        .long("null")
+        .hide_short_help(true)
+        .value_parser(OsStringValueParser::new()),
+        switch(
+            "strict",
+            "CSV: a value that is not of its column's type is an error",
+            "A value of a CSV key that is neither null nor of its column's type is an error, named with its file and \
+             row, before anything is written. So is a column without a type that would be taken for text although \
+             most of its first values are numbers or dates. Without it such values come last, and are counted at the end.",
+        )
+        .long("strict")
+        .hide_short_help(true),
         option(
             "quote",
             "C",

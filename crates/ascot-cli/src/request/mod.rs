@@ -17,7 +17,7 @@ mod tests;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use ascot_sort::request::{Output, Parts, SortRequest, SplitBy};
+use ascot_sort::request::{InputChecks, Output, Parts, SortRequest, SplitBy};
 use clap::ArgMatches;
 
 use crate::failure::Failure;
@@ -81,6 +81,7 @@ pub fn sort_request(matches: &ArgMatches, mode: Mode) -> Result<SortRequest, Fai
         layout: records.layout,
         keys: records.keys,
         header: records.header,
+        checks: InputChecks { any_format: records.any_format, strict: flag(matches, "strict") },
         unique: flag(matches, "unique"),
         stable: flag(matches, "stable"),
         merge_only: flag(matches, "merge"),

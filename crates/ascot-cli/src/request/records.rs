@@ -28,6 +28,8 @@ pub struct Records {
     pub keys: Keys,
     /// Whether the first record of each input is a header.
     pub header: bool,
+    /// Lines, whatever the files look like.
+    pub any_format: bool,
 }
 
 /// Flags that order lines: identifier, letter.
@@ -62,10 +64,11 @@ pub fn records(matches: &ArgMatches, inputs: &[Input]) -> Result<Records, Failur
     }
     let keys = match layout {
         Layout::Lines { delimiter } => line_keys(matches, &texts, &letters, reverse, delimiter)?,
-        Layout::Csv { .. } => Keys::Columns(column_keys(&texts, reverse)?),
+        Layout::Csv { .. } => Keys::Columns(with_nulls(column_keys(&texts, reverse)?, matches)?),
         Layout::Fixed { .. } | Layout::Prefixed { .. } => Keys::Ranges(range_keys(&texts, reverse)?),
         Layout::Number(_) => number_keys(&texts, reverse)?,
     };
+    refuse_without_csv(matches, layout)?;
     let header = matches.get_flag("header") || names_a_column(&keys);
     if header && !matches!(layout, Layout::Lines { .. } | Layout::Csv { .. }) {
         return Err(Failure::usage(
@@ -73,7 +76,8 @@ pub fn records(matches: &ArgMatches, inputs: &[Input]) -> Result<Records, Failur
             "drop --header, or say --csv",
         ));
     }
-    Ok(Records { layout, keys, header })
+    let any_format = matches!(named, Some(Layout::Lines { .. }));
+    Ok(Records { layout, keys, header, any_format })
 }
 
 /// Layout and keys of records whose command knows neither order letters nor names of files.
@@ -281,6 +285,36 @@ fn column_keys(texts: &[String], reverse: bool) -> Result<Vec<CsvKeySpec>, Failu
     }
     columns.iter_mut().for_each(|column| column.descending ^= reverse);
     Ok(columns)
+}
+
+/// The keys with the spellings of `--null`.
+fn with_nulls(mut keys: Vec<CsvKeySpec>, matches: &ArgMatches) -> Result<Vec<CsvKeySpec>, Failure> {
+    let mut nulls = Vec::new();
+    for text in matches.get_many::<OsString>("null").into_iter().flatten() {
+        let text = text.to_str().ok_or_else(|| {
+            Failure::usage(
+                format!("--null '{}' is not valid UTF-8", text.display()),
+                "give a spelling in UTF-8",
+            )
+        })?;
+        nulls.push(text.to_owned());
+    }
+    keys.iter_mut().for_each(|key| key.nulls.clone_from(&nulls));
+    Ok(keys)
+}
+
+/// Refuses flags about values of columns where there are none.
+fn refuse_without_csv(matches: &ArgMatches, layout: Layout) -> Result<(), Failure> {
+    let given = [("null", "--null"), ("strict", "--strict")]
+        .into_iter()
+        .find(|(id, _)| matches.value_source(id) == Some(clap::parser::ValueSource::CommandLine));
+    match (given, layout) {
+        (Some((_, flag)), layout) if !matches!(layout, Layout::Csv { .. }) => Err(Failure::usage(
+            format!("{flag} is about columns of CSV; the format is {layout}"),
+            format!("add --csv and --key COLUMN, or drop {flag}"),
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn range_keys(texts: &[String], reverse: bool) -> Result<Vec<ByteRangeKey>, Failure> {

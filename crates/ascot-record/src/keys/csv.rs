@@ -6,7 +6,7 @@
 //! tenant:desc,#3:number:nulls-first     -ts (a leading minus: descending)     "a, b":date
 //! ```
 //!
-//! An empty field, quoted or not, and a field the row does not reach are null. Nulls come last unless told
+//! An empty field, quoted or not, a field the row does not reach and content named so (`--null`) are null. Nulls come last unless told
 //! otherwise, whatever the direction. In a column of numbers or dates, what is neither null nor of the type
 //! sorts behind all that is, as text; so a type taken from a sample cannot lose or mix up later values.
 //!
@@ -19,19 +19,70 @@
 use super::bytes::{Ending, append_escaped, append_text, complement_from};
 use super::csv_row::{Field, Row};
 use super::date::Moment;
-use super::numeric::{Number, TEXT};
+use super::date_format::DateFormat;
+use super::numeric::{Number, NumberMarks, TEXT};
 use serde::{Deserialize, Serialize};
+use std::cell::Cell;
 
 /// How the values of a column are ordered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CsvType {
     /// As bytes.
     Text,
     /// As decimal numbers of any length, with an optional exponent; infinities and not-a-numbers by name.
     Number,
+    /// As such numbers with other marks in them.
+    MarkedNumber(NumberMarks),
     /// As ISO 8601 dates and times, to the nanosecond; without a zone UTC.
     Date,
+    /// As dates and times in a form of their own.
+    FormattedDate(DateFormat),
+}
+
+/// As a key names it.
+impl std::fmt::Display for CsvType {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            CsvType::Text => f.write_str("text"),
+            CsvType::Number => f.write_str("number"),
+            CsvType::MarkedNumber(marks) => write!(f, "number({marks})"),
+            CsvType::Date => f.write_str("date"),
+            CsvType::FormattedDate(format) => write!(f, "date({format})"),
+        }
+    }
+}
+
+impl CsvType {
+    /// Whether any content is of it.
+    #[must_use]
+    pub fn takes_all(&self) -> bool {
+        *self == CsvType::Text
+    }
+
+    /// Whether `content` is of it.
+    pub(super) fn takes(&self, content: &[u8]) -> bool {
+        match self {
+            CsvType::Text => true,
+            CsvType::Number => Number::parse(content).is_some(),
+            CsvType::MarkedNumber(marks) => marks.append(content, &mut Vec::new()),
+            CsvType::Date => Moment::parse(content).is_some(),
+            CsvType::FormattedDate(format) => format.parse(content).is_some(),
+        }
+    }
+}
+
+thread_local! {
+    /// See [`misfits_written`].
+    static MISFITS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// How many keys this thread has written of values that are not of their column's type, each as often as it was
+/// written. Keys are written deep inside sorts: who asks before one and behind it knows whether its records have to
+/// be looked at for such values, at no cost where there are none.
+#[must_use]
+pub fn misfits_written() -> u64 {
+    MISFITS.get()
 }
 
 /// The type of which all of `sample` are: numbers, else dates, else text. Empty values do not count; without
@@ -54,7 +105,7 @@ pub fn infer_type<'v>(sample: impl IntoIterator<Item = &'v [u8]>) -> CsvType {
 }
 
 /// One column, ready to be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct CsvKey {
     /// From 0.
     pub(super) column: usize,
@@ -62,6 +113,9 @@ pub(super) struct CsvKey {
     pub(super) descending: bool,
     pub(super) nulls_first: bool,
     pub(super) ending: Ending,
+    /// Content that counts as null, besides none.
+    #[serde(default)]
+    pub(super) nulls: Vec<Vec<u8>>,
 }
 
 impl CsvKey {
@@ -70,7 +124,7 @@ impl CsvKey {
         // The complement of a descending column would move nulls to the other end.
         let nulls_low = self.nulls_first != self.descending;
         match field {
-            Some(field) if !is_null(&field) => self.append_value(&field, nulls_low, out),
+            Some(field) if !self.is_null(&field) => self.append_value(&field, nulls_low, out),
             _ if nulls_low => out.push(0),
             _ => out.extend_from_slice(&[0xFF, 0xFF]),
         }
@@ -80,7 +134,7 @@ impl CsvKey {
     }
 
     fn append_value(&self, field: &Field<'_>, nulls_low: bool, out: &mut Vec<u8>) {
-        match (self.kind, field.contiguous()) {
+        match (&self.kind, field.contiguous()) {
             (CsvType::Text, Some(text)) if !nulls_low && text.first() == Some(&0xFF) => {
                 out.extend_from_slice(&[0xFF, 0xFE]);
                 append_text(text.get(1..).unwrap_or_default(), self.ending, out);
@@ -98,9 +152,34 @@ impl CsvKey {
                 Some(moment) => moment.append(out),
                 None => append_misfit(field, out),
             },
+            (CsvType::MarkedNumber(marks), Some(text)) => {
+                if !marks.append(text, out) {
+                    append_misfit(field, out);
+                }
+            }
+            (CsvType::FormattedDate(format), Some(text)) => match format.parse(text) {
+                Some(moment) => moment.append(out),
+                None => append_misfit(field, out),
+            },
             // Content with quotes in it is neither number nor date.
-            (CsvType::Number | CsvType::Date, None) => append_misfit(field, out),
+            (_, None) => append_misfit(field, out),
         }
+    }
+
+    fn is_null(&self, field: &Field<'_>) -> bool {
+        if is_empty(field) || self.nulls.is_empty() {
+            return is_empty(field);
+        }
+        match field.contiguous() {
+            Some(text) => self.nulls.iter().any(|null| null == text),
+            None => self.nulls.contains(&field.content()),
+        }
+    }
+
+    /// Whether `field` is neither null nor of the column's type.
+    fn is_misfit(&self, field: &Field<'_>) -> bool {
+        !self.is_null(field)
+            && !field.contiguous().map_or(self.kind.takes_all(), |text| self.kind.takes(text))
     }
 
     /// As for content in one piece.
@@ -128,13 +207,15 @@ impl CsvKey {
 }
 
 /// Appends a value that is not of its column's type.
+#[cold]
 fn append_misfit(field: &Field<'_>, out: &mut Vec<u8>) {
+    MISFITS.set(MISFITS.get().wrapping_add(1));
     out.push(TEXT);
     field.pieces(|piece| append_escaped(piece, out));
     out.push(0);
 }
 
-fn is_null(field: &Field<'_>) -> bool {
+fn is_empty(field: &Field<'_>) -> bool {
     match field.contiguous() {
         Some(text) => text.is_empty(),
         None => {
@@ -156,6 +237,22 @@ pub(super) fn append_row(body: &[u8], separator: u8, quote: u8, keys: &[CsvKey],
         }
         key.append(row.nth(key.column - next), out);
         next = key.column + 1;
+    }
+}
+
+/// Gives the values of a row that are not of their column's type, each with the number of its key.
+pub(super) fn row_misfits(
+    body: &[u8],
+    separator: u8,
+    quote: u8,
+    keys: &[CsvKey],
+    note: &mut dyn FnMut(usize, &[u8]),
+) {
+    for (number, key) in keys.iter().enumerate().filter(|(_, key)| !key.kind.takes_all()) {
+        let field = Row::new(body, separator, quote).nth(key.column);
+        if let Some(field) = field.filter(|field| key.is_misfit(field)) {
+            note(number, &field.content());
+        }
     }
 }
 

@@ -1,8 +1,11 @@
 //! Reading the description of CSV keys, and finding its columns in a header.
 
 use super::bytes::Ending;
-use super::csv::{CsvKey, CsvType, infer_type};
+use super::csv::{CsvKey, CsvType};
+use super::csv_columns::{KeyColumn, csv_columns};
 use super::csv_row::Row;
+use super::date_format::DateFormat;
+use super::numeric::NumberMarks;
 use super::{KeyError, KeyProgram};
 use serde::{Deserialize, Serialize};
 
@@ -26,10 +29,14 @@ pub struct CsvKeySpec {
     pub kind: Option<CsvType>,
     /// Nulls before all values; else behind.
     pub nulls_first: bool,
+    /// Content that is null, too, besides none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nulls: Vec<String>,
 }
 
 /// Reads `column[:asc|desc][:text|number|date|auto][:nulls-first|nulls-last],...`. A column is a name, a name in
-/// double quotes (a quote in it doubled), or `#` and a number from 1; a minus sign before it is `:desc`.
+/// double quotes (a quote in it doubled), or `#` and a number from 1; a minus sign before it is `:desc`. Types may
+/// be `number(,)` and `date(%d.%m.%Y)`.
 ///
 /// # Errors
 /// An empty entry, an unknown or repeated modifier, a bad number, an unclosed quote.
@@ -55,6 +62,7 @@ fn parse_entry(entry: &str, position: usize, text: &str) -> Result<CsvKeySpec, K
         descending: given.descending.unwrap_or(false),
         kind: given.kind.unwrap_or(None),
         nulls_first: given.nulls_first.unwrap_or(false),
+        nulls: Vec::new(),
     })
 }
 
@@ -70,15 +78,23 @@ fn parse_column(text: &str) -> Result<CsvColumn, KeyError> {
     Ok(CsvColumn::Name(quoted.map_or_else(|| text.to_owned(), |name| name.replace("\"\"", "\""))))
 }
 
-/// Splits at `separator` outside double quotes.
+/// Splits at `separator` outside double quotes, and outside the parentheses of a modifier: those of a column's name
+/// are part of it.
 fn split_unquoted<'t>(part: &'t str, separator: char, text: &str) -> Result<Vec<&'t str>, KeyError> {
-    let mut inside = false;
+    let (mut quoted, mut modifier, mut depth) = (false, false, 0);
     let split = |c: char| {
-        inside ^= c == '"';
-        c == separator && !inside
+        match c {
+            '(' if modifier && !quoted => depth += 1,
+            ')' if depth > 0 => depth -= 1,
+            '"' if depth == 0 => quoted = !quoted,
+            _ => {}
+        }
+        let outside = !quoted && depth == 0;
+        modifier = if c == ',' && outside { false } else { modifier || (c == ':' && outside) };
+        c == separator && outside
     };
     let parts = part.split(split).collect();
-    if inside {
+    if quoted {
         return Err(KeyError::OpenQuote { text: text.to_owned() });
     }
     Ok(parts)
@@ -99,17 +115,37 @@ impl Modifiers {
             "nulls-first" | "nulls-last" => {
                 ("place of nulls", self.nulls_first.replace(modifier == "nulls-first").is_some())
             }
-            "text" => ("type", self.kind.replace(Some(CsvType::Text)).is_some()),
-            "number" => ("type", self.kind.replace(Some(CsvType::Number)).is_some()),
-            "date" => ("type", self.kind.replace(Some(CsvType::Date)).is_some()),
             "auto" => ("type", self.kind.replace(None).is_some()),
-            _ => return Err(KeyError::Modifier { modifier: modifier.to_owned(), key: key.to_owned() }),
+            _ => match named_type(modifier)? {
+                Some(kind) => ("type", self.kind.replace(Some(kind)).is_some()),
+                None => {
+                    return Err(KeyError::Modifier { modifier: modifier.to_owned(), key: key.to_owned() });
+                }
+            },
         };
         if repeated {
             return Err(KeyError::Repeated { key: key.to_owned(), what });
         }
         Ok(())
     }
+}
+
+/// The type of this name, which may hold marks or a form; none if it is no type's.
+fn named_type(name: &str) -> Result<Option<CsvType>, KeyError> {
+    let argument = |type_name: &str| name.strip_prefix(type_name)?.strip_prefix('(')?.strip_suffix(')');
+    Ok(match name {
+        "text" => Some(CsvType::Text),
+        "number" => Some(CsvType::Number),
+        "date" => Some(CsvType::Date),
+        _ => match (argument("number"), argument("date")) {
+            (Some(marks), _) => {
+                let wrong = || KeyError::NumberMarks { marks: marks.to_owned() };
+                Some(CsvType::MarkedNumber(NumberMarks::read(marks).ok_or_else(wrong)?))
+            }
+            (_, Some(format)) => Some(CsvType::FormattedDate(DateFormat::new(format)?)),
+            _ => None,
+        },
+    })
 }
 
 /// Compiles keys by column. `header` is the first row, where it holds the names; `sample_rows` are the rows that
@@ -124,30 +160,26 @@ pub fn compile_csv(
     quote: u8,
     sample_rows: &[&[u8]],
 ) -> Result<KeyProgram, KeyError> {
-    let names = header.map(|header| header_names(header, separator, quote));
+    let columns = csv_columns(specs, header, separator, quote, sample_rows)?;
+    Ok(compile_columns(specs, &columns, separator, quote))
+}
+
+/// Compiles keys whose columns have been found.
+#[must_use]
+pub fn compile_columns(specs: &[CsvKeySpec], columns: &[KeyColumn], separator: u8, quote: u8) -> KeyProgram {
     let last = specs.len().saturating_sub(1);
-    let compile = |(at, spec): (usize, &CsvKeySpec)| {
-        let column = find_column(&spec.column, names.as_deref())?;
-        let kind = spec.kind.unwrap_or_else(|| sampled_type(sample_rows, column, separator, quote));
-        Ok(CsvKey {
-            column,
-            kind,
-            descending: spec.descending,
-            nulls_first: spec.nulls_first,
-            ending: if at == last && !spec.descending { Ending::Open } else { Ending::Closed },
-        })
-    };
-    let keys = specs.iter().enumerate().map(compile).collect::<Result<_, _>>()?;
-    Ok(KeyProgram::csv(separator, quote, keys))
+    let keys = specs.iter().zip(columns).enumerate().map(|(at, (spec, column))| CsvKey {
+        column: column.column,
+        kind: column.kind.clone(),
+        descending: spec.descending,
+        nulls_first: spec.nulls_first,
+        ending: if at == last && !spec.descending { Ending::Open } else { Ending::Closed },
+        nulls: spec.nulls.iter().map(|null| null.clone().into_bytes()).collect(),
+    });
+    KeyProgram::csv(separator, quote, keys.collect())
 }
 
-fn sampled_type(rows: &[&[u8]], column: usize, separator: u8, quote: u8) -> CsvType {
-    let value = |row: &&[u8]| Row::new(row, separator, quote).nth(column).map(|field| field.content());
-    let values: Vec<Vec<u8>> = rows.iter().filter_map(value).collect();
-    infer_type(values.iter().map(Vec::as_slice))
-}
-
-fn header_names(header: &[u8], separator: u8, quote: u8) -> Vec<Vec<u8>> {
+pub(super) fn header_names(header: &[u8], separator: u8, quote: u8) -> Vec<Vec<u8>> {
     let header = header.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(header);
     Row::new(header, separator, quote).map(|field| field.content()).collect()
 }
@@ -172,7 +204,7 @@ pub fn header_difference(headers: [&[u8]; 2], separator: u8, quote: u8) -> Optio
 }
 
 /// The column's number from 0.
-fn find_column(column: &CsvColumn, names: Option<&[Vec<u8>]>) -> Result<usize, KeyError> {
+pub(super) fn find_column(column: &CsvColumn, names: Option<&[Vec<u8>]>) -> Result<usize, KeyError> {
     match (column, names) {
         (CsvColumn::Number(number), Some(names)) if *number > names.len() => {
             Err(KeyError::ColumnBeyond { number: *number, columns: names.len() })
@@ -240,6 +272,7 @@ mod tests {
             descending: false,
             kind: None,
             nulls_first: false,
+            nulls: Vec::new(),
         };
         assert_eq!(parse_one("ts"), plain);
         assert_eq!(parse_one("ts:asc:auto:nulls-last"), plain);
@@ -251,6 +284,23 @@ mod tests {
         assert_eq!(parse_one("\"a, \"\"b\"\": c\":desc").column, CsvColumn::Name("a, \"b\": c".into()));
         assert_eq!(parse_one("\"-x\"").column, CsvColumn::Name("-x".into()));
         assert_eq!(parse_csv_keys("tenant,-ts:date, #3 ").unwrap().len(), 3);
+        let kinds = |text| {
+            parse_csv_keys(text)
+                .unwrap()
+                .iter()
+                .map(|key| key.kind.as_ref().map_or("auto".into(), CsvType::to_string))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            kinds("a:number(,):desc,b:date(%b %d, %Y %H:%M),c"),
+            ["number(,)", "date(%b %d, %Y %H:%M)", "auto"]
+        );
+        assert_eq!(kinds("a:number(.,),b:number( ,):nulls-first"), ["number(.,)", "number( ,)"]);
+        assert_eq!(
+            parse_one("price (EUR, net):number(,)".split(", net").next().unwrap()).column,
+            CsvColumn::Name("price (EUR".into())
+        );
+        assert_eq!(parse_one("price (EUR):number").column, CsvColumn::Name("price (EUR)".into()));
     }
 
     #[test]
@@ -268,6 +318,12 @@ mod tests {
             ("#x", "column number"),
             ("#+1", "column number"),
             ("\"a", "no closing quote"),
+            ("a:number()", "number(): give the decimal mark"),
+            ("a:number(,,)", "number(,,)"),
+            ("a:number(1)", "number(1)"),
+            ("a:date(%Q)", "date(%Q): %Q is not known"),
+            ("a:date(%Y", "unknown modifier 'date(%Y'"),
+            ("a:number:number(,)", "type twice"),
         ] {
             let message = parse_csv_keys(text).unwrap_err().to_string();
             assert!(message.contains(words), "{text:?}: {message}");

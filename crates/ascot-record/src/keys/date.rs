@@ -1,4 +1,4 @@
-//! ISO 8601 dates and times as memcmp-comparable bytes.
+//! ISO 8601 dates and times as memcmp-comparable bytes; other forms read `date_format`.
 //!
 //! ```text
 //! 2024-05-01   2024-05-01T12:30   2024-05-01 12:30:59.123456789Z   2024-05-01T12:30:00+02:00
@@ -21,6 +21,11 @@ pub(super) struct Moment {
 }
 
 impl Moment {
+    /// So many seconds and nanoseconds after 0000-01-01.
+    pub(super) fn new(seconds: i64, nanoseconds: u32) -> Moment {
+        Moment { seconds, nanoseconds }
+    }
+
     /// Reads `text`, all of it but spaces and tabs around.
     pub(super) fn parse(text: &[u8]) -> Option<Moment> {
         let (mut seconds, rest) = date(text.trim_ascii())?;
@@ -62,22 +67,26 @@ fn date(text: &[u8]) -> Option<(i64, &[u8])> {
     let (year, rest) = number::<4>(text)?;
     let (month, rest) = number::<2>(rest.strip_prefix(b"-")?)?;
     let (day, rest) = number::<2>(rest.strip_prefix(b"-")?)?;
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let month_days = match month {
-        1 | 3 | 5 | 7 | 8 | 10 | 12 => 31,
-        4 | 6 | 9 | 11 => 30,
-        2 => 28 + i64::from(leap),
-        _ => return None,
-    };
-    if !(1..=month_days).contains(&day) {
+    if !(1..=month_days(year, month)?).contains(&day) {
         return None;
     }
     Some((days_before(year, month, day) * 86_400, rest))
 }
 
+/// Days of a month of the Gregorian calendar; none if there is no such month.
+pub(super) fn month_days(year: i64, month: i64) -> Option<i64> {
+    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    match month {
+        1 | 3 | 5 | 7 | 8 | 10 | 12 => Some(31),
+        4 | 6 | 9 | 11 => Some(30),
+        2 => Some(28 + i64::from(leap)),
+        _ => None,
+    }
+}
+
 /// Days from 0000-01-01 to a date of the Gregorian calendar, from years that begin in March so that the leap
 /// day comes last: then the months before one have 30.6 days on average, rounded.
-fn days_before(year: i64, month: i64, day: i64) -> i64 {
+pub(super) fn days_before(year: i64, month: i64, day: i64) -> i64 {
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
     // The first of March of year 0 is day 60.
@@ -104,7 +113,7 @@ fn time(text: &[u8]) -> Option<(i64, u32, &[u8])> {
     Some((hour * 3_600 + minute * 60 + second, nanoseconds, rest))
 }
 
-fn fraction(text: &[u8]) -> Option<(u32, &[u8])> {
+pub(super) fn fraction(text: &[u8]) -> Option<(u32, &[u8])> {
     let (digits, rest) = super::numeric::take_digits(text);
     if digits.is_empty() {
         return None;

@@ -60,14 +60,41 @@ pub enum KeyError {
     },
     /// A word after a colon that is no modifier.
     #[error(
-        "unknown modifier '{modifier}' in key '{key}'; use asc, desc, text, number, date, auto, nulls-first or \
-         nulls-last (quote a column name that holds ':' or ',')"
+        "unknown modifier '{modifier}' in key '{key}'; use asc, desc, text, number, number(,), date, date(%d.%m.%Y), \
+         auto, nulls-first or nulls-last (quote a column name that holds ':' or ',')"
     )]
     Modifier {
         /// The word.
         modifier: String,
         /// The key it stands in.
         key: String,
+    },
+    /// A form of dates that is none.
+    #[error("date({format}): {why}")]
+    DateFormat {
+        /// The form.
+        format: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Marks of numbers that are none.
+    #[error(
+        "number({marks}): give the decimal mark, as number(,), or the mark of thousands before it, as number(.,)"
+    )]
+    NumberMarks {
+        /// The marks.
+        marks: String,
+    },
+    /// A column that no row has.
+    #[error(
+        "there is no column #{number}: row 1 has {columns} column{}, and no row looked at has so many",
+        if *columns == 1 { "" } else { "s" }
+    )]
+    ColumnBeyondRows {
+        /// The number given.
+        number: usize,
+        /// How many columns the first row has.
+        columns: usize,
     },
     /// Two modifiers of one key that contradict each other, or the same one twice.
     #[error("key '{key}' says its {what} twice; keep one")]

@@ -16,9 +16,11 @@
 
 mod bytes;
 mod csv;
+mod csv_columns;
 mod csv_row;
 mod csv_spec;
 mod date;
+mod date_format;
 mod error;
 mod extended;
 mod field;
@@ -31,10 +33,15 @@ mod range;
 mod spec;
 mod version;
 
-pub use csv::{CsvType, infer_type};
-pub use csv_spec::{CsvColumn, CsvKeySpec, HeaderDifference, compile_csv, header_difference, parse_csv_keys};
+pub use csv::{CsvType, infer_type, misfits_written};
+pub use csv_columns::{Fallback, KeyColumn, csv_columns, header_like, shown};
+pub use csv_spec::{
+    CsvColumn, CsvKeySpec, HeaderDifference, compile_columns, compile_csv, header_difference, parse_csv_keys,
+};
+pub use date_format::DateFormat;
 pub use error::KeyError;
 pub use flags::KeyFlags;
+pub use numeric::NumberMarks;
 pub use range::{ByteRangeKey, compile_ranges, parse_ranges};
 pub use spec::{KeyDef, KeyOptions, KeyPosition, compile, parse_separator};
 
@@ -106,6 +113,14 @@ impl KeyProgram {
         }
     }
 
+    /// Gives the values of `record` that are not of their column's type, each with the number of its key. Such
+    /// values come behind all others, as text.
+    pub fn misfits(&self, record: &[u8], note: &mut dyn FnMut(usize, &[u8])) {
+        if let Source::Csv { separator, quote, keys } = &self.source {
+            csv::row_misfits(record, *separator, *quote, keys, note);
+        }
+    }
+
     /// The key where it lies in the record, if the program's keys are one plain ascending piece of it: then the
     /// slice equals what [`KeyProgram::write_key`] writes. The answer is the same for every record.
     #[inline]
@@ -145,7 +160,13 @@ mod tests {
                 }
             }
         }
-        for keys in ["#1:text", "-#2:text,#1:number", "#2:date:nulls-first", "#1:number:desc"] {
+        for keys in [
+            "#1:text",
+            "-#2:text,#1:number",
+            "#2:date:nulls-first",
+            "#1:number:desc",
+            "#1:number(.,),-#2:date(%d.%m.%Y)",
+        ] {
             programs.push(compile_csv(&parse_csv_keys(keys).unwrap(), None, b',', b'"', &[]).unwrap());
         }
         programs.push(compile_ranges(&parse_ranges("1..3,0..2:desc").unwrap(), None).unwrap());

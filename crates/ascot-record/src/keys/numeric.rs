@@ -19,6 +19,7 @@
 //! and the work is linear in the length of the text.
 
 use super::bytes::{complement_from, skip_blanks};
+use serde::{Deserialize, Serialize};
 
 const ZERO: u8 = 0x80;
 const TINY: u8 = 0x81;
@@ -173,6 +174,12 @@ pub(super) enum Number<'t> {
 impl<'t> Number<'t> {
     /// Reads `text`, all of it.
     pub(super) fn parse(text: &'t [u8]) -> Option<Number<'t>> {
+        Number::parse_by(text, b'.')
+    }
+
+    /// The same with another decimal mark.
+    #[inline]
+    fn parse_by(text: &'t [u8], decimal: u8) -> Option<Number<'t>> {
         let text = text.trim_ascii();
         let (negative, magnitude) = match text.split_first() {
             Some((b'-', rest)) => (true, rest),
@@ -180,7 +187,10 @@ impl<'t> Number<'t> {
             _ => (false, text),
         };
         let (whole, rest) = take_digits(magnitude);
-        let (fraction, rest) = take_fraction(rest);
+        let (fraction, rest) = match rest.split_first() {
+            Some((mark, rest)) if *mark == decimal => take_digits(rest),
+            _ => (&[][..], rest),
+        };
         if whole.is_empty() && fraction.is_empty() {
             return Number::named(negative, magnitude);
         }
@@ -209,6 +219,71 @@ impl<'t> Number<'t> {
             Number::Infinity { negative: false } => out.push(INFINITY),
             Number::Infinity { negative: true } => out.push(!INFINITY),
             Number::Nan => out.push(NAN),
+        }
+    }
+}
+
+/// The marks within numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct NumberMarks {
+    /// Between the whole and its fraction.
+    pub decimal: u8,
+    /// Between groups of three digits of the whole, if any.
+    pub group: Option<u8>,
+}
+
+impl NumberMarks {
+    /// Reads the decimal mark, or that of groups and the decimal mark: `,` and `.,`.
+    pub(super) fn read(text: &str) -> Option<NumberMarks> {
+        let marks = match *text.as_bytes() {
+            [decimal] => NumberMarks { decimal, group: None },
+            [group, decimal] => NumberMarks { decimal, group: Some(group) },
+            _ => return None,
+        };
+        let is_mark =
+            |byte: u8| matches!(byte, b'.' | b',' | b'\'' | b'_' | b' ' | b'*' | b'/' | b';' | b':');
+        let all = is_mark(marks.decimal) && marks.group.is_none_or(is_mark);
+        (all && marks.decimal != b' ' && marks.group != Some(marks.decimal)).then_some(marks)
+    }
+
+    /// Appends the number that `text` is, all of it; false and nothing appended if it is none.
+    pub(super) fn append(self, text: &[u8], out: &mut Vec<u8>) -> bool {
+        let number = match self.group.filter(|group| text.trim_ascii().contains(group)) {
+            None => Number::parse_by(text, self.decimal),
+            Some(group) => match self.without_groups(text.trim_ascii(), group) {
+                Some(plain) => {
+                    let number = Number::parse_by(&plain, self.decimal);
+                    number.inspect(|number| number.append(out));
+                    return number.is_some();
+                }
+                None => None,
+            },
+        };
+        number.inspect(|number| number.append(out));
+        number.is_some()
+    }
+
+    /// `text` without its marks of groups, if the groups are whole.
+    fn without_groups(self, text: &[u8], group: u8) -> Option<Vec<u8>> {
+        let sign = usize::from(matches!(text.first(), Some(b'-' | b'+')));
+        let ends = |byte: &u8| *byte != group && !byte.is_ascii_digit();
+        let end = text.iter().skip(sign).position(ends).map_or(text.len(), |end| end + sign);
+        let mut groups = text.get(sign..end)?.split(|byte| *byte == group);
+        let first = groups.next()?;
+        if !(1..=3).contains(&first.len()) || groups.any(|group| group.len() != 3) {
+            return None;
+        }
+        let rest = text.get(end..)?;
+        let whole = text.get(..end)?.iter().copied().filter(|byte| *byte != group);
+        (!rest.contains(&group)).then(|| whole.chain(rest.iter().copied()).collect())
+    }
+}
+
+impl std::fmt::Display for NumberMarks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.group {
+            Some(group) => write!(f, "{}{}", char::from(group), char::from(self.decimal)),
+            None => write!(f, "{}", char::from(self.decimal)),
         }
     }
 }

@@ -13,13 +13,11 @@ use super::judge::{Judge, Ordered};
 use crate::error::SortError;
 use crate::header;
 use crate::input::Inputs;
+use crate::records::sample_rows;
 use crate::request::Keys;
 
 /// Bytes of the first input from which the columns of CSV are found and their types inferred.
 const HEAD_BYTES: usize = 256 << 10;
-
-/// Rows from which the types are inferred.
-const SAMPLE_ROWS: usize = 1000;
 
 /// The judge of the records of `inputs`, and the inputs with their headers left out.
 pub(super) fn judge(
@@ -49,12 +47,7 @@ fn csv_key(
     head: &[u8],
     has_header: bool,
 ) -> Result<Written, SortError> {
-    let mut rows = Vec::new();
-    let mut start = 0;
-    while let (Some(end), true) = (framing.end(head, start), rows.len() < SAMPLE_ROWS) {
-        rows.push(framing.body(&head[start..end]));
-        start = end;
-    }
+    let rows = sample_rows(framing, head);
     let (header, rows) = rows.split_at(usize::from(has_header).min(rows.len()));
     let header = header.first().copied();
     Ok(Written(compile_csv(specs, header, framing.separator, framing.quote, rows)?))

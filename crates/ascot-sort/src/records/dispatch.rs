@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use ascot_record::framing::{CsvFraming, FixedFraming, Framing, LineFraming, PrefixedFraming};
-use ascot_record::keys::{self, ByteRangeKey, Compiled, CsvColumn, CsvKeySpec, KeyOptions, KeyProgram};
+use ascot_record::keys::{
+    self, ByteRangeKey, Compiled, CsvColumn, CsvKeySpec, KeyColumn, KeyError, KeyOptions,
+};
 use ascot_record::layout::{Layout, NumberFormat};
 use ascot_record::order::{BodyOrder, LastResort, ProgramOrder, RangeOrder};
 
 use super::{Framed, Numbers, Records};
 use crate::error::SortError;
+use crate::misfits::refuse_fallbacks;
 use crate::request::{Keys, SortRequest};
 
 /// Something done with records of whatever kind.
@@ -22,6 +25,8 @@ pub trait Visitor {
 /// The head of the first input, as far as keys depend on it.
 #[derive(Clone, Debug, Default)]
 pub struct Head {
+    /// The name of that input.
+    pub input: String,
     /// The header, with its end.
     pub header: Option<Vec<u8>>,
     /// Bytes of records behind it; the last may be cut short.
@@ -30,6 +35,9 @@ pub struct Head {
 
 /// Rows from which the types of CSV columns are inferred.
 const SAMPLE_ROWS: usize = 1000;
+
+/// Heads of fewer bytes are whole files.
+const SHORT_BYTES: usize = 128 << 10;
 
 /// Makes the records of a request and gives them to `visitor`.
 pub fn with_records<V: Visitor>(
@@ -42,9 +50,13 @@ pub fn with_records<V: Visitor>(
         (Layout::Lines { delimiter }, Keys::Command(options)) => lines(request, delimiter, options, visitor),
         (Layout::Csv { separator, quote }, Keys::Columns(specs)) => {
             let framing = CsvFraming { separator, quote };
-            let program = csv_program(framing, specs, head)?;
-            Ok(visitor
-                .visit(Arc::new(Framed::new(framing, ProgramOrder::new(framing, program, LastResort::None)))))
+            let columns = csv_columns(framing, specs, head)?;
+            if request.checks.strict {
+                refuse_fallbacks(&columns, &head.input, request.header)?;
+            }
+            let program = keys::compile_columns(specs, &columns, separator, quote);
+            let order = ProgramOrder::new(framing, program, LastResort::None);
+            Ok(visitor.visit(Arc::new(Framed::new(framing, order).with_columns(columns))))
         }
         (Layout::Fixed { len }, Keys::Ranges(ranges)) => {
             if let Some(beyond) = ranges.iter().find(|range| range.end != usize::MAX && range.end > len) {
@@ -116,19 +128,35 @@ fn ranges_of<F: Framing + 'static, V: Visitor>(
     })
 }
 
-fn csv_program(framing: CsvFraming, specs: &[CsvKeySpec], head: &Head) -> Result<KeyProgram, SortError> {
+fn csv_columns(framing: CsvFraming, specs: &[CsvKeySpec], head: &Head) -> Result<Vec<KeyColumn>, SortError> {
     let header = head.header.as_deref().map(|header| framing.body(header));
+    let columns = |specs: &[CsvKeySpec], rows: &[&[u8]]| {
+        keys::csv_columns(specs, header, framing.separator, framing.quote, rows)
+    };
     if header.is_none() && head.records.is_empty() {
         // Nothing but empty files: any column will do.
         let first = |spec: &CsvKeySpec| CsvKeySpec { column: CsvColumn::Number(1), ..spec.clone() };
-        let specs: Vec<CsvKeySpec> = specs.iter().map(first).collect();
-        return Ok(keys::compile_csv(&specs, None, framing.separator, framing.quote, &[])?);
+        return Ok(columns(&specs.iter().map(first).collect::<Vec<_>>(), &[])?);
     }
+    columns(specs, &sample_rows(framing, &head.records)).map_err(|error| match error {
+        KeyError::ColumnBeyond { .. } | KeyError::ColumnBeyondRows { .. } => {
+            SortError::Request(format!("{}: {error}", head.input))
+        }
+        error => error.into(),
+    })
+}
+
+/// The first rows of `records`, without their ends: those that types are inferred from.
+pub fn sample_rows(framing: CsvFraming, records: &[u8]) -> Vec<&[u8]> {
     let mut rows = Vec::new();
     let mut start = 0;
-    while let (Some(end), true) = (framing.end(&head.records, start), rows.len() < SAMPLE_ROWS) {
-        rows.push(framing.body(&head.records[start..end]));
+    while let (Some(end), true) = (framing.end(records, start), rows.len() < SAMPLE_ROWS) {
+        rows.push(framing.body(&records[start..end]));
         start = end;
     }
-    Ok(keys::compile_csv(specs, header, framing.separator, framing.quote, &rows)?)
+    // Of a short file also a last row that lacks its end.
+    if rows.len() < SAMPLE_ROWS && records.len() < SHORT_BYTES && start < records.len() {
+        rows.push(framing.body(&records[start..]));
+    }
+    rows
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use ascot_record::checksum::RecordSum;
 use ascot_record::cursor::gather;
 use ascot_record::framing::{Framing, Partial};
+use ascot_record::keys::{KeyColumn, misfits_written};
 use ascot_record::merge::{SliceCursor, merge};
 use ascot_record::order::{self, RecordOrder};
 use ascot_record::piece::{PieceScratch, sort_piece};
@@ -15,6 +16,7 @@ use super::{
     Cut, Index, Keyless, Merged, RawPiece, Records, Rules, Segment, Side, Sorted, Splitters, Task, groups_of,
 };
 use crate::emit::{Emitter, Stopped};
+use crate::misfits::PieceMisfits;
 use crate::pieces::Lease;
 
 /// Bytes between two record starts remembered for a block read back.
@@ -29,6 +31,8 @@ pub struct Framed<F, O> {
     order: O,
     /// Bytes that the body of every record must have.
     least_body: usize,
+    /// The columns of its keys, where they are columns.
+    columns: Vec<KeyColumn>,
 }
 
 /// A record in memory, kept there by the reference.
@@ -48,7 +52,26 @@ impl Place {
 impl<F: Framing + 'static, O: RecordOrder + 'static> Framed<F, O> {
     /// Records cut by `framing`, ordered by `order`.
     pub fn new(framing: F, order: O) -> Self {
-        Framed { framing, order, least_body: 0 }
+        Framed { framing, order, least_body: 0, columns: Vec::new() }
+    }
+
+    /// The same with keys that are columns.
+    pub fn with_columns(self, columns: Vec<KeyColumn>) -> Self {
+        Framed { columns, ..self }
+    }
+
+    /// Whether any value may be none of its column's type.
+    fn is_typed(&self) -> bool {
+        self.columns.iter().any(|column| !column.kind.takes_all())
+    }
+
+    /// Adds the misfits of `bytes`, before which the piece has so many records.
+    fn note_misfits(&self, bytes: &[u8], before: usize, misfits: &mut PieceMisfits) {
+        let (mut start, mut record) = (0, before);
+        while let Some(end) = self.framing.end(bytes, start) {
+            self.order.misfits(&bytes[start..end], &mut |key, value| misfits.note(key, record, value));
+            (start, record) = (end, record + 1);
+        }
     }
 
     /// The same where a body of fewer than `bytes` bytes is an error.
@@ -235,6 +258,7 @@ fn sparse_of(index: &Index) -> &[u32] {
 pub struct FramedScratch {
     piece: PieceScratch,
     starts: Vec<u32>,
+    misfits: PieceMisfits,
 }
 
 impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
@@ -243,7 +267,8 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
 
     fn scratch(&self, piece_bytes: usize) -> FramedScratch {
         let records = Self::most_records(piece_bytes);
-        FramedScratch { piece: PieceScratch::with_capacity(records), starts: vec![0; records] }
+        let (piece, starts) = (PieceScratch::with_capacity(records), vec![0; records]);
+        FramedScratch { piece, starts, misfits: PieceMisfits::default() }
     }
 
     fn scratch_bytes(&self, piece_bytes: usize) -> usize {
@@ -309,7 +334,8 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
     ) -> Vec<Arc<Sorted>> {
         let Some(mut out) = out else { return Vec::new() };
         let data = &piece.lease.bytes()[piece.bytes.clone()];
-        let (mut at, mut parts) = (0, Vec::new());
+        let (mut at, mut before, mut parts) = (0, 0, Vec::new());
+        scratch.misfits = PieceMisfits::default();
         while at < data.len() {
             let bytes = &data[at..];
             let framed = self.framing.frame(bytes, &mut scratch.starts);
@@ -317,7 +343,14 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
             if !piece.spilled {
                 add_all(sum, bytes, starts);
             }
+            let misfits = misfits_written();
             sort_piece(&self.framing, &self.order, bytes, starts, &mut scratch.piece);
+            // The key of a record that is alone need not be written.
+            let misfits = misfits != misfits_written() || (framed.records < 2 && self.is_typed());
+            if misfits && !piece.spilled {
+                self.note_misfits(bytes, before, &mut scratch.misfits);
+            }
+            before += framed.records;
             let range = at..at + framed.consumed;
             let sorted = &mut out.bytes_mut()[range.clone()];
             gather(&self.framing, bytes, starts, sorted);
@@ -331,6 +364,22 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
         let sorted =
             |(bytes, sparse)| Sorted { lease: Arc::clone(&lease), bytes, index: Index::Sparse(sparse) };
         parts.into_iter().map(|part| Arc::new(sorted(part))).collect()
+    }
+
+    fn key_columns(&self) -> &[KeyColumn] {
+        &self.columns
+    }
+
+    fn misfits(&self, bytes: &[u8]) -> PieceMisfits {
+        let mut misfits = PieceMisfits::default();
+        if self.is_typed() {
+            self.note_misfits(bytes, 0, &mut misfits);
+        }
+        misfits
+    }
+
+    fn take_misfits(&self, scratch: &mut FramedScratch) -> PieceMisfits {
+        std::mem::take(&mut scratch.misfits)
     }
 
     fn index(&self, lease: Lease, bytes: Range<usize>) -> Sorted {

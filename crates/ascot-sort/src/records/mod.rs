@@ -21,13 +21,15 @@ use std::sync::Arc;
 
 use ascot_record::checksum::RecordSum;
 use ascot_record::framing::Partial;
+use ascot_record::keys::KeyColumn;
 
-pub use dispatch::{Head, Visitor, with_records};
+pub use dispatch::{Head, Visitor, sample_rows, with_records};
 pub use framed::Framed;
 pub use numbers::{Number, Numbers};
 pub use splitters::Splitters;
 
 use crate::emit::{Emitter, Stopped};
+use crate::misfits::PieceMisfits;
 use crate::pieces::Lease;
 
 /// Sorted records in memory.
@@ -204,6 +206,18 @@ pub trait Records: Send + Sync + 'static {
         scratch: &mut Self::Scratch,
         sum: &mut RecordSum,
     ) -> Vec<Arc<Sorted>>;
+    /// The columns of the keys, where they are columns.
+    fn key_columns(&self) -> &[KeyColumn] {
+        &[]
+    }
+    /// The values of whole records that are not of their column's type.
+    fn misfits(&self, _bytes: &[u8]) -> PieceMisfits {
+        PieceMisfits::default()
+    }
+    /// The same of the piece that was sorted last, unless it came from a spill.
+    fn take_misfits(&self, _scratch: &mut Self::Scratch) -> PieceMisfits {
+        PieceMisfits::default()
+    }
     /// Sorted records read back: finds its way in them.
     fn index(&self, lease: Lease, bytes: Range<usize>) -> Sorted;
     /// Whether equal keys leave nothing to settle but input order.

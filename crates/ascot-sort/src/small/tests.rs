@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::observe::Silent;
-use crate::request::{Input, Keys, Output};
+use crate::request::{Input, InputChecks, Keys, Output};
 use crate::sort::{sort, sort_large};
 
 fn request(dir: &Path, layout: &str, keys: Keys, inputs: &[&[u8]]) -> SortRequest {
@@ -25,6 +25,7 @@ fn request(dir: &Path, layout: &str, keys: Keys, inputs: &[&[u8]]) -> SortReques
         layout: Layout::parse(layout).unwrap(),
         keys,
         header: false,
+        checks: InputChecks::default(),
         unique: false,
         stable: false,
         merge_only: false,

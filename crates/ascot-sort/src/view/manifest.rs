@@ -17,7 +17,10 @@ use crate::store::{VIEW_MANIFEST, check_line};
 use crate::view::sorted_file::blocks_of;
 
 /// Version of the manifest; another version is not opened.
-pub const VIEW_VERSION: u32 = 2;
+pub const VIEW_VERSION: u32 = 3;
+
+/// The version before knew neither spellings of null nor forms of dates; all else is alike.
+const OLDEST_VERSION: u32 = 2;
 
 /// What a view is made of.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -236,7 +239,7 @@ impl ViewManifest {
         }
         let manifest: ViewManifest =
             serde_json::from_slice(line).map_err(|_| bad("it is no manifest of a view known here"))?;
-        if manifest.version != VIEW_VERSION {
+        if !(OLDEST_VERSION..=VIEW_VERSION).contains(&manifest.version) {
             return Err(bad("it is of another version of ascot\n  make the view anew"));
         }
         Ok(manifest)
@@ -248,7 +251,7 @@ impl ViewManifest {
             Some(header) => Some(from_hex(header)?),
             None => None,
         };
-        Some(Head { header, records: from_hex(&self.head)? })
+        Some(Head { input: self.name.clone(), header, records: from_hex(&self.head)? })
     }
 }
 

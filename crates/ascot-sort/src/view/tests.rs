@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::error::SortError;
-use crate::request::{Input, Keys, Method, Output, SortRequest};
+use crate::request::{Input, InputChecks, Keys, Method, Output, SortRequest};
 use crate::{Cancel, RunOptions, Silent};
 
 fn request(input: &Path, layout: Layout, keys: Keys) -> SortRequest {
@@ -20,6 +20,7 @@ fn request(input: &Path, layout: Layout, keys: Keys) -> SortRequest {
         layout,
         keys,
         header: false,
+        checks: InputChecks::default(),
         unique: false,
         stable: false,
         merge_only: false,

@@ -118,6 +118,7 @@ pub fn csv(descending: bool) -> Kind {
         descending,
         kind: Some(kind),
         nulls_first: false,
+        nulls: Vec::new(),
     };
     let keys = Keys::Columns(vec![
         column("tenant", CsvType::Text, descending),

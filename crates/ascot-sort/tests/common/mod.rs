@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use ascot_io::{Compression, Faults};
 use ascot_model::report::Report;
+use ascot_sort::request::InputChecks;
 use ascot_sort::{Cancel, Input, Method, Output, RunOptions, Silent, SortError, SortRequest, sort};
 
 use kinds::Kind;
@@ -133,6 +134,7 @@ impl Place {
             layout: kind.layout,
             keys: kind.keys.clone(),
             header: kind.header.is_some(),
+            checks: InputChecks::default(),
             unique: false,
             stable: false,
             merge_only: false,

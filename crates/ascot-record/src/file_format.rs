@@ -1,0 +1,351 @@
+//! Files of other formats, recognised by their first bytes: what is compressed or binary is refused where text is
+//! expected, by the name of its format and the command that makes text of it.
+//!
+//! A format counts as recognised only where its first bytes cannot be text, or where what follows the magic
+//! number agrees with the format, too. Of most text two bytes are enough to tell.
+
+/// A format whose bytes are not the text in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileFormat {
+    /// gzip (RFC 1952).
+    Gzip,
+    /// Zstandard (RFC 8878), skippable frames ahead of it included.
+    Zstd,
+    /// xz.
+    Xz,
+    /// bzip2.
+    Bzip2,
+    /// LZ4, by frames; also its older form.
+    Lz4,
+    /// Zip, of which office documents are made, too.
+    Zip,
+    /// Apache Parquet.
+    Parquet,
+    /// An Arrow file (Feather version 2).
+    ArrowFile,
+    /// An Arrow stream.
+    ArrowStream,
+    /// An SQLite database.
+    Sqlite,
+    /// UTF-16 with a byte order mark.
+    Utf16,
+    /// UTF-16 without one, the low byte first.
+    Utf16Le,
+    /// UTF-16 without one, the high byte first.
+    Utf16Be,
+    /// UTF-32 with a byte order mark.
+    Utf32,
+}
+
+impl FileFormat {
+    /// What it is called.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            FileFormat::Gzip => "gzip data",
+            FileFormat::Zstd => "Zstandard data",
+            FileFormat::Xz => "xz data",
+            FileFormat::Bzip2 => "bzip2 data",
+            FileFormat::Lz4 => "LZ4 data",
+            FileFormat::Zip => "a zip archive",
+            FileFormat::Parquet => "a Parquet file",
+            FileFormat::ArrowFile => "an Arrow file",
+            FileFormat::ArrowStream => "an Arrow stream",
+            FileFormat::Sqlite => "an SQLite database",
+            FileFormat::Utf16 | FileFormat::Utf16Le | FileFormat::Utf16Be => "UTF-16 text",
+            FileFormat::Utf32 => "UTF-32 text",
+        }
+    }
+
+    /// The command that writes the text of the file `quoted` (a word of the shell; none: of its standard input).
+    #[must_use]
+    pub fn unpack_command(self, quoted: Option<&str>) -> String {
+        let plain = |command: &str| quoted.map_or(command.to_owned(), |file| format!("{command} {file}"));
+        // These tools need a file that they can read in any order.
+        let file = quoted.unwrap_or("FILE");
+        match self {
+            FileFormat::Gzip if quoted.is_some() => plain("zcat"),
+            FileFormat::Gzip => "gzip -dc".into(),
+            FileFormat::Zstd => plain("zstd -dc"),
+            FileFormat::Xz => plain("xz -dc"),
+            FileFormat::Bzip2 => plain("bzip2 -dc"),
+            FileFormat::Lz4 => plain("lz4 -dc"),
+            FileFormat::Zip => format!("unzip -p {file}"),
+            FileFormat::Parquet => python(
+                "import sys, pyarrow.csv as c, pyarrow.parquet as p; c.write_csv(p.read_table(sys.argv[1]), sys.stdout.buffer)",
+                file,
+            ),
+            FileFormat::ArrowFile => python(
+                "import sys, pyarrow as a, pyarrow.csv as c; c.write_csv(a.ipc.open_file(sys.argv[1]).read_all(), sys.stdout.buffer)",
+                file,
+            ),
+            FileFormat::ArrowStream => python(
+                "import sys, pyarrow as a, pyarrow.csv as c; c.write_csv(a.ipc.open_stream(open(sys.argv[1], \"rb\")).read_all(), sys.stdout.buffer)",
+                quoted.unwrap_or("/dev/stdin"),
+            ),
+            FileFormat::Sqlite => format!("sqlite3 -csv -header {file} 'SELECT * FROM TABLE'"),
+            FileFormat::Utf16 => plain("iconv -f UTF-16 -t UTF-8"),
+            FileFormat::Utf16Le => plain("iconv -f UTF-16LE -t UTF-8"),
+            FileFormat::Utf16Be => plain("iconv -f UTF-16BE -t UTF-8"),
+            FileFormat::Utf32 => plain("iconv -f UTF-32 -t UTF-8"),
+        }
+    }
+
+    /// Whether the command writes CSV with a header, whatever the file's own form.
+    #[must_use]
+    pub fn becomes_csv(self) -> bool {
+        use FileFormat::{ArrowFile, ArrowStream, Parquet, Sqlite};
+        matches!(self, Parquet | ArrowFile | ArrowStream | Sqlite)
+    }
+}
+
+fn python(program: &str, file: &str) -> String {
+    format!("python3 -c '{program}' {file}")
+}
+
+/// What the first bytes of a file tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// None of the formats.
+    Other,
+    /// So many of its first bytes are needed to tell.
+    More(usize),
+    /// One of them.
+    Is(FileFormat),
+}
+
+/// Most bytes of UTF-16 that are looked at.
+pub const TEXT_BYTES: usize = 256;
+
+/// What looks for one format.
+type Check = fn(&Head<'_>) -> Verdict;
+
+/// The first bytes of a file.
+#[derive(Clone, Copy, Debug)]
+pub struct Head<'h> {
+    /// These.
+    pub bytes: &'h [u8],
+    /// There are no more.
+    pub whole: bool,
+    /// Length of the file, where it is known.
+    pub size: Option<u64>,
+    /// Its last eight bytes, where they are known.
+    pub tail: Option<[u8; 8]>,
+}
+
+impl Head<'_> {
+    /// Whether the file begins with `magic`; none: too little of it is there to tell.
+    fn begins(&self, magic: &[u8]) -> Option<bool> {
+        let have = self.bytes.len().min(magic.len());
+        if self.bytes[..have] != magic[..have] {
+            return Some(false);
+        }
+        (have == magic.len() || self.whole).then_some(have == magic.len())
+    }
+
+    /// The verdict of a magic number, and where it is there of `rest`, given the bytes behind it once `more` are there.
+    fn after(&self, magic: &[u8], more: usize, rest: impl FnOnce(&[u8]) -> Verdict) -> Verdict {
+        let needed = magic.len() + more;
+        match self.begins(magic) {
+            None => Verdict::More(magic.len()),
+            Some(false) => Verdict::Other,
+            Some(true) if self.bytes.len() < needed && !self.whole => Verdict::More(needed),
+            Some(true) => rest(self.bytes.get(magic.len()..).unwrap_or_default()),
+        }
+    }
+}
+
+fn is(format: FileFormat, certain: bool) -> Verdict {
+    if certain { Verdict::Is(format) } else { Verdict::Other }
+}
+
+const CHECKS: &[Check] = &[
+    // Deflate is the only method there is; the upper bits of the flags are reserved.
+    |head| {
+        head.after(&[0x1F, 0x8B, 8], 1, |rest| {
+            is(FileFormat::Gzip, rest.first().is_some_and(|flags| flags & 0xE0 == 0))
+        })
+    },
+    // A reserved bit of the frame's descriptor is zero.
+    |head| {
+        head.after(&[0x28, 0xB5, 0x2F, 0xFD], 1, |rest| {
+            is(FileFormat::Zstd, rest.first().is_some_and(|byte| byte & 8 == 0))
+        })
+    },
+    |head| head.after(&[0xFD, b'7', b'z', b'X', b'Z', 0], 0, |_| Verdict::Is(FileFormat::Xz)),
+    |head| head.after(b"BZh", 7, |rest| is(FileFormat::Bzip2, is_bzip2_block(rest))),
+    // The version is 1, and a reserved bit zero.
+    |head| {
+        head.after(&[4, 0x22, 0x4D, 0x18], 1, |rest| {
+            is(FileFormat::Lz4, rest.first().is_some_and(|flags| flags & 0xC2 == 0x40))
+        })
+    },
+    |head| head.after(&[2, 0x21, 0x4C, 0x18], 4, |rest| is(FileFormat::Lz4, rest.len() >= 4)),
+    skippable,
+    // The version needed is small, the method one of those there are.
+    |head| {
+        head.after(b"PK\x03\x04", 6, |rest| {
+            is(FileFormat::Zip, rest.len() >= 6 && rest[0] <= 63 && rest[5] == 0)
+        })
+    },
+    |head| {
+        head.after(b"PK\x05\x06", 18, |rest| {
+            is(FileFormat::Zip, rest.len() >= 18 && rest.iter().take(4).all(|&byte| byte == 0))
+        })
+    },
+    |head| head.after(b"PK\x07\x08PK\x03\x04", 0, |_| Verdict::Is(FileFormat::Zip)),
+    parquet,
+    |head| head.after(b"ARROW1\0\0", 0, |_| Verdict::Is(FileFormat::ArrowFile)),
+    |head| head.after(&[0xFF; 4], 8, |rest| is(FileFormat::ArrowStream, is_arrow_message(rest))),
+    |head| head.after(b"SQLite format 3\0", 0, |_| Verdict::Is(FileFormat::Sqlite)),
+    utf,
+    utf16_without_mark,
+];
+
+/// The level, and the magic number of a block or of the end.
+fn is_bzip2_block(rest: &[u8]) -> bool {
+    let Some((level, block)) = rest.split_first() else { return false };
+    let known = block.starts_with(&[0x31, 0x41, 0x59, 0x26, 0x53, 0x59])
+        || block.starts_with(&[0x17, 0x72, 0x45, 0x38, 0x50, 0x90]);
+    (b'1'..=b'9').contains(level) && known
+}
+
+/// Frames to be skipped begin alike in zstd and LZ4; what follows them tells which it is.
+fn skippable(head: &Head<'_>) -> Verdict {
+    const LONGEST: usize = 64 << 10;
+    let mut at = 0;
+    loop {
+        let rest = head.bytes.get(at..).unwrap_or_default();
+        let frame = rest.first().is_some_and(|first| first & 0xF0 == 0x50);
+        let magic = [rest.first().copied().unwrap_or(0x50), 0x2A, 0x4D, 0x18];
+        let here = Head { bytes: rest, whole: head.whole, size: None, tail: None };
+        if at > 0 && here.begins(&[0x28, 0xB5, 0x2F, 0xFD]) == Some(true) {
+            return Verdict::Is(FileFormat::Zstd);
+        }
+        if at > 0 && here.begins(&[4, 0x22, 0x4D, 0x18]) == Some(true) {
+            return Verdict::Is(FileFormat::Lz4);
+        }
+        let (Some(true), true) = (here.begins(&magic), frame) else {
+            let undecided = rest.len() < 4 && !head.whole && (at > 0 || frame || rest.is_empty());
+            return if undecided { Verdict::More(at + 4) } else { Verdict::Other };
+        };
+        let Some(&[a, b, c, d]) = rest.get(4..8) else {
+            return if head.whole { Verdict::Other } else { Verdict::More(at + 8) };
+        };
+        let next = at.saturating_add(8).saturating_add(u32::from_le_bytes([a, b, c, d]) as usize);
+        if next > LONGEST {
+            // The magic number holds a control character: it is no text, whatever follows.
+            return Verdict::Is(FileFormat::Zstd);
+        }
+        if head.bytes.len() < next + 4 && !head.whole {
+            return Verdict::More(next + 4);
+        }
+        if head.bytes.len() == next {
+            return Verdict::Is(FileFormat::Zstd);
+        }
+        at = next;
+    }
+}
+
+/// The magic number stands at both ends; of a pipe the first page begins as pages do.
+fn parquet(head: &Head<'_>) -> Verdict {
+    for magic in [b"PAR1", b"PARE"] {
+        let verdict = head.after(magic, 1, |rest| {
+            let certain = match head.tail {
+                // The length of the footer stands before the magic number.
+                Some([a, b, c, d, end @ ..]) => {
+                    let footer = u64::from(u32::from_le_bytes([a, b, c, d]));
+                    end == *magic && head.size.is_some_and(|size| footer + 12 <= size)
+                }
+                None if head.size.is_some() => false,
+                None => rest.first() == Some(&0x15),
+            };
+            is(FileFormat::Parquet, certain)
+        });
+        if verdict != Verdict::Other {
+            return verdict;
+        }
+    }
+    Verdict::Other
+}
+
+/// The length of the metadata, and its first table: within it, and aligned as they have to be.
+fn is_arrow_message(rest: &[u8]) -> bool {
+    let word = |at: usize| rest.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
+    match (word(0), word(4)) {
+        (Some(length), Some(root)) => {
+            length % 8 == 0 && (16..1 << 30).contains(&length) && root < length && root >= 4
+        }
+        _ => false,
+    }
+}
+
+/// A byte order mark, and text behind it.
+fn utf(head: &Head<'_>) -> Verdict {
+    match head.bytes {
+        [] if !head.whole => Verdict::More(1),
+        [0xFF | 0xFE] | [0xFF, 0xFE] | [0xFE, 0xFF] if !head.whole => Verdict::More(TEXT_BYTES),
+        [0, ..] | [0xFF, 0xFE, 0, 0, ..] if head.begins(&[0, 0, 0xFE, 0xFF]).is_none() => Verdict::More(4),
+        [0, 0, 0xFE, 0xFF, ..] => is(FileFormat::Utf32, head.size.is_none_or(|size| size % 4 == 0)),
+        [0xFF, 0xFE, 0, 0, ..] => is(FileFormat::Utf32, head.size.is_none_or(|size| size % 4 == 0)),
+        [0xFF, 0xFE, ..] | [0xFE, 0xFF, ..] if head.bytes.len() < TEXT_BYTES && !head.whole => {
+            Verdict::More(TEXT_BYTES)
+        }
+        [0xFF, 0xFE, text @ ..] => is(FileFormat::Utf16, is_utf16(head, text, u16::from_le_bytes)),
+        [0xFE, 0xFF, text @ ..] => is(FileFormat::Utf16, is_utf16(head, text, u16::from_be_bytes)),
+        _ => Verdict::Other,
+    }
+}
+
+/// Whether `text`, behind a mark, is made of characters of UTF-16 that a text may hold.
+fn is_utf16(head: &Head<'_>, text: &[u8], unit: fn([u8; 2]) -> u16) -> bool {
+    let even = match head.size {
+        Some(size) => size % 2 == 0,
+        None => !head.whole || text.len() % 2 == 0,
+    };
+    let (units, _) = text[..text.len().min(TEXT_BYTES)].as_chunks::<2>();
+    let mut units: Vec<u16> = units.iter().map(|bytes| unit(*bytes)).collect();
+    // The second half of a pair may lie beyond what is looked at.
+    if units.last().is_some_and(|last| (0xD800..0xDC00).contains(last)) && text.len() >= TEXT_BYTES - 2 {
+        units.pop();
+    }
+    let is_text = |unit: &u16| *unit >= 32 || (9..=13).contains(unit);
+    let paired = char::decode_utf16(units.iter().copied()).all(|char| char.is_ok());
+    even && !units.is_empty() && units.iter().all(is_text) && paired
+}
+
+/// Characters of ASCII, a zero byte beside each.
+fn utf16_without_mark(head: &Head<'_>) -> Verdict {
+    const UNITS: usize = 32;
+    let is_text = |byte: u8| matches!(byte, b' '..=b'~' | b'\t' | b'\n' | b'\r');
+    let pairs = head.bytes[..head.bytes.len().min(2 * UNITS)].as_chunks::<2>().0;
+    for (format, zero) in [(FileFormat::Utf16Le, 1), (FileFormat::Utf16Be, 0)] {
+        if !pairs.is_empty() && pairs.iter().all(|pair| pair[zero] == 0 && is_text(pair[1 - zero])) {
+            return match pairs.len() {
+                UNITS => Verdict::Is(format),
+                _ if head.whole => Verdict::Other,
+                _ => Verdict::More(2 * UNITS),
+            };
+        }
+    }
+    let undecided = !head.whole && matches!(head.bytes, [byte] if *byte == 0 || is_text(*byte));
+    if undecided { Verdict::More(2) } else { Verdict::Other }
+}
+
+/// What the file is, as far as `head` tells.
+#[must_use]
+pub fn verdict(head: &Head<'_>) -> Verdict {
+    let mut more = None;
+    for check in CHECKS {
+        match check(head) {
+            Verdict::Is(format) => return Verdict::Is(format),
+            Verdict::More(bytes) => more = Some(more.unwrap_or(bytes).min(bytes)),
+            Verdict::Other => {}
+        }
+    }
+    more.map_or(Verdict::Other, Verdict::More)
+}
+
+#[cfg(test)]
+#[path = "file_format_tests.rs"]
+mod tests;

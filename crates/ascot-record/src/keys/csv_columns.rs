@@ -1,0 +1,183 @@
+//! The columns that keys name: where they are, of which type their values are, and what there is to say of a type
+//! that was taken from a sample.
+//!
+//! A column all sampled values of which are numbers is one of numbers, else of dates, else of text. Where it falls
+//! back to text although most values are of another type, or all of one in another spelling, that is said.
+
+use super::KeyError;
+use super::csv::{CsvType, infer_type};
+use super::csv_row::Row;
+use super::csv_spec::{CsvColumn, CsvKeySpec, find_column, header_names};
+use super::date_format::DateFormat;
+use super::numeric::NumberMarks;
+
+/// A column that a key names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyColumn {
+    /// Its number, from 0.
+    pub column: usize,
+    /// Its name, where there is a header.
+    pub name: Option<String>,
+    /// How its values are ordered.
+    pub kind: CsvType,
+    /// The type was taken from a sample.
+    pub inferred: bool,
+    /// What else the values look like, where that was text.
+    pub fallback: Option<Fallback>,
+}
+
+/// What values look like in a column that was taken for text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fallback {
+    /// The type that is meant, most likely.
+    pub kind: CsvType,
+    /// Sampled values of that type.
+    pub fitting: usize,
+    /// Others, which are not null.
+    pub others: usize,
+    /// The first that is not what would have been inferred: its row in the sample, from 0, and the value.
+    pub first: (usize, String),
+    /// The other values are all the same: a spelling of null, most likely.
+    pub null: Option<String>,
+}
+
+/// Longest value that is shown, characters.
+const SHOWN_CHARS: usize = 40;
+
+/// Finds the columns of keys, and the types of those that have none. `header` and rows come without what ends them.
+///
+/// # Errors
+/// A column that is not there, or a name that is there twice.
+pub fn csv_columns(
+    specs: &[CsvKeySpec],
+    header: Option<&[u8]>,
+    separator: u8,
+    quote: u8,
+    sample_rows: &[&[u8]],
+) -> Result<Vec<KeyColumn>, KeyError> {
+    let names = header.map(|header| header_names(header, separator, quote));
+    let find = |spec: &CsvKeySpec| {
+        let column = find_column(&spec.column, names.as_deref())?;
+        let reaches = |row: &&[u8]| Row::new(row, separator, quote).nth(column).is_some();
+        if let (None, Some(first), CsvColumn::Number(number)) = (header, sample_rows.first(), &spec.column)
+            && !sample_rows.iter().any(reaches)
+        {
+            let columns = Row::new(first, separator, quote).count();
+            return Err(KeyError::ColumnBeyondRows { number: *number, columns });
+        }
+        let name = names.as_ref().and_then(|names| names.get(column));
+        let name = name.map(|name| String::from_utf8_lossy(name).into_owned());
+        if let Some(kind) = &spec.kind {
+            return Ok(KeyColumn { column, name, kind: kind.clone(), inferred: false, fallback: None });
+        }
+        let value = |row: &&[u8]| Row::new(row, separator, quote).nth(column).map(|field| field.content());
+        let is_null =
+            |value: &[u8]| value.is_empty() || spec.nulls.iter().any(|null| null.as_bytes() == value);
+        let values = sample_rows.iter().map(value).enumerate();
+        let values: Vec<(usize, Vec<u8>)> = values
+            .filter_map(|(row, value)| Some((row, value?)))
+            .filter(|(_, value)| !is_null(value))
+            .collect();
+        let kind = infer_type(values.iter().map(|(_, value)| value.as_slice()));
+        let fallback = if kind == CsvType::Text { fallback(&values) } else { None };
+        Ok(KeyColumn { column, name, kind, inferred: true, fallback })
+    };
+    specs.iter().map(find).collect()
+}
+
+/// What values that are text look like.
+fn fallback(values: &[(usize, Vec<u8>)]) -> Option<Fallback> {
+    let candidates = [CsvType::Number, CsvType::Date].into_iter().chain(other_spellings());
+    let fitting = |kind: &CsvType| values.iter().filter(|(_, value)| kind.takes(value)).count();
+    // Of several the first with the most values; text that holds some number is text.
+    let mut best: Option<(CsvType, usize)> = None;
+    for kind in candidates {
+        let count = fitting(&kind);
+        if 2 * count > values.len() && best.as_ref().is_none_or(|(_, most)| count > *most) {
+            best = Some((kind, count));
+        }
+    }
+    let (kind, fitting) = best?;
+    let plain = matches!(kind, CsvType::Number | CsvType::Date);
+    let mut others = values.iter().filter(|(_, value)| !kind.takes(value));
+    let first = if plain { others.clone().next()? } else { values.first()? };
+    let other = others.next().map(|(_, value)| value);
+    let alike = other.filter(|other| values.iter().all(|(_, value)| kind.takes(value) || value == *other));
+    Some(Fallback {
+        kind,
+        fitting,
+        others: values.len() - fitting,
+        first: (first.0, shown(&first.1)),
+        null: alike.map(|null| shown(null)),
+    })
+}
+
+/// Types in spellings that are common and never inferred.
+fn other_spellings() -> impl Iterator<Item = CsvType> {
+    let marks = [(b',', None), (b',', Some(b'.')), (b'.', Some(b','))];
+    let marks = marks.map(|(decimal, group)| CsvType::MarkedNumber(NumberMarks { decimal, group }));
+    let formats = [
+        "%d.%m.%Y",
+        "%d.%m.%y",
+        "%d/%m/%Y",
+        "%m/%d/%Y",
+        "%Y/%m/%d",
+        "%d-%m-%Y",
+        "%Y%m%d",
+        "%d %b %Y",
+        "%b %d, %Y",
+        "%d-%b-%Y",
+        "%d.%m.%Y %H:%M",
+        "%d.%m.%Y %H:%M:%S%.f",
+        "%d/%m/%Y %H:%M",
+        "%m/%d/%Y %H:%M",
+        "%d/%m/%Y %H:%M:%S%.f",
+        "%m/%d/%Y %H:%M:%S%.f",
+        "%d/%b/%Y:%H:%M:%S %z",
+        "%m/%d/%Y %I:%M:%S %p",
+    ];
+    let formats = formats.into_iter().filter_map(|format| DateFormat::new(format).ok());
+    marks.into_iter().chain(formats.map(CsvType::FormattedDate))
+}
+
+/// A value as messages show it: in one line, and not too long.
+#[must_use]
+pub fn shown(value: &[u8]) -> String {
+    let text = String::from_utf8_lossy(value);
+    let mut shown = String::new();
+    for char in text.chars().take(SHOWN_CHARS) {
+        match char.is_control() {
+            true => shown.extend(char.escape_debug()),
+            false => shown.push(char),
+        }
+    }
+    if text.chars().count() > SHOWN_CHARS {
+        shown += "...";
+    }
+    shown
+}
+
+/// The names in `first`, where that row looks like a header of `rows`: its fields are text, none like another, and
+/// the values below some of them are numbers or dates.
+#[must_use]
+pub fn header_like(first: &[u8], rows: &[&[u8]], separator: u8, quote: u8) -> Option<Vec<String>> {
+    let names = header_names(first, separator, quote);
+    let is_typed = |value: &[u8]| infer_type([value]) != CsvType::Text;
+    let alike = |at: usize, name: &Vec<u8>| names.iter().skip(at + 1).any(|other| other == name);
+    let named = |(at, name): (usize, &Vec<u8>)| !is_typed(name) && !alike(at, name);
+    let mut typed = vec![(0, true); names.len()];
+    for row in rows {
+        for ((count, all), field) in typed.iter_mut().zip(Row::new(row, separator, quote)) {
+            let value = field.content();
+            if !value.is_empty() {
+                *count += 1;
+                *all = *all && is_typed(&value);
+            }
+        }
+    }
+    let below = typed.iter().any(|(count, all)| *count > 0 && *all);
+    // A table's own numbers have no name, often.
+    let any = names.iter().any(|name| !name.is_empty());
+    (below && any && names.iter().enumerate().all(named))
+        .then(|| names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect())
+}
