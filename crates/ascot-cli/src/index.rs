@@ -22,6 +22,7 @@ use crate::numbers;
 use crate::request::memory;
 use crate::sort::print;
 use crate::sys;
+use crate::terminal;
 
 /// Memory of a reader where nothing is said, bytes.
 const USUAL_MEMORY_BYTES: u64 = 64 << 20;
@@ -235,10 +236,18 @@ impl Output {
         Ok(Self { out: BufWriter::new(std::io::stdout().lock()) })
     }
 
+    /// Bytes as they are, unless they are no text and would go to a terminal.
+    fn raw(&mut self, bytes: &[&[u8]]) -> std::io::Result<()> {
+        bytes.iter().try_for_each(|bytes| {
+            terminal::spare(bytes).map_err(std::io::Error::other)?;
+            self.out.write_all(bytes)
+        })
+    }
+
     fn value(&mut self, form: Form, key: Option<&[u8]>, value: &Value) -> std::io::Result<()> {
         let hex = || to_hex(&value.bytes);
         match (form, key) {
-            (Form::Raw, _) => self.out.write_all(&value.bytes),
+            (Form::Raw, _) => self.raw(&[&value.bytes]),
             (Form::Json, None) => writeln!(self.out, "{}", json!({ "epoch": value.epoch, "value": hex() })),
             (Form::Json, Some(key)) => {
                 writeln!(self.out, "{}", json!({ "key": to_hex(key), "epoch": value.epoch, "value": hex() }))
@@ -251,7 +260,7 @@ impl Output {
     fn record(&mut self, form: Form, record: &ScanRecord<'_>) -> std::io::Result<()> {
         let ScanRecord { epoch, key, value } = record;
         match form {
-            Form::Raw => self.out.write_all(key).and_then(|()| self.out.write_all(value)),
+            Form::Raw => self.raw(&[key, value]),
             Form::Json => {
                 writeln!(
                     self.out,

@@ -48,7 +48,7 @@ pub use growable::Growable;
 pub use ledger::{Direction, FileAccount, Ledger, StreamAccount, Totals};
 pub use output::{AtomicOutput, is_temporary, orphaned_outputs, remove_orphan};
 pub use pool::{Pool, PoolError, Reservation};
-pub use room::ahead_bytes;
+pub use room::{Removal, ahead_bytes};
 pub use run::{
     BlockDecoder, BlockEntry, Codec, Compression, RunFile, RunId, RunIndex, RunReader, RunWriter,
     block_checksum, crc32c, read_index,

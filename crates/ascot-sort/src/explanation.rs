@@ -9,6 +9,7 @@ use ascot_model::units;
 use ascot_model::volume::VolumeProfile;
 use serde::Serialize;
 
+use crate::disk_room::Shortage;
 use crate::view::cost::ViewCost;
 
 /// What a sort would do, and why.
@@ -18,8 +19,10 @@ pub struct Explanation {
     pub plan: Plan,
     /// How the records look, in words.
     pub records: String,
-    /// Free bytes where spills would go.
+    /// Free bytes where spills and the output would go.
     pub free_bytes: u64,
+    /// What does not fit; none: all does.
+    pub shortage: Option<Shortage>,
     /// Directories for spills.
     pub temp_dirs: Vec<PathBuf>,
     /// The files the output is divided into, and by what, in words.
@@ -110,6 +113,9 @@ impl fmt::Display for Explanation {
             units::bytes(chosen.peak_disk_bytes),
             units::bytes(self.free_bytes)
         )?;
+        if let Some(shortage) = &self.shortage {
+            writeln!(f, "  no room  {shortage}: the job would be refused")?;
+        }
         write!(f, "  time     about {}, bound by {}", units::seconds(chosen.seconds()), chosen.bound_by())?;
         for (number, way) in plan.others.iter().enumerate() {
             let lead = if number == 0 { "\n\n  why not  " } else { "\n           " };

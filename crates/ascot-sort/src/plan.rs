@@ -3,24 +3,25 @@
 
 use std::sync::Arc;
 
-use ascot_io::ahead_bytes;
+use ascot_io::{PAGE_BYTES, ahead_bytes};
+use ascot_model::disk_use::DiskUse;
 use ascot_model::host::{HostProfile, KernelRates, RecordClass};
 use ascot_model::plan::{Plan, Way};
 pub use ascot_model::sort_plan::part_count;
-use ascot_model::sort_plan::{Methods, RecordJob, Room, Shares};
+use ascot_model::sort_plan::{Methods, RecordJob, Shares};
 use ascot_model::volume::VolumeProfile;
 use ascot_record::layout::Layout;
 
 use crate::budget::{Budget, default_memory};
 use crate::error::SortError;
+use crate::freeing::checkpoint_bytes;
 use crate::input::{Inputs, PART_BLOCKS};
 use crate::job::descriptors;
 use crate::merging::{SPARE_SHARE, merge_fan_in};
 use crate::ordered::looks_ordered;
 use crate::reader::gap_bytes;
 use crate::records::{Head, Records, Visitor, with_records};
-use crate::request::{Keys, Method, SortRequest, SplitBy};
-use crate::sorting::checkpoint_bytes;
+use crate::request::{Keys, Method, Output, SortRequest, SplitBy};
 use crate::split::part_block;
 
 /// Length of a record of which nothing is known, bytes.
@@ -55,6 +56,72 @@ pub fn budget_of(request: &SortRequest, data_bytes: Option<u64>) -> Result<Budge
     Budget::new(memory, threads, data_bytes)
 }
 
+/// How long records are, by the first of them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lengths {
+    /// Mean, bytes; none: not known.
+    pub(crate) mean_bytes: Option<f64>,
+    /// Of each of the first ones, bytes.
+    first: Vec<usize>,
+    /// Bytes of the header that the output begins with.
+    header_bytes: u64,
+}
+
+impl Lengths {
+    /// Records of which no more is known than their mean length.
+    pub(crate) fn of_mean(mean_bytes: Option<f64>, header: Option<&[u8]>) -> Lengths {
+        Lengths { mean_bytes, first: Vec::new(), header_bytes: header.map_or(0, <[u8]>::len) as u64 }
+    }
+
+    /// The records at the head of the input.
+    pub(crate) fn of_head<R: Records>(records: &R, head: &Head) -> Lengths {
+        let whole = records.cut(&head.records, usize::MAX);
+        let mean_bytes = (whole.records > 0).then(|| whole.bytes as f64 / whole.records as f64);
+        let (mut first, mut at) = (Vec::new(), 0);
+        // Short ones leave next to nothing of a block empty.
+        while at < whole.bytes && mean_bytes.is_some_and(|mean| mean > LONG_RECORD_BYTES) {
+            let len = records.cut(&head.records[at..whole.bytes], 1).bytes;
+            if len == 0 {
+                break;
+            }
+            first.push(len);
+            at += len;
+        }
+        Lengths { first, ..Lengths::of_mean(mean_bytes, head.header.as_deref()) }
+    }
+
+    /// Bytes that blocks of `block` bytes, which hold whole records and are padded to pages, take for each byte of
+    /// records.
+    fn packing(&self, record_bytes: f64, block: usize) -> f64 {
+        let padded = |bytes: usize| bytes.next_multiple_of(PAGE_BYTES);
+        let (mut taken, mut records, mut filled, mut blocks) = (0, 0, 0, 0);
+        let mean = record_bytes.max(1.0) as usize;
+        let lengths = if self.first.is_empty() { std::slice::from_ref(&mean) } else { &self.first };
+        for len in lengths.iter().cycle() {
+            if filled + len > block {
+                taken += padded(filled);
+                (records, blocks, filled) = (records + filled, blocks + 1, 0);
+            }
+            if blocks >= PACKED_BLOCKS {
+                break;
+            }
+            if *len > block {
+                // It has its blocks to itself.
+                taken += len / block * block + padded(len % block);
+                (records, blocks) = (records + len, blocks + len.div_ceil(block));
+            } else {
+                filled += len.max(&1);
+            }
+        }
+        taken as f64 / records.max(1) as f64
+    }
+}
+
+/// Mean length from which on each record's own counts, bytes: shorter ones leave little of a block empty.
+const LONG_RECORD_BYTES: f64 = 512.0;
+/// Blocks that are filled to see how well records fill blocks.
+const PACKED_BLOCKS: usize = 64;
+
 /// A job as its plan sees it.
 struct Facts<'a, R> {
     request: &'a SortRequest,
@@ -62,7 +129,10 @@ struct Facts<'a, R> {
     budget: &'a Budget,
     /// Mean length of a record, bytes.
     record_bytes: f64,
+    lengths: &'a Lengths,
     records: &'a R,
+    /// The output takes room on a disk.
+    output_is_file: bool,
     volume: VolumeProfile,
     host: HostProfile,
 }
@@ -72,11 +142,11 @@ impl<'a, R: Records> Facts<'a, R> {
         request: &'a SortRequest,
         extent: Extent,
         budget: &'a Budget,
-        mean_bytes: Option<f64>,
+        lengths: &'a Lengths,
         records: &'a R,
     ) -> Self {
         let fixed_bytes = records.record_bytes().map(|bytes| bytes as f64);
-        let record_bytes = fixed_bytes.or(mean_bytes).unwrap_or(GUESSED_RECORD_BYTES);
+        let record_bytes = fixed_bytes.or(lengths.mean_bytes).unwrap_or(GUESSED_RECORD_BYTES);
         let class = class_of(request);
         let threads = budget.threads;
         let host = match &request.host {
@@ -87,7 +157,8 @@ impl<'a, R: Records> Facts<'a, R> {
             }
         };
         let volume = request.volume.clone().unwrap_or_else(VolumeProfile::assumed_flash);
-        Facts { request, extent, budget, record_bytes, records, volume, host }
+        let output_is_file = output_is_file(&request.output);
+        Facts { request, extent, budget, record_bytes, lengths, records, output_is_file, volume, host }
     }
 
     /// The job, for the model.
@@ -122,10 +193,24 @@ impl<'a, R: Records> Facts<'a, R> {
                 streams: streams.saturating_sub(budget.target_blocks * budget.block) as u64,
                 block: budget.block as u64,
             },
-            room: Room { ahead_bytes, checkpoint_bytes },
+            disk: self.disk(),
             volume: &self.volume,
             input_volume: self.request.input_volume.as_ref(),
             host: &self.host,
+        }
+    }
+
+    /// What it takes of the disk beside its records.
+    fn disk(&self) -> DiskUse {
+        let budget = self.budget;
+        DiskUse {
+            ahead_bytes,
+            step_bytes: checkpoint_bytes,
+            packing: self.lengths.packing(self.record_bytes, budget.block),
+            output_is_file: self.output_is_file,
+            header_bytes: self.lengths.header_bytes,
+            tasks: 2 * budget.threads as u64,
+            block: budget.block as u64,
         }
     }
 
@@ -149,6 +234,15 @@ impl<'a, R: Records> Facts<'a, R> {
     }
 }
 
+/// Whether the output takes room on a disk: a device or a pipe does not.
+pub(crate) fn output_is_file(output: &Output) -> bool {
+    match output {
+        Output::Path(path) => std::fs::metadata(path).map_or(true, |stat| stat.is_file()),
+        Output::Parts(_) => true,
+        Output::Stdout => false,
+    }
+}
+
 fn class_of(request: &SortRequest) -> RecordClass {
     match (request.layout, &request.keys) {
         (Layout::Number(_), _) => RecordClass::Number,
@@ -158,15 +252,15 @@ fn class_of(request: &SortRequest) -> RecordClass {
     }
 }
 
-/// Plans a sort, or a merge of sorted inputs, for records of about `mean_bytes` each, where that is known.
+/// Plans a sort, or a merge of sorted inputs, for records as long as `lengths` says.
 pub(crate) fn make_plan<R: Records>(
     request: &SortRequest,
     inputs: &Inputs,
     budget: &Budget,
-    mean_bytes: Option<f64>,
+    lengths: &Lengths,
     records: &R,
 ) -> Result<Plan, SortError> {
-    let facts = Facts::new(request, inputs.into(), budget, mean_bytes, records);
+    let facts = Facts::new(request, inputs.into(), budget, lengths, records);
     if request.merge_only {
         return Ok(facts.merge_inputs());
     }
@@ -189,14 +283,14 @@ pub(crate) fn plan_split<R: Records>(
     request: &SortRequest,
     inputs: &Inputs,
     budget: &Budget,
-    mean_bytes: Option<f64>,
+    lengths: &Lengths,
     records: &R,
     (by, parts): (SplitBy, u32),
 ) -> Result<Plan, SortError> {
     if by != SplitBy::Size {
         part_block(budget, parts as usize)?;
     }
-    Ok(Facts::new(request, inputs.into(), budget, mean_bytes, records).job(false).split(parts.into()))
+    Ok(Facts::new(request, inputs.into(), budget, lengths, records).job(false).split(parts.into()))
 }
 
 /// Plans the sort of a file that need not be there: of `data_bytes` bytes, in records of about `record_bytes`
@@ -218,7 +312,9 @@ impl Visitor for Imagining<'_> {
 
     fn visit<R: Records>(self, records: Arc<R>) -> Self::Output {
         let extent = Extent { bytes: Some(self.data_bytes), are_files: true, inputs: 1 };
-        let mean_bytes = Some(self.record_bytes);
-        Facts::new(self.request, extent, &self.budget, mean_bytes, &*records).sort(self.request.method, false)
+        let lengths = Lengths::of_mean(Some(self.record_bytes), None);
+        let facts = Facts::new(self.request, extent, &self.budget, &lengths, &*records);
+        // Where it will go is not asked for.
+        Facts { output_is_file: true, ..facts }.sort(self.request.method, false)
     }
 }

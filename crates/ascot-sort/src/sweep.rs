@@ -1,8 +1,8 @@
 //! Removing spills beside the work: a file system takes a tenth of a second to free a third of a
 //! gigabyte, in which nothing would be merged.
 //!
-//! Invariant: one removal is under way at most, and the next waits for it, so that no more than two
-//! loads of spills stand beside what has been written of them.
+//! Invariant: one removal is under way at most, and the next waits for it. What would take more of the disk than
+//! the job's plan says waits for it, too.
 
 use std::path::PathBuf;
 use std::thread::JoinHandle;
@@ -37,6 +37,11 @@ impl Sweeper {
             all()?;
             return Ok(gone + bytes);
         }
+        let under_way = self.disk.removal();
+        let all = move || {
+            let _under_way = under_way;
+            all()
+        };
         let thread = std::thread::Builder::new().spawn(all).map_err(no_thread)?;
         self.under_way = Some((thread, bytes));
         Ok(gone)

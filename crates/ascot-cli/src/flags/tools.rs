@@ -201,7 +201,8 @@ pub fn completions() -> Command {
         .about("Print completions for a shell")
         .long_about(
             "Print a script that completes ascot's commands and flags, for bash, elvish, fish, \
-             powershell or zsh.",
+             powershell or zsh. In bash, fish and zsh it completes values, too: of --key the columns of the \
+             CSV file on the line, of --format the layouts, of --memory usual sizes.",
         )
         .override_usage("ascot completions SHELL")
         .after_help(
@@ -216,6 +217,10 @@ pub fn completions() -> Command {
                 .help("bash, elvish, fish, powershell or zsh")
                 .long_help("The shell: bash, elvish, fish, powershell or zsh."),
         )
+        // What the scripts themselves ask: `completions values FLAG --word WORD -- WORDS`.
+        .arg(Arg::new("flag").hide(true).allow_hyphen_values(true))
+        .arg(Arg::new("word").long("word").hide(true).allow_hyphen_values(true))
+        .arg(Arg::new("words").hide(true).last(true).num_args(0..).allow_hyphen_values(true))
 }
 
 /// `ascot help`.

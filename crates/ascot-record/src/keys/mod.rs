@@ -32,7 +32,9 @@ mod spec;
 mod version;
 
 pub use csv::{CsvType, infer_type};
-pub use csv_spec::{CsvColumn, CsvKeySpec, HeaderDifference, compile_csv, header_difference, parse_csv_keys};
+pub use csv_spec::{
+    CsvColumn, CsvKeySpec, HeaderDifference, compile_csv, header_columns, header_difference, parse_csv_keys,
+};
 pub use error::KeyError;
 pub use flags::KeyFlags;
 pub use range::{ByteRangeKey, compile_ranges, parse_ranges};
