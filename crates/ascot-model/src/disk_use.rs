@@ -38,8 +38,8 @@ pub struct DiskUse {
     pub step_bytes: fn(u64) -> u64,
     /// Bytes a spill takes for each byte of records in it.
     pub packing: f64,
-    /// The output is a file, or several.
-    pub output_is_file: bool,
+    /// Files that the output is; 0: a pipe or a device.
+    pub output_files: u64,
     /// Bytes of its header.
     pub header_bytes: u64,
     /// Tasks that a run is merged by at least, when it is formed.
@@ -80,13 +80,14 @@ pub(crate) struct MergeUse {
 
 impl DiskUse {
     /// An output that nothing is spilled for.
-    pub(crate) fn output_alone(&self, kept: u64, files: u64) -> DiskNeed {
-        let bytes = self.output_bytes(kept, files);
+    pub(crate) fn output_alone(&self, kept: u64) -> DiskNeed {
+        let bytes = self.output_bytes(kept);
         DiskNeed { peak_bytes: bytes, output_bytes: bytes, least_bytes: bytes, ..DiskNeed::default() }
     }
 
-    fn output_bytes(&self, kept: u64, files: u64) -> u64 {
-        if self.output_is_file { kept + files * (self.header_bytes + PAGE_BYTES) } else { 0 }
+    fn output_bytes(&self, kept: u64) -> u64 {
+        let kept = if self.output_files > 0 { kept } else { 0 };
+        kept.saturating_add(self.output_files.saturating_mul(self.header_bytes + PAGE_BYTES))
     }
 
     /// Bytes that spills take, `files` of them, each written by so many tasks.
@@ -110,11 +111,11 @@ impl DiskUse {
         let each = spilled / runs.max(1);
         let tasks = self.tasks.max(each / TASK_RUN_BYTES + 1);
         let spills = self.spill_bytes(spilled, runs, tasks);
-        let output = self.output_bytes(kept, 1);
+        let output = self.output_bytes(kept);
         // Of each run the block in which the merge stands is still there: on average half of it is out.
         let torn = (at_once * self.block / 4 * 3).min(kept);
         let group_step = if largest_group == 0 { 0 } else { (self.step_bytes)(largest_group) + torn };
-        let frees = self.output_is_file && spilled > 0;
+        let frees = self.output_files > 0 && spilled > 0;
         let last_step = if frees { (self.step_bytes)(spilled).min(kept) + torn } else { 0 };
         let step = last_step.max(group_step.min(largest_group));
         let stored = spills.max(output) + self.manifest_bytes(spilled, largest_group);
@@ -125,7 +126,7 @@ impl DiskUse {
     /// one, there are two.
     pub(crate) fn parts(&self, records: u64, parts: u64, part_bytes: u64) -> DiskNeed {
         let spills = self.spill_bytes(records, parts, 1);
-        let output = self.output_bytes(records, 1);
+        let output = self.output_bytes(records);
         let stored = spills.max(output) + self.manifest_bytes(records, 0);
         let step = part_bytes.min(records) + self.block;
         let need = self.need(stored, step, spills, output);
@@ -157,7 +158,7 @@ mod tests {
             ahead_bytes: |_| MIB,
             step_bytes: |bytes| (bytes / 24).max(4 * MIB),
             packing: 1.0,
-            output_is_file: true,
+            output_files: 1,
             header_bytes: 0,
             tasks: 4,
             block: 32 << 10,
@@ -171,7 +172,7 @@ mod tests {
         let beside = need.peak_bytes - 960 * MIB;
         assert!((41 * MIB..46 * MIB).contains(&beside), "{need:?}");
         assert!(need.least_bytes < need.peak_bytes - 30 * MIB, "{need:?}");
-        let piped = DiskUse { output_is_file: false, ..disk() }.merging(&merge);
+        let piped = DiskUse { output_files: 0, ..disk() }.merging(&merge);
         assert!(piped.peak_bytes < 966 * MIB && piped.output_bytes == 0, "{piped:?}");
     }
 
@@ -179,7 +180,7 @@ mod tests {
     fn what_is_not_wanted_takes_no_room() {
         let merge = MergeUse { spilled: 96 * MIB, kept: MIB, runs: 8, at_once: 8, largest_group: 0 };
         assert!(disk().merging(&merge).peak_bytes < 101 * MIB);
-        assert_eq!(disk().output_alone(MIB, 1).peak_bytes, MIB + PAGE_BYTES);
+        assert_eq!(disk().output_alone(MIB).peak_bytes, MIB + PAGE_BYTES);
     }
 
     #[test]

@@ -194,7 +194,7 @@ impl RecordJob<'_> {
         };
         let left = merges.left;
         let disk = if merges.levels.is_empty() {
-            self.disk.output_alone(kept, 1)
+            self.disk.output_alone(kept)
         } else {
             // Their own inputs are not freed, only what those were merged into.
             let largest_group = if merges.levels.len() > 1 { merges.largest() } else { 0 };
@@ -221,7 +221,7 @@ impl RecordJob<'_> {
             Moved { read_bytes: data, written_bytes: data, switches, inputs: 1, outputs: parts, times: 1 };
         let mut pass = self.pass("split", moved, &[(data, self.host.rates.split_bytes_per_s)]);
         self.read_elsewhere(&mut pass, Side::Outputs);
-        let disk = self.disk.output_alone(data, parts);
+        let disk = self.disk.output_alone(data);
         self.plan_of(Way {
             method: "split".into(),
             summary: format!("split into {} in one pass", units::plural(parts, "part")),
@@ -319,7 +319,7 @@ impl RecordJob<'_> {
         let writing = Moved { written_bytes: kept, outputs: 1, ..Moved::default() };
         let mut reading = self.pass("read and sort", reading, &[(data, sorting), self.memory()]);
         self.read_elsewhere(&mut reading, Side::Neither);
-        let disk = self.disk.output_alone(kept, 1);
+        let disk = self.disk.output_alone(kept);
         Way {
             method: "in memory".into(),
             summary: "sort in memory, without spills".into(),

@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::error::SortError;
 use crate::job::temp_dirs;
 use crate::places::{no_room_for_spills, room_for_output};
-use crate::plan::output_is_file;
+use crate::plan::output_files;
 use crate::request::{Output, SortRequest};
 
 /// What does not fit, and where.
@@ -57,7 +57,7 @@ impl Free {
 /// The directory of an output that takes room on a disk.
 fn output_dir(output: &Output) -> Option<PathBuf> {
     let path = match output {
-        Output::Path(path) if output_is_file(output) => path.clone(),
+        Output::Path(path) if output_files(output) > 0 => path.clone(),
         Output::Parts(parts) => parts.path(0),
         _ => return None,
     };

@@ -79,7 +79,8 @@ impl Lengths {
         let mean_bytes = (whole.records > 0).then(|| whole.bytes as f64 / whole.records as f64);
         let (mut first, mut at) = (Vec::new(), 0);
         // Short ones leave next to nothing of a block empty.
-        while at < whole.bytes && mean_bytes.is_some_and(|mean| mean > LONG_RECORD_BYTES) {
+        let varies = records.record_bytes().is_none();
+        while at < whole.bytes && varies && mean_bytes.is_some_and(|mean| mean > LONG_RECORD_BYTES) {
             let len = records.cut(&head.records[at..whole.bytes], 1).bytes;
             if len == 0 {
                 break;
@@ -91,13 +92,10 @@ impl Lengths {
     }
 
     /// Bytes that blocks of `block` bytes, which hold whole records and are padded to pages, take for each byte of
-    /// records.
-    fn packing(&self, record_bytes: f64, block: usize) -> f64 {
-        let padded = |bytes: usize| bytes.next_multiple_of(PAGE_BYTES);
+    /// records: of the first ones, again and again.
+    fn packing(&self, block: usize) -> f64 {
         let (mut taken, mut records, mut filled, mut blocks) = (0, 0, 0, 0);
-        let mean = record_bytes.max(1.0) as usize;
-        let lengths = if self.first.is_empty() { std::slice::from_ref(&mean) } else { &self.first };
-        for len in lengths.iter().cycle() {
+        for &len in self.first.iter().cycle() {
             if filled + len > block {
                 taken += padded(filled);
                 (records, blocks, filled) = (records + filled, blocks + 1, 0);
@@ -105,16 +103,24 @@ impl Lengths {
             if blocks >= PACKED_BLOCKS {
                 break;
             }
-            if *len > block {
-                // It has its blocks to itself.
-                taken += len / block * block + padded(len % block);
+            if len > block {
+                taken += padded_apart(len, block);
                 (records, blocks) = (records + len, blocks + len.div_ceil(block));
             } else {
-                filled += len.max(&1);
+                filled += len.max(1);
             }
         }
         taken as f64 / records.max(1) as f64
     }
+}
+
+fn padded(bytes: usize) -> usize {
+    bytes.next_multiple_of(PAGE_BYTES)
+}
+
+/// Bytes of the blocks of a record longer than a block, which it has to itself.
+fn padded_apart(len: usize, block: usize) -> usize {
+    len / block * block + padded(len % block)
 }
 
 /// Mean length from which on each record's own counts, bytes: shorter ones leave little of a block empty.
@@ -131,8 +137,8 @@ struct Facts<'a, R> {
     record_bytes: f64,
     lengths: &'a Lengths,
     records: &'a R,
-    /// The output takes room on a disk.
-    output_is_file: bool,
+    /// Files that the output is; 0: a pipe or a device.
+    output_files: u64,
     volume: VolumeProfile,
     host: HostProfile,
 }
@@ -157,8 +163,8 @@ impl<'a, R: Records> Facts<'a, R> {
             }
         };
         let volume = request.volume.clone().unwrap_or_else(VolumeProfile::assumed_flash);
-        let output_is_file = output_is_file(&request.output);
-        Facts { request, extent, budget, record_bytes, lengths, records, output_is_file, volume, host }
+        let output_files = output_files(&request.output);
+        Facts { request, extent, budget, record_bytes, lengths, records, output_files, volume, host }
     }
 
     /// The job, for the model.
@@ -200,14 +206,31 @@ impl<'a, R: Records> Facts<'a, R> {
         }
     }
 
+    /// Bytes that spills take for each byte of records.
+    fn packing(&self) -> f64 {
+        let (block, mean) = (self.budget.block, self.record_bytes);
+        if !self.lengths.first.is_empty() {
+            return self.lengths.packing(block);
+        }
+        match self.records.record_bytes().unwrap_or(mean.max(1.0) as usize) {
+            len if len > block => padded_apart(len, block) as f64 / len as f64,
+            len if self.records.record_bytes().is_some() => {
+                let filled = block / len * len;
+                padded(filled) as f64 / filled as f64
+            }
+            // What a record does not fit into stays empty.
+            len => block as f64 / (block - len).max(block / 2) as f64,
+        }
+    }
+
     /// What it takes of the disk beside its records.
     fn disk(&self) -> DiskUse {
         let budget = self.budget;
         DiskUse {
             ahead_bytes,
             step_bytes: checkpoint_bytes,
-            packing: self.lengths.packing(self.record_bytes, budget.block),
-            output_is_file: self.output_is_file,
+            packing: self.packing(),
+            output_files: self.output_files,
             header_bytes: self.lengths.header_bytes,
             tasks: 2 * budget.threads as u64,
             block: budget.block as u64,
@@ -234,12 +257,12 @@ impl<'a, R: Records> Facts<'a, R> {
     }
 }
 
-/// Whether the output takes room on a disk: a device or a pipe does not.
-pub(crate) fn output_is_file(output: &Output) -> bool {
+/// Files that an output is: a device or a pipe takes no room on a disk.
+pub(crate) fn output_files(output: &Output) -> u64 {
     match output {
-        Output::Path(path) => std::fs::metadata(path).map_or(true, |stat| stat.is_file()),
-        Output::Parts(_) => true,
-        Output::Stdout => false,
+        Output::Path(path) => u64::from(std::fs::metadata(path).map_or(true, |stat| stat.is_file())),
+        Output::Parts(parts) => parts.count.into(),
+        Output::Stdout => 0,
     }
 }
 
@@ -315,6 +338,6 @@ impl Visitor for Imagining<'_> {
         let lengths = Lengths::of_mean(Some(self.record_bytes), None);
         let facts = Facts::new(self.request, extent, &self.budget, &lengths, &*records);
         // Where it will go is not asked for.
-        Facts { output_is_file: true, ..facts }.sort(self.request.method, false)
+        Facts { output_files: 1, ..facts }.sort(self.request.method, false)
     }
 }

@@ -89,7 +89,8 @@ pub fn check() -> Command {
                 "format",
                 "LAYOUT",
                 "what a record is (default fixed:100)",
-                "What a record is, as in ascot sort; fixed:100, the benchmark's, if not given.",
+                "What a record is, as in ascot sort; if not given lines, or rows where the key names a column, for files \
+                 called .csv or .tsv, lines for .txt and .log, and fixed:100, the benchmark's, for all others.",
             )
             .long("format"),
         )
@@ -98,8 +99,8 @@ pub fn check() -> Command {
                 "key",
                 "SPEC",
                 "what orders it (default 0..10)",
-                "What orders the records, as in ascot sort; 0..10, the benchmark's, if neither \
-             format nor key is given.",
+                "What orders the records, as in ascot sort; if neither format nor key is given whole lines of files \
+             called as text, and 0..10, the benchmark's, of others.",
             )
             .short('k')
             .long("key")

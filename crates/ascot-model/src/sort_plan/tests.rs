@@ -46,7 +46,7 @@ fn job<'a>(input: u64, memory: u64, volume: &'a VolumeProfile, host: &'a HostPro
             ahead_bytes: |_| 0,
             step_bytes: |_| 0,
             packing: 1.0,
-            output_is_file: true,
+            output_files: 1,
             header_bytes: 0,
             tasks: 1,
             block,
