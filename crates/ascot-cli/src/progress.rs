@@ -1,7 +1,7 @@
 //! What a command says while it works: one redrawn line, JSON objects, or nothing; on standard error.
 //!
 //! ```text
-//!   form runs   [###############---------------]  4.1 of 8.0 GB   1.18 GB/s   6 of 9 runs        reading binds            10 s left
+//!   form runs   [###############---------------]  4.1 of 8.0 GB   1.18 GB/s   6 of 9 runs        reading binds     10 s left
 //! ```
 //!
 //! Invariants: at most one line of the terminal is in use, and it is cleared before anything else is
@@ -205,16 +205,16 @@ fn status_line(progress: &Progress, columns: usize, colour: bool) -> String {
     let rate = format!("{:>RATE_COLUMNS$}", units::rate(progress.rate_bytes_per_s));
     let left =
         progress.seconds_left.map(|time_s| format!("{} left", units::seconds(time_s))).unwrap_or_default();
-    let left = format!("{left:>LEFT_COLUMNS$}");
+    let left_padded = &*format!("{left:<LEFT_COLUMNS$}");
     let detail = &*format!("{:<DETAIL_COLUMNS$}", progress.detail);
     let bound_by = &*format!("{:<BOUND_BY_COLUMNS$}", progress.bound_by);
     // From everything to almost nothing.
     let layouts: [(usize, &[&str]); 6] = [
-        (BAR_COLUMNS, &[&amount, &rate, detail, bound_by, &left]),
-        (NARROW_BAR_COLUMNS, &[&amount, &rate, detail, bound_by, &left]),
-        (NARROW_BAR_COLUMNS, &[&amount, &rate, bound_by, &left]),
-        (NARROW_BAR_COLUMNS, &[&amount, &rate, &left]),
-        (0, &[&amount, &rate, &left]),
+        (BAR_COLUMNS, &[&amount, &rate, detail, bound_by, left_padded]),
+        (NARROW_BAR_COLUMNS, &[&amount, &rate, detail, bound_by, left_padded]),
+        (NARROW_BAR_COLUMNS, &[&amount, &rate, bound_by, left_padded]),
+        (NARROW_BAR_COLUMNS, &[&amount, &rate, left_padded]),
+        (0, &[&amount, &rate, left_padded]),
         (0, &[&amount, &left]),
     ];
     let share = share_done(progress);
@@ -288,7 +288,7 @@ mod tests {
         assert_eq!(
             line,
             "  form runs   [###############---------------]  4.1 of 8.0 GB   1.18 GB/s   6 of 9 runs        \
-             reading binds            10 s left"
+             reading binds     10 s left       "
         );
     }
 
