@@ -28,6 +28,8 @@ const AHEAD_SHARE: u64 = 64;
 const AHEAD_LEAST_BYTES: u64 = 1 << 20;
 const AHEAD_SMALL_BYTES: u64 = 16 << 20;
 const AHEAD_MOST_BYTES: u64 = 1 << 30;
+/// What is kept free below a limit, for indexes, manifests and the blocks that writes need.
+const SPARE_BYTES: u64 = 512 << 10;
 /// How often a write that waits for removals looks again.
 const REMOVAL_POLL: Duration = Duration::from_millis(50);
 
@@ -137,7 +139,7 @@ impl Writer {
         let books = self.room.books();
         let to_come = books.expected.saturating_sub(books.held);
         let most = to_come.max(ahead_bytes(books.expected.max(books.held)));
-        let most = books.limit.map_or(most, |limit| most.min(limit.saturating_sub(books.held)));
+        let most = books.limit.map_or(most, |limit| most.min(limit.saturating_sub(books.held + SPARE_BYTES)));
         wanted.min(most / books.writers.max(1))
     }
 
@@ -196,7 +198,7 @@ mod tests {
         drop(others);
         assert_eq!(first.ahead(1024 * MIB), 64 * MIB);
         room.limit(4100 * MIB);
-        assert_eq!(first.ahead(1024 * MIB), 4 * MIB, "nothing is laid out beyond the limit");
+        assert_eq!(first.ahead(1024 * MIB), 4 * MIB - SPARE_BYTES, "nothing is laid out beyond the limit");
         room.limit(4000 * MIB);
         assert_eq!(first.ahead(1024 * MIB), 0);
     }

@@ -26,6 +26,10 @@ const MANIFEST_ROOM_BYTES: u64 = 256 << 10;
 const TASK_BYTES: u64 = PAGE_BYTES / 4 * 3;
 /// Bytes of a run merged as one task, when it is formed.
 const TASK_RUN_BYTES: u64 = 8 << 20;
+/// The same of a merge of runs, at least.
+const TASK_MERGED_BYTES: u64 = 512 << 10;
+/// What is beside a part that memory sorts while a larger one is sorted by runs: one in so many.
+const BESIDE_PART_SHARE: u64 = 8;
 /// Least bytes between two times that what was consumed is freed, however little room there is.
 pub const LEAST_STEP_BYTES: u64 = 4 << 20;
 
@@ -110,7 +114,8 @@ impl DiskUse {
         let MergeUse { spilled, kept, runs, at_once, largest_group } = *of;
         let each = spilled / runs.max(1);
         let tasks = self.tasks.max(each / TASK_RUN_BYTES + 1);
-        let spills = self.spill_bytes(spilled, runs, tasks);
+        let merged_tasks = if largest_group == 0 { 0 } else { spilled / TASK_MERGED_BYTES };
+        let spills = self.spill_bytes(spilled, runs, tasks) + merged_tasks * TASK_BYTES;
         let output = self.output_bytes(kept);
         // Of each run the block in which the merge stands is still there: on average half of it is out.
         let torn = (at_once * self.block / 4 * 3).min(kept);
@@ -128,7 +133,7 @@ impl DiskUse {
         let spills = self.spill_bytes(records, parts, 1);
         let output = self.output_bytes(records);
         let stored = spills.max(output) + self.manifest_bytes(records, 0);
-        let step = part_bytes.min(records) + self.block;
+        let step = part_bytes.min(records) + part_bytes.min(records) / BESIDE_PART_SHARE + self.block;
         let need = self.need(stored, step, spills, output);
         // A part is the least there is to free.
         DiskNeed { least_bytes: need.peak_bytes, ..need }
