@@ -26,8 +26,8 @@ const MANIFEST_ROOM_BYTES: u64 = 256 << 10;
 const TASK_BYTES: u64 = PAGE_BYTES / 4 * 3;
 /// Bytes of a run merged as one task, when it is formed.
 const TASK_RUN_BYTES: u64 = 8 << 20;
-/// The same of a merge of runs, at least.
-const TASK_MERGED_BYTES: u64 = 512 << 10;
+/// The same of a merge of a few runs, which goes on block by block where one of them holds the others up.
+const TASK_MERGED_BYTES: u64 = 48 << 10;
 /// What is beside a part that memory sorts while a larger one is sorted by runs: one in so many.
 const BESIDE_PART_SHARE: u64 = 8;
 /// Least bytes between two times that what was consumed is freed, however little room there is.

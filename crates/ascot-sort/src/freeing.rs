@@ -190,16 +190,15 @@ impl<R: Records> Job<'_, R> {
     pub fn free_large_part(&mut self, upto: InputPosition) -> Result<(), SortError> {
         let Some(large) = &self.manifest.large else { return Ok(()) };
         let part = &large.part;
+        let index = read_index(&self.disk, &part.path)?;
+        // Behind its last record stands the next input, which there is none of.
+        let all = upto.input > 0;
         let mut before = 0;
-        let mut offset = 0;
-        for block in &read_index(&self.disk, &part.path)?.blocks {
-            offset = block.offset;
+        let kept = index.blocks.iter().find(|block| {
             before += u64::from(block.raw);
-            if before > upto.offset {
-                break;
-            }
-        }
-        give_back(self, part, offset)
+            !all && before > upto.offset
+        });
+        give_back(self, part, kept.map_or(index.data_end(), |block| block.offset))
     }
 }
 
