@@ -2,9 +2,11 @@
 
 import json
 import os
+import pty
+import subprocess
 
 import pytest
-from support import leftovers, run
+from support import ascot_binary, clean_environment, leftovers, run
 
 # ---------------------------------------------------------------- a report in the place of another file
 
@@ -90,3 +92,163 @@ def test_csv_headers_that_agree(words, disk):
     (disk / "c").write_bytes(b"id,v")
     done = run("sort", "--csv", "-k", "id", "empty", "a", "b", "c", *words, cwd=disk)
     assert done.stdout == b"id,v\n1,y\n2,x\n"
+
+
+# ---------------------------------------------------------------- messages that name what is meant
+
+
+def refused(*words, **options):
+    return run(*words, expect=2, **options).stderr
+
+
+@pytest.mark.parametrize("separator", [";", "|", ",", "\\t"])
+def test_d_is_no_separator(separator, tmp_path):
+    (tmp_path / "x.csv").write_text("id;v\n1;2\n")
+    told = refused("sort", "-d", separator, "x.csv", cwd=tmp_path)
+    assert f"-d '{separator}': -d is dictionary order" in told
+    assert f"--separator '{separator}'" in told
+    # A file of that name is one.
+    if separator != "\\t":
+        (tmp_path / separator).write_text("b\na\n")
+        assert run("sort", "-d", separator, cwd=tmp_path).stdout == b"a\nb\n"
+
+
+def test_what_is_no_lines_is_named(tmp_path):
+    (tmp_path / "dir").mkdir()
+    (tmp_path / "events.json").write_text("")
+    (tmp_path / "events").write_text('  [{"tenant": 1}]\n')
+    told = refused("sort", "dir", "--key", "tenant", cwd=tmp_path)
+    assert "dir is a directory" in told and "dir/*" in told
+    for name in ("events.json", "events"):
+        told = refused("sort", name, "--key", "tenant", cwd=tmp_path)
+        assert f"{name} is JSON" in told and "jq" in told
+    (tmp_path / "plain").write_text("a\n")
+    told = refused("sort", "plain", "--key", "tenant", cwd=tmp_path)
+    assert "--key 'tenant': " in told and "--csv --header" in told
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["sort", "--limit", "10"], "--top"),
+        (["sort", "--limit=10"], "--top"),
+        (["sort", "--delimiter", ";"], "--separator"),
+        (["sort", "--where", "a > 3"], "selects no records"),
+        (["sort", "--keep", "last"], "--unique keeps the first"),
+        (["view", "v", "--limit", "3"], "--head"),
+    ],
+    ids=lambda words: " ".join(words) if isinstance(words, list) else "",
+)
+def test_flags_of_other_programs(words, told):
+    assert told in refused(*words)
+
+
+def test_a_full_device_is_no_full_volume():
+    for words in (["-o", "/dev/full"], []):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run(
+                [ascot_binary(), "sort", *words], input=b"b\na\n", stdout=full, stderr=subprocess.PIPE, timeout=60
+            )
+        told = done.stderr.decode()
+        assert done.returncode == 2 and "B left" not in told and "needed" not in told, told
+        assert "takes no more bytes" in told
+
+
+@pytest.mark.parametrize(("separator", "flag"), [(";", "-t ';'"), ("\t", "-t tab")])
+def test_a_header_of_one_column_suggests_its_separator(separator, flag, tmp_path):
+    (tmp_path / "x.csv").write_text(f"id{separator}name\n2{separator}b\n1{separator}a\n")
+    for key in ("name", "#2"):
+        told = refused("sort", "x.csv", "--csv", "--header", "--key", key, cwd=tmp_path)
+        assert flag in told and "--separator" in told
+    done = run("sort", "x.csv", "--csv", "--key", "name", "-t", "tab" if separator == "\t" else ";", cwd=tmp_path)
+    assert done.stdout.splitlines()[1].startswith(b"1")
+
+
+def test_check_takes_files_by_their_names_as_sort_does(tmp_path):
+    (tmp_path / "x.csv").write_text("id,name\n2,a\n10,b\n")
+    assert "records are in order" in run("check", "x.csv", "--key", "id:number", cwd=tmp_path).stdout.decode()
+    assert run("check", "x.csv", "--key", "id:text", cwd=tmp_path, expect=1)
+    (tmp_path / "lines.txt").write_text("a\nb\n")
+    assert "Records: 2" in run("check", "lines.txt", cwd=tmp_path).stdout.decode()
+    assert "Records: 3" in run("check", "x.csv", cwd=tmp_path, expect=None).stdout.decode()
+    # As sort has it: without a column .csv is lines.
+    run("sort", "x.csv", "-o", "sorted.csv", cwd=tmp_path)
+    run("check", "sorted.csv", cwd=tmp_path)
+
+
+# ---------------------------------------------------------------- what a terminal is spared
+
+
+def on_terminal(*words, cwd):
+    """Runs a command whose standard output is a terminal: exit status, what it showed, and its errors."""
+    ours, theirs = pty.openpty()
+    try:
+        done = subprocess.run(
+            [ascot_binary(), *map(str, words)], stdin=subprocess.DEVNULL, stdout=theirs, stderr=subprocess.PIPE,
+            cwd=cwd, timeout=60, env=clean_environment(),
+        )  # fmt: skip
+        os.set_blocking(ours, False)
+        try:
+            shown = os.read(ours, 1 << 16)
+        except BlockingIOError:
+            shown = b""
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    return done.returncode, shown, done.stderr.decode()
+
+
+def test_binary_goes_to_no_terminal(tmp_path):
+    (tmp_path / "x.u64").write_bytes(bytes([2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]))
+    (tmp_path / "text").write_bytes(b"bb\naa\n")
+    (tmp_path / "keyed").write_bytes(b"k1\0\0\0\1k2\0\0\0\2")
+    run("sort", "x.u64", "--format", "u64-le", "--view", "v", cwd=tmp_path)
+    run("index", "build", "keyed", "--format", "fixed:6", "--key", "0..2", "-o", "run.dir", cwd=tmp_path)
+    commands = [
+        ["sort", "x.u64", "--format", "u64-le"],
+        ["sort", "x.u64", "--format", "fixed:8"],
+        ["view", "v"],
+        ["index", "get", "run.dir", "k1", "--raw"],
+    ]
+    for words in commands:
+        status, shown, told = on_terminal(*words, cwd=tmp_path)
+        assert (status, shown) == (2, b""), words
+        assert "binary" in told and "terminal" in told, told
+        assert run(*words, cwd=tmp_path).stdout != b"", "a pipe takes them"
+    assert on_terminal("sort", "x.u64", "--format", "u64-le", "-o", "/dev/stdout", cwd=tmp_path)[0] == 0
+    for words in (["sort", "text"], ["sort", "text", "--format", "fixed:3"]):
+        status, shown, _ = on_terminal(*words, cwd=tmp_path)
+        assert (status, shown) == (0, b"aa\r\nbb\r\n"), words
+
+
+# ---------------------------------------------------------------- completion
+
+
+def completed(line, cwd):
+    """What bash would offer at the end of a line, with the script that ascot prints."""
+    script = run("completions", "bash").stdout.decode()
+    words = line.split(" ")
+    ask = f"""{script}
+PATH={os.path.dirname(ascot_binary())}:$PATH
+COMP_WORDS=({' '.join("'" + word + "'" for word in words)}); COMP_CWORD={len(words) - 1}; COMP_LINE='{line}'
+_ascot_with_values ascot "${{COMP_WORDS[COMP_CWORD]}}" "${{COMP_WORDS[COMP_CWORD-1]}}"
+printf '%s\\n' "${{COMPREPLY[@]}}"
+"""
+    done = subprocess.run(["bash", "-c", ask], capture_output=True, cwd=cwd, timeout=60, env=clean_environment())
+    return done.stdout.decode().split("\n")[:-1]
+
+
+def test_shells_complete_values(tmp_path):
+    (tmp_path / "x.csv").write_text("tenant,ts,what\n")
+    assert completed("ascot sort x.csv --key t", tmp_path) == ["tenant", "ts"]
+    assert completed("ascot sort x.csv -k tenant,-t", tmp_path) == ["tenant,-tenant", "tenant,-ts"]
+    assert completed("ascot sort --format u64", tmp_path) == ["u64-le", "u64-be"]
+    assert "1GiB" in completed("ascot sort --memory ", tmp_path)
+    assert "sort" in completed("ascot so", tmp_path), "commands, as before"
+
+
+def test_the_cap_and_the_program_are_told_apart(tmp_path):
+    (tmp_path / "in").write_bytes(b"".join(b"%07d\n" % (i * 7919 % 1_000_003) for i in range(1_200_000)))
+    told = run("sort", "in", "-o", "out", "--memory", "8MiB", "--verbose", cwd=tmp_path).stderr
+    assert "memory within the 8 MiB cap, and " in told and "for the program itself" in told
+    assert "predicted" in told.split("disk", 1)[1]

@@ -127,7 +127,7 @@ fn index_code(error: &IndexError) -> Code {
 
 fn io_code(error: &IoError) -> Code {
     match error {
-        IoError::DiskFull { .. } => Code::NoSpace,
+        IoError::DiskFull { .. } | IoError::DeviceFull { .. } => Code::NoSpace,
         IoError::Os { source, .. } if source.kind() == std::io::ErrorKind::NotFound => Code::Missing,
         _ => Code::Io,
     }

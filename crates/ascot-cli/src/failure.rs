@@ -12,6 +12,7 @@ use ascot_device::ProbeError;
 use ascot_index::IndexError;
 use ascot_record::file_format::FileFormat;
 use ascot_sort::error::{ErrorKind as SortErrorKind, SortError};
+use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use thiserror::Error;
 
@@ -102,7 +103,7 @@ impl Failure {
 }
 
 /// The parser's complaint in our form; `name` is the command as called ("ascot sort").
-pub fn of_parser(error: &clap::Error, name: &str) -> Failure {
+pub fn of_parser(error: &clap::Error, name: &str, command: &Command) -> Failure {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
         Some(ContextValue::Strings(texts)) => {
@@ -120,6 +121,9 @@ pub fn of_parser(error: &clap::Error, name: &str) -> Failure {
     };
     match error.kind() {
         ErrorKind::UnknownArgument => {
+            if let Some(advice) = other_name(&invalid, command) {
+                return Failure::usage(format!("there is no flag {invalid}"), advice);
+            }
             let dashed = invalid.starts_with('-');
             let what = if dashed { "there is no flag" } else { "one argument too many:" };
             Failure::usage(format!("{what} {invalid}"), advice(if dashed { "flags: " } else { "" }))
@@ -150,6 +154,58 @@ pub fn of_parser(error: &clap::Error, name: &str) -> Failure {
     }
 }
 
+/// Flags as other programs call them: what is meant, by the flags a command may have for it.
+const OTHER_NAMES: &[(&str, &[&str], &str)] = &[
+    ("limit", &["top", "head"], "keeps the first N records"),
+    ("lines", &["top", "head"], "keeps the first N records"),
+    ("head", &["top"], "keeps the first N records"),
+    ("top", &["head"], "takes the first N records"),
+    ("delimiter", &["separator"], "names the byte between fields (-t)"),
+    ("delim", &["separator"], "names the byte between fields (-t)"),
+    ("distinct", &["unique"], "keeps the first of equal records (-u)"),
+    ("dedup", &["unique"], "keeps the first of equal records (-u)"),
+    ("desc", &["reverse"], "puts the largest first (-r)"),
+    ("descending", &["reverse"], "puts the largest first (-r)"),
+    ("by", &["key"], "says what records are ordered by (-k)"),
+    ("columns", &["key"], "says what records are ordered by (-k)"),
+];
+
+/// What other programs have and ascot has not, and where it is.
+const NOT_OFFERED: &[(&str, &str)] = &[
+    (
+        "where",
+        "ascot selects no records: filter before, as awk -F, '$3 > 10' FILE | ascot sort; of an indexed directory ascot index range --where does",
+    ),
+    ("filter", "ascot selects no records: filter before, as awk -F, '$3 > 10' FILE | ascot sort"),
+    (
+        "keep",
+        "which of equal records stays is not to be chosen: --unique keeps the first; --stable and a key put another one first; to keep columns: cut",
+    ),
+    ("select", "ascot selects no columns: cut -d, -f1,3 FILE | ascot sort"),
+];
+
+/// What `flag`, which `command` does not have, is called here, or that there is nothing of the kind.
+fn other_name(flag: &str, command: &Command) -> Option<String> {
+    let plain = flag.trim_start_matches('-').split('=').next().unwrap_or_default();
+    let has = |name: &str| command.get_arguments().any(|known| known.get_long() == Some(name));
+    if let ['-', byte] = flag.chars().collect::<Vec<_>>()[..]
+        && byte.is_ascii_punctuation()
+        && has("separator")
+    {
+        return Some(format!("the byte between fields is named with --separator: -t '{byte}'"));
+    }
+    if !flag.starts_with("--") {
+        return None;
+    }
+    let renamed = OTHER_NAMES.iter().find(|(other, ..)| *other == plain);
+    if let Some((_, names, does)) = renamed
+        && let Some(name) = names.iter().find(|name| has(name))
+    {
+        return Some(format!("did you mean --{name}?  it {does}"));
+    }
+    NOT_OFFERED.iter().find(|(other, _)| *other == plain).map(|(_, advice)| (*advice).to_owned())
+}
+
 /// The parser's own sentence, without its prefix and usage.
 fn first_line(error: &clap::Error) -> String {
     let text = error.to_string();
@@ -163,7 +219,24 @@ mod tests {
 
     fn complaint(line: &str) -> String {
         let error = crate::flags::root().try_get_matches_from(line.split(' ')).unwrap_err();
-        of_parser(&error, "ascot sort").to_string()
+        let root = crate::flags::root();
+        let name = line.split(' ').nth(1).unwrap_or_default();
+        of_parser(&error, "ascot sort", root.find_subcommand(name).unwrap_or(&root)).to_string()
+    }
+
+    #[test]
+    fn flags_of_other_programs_lead_to_ours() {
+        for (line, told) in [
+            ("ascot sort --limit 10", "--top"),
+            ("ascot view v --limit 10", "--head"),
+            ("ascot sort --delimiter ;", "--separator"),
+            ("ascot sort --where x>3", "filter before"),
+            ("ascot sort --keep last", "--unique keeps the first"),
+            ("ascot sort -;", "-t ';'"),
+        ] {
+            let text = complaint(line);
+            assert!(text.contains(told), "{line}: {text}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use clap::ArgMatches;
 
 use crate::failure::Failure;
 use crate::sys;
+use crate::terminal;
 
 /// Bytes of a value in hexadecimal at a time.
 const HEX_BYTES: usize = 4096;
@@ -67,7 +68,7 @@ impl<'a> Output<'a> {
     pub fn record(&mut self, record: &StoredRecord<'_>) -> Result<(), IndexError> {
         let StoredRecord { epoch, key, value } = record;
         let begun = match self.form {
-            Form::Raw => self.out.write_all(key),
+            Form::Raw => self.raw(key),
             Form::Json => self.begin_json(Some(key), *epoch),
             Form::Text => write!(self.out, "0x{}  {epoch}  ", to_hex(key)),
         };
@@ -91,12 +92,18 @@ impl<'a> Output<'a> {
     /// Prints bytes of a value.
     fn part(&mut self, bytes: &[u8]) -> Result<(), IndexError> {
         let written = match self.form {
-            Form::Raw => self.out.write_all(bytes),
+            Form::Raw => self.raw(bytes),
             Form::Text | Form::Json => {
                 bytes.chunks(HEX_BYTES).try_for_each(|some| self.out.write_all(to_hex(some).as_bytes()))
             }
         };
         self.taken(written)
+    }
+
+    /// Bytes as they are, unless they are no text and would go to a terminal.
+    fn raw(&mut self, bytes: &[u8]) -> io::Result<()> {
+        terminal::spare(bytes).map_err(io::Error::other)?;
+        self.out.write_all(bytes)
     }
 
     fn end(&mut self) -> Result<(), IndexError> {

@@ -7,6 +7,7 @@
 mod allocator;
 mod arguments;
 mod chart;
+mod completion;
 mod failure;
 mod flags;
 mod help;
@@ -27,6 +28,7 @@ mod size;
 mod sort;
 mod sort_planning;
 mod sys;
+mod terminal;
 mod tools;
 mod unpacking;
 mod view_flags;
@@ -92,7 +94,7 @@ fn explain(error: &clap::Error, named: &[Option<String>]) -> Result<u8, Failure>
     match error.kind() {
         ErrorKind::DisplayHelp => say(help::screen(command, &name).as_bytes()),
         ErrorKind::DisplayVersion => say(concat!("ascot ", env!("CARGO_PKG_VERSION"), "\n").as_bytes()),
-        _ => Err(failure::of_parser(error, &name)),
+        _ => Err(failure::of_parser(error, &name, command)),
     }
 }
 
@@ -154,8 +156,14 @@ fn man(matches: &ArgMatches) -> Result<u8, Failure> {
 }
 
 fn completions(matches: &ArgMatches) -> Result<u8, Failure> {
-    let shell = matches.get_one::<String>("shell").map_or("", String::as_str);
-    match manual::completions(flags::root(), shell) {
+    let word = |id: &str| matches.get_one::<String>(id).map_or("", String::as_str);
+    let shell = word("shell");
+    if shell == "values" {
+        let words: Vec<String> = matches.get_many("words").into_iter().flatten().cloned().collect();
+        let values = completion::values(word("flag"), word("word"), &words);
+        return say(values.iter().map(|value| format!("{value}\n")).collect::<String>().as_bytes());
+    }
+    match completion::script(flags::root(), shell) {
         Some(script) => say(&script),
         None => Err(Failure::usage(
             format!("there are no completions for '{shell}'"),

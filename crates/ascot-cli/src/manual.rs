@@ -1,11 +1,10 @@
-//! Manual pages and completions, made from the definitions of the flags.
+//! Manual pages, made from the definitions of the flags.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::Command;
-use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
@@ -88,14 +87,6 @@ pub fn write_pages(root: &Command, dir: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// The completion script for `shell`; `None`: no such shell.
-pub fn completions(mut root: Command, shell: &str) -> Option<Vec<u8>> {
-    let shell: Shell = shell.parse().ok()?;
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut root, "ascot", &mut script);
-    Some(script)
-}
-
 fn subject(root: &Command, command: Option<&str>) -> Option<Command> {
     match command {
         None => Some(root.clone()),
@@ -163,14 +154,5 @@ mod tests {
             assert!(names.contains(&name), "{names:?}");
         }
         assert!(page(&crate::flags::root(), Some("srot")).unwrap().is_none());
-    }
-
-    #[test]
-    fn completions_for_every_shell() {
-        for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
-            let script = completions(crate::flags::root(), shell).unwrap();
-            assert!(String::from_utf8(script).unwrap().contains("compress"), "{shell}");
-        }
-        assert!(completions(crate::flags::root(), "csh").is_none());
     }
 }

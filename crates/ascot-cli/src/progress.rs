@@ -1,11 +1,11 @@
 //! What a command says while it works: one redrawn line, JSON objects, or nothing; on standard error.
 //!
 //! ```text
-//!   form runs   [###############---------------]  4.1 of 8.0 GB   1.18 GB/s   6 of 9 runs   reading binds   10 s left
+//!   form runs   [###############---------------]  4.1 of 8.0 GB   1.18 GB/s   6 of 9 runs        reading binds     10 s left
 //! ```
 //!
 //! Invariants: at most one line of the terminal is in use, and it is cleared before anything else is
-//! written; a failed write to standard error is no error; nothing is drawn in a job's first second.
+//! written; the line does not change its width; a failed write to standard error is no error; nothing is drawn in a job's first second.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -204,28 +204,37 @@ fn write_json(value: &serde_json::Value) {
     write_line(&value.to_string());
 }
 
+/// Columns of what changes from draw to draw, each as wide as its longest usual text, so that what stands behind
+/// it stays where it is.
+const PHASE_COLUMNS: usize = 12;
+const RATE_COLUMNS: usize = 9;
+const DETAIL_COLUMNS: usize = 16;
+const BOUND_BY_COLUMNS: usize = 15;
+const LEFT_COLUMNS: usize = 16;
+
 /// The line for a width: what matters less goes first where there is little room.
 fn status_line(progress: &Progress, columns: usize, colour: bool) -> String {
     let amount = amount(progress.done_bytes, progress.total_bytes);
-    let rate = units::rate(progress.rate_bytes_per_s);
+    let rate = format!("{:>RATE_COLUMNS$}", units::rate(progress.rate_bytes_per_s));
     let left =
         progress.seconds_left.map(|time_s| format!("{} left", units::seconds(time_s))).unwrap_or_default();
-    let (detail, bound_by) = (progress.detail.as_str(), progress.bound_by.as_str());
+    let left_padded = &*format!("{left:<LEFT_COLUMNS$}");
+    let detail = &*format!("{:<DETAIL_COLUMNS$}", progress.detail);
+    let bound_by = &*format!("{:<BOUND_BY_COLUMNS$}", progress.bound_by);
     // From everything to almost nothing.
     let layouts: [(usize, &[&str]); 6] = [
-        (BAR_COLUMNS, &[&amount, &rate, detail, bound_by, &left]),
-        (NARROW_BAR_COLUMNS, &[&amount, &rate, detail, bound_by, &left]),
-        (NARROW_BAR_COLUMNS, &[&amount, &rate, bound_by, &left]),
-        (NARROW_BAR_COLUMNS, &[&amount, &rate, &left]),
-        (0, &[&amount, &rate, &left]),
+        (BAR_COLUMNS, &[&amount, &rate, detail, bound_by, left_padded]),
+        (NARROW_BAR_COLUMNS, &[&amount, &rate, detail, bound_by, left_padded]),
+        (NARROW_BAR_COLUMNS, &[&amount, &rate, bound_by, left_padded]),
+        (NARROW_BAR_COLUMNS, &[&amount, &rate, left_padded]),
+        (0, &[&amount, &rate, left_padded]),
         (0, &[&amount, &left]),
     ];
     let share = share_done(progress);
     let mut line = String::new();
     for (bar_columns, parts) in layouts {
         let bar = share.filter(|_| bar_columns > 0).map(|share| bar(share, bar_columns));
-        let parts: Vec<&str> = parts.iter().copied().filter(|part| !part.is_empty()).collect();
-        let head = format!("  {:<12}", progress.phase);
+        let head = format!("  {:<PHASE_COLUMNS$}", progress.phase);
         let tail = parts.join("   ");
         let bar_width = bar.as_ref().map_or(0, |bar| bar.len() + 2);
         line = match bar {
@@ -263,7 +272,10 @@ fn amount(done_bytes: u64, total_bytes: Option<u64>) -> String {
         name = names.next().unwrap_or(name);
     }
     let digits = usize::from(scale > 1.0 && total_bytes as f64 / scale < 99.5);
-    format!("{:.digits$} of {:.digits$} {name}", done_bytes as f64 / scale, total_bytes as f64 / scale)
+    let total = format!("{:.digits$}", total_bytes as f64 / scale);
+    // As wide as it will be at the end.
+    let width = total.len();
+    format!("{:>width$.digits$} of {total} {name}", done_bytes as f64 / scale)
 }
 
 #[cfg(test)]
@@ -288,9 +300,27 @@ mod tests {
         let line = status_line(&example(), 120, false);
         assert_eq!(
             line,
-            "  form runs   [###############---------------]  4.1 of 8.0 GB   1.18 GB/s   6 of 9 runs   \
-             reading binds   10 s left"
+            "  form runs   [###############---------------]  4.1 of 8.0 GB   1.18 GB/s   6 of 9 runs        \
+             reading binds     10 s left       "
         );
+    }
+
+    #[test]
+    fn the_line_stays_as_wide_as_it_is() {
+        let shown = |done_bytes, rate_bytes_per_s, runs: u32, bound_by: &str, seconds_left| {
+            let detail = format!("{runs} of 120 runs");
+            let bound_by = bound_by.into();
+            status_line(
+                &Progress { done_bytes, rate_bytes_per_s, detail, bound_by, seconds_left, ..example() },
+                140,
+                false,
+            )
+        };
+        let early = shown(99_000_000, 9.5e6, 1, "", None);
+        let later = shown(7_950_000_000, 1.18e9, 119, "computing binds", Some(4000.0));
+        let width = |line: &str| line.chars().count();
+        assert_eq!(width(&early), width(&later), "{early}\n{later}");
+        assert_eq!(early.find(" of 120"), later.find(" of 120").map(|at| at - 2), "{early}\n{later}");
     }
 
     #[test]
@@ -314,7 +344,7 @@ mod tests {
     #[test]
     fn amounts_share_a_unit() {
         assert_eq!(amount(0, Some(8_000_000_000)), "0.0 of 8.0 GB");
-        assert_eq!(amount(5, Some(10)), "5 of 10 B");
+        assert_eq!(amount(5, Some(10)), " 5 of 10 B");
         assert_eq!(amount(250_000_000_000, Some(500_000_000_000)), "250 of 500 GB");
         assert_eq!(amount(4_100_000_000, None), "4.10 GB");
     }

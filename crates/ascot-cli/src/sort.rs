@@ -15,12 +15,13 @@ use ascot_sort::{
 };
 use clap::ArgMatches;
 
-use crate::failure::{Failure, STATUS_OF_DISORDER};
+use crate::failure::{Failure, STATUS_OF_DISORDER, STATUS_OF_ERROR};
 use crate::progress::{Screen, Style, Wishes};
 use crate::report_file::ReportFile;
 use crate::request::{self, Mode};
 use crate::signals::Stop;
 use crate::sys;
+use crate::terminal;
 use crate::view_flags::{is_given, named_view, refuse_views};
 use crate::views;
 
@@ -96,6 +97,7 @@ fn run_request(matches: &ArgMatches, sort_request: &SortRequest) -> Result<u8, F
         .inspect(|_| sys::leave_standard_input_read(&sort_request.inputs));
     }
     sys::standard_streams(&sort_request.inputs, &sort_request.output)?;
+    terminal::spare_of_sort(matches, sort_request)?;
     mention_leftovers(sort_request, &screen);
     let report_file = ReportFile::prepare(matches, Some(sort_request))?;
     job(matches, report_file, &screen, |observer, cancel| {
@@ -298,7 +300,7 @@ fn explain_to(
         file.write_at_once(&explanation)?;
     }
     print(&explanation.to_string())?;
-    Ok(0)
+    Ok(if explanation.shortage.is_some() { STATUS_OF_ERROR } else { 0 })
 }
 
 fn check(sort_request: &SortRequest, mode: Mode) -> Result<u8, Failure> {

@@ -115,7 +115,7 @@ fn request(
         (None, bytes) => format!("fixed:{bytes}"),
     };
     let keys: Vec<OsString> = matches.get_many::<OsString>("key").into_iter().flatten().cloned().collect();
-    let (layout, keys) = named_records(Some(&format), &keys, Layout::LINES)?;
+    let (layout, keys) = named_records(Some(&format), &keys, Layout::LINES, &[])?;
     let given = matches.contains_id("format") && record_bytes.is_some();
     if given && matches!(layout, Layout::Fixed { .. } | Layout::Number(_)) {
         return Err(Failure::usage(

@@ -15,7 +15,9 @@ use clap::ArgMatches;
 
 use crate::failure::{Failure, STATUS_OF_DISORDER};
 use crate::progress::{Screen, Style, Wishes};
-use crate::request::{count, named_records, paths, record_number, threads, usual_temp_dirs};
+use crate::request::{
+    are_text_by_name, count, named_records, paths, record_number, threads, usual_temp_dirs,
+};
 use crate::signals::Stop;
 use crate::sort::print;
 use crate::sys;
@@ -45,15 +47,17 @@ pub fn generate(matches: &ArgMatches) -> Result<u8, Failure> {
 pub fn check(matches: &ArgMatches) -> Result<u8, Failure> {
     let format = matches.get_one::<String>("format").map(String::as_str);
     let mut keys: Vec<OsString> = matches.get_many("key").into_iter().flatten().cloned().collect();
-    if format.is_none() && keys.is_empty() {
-        keys.push(BENCHMARK_KEY.into());
-    }
-    let (layout, keys) = named_records(format, &keys, BENCHMARK_LAYOUT)?;
     let mut inputs: Vec<Input> =
         paths(matches, "files").iter().map(|path| Input::from_argument(path)).collect();
     if inputs.is_empty() {
         inputs.push(Input::Stdin);
     }
+    let is_text = are_text_by_name(&inputs);
+    let default = if is_text { Layout::LINES } else { BENCHMARK_LAYOUT };
+    if format.is_none() && keys.is_empty() && !is_text {
+        keys.push(BENCHMARK_KEY.into());
+    }
+    let (layout, keys) = named_records(format, &keys, default, &inputs)?;
     sys::standard_input_for(&inputs)?;
     let request = CheckRequest { inputs, layout, keys, threads: threads(matches)? };
     let quiet = matches.get_flag("quiet");

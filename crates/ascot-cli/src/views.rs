@@ -18,6 +18,7 @@ use crate::request::{Mode, count, memory_or, output, paths, sort_request, thread
 use crate::signals::Stop;
 use crate::size;
 use crate::sys;
+use crate::terminal;
 use crate::view_flags::{named_view, refuse_others, say_an_order};
 
 /// Memory of a view where nothing is said, bytes.
@@ -33,6 +34,11 @@ pub fn view(matches: &ArgMatches) -> Result<u8, Failure> {
     let file = path(matches, "materialize").or_else(|| path(matches, "output"));
     let output = file.map_or(Output::Stdout, Output::Path);
     sys::standard_streams(&[], &output)?;
+    if matches!(output, Output::Stdout) {
+        let looked_at =
+            terminal::LOOKED_AT_BYTES.min(usize::try_from(range.1 - range.0).unwrap_or(usize::MAX));
+        terminal::spare(&view.read_at(range.0, looked_at)?)?;
+    }
     finish(write_part(&*view, range, &output, &RunOptions::default(), &cancel), &stop)?;
     Ok(0)
 }

@@ -26,7 +26,7 @@ use crate::mapped::{MappedRead, MappedWrite};
 use crate::pipe::{PipeRead, PipeWrite};
 use crate::pool::{Pool, Reservation};
 use crate::port::{Port, meet};
-use crate::room::Room;
+use crate::room::{Removal, Room};
 use crate::stream::{ReadStream, WriteStream};
 use crate::{PAGE_BYTES, system, threads};
 
@@ -195,7 +195,22 @@ impl Disk {
         self.inner.room.expect(bytes);
     }
 
-    /// Notes a file that was written before, by a job that was killed.
+    /// Files written from here on should not take more than `bytes` at once, those noted before included.
+    pub fn limit(&self, bytes: u64) {
+        self.inner.room.limit(bytes);
+    }
+
+    /// Bytes that may be taken before that, where there is a limit.
+    pub fn left_of_limit(&self) -> Option<u64> {
+        self.inner.room.left_of_limit()
+    }
+
+    /// Says that files are being removed, as long as the value lives: what is written beyond the limit waits for it.
+    pub fn removal(&self) -> Removal {
+        self.inner.room.removal()
+    }
+
+    /// Notes a file that is not written through a stream, or was written before by a job that was killed.
     pub fn note_written(&self, path: &Path) -> Result<(), IoError> {
         let stat =
             std::fs::metadata(path).map_err(|error| IoError::from_os(Action::Inspect, path, 0, error))?;

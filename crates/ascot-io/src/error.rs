@@ -117,6 +117,16 @@ pub enum IoError {
         /// The system's reason.
         source: io::Error,
     },
+    /// A device or the like takes no more.
+    #[error("cannot write {}{}: it takes no more bytes: {source}\n  name another output (-o FILE)", path.display(), At(*offset))]
+    DeviceFull {
+        /// The device.
+        path: PathBuf,
+        /// Where in the output.
+        offset: u64,
+        /// The system's error.
+        source: io::Error,
+    },
     /// The reader of a pipe went away; usually no error to report.
     #[error("the reader of {} went away at byte {offset}: {source}", path.display())]
     BrokenPipe {
@@ -243,6 +253,11 @@ impl IoError {
             Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => {
                 let is_stdout = path == Path::new(STANDARD_OUTPUT);
                 let place = if is_stdout { Path::new("/dev/stdout") } else { &path };
+                // Of a device, as /dev/full, the volume of its name says nothing.
+                let is_file = std::fs::metadata(place).map_or(true, |stat| stat.is_file() || stat.is_dir());
+                if !is_file {
+                    return Self::DeviceFull { path, offset, source };
+                }
                 let free = crate::system::free_space(place).ok();
                 Self::DiskFull { path, offset, needed: None, free, source }
             }
@@ -267,6 +282,7 @@ impl IoError {
             Self::Os { path, .. }
             | Self::NoDirectory { path, .. }
             | Self::DiskFull { path, .. }
+            | Self::DeviceFull { path, .. }
             | Self::BrokenPipe { path, .. }
             | Self::TooManyOpen { path, .. }
             | Self::Replaced { path }
@@ -321,6 +337,9 @@ impl IoError {
                 free: *free,
                 source: again(source),
             },
+            Self::DeviceFull { path, offset, source } => {
+                Self::DeviceFull { path: path.clone(), offset: *offset, source: again(source) }
+            }
             Self::BrokenPipe { path, offset, source } => {
                 Self::BrokenPipe { path: path.clone(), offset: *offset, source: again(source) }
             }
@@ -379,6 +398,9 @@ mod tests {
         assert_eq!(said(Action::Read, 0, libc::EISDIR), "cannot read nofile: Is a directory (os error 21)");
         assert!(said(Action::Write, 8192, libc::ENOSPC).contains("volume of nofile at byte 8192: "));
         assert!(said(Action::Create, 0, libc::ENOSPC).starts_with("no space left on the volume of nofile: "));
+        let full = io::Error::from_raw_os_error(libc::ENOSPC);
+        let full = IoError::from_os(Action::Write, Path::new("/dev/full"), 0, full).to_string();
+        assert!(full.starts_with("cannot write /dev/full: it takes no more bytes") && !full.contains("left"));
         let misuse = IoError::Misuse { path: "file".into(), offset: 0, what: "taken" };
         assert_eq!(misuse.to_string(), "file: taken");
     }

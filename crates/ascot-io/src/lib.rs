@@ -53,7 +53,7 @@ pub use ledger::{Direction, FileAccount, Ledger, StreamAccount, Totals};
 pub use output::{AtomicOutput, is_temporary, orphaned_outputs, remove_orphan};
 pub use pool::{Pool, PoolError, Reservation};
 pub use random_access::{MetadataCalls, PendingRead, RandomAccessFile};
-pub use room::ahead_bytes;
+pub use room::{Removal, ahead_bytes};
 pub use run::{
     BlockDecoder, BlockEntry, Codec, Compression, Crc32c, RunFile, RunId, RunIndex, RunReader, RunWriter,
     block_checksum, crc32c, read_index,

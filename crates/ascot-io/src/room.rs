@@ -3,27 +3,35 @@
 //!
 //! Sizes are asked of the file system after everything that changes them, so that the peak is what
 //! was really taken. Files that are written at once share one allowance: what the job is expected
-//! to come to and has not taken yet, or else a small share of the job.
+//! to come to and has not taken yet, or else a small share of the job. Where the job has promised not to take
+//! more than a limit, nothing is laid out beyond that, and a write that would pass it first waits for the
+//! removals under way.
 //!
 //! ```text
 //!   held      |== a ==|..|== b ====|..|        ..  laid out ahead
 //!   expected  |================================|
 //!                                      ^^^^^^^^^^  may be laid out without raising the peak
+//!   limit     |=======================================|
 //! ```
 
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
 use std::os::unix::fs::MetadataExt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::SECTOR_BYTES;
 
 /// What may be laid out ahead in any case: this share of the job, within bounds; twice the share of
 /// a job so small that steps would be short.
-const AHEAD_SHARE: u64 = 32;
-const AHEAD_LEAST_BYTES: u64 = 2 << 20;
+const AHEAD_SHARE: u64 = 64;
+const AHEAD_LEAST_BYTES: u64 = 1 << 20;
 const AHEAD_SMALL_BYTES: u64 = 16 << 20;
 const AHEAD_MOST_BYTES: u64 = 1 << 30;
+/// What is kept free below a limit, for indexes, manifests and the blocks that writes need.
+const SPARE_BYTES: u64 = 512 << 10;
+/// How often a write that waits for removals looks again.
+const REMOVAL_POLL: Duration = Duration::from_millis(50);
 
 /// Bytes that files of a job of `expected` bytes may take on top of their data.
 pub fn ahead_bytes(expected: u64) -> u64 {
@@ -35,6 +43,7 @@ pub fn ahead_bytes(expected: u64) -> u64 {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Room {
     books: Arc<Mutex<Books>>,
+    removed: Arc<Condvar>,
 }
 
 #[derive(Debug, Default)]
@@ -44,7 +53,10 @@ struct Books {
     held: u64,
     peak: u64,
     expected: u64,
+    limit: Option<u64>,
     writers: u64,
+    /// Removals under way.
+    removals: u64,
 }
 
 impl Books {
@@ -64,6 +76,23 @@ impl Room {
     /// All files together are expected to come to `bytes`.
     pub(crate) fn expect(&self, bytes: u64) {
         self.books().expected = bytes;
+    }
+
+    /// All files together should not take more than `bytes` at once.
+    pub(crate) fn limit(&self, bytes: u64) {
+        self.books().limit = Some(bytes);
+    }
+
+    /// Bytes that may be taken before the limit, where there is one.
+    pub(crate) fn left_of_limit(&self) -> Option<u64> {
+        let books = self.books();
+        books.limit.map(|limit| limit.saturating_sub(books.held))
+    }
+
+    /// A removal of files begins; it ends when the value is dropped.
+    pub(crate) fn removal(&self) -> Removal {
+        self.books().removals += 1;
+        Removal { room: self.clone() }
     }
 
     /// Most bytes taken at once so far.
@@ -110,7 +139,17 @@ impl Writer {
         let books = self.room.books();
         let to_come = books.expected.saturating_sub(books.held);
         let most = to_come.max(ahead_bytes(books.expected.max(books.held)));
+        let most = books.limit.map_or(most, |limit| most.min(limit.saturating_sub(books.held + SPARE_BYTES)));
         wanted.min(most / books.writers.max(1))
+    }
+
+    /// Waits while `bytes` more would pass the limit and files are being removed.
+    pub(crate) fn wait_for_removals(&self, bytes: u64) {
+        let mut books = self.room.books();
+        while books.removals > 0 && books.limit.is_some_and(|limit| books.held + bytes > limit) {
+            let waited = self.room.removed.wait_timeout(books, REMOVAL_POLL);
+            books = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
     }
 
     /// Notes what the file takes now.
@@ -123,6 +162,20 @@ impl Drop for Writer {
     fn drop(&mut self) {
         let mut books = self.room.books();
         books.writers = books.writers.saturating_sub(1);
+    }
+}
+
+/// A removal of files that is under way.
+#[derive(Debug)]
+pub struct Removal {
+    room: Room,
+}
+
+impl Drop for Removal {
+    fn drop(&mut self) {
+        let mut books = self.room.books();
+        books.removals = books.removals.saturating_sub(1);
+        self.room.removed.notify_all();
     }
 }
 
@@ -141,9 +194,33 @@ mod tests {
         let others: Vec<Writer> = (0..127).map(|_| room.writer()).collect();
         assert_eq!(first.ahead(64 * MIB), 32 * MIB);
         room.books().held = 4096 * MIB;
-        assert_eq!(first.ahead(64 * MIB), MIB, "a share of the job is left to all of them");
+        assert_eq!(first.ahead(64 * MIB), MIB / 2, "a share of the job is left to all of them");
         drop(others);
-        assert_eq!(first.ahead(1024 * MIB), 128 * MIB);
+        assert_eq!(first.ahead(1024 * MIB), 64 * MIB);
+        room.limit(4100 * MIB);
+        assert_eq!(first.ahead(1024 * MIB), 4 * MIB - SPARE_BYTES, "nothing is laid out beyond the limit");
+        room.limit(4000 * MIB);
+        assert_eq!(first.ahead(1024 * MIB), 0);
+    }
+
+    #[test]
+    fn a_write_beyond_the_limit_waits_for_what_is_being_removed() {
+        let room = Room::default();
+        room.limit(10 * MIB);
+        let writer = room.writer();
+        room.books().held = 10 * MIB;
+        // Nothing is being removed: there is nothing to wait for.
+        writer.wait_for_removals(MIB);
+        let removal = room.removal();
+        let remover = room.clone();
+        let removing = std::thread::spawn(move || {
+            std::thread::sleep(2 * REMOVAL_POLL);
+            remover.books().held = 0;
+            drop(removal);
+        });
+        writer.wait_for_removals(MIB);
+        assert_eq!(room.books().held, 0);
+        removing.join().unwrap();
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! * [`sort_plan`]: the ways to sort, merge and split records, costed.
 //! * [`switch_cost`]: what a switch between files costs, by their number.
 //! * [`volume`]: speeds and switch cost of a volume, and the time a pass takes on it.
+//! * [`disk_use`]: what a sort takes of the disk at once.
 //! * [`multipass`]: in how many passes, and how many files at a time.
 //! * [`host`]: speeds of the compute kernels by layout.
 //! * [`measurement`]: what measuring a volume and a host found, with its spread.
@@ -16,6 +17,7 @@
 
 pub mod account;
 pub mod columns;
+pub mod disk_use;
 pub mod host;
 pub mod measurement;
 pub mod multipass;

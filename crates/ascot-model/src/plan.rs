@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::disk_use::DiskNeed;
 use crate::host::HostProfile;
 use crate::volume::VolumeProfile;
 
@@ -119,6 +120,9 @@ pub struct Way {
     pub passes: Vec<PassPlan>,
     /// Most bytes of spills on disk at once, with what of the output is there by then.
     pub peak_disk_bytes: u64,
+    /// The same by what takes it.
+    #[serde(default)]
+    pub disk: DiskNeed,
     /// Why one would or would not take it.
     pub remark: String,
 }
@@ -213,6 +217,7 @@ mod tests {
             merge_factor: None,
             passes: vec![pass],
             peak_disk_bytes: bytes,
+            disk: DiskNeed::default(),
             remark: String::new(),
         }
     }

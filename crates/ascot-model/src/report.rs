@@ -61,6 +61,9 @@ pub struct Report {
     pub peak_spill_bytes: u64,
     /// Most bytes of spills and unfinished output at once.
     pub peak_disk_bytes: u64,
+    /// What the plan said of that; none where it could not.
+    #[serde(default)]
+    pub predicted_peak_disk_bytes: Option<u64>,
     /// Whether a killed job was continued; bytes moved before are not counted here.
     pub resumed: bool,
     /// Things the user may want to know.
@@ -142,12 +145,19 @@ impl fmt::Display for Report {
             )?;
         }
         // The program itself counts too: of a small cap it may be most.
-        let (peak, cap) = (self.peak_memory_bytes, units::memory(self.memory_bytes));
-        let cap = if peak > self.memory_bytes { format!("{cap} and the program") } else { cap };
+        let program = self.peak_memory_bytes.saturating_sub(self.memory_bytes);
+        let cap = units::memory(self.memory_bytes);
+        let memory = match program {
+            0 => format!("{} of the {cap} cap", units::memory(self.peak_memory_bytes)),
+            _ => format!("within the {cap} cap, and {} for the program itself", units::memory(program)),
+        };
+        let disk = match self.predicted_peak_disk_bytes {
+            Some(predicted) if predicted > 0 => format!(" of {} predicted", units::bytes(predicted)),
+            _ => String::new(),
+        };
         write!(
             f,
-            "  memory {} of {cap}, disk {}; records in and out agree (checksum {})",
-            units::memory(peak),
+            "  memory {memory}\n  disk {}{disk}; records in and out agree (checksum {})",
             units::bytes(self.peak_disk_bytes),
             self.checksum
         )

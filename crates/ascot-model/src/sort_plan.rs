@@ -17,6 +17,7 @@
 
 use std::collections::VecDeque;
 
+use crate::disk_use::{DiskUse, MergeUse};
 use crate::host::HostProfile;
 use crate::multipass;
 use crate::plan::{Moved, PassPlan, Plan, Way};
@@ -26,8 +27,6 @@ use crate::volume::VolumeProfile;
 
 /// Bytes assumed where the size is not known: a plan for a pipe is a guess.
 const GUESSED_BYTES: u64 = 8 << 30;
-/// What of a load is merged at once, and freed after it, about: one in so many.
-const BATCH_SHARE: u64 = 4;
 /// Most files whose best factors are searched for exactly; of more, those of equal passes are tried.
 const MOST_SEARCHED: u64 = 1 << 16;
 /// Passes of equal factors that are tried.
@@ -54,15 +53,6 @@ pub struct Shares {
     pub block: u64,
 }
 
-/// What a job takes of the disk beside what it stores, by the bytes it expects to store.
-#[derive(Clone, Copy, Debug)]
-pub struct Room {
-    /// Bytes laid out ahead of writing.
-    pub ahead_bytes: fn(u64) -> u64,
-    /// Bytes of output between two times that what was consumed is freed.
-    pub checkpoint_bytes: fn(u64) -> u64,
-}
-
 /// A job on records: what there is, and what there is for it.
 #[derive(Clone, Debug)]
 pub struct RecordJob<'a> {
@@ -82,8 +72,8 @@ pub struct RecordJob<'a> {
     pub memory_bytes: u64,
     /// How it is divided.
     pub shares: Shares,
-    /// What the disk must have beside.
-    pub room: Room,
+    /// What it takes of the disk beside its records.
+    pub disk: DiskUse,
     /// Where all of it is, but for inputs that are elsewhere.
     pub volume: &'a VolumeProfile,
     /// Where the inputs are, if that is another volume: reading them and writing do not get in each other's way.
@@ -202,7 +192,14 @@ impl RecordJob<'_> {
                 format!("merge {inputs} in {} groups, then those{again}", first.merges)
             }
         };
-        let spilled = if merges.levels.is_empty() { 0 } else { bytes };
+        let left = merges.left;
+        let disk = if merges.levels.is_empty() {
+            self.disk.output_alone(kept)
+        } else {
+            // Their own inputs are not freed, only what those were merged into.
+            let largest_group = if merges.levels.len() > 1 { merges.largest() } else { 0 };
+            self.disk.merging(&MergeUse { spilled: bytes, kept, runs: left, at_once: left, largest_group })
+        };
         self.plan_of(Way {
             method: "merge inputs".into(),
             summary: summary + &self.at_a_time(&merges),
@@ -210,7 +207,8 @@ impl RecordJob<'_> {
             factors: merges.factors(),
             merge_factor: self.set_factor(&merges),
             passes: merges.passes,
-            peak_disk_bytes: kept + spilled,
+            peak_disk_bytes: disk.peak_bytes,
+            disk,
             remark: "the inputs are sorted".into(),
         })
     }
@@ -223,6 +221,7 @@ impl RecordJob<'_> {
             Moved { read_bytes: data, written_bytes: data, switches, inputs: 1, outputs: parts, times: 1 };
         let mut pass = self.pass("split", moved, &[(data, self.host.rates.split_bytes_per_s)]);
         self.read_elsewhere(&mut pass, Side::Outputs);
+        let disk = self.disk.output_alone(data);
         self.plan_of(Way {
             method: "split".into(),
             summary: format!("split into {} in one pass", units::plural(parts, "part")),
@@ -230,7 +229,8 @@ impl RecordJob<'_> {
             factors: vec![parts],
             merge_factor: None,
             passes: vec![pass],
-            peak_disk_bytes: data,
+            peak_disk_bytes: disk.peak_bytes,
+            disk,
             remark: "each record is moved once".into(),
         })
     }
@@ -319,6 +319,7 @@ impl RecordJob<'_> {
         let writing = Moved { written_bytes: kept, outputs: 1, ..Moved::default() };
         let mut reading = self.pass("read and sort", reading, &[(data, sorting), self.memory()]);
         self.read_elsewhere(&mut reading, Side::Neither);
+        let disk = self.disk.output_alone(kept);
         Way {
             method: "in memory".into(),
             summary: "sort in memory, without spills".into(),
@@ -326,7 +327,8 @@ impl RecordJob<'_> {
             factors: Vec::new(),
             merge_factor: None,
             passes: vec![reading, self.pass("write", writing, &[(kept, merging)])],
-            peak_disk_bytes: kept,
+            peak_disk_bytes: disk.peak_bytes,
+            disk,
             remark: "everything fits in memory".into(),
         }
     }
@@ -361,12 +363,9 @@ impl RecordJob<'_> {
                 format!("in one pass, {early} of them in groups first")
             }
         };
-        let room = self.room;
-        let stored = written.max(kept);
-        let peak_disk_bytes = stored
-            + (room.ahead_bytes)(stored)
-            + (room.checkpoint_bytes)(kept).min(kept).max(merges.largest())
-            + (self.shares.load / BATCH_SHARE).min(kept);
+        let (at_once, largest_group) = (merges.left, merges.largest());
+        let disk =
+            self.disk.merging(&MergeUse { spilled: written, kept, runs: files, at_once, largest_group });
         passes.extend(merges.passes);
         Way {
             method: "merge".into(),
@@ -379,7 +378,8 @@ impl RecordJob<'_> {
             factors,
             merge_factor,
             passes,
-            peak_disk_bytes,
+            peak_disk_bytes: disk.peak_bytes,
+            disk,
             remark: "works on any input, keeps the order of equals".into(),
         }
     }
@@ -412,6 +412,7 @@ impl RecordJob<'_> {
             factors.extend(merges.factors());
             passes.extend(merges.passes);
         }
+        let disk = self.disk.parts(data, parts, self.shares.part);
         Way {
             method: "distribute".into(),
             summary: format!("split into {} by key, then sort each{by_runs}", units::plural(parts, "part")),
@@ -419,7 +420,8 @@ impl RecordJob<'_> {
             factors,
             merge_factor: None,
             passes,
-            peak_disk_bytes: data + (self.room.ahead_bytes)(data) + data / parts,
+            peak_disk_bytes: disk.peak_bytes,
+            disk,
             remark: "needs a sample of the keys".into(),
         }
     }

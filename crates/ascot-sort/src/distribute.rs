@@ -35,7 +35,7 @@ use crate::records::{Records, Splitters};
 use crate::refine::Refined;
 use crate::runs::{Run, RunSink};
 use crate::splitting::{Grouped, Router, SPLIT_PIECE_BYTES, split_pieces, split_stages};
-use crate::store::{OutputState, StoredWay};
+use crate::store::{LargePart, OutputState, SoFar, StoredWay};
 use crate::target::Target;
 
 /// Sampled keys for each part: where keys are spread evenly, sizes of parts vary by 4 percent.
@@ -71,6 +71,7 @@ impl<R: Records> Job<'_, R> {
     /// Sorts the inputs by distribution.
     pub fn sort_by_distribution(mut self, plan: Option<Plan>) -> Result<Report, SortError> {
         self.begin_spilling()?;
+        self.follow(plan.as_ref());
         let mut target = self.target()?;
         if !self.manifest.all_read {
             self.refined = self.refined();
@@ -262,7 +263,10 @@ impl<R: Records> Job<'_, R> {
         let splitters = Splitters::new(keys, self.records.descending());
         let mut sums = PassSums::default();
         if let Some(state) = &self.manifest.output {
-            sums = PassSums { out: state.out, dropped: state.dropped };
+            sums = state.so_far.clone().into_sums().0;
+        }
+        if self.manifest.large.is_some() {
+            self.sort_large_part(target, &mut sums)?;
         }
         let first = splitters.parts() - self.manifest.runs.len();
         let memory = self.sort_memory(self.part_stream_bytes());
@@ -291,7 +295,7 @@ impl<R: Records> Job<'_, R> {
                 if splitters.all_equal(first + at) && self.records.keys_decide() {
                     self.append_equal_part(target, &mut sums)?;
                 } else {
-                    self.sort_large_part(parts[at].0.clone(), target, &mut sums)?;
+                    self.sort_large_part(target, &mut sums)?;
                 }
                 at += 1;
             }
@@ -364,8 +368,8 @@ impl<R: Records> Job<'_, R> {
         if self.resumable
             && let Some(durable) = target.checkpoint()?
         {
-            let (out, dropped) = (sums.out, sums.dropped);
-            self.store_output(target, OutputState { durable, out, dropped, last_key: None })?;
+            let so_far = SoFar { out: sums.out, dropped: sums.dropped, last_key: None };
+            self.store_output(target, OutputState { durable, so_far })?;
         }
         self.remove_runs(&gone)
     }
@@ -373,44 +377,56 @@ impl<R: Records> Job<'_, R> {
     /// A part of equal keys is a sorted run already. It is freed as it goes out, so the manifest
     /// tells how far that has come.
     fn append_equal_part(&mut self, target: &mut Target<R>, sums: &mut PassSums) -> Result<(), SortError> {
-        let last_key = self.manifest.output.as_ref().and_then(|output| output.last_key.clone());
-        *sums = self.merge_limited(1, target, self.request.top, sums.clone(), last_key)?;
+        self.merge_rest(1, target, sums)?;
         self.parts_done(1, target, sums)
     }
 
-    /// A part larger than memory: by runs and merges. It stays until all of it is in the output: what
-    /// a killed job has done of it is done again.
-    fn sort_large_part(
+    /// Merges the first `count` runs into the output, from where a killed job had come to.
+    fn merge_rest(
         &mut self,
-        part: Run,
+        count: usize,
         target: &mut Target<R>,
         sums: &mut PassSums,
     ) -> Result<(), SortError> {
-        let later = self.manifest.runs.split_off(1);
-        let saved = (self.manifest.sum_in, self.manifest.dropped, self.manifest.read_upto, self.resumable);
-        self.manifest.runs.clear();
-        self.resumable = false;
+        let last_key = self.manifest.output.as_ref().and_then(|output| output.so_far.last_key.clone());
+        *sums = self.merge_limited(count, target, self.request.top, sums.clone(), last_key)?;
+        Ok(())
+    }
+
+    /// The first part, or the one a killed job was at, which is larger than memory: by runs and merges. It is freed as
+    /// its runs are formed, and those as they are merged, so it does not matter to the disk how large it is.
+    fn sort_large_part(&mut self, target: &mut Target<R>, sums: &mut PassSums) -> Result<(), SortError> {
+        if self.manifest.large.is_none() {
+            let mut runs = std::mem::take(&mut self.manifest.runs).into_iter();
+            let part = runs.next().ok_or(SortError::Internal("a part that is not there"))?;
+            self.manifest.large = Some(LargePart { part, later: runs.collect(), formed: false });
+            self.manifest.read_upto = InputPosition::default();
+        }
+        if let Some(LargePart { part, formed: false, .. }) = self.manifest.large.clone() {
+            self.form_large_part(&part)?;
+        }
+        self.reduce_runs()?;
+        self.merge_rest(self.manifest.runs.len(), target, sums)?;
+        let Some(LargePart { part, later, .. }) = self.manifest.large.take() else { return Ok(()) };
+        self.manifest.runs.push(part);
+        let done = self.manifest.runs.len();
+        self.manifest.runs.extend(later);
+        self.parts_done(done, target, sums)
+    }
+
+    /// Makes sorted runs of what of a large part is in none yet.
+    fn form_large_part(&mut self, part: &Run) -> Result<(), SortError> {
         let memory = self.sort_memory(self.part_stream_bytes());
-        let inputs = Inputs::of_parts(std::slice::from_ref(&part), &self.pool);
-        let start = InputPosition::default();
+        let inputs = Inputs::of_parts(std::slice::from_ref(part), &self.pool);
+        let start = self.manifest.read_upto;
         let reader = PieceReader::new(&self.records, &self.disk, inputs, &memory.pieces, start, self.cancel)
             .of_spills()
             .in_turn(self.turns_of_spills());
         self.form(reader, &memory, Gather::Halves, None)?;
-        drop(memory);
-        self.reduce_runs()?;
-        let mut dropped = self.manifest.dropped;
-        dropped.subtract(&saved.1);
-        let runs = self.manifest.runs.clone();
-        let limit = self.request.top.map(|top| top.saturating_sub(sums.out.count));
-        let merged = self.merge_limited(runs.len(), target, limit, PassSums::default(), None)?;
-        (self.manifest.sum_in, self.manifest.dropped, self.manifest.read_upto, self.resumable) = saved;
-        sums.out.combine(&merged.out);
-        sums.dropped.combine(&merged.dropped);
-        sums.dropped.combine(&dropped);
-        self.manifest.runs = std::iter::once(part).chain(later).collect();
-        self.parts_done(1, target, sums)?;
-        self.remove_runs(&runs)
+        if let Some(large) = &mut self.manifest.large {
+            large.formed = true;
+        }
+        self.store()
     }
 
     /// Memory for reading a part ahead: its blocks are as large as they were written.

@@ -10,6 +10,7 @@ use ascot_model::units;
 use ascot_model::volume::VolumeProfile;
 use serde::Serialize;
 
+use crate::disk_room::Shortage;
 use crate::view::cost::ViewCost;
 
 /// What a sort would do, and why.
@@ -23,8 +24,10 @@ pub struct Explanation {
     pub columns: Vec<ColumnAccount>,
     /// What else the user may want to know.
     pub notices: Vec<String>,
-    /// Free bytes where spills would go.
+    /// Free bytes where spills and the output would go.
     pub free_bytes: u64,
+    /// What does not fit; none: all does.
+    pub shortage: Option<Shortage>,
     /// Directories for spills.
     pub temp_dirs: Vec<PathBuf>,
     /// The files the output is divided into, and by what, in words.
@@ -116,6 +119,9 @@ impl fmt::Display for Explanation {
             units::bytes(chosen.peak_disk_bytes),
             units::bytes(self.free_bytes)
         )?;
+        if let Some(shortage) = &self.shortage {
+            writeln!(f, "  no room  {shortage}: the job would be refused")?;
+        }
         write!(f, "  time     about {}, bound by {}", units::seconds(chosen.seconds()), chosen.bound_by())?;
         for (number, way) in plan.others.iter().enumerate() {
             let lead = if number == 0 { "\n\n  why not  " } else { "\n           " };

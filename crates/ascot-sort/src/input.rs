@@ -44,7 +44,6 @@ enum Source {
     Part {
         path: PathBuf,
         number: u64,
-        first_block: usize,
         pool: Pool,
     },
 }
@@ -88,12 +87,7 @@ impl Inputs {
     /// Parts of a distribution, read through buffers from `pool`.
     pub fn of_parts(parts: &[Run], pool: &Pool) -> Inputs {
         let part = |run: &Run| InputFile {
-            source: Source::Part {
-                path: run.path.clone(),
-                number: run.number,
-                first_block: run.start.block,
-                pool: pool.clone(),
-            },
+            source: Source::Part { path: run.path.clone(), number: run.number, pool: pool.clone() },
             size: Some(run.bytes),
             start: 0,
         };
@@ -237,8 +231,8 @@ impl InputFile {
     pub fn open(&self, disk: &Disk, offset: u64) -> Result<Box<dyn ReadStream>, SortError> {
         match &self.source {
             Source::Regular(path) => Ok(disk.open_read(path, offset..u64::MAX, "input")?),
-            Source::Part { path, number, first_block, pool } => {
-                Ok(Box::new(PartStream::open(disk, path, RunId(*number), *first_block, pool)?))
+            Source::Part { path, number, pool } => {
+                Ok(Box::new(PartStream::open(disk, path, RunId(*number), offset, pool)?))
             }
             Source::Pipe { name, rest } => {
                 let pipe = rest.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -387,6 +381,8 @@ struct PartStream {
     blocks: BlockPool,
     /// The block being copied from.
     current: Option<Filled>,
+    /// Bytes of the next block that are left out.
+    skip: usize,
     begun: VecDeque<Buf>,
 }
 
@@ -394,8 +390,17 @@ struct PartStream {
 pub const PART_BLOCKS: usize = 6;
 
 impl PartStream {
-    fn open(disk: &Disk, path: &Path, id: RunId, first_block: usize, pool: &Pool) -> Result<Self, SortError> {
+    /// The records from `offset` on, counted in bytes of records.
+    fn open(disk: &Disk, path: &Path, id: RunId, offset: u64, pool: &Pool) -> Result<Self, SortError> {
         let index = read_index(disk, path)?;
+        let (mut first_block, mut skip) = (0, offset);
+        for block in index.blocks.iter() {
+            if u64::from(block.raw) > skip {
+                break;
+            }
+            skip -= u64::from(block.raw);
+            first_block += 1;
+        }
         check_id(&index, id, path)?;
         let block_bytes = index.buffer_bytes().max(ascot_io::PAGE_BYTES);
         let region = pool.region(PART_BLOCKS * block_bytes, "blocks of a part")?;
@@ -404,6 +409,7 @@ impl PartStream {
             reader,
             blocks: BlockPool::new(region, block_bytes),
             current: None,
+            skip: skip as usize,
             begun: VecDeque::new(),
         })
     }
@@ -422,7 +428,9 @@ impl PartStream {
         if self.reader.in_flight() == 0 {
             return Ok(false);
         }
-        self.current = Some(self.reader.complete()?.0);
+        let mut block = self.reader.complete()?.0;
+        block.start += std::mem::take(&mut self.skip).min(block.len());
+        self.current = Some(block);
         self.read_ahead()?;
         Ok(true)
     }

@@ -33,7 +33,9 @@ use crate::refine::Refined;
 use crate::request::{Output, Parts, SortRequest};
 use crate::runs::Run;
 use crate::spill::Spill;
-use crate::store::{FileIdentity, Finished, JobDir, MANIFEST_VERSION, Manifest, OutputState, StoredWay};
+use crate::store::{
+    FileIdentity, Finished, JobDir, MANIFEST_VERSION, Manifest, OpenSpill, OutputState, StoredWay,
+};
 use crate::sweep::Sweeper;
 use crate::target::{Commit, Target};
 use crate::turns::Turns;
@@ -80,6 +82,8 @@ pub struct Job<'a, R: Records> {
     pub refined: Option<Refined>,
     /// Most files merged at once, where the plan says so.
     pub merge_factor: Option<usize>,
+    /// Bytes of output after which what is consumed is freed at the latest, where the plan says that.
+    pub most_step: Option<u64>,
     /// Whether a killed job could go on: inputs and output are files.
     pub resumable: bool,
     /// What becomes of its directory if it ends early.
@@ -140,6 +144,8 @@ impl<'a, R: Records> Job<'a, R> {
             dropped: RecordSum::new(),
             temporary: None,
             output: None,
+            merging: None,
+            large: None,
             finished: None,
             view: None,
             moved: (0, 0),
@@ -162,6 +168,7 @@ impl<'a, R: Records> Job<'a, R> {
             manifest,
             refined: None,
             merge_factor: None,
+            most_step: None,
             resumable,
             keeping: Keeping::new(cancel),
             observer,
@@ -178,8 +185,10 @@ impl<'a, R: Records> Job<'a, R> {
         self.manifest = manifest;
     }
 
-    /// Keeps to what `plan` says of merges.
+    /// Keeps to what `plan` says of merges and of the disk.
     pub fn follow(&mut self, plan: Option<&Plan>) {
+        let step = plan.map_or(0, |plan| plan.chosen.disk.step_bytes);
+        self.most_step = Some(step).filter(|&step| step > 0);
         let factor = plan.and_then(|plan| plan.chosen.merge_factor);
         self.merge_factor = factor.map(|factor| usize::try_from(factor).unwrap_or(usize::MAX).max(2));
     }
@@ -347,6 +356,13 @@ impl<'a, R: Records> Job<'a, R> {
         Spill::create(&self.records, &self.disk, places, numbers, self.request.compression, bytes)
     }
 
+    /// Goes on with a spill of a killed job.
+    pub fn spill_again(&mut self, state: OpenSpill) -> Result<Spill<R>, SortError> {
+        let places = self.places()?;
+        let numbers = self.new_numbers(places.count() as u64);
+        Spill::resume(&self.records, &self.disk, places, numbers, self.request.compression, state)
+    }
+
     /// Numbers for new runs.
     pub fn new_numbers(&mut self, count: u64) -> Range<u64> {
         let first = self.manifest.next_number;
@@ -419,6 +435,7 @@ impl<'a, R: Records> Job<'a, R> {
         let passes = passes.into_accounts();
         let columns =
             self.manifest.misfits.accounts(self.records.key_columns(), &self.inputs, self.request.header);
+        let predicted_peak_disk_bytes = predicted_disk(plan.as_ref());
         Report {
             version: ascot_model::report::REPORT_VERSION,
             verb: if self.request.merge_only { "merged" } else { "sorted" }.into(),
@@ -439,6 +456,7 @@ impl<'a, R: Records> Job<'a, R> {
             peak_memory_bytes: peak_memory_bytes(),
             peak_spill_bytes,
             peak_disk_bytes: self.disk.peak_bytes(),
+            predicted_peak_disk_bytes,
             moved: PassAccount::moved_by(&passes),
             passes,
             streams,
@@ -448,6 +466,11 @@ impl<'a, R: Records> Job<'a, R> {
             notices: self.disk.notices(),
         }
     }
+}
+
+/// Most bytes of the disk that a plan says, where there is one for what there is.
+pub fn predicted_disk(plan: Option<&Plan>) -> Option<u64> {
+    plan.filter(|plan| plan.input_bytes.is_some()).map(|plan| plan.chosen.peak_disk_bytes)
 }
 
 /// The report of a job that died when only cleaning up was left.
@@ -469,6 +492,7 @@ pub fn report_of_finished(manifest: &Manifest, finished: &Finished, disk: &Disk)
         peak_memory_bytes: peak_memory_bytes(),
         peak_spill_bytes: 0,
         peak_disk_bytes: 0,
+        predicted_peak_disk_bytes: None,
         passes: Vec::new(),
         moved: PassAccount::moved_by(&[]),
         streams: Vec::new(),

@@ -30,6 +30,10 @@ use crate::runs::{RunBlock, RunStart};
 pub trait MergeSink {
     /// Takes merged records, in order.
     fn chunk(&mut self, chunk: Chunk) -> Result<(), SortError>;
+    /// Bytes that a batch should not have more of, where records allow.
+    fn most(&self) -> u64 {
+        u64::MAX
+    }
     /// A batch is done: everything before these places of the inputs has been handed on. Only who keeps
     /// note of that need know.
     fn batch(
@@ -229,7 +233,10 @@ impl<R: Records, S: MergeSink, I: BlockInput<Block = RunBlock>> Flow<I, NoOutput
         }
         let before: Vec<usize> = self.held.iter().map(VecDeque::len).collect();
         let batch = match self.bound(inputs) {
-            None => self.take_batch(None),
+            None => {
+                let nearer = self.nearer_bound(inputs);
+                self.take_batch(nearer.as_ref())
+            }
             Some((bound, bounding)) => {
                 self.bounding = Some(bounding);
                 let ready = self.bytes_below(&bound);
@@ -241,7 +248,11 @@ impl<R: Records, S: MergeSink, I: BlockInput<Block = RunBlock>> Flow<I, NoOutput
                     return Ok(Step::Need(bounding));
                 }
                 self.small_batch = false;
-                if ready > 0 { self.take_batch(Some(&bound)) } else { self.take_equals(&bound) }
+                match self.nearer_bound(inputs) {
+                    Some(nearer) => self.take_batch(Some(&nearer)),
+                    None if ready > 0 => self.take_batch(Some(&bound)),
+                    None => self.take_equals(&bound),
+                }
             }
         };
         if batch.is_empty() {
@@ -262,6 +273,44 @@ impl<R: Records, S: MergeSink, I: BlockInput<Block = RunBlock>> Flow<I, NoOutput
 }
 
 impl<R: Records, S: MergeSink> MergeFlow<'_, R, S> {
+    /// A record below which lies as much as the sink wants at most, or not much more; none where all that can be
+    /// merged is no more than that, or nothing smaller can be.
+    fn nearer_bound<I: BlockInput<Block = RunBlock>>(
+        &self,
+        inputs: &Bowtie<I, NoOutput>,
+    ) -> Option<R::Bound> {
+        let most = self.sink.most();
+        let held: u64 = self.held.iter().flatten().map(|held| self.records.bytes_in(&held.segment)).sum();
+        if held <= most {
+            return None;
+        }
+        // The last record of one block of each input: the smallest of them bounds no more than these blocks.
+        let bound_at = |depth: usize| {
+            let mut smallest: Option<R::Bound> = None;
+            for (index, held) in self.held.iter().enumerate() {
+                let ends = inputs.exhausted(index);
+                let at = if ends { depth } else { depth.min(held.len().saturating_sub(1)) };
+                let Some(block) = held.get(at) else { continue };
+                let last = self.records.last(&block.segment);
+                if smallest.as_ref().is_none_or(|bound| self.records.compare(&last, bound).is_lt()) {
+                    smallest = Some(last);
+                }
+            }
+            smallest.map(|bound| (self.bytes_below(&bound), bound))
+        };
+        // The deepest that is not too much.
+        let deepest = self.held.iter().map(VecDeque::len).max().unwrap_or(0);
+        let (mut fits, mut too_deep) = (0, deepest);
+        while fits + 1 < too_deep {
+            let middle = usize::midpoint(fits, too_deep);
+            match bound_at(middle) {
+                Some((bytes, _)) if bytes <= most => fits = middle,
+                _ => too_deep = middle,
+            }
+        }
+        bound_at(fits).filter(|(bytes, _)| *bytes > 0).map(|(_, bound)| bound)
+    }
+
     /// Bytes in memory below a record.
     fn bytes_below(&self, bound: &R::Bound) -> u64 {
         let mut bytes = 0;

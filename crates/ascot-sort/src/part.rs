@@ -158,7 +158,8 @@ impl<R: Records> BlockOutput for FilePart<R> {
     }
 }
 
-fn encode_index(index: &RunIndex) -> String {
+/// An index as an [`OpenPart`] has it.
+pub fn encode_index(index: &RunIndex) -> String {
     use std::fmt::Write;
     index.to_bytes().iter().fold(String::new(), |mut text, byte| {
         // Writing to a string cannot fail.

@@ -68,6 +68,11 @@ impl Places {
         self.places[place].dir.join(format!("run-{number:06}.run"))
     }
 
+    /// The place that a file is in.
+    pub fn of(&self, file: &Path) -> usize {
+        self.places.iter().position(|place| file.parent() == Some(&place.dir)).unwrap_or(0)
+    }
+
     /// Chooses the place of a spill of about `bytes`, none of those that are `full`. Where none has
     /// room enough, the one that has most: a spill can turn out smaller, or go on elsewhere.
     pub fn choose(&self, bytes: u64, full: &[usize]) -> Option<usize> {

@@ -3,24 +3,25 @@
 
 use std::sync::Arc;
 
-use ascot_io::ahead_bytes;
+use ascot_io::{PAGE_BYTES, ahead_bytes};
+use ascot_model::disk_use::DiskUse;
 use ascot_model::host::{HostProfile, KernelRates, RecordClass};
 use ascot_model::plan::{Plan, Way};
 pub use ascot_model::sort_plan::part_count;
-use ascot_model::sort_plan::{Methods, RecordJob, Room, Shares};
+use ascot_model::sort_plan::{Methods, RecordJob, Shares};
 use ascot_model::volume::VolumeProfile;
 use ascot_record::layout::Layout;
 
 use crate::budget::{Budget, default_memory};
 use crate::error::SortError;
+use crate::freeing::checkpoint_bytes;
 use crate::input::{Inputs, PART_BLOCKS};
 use crate::job::descriptors;
 use crate::merging::{SPARE_SHARE, merge_fan_in};
 use crate::ordered::looks_ordered;
 use crate::reader::gap_bytes;
 use crate::records::{Head, Records, Visitor, with_records};
-use crate::request::{Keys, Method, SortRequest, SplitBy};
-use crate::sorting::checkpoint_bytes;
+use crate::request::{Keys, Method, Output, SortRequest, SplitBy};
 use crate::split::part_block;
 
 /// Length of a record of which nothing is known, bytes.
@@ -55,6 +56,78 @@ pub fn budget_of(request: &SortRequest, data_bytes: Option<u64>) -> Result<Budge
     Budget::new(memory, threads, data_bytes)
 }
 
+/// How long records are, by the first of them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lengths {
+    /// Mean, bytes; none: not known.
+    pub(crate) mean_bytes: Option<f64>,
+    /// Of each of the first ones, bytes.
+    first: Vec<usize>,
+    /// Bytes of the header that the output begins with.
+    header_bytes: u64,
+}
+
+impl Lengths {
+    /// Records of which no more is known than their mean length.
+    pub(crate) fn of_mean(mean_bytes: Option<f64>, header: Option<&[u8]>) -> Lengths {
+        Lengths { mean_bytes, first: Vec::new(), header_bytes: header.map_or(0, <[u8]>::len) as u64 }
+    }
+
+    /// The records at the head of the input.
+    pub(crate) fn of_head<R: Records>(records: &R, head: &Head) -> Lengths {
+        let whole = records.cut(&head.records, usize::MAX);
+        let mean_bytes = (whole.records > 0).then(|| whole.bytes as f64 / whole.records as f64);
+        let (mut first, mut at) = (Vec::new(), 0);
+        // Short ones leave next to nothing of a block empty.
+        let varies = records.record_bytes().is_none();
+        while at < whole.bytes && varies && mean_bytes.is_some_and(|mean| mean > LONG_RECORD_BYTES) {
+            let len = records.cut(&head.records[at..whole.bytes], 1).bytes;
+            if len == 0 {
+                break;
+            }
+            first.push(len);
+            at += len;
+        }
+        Lengths { first, ..Lengths::of_mean(mean_bytes, head.header.as_deref()) }
+    }
+
+    /// Bytes that blocks of `block` bytes, which hold whole records and are padded to pages, take for each byte of
+    /// records: of the first ones, again and again.
+    fn packing(&self, block: usize) -> f64 {
+        let (mut taken, mut records, mut filled, mut blocks) = (0, 0, 0, 0);
+        for &len in self.first.iter().cycle() {
+            if filled + len > block {
+                taken += padded(filled);
+                (records, blocks, filled) = (records + filled, blocks + 1, 0);
+            }
+            if blocks >= PACKED_BLOCKS {
+                break;
+            }
+            if len > block {
+                taken += padded_apart(len, block);
+                (records, blocks) = (records + len, blocks + len.div_ceil(block));
+            } else {
+                filled += len.max(1);
+            }
+        }
+        taken as f64 / records.max(1) as f64
+    }
+}
+
+fn padded(bytes: usize) -> usize {
+    bytes.next_multiple_of(PAGE_BYTES)
+}
+
+/// Bytes of the blocks of a record longer than a block, which it has to itself.
+fn padded_apart(len: usize, block: usize) -> usize {
+    len / block * block + padded(len % block)
+}
+
+/// Mean length from which on each record's own counts, bytes: shorter ones leave little of a block empty.
+const LONG_RECORD_BYTES: f64 = 512.0;
+/// Blocks that are filled to see how well records fill blocks.
+const PACKED_BLOCKS: usize = 64;
+
 /// A job as its plan sees it.
 struct Facts<'a, R> {
     request: &'a SortRequest,
@@ -62,7 +135,10 @@ struct Facts<'a, R> {
     budget: &'a Budget,
     /// Mean length of a record, bytes.
     record_bytes: f64,
+    lengths: &'a Lengths,
     records: &'a R,
+    /// Files that the output is; 0: a pipe or a device.
+    output_files: u64,
     volume: VolumeProfile,
     host: HostProfile,
 }
@@ -72,11 +148,11 @@ impl<'a, R: Records> Facts<'a, R> {
         request: &'a SortRequest,
         extent: Extent,
         budget: &'a Budget,
-        mean_bytes: Option<f64>,
+        lengths: &'a Lengths,
         records: &'a R,
     ) -> Self {
         let fixed_bytes = records.record_bytes().map(|bytes| bytes as f64);
-        let record_bytes = fixed_bytes.or(mean_bytes).unwrap_or(GUESSED_RECORD_BYTES);
+        let record_bytes = fixed_bytes.or(lengths.mean_bytes).unwrap_or(GUESSED_RECORD_BYTES);
         let class = class_of(request);
         let threads = budget.threads;
         let host = match &request.host {
@@ -87,7 +163,8 @@ impl<'a, R: Records> Facts<'a, R> {
             }
         };
         let volume = request.volume.clone().unwrap_or_else(VolumeProfile::assumed_flash);
-        Facts { request, extent, budget, record_bytes, records, volume, host }
+        let output_files = output_files(&request.output);
+        Facts { request, extent, budget, record_bytes, lengths, records, output_files, volume, host }
     }
 
     /// The job, for the model.
@@ -122,10 +199,41 @@ impl<'a, R: Records> Facts<'a, R> {
                 streams: streams.saturating_sub(budget.target_blocks * budget.block) as u64,
                 block: budget.block as u64,
             },
-            room: Room { ahead_bytes, checkpoint_bytes },
+            disk: self.disk(),
             volume: &self.volume,
             input_volume: self.request.input_volume.as_ref(),
             host: &self.host,
+        }
+    }
+
+    /// Bytes that spills take for each byte of records.
+    fn packing(&self) -> f64 {
+        let (block, mean) = (self.budget.block, self.record_bytes);
+        if !self.lengths.first.is_empty() {
+            return self.lengths.packing(block);
+        }
+        match self.records.record_bytes().unwrap_or(mean.max(1.0) as usize) {
+            len if len > block => padded_apart(len, block) as f64 / len as f64,
+            len if self.records.record_bytes().is_some() => {
+                let filled = block / len * len;
+                padded(filled) as f64 / filled as f64
+            }
+            // What a record does not fit into stays empty.
+            len => block as f64 / (block - len).max(block / 2) as f64,
+        }
+    }
+
+    /// What it takes of the disk beside its records.
+    fn disk(&self) -> DiskUse {
+        let budget = self.budget;
+        DiskUse {
+            ahead_bytes,
+            step_bytes: checkpoint_bytes,
+            packing: self.packing(),
+            output_files: self.output_files,
+            header_bytes: self.lengths.header_bytes,
+            tasks: 2 * budget.threads as u64,
+            block: budget.block as u64,
         }
     }
 
@@ -149,6 +257,15 @@ impl<'a, R: Records> Facts<'a, R> {
     }
 }
 
+/// Files that an output is: a device or a pipe takes no room on a disk.
+pub(crate) fn output_files(output: &Output) -> u64 {
+    match output {
+        Output::Path(path) => u64::from(std::fs::metadata(path).map_or(true, |stat| stat.is_file())),
+        Output::Parts(parts) => parts.count.into(),
+        Output::Stdout => 0,
+    }
+}
+
 fn class_of(request: &SortRequest) -> RecordClass {
     match (request.layout, &request.keys) {
         (Layout::Number(_), _) => RecordClass::Number,
@@ -158,15 +275,15 @@ fn class_of(request: &SortRequest) -> RecordClass {
     }
 }
 
-/// Plans a sort, or a merge of sorted inputs, for records of about `mean_bytes` each, where that is known.
+/// Plans a sort, or a merge of sorted inputs, for records as long as `lengths` says.
 pub(crate) fn make_plan<R: Records>(
     request: &SortRequest,
     inputs: &Inputs,
     budget: &Budget,
-    mean_bytes: Option<f64>,
+    lengths: &Lengths,
     records: &R,
 ) -> Result<Plan, SortError> {
-    let facts = Facts::new(request, inputs.into(), budget, mean_bytes, records);
+    let facts = Facts::new(request, inputs.into(), budget, lengths, records);
     if request.merge_only {
         return Ok(facts.merge_inputs());
     }
@@ -189,14 +306,14 @@ pub(crate) fn plan_split<R: Records>(
     request: &SortRequest,
     inputs: &Inputs,
     budget: &Budget,
-    mean_bytes: Option<f64>,
+    lengths: &Lengths,
     records: &R,
     (by, parts): (SplitBy, u32),
 ) -> Result<Plan, SortError> {
     if by != SplitBy::Size {
         part_block(budget, parts as usize)?;
     }
-    Ok(Facts::new(request, inputs.into(), budget, mean_bytes, records).job(false).split(parts.into()))
+    Ok(Facts::new(request, inputs.into(), budget, lengths, records).job(false).split(parts.into()))
 }
 
 /// Plans the sort of a file that need not be there: of `data_bytes` bytes, in records of about `record_bytes`
@@ -218,7 +335,9 @@ impl Visitor for Imagining<'_> {
 
     fn visit<R: Records>(self, records: Arc<R>) -> Self::Output {
         let extent = Extent { bytes: Some(self.data_bytes), are_files: true, inputs: 1 };
-        let mean_bytes = Some(self.record_bytes);
-        Facts::new(self.request, extent, &self.budget, mean_bytes, &*records).sort(self.request.method, false)
+        let lengths = Lengths::of_mean(Some(self.record_bytes), None);
+        let facts = Facts::new(self.request, extent, &self.budget, &lengths, &*records);
+        // Where it will go is not asked for.
+        Facts { output_files: 1, ..facts }.sort(self.request.method, false)
     }
 }

@@ -157,6 +157,11 @@ impl<R: Records> RunSink<R> {
         self.run.bytes
     }
 
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.run.path
+    }
+
     /// What has been written so far, made durable, and the index to go on with.
     pub fn checkpoint(&mut self) -> Result<(Run, RunIndex), IoError> {
         let index = self.writer.checkpoint()?;

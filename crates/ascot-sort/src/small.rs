@@ -29,11 +29,11 @@ use crate::budget::{Budget, LEAST_MEMORY_BYTES, default_memory};
 use crate::damage::RecordStart;
 use crate::error::SortError;
 use crate::input::{InputFile, Inputs};
-use crate::job::{RunOptions, peak_memory_bytes};
+use crate::job::{RunOptions, peak_memory_bytes, predicted_disk};
 use crate::misfits::{InputStart, Misfits};
 use crate::observe::{Cancel, Observer};
 use crate::pieces::Lease;
-use crate::plan::make_plan;
+use crate::plan::{Lengths, make_plan};
 use crate::records::{RawPiece, Records, Visitor};
 use crate::request::{Method, Output, SortRequest};
 use output::Sink;
@@ -177,7 +177,8 @@ impl SmallJob<'_> {
     fn plan<R: Records>(&self, records: &R, raw: &Raw) -> Result<Option<Plan>, SortError> {
         let budget = Budget::new(self.memory, 1, self.inputs.record_bytes())?;
         let mean_bytes = (raw.records > 0).then(|| raw.len as f64 / raw.records as f64);
-        let plan = make_plan(self.request, &self.inputs, &budget, mean_bytes, records)?;
+        let lengths = Lengths::of_mean(mean_bytes, self.header.as_deref());
+        let plan = make_plan(self.request, &self.inputs, &budget, &lengths, records)?;
         Ok(Some(plan).filter(|plan| plan.chosen.method == "in memory"))
     }
 
@@ -212,6 +213,7 @@ impl SmallJob<'_> {
             verb: "sorted".into(),
             request: serde_json::to_value(self.request).unwrap_or_default(),
             predicted_seconds: Some(plan.chosen.seconds()),
+            predicted_peak_disk_bytes: predicted_disk(Some(&plan)),
             plan: Some(plan),
             seconds: passes.iter().map(|pass| pass.seconds).sum(),
             records_in: sums.read.count,

@@ -1,11 +1,11 @@
 //! The entry: from a request to its report, its explanation, or its second life.
 
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use ascot_io::{AtomicOutput, Disk};
 use ascot_model::columns::ColumnAccount;
+use ascot_model::disk_use::DiskNeed;
 use ascot_model::measurement::VolumeRequests;
 use ascot_model::plan::Plan;
 use ascot_model::report::Report;
@@ -15,6 +15,7 @@ use ascot_record::layout::Layout;
 
 use crate::budget::Budget;
 use crate::control_group::LoweredCap;
+use crate::disk_room::{free_of_plan, keep_within, refuse_without_room, shortage};
 use crate::error::SortError;
 use crate::explanation::{Explanation, Volumes};
 use crate::file_format::refuse_others;
@@ -24,8 +25,8 @@ use crate::job::{Job, RunOptions, job_disk, report_of_finished, temp_dirs, view_
 use crate::merging::merge_inputs;
 use crate::misfits::Misfits;
 use crate::observe::{Cancel, Observer};
-use crate::places::{no_room_for_spills, room_for_output, said_of_a_view};
-use crate::plan::{GUESSED_RECORD_BYTES, budget_of, make_plan, plan_split};
+use crate::places::said_of_a_view;
+use crate::plan::{GUESSED_RECORD_BYTES, Lengths, budget_of, make_plan, plan_split};
 use crate::progress::with_progress;
 use crate::records::{Head, Records, Visitor, with_records};
 use crate::request::{Input, Method, Output, Parts, SortRequest, SplitBy};
@@ -110,12 +111,6 @@ fn csv_head(request: &SortRequest, inputs: Inputs) -> Result<(Inputs, Head), Sor
 }
 
 impl Prepared {
-    /// Mean length of the first records, bytes.
-    fn mean_bytes<R: Records>(&self, records: &R) -> Option<f64> {
-        let cut = records.cut(&self.head.records, usize::MAX);
-        (cut.records > 0).then(|| cut.bytes as f64 / cut.records as f64)
-    }
-
     /// The plan of a split, where `by` says that it is one, or of a sort.
     fn plan_for<R: Records>(
         &self,
@@ -125,16 +120,16 @@ impl Prepared {
     ) -> Result<Plan, SortError> {
         match (by, &request.output) {
             (Some(by), Output::Parts(parts)) => {
-                let mean_bytes = self.mean_bytes(records);
-                plan_split(request, &self.inputs, &self.budget, mean_bytes, records, (by, parts.count))
+                let lengths = Lengths::of_head(records, &self.head);
+                plan_split(request, &self.inputs, &self.budget, &lengths, records, (by, parts.count))
             }
             _ => self.plan(request, records),
         }
     }
 
     fn plan<R: Records>(&self, request: &SortRequest, records: &R) -> Result<Plan, SortError> {
-        let mean_bytes = self.mean_bytes(records);
-        make_plan(request, &self.inputs, &self.budget, mean_bytes, records)
+        let lengths = Lengths::of_head(records, &self.head);
+        make_plan(request, &self.inputs, &self.budget, &lengths, records)
     }
 }
 
@@ -232,10 +227,9 @@ impl Visitor for Blocks<'_> {
     type Output = Budget;
 
     fn visit<R: Records>(self, records: Arc<R>) -> Budget {
-        let Blocks(request, prepared) = self;
-        let Prepared { inputs, budget, .. } = prepared;
+        let Blocks(request, Prepared { inputs, budget, head }) = self;
         let fixed = records.record_bytes().map(|bytes| bytes as f64);
-        let mean = fixed.or_else(|| prepared.mean_bytes(&*records)).unwrap_or(GUESSED_RECORD_BYTES);
+        let mean = fixed.or(Lengths::of_head(&*records, head).mean_bytes).unwrap_or(GUESSED_RECORD_BYTES);
         make::budget_of(*budget, mean, make::kept_bytes(request, mean), inputs.record_bytes())
     }
 }
@@ -287,12 +281,13 @@ impl Visitor for Sorting<'_> {
     fn visit<R: Records>(self, records: Arc<R>) -> Self::Output {
         let Sorting { request, by, view, prepared, disk, observer, cancel } = self;
         let mut plan = prepared.plan_for(request, by, &*records)?;
-        check_room(request, &plan, &disk)?;
+        refuse_without_room(request, &mut plan, &disk)?;
         if view.is_some() {
             end_with_runs(&mut plan);
         }
         let Prepared { inputs, head, budget } = prepared;
         let ledger = disk.ledger().clone();
+        keep_within(&disk, &plan, view.is_some());
         let sample = if view.is_some() { head.records } else { Vec::new() };
         let job = Job::new(records, request, disk, budget, inputs, head.header, (observer, cancel))?;
         let keeping = job.keeping.clone();
@@ -311,42 +306,6 @@ impl Visitor for Sorting<'_> {
         });
         result.map_err(|error| keeping.explain(error))
     }
-}
-
-/// Refuses a job whose spills or output certainly do not fit, before it starts.
-fn check_room(request: &SortRequest, plan: &Plan, disk: &Disk) -> Result<(), SortError> {
-    // What is left out is only guessed at.
-    let all_wanted = !request.unique && request.top.is_none();
-    let (Some(_), true, Some(last)) = (plan.input_bytes, all_wanted, plan.chosen.passes.last()) else {
-        return Ok(());
-    };
-    match &request.output {
-        Output::Path(path) => room_for_output(disk, path, last.written_bytes)?,
-        Output::Parts(parts) => room_for_output(disk, &parts.path(0), last.written_bytes)?,
-        Output::Stdout => {}
-    }
-    let spills: u64 = match &plan.chosen.passes[..] {
-        [first, .., _] if plan.chosen.method != "in memory" => first.written_bytes,
-        _ => 0,
-    };
-    if spills == 0 || request.compression != ascot_io::Compression::None {
-        return Ok(());
-    }
-    let dirs = temp_dirs(request);
-    let (mut free, mut seen) = (0, Vec::new());
-    for dir in &dirs {
-        // Places on one volume share its room.
-        let device = std::fs::metadata(dir).ok().map(|stat| stat.dev());
-        if device.is_none() || !seen.contains(&device) {
-            free += disk.free_space(dir)?;
-            seen.push(device);
-        }
-    }
-    if free >= spills {
-        return Ok(());
-    }
-    let dirs: Vec<&Path> = dirs.iter().map(PathBuf::as_path).collect();
-    Err(no_room_for_spills(disk, &dirs, spills))
 }
 
 /// Makes the plan of a sort, or of a split `by` something, and stops.
@@ -380,11 +339,12 @@ fn explain_prepared(
     let (head, budget) = (prepared.head.clone(), prepared.budget);
     let makes_view = dir.is_some();
     let notices = header::notice_of_unnamed(request, &prepared.inputs, &head)?.into_iter().collect();
-    let (plan, view, columns) =
+    let (mut plan, view, columns) =
         with_records(request, &head, Explaining { request, by, makes_view, prepared })??;
-    let dirs = temp_dirs(request);
     let disk = job_disk(options);
-    let free_bytes = dirs.iter().filter_map(|dir| disk.free_space(dir).ok()).sum();
+    let dirs = temp_dirs(request);
+    let free_bytes = free_of_plan(request, &plan, &disk);
+    let shortage = shortage(request, &mut plan, &disk);
     let parts = match &request.output {
         Output::Parts(parts) => Some(match &request.boundaries {
             Some(path) => {
@@ -406,6 +366,7 @@ fn explain_prepared(
         columns,
         notices,
         free_bytes,
+        shortage,
         temp_dirs: dirs,
         parts,
         view,
@@ -561,10 +522,9 @@ impl Visitor for Resuming<'_> {
         }
         let Prepared { inputs, head, budget } = self.prepared;
         let ledger = self.disk.ledger().clone();
+        keep_within(&self.disk, &plan, view.is_some());
         self.job_dir.remove_unnamed(&self.manifest)?;
-        for run in self.manifest.runs.iter().filter(|run| run.input.is_none()) {
-            self.disk.note_written(&run.path)?;
-        }
+        self.manifest.spills().try_for_each(|run| self.disk.note_written(&run.path))?;
         let watched = (self.observer, self.cancel);
         let mut job = Job::new(records, self.request, self.disk, budget, inputs, head.header, watched)?;
         let distribute = matches!(self.manifest.way, StoredWay::Distribute(_));
@@ -590,6 +550,9 @@ fn end_with_runs(plan: &mut Plan) {
     let chosen = &mut plan.chosen;
     chosen.passes.truncate(1);
     (chosen.factors, chosen.merge_factor) = (Vec::new(), None);
-    chosen.peak_disk_bytes = chosen.passes.iter().map(|pass| pass.written_bytes).sum();
+    chosen.peak_disk_bytes = chosen.disk.spills_bytes;
+    let bytes = chosen.peak_disk_bytes;
+    chosen.disk =
+        DiskNeed { peak_bytes: bytes, spills_bytes: bytes, least_bytes: bytes, ..DiskNeed::default() };
     chosen.summary = "form sorted runs, to be merged when they are read".into();
 }

@@ -1,11 +1,12 @@
 //! Sorting by forming runs and merging them, or in memory where everything fits.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ascot_bowtie::engine::{Bowtie, NoOutput};
 use ascot_bowtie::schedule::{Forecast, Schedule};
-use ascot_io::{BlockPool, IoError, read_index};
+use ascot_io::BlockPool;
 use ascot_model::plan::Plan;
 use ascot_model::report::Report;
 
@@ -15,16 +16,17 @@ use crate::cut::{CutRules, cut_tasks};
 use crate::emit::{Chunk, PassSums};
 use crate::error::SortError;
 use crate::form::{FormTimes, Gather, Load, SortMemory, sort_loads};
+use crate::freeing::{FreeingSink, Into};
 use crate::job::{Job, descriptors, drive};
 use crate::long_runs::merge_in_long_runs;
-use crate::merge::{MergeFlow, MergeSink};
+use crate::merge::MergeFlow;
 use crate::ordered::{Found, recognise};
 use crate::reader::PieceReader;
 use crate::records::{Merged, Records, Rules, Segment};
-use crate::runs::{Run, RunInput, RunStart};
+use crate::runs::{Run, RunInput};
 use crate::spill::Spill;
-use crate::store::OutputState;
-use crate::target::{Commit, Target};
+use crate::store::MergingGroup;
+use crate::target::Target;
 
 /// Bytes of a load merged as one task.
 const TASK_BYTES: u64 = 8 << 20;
@@ -139,6 +141,7 @@ impl<R: Records> Job<'_, R> {
         };
         self.manifest.read_upto = end;
         self.store()?;
+        self.free_large_part(end)?;
         Ok(written)
     }
 
@@ -235,6 +238,9 @@ impl<R: Records> Job<'_, R> {
     /// Merges runs until all that are left can be merged at once, or are no more than the plan's factor:
     /// neighbours, the smallest first, and no more of them than needed.
     pub fn reduce_runs(&mut self) -> Result<(), SortError> {
+        if let Some(MergingGroup { first, count, .. }) = self.manifest.merging {
+            self.merge_group(first, count)?;
+        }
         let factor = self.merge_factor.unwrap_or(usize::MAX);
         loop {
             let most = self.fan_in(&self.manifest.runs);
@@ -252,21 +258,27 @@ impl<R: Records> Job<'_, R> {
         }
     }
 
+    /// Merges some runs into one, or goes on with that where a killed job had begun it.
     fn merge_group(&mut self, first: usize, count: usize) -> Result<(), SortError> {
-        let group: Vec<Run> = self.manifest.runs[first..first + count].to_vec();
-        let mut spill = self.new_spill(group.iter().map(|run| run.bytes).sum())?;
-        let sums = self.merge_runs(
-            &group,
-            Rules { unique: self.request.unique, sum: false },
-            None,
-            &mut spill,
-            PassSums::default(),
-            None,
-        )?;
+        let begun = self.manifest.merging.clone();
+        let group = &self.manifest.runs[first..first + count];
+        let mut spill = match &begun {
+            Some(MergingGroup { open, .. }) => self.spill_again(open.clone())?,
+            None => self.new_spill(group.iter().map(|run| run.bytes).sum())?,
+        };
+        let (sums, last_key) = match begun {
+            Some(MergingGroup { so_far, .. }) => so_far.into_sums(),
+            None => (PassSums::default(), None),
+        };
+        let rules = Rules { unique: self.request.unique, sum: false };
+        let limit = self.request.top;
+        let sums =
+            self.merge_freeing(first..first + count, Into::Spill(&mut spill), rules, limit, sums, last_key)?;
         let runs = spill.finish()?;
         self.passes.spilled(runs.iter().map(|run| run.bytes).sum());
         self.manifest.dropped.combine(&sums.dropped);
-        self.manifest.runs.splice(first..first + count, runs);
+        let group: Vec<Run> = self.manifest.runs.splice(first..first + count, runs).collect();
+        self.manifest.merging = None;
         self.store()?;
         self.remove_runs(&group)
     }
@@ -280,7 +292,7 @@ impl<R: Records> Job<'_, R> {
     /// Sums of what a killed job had in its output, and the last key of it where that matters.
     fn output_so_far(&self) -> (PassSums, Option<Vec<u8>>) {
         match &self.manifest.output {
-            Some(state) => (PassSums { out: state.out, dropped: state.dropped }, state.last_key.clone()),
+            Some(state) => state.so_far.clone().into_sums(),
             None => (PassSums::default(), None),
         }
     }
@@ -295,27 +307,36 @@ impl<R: Records> Job<'_, R> {
         sums: PassSums,
         last_key: Option<Vec<u8>>,
     ) -> Result<PassSums, SortError> {
-        let runs = self.manifest.runs[..count].to_vec();
         let rules = Rules { unique: self.request.unique, sum: true };
-        let total: u64 = runs.iter().map(|run| run.bytes).sum();
-        let offsets = runs.iter().map(|run| self.block_offsets(run)).collect::<Result<Vec<_>, _>>()?;
+        self.merge_freeing(0..count, Into::Target(target), rules, limit, sums, last_key)
+    }
+
+    /// Merges the runs `which` of the manifest, of which are in `into` what `sums` and `last_key` tell, and frees
+    /// what it consumes.
+    fn merge_freeing(
+        &mut self,
+        which: Range<usize>,
+        into: Into<'_, R>,
+        rules: Rules,
+        limit: Option<u64>,
+        sums: PassSums,
+        last_key: Option<Vec<u8>>,
+    ) -> Result<PassSums, SortError> {
+        let runs = self.manifest.runs[which.clone()].to_vec();
+        let name = if matches!(into, Into::Target(_)) { "merge" } else { "merge some" };
         // The job itself is lent to the sink, which stores how far the merge has come.
         let mut inputs = self.open_runs(&runs)?;
         let starts: Vec<usize> = runs.iter().map(|run| run.start.block).collect();
-        let every = checkpoint_bytes(total);
-        let mut sink =
-            TargetSink { target, job: self, offsets, every, next: 0, told: 0, freed: vec![0; runs.len()] };
-        sink.told = sink.target.bytes();
-        sink.next = sink.told + sink.step();
-        let (records, cancel) = (Arc::clone(&sink.job.records), sink.job.cancel);
-        let emitters = Arc::clone(&sink.job.emitters);
+        let mut sink = FreeingSink::new(self, which, into)?;
+        let (records, cancel) = sink.shared();
+        let emitters = sink.emitters();
         let mut flow = MergeFlow::new(&*records, &emitters, rules, limit, cancel, &mut sink, &starts);
         flow.resume(sums, last_key);
         let waited = drive(&mut inputs, &mut flow, cancel);
         let sums = flow.sums().clone();
         drop(inputs);
         let waited = waited?;
-        self.merge_done("merge", runs.len(), 1, waited);
+        self.merge_done(name, runs.len(), 1, waited);
         Ok(sums)
     }
 
@@ -329,13 +350,6 @@ impl<R: Records> Job<'_, R> {
             stage("write", 1, none, none, none, emitted.sink),
         ];
         self.passes.done(name, PassFacts { inputs: inputs as u64, outputs, stages });
-    }
-
-    fn block_offsets(&self, run: &Run) -> Result<Vec<u64>, SortError> {
-        if run.input.is_some() {
-            return Ok(Vec::new());
-        }
-        Ok(read_index(&self.disk, &run.path)?.blocks.iter().map(|block| block.offset).collect())
     }
 
     /// Bytes it takes to sort chunks of inputs again, if any run refers to them.
@@ -398,34 +412,6 @@ impl<R: Records> Job<'_, R> {
         let inputs = Bowtie::of_inputs(streams, BlockPool::new(region, block), schedule);
         Ok(inputs.in_turn(self.turns_of_spills().is_some()))
     }
-
-    fn merge_runs<S: MergeSink>(
-        &mut self,
-        runs: &[Run],
-        rules: Rules,
-        limit: Option<u64>,
-        sink: &mut S,
-        sums: PassSums,
-        last_key: Option<Vec<u8>>,
-    ) -> Result<PassSums, SortError> {
-        let mut inputs = self.open_runs(runs)?;
-        let starts: Vec<usize> = runs.iter().map(|run| run.start.block).collect();
-        let mut flow = MergeFlow::new(
-            &*self.records,
-            &self.emitters,
-            rules,
-            limit.or(self.request.top),
-            self.cancel,
-            sink,
-            &starts,
-        );
-        flow.resume(sums, last_key);
-        let waited = drive(&mut inputs, &mut flow, self.cancel)?;
-        let sums = flow.sums().clone();
-        drop(inputs);
-        self.merge_done("merge some", runs.len(), 1, waited);
-        Ok(sums)
-    }
 }
 
 /// Memory for what is known of each block of a run while it is merged, bytes.
@@ -433,93 +419,3 @@ const BLOCK_FACTS_BYTES: usize = 64;
 
 /// The last merge takes more runs than the plan's factor: one in so many.
 const MORE_AT_LAST: usize = 4;
-
-/// Bytes of output between two times, however little room there is.
-const LEAST_STEP_BYTES: u64 = 4 << 20;
-
-/// Bytes of output after which the last pass stores how far it has come and frees what it has
-/// consumed; syncing so often costs little, and so little is taken twice: an eighth of the records, read and
-/// written, is a sixteenth of what a job moves in two passes.
-pub fn checkpoint_bytes(total: u64) -> u64 {
-    const SHARE: u64 = 24;
-    const SHARE_OF_SMALL: u64 = 8;
-    const SMALL_BYTES: u64 = 64 << 20;
-    (total / SHARE).max((total / SHARE_OF_SMALL).min(SMALL_BYTES)).max(LEAST_STEP_BYTES)
-}
-
-/// The output of the last merge: stores how far it has come, then frees what was consumed.
-struct TargetSink<'s, 'a, R: Records> {
-    target: &'s mut Target<R>,
-    job: &'s mut Job<'a, R>,
-    /// Where each block of each run lies in its file.
-    offsets: Vec<Vec<u64>>,
-    every: u64,
-    next: u64,
-    /// Bytes of output when the last batch was done.
-    told: u64,
-    freed: Vec<u64>,
-}
-
-/// Longest key that is stored with how far a job has come, bytes.
-const MOST_KEY_BYTES: usize = 64 << 10;
-
-impl<R: Records> MergeSink for TargetSink<'_, '_, R> {
-    fn chunk(&mut self, chunk: Chunk) -> Result<(), SortError> {
-        self.target.write(chunk)
-    }
-
-    fn batch(
-        &mut self,
-        done: &dyn Fn() -> Vec<RunStart>,
-        sums: &PassSums,
-        last: Option<&[u8]>,
-    ) -> Result<(), SortError> {
-        let batch = self.target.bytes() - std::mem::replace(&mut self.told, self.target.bytes());
-        // A key too long to be stored is no place to stop at.
-        if self.target.bytes() + batch / 2 < self.next || last.is_some_and(|key| key.len() > MOST_KEY_BYTES) {
-            return Ok(());
-        }
-        self.next = self.target.bytes() + self.step();
-        let starts = done();
-        if self.job.resumable
-            && let Some(durable) = self.target.checkpoint()?
-        {
-            let (out, dropped, last_key) = (sums.out, sums.dropped, last.map(<[u8]>::to_vec));
-            for (run, start) in self.job.manifest.runs.iter_mut().zip(&starts) {
-                run.start = *start;
-            }
-            self.job.store_output(self.target, OutputState { durable, out, dropped, last_key })?;
-        }
-        self.free(&starts)
-    }
-}
-
-impl<R: Records> TargetSink<'_, '_, R> {
-    /// Bytes until what is consumed is freed the next time: fewer where the output's volume, which
-    /// may be that of the spills too, has little left.
-    fn step(&self) -> u64 {
-        let room = self.target.temporary().and_then(|path| self.job.disk.free_space(path).ok());
-        self.every.min(room.map_or(self.every, |room| room / 2)).max(LEAST_STEP_BYTES)
-    }
-
-    /// Gives the blocks before `starts` back to their volumes.
-    fn free(&mut self, starts: &[RunStart]) -> Result<(), SortError> {
-        for (index, start) in starts.iter().enumerate() {
-            let Some(&upto) = self.offsets[index].get(start.block).or(self.offsets[index].last()) else {
-                continue;
-            };
-            if upto > self.freed[index] {
-                let run = &self.job.manifest.runs[index];
-                match self.job.disk.punch(&run.path, upto) {
-                    Ok(_) => {}
-                    // Freed space is a courtesy: the job goes on without.
-                    Err(IoError::Os { .. }) => {}
-                    Err(error) => return Err(error.into()),
-                }
-                self.job.passes.freed(upto - self.freed[index]);
-                self.freed[index] = upto;
-            }
-        }
-        Ok(())
-    }
-}

@@ -8,6 +8,7 @@
 //! The runs stand one behind the other wherever runs are listed, so equal records keep their order.
 
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use ascot_io::{Compression, Disk};
@@ -15,9 +16,11 @@ use ascot_io::{Compression, Disk};
 use crate::emit::Chunk;
 use crate::error::SortError;
 use crate::merge::MergeSink;
+use crate::part::{decode_index, encode_index};
 use crate::places::Places;
 use crate::records::Records;
 use crate::runs::{Run, RunSink};
+use crate::store::{OpenPart, OpenSpill};
 
 /// A sorted sequence being spilled.
 pub struct Spill<R> {
@@ -56,6 +59,40 @@ impl<R: Records> Spill<R> {
         Ok(Spill { records, disk, places, numbers, compression, expected, sink, place, full, done })
     }
 
+    /// Goes on with a spill that was checkpointed.
+    pub fn resume(
+        records: &Arc<R>,
+        disk: &Disk,
+        places: Places,
+        numbers: Range<u64>,
+        compression: Compression,
+        state: OpenSpill,
+    ) -> Result<Self, SortError> {
+        let OpenSpill { done, open, expected } = state;
+        let place = places.of(&open.run.path);
+        let sink = RunSink::resume(records, disk, open.run, decode_index(&open.index)?)?;
+        let (records, disk) = (Arc::clone(records), disk.clone());
+        let full = Vec::new();
+        Ok(Spill { records, disk, places, numbers, compression, expected, sink, place, full, done })
+    }
+
+    /// Makes what has been written durable, and tells how to go on from there.
+    pub fn checkpoint(&mut self) -> Result<OpenSpill, SortError> {
+        let (run, index) = self.sink.checkpoint()?;
+        let open = OpenPart { run, index: encode_index(&index) };
+        Ok(OpenSpill { done: self.done.clone(), open, expected: self.expected })
+    }
+
+    /// Bytes of records so far.
+    pub fn bytes(&self) -> u64 {
+        self.done.iter().map(|run| run.bytes).sum::<u64>() + self.sink.bytes()
+    }
+
+    /// The file being written.
+    pub fn path(&self) -> &Path {
+        self.sink.path()
+    }
+
     /// Has the run entered from anywhere later on, as the runs of a view are.
     pub fn keep_keys(&mut self) {
         self.sink.keep_keys();
@@ -76,8 +113,7 @@ impl<R: Records> Spill<R> {
 
     /// Ends the run where its volume is full, and starts another where there is room.
     fn go_on_elsewhere(&mut self, bytes: u64) -> Result<(), SortError> {
-        let written: u64 = self.done.iter().map(|run| run.bytes).sum::<u64>() + self.sink.bytes();
-        let rest = self.expected.saturating_sub(written).max(bytes);
+        let rest = self.expected.saturating_sub(self.bytes()).max(bytes);
         self.full.push(self.place);
         loop {
             let Some(place) = self.places.choose(rest, &self.full) else {

@@ -17,6 +17,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::Write as _;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -27,13 +28,14 @@ use ascot_model::units;
 use ascot_record::checksum::RecordSum;
 use serde::{Deserialize, Serialize};
 
+use crate::emit::PassSums;
 use crate::error::SortError;
 use crate::input::Fingerprint;
 use crate::keeping::Keeping;
 use crate::misfits::Misfits;
 use crate::reader::InputPosition;
 use crate::request::{Output, SortRequest};
-use crate::runs::Run;
+use crate::runs::{Run, RunStart};
 use crate::target::DurableOutput;
 
 /// Version of the manifest; another version cannot be resumed.
@@ -90,6 +92,12 @@ pub struct Manifest {
     pub temporary: Option<PathBuf>,
     /// The output so far.
     pub output: Option<OutputState>,
+    /// Some runs that are being merged into one.
+    #[serde(default)]
+    pub merging: Option<MergingGroup>,
+    /// A part larger than memory that is being sorted: the runs are its own.
+    #[serde(default)]
+    pub large: Option<LargePart>,
     /// The whole output, about to get its name.
     #[serde(default)]
     pub finished: Option<Finished>,
@@ -110,6 +118,24 @@ impl Manifest {
         text.push(b'\n');
         text.extend_from_slice(sum.as_bytes());
         Ok(text)
+    }
+
+    /// The runs `which` are consumed up to `starts`.
+    pub fn move_starts(&mut self, which: Range<usize>, starts: &[RunStart]) {
+        for (run, start) in self.runs[which].iter_mut().zip(starts) {
+            run.start = *start;
+        }
+    }
+
+    /// All spills that are of use to who goes on.
+    pub fn spills(&self) -> impl Iterator<Item = &Run> {
+        let parts = self.parts.iter().map(|part| &part.run);
+        let merging = self
+            .merging
+            .iter()
+            .flat_map(|group| group.open.done.iter().chain(std::iter::once(&group.open.open.run)));
+        let large = self.large.iter().flat_map(|large| std::iter::once(&large.part).chain(&large.later));
+        self.runs.iter().chain(parts).chain(merging).chain(large).filter(|run| run.input.is_none())
     }
 
     /// None where the two lines do not fit, or make no manifest.
@@ -159,12 +185,62 @@ pub struct OpenPart {
 pub struct OutputState {
     /// What is safe on disk.
     pub durable: DurableOutput,
-    /// Sum of the records in it.
+    /// What is known of the records in it.
+    #[serde(flatten)]
+    pub so_far: SoFar,
+}
+
+/// What is known of what has been merged so far.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SoFar {
+    /// Sum of the records.
     pub out: RecordSum,
     /// Sum of the records left out on the way.
     pub dropped: RecordSum,
-    /// Key of its last record, where duplicates are left out.
+    /// Key of the last record, where duplicates are left out.
     pub last_key: Option<Vec<u8>>,
+}
+
+impl SoFar {
+    /// As a merge goes on with it.
+    pub fn into_sums(self) -> (PassSums, Option<Vec<u8>>) {
+        (PassSums { out: self.out, dropped: self.dropped }, self.last_key)
+    }
+}
+
+/// Runs that are being merged into one, what is consumed of them having been given back.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MergingGroup {
+    /// The first of them.
+    pub first: usize,
+    /// How many they are.
+    pub count: usize,
+    /// What they are merged into.
+    pub open: OpenSpill,
+    /// What is known of it.
+    pub so_far: SoFar,
+}
+
+/// A spill that is still being written.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OpenSpill {
+    /// Its runs that are complete.
+    pub done: Vec<Run>,
+    /// The one after them.
+    pub open: OpenPart,
+    /// Bytes it is expected to come to.
+    pub expected: u64,
+}
+
+/// A part of a distribution that is larger than memory, while it is being sorted by runs and merges.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LargePart {
+    /// The part, of which what is in the runs has been given back.
+    pub part: Run,
+    /// The parts behind it.
+    pub later: Vec<Run>,
+    /// All of it is in the runs.
+    pub formed: bool,
 }
 
 /// An output that is complete, so that a job killed between naming it and removing its own
@@ -331,15 +407,16 @@ impl JobDir {
         self.disk.rename(&new, &path)?;
         self.disk.sync_dir(self.path())?;
         keep_room(&new, 2 * text.len() as u64);
+        for written in [&new, &path] {
+            // An account, not a check.
+            let _ = self.disk.note_written(written);
+        }
         Ok(())
     }
 
     /// Removes runs the manifest does not name, and what belongs to them: the job died while writing them.
     pub fn remove_unnamed(&self, manifest: &Manifest) -> Result<(), SortError> {
-        let named = |path: &Path| {
-            manifest.runs.iter().any(|run| run.path == path)
-                || manifest.parts.iter().any(|part| part.run.path == path)
-        };
+        let named = |path: &Path| manifest.spills().any(|run| run.path == path);
         for dir in &self.dirs {
             let failed = |error| IoError::from_os(Action::Read, dir, 0, error);
             for entry in fs::read_dir(dir).map_err(failed)? {

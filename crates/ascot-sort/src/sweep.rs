@@ -1,8 +1,8 @@
 //! Removing spills beside the work: a file system takes a tenth of a second to free a third of a
 //! gigabyte, in which nothing would be merged.
 //!
-//! Invariant: one removal is under way at most, and the next waits for it, so that no more than two
-//! loads of spills stand beside what has been written of them.
+//! Invariant: one removal is under way at most, and the next waits for it. What would take more of the disk than
+//! the job's plan says waits for it, too.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -35,8 +35,13 @@ impl Sweeper {
         let files = Arc::new(files);
         let all = move || files.iter().try_for_each(|file| disk.remove_file(file));
         if bytes > Self::FEW_BYTES {
+            let (under_way, all) = (self.disk.removal(), all.clone());
+            let beside = move || {
+                let _under_way = under_way;
+                all()
+            };
             // Without a thread for it the job waits for the removal.
-            if let Ok(thread) = spawn("remove", all.clone()) {
+            if let Ok(thread) = spawn("remove", beside) {
                 self.under_way = Some((thread, bytes));
                 return Ok(gone);
             }

@@ -298,9 +298,9 @@ pub(super) fn job() -> Vec<Arg> {
         switch(
             "explain",
             "print the plan with its predicted time, and stop",
-            "Print the plan, its passes and bytes and predicted time, and the plans it was \
+            "Print the plan, its passes and bytes, the most disk it takes and its predicted time, and the plans it was \
              preferred to; sort nothing. With --report FILE the plan is also written there as \
-             JSON.",
+             JSON. Exit status 2 where spills and output certainly do not fit on their volumes.",
         )
         .long("explain"),
         option(

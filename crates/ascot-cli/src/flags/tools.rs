@@ -89,7 +89,8 @@ pub fn check() -> Command {
                 "format",
                 "LAYOUT",
                 "what a record is (default fixed:100)",
-                "What a record is, as in ascot sort; fixed:100, the benchmark's, if not given.",
+                "What a record is, as in ascot sort; if not given lines, or rows where the key names a column, for files \
+                 called .csv or .tsv, lines for .txt and .log, and fixed:100, the benchmark's, for all others.",
             )
             .long("format"),
         )
@@ -98,8 +99,8 @@ pub fn check() -> Command {
                 "key",
                 "SPEC",
                 "what orders it (default 0..10)",
-                "What orders the records, as in ascot sort; 0..10, the benchmark's, if neither \
-             format nor key is given.",
+                "What orders the records, as in ascot sort; if neither format nor key is given whole lines of files \
+             called as text, and 0..10, the benchmark's, of others.",
             )
             .short('k')
             .long("key")
@@ -201,7 +202,8 @@ pub fn completions() -> Command {
         .about("Print completions for a shell")
         .long_about(
             "Print a script that completes ascot's commands and flags, for bash, elvish, fish, \
-             powershell or zsh.",
+             powershell or zsh. In bash, fish and zsh it completes values, too: of --key the columns of the \
+             CSV file on the line, of --format the layouts, of --memory usual sizes.",
         )
         .override_usage("ascot completions SHELL")
         .after_help(
@@ -216,6 +218,10 @@ pub fn completions() -> Command {
                 .help("bash, elvish, fish, powershell or zsh")
                 .long_help("The shell: bash, elvish, fish, powershell or zsh."),
         )
+        // What the scripts themselves ask: `completions values FLAG --word WORD -- WORDS`.
+        .arg(Arg::new("flag").hide(true).allow_hyphen_values(true))
+        .arg(Arg::new("word").long("word").hide(true).allow_hyphen_values(true))
+        .arg(Arg::new("words").hide(true).last(true).num_args(0..).allow_hyphen_values(true))
 }
 
 /// `ascot help`.

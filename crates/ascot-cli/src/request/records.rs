@@ -5,9 +5,12 @@
 //! CSV with a header. Keys are then read in the layout's own language.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use ascot_model::units::in_shell;
 use ascot_record::keys::{
     ByteRangeKey, CsvColumn, CsvKeySpec, KeyDef, KeyError, KeyFlags, KeyOptions, parse_csv_keys,
     parse_ranges, parse_separator,
@@ -51,6 +54,7 @@ const SORT_WORDS: &[(&str, char)] =
 /// What the flags say about records, for inputs that may tell by their names.
 pub fn records(matches: &ArgMatches, inputs: &[Input]) -> Result<Records, Failure> {
     let texts = key_texts(matches)?;
+    refuse_separator_of_d(matches, inputs)?;
     let named = named_layout(matches)?;
     let layout = match named {
         Some(layout) => layout,
@@ -63,7 +67,8 @@ pub fn records(matches: &ArgMatches, inputs: &[Input]) -> Result<Records, Failur
         return Err(orders_lines_only(*letter, layout));
     }
     let keys = match layout {
-        Layout::Lines { delimiter } => line_keys(matches, &texts, &letters, reverse, delimiter)?,
+        Layout::Lines { delimiter } => line_keys(matches, &texts, &letters, (reverse, delimiter))
+            .map_err(|error| not_lines(inputs).filter(|_| named.is_none()).unwrap_or(error))?,
         Layout::Csv { .. } => Keys::Columns(with_nulls(column_keys(&texts, reverse)?, matches)?),
         Layout::Fixed { .. } | Layout::Prefixed { .. } => Keys::Ranges(range_keys(&texts, reverse)?),
         Layout::Number(_) => number_keys(&texts, reverse)?,
@@ -85,9 +90,13 @@ pub fn named_records(
     format: Option<&str>,
     keys: &[OsString],
     default: Layout,
+    inputs: &[Input],
 ) -> Result<(Layout, Keys), Failure> {
-    let layout = format.map_or(Ok(default), parse_layout)?;
     let texts = keys.iter().map(|text| utf8(text)).collect::<Result<Vec<_>, _>>()?;
+    let layout = match format {
+        Some(format) => parse_layout(format)?,
+        None => layout_by_name(inputs, &texts).unwrap_or(default),
+    };
     let keys = match layout {
         Layout::Lines { delimiter } => {
             let keys = texts.iter().map(|text| line_key(text)).collect::<Result<_, _>>()?;
@@ -145,6 +154,12 @@ fn layout_by_name(inputs: &[Input], keys: &[String]) -> Option<Layout> {
         true if all("tsv") => Some(Layout::Csv { separator: b'\t', quote: b'"' }),
         _ => None,
     }
+}
+
+/// Whether names of files say that they hold text: sort takes them for lines, or rows where a key names a column.
+pub fn are_text_by_name(inputs: &[Input]) -> bool {
+    const TEXT: [&str; 5] = ["csv", "tsv", "txt", "log", "lines"];
+    inputs.iter().all(|input| TEXT.iter().any(|extension| has_extension(input, extension)))
 }
 
 fn has_extension(input: &Input, wanted: &str) -> bool {
@@ -242,8 +257,7 @@ fn line_keys(
     matches: &ArgMatches,
     texts: &[String],
     letters: &[char],
-    reverse: bool,
-    delimiter: u8,
+    (reverse, delimiter): (bool, u8),
 ) -> Result<Keys, Failure> {
     let mut global = KeyFlags { reverse, ..KeyFlags::default() };
     for letter in letters {
@@ -263,8 +277,62 @@ fn line_key(text: &str) -> Result<KeyDef, Failure> {
         } else {
             "keys of lines are fields by number, as -k2,2nr; for columns by name add --csv --header"
         };
-        Failure::usage(error.to_string(), advice)
+        Failure::usage(format!("--key '{text}': {error}"), advice)
     })
+}
+
+/// Where a key makes no sense for lines because an input is something else: what it is, and what to do.
+fn not_lines(inputs: &[Input]) -> Option<Failure> {
+    inputs.iter().find_map(|input| {
+        let Input::Path(path) = input else { return None };
+        let (name, quoted) = (path.display(), in_shell(path));
+        if path.is_dir() {
+            return Some(Failure::usage(
+                format!("{name} is a directory"),
+                format!("name the files in it: {}/*", quoted.trim_end_matches('/')),
+            ));
+        }
+        let json = ["json", "jsonl", "ndjson"].iter().any(|extension| has_extension(input, extension));
+        (json || begins_as_json(path)).then(|| {
+            Failure::usage(
+                format!("{name} is JSON, which ascot does not take apart: its fields are no keys"),
+                format!("make it CSV first, as with jq -r '[.FIELD, .OTHER] | @csv' {quoted} | ascot sort --csv --key '#1'"),
+            )
+        })
+    })
+}
+
+fn begins_as_json(path: &Path) -> bool {
+    let mut head = [0; 64];
+    let read = File::open(path).and_then(|mut file| file.read(&mut head)).unwrap_or(0);
+    let mut bytes = head[..read].iter().copied().filter(|byte| !byte.is_ascii_whitespace());
+    match (bytes.next(), bytes.next()) {
+        (Some(b'{'), next) => matches!(next, Some(b'"' | b'}') | None),
+        (Some(b'['), next) => matches!(next, Some(b'{' | b'[' | b'"' | b']') | None),
+        _ => false,
+    }
+}
+
+/// `-d ';'` as other programs have it: here -d is dictionary order, and what follows it the name of a file.
+fn refuse_separator_of_d(matches: &ArgMatches, inputs: &[Input]) -> Result<(), Failure> {
+    if !matches.get_flag("dictionary-order") {
+        return Ok(());
+    }
+    let meant = inputs.iter().find_map(|input| {
+        let Input::Path(path) = input else { return None };
+        let text = path.to_str()?;
+        let one = text.len() == 1 && text.bytes().all(|byte| byte.is_ascii_punctuation() || byte == b'\t');
+        ((one || ["\\t", "tab", ""].contains(&text)) && !path.exists()).then_some(text)
+    });
+    match meant {
+        None => Ok(()),
+        Some(text) => Err(Failure::usage(
+            format!(
+                "-d '{text}': -d is dictionary order and takes no value, so '{text}' is taken for a file, and there is none"
+            ),
+            format!("for a separator write --separator '{text}', or -t '{text}'"),
+        )),
+    }
 }
 
 fn column_keys(texts: &[String], reverse: bool) -> Result<Vec<CsvKeySpec>, Failure> {

@@ -184,6 +184,12 @@ pub(super) fn header_names(header: &[u8], separator: u8, quote: u8) -> Vec<Vec<u
     Row::new(header, separator, quote).map(|field| field.content()).collect()
 }
 
+/// The names of the columns that a header, which comes without what ends it, has.
+pub fn header_columns(header: &[u8], separator: u8, quote: u8) -> Vec<String> {
+    let names = header_names(header, separator, quote);
+    names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect()
+}
+
 /// Where a header differs from another one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeaderDifference {
@@ -207,7 +213,9 @@ pub fn header_difference(headers: [&[u8]; 2], separator: u8, quote: u8) -> Optio
 pub(super) fn find_column(column: &CsvColumn, names: Option<&[Vec<u8>]>) -> Result<usize, KeyError> {
     match (column, names) {
         (CsvColumn::Number(number), Some(names)) if *number > names.len() => {
-            Err(KeyError::ColumnBeyond { number: *number, columns: names.len() })
+            let names: Vec<String> =
+                names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+            Err(KeyError::ColumnBeyond { number: *number, columns: names.len(), names })
         }
         (CsvColumn::Number(number), _) => Ok(number.saturating_sub(1)),
         (CsvColumn::Name(name), None) => Err(KeyError::NoHeader { name: name.clone() }),
@@ -328,6 +336,20 @@ mod tests {
             let message = parse_csv_keys(text).unwrap_err().to_string();
             assert!(message.contains(words), "{text:?}: {message}");
         }
+    }
+
+    #[test]
+    fn a_header_of_one_column_suggests_its_separator() {
+        for (header, flag) in [("id;name", "-t ';'"), ("id\tname", "-t tab"), ("id|name", "-t '|'")] {
+            for key in ["name", "#2"] {
+                let specs = parse_csv_keys(key).unwrap();
+                let told = compile_csv(&specs, Some(header.as_bytes()), b',', b'"', &[]).unwrap_err();
+                assert!(told.to_string().contains(flag), "{told}");
+            }
+        }
+        let specs = parse_csv_keys("name").unwrap();
+        let told = compile_csv(&specs, Some(b"id,nom"), b',', b'"', &[]).unwrap_err().to_string();
+        assert!(!told.contains("--separator"), "{told}");
     }
 
     #[test]

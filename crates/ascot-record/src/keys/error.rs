@@ -111,19 +111,22 @@ pub enum KeyError {
         text: String,
     },
     /// A column number beyond the header.
-    #[error("there is no column #{number}: the header has {columns}")]
+    #[error("there is no column #{number}: the header has {columns}{}", other_separator(.names))]
     ColumnBeyond {
         /// The number given.
         number: usize,
         /// How many columns the header has.
         columns: usize,
+        /// Their names.
+        names: Vec<String>,
     },
     /// A name that the header lacks.
     #[error(
-        "no column '{name}'{}; the header has: {}{}",
+        "no column '{name}'{}; the header has: {}{}{}",
         .nearest.as_ref().map(|n| format!(" (did you mean '{n}'?)")).unwrap_or_default(),
         .columns.join(", "),
-        by_number(name)
+        by_number(name),
+        other_separator(.columns)
     )]
     UnknownColumn {
         /// The name given.
@@ -167,6 +170,16 @@ pub enum KeyError {
         /// Length of a record in bytes.
         len: usize,
     },
+}
+
+/// The separator that a header which is one column seems to have.
+fn other_separator(columns: &[String]) -> String {
+    let [only] = columns else { return String::new() };
+    let found = [(';', "-t ';'"), ('\t', "-t tab"), ('|', "-t '|'"), (',', "-t ,")];
+    let found = found.into_iter().find(|(separator, _)| only.contains(*separator));
+    found.map_or(String::new(), |(_, flag)| {
+        format!("\n  the header is one column that holds another separator: {flag} (--separator) cuts there")
+    })
 }
 
 /// What to write instead of a name that looks like a field of the sort command's keys: `2`, `2n`, `2.1`.

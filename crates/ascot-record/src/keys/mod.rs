@@ -36,7 +36,8 @@ mod version;
 pub use csv::{CsvType, infer_type, misfits_written};
 pub use csv_columns::{Fallback, KeyColumn, csv_columns, header_like, shown};
 pub use csv_spec::{
-    CsvColumn, CsvKeySpec, HeaderDifference, compile_columns, compile_csv, header_difference, parse_csv_keys,
+    CsvColumn, CsvKeySpec, HeaderDifference, compile_columns, compile_csv, header_columns, header_difference,
+    parse_csv_keys,
 };
 pub use date_format::DateFormat;
 pub use error::KeyError;

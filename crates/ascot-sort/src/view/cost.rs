@@ -89,6 +89,7 @@ mod tests {
                 pass("merge", runs / 9, 1),
             ],
             peak_disk_bytes: 0,
+            disk: Default::default(),
             remark: String::new(),
         };
         let array = VolumeProfile::simple("array", 3.5e9, 3.5e9, 0.0155);

@@ -1,0 +1,66 @@
+//! What a terminal is spared: bytes that are no text, which it would take for commands.
+
+use std::fs::File;
+use std::io::{IsTerminal, Read};
+
+use ascot_record::layout::Layout;
+use ascot_sort::request::{Input, Output, SortRequest};
+use clap::ArgMatches;
+
+use crate::failure::Failure;
+use crate::view_flags::is_given;
+
+/// Bytes that are looked at.
+pub const LOOKED_AT_BYTES: usize = 512;
+
+/// Whether bytes are not what text has: control bytes beside those that move to another place or colour.
+pub fn is_binary(bytes: &[u8]) -> bool {
+    bytes.iter().any(|byte| matches!(byte, 0..=6 | 14..=26 | 28..=31 | 127))
+}
+
+/// An error where `bytes`, the first of what is to be written, would go to a terminal and are no text.
+pub fn spare(bytes: &[u8]) -> Result<(), Failure> {
+    if is_binary(bytes) && std::io::stdout().is_terminal() { Err(refusal()) } else { Ok(()) }
+}
+
+/// An error where a sort would write binary records to a terminal. Who names that with `-o` gets them.
+pub fn spare_of_sort(matches: &ArgMatches, request: &SortRequest) -> Result<(), Failure> {
+    let wanted = !matches!(request.output, Output::Stdout) || is_given(matches, "output");
+    if wanted || !std::io::stdout().is_terminal() {
+        return Ok(());
+    }
+    let binary = match request.layout {
+        Layout::Number(_) | Layout::Prefixed { .. } => true,
+        Layout::Fixed { .. } => head_of(&request.inputs).is_some_and(|head| is_binary(&head)),
+        Layout::Lines { .. } | Layout::Csv { .. } => false,
+    };
+    if binary { Err(refusal()) } else { Ok(()) }
+}
+
+/// The first bytes of the first input, where that is a file.
+fn head_of(inputs: &[Input]) -> Option<Vec<u8>> {
+    let Input::Path(path) = inputs.first()? else { return None };
+    let file = File::open(path).ok().filter(|file| file.metadata().is_ok_and(|stat| stat.is_file()))?;
+    let mut head = Vec::new();
+    file.take(LOOKED_AT_BYTES as u64).read_to_end(&mut head).ok()?;
+    Some(head)
+}
+
+fn refusal() -> Failure {
+    Failure::usage(
+        "binary records would go to the terminal",
+        "write them to a file (-o FILE), or say that you mean it: -o /dev/stdout, or | cat",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_no_binary() {
+        assert!(!is_binary("id;Größe\tπ\r\n\x1b[1mx\x1b[0m\n".as_bytes()));
+        assert!(is_binary(&7_u64.to_le_bytes()));
+        assert!(is_binary(b"text\0"));
+    }
+}
