@@ -123,16 +123,7 @@ impl fmt::Display for Explanation {
             writeln!(f, "  no room  {shortage}: the job would be refused")?;
         }
         write!(f, "  time     about {}, bound by {}", units::seconds(chosen.seconds()), chosen.bound_by())?;
-        for (number, way) in plan.others.iter().enumerate() {
-            let lead = if number == 0 { "\n\n  why not  " } else { "\n           " };
-            write!(
-                f,
-                "{lead}{}   about {}   {}",
-                way.summary,
-                units::seconds(way.seconds()),
-                compare(way, chosen)
-            )?;
-        }
+        self.write_others(f)?;
         if let Some(cost) = &self.view {
             let lead = if plan.others.is_empty() { "\n\n  why not  " } else { "\n           " };
             let (make, read) = (units::seconds(cost.make_seconds), units::seconds(cost.read_seconds));
@@ -152,6 +143,20 @@ impl fmt::Display for Explanation {
 }
 
 impl Explanation {
+    fn write_others(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, way) in self.plan.others.iter().enumerate() {
+            let lead = if number == 0 { "\n\n  why not  " } else { "\n           " };
+            write!(
+                f,
+                "{lead}{}   about {}   {}",
+                way.summary,
+                units::seconds(way.seconds()),
+                compare(way, &self.plan.chosen)
+            )?;
+        }
+        Ok(())
+    }
+
     /// What there is to say of keys and headers, in paragraphs.
     fn words_of_keys(&self) -> String {
         let keys =

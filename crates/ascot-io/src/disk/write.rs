@@ -1,0 +1,139 @@
+//! Opening files to write them.
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::Disk;
+use crate::PAGE_BYTES;
+use crate::backend::{BUFFERED_BYTES, Backend, FileWrite, PLAIN_BYTES};
+use crate::direct::ArmWrite;
+use crate::error::{Action, IoError};
+use crate::faulty::Operation;
+use crate::ledger::Direction;
+use crate::mapped::MappedWrite;
+use crate::pipe::PipeWrite;
+use crate::stream::WriteStream;
+
+impl Disk {
+    /// Creates a file, or empties it where it exists, to write it from the start. Pipes and devices are written
+    /// as they are. A link is followed: for files that a user names.
+    pub fn create(&self, path: &Path, name: &str) -> Result<Box<dyn WriteStream>, IoError> {
+        let mut options = OpenOptions::new();
+        self.create_by(options.create(true).truncate(true).mode(0o666), path, name).map(|(stream, _)| stream)
+    }
+
+    /// Creates a file to write it from the start. It is an error where anything has the name, a link too.
+    pub fn create_new(&self, path: &Path, name: &str) -> Result<Box<dyn WriteStream>, IoError> {
+        self.create_as(path, name, 0o666).map(|(stream, _)| stream)
+    }
+
+    /// The same for a file with these permission bits, before the umask; gives the file, too.
+    pub(crate) fn create_as(
+        &self,
+        path: &Path,
+        name: &str,
+        mode: u32,
+    ) -> Result<(Box<dyn WriteStream>, File), IoError> {
+        let mut options = OpenOptions::new();
+        let options = options.create_new(true).mode(mode).custom_flags(libc::O_NOFOLLOW);
+        self.create_by(options, path, name)
+    }
+
+    fn create_by(
+        &self,
+        options: &mut OpenOptions,
+        path: &Path,
+        name: &str,
+    ) -> Result<(Box<dyn WriteStream>, File), IoError> {
+        self.meet(Operation::Create, path, 0)?;
+        let failed = |error| IoError::from_os(Action::Create, path, 0, error);
+        // Mapped windows need to read, too; a fifo or device may allow writing only.
+        let mapped = matches!(self.inner.options.backend, Backend::Mapped(_));
+        let file = options.read(mapped).write(true).open(path).map_err(failed)?;
+        let stat = file.metadata().map_err(failed)?;
+        let copy = file.try_clone().map_err(failed)?;
+        Ok((self.writer(file, &stat, path, 0, name)?, copy))
+    }
+
+    /// Opens what is no regular file (a pipe, a device) to write to it. A file that took its place meanwhile is
+    /// not touched.
+    pub(crate) fn open_special(&self, path: &Path, name: &str) -> Result<Box<dyn WriteStream>, IoError> {
+        self.meet(Operation::Create, path, 0)?;
+        let failed = |error| IoError::from_os(Action::Create, path, 0, error);
+        let file = OpenOptions::new().write(true).open(path).map_err(failed)?;
+        let stat = file.metadata().map_err(failed)?;
+        if stat.is_file() {
+            return Err(IoError::Replaced { path: path.to_path_buf() });
+        }
+        self.writer(file, &stat, path, 0, name)
+    }
+
+    /// Opens a file to go on writing at `offset` (a multiple of 4096, not past its end); what it
+    /// holds from there on is cut off. A link is not followed.
+    pub fn open_append(&self, path: &Path, offset: u64, name: &str) -> Result<Box<dyn WriteStream>, IoError> {
+        let mut options = OpenOptions::new();
+        let options = options.read(true).write(true).custom_flags(libc::O_NOFOLLOW);
+        let file = options.open(path).map_err(|error| IoError::from_os(Action::Open, path, offset, error))?;
+        self.append_to(file, path, offset, name)
+    }
+
+    /// The same for a file that is open.
+    pub(crate) fn append_to(
+        &self,
+        file: File,
+        path: &Path,
+        offset: u64,
+        name: &str,
+    ) -> Result<Box<dyn WriteStream>, IoError> {
+        self.meet(Operation::Create, path, offset)?;
+        let failed = |error| IoError::from_os(Action::Open, path, offset, error);
+        let stat = file.metadata().map_err(failed)?;
+        if !offset.is_multiple_of(PAGE_BYTES as u64) {
+            let what = "a file can only be continued at a multiple of 4096 bytes";
+            return Err(IoError::Misuse { path: path.to_path_buf(), offset, what });
+        }
+        if stat.len() < offset {
+            return Err(IoError::Truncated {
+                path: path.to_path_buf(),
+                offset: stat.len(),
+                expected: offset,
+            });
+        }
+        file.set_len(offset).map_err(|error| IoError::from_os(Action::Resize, path, offset, error))?;
+        self.inner.room.note(&file);
+        self.writer(file, &stat, path, offset, name)
+    }
+
+    fn writer(
+        &self,
+        file: File,
+        stat: &Metadata,
+        path: &Path,
+        start: u64,
+        name: &str,
+    ) -> Result<Box<dyn WriteStream>, IoError> {
+        let port = self.port(path, name, stat, Direction::Write);
+        if !stat.is_file() {
+            let writing = self.port(path, name, stat, Direction::Write);
+            return Ok(Box::new(PipeWrite::start(port, writing, file)?));
+        }
+        let call_bytes = match self.inner.options.backend {
+            Backend::Plain => PLAIN_BYTES,
+            Backend::Buffered => BUFFERED_BYTES,
+            Backend::Sized(bytes) => bytes.max(1),
+            Backend::Mapped(window) => {
+                return Ok(Box::new(MappedWrite::new(port, Arc::new(file), start, window)));
+            }
+            Backend::Direct => {
+                let direct = self.enter_direct(&file, path, stat);
+                return Ok(Box::new(ArmWrite::new(
+                    self.arm_file((port, Direction::Write), file, direct, stat),
+                    start,
+                )));
+            }
+        };
+        Ok(Box::new(FileWrite { port, file: Arc::new(file), next: start, call_bytes, failed: None }))
+    }
+}
