@@ -287,12 +287,12 @@ mod tests {
         for (header, flag) in [("id;name", "-t ';'"), ("id\tname", "-t tab"), ("id|name", "-t '|'")] {
             for key in ["name", "#2"] {
                 let specs = parse_csv_keys(key).unwrap();
-                let told = compile_csv(&specs, Some(header.as_bytes()), &[], b',', b'"').unwrap_err();
+                let told = compile_csv(&specs, Some(header.as_bytes()), b',', b'"', &[]).unwrap_err();
                 assert!(told.to_string().contains(flag), "{told}");
             }
         }
         let specs = parse_csv_keys("name").unwrap();
-        let told = compile_csv(&specs, Some(b"id,nom"), &[], b',', b'"').unwrap_err().to_string();
+        let told = compile_csv(&specs, Some(b"id,nom"), b',', b'"', &[]).unwrap_err().to_string();
         assert!(!told.contains("--separator"), "{told}");
     }
 
