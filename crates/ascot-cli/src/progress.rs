@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn the_line_says_all_where_there_is_room() {
-        let line = status_line(&example(), 120, false);
+        let line = status_line(&example(), 140, false);
         assert_eq!(
             line,
             "  form runs   [###############---------------]  4.1 of 8.0 GB   1.18 GB/s   6 of 9 runs        \

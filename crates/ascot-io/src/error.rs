@@ -400,7 +400,9 @@ mod tests {
         assert!(said(Action::Create, 0, libc::ENOSPC).starts_with("no space left on the volume of nofile: "));
         let full = io::Error::from_raw_os_error(libc::ENOSPC);
         let full = IoError::from_os(Action::Write, Path::new("/dev/full"), 0, full).to_string();
-        assert!(full.starts_with("cannot write /dev/full: it takes no more bytes") && !full.contains("left"));
+        assert!(
+            full.starts_with("cannot write /dev/full: it takes no more bytes") && !full.contains("B left")
+        );
         let misuse = IoError::Misuse { path: "file".into(), offset: 0, what: "taken" };
         assert_eq!(misuse.to_string(), "file: taken");
     }

@@ -113,11 +113,12 @@ pub(crate) fn refuse_without_room(
     disk: &Disk,
 ) -> Result<(), SortError> {
     let Some(Shortage { what, needed_bytes, left }) = shortage(request, plan, disk) else { return Ok(()) };
-    let dirs: Vec<&Path> = left.iter().map(|(dir, _)| dir.as_path()).collect();
+    let places = temp_dirs(request);
+    let places: Vec<&Path> = places.iter().map(PathBuf::as_path).collect();
     match (what, &request.output) {
         ("the output", Output::Path(path)) => room_for_output(disk, path, needed_bytes)?,
         ("the output", Output::Parts(parts)) => room_for_output(disk, &parts.path(0), needed_bytes)?,
-        ("spills", _) => return Err(no_room_for_spills(disk, &dirs, needed_bytes)),
+        ("spills", _) => return Err(no_room_for_spills(disk, &places, needed_bytes)),
         _ => {}
     }
     let advice = "free some space, or put spills on another volume than the output (--temp DIR, repeatable)";

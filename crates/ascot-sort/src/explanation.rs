@@ -119,9 +119,8 @@ impl fmt::Display for Explanation {
             units::bytes(chosen.peak_disk_bytes),
             units::bytes(self.free_bytes)
         )?;
-        if let Some(shortage) = &self.shortage {
-            writeln!(f, "  no room  {shortage}: the job would be refused")?;
-        }
+        let refused = |shortage| format!("  no room  {shortage}: the job would be refused\n");
+        write!(f, "{}", self.shortage.as_ref().map_or(String::new(), refused))?;
         write!(f, "  time     about {}, bound by {}", units::seconds(chosen.seconds()), chosen.bound_by())?;
         self.write_others(f)?;
         if let Some(cost) = &self.view {

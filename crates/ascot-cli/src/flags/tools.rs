@@ -219,9 +219,14 @@ pub fn completions() -> Command {
                 .long_help("The shell: bash, elvish, fish, powershell or zsh."),
         )
         // What the scripts themselves ask: `completions values FLAG --word WORD -- WORDS`.
-        .arg(Arg::new("flag").hide(true).allow_hyphen_values(true))
-        .arg(Arg::new("word").long("word").hide(true).allow_hyphen_values(true))
-        .arg(Arg::new("words").hide(true).last(true).num_args(0..).allow_hyphen_values(true))
+        .arg(asked("flag", "whose values are asked for"))
+        .arg(asked("word", "how the value begins").long("word"))
+        .arg(asked("words", "the line so far").last(true).num_args(0..))
+}
+
+/// An argument of the scripts that complete, which nobody types.
+fn asked(id: &'static str, help: &'static str) -> Arg {
+    Arg::new(id).hide(true).allow_hyphen_values(true).help(help).long_help(format!("For scripts: {help}."))
 }
 
 /// `ascot help`.
