@@ -16,7 +16,7 @@ use crate::budget::Budget;
 use crate::error::SortError;
 use crate::explanation::{Explanation, Volumes};
 use crate::header;
-use crate::input::{Fingerprint, Inputs};
+use crate::input::{Fingerprint, InputFile, Inputs};
 use crate::job::{Job, RunOptions, job_disk, report_of_finished, temp_dirs, view_disk};
 use crate::merging::merge_inputs;
 use crate::observe::{Cancel, Observer};
@@ -85,6 +85,13 @@ fn csv_head(request: &SortRequest, inputs: Inputs) -> Result<(Inputs, Head), Sor
     if let (true, Layout::Csv { separator, quote }) = (request.header, layout) {
         header::refuse_different(&inputs, CsvFraming { separator, quote })?;
     }
+    let inputs = match layout {
+        Layout::Csv { separator, quote } => {
+            let framing = CsvFraming { separator, quote };
+            inputs.with_row_ends(&|head| framing.end(head, 0))?
+        }
+        _ => inputs,
+    };
     let Some(first) = header::bearer(&inputs) else { return Ok((inputs, Head::default())) };
     let start = first.start as usize;
     let mut bytes = first.peek(start + HEAD_BYTES)?;
@@ -95,6 +102,9 @@ fn csv_head(request: &SortRequest, inputs: Inputs) -> Result<(Inputs, Head), Sor
     {
         let end = if let Layout::Lines { delimiter } = layout { delimiter } else { b'\n' };
         if *last != end {
+            // A header without its end tells nothing of how rows end; those of another input may.
+            let crlf = inputs.iter().any(InputFile::ends_rows_with_crlf) && *last != b'\r';
+            bytes.extend(crlf.then_some(b'\r'));
             bytes.push(end);
         }
     }

@@ -98,6 +98,13 @@ const ORDERS: &[(&str, char, &str, &str)] = &[
              digits.",
     ),
     (
+        "random-sort",
+        'R',
+        "random, equal keys together",
+        "Random order: keys go by a salted hash, so lines of equal keys stay together. Another order each \
+             time, or that of --random-source.",
+    ),
+    (
         "version-sort",
         'V',
         "versions: 1.9 < 1.10",
@@ -122,22 +129,22 @@ pub(super) fn ordering() -> Vec<Arg> {
             "WORD",
             "the same by name",
             "Order by WORD: general-numeric (-g), human-numeric (-h), month (-M), numeric (-n), \
-             version (-V).",
+             random (-R), version (-V).",
         )
         .long("sort"),
     );
-    let random = "Refused: Ascot orders, it does not shuffle; the command shuf does. Listed so that \
-             the refusal is clear.";
     flags.push(
-        switch("random-sort", "refused (see shuf)", random)
-            .short('R')
-            .long("random-sort")
-            .hide_short_help(true),
-    );
-    flags.push(
-        option("random-source", "FILE", "refused (see shuf)", random)
-            .long("random-source")
-            .hide_short_help(true),
+        repeated(
+            "random-source",
+            "FILE",
+            "the salt of -R: the same bytes, the same order",
+            "Take the 16 bytes that salt -R from the start of FILE: the same bytes give the same order, that of \
+             the sort command. Without it the system's generator gives them.",
+        )
+        .long("random-source")
+        .value_parser(OsStringValueParser::new())
+        .value_hint(ValueHint::FilePath)
+        .hide_short_help(true),
     );
     flags
 }
@@ -149,7 +156,7 @@ pub(super) fn records() -> Vec<Arg> {
             "SPEC",
             "lines: 2,2nr  CSV: tenant,-ts  fixed length: 0..10",
             "What to order by; may be repeated. Lines: F[.C][OPTS][,F[.C][OPTS]], field and \
-             byte from 1, OPTS of bdfgiMhnrV, as in the sort command. CSV: columns by name (the \
+             byte from 1, OPTS of bdfgiMhnRrV, as in the sort command. CSV: columns by name (the \
              header is implied) or number (#1 is the first), separated by commas; -NAME or \
              NAME:desc for descending; NAME:text, :number, :date, :auto for what it holds, \
              :nulls-first, :nulls-last for where empty fields go. Fixed-length and \
@@ -326,8 +333,9 @@ pub(super) fn memory_and_disks() -> Vec<Arg> {
             "buffer-size",
             "SIZE",
             "as --memory; a bare number counts KiB",
-            "As --memory, with the sort command's rules: a bare number counts KiB, b is bytes, \
-             of several the largest counts, and less than the least that works is raised to it.",
+            "As --memory, with the sort command's rules: a bare number counts KiB, b is bytes, a bare unit is \
+             one of it (K is 1K), of several the largest counts, and less than the least that works, as 0 or \
+             32b, is raised to it.",
         )
         .short('S')
         .long("buffer-size")

@@ -1,5 +1,6 @@
 //! What a job may use: memory, processors, compression of what it spills.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use ascot_io::Compression;
@@ -76,9 +77,19 @@ pub fn compression(matches: &ArgMatches) -> Compression {
     }
 }
 
+/// Programs in whose place Ascot compresses without a word.
+const UNDERSTOOD: &[&str] = &["lz4", "zstd", "gzip", "pigz", "bzip2", "xz", "lzop"];
+
+/// Whether `value`, given with `--compress`, means a program to compress with and no word of Ascot's own.
+pub fn is_compression_program(value: &OsStr) -> bool {
+    let own = ["lz4", "zstd"];
+    value
+        .to_str()
+        .is_some_and(|text| text.contains('/') || (UNDERSTOOD.contains(&text) && !own.contains(&text)))
+}
+
 /// A word about a program that is not run.
 pub fn compression_notice(matches: &ArgMatches) -> Option<String> {
-    const UNDERSTOOD: &[&str] = &["lz4", "zstd", "gzip", "pigz", "bzip2", "xz", "lzop"];
     let program = program(matches).filter(|name| !UNDERSTOOD.contains(name))?;
     Some(format!(
         "--compress-program={program} is not run: spills are compressed with zstd (--compress zstd)"

@@ -27,6 +27,7 @@ mod general;
 mod human;
 mod month;
 mod numeric;
+mod random;
 mod range;
 mod spec;
 mod version;
@@ -35,6 +36,7 @@ pub use csv::{CsvType, infer_type};
 pub use csv_spec::{CsvColumn, CsvKeySpec, HeaderDifference, compile_csv, header_difference, parse_csv_keys};
 pub use error::KeyError;
 pub use flags::KeyFlags;
+pub use random::Salt;
 pub use range::{ByteRangeKey, compile_ranges, parse_ranges};
 pub use spec::{KeyDef, KeyOptions, KeyPosition, compile, parse_separator};
 
