@@ -153,15 +153,15 @@ fn long_takes_value(sort: &Command, name: &[u8]) -> bool {
 /// `+F[.C][OPTS]`, counted from 0, as the start of a key counted from 1.
 fn old_start(argument: &[u8]) -> Option<String> {
     let (field, byte, options) = old_position(argument.strip_prefix(b"+")?)?;
-    let byte = if byte > 0 { format!(".{}", byte + 1) } else { String::new() };
-    Some(format!("{}{byte}{options}", field.checked_add(1)?))
+    let byte = if byte > 0 { format!(".{}", byte.saturating_add(1)) } else { String::new() };
+    Some(format!("{}{byte}{options}", field.saturating_add(1)))
 }
 
 /// `-F[.C][OPTS]`, counted from 0 and not included, as the end of a key.
 fn old_end(argument: &[u8]) -> Option<String> {
     let (field, byte, options) = old_position(argument.strip_prefix(b"-")?)?;
     if byte > 0 {
-        return Some(format!(",{}.{byte}{options}", field.checked_add(1)?));
+        return Some(format!(",{}.{byte}{options}", field.saturating_add(1)));
     }
     // The end of the field before; that of the first where there is none.
     Some(format!(",{}{options}", field.max(1)))
@@ -177,9 +177,10 @@ fn old_position(text: &[u8]) -> Option<(u64, u64, &str)> {
     options.bytes().all(|letter| b"bdfgiMhnrRV".contains(&letter)).then_some((field, byte, options))
 }
 
+/// The number at the start of `text`, too large ones as the largest, and what follows it.
 fn digits(text: &str) -> Option<(u64, &str)> {
     let end = text.bytes().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
-    Some((text[..end].parse().ok()?, &text[end..]))
+    (end > 0).then(|| (text[..end].parse().unwrap_or(u64::MAX), &text[end..]))
 }
 
 /// The name of the program, of a path to it.
@@ -259,6 +260,8 @@ mod tests {
         assert_eq!(rewrite("+1.2 -3.4n"), "-k 2.3,4.4n");
         assert_eq!(rewrite("+0n -n"), "-k 1n -n");
         assert_eq!(rewrite("+0 -0"), "-k 1,1");
+        assert_eq!(rewrite("+0.18446744073709551615R"), "-k 1.18446744073709551615R");
+        assert_eq!(rewrite("+1 -1.99999999999999999999"), "-k 2,2.18446744073709551615");
         assert_eq!(rewrite("+file"), "+file");
     }
 

@@ -238,7 +238,9 @@ mod tests {
         assert_eq!(buffer_size("0"), Ok(Amount::Bytes(0)));
         assert_eq!(buffer_size("200%"), Ok(Amount::Percent(200.0)));
         assert_eq!(buffer_size("0%"), Ok(Amount::Percent(0.0)));
-        for text in ["x", "1Q1", "", "b", "%", "-1", "+", "16E", "1Z", "1Y", "1R", "1Q", "99999999999999999999"] {
+        for text in
+            ["x", "1Q1", "", "b", "%", "-1", "+", "16E", "1Z", "1Y", "1R", "1Q", "99999999999999999999"]
+        {
             assert!(buffer_size(text).is_err(), "{text}");
         }
     }

@@ -229,7 +229,8 @@ fn checks() -> Vec<Arg> {
         switch(
             "merge",
             "merge files that are sorted already",
-            "Merge files that are sorted already; do not sort.",
+            "Merge files that are sorted already; do not sort. A record out of order is an error. With -R the \
+             files and the merge need the same --random-source.",
         )
         .short('m')
         .long("merge"),
@@ -241,14 +242,18 @@ fn checks() -> Vec<Arg> {
              disorder too.",
         )
         .short('c'),
-        switch("check-quiet", "check silently", "As -c, without a word: only the exit status tells.")
-            .short('C')
-            .hide_short_help(true),
+        switch(
+            "check-quiet",
+            "check silently",
+            "Check as -c does, but print nothing: exit status 0 means that the input is sorted, 1 that it is not.",
+        )
+        .short('C')
+        .hide_short_help(true),
         option(
             "check",
             "WORD",
             "the same by name",
-            "As -c (diagnose-first, or no WORD) or -C (quiet or silent).",
+            "The same as -c (WORD is diagnose-first, or left out) or as -C (WORD is quiet or silent).",
         )
         .long("check")
         .num_args(0..=1)
