@@ -35,11 +35,12 @@ def test_random_command_lines(family, part, tmp_path):
     "words",
     [
         ["-k"], ["-k0"], ["-k1.0"], ["-k1,1x"], ["-k", ""], ["-t", ""], ["-t", "ab"], ["-k1,"], ["-k-1"],
-        ["-S", "x"], ["-S", "1Q1"], ["-S", "1Z"], ["-S", "16E"], ["-S", "1Q"], ["-S", "b"], ["-S", "-1"], ["-S", ""],
-        ["--s"], ["--r"], ["--ra"], ["--ve"], ["--i"], ["--c"], ["--b=2"], ["--ba=1"], ["--=1"],
+        ["-S", "x"], ["-S", "1Q1"], ["-S", "1Z"], ["-S", "16E"], ["-S", "1Q"], ["-S", "b"], ["-S", "-1"],
+        ["-S", ""],        ["--s"], ["--r"], ["--ra"], ["--ve"], ["--i"], ["--c"], ["--b=2"], ["--ba=1"], ["--=1"],
         ["-nR"], ["-RM"], ["-k1,1Rg"], ["-R", "--random-source=missing"], ["-R", "--random-source=empty"],
         ["-n", "--random-source=missing", "f0"], ["--random-source=f0", "--random-source=empty", "f0"],
-        ["+0", "-0.1x"], ["+1", "-1"], ["+0", "-0"], ["+0.1", "-0.3"], ["+1.x", "f0"], ["+0.18446744073709551615", "f0"],
+        ["+0", "-0.1x"], ["+1", "-1"], ["+0", "-0"], ["+0.1", "-0.3"], ["+1.x", "f0"],
+        ["+0.18446744073709551615", "f0"],
         ["+0.99999999999999999999n", "-1.18446744073709551615", "f0"], ["-c", "-o", "out"], ["-c", "f0", "f0"],
         ["-cC"], ["-ng"], ["-hn"], ["-nM"], ["-di", "-n"], ["-k1n,1g"], ["--parallel=0"], ["--parallel=x"],
         ["--batch-size=1"], ["--files0-from=f0", "f0"], ["--files0-from=missing"], ["missing"], ["."],
@@ -85,7 +86,7 @@ def test_every_abbreviation_works(flag, tmp_path):
     }  # fmt: skip
     for end in range(1, len(flag) + 1):
         value = f"={values[flag]}" if flag in values else ""
-        inputs = {"f0": b"b 1\na 2\n", "names": b"f0\0"}
+        inputs = {"f0": b"a 2\nb 1\n", "names": b"f0\0"}
         operands = [] if flag == "files0-from" else ["f0"]
         # What these print is the commands' own: only that they are understood counts.
         own = any(name.startswith(flag[:end]) for name in ("help", "version", "debug"))
@@ -101,7 +102,9 @@ def test_every_byte_at_every_place_of_a_number(order, tmp_path):
     lines = list(numbers)
     for byte in bytes(range(256)).replace(b"\n", b""):
         odd = bytes([byte])
-        lines += [number[:at] + odd * n + number[at:] for number in numbers for at in range(len(number) + 1) for n in (1, 2)]
+        for number in numbers:
+            places = range(len(number) + 1)
+            lines += [number[:at] + odd * times + number[at:] for at in places for times in (1, 2)]
     random.Random(11).shuffle(lines)
     for words in ([order, "-s"], [order, "-u"], [order, "-s", "-k1.2"]):
         told = difference(Case([words], {"f0": b"\n".join(lines)}, ["f0"]), tmp_path)
