@@ -84,7 +84,8 @@ def exit_status_difference(case, directory):
     theirs, mine = case.run([SORT], directory)[0], case.run([ascot_binary(), "sort"], directory)[0]
     if theirs.returncode == mine.returncode:
         return None
-    return f"{case.words()}: exit status {mine.returncode}, sort has {theirs.returncode}\n{mine.stderr}{theirs.stderr}"
+    statuses = f"exit status {mine.returncode}, sort has {theirs.returncode}"
+    return f"{case.words()}: {statuses}\n{mine.stderr}{theirs.stderr}"
 
 
 def smaller(case):
