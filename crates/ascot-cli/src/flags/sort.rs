@@ -340,7 +340,7 @@ pub(super) fn memory_and_disks() -> Vec<Arg> {
             "as --memory; a bare number counts KiB",
             "As --memory, with the sort command's rules: a bare number counts KiB, b is bytes, a bare unit is \
              one of it (K is 1K), of several the largest counts, and less than the least that works, as 0 or \
-             32b, is raised to it.",
+             32b, is raised to it; more than there is counts as all there is.",
         )
         .short('S')
         .long("buffer-size")

@@ -29,8 +29,8 @@ pub fn memory(matches: &ArgMatches) -> Result<Option<u64>, Failure> {
             Err(Failure::usage("both --memory and -S are given", "they mean the same: keep one"))
         }
         (Some(text), None) => bytes("--memory", size::memory_size(text)).map(Some),
-        // The sort command takes any size and uses what it needs at least.
-        (None, Some(largest)) => Ok(Some(largest.max(LEAST_MEMORY_BYTES))),
+        // The sort command takes any size, uses what it needs at least, and no more than there is.
+        (None, Some(largest)) => Ok(Some(largest.min(sys::memory_bytes()).max(LEAST_MEMORY_BYTES))),
         (None, None) => match std::env::var(VARIABLE) {
             Ok(text) if !text.is_empty() => bytes(VARIABLE, size::memory_size(&text)).map(Some),
             _ => Ok(None),
