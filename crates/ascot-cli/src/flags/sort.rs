@@ -100,7 +100,7 @@ const ORDERS: &[(&str, char, &str, &str)] = &[
     (
         "random-sort",
         'R',
-        "random, equal keys together",
+        "random, equals together",
         "Random order: keys go by a salted hash, so lines of equal keys stay together. Another order each \
              time, or that of --random-source.",
     ),
@@ -124,10 +124,10 @@ pub(super) fn ordering() -> Vec<Arg> {
         .map(|(name, letter, help, long)| switch(name, help, long).short(*letter).long(*name))
         .collect();
     flags.push(
-        option(
+        repeated(
             "sort-word",
             "WORD",
-            "the same by name",
+            "these by name",
             "Order by WORD: general-numeric (-g), human-numeric (-h), month (-M), numeric (-n), \
              random (-R), version (-V).",
         )

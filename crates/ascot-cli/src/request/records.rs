@@ -226,7 +226,7 @@ fn quote(matches: &ArgMatches) -> Result<Option<u8>, Failure> {
 fn order_letters(matches: &ArgMatches) -> Result<Vec<char>, Failure> {
     let given = ORDERS.iter().filter(|(id, _)| matches.get_flag(id)).map(|(_, letter)| *letter);
     let mut letters: Vec<char> = given.collect();
-    if let Some(word) = matches.get_one::<String>("sort-word") {
+    for word in matches.get_many::<String>("sort-word").into_iter().flatten() {
         let words: Vec<&str> = SORT_WORDS.iter().map(|(word, _)| *word).collect();
         let word = one_of("--sort", word, &words)?;
         letters.extend(SORT_WORDS.iter().filter(|(known, _)| *known == word).map(|(_, letter)| *letter));
