@@ -13,18 +13,30 @@ from pathlib import Path
 from support import Done, ascot_binary, clean_environment
 
 SORT = shutil.which("sort")
-ORDERINGS = "bdfgiMhnrV"
+ORDERINGS = "bdfgiMhnRrV"
 # At most one of these may order a key; the sort command refuses more.
-KINDS = "gMhnV"
+KINDS = "gMhnRV"
 LONG_NAMES = {
     "b": "--ignore-leading-blanks", "d": "--dictionary-order", "f": "--ignore-case",
     "g": "--general-numeric-sort", "i": "--ignore-nonprinting", "M": "--month-sort",
-    "h": "--human-numeric-sort", "n": "--numeric-sort", "r": "--reverse", "V": "--version-sort",
+    "h": "--human-numeric-sort", "n": "--numeric-sort", "R": "--random-sort", "r": "--reverse", "V": "--version-sort",
     "u": "--unique", "s": "--stable",
 }  # fmt: skip
 SORT_WORDS = {
-    "g": "general-numeric", "M": "month", "h": "human-numeric", "n": "numeric", "V": "version",
+    "g": "general-numeric", "M": "month", "h": "human-numeric", "n": "numeric", "R": "random",
+    "V": "version",
 }  # fmt: skip
+# All long flags of the sort command.
+LONG_FLAGS = [
+    "batch-size", "buffer-size", "check", "compress-program", "debug", "dictionary-order", "field-separator",
+    "files0-from", "general-numeric-sort", "help", "human-numeric-sort", "ignore-case", "ignore-leading-blanks",
+    "ignore-nonprinting", "key", "merge", "month-sort", "numeric-sort", "output", "parallel", "random-sort",
+    "random-source", "reverse", "sort", "stable", "temporary-directory", "unique", "version", "version-sort",
+    "zero-terminated",
+]  # fmt: skip
+# Files of any machine, for the same random order on both sides.
+RANDOM_SOURCES = ["/dev/zero", SORT]
+SIZES = ["16M", "50%", "20480", "16m", "20000000b", "1G", "32b", "K", "0", "+20M", "0%", "3t"]
 
 
 @dataclass
@@ -67,9 +79,21 @@ def difference(case, directory):
     return None
 
 
+def exit_status_difference(case, directory):
+    """The same where what is printed is each command's own."""
+    theirs, mine = case.run([SORT], directory)[0], case.run([ascot_binary(), "sort"], directory)[0]
+    if theirs.returncode == mine.returncode:
+        return None
+    statuses = f"exit status {mine.returncode}, sort has {theirs.returncode}"
+    return f"{case.words()}: {statuses}\n{mine.stderr}{theirs.stderr}"
+
+
 def smaller(case):
     """Simpler cases to try in place of a failing one."""
-    for at in range(len(case.options)):
+    for at, group in enumerate(case.options):
+        # Without its source a random order differs each time.
+        if group[0].startswith("--random-sou"):
+            continue
         yield replace(case, options=case.options[:at] + case.options[at + 1 :])
     contents = [*((name, text) for name, text in case.inputs.items()), (None, case.stdin)]
     for name, text in contents:
@@ -125,8 +149,17 @@ def number(rng):
             lambda: "0" * rng.randrange(4) + str(rng.randrange(30)) + rng.choice(["", ".", ".0", ".50", ".5"]),
             lambda: rng.choice(ODD_NUMBERS),
             lambda: str(rng.randrange(100)) + rng.choice(["a", "b", " ", "e", "-"]),
+            lambda: with_odd_byte(rng, f"{rng.choice(['', '-'])}{rng.randrange(3000)}.{rng.randrange(30)}"),
         ]
     )()
+
+
+def with_odd_byte(rng, text):
+    """A number with bytes in it of which 0x80 does not end it for the sort command."""
+    for _ in range(rng.choice([1, 1, 2])):
+        at = rng.randrange(len(text) + 1)
+        text = text[:at] + rng.choice("\x80\x80\x80\x81\x7f\xff") + text[at:]
+    return text
 
 
 def general_number(rng):
@@ -144,7 +177,10 @@ def general_number(rng):
 
 def human_number(rng):
     suffix = rng.choice(["", "K", "M", "G", "T", "P", "E", "Z", "Y", "k", "Ki", "KiB", "m", "R", "Q", "B", " K"])
-    return rng.choice(["", "", "-"]) + rng.choice(["0", "1", "2.5", "10", "1023", "00.4", ".5"]) + suffix
+    digits = rng.choice(["0", "1", "2.5", "10", "1023", "00.4", ".5"])
+    if rng.random() < 0.1:
+        digits = with_odd_byte(rng, digits)
+    return rng.choice(["", "", "-"]) + digits + suffix
 
 
 def month(rng):
@@ -233,8 +269,18 @@ def ordering_words(rng, letters):
         if letter in SORT_WORDS and rng.random() < 0.3:
             named.append([f"--sort={SORT_WORDS[letter]}"])
         else:
-            named.append([LONG_NAMES[letter]])
+            named.append([abbreviated(rng, LONG_NAMES[letter])])
     return named
+
+
+def abbreviated(rng, word):
+    """A long flag cut short, as long as no other begins so."""
+    name, *value = word.removeprefix("--").split("=", 1)
+    shortest = next(
+        end for end in range(1, len(name) + 1)
+        if sum(flag.startswith(name[:end]) for flag in LONG_FLAGS) == 1 or end == len(name)
+    )  # fmt: skip
+    return "--" + "=".join([name[: rng.randrange(shortest, len(name) + 1)], *value])
 
 
 def separator_words(rng, separator):
@@ -265,8 +311,11 @@ def random_case(seed, family):
     if rng.random() < 0.12:
         options.append([rng.choice(["-z", "--zero-terminated"])])
         delimiter = b"\0"
-    options += rng.choice([[], [], [], [["-S", rng.choice(["16M", "50%", "20480", "16m", "20000000b", "1G"])]]])
-    options += rng.choice([[], [], [["--parallel=1"]], [["--parallel", "2"]]])
+    options += rng.choice([[], [], [], [["-S", rng.choice(SIZES)]], [[abbreviated(rng, "--buffer-size=1M")]]])
+    options += rng.choice([[], [], [[abbreviated(rng, "--parallel=1")]], [[abbreviated(rng, "--parallel"), "2"]]])
+    if any("R" in word or "random" in word for group in options for word in group):
+        source = rng.choice(RANDOM_SOURCES)
+        options.append([abbreviated(rng, f"--random-source={source}")])
     rng.shuffle(options)
     lines = rng.choice([0, 1, 2, 5, 20, 20, 60, 300])
     texts = [

@@ -9,7 +9,7 @@ import subprocess
 from functools import cache
 
 import pytest
-from sort_cases import SORT, Case, random_case, verdict
+from sort_cases import LONG_FLAGS, SORT, Case, difference, exit_status_difference, random_case, verdict
 from support import clean_environment, run, start
 
 pytestmark = pytest.mark.skipif(SORT is None, reason="no sort command to compare with")
@@ -35,7 +35,13 @@ def test_random_command_lines(family, part, tmp_path):
     "words",
     [
         ["-k"], ["-k0"], ["-k1.0"], ["-k1,1x"], ["-k", ""], ["-t", ""], ["-t", "ab"], ["-k1,"], ["-k-1"],
-        ["-S", "x"], ["-S", "1Q1"], ["-c", "-o", "out"], ["-c", "f0", "f0"],
+        ["-S", "x"], ["-S", "1Q1"], ["-S", "1Z"], ["-S", "16E"], ["-S", "1Q"], ["-S", "b"], ["-S", "-1"],
+        ["-S", ""],        ["--s"], ["--r"], ["--ra"], ["--ve"], ["--i"], ["--c"], ["--b=2"], ["--ba=1"], ["--=1"],
+        ["-nR"], ["-RM"], ["-k1,1Rg"], ["-R", "--random-source=missing"], ["-R", "--random-source=empty"],
+        ["-n", "--random-source=missing", "f0"], ["--random-source=f0", "--random-source=empty", "f0"],
+        ["+0", "-0.1x"], ["+1", "-1"], ["+0", "-0"], ["+0.1", "-0.3"], ["+1.x", "f0"],
+        ["+0.18446744073709551615", "f0"],
+        ["+0.99999999999999999999n", "-1.18446744073709551615", "f0"], ["-c", "-o", "out"], ["-c", "f0", "f0"],
         ["-cC"], ["-ng"], ["-hn"], ["-nM"], ["-di", "-n"], ["-k1n,1g"], ["--parallel=0"], ["--parallel=x"],
         ["--batch-size=1"], ["--files0-from=f0", "f0"], ["--files0-from=missing"], ["missing"], ["."],
         ["-o", "missing/out", "f0"], ["-o", "out", "-o", "other", "f0"], ["--no-such-flag"], ["-t:", "-t,"],
@@ -63,11 +69,46 @@ def test_small_inputs(text, words, tmp_path):
     assert not told, told
 
 
-@pytest.mark.parametrize("size", ["1b", "1K", "2048", "1M", "7%", "1E", "100T"])
+@pytest.mark.parametrize("size", ["1b", "32b", "0", "K", "+5", "1K", "2048", "1M", "7%", "0%", "200%", "1E", "100T"])
 def test_any_buffer_size_works(size, tmp_path):
     """-S is a wish in the sort command: too little is raised to what works."""
     told = verdict(Case([["-S", size]], {"f0": b"b\na\nc\n"}, ["f0"]), tmp_path)
     assert not told, told
+
+
+@pytest.mark.parametrize("flag", LONG_FLAGS)
+def test_every_abbreviation_works(flag, tmp_path):
+    """Each beginning of each long flag, which may be ambiguous; with a value where it takes one."""
+    values = {
+        "batch-size": "2", "buffer-size": "1M", "check": "quiet", "compress-program": "gzip",
+        "field-separator": "a", "files0-from": "names", "key": "2", "output": "f1", "parallel": "1",
+        "random-source": "/dev/zero", "sort": "numeric", "temporary-directory": ".",
+    }  # fmt: skip
+    for end in range(1, len(flag) + 1):
+        value = f"={values[flag]}" if flag in values else ""
+        inputs = {"f0": b"a 2\nb 1\n", "names": b"f0\0"}
+        operands = [] if flag == "files0-from" else ["f0"]
+        # What these print is the commands' own: only that they are understood counts.
+        own = any(name.startswith(flag[:end]) for name in ("help", "version", "debug"))
+        case = Case([[f"--{flag[:end]}{value}"]], inputs, operands, output="f1" if flag == "output" else None)
+        told = exit_status_difference(case, tmp_path) if own or flag == "random-sort" else verdict(case, tmp_path)
+        assert not told, told
+
+
+@pytest.mark.parametrize("order", ["-n", "-h", "-nr", "-fh", "-bn", "-g", "-M", "-V", "-d", "-i", "-f", "-b"])
+def test_every_byte_at_every_place_of_a_number(order, tmp_path):
+    """With -s, so that keys that are equal for the one are equal for the other."""
+    numbers = [b"1", b"-12.5", b"1.25", b".5", b"0", b"007", b"1K", b"-3k", b"1e3", b"JAN", b"v1.2.tar.gz", b"-b c"]
+    lines = list(numbers)
+    for byte in bytes(range(256)).replace(b"\n", b""):
+        odd = bytes([byte])
+        for number in numbers:
+            places = range(len(number) + 1)
+            lines += [number[:at] + odd * times + number[at:] for at in places for times in (1, 2)]
+    random.Random(11).shuffle(lines)
+    for words in ([order, "-s"], [order, "-u"], [order, "-s", "-k1.2"]):
+        told = difference(Case([words], {"f0": b"\n".join(lines)}, ["f0"]), tmp_path)
+        assert not told, f"{words}: {told}"
 
 
 def test_not_a_number_is_below_all_numbers(tmp_path):

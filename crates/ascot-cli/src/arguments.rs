@@ -1,19 +1,24 @@
 //! Arguments as the sort command reads them, rewritten to what the parser reads.
 //!
-//! Three habits of the sort command differ from most parsers': the rest of a cluster is taken as a
+//! Four habits of the sort command differ from most parsers': the rest of a cluster is taken as a
 //! value untouched (`-t=` separates at `=`, `-k2` and `-nk2` are fine), any value may begin with a
-//! dash, and fields may be named in the old way (`+1 -2` for `-k2,2`). Which letters take values is
-//! read from the definitions of the flags.
+//! dash, fields may be named in the old way (`+1 -2` for `-k2,2`), and a long flag may be cut short
+//! as long as no other flag of the sort command begins so (`--p` is `--parallel`, whatever further
+//! flags there are). Which letters take values is read from the definitions of the flags.
 //!
 //! ```text
 //! -nt=      ->  -n  -t =
 //! +1.2 -3n  ->  -k 2.3,3n
+//! --p=2     ->  --parallel=2
 //! ```
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use clap::{Arg, ArgAction, Command};
+
+use crate::flags::COMMAND_FLAGS;
+use crate::request::is_compression_program;
 
 /// Rewrites the arguments (without the program's name) of `ascot sort`.
 pub fn rewritten(arguments: impl IntoIterator<Item = OsString>, sort: &Command) -> Vec<OsString> {
@@ -26,9 +31,8 @@ pub fn rewritten(arguments: impl IntoIterator<Item = OsString>, sort: &Command) 
             result.extend(arguments);
             break;
         }
-        if bytes.starts_with(b"--") {
-            let wants_value = !bytes.contains(&b'=') && long_takes_value(sort, &bytes[2..]);
-            push_valued(&mut result, argument, wants_value.then(|| arguments.next()).flatten());
+        if let Some(long) = bytes.strip_prefix(b"--") {
+            push_long(&mut result, long, sort, || arguments.next());
         } else if bytes.len() > 1 && bytes[0] == b'-' {
             push_cluster(&mut result, &bytes[1..], sort, || arguments.next());
         } else if let Some(start) = old_start(bytes) {
@@ -43,6 +47,42 @@ pub fn rewritten(arguments: impl IntoIterator<Item = OsString>, sort: &Command) 
         }
     }
     result
+}
+
+/// `long`: a long flag without its dashes, perhaps abbreviated, perhaps with its value.
+fn push_long(
+    result: &mut Vec<OsString>,
+    long: &[u8],
+    sort: &Command,
+    next: impl FnOnce() -> Option<OsString>,
+) {
+    let (name, own) = match long.iter().position(|byte| *byte == b'=') {
+        Some(at) => (&long[..at], Some(OsString::from_vec(long[at + 1..].to_vec()))),
+        None => (long, None),
+    };
+    let mut name = full_name(sort, name).map_or(name, str::as_bytes);
+    let value = match own {
+        None if long_takes_value(sort, name) => next(),
+        own => own,
+    };
+    // Short for --compress-program in the sort command, and a flag of its own here.
+    if name == b"compress" && value.as_deref().is_some_and(is_compression_program) {
+        name = b"compress-program";
+    }
+    push_valued(result, OsString::from_vec([b"--", name].concat()), value);
+}
+
+/// The flag of the sort command that `name` is short for: the only one of them that begins so.
+fn full_name(sort: &Command, name: &[u8]) -> Option<&'static str> {
+    let spelled = |text: &str| sort.get_arguments().any(|flag| spellings(flag).contains(&text));
+    if name.is_empty() || std::str::from_utf8(name).is_ok_and(spelled) {
+        return None;
+    }
+    let mut like = COMMAND_FLAGS.into_iter().filter(|full| full.as_bytes().starts_with(name));
+    match (like.next(), like.next()) {
+        (Some(full), None) if spelled(full) => Some(full),
+        _ => None,
+    }
 }
 
 /// `--flag value` becomes `--flag=value`, which no parser takes for two flags.
@@ -113,17 +153,18 @@ fn long_takes_value(sort: &Command, name: &[u8]) -> bool {
 /// `+F[.C][OPTS]`, counted from 0, as the start of a key counted from 1.
 fn old_start(argument: &[u8]) -> Option<String> {
     let (field, byte, options) = old_position(argument.strip_prefix(b"+")?)?;
-    let byte = if byte > 0 { format!(".{}", byte + 1) } else { String::new() };
-    Some(format!("{}{byte}{options}", field.checked_add(1)?))
+    let byte = if byte > 0 { format!(".{}", byte.saturating_add(1)) } else { String::new() };
+    Some(format!("{}{byte}{options}", field.saturating_add(1)))
 }
 
 /// `-F[.C][OPTS]`, counted from 0 and not included, as the end of a key.
 fn old_end(argument: &[u8]) -> Option<String> {
     let (field, byte, options) = old_position(argument.strip_prefix(b"-")?)?;
     if byte > 0 {
-        return Some(format!(",{}.{byte}{options}", field.checked_add(1)?));
+        return Some(format!(",{}.{byte}{options}", field.saturating_add(1)));
     }
-    (field > 0).then(|| format!(",{field}{options}"))
+    // The end of the field before; that of the first where there is none.
+    Some(format!(",{}{options}", field.max(1)))
 }
 
 fn old_position(text: &[u8]) -> Option<(u64, u64, &str)> {
@@ -136,9 +177,10 @@ fn old_position(text: &[u8]) -> Option<(u64, u64, &str)> {
     options.bytes().all(|letter| b"bdfgiMhnrRV".contains(&letter)).then_some((field, byte, options))
 }
 
+/// The number at the start of `text`, too large ones as the largest, and what follows it.
 fn digits(text: &str) -> Option<(u64, &str)> {
     let end = text.bytes().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
-    Some((text[..end].parse().ok()?, &text[end..]))
+    (end > 0).then(|| (text[..end].parse().unwrap_or(u64::MAX), &text[end..]))
 }
 
 /// The name of the program, of a path to it.
@@ -173,9 +215,43 @@ mod tests {
     #[test]
     fn long_values_stay_whole() {
         assert_eq!(rewrite("--key -ts --csv"), "--key=-ts --csv");
-        assert_eq!(rewrite("--mem 1G --rev"), "--mem=1G --rev");
+        assert_eq!(rewrite("--mem 1G --rev"), "--mem=1G --reverse");
         assert_eq!(rewrite("--check x"), "--check x");
+        assert_eq!(rewrite("--key= --key==,="), "--key= --key==,=");
         assert_eq!(rewrite("--top=3 -- -n +1"), "--top=3 -- -n +1");
+    }
+
+    #[test]
+    fn abbreviations_mean_what_they_mean_to_the_sort_command() {
+        assert_eq!(rewrite("--p=2 --par 3"), "--parallel=2 --parallel=3");
+        assert_eq!(
+            rewrite("--me --re --t /x --random-so"),
+            "--merge --reverse --temporary-directory=/x --random-so"
+        );
+        assert_eq!(rewrite("--ch --ch=quiet f"), "--check --check=quiet f");
+        assert_eq!(rewrite("--co gzip --compress=gzip"), "--compress-program=gzip --compress-program=gzip");
+        assert_eq!(rewrite("--compress lz4 --compress=./x"), "--compress=lz4 --compress-program=./x");
+        // Ambiguous there, or no flag of it: the parser decides.
+        assert_eq!(rewrite("--s --memo 1M --c"), "--s --memo=1M --c");
+    }
+
+    #[test]
+    fn every_flag_of_the_sort_command_may_be_abbreviated() {
+        for full in COMMAND_FLAGS {
+            for end in 1..full.len() {
+                let short = &full[..end];
+                let like: Vec<&str> =
+                    COMMAND_FLAGS.into_iter().filter(|name| name.starts_with(short)).collect();
+                let root = crate::flags::root();
+                let sort = root.find_subcommand("sort").unwrap();
+                let exact = sort.get_arguments().any(|flag| spellings(flag).contains(&short));
+                let expected = (like == [full] && !exact).then_some(full);
+                assert_eq!(full_name(sort, short.as_bytes()), expected, "{short}");
+                // A flag of our own that is such an abbreviation has the same meaning.
+                let known = ["sort", "temp", "compress", "version"];
+                assert!(!exact || known.contains(&short), "--{short} hides --{full}");
+            }
+        }
     }
 
     #[test]
@@ -183,6 +259,9 @@ mod tests {
         assert_eq!(rewrite("+1 -2 f"), "-k 2,2 f");
         assert_eq!(rewrite("+1.2 -3.4n"), "-k 2.3,4.4n");
         assert_eq!(rewrite("+0n -n"), "-k 1n -n");
+        assert_eq!(rewrite("+0 -0"), "-k 1,1");
+        assert_eq!(rewrite("+0.18446744073709551615R"), "-k 1.18446744073709551615R");
+        assert_eq!(rewrite("+1 -1.99999999999999999999"), "-k 2,2.18446744073709551615");
         assert_eq!(rewrite("+file"), "+file");
     }
 

@@ -21,16 +21,21 @@ const ENVIRONMENT: &[(&str, &str)] = &[
     ("NO_COLOR", "If set and not empty, no colour on terminals."),
 ];
 
-const EXIT_STATUS: &[(&str, &str)] = &[
-    ("0", "Done; with a check: sorted."),
-    ("1", "A check found disorder."),
-    ("2", "An error, named on standard error with what to do about it."),
-    (
-        "130, 143",
-        "Stopped by SIGINT or SIGTERM, after temporary files were removed, or what is kept was made safe. A second \
-         signal ends the process at once and leaves its files, which ascot clean removes.",
-    ),
+/// Exit status 0 and 1 of the pages whose commands answer a question; all others have 0 for done, and no 1.
+const ANSWERS: &[(&str, &str, &str)] = &[
+    ("ascot", "Done.", "A check found disorder or damage, or a key was not found."),
+    ("ascot-sort", "Done; with -c or -C: the input is sorted.", "With -c or -C: the input is not sorted."),
+    ("ascot-check", "All records are in order.", "Records are out of order."),
+    ("ascot-index", "Done.", "A key was not found (get), or damage was found (verify)."),
+    ("ascot-index-get", "Found.", "No key that was asked for was ever written."),
+    ("ascot-index-verify", "The directory is whole.", "The directory is damaged."),
 ];
+const STATUS_OF_ERRORS: (&str, &str) = ("2", "An error, named on standard error with what to do about it.");
+const STATUS_OF_SIGNALS: (&str, &str) = (
+    "129, 130, 143",
+    "Stopped by SIGHUP, SIGINT or SIGTERM, after temporary files were removed, or what is kept was made safe. A second \
+     signal ends the process at once and leaves its files, which ascot clean removes.",
+);
 
 const NOTES: &str = "Order is that of bytes, whatever the locale: the order of the sort command under \
     LC_ALL=C. Results are its results, byte for byte. The output takes its name when it is complete and \
@@ -41,6 +46,7 @@ pub fn page(root: &Command, command: Option<&str>) -> io::Result<Option<Vec<u8>>
     let Some(subject) = subject(root, command) else { return Ok(None) };
     let examples = subject.get_after_help().map(ToString::to_string);
     let sorts = subject.get_name() == "ascot-sort";
+    let exit_status = exit_status(subject.get_name());
     let has_commands = subject.has_subcommands();
     let version = format!("ascot {}", env!("CARGO_PKG_VERSION"));
     let man = Man::new(subject).section(FILE_OF_PAGE).source(version).manual("Ascot");
@@ -62,8 +68,18 @@ pub fn page(root: &Command, command: Option<&str>) -> io::Result<Option<Vec<u8>>
         notes.to_writer(&mut page)?;
         write_list(&mut page, "ENVIRONMENT", ENVIRONMENT)?;
     }
-    write_list(&mut page, "EXIT STATUS", EXIT_STATUS)?;
+    write_list(&mut page, "EXIT STATUS", &exit_status)?;
     Ok(Some(page))
+}
+
+/// What the exit statuses of a page's command mean.
+fn exit_status(name: &str) -> Vec<(&'static str, &'static str)> {
+    let mut list = match ANSWERS.iter().find(|(page, ..)| *page == name) {
+        Some((_, yes, no)) => vec![("0", *yes), ("1", *no)],
+        None => vec![("0", "Done.")],
+    };
+    list.extend([STATUS_OF_ERRORS, STATUS_OF_SIGNALS]);
+    list
 }
 
 /// Writes all pages into `dir`, which is created; returns their paths.
@@ -142,6 +158,26 @@ mod tests {
                 text.contains(&format!(".SH \"{section}\"")) || text.contains(&format!(".SH {section}")),
                 "{section}"
             );
+        }
+    }
+
+    #[test]
+    fn only_commands_that_answer_a_question_have_status_1() {
+        let root = crate::flags::root();
+        let has_status_1 = |name: &str| {
+            let text = String::from_utf8(page(&root, Some(name)).unwrap().unwrap()).unwrap();
+            let (_, list) = text.split_once("EXIT STATUS").unwrap();
+            list.contains("\\fB1\\fR")
+        };
+        for name in ["sort", "check", "index-get", "index-verify"] {
+            assert!(has_status_1(name), "{name}");
+        }
+        for name in ["split", "merge", "reshape", "gen", "view", "index-build"] {
+            assert!(!has_status_1(name), "{name}");
+        }
+        // Each entry is of a page that exists.
+        for (name, ..) in ANSWERS.iter().skip(1) {
+            assert!(page(&root, name.strip_prefix("ascot-")).unwrap().is_some(), "{name}");
         }
     }
 

@@ -79,16 +79,20 @@ pub fn memory_size(text: &str) -> Result<Amount, SizeError> {
     amount(text, number, unit)
 }
 
-/// Reads `-S`: as the sort command does, a bare number counts KiB. Larger than can be is as large
-/// as can be, as there.
+/// Reads `-S` as the sort command does: a bare number counts KiB, a bare unit is one of it, a plus sign may stand
+/// before, nothing is too small, shares may be above 100 %, and what does not fit 64 bits is refused.
 pub fn buffer_size(text: &str) -> Result<Amount, SizeError> {
-    let (number, unit) = split(text);
-    let unit = if unit.is_empty() { "K" } else { unit };
-    match amount(text, number, unit) {
-        Err(SizeError::OutOfRange { .. }) if !number.bytes().all(|byte| byte == b'0') => {
-            Ok(Amount::Bytes(u64::MAX))
-        }
+    let (number, unit) = split(text.strip_prefix('+').unwrap_or(text));
+    let (number, unit) = match (number, unit) {
+        ("", "" | "b" | "%") => return Err(SizeError::NotASize { text: text.to_owned() }),
+        ("", unit) if !text.starts_with('+') => ("1", unit),
+        (number, "") => (number, "K"),
         other => other,
+    };
+    match (amount(text, number, unit), number.parse::<f64>()) {
+        (Err(SizeError::OutOfRange { .. }), Ok(share)) if unit == "%" => Ok(Amount::Percent(share)),
+        (Err(SizeError::OutOfRange { .. }), Ok(0.0)) => Ok(Amount::Bytes(0)),
+        (result, _) => result,
     }
 }
 
@@ -227,9 +231,18 @@ mod tests {
         assert_eq!(buffer_size("1b"), Ok(Amount::Bytes(1)));
         assert_eq!(buffer_size("1M"), Ok(Amount::Bytes(1 << 20)));
         assert_eq!(buffer_size("50%"), Ok(Amount::Percent(50.0)));
-        assert_eq!(buffer_size("1Z"), Ok(Amount::Bytes(u64::MAX)));
-        assert!(buffer_size("x").is_err());
-        assert!(buffer_size("1Q1").is_err());
+        assert_eq!(buffer_size("32b"), Ok(Amount::Bytes(32)));
+        assert_eq!(buffer_size("15E"), Ok(Amount::Bytes(15 << 60)));
+        assert_eq!(buffer_size("K"), Ok(Amount::Bytes(1024)));
+        assert_eq!(buffer_size("+5M"), Ok(Amount::Bytes(5 << 20)));
+        assert_eq!(buffer_size("0"), Ok(Amount::Bytes(0)));
+        assert_eq!(buffer_size("200%"), Ok(Amount::Percent(200.0)));
+        assert_eq!(buffer_size("0%"), Ok(Amount::Percent(0.0)));
+        for text in
+            ["x", "1Q1", "", "b", "%", "-1", "+", "16E", "1Z", "1Y", "1R", "1Q", "99999999999999999999"]
+        {
+            assert!(buffer_size(text).is_err(), "{text}");
+        }
     }
 
     #[test]

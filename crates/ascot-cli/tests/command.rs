@@ -60,7 +60,7 @@ fn mistakes_are_status_2_with_advice_and_no_output() {
         (&["gen", "many"], "100k"),
         (&["completions", "csh"], "fish"),
         (&["man", "srot"], "no command srot"),
-        (&["sort", "-R"], "shuf"),
+        (&["sort", "-R", "--format", "u64"], "-R orders lines"),
         (&["sort", "--resume", "d", "-n"], "no other flags"),
         (&["sort", "--resume", "d", "file"], "no files"),
         (&["sort", "--progress", "loud"], "auto, none, bar, json"),

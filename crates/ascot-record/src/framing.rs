@@ -32,6 +32,11 @@ pub struct Partial {
 }
 
 impl Partial {
+    /// The last byte seen.
+    pub fn last(&self) -> Option<u8> {
+        self.last
+    }
+
     /// Counts `part` as seen, up to the `end` of the record if that is in it.
     fn saw(&mut self, part: &[u8], end: Option<usize>) -> Option<usize> {
         self.seen += end.unwrap_or(part.len()) as u64;

@@ -12,7 +12,7 @@ use ascot_bowtie::engine::{BlockInput, Completed};
 use ascot_io::{Buf, Disk, Filled, IoError, PAGE_BYTES, Pool, PoolError, ReadStream};
 use ascot_record::checksum::RecordSum;
 
-use crate::input::Inputs;
+use crate::input::{COMPLETION_BYTES, Inputs};
 use crate::ordered::{InputChunk, Span};
 use crate::pieces::{Lease, PiecePool};
 use crate::records::{RawPiece, Records, Segment, Side};
@@ -25,7 +25,7 @@ impl Span {
     /// Bytes a buffer needs that takes it from page boundary to page boundary, and the end of a
     /// record that lacks it.
     pub fn buffer_bytes(&self) -> usize {
-        (self.len as usize + 1).next_multiple_of(PAGE_BYTES) + 2 * PAGE_BYTES
+        (self.len as usize + COMPLETION_BYTES).next_multiple_of(PAGE_BYTES) + 2 * PAGE_BYTES
     }
 }
 
@@ -180,9 +180,12 @@ impl<R: Records> BlockInput for ChunkInput<R> {
         if bytes.end > end || buf.unsplit(rest).is_err() {
             return Err(self.changed(&span));
         }
-        if let (true, Some(byte)) = (span.unfinished, self.records.completion()) {
-            buf[bytes.end] = byte;
-            bytes.end += 1;
+        if let (true, Some(file)) = (span.unfinished, self.inputs.get(span.input)) {
+            let last = buf[bytes.clone()].last().copied();
+            let completion = file.completion(self.records.completion(), last).unwrap_or_default();
+            let end = bytes.end + completion.len();
+            buf[bytes.end..end].copy_from_slice(&completion);
+            bytes.end = end;
         }
         let sorted = self.bench.sort(&*self.records, buf, bytes);
         let segment = sorted.map_err(|source| self.no_memory(&span, source))?;

@@ -31,7 +31,12 @@ pub struct InputFile {
     pub size: Option<u64>,
     /// Where its records start: after a header.
     pub start: u64,
+    /// Its rows end in CR LF, not in LF alone. Known of rows of CSV only.
+    crlf: bool,
 }
+
+/// Most bytes that complete a last record which lacks its end.
+pub const COMPLETION_BYTES: usize = 2;
 
 enum Source {
     Regular(PathBuf),
@@ -90,6 +95,7 @@ impl Inputs {
             source: Source::Part { path: run.path.clone(), number: run.number, pool: pool.clone() },
             size: Some(run.bytes),
             start: 0,
+            crlf: false,
         };
         Inputs { files: Arc::new(parts.iter().map(part).collect()) }
     }
@@ -107,6 +113,24 @@ impl Inputs {
                     break;
                 }
                 peek *= 4;
+            }
+        }
+        Ok(Inputs { files: Arc::new(files) })
+    }
+
+    /// The same inputs, knowing how the rows of each end; `end_of_row` finds the end of the first row of a head.
+    pub fn with_row_ends(self, end_of_row: &dyn Fn(&[u8]) -> Option<usize>) -> Result<Inputs, SortError> {
+        let mut files = Arc::try_unwrap(self.files).map_err(|_| SortError::Internal("inputs are in use"))?;
+        for (number, file) in files.iter_mut().enumerate() {
+            let looked_at = match file.size {
+                // Where the last row has its end, nothing has to be completed.
+                Some(size) => size > 0 && file.sample(size - 1, 1)? != b"\n",
+                // A pipe is kept waiting for a look at its head only where its head is needed anyway.
+                None => number == 0 || file.start > 0,
+            };
+            if looked_at {
+                let head = file.peek(64 << 10)?;
+                file.crlf = end_of_row(&head).is_some_and(|end| head[..end].ends_with(b"\r\n"));
             }
         }
         Ok(Inputs { files: Arc::new(files) })
@@ -166,12 +190,24 @@ impl InputFile {
         if !stat.is_file() || is_made_as_read(&file, &stat) {
             return InputFile::pipe(name, file);
         }
-        Ok(InputFile { source: Source::Regular(name), size: Some(stat.len()), start: 0 })
+        Ok(InputFile { source: Source::Regular(name), size: Some(stat.len()), start: 0, crlf: false })
     }
 
     fn pipe(name: PathBuf, file: File) -> Result<InputFile, SortError> {
         let rest = Mutex::new(Some(Pipe { file, peeked: Vec::new() }));
-        Ok(InputFile { source: Source::Pipe { name, rest }, size: None, start: 0 })
+        Ok(InputFile { source: Source::Pipe { name, rest }, size: None, start: 0, crlf: false })
+    }
+
+    /// What completes a last record of this input that lacks its end, where `delimiter` can complete one: before it
+    /// a CR, where rows end so, unless that is the record's `last` byte already.
+    pub fn completion(&self, delimiter: Option<u8>, last: Option<u8>) -> Option<Vec<u8>> {
+        let cr = (self.crlf && last != Some(b'\r')).then_some(b'\r');
+        delimiter.map(|delimiter| cr.into_iter().chain([delimiter]).collect())
+    }
+
+    /// Whether its rows are known to end in CR LF.
+    pub fn ends_rows_with_crlf(&self) -> bool {
+        self.crlf
     }
 
     /// Its name for messages.

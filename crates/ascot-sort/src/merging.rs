@@ -16,7 +16,7 @@ use crate::budget::Budget;
 use crate::damage::RecordStart;
 use crate::emit::{Chunk, PassSums};
 use crate::error::SortError;
-use crate::input::{InputFile, Inputs};
+use crate::input::{COMPLETION_BYTES, InputFile, Inputs};
 use crate::job::{Job, descriptors, drive};
 use crate::long_runs::merge_inputs_in_long_runs;
 use crate::merge::{MergeFlow, MergeSink};
@@ -338,8 +338,8 @@ impl<R: Records> RawInput<R> {
         let no_memory = |source| IoError::Memory { path: self.start().input.into(), offset: 0, source };
         let mut long = long.map_err(no_memory)?;
         let ends = self.records.go_on(bytes, &mut long.partial).is_some();
-        // Room for the byte that completes a last record.
-        if long.memory.grow_to(long.len + bytes.len() + 1).is_err() {
+        // Room for what completes a last record.
+        if long.memory.grow_to(long.len + bytes.len() + COMPLETION_BYTES).is_err() {
             let file = self.inputs.get(self.number).filter(|_| !ends);
             let times = (2 * LONG_RECORDS * self.beside + 1) as u64;
             let error = self.start().too_long(&*self.records, file, long.partial, times, &self.cancel);
@@ -373,10 +373,11 @@ impl<R: Records> RawInput<R> {
         let carried = std::mem::take(&mut self.carried);
         self.lengthen(long, &carried)?;
         let partial = self.long.as_ref().map(|long| long.partial).unwrap_or_default();
-        let ends = match self.records.completion() {
-            Some(byte) => {
+        let file = self.inputs.get(self.number);
+        let ends = match file.and_then(|file| file.completion(self.records.completion(), partial.last())) {
+            Some(bytes) => {
                 let long = self.long.take();
-                self.lengthen(long, &[byte])?
+                self.lengthen(long, &bytes)?
             }
             None => false,
         };

@@ -23,7 +23,7 @@ use crate::budget::PIECES_READ;
 use crate::damage::RecordStart;
 use crate::error::SortError;
 pub use crate::input::InputPosition;
-use crate::input::{InputFile, Inputs};
+use crate::input::{COMPLETION_BYTES, InputFile, Inputs};
 use crate::misfits::InputStart;
 use crate::observe::Cancel;
 use crate::ordered::Span;
@@ -247,7 +247,7 @@ impl<R: Records> PieceReader<R> {
             let gap = gap_bytes(front.len());
             let mut area = front.split_off(gap);
             let left = open.to_ask.unwrap_or(0);
-            // Room for the byte that completes a last record.
+            // Room for what completes a last record.
             let most = (area.len() - PAGE_BYTES) as u64;
             let asked = left.min(most);
             let rest = area.split_off((asked as usize).next_multiple_of(PAGE_BYTES));
@@ -357,14 +357,14 @@ impl<R: Records> PieceReader<R> {
         let (mut started, mut end) = self.append(started, &lease.bytes()[fill.bytes.clone()], starving)?;
         fill.lease = lease;
         if end.is_none() && fill.ends {
-            let byte = self.records.completion();
-            let Some(byte) = byte.filter(|byte| {
+            let completion = self.completion(started.partial.last());
+            let Some(bytes) = completion.filter(|bytes| {
                 let mut partial = started.partial;
-                self.records.go_on(std::slice::from_ref(byte), &mut partial).is_some()
+                self.records.go_on(bytes, &mut partial).is_some()
             }) else {
                 return Err(started.start.cut_short(&started.partial));
             };
-            started = self.append(started, &[byte], starving)?.0;
+            started = self.append(started, &bytes, starving)?.0;
             end = Some(fill.bytes.len());
         }
         let Some(end) = end else {
@@ -401,6 +401,11 @@ impl<R: Records> PieceReader<R> {
         }))
     }
 
+    /// What completes the last record of the input being read, whose last byte is `last`.
+    fn completion(&self, last: Option<u8>) -> Option<Vec<u8>> {
+        self.inputs.get(self.at.input)?.completion(self.records.completion(), last)
+    }
+
     /// Cuts what has been read into whole records, which are a piece, if there are any.
     fn settle(&mut self, mut fill: Fill) -> Result<Option<PlacedPiece>, SortError> {
         self.cut(&mut fill)?;
@@ -419,7 +424,8 @@ impl<R: Records> PieceReader<R> {
     fn fill_small(&mut self, starving: Starving<'_>) -> Result<Fill, SortError> {
         let mut fill = self.start_small(starving)?;
         loop {
-            let room = (fill.lease.len() - 1).saturating_sub(fill.bytes.end) / PAGE_BYTES * PAGE_BYTES;
+            let room = (fill.lease.len() - COMPLETION_BYTES).saturating_sub(fill.bytes.end) / PAGE_BYTES
+                * PAGE_BYTES;
             if room == 0 {
                 return Ok(fill);
             }
@@ -497,7 +503,7 @@ impl<R: Records> PieceReader<R> {
         let cut = self.records.cut(left, usize::MAX);
         // Spilled records were looked at before.
         if let Some(keyless) = self.records.keyless(&left[..cut.bytes]).filter(|_| !self.spilled) {
-            return Err(self.start_of(left.len() - usize::from(fill.unfinished)).keyless(keyless));
+            return Err(self.start_of(left.len() - fill.added).keyless(keyless));
         }
         let input = self.at.input;
         if cut.records > 0 && fill.starts.last().is_none_or(|start| start.input != input) {
@@ -514,18 +520,16 @@ impl<R: Records> PieceReader<R> {
         fill.ends = false;
         let left = fill.cut..fill.bytes.end;
         if !left.is_empty() {
-            let byte = self.records.completion();
-            fill.lease.bytes_mut()[left.end] = byte.unwrap_or(0);
-            let whole = byte.is_some() && {
-                let completed = &fill.lease.bytes()[left.start..=left.end];
-                self.records.cut(completed, usize::MAX).bytes == completed.len()
-            };
-            if !whole {
+            let bytes = self.completion(fill.lease.bytes()[left.clone()].last().copied()).unwrap_or_default();
+            let completed = left.start..left.end + bytes.len();
+            fill.lease.bytes_mut()[left.end..completed.end].copy_from_slice(&bytes);
+            let cut = self.records.cut(&fill.lease.bytes()[completed.clone()], usize::MAX);
+            if bytes.is_empty() || cut.bytes < completed.len() {
                 let start = self.start_of(left.len());
                 return Err(start.cut_short_at(&*self.records, &fill.lease.bytes()[left]));
             }
-            fill.bytes.end += 1;
-            fill.unfinished = true;
+            fill.bytes.end = completed.end;
+            fill.added = bytes.len();
             self.cut(fill)?;
         }
         self.next_input();
@@ -566,8 +570,8 @@ struct Fill {
     starts: Vec<InputStart>,
     /// Where the first of its bytes lies, in a file read by itself.
     from: Option<InputPosition>,
-    /// The end of its last record was added.
-    unfinished: bool,
+    /// Bytes added to its last record, which lacked its end.
+    added: usize,
     /// Nothing of the input follows; it has not been told so yet.
     ends: bool,
 }
@@ -576,7 +580,7 @@ impl Fill {
     /// Uncut `bytes` of a buffer.
     fn of(lease: Lease, bytes: Range<usize>) -> Self {
         let cut = bytes.start;
-        Fill { lease, cut, bytes, records: 0, starts: Vec::new(), from: None, unfinished: false, ends: false }
+        Fill { lease, cut, bytes, records: 0, starts: Vec::new(), from: None, added: 0, ends: false }
     }
 
     /// Leaves out the first `count` bytes; nothing is cut yet.
@@ -591,7 +595,7 @@ impl Fill {
     /// Where its whole records lie.
     fn span(&self) -> Option<Span> {
         let InputPosition { input, offset, .. } = self.from?;
-        let len = (self.cut - self.bytes.start - usize::from(self.unfinished)) as u64;
-        Some(Span { input, offset, len, unfinished: self.unfinished })
+        let len = (self.cut - self.bytes.start - self.added) as u64;
+        Some(Span { input, offset, len, unfinished: self.added > 0 })
     }
 }

@@ -28,7 +28,7 @@ use crate::account::{Passes, files_of, stage};
 use crate::budget::{Budget, LEAST_MEMORY_BYTES, default_memory};
 use crate::damage::RecordStart;
 use crate::error::SortError;
-use crate::input::{InputFile, Inputs};
+use crate::input::{COMPLETION_BYTES, InputFile, Inputs};
 use crate::job::{RunOptions, peak_memory_bytes, predicted_disk};
 use crate::misfits::{InputStart, Misfits};
 use crate::observe::{Cancel, Observer};
@@ -161,12 +161,13 @@ impl SmallJob<'_> {
     fn read<R: Records>(&self, records: &R, disk: &Disk) -> Result<Option<Raw>, SortError> {
         let inputs = self.inputs.iter().count();
         let expected = self.inputs.record_bytes().unwrap_or(0) as usize;
-        // Room for the byte that completes a last record, and for seeing that a file has grown.
-        let buf = Buf::heap_at_hand(expected + inputs + PAGE_BYTES);
+        // Room for what completes a last record, and for seeing that a file has grown.
+        let most = expected + COMPLETION_BYTES * inputs;
+        let buf = Buf::heap_at_hand(most + PAGE_BYTES);
         let mut raw = Raw { buf, len: 0, records: 0, starts: Vec::with_capacity(inputs) };
         for (input, file) in self.inputs.iter().enumerate() {
             raw.starts.push(InputStart { at: raw.records, input, before: 0 });
-            if !raw.append(records, file, disk)? || raw.len > expected + inputs {
+            if !raw.append(records, file, disk)? || raw.len > most {
                 return Ok(None);
             }
         }
@@ -264,12 +265,17 @@ impl Raw {
             if self.records == MOST_RECORDS {
                 return Ok(false);
             }
-            let byte = records.completion();
-            self.buf[rest.end] = byte.unwrap_or(0);
-            if byte.is_none() || records.cut(&self.buf[rest.start..=rest.end], 1).bytes <= rest.len() {
+            let last = self.buf[rest.clone()].last().copied();
+            let bytes = file.completion(records.completion(), last).unwrap_or_default();
+            let completed = rest.start..rest.end + bytes.len();
+            if completed.end > self.buf.len() {
+                return Ok(false);
+            }
+            self.buf[rest.end..completed.end].copy_from_slice(&bytes);
+            if bytes.is_empty() || records.cut(&self.buf[completed.clone()], 1).bytes < completed.len() {
                 return Err(at(cut.records, cut.bytes).cut_short_at(records, &self.buf[rest]));
             }
-            self.len += 1;
+            self.len = completed.end;
             self.records += 1;
         }
         match records.keyless(&self.buf[start..self.len]) {

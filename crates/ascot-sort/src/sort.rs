@@ -92,6 +92,13 @@ fn csv_head(request: &SortRequest, inputs: Inputs) -> Result<(Inputs, Head), Sor
     if let (true, Layout::Csv { separator, quote }) = (request.header, layout) {
         header::refuse_different(&inputs, CsvFraming { separator, quote })?;
     }
+    let inputs = match layout {
+        Layout::Csv { separator, quote } => {
+            let framing = CsvFraming { separator, quote };
+            inputs.with_row_ends(&|head| framing.end(head, 0))?
+        }
+        _ => inputs,
+    };
     let Some(first) = header::bearer(&inputs) else { return Ok((inputs, Head::default())) };
     let start = first.start as usize;
     let mut bytes = first.peek(start + HEAD_BYTES)?;
@@ -102,6 +109,9 @@ fn csv_head(request: &SortRequest, inputs: Inputs) -> Result<(Inputs, Head), Sor
     {
         let end = if let Layout::Lines { delimiter } = layout { delimiter } else { b'\n' };
         if *last != end {
+            // A header without its end tells nothing of how rows end; those of another input may.
+            let crlf = inputs.iter().any(InputFile::ends_rows_with_crlf) && *last != b'\r';
+            bytes.extend(crlf.then_some(b'\r'));
             bytes.push(end);
         }
     }

@@ -25,6 +25,40 @@ pub const RESOURCES: &str = "Memory, disks, processors";
 /// Where results and words go.
 pub const OUTPUT: &str = "Output and report";
 
+/// Long flags of the sort command, which may be abbreviated as there.
+pub const COMMAND_FLAGS: [&str; 30] = [
+    "batch-size",
+    "buffer-size",
+    "check",
+    "compress-program",
+    "debug",
+    "dictionary-order",
+    "field-separator",
+    "files0-from",
+    "general-numeric-sort",
+    "help",
+    "human-numeric-sort",
+    "ignore-case",
+    "ignore-leading-blanks",
+    "ignore-nonprinting",
+    "key",
+    "merge",
+    "month-sort",
+    "numeric-sort",
+    "output",
+    "parallel",
+    "random-sort",
+    "random-source",
+    "reverse",
+    "sort",
+    "stable",
+    "temporary-directory",
+    "unique",
+    "version",
+    "version-sort",
+    "zero-terminated",
+];
+
 const EXAMPLES: &str = "Examples:
   ascot sort access.log -k4,4 -t' ' --memory 1GiB -o sorted.log
   ascot sort big.rec --format fixed:100 --key 0..10 -o out.rec --explain
@@ -208,12 +242,7 @@ mod tests {
         }
         let longs: Vec<&str> =
             sort.get_arguments().filter_map(Arg::get_long_and_visible_aliases).flatten().collect();
-        for name in "ignore-leading-blanks dictionary-order ignore-case general-numeric-sort \
-            ignore-nonprinting month-sort human-numeric-sort numeric-sort random-sort random-source reverse \
-            sort version-sort batch-size check compress-program debug files0-from key merge output stable \
-            buffer-size field-separator temporary-directory parallel unique zero-terminated help version"
-            .split_whitespace()
-        {
+        for name in COMMAND_FLAGS {
             assert!(longs.contains(&name), "--{name}");
         }
     }

@@ -8,8 +8,7 @@ use super::sort::{job, layouts, memory_and_disks, ordering, output, records, res
 use super::{JOB, ORDERING, OUTPUT, RECORDS, RESOURCES, choice, files, help_flag, option};
 
 /// Flags of `ascot sort` that only sorting needs.
-const SORTING_ONLY: &[&str] =
-    &["resume", "keep-on-interrupt", "method", "compress-program", "debug", "random-sort", "random-source"];
+const SORTING_ONLY: &[&str] = &["resume", "keep-on-interrupt", "method", "compress-program", "debug"];
 /// And those that a split has no use for.
 const ORDERED_ONLY: &[&str] = &["unique", "stable", "top", "temp", "compress", "batch-size"];
 

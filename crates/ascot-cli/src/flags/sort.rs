@@ -98,6 +98,13 @@ const ORDERS: &[(&str, char, &str, &str)] = &[
              digits.",
     ),
     (
+        "random-sort",
+        'R',
+        "random, equals together",
+        "Random order: keys go by a salted hash, so lines of equal keys stay together. Another order each \
+             time, or that of --random-source.",
+    ),
+    (
         "version-sort",
         'V',
         "versions: 1.9 < 1.10",
@@ -117,27 +124,27 @@ pub(super) fn ordering() -> Vec<Arg> {
         .map(|(name, letter, help, long)| switch(name, help, long).short(*letter).long(*name))
         .collect();
     flags.push(
-        option(
+        repeated(
             "sort-word",
             "WORD",
-            "the same by name",
+            "these by name",
             "Order by WORD: general-numeric (-g), human-numeric (-h), month (-M), numeric (-n), \
-             version (-V).",
+             random (-R), version (-V).",
         )
         .long("sort"),
     );
-    let random = "Refused: Ascot orders, it does not shuffle; the command shuf does. Listed so that \
-             the refusal is clear.";
     flags.push(
-        switch("random-sort", "refused (see shuf)", random)
-            .short('R')
-            .long("random-sort")
-            .hide_short_help(true),
-    );
-    flags.push(
-        option("random-source", "FILE", "refused (see shuf)", random)
-            .long("random-source")
-            .hide_short_help(true),
+        repeated(
+            "random-source",
+            "FILE",
+            "the salt of -R: the same bytes, the same order",
+            "Take the 16 bytes that salt -R from the start of FILE: the same bytes give the same order, that of \
+             the sort command. Without it the system's generator gives them.",
+        )
+        .long("random-source")
+        .value_parser(OsStringValueParser::new())
+        .value_hint(ValueHint::FilePath)
+        .hide_short_help(true),
     );
     flags
 }
@@ -149,7 +156,7 @@ pub(super) fn records() -> Vec<Arg> {
             "SPEC",
             "lines: 2,2nr  CSV: tenant,-ts  fixed length: 0..10",
             "What to order by; may be repeated. Lines: F[.C][OPTS][,F[.C][OPTS]], field and \
-             byte from 1, OPTS of bdfgiMhnrV, as in the sort command. CSV: columns by name (the \
+             byte from 1, OPTS of bdfgiMhnRrV, as in the sort command. CSV: columns by name (the \
              header is implied) or number (#1 is the first), separated by commas; -NAME or \
              NAME:desc for descending; NAME:text, :number, :number(,) with a decimal comma, :date, \
              :date(%d.%m.%Y), :auto for what it holds, :nulls-first, :nulls-last for where empty fields go. Fixed-length and \
@@ -241,7 +248,8 @@ fn checks() -> Vec<Arg> {
         switch(
             "merge",
             "merge files that are sorted already",
-            "Merge files that are sorted already; do not sort.",
+            "Merge files that are sorted already; do not sort. A record out of order is an error. With -R the \
+             files and the merge need the same --random-source.",
         )
         .short('m')
         .long("merge"),
@@ -253,14 +261,18 @@ fn checks() -> Vec<Arg> {
              disorder too.",
         )
         .short('c'),
-        switch("check-quiet", "check silently", "As -c, without a word: only the exit status tells.")
-            .short('C')
-            .hide_short_help(true),
+        switch(
+            "check-quiet",
+            "check silently",
+            "Check as -c does, but print nothing: exit status 0 means that the input is sorted, 1 that it is not.",
+        )
+        .short('C')
+        .hide_short_help(true),
         option(
             "check",
             "WORD",
             "the same by name",
-            "As -c (diagnose-first, or no WORD) or -C (quiet or silent).",
+            "The same as -c (WORD is diagnose-first, or left out) or as -C (WORD is quiet or silent).",
         )
         .long("check")
         .num_args(0..=1)
@@ -359,8 +371,9 @@ pub(super) fn memory_and_disks() -> Vec<Arg> {
             "buffer-size",
             "SIZE",
             "as --memory; a bare number counts KiB",
-            "As --memory, with the sort command's rules: a bare number counts KiB, b is bytes, \
-             of several the largest counts, and less than the least that works is raised to it.",
+            "As --memory, with the sort command's rules: a bare number counts KiB, b is bytes, a bare unit is \
+             one of it (K is 1K), of several the largest counts, and less than the least that works, as 0 or \
+             32b, is raised to it; more than there is counts as all there is.",
         )
         .short('S')
         .long("buffer-size")

@@ -9,6 +9,7 @@
 //! instead.
 
 mod inputs;
+mod random;
 mod records;
 mod resources;
 #[cfg(test)]
@@ -26,7 +27,9 @@ use crate::view_flags::is_given;
 use crate::volume::{self, Profile};
 
 pub use records::{are_text_by_name, named_records};
-pub use resources::{keeps_on_interrupt, lowered_cap, memory_or, threads, usual_temp_dirs};
+pub use resources::{
+    is_compression_program, keeps_on_interrupt, lowered_cap, memory_or, threads, usual_temp_dirs,
+};
 
 /// What `ascot sort` is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +64,6 @@ pub fn mode(matches: &ArgMatches) -> Result<Mode, Failure> {
 
 /// The request of a sort, merge or check.
 pub fn sort_request(matches: &ArgMatches, mode: Mode) -> Result<SortRequest, Failure> {
-    refuse_random(matches)?;
     let inputs = inputs::inputs(matches)?;
     if mode != Mode::Sort {
         refuse_with_check(matches, mode, inputs.len())?;
@@ -217,18 +219,6 @@ fn flag(matches: &ArgMatches, id: &str) -> bool {
 /// A word given with a flag, where the command has such a flag.
 fn word_of<'m>(matches: &'m ArgMatches, id: &str) -> Option<&'m String> {
     matches.try_get_one::<String>(id).ok().flatten()
-}
-
-fn refuse_random(matches: &ArgMatches) -> Result<(), Failure> {
-    let word = matches.get_one::<String>("sort-word").map(String::as_str);
-    let random = word.is_some_and(|word| !word.is_empty() && "random".starts_with(word));
-    if random || flag(matches, "random-sort") || word_of(matches, "random-source").is_some() {
-        return Err(Failure::usage(
-            "random order (-R, --sort=random, --random-source) is not offered",
-            "shuf FILE shuffles",
-        ));
-    }
-    Ok(())
 }
 
 fn refuse_with_check(matches: &ArgMatches, mode: Mode, inputs: usize) -> Result<(), Failure> {

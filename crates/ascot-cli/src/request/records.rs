@@ -19,7 +19,7 @@ use ascot_record::layout::Layout;
 use ascot_sort::request::{Input, Keys};
 use clap::ArgMatches;
 
-use super::one_of;
+use super::{one_of, random};
 use crate::failure::Failure;
 
 /// Layout, keys and header.
@@ -45,11 +45,18 @@ const ORDERS: &[(&str, char)] = &[
     ("ignore-nonprinting", 'i'),
     ("month-sort", 'M'),
     ("numeric-sort", 'n'),
+    ("random-sort", 'R'),
     ("version-sort", 'V'),
 ];
 
-const SORT_WORDS: &[(&str, char)] =
-    &[("general-numeric", 'g'), ("human-numeric", 'h'), ("month", 'M'), ("numeric", 'n'), ("version", 'V')];
+const SORT_WORDS: &[(&str, char)] = &[
+    ("general-numeric", 'g'),
+    ("human-numeric", 'h'),
+    ("month", 'M'),
+    ("numeric", 'n'),
+    ("random", 'R'),
+    ("version", 'V'),
+];
 
 /// What the flags say about records, for inputs that may tell by their names.
 pub fn records(matches: &ArgMatches, inputs: &[Input]) -> Result<Records, Failure> {
@@ -100,7 +107,14 @@ pub fn named_records(
     let keys = match layout {
         Layout::Lines { delimiter } => {
             let keys = texts.iter().map(|text| line_key(text)).collect::<Result<_, _>>()?;
-            Keys::Command(KeyOptions { keys, delimiter, ..KeyOptions::default() })
+            let options = KeyOptions { keys, delimiter, ..KeyOptions::default() };
+            if options.needs_salt() {
+                return Err(Failure::usage(
+                    "this command knows no random order: R of --key",
+                    "random order is made by ascot sort -R, and checked by ascot sort -c -R --random-source FILE",
+                ));
+            }
+            Keys::Command(options)
         }
         Layout::Csv { .. } => Keys::Columns(column_keys(&texts, false)?),
         Layout::Fixed { .. } | Layout::Prefixed { .. } => Keys::Ranges(range_keys(&texts, false)?),
@@ -231,7 +245,7 @@ fn quote(matches: &ArgMatches) -> Result<Option<u8>, Failure> {
 fn order_letters(matches: &ArgMatches) -> Result<Vec<char>, Failure> {
     let given = ORDERS.iter().filter(|(id, _)| matches.get_flag(id)).map(|(_, letter)| *letter);
     let mut letters: Vec<char> = given.collect();
-    if let Some(word) = matches.get_one::<String>("sort-word") {
+    for word in matches.get_many::<String>("sort-word").into_iter().flatten() {
         let words: Vec<&str> = SORT_WORDS.iter().map(|(word, _)| *word).collect();
         let word = one_of("--sort", word, &words)?;
         letters.extend(SORT_WORDS.iter().filter(|(known, _)| *known == word).map(|(_, letter)| *letter));
@@ -241,6 +255,9 @@ fn order_letters(matches: &ArgMatches) -> Result<Vec<char>, Failure> {
 
 fn orders_lines_only(letter: char, layout: Layout) -> Failure {
     let what = format!("-{letter} orders lines; the format is {layout}");
+    if letter == 'R' {
+        return Failure::usage(what, "random order is for lines: drop -R, or the --format");
+    }
     match layout {
         Layout::Csv { .. } => {
             Failure::usage(what, "say it with the column: --key COLUMN:number, :text or :date")
@@ -265,7 +282,10 @@ fn line_keys(
         let _ = global.set(*letter);
     }
     let keys = texts.iter().map(|text| line_key(text)).collect::<Result<_, _>>()?;
-    Ok(Keys::Command(KeyOptions { keys, global, separator: separator(matches)?, delimiter }))
+    let separator = separator(matches)?;
+    let mut options = KeyOptions { keys, global, separator, delimiter, ..KeyOptions::default() };
+    random::set_salt(matches, &mut options)?;
+    Ok(Keys::Command(options))
 }
 
 fn line_key(text: &str) -> Result<KeyDef, Failure> {

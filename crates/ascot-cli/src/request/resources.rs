@@ -1,5 +1,6 @@
 //! What a job may use: memory, processors, compression of what it spills.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use ascot_io::Compression;
@@ -44,8 +45,8 @@ fn memory_asked(matches: &ArgMatches) -> Result<Option<u64>, Failure> {
             Err(Failure::usage("both --memory and -S are given", "they mean the same: keep one"))
         }
         (Some(text), None) => bytes("--memory", size::memory_size(text)).map(Some),
-        // The sort command takes any size and uses what it needs at least.
-        (None, Some(largest)) => Ok(Some(largest.max(LEAST_MEMORY_BYTES))),
+        // The sort command takes any size, uses what it needs at least, and no more than there is.
+        (None, Some(largest)) => Ok(Some(largest.min(sys::memory_bytes()).max(LEAST_MEMORY_BYTES))),
         (None, None) => match std::env::var(VARIABLE) {
             Ok(text) if !text.is_empty() => bytes(VARIABLE, size::memory_size(&text)).map(Some),
             _ => Ok(None),
@@ -99,9 +100,19 @@ pub fn compression(matches: &ArgMatches) -> Compression {
     }
 }
 
+/// Programs in whose place Ascot compresses without a word.
+const UNDERSTOOD: &[&str] = &["lz4", "zstd", "gzip", "pigz", "bzip2", "xz", "lzop"];
+
+/// Whether `value`, given with `--compress`, means a program to compress with and no word of Ascot's own.
+pub fn is_compression_program(value: &OsStr) -> bool {
+    let own = ["lz4", "zstd"];
+    value
+        .to_str()
+        .is_some_and(|text| text.contains('/') || (UNDERSTOOD.contains(&text) && !own.contains(&text)))
+}
+
 /// A word about a program that is not run.
 pub fn compression_notice(matches: &ArgMatches) -> Option<String> {
-    const UNDERSTOOD: &[&str] = &["lz4", "zstd", "gzip", "pigz", "bzip2", "xz", "lzop"];
     let program = program(matches).filter(|name| !UNDERSTOOD.contains(name))?;
     Some(format!(
         "--compress-program={program} is not run: spills are compressed with zstd (--compress zstd)"

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use ascot_io::Compression;
+use ascot_record::keys::Salt;
 use ascot_record::layout::Layout;
 use ascot_sort::request::{Input, Keys, Method, Output, SortRequest};
 
@@ -73,10 +74,27 @@ fn order_by_name_and_abbreviations() {
     assert!(command_keys(&good("--sort=human-numeric")).global.human_numeric);
     assert!(command_keys(&good("--sort=v --rev")).global.version);
     assert!(command_keys(&good("--dict")).global.dictionary);
+    let both = command_keys(&good("--sort=version --sort=random")).global;
+    assert!(both.version && both.random, "orders by name add up, as letters do");
     refused("--sort=fast", "invalid argument 'fast'");
-    refused("--sort=random", "random order");
-    refused("-R", "random order");
-    refused("--random-source=/dev/zero", "random order");
+    assert_eq!(good("--par=2 --me").threads, Some(2));
+}
+
+#[test]
+fn random_order_has_a_salt_where_a_key_needs_it() {
+    let salt = |line: &str| command_keys(&good(line)).salt;
+    for line in ["-R", "--sort=random", "--random-sort", "--sort ra", "-k2R", "-R -k1,1"] {
+        assert_ne!(salt(line), Salt::default(), "{line}");
+        assert_ne!(salt(line), salt(line), "{line}");
+        assert_eq!(salt(&format!("{line} --random-source=/dev/zero")), Salt::default());
+    }
+    for line in ["", "-n", "-R -k1n", "--random-source=/no/such/file"] {
+        assert_eq!(salt(line), Salt::default(), "{line}");
+    }
+    assert!(parse("-R --random-source=/no/such/file").unwrap_err().contains("/no/such/file"));
+    refused("-R --random-source=/dev/null", "end of file");
+    refused("--random-source=/dev/zero --random-source=/dev/null", "multiple random sources");
+    refused("-R --csv", "-R orders lines");
 }
 
 #[test]

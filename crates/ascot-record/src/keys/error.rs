@@ -29,12 +29,6 @@ pub enum KeyError {
         /// The letters of the options in effect.
         letters: String,
     },
-    /// `R`, the random order.
-    #[error("random order (-R) is not supported; drop the R from '{spec}'")]
-    Random {
-        /// The whole key as given.
-        spec: String,
-    },
     /// `-t` with nothing.
     #[error("empty tab")]
     EmptySeparator,

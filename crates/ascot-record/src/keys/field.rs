@@ -9,7 +9,8 @@
 //! before the start makes an empty key.
 
 use super::bytes::{Ending, Ignore, append_filtered, complement_from, is_blank, skip_blanks};
-use super::{general, human, month, numeric, version};
+use super::random::Salt;
+use super::{general, human, month, numeric, random, version};
 use memchr::{memchr, memchr_iter};
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +22,7 @@ pub(super) enum LineOrder {
     General,
     Human,
     Month,
+    Random { salt: Salt },
     Version,
 }
 
@@ -73,20 +75,25 @@ impl LineKey {
             LineOrder::General => general::append_general(text, out),
             LineOrder::Human => human::append_human(text, self.fold, out),
             LineOrder::Month => out.push(month::month(text)),
-            LineOrder::Version => self.append_version(text, out),
+            LineOrder::Random { salt } => {
+                self.with_filtered(text, |text| random::append_random(text, salt, self.ending, out));
+            }
+            LineOrder::Version => self.with_filtered(text, |text| version::append_version(text, out)),
         }
         if self.reverse {
             complement_from(out, base);
         }
     }
 
-    fn append_version(&self, text: &[u8], out: &mut Vec<u8>) {
+    /// Hands `text` to `append`, with the bytes that the key ignores left out and small letters as capitals
+    /// where the key asks for that.
+    fn with_filtered(&self, text: &[u8], append: impl FnOnce(&[u8])) {
         if self.ignore == Ignore::Nothing && !self.fold {
-            return version::append_version(text, out);
+            return append(text);
         }
         let mut filtered = Vec::with_capacity(text.len());
         append_filtered(text, self.ignore, self.fold, Ending::Open, &mut filtered);
-        version::append_version(&filtered, out);
+        append(&filtered);
     }
 
     /// The bytes of the cursor's line the key lies in.

@@ -25,6 +25,9 @@ pub struct KeyFlags {
     pub human_numeric: bool,
     /// `M`: months.
     pub month: bool,
+    /// `R`: a random order in which equal texts stay together.
+    #[serde(default)]
+    pub random: bool,
     /// `V`: version order.
     pub version: bool,
     /// `r`: reversed.
@@ -59,6 +62,7 @@ impl KeyFlags {
             'i' => self.ignore_nonprinting = true,
             'M' => self.month = true,
             'n' => self.numeric = true,
+            'R' => self.random = true,
             'V' => self.version = true,
             'r' => self.reverse = true,
             _ => return false,
@@ -83,7 +87,7 @@ impl KeyFlags {
 
     /// Refuses two orders on one key.
     pub(super) fn check(&self) -> Result<(), KeyError> {
-        let textual = self.version || self.ignore() != Ignore::Nothing;
+        let textual = self.version || self.random || self.ignore() != Ignore::Nothing;
         let orders = [self.numeric, self.general_numeric, self.human_numeric, self.month, textual];
         if orders.iter().filter(|&&on| on).count() > 1 {
             return Err(KeyError::Incompatible { letters: self.letters() });
@@ -102,6 +106,7 @@ impl KeyFlags {
             (ignore == Ignore::NonPrinting, 'i'),
             (self.month, 'M'),
             (self.numeric, 'n'),
+            (self.random, 'R'),
             (self.version, 'V'),
         ];
         letters.iter().filter(|(on, _)| *on).map(|(_, letter)| letter).collect()

@@ -1,10 +1,11 @@
 //! Numbers with a unit, as the sort command's `-h` reads them: `2K`, `1.5G`, `-3M`.
 //!
 //! The unit decides before the number: a key is the unit's order (`-8` to `8`, negative for negative numbers)
-//! and then the number as `-n` has it. A number of zeros only has no unit.
+//! and then the number as `-n` has it. A number of zeros only has no unit, and byte 80, which `-n` skips, ends
+//! the digits whose unit is looked for.
 
 use super::bytes::skip_blanks;
-use super::numeric::{append_decimal, leading_decimal};
+use super::numeric::{append_leading_decimal, leading_decimal};
 
 /// Byte of a number without a unit.
 const NO_UNIT: u8 = 0x80;
@@ -16,7 +17,7 @@ pub(super) fn append_human(text: &[u8], fold: bool, out: &mut Vec<u8>) {
     let digits = || number.whole.iter().chain(number.fraction);
     let order = if digits().any(|&digit| digit != b'0') { unit_order(unit(text), fold) } else { 0 };
     out.push(if number.negative { NO_UNIT - order } else { NO_UNIT + order });
-    append_decimal(&number, out);
+    append_leading_decimal(text, out);
 }
 
 /// The byte behind the number at the start of `text`.
@@ -71,5 +72,8 @@ mod tests {
         assert_eq!(human(".K"), human("-"));
         assert_eq!(human("5.K"), human("5K"));
         assert_eq!(human("1R"), human("1"));
+        let mut out = Vec::new();
+        append_human(b"1\x802K", false, &mut out);
+        assert_eq!(out, human("12"));
     }
 }

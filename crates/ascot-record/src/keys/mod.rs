@@ -29,6 +29,7 @@ mod general;
 mod human;
 mod month;
 mod numeric;
+mod random;
 mod range;
 mod spec;
 mod version;
@@ -43,6 +44,7 @@ pub use date_format::DateFormat;
 pub use error::KeyError;
 pub use flags::KeyFlags;
 pub use numeric::NumberMarks;
+pub use random::Salt;
 pub use range::{ByteRangeKey, compile_ranges, parse_ranges};
 pub use spec::{KeyDef, KeyOptions, KeyPosition, compile, parse_separator};
 

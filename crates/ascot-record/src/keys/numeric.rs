@@ -13,7 +13,8 @@
 //! 80 zero   81 E < -20   82..E6 E from -20 to 80   E7 E > 80   E8 infinity   E9 not a number   F0 text
 //! ```
 //!
-//! `-n` knows no thousands separators, as the C locale has none.
+//! The C locale has no thousands separator, but the sort command takes byte 80 for one: `-n` and `-h` skip it
+//! before the point, and so does this.
 //!
 //! Invariants: equal values have equal bytes, the encoding ends itself, no tag is 00 or FF (left for nulls),
 //! and the work is linear in the length of the text.
@@ -29,6 +30,9 @@ const INFINITY: u8 = 0xE8;
 const NAN: u8 = 0xE9;
 /// Tag of a value that is no number in a column of numbers: after all of them.
 pub(super) const TEXT: u8 = 0xF0;
+
+/// The byte that the sort command skips in the whole part of a number.
+const SKIPPED: u8 = 0x80;
 
 const LOWEST_EXPONENT: i64 = -20;
 const HIGHEST_EXPONENT: i64 = 80;
@@ -79,7 +83,29 @@ fn trim_trailing_zeros(digits: &[u8]) -> &[u8] {
 /// number counts as zero.
 #[inline]
 pub(super) fn append_numeric(text: &[u8], out: &mut Vec<u8>) {
-    append_decimal(&leading_decimal(skip_blanks(text)), out);
+    append_leading_decimal(skip_blanks(text), out);
+}
+
+/// As [`append_numeric`], for a text without leading blanks.
+#[inline]
+pub(super) fn append_leading_decimal(text: &[u8], out: &mut Vec<u8>) {
+    let number = leading_decimal(text);
+    let after_sign = text.get(usize::from(number.negative)..).unwrap_or_default();
+    match after_sign.get(number.whole.len()) {
+        Some(&SKIPPED) => append_without_skipped(number.negative, after_sign, out),
+        _ => append_decimal(&number, out),
+    }
+}
+
+/// Appends the number at the start of `text`, whose whole part holds bytes to skip.
+#[cold]
+fn append_without_skipped(negative: bool, text: &[u8], out: &mut Vec<u8>) {
+    let of_whole = |byte: &u8| byte.is_ascii_digit() || *byte == SKIPPED;
+    let end = text.iter().position(|byte| !of_whole(byte)).unwrap_or(text.len());
+    let (written, rest) = text.split_at(end);
+    let whole: Vec<u8> = written.iter().copied().filter(u8::is_ascii_digit).collect();
+    let (fraction, _) = take_fraction(rest);
+    append_decimal(&Decimal { negative, whole: &whole, fraction, exponent: 0 }, out);
 }
 
 /// The number at the start of `text`, without blanks or exponent.
@@ -380,6 +406,24 @@ mod tests {
         assert_eq!(numeric("007.50e9"), numeric(" 7.5"));
         assert_eq!(numeric("1."), numeric("1"));
         assert_eq!(numeric("1,000"), numeric("1"));
+    }
+
+    #[test]
+    fn byte_80_does_not_count_before_the_point() {
+        let bytes = |text: &[u8]| {
+            let mut out = Vec::new();
+            append_numeric(text, &mut out);
+            out
+        };
+        for text in [&b"\x8012.5"[..], b" 1\x802.5", b"1\x80\x802\x80.5", b"\x80\x8012.5\x80"] {
+            assert_eq!(bytes(text), numeric("12.5"), "{text:?}");
+            assert_eq!(bytes(&[b"-", text.trim_ascii_start()].concat()), numeric("-12.5"), "{text:?}");
+        }
+        assert_eq!(bytes(b"1.2\x805"), numeric("1.2"));
+        assert_eq!(bytes(b".\x805"), numeric("0"));
+        assert_eq!(bytes(b"\x80-5"), numeric("0"));
+        assert_eq!(bytes(b"\x80 5"), numeric("0"));
+        assert_eq!(bytes(b"1\x812"), numeric("1"));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 use super::bytes::{Ending, Ignore};
 use super::field::{LineEnd, LineKey, LineOrder, LineStart};
 use super::flags::{KeyFlags, Place};
+use super::random::Salt;
 use super::{Compiled, KeyError, KeyProgram, LastResort};
 use serde::{Deserialize, Serialize};
 
@@ -33,7 +34,7 @@ impl KeyDef {
     /// Reads `F[.C][OPTIONS][,F[.C][OPTIONS]]`.
     ///
     /// # Errors
-    /// What the sort command refuses, in its words; and `R`.
+    /// What the sort command refuses, in its words.
     pub fn parse(text: &str) -> Result<KeyDef, KeyError> {
         let refuse = |reason| KeyError::FieldSpec { reason, spec: text.to_owned() };
         let mut flags = KeyFlags::default();
@@ -49,13 +50,13 @@ impl KeyDef {
                 return Err(refuse("character offset is zero"));
             }
         }
-        rest = options(rest, Place::Start, &mut flags, text)?;
+        rest = options(rest, Place::Start, &mut flags);
         let mut end = None;
         if let Some(text) = rest.strip_prefix(',') {
             let position;
             (position, rest) = end_position(text, &refuse)?;
             end = Some(position);
-            rest = options(rest, Place::End, &mut flags, text)?;
+            rest = options(rest, Place::End, &mut flags);
         }
         if !rest.is_empty() {
             return Err(refuse("stray character in field spec"));
@@ -91,18 +92,13 @@ fn count<'t>(text: &'t str, place: &'static str) -> Result<(usize, &'t str), Key
     Ok((digits.parse().unwrap_or(usize::MAX), rest))
 }
 
-fn options<'t>(text: &'t str, place: Place, flags: &mut KeyFlags, spec: &str) -> Result<&'t str, KeyError> {
+/// What follows the ordering options at the start of `text`.
+fn options<'t>(text: &'t str, place: Place, flags: &mut KeyFlags) -> &'t str {
     let mut rest = text;
-    while let Some(letter) = rest.chars().next() {
-        if letter == 'R' {
-            return Err(KeyError::Random { spec: spec.to_owned() });
-        }
-        if !flags.set_at(letter, place) {
-            break;
-        }
+    while let Some(letter) = rest.chars().next().filter(|&letter| flags.set_at(letter, place)) {
         rest = rest.get(letter.len_utf8()..).unwrap_or_default();
     }
-    Ok(rest)
+    rest
 }
 
 /// Reads the argument of `-t`: one byte, or `\0` for NUL.
@@ -129,11 +125,21 @@ pub struct KeyOptions {
     pub separator: Option<u8>,
     /// What ends a line. Lines ended by something else may hold newlines, which count as blanks.
     pub delimiter: u8,
+    /// The salt of random orders (`-R`): the same salt gives the same order. It is stored with the job, so a job
+    /// that is resumed, and a view that is read, keep their order.
+    #[serde(default)]
+    pub salt: Salt,
 }
 
 impl Default for KeyOptions {
     fn default() -> KeyOptions {
-        KeyOptions { keys: Vec::new(), global: KeyFlags::default(), separator: None, delimiter: b'\n' }
+        KeyOptions {
+            keys: Vec::new(),
+            global: KeyFlags::default(),
+            separator: None,
+            delimiter: b'\n',
+            salt: Salt::default(),
+        }
     }
 }
 
@@ -142,6 +148,12 @@ impl KeyOptions {
     #[must_use]
     pub fn is_whole_body(&self) -> bool {
         self.keys.is_empty() && self.global.is_plain()
+    }
+
+    /// Whether a key is in random order, so that the salt counts.
+    #[must_use]
+    pub fn needs_salt(&self) -> bool {
+        effective_keys(self).iter().any(|def| def.flags.random)
     }
 
     /// How lines with equal keys are ordered. With `stable` (`-s`) or `unique` (`-u`), or where the key is the
@@ -164,21 +176,26 @@ pub fn compile(options: &KeyOptions) -> Result<Compiled, KeyError> {
     if options.is_whole_body() {
         return Ok(Compiled::WholeBody { reverse: options.global.reverse });
     }
+    let defs = effective_keys(options);
+    let last = defs.len() - 1;
+    let keys = defs.iter().enumerate().map(|(at, def)| line_key(def, options.salt, at == last));
+    Ok(Compiled::Program(KeyProgram::lines(options.separator, keys.collect::<Result<_, _>>()?)))
+}
+
+/// The keys with the options they inherit; the whole line where no key is given. Never empty.
+fn effective_keys(options: &KeyOptions) -> Vec<KeyDef> {
     let inherit = |def: &KeyDef| match def.flags == KeyFlags::default() {
         true => KeyDef { flags: options.global, ..*def },
         false => *def,
     };
     let whole = KeyDef { start: KeyPosition { field: 1, char: 1 }, end: None, flags: options.global };
-    let mut defs: Vec<KeyDef> = options.keys.iter().map(inherit).collect();
-    if defs.is_empty() {
-        defs.push(whole);
+    match options.keys.as_slice() {
+        [] => vec![whole],
+        keys => keys.iter().map(inherit).collect(),
     }
-    let last = defs.len() - 1;
-    let keys = defs.iter().enumerate().map(|(at, def)| line_key(def, at == last));
-    Ok(Compiled::Program(KeyProgram::lines(options.separator, keys.collect::<Result<_, _>>()?)))
 }
 
-fn line_key(def: &KeyDef, last: bool) -> Result<LineKey, KeyError> {
+fn line_key(def: &KeyDef, salt: Salt, last: bool) -> Result<LineKey, KeyError> {
     let flags = &def.flags;
     flags.check()?;
     let order = if flags.numeric {
@@ -189,6 +206,8 @@ fn line_key(def: &KeyDef, last: bool) -> Result<LineKey, KeyError> {
         LineOrder::Human
     } else if flags.month {
         LineOrder::Month
+    } else if flags.random {
+        LineOrder::Random { salt }
     } else if flags.version {
         LineOrder::Version
     } else {
@@ -208,7 +227,7 @@ fn line_key(def: &KeyDef, last: bool) -> Result<LineKey, KeyError> {
         order,
         fold: flags.fold_case,
         ignore: match order {
-            LineOrder::Text | LineOrder::Version => flags.ignore(),
+            LineOrder::Text | LineOrder::Version | LineOrder::Random { .. } => flags.ignore(),
             _ => Ignore::Nothing,
         },
         reverse: flags.reverse,
