@@ -69,7 +69,7 @@ def test_files_of_other_formats_are_refused_with_the_command_that_helps(disk):
 def test_the_command_that_helps_gives_what_was_wanted(disk):
     (disk / "s.csv.gz").write_bytes(gzip.compress(TEXT))
     told = run("sort", "s.csv.gz", "--csv", "--key", "id:number", "-o", "out", cwd=disk, expect=2).stderr
-    command = told.split("make text of it first: ")[1].splitlines()[0].replace("ascot", str(ascot_binary()), 1)
+    command = told.split("convert it to text first: ")[1].splitlines()[0].replace("ascot", str(ascot_binary()), 1)
     subprocess.run(["bash", "-c", command], cwd=disk, check=True, env=clean_environment())
     assert (disk / "out").read_bytes() == TEXT
     told = run("merge", "s.csv.gz", "s.csv.gz", cwd=disk, expect=2).stderr

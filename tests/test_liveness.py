@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import random
 import resource
 import shutil
 import signal
@@ -35,7 +36,7 @@ def numbers(tmp_path_factory):
     """Numbers that do not fit in 8 MiB, sorted numbers, a view and an indexed directory of records."""
     place = tmp_path_factory.mktemp("numbers")
     place.chmod(0o755)
-    (place / "in").write_bytes(os.urandom(20 * MIB))
+    (place / "in").write_bytes(random.Random(1).randbytes(20 * MIB))
     run("sort", place / "in", *NUMBERS, "-o", place / "sorted")
     run("sort", place / "in", *NUMBERS, "--view", place / "v")
     run("gen", "20k", "-o", place / "records")

@@ -58,9 +58,13 @@ fn checked(block: *mut u8, bytes: usize) -> *mut u8 {
 /// Returns only where the caller can do without the memory.
 #[cold]
 fn refused(bytes: usize) {
-    if emergency::is_fallible() {
-        return;
+    if !emergency::is_fallible() {
+        end(bytes);
     }
+}
+
+/// Ends the process in order, for want of so many bytes.
+pub fn end(bytes: usize) -> ! {
     let mut text = [0_u8; 200];
     let mut rest = &mut text[..];
     // What does not fit is cut off.

@@ -80,7 +80,7 @@ impl From<SortError> for Failure {
             ""
         };
         Failure::Usage(format!(
-            "{input}: this is {}, not text\n  make text of it first: {command}{table}\n  --format lines takes its bytes for lines as they are",
+            "{input}: this is {}, not text\n  convert it to text first: {command}{table}\n  --format lines sorts its bytes as lines",
             format.name()
         ))
     }
@@ -179,7 +179,7 @@ const NOT_OFFERED: &[(&str, &str)] = &[
     ("filter", "ascot selects no records: filter before, as awk -F, '$3 > 10' FILE | ascot sort"),
     (
         "keep",
-        "which of equal records stays is not to be chosen: --unique keeps the first; --stable and a key put another one first; to keep columns: cut",
+        "--unique always keeps the first of equal records; --stable and a key put another one first; to keep columns: cut",
     ),
     ("select", "ascot selects no columns: cut -d, -f1,3 FILE | ascot sort"),
 ];

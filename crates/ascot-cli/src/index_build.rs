@@ -66,6 +66,8 @@ fn build_until(matches: &ArgMatches, cancel: &Cancel) -> Result<u8, Failure> {
         if !goes_on && !matches!(error, IndexError::Exists { .. } | IndexError::Locked { .. }) {
             remove_empty(&output, is_new);
         }
+        // Made meanwhile, it is somebody else's.
+        emergency::forget(&output);
     })?;
     let mut job = Building { made, disk, files, writer, cancel, records: 0, bytes: 0, epochs: 0 };
     let since = Instant::now();

@@ -46,6 +46,7 @@ use clap::{ArgMatches, Command};
 use failure::{Failure, STATUS_OF_ERROR};
 
 fn main() -> ExitCode {
+    ascot_io::emergency::end_by(allocator::end);
     sys::raise_open_files_limit();
     sys::report_file_size_limit();
     let words: Vec<OsString> = std::env::args_os().collect();

@@ -70,7 +70,7 @@ pub fn split(matches: &ArgMatches) -> Result<u8, Failure> {
 /// Notices; that the cap is lowered is told to batch jobs, too.
 fn tell_notices(matches: &ArgMatches, screen: &Screen) {
     if let Some(text) = request::lowered_cap(matches) {
-        screen.tell(&format!("ascot: {text}"));
+        screen.warning(&text);
     }
     request::notices(matches).iter().for_each(|notice| screen.notice(notice));
 }
@@ -241,8 +241,8 @@ fn stopped(error: SortError, cancel: &Cancel, stop: &Stop, screen: &Screen) -> R
     } else {
         Failure::usage(
             "stopped; nothing is kept",
-            "the job had nothing to keep yet, or is none that can go on: it reads a pipe, merges, or writes to \
-             standard output or several parts",
+            "the job cannot be resumed: it has spilled nothing yet, reads a pipe, merges, or writes to standard output \
+             or several parts",
         )
     };
     let speaks = cancel.keeps() || matches!(failure, Failure::Sort(SortError::Kept { .. }));
@@ -266,6 +266,10 @@ impl Observer for Reporter<'_> {
 
     fn notice(&self, text: &str) {
         self.screen.notice(text);
+    }
+
+    fn warning(&self, text: &str) {
+        self.screen.warning(text);
     }
 
     fn complete(&self, report: &Report) -> Result<(), SortError> {

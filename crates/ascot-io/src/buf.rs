@@ -77,7 +77,7 @@ impl Buf {
                 buf.len = len;
                 buf
             }
-            Err(_) => std::alloc::handle_alloc_error(std::alloc::Layout::new::<[u8; PAGE_BYTES]>()),
+            Err(_) => crate::emergency::out_of_memory(bytes),
         }
     }
 

@@ -6,13 +6,14 @@
 //! Invariants: [`remove_all`] allocates nothing and takes no lock. A path that it can see is never freed.
 //! Only registered files are removed, and of a directory only entries with names that its owner knows.
 
+use std::alloc::{Layout, handle_alloc_error};
 use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::SeqCst};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Tells by its name whether an entry of a directory may be removed.
 pub type IsOurs = fn(&[u8]) -> bool;
@@ -32,6 +33,24 @@ static SLOTS: AtomicPtr<Slot> = AtomicPtr::new(ptr::null_mut());
 static CHANGING: Mutex<()> = Mutex::new(());
 /// Somebody removes everything: paths that it may see stay.
 static REMOVING: AtomicBool = AtomicBool::new(false);
+
+/// Ends the process for want of so many bytes.
+pub type End = fn(usize) -> !;
+
+static END: OnceLock<End> = OnceLock::new();
+
+/// Has memory that cannot be done without, and is refused, end the process by `end`. The first call counts.
+pub fn end_by(end: End) {
+    let _ = END.set(end);
+}
+
+/// Memory that cannot be done without is refused: ends the process as [`end_by`] says, else as the standard library does.
+pub(crate) fn out_of_memory(bytes: usize) -> ! {
+    match END.get() {
+        Some(end) => end(bytes),
+        None => handle_alloc_error(Layout::from_size_align(bytes, 1).unwrap_or(Layout::new::<u8>())),
+    }
+}
 
 /// Registers a file.
 pub fn register_file(path: &Path) {

@@ -282,11 +282,12 @@ impl AtomicOutput {
 impl Drop for AtomicOutput {
     fn drop(&mut self) {
         self.stream = None;
-        if let Some(temporary) = self.temporary.take().filter(|path| !self.kept && self.has_name(path)) {
+        let Some(temporary) = self.temporary.take().filter(|_| !self.kept) else { return };
+        if self.has_name(&temporary) {
             // Whoever gave the output up has reported why; a leftover is found by its name.
             let _ = self.disk.remove_file(&temporary);
-            emergency::forget(&temporary);
         }
+        emergency::forget(&temporary);
     }
 }
 

@@ -81,13 +81,13 @@ impl ColumnAccount {
         if let Some(fallback) = &self.fallback {
             let ColumnFallback { kind, values, others, first, fix } = fallback;
             text += &format!(
-                ", although {} of {} sampled values are of type {kind}: '{}' in row {} of {} is the first that is {} ({fix})",
+                ", although {} of {} sampled values are of type {kind}; {}: '{}' in row {} of {} ({fix})",
                 units::count(*values),
                 units::count(values + others),
+                if *others == 0 { "the first" } else { "the first that is not" },
                 first.value,
                 first.row,
                 first.input,
-                if *others == 0 { "spelled so" } else { "not" },
             );
         }
         text

@@ -60,7 +60,7 @@ pub enum SortError {
     },
     /// Text is expected, and an input is a file of another format.
     #[error(
-        "{input}: this is {}, not text\n  make text of it first: {}\n  --format lines takes its bytes for lines as they are",
+        "{input}: this is {}, not text\n  convert it to text first: {}\n  --format lines sorts its bytes as lines",
         format.name(), crate::file_format::advice(*format, file.as_deref())
     )]
     OtherFormat {

@@ -35,10 +35,8 @@ pub trait Observer: Sync {
     fn progress(&self, _progress: &Progress) {}
     /// Something the user may want to know.
     fn notice(&self, _text: &str) {}
-    /// Something that makes the result another one than the user may have meant.
-    fn warning(&self, text: &str) {
-        self.notice(text);
-    }
+    /// Something a user must know: the result may be another one than was meant, or the job differs from the request.
+    fn warning(&self, _text: &str) {}
     /// All of the output is durable, and is about to get its name. What must not fail after that is done now,
     /// as writing the report: an error here ends the job without an output.
     fn complete(&self, _report: &Report) -> Result<(), SortError> {

@@ -459,7 +459,7 @@ pub fn resume(
     let lowered = LoweredCap::of(manifest.memory_bytes);
     let memory_bytes = lowered.map_or(manifest.memory_bytes, |lowered| lowered.cap);
     if let Some(lowered) = lowered {
-        observer.notice(&lowered.to_string());
+        observer.warning(&lowered.to_string());
     }
     let budget = Budget::new(memory_bytes, manifest.threads, Some(data_bytes))?;
     let disk = if view { view_disk(options) } else { disk_for(&manifest.request, &budget, options) };

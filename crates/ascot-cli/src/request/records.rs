@@ -11,11 +11,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use ascot_model::units::in_shell;
+use ascot_record::file_format::FileFormat;
 use ascot_record::keys::{
     ByteRangeKey, CsvColumn, CsvKeySpec, KeyDef, KeyError, KeyFlags, KeyOptions, parse_csv_keys,
     parse_ranges, parse_separator,
 };
 use ascot_record::layout::Layout;
+use ascot_sort::SortError;
+use ascot_sort::file_format::recognise_file;
 use ascot_sort::request::{Input, Keys};
 use clap::ArgMatches;
 
@@ -306,6 +309,10 @@ fn not_lines(inputs: &[Input]) -> Option<Failure> {
     inputs.iter().find_map(|input| {
         let Input::Path(path) = input else { return None };
         let (name, quoted) = (path.display(), in_shell(path));
+        if let Ok(Some(format)) = recognise_regular(path) {
+            let (input, file) = (name.to_string(), Some(path.clone()));
+            return Some(SortError::OtherFormat { input, file, format, inputs: inputs.len() }.into());
+        }
         if path.is_dir() {
             return Some(Failure::usage(
                 format!("{name} is a directory"),
@@ -322,8 +329,16 @@ fn not_lines(inputs: &[Input]) -> Option<Failure> {
     })
 }
 
+fn recognise_regular(path: &Path) -> Result<Option<FileFormat>, SortError> {
+    if path.is_file() { recognise_file(path) } else { Ok(None) }
+}
+
 fn begins_as_json(path: &Path) -> bool {
     let mut head = [0; 64];
+    // Opening a pipe would wait for who writes to it.
+    if !path.is_file() {
+        return false;
+    }
     let read = File::open(path).and_then(|mut file| file.read(&mut head)).unwrap_or(0);
     let mut bytes = head[..read].iter().copied().filter(|byte| !byte.is_ascii_whitespace());
     match (bytes.next(), bytes.next()) {

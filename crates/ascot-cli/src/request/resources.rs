@@ -1,6 +1,7 @@
 //! What a job may use: memory, processors, compression of what it spills.
 
 use std::ffi::OsStr;
+use std::io::Write;
 use std::path::PathBuf;
 
 use ascot_io::Compression;
@@ -28,7 +29,8 @@ pub fn memory(matches: &ArgMatches) -> Result<Option<u64>, Failure> {
 /// it is asked for.
 pub fn memory_or(matches: &ArgMatches, usual: u64) -> Result<u64, Failure> {
     if let Some(notice) = lowered_cap(matches).or_else(|| memory_notice(matches)) {
-        eprintln!("ascot: {notice}");
+        // Nothing can be done where nobody takes it.
+        let _ = writeln!(std::io::stderr().lock(), "ascot: {notice}");
     }
     Ok(memory(matches)?.unwrap_or_else(|| lowered(usual)))
 }

@@ -9,6 +9,7 @@
 //! was stopped, so the directory can be read whenever this is interrupted, and whoever goes on with a log cuts it off.
 
 use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use ascot_io::Disk;
@@ -64,8 +65,11 @@ fn cut_off(disk: &Disk, directory: &Path, manifest: &Manifest, log: Log) -> Resu
 
 /// Cuts a file off at `end`, unless it is shorter, or somebody has it.
 fn shorten(path: &Path, end: u64) -> u64 {
-    let Ok(file) = File::options().read(true).write(true).open(path) else { return 0 };
-    let size = file.metadata().map_or(0, |stat| stat.len());
+    // A link that somebody put in its place is not followed.
+    let mut options = File::options();
+    let options = options.read(true).write(true).custom_flags(ascot_io::O_NOFOLLOW);
+    let Ok(file) = options.open(path) else { return 0 };
+    let size = file.metadata().map_or(0, |stat| if stat.is_file() { stat.len() } else { 0 });
     if size <= end || lock_file(&file, path).is_err() || file.set_len(end).is_err() {
         return 0;
     }

@@ -81,7 +81,7 @@ pub enum KeyError {
     },
     /// A column that no row has.
     #[error(
-        "there is no column #{number}: row 1 has {columns} column{}, and no row looked at has so many",
+        "there is no column #{number}: row 1 has {columns} column{}, and no sampled row has more",
         if *columns == 1 { "" } else { "s" }
     )]
     ColumnBeyondRows {

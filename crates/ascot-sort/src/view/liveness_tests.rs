@@ -9,7 +9,6 @@ use ascot_record::checksum::RecordSum;
 use ascot_record::keys::KeyOptions;
 use ascot_record::layout::Layout;
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
 
 use super::*;
 use crate::request::{Input, Keys, Output, SortRequest};
@@ -113,7 +112,7 @@ fn long_records_and_a_reader_that_stops_early() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 8, rng_seed: RngSeed::Fixed(12), ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(8))]
 
     #[test]
     fn reading_a_view_always_ends(
