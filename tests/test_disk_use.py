@@ -1,5 +1,6 @@
 """What a sort takes of the disk: no more than --explain says, and not much less; a disk as large as that will do."""
 
+import contextlib
 import json
 import os
 import random
@@ -69,10 +70,8 @@ def taken_below(directory):
     total = 0
     for place, _, names in os.walk(directory):
         for name in names:
-            try:
+            with contextlib.suppress(OSError):
                 total += os.lstat(os.path.join(place, name)).st_blocks * 512
-            except OSError:
-                pass
     return total
 
 
@@ -104,7 +103,12 @@ SEVERAL_PASSES = ["u64", "lines", "skewed lines"]
 
 @pytest.mark.parametrize(
     ("layout", "method"),
-    [(layout, method) for layout in FLAGS for method in METHODS if "threes" not in method or layout in SEVERAL_PASSES],
+    [
+        (layout, method)
+        for layout in FLAGS
+        for method in METHODS
+        if "threes" not in method or layout in SEVERAL_PASSES
+    ],
 )
 def test_no_more_than_predicted(layout, method, files, disk, tmp_path):
     words = [files(layout), *FLAGS[layout], *METHODS[method], "--memory", "8MiB", "--threads", "2"]
@@ -195,7 +199,17 @@ def explained(words, report, status=0):
 @pytest.mark.parametrize("layout", ["u64", "skewed lines"])
 def test_a_disk_as_large_as_predicted_will_do(layout, method, files, disk, tmp_path):
     with small_disk(disk, 80 * MIB) as mount:
-        words = [files(layout), *FLAGS[layout], *METHODS[method], "--memory", "8MiB", "-o", mount / "out", "--temp", mount]
+        words = [
+            files(layout),
+            *FLAGS[layout],
+            *METHODS[method],
+            "--memory",
+            "8MiB",
+            "-o",
+            mount / "out",
+            "--temp",
+            mount,
+        ]
         _, plan = explained(words, tmp_path / "plan.json")
         # The file system's own: a block of extents for each file.
         leave_free(mount, plan["plan"]["chosen"]["peak_disk_bytes"] + 64 * 4096)
@@ -207,7 +221,17 @@ def test_a_disk_as_large_as_predicted_will_do(layout, method, files, disk, tmp_p
 @pytest.mark.parametrize("method", ["merge", "distribute"])
 def test_a_job_that_cannot_fit_is_refused(method, files, disk, tmp_path):
     with small_disk(disk, 80 * MIB) as mount:
-        words = [files("u64"), *FLAGS["u64"], *METHODS[method], "--memory", "8MiB", "-o", mount / "out", "--temp", mount]
+        words = [
+            files("u64"),
+            *FLAGS["u64"],
+            *METHODS[method],
+            "--memory",
+            "8MiB",
+            "-o",
+            mount / "out",
+            "--temp",
+            mount,
+        ]
         _, plan = explained(words, tmp_path / "plan.json")
         # Enough for the spills, and for the output, but not for both as one becomes the other.
         leave_free(mount, plan["plan"]["chosen"]["disk"]["least_bytes"] - MIB // 2)

@@ -1,4 +1,4 @@
-"""What files hold other than what was meant: other formats than text, headers taken for data, values of other types."""
+"""Files that hold something else than was meant: formats other than text, headers taken for data, odd values."""
 
 import bz2
 import datetime
@@ -105,13 +105,25 @@ def test_all_that_reads_text_refuses_other_formats_in_any_input(words, disk):
 
 
 def test_pipes_lose_nothing_to_the_look_at_their_first_bytes(disk):
-    for text in (b"", b"P", b"PK\nPA\n", b"BZh9\nBZh\n", b"PAR1\na\n", b"\xff\xfe\n", b"\x1f\n\x1e\n", b"ARROW1\nb\n"):
+    for text in (
+        b"",
+        b"P",
+        b"PK\nPA\n",
+        b"BZh9\nBZh\n",
+        b"PAR1\na\n",
+        b"\xff\xfe\n",
+        b"\x1f\n\x1e\n",
+        b"ARROW1\nb\n",
+    ):
         for words in (["sort"], ["sort", "-m"], ["sort", "--csv", "--key", "#1:text"]):
             expected = text if "-m" in words else b"".join(sorted(line + b"\n" for line in text.split(b"\n") if line))
             if "-m" in words and sorted(text.split(b"\n")[:-1]) != text.split(b"\n")[:-1]:
                 continue
             found = run(*words, stdin=text).stdout
-            assert found == (expected if not expected or expected.endswith(b"\n") else expected + b"\n"), (words, text)
+            assert found == (expected if not expected or expected.endswith(b"\n") else expected + b"\n"), (
+                words,
+                text,
+            )
     many = b"".join(b"PK %06d\n" % number for number in range(50_000, 0, -1))
     assert run("sort", "--memory", "8MiB", stdin=many).stdout == b"".join(sorted(many.splitlines(keepends=True)))
 
@@ -157,12 +169,18 @@ def test_a_header_that_is_sorted_into_the_data_is_warned_of(disk):
     assert "s.csv: the first row looks like a header (id, name)" in told and "--csv --header --key 'id'" in told
     told = run("sort", "s.csv", "-t,", "-k1,1nr", cwd=disk).stderr
     assert "--csv --header --key '-id:number'" in told
-    for words in (["--csv", "--key", "#1"], ["--csv"], ["--csv", "--key", "#1", "--memory", "16MiB", "--method", "merge"]):
+    for words in (
+        ["--csv", "--key", "#1"],
+        ["--csv"],
+        ["--csv", "--key", "#1", "--memory", "16MiB", "--method", "merge"],
+    ):
         told = run("sort", "s.csv", *words, cwd=disk).stderr
         assert "looks like a header (id, name)" in told and told.count("looks like") == 1, words
         assert "to keep it first: --header" in told
     assert "looks like a header" in run("sort", "--csv", "--key", "#1", stdin=(disk / "s.csv").read_bytes()).stderr
-    assert "looks like a header" in run("sort", "s.csv", "--csv", "--key", "#1", "--explain", cwd=disk).stdout.decode()
+    assert (
+        "looks like a header" in run("sort", "s.csv", "--csv", "--key", "#1", "--explain", cwd=disk).stdout.decode()
+    )
     assert "looks like" not in run("sort", "s.csv", "-k1", "--quiet", cwd=disk).stderr
     assert "looks like" not in run("sort", "s.csv", "--csv", "--header", "--key", "#1", cwd=disk).stderr
 
@@ -223,7 +241,10 @@ def test_inferred_types_and_misfits_are_told(disk):
     assert told.count("\n") == 1
     assert run("sort", "t.csv", "--key", "id", "--quiet", cwd=disk).stderr == ""
     assert run("sort", "t.csv", "--key", "v:text", cwd=disk).stderr == ""
-    assert "keys     id as number (inferred)" in run("sort", "t.csv", "--key", "id", "--explain", cwd=disk).stdout.decode()
+    assert (
+        "keys     id as number (inferred)"
+        in run("sort", "t.csv", "--key", "id", "--explain", cwd=disk).stdout.decode()
+    )
 
 
 @pytest.mark.parametrize(
@@ -365,7 +386,7 @@ def test_dates_are_read_as_strptime_reads_them(form, moments):
 
     def value(text):
         read = datetime.datetime.strptime(text, form)
-        return (read if read.tzinfo else read.replace(tzinfo=datetime.timezone.utc)).timestamp()
+        return (read if read.tzinfo else read.replace(tzinfo=datetime.UTC)).timestamp()
 
     rows = "".join(f"{text};{number}\n" for number, text in enumerate(texts)).encode()
     key = f"#1:date({form})"

@@ -106,7 +106,19 @@ def test_limits_under_which_jobs_waited_for_ever(words, inputs, disk):
     with open(disk / "in", "wb") as file:
         for _ in range(7):
             file.write((inputs / layout).read_bytes())
-    command = ["sort", *BY_NAME[layout].flags, "in", "--method", method, "-o", "out", "--memory", "32MiB", "--threads", "2"]
+    command = [
+        "sort",
+        *BY_NAME[layout].flags,
+        "in",
+        "--method",
+        method,
+        "-o",
+        "out",
+        "--memory",
+        "32MiB",
+        "--threads",
+        "2",
+    ]
     done = subprocess.run(
         [ascot_binary(), *command], cwd=disk, env=clean_environment(), capture_output=True, text=True,
         timeout=WATCHDOG_SECONDS, preexec_fn=lambda: resource.setrlimit(kind, (limit, limit)),
