@@ -364,7 +364,8 @@ def test_views_keep_forms_of_dates_and_spellings_of_null(disk):
     assert run("view", "v", cwd=disk).stdout == b"d,n\n01.03.2023,3\n31.01.2024,4\n03.02.2024,1\nnone,2\n"
 
 
-DIRECTIVES = ["%d.%m.%Y", "%m/%d/%Y %H:%M", "%Y%m%d%H%M%S", "%d %B %Y", "%b %d, %Y %I:%M:%S %p", "%Y-%j", "%d-%b-%y %H:%M:%S.%f",
+DIRECTIVES = ["%d.%m.%Y", "%m/%d/%Y %H:%M", "%Y%m%d%H%M%S", "%d %B %Y", "%b %d, %Y %I:%M:%S %p",
+              "%Y-%j", "%d-%b-%y %H:%M:%S.%f",
               "%Y-%m-%dT%H:%M:%S%z", "%A, %d. %B %Y %H.%M"]  # fmt: skip
 
 

@@ -98,7 +98,8 @@ def starts(limit):
     return limited(["--version"], None, limit).returncode == 0
 
 
-@pytest.mark.parametrize("words", [["--as", 300 * MIB, "u64-le", "merge"], ["--data", 12_124_821, "fixed-100", "merge"]],
+@pytest.mark.parametrize("words", [["--as", 300 * MIB, "u64-le", "merge"],
+                                   ["--data", 12_124_821, "fixed-100", "merge"]],
                          ids=["address-space", "data"])  # fmt: skip
 def test_limits_under_which_jobs_waited_for_ever(words, inputs, disk):
     flag, limit, layout, method = words
