@@ -3,7 +3,7 @@
 
 use std::cmp::Ordering;
 
-use ascot_record::keys::{ByteRangeKey, CsvColumn, CsvKeySpec, CsvType, KeyDef, KeyFlags, KeyOptions};
+use ascot_record::keys::{ByteRangeKey, CsvColumn, CsvKeySpec, CsvType, KeyDef, KeyFlags, KeyOptions, Salt};
 use ascot_record::layout::{Endian, Layout, NumberFormat, NumberType};
 use ascot_sort::Keys;
 
@@ -91,7 +91,13 @@ fn number(text: &[u8]) -> i64 {
 pub fn lines_by_fields(reverse: bool) -> Kind {
     let keys = ["2,2n", "3,3r"].map(|text| KeyDef::parse(text).unwrap()).to_vec();
     let global = KeyFlags { reverse, ..KeyFlags::default() };
-    let keys = Keys::Command(KeyOptions { keys, global, separator: Some(b','), delimiter: b'\n' });
+    let keys = Keys::Command(KeyOptions {
+        keys,
+        global,
+        separator: Some(b','),
+        delimiter: b'\n',
+        salt: Salt::default(),
+    });
     let order: Order = Box::new(|a, b| {
         let by_number = number(field(a, 2, b',')).cmp(&number(field(b, 2, b',')));
         by_number.then_with(|| field(b, 3, b',').cmp(field(a, 3, b',')))
