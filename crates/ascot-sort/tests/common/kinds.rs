@@ -3,7 +3,7 @@
 
 use std::cmp::Ordering;
 
-use ascot_record::keys::{ByteRangeKey, CsvColumn, CsvKeySpec, CsvType, KeyDef, KeyFlags, KeyOptions};
+use ascot_record::keys::{ByteRangeKey, CsvColumn, CsvKeySpec, CsvType, KeyDef, KeyFlags, KeyOptions, Salt};
 use ascot_record::layout::{Endian, Layout, NumberFormat, NumberType};
 use ascot_sort::Keys;
 
