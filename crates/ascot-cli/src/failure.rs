@@ -5,6 +5,7 @@
 //!   what to do about it
 //! ```
 
+use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 
@@ -206,6 +207,18 @@ fn other_name(flag: &str, command: &Command) -> Option<String> {
     NOT_OFFERED.iter().find(|(other, _)| *other == plain).map(|(_, advice)| (*advice).to_owned())
 }
 
+/// The first word that is a flag of other programs only. The parser would take it for short for a flag of
+/// `command` that begins so (`--keep` for `--keep-on-interrupt`).
+pub fn of_foreign_flag(words: &[OsString], command: &Command) -> Option<Failure> {
+    let flags = words.iter().map_while(|word| word.to_str().filter(|word| *word != "--"));
+    flags.filter_map(|word| word.strip_prefix("--")).find_map(|flag| {
+        let name = flag.split('=').next().unwrap_or_default();
+        let (_, advice) = NOT_OFFERED.iter().find(|(other, _)| *other == name)?;
+        let known = command.get_arguments().any(|known| known.get_long() == Some(name));
+        (!known).then(|| Failure::usage(format!("there is no flag --{name}"), *advice))
+    })
+}
+
 /// The parser's own sentence, without its prefix and usage.
 fn first_line(error: &clap::Error) -> String {
     let text = error.to_string();
@@ -218,9 +231,14 @@ mod tests {
     use super::*;
 
     fn complaint(line: &str) -> String {
-        let error = crate::flags::root().try_get_matches_from(line.split(' ')).unwrap_err();
         let root = crate::flags::root();
         let name = line.split(' ').nth(1).unwrap_or_default();
+        let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+        if let Some(failure) = root.find_subcommand(name).and_then(|command| of_foreign_flag(&words, command))
+        {
+            return failure.to_string();
+        }
+        let error = crate::flags::root().try_get_matches_from(words).unwrap_err();
         of_parser(&error, "ascot sort", root.find_subcommand(name).unwrap_or(&root)).to_string()
     }
 
@@ -231,7 +249,7 @@ mod tests {
             ("ascot view v --limit 10", "--head"),
             ("ascot sort --delimiter ;", "--separator"),
             ("ascot sort --where x>3", "filter before"),
-            ("ascot sort --keep last", "--unique keeps the first"),
+            ("ascot sort --keep last", "--unique always keeps the first"),
             ("ascot sort -;", "-t ';'"),
         ] {
             let text = complaint(line);

@@ -77,7 +77,7 @@ fn run(mut words: Vec<OsString>) -> Result<u8, Failure> {
     }
     let named = [1, 2].map(|at| words.get(at).and_then(|word| word.to_str()).map(str::to_owned));
     let root = flags::root_for(named[0].as_deref());
-    let words = spelled_out(words, &root);
+    let words = spelled_out(words, &root)?;
     match root.try_get_matches_from(words) {
         Ok(matches) => dispatch(&matches),
         Err(error) => explain(&error, &named),
@@ -100,14 +100,17 @@ fn explain(error: &clap::Error, named: &[Option<String>]) -> Result<u8, Failure>
 }
 
 /// The arguments of `sort`, and of the commands that take its flags, become what the parser reads.
-fn spelled_out(mut words: Vec<OsString>, root: &Command) -> Vec<OsString> {
+fn spelled_out(mut words: Vec<OsString>, root: &Command) -> Result<Vec<OsString>, Failure> {
     const LIKE_SORT: [&str; 4] = ["sort", "merge", "split", "reshape"];
     let word = words.get(1).and_then(|word| word.to_str()).filter(|word| LIKE_SORT.contains(word));
     if let Some(command) = word.and_then(|word| root.find_subcommand(word)) {
         let rest = words.split_off(2);
+        if let Some(failure) = failure::of_foreign_flag(&rest, command) {
+            return Err(failure);
+        }
         words.extend(arguments::rewritten(rest, command));
     }
-    words
+    Ok(words)
 }
 
 fn dispatch(matches: &ArgMatches) -> Result<u8, Failure> {

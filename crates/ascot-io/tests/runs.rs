@@ -19,12 +19,18 @@ fn block(number: usize, len: usize) -> Vec<u8> {
     }
 }
 
+/// Runs are created where there is nothing.
+fn remove(path: &Path) {
+    let _ = std::fs::remove_file(path);
+}
+
 fn write_run(
     disk: &Disk,
     path: &Path,
     lens: &[usize],
     compression: Compression,
 ) -> Result<RunIndex, IoError> {
+    remove(path);
     let mut writer = RunWriter::create(disk, path, RunId(0x1122_3344_5566_7788), compression)?;
     for (number, len) in lens.iter().enumerate() {
         let bytes = block(number, *len);
@@ -108,6 +114,7 @@ fn a_run_goes_on_after_a_checkpoint() {
     let directory = directory();
     let path = directory.path().join("run");
     for disk in disks() {
+        remove(&path);
         let mut writer = RunWriter::create(&disk, &path, RunId(9), Compression::Lz4).unwrap();
         writer.write_block(buf_of(&block(0, 9000)), 9000, 0).unwrap();
         let kept = writer.checkpoint().unwrap();
@@ -187,6 +194,7 @@ fn readers_want_room_and_writers_want_sense() {
     reader.begin(Buf::heap(8192)).unwrap();
     assert!(reader.begin(Buf::heap(8192)).is_err());
     assert!(reader.complete().is_ok());
+    remove(&path);
     let mut writer = RunWriter::create(&disk, &path, RunId(1), Compression::None).unwrap();
     assert!(writer.write_block(Buf::heap(10), 11, 0).is_err());
     assert!(writer.write_block(Buf::heap(10), 10, 11).is_err());

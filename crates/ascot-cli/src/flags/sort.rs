@@ -224,7 +224,7 @@ pub(super) fn layouts() -> Vec<Arg> {
         .value_parser(OsStringValueParser::new()),
         switch(
             "strict",
-            "CSV: a value that is not of its column's type is an error",
+            "CSV: values not of their column's type are an error",
             "A value of a CSV key that is neither null nor of its column's type is an error, named with its file and \
              row, before anything is written. So is a column without a type that would be taken for text although \
              most of its first values are numbers or dates. Without it such values come last, and are counted at the end.",
