@@ -204,7 +204,7 @@ def test_what_cannot_be_is_refused(disk):
     beyond = ["--attribute", f"x={value - 7}:f64"]
     assert "behind the end" in run("build", first, *FIXED, *beyond, "-o", directory, expect=2).stderr
     run("build", first, *FIXED, "-o", directory)
-    for words in (["--scheme", "ranks"], ["--partitions", "7"], ["--attribute", "x=0:f64"]):
+    for words in (["--scheme", "ranks"], ["--attribute", "x=0:f64"]):
         run("build", first, *FIXED, "--append", *words, "-o", directory, expect=2)
     for epoch in ("1", str(2**64 - 1)):
         for words in (["get", directory, "0x" + key_of(1).hex()], ["range", directory, ".."]):

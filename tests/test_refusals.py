@@ -134,7 +134,7 @@ def test_what_is_no_lines_is_named(tmp_path):
         (["sort", "--limit=10"], "--top"),
         (["sort", "--delimiter", ";"], "--separator"),
         (["sort", "--where", "a > 3"], "selects no records"),
-        (["sort", "--keep", "last"], "--unique keeps the first"),
+        (["sort", "--keep", "last"], "--unique always keeps the first"),
         (["view", "v", "--limit", "3"], "--head"),
     ],
     ids=lambda words: " ".join(words) if isinstance(words, list) else "",

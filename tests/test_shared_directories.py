@@ -56,9 +56,12 @@ def as_other_user(code, *words):
 
 
 def waiting_job(shared, *words):
-    """A sort that has its temporary output and waits for its input; the job and that file."""
+    """A sort that has its temporary output and the beginning of its input, TEXT; the job and that file."""
     command = [ascot_binary(), "sort", "-", "-o", str(shared / "out"), "--memory", "16MiB", *map(str, words)]
     job = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=clean_environment())
+    # The job looks at its input before it makes anything.
+    job.stdin.write(TEXT)
+    job.stdin.flush()
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while time.monotonic() < deadline:
         found = list(shared.glob(".out.ascot-*.tmp"))
@@ -87,7 +90,7 @@ def test_a_temporary_file_that_was_replaced_is_left_alone(by, shared):
     job, temporary = waiting_job(shared)
     as_other_user(REPLACE[by], temporary, secret)
     planted = os.lstat(temporary)
-    told = job.communicate(TEXT, timeout=TIMEOUT_SECONDS)[1].decode()
+    told = job.communicate(timeout=TIMEOUT_SECONDS)[1].decode()
     assert job.returncode == 2, told
     assert "somebody put another in its place" in told and temporary.name in told
     assert is_untouched(secret), "nobody's link gives root's file away"
@@ -100,7 +103,7 @@ def test_a_temporary_file_that_was_replaced_is_left_alone(by, shared):
 def test_owner_and_mode_are_taken_over_all_the_same(shared):
     job, temporary = waiting_job(shared)
     assert temporary.stat().st_mode & 0o777 == 0o600, "private until it has the old one's mode"
-    told = job.communicate(TEXT, timeout=TIMEOUT_SECONDS)[1].decode()
+    told = job.communicate(timeout=TIMEOUT_SECONDS)[1].decode()
     assert job.returncode == 0, told
     facts = (shared / "out").stat()
     assert (facts.st_uid, facts.st_gid, stat.S_IMODE(facts.st_mode)) == (OTHER_USER, OTHER_USER, 0o666)

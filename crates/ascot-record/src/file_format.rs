@@ -301,7 +301,7 @@ fn utf(head: &Head<'_>) -> Verdict {
 fn is_utf16(head: &Head<'_>, text: &[u8], unit: fn([u8; 2]) -> u16) -> bool {
     let even = match head.size {
         Some(size) => size % 2 == 0,
-        None => !head.whole || text.len() % 2 == 0,
+        None => !head.whole || text.len().is_multiple_of(2),
     };
     let (units, _) = text[..text.len().min(TEXT_BYTES)].as_chunks::<2>();
     let mut units: Vec<u16> = units.iter().map(|bytes| unit(*bytes)).collect();

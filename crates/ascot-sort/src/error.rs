@@ -81,11 +81,11 @@ pub enum SortError {
         /// The row, from 1; a header is one.
         row: u64,
         /// The column, as a key names it.
-        column: String,
+        column: Box<str>,
         /// The value.
         value: String,
         /// The type.
-        kind: String,
+        kind: Box<str>,
         /// What to do.
         advice: String,
     },

@@ -26,11 +26,12 @@ use ascot_record::checksum::RecordSum;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
 use crate::error::SortError;
+use crate::input::InputPosition;
 use crate::misfits::{Misfits, PieceMisfits};
 use crate::observe::Cancel;
 use crate::ordered::Span;
 use crate::pieces::{Lease, PiecePool};
-use crate::reader::{InputPosition, PieceReader, PlacedPiece};
+use crate::reader::{PieceReader, PlacedPiece};
 use crate::records::{RawPiece, Records, Segment, Sorted, Splitters};
 use crate::threads::Alarm;
 use crate::turns::{Seat, Side};

@@ -17,10 +17,10 @@ use ascot_model::disk_use::LEAST_STEP_BYTES;
 
 use crate::emit::{Chunk, EmitThreads, PassSums};
 use crate::error::SortError;
+use crate::input::InputPosition;
 use crate::job::Job;
 use crate::merge::MergeSink;
 use crate::observe::Cancel;
-use crate::reader::InputPosition;
 use crate::records::Records;
 use crate::runs::{Run, RunStart};
 use crate::spill::Spill;

@@ -111,9 +111,9 @@ impl Misfits {
         Err(SortError::Misfit {
             input: name_of(inputs, misfit.input),
             row: row_of(misfit, header),
-            column: title(column),
+            column: title(column).into(),
             value: misfit.value.clone(),
-            kind: column.kind.to_string(),
+            kind: column.kind.to_string().into(),
             advice: "name another type (--key COLUMN:TYPE), spell out what is null (--null TEXT), or leave out --strict: such values come last".into(),
         })
     }
@@ -171,7 +171,7 @@ pub(crate) fn refuse_fallbacks(columns: &[KeyColumn], input: &str, header: bool)
     Err(SortError::Misfit {
         input: input.to_owned(),
         row: fallback.first.0 as u64 + 1 + u64::from(header),
-        column: title(column),
+        column: title(column).into(),
         value: fallback.first.1.clone(),
         kind: base.into(),
         advice: format!(

@@ -6,11 +6,12 @@ use ascot_io::Pool;
 
 use crate::budget::{Budget, default_memory};
 use crate::error::SortError;
+use crate::input::InputPosition;
 use crate::input::Inputs;
 use crate::job::{RunOptions, job_disk};
 use crate::observe::Cancel;
 use crate::pieces::PiecePool;
-use crate::reader::{InputPosition, PieceReader};
+use crate::reader::PieceReader;
 use crate::records::{Records, Visitor, with_records};
 use crate::request::SortRequest;
 use crate::sort::open_inputs;

@@ -19,10 +19,11 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::account::stage;
 use crate::error::SortError;
+use crate::input::InputPosition;
 use crate::misfits::{Misfits, PieceMisfits};
 use crate::observe::Cancel;
 use crate::pieces::{Lease, PiecePool};
-use crate::reader::{InputPosition, PieceReader, PlacedPiece};
+use crate::reader::{PieceReader, PlacedPiece};
 use crate::records::{Records, Splitters, groups_of};
 use crate::threads::Alarm;
 use crate::turns::{Seat, Side, Turns};

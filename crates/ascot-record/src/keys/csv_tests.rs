@@ -247,7 +247,7 @@ fn spelled(hundredths: i64, group: Option<char>, decimal: char) -> String {
     let whole = (hundredths.unsigned_abs() / 100).to_string();
     let mut text = String::from(if hundredths < 0 { "-" } else { "" });
     for (at, digit) in whole.chars().enumerate() {
-        if let Some(group) = group.filter(|_| at > 0 && (whole.len() - at) % 3 == 0) {
+        if let Some(group) = group.filter(|_| at > 0 && (whole.len() - at).is_multiple_of(3)) {
             text.push(group);
         }
         text.push(digit);

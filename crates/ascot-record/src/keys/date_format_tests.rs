@@ -121,12 +121,12 @@ proptest! {
 
     #[test]
     fn any_text_is_read_or_refused(format in "[%YmdHMSfzsbp.: -]{0,12}", text in "[0-9 :./+zaprjn-]{0,20}") {
-        if let Ok(format) = DateFormat::new(&format) {
-            if let Some(moment) = format.parse(text.as_bytes()) {
-                let mut key = Vec::new();
-                moment.append(&mut key);
-                prop_assert_eq!(key.len(), 10);
-            }
+        if let Ok(format) = DateFormat::new(&format)
+            && let Some(moment) = format.parse(text.as_bytes())
+        {
+            let mut key = Vec::new();
+            moment.append(&mut key);
+            prop_assert_eq!(key.len(), 10);
         }
     }
 }

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::emit::PassSums;
 use crate::input::Fingerprint;
+use crate::input::InputPosition;
 use crate::misfits::Misfits;
-use crate::reader::InputPosition;
 use crate::request::SortRequest;
 use crate::runs::{Run, RunStart};
 use crate::target::DurableOutput;

@@ -96,7 +96,7 @@ pub fn lines_by_fields(reverse: bool) -> Kind {
         global,
         separator: Some(b','),
         delimiter: b'\n',
-        salt: Default::default(),
+        salt: Salt::default(),
     });
     let order: Order = Box::new(|a, b| {
         let by_number = number(field(a, 2, b',')).cmp(&number(field(b, 2, b',')));
