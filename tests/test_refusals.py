@@ -209,6 +209,8 @@ def test_binary_goes_to_no_terminal(tmp_path):
         ["sort", "x.u64", "--format", "fixed:8"],
         ["view", "v"],
         ["index", "get", "run.dir", "k1", "--raw"],
+        ["sort", "text", "x.u64", "--format", "lines"],
+        ["gen", "2"],
     ]
     for words in commands:
         status, shown, told = on_terminal(*words, cwd=tmp_path)

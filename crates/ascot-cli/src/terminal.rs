@@ -31,15 +31,23 @@ pub fn spare_of_sort(matches: &ArgMatches, request: &SortRequest) -> Result<(), 
     }
     let binary = match request.layout {
         Layout::Number(_) | Layout::Prefixed { .. } => true,
-        Layout::Fixed { .. } => head_of(&request.inputs).is_some_and(|head| is_binary(&head)),
-        Layout::Lines { .. } | Layout::Csv { .. } => false,
+        // Lines that end in NUL are asked for with it.
+        Layout::Lines { delimiter: 0 } => false,
+        Layout::Fixed { .. } | Layout::Lines { .. } | Layout::Csv { .. } => {
+            request.inputs.iter().filter_map(head_of).any(|head| is_binary(&head))
+        }
     };
     if binary { Err(refusal()) } else { Ok(()) }
 }
 
-/// The first bytes of the first input, where that is a file.
-fn head_of(inputs: &[Input]) -> Option<Vec<u8>> {
-    let Input::Path(path) = inputs.first()? else { return None };
+/// An error where binary records would go to a terminal.
+pub fn spare_of_records() -> Result<(), Failure> {
+    if std::io::stdout().is_terminal() { Err(refusal()) } else { Ok(()) }
+}
+
+/// The first bytes of an input that is a file.
+fn head_of(input: &Input) -> Option<Vec<u8>> {
+    let Input::Path(path) = input else { return None };
     let file = File::open(path).ok().filter(|file| file.metadata().is_ok_and(|stat| stat.is_file()))?;
     let mut head = Vec::new();
     file.take(LOOKED_AT_BYTES as u64).read_to_end(&mut head).ok()?;

@@ -21,6 +21,7 @@ use crate::request::{
 use crate::signals::Stop;
 use crate::sort::print;
 use crate::sys;
+use crate::terminal;
 
 /// Benchmark records, what `ascot check` expects if nothing else is said.
 const BENCHMARK_LAYOUT: Layout = Layout::Fixed { len: 100 };
@@ -37,6 +38,9 @@ pub fn generate(matches: &ArgMatches) -> Result<u8, Failure> {
         output: output.map_or(Output::Stdout, Output::Path),
         threads: threads(matches)?,
     };
+    if matches!((&request.output, request.encoding), (Output::Stdout, Encoding::Binary)) {
+        terminal::spare_of_records()?;
+    }
     let screen = screen(!matches!(request.output, Output::Stdout) || sys::stdout_is_a_file(), false);
     sys::standard_streams(&[], &request.output)?;
     stoppable(&screen, |cancel| ascot_sort::generate::generate(&request, &screen, cancel))?;
