@@ -37,7 +37,7 @@ const EARLY_SHARE: u64 = 8;
 pub fn checkpoint_bytes(total: u64) -> u64 {
     const SHARE: u64 = 24;
     const SHARE_OF_SMALL: u64 = 8;
-    const SMALL_BYTES: u64 = 16 << 20;
+    const SMALL_BYTES: u64 = 64 << 20;
     (total / SHARE).max((total / SHARE_OF_SMALL).min(SMALL_BYTES)).max(LEAST_STEP_BYTES)
 }
 
