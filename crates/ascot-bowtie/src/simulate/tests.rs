@@ -280,6 +280,9 @@ fn reaches_its_formula(
 /// Kept cases of a search: a group of inputs that memory did not hold led to ever larger groups.
 #[test]
 fn groups_that_memory_does_not_hold_stay_apart() -> Result<(), TestCaseError> {
+    let setup = any_setup(Algorithm::A6w, (38, 42), 0.734, 202, 1);
+    let share = share_of_formula(&setup);
+    prop_assert!(share >= 0.93, "{share:.3}");
     reaches_its_formula((38, 42), 0.734, 202, 0.0, 1)?;
     reaches_its_formula((46, 58), 0.763, 215, 0.19, 1)?;
     reaches_its_formula((43, 57), 0.775, 276, 0.16, 1)
