@@ -9,11 +9,11 @@ use std::path::Path;
 use ascot_io::{Action, AtomicOutput, BlockPool, IoError, PAGE_BYTES, STANDARD_OUTPUT, WriteStream};
 use ascot_record::layout::{Endian, Layout, NumberFormat, NumberType};
 
-use crate::error::SortError;
-use crate::job::{RunOptions, job_disk};
-use crate::observe::Cancel;
-use crate::places::room_for_output;
-use crate::request::{Keys, Output, SortRequest};
+use crate::api::error::SortError;
+use crate::api::observe::Cancel;
+use crate::api::request::{Keys, Output, SortRequest};
+use crate::plan::disk_space::room_for_output;
+use crate::plan::volumes::{RunOptions, job_disk};
 use crate::view::View;
 
 /// Share of the memory for the output: one in so many.
