@@ -18,6 +18,7 @@ pub mod block_size;
 mod copy;
 pub mod cost;
 mod guess;
+mod key_text;
 #[cfg(test)]
 mod liveness_tests;
 mod load;

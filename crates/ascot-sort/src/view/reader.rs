@@ -18,7 +18,7 @@ use crate::resources::limits::descriptors;
 use crate::resources::pieces::Lease;
 use crate::runs::fence_keys::RunKeys;
 use crate::runs::run::RunStart;
-use crate::view::copy::record_with_key;
+use crate::view::key_text::record_with_key;
 use crate::view::load::Measure;
 use crate::view::load::{Loader, ViewRun};
 use crate::view::manifest::{Member, ViewManifest};
