@@ -17,9 +17,11 @@ use crate::api::error::SortError;
 use crate::api::observe::{Cancel, Observer};
 use crate::api::request::{Output, Parts, SortRequest};
 use crate::merge::emit::EmitThreads;
-use crate::output::rolling::Parting;
-use crate::output::target::{Commit, Target};
-use crate::partition::refine::Refined;
+use crate::output::Commit;
+use crate::output::rolling::RollingFiles;
+use crate::output::stream::OutputStream;
+use crate::output::writer::OutputWriter;
+use crate::partition::key_sample::KeySample;
 use crate::plan::budget::Budget;
 use crate::plan::volumes::output_dir;
 use crate::plan::volumes::temp_dirs;
@@ -72,8 +74,8 @@ pub struct Job<'a, R: Records> {
     places: Option<Places>,
     /// How far it has come.
     pub manifest: Manifest,
-    /// A sample of the keys of its parts, where that is of use.
-    pub refined: Option<Refined>,
+    /// A sample of the keys of its parts, if these are sorted in groups.
+    pub key_sample: Option<KeySample>,
     /// Most files merged at once, where the plan says so.
     pub merge_factor: Option<usize>,
     /// Bytes of output after which what is consumed is freed at the latest, where the plan says that.
@@ -145,7 +147,7 @@ impl<'a, R: Records> Job<'a, R> {
             dir: None,
             places: None,
             manifest,
-            refined: None,
+            key_sample: None,
             merge_factor: None,
             most_step: None,
             resumable,
@@ -172,54 +174,55 @@ impl<'a, R: Records> Job<'a, R> {
         self.merge_factor = factor.map(|factor| usize::try_from(factor).unwrap_or(usize::MAX).max(2));
     }
 
-    /// Starts the output, the header first.
-    pub fn target(&mut self) -> Result<Target<R>, SortError> {
-        let region = self.pool.region(self.budget.target_blocks * self.budget.block, "the output")?;
-        let blocks = BlockPool::new(region, self.budget.block);
+    /// Starts the output with its header, or resumes that of a killed job.
+    pub fn open_output(&mut self) -> Result<OutputWriter<R>, SortError> {
+        if let Output::Parts(parts) = &self.request.output {
+            return self.open_rolling_output(parts, true);
+        }
+        let blocks = self.output_blocks()?;
         if let Some(OutputState { durable, .. }) = &self.manifest.output
             && let Output::Path(path) = &self.request.output
         {
-            let blocks = (blocks, self.cancel);
-            let mut target = Target::resume(&self.records, &self.disk, path, durable, blocks)?;
+            let mut output =
+                OutputWriter::resume(&self.records, &self.disk, path, durable, blocks, self.cancel)?;
             let temporary = durable.temporary.clone();
-            self.adopt(&mut target, &temporary);
-            return Ok(target);
+            self.adopt(&mut output, &temporary);
+            return Ok(output);
         }
-        if let Output::Parts(parts) = &self.request.output {
-            return self.target_in_parts(parts, blocks, true);
-        }
-        let named = self.manifest.temporary.as_deref();
-        let mut target =
-            Target::create(&self.records, &self.disk, &self.request.output, named, (blocks, self.cancel))?;
-        if let Some(header) = &self.header {
-            target.write_finished(header)?;
-        }
-        Ok(target)
+        let temporary = self.manifest.temporary.as_deref();
+        let stream = OutputStream::create(&self.disk, &self.request.output, temporary)?;
+        let mut output = OutputWriter::new(&self.records, stream, blocks, self.cancel);
+        output.append(self.header.as_deref().unwrap_or_default())?;
+        Ok(output)
     }
 
-    /// From here on the unfinished output goes the way of the job's directory, whose manifest names it.
-    fn adopt(&mut self, target: &mut Target<R>, temporary: &Path) {
+    fn output_blocks(&self) -> Result<BlockPool, SortError> {
+        let region = self.pool.region(self.budget.target_blocks * self.budget.block, "the output")?;
+        Ok(BlockPool::new(region, self.budget.block))
+    }
+
+    /// Keeps or removes the unfinished output together with the job's directory, whose manifest names it.
+    fn adopt(&mut self, output: &mut OutputWriter<R>, temporary: &Path) {
         if let Some(dir) = &mut self.dir {
-            target.keep();
+            output.keep();
             dir.adopt(temporary);
         }
     }
 
     /// Stores how far the output has come.
-    pub fn store_output(&mut self, target: &mut Target<R>, state: OutputState) -> Result<(), SortError> {
-        // Before the manifest names it: a job that is kept now has what its manifest names.
-        self.adopt(target, &state.durable.temporary);
+    pub fn store_output(
+        &mut self,
+        output: &mut OutputWriter<R>,
+        state: OutputState,
+    ) -> Result<(), SortError> {
+        // Before the manifest names the file: everything that the manifest of a kept job names must be kept.
+        self.adopt(output, &state.durable.temporary);
         self.manifest.output = Some(state);
         self.store()
     }
 
-    /// Starts an output of several files of equal size; `by_key` where equal keys stay together.
-    pub fn target_in_parts(
-        &self,
-        parts: &Parts,
-        blocks: BlockPool,
-        by_key: bool,
-    ) -> Result<Target<R>, SortError> {
+    /// Starts an output of several files of equal size. `by_key`: equal keys stay together.
+    pub fn open_rolling_output(&self, parts: &Parts, by_key: bool) -> Result<OutputWriter<R>, SortError> {
         let total = self.inputs.record_bytes().ok_or_else(|| {
             SortError::Request(
                 "parts are cut by size, and what comes through a pipe has none beforehand\n  write it to a file first"
@@ -228,8 +231,8 @@ impl<'a, R: Records> Job<'a, R> {
         })?;
         // The other half is for inputs and spills.
         parts.check(descriptors() / 2)?;
-        let parting = Parting::new((parts, total), &self.disk, self.cancel, self.header.clone(), by_key);
-        Target::create_parts(&self.records, parting, (blocks, self.cancel))
+        let files = RollingFiles::new(parts, total, &self.disk, self.cancel, self.header.as_deref(), by_key);
+        OutputWriter::rolling(&self.records, files, self.output_blocks()?, self.cancel)
     }
 
     /// From here on a killed job leaves what can be found and continued: its directory, and in it
@@ -368,11 +371,11 @@ impl<'a, R: Records> Job<'a, R> {
         Ok(())
     }
 
-    /// Completes the output, has the report of it written, then gives the output its name. `out` and
-    /// `dropped` are the sums of the last pass.
+    /// Seals the output, has the observer write the report, then gives the output its name. `out` and `dropped` are
+    /// the sums of the last pass.
     pub fn finish(
         mut self,
-        mut target: impl Commit,
+        mut output: impl Commit,
         out: &RecordSum,
         dropped: &RecordSum,
         plan: Option<Plan>,
@@ -387,27 +390,30 @@ impl<'a, R: Records> Job<'a, R> {
         let mut all_dropped = *dropped;
         all_dropped.combine(&self.manifest.dropped);
         let since = Instant::now();
-        if let (Some(_), Some(mut file)) = (&self.dir, target.temporary().and_then(FileIdentity::of)) {
-            file.bytes = target.bytes();
+        if self.dir.is_some()
+            && let Some((temporary, bytes)) = output.unfinished()
+            && let Some(file) = FileIdentity::of(temporary)
+        {
+            let file = FileIdentity { bytes, ..file };
             self.manifest.finished = Some(Finished { file, out: *out, dropped: all_dropped });
             self.store()?;
         }
-        target.seal()?;
+        output.seal()?;
         self.passes.committed(since.elapsed());
-        let report = self.report((out, &all_dropped), plan);
+        let report = self.report(out, &all_dropped, plan);
         self.observer.complete(&report).inspect_err(|_| {
-            // All of the work is done: it is not lost for the sake of a report.
+            // The work is done: keep it even if the report cannot be written.
             if self.resumable {
                 self.keeping.always();
             }
         })?;
-        target.commit()?;
+        output.commit()?;
         self.keeping.never();
         Ok(report)
     }
 
-    /// What there is to say of a job that is done.
-    fn report(&mut self, (out, dropped): (&RecordSum, &RecordSum), plan: Option<Plan>) -> Report {
+    /// The report of a job whose output is sealed.
+    fn report(&mut self, out: &RecordSum, dropped: &RecordSum, plan: Option<Plan>) -> Report {
         let (streams, streams_left_out) = files_of(self.disk.ledger());
         let peak_spill_bytes = self.passes.peak_spill_bytes();
         let passes = std::mem::replace(&mut self.passes, Passes::new(self.disk.ledger().clone()));

@@ -20,7 +20,7 @@ use crate::api::observe::Cancel;
 use crate::job::Job;
 use crate::merge::emit::EmitThreads;
 use crate::merge::flow::MergeSink;
-use crate::output::target::{Commit, Target};
+use crate::output::writer::OutputWriter;
 use crate::plan::planner::checkpoint_bytes;
 use crate::read::inputs::InputPosition;
 use crate::records::Records;
@@ -37,7 +37,7 @@ const EARLY_SHARE: u64 = 8;
 /// Where merged runs go.
 pub enum Into<'t, R: Records> {
     /// The output.
-    Target(&'t mut Target<R>),
+    Output(&'t mut OutputWriter<R>),
     /// A spill.
     Spill(&'t mut Spill<R>),
 }
@@ -83,7 +83,7 @@ impl<'s, 'a, R: Records> FreeingSink<'s, 'a, R> {
 
     fn bytes(&self) -> u64 {
         match &self.into {
-            Into::Target(target) => target.bytes(),
+            Into::Output(output) => output.bytes(),
             Into::Spill(spill) => spill.bytes(),
         }
     }
@@ -92,7 +92,7 @@ impl<'s, 'a, R: Records> FreeingSink<'s, 'a, R> {
     /// the runs too, has little left, or the job has taken what it was planned to.
     fn step(&self) -> u64 {
         let path = match &self.into {
-            Into::Target(target) => target.temporary(),
+            Into::Output(output) => output.temporary(),
             Into::Spill(spill) => Some(spill.path()),
         };
         let free = path.and_then(|path| self.job.disk.free_space(path).ok()).map(|free| free / 2);
@@ -110,10 +110,10 @@ impl<'s, 'a, R: Records> FreeingSink<'s, 'a, R> {
     ) -> Result<(), SortError> {
         let so_far = SoFar { out: sums.out, dropped: sums.dropped, last_key: last.map(<[u8]>::to_vec) };
         match &mut self.into {
-            Into::Target(target) => {
-                let Some(durable) = target.checkpoint()? else { return Ok(()) };
+            Into::Output(output) => {
+                let Some(durable) = output.checkpoint()? else { return Ok(()) };
                 self.job.manifest.move_starts(self.which.clone(), starts);
-                self.job.store_output(target, OutputState { durable, so_far })
+                self.job.store_output(output, OutputState { durable, so_far })
             }
             Into::Spill(spill) => {
                 let (first, count) = (self.which.start, self.which.len());
@@ -145,7 +145,7 @@ impl<'s, 'a, R: Records> FreeingSink<'s, 'a, R> {
 impl<R: Records> MergeSink for FreeingSink<'_, '_, R> {
     fn chunk(&mut self, chunk: Chunk) -> Result<(), SortError> {
         match &mut self.into {
-            Into::Target(target) => target.write(chunk),
+            Into::Output(output) => output.write(chunk),
             Into::Spill(spill) => spill.write(chunk),
         }
     }

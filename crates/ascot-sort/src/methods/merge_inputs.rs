@@ -17,7 +17,7 @@ use crate::api::observe::Cancel;
 use crate::api::request::Output;
 use crate::job::{Job, drive};
 use crate::merge::flow::{MergeFlow, MergeSink};
-use crate::output::target::Target;
+use crate::output::writer::OutputWriter;
 use crate::plan::budget::{SPARE_SHARE, merge_fan_in};
 use crate::plan::long_runs::merge_inputs_in_long_runs;
 use crate::read::damage::RecordStart;
@@ -34,13 +34,13 @@ pub fn merge_inputs<R: Records>(mut job: Job<'_, R>, plan: Option<Plan>) -> Resu
     if job.request.checks.strict && matches!(job.request.output, Output::Stdout) {
         refuse_misfits_beforehand(&job)?;
     }
-    let mut target = job.target()?;
+    let mut output = job.open_output()?;
     let count = job.inputs.iter().count();
     let fan_in = merge_fan_in(&job.budget, job.request).min(job.merge_factor.unwrap_or(usize::MAX));
     if count <= fan_in {
         let rules = Rules { unique: job.request.unique, sum: true };
-        let sums = merge_range(&mut job, 0..count, rules, &mut Straight(&mut target))?;
-        return job.finish(target, &sums.out, &sums.dropped, plan);
+        let sums = merge_range(&mut job, 0..count, rules, &mut Straight(&mut output))?;
+        return job.finish(output, &sums.out, &sums.dropped, plan);
     }
     for first in (0..count).step_by(fan_in) {
         let group = first..(first + fan_in).min(count);
@@ -54,8 +54,8 @@ pub fn merge_inputs<R: Records>(mut job: Job<'_, R>, plan: Option<Plan>) -> Resu
         job.manifest.runs.extend(runs);
     }
     job.reduce_runs()?;
-    let sums = job.merge_to_target(&mut target)?;
-    job.finish(target, &sums.out, &sums.dropped, plan)
+    let sums = job.merge_to_output(&mut output)?;
+    job.finish(output, &sums.out, &sums.dropped, plan)
 }
 
 /// Looks for misfits in all inputs before a merge begins whose output is read while it goes on.
@@ -121,7 +121,7 @@ fn merge_range<R: Records, S: MergeSink>(
 /// Records that span blocks an input may hold at once: one being merged, one being read.
 const LONG_RECORDS: usize = 2;
 
-struct Straight<'t, R: Records>(&'t mut Target<R>);
+struct Straight<'t, R: Records>(&'t mut OutputWriter<R>);
 
 impl<R: Records> MergeSink for Straight<'_, R> {
     fn chunk(&mut self, chunk: Chunk) -> Result<(), SortError> {

@@ -1,7 +1,7 @@
 //! Sorting by distribution: split by sampled keys into parts that fit in memory, sort each, append.
 //!
 //! ```text
-//!   inputs ─▶ pieces ─▶ splitting threads: records grouped by part ─▶ dealing, in input order
+//!   inputs ─▶ pieces ─▶ splitting threads: records grouped by part ─▶ partitioned write, in input order
 //!                                                                        │
 //!   part 0 [block]  part 1 [block]  ...  part m [block]  ◀───────────────╯   full ones are written
 //! ```
@@ -20,12 +20,12 @@ use ascot_record::checksum::RecordSum;
 
 use crate::api::error::SortError;
 use crate::job::Job;
-use crate::output::target::Target;
-use crate::partition::parts::RunPart;
-use crate::partition::refine::Refined;
+use crate::output::writer::OutputWriter;
+use crate::partition::key_sample::KeySample;
+use crate::partition::part_streams::PartRun;
 use crate::partition::route::{Grouped, Router, SPLIT_PIECE_BYTES, split_pieces, split_stages};
-use crate::partition::write_parts::{Table, deal, hands};
-use crate::plan::long_runs::deal_in_long_runs;
+use crate::partition::write_parts::{BetweenPieces, open_parts, write_partitioned};
+use crate::plan::long_runs::partition_in_long_runs;
 use crate::plan::planner::part_count;
 use crate::read::inputs::InputPosition;
 use crate::read::inputs::{Inputs, PART_BLOCKS};
@@ -75,22 +75,22 @@ impl<R: Records> Job<'_, R> {
     pub fn sort_by_distribution(mut self, plan: Option<Plan>) -> Result<Report, SortError> {
         self.begin_spilling()?;
         self.follow(plan.as_ref());
-        let mut target = self.target()?;
+        let mut output = self.open_output()?;
         if !self.manifest.all_read {
-            self.refined = self.refined();
+            self.key_sample = self.new_key_sample();
             let splitters = self.splitters()?;
             self.store()?;
             self.split(&splitters)?;
         }
-        let sums = self.sort_parts(&mut target)?;
-        self.finish(target, &sums.out, &sums.dropped, plan)
+        let sums = self.sort_parts(&mut output)?;
+        self.finish(output, &sums.out, &sums.dropped, plan)
     }
 
     /// Room for a sample of each part; none for a job that goes on, which has not seen all of them.
-    fn refined(&self) -> Option<Refined> {
+    fn new_key_sample(&self) -> Option<KeySample> {
         let bytes = self.inputs.record_bytes().filter(|_| self.manifest.parts.is_empty())?;
         let width = self.records.record_bytes().filter(|_| self.records.groups_parts())?;
-        Refined::new(&self.pool, bytes, width as u64, self.budget.block)
+        KeySample::new(&self.pool, bytes, width as u64, self.budget.block)
     }
 
     /// The splitters a killed job had, or new ones from a sample.
@@ -163,20 +163,19 @@ impl<R: Records> Job<'_, R> {
 
     /// Pass one: every record into its part.
     fn split(&mut self, splitters: &Splitters) -> Result<(), SortError> {
-        let long_runs = deal_in_long_runs(self.request, splitters.parts());
+        let long_runs = partition_in_long_runs(self.request, splitters.parts());
         let blocks = self.part_blocks(splitters.parts(), long_runs.is_some())?;
         let share = self.pool.available();
         let piece = SPLIT_PIECE_BYTES.min(share / 16).max(64 << 10) / 4096 * 4096;
         let pieces = PiecePool::with_share(&self.pool, piece, (share / piece).min(64), share);
-        let parts = self.open_parts(splitters)?;
-        let count = parts.len();
-        let hands = hands(parts, blocks, long_runs)?;
-        let mut refined = self.refined.take();
-        if let Some(refined) = &mut refined {
-            refined.divide(count);
+        let parts = open_parts(self.part_runs(splitters)?, blocks, long_runs)?;
+        let count = parts.outputs();
+        let mut key_sample = self.key_sample.take();
+        if let Some(sample) = &mut key_sample {
+            sample.divide(count);
         }
         let turns = self.turns_of_forming();
-        let mut hands = hands.in_turn(turns.is_some());
+        let mut parts = parts.in_turn(turns.is_some());
         let reader = self.reader(&pieces).in_turn(turns);
         let every =
             split_checkpoint_bytes(self.inputs.record_bytes().unwrap_or(0), self.budget.memory as u64);
@@ -184,11 +183,11 @@ impl<R: Records> Job<'_, R> {
         let every = if long_runs.is_some() { every.max(8 * self.budget.streams() as u64) } else { every };
         let mut next = self.manifest.sum_in.bytes + every;
         let (records, cancel, threads) = (Arc::clone(&self.records), self.cancel, self.budget.threads);
-        let mut dealt = |grouped: &Grouped, table: &mut Table<'_, RunPart<R>>| {
-            if let (Some(refined), Some(width)) = (&mut refined, records.record_bytes()) {
+        let mut after_piece = |grouped: &Grouped, between: &mut BetweenPieces<'_, PartRun<R>>| {
+            if let (Some(sample), Some(width)) = (&mut key_sample, records.record_bytes()) {
                 for (part, range) in &grouped.groups {
                     let bytes = &grouped.lease.bytes()[range.clone()];
-                    refined.add(*part, bytes.len() / width, |at| records.first_prefix(&bytes[at * width..]));
+                    sample.add(*part, bytes.len() / width, |at| records.first_prefix(&bytes[at * width..]));
                 }
             }
             self.manifest.sum_in.combine(&grouped.sum);
@@ -196,18 +195,18 @@ impl<R: Records> Job<'_, R> {
             self.manifest.read_upto = grouped.end;
             if self.resumable && self.manifest.sum_in.bytes >= next {
                 next = self.manifest.sum_in.bytes + every;
-                self.manifest.parts = table.each_written(RunPart::checkpoint)?;
+                self.manifest.parts = between.checkpoint(PartRun::checkpoint)?;
                 self.store()?;
             }
             Ok(())
         };
         let times =
             split_pieces(&records, reader, &pieces, Router::Ranges(splitters), threads, cancel, |pieces| {
-                deal(&*records, pieces, &mut hands, cancel, &mut dealt)?;
-                Ok(hands.waited())
+                write_partitioned(&*records, pieces, &mut parts, cancel, &mut after_piece)?;
+                Ok(parts.waited())
             })?;
-        self.refined = refined;
-        let runs: Vec<Run> = hands.into_outputs().filter_map(RunPart::into_run).collect();
+        self.key_sample = key_sample;
+        let runs: Vec<Run> = parts.into_outputs().filter_map(PartRun::into_run).collect();
         self.places()?.kept_promises();
         self.passes.spilled(runs.iter().map(|run| run.bytes).sum());
         self.manifest.runs = runs;
@@ -233,7 +232,7 @@ impl<R: Records> Job<'_, R> {
         Ok(BlockPool::new(self.pool.region(blocks * block, "blocks of parts")?, block))
     }
 
-    fn open_parts(&mut self, splitters: &Splitters) -> Result<Vec<RunPart<R>>, SortError> {
+    fn part_runs(&mut self, splitters: &Splitters) -> Result<Vec<PartRun<R>>, SortError> {
         let stored = std::mem::take(&mut self.manifest.parts);
         if stored.is_empty() {
             self.manifest.read_upto = InputPosition::default();
@@ -243,7 +242,7 @@ impl<R: Records> Job<'_, R> {
         let mut parts = Vec::with_capacity(splitters.parts());
         for part in stored {
             let sink = RunSink::resume(&self.records, &self.disk, part.run, decode_index(&part.index)?)?;
-            parts.push(RunPart::new(sink));
+            parts.push(PartRun::new(sink));
         }
         let places = self.places()?;
         let fair = self.inputs.record_bytes().unwrap_or(0) / splitters.parts() as u64;
@@ -253,13 +252,13 @@ impl<R: Records> Job<'_, R> {
             places.promise(place, expected);
             let path = places.path(place, number);
             let sink = RunSink::create(&self.records, &self.disk, path, number, self.request.compression)?;
-            parts.push(RunPart::new(sink));
+            parts.push(PartRun::new(sink));
         }
         Ok(parts)
     }
 
     /// Pass two: each part sorted, one after another.
-    fn sort_parts(&mut self, target: &mut Target<R>) -> Result<PassSums, SortError> {
+    fn sort_parts(&mut self, output: &mut OutputWriter<R>) -> Result<PassSums, SortError> {
         let StoredWay::Distribute(keys) = &self.manifest.way else {
             return Err(SortError::Internal("parts without splitters"));
         };
@@ -269,7 +268,7 @@ impl<R: Records> Job<'_, R> {
             sums = state.so_far.clone().into_sums().0;
         }
         if self.manifest.large.is_some() {
-            self.sort_large_part(target, &mut sums)?;
+            self.sort_large_part(output, &mut sums)?;
         }
         let first = splitters.parts() - self.manifest.runs.len();
         let memory = self.sort_memory(self.part_stream_bytes());
@@ -292,13 +291,13 @@ impl<R: Records> Job<'_, R> {
             let normal = parts[at..].iter().take_while(|(_, normal)| *normal).count();
             if normal > 0 {
                 let group: Vec<Run> = parts[at..at + normal].iter().map(|(run, _)| run.clone()).collect();
-                self.sort_small_parts(first + at, &group, target, &mut sums)?;
+                self.sort_small_parts(first + at, &group, output, &mut sums)?;
                 at += normal;
             } else {
                 if splitters.all_equal(first + at) && self.records.keys_decide() {
-                    self.append_equal_part(target, &mut sums)?;
+                    self.append_equal_part(output, &mut sums)?;
                 } else {
-                    self.sort_large_part(target, &mut sums)?;
+                    self.sort_large_part(output, &mut sums)?;
                 }
                 at += 1;
             }
@@ -311,7 +310,7 @@ impl<R: Records> Job<'_, R> {
         &mut self,
         first: usize,
         parts: &[Run],
-        target: &mut Target<R>,
+        output: &mut OutputWriter<R>,
         sums: &mut PassSums,
     ) -> Result<(), SortError> {
         let memory = self.sort_memory(self.part_stream_bytes());
@@ -322,12 +321,12 @@ impl<R: Records> Job<'_, R> {
             .in_turn(self.turns_of_spills());
         let (records, cancel, threads) = (Arc::clone(&self.records), self.cancel, self.budget.threads);
         let mut done = 0;
-        let refined = self.refined.take().map(Mutex::new);
+        let key_sample = self.key_sample.take().map(Mutex::new);
         let bounds = |input: usize| {
-            let mut refined = refined.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
-            refined.bounds(first + input, parts.get(input)?.bytes)
+            let mut sample = key_sample.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
+            sample.bounds(first + input, parts.get(input)?.bytes)
         };
-        let grouping: Option<Grouping<'_>> = if refined.is_some() { Some(&bounds) } else { None };
+        let grouping: Option<Grouping<'_>> = if key_sample.is_some() { Some(&bounds) } else { None };
         let gather = Gather::ByInput(grouping);
         let times = sort_loads(&records, reader, &memory, threads, gather, cancel, &mut |load: Load| {
             if load.sources.is_empty() {
@@ -336,69 +335,82 @@ impl<R: Records> Job<'_, R> {
             let upto = load.input + 1;
             let last = load.last || upto == parts.len();
             let limit = self.request.top.map(|top| top.saturating_sub(sums.out.count));
-            self.part_to_target(load, limit, target, sums)?;
+            self.part_to_output(load, limit, output, sums)?;
             // Parts without records are done with the one behind them.
             let freed = if last { parts.len() - done } else { upto - done };
             done += freed;
-            self.parts_done(freed, target, sums)
+            self.parts_done(freed, output, sums)
         })?;
-        self.parts_done(parts.len() - done, target, sums)?;
-        self.refined = refined.and_then(|refined| refined.into_inner().ok());
+        self.parts_done(parts.len() - done, output, sums)?;
+        self.key_sample = key_sample.and_then(|sample| sample.into_inner().ok());
         let facts = PassFacts { inputs: parts.len() as u64, ..self.form_facts(&times, 1) };
         self.passes.done("sort parts", facts);
         Ok(())
     }
 
-    fn part_to_target(
+    fn part_to_output(
         &mut self,
         load: Load,
         limit: Option<u64>,
-        target: &mut Target<R>,
+        output: &mut OutputWriter<R>,
         sums: &mut PassSums,
     ) -> Result<(), SortError> {
-        let merged = self.load_to_target(load, limit, target)?;
+        let merged = self.load_to_output(load, limit, output)?;
         sums.out.combine(&merged.out);
         sums.dropped.combine(&merged.dropped);
         Ok(())
     }
 
     /// The first `count` parts are in the output: remembers that, then removes them.
-    fn parts_done(&mut self, count: usize, target: &mut Target<R>, sums: &PassSums) -> Result<(), SortError> {
+    fn parts_done(
+        &mut self,
+        count: usize,
+        output: &mut OutputWriter<R>,
+        sums: &PassSums,
+    ) -> Result<(), SortError> {
         if count == 0 {
             return Ok(());
         }
         let gone: Vec<Run> = self.manifest.runs.drain(..count).collect();
         if self.resumable
-            && let Some(durable) = target.checkpoint()?
+            && let Some(durable) = output.checkpoint()?
         {
             let so_far = SoFar { out: sums.out, dropped: sums.dropped, last_key: None };
-            self.store_output(target, OutputState { durable, so_far })?;
+            self.store_output(output, OutputState { durable, so_far })?;
         }
         self.remove_runs(&gone)
     }
 
     /// A part of equal keys is a sorted run already. It is freed as it goes out, so the manifest
     /// tells how far that has come.
-    fn append_equal_part(&mut self, target: &mut Target<R>, sums: &mut PassSums) -> Result<(), SortError> {
-        self.merge_rest(1, target, sums)?;
-        self.parts_done(1, target, sums)
+    fn append_equal_part(
+        &mut self,
+        output: &mut OutputWriter<R>,
+        sums: &mut PassSums,
+    ) -> Result<(), SortError> {
+        self.merge_rest(1, output, sums)?;
+        self.parts_done(1, output, sums)
     }
 
     /// Merges the first `count` runs into the output, from where a killed job had come to.
     fn merge_rest(
         &mut self,
         count: usize,
-        target: &mut Target<R>,
+        output: &mut OutputWriter<R>,
         sums: &mut PassSums,
     ) -> Result<(), SortError> {
         let last_key = self.manifest.output.as_ref().and_then(|output| output.so_far.last_key.clone());
-        *sums = self.merge_limited(count, target, self.request.top, sums.clone(), last_key)?;
+        *sums = self.merge_limited(count, output, self.request.top, sums.clone(), last_key)?;
         Ok(())
     }
 
     /// The first part, or the one a killed job was at, which is larger than memory: by runs and merges. It is freed as
     /// its runs are formed, and those as they are merged, so it does not matter to the disk how large it is.
-    fn sort_large_part(&mut self, target: &mut Target<R>, sums: &mut PassSums) -> Result<(), SortError> {
+    fn sort_large_part(
+        &mut self,
+        output: &mut OutputWriter<R>,
+        sums: &mut PassSums,
+    ) -> Result<(), SortError> {
         if self.manifest.large.is_none() {
             let mut runs = std::mem::take(&mut self.manifest.runs).into_iter();
             let part = runs.next().ok_or(SortError::Internal("a part that is not there"))?;
@@ -409,12 +421,12 @@ impl<R: Records> Job<'_, R> {
             self.form_large_part(&part)?;
         }
         self.reduce_runs()?;
-        self.merge_rest(self.manifest.runs.len(), target, sums)?;
+        self.merge_rest(self.manifest.runs.len(), output, sums)?;
         let Some(LargePart { part, later, .. }) = self.manifest.large.take() else { return Ok(()) };
         self.manifest.runs.push(part);
         let done = self.manifest.runs.len();
         self.manifest.runs.extend(later);
-        self.parts_done(done, target, sums)
+        self.parts_done(done, output, sums)
     }
 
     /// Makes sorted runs of what of a large part is in none yet.
@@ -435,6 +447,6 @@ impl<R: Records> Job<'_, R> {
     /// Memory for reading a part ahead: its blocks are as large as they were written.
     fn part_stream_bytes(&self) -> usize {
         let written = self.manifest.runs.iter().map(|run| run.block_bytes).max().unwrap_or(0);
-        PART_BLOCKS * written.max(self.budget.block) + self.refined.as_ref().map_or(0, Refined::bytes)
+        PART_BLOCKS * written.max(self.budget.block) + self.key_sample.as_ref().map_or(0, KeySample::bytes)
     }
 }

@@ -15,7 +15,7 @@ use crate::job::{Job, drive};
 use crate::merge::flow::MergeFlow;
 use crate::merge::tasks::{CutRules, cut_tasks};
 use crate::methods::freeing::{FreeingSink, Into};
-use crate::output::target::Target;
+use crate::output::writer::OutputWriter;
 use crate::plan::long_runs::merge_in_long_runs;
 use crate::read::record_reader::PieceReader;
 use crate::records::emitter::{Chunk, Merged, PassSums};
@@ -35,44 +35,44 @@ const TASK_BYTES: u64 = 8 << 20;
 
 /// Where a load or a batch goes.
 enum Destination<'t, R: Records> {
-    Target(&'t mut Target<R>),
+    Output(&'t mut OutputWriter<R>),
     Spill(&'t mut Spill<R>),
 }
 
 impl<R: Records> Job<'_, R> {
-    /// Sorts the inputs; `target` gets the result.
+    /// Sorts the inputs; the output gets the result.
     pub fn sort_by_merge(mut self, plan: Option<Plan>) -> Result<Report, SortError> {
         let fits = plan.as_ref().is_none_or(|plan| plan.chosen.method == "in memory");
         if !fits {
             self.begin_spilling()?;
         }
         self.follow(plan.as_ref());
-        let mut target = self.target()?;
+        let mut output = self.open_output()?;
         if !self.manifest.all_read {
             let gather = if fits { Gather::AllThatFits } else { Gather::Halves };
             let memory = self.sort_memory(0);
             let reader = self.reader(&memory.pieces).in_turn(self.turns_of_forming());
-            let in_memory = self.form(reader, &memory, gather, Some(&mut target))?;
+            let in_memory = self.form(reader, &memory, gather, Some(&mut output))?;
             if let Some(sums) = in_memory {
-                return self.finish(target, &sums.out, &sums.dropped, plan);
+                return self.finish(output, &sums.out, &sums.dropped, plan);
             }
             self.manifest.all_read = true;
             self.disk.expect(self.manifest.sum_in.bytes);
             self.store()?;
         }
         self.reduce_runs()?;
-        let sums = self.merge_to_target(&mut target)?;
-        self.finish(target, &sums.out, &sums.dropped, plan)
+        let sums = self.merge_to_output(&mut output)?;
+        self.finish(output, &sums.out, &sums.dropped, plan)
     }
 
-    /// Forms sorted runs of everything `reader` gives. With a target, what turns out to fit in
+    /// Forms sorted runs of everything `reader` gives. With an output, what turns out to fit in
     /// memory goes straight there: then its sums are returned.
     pub fn form(
         &mut self,
         reader: PieceReader<R>,
         memory: &SortMemory,
         gather: Gather<'_>,
-        mut target: Option<&mut Target<R>>,
+        mut output: Option<&mut OutputWriter<R>>,
     ) -> Result<Option<PassSums>, SortError> {
         let (records, cancel) = (Arc::clone(&self.records), self.cancel);
         let mut straight = None;
@@ -81,10 +81,10 @@ impl<R: Records> Job<'_, R> {
             sort_loads(&records, reader, memory, self.budget.threads, gather, cancel, &mut |load: Load| {
                 self.manifest.sum_in.combine(&load.sum);
                 self.take_in(&load.misfits)?;
-                if let (true, true, Some(target)) =
-                    (load.last, self.manifest.runs.is_empty(), target.as_deref_mut())
+                if let (true, true, Some(output)) =
+                    (load.last, self.manifest.runs.is_empty(), output.as_deref_mut())
                 {
-                    straight = Some(self.load_to_target(load, self.request.top, target)?);
+                    straight = Some(self.load_to_output(load, self.request.top, output)?);
                 } else if load.records > 0 {
                     runs += self.load_to_runs(load)?;
                 }
@@ -110,15 +110,15 @@ impl<R: Records> Job<'_, R> {
     }
 
     /// Merges a load into the output.
-    pub fn load_to_target(
+    pub fn load_to_output(
         &mut self,
         load: Load,
         limit: Option<u64>,
-        target: &mut Target<R>,
+        output: &mut OutputWriter<R>,
     ) -> Result<PassSums, SortError> {
         let rules = Rules { unique: self.request.unique, sum: true };
         let mut sums = PassSums::default();
-        sums.add(&self.emit_load(load.sources, load.bytes, rules, limit, Destination::Target(target))?);
+        sums.add(&self.emit_load(load.sources, load.bytes, rules, limit, Destination::Output(output))?);
         Ok(sums)
     }
 
@@ -213,7 +213,7 @@ impl<R: Records> Job<'_, R> {
         let rules_of_cut = CutRules { previous: None, limit, keeps_key: false };
         let tasks = cut_tasks(&*self.records, sources, tasks, rules_of_cut);
         self.emitters.run(tasks, rules, self.cancel, &mut |chunk: Chunk| match &mut into {
-            Destination::Target(target) => target.write(chunk),
+            Destination::Output(output) => output.write(chunk),
             Destination::Spill(spill) => spill.write(chunk),
         })
     }
@@ -286,9 +286,9 @@ impl<R: Records> Job<'_, R> {
     }
 
     /// Merges all runs into the output.
-    pub fn merge_to_target(&mut self, target: &mut Target<R>) -> Result<PassSums, SortError> {
+    pub fn merge_to_output(&mut self, output: &mut OutputWriter<R>) -> Result<PassSums, SortError> {
         let (sums, last_key) = self.output_so_far();
-        self.merge_limited(self.manifest.runs.len(), target, self.request.top, sums, last_key)
+        self.merge_limited(self.manifest.runs.len(), output, self.request.top, sums, last_key)
     }
 
     /// Sums of what a killed job had in its output, and the last key of it where that matters.
@@ -304,13 +304,13 @@ impl<R: Records> Job<'_, R> {
     pub fn merge_limited(
         &mut self,
         count: usize,
-        target: &mut Target<R>,
+        output: &mut OutputWriter<R>,
         limit: Option<u64>,
         sums: PassSums,
         last_key: Option<Vec<u8>>,
     ) -> Result<PassSums, SortError> {
         let rules = Rules { unique: self.request.unique, sum: true };
-        self.merge_freeing(0..count, Into::Target(target), rules, limit, sums, last_key)
+        self.merge_freeing(0..count, Into::Output(output), rules, limit, sums, last_key)
     }
 
     /// Merges the runs `which` of the manifest, of which are in `into` what `sums` and `last_key` tell, and frees
@@ -325,7 +325,7 @@ impl<R: Records> Job<'_, R> {
         last_key: Option<Vec<u8>>,
     ) -> Result<PassSums, SortError> {
         let runs = self.manifest.runs[which.clone()].to_vec();
-        let name = if matches!(into, Into::Target(_)) { "merge" } else { "merge some" };
+        let name = if matches!(into, Into::Output(_)) { "merge" } else { "merge some" };
         // The job itself is lent to the sink, which stores how far the merge has come.
         let mut inputs = self.open_runs(&runs)?;
         let starts: Vec<usize> = runs.iter().map(|run| run.start.block).collect();

@@ -9,7 +9,6 @@
 //! out not to be small (a file has grown, its records are many) has written nothing when it is left
 //! to the large way.
 
-mod output;
 #[cfg(test)]
 mod tests;
 
@@ -17,7 +16,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ascot_io::{Backend, Buf, Disk, DiskOptions, Filled, PAGE_BYTES};
+use ascot_io::{Backend, Buf, Disk, DiskOptions, Filled, PAGE_BYTES, WriteStream};
 use ascot_model::account::{PassAccount, StreamAccount};
 use ascot_model::plan::Plan;
 use ascot_model::report::{REPORT_VERSION, Report};
@@ -28,6 +27,7 @@ use crate::api::error::SortError;
 use crate::api::observe::{Cancel, Observer};
 use crate::api::request::{Method, Output, SortRequest};
 use crate::job::predicted_disk;
+use crate::output::stream::OutputStream;
 use crate::plan::budget::{Budget, LEAST_MEMORY_BYTES, default_memory};
 use crate::plan::planner::{Lengths, make_plan};
 use crate::plan::volumes::RunOptions;
@@ -38,7 +38,6 @@ use crate::records::{RawPiece, Records, Visitor};
 use crate::report::account::{Passes, files_of, stage};
 use crate::resources::limits::peak_memory_bytes;
 use crate::resources::pieces::Lease;
-use output::Sink;
 
 /// Most bytes of records.
 const MOST_BYTES: u64 = 4 << 20;
@@ -133,7 +132,7 @@ impl SmallJob<'_> {
             Disk::new(DiskOptions { backend: Backend::Sized(CALL_BYTES), faults, ..DiskOptions::default() });
         disk.stop_when(self.cancel.flag());
         let mut passes = Passes::new(disk.ledger().clone());
-        let sink = Sink::create(&disk, &self.request.output)?;
+        let mut output = OutputStream::create(&disk, &self.request.output, None)?;
         let Some(raw) = self.read(records, &disk)? else { return Ok(None) };
         clock.read = clock.started.elapsed();
         self.cancel.check()?;
@@ -146,16 +145,13 @@ impl SmallJob<'_> {
         self.choose(records, &mut sorted, &mut sums);
         sums.check()?;
         clock.sorted = clock.started.elapsed();
-        let header = self.header.as_deref().unwrap_or_default();
-        let bytes = sorted.lease.lend().unwrap_or_else(|| Buf::heap(0));
-        let output = sink.write(header, bytes, sorted.len, self.cancel)?;
+        self.write(sorted, output.stream()?)?;
+        output.seal()?;
         clock.written = clock.started.elapsed();
         let pass = clock.pass(self.inputs.iter().count() as u64, passes.moved());
         let report = self.report(plan, &sums, pass, &disk, records.key_columns());
         self.observer.complete(&report)?;
-        if let Some(output) = output {
-            output.commit()?;
-        }
+        output.commit()?;
         Ok(Some(report))
     }
 
@@ -199,6 +195,19 @@ impl SmallJob<'_> {
         let bytes = &mut bytes[..sorted.len];
         records.sum(bytes, &mut sums.out);
         records.finish(bytes);
+    }
+
+    /// Writes the header and the records.
+    fn write(&self, mut sorted: Sorted, stream: &mut dyn WriteStream) -> Result<(), SortError> {
+        self.cancel.check()?;
+        if let Some(header) = &self.header {
+            let mut first = Buf::heap(header.len());
+            first.copy_from_slice(header);
+            stream.begin(first, header.len())?;
+        }
+        let bytes = sorted.lease.lend().unwrap_or_else(|| Buf::heap(0));
+        stream.begin(bytes, sorted.len)?;
+        self.cancel.check()
     }
 
     fn report(

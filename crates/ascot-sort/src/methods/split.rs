@@ -1,15 +1,15 @@
-//! Splitting: records go to several files, by ranges of keys, by hash, or by place.
+//! Splits inputs into several files: by ranges of keys, by a hash of the key, or by position.
 //!
 //! ```text
-//!   by size    inputs ─▶ pieces ─▶ one file after the other
+//!   by size    inputs ─▶ pieces ─▶ one file after another
 //!   by key     inputs ─▶ pieces ─▶ records grouped by part ─▶ [block] ─▶ file 0
 //!                                                         ├▶ [block] ─▶ file 1 ...
 //! ```
 //!
-//! Invariants: every record is in one file, and files hold records in the order of the inputs; no file
-//! appears before all of them are whole.
+//! Invariants: every record is in one file, and files hold records in the order of the inputs. No file gets its name
+//! before all of them are sealed.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use ascot_io::{AtomicOutput, BlockPool};
 use ascot_model::plan::Plan;
@@ -21,21 +21,19 @@ use crate::api::error::SortError;
 use crate::api::request::{Output, Parts, SplitBy};
 use crate::job::Job;
 use crate::methods::boundaries;
-use crate::output::target::Commit;
-use crate::partition::parts::FilePart;
+use crate::partition::part_streams::PartFile;
 use crate::partition::route::{Grouped, Router, SPLIT_PIECE_BYTES, SplitTimes, split_pieces, split_stages};
-use crate::partition::write_parts::{Hands, Table, deal, hands};
+use crate::partition::write_parts::{BetweenPieces, Parts as OpenParts, open_parts, write_partitioned};
 use crate::plan::budget::part_block;
-use crate::plan::long_runs::deal_in_long_runs;
-use crate::records::misfits::Misfits;
+use crate::plan::long_runs::partition_in_long_runs;
 use crate::records::{Records, Splitters};
 use crate::report::account::PassFacts;
 use crate::resources::limits::descriptors;
 use crate::resources::pieces::PiecePool;
 
-/// Pieces in memory at most.
+/// Most pieces in memory.
 const PIECES: usize = 64;
-/// Descriptors of an output being written: its file, twice, and its lock.
+/// Descriptors of a file being written: the file, twice, and its lock.
 const DESCRIPTORS_PER_PART: usize = 3;
 
 /// Splits the inputs of a job into the parts of its output.
@@ -65,7 +63,7 @@ pub fn split_inputs<R: Records>(
                 )
             })?;
             let mut bounds = job.sampled_bounds(parts.count as usize, total)?;
-            // A frequent key has no part of its own here: all parts are files that were asked for.
+            // A frequent key gets no part of its own, because the number of files is given.
             bounds.dedup();
             let splitters = Splitters::new(&bounds, job.records.descending());
             by_key(job, &parts, Router::Ranges(&splitters), plan)
@@ -75,10 +73,8 @@ pub fn split_inputs<R: Records>(
 }
 
 fn by_size<R: Records>(mut job: Job<'_, R>, parts: &Parts, plan: Option<Plan>) -> Result<Report, SortError> {
-    let region = job.pool.region(job.budget.target_blocks * job.budget.block, "the output")?;
-    let blocks = BlockPool::new(region, job.budget.block);
-    let mut target = job.target_in_parts(parts, blocks, false)?;
-    let pieces = pieces_of(&job);
+    let mut output = job.open_rolling_output(parts, false)?;
+    let pieces = piece_pool(&job);
     let mut reader = job.reader(&pieces);
     let mut out = RecordSum::new();
     while let Some(mut placed) = reader.next(&|| ())? {
@@ -89,17 +85,17 @@ fn by_size<R: Records>(mut job: Job<'_, R>, parts: &Parts, plan: Option<Plan>) -
         let mut sum = RecordSum::new();
         job.records.sum(bytes, &mut sum);
         job.manifest.sum_in.combine(&sum);
-        target.write_records(bytes, 0, true)?;
+        output.write_records(bytes, 0, true)?;
         out.combine(&sum);
     }
     let times = SplitTimes {
         device: reader.waited_device,
         memory: reader.waited_memory,
-        room: target.waited,
+        room: output.waited,
         ..SplitTimes::default()
     };
-    account(&mut job, parts, &times);
-    job.finish(target, &out, &RecordSum::new(), plan)
+    account_split(&mut job, parts, &times);
+    job.finish(output, &out, &RecordSum::new(), plan)
 }
 
 fn by_key<R: Records>(
@@ -109,97 +105,67 @@ fn by_key<R: Records>(
     plan: Option<Plan>,
 ) -> Result<Report, SortError> {
     let turns = job.turns(&job.inputs.paths(), &job.output_dirs());
-    let mut hands = open_files(&job, parts)?.in_turn(turns.is_some());
-    let pieces = pieces_of(&job);
+    let mut files = open_files(&job, parts)?.in_turn(turns.is_some());
+    let pieces = piece_pool(&job);
     let reader = job.reader(&pieces).in_turn(turns);
-    let (records, mut sum_in, mut out) = (job.records.clone(), RecordSum::new(), RecordSum::new());
-    let (inputs, request, mut misfits) = (job.inputs.clone(), job.request, Misfits::default());
-    let mut dealt = |grouped: &Grouped, _: &mut Table<'_, FilePart<R>>| {
-        sum_in.combine(&grouped.sum);
-        misfits.combine(&grouped.misfits);
-        if request.checks.strict {
-            misfits.refuse(records.key_columns(), &inputs, request.header)?;
-        }
+    let (records, cancel, threads) = (job.records.clone(), job.cancel, job.budget.threads);
+    let mut out = RecordSum::new();
+    let mut after_piece = |grouped: &Grouped, _: &mut BetweenPieces<'_, PartFile<R>>| {
+        job.manifest.sum_in.combine(&grouped.sum);
+        job.take_in(&grouped.misfits)?;
         for (_, range) in &grouped.groups {
             records.sum(&grouped.lease.bytes()[range.clone()], &mut out);
         }
         Ok(())
     };
-    let (cancel, threads) = (job.cancel, job.budget.threads);
     let times = split_pieces(&records, reader, &pieces, router, threads, cancel, |pieces| {
-        deal(&*records, pieces, &mut hands, cancel, &mut dealt)?;
-        Ok(hands.waited())
+        write_partitioned(&*records, pieces, &mut files, cancel, &mut after_piece)?;
+        Ok(files.waited())
     })?;
-    (job.manifest.sum_in, job.manifest.misfits) = (sum_in, misfits);
-    account(&mut job, parts, &times);
-    let bytes = (0..hands.outputs()).map(|part| hands.written(part)).sum();
-    let files = hands.into_outputs().map(FilePart::into_file).collect();
-    job.finish(Files { files, bytes }, &out, &RecordSum::new(), plan)
+    account_split(&mut job, parts, &times);
+    let files: Vec<_> = files.into_outputs().map(PartFile::into_file).collect();
+    job.finish(files, &out, &RecordSum::new(), plan)
 }
 
-/// Memory that the outputs do not take, in pieces.
-fn pieces_of<R: Records>(job: &Job<'_, R>) -> PiecePool {
+/// Pieces of the memory that the outputs leave.
+fn piece_pool<R: Records>(job: &Job<'_, R>) -> PiecePool {
     let share = job.pool.available();
     let piece = SPLIT_PIECE_BYTES.min(share / 16).max(64 << 10) / 4096 * 4096;
     PiecePool::with_share(&job.pool, piece, (share / piece).clamp(4, PIECES), share)
 }
 
-fn account<R: Records>(job: &mut Job<'_, R>, parts: &Parts, times: &SplitTimes) {
+fn account_split<R: Records>(job: &mut Job<'_, R>, parts: &Parts, times: &SplitTimes) {
     let inputs = job.inputs.iter().count() as u64;
     let stages = split_stages(times, job.budget.threads);
     job.passes.done("split", PassFacts { inputs, outputs: u64::from(parts.count), stages });
 }
 
 /// The files of a split, each with the header. A block of each is filled while others are written.
-fn open_files<R: Records>(job: &Job<'_, R>, parts: &Parts) -> Result<Hands<FilePart<R>>, SortError> {
-    let (count, most) = (parts.count as usize, descriptors() / DESCRIPTORS_PER_PART);
-    parts.check(most)?;
-    let long_runs = deal_in_long_runs(job.request, count);
-    let (least, block) = part_block(&job.budget, count)?;
-    let most = long_run_bytes(job.budget.streams() as u64) as usize / block;
-    let blocks = if long_runs.is_some() { most.max(least) } else { least };
-    let blocks = BlockPool::new(job.pool.region(blocks * block, "blocks of parts")?, block);
-    let open = |path: PathBuf| {
-        job.cancel.check()?;
-        Ok(FilePart::new(&job.records, AtomicOutput::create(&job.disk, &path, "output")?))
+fn open_files<R: Records>(job: &Job<'_, R>, parts: &Parts) -> Result<OpenParts<PartFile<R>>, SortError> {
+    let count = parts.count as usize;
+    parts.check(descriptors() / DESCRIPTORS_PER_PART)?;
+    let long_runs = partition_in_long_runs(job.request, count);
+    let (blocks_min, block) = part_block(&job.budget, count)?;
+    let blocks = match long_runs {
+        Some(_) => blocks_min.max(long_run_bytes(job.budget.streams() as u64) as usize / block),
+        None => blocks_min,
     };
-    let files = parts.paths().map(open).collect::<Result<Vec<_>, SortError>>()?;
-    let mut hands = hands(files, blocks, long_runs)?;
+    let blocks = BlockPool::new(job.pool.region(blocks * block, "blocks of parts")?, block);
+    let mut files = Vec::with_capacity(count);
+    for path in parts.paths() {
+        job.cancel.check()?;
+        files.push(PartFile::new(&job.records, AtomicOutput::create(&job.disk, &path, "output")?));
+    }
+    let mut files = open_parts(files, blocks, long_runs)?;
     for part in 0..count {
         let mut header = job.header.as_deref().unwrap_or_default();
         while !header.is_empty() {
-            let taken = hands.put(part, header);
+            let taken = files.put(part, header);
             header = &header[taken..];
             if taken == 0 {
-                hands.flush()?;
+                files.flush()?;
             }
         }
     }
-    Ok(hands)
-}
-
-/// Files that are whole, but for their names.
-struct Files {
-    files: Vec<AtomicOutput>,
-    bytes: u64,
-}
-
-impl Commit for Files {
-    fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    fn temporary(&self) -> Option<&Path> {
-        None
-    }
-
-    /// Each was sealed when its last block was written.
-    fn seal(&mut self) -> Result<(), SortError> {
-        Ok(self.files.iter_mut().try_for_each(|file| file.seal().map(|_| ()))?)
-    }
-
-    fn commit(self) -> Result<u64, SortError> {
-        AtomicOutput::commit_all(self.files)?;
-        Ok(self.bytes)
-    }
+    Ok(files)
 }

@@ -1,4 +1,56 @@
-//! Where finished records go: files that appear whole or not at all, or a pipe.
+//! Where finished records go: files that appear whole or not at all, or standard output.
+//!
+//! ```text
+//!   writer    merged records ─▶ [block] ─▶ stream            one file, or a pipe
+//!                                     └──▶ rolling ─▶ stream, stream ...   files of equal size, in turn
+//!   stream    one AtomicOutput or one pipe; small jobs and copies of views write to it directly
+//! ```
+//!
+//! A partitioned write has many files open at once; its [`PartFile`](crate::partition::part_streams::PartFile)s
+//! are committed here too. All of them follow one protocol, of which [`AtomicOutput`] carries out each step:
+//!
+//! ```text
+//!   write        .result.ascot-1f2e3d4c5b6a7988.tmp, in which a checkpoint makes a first part durable
+//!   seal         take over mode and owner of an old file, fsync, close
+//!   (the report is written)
+//!   commit       rename every sealed file to its name, then fsync their directories
+//! ```
+//!
+//! Invariants: until the rename an old file stays as it was; no file gets its name before all of them are sealed.
+//! A pipe has no name: it is sealed when its reader has taken everything.
 
 pub mod rolling;
-pub mod target;
+pub mod stream;
+pub mod writer;
+
+use std::path::Path;
+
+use ascot_io::AtomicOutput;
+
+use crate::api::error::SortError;
+
+/// Output whose records are all written, on its way to its name.
+pub trait Commit {
+    /// The temporary name of the file, and the bytes it will have, where the output is a single file.
+    fn unfinished(&self) -> Option<(&Path, u64)> {
+        None
+    }
+
+    /// Writes what is left and makes it durable, so that only the names of files are missing.
+    fn seal(&mut self) -> Result<(), SortError> {
+        Ok(())
+    }
+
+    /// Gives sealed files their names.
+    fn commit(self) -> Result<(), SortError>;
+}
+
+impl Commit for Vec<AtomicOutput> {
+    fn seal(&mut self) -> Result<(), SortError> {
+        Ok(self.iter_mut().try_for_each(|file| file.seal().map(|_| ()))?)
+    }
+
+    fn commit(self) -> Result<(), SortError> {
+        Ok(AtomicOutput::commit_all(self)?)
+    }
+}

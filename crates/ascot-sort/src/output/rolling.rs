@@ -1,14 +1,14 @@
-//! Cutting a stretch of output into files: where one ends and the next begins.
+//! Several files of equal size, written one after another: where one ends and the next begins.
 //!
 //! ```text
 //!   records in order  ─────────────────┬─────────────────┬──────────▶
-//!                     part 0           │ part 1          │ part 2
-//!              total * 1 / count ──▶ first record there whose key is a new one
+//!                     file 0           │ file 1          │ file 2
+//!              total * 1 / count ──▶ the first record from there on whose key is a new one
 //! ```
 //!
-//! Invariants: a record is in one part; where keys count, so are all records of one key; part i ends at
-//! or behind `total * (i + 1) / count` bytes of records, so that what one part has too much is not added
-//! to by the next.
+//! Invariants: a record is in one file. Where equal keys stay together, all records of a key are in one file. File i
+//! ends after at least `total * (i + 1) / count` bytes of records, so the bytes that one file has too
+//! many come off the next one.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -20,52 +20,52 @@ use crate::api::observe::Cancel;
 use crate::api::request::Parts;
 use crate::records::Records;
 
-/// A thread that makes a part durable and gives it back.
+/// A thread that seals a file and returns it.
 type Sealing = Thread<Result<Option<AtomicOutput>, IoError>>;
 
-/// Makes a part durable; whoever starts the thread keeps a share of it, in case there is no thread.
-fn seal(part: &Mutex<Option<AtomicOutput>>) -> Result<Option<AtomicOutput>, IoError> {
-    let part = part.lock().unwrap_or_else(PoisonError::into_inner).take();
-    part.map(|mut part| part.seal().map(|_| part)).transpose()
+/// Seals a file. Where no thread could be started for this, the caller still shares the file and seals it itself.
+fn seal(file: &Mutex<Option<AtomicOutput>>) -> Result<Option<AtomicOutput>, IoError> {
+    let file = file.lock().unwrap_or_else(PoisonError::into_inner).take();
+    file.map(|mut file| file.seal().map(|_| file)).transpose()
 }
 
-/// The parts of an output: those that are complete, and where the open one ends.
-pub struct Parting {
+/// The files of a rolling output: which of them are complete, and where the open one ends.
+pub struct RollingFiles {
     parts: Parts,
     disk: Disk,
     cancel: Cancel,
-    /// Starts each part.
-    header: Option<Vec<u8>>,
+    /// The first bytes of each file.
+    header: Vec<u8>,
     /// Bytes of records expected in all.
     total: u64,
     /// Bytes of records taken.
     taken: u64,
-    /// Number of the open part.
+    /// Number of the open file.
     open: u32,
     /// Records of one key stay together.
     by_key: bool,
-    /// A copy of the last record taken, where the next may begin a part.
+    /// A copy of the last record taken, if the next one may begin a file.
     before: Option<Vec<u8>>,
     sealed: Vec<AtomicOutput>,
-    /// The part before the open one is made durable while that is written.
+    /// The file before the open one is sealed while the open one is written.
     sealing: Option<Sealing>,
 }
 
-impl Parting {
-    /// Parts of about `total` bytes of records in all, each begun with `header`.
+impl RollingFiles {
+    /// Files for about `total` bytes of records, each beginning with `header`.
     pub fn new(
-        (parts, total): (&Parts, u64),
+        parts: &Parts,
+        total: u64,
         disk: &Disk,
         cancel: &Cancel,
-        header: Option<Vec<u8>>,
+        header: Option<&[u8]>,
         by_key: bool,
     ) -> Self {
-        let (parts, disk, cancel) = (parts.clone(), disk.clone(), cancel.clone());
-        Parting {
-            parts,
-            disk,
-            cancel,
-            header,
+        RollingFiles {
+            parts: parts.clone(),
+            disk: disk.clone(),
+            cancel: cancel.clone(),
+            header: header.unwrap_or_default().to_vec(),
             total,
             taken: 0,
             open: 0,
@@ -76,32 +76,32 @@ impl Parting {
         }
     }
 
-    /// Whether the last part is complete.
-    pub fn is_complete(&self) -> bool {
+    /// Whether the last file is complete.
+    pub fn all_complete(&self) -> bool {
         self.open >= self.parts.count
     }
 
-    /// What starts each part.
-    pub fn header(&self) -> Option<&[u8]> {
-        self.header.as_deref()
+    /// The first bytes of each file.
+    pub fn header(&self) -> &[u8] {
+        &self.header
     }
 
-    /// The open part's file, to be written.
+    /// Creates the open file.
     pub fn create(&self) -> Result<AtomicOutput, SortError> {
         self.cancel.check()?;
         Ok(AtomicOutput::create(&self.disk, &self.parts.path(self.open), "output")?)
     }
 
-    /// Where in `bytes`, which were taken up to `from` and in which `first` is the first record that
-    /// starts, the open part ends; none: not in them.
+    /// Where the open file ends in `bytes`; none if it ends after them. `bytes` are taken up to `from`, and the first
+    /// record that starts in them starts at `first`.
     pub fn cut<R: Records>(&self, records: &R, bytes: &[u8], from: usize, first: usize) -> Option<usize> {
-        let ends = self.ends()?;
-        if self.taken + (bytes.len() - from) as u64 <= ends {
+        let end = self.end()?;
+        if self.taken + (bytes.len() - from) as u64 <= end {
             return None;
         }
-        let wanted = from + ends.saturating_sub(self.taken) as usize;
+        let wanted = from + end.saturating_sub(self.taken) as usize;
         let mut start = from.max(first);
-        // Nothing, or a cut, is before it: a part may begin here.
+        // After nothing, or after a cut, a file may begin.
         let mut is_new = from > 0 || self.taken == 0;
         let mut before = self.before.as_deref();
         while start < bytes.len() {
@@ -120,57 +120,52 @@ impl Parting {
         None
     }
 
-    /// The open part took `bytes`, of which `first` is the first record that starts; the last of them is
-    /// whole where `whole` says so.
+    /// Counts `bytes`, which the open file has taken. The first record that starts in them starts at `first`; the last
+    /// one is whole if `whole` is set.
     pub fn took<R: Records>(&mut self, records: &R, bytes: &[u8], first: usize, whole: bool) {
         self.taken += bytes.len() as u64;
-        // Far from a part's end nobody asks.
-        let near = self.ends().is_some_and(|ends| self.taken + 2 * bytes.len() as u64 >= ends);
+        // Far from the file's end the last record is not needed.
+        let near = self.end().is_some_and(|end| self.taken + 2 * bytes.len() as u64 >= end);
         let starts = self.by_key && near && whole && first < bytes.len();
         self.before = starts.then(|| bytes[first + records.last_record(&bytes[first..])..].to_vec());
     }
 
-    /// The open part is complete; the next one is open. False where there is none.
-    pub fn next(&mut self, done: AtomicOutput) -> Result<bool, SortError> {
+    /// Seals the open file, which is complete, while the next one is written.
+    pub fn complete(&mut self, done: AtomicOutput) -> Result<(), SortError> {
         self.wait()?;
-        let part = Arc::new(Mutex::new(Some(done)));
-        let theirs = Arc::clone(&part);
-        match spawn("seal", move || seal(&theirs)) {
+        let file = Arc::new(Mutex::new(Some(done)));
+        let shared = Arc::clone(&file);
+        match spawn("seal", move || seal(&shared)) {
             Ok(thread) => self.sealing = Some(thread),
-            // Without a thread for it the job waits until the part is durable.
-            Err(_refused) => self.sealed.extend(seal(&part)?),
+            Err(_no_thread) => self.sealed.extend(seal(&file)?),
         }
         self.open += 1;
-        let more = self.open < self.parts.count;
-        if !more {
-            self.wait()?;
-        }
-        Ok(more)
+        if self.all_complete() { self.wait() } else { Ok(()) }
     }
 
-    /// Waits until the part before the open one is durable.
+    /// Waits until the file before the open one is sealed.
     fn wait(&mut self) -> Result<(), SortError> {
         let Some(sealing) = self.sealing.take() else { return Ok(()) };
         self.sealed.extend(sealing.join()??);
         Ok(())
     }
 
-    /// Gives all parts their names; all are durable.
-    pub fn commit(mut self) -> Result<(), SortError> {
-        Ok(AtomicOutput::commit_all(std::mem::take(&mut self.sealed))?)
+    /// The files, all of which are sealed.
+    pub fn into_sealed(mut self) -> Vec<AtomicOutput> {
+        std::mem::take(&mut self.sealed)
     }
 
-    /// Bytes of records after which the open part ends; the last one takes all there are.
-    fn ends(&self) -> Option<u64> {
+    /// Bytes of records after which the open file ends; none for the last one, which takes the rest.
+    fn end(&self) -> Option<u64> {
         let share = u128::from(self.total) * u128::from(self.open + 1) / u128::from(self.parts.count);
         (self.open + 1 < self.parts.count).then_some(share as u64)
     }
 }
 
-impl Drop for Parting {
-    /// A part that is still being sealed removes its file only then.
+impl Drop for RollingFiles {
+    /// A file that is being sealed is removed only after that.
     fn drop(&mut self) {
-        // Whoever gave the output up has reported why.
+        // The caller has already reported the error that made it drop the output.
         let _ = self.wait();
     }
 }

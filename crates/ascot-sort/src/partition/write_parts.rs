@@ -1,12 +1,13 @@
-//! Dealing records out to parts: the flow of a 1 x m bowtie. What comes in has been read and grouped by
-//! part beforehand, on threads of its own; this is its one path to the m outputs, through the engine.
+//! Writes records to their parts: the flow of a 1 x m bowtie. Other threads have read the records and grouped them
+//! by part ([`route`](crate::partition::route)).
 //!
 //! ```text
-//!   grouped pieces, in input order ─▶ Dealing ─▶ [block] ─▶ part 0 ... part m
+//!   grouped pieces, in input order ─▶ PartitionFlow ─▶ [block being filled] ─▶ part 0
+//!                                                  └─▶ [block being filled] ─▶ part 1 ... part m
 //! ```
 //!
-//! On a volume where switches cost nothing a block is written when it is full. Where they cost time, memory
-//! fills up first and the fullest parts are written to their end (A2).
+//! On a volume where switches cost nothing, a block is written when it is full. Where they cost time, memory fills
+//! up first and the fullest parts are then written out (algorithm A2).
 //!
 //! Invariant: a part gets its records in the order of the inputs.
 
@@ -18,205 +19,227 @@ use ascot_model::run_length::{Algorithm, Scheme, Shape};
 
 use crate::api::error::SortError;
 use crate::api::observe::Cancel;
-use crate::partition::parts::{BlockFacts, Part};
+use crate::partition::part_streams::{BlockFacts, PartStream};
 use crate::partition::route::{Grouped, InOrder};
 use crate::records::Records;
 use crate::resources::turns::Seat;
 
-/// The bowtie of a dealing.
-pub type Hands<P> = Bowtie<NoInput, P>;
+/// The parts of a partitioned write, and the blocks they share.
+pub type Parts<P> = Bowtie<NoInput, P>;
 
-/// Outputs that share `blocks`, driven by the schedule that suits the volume.
-pub fn hands<P: Part>(
-    outputs: Vec<P>,
+/// Parts that share `blocks`, written in the order of the published schedule of `long_runs`, or else each block as
+/// soon as it is full.
+pub fn open_parts<P: PartStream>(
+    streams: Vec<P>,
     blocks: BlockPool,
     long_runs: Option<Algorithm>,
-) -> Result<Hands<P>, SortError> {
-    let outputs_count = outputs.len() as u32;
-    let scheme = long_runs.and_then(|algorithm| {
-        let (inputs, alpha) = if algorithm == Algorithm::A1 { (0, 0.0) } else { (1, 0.5) };
-        Scheme::best_of(Shape { inputs, outputs: outputs_count, alpha }, algorithm)
-    });
-    let schedule: Box<dyn Schedule> = match scheme {
-        Some(scheme) => Box::new(Staircase::new(scheme, 0)),
-        // With no inputs to choose from, that writes whatever is full.
-        None => Box::new(FewestHeld),
+) -> Result<Parts<P>, SortError> {
+    let outputs = streams.len() as u32;
+    let shape = |algorithm| match algorithm {
+        Algorithm::A1 => Shape { inputs: 0, outputs, alpha: 0.0 },
+        _ => Shape { inputs: 1, outputs, alpha: 0.5 },
     };
-    Bowtie::of_outputs(outputs, blocks, schedule)
+    let schedule: Box<dyn Schedule> =
+        match long_runs.and_then(|algorithm| Scheme::best_of(shape(algorithm), algorithm)) {
+            Some(scheme) => Box::new(Staircase::new(scheme, 0)),
+            // Without inputs to choose from, this schedule writes any full block.
+            None => Box::new(FewestHeld),
+        };
+    Bowtie::of_outputs(streams, blocks, schedule)
         .map_err(|_| SortError::Internal("parts have too few blocks of memory"))
 }
 
-/// Deals everything `pieces` gives out to `hands`. `dealt` gets each piece when all of it is with them.
-pub fn deal<R: Records, P: Part>(
+/// Writes all `pieces` to `parts`. `after_piece` is called when all records of a piece have been given to their
+/// parts.
+pub fn write_partitioned<R: Records, P: PartStream>(
     records: &R,
     pieces: &mut InOrder<'_>,
-    hands: &mut Hands<P>,
+    parts: &mut Parts<P>,
     cancel: &Cancel,
-    dealt: Dealt<'_, P>,
+    after_piece: AfterPiece<'_, P>,
 ) -> Result<(), SortError> {
-    let open = vec![Open::default(); hands.outputs()];
+    let open = vec![OpenBlock::default(); parts.outputs()];
     let seat = pieces.writer();
-    let mut flow = Dealing { records, pieces, open, current: None, seat, dealt };
-    run(hands, &mut flow, || cancel.check())
+    let mut flow = PartitionFlow { records, pieces, open, current: None, seat, after_piece };
+    run(parts, &mut flow, || cancel.check())
 }
 
-/// What is done after each piece.
-pub type Dealt<'a, P> = &'a mut dyn FnMut(&Grouped, &mut Table<'_, P>) -> Result<(), SortError>;
+/// A callback after each piece.
+pub type AfterPiece<'a, P> = &'a mut dyn FnMut(&Grouped, &mut BetweenPieces<'_, P>) -> Result<(), SortError>;
 
-/// The outputs between two pieces.
-pub struct Table<'a, P: Part> {
-    hands: &'a mut Hands<P>,
-    open: &'a mut [Open],
+/// The parts between two pieces.
+pub struct BetweenPieces<'a, P: PartStream> {
+    parts: &'a mut Parts<P>,
+    open: &'a mut [OpenBlock],
 }
 
-impl<P: Part> Table<'_, P> {
-    /// Writes all that has been dealt, then asks each part for something.
-    pub fn each_written<T>(
+impl<P: PartStream> BetweenPieces<'_, P> {
+    /// Writes all blocks, also those that are not full, then calls `checkpoint` for each part.
+    pub fn checkpoint<T>(
         &mut self,
-        mut ask: impl FnMut(&mut P) -> Result<T, SortError>,
+        mut checkpoint: impl FnMut(&mut P) -> Result<T, SortError>,
     ) -> Result<Vec<T>, SortError> {
         for (part, open) in self.open.iter_mut().enumerate() {
-            open.describe(part, self.hands);
+            open.describe(part, self.parts);
         }
-        self.hands.flush()?;
-        (0..self.open.len()).map(|part| ask(self.hands.output_stream(part))).collect()
+        self.parts.flush()?;
+        (0..self.open.len()).map(|part| checkpoint(self.parts.output_stream(part))).collect()
     }
 }
 
-/// The block a part is filling.
+/// The block that a part is filling.
 #[derive(Clone, Copy, Debug, Default)]
-struct Open {
+struct OpenBlock {
     facts: BlockFacts,
     /// Bytes in it.
     bytes: usize,
-    /// It ends here, as soon as there is room for the next.
+    /// It ends here, as soon as there is memory for the next one.
     ends: bool,
-    /// Bytes to come of a record longer than a block.
-    long: usize,
-    /// Length of that record.
+    /// Length of the record longer than a block that is being written, and the bytes of it still to come.
     long_bytes: usize,
+    long_left: usize,
 }
 
-impl Open {
-    /// Tells the part what is in the block, if anything is.
-    fn describe<P: Part>(&mut self, part: usize, hands: &mut Hands<P>) {
-        if std::mem::take(&mut self.bytes) > 0 {
-            hands.output_stream(part).describe(std::mem::take(&mut self.facts));
-        }
-    }
-}
-
-struct Dealing<'a, 'p, R, P: Part> {
+struct PartitionFlow<'a, 'p, R, P: PartStream> {
     records: &'a R,
     pieces: &'a mut InOrder<'p>,
-    open: Vec<Open>,
-    /// A piece being dealt: the group that is next, and how much of it has been put.
-    current: Option<(Grouped, usize, usize)>,
+    open: Vec<OpenBlock>,
+    /// The piece that found no memory for all of its records.
+    current: Option<Unwritten>,
     /// Writes take turns with the reader.
     seat: Seat,
-    dealt: Dealt<'a, P>,
+    after_piece: AfterPiece<'a, P>,
 }
 
-impl<R: Records, P: Part> Flow<NoInput, P> for Dealing<'_, '_, R, P> {
+/// A piece, the group of it that is written next, and the bytes of that group already written.
+struct Unwritten {
+    piece: Grouped,
+    group: usize,
+    written: usize,
+}
+
+impl<R: Records, P: PartStream> Flow<NoInput, P> for PartitionFlow<'_, '_, R, P> {
     type Error = SortError;
 
-    fn step(&mut self, hands: &mut Hands<P>) -> Result<Step, SortError> {
+    fn step(&mut self, parts: &mut Parts<P>) -> Result<Step, SortError> {
         self.seat.give_back();
-        let taken = match self.current.take() {
+        let next = match self.current.take() {
             Some(current) => Some(current),
-            None => self.pieces.next()?.map(|grouped| (grouped, 0, 0)),
+            None => self.pieces.next()?.map(|piece| Unwritten { piece, group: 0, written: 0 }),
         };
-        let Some((grouped, mut group, mut put)) = taken else {
+        let Some(mut now) = next else {
             for (part, open) in self.open.iter_mut().enumerate() {
-                open.describe(part, hands);
+                open.describe(part, parts);
             }
             return Ok(Step::Done);
         };
-        while let Some((part, range)) = grouped.groups.get(group) {
-            let bytes = &grouped.lease.bytes()[range.clone()][put..];
+        while let Some((part, range)) = now.piece.groups.get(now.group) {
+            let bytes = &now.piece.lease.bytes()[range.clone()][now.written..];
             if bytes.is_empty() {
-                (group, put) = (group + 1, 0);
+                now.group += 1;
+                now.written = 0;
                 continue;
             }
-            let more = if P::WHOLE_RECORDS { self.put(*part, bytes, hands) } else { hands.put(*part, bytes) };
+            let more = if P::WHOLE_RECORDS {
+                self.open[*part].put_records(self.records, *part, bytes, parts)
+            } else {
+                parts.put(*part, bytes)
+            };
             if more == 0 {
-                self.current = Some((grouped, group, put));
+                self.current = Some(now);
                 self.seat.take();
                 return Ok(Step::Full);
             }
-            put += more;
+            now.written += more;
         }
-        (self.dealt)(&grouped, &mut Table { hands, open: &mut self.open })?;
+        (self.after_piece)(&now.piece, &mut BetweenPieces { parts, open: &mut self.open })?;
         Ok(Step::Progress)
     }
 }
 
-impl<R: Records, P: Part> Dealing<'_, '_, R, P> {
-    /// Appends to the block of `part` what records of `bytes` fit, or a share of one that is longer than a
-    /// block; says how many bytes that was. None: there is no room.
-    fn put(&mut self, part: usize, bytes: &[u8], hands: &mut Hands<P>) -> usize {
-        let open = &mut self.open[part];
+impl OpenBlock {
+    /// Gives the part the facts of the block, if anything is in it.
+    fn describe<P: PartStream>(&mut self, part: usize, parts: &mut Parts<P>) {
+        if std::mem::take(&mut self.bytes) > 0 {
+            parts.output_stream(part).describe(std::mem::take(&mut self.facts));
+        }
+    }
+
+    /// Appends the records of `bytes` that fit, or as much as fits of one that is longer than a block. Returns the
+    /// bytes appended; 0: there is no memory.
+    fn put_records<R: Records, P: PartStream>(
+        &mut self,
+        records: &R,
+        part: usize,
+        bytes: &[u8],
+        parts: &mut Parts<P>,
+    ) -> usize {
         loop {
-            if open.ends {
-                if !hands.end_block(part) {
+            if self.ends {
+                if !parts.end_block(part) {
                     return 0;
                 }
-                open.ends = false;
+                self.ends = false;
             }
-            let left = hands.left_in_block(part);
+            let left = parts.left_in_block(part);
             if left == 0 {
                 return 0;
             }
-            if open.long > 0 {
-                return open.put_long(part, &bytes[..open.long.min(left)], hands);
+            if self.long_left > 0 {
+                return self.put_long(part, &bytes[..self.long_left.min(left)], parts);
             }
-            let cut = self.records.cut(&bytes[..left.min(bytes.len())], usize::MAX);
+            let cut = records.cut(&bytes[..left.min(bytes.len())], usize::MAX);
             if cut.bytes > 0 {
                 let facts = BlockFacts {
-                    records: open.facts.records + cut.records as u64,
-                    longest: open.facts.longest.max(self.records.record_bytes().unwrap_or(cut.bytes)),
+                    records: self.facts.records + cut.records as u64,
+                    longest: self.facts.longest.max(records.record_bytes().unwrap_or(cut.bytes)),
                     first_record: 0,
                 };
-                return open.put(part, &bytes[..cut.bytes], facts, hands);
+                return self.put(part, &bytes[..cut.bytes], facts, parts);
             }
-            if open.bytes > 0 {
-                open.describe(part, hands);
-                open.ends = true;
+            if self.bytes > 0 {
+                self.describe(part, parts);
+                self.ends = true;
             } else {
-                open.long_bytes = self.records.cut(bytes, 1).bytes;
-                open.long = open.long_bytes;
+                self.long_bytes = records.cut(bytes, 1).bytes;
+                self.long_left = self.long_bytes;
             }
         }
     }
-}
 
-impl Open {
-    /// Appends `bytes`, which the block has room for; `facts` are then those of the block.
-    fn put<P: Part>(&mut self, part: usize, bytes: &[u8], facts: BlockFacts, hands: &mut Hands<P>) -> usize {
-        let left = hands.left_in_block(part);
-        let taken = hands.put(part, bytes);
+    /// Appends `bytes`, for which the block has space; `facts` are those of the block with them.
+    fn put<P: PartStream>(
+        &mut self,
+        part: usize,
+        bytes: &[u8],
+        facts: BlockFacts,
+        parts: &mut Parts<P>,
+    ) -> usize {
+        let left = parts.left_in_block(part);
+        let taken = parts.put(part, bytes);
         if taken > 0 {
-            (self.bytes, self.facts) = (self.bytes + taken, facts);
+            self.bytes += taken;
+            self.facts = facts;
             if taken == left {
-                self.describe(part, hands);
+                self.describe(part, parts);
             }
         }
         taken
     }
 
-    /// A share of a long record, which has its blocks to itself.
-    fn put_long<P: Part>(&mut self, part: usize, bytes: &[u8], hands: &mut Hands<P>) -> usize {
-        let first = self.long == self.long_bytes;
-        let last = self.long == bytes.len();
+    /// Appends bytes of a long record, which shares its blocks with no other.
+    fn put_long<P: PartStream>(&mut self, part: usize, bytes: &[u8], parts: &mut Parts<P>) -> usize {
+        let first = self.long_left == self.long_bytes;
+        let last = self.long_left == bytes.len();
         let facts = BlockFacts {
             records: u64::from(last),
             longest: self.long_bytes,
             first_record: if first { 0 } else { bytes.len() },
         };
-        let taken = self.put(part, bytes, facts, hands);
-        self.long -= taken;
+        let taken = self.put(part, bytes, facts, parts);
+        self.long_left -= taken;
         if taken > 0 && last && self.bytes > 0 {
-            self.describe(part, hands);
+            self.describe(part, parts);
             self.ends = true;
         }
         taken

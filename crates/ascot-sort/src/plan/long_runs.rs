@@ -19,9 +19,9 @@ pub fn merge_in_long_runs(request: &SortRequest, inputs: usize, blocks: usize) -
     wants_long_runs(request, inputs).then(|| Staircase::new(scheme, blocks as u32))
 }
 
-/// The algorithm by which records are dealt out to `files` in long runs, where those are wanted: A2, or A1 where
+/// The algorithm of a partitioned write to `files` in long runs, where those are wanted: A2, or A1 where
 /// the inputs are elsewhere and reading them costs no switch here.
-pub fn deal_in_long_runs(request: &SortRequest, files: usize) -> Option<Algorithm> {
+pub fn partition_in_long_runs(request: &SortRequest, files: usize) -> Option<Algorithm> {
     let algorithm = if request.input_volume.is_some() { Algorithm::A1 } else { Algorithm::A2 };
     wants_long_runs(request, files).then_some(algorithm)
 }

@@ -3,14 +3,12 @@
 //! Where all of a view becomes a file, the sum of the records written, whatever their order, must be that
 //! of the records the view was made of, before the file gets its name.
 
-use std::os::fd::AsFd;
-use std::path::Path;
-
-use ascot_io::{Action, AtomicOutput, BlockPool, IoError, PAGE_BYTES, STANDARD_OUTPUT, WriteStream};
+use ascot_io::{BlockPool, PAGE_BYTES, WriteStream};
 
 use crate::api::error::SortError;
 use crate::api::observe::Cancel;
 use crate::api::request::Output;
+use crate::output::stream::OutputStream;
 use crate::plan::disk_space::room_for_output;
 use crate::plan::volumes::{RunOptions, job_disk};
 use crate::view::View;
@@ -31,24 +29,13 @@ pub fn write_part(
 ) -> Result<u64, SortError> {
     let disk = job_disk(options);
     disk.stop_when(cancel.flag());
-    match output {
-        Output::Path(path) => {
-            room_for_output(&disk, path, to - from)?;
-            let mut file = AtomicOutput::create(&disk, path, "output")?;
-            let whole = from == 0 && to == view.bytes();
-            copy(view, (from, to), whole, file.stream()?, cancel)?;
-            Ok(file.commit()?)
-        }
-        Output::Stdout => {
-            let name = Path::new(STANDARD_OUTPUT);
-            let fd = std::io::stdout().as_fd().try_clone_to_owned();
-            let fd = fd.map_err(|error| IoError::from_os(Action::Open, name, 0, error))?;
-            let mut pipe = disk.to_writer(fd, name, "output")?;
-            copy(view, (from, to), false, pipe.as_mut(), cancel)?;
-            Ok(pipe.finish()?)
-        }
-        Output::Parts(_) => Err(SortError::Internal("a view in parts")),
+    if let Output::Path(path) = output {
+        room_for_output(&disk, path, to - from)?;
     }
+    let is_whole_file = matches!(output, Output::Path(_)) && from == 0 && to == view.bytes();
+    let mut output = OutputStream::create(&disk, output, None)?;
+    copy(view, (from, to), is_whole_file, output.stream()?, cancel)?;
+    Ok(output.commit()?)
 }
 
 /// Copies the bytes from `from` to `to`; `verifies` them against the view's sum, where they are all.

@@ -19,7 +19,7 @@ use ascot_record::layout::Layout;
 use crate::api::error::SortError;
 use crate::api::request::{Input, SortRequest};
 use crate::job::Job;
-use crate::output::target::Commit;
+use crate::output::Commit;
 use crate::plan::budget::Budget;
 use crate::records::Records;
 use crate::runs::form::Gather;
@@ -107,7 +107,6 @@ impl<R: Records> Job<'_, R> {
             .iter()
             .map(|run| Member::of(&self.disk, run))
             .collect::<Result<Vec<_>, _>>()?;
-        let bytes = sum.bytes;
         let typed = matches!(self.request.layout, Layout::Csv { .. });
         let manifest = ViewManifest {
             version: VIEW_VERSION,
@@ -119,11 +118,10 @@ impl<R: Records> Job<'_, R> {
             members,
         };
         let dir = self.dir()?.path().to_path_buf();
-        let target =
-            Unnamed { manifest, disk: self.disk.clone(), dir: dir.clone(), view: view.to_path_buf(), bytes };
+        let output = Unnamed { manifest, disk: self.disk.clone(), dir, view: view.to_path_buf() };
         // Its directory goes its own way: it becomes the view, or is removed.
         let job_dir = self.dir.take();
-        let result = self.finish(target, &sum, &RecordSum::new(), plan);
+        let result = self.finish(output, &sum, &RecordSum::new(), plan);
         if let (Some(mut job_dir), true) = (job_dir, result.is_ok()) {
             job_dir.keep();
         }
@@ -172,25 +170,11 @@ struct Unnamed {
     disk: Disk,
     dir: PathBuf,
     view: PathBuf,
-    bytes: u64,
 }
 
 impl Commit for Unnamed {
-    fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    fn temporary(&self) -> Option<&Path> {
-        None
-    }
-
-    fn seal(&mut self) -> Result<(), SortError> {
-        Ok(())
-    }
-
-    fn commit(self) -> Result<u64, SortError> {
+    fn commit(self) -> Result<(), SortError> {
         self.manifest.store(&self.disk, &self.dir)?;
-        give_name(&self.disk, &self.dir, &self.view)?;
-        Ok(self.bytes)
+        give_name(&self.disk, &self.dir, &self.view)
     }
 }

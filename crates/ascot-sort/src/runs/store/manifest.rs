@@ -11,7 +11,7 @@ use ascot_record::checksum::RecordSum;
 use serde::{Deserialize, Serialize};
 
 use crate::api::request::SortRequest;
-use crate::output::target::DurableOutput;
+use crate::output::writer::DurableOutput;
 use crate::read::inputs::Fingerprint;
 use crate::read::inputs::InputPosition;
 use crate::records::emitter::PassSums;

@@ -1,14 +1,14 @@
-//! A sample of each part's keys, taken while the parts are written: what their pieces are grouped
-//! by when they come back.
+//! A sample of each part's keys, taken while the parts are written. Its keys bound the groups into which the pieces
+//! of a part are divided when the part is sorted.
 //!
 //! ```text
-//!   split      part 3 ◀─ every n-th number of it is remembered (n doubles when its quota is full)
-//!   sort part  remembered, in order ─▶ bounds of groups of about GROUP_BYTES ─▶ pieces are grouped,
+//!   split      part 3 ─▶ every n-th number is kept (n doubles when the quota of the part is full)
+//!   sort part  kept numbers, sorted ─▶ bounds of groups of about GROUP_BYTES ─▶ pieces are grouped,
 //!              and each group is sorted in the cache on its way to the output
 //! ```
 //!
-//! So every number is sorted once, in a cache-sized group, instead of once in its piece and again in
-//! a column of the merge. A resumed job has no sample; then pieces are sorted and merged.
+//! So every number is sorted once, in a group as large as the cache, instead of once in its piece and again in the
+//! merge. A resumed job has no sample: it sorts pieces and merges them.
 
 use std::sync::Arc;
 
@@ -16,40 +16,40 @@ use ascot_io::{Buf, Pool};
 
 use crate::records::Splitters;
 
-/// Bytes of a group, at most: it is sorted in a second-level cache.
+/// Most bytes of a group: it is sorted in a second-level cache.
 const GROUP_BYTES: u64 = 256 << 10;
-/// Keys remembered for each group, about: its size is then within a third of what is wanted.
+/// Keys kept for each group, about: the size of a group is then within a third of GROUP_BYTES.
 const KEYS_PER_GROUP: u64 = 24;
-/// Groups of a part at most: a piece is written to as many places at once.
-const MOST_GROUPS: u64 = 2048;
-/// Share of memory for the sample at most: one in so many.
+/// Most groups of a part: grouping a piece writes to as many addresses at once.
+const MAX_GROUPS: u64 = 2048;
+/// The sample takes at most this fraction of memory, as its denominator.
 const MEMORY_SHARE: u64 = 16;
 
-/// The keys remembered.
-pub struct Refined {
+/// The sample of all parts.
+pub struct KeySample {
     memory: Buf,
-    /// Keys a part may have.
+    /// Most keys of a part.
     quota: usize,
     parts: Vec<PartSample>,
     group_bytes: u64,
-    /// One key in so many is kept at first.
+    /// At first every `every`-th key is kept.
     every: u64,
-    /// What was asked for last: pieces of a part come one after another.
+    /// The latest part asked for and its bounds: the pieces of a part come one after another.
     latest: Option<(usize, Option<Arc<Splitters>>)>,
 }
 
 #[derive(Clone, Copy)]
 struct PartSample {
     kept: usize,
-    /// One in so many is kept.
+    /// Every `every`-th key is kept.
     every: u64,
-    /// To pass before the next.
-    pass: u64,
+    /// Keys to skip before the next one that is kept.
+    skip: u64,
 }
 
-impl Refined {
-    /// Room for the keys of `data_bytes` of records; none where memory is too small. A chunk of
-    /// output, `chunk_bytes`, should hold a group.
+impl KeySample {
+    /// Memory for the keys of `data_bytes` of records; none if it would take too much. A chunk of output, of
+    /// `chunk_bytes`, should hold a group.
     pub fn new(pool: &Pool, data_bytes: u64, record_bytes: u64, chunk_bytes: usize) -> Option<Self> {
         let group_bytes = GROUP_BYTES.min(chunk_bytes as u64 / 2).max(1);
         let keys = data_bytes / group_bytes * KEYS_PER_GROUP;
@@ -60,29 +60,29 @@ impl Refined {
         }
         let memory = pool.region(bytes as usize, "a sample of keys").ok()?;
         let every = (group_bytes / record_bytes / KEYS_PER_GROUP).max(1);
-        Some(Refined { memory, quota: 0, parts: Vec::new(), group_bytes, every, latest: None })
+        Some(KeySample { memory, quota: 0, parts: Vec::new(), group_bytes, every, latest: None })
     }
 
-    /// Bytes it takes.
+    /// Memory of the sample.
     pub fn bytes(&self) -> usize {
         self.memory.len()
     }
 
-    /// Begins anew with `parts` parts.
+    /// Clears the sample and divides it among `parts` parts.
     pub fn divide(&mut self, parts: usize) {
         self.quota = self.memory.len() / size_of::<u64>() / parts.max(1);
-        self.parts = vec![PartSample { kept: 0, every: self.every, pass: self.every / 2 }; parts];
+        self.parts = vec![PartSample { kept: 0, every: self.every, skip: self.every / 2 }; parts];
     }
 
-    /// Tells of `count` more records of a part; `key` gives the key of one of them as its prefix.
+    /// Samples `count` more records of a part; `key` returns the prefix of the key of one of them.
     pub fn add(&mut self, part: usize, count: usize, key: impl Fn(usize) -> u64) {
         let sample = &mut self.parts[part];
         let kept: &mut [u64] = bytemuck::try_cast_slice_mut(&mut self.memory).unwrap_or_default();
         let Some(kept) = kept.get_mut(part * self.quota..(part + 1) * self.quota) else { return };
-        let mut at = sample.pass;
+        let mut at = sample.skip;
         while at < count as u64 {
             if sample.kept == kept.len() {
-                // Every second one stays, and from now on half as many are taken.
+                // Keep every second key, and half as many from now on.
                 for i in 0..sample.kept / 2 {
                     kept[i] = kept[2 * i];
                 }
@@ -96,10 +96,10 @@ impl Refined {
             sample.kept += 1;
             at += sample.every;
         }
-        sample.pass = at - count as u64;
+        sample.skip = at - count as u64;
     }
 
-    /// What to group the pieces of a part of `bytes` bytes by; none where it is one group.
+    /// The bounds of the groups of a part of `bytes` bytes; none if it is one group.
     pub fn bounds(&mut self, part: usize, bytes: u64) -> Option<Arc<Splitters>> {
         if let Some((latest, bounds)) = &self.latest
             && *latest == part
@@ -116,12 +116,12 @@ impl Refined {
         let kept: &mut [u64] = bytemuck::try_cast_slice_mut(&mut self.memory).unwrap_or_default();
         let kept = kept.get_mut(part * self.quota..part * self.quota + sample.kept)?;
         kept.sort_unstable();
-        let groups = (bytes / self.group_bytes + 1).min(MOST_GROUPS).min(kept.len() as u64) as usize;
+        let groups = (bytes / self.group_bytes + 1).min(MAX_GROUPS).min(kept.len() as u64) as usize;
         if groups < 2 {
             return None;
         }
         let bounds: Vec<u64> = (1..groups).map(|i| kept[kept.len() * i / groups]).collect();
-        // Evenly spread keys lose little when bounds are rounded, and their groups are found faster.
+        // Rounded bounds are searched faster, and cost evenly spread keys little.
         let rounded = Splitters::rounded(&bounds);
         if kept.len() < 2 * groups || largest(kept, &rounded) <= 2 * kept.len() / groups {
             return Some(rounded);
@@ -131,7 +131,7 @@ impl Refined {
     }
 }
 
-/// Keys of the largest group.
+/// The number of keys in the largest group.
 fn largest(keys: &[u64], bounds: &Splitters) -> usize {
     let mut sizes = vec![0; bounds.parts()];
     keys.iter().for_each(|&key| sizes[bounds.part_of_prefix(key)] += 1);
@@ -147,13 +147,13 @@ mod tests {
         let pool = Pool::new(64 << 20);
         let count = 1usize << 20;
         let value = |i: usize| (i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
-        let mut refined = Refined::new(&pool, (count * 8) as u64, 8, 1 << 20).expect("room");
-        refined.divide(2);
+        let mut sample = KeySample::new(&pool, (count * 8) as u64, 8, 1 << 20).expect("memory");
+        sample.divide(2);
         for piece in 0..16 {
-            refined.add(1, count / 16, |i| value(piece * count / 16 + i));
+            sample.add(1, count / 16, |i| value(piece * count / 16 + i));
         }
-        assert!(refined.bounds(0, 1 << 20).is_none(), "nothing is known of the other part");
-        let bounds = refined.bounds(1, (count * 8) as u64).expect("many groups");
+        assert!(sample.bounds(0, 1 << 20).is_none(), "nothing is known of the other part");
+        let bounds = sample.bounds(1, (count * 8) as u64).expect("many groups");
         let mut sizes = vec![0u64; bounds.parts()];
         (0..count).for_each(|i| sizes[bounds.part_of_prefix(value(i))] += 8);
         let largest = sizes.iter().max().copied().unwrap_or(0);
@@ -163,16 +163,16 @@ mod tests {
     #[test]
     fn equal_keys_get_a_group_of_their_own() {
         let pool = Pool::new(64 << 20);
-        let mut refined = Refined::new(&pool, 8 << 20, 8, 1 << 20).expect("room");
-        refined.divide(1);
-        refined.add(0, 1 << 20, |i| if i % 3 == 0 { i as u64 } else { 77_777 });
-        let bounds = refined.bounds(0, 8 << 20).expect("many groups");
+        let mut sample = KeySample::new(&pool, 8 << 20, 8, 1 << 20).expect("memory");
+        sample.divide(1);
+        sample.add(0, 1 << 20, |i| if i % 3 == 0 { i as u64 } else { 77_777 });
+        let bounds = sample.bounds(0, 8 << 20).expect("many groups");
         assert!(bounds.all_equal(bounds.part_of_prefix(77_777)));
         assert!(!bounds.all_equal(bounds.part_of_prefix(77_778)));
     }
 
     #[test]
     fn little_memory_has_no_sample() {
-        assert!(Refined::new(&Pool::new(1 << 20), 8 << 30, 8, 1 << 20).is_none());
+        assert!(KeySample::new(&Pool::new(1 << 20), 8 << 30, 8, 1 << 20).is_none());
     }
 }

@@ -1,12 +1,12 @@
-//! The outputs records are dealt out to: parts of a distribution, which are runs, and files of a split.
+//! The streams of a partitioned write: the parts of a distribution, which are runs, and the files of a split.
 //!
-//! A run's blocks hold whole records, unless one is longer than a block, and the run is told what is in
-//! each; a file's hold bytes as they come.
+//! The blocks of a run hold whole records, except for a record longer than a block, and the run is given the
+//! [`BlockFacts`] of each. The blocks of a file hold bytes as they come.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use ascot_bowtie::engine::BlockOutput;
+use ascot_bowtie::engine::{BlockOutput, complete_down_to};
 use ascot_io::{AtomicOutput, Buf, IoError};
 
 use crate::api::error::SortError;
@@ -17,41 +17,43 @@ use crate::runs::run_file::RunSink;
 use crate::runs::run_file::encode_index;
 use crate::runs::store::OpenPart;
 
-/// What a block holds.
+/// Facts about the records in a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockFacts {
     /// Records that end in it.
     pub records: u64,
-    /// Length of the longest, bytes, or a bound of it.
+    /// Length of the longest record, or an upper bound of it, bytes.
     pub longest: usize,
-    /// Offset of the first record that starts in it; its length where none does.
+    /// Offset of the first record that starts in the block; the length of the block if none does.
     pub first_record: usize,
 }
 
-/// An output of dealing.
-pub trait Part: BlockOutput {
+/// A stream of a partitioned write.
+pub trait PartStream: BlockOutput {
     /// Its blocks hold whole records.
     const WHOLE_RECORDS: bool;
-    /// What is in the next block to come, in the order in which blocks come.
-    fn describe(&mut self, block: BlockFacts);
+    /// Receives the facts of each block, in the order of the blocks and before them.
+    fn describe(&mut self, _: BlockFacts) {}
 }
 
 /// A part of a distribution while it is being written: records in input order, in blocks of a run file.
-pub struct RunPart<R> {
+pub struct PartRun<R> {
     /// None when it is finished.
     sink: Option<RunSink<R>>,
-    told: VecDeque<BlockFacts>,
+    /// The facts of blocks that are not written yet.
+    facts: VecDeque<BlockFacts>,
+    /// Blocks begun and not completed.
     begun: usize,
     done: Option<Run>,
 }
 
-impl<R: Records> RunPart<R> {
+impl<R: Records> PartRun<R> {
     /// A part that is written to `sink`.
     pub fn new(sink: RunSink<R>) -> Self {
-        RunPart { sink: Some(sink), told: VecDeque::new(), begun: 0, done: None }
+        PartRun { sink: Some(sink), facts: VecDeque::new(), begun: 0, done: None }
     }
 
-    /// Makes what has been written durable, and tells how to go on from there.
+    /// Makes the blocks written so far durable. Returns the state from which the part can be resumed.
     pub fn checkpoint(&mut self) -> Result<OpenPart, SortError> {
         let Some(sink) = &mut self.sink else { return Err(SortError::Internal("a part is complete")) };
         let (run, index) = sink.checkpoint()?;
@@ -64,17 +66,17 @@ impl<R: Records> RunPart<R> {
     }
 }
 
-impl<R: Records> Part for RunPart<R> {
+impl<R: Records> PartStream for PartRun<R> {
     const WHOLE_RECORDS: bool = true;
 
     fn describe(&mut self, block: BlockFacts) {
-        self.told.push_back(block);
+        self.facts.push_back(block);
     }
 }
 
-impl<R: Records> BlockOutput for RunPart<R> {
+impl<R: Records> BlockOutput for PartRun<R> {
     fn begin(&mut self, buf: Buf, len: usize) -> Result<(), IoError> {
-        let (Some(sink), Some(facts)) = (&mut self.sink, self.told.pop_front()) else { return Ok(()) };
+        let (Some(sink), Some(facts)) = (&mut self.sink, self.facts.pop_front()) else { return Ok(()) };
         self.begun += 1;
         let BlockFacts { records, longest, first_record } = facts;
         sink.write(Chunk { buf, len, first_record, longest, records })
@@ -105,32 +107,31 @@ impl<R: Records> BlockOutput for RunPart<R> {
     }
 }
 
-/// A file of a split, which has its name when all of them are whole.
-pub struct FilePart<R> {
+/// A file of a split.
+pub struct PartFile<R> {
     records: Arc<R>,
     file: AtomicOutput,
+    /// Blocks begun and not completed.
     begun: usize,
 }
 
-impl<R: Records> FilePart<R> {
+impl<R: Records> PartFile<R> {
     /// A part that is written to `file`.
     pub fn new(records: &Arc<R>, file: AtomicOutput) -> Self {
-        FilePart { records: Arc::clone(records), file, begun: 0 }
+        PartFile { records: Arc::clone(records), file, begun: 0 }
     }
 
-    /// The file: sealed, where the part is finished.
+    /// The file, which is sealed if the part is finished.
     pub fn into_file(self) -> AtomicOutput {
         self.file
     }
 }
 
-impl<R: Records> Part for FilePart<R> {
+impl<R: Records> PartStream for PartFile<R> {
     const WHOLE_RECORDS: bool = false;
-
-    fn describe(&mut self, _: BlockFacts) {}
 }
 
-impl<R: Records> BlockOutput for FilePart<R> {
+impl<R: Records> BlockOutput for PartFile<R> {
     fn begin(&mut self, mut buf: Buf, len: usize) -> Result<(), IoError> {
         self.begun += 1;
         self.records.finish(&mut buf[..len]);
@@ -139,11 +140,7 @@ impl<R: Records> BlockOutput for FilePart<R> {
 
     fn complete(&mut self) -> Result<(), IoError> {
         self.begun = self.begun.saturating_sub(1);
-        let stream = self.file.stream()?;
-        while stream.in_flight() > self.begun {
-            stream.complete()?;
-        }
-        Ok(())
+        complete_down_to(self.file.stream()?, self.begun)
     }
 
     fn ready(&mut self) -> bool {
@@ -154,7 +151,7 @@ impl<R: Records> BlockOutput for FilePart<R> {
         self.file.channel()
     }
 
-    /// Writes what is left, so that only its name is missing.
+    /// Seals the file.
     fn finish(&mut self) -> Result<u64, IoError> {
         self.file.seal()
     }

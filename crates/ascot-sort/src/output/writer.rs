@@ -1,0 +1,261 @@
+//! The output of a job, written block by block: to one file, to several of equal size, or to a pipe.
+//!
+//! ```text
+//!   merged records ─▶ [block being filled] ─full─▶ brought into the form of the output ─▶ stream
+//! ```
+//!
+//! A checkpoint makes the whole pages of a file durable and remembers the bytes after them, fewer than a page, so
+//! that a killed job continues at a page's boundary.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ascot_io::{AtomicOutput, BlockPool, Buf, Disk, IoError, PAGE_BYTES, WriteStream};
+use serde::{Deserialize, Serialize};
+
+use crate::api::error::SortError;
+use crate::api::observe::Cancel;
+use crate::output::Commit;
+use crate::output::rolling::RollingFiles;
+use crate::output::stream::OutputStream;
+use crate::records::Records;
+use crate::records::emitter::Chunk;
+
+/// The bytes of an output file that are safe on disk, and those after them up to a record's end.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DurableOutput {
+    /// The temporary file.
+    pub temporary: PathBuf,
+    /// Bytes durable in it, a multiple of the page size.
+    pub bytes: u64,
+    /// The bytes after them, fewer than a page.
+    pub tail: Vec<u8>,
+    /// The file's number on its volume, so that another file of this name is not taken for it.
+    #[serde(default)]
+    pub inode: Option<u64>,
+}
+
+/// Writes the output of a job.
+pub struct OutputWriter<R> {
+    records: Arc<R>,
+    /// None after the last of several files.
+    stream: Option<OutputStream>,
+    blocks: BlockPool,
+    cancel: Cancel,
+    /// The block being filled, and the bytes in it.
+    block: Option<Buf>,
+    len: usize,
+    /// Bytes given to streams.
+    written: u64,
+    /// The other files, where there are several.
+    rolling: Option<RollingFiles>,
+    /// Time spent waiting for the device or the reader.
+    pub waited: Duration,
+}
+
+impl<R: Records> OutputWriter<R> {
+    /// Writes to `stream` by way of `blocks`.
+    pub fn new(records: &Arc<R>, stream: OutputStream, blocks: BlockPool, cancel: &Cancel) -> Self {
+        OutputWriter {
+            records: Arc::clone(records),
+            stream: Some(stream),
+            blocks,
+            cancel: cancel.clone(),
+            block: None,
+            len: 0,
+            written: 0,
+            rolling: None,
+            waited: Duration::ZERO,
+        }
+    }
+
+    /// Writes to several files, one after another.
+    pub fn rolling(
+        records: &Arc<R>,
+        files: RollingFiles,
+        blocks: BlockPool,
+        cancel: &Cancel,
+    ) -> Result<Self, SortError> {
+        let first = OutputStream::File(files.create()?);
+        let mut this = Self::new(records, first, blocks, cancel);
+        this.append(files.header())?;
+        this.rolling = Some(files);
+        Ok(this)
+    }
+
+    /// Continues the output of a killed job, which was to be `path`.
+    pub fn resume(
+        records: &Arc<R>,
+        disk: &Disk,
+        path: &Path,
+        durable: &DurableOutput,
+        blocks: BlockPool,
+        cancel: &Cancel,
+    ) -> Result<Self, SortError> {
+        let DurableOutput { temporary, bytes, tail, inode } = durable;
+        let file = AtomicOutput::resume(disk, path, temporary, *bytes, *inode, "output")?;
+        let mut this = Self::new(records, OutputStream::File(file), blocks, cancel);
+        this.written = *bytes;
+        this.append(tail)?;
+        Ok(this)
+    }
+
+    /// Appends merged records.
+    pub fn write(&mut self, chunk: Chunk) -> Result<(), SortError> {
+        if self.rolling.is_some() {
+            return self.write_records(&chunk.buf[..chunk.len], chunk.first_record, chunk.records > 0);
+        }
+        let is_pipe = matches!(self.stream, Some(OutputStream::Pipe(_)));
+        if self.len == 0 && (is_pipe || chunk.len.is_multiple_of(PAGE_BYTES)) {
+            return self.write_block(chunk.buf, chunk.len);
+        }
+        self.append(&chunk.buf[..chunk.len])
+    }
+
+    /// Appends records in the form of spills. The first record that starts in `bytes` starts at `first`; the last
+    /// one is whole if `whole` is set.
+    pub fn write_records(&mut self, bytes: &[u8], first: usize, whole: bool) -> Result<(), SortError> {
+        let Some(mut files) = self.rolling.take() else { return self.append(bytes) };
+        let records = Arc::clone(&self.records);
+        let mut from = 0;
+        while let Some(end) = files.cut(&*records, bytes, from, first) {
+            self.append(&bytes[from..end])?;
+            files.took(&*records, &bytes[from..end], 0, false);
+            self.open_next(&mut files)?;
+            from = end;
+        }
+        self.append(&bytes[from..])?;
+        files.took(&*records, &bytes[from..], first.saturating_sub(from), whole);
+        self.rolling = Some(files);
+        Ok(())
+    }
+
+    /// Completes the open file and opens the next one, if there is one.
+    fn open_next(&mut self, files: &mut RollingFiles) -> Result<(), SortError> {
+        self.flush()?;
+        let Some(OutputStream::File(done)) = self.stream.take() else {
+            return Err(SortError::Internal("one of several outputs is not a file"));
+        };
+        files.complete(done)?;
+        if !files.all_complete() {
+            self.stream = Some(OutputStream::File(files.create()?));
+            self.append(files.header())?;
+        }
+        Ok(())
+    }
+
+    /// Appends bytes of records or of a header.
+    pub fn append(&mut self, mut bytes: &[u8]) -> Result<(), SortError> {
+        while !bytes.is_empty() {
+            let since = Instant::now();
+            let block = match &mut self.block {
+                Some(block) => block,
+                // A pipe's reader may keep blocks until the job stops.
+                empty => {
+                    let block = self.blocks.take(|| self.cancel.is_cancelled());
+                    empty.insert(block.ok_or(SortError::Cancelled)?)
+                }
+            };
+            self.waited += since.elapsed();
+            let (now, later) = bytes.split_at(bytes.len().min(block.len() - self.len));
+            block[self.len..self.len + now.len()].copy_from_slice(now);
+            self.len += now.len();
+            bytes = later;
+            if self.len == block.len() {
+                self.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), SortError> {
+        let len = std::mem::take(&mut self.len);
+        match self.block.take() {
+            Some(block) if len > 0 => self.write_block(block, len),
+            _ => Ok(()),
+        }
+    }
+
+    fn write_block(&mut self, mut block: Buf, len: usize) -> Result<(), SortError> {
+        self.records.finish(&mut block[..len]);
+        self.written += len as u64;
+        let since = Instant::now();
+        let result = self.stream()?.begin(block, len);
+        self.waited += since.elapsed();
+        Ok(result?)
+    }
+
+    fn stream(&mut self) -> Result<&mut dyn WriteStream, IoError> {
+        match &mut self.stream {
+            Some(stream) => stream.stream(),
+            None => Err(IoError::Misuse { path: PathBuf::new(), offset: 0, what: "the output is closed" }),
+        }
+    }
+
+    fn file(&self) -> Option<&AtomicOutput> {
+        self.stream.as_ref().and_then(OutputStream::file)
+    }
+
+    /// Bytes taken so far.
+    pub fn bytes(&self) -> u64 {
+        self.written + self.len as u64
+    }
+
+    /// The temporary name of the file being written, if it is one that has one.
+    pub fn temporary(&self) -> Option<&Path> {
+        self.file().and_then(AtomicOutput::persist_name)
+    }
+
+    /// Makes the whole pages written so far durable; none for a pipe.
+    pub fn checkpoint(&mut self) -> Result<Option<DurableOutput>, SortError> {
+        let Some(temporary) = self.temporary().map(Path::to_path_buf) else { return Ok(None) };
+        let mut tail = Vec::new();
+        if let Some(block) = self.block.take() {
+            let whole = self.len / PAGE_BYTES * PAGE_BYTES;
+            tail = block[whole..self.len].to_vec();
+            self.len = 0;
+            if whole > 0 {
+                self.write_block(block, whole)?;
+            }
+        }
+        self.stream()?.sync()?;
+        let inode = self.file().and_then(AtomicOutput::inode);
+        let durable = DurableOutput { temporary, bytes: self.written, tail, inode };
+        self.append(&durable.tail)?;
+        Ok(Some(durable))
+    }
+
+    /// Leaves the unfinished file for a later resume.
+    pub fn keep(&mut self) {
+        if let Some(OutputStream::File(file)) = &mut self.stream {
+            file.keep();
+        }
+    }
+}
+
+impl<R: Records> Commit for OutputWriter<R> {
+    fn unfinished(&self) -> Option<(&Path, u64)> {
+        Some((self.temporary()?, self.bytes()))
+    }
+
+    fn seal(&mut self) -> Result<(), SortError> {
+        self.flush()?;
+        if let Some(mut files) = self.rolling.take() {
+            // Files for which no records are left are empty.
+            while !files.all_complete() {
+                self.open_next(&mut files)?;
+            }
+            self.rolling = Some(files);
+        }
+        Ok(self.stream.as_mut().map_or(Ok(()), OutputStream::seal)?)
+    }
+
+    fn commit(mut self) -> Result<(), SortError> {
+        self.seal()?;
+        if let Some(files) = self.rolling {
+            return files.into_sealed().commit();
+        }
+        self.stream.map_or(Ok(()), |stream| stream.commit().map(|_| ())).map_err(SortError::from)
+    }
+}
