@@ -9,6 +9,7 @@ use ascot_model::plan::{PassPlan, Plan, Way};
 use ascot_model::units;
 use ascot_model::volume::VolumeProfile;
 use ascot_record::layout::Layout;
+use ascot_sort::Volumes;
 use ascot_sort::plan::planner::plan_ahead;
 use ascot_sort::request::{InputChecks, Method, Output, SortRequest};
 use clap::ArgMatches;
@@ -147,11 +148,11 @@ fn request(
         compression: Compression::None,
         threads: profile.host.as_ref().map(|host| host.threads),
         batch_size: most.map(|most| usize::try_from(most).unwrap_or(usize::MAX).max(2)),
-        volume: Some(profile.volume.clone()),
-        host: profile.host.clone(),
-        requests: None,
-        input_volume: None,
-        input_requests: None,
+        volumes: Volumes {
+            volume: Some(profile.volume.clone()),
+            host: profile.host.clone(),
+            ..Volumes::default()
+        },
         boundaries: None,
     })
 }

@@ -310,7 +310,7 @@ impl<'a, R: Records> Job<'a, R> {
 
     /// The turns of a pass from some files or directories to others, where it takes any.
     pub fn turns(&self, from: &[PathBuf], to: &[PathBuf]) -> Option<Arc<Turns>> {
-        Turns::between(self.request.volume.as_ref(), from, to)
+        Turns::between(self.request.volumes.volume.as_ref(), from, to)
     }
 
     /// The turns of a pass from the inputs to spills.

@@ -40,6 +40,7 @@ pub mod view;
 pub use api::error::{ErrorKind, SortError};
 pub use api::observe::{Cancel, Observer, Progress, Silent};
 pub use api::request::{Input, Keys, Method, Output, SortRequest};
+pub use api::volumes::Volumes;
 pub use api::{error, observe, request};
 pub use check::is_sorted::{Sortedness, is_sorted};
 pub use jobs::explanation::Explanation;

@@ -245,7 +245,7 @@ fn in_turns() {
         [("merge in turns", Method::Merge, 14 * MIB), ("distribute in turns", Method::Distribute, 300 << 10)]
     {
         let mut job = Job::sorting(name, &records(), Shape::Random, bytes, method);
-        job.request.volume = Some(VolumeProfile::simple("an array", 3.5e9, 3.5e9, 0.0155));
+        job.request.volumes.volume = Some(VolumeProfile::simple("an array", 3.5e9, 3.5e9, 0.0155));
         let faults = Faults::counting();
         job.check(&faults, run(&job.request, Some(faults.clone())), "no fault");
         job.operations = faults.counted();

@@ -9,6 +9,7 @@ use ascot_io::Compression;
 use ascot_model::report::Report;
 use ascot_record::keys::{ByteRangeKey, KeyOptions};
 use ascot_record::layout::{Endian, Layout, NumberFormat, NumberType};
+use ascot_sort::Volumes;
 use ascot_sort::request::InputChecks;
 use ascot_sort::{Cancel, Input, Keys, Method, Output, RunOptions, Silent, SortRequest, sort};
 
@@ -95,11 +96,7 @@ fn run(dir: &Path, case: &Case, input: &[u8]) -> (Vec<u8>, Report) {
         compression: Compression::None,
         threads: Some(2),
         batch_size: None,
-        volume: None,
-        host: None,
-        requests: None,
-        input_volume: None,
-        input_requests: None,
+        volumes: Volumes::default(),
         boundaries: None,
     };
     let report = sort(&request, &RunOptions::default(), &Silent, &Cancel::default()).expect("sorts");

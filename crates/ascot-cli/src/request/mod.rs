@@ -18,6 +18,7 @@ mod tests;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use ascot_sort::Volumes;
 use ascot_sort::request::{InputChecks, Output, Parts, SortRequest, SplitBy};
 use clap::ArgMatches;
 
@@ -69,14 +70,7 @@ pub fn sort_request(matches: &ArgMatches, mode: Mode) -> Result<SortRequest, Fai
         refuse_with_check(matches, mode, inputs.len())?;
     }
     let records = records::records(matches, &inputs)?;
-    let (volume, host, requests) = match volume::named(matches)? {
-        Some(Profile { volume, host, requests }) => (Some(volume), host, requests),
-        None => (None, None, None),
-    };
-    let (input_volume, input_requests) = match volume::of_inputs(matches)? {
-        Some(Profile { volume, requests, .. }) => (Some(volume), requests),
-        None => (None, None),
-    };
+    let volumes = volumes(matches)?;
     Ok(SortRequest {
         inputs,
         output: output(matches)?,
@@ -94,13 +88,21 @@ pub fn sort_request(matches: &ArgMatches, mode: Mode) -> Result<SortRequest, Fai
         compression: resources::compression(matches),
         threads: resources::threads(matches)?,
         batch_size: resources::batch_size(matches)?,
-        volume,
-        requests,
-        input_volume,
-        input_requests,
         boundaries: boundaries(matches)?,
-        host,
+        volumes,
     })
+}
+
+/// What was measured of the volumes that the flags name.
+fn volumes(matches: &ArgMatches) -> Result<Volumes, Failure> {
+    let mut volumes = Volumes::default();
+    if let Some(Profile { volume, host, requests }) = volume::named(matches)? {
+        volumes = Volumes { volume: Some(volume), host, requests, ..volumes };
+    }
+    if let Some(Profile { volume, requests, .. }) = volume::of_inputs(matches)? {
+        volumes = Volumes { input_volume: Some(volume), input_requests: requests, ..volumes };
+    }
+    Ok(volumes)
 }
 
 /// Refuses flags that a resumed job does not take: it has its own.

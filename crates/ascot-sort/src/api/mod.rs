@@ -3,3 +3,4 @@
 pub mod error;
 pub mod observe;
 pub mod request;
+pub mod volumes;

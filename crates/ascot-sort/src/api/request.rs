@@ -3,13 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use ascot_io::Compression;
-use ascot_model::measurement::{HostMeasurement, VolumeRequests};
-use ascot_model::volume::VolumeProfile;
 use ascot_record::keys::{ByteRangeKey, CsvKeySpec, KeyOptions};
 use ascot_record::layout::Layout;
 use serde::{Deserialize, Serialize};
 
 use crate::api::error::SortError;
+use crate::api::volumes::Volumes;
 
 /// Where records come from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -223,21 +222,9 @@ pub struct SortRequest {
     /// A file of records whose keys bound the parts of a split by range; none: bounds are sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boundaries: Option<PathBuf>,
-    /// The volume that plans are costed on; none: a usual flash volume is assumed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub volume: Option<VolumeProfile>,
-    /// The requests that volume was measured to be fastest with; none: the usual ones.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub requests: Option<VolumeRequests>,
-    /// The volume of the inputs, where that is not the one of spills and output.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub input_volume: Option<VolumeProfile>,
-    /// The requests that one was measured to be fastest with.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub input_requests: Option<VolumeRequests>,
-    /// What its processors were measured to do; none: what a usual core does is assumed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub host: Option<HostMeasurement>,
+    /// What was measured of its volumes and processors.
+    #[serde(flatten)]
+    pub volumes: Volumes,
 }
 
 impl SortRequest {

@@ -7,9 +7,10 @@ use ascot_model::columns::{ColumnAccount, column_words};
 use ascot_model::measurement::{Requests, VolumeRequests};
 use ascot_model::plan::{Plan, Way};
 use ascot_model::units;
-use ascot_model::volume::VolumeProfile;
-use serde::Serialize;
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
 
+use crate::api::volumes::Volumes;
 use crate::plan::disk_space::Shortage;
 use crate::view::cost::ViewCost;
 
@@ -36,44 +37,18 @@ pub struct Explanation {
     pub view: Option<ViewCost>,
     /// The view that is made; none: a file.
     pub view_dir: Option<PathBuf>,
-    /// What is followed of the volumes besides the plan's.
-    #[serde(flatten)]
+    /// Its volumes, with the requests that fit in memory.
+    #[serde(flatten, serialize_with = "volumes_beside_plan")]
     pub volumes: Volumes,
 }
 
-/// The volumes of a job besides the one of its plan, and the requests each is driven with.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Volumes {
-    /// Those of the plan's volume, where it was measured, within memory; none: the usual ones.
-    pub requests: Option<VolumeRequests>,
-    /// The volume of the inputs, where that is another.
-    pub input_volume: Option<VolumeProfile>,
-    /// Those of that volume.
-    pub input_requests: Option<VolumeRequests>,
-}
-
-impl fmt::Display for Volumes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let one = |way: Requests| format!("{}, {} in flight", units::memory(way.bytes), way.depth);
-        let line = |requests: VolumeRequests| {
-            format!(
-                "read by {}, written by {}: as measured, within memory",
-                one(requests.read),
-                one(requests.write)
-            )
-        };
-        if let Some(volume) = &self.input_volume {
-            let (name, rate) = (&volume.name, units::rate(volume.read_bytes_per_s));
-            writeln!(f, "  inputs   on {name} (read {rate}), a volume of their own")?;
-        }
-        if let (Some(_), Some(requests)) = (&self.input_volume, self.input_requests) {
-            writeln!(f, "  requests of the inputs' volume: {}", line(requests))?;
-        }
-        match self.requests {
-            Some(requests) => writeln!(f, "  requests {}", line(requests)),
-            None => Ok(()),
-        }
-    }
+/// Writes what the plan does not say of the volumes, with null for what is not measured.
+fn volumes_beside_plan<S: Serializer>(volumes: &Volumes, serializer: S) -> Result<S::Ok, S::Error> {
+    let mut map = serializer.serialize_map(None)?;
+    map.serialize_entry("requests", &volumes.requests)?;
+    map.serialize_entry("input_volume", &volumes.input_volume)?;
+    map.serialize_entry("input_requests", &volumes.input_requests)?;
+    map.end()
 }
 
 impl fmt::Display for Explanation {
@@ -106,7 +81,7 @@ impl fmt::Display for Explanation {
         if let Some(dir) = &self.view_dir {
             writeln!(f, "  into     {}, a view", dir.display())?;
         }
-        write!(f, "{}", self.volumes)?;
+        self.write_volumes(f)?;
         if plan.input_bytes.is_none() {
             writeln!(f, "  moves    all of it once, or twice where it does not fit")?;
             return write!(f, "  time     not known before all is read");
@@ -142,6 +117,24 @@ impl fmt::Display for Explanation {
 }
 
 impl Explanation {
+    fn write_volumes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let one =
+            |requests: Requests| format!("{}, {} in flight", units::memory(requests.bytes), requests.depth);
+        let both = |requests: VolumeRequests| {
+            let (read, write) = (one(requests.read), one(requests.write));
+            format!("read by {read}, written by {write}: as measured, within memory")
+        };
+        let Volumes { requests, input_volume, input_requests, .. } = &self.volumes;
+        if let Some(volume) = input_volume {
+            let (name, rate) = (&volume.name, units::rate(volume.read_bytes_per_s));
+            writeln!(f, "  inputs   on {name} (read {rate}), a volume of their own")?;
+            if let Some(requests) = input_requests {
+                writeln!(f, "  requests of the inputs' volume: {}", both(*requests))?;
+            }
+        }
+        requests.map_or(Ok(()), |requests| writeln!(f, "  requests {}", both(requests)))
+    }
+
     fn write_others(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, way) in self.plan.others.iter().enumerate() {
             let lead = if number == 0 { "\n\n  why not  " } else { "\n           " };

@@ -6,17 +6,15 @@ use std::sync::Arc;
 use ascot_io::{AtomicOutput, Disk};
 use ascot_model::columns::ColumnAccount;
 use ascot_model::disk_use::DiskNeed;
-use ascot_model::measurement::VolumeRequests;
 use ascot_model::plan::Plan;
 use ascot_model::report::Report;
 use ascot_model::units;
-use ascot_model::volume::VolumeProfile;
 
 use crate::api::error::SortError;
 use crate::api::observe::{Cancel, Observer};
 use crate::api::request::{Input, Method, Output, Parts, SortRequest, SplitBy};
 use crate::job::{Job, report_of_finished};
-use crate::jobs::explanation::{Explanation, Volumes};
+use crate::jobs::explanation::Explanation;
 use crate::methods::merge_inputs::merge_inputs;
 use crate::methods::small::{self, SmallJob};
 use crate::methods::split::split_inputs;
@@ -301,11 +299,11 @@ fn explain_prepared(
         _ => None,
     };
     let (records, view_dir) = (request.layout.to_string(), dir.map(Path::to_path_buf));
-    let followed = |requests: VolumeRequests| within_memory(&budget, requests);
-    // A view has its own: many small ones.
-    let requests = request.requests.filter(|_| !makes_view).map(followed);
-    let (input_volume, input_requests) = (request.input_volume.clone(), request.input_requests.map(followed));
-    let volumes = Volumes { requests, input_volume, input_requests };
+    let mut volumes = within_memory(&budget, &request.volumes);
+    if makes_view {
+        // A view has its own requests: many small ones.
+        volumes.requests = None;
+    }
     Ok(Explanation {
         plan,
         records,
@@ -359,7 +357,7 @@ impl Explaining<'_> {
     fn costs<R: Records>(&self, records: &R) -> Result<(Plan, Option<ViewCost>), SortError> {
         let mut plan = self.prepared.plan_for(self.request, self.by, records)?;
         let request = self.request;
-        let volume = request.volume.clone().unwrap_or_else(VolumeProfile::assumed_flash);
+        let volume = request.volumes.profile();
         if self.makes_view {
             let file = SortRequest { method: Method::Auto, ..request.clone() };
             let file_seconds = self.prepared.plan(&file, records)?.chosen.seconds();

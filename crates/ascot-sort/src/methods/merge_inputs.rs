@@ -96,7 +96,7 @@ fn merge_range<R: Records, S: MergeSink>(
         .collect::<Result<Vec<_>, _>>()?;
     let starts = vec![0; streams.len()];
     let blocks = BlockPool::new(region, block);
-    let long_runs = merge_inputs_in_long_runs(job.request, streams.len(), blocks.total());
+    let long_runs = merge_inputs_in_long_runs(&job.request.volumes, streams.len(), blocks.total());
     let schedule: Box<dyn Schedule> = match long_runs {
         Some(staircase) => Box::new(staircase),
         None => Box::new(FewestHeld),

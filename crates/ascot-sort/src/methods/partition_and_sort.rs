@@ -163,7 +163,7 @@ impl<R: Records> Job<'_, R> {
 
     /// Pass one: every record into its part.
     fn split(&mut self, splitters: &Splitters) -> Result<(), SortError> {
-        let long_runs = partition_in_long_runs(self.request, splitters.parts());
+        let long_runs = partition_in_long_runs(&self.request.volumes, splitters.parts());
         let blocks = self.part_blocks(splitters.parts(), long_runs.is_some())?;
         let share = self.pool.available();
         let piece = SPLIT_PIECE_BYTES.min(share / 16).max(64 << 10) / 4096 * 4096;

@@ -407,7 +407,8 @@ impl<R: Records> Job<'_, R> {
             .iter()
             .map(|run| run.first_keys.get(run.start.block..).unwrap_or_default().to_vec())
             .collect();
-        let schedule: Box<dyn Schedule> = match merge_in_long_runs(self.request, runs.len(), blocks) {
+        let schedule: Box<dyn Schedule> = match merge_in_long_runs(&self.request.volumes, runs.len(), blocks)
+        {
             Some(staircase) => Box::new(staircase),
             None => Box::new(Forecast::new(&keys)),
         };

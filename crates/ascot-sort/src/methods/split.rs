@@ -144,7 +144,7 @@ fn account_split<R: Records>(job: &mut Job<'_, R>, parts: &Parts, times: &SplitT
 fn open_files<R: Records>(job: &Job<'_, R>, parts: &Parts) -> Result<OpenParts<PartFile<R>>, SortError> {
     let count = parts.count as usize;
     parts.check(descriptors() / DESCRIPTORS_PER_PART)?;
-    let long_runs = partition_in_long_runs(job.request, count);
+    let long_runs = partition_in_long_runs(&job.request.volumes, count);
     let (blocks_min, block) = part_block(&job.budget, count)?;
     let blocks = match long_runs {
         Some(_) => blocks_min.max(long_run_bytes(job.budget.streams() as u64) as usize / block),

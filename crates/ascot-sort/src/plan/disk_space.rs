@@ -4,7 +4,6 @@
 //! all but the first are left out, or spills are compressed, refuses nothing.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use ascot_io::{Compression, Disk};
@@ -15,7 +14,8 @@ use serde::Serialize;
 use crate::api::error::SortError;
 use crate::api::request::{Output, SortRequest};
 use crate::plan::planner::output_files;
-use crate::plan::volumes::temp_dirs;
+use crate::plan::volumes::{output_dir, temp_dirs};
+use crate::resources::device::device_of;
 
 /// What does not fit, and where.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -31,14 +31,14 @@ pub struct Shortage {
 /// Directories on volumes that differ, with what is free there.
 struct Free {
     left: Vec<(PathBuf, u64)>,
-    devices: Vec<u64>,
+    devices: Vec<Option<u64>>,
 }
 
 impl Free {
     fn of(disk: &Disk, dirs: &[PathBuf]) -> Free {
         let mut this = Free { left: Vec::new(), devices: Vec::new() };
         for dir in dirs {
-            let device = fs::metadata(dir).map_or(0, |stat| stat.dev());
+            let device = device_of(dir);
             if !this.devices.contains(&device) {
                 // Unknown is not too little.
                 this.left.push((dir.clone(), disk.free_space(dir).unwrap_or(u64::MAX)));
@@ -53,22 +53,16 @@ impl Free {
     }
 }
 
-/// The directory of an output that takes room on a disk.
-fn output_dir(output: &Output) -> Option<PathBuf> {
-    let path = match output {
-        Output::Path(path) if output_files(output) > 0 => path.clone(),
-        Output::Parts(parts) => parts.path(0),
-        _ => return None,
-    };
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    Some(dir.to_path_buf())
+/// The directory of an output that takes space on a volume.
+fn filled_dir(output: &Output) -> Option<PathBuf> {
+    output_dir(output).filter(|_| output_files(output) > 0)
 }
 
 /// Bytes free on the volumes that a plan fills, each counted once.
 pub(crate) fn free_of_plan(request: &SortRequest, plan: &Plan, disk: &Disk) -> u64 {
     let spills = plan.input_bytes.is_none() || plan.chosen.disk.spills_bytes > 0;
     let mut dirs = if spills { temp_dirs(request) } else { Vec::new() };
-    dirs.extend(output_dir(&request.output));
+    dirs.extend(filled_dir(&request.output));
     Free::of(disk, &dirs).bytes()
 }
 
@@ -81,7 +75,7 @@ pub(crate) fn shortage(request: &SortRequest, plan: &mut Plan, disk: &Disk) -> O
     let short = |what, needed_bytes, free: &Free| {
         (free.bytes() < needed_bytes).then(|| Shortage { what, needed_bytes, left: free.left.clone() })
     };
-    let dir = output_dir(&request.output);
+    let dir = filled_dir(&request.output);
     let of_output = dir.as_ref().map(|dir| Free::of(disk, std::slice::from_ref(dir)));
     let output = of_output.as_ref().and_then(|free| short("the output", last.written_bytes, free));
     let need = plan.chosen.disk;

@@ -155,14 +155,14 @@ impl<'a, R: Records> Facts<'a, R> {
         let record_bytes = fixed_bytes.or(lengths.mean_bytes).unwrap_or(GUESSED_RECORD_BYTES);
         let class = class_of(request);
         let threads = budget.threads;
-        let host = match &request.host {
+        let host = match &request.volumes.host {
             Some(measured) => HostProfile { threads, ..measured.profile(class, record_bytes) },
             None => {
                 let rates = KernelRates::assumed(class, record_bytes);
                 HostProfile { threads, rates, fresh_bytes_per_s: None }
             }
         };
-        let volume = request.volume.clone().unwrap_or_else(VolumeProfile::assumed_flash);
+        let volume = request.volumes.profile();
         let output_files = output_files(&request.output);
         Facts { request, extent, budget, record_bytes, lengths, records, output_files, volume, host }
     }
@@ -201,7 +201,7 @@ impl<'a, R: Records> Facts<'a, R> {
             },
             disk: self.disk(),
             volume: &self.volume,
-            input_volume: self.request.input_volume.as_ref(),
+            input_volume: self.request.volumes.input_volume.as_ref(),
             host: &self.host,
         }
     }

@@ -1,46 +1,50 @@
-//! The volumes a job is on: which devices its profiles are of, and how each is driven.
+//! The directories and devices that a job uses, and the requests with which each device is driven.
 //!
-//! ```text
-//!   inputs          volume of the inputs, where one of its own is described; else as below
-//!   spills, output  volume
-//! ```
-//!
-//! Invariant: what is measured of a volume is followed within the memory of the job; without a measurement
-//! everything is as usual.
+//! Invariant: measured requests are reduced to what fits in the memory of the job; without a measurement the usual
+//! requests are used.
 
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use ascot_io::{DEFAULT_DEPTH, DEFAULT_REQUEST_BYTES, Disk, DiskOptions};
+use ascot_io::{DEFAULT_DEPTH, DEFAULT_REQUEST_BYTES, Disk, DiskOptions, Faults};
 use ascot_model::measurement::{Requests, VolumeRequests};
 
 use crate::api::error::SortError;
 use crate::api::request::{Input, Output, SortRequest};
+use crate::api::volumes::Volumes;
 use crate::plan::budget::Budget;
-use ascot_io::Faults;
+use crate::resources::device::device_of;
 
-/// A disk as a job uses it, its requests as the volumes were measured to be fastest with.
+/// The disk of a job, whose requests are those with which its volumes are fastest.
 pub fn disk_for(request: &SortRequest, budget: &Budget, options: &RunOptions) -> Disk {
     let faults = options.faults.clone();
     Disk::new(DiskOptions { measured: measured(request, budget), faults, ..DiskOptions::default() })
 }
 
-/// The requests of a volume, within the memory of the job and the blocks it moves.
-pub fn within_memory(budget: &Budget, requests: VolumeRequests) -> VolumeRequests {
+/// The volumes of a job, their requests reduced to its memory and blocks.
+pub fn within_memory(budget: &Budget, volumes: &Volumes) -> Volumes {
     let usual = Requests { bytes: DEFAULT_REQUEST_BYTES as u64, depth: DEFAULT_DEPTH as u32 };
-    let within = |way: Requests| way.within(budget.memory as u64, budget.block as u64, usual);
-    VolumeRequests { read: within(requests.read), write: within(requests.write) }
+    let within = |requests: Requests| requests.within(budget.memory as u64, budget.block as u64, usual);
+    let both = |requests: VolumeRequests| VolumeRequests {
+        read: within(requests.read),
+        write: within(requests.write),
+    };
+    Volumes {
+        requests: volumes.requests.map(both),
+        input_requests: volumes.input_requests.map(both),
+        ..volumes.clone()
+    }
 }
 
-/// An error where the inputs are said to be on a volume of their own, and are not. `spills`: whether the job may
-/// write any.
+/// Refuses inputs that share a volume with the output or the spills although their volume is described separately.
+/// `spills`: the job may write spills.
 pub fn check_apart(request: &SortRequest, spills: bool) -> Result<(), SortError> {
-    if request.input_volume.is_none() {
+    if request.volumes.input_volume.is_none() {
         return Ok(());
     }
     let dirs = if spills { written_dirs(request) } else { output_dir(&request.output).into_iter().collect() };
     let written = devices(&dirs);
-    match input_paths(request).into_iter().find(|path| device(path).is_some_and(|at| written.contains(&at))) {
+    let shared = |path: &PathBuf| device_of(path).is_some_and(|device| written.contains(&device));
+    match input_paths(request).into_iter().find(shared) {
         None => Ok(()),
         Some(path) => Err(SortError::Request(format!(
             "{} is on the volume that spills or output are on, which is not a volume of its own\n  describe that \
@@ -50,17 +54,13 @@ pub fn check_apart(request: &SortRequest, spills: bool) -> Result<(), SortError>
     }
 }
 
-/// Of each device what was measured, the inputs' own first.
+/// The measured requests of each device, those of the inputs' own volume first.
 fn measured(request: &SortRequest, budget: &Budget) -> Vec<(u64, VolumeRequests)> {
-    let of = |devices: Vec<u64>, requests: Option<VolumeRequests>| {
-        let requests = requests.map(|requests| within_memory(budget, requests));
-        devices.into_iter().filter_map(move |device| Some((device, requests?))).collect::<Vec<_>>()
-    };
-    let (inputs, written) = (devices(&input_paths(request)), devices(&written_dirs(request)));
-    match request.input_volume {
-        Some(_) => [of(inputs, request.input_requests), of(written, request.requests)].concat(),
-        None => of([inputs, written].concat(), request.requests),
-    }
+    let Volumes { requests, input_volume, input_requests, .. } = within_memory(budget, &request.volumes);
+    let input_requests = if input_volume.is_some() { input_requests } else { requests };
+    let inputs = devices(&input_paths(request)).into_iter().map(|device| (device, input_requests));
+    let written = devices(&written_dirs(request)).into_iter().map(|device| (device, requests));
+    inputs.chain(written).filter_map(|(device, requests)| Some((device, requests?))).collect()
 }
 
 fn input_paths(request: &SortRequest) -> Vec<PathBuf> {
@@ -78,7 +78,7 @@ fn written_dirs(request: &SortRequest) -> Vec<PathBuf> {
     dirs
 }
 
-/// Where an output goes, if to files.
+/// The directory of an output, if it is a file or several.
 pub fn output_dir(output: &Output) -> Option<PathBuf> {
     let path = match output {
         Output::Path(path) => path.clone(),
@@ -89,40 +89,36 @@ pub fn output_dir(output: &Output) -> Option<PathBuf> {
     Some(dir.to_path_buf())
 }
 
-fn device(path: &PathBuf) -> Option<u64> {
-    std::fs::metadata(path).ok().map(|stat| stat.dev())
-}
-
 fn devices(paths: &[PathBuf]) -> Vec<u64> {
-    let mut devices: Vec<u64> = paths.iter().filter_map(device).collect();
+    let mut devices: Vec<u64> = paths.iter().filter_map(|path| device_of(path)).collect();
     devices.sort_unstable();
     devices.dedup();
     devices
 }
 
-/// How a job is run, beside what it does.
+/// Options of a run that are no part of the request.
 #[derive(Clone, Debug, Default)]
 pub struct RunOptions {
-    /// Faults on purpose, for tests.
+    /// Injected faults, for tests.
     pub faults: Option<Faults>,
 }
 
-/// A disk as whatever is no job of one volume uses it.
+/// A disk without measured requests.
 pub fn job_disk(options: &RunOptions) -> Disk {
     Disk::new(DiskOptions { faults: options.faults.clone(), ..DiskOptions::default() })
 }
 
-/// Requests in flight for a disk of small blocks: together as long as few large ones.
+/// Requests in flight for small blocks: together they are as long as a few large ones.
 const MANY_REQUESTS: usize = 32;
 
-/// A disk for views, whose blocks are small: they are written as fast as large ones, and a place in a view is
-/// a small read of every run at once.
+/// A disk for views, whose blocks are small. Many requests in flight write them as fast as large ones, and entering a
+/// view is one small read of every run.
 pub fn view_disk(options: &RunOptions) -> Disk {
     let faults = options.faults.clone();
     Disk::new(DiskOptions { depth: MANY_REQUESTS, faults, ..DiskOptions::default() })
 }
 
-/// The directories for spills: those asked for, or the environment's, or the output's own.
+/// The spill directories: those of the request, or of the environment, or that of the output.
 pub fn temp_dirs(request: &SortRequest) -> Vec<PathBuf> {
     let mut dirs = request.temp_dirs.clone();
     if dirs.is_empty() {
@@ -147,7 +143,7 @@ pub fn temp_dirs(request: &SortRequest) -> Vec<PathBuf> {
     dirs
 }
 
-/// The directories of `ASCOT_TMPDIR`, which colons separate, and that of `TMPDIR`.
+/// The directories of `ASCOT_TMPDIR`, separated by colons, and the one of `TMPDIR`.
 pub fn environment_temp_dirs() -> [Vec<PathBuf>; 2] {
     let value = |name| std::env::var_os(name).unwrap_or_default();
     let (own, common) = (value("ASCOT_TMPDIR"), PathBuf::from(value("TMPDIR")));

@@ -11,13 +11,14 @@
 //!
 //! Invariant: who waits for memory has no turn, so the other can always give memory back.
 
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use ascot_io::waits::{Need, wait_for};
 use ascot_model::volume::VolumeProfile;
+
+use crate::resources::device::device_of;
 
 /// One of the two sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,9 +48,8 @@ impl Turns {
     /// profile says that they pay. Without a profile a volume is taken to be flash.
     pub fn between(volume: Option<&VolumeProfile>, from: &[PathBuf], to: &[PathBuf]) -> Option<Arc<Turns>> {
         volume.filter(|volume| volume.wants_runs(2.0) && !volume.gains_from_both())?;
-        let device = |path: &PathBuf| std::fs::metadata(path).ok().map(|stat| stat.dev());
-        let to: Vec<u64> = to.iter().filter_map(device).collect();
-        from.iter().filter_map(device).any(|device| to.contains(&device)).then(Arc::default)
+        let to: Vec<u64> = to.iter().filter_map(|path| device_of(path)).collect();
+        from.iter().filter_map(|path| device_of(path)).any(|device| to.contains(&device)).then(Arc::default)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -4,8 +4,6 @@
 //! being written there. Among those the one that would be done with it first is taken: what a volume
 //! has been given so far weighs against the speed it has been seen to write at.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,6 +12,7 @@ use ascot_io::{Direction, Disk};
 
 use crate::api::error::SortError;
 use crate::plan::disk_space::no_room_for_spills;
+use crate::resources::device::device_of;
 
 /// Time and bytes after which the speed of a volume is known.
 const MEASURED: (Duration, u64) = (Duration::from_millis(20), 4 << 20);
@@ -48,9 +47,10 @@ struct Given {
 impl Places {
     /// The directories of a job.
     pub fn new(disk: &Disk, dirs: &[PathBuf]) -> Self {
-        let device = |dir: &PathBuf| fs::metadata(dir).map_or(0, |stat| stat.dev());
-        let places: Vec<Place> =
-            dirs.iter().map(|dir| Place { dir: dir.clone(), device: device(dir) }).collect();
+        let places: Vec<Place> = dirs
+            .iter()
+            .map(|dir| Place { dir: dir.clone(), device: device_of(dir).unwrap_or_default() })
+            .collect();
         let books = Arc::new(Mutex::new(vec![Given::default(); places.len()]));
         Places { disk: disk.clone(), places: Arc::new(places), books }
     }
@@ -164,6 +164,7 @@ fn parent(dir: &Path) -> &Path {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn places(count: usize) -> (tempfile::TempDir, Places) {
         let root = tempfile::tempdir().unwrap();

@@ -253,11 +253,11 @@ impl<R: Records> Merge<R> {
                 (from, part.runs[run].keys.block_prefixes(from..part.ends[run]))
             })
             .unzip();
-        let schedule: Box<dyn Schedule> = match read_in_long_runs(&part.request, inputs.len(), blocks.total())
-        {
-            Some(staircase) => Box::new(staircase),
-            None => Box::new(Forecast::new(&keys)),
-        };
+        let schedule: Box<dyn Schedule> =
+            match read_in_long_runs(&part.request.volumes, inputs.len(), blocks.total()) {
+                Some(staircase) => Box::new(staircase),
+                None => Box::new(Forecast::new(&keys)),
+            };
         let mut bowtie = Bowtie::of_inputs(inputs, blocks, schedule);
         drop(keys);
         let mut sink = Hand { records: &*records, send };

@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::api::error::SortError;
 use crate::api::request::{Input, InputChecks, Keys, Method, Output, SortRequest};
+use crate::api::volumes::Volumes;
 use crate::{Cancel, RunOptions, Silent};
 
 fn request(input: &Path, layout: Layout, keys: Keys) -> SortRequest {
@@ -31,11 +32,7 @@ fn request(input: &Path, layout: Layout, keys: Keys) -> SortRequest {
         compression: Compression::None,
         threads: Some(2),
         batch_size: None,
-        volume: None,
-        host: None,
-        requests: None,
-        input_volume: None,
-        input_requests: None,
+        volumes: Volumes::default(),
         boundaries: None,
     }
 }

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use ascot_io::{Compression, Faults};
 use ascot_model::report::Report;
+use ascot_sort::Volumes;
 use ascot_sort::request::InputChecks;
 use ascot_sort::{Cancel, Input, Method, Output, RunOptions, Silent, SortError, SortRequest, sort};
 
@@ -145,11 +146,7 @@ impl Place {
             compression: Compression::None,
             threads: Some(2),
             batch_size: None,
-            volume: None,
-            host: None,
-            requests: None,
-            input_volume: None,
-            input_requests: None,
+            volumes: Volumes::default(),
             boundaries: None,
         }
     }

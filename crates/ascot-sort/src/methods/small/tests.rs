@@ -11,6 +11,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::api::observe::Silent;
 use crate::api::request::{Input, InputChecks, Keys, Output};
+use crate::api::volumes::Volumes;
 use crate::jobs::sort::{sort, sort_large};
 
 fn request(dir: &Path, layout: &str, keys: Keys, inputs: &[&[u8]]) -> SortRequest {
@@ -36,11 +37,7 @@ fn request(dir: &Path, layout: &str, keys: Keys, inputs: &[&[u8]]) -> SortReques
         compression: ascot_io::Compression::None,
         threads: Some(2),
         batch_size: None,
-        volume: None,
-        host: None,
-        requests: None,
-        input_volume: None,
-        input_requests: None,
+        volumes: Volumes::default(),
         boundaries: None,
     }
 }
