@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use crate::PAGE_BYTES;
 use crate::memory::Mapping;
-use crate::pool::{Grant, Reservation};
+use crate::pool::{Grant, Pool, PoolError, Reservation};
 use crate::waits::{Held, Holders, Need, wait_for};
 
 /// An owned slice of a region of memory.
@@ -47,6 +47,21 @@ enum Owner {
 unsafe impl Send for Buf {}
 // SAFETY: `&Buf` only gives `&[u8]`.
 unsafe impl Sync for Buf {}
+
+impl Pool {
+    /// Memory of `bytes`, rounded up to whole pages and starting on one; it is given back when the
+    /// last part of the returned buffer is dropped. It holds whatever an earlier region left there,
+    /// zeros at first. Large pools use huge pages.
+    pub fn region(&self, bytes: usize, purpose: &'static str) -> Result<Buf, PoolError> {
+        let rounded = bytes.max(1).checked_next_multiple_of(PAGE_BYTES).unwrap_or(usize::MAX);
+        let reservation = match self.grant(rounded, purpose)? {
+            Ok(grant) => return Ok(Buf::from_grant(grant)),
+            Err(reservation) => reservation,
+        };
+        let mapping = Mapping::anonymous(rounded).map_err(|errno| self.refused(purpose, rounded, errno))?;
+        Ok(Buf::from_mapping(mapping, Some(reservation)))
+    }
+}
 
 impl Buf {
     /// Zeroed memory of its own that no pool accounts; for tests and small odds and ends.

@@ -11,6 +11,7 @@
 //!
 //! [`Ledger::account`] tells it by the names of streams, [`Ledger::files`] by their files.
 
+mod direction;
 mod files;
 
 use std::collections::HashMap;
@@ -18,17 +19,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+pub use direction::Direction;
 pub use files::FileAccount;
 use files::{Files, Place};
-
-/// Which way a stream moves bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Direction {
-    /// From the device.
-    Read,
-    /// To the device.
-    Write,
-}
 
 /// What one stream (all streams of one name, direction and device) has moved.
 #[derive(Debug, Clone, PartialEq, Eq)]
