@@ -11,12 +11,13 @@
 
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use crate::PAGE_BYTES;
 use crate::memory::Mapping;
 use crate::pool::{Grant, Pool, PoolError, Reservation};
+use crate::sync::Unpoisoned;
 use crate::waits::{Held, Holders, Need, wait_for};
 
 /// An owned slice of a region of memory.
@@ -189,7 +190,7 @@ impl std::fmt::Debug for Buf {
 impl Drop for Owner {
     fn drop(&mut self) {
         if let Self::Leased { block, home, .. } = self {
-            let block = block.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+            let block = block.get_mut().unpoisoned().take();
             if let Some(block) = block {
                 home.lock().push(block);
                 home.returned.notify_one();
@@ -217,7 +218,7 @@ struct Shared {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Vec<Buf>> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+        self.free.lock().unpoisoned()
     }
 }
 
@@ -274,7 +275,7 @@ impl BlockPool {
             waiting
                 .get_or_insert_with(|| wait_for("a free block", Need::Blocked, Some(&self.shared.holders)));
             let woken = self.shared.returned.wait_timeout(free, BETWEEN_LOOKS);
-            free = woken.unwrap_or_else(PoisonError::into_inner).0;
+            free = woken.unpoisoned().0;
         }
     }
 

@@ -14,9 +14,10 @@
 mod direction;
 mod files;
 
+use crate::sync::Unpoisoned;
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 pub use direction::Direction;
@@ -129,7 +130,7 @@ impl Ledger {
     }
 
     fn lock(&self) -> MutexGuard<'_, Books> {
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+        self.books.lock().unpoisoned()
     }
 
     /// Opens (or joins) the account of a stream on `device`, reading or writing file `inode` at `path`.

@@ -16,9 +16,10 @@
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::arena::Arena;
+use crate::sync::Unpoisoned;
 
 /// The first region of this size maps the arena.
 const ARENA_FROM_BYTES: usize = 1 << 20;
@@ -50,7 +51,7 @@ struct Place {
 
 impl Inner {
     fn place(&self) -> MutexGuard<'_, Place> {
-        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+        self.place.lock().unpoisoned()
     }
 
     /// Counts `bytes` as used.
