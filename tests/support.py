@@ -22,6 +22,9 @@ MIB = 1 << 20
 # Resident memory that a process may take in addition to `--memory`.
 ALLOWANCE = 32 * MIB
 TIMEOUT_SECONDS = 60
+# Flags of benchmark records, and the methods of sorting larger than memory.
+FIXED = ["--format", "fixed:100", "--key", "0..10"]
+METHODS = ["merge", "distribute"]
 
 
 @cache

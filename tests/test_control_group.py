@@ -12,10 +12,9 @@ import subprocess
 import pytest
 import support
 from layouts import BY_NAME
-from support import MIB, leftovers, measure, memory_cgroup, out_of_memory_kills, run, small_disk
+from support import METHODS, MIB, leftovers, measure, memory_cgroup, out_of_memory_kills, run, small_disk
 
 LAYOUTS = ["lines", "csv", "fixed-100", "u64-le", "u32-be", "prefixed-u16"]
-METHODS = ["merge", "distribute"]
 GROUP_BYTES = 48 * MIB
 FILE_BYTES = 56 * MIB
 CAPS = {"exact": ["--memory", "48MiB"], "without": []}

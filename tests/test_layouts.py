@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from layouts import BY_NAME, LAYOUTS, STYLES, make_file, sorted_file
-from support import MIB, run
+from support import METHODS, MIB, run
 
-METHODS = ["merge", "distribute"]
 # The smallest memory of a spilling test; the data is several times as large.
 TINY = "8MiB"
 SPILL_BYTES = 20 * MIB

@@ -9,10 +9,9 @@ import shutil
 
 import pytest
 from layouts import BY_NAME
-from support import ALLOWANCE, MIB, leftovers, measure, memory_cgroup, out_of_memory_kills, run
+from support import ALLOWANCE, METHODS, MIB, leftovers, measure, memory_cgroup, out_of_memory_kills, run
 
 LAYOUTS = ["lines", "csv", "fixed-100", "u64-le", "u32-be", "f64-le", "prefixed-u16"]
-METHODS = ["merge", "distribute"]
 FILE_MIB = {64: 160, 256: 300, 1024: 1090}
 BLOCK_BYTES = 8 * MIB
 

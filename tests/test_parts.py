@@ -15,9 +15,7 @@ import time
 
 import pytest
 import support
-from support import MIB, leftovers, limit_file_size, limit_open_files, small_disk
-
-FIXED = ["--format", "fixed:100", "--key", "0..10"]
+from support import FIXED, MIB, leftovers, limit_file_size, limit_open_files, small_disk
 
 
 def run(*arguments, **options):

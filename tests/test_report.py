@@ -6,10 +6,7 @@ import re
 import time
 
 import pytest
-from support import MIB, ROOT, clean_environment, measure, run, start
-
-FIXED = ["--format", "fixed:100", "--key", "0..10"]
-METHODS = ["merge", "distribute"]
+from support import FIXED, METHODS, MIB, ROOT, clean_environment, measure, run, start
 
 
 @pytest.fixture(scope="module")

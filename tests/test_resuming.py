@@ -10,6 +10,8 @@ import sys
 
 import pytest
 from support import (
+    FIXED,
+    METHODS,
     MIB,
     clean_environment,
     digest,
@@ -27,8 +29,6 @@ from support import (
     stop_where,
 )  # fmt: skip
 
-FIXED = ["--format", "fixed:100", "--key", "0..10"]
-METHODS = ["merge", "distribute"]
 OLD = b"the old result"
 
 

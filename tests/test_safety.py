@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 from layouts import BY_NAME, make_file, sorted_file
 from support import (
+    FIXED,
+    METHODS,
     MIB,
     ROOT,
     ascot_binary,
@@ -36,9 +38,6 @@ from support import (
     start,
     taken_below,
 )  # fmt: skip
-
-FIXED = ["--format", "fixed:100", "--key", "0..10"]
-METHODS = ["merge", "distribute"]
 
 
 @pytest.fixture(scope="module")

@@ -17,9 +17,8 @@ from pathlib import Path
 
 import pytest
 import support
-from support import MIB, limit_open_files
+from support import FIXED, MIB, limit_open_files
 
-FIXED = ["--format", "fixed:100", "--key", "0..10"]
 MOUNTS = os.path.exists("/dev/fuse") and os.geteuid() == 0 and shutil.which("fusermount3")
 needs_fuse = pytest.mark.skipif(not MOUNTS, reason="needs /dev/fuse, fusermount3 and root")
 
