@@ -104,15 +104,20 @@ def job_directories(directory):
     return sorted(path for path in Path(directory).glob("ascot-*") if path.is_dir())
 
 
+def manifests(temp):
+    """The manifests of the jobs in a directory for spills, except those that are just being replaced."""
+    for job in job_directories(temp):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            yield json.loads((job / "manifest.json").read_text().splitlines()[0])
+
+
 def stop_where(process, temp, reached):
     """Stops a running job (SIGSTOP) as soon as `reached(manifest)` holds, and returns the manifest."""
     while process.poll() is None:
-        for job in job_directories(temp):
-            with contextlib.suppress(OSError, ValueError, IndexError):
-                manifest = json.loads((job / "manifest.json").read_text().splitlines()[0])
-                if reached(manifest):
-                    process.send_signal(signal.SIGSTOP)
-                    return manifest
+        for manifest in manifests(temp):
+            if reached(manifest):
+                process.send_signal(signal.SIGSTOP)
+                return manifest
         time.sleep(0.001)
     raise AssertionError(f"the job ended before: {process.communicate()}")
 

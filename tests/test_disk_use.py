@@ -6,7 +6,18 @@ import struct
 import time
 
 import pytest
-from support import MIB, job_directories, kill, leave_free, leftovers, run, small_disk, start, taken_below
+from support import (
+    MIB,
+    job_directories,
+    kill,
+    leave_free,
+    leftovers,
+    manifests,
+    run,
+    small_disk,
+    start,
+    taken_below,
+)
 
 # The prediction may exceed the peak by a twentieth and by this: space for the manifest, and space allocated ahead of
 # writing. With parts it may exceed it by another quarter of the memory, as parts are smaller than memory allows.
@@ -256,12 +267,7 @@ def test_a_job_killed_while_it_frees_spills_can_be_resumed(state, words, disk, t
 def wait_for_state(process, disk, state, seconds):
     """Waits until `state` is set in the manifest, and `seconds` more, or until the job ends."""
     while process.poll() is None:
-        for directory in job_directories(disk):
-            try:
-                manifest = json.loads((directory / "manifest.json").read_text().splitlines()[0])
-            except (OSError, ValueError, IndexError):
-                continue
-            if manifest[state]:
-                time.sleep(seconds)
-                return
+        if any(manifest[state] for manifest in manifests(disk)):
+            time.sleep(seconds)
+            return
         time.sleep(0.002)
