@@ -131,29 +131,29 @@ def _view(args: argparse.Namespace) -> int:
     return 0
 
 
+def _write_result(args: argparse.Namespace, name: str, result: dict[str, Any], page: str) -> int:
+    """Writes the figures and the page of a session, and prints the page."""
+    folder = args.out or BENCH / "results" / f"{datetime.date.today().isoformat()}-{name}"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "result.json").write_text(json.dumps(result, indent=1) + "\n")
+    (folder / "README.md").write_text(page)
+    print(page)
+    return 0
+
+
 def _index(args: argparse.Namespace) -> int:
     args.dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="index-", dir=args.dir.resolve()) as work:
         ascot, examples = str(args.ascot.resolve()), args.examples.resolve()
         result = index.run(ascot, examples, Path(work), args.size, args.repeats)
-    folder = args.out or BENCH / "results" / f"{datetime.date.today().isoformat()}-index"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "result.json").write_text(json.dumps(result, indent=1) + "\n")
-    (folder / "README.md").write_text(index.markdown(result))
-    print(index.markdown(result))
-    return 0
+    return _write_result(args, "index", result, index.markdown(result))
 
 
 def _moves(args: argparse.Namespace) -> int:
     args.dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="moves-", dir=args.dir.resolve()) as work:
         result = moves.run(str(args.ascot.resolve()), Path(work), args.size, args.repeats)
-    folder = args.out or BENCH / "results" / f"{datetime.date.today().isoformat()}-moves"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "result.json").write_text(json.dumps(result, indent=1) + "\n")
-    (folder / "README.md").write_text(moves.markdown(result))
-    print(moves.markdown(result))
-    return 0
+    return _write_result(args, "moves", result, moves.markdown(result))
 
 
 def options(args: argparse.Namespace) -> Options:

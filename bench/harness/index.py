@@ -10,7 +10,6 @@ faster for them.
 from __future__ import annotations
 
 import collections
-import contextlib
 import itertools
 import json
 import os
@@ -98,21 +97,6 @@ def _writing(epochs: str, work: Path, records: int, repeats: int) -> list[dict[s
     return found
 
 
-@contextlib.contextmanager
-def _mounted(argv: list[str], at: Path) -> Iterator[Path]:
-    at.mkdir(exist_ok=True)
-    process = subprocess.Popen([*argv, str(at)])
-    try:
-        for _ in range(500):
-            if os.path.ismount(at):
-                break
-            time.sleep(0.02)
-        yield at
-    finally:
-        subprocess.run(["umount", str(at)], check=False)
-        process.wait(30)
-
-
 def _scan(scan: str, plain: Path, key: bytes, record: int) -> float:
     """Median of three times, in seconds, of reading all data for one key, cold."""
     times = []
@@ -168,7 +152,7 @@ def _queries(ascot: str, examples: Path, work: Path, records: int, value: int) -
     for scheme in SCHEMES:
         directory = work / "q"
         _write(epochs, directory, scheme, records, value)
-        with _mounted([ascot, "mount", "-f", str(directory), "--memory", "256MiB"], work / "mnt") as at:
+        with measure.mounted([ascot, "mount", "-f", str(directory), "--memory", "256MiB"], work / "mnt") as at:
             for key in _keys(list(range(64))):
                 (at / key.hex()).read_bytes()
 
@@ -337,7 +321,7 @@ def _peers(ascot: str, examples: Path, work: Path, records: int, value: int) -> 
     directory, rows = work / "p", []
     for scheme in SCHEMES:
         written = _write(str(examples / "epochs"), directory, scheme, records, value)
-        with _mounted([ascot, "mount", "-f", str(directory), "--memory", "256MiB"], work / "mnt") as at:
+        with measure.mounted([ascot, "mount", "-f", str(directory), "--memory", "256MiB"], work / "mnt") as at:
             (at / keys[0].hex()).exists()
 
             def query(key: bytes, at: Path = at) -> bool:

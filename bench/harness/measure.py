@@ -18,6 +18,7 @@ import select
 import subprocess
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -191,3 +192,19 @@ def _run_in(group: MemoryGroup | None, command: Command, volume: Path, timeout: 
         max_resident=usage.ru_maxrss * 1024,
         cpu_seconds=usage.ru_utime + usage.ru_stime,
     )
+
+
+@contextlib.contextmanager
+def mounted(argv: list[str], at: Path) -> Iterator[Path]:
+    """Mounts a directory with a command that serves it in the foreground, and unmounts it at the end."""
+    at.mkdir(exist_ok=True)
+    process = subprocess.Popen([*argv, str(at)])
+    try:
+        for _ in range(500):
+            if os.path.ismount(at):
+                break
+            time.sleep(0.02)
+        yield at
+    finally:
+        subprocess.run(["umount", str(at)], check=False)
+        process.wait(30)

@@ -59,17 +59,8 @@ def _timed(argv: list[str] | str) -> float:
 @contextlib.contextmanager
 def _mounted(argv: list[str], at: Path) -> Iterator[Path]:
     """The one file that a mount shows."""
-    at.mkdir(exist_ok=True)
-    process = subprocess.Popen([*argv, str(at)])
-    try:
-        for _ in range(500):
-            if os.path.ismount(at):
-                break
-            time.sleep(0.02)
+    with measure.mounted(argv, at):
         yield next(at.iterdir())
-    finally:
-        subprocess.run(["umount", str(at)], check=False)
-        process.wait(30)
 
 
 def _first_byte(argv: list[str]) -> float:
