@@ -1,6 +1,5 @@
 """What a sort takes of the disk: no more than --explain says, and not much less; a disk as large as that will do."""
 
-import contextlib
 import json
 import os
 import random
@@ -8,6 +7,7 @@ import struct
 import time
 
 import pytest
+from disk_observer import sort_watched
 from support import MIB, job_directories, leftovers, run, small_disk, start
 
 # What a small job may have been promised beside the twentieth: the room for its manifest and what is laid out ahead;
@@ -63,28 +63,6 @@ def files(module_disk):
         return path
 
     return file
-
-
-def taken_below(directory):
-    """Bytes that the files below a directory take."""
-    total = 0
-    for place, _, names in os.walk(directory):
-        for name in names:
-            with contextlib.suppress(OSError):
-                total += os.lstat(os.path.join(place, name)).st_blocks * 512
-    return total
-
-
-def sort_watched(words, disk, report):
-    """Runs a sort whose files are all on `disk`; what they took at most, as seen from outside, and the report."""
-    process = start("sort", *words, "--report", report)
-    most = 0
-    while process.poll() is None:
-        most = max(most, taken_below(disk))
-        time.sleep(0.001)
-    told = process.communicate()[1]
-    assert process.returncode == 0, told
-    return most, json.loads(report.read_text())
 
 
 def check_bound(seen, report, exact=True):

@@ -127,9 +127,8 @@ pub(crate) fn refuse_without_room(
 }
 
 /// Has the disk keep to what the plan says that files take, where it can say.
-pub(crate) fn keep_within(disk: &Disk, plan: &Plan, makes_view: bool) {
-    // A view keeps some more beside its runs.
-    if plan.input_bytes.is_some() && !makes_view {
+pub(crate) fn keep_within(disk: &Disk, plan: &Plan) {
+    if plan.input_bytes.is_some() {
         disk.limit(plan.chosen.peak_disk_bytes);
     }
 }

@@ -32,13 +32,15 @@ const MOST_KEY_BYTES: usize = 64 << 10;
 /// A step may end so much earlier as a share of it: one in so many.
 const EARLY_SHARE: u64 = 8;
 
-/// Bytes of output after which a merge of `total` bytes stores how far it has come and frees what it has
-/// consumed; syncing so often costs little, and so little is taken twice.
-pub fn checkpoint_bytes(total: u64) -> u64 {
+/// Bytes of output after which a merge of `total` bytes within `memory` stores how far it has come and frees what it
+/// has consumed; syncing so often costs little, and so little is taken twice. Of more memory more is merged at once,
+/// and a step that cuts a batch short has the device wait once more.
+pub fn checkpoint_bytes(total: u64, memory: u64) -> u64 {
     const SHARE: u64 = 24;
     const SHARE_OF_SMALL: u64 = 8;
-    const SMALL_BYTES: u64 = 64 << 20;
-    (total / SHARE).max((total / SHARE_OF_SMALL).min(SMALL_BYTES)).max(LEAST_STEP_BYTES)
+    const BATCH_BYTES: u64 = 64 << 20;
+    let batch = memory.max(BATCH_BYTES);
+    (total / SHARE).max((total / SHARE_OF_SMALL).min(batch)).max(LEAST_STEP_BYTES)
 }
 
 /// Where merged runs go.
@@ -72,7 +74,8 @@ impl<'s, 'a, R: Records> FreeingSink<'s, 'a, R> {
         let total: u64 = runs.iter().map(|run| run.bytes).sum();
         let offsets = runs.iter().map(|run| block_offsets(job, run)).collect::<Result<Vec<_>, _>>()?;
         let freed = vec![0; runs.len()];
-        let every = checkpoint_bytes(total).min(job.most_step.unwrap_or(u64::MAX)).max(1);
+        let every =
+            checkpoint_bytes(total, job.budget.memory as u64).min(job.most_step.unwrap_or(u64::MAX)).max(1);
         let mut this = FreeingSink { into, job, which, offsets, every, next: 0, freed };
         this.next = this.bytes() + this.step();
         Ok(this)

@@ -229,6 +229,7 @@ impl<'a, R: Records> Facts<'a, R> {
         DiskUse {
             ahead_bytes,
             step_bytes: checkpoint_bytes,
+            memory_bytes: budget.memory as u64,
             packing: self.packing(),
             output_files: self.output_files,
             header_bytes: self.lengths.header_bytes,
