@@ -147,6 +147,22 @@ def test_what_is_left_out_takes_no_room(method, files, disk, tmp_path):
     assert method == "distribute" or seen < SIZE
 
 
+@pytest.mark.parametrize(("layout", "is_estimate"), [("u64", False), ("lines", True)])
+def test_an_estimate_is_called_one(layout, is_estimate, files, tmp_path):
+    words = [files(layout), *FLAGS[layout], "--memory", "8MiB", "-o", tmp_path / "out"]
+    for more, wanted in (([], False), (["--top", "1000"], is_estimate)):
+        told, plan = explained([*words, *more], tmp_path / "plan.json")
+        assert ("(an estimate: lengths vary)" in told, plan["disk_is_estimate"]) == (wanted, wanted)
+
+
+@pytest.mark.parametrize("layout", ["u64", "lines", "fixed:100", "csv"])
+@pytest.mark.parametrize("memory", ["8MiB", "64MiB"])
+def test_a_view(layout, memory, files, disk, tmp_path):
+    words = [files(layout), *FLAGS[layout], "--memory", memory, "--view", disk / "view"]
+    seen, report = sort_watched(words, disk, tmp_path / "report.json")
+    check_bound(seen, report)
+
+
 def test_a_part_larger_than_memory_is_freed_as_it_is_sorted(files, disk, tmp_path):
     """Keys are sampled by records, and the long lines come first: the first parts are larger than memory sorts."""
     words = [files("skewed lines"), "--memory", "8MiB", "--method", "distribute", "--temp", disk, "-o", disk / "out"]

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use ascot_io::{Compression, Disk};
 use ascot_model::plan::Plan;
 use ascot_model::units;
+use ascot_record::layout::Layout;
 use serde::Serialize;
 
 use crate::error::SortError;
@@ -71,6 +72,12 @@ pub(crate) fn free_of_plan(request: &SortRequest, plan: &Plan, disk: &Disk) -> u
     let mut dirs = if spills { temp_dirs(request) } else { Vec::new() };
     dirs.extend(output_dir(&request.output));
     Free::of(disk, &dirs).bytes()
+}
+
+/// Whether what a plan says of the disk is no bound: how long the records are that `--top` keeps is not known before.
+pub(crate) fn disk_is_estimate(request: &SortRequest) -> bool {
+    let of_one_length = matches!(request.layout, Layout::Fixed { .. } | Layout::Number(_));
+    request.top.is_some() && !of_one_length
 }
 
 /// What of a plan certainly does not fit. Where it fits only if consumed spills are freed more often than usual, the

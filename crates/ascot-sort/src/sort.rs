@@ -15,7 +15,7 @@ use ascot_record::layout::Layout;
 
 use crate::budget::Budget;
 use crate::control_group::LoweredCap;
-use crate::disk_room::{free_of_plan, keep_within, refuse_without_room, shortage};
+use crate::disk_room::{disk_is_estimate, free_of_plan, keep_within, refuse_without_room, shortage};
 use crate::error::SortError;
 use crate::explanation::{Explanation, Volumes};
 use crate::file_format::refuse_others;
@@ -402,6 +402,7 @@ fn explain_prepared(
         columns,
         notices,
         free_bytes,
+        disk_is_estimate: disk_is_estimate(request),
         shortage,
         temp_dirs: dirs,
         parts,
