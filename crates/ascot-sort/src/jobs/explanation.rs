@@ -26,6 +26,8 @@ pub struct Explanation {
     pub notices: Vec<String>,
     /// Free bytes where spills and the output would go.
     pub free_bytes: u64,
+    /// Whether what the plan says of the disk is an estimate, not a bound.
+    pub disk_is_estimate: bool,
     /// What does not fit; none: all does.
     pub shortage: Option<Shortage>,
     /// Directories for spills.
@@ -113,11 +115,12 @@ impl fmt::Display for Explanation {
         }
         writeln!(
             f,
-            "  moves    {} read, {} written, peak disk {} of {} free",
+            "  moves    {} read, {} written, peak disk {} of {} free{}",
             units::bytes(chosen.read_bytes()),
             units::bytes(chosen.written_bytes()),
             units::bytes(chosen.peak_disk_bytes),
-            units::bytes(self.free_bytes)
+            units::bytes(self.free_bytes),
+            if self.disk_is_estimate { " (an estimate: lengths vary)" } else { "" }
         )?;
         let refused = |shortage| format!("  no room  {shortage}: the job would be refused\n");
         write!(f, "{}", self.shortage.as_ref().map_or(String::new(), refused))?;
