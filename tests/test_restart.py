@@ -37,11 +37,11 @@ def test_one_option_makes_a_directory_and_goes_on_with_it(disk, scheme):
         assert get(directory, 77) == expected(range(epoch + 1), 77)
         assert run("verify", directory).stdout.startswith(b"whole: ")
     refused = run("build", files[0], *words, "--rollback", 5, expect=2).stderr
-    assert "4 epochs complete" in refused and "5 are to stay" in refused
+    assert "cannot roll back to 5 epochs" in refused and "4 complete epochs" in refused
     other = {"records": "ranks", "pointers": "ranks", "ranks": "records"}[scheme]
     for how in (["--append"], ["--open", "auto"]):
         refused = run("build", files[0], *FIXED, *how, "--scheme", other, "-o", directory, expect=2).stderr
-        assert f"scheme {other} is asked for, and the directory that is there has {scheme}" in refused
+        assert f"made with scheme {scheme}, and scheme {other} was given" in refused
     # More parts from here on.
     run("build", files[0], *words, "--partitions", 3, "--rollback", 2)
     told = json.loads(run("info", directory, "--json").stdout)["manifest"]

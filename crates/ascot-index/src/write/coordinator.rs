@@ -51,7 +51,7 @@ impl Coordinator {
         let lock = lock(directory, true)?;
         // Again, now that nobody else can change it.
         if !holds_nothing(directory) {
-            return Err(IndexError::Exists { path: directory.to_path_buf() });
+            return Err(exists_already(directory));
         }
         remove_remains(directory);
         let manifest = Manifest::new(layout, id);
@@ -171,12 +171,15 @@ fn remove_remains(directory: &Path) {
 }
 
 fn exists(directory: &Path) -> IndexError {
-    let path = directory.to_path_buf();
     // A directory that is being written is told from one that is done with.
     match lock(directory, false) {
         Err(error @ IndexError::Locked { .. }) => error,
-        _ => IndexError::Exists { path },
+        _ => exists_already(directory),
     }
+}
+
+fn exists_already(directory: &Path) -> IndexError {
+    IndexError::Exists { path: directory.to_path_buf(), indexed: directory.join(MANIFEST).exists() }
 }
 
 /// Locks a directory for writing; one that has nothing in it yet only where it is to be `made`.

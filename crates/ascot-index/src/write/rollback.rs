@@ -141,7 +141,7 @@ mod tests {
             assert_eq!(history(), first, "it goes on");
             assert_eq!(roll_back(&disk, &path, 4).unwrap(), RolledBack { kept: 4, ..RolledBack::default() });
             let error = roll_back(&disk, &path, 5).unwrap_err().to_string();
-            assert!(error.contains("4 epochs complete"), "{error}");
+            assert!(error.contains("4 complete epochs"), "{error}");
             assert_eq!(history(), first, "nothing was dropped");
             roll_back(&disk, &path, 0).unwrap();
             check(&path, 0);
