@@ -62,7 +62,7 @@ def test_rollback_drops_the_last_epochs(made):
         assert path.stat().st_size < before[path.name] or path.name in ("LOCK", "MANIFEST"), path
     told = json.loads(run("rollback", made, "--to-epoch", 1, "--json").stdout)
     assert told == {"epochs": 1, "dropped": 0, "freed_bytes": 0}
-    assert "1 epoch complete" in run("rollback", made, "--to-epoch", 2, expect=2).stderr
+    assert "1 complete epoch" in run("rollback", made, "--to-epoch", 2, expect=2).stderr
     run("rollback", made, "--to-epoch", 0)
     assert get(made, 17, expect=1) == []
     assert "--to-epoch" in run("rollback", made, expect=2).stderr

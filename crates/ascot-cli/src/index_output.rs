@@ -126,6 +126,8 @@ impl<'a> Output<'a> {
     /// Ends printing; `done` is how looking ended.
     pub fn finish(mut self, done: Result<(), IndexError>) -> Result<(), Failure> {
         if let Some(error) = self.failed.take() {
+            // What waits to be written is part of what is refused.
+            drop(self.out.into_parts());
             let why = error.downcast::<Failure>();
             return Err(why.unwrap_or_else(Failure::Output));
         }
