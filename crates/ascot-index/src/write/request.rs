@@ -141,7 +141,7 @@ mod tests {
             (LayoutRequest { fingerprint_bits: Some(3), ..none() }, "fingerprint_bits 3"),
         ] {
             let error = asked.check_same(&there).unwrap_err().to_string();
-            assert!(error.contains(wanted) && error.contains("leave it out to go on"), "{error}");
+            assert!(error.contains(wanted) && error.contains("or name another directory"), "{error}");
         }
     }
 }
