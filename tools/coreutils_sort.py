@@ -2,11 +2,11 @@
 
     python3 tools/coreutils_sort.py CHECKOUT [--revision REV] [--ascot FILE] [--expensive] [NAME...]
 
-CHECKOUT is a clone of coreutils, with a work tree or bare. Nothing of it is kept. Each test runs in a directory of its own
-with a `sort` on its PATH that is Ascot. NAMEs keep only tests whose names contain one of them.
+CHECKOUT is a clone of coreutils, with a work tree or bare. Nothing of it is kept. Each test runs in a directory of its
+own with a `sort` on its PATH that is Ascot. NAMEs keep only tests whose names contain one of them.
 
-Results and exit statuses are compared, and whether there is a message. The wording of messages is not: Ascot's name the
-file and say what to do. Every test that fails is printed, with the reason where it is known. One that is not in KNOWN
+Results and exit statuses are compared, and whether there is a message. The wording of messages is not: Ascot's name
+the file and say what to do. Every test that fails is printed, with the reason where it is known. One that is not in KNOWN
 makes this program fail. docs/sorting.md has the same list in words.
 """
 
@@ -221,7 +221,7 @@ def run_test(source, name, scratch, expensive):
 
 
 def cases_of(text):
-    """The cases of a table that failed, and why. Those with a pipe or `<` in the place of a file count as the same case."""
+    """The cases of a table that failed, and why. One with a pipe or `<` in the place of a file is the same case."""
     failed = re.findall(r"^[\w.-]+: test (\S+?):? (.*)$", text, re.M)
     return {re.sub(r"\.[rp]$", "", case): why for case, why in reversed(failed)}
 
