@@ -263,7 +263,7 @@ def completed(line, cwd):
     words = line.split(" ")
     ask = f"""{script}
 PATH={os.path.dirname(ascot_binary())}:$PATH
-COMP_WORDS=({' '.join("'" + word + "'" for word in words)}); COMP_CWORD={len(words) - 1}; COMP_LINE='{line}'
+COMP_WORDS=({" ".join("'" + word + "'" for word in words)}); COMP_CWORD={len(words) - 1}; COMP_LINE='{line}'
 _ascot_with_values ascot "${{COMP_WORDS[COMP_CWORD]}}" "${{COMP_WORDS[COMP_CWORD-1]}}"
 printf '%s\\n' "${{COMPREPLY[@]}}"
 """

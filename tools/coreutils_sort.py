@@ -2,12 +2,12 @@
 
     python3 tools/coreutils_sort.py CHECKOUT [--revision REV] [--ascot FILE] [--expensive] [NAME...]
 
-CHECKOUT is a clone of coreutils, with a work tree or bare. Nothing of it is kept. Each test runs in a directory of its
-own with a `sort` on its PATH that is Ascot. NAMEs keep only tests whose names contain one of them.
+CHECKOUT is a clone of coreutils, with a work tree or bare. Nothing of it is kept. Each test runs in a directory of
+its own with a `sort` on its PATH that is Ascot. NAMEs keep only tests whose names contain one of them.
 
 Results and exit statuses are compared, and whether there is a message. The wording of messages is not: Ascot's name
-the file and say what to do. Every test that fails is printed, with the reason where it is known. One that is not in KNOWN
-makes this program fail. docs/sorting.md has the same list in words.
+the file and say what to do. Every test that fails is printed, with the reason where it is known. One that is not in
+KNOWN makes this program fail. docs/sorting.md has the same list in words.
 """
 
 import argparse
