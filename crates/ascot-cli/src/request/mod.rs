@@ -26,7 +26,7 @@ use crate::size;
 use crate::view_flags::is_given;
 use crate::volume::{self, Profile};
 
-pub use records::{are_text_by_name, named_records};
+pub use records::{SORT_WORDS, are_text_by_name, named_records};
 pub use resources::{
     is_compression_program, keeps_on_interrupt, lowered_cap, memory_or, threads, usual_temp_dirs,
 };

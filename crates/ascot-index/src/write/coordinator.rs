@@ -35,9 +35,7 @@ impl Coordinator {
     /// # Errors
     /// [`IndexError::Exists`] where something else of that name is; what refuses the layout; what the volume refuses.
     pub fn create(disk: &Disk, directory: &Path, layout: Layout) -> Result<Self> {
-        let failed = |error| IoError::from_os(Action::Create, directory, 0, error);
-        let id = random_bytes::<8>().map_err(failed)?;
-        Self::create_numbered(disk, directory, layout, u64::from_le_bytes(id))
+        Self::create_numbered(disk, directory, layout, random_number(directory)?)
     }
 
     /// Makes the directory with this number.
@@ -53,7 +51,7 @@ impl Coordinator {
         let lock = lock(directory, true)?;
         // Again, now that nobody else can change it.
         if !holds_nothing(directory) {
-            return Err(IndexError::Exists { path: directory.to_path_buf() });
+            return Err(exists_already(directory));
         }
         remove_remains(directory);
         let manifest = Manifest::new(layout, id);
@@ -103,11 +101,13 @@ impl Coordinator {
     /// Only the first `epochs` epochs stay; how many others there were. What logs hold of those is a tail from here on.
     ///
     /// # Errors
-    /// There are not as many; what the volume refuses.
+    /// There are not as many; what the volume refuses; no random number to be had.
     pub fn roll_back(&mut self, epochs: u64) -> Result<u64> {
         let mut next = self.manifest.clone();
         let dropped = next.roll_back(epochs)?;
         if dropped > 0 {
+            // Whoever read those epochs has to notice, even if as many are written again.
+            next.history = random_number(&self.directory)?;
             next.write(&self.disk, &self.directory)?;
             self.manifest = next;
         }
@@ -130,6 +130,11 @@ impl Coordinator {
         self.manifest.write(&self.disk, &self.directory)?;
         Ok(self.manifest)
     }
+}
+
+fn random_number(directory: &Path) -> Result<u64> {
+    let failed = |error| IoError::from_os(Action::Create, directory, 0, error);
+    Ok(u64::from_le_bytes(random_bytes::<8>().map_err(failed)?))
 }
 
 /// Whether a name is that of a manifest which was being written.
@@ -166,12 +171,15 @@ fn remove_remains(directory: &Path) {
 }
 
 fn exists(directory: &Path) -> IndexError {
-    let path = directory.to_path_buf();
     // A directory that is being written is told from one that is done with.
     match lock(directory, false) {
         Err(error @ IndexError::Locked { .. }) => error,
-        _ => IndexError::Exists { path },
+        _ => exists_already(directory),
     }
+}
+
+fn exists_already(directory: &Path) -> IndexError {
+    IndexError::Exists { path: directory.to_path_buf(), indexed: directory.join(MANIFEST).exists() }
 }
 
 /// Locks a directory for writing; one that has nothing in it yet only where it is to be `made`.

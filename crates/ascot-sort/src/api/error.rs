@@ -134,7 +134,7 @@ pub enum SortError {
     },
     /// The control group leaves too little for any job.
     #[error(
-        "the control group leaves {} of the {} it may use, and a job needs {} there, {} of them for itself\n  allow the group more memory",
+        "the control group has {} of its {} left, and a job needs {}, of which it uses {} for data\n  raise the memory limit of the control group",
         units::memory(group.left), units::memory(group.limit), units::memory(GroupMemory::LEAST_LEFT_BYTES),
         units::memory(LEAST_MEMORY_BYTES)
     )]

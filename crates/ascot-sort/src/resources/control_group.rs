@@ -86,9 +86,9 @@ impl fmt::Display for LoweredCap {
         let (left, limit) = (units::memory(self.group.left), units::memory(self.group.limit));
         write!(
             f,
-            "memory is lowered from {asked} to {cap}: the control group leaves {left} of its {limit}, "
+            "memory is lowered from {asked} to {cap}: the control group has {left} of its {limit} left, "
         )?;
-        write!(f, "and the program and files in the page cache count there too")
+        write!(f, "and the program and the page cache need room there, too")
     }
 }
 
@@ -247,8 +247,8 @@ mod tests {
         assert_eq!(
             text.as_deref(),
             Some(
-                "memory is lowered from 64 MiB to 45 MiB: the control group leaves 60 MiB of its 64 MiB, \
-                 and the program and files in the page cache count there too"
+                "memory is lowered from 64 MiB to 45 MiB: the control group has 60 MiB of its 64 MiB left, \
+                 and the program and the page cache need room there, too"
             )
         );
     }

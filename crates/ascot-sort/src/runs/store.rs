@@ -304,6 +304,11 @@ pub fn load(dir: &Path) -> Result<Manifest, SortError> {
                 "there is no manifest in it\n  the job read a pipe, wrote to standard output or several parts, or merged, and such jobs cannot go on; or it died\n  before it had anything to keep; or this is not the job's first directory\n  'ascot clean' lists what can go on, and removes what cannot",
             ));
         }
+        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
+            return Err(cannot(
+                "it is a file, and a job is kept as a directory\n  'ascot clean --dry-run' lists what can go on",
+            ));
+        }
         Err(error) => return Err(IoError::from_os(Action::Read, &dir.join(MANIFEST), 0, error).into()),
     };
     let clean = format!("ascot clean {}  removes what the job left", units::in_shell(dir));
