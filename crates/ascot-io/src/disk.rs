@@ -187,7 +187,7 @@ impl Disk {
     /// What a user should know about how files were opened and the job ran.
     pub fn notices(&self) -> Vec<String> {
         let mut notices = self.inner.notices.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        notices.extend(threads::notice().map(str::to_owned));
+        notices.extend(threads::notice());
         notices
     }
 

@@ -11,7 +11,6 @@ use ascot_record::file_format::FileFormat;
 use ascot_record::framing::Partial;
 use ascot_record::keys::KeyError;
 
-use crate::budget::LEAST_MEMORY_BYTES;
 use crate::control_group::GroupMemory;
 
 /// Why a job failed.
@@ -133,13 +132,15 @@ pub enum SortError {
     },
     /// The control group leaves too little for any job.
     #[error(
-        "the control group leaves {} of the {} it may use, and a job needs {} there, {} of them for itself\n  allow the group more memory",
-        units::memory(group.left), units::memory(group.limit), units::memory(GroupMemory::LEAST_LEFT_BYTES),
-        units::memory(LEAST_MEMORY_BYTES)
+        "the control group leaves {} of the {} it may use, and this job needs {} there, {} of them for itself\n  allow the group more memory",
+        units::memory(group.left), units::memory(group.limit), units::memory(GroupMemory::left_for(*least)),
+        units::memory(*least)
     )]
     SmallControlGroup {
         /// The group.
         group: GroupMemory,
+        /// The least cap that works, bytes.
+        least: u64,
     },
     /// Memory accounting refused a buffer.
     #[error("{0}")]

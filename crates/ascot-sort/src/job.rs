@@ -47,6 +47,8 @@ use crate::volumes::output_dir;
 pub struct RunOptions {
     /// Faults on purpose, for tests.
     pub faults: Option<Faults>,
+    /// The cap of a job that goes on, bytes, instead of the one it began with.
+    pub memory_bytes: Option<u64>,
 }
 
 /// Everything the passes of one job share.
@@ -303,11 +305,13 @@ impl<'a, R: Records> Job<'a, R> {
         }
         let Some(dir) = &self.dir else { return Ok(()) };
         let totals = self.disk.ledger().totals();
-        let mut manifest = self.manifest.clone();
-        manifest.moved.0 += totals.read_bytes;
-        manifest.moved.1 += totals.written_bytes;
-        manifest.seconds += self.started.elapsed().as_secs_f64();
-        dir.store(&manifest)
+        let before = (self.manifest.moved, self.manifest.seconds);
+        self.manifest.moved.0 += totals.read_bytes;
+        self.manifest.moved.1 += totals.written_bytes;
+        self.manifest.seconds += self.started.elapsed().as_secs_f64();
+        let stored = dir.store(&self.manifest);
+        (self.manifest.moved, self.manifest.seconds) = before;
+        stored
     }
 
     /// Buffers for sorting, and a reader of the inputs from where the job stands.

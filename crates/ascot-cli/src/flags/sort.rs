@@ -320,8 +320,8 @@ pub(super) fn job() -> Vec<Arg> {
             "DIR",
             "continue the killed job whose spills are in DIR",
             "Continue the killed job whose directory is DIR (ascot clean --dry-run lists them). \
-             All else is taken from that job; only --report, --progress, --quiet and --verbose \
-             go with it. Refused if an input has changed since. Whatever ends it early, an error or a \
+             All else is taken from that job; only --memory, which replaces what it began with, \
+             --keep-on-interrupt, --report, --progress, --quiet and --verbose go with it. Refused if an input has changed since. Whatever ends it early, an error or a \
              signal, it can be continued again.",
         )
         .long("resume")

@@ -228,7 +228,7 @@ fn faults_are_reported_and_leave_nothing() {
             path_contains: String::new(),
             lasting: false,
         };
-        let options = RunOptions { faults: Some(Faults::new(plan)) };
+        let options = RunOptions { faults: Some(Faults::new(plan)), ..RunOptions::default() };
         let result = sort(&asked, &options, &Silent, &Cancel::new());
         // The very last one syncs the directory of a result that is in place.
         let kept = fs::read(output_of(&asked)).ok();
