@@ -303,7 +303,7 @@ impl<'a, R: Records> Job<'a, R> {
         if !self.resumable {
             return Ok(());
         }
-        let Some(dir) = &self.dir else { return Ok(()) };
+        let Some(dir) = &mut self.dir else { return Ok(()) };
         let totals = self.disk.ledger().totals();
         let before = (self.manifest.moved, self.manifest.seconds);
         self.manifest.moved.0 += totals.read_bytes;
@@ -311,6 +311,9 @@ impl<'a, R: Records> Job<'a, R> {
         self.manifest.seconds += self.started.elapsed().as_secs_f64();
         let stored = dir.store(&self.manifest);
         (self.manifest.moved, self.manifest.seconds) = before;
+        if self.manifest.all_read && self.keeping.is_wished() {
+            dir.stay();
+        }
         stored
     }
 

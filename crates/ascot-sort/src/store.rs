@@ -239,6 +239,12 @@ impl JobDir {
         self.forget();
     }
 
+    /// Leaves everything where the process must end at once.
+    pub fn stay(&mut self) {
+        self.forget();
+        self.registered.clear();
+    }
+
     /// Removes everything when dropped, after all.
     pub fn release(&mut self) {
         self.kept = false;

@@ -333,8 +333,8 @@ pub(super) fn job() -> Vec<Arg> {
             "If SIGINT (Ctrl-C), SIGTERM or SIGHUP stops the job, leave its spills and its unfinished output \
              instead of removing them, and say how to continue it: for machines that are taken away at short \
              notice. A job that cannot be continued is removed as always: one that reads a pipe, writes to \
-             standard output or several parts, or has spilled nothing yet. The same with \
-             ASCOT_KEEP_ON_INTERRUPT=1.",
+             standard output or several parts, or has spilled nothing yet. A resumed job is kept with or \
+             without. The same with ASCOT_KEEP_ON_INTERRUPT=1.",
         )
         .long("keep-on-interrupt")
         .hide_short_help(true),
