@@ -110,14 +110,14 @@ def test_what_takes_memory_beside_the_cap_survives(more, method, disk, own_binar
     assert (disk / "out").stat().st_size == (disk / "in").stat().st_size
 
 
-# A process that uses memory in a group, more and less of it, and has a thread of its own for that.
+# A process that uses memory in a group, a little more and less of it all the time.
 NEIGHBOUR = """
 import sys, time
 kept, spare = bytearray(8 << 20), []
 print("ready", flush=True)
 while True:
-    spare = bytes(4 << 20) if not spare else []
-    time.sleep(0.0001)
+    spare = b"x" * (512 << 10) if not spare else []
+    time.sleep(0.001)
 """
 
 

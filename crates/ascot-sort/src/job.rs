@@ -313,6 +313,7 @@ impl<'a, R: Records> Job<'a, R> {
         (self.manifest.moved, self.manifest.seconds) = before;
         if self.manifest.all_read && self.keeping.is_wished() {
             dir.stay();
+            self.keeping.always();
         }
         stored
     }

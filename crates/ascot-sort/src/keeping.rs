@@ -3,7 +3,7 @@
 //! ```text
 //!   begun                     an error, a stop    everything is removed
 //!   begun to be kept          a stop              the job's directory and its unfinished output stay
-//!     past its first pass     no memory at all    both stay
+//!     past its first pass     an error, a stop    both stay
 //!   resumed, or kept for good an error, a stop    both stay
 //!   done                                          everything is removed
 //! ```
