@@ -236,7 +236,8 @@ def take_all_memory(process):
     process.send_signal(signal.SIGCONT)
     told = process.communicate(timeout=60)[1].decode()
     sys.stderr.write(told)
-    assert process.returncode == 2 and told.startswith("ascot: "), f"{process.returncode} {told}"
+    by_whom = ("ascot: ", "Fatal glibc error: ")
+    assert process.returncode == 2 and told.startswith(by_whom), f"{process.returncode} {told}"
     return told
 
 
@@ -253,16 +254,27 @@ def test_without_memory_a_job_that_begins_is_removed(kind, point, records, disk)
     assert leftovers(disk) == []
 
 
+def test_an_abort_for_want_of_memory_leaves_nothing(records, disk):
+    """The C library aborts where a thread finds no memory as it starts."""
+    job = start(*words_of("merge", records[0], disk))
+    stop_where(job, disk, in_first_pass)
+    job.send_signal(signal.SIGABRT)
+    job.send_signal(signal.SIGCONT)
+    job.communicate(timeout=60)
+    assert job.returncode == 2 and leftovers(disk) == []
+
+
 # At its very end a merge needs no more memory.
 @pytest.mark.parametrize("kind, point", [("merge", in_first_pass), ("distribute", in_first_pass),
                                          ("distribute", in_last_pass)])  # fmt: skip
 def test_without_memory_a_resumed_job_is_kept(kind, point, records, disk):
     job = start(*words_of(kind, records[0], disk))
-    stop_where(job, disk, in_first_pass)
+    before = stop_where(job, disk, in_first_pass)["read_upto"]["offset"]
     kill(job)
     (kept,) = job_directories(disk)
     job = start("sort", "--resume", kept)
-    stop_where(job, disk, point)
+    # At work again, and not at its start.
+    stop_where(job, disk, point if point is in_last_pass else lambda it: it["read_upto"]["offset"] > before)
     take_all_memory(job)
     assert job_directories(disk) == [kept]
     run("sort", "--resume", kept)

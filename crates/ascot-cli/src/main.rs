@@ -49,6 +49,7 @@ use failure::{Failure, STATUS_OF_ERROR};
 fn main() -> ExitCode {
     stack_signals::restore();
     ascot_io::emergency::end_by(allocator::end);
+    allocator::end_in_order_on_abort();
     sys::raise_open_files_limit();
     sys::report_file_size_limit();
     let words: Vec<OsString> = std::env::args_os().collect();
