@@ -254,14 +254,29 @@ def test_without_memory_a_job_that_begins_is_removed(kind, point, records, disk)
     assert leftovers(disk) == []
 
 
-def test_an_abort_for_want_of_memory_leaves_nothing(records, disk):
+def abort(process):
     """The C library aborts where a thread finds no memory as it starts."""
-    job = start(*words_of("merge", records[0], disk))
+    process.send_signal(signal.SIGABRT)
+    process.send_signal(signal.SIGCONT)
+    process.communicate(timeout=60)
+    assert process.returncode == 2
+
+
+@pytest.mark.parametrize("kind", METHODS)
+def test_an_abort_for_want_of_memory_leaves_what_can_go_on_and_nothing_else(kind, records, disk):
+    job = start(*words_of(kind, records[0], disk))
     stop_where(job, disk, in_first_pass)
-    job.send_signal(signal.SIGABRT)
-    job.send_signal(signal.SIGCONT)
-    job.communicate(timeout=60)
-    assert job.returncode == 2 and leftovers(disk) == []
+    abort(job)
+    assert leftovers(disk) == []
+    job = start(*words_of(kind, records[0], disk, "--keep-on-interrupt"))
+    stop_where(job, disk, lambda manifest: manifest["all_read"])
+    abort(job)
+    (kept,) = job_directories(disk)
+    job = start("sort", "--resume", kept)
+    stop_where(job, disk, in_last_pass)
+    abort(job)
+    run("sort", "--resume", kept)
+    check_result(kind, disk, records[1])
 
 
 # At its very end a merge needs no more memory.
