@@ -304,6 +304,11 @@ impl<'a, R: Records> Job<'a, R> {
             return Ok(());
         }
         let Some(dir) = &mut self.dir else { return Ok(()) };
+        if self.manifest.all_read && self.keeping.is_wished() {
+            // Before anybody can see that it is past its first pass. What was stored before is of use, too.
+            dir.stay();
+            self.keeping.always();
+        }
         let totals = self.disk.ledger().totals();
         let before = (self.manifest.moved, self.manifest.seconds);
         self.manifest.moved.0 += totals.read_bytes;
@@ -311,10 +316,6 @@ impl<'a, R: Records> Job<'a, R> {
         self.manifest.seconds += self.started.elapsed().as_secs_f64();
         let stored = dir.store(&self.manifest);
         (self.manifest.moved, self.manifest.seconds) = before;
-        if self.manifest.all_read && self.keeping.is_wished() {
-            dir.stay();
-            self.keeping.always();
-        }
         stored
     }
 
