@@ -12,7 +12,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use ascot_io::{Action, Disk, IoError, O_NOFOLLOW, random_bytes};
+use ascot_io::{Action, Disk, IoError, O_NOFOLLOW, emergency, random_bytes};
 
 use crate::error::{IndexError, Result};
 use crate::format::manifest::{Layout, Manifest, PartitionBy, to_hex};
@@ -25,7 +25,25 @@ pub struct Coordinator {
     disk: Disk,
     directory: PathBuf,
     manifest: Manifest,
+    /// Until the first epoch is complete, of a directory that was made here.
+    registered: Option<Registered>,
     _lock: File,
+}
+
+/// A new directory, which goes where the process must end at once: nothing of it is of use yet.
+struct Registered(PathBuf);
+
+impl Registered {
+    fn new(directory: &Path) -> Self {
+        emergency::register_directory(directory, is_file_of_directory);
+        Registered(directory.to_path_buf())
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        emergency::forget(&self.0);
+    }
 }
 
 impl Coordinator {
@@ -42,24 +60,26 @@ impl Coordinator {
     pub(crate) fn create_numbered(disk: &Disk, directory: &Path, layout: Layout, id: u64) -> Result<Self> {
         layout.check()?;
         let failed = |error| IndexError::from(IoError::from_os(Action::Create, directory, 0, error));
-        match std::fs::create_dir(directory) {
-            Ok(()) => {}
-            Err(error) if error.kind() == ErrorKind::AlreadyExists && holds_nothing(directory) => {}
+        let made = match std::fs::create_dir(directory) {
+            Ok(()) => true,
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && holds_nothing(directory) => false,
             Err(error) if error.kind() == ErrorKind::AlreadyExists => return Err(exists(directory)),
             Err(error) => return Err(failed(error)),
-        }
+        };
         let lock = lock(directory, true)?;
         // Again, now that nobody else can change it.
         if !holds_nothing(directory) {
             return Err(exists_already(directory));
         }
+        let registered = made.then(|| Registered::new(directory));
         remove_remains(directory);
         let manifest = Manifest::new(layout, id);
         manifest.write(disk, directory)?;
         if let Some(parent) = directory.parent() {
             disk.sync_dir(parent)?;
         }
-        Ok(Self { disk: disk.clone(), directory: directory.to_path_buf(), manifest, _lock: lock })
+        let (disk, directory) = (disk.clone(), directory.to_path_buf());
+        Ok(Self { disk, directory, manifest, registered, _lock: lock })
     }
 
     /// Goes on after the last complete epoch of a directory.
@@ -72,7 +92,8 @@ impl Coordinator {
         // Again, now that nobody else can change it.
         let mut manifest = Manifest::read(directory)?;
         manifest.closed = false;
-        Ok(Self { disk: disk.clone(), directory: directory.to_path_buf(), manifest, _lock: lock })
+        let (disk, directory) = (disk.clone(), directory.to_path_buf());
+        Ok(Self { disk, directory, manifest, registered: None, _lock: lock })
     }
 
     /// What the directory is.
@@ -93,6 +114,8 @@ impl Coordinator {
         if next.layout.partition_by == PartitionBy::Range {
             next.boundaries.push(boundaries.iter().map(|key| to_hex(key)).collect());
         }
+        // There may be something to keep from here on.
+        self.registered = None;
         next.write(&self.disk, &self.directory)?;
         self.manifest = next;
         Ok(())
@@ -158,6 +181,13 @@ fn holds_nothing(directory: &Path) -> bool {
 /// Whether a name is that of a manifest or a log.
 fn is_of_directory(name: &OsStr) -> bool {
     name == MANIFEST || name.to_str().is_some_and(|name| Log::of_file(name).is_some())
+}
+
+/// The same for a process that must end at once: nothing is allocated.
+fn is_file_of_directory(name: &[u8]) -> bool {
+    let log = [&b"part-"[..], b"writer-"].iter().any(|start| name.starts_with(start));
+    let end = [&b".data"[..], b".index", b".aux"].iter().any(|end| name.ends_with(end));
+    (log && end) || name.starts_with(MANIFEST.as_bytes()) || name == LOCK.as_bytes()
 }
 
 /// Removes what a writer left that was stopped before its first epoch was complete; the manifest is replaced.

@@ -411,15 +411,32 @@ pub fn resume(
     observer: &dyn Observer,
     cancel: &Cancel,
 ) -> Result<Report, SortError> {
-    let manifest = store::load(dir)?;
-    let view = manifest.view.is_some();
-    let data_bytes = manifest.inputs.iter().map(Fingerprint::size).sum();
+    let mut manifest = store::load(dir)?;
+    manifest.memory_bytes = options.memory_bytes.unwrap_or(manifest.memory_bytes);
     // Where it goes on there may be less memory than where it began.
     let lowered = LoweredCap::of(manifest.memory_bytes);
-    let memory_bytes = lowered.map_or(manifest.memory_bytes, |lowered| lowered.cap);
     if let Some(lowered) = lowered {
         observer.warning(&lowered.to_string());
     }
+    let memory_bytes = lowered.map_or(manifest.memory_bytes, |lowered| lowered.cap);
+    let resumed = resume_within(dir, manifest, memory_bytes, options, observer, cancel);
+    match (resumed, lowered) {
+        (Err(error), Some(lowered)) => Err(lowered.explain(error)),
+        (resumed, _) => resumed,
+    }
+}
+
+/// The same with a cap of `memory_bytes`.
+fn resume_within(
+    dir: &Path,
+    manifest: Manifest,
+    memory_bytes: u64,
+    options: &RunOptions,
+    observer: &dyn Observer,
+    cancel: &Cancel,
+) -> Result<Report, SortError> {
+    let view = manifest.view.is_some();
+    let data_bytes = manifest.inputs.iter().map(Fingerprint::size).sum();
     let budget = Budget::new(memory_bytes, manifest.threads, Some(data_bytes))?;
     let disk = if view { view_disk(options) } else { disk_for(&manifest.request, &budget, options) };
     let mut job_dir = JobDir::reopen(&disk, &manifest.dirs)?;
