@@ -5,7 +5,6 @@ The tests stop a job at a known point, which they read from its manifest, and se
 
 import hashlib
 import json
-import os
 import re
 import resource
 import shutil
@@ -13,7 +12,6 @@ import signal
 import subprocess
 import sys
 import zlib
-from pathlib import Path
 
 import pytest
 from support import (

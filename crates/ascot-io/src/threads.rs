@@ -12,66 +12,11 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, Builder, JoinHandle, ScopedJoinHandle};
 
-use crate::error::again;
+use crate::error::Lack;
+pub use crate::error::ThreadError;
 use crate::memory::Mapping;
 use crate::sync::Unpoisoned;
 use crate::waits::{Need, register_thread, wait_for};
-
-/// Why a thread did not do its work.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ThreadError {
-    /// The system starts no more threads.
-    #[error(
-        "the system starts no more threads (for '{name}'): {source}\n  {}, or take fewer threads (--threads)",
-        Lack::of(source).advice()
-    )]
-    Refused {
-        /// What the thread was for.
-        name: String,
-        /// The system's reason.
-        source: io::Error,
-    },
-    /// A fault of this program ended the thread.
-    #[error("internal error: the thread '{name}' ended early; please report this")]
-    Died {
-        /// What the thread was for.
-        name: String,
-    },
-}
-
-impl ThreadError {
-    /// The same error once more.
-    pub(crate) fn repeat(&self) -> Self {
-        match self {
-            Self::Refused { name, source } => Self::Refused { name: name.clone(), source: again(source) },
-            Self::Died { name } => Self::Died { name: name.clone() },
-        }
-    }
-}
-
-/// What a thread that is refused lacks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lack {
-    Memory,
-    /// A place among the processes, or memory: the system has one error for both.
-    Place,
-}
-
-impl Lack {
-    fn of(error: &io::Error) -> Self {
-        if error.raw_os_error() == Some(libc::ENOMEM) { Lack::Memory } else { Lack::Place }
-    }
-
-    fn advice(self) -> &'static str {
-        match self {
-            Lack::Memory => "allow the process more memory (ulimit -v, ulimit -d)",
-            Lack::Place => {
-                "allow more processes (ulimit -u, or pids.max of the control group) and memory (ulimit -d, ulimit -v)"
-            }
-        }
-    }
-}
 
 /// Whether threads were refused, for want of memory and of a place.
 static REFUSED: [AtomicBool; 2] = [AtomicBool::new(false), AtomicBool::new(false)];
