@@ -27,9 +27,10 @@ use crate::size;
 use crate::view_flags::is_given;
 use crate::volume::{self, Profile};
 
-pub use records::{are_text_by_name, named_records};
+pub use records::{SORT_WORDS, are_text_by_name, named_records};
 pub use resources::{
-    is_compression_program, keeps_on_interrupt, lowered_cap, memory_or, threads, usual_temp_dirs,
+    is_compression_program, keeps_on_interrupt, lowered_cap, memory_of_resumed, memory_or, threads,
+    usual_temp_dirs,
 };
 
 /// What `ascot sort` is to do.
@@ -107,7 +108,8 @@ fn volumes(matches: &ArgMatches) -> Result<Volumes, Failure> {
 
 /// Refuses flags that a resumed job does not take: it has its own.
 pub fn refuse_with_resume(matches: &ArgMatches) -> Result<(), Failure> {
-    const TAKEN: &[&str] = &["resume", "keep-on-interrupt", "report", "progress", "quiet", "verbose"];
+    const TAKEN: &[&str] =
+        &["resume", "memory", "keep-on-interrupt", "report", "progress", "quiet", "verbose"];
     let given = matches.ids().map(clap::Id::as_str).find(|id| {
         let on_line = matches.value_source(id) == Some(clap::parser::ValueSource::CommandLine);
         on_line && !TAKEN.contains(id)
@@ -120,7 +122,8 @@ pub fn refuse_with_resume(matches: &ArgMatches) -> Result<(), Failure> {
         )),
         Some(id) => Err(Failure::usage(
             format!(
-                "--resume takes no other flags than --report, --progress, --quiet, --verbose; found {id}"
+                "--resume takes no other flags than --memory, --keep-on-interrupt, --report, --progress, --quiet, \
+                 --verbose; found {id}"
             ),
             "the job is continued as it was begun: ascot sort --resume DIR",
         )),

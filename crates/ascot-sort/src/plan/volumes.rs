@@ -101,6 +101,8 @@ fn devices(paths: &[PathBuf]) -> Vec<u64> {
 pub struct RunOptions {
     /// Injected faults, for tests.
     pub faults: Option<Faults>,
+    /// The cap of a resumed job, bytes, instead of the one it began with.
+    pub memory_bytes: Option<u64>,
 }
 
 /// A disk without measured requests.
