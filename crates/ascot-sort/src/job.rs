@@ -14,7 +14,7 @@ use ascot_model::report::Report;
 use ascot_record::checksum::RecordSum;
 
 use crate::api::error::SortError;
-use crate::api::observe::{Cancel, Observer};
+use crate::api::observe::{Caller, Cancel, Observer};
 use crate::api::request::{Output, Parts, SortRequest};
 use crate::merge::emit::EmitThreads;
 use crate::output::Commit;
@@ -44,19 +44,39 @@ use crate::runs::store::{
     FileIdentity, Finished, JobDir, MANIFEST_VERSION, Manifest, OpenSpill, OutputState, StoredWay,
 };
 
-/// Everything the passes of one job share.
+/// What a job starts with.
+pub struct JobStart<'a> {
+    /// The request.
+    pub request: &'a SortRequest,
+    /// The plan it follows.
+    pub plan: Plan,
+    /// The disk it reads and writes.
+    pub disk: Disk,
+    /// How its memory is divided.
+    pub budget: Budget,
+    /// Its inputs, without headers.
+    pub inputs: Inputs,
+    /// The header of the output.
+    pub header: Option<Vec<u8>>,
+    /// Its caller.
+    pub caller: Caller<'a>,
+}
+
+/// What the passes of one job share.
 pub struct Job<'a, R: Records> {
     /// Its records.
     pub records: Arc<R>,
-    /// What was asked for.
+    /// The request.
     pub request: &'a SortRequest,
-    /// Where it reads and writes.
+    /// The plan it follows.
+    pub plan: Plan,
+    /// The disk it reads and writes.
     pub disk: Disk,
     /// Its memory.
     pub pool: Pool,
     /// How that is divided.
     pub budget: Budget,
-    /// Who may stop it.
+    /// Stops it.
     pub cancel: &'a Cancel,
     /// The account so far.
     pub passes: Passes,
@@ -76,30 +96,20 @@ pub struct Job<'a, R: Records> {
     pub manifest: Manifest,
     /// A sample of the keys of its parts, if these are sorted in groups.
     pub key_sample: Option<KeySample>,
-    /// Most files merged at once, where the plan says so.
-    pub merge_factor: Option<usize>,
-    /// Bytes of output after which what is consumed is freed at the latest, where the plan says that.
-    pub most_step: Option<u64>,
-    /// Whether a killed job could go on: inputs and output are files.
+    /// Whether a killed job can be resumed: inputs and output are files.
     pub resumable: bool,
-    /// What becomes of its directory if it ends early.
+    /// Whether its directory stays if it ends early.
     pub keeping: Keeping,
-    /// Is told when the output is complete.
+    /// Hears when the output is complete.
     observer: &'a dyn Observer,
     started: Instant,
 }
 
 impl<'a, R: Records> Job<'a, R> {
-    /// Sets a job up; nothing is read yet.
-    pub fn new(
-        records: Arc<R>,
-        request: &'a SortRequest,
-        disk: Disk,
-        budget: Budget,
-        inputs: Inputs,
-        header: Option<Vec<u8>>,
-        (observer, cancel): (&'a dyn Observer, &'a Cancel),
-    ) -> Result<Self, SortError> {
+    /// A job before its first pass.
+    pub fn new(records: Arc<R>, start: JobStart<'a>) -> Result<Self, SortError> {
+        let JobStart { request, plan, disk, budget, inputs, header, caller } = start;
+        let Caller { observer, cancel } = caller;
         let pool = Pool::new(budget.memory);
         disk.stop_when(cancel.flag());
         disk.expect(inputs.record_bytes().unwrap_or(0));
@@ -136,6 +146,7 @@ impl<'a, R: Records> Job<'a, R> {
             passes: Passes::new(disk.ledger().clone()),
             records,
             request,
+            plan,
             disk,
             pool,
             budget,
@@ -148,8 +159,6 @@ impl<'a, R: Records> Job<'a, R> {
             places: None,
             manifest,
             key_sample: None,
-            merge_factor: None,
-            most_step: None,
             resumable,
             keeping: Keeping::new(cancel),
             observer,
@@ -157,21 +166,24 @@ impl<'a, R: Records> Job<'a, R> {
         })
     }
 
-    /// Goes on in the directory of a job that ended early, from where `manifest` says. Whatever ends it now, it
-    /// can go on again.
-    pub fn go_on(&mut self, mut dir: JobDir, manifest: Manifest) {
+    /// Resumes the job whose directory is `dir`, in the state of `manifest`. If it ends early again, it can be resumed
+    /// again.
+    pub fn resume(&mut self, mut dir: JobDir, manifest: Manifest) {
         self.keeping.always();
         dir.keep_as(&self.keeping);
         self.dir = Some(dir);
         self.manifest = manifest;
     }
 
-    /// Keeps to what `plan` says of merges and of the disk.
-    pub fn follow(&mut self, plan: Option<&Plan>) {
-        let step = plan.map_or(0, |plan| plan.chosen.disk.step_bytes);
-        self.most_step = Some(step).filter(|&step| step > 0);
-        let factor = plan.and_then(|plan| plan.chosen.merge_factor);
-        self.merge_factor = factor.map(|factor| usize::try_from(factor).unwrap_or(usize::MAX).max(2));
+    /// Whether the plan is to sort in memory.
+    pub fn fits_in_memory(&self) -> bool {
+        self.plan.chosen.method == "in memory"
+    }
+
+    /// Most files merged at once by the plan.
+    pub fn merge_factor(&self) -> usize {
+        let factor = self.plan.chosen.merge_factor.unwrap_or(u64::MAX);
+        usize::try_from(factor).unwrap_or(usize::MAX).max(2)
     }
 
     /// Starts the output with its header, or resumes that of a killed job.
@@ -385,7 +397,6 @@ impl<'a, R: Records> Job<'a, R> {
         mut output: impl Commit,
         out: &RecordSum,
         dropped: &RecordSum,
-        plan: Option<Plan>,
     ) -> Result<Report, SortError> {
         let mut accounted = *out;
         accounted.combine(dropped);
@@ -407,7 +418,7 @@ impl<'a, R: Records> Job<'a, R> {
         }
         output.seal()?;
         self.passes.committed(since.elapsed());
-        let report = self.report(out, &all_dropped, plan);
+        let report = self.report(out, &all_dropped);
         self.observer.complete(&report).inspect_err(|_| {
             // The work is done: keep it even if the report cannot be written.
             if self.resumable {
@@ -420,23 +431,22 @@ impl<'a, R: Records> Job<'a, R> {
     }
 
     /// The report of a job whose output is sealed.
-    fn report(&mut self, out: &RecordSum, dropped: &RecordSum, plan: Option<Plan>) -> Report {
+    fn report(&mut self, out: &RecordSum, dropped: &RecordSum) -> Report {
         let (streams, streams_left_out) = files_of(self.disk.ledger());
         let peak_spill_bytes = self.passes.peak_spill_bytes();
         let passes = std::mem::replace(&mut self.passes, Passes::new(self.disk.ledger().clone()));
         let passes = passes.into_accounts();
         let columns =
             self.manifest.misfits.accounts(self.records.key_columns(), &self.inputs, self.request.header);
-        let predicted_peak_disk_bytes = predicted_disk(plan.as_ref());
+        let plan = self.plan.clone();
+        let predicted_seconds = plan.input_bytes.map(|_| plan.chosen.seconds());
+        let predicted_peak_disk_bytes = predicted_disk(&plan);
         Report {
             version: ascot_model::report::REPORT_VERSION,
             verb: if self.request.merge_only { "merged" } else { "sorted" }.into(),
             request: serde_json::to_value(self.request).unwrap_or_default(),
-            predicted_seconds: plan
-                .as_ref()
-                .filter(|plan| plan.input_bytes.is_some())
-                .map(|plan| plan.chosen.seconds()),
-            plan,
+            predicted_seconds,
+            plan: Some(plan),
             seconds: self.started.elapsed().as_secs_f64() + self.manifest.seconds,
             records_in: self.manifest.sum_in.count,
             bytes_in: self.manifest.sum_in.bytes,
@@ -460,9 +470,9 @@ impl<'a, R: Records> Job<'a, R> {
     }
 }
 
-/// Most bytes of the disk that a plan says, where there is one for what there is.
-pub fn predicted_disk(plan: Option<&Plan>) -> Option<u64> {
-    plan.filter(|plan| plan.input_bytes.is_some()).map(|plan| plan.chosen.peak_disk_bytes)
+/// The peak disk use that a plan predicts, if the size of the inputs is known.
+pub fn predicted_disk(plan: &Plan) -> Option<u64> {
+    plan.input_bytes.map(|_| plan.chosen.peak_disk_bytes)
 }
 
 /// The report of a job that died when only cleaning up was left.

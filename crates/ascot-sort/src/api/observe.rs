@@ -44,7 +44,16 @@ pub trait Observer: Sync {
     }
 }
 
-/// Nobody watches.
+/// The caller of a job: what hears from it, and what can stop it.
+#[derive(Clone, Copy)]
+pub struct Caller<'a> {
+    /// Hears how the job proceeds.
+    pub observer: &'a dyn Observer,
+    /// Stops the job.
+    pub cancel: &'a Cancel,
+}
+
+/// An observer that ignores everything.
 pub struct Silent;
 
 impl Observer for Silent {}

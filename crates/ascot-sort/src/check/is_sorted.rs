@@ -13,7 +13,7 @@ use crate::read::inputs::InputPosition;
 use crate::read::inputs::Inputs;
 use crate::read::open::open_inputs;
 use crate::read::record_reader::PieceReader;
-use crate::records::{Records, Visitor, with_records};
+use crate::records::{AnyRecords, Records, with_records};
 use crate::resources::pieces::PiecePool;
 
 /// What was found.
@@ -46,22 +46,9 @@ pub fn is_sorted(request: &SortRequest, cancel: &Cancel) -> Result<Sortedness, S
         ));
     }
     let (inputs, head) = open_inputs(request)?;
-    with_records(request, &head, Checking { request, inputs, cancel })?
-}
-
-struct Checking<'a> {
-    request: &'a SortRequest,
-    inputs: Inputs,
-    cancel: &'a Cancel,
-}
-
-impl Visitor for Checking<'_> {
-    type Output = Result<Sortedness, SortError>;
-
-    fn visit<R: Records>(self, records: Arc<R>) -> Self::Output {
-        let Checking { request, inputs, cancel } = self;
+    with_records!(AnyRecords::new(request, &head)?, records => {
         read_in_order(&records, request, inputs, cancel, &mut ())
-    }
+    })
 }
 
 /// Takes the pieces of an input while its order is checked.

@@ -1,7 +1,7 @@
-//! What a job would do and why, in words: the answer to `--explain`.
+//! Explains a job without running it (`--explain`): its plan, its cost, and why other methods are worse.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ascot_model::columns::{ColumnAccount, column_words};
 use ascot_model::measurement::{Requests, VolumeRequests};
@@ -10,38 +10,162 @@ use ascot_model::units;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
+use crate::api::error::SortError;
+use crate::api::request::{Method, Output, SortRequest, SplitBy};
 use crate::api::volumes::Volumes;
-use crate::plan::disk_space::Shortage;
+use crate::jobs::prepare::{Goal, Prepared, prepare, prepare_view};
+use crate::plan::disk_space::{Shortage, disk_is_estimate, free_of_plan, shortage};
+use crate::plan::volumes::{RunOptions, check_apart, job_disk, temp_dirs, within_memory};
+use crate::read::header;
+use crate::read::inputs::Inputs;
+use crate::records::misfits::Misfits;
+use crate::records::{AnyRecords, Records, with_records};
 use crate::view::cost::ViewCost;
 
-/// What a sort would do, and why.
+/// What a job would do, and why.
 #[derive(Clone, Debug, Serialize)]
 pub struct Explanation {
     /// The plan.
     pub plan: Plan,
-    /// How the records look, in words.
+    /// The layout of the records, in words.
     pub records: String,
-    /// The columns of keys of CSV, and their types.
+    /// The key columns of CSV, and their types.
     pub columns: Vec<ColumnAccount>,
-    /// What else the user may want to know.
+    /// Other notices for the user.
     pub notices: Vec<String>,
-    /// Free bytes where spills and the output would go.
+    /// Free bytes on the volumes of spills and output.
     pub free_bytes: u64,
-    /// Whether what the plan says of the disk is an estimate, not a bound.
+    /// Whether the disk use of the plan is an estimate and not a bound.
     pub disk_is_estimate: bool,
-    /// What does not fit; none: all does.
+    /// What does not fit; none if everything does.
     pub shortage: Option<Shortage>,
-    /// Directories for spills.
+    /// The spill directories.
     pub temp_dirs: Vec<PathBuf>,
-    /// The files the output is divided into, and by what, in words.
+    /// The files of the output and the rule by which it is divided, in words.
     pub parts: Option<String>,
-    /// What a view costs beside a file, where there could be one.
+    /// The cost of a view and of a file, if the output could be either.
     pub view: Option<ViewCost>,
-    /// The view that is made; none: a file.
+    /// The view that is made; none if the output is a file.
     pub view_dir: Option<PathBuf>,
     /// Its volumes, with the requests that fit in memory.
     #[serde(flatten, serialize_with = "volumes_beside_plan")]
     pub volumes: Volumes,
+}
+
+/// Explains a sort, or a split if `by` is given, without running it.
+pub fn explain(
+    request: &SortRequest,
+    by: Option<SplitBy>,
+    options: &RunOptions,
+) -> Result<Explanation, SortError> {
+    check_apart(request, by.is_none())?;
+    let prepared = prepare(request, Inputs::open(&request.inputs)?)?;
+    explain_prepared(request, by.map_or(Goal::Sort, Goal::Split), &prepared, options)
+}
+
+/// Explains [`make_view`](crate::make_view) without running it.
+pub fn explain_view(
+    request: &SortRequest,
+    view: &Path,
+    options: &RunOptions,
+) -> Result<Explanation, SortError> {
+    let (request, prepared) = prepare_view(request, view)?;
+    explain_prepared(&request, Goal::View(view), &prepared, options)
+}
+
+fn explain_prepared(
+    request: &SortRequest,
+    goal: Goal<'_>,
+    prepared: &Prepared,
+    options: &RunOptions,
+) -> Result<Explanation, SortError> {
+    let Prepared { inputs, head, budget } = prepared;
+    let notices = header::notice_of_unnamed(request, inputs, head)?.into_iter().collect();
+    let (mut plan, view, columns) = with_records!(AnyRecords::new(request, head)?, records => {
+        let columns = Misfits::default().accounts(records.key_columns(), inputs, request.header);
+        let (plan, view) = plan_and_view_cost(request, goal, prepared, &*records)?;
+        (plan, view, columns)
+    });
+    let disk = job_disk(options);
+    let free_bytes = free_of_plan(request, &plan, &disk);
+    let shortage = shortage(request, &mut plan, &disk);
+    let mut volumes = within_memory(budget, &request.volumes);
+    let mut view_dir = None;
+    if let Goal::View(dir) = goal {
+        view_dir = Some(dir.to_path_buf());
+        // A view has its own requests: many small ones.
+        volumes.requests = None;
+    }
+    Ok(Explanation {
+        plan,
+        records: request.layout.to_string(),
+        columns,
+        notices,
+        free_bytes,
+        disk_is_estimate: disk_is_estimate(request),
+        shortage,
+        temp_dirs: temp_dirs(request),
+        parts: describe_parts(request, goal),
+        view,
+        view_dir,
+        volumes,
+    })
+}
+
+/// The plan, and what a view costs beside a file if it can replace the file.
+fn plan_and_view_cost<R: Records>(
+    request: &SortRequest,
+    goal: Goal<'_>,
+    prepared: &Prepared,
+    records: &R,
+) -> Result<(Plan, Option<ViewCost>), SortError> {
+    let mut plan = prepared.plan(request, goal, records)?;
+    let size_is_known = plan.input_bytes.is_some();
+    let volume = request.volumes.profile();
+    let plan_by = |method| {
+        let request = SortRequest { method, ..request.clone() };
+        prepared.plan(&request, Goal::Sort, records)
+    };
+    let cost = match goal {
+        Goal::View(_) => {
+            let file_seconds = plan_by(Method::Auto)?.chosen.seconds();
+            let cost = ViewCost::of(&plan.chosen, file_seconds, &volume).filter(|_| size_is_known);
+            prepared.end_with_runs(&mut plan, request, records);
+            cost
+        }
+        // If all fits in memory there is nothing to merge, and a view saves nothing.
+        Goal::Sort if size_is_known && may_be_view(request) && plan.chosen.method != "in memory" => {
+            ViewCost::of(&plan_by(Method::Merge)?.chosen, plan.chosen.seconds(), &volume)
+        }
+        Goal::Sort | Goal::Split(_) => None,
+    };
+    Ok((plan, cost))
+}
+
+/// Whether the output of a sort could be a view.
+fn may_be_view(request: &SortRequest) -> bool {
+    let all_records = !request.merge_only && !request.unique && request.top.is_none();
+    all_records && !matches!(request.output, Output::Parts(_))
+}
+
+/// The names of the files of the output, and what decides which records they have.
+fn describe_parts(request: &SortRequest, goal: Goal<'_>) -> Option<String> {
+    let Output::Parts(parts) = &request.output else { return None };
+    if let Some(path) = &request.boundaries {
+        return Some(format!("{}, a range of keys each, cut at those in {}", parts.count, path.display()));
+    }
+    let rule = match goal {
+        Goal::Split(SplitBy::Range) => "a range of keys each, of about equal bytes by a sample",
+        Goal::Split(SplitBy::Hash) => "keys by their hash: equal keys share a file",
+        Goal::Split(SplitBy::Size) => "equal bytes each, in the order of the inputs",
+        _ => "a range of keys each, of equal bytes, in order; cut where the key changes",
+    };
+    let (first, last) = (parts.path(0), parts.path(parts.count - 1));
+    let names = match parts.count {
+        1 => first.display().to_string(),
+        count => format!("{} files, {} to {}", units::count(count.into()), first.display(), last.display()),
+    };
+    Some(format!("{names}: {rule}"))
 }
 
 /// Writes what the plan does not say of the volumes, with null for what is not measured.

@@ -1,7 +1,17 @@
-//! The entries: a request becomes a plan, the plan a job, the job a report.
+//! The entries of the library. Each takes a request, opens its inputs, makes a plan, runs a job and returns a report.
+//!
+//! ```text
+//!   sort, resume        a request, or the state of a killed job
+//!     └▶ prepare        inputs open, their head read, memory divided: the plan
+//!         └▶ run        the job, by the method of the plan, with progress: the report
+//!   explanation         prepare, and the plan in words
+//! ```
 
 pub mod explanation;
 pub mod generate;
 pub mod leftovers;
+mod prepare;
+pub mod resume;
+mod run;
 pub mod sort;
 pub mod sort_plan;

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use ascot_bowtie::engine::{BlockInput, Bowtie, Completed};
 use ascot_bowtie::schedule::{FewestHeld, Schedule};
 use ascot_io::{BlockPool, Buf, Filled, Growable, IoError, PAGE_BYTES, Pool, ReadStream};
-use ascot_model::plan::Plan;
 use ascot_model::report::Report;
 use ascot_record::checksum::RecordSum;
 use ascot_record::framing::Partial;
@@ -29,18 +28,17 @@ use crate::resources::pieces::Lease;
 use crate::runs::run_file::RunBlock;
 
 /// Merges the sorted inputs of a job into its output; in several passes where they are many.
-pub fn merge_inputs<R: Records>(mut job: Job<'_, R>, plan: Option<Plan>) -> Result<Report, SortError> {
-    job.follow(plan.as_ref());
+pub fn merge_inputs<R: Records>(mut job: Job<'_, R>) -> Result<Report, SortError> {
     if job.request.checks.strict && matches!(job.request.output, Output::Stdout) {
         refuse_misfits_beforehand(&job)?;
     }
     let mut output = job.open_output()?;
     let count = job.inputs.iter().count();
-    let fan_in = merge_fan_in(&job.budget, job.request).min(job.merge_factor.unwrap_or(usize::MAX));
+    let fan_in = merge_fan_in(&job.budget, job.request).min(job.merge_factor());
     if count <= fan_in {
         let rules = Rules { unique: job.request.unique, sum: true };
         let sums = merge_range(&mut job, 0..count, rules, &mut Straight(&mut output))?;
-        return job.finish(output, &sums.out, &sums.dropped, plan);
+        return job.finish(output, &sums.out, &sums.dropped);
     }
     for first in (0..count).step_by(fan_in) {
         let group = first..(first + fan_in).min(count);
@@ -55,7 +53,7 @@ pub fn merge_inputs<R: Records>(mut job: Job<'_, R>, plan: Option<Plan>) -> Resu
     }
     job.reduce_runs()?;
     let sums = job.merge_to_output(&mut output)?;
-    job.finish(output, &sums.out, &sums.dropped, plan)
+    job.finish(output, &sums.out, &sums.dropped)
 }
 
 /// Looks for misfits in all inputs before a merge begins whose output is read while it goes on.

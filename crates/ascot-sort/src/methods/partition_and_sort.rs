@@ -13,7 +13,6 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ascot_io::{BlockPool, PAGE_BYTES};
-use ascot_model::plan::Plan;
 use ascot_model::report::Report;
 use ascot_model::sort_plan::long_run_bytes;
 use ascot_record::checksum::RecordSum;
@@ -77,9 +76,8 @@ fn split_checkpoint_bytes(total: u64, memory: u64) -> u64 {
 
 impl<R: Records> Job<'_, R> {
     /// Sorts the inputs by distribution.
-    pub fn sort_by_distribution(mut self, plan: Option<Plan>) -> Result<Report, SortError> {
+    pub fn sort_by_distribution(mut self) -> Result<Report, SortError> {
         self.begin_spilling()?;
-        self.follow(plan.as_ref());
         let mut output = self.open_output()?;
         if !self.manifest.all_read {
             self.key_sample = self.new_key_sample();
@@ -88,7 +86,7 @@ impl<R: Records> Job<'_, R> {
             self.split(&splitters)?;
         }
         let sums = self.sort_parts(&mut output)?;
-        self.finish(output, &sums.out, &sums.dropped, plan)
+        self.finish(output, &sums.out, &sums.dropped)
     }
 
     /// Room for a sample of each part; none for a job that goes on, which has not seen all of them.

@@ -7,7 +7,6 @@ use std::time::Duration;
 use ascot_bowtie::engine::{Bowtie, NoOutput};
 use ascot_bowtie::schedule::{Forecast, Schedule};
 use ascot_io::BlockPool;
-use ascot_model::plan::Plan;
 use ascot_model::report::Report;
 
 use crate::api::error::SortError;
@@ -41,12 +40,11 @@ enum Destination<'t, R: Records> {
 
 impl<R: Records> Job<'_, R> {
     /// Sorts the inputs; the output gets the result.
-    pub fn sort_by_merge(mut self, plan: Option<Plan>) -> Result<Report, SortError> {
-        let fits = plan.as_ref().is_none_or(|plan| plan.chosen.method == "in memory");
+    pub fn sort_by_merge(mut self) -> Result<Report, SortError> {
+        let fits = self.fits_in_memory();
         if !fits {
             self.begin_spilling()?;
         }
-        self.follow(plan.as_ref());
         let mut output = self.open_output()?;
         if !self.manifest.all_read {
             let gather = if fits { Gather::AllThatFits } else { Gather::Halves };
@@ -54,7 +52,7 @@ impl<R: Records> Job<'_, R> {
             let reader = self.reader(&memory.pieces).in_turn(self.turns_of_forming());
             let in_memory = self.form(reader, &memory, gather, Some(&mut output))?;
             if let Some(sums) = in_memory {
-                return self.finish(output, &sums.out, &sums.dropped, plan);
+                return self.finish(output, &sums.out, &sums.dropped);
             }
             self.manifest.all_read = true;
             self.disk.expect(self.manifest.sum_in.bytes);
@@ -62,7 +60,7 @@ impl<R: Records> Job<'_, R> {
         }
         self.reduce_runs()?;
         let sums = self.merge_to_output(&mut output)?;
-        self.finish(output, &sums.out, &sums.dropped, plan)
+        self.finish(output, &sums.out, &sums.dropped)
     }
 
     /// Forms sorted runs of everything `reader` gives. With an output, what turns out to fit in
@@ -243,7 +241,7 @@ impl<R: Records> Job<'_, R> {
         if let Some(MergingGroup { first, count, .. }) = self.manifest.merging {
             self.merge_group(first, count)?;
         }
-        let factor = self.merge_factor.unwrap_or(usize::MAX);
+        let factor = self.merge_factor();
         loop {
             let most = self.fan_in(&self.manifest.runs);
             let count = self.manifest.runs.len();

@@ -24,7 +24,7 @@ use ascot_record::checksum::RecordSum;
 use ascot_record::keys::KeyColumn;
 
 use crate::api::error::SortError;
-use crate::api::observe::{Cancel, Observer};
+use crate::api::observe::Caller;
 use crate::api::request::{Method, Output, SortRequest};
 use crate::job::predicted_disk;
 use crate::output::stream::OutputStream;
@@ -34,7 +34,7 @@ use crate::plan::volumes::RunOptions;
 use crate::read::damage::RecordStart;
 use crate::read::inputs::{COMPLETION_BYTES, InputFile, Inputs};
 use crate::records::misfits::{InputStart, Misfits};
-use crate::records::{RawPiece, Records, Visitor};
+use crate::records::{RawPiece, Records};
 use crate::report::account::{Passes, files_of, stage};
 use crate::resources::limits::peak_memory_bytes;
 use crate::resources::pieces::Lease;
@@ -66,7 +66,7 @@ pub(crate) fn memory_of(request: &SortRequest, inputs: &Inputs) -> Option<u64> {
     }
 }
 
-/// A small job. As a visitor it gives the report, or nothing where the large way has to be gone.
+/// A small job.
 pub(crate) struct SmallJob<'a> {
     /// What is asked for.
     pub(crate) request: &'a SortRequest,
@@ -78,18 +78,8 @@ pub(crate) struct SmallJob<'a> {
     pub(crate) memory: u64,
     /// Faults, for tests.
     pub(crate) options: &'a RunOptions,
-    /// Is told when the output is complete.
-    pub(crate) observer: &'a dyn Observer,
-    /// Who may stop it.
-    pub(crate) cancel: &'a Cancel,
-}
-
-impl Visitor for SmallJob<'_> {
-    type Output = Result<Option<Report>, SortError>;
-
-    fn visit<R: Records>(self, records: Arc<R>) -> Self::Output {
-        self.run(&*records)
-    }
+    /// Hears when the output is complete, and may stop the job.
+    pub(crate) caller: Caller<'a>,
 }
 
 /// Bytes of whole records, as they were read.
@@ -125,17 +115,18 @@ struct Clock {
 }
 
 impl SmallJob<'_> {
-    fn run<R: Records>(self, records: &R) -> Result<Option<Report>, SortError> {
+    /// The report; nothing if the job turns out not to be small.
+    pub(crate) fn run<R: Records>(self, records: &R) -> Result<Option<Report>, SortError> {
         let mut clock = Clock::start();
         let faults = self.options.faults.clone();
         let disk =
             Disk::new(DiskOptions { backend: Backend::Sized(CALL_BYTES), faults, ..DiskOptions::default() });
-        disk.stop_when(self.cancel.flag());
+        disk.stop_when(self.caller.cancel.flag());
         let mut passes = Passes::new(disk.ledger().clone());
         let mut output = OutputStream::create(&disk, &self.request.output, None)?;
         let Some(raw) = self.read(records, &disk)? else { return Ok(None) };
         clock.read = clock.started.elapsed();
-        self.cancel.check()?;
+        self.caller.cancel.check()?;
         let Some(plan) = self.plan(records, &raw)? else { return Ok(None) };
         let mut sums = Sums::default();
         let Some(mut sorted) = sort(records, raw, &mut sums) else { return Ok(None) };
@@ -150,7 +141,7 @@ impl SmallJob<'_> {
         clock.written = clock.started.elapsed();
         let pass = clock.pass(self.inputs.iter().count() as u64, passes.moved());
         let report = self.report(plan, &sums, pass, &disk, records.key_columns());
-        self.observer.complete(&report)?;
+        self.caller.observer.complete(&report)?;
         output.commit()?;
         Ok(Some(report))
     }
@@ -199,7 +190,7 @@ impl SmallJob<'_> {
 
     /// Writes the header and the records.
     fn write(&self, mut sorted: Sorted, stream: &mut dyn WriteStream) -> Result<(), SortError> {
-        self.cancel.check()?;
+        self.caller.cancel.check()?;
         if let Some(header) = &self.header {
             let mut first = Buf::heap(header.len());
             first.copy_from_slice(header);
@@ -207,7 +198,7 @@ impl SmallJob<'_> {
         }
         let bytes = sorted.lease.lend().unwrap_or_else(|| Buf::heap(0));
         stream.begin(bytes, sorted.len)?;
-        self.cancel.check()
+        self.caller.cancel.check()
     }
 
     fn report(
@@ -225,7 +216,7 @@ impl SmallJob<'_> {
             verb: "sorted".into(),
             request: serde_json::to_value(self.request).unwrap_or_default(),
             predicted_seconds: Some(plan.chosen.seconds()),
-            predicted_peak_disk_bytes: predicted_disk(Some(&plan)),
+            predicted_peak_disk_bytes: predicted_disk(&plan),
             plan: Some(plan),
             seconds: passes.iter().map(|pass| pass.seconds).sum(),
             records_in: sums.read.count,

@@ -12,7 +12,6 @@
 use std::path::Path;
 
 use ascot_io::{AtomicOutput, BlockPool};
-use ascot_model::plan::Plan;
 use ascot_model::report::Report;
 use ascot_model::sort_plan::long_run_bytes;
 use ascot_record::checksum::RecordSum;
@@ -37,23 +36,19 @@ const PIECES: usize = 64;
 const DESCRIPTORS_PER_PART: usize = 3;
 
 /// Splits the inputs of a job into the parts of its output.
-pub fn split_inputs<R: Records>(
-    job: Job<'_, R>,
-    by: SplitBy,
-    plan: Option<Plan>,
-) -> Result<Report, SortError> {
+pub fn split_inputs<R: Records>(job: Job<'_, R>, by: SplitBy) -> Result<Report, SortError> {
     let Output::Parts(parts) = &job.request.output else {
         return Err(SortError::Internal("a split without parts"));
     };
     let parts = parts.clone();
     let report = match by {
-        SplitBy::Size => by_size(job, &parts, plan),
-        SplitBy::Hash => by_key(job, &parts, Router::Hash(parts.count), plan),
+        SplitBy::Size => by_size(job, &parts),
+        SplitBy::Hash => by_key(job, &parts, Router::Hash(parts.count)),
         SplitBy::Range if job.request.boundaries.is_some() => {
             let path = job.request.boundaries.as_deref().unwrap_or(Path::new(""));
             let splitters =
                 Splitters::new(&boundaries::read(&job, path, parts.count)?, job.records.descending());
-            by_key(job, &parts, Router::Ranges(&splitters), plan)
+            by_key(job, &parts, Router::Ranges(&splitters))
         }
         SplitBy::Range => {
             let total = job.inputs.record_bytes().filter(|_| job.inputs.are_files()).ok_or_else(|| {
@@ -66,13 +61,13 @@ pub fn split_inputs<R: Records>(
             // A frequent key gets no part of its own, because the number of files is given.
             bounds.dedup();
             let splitters = Splitters::new(&bounds, job.records.descending());
-            by_key(job, &parts, Router::Ranges(&splitters), plan)
+            by_key(job, &parts, Router::Ranges(&splitters))
         }
     };
     report.map(|report| Report { verb: "split".into(), ..report })
 }
 
-fn by_size<R: Records>(mut job: Job<'_, R>, parts: &Parts, plan: Option<Plan>) -> Result<Report, SortError> {
+fn by_size<R: Records>(mut job: Job<'_, R>, parts: &Parts) -> Result<Report, SortError> {
     let mut output = job.open_rolling_output(parts, false)?;
     let pieces = piece_pool(&job);
     let mut reader = job.reader(&pieces);
@@ -95,15 +90,10 @@ fn by_size<R: Records>(mut job: Job<'_, R>, parts: &Parts, plan: Option<Plan>) -
         ..SplitTimes::default()
     };
     account_split(&mut job, parts, &times);
-    job.finish(output, &out, &RecordSum::new(), plan)
+    job.finish(output, &out, &RecordSum::new())
 }
 
-fn by_key<R: Records>(
-    mut job: Job<'_, R>,
-    parts: &Parts,
-    router: Router<'_>,
-    plan: Option<Plan>,
-) -> Result<Report, SortError> {
+fn by_key<R: Records>(mut job: Job<'_, R>, parts: &Parts, router: Router<'_>) -> Result<Report, SortError> {
     let turns = job.turns(&job.inputs.paths(), &job.output_dirs());
     let mut files = open_files(&job, parts)?.in_turn(turns.is_some());
     let pieces = piece_pool(&job);
@@ -124,7 +114,7 @@ fn by_key<R: Records>(
     })?;
     account_split(&mut job, parts, &times);
     let files: Vec<_> = files.into_outputs().map(PartFile::into_file).collect();
-    job.finish(files, &out, &RecordSum::new(), plan)
+    job.finish(files, &out, &RecordSum::new())
 }
 
 /// Pieces of the memory that the outputs leave.

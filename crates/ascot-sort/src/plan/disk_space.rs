@@ -107,7 +107,7 @@ pub(crate) fn shortage(request: &SortRequest, plan: &mut Plan, disk: &Disk) -> O
 }
 
 /// Refuses a job that certainly does not fit, before it reads anything.
-pub(crate) fn refuse_without_room(
+pub(crate) fn refuse_without_space(
     request: &SortRequest,
     plan: &mut Plan,
     disk: &Disk,
@@ -116,9 +116,9 @@ pub(crate) fn refuse_without_room(
     let places = temp_dirs(request);
     let places: Vec<&Path> = places.iter().map(PathBuf::as_path).collect();
     match (what, &request.output) {
-        ("the output", Output::Path(path)) => room_for_output(disk, path, needed_bytes)?,
-        ("the output", Output::Parts(parts)) => room_for_output(disk, &parts.path(0), needed_bytes)?,
-        ("spills", _) => return Err(no_room_for_spills(disk, &places, needed_bytes)),
+        ("the output", Output::Path(path)) => check_output_space(disk, path, needed_bytes)?,
+        ("the output", Output::Parts(parts)) => check_output_space(disk, &parts.path(0), needed_bytes)?,
+        ("spills", _) => return Err(no_space_for_spills(disk, &places, needed_bytes)),
         _ => {}
     }
     let advice = "free some space, or put spills on another volume than the output (--temp DIR, repeatable)";
@@ -134,7 +134,7 @@ pub(crate) fn keep_within(disk: &Disk, plan: &Plan) {
 }
 
 /// The error where `needed` bytes of spills have no room in `dirs`.
-pub fn no_room_for_spills(disk: &Disk, dirs: &[&Path], needed: u64) -> SortError {
+pub fn no_space_for_spills(disk: &Disk, dirs: &[&Path], needed: u64) -> SortError {
     let free = |dir: &&Path| (dir.to_path_buf(), disk.free_space(dir).unwrap_or(0));
     SortError::NoRoom {
         what: "spills",
@@ -146,7 +146,7 @@ pub fn no_room_for_spills(disk: &Disk, dirs: &[&Path], needed: u64) -> SortError
 }
 
 /// An error where `path`, if it is or becomes a file, has no room for the `needed` bytes of an output.
-pub fn room_for_output(disk: &Disk, path: &Path, needed: u64) -> Result<(), SortError> {
+pub fn check_output_space(disk: &Disk, path: &Path, needed: u64) -> Result<(), SortError> {
     let is_file = fs::metadata(path).map_or(true, |stat| stat.is_file());
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let left = disk.free_space(dir).unwrap_or(u64::MAX);
@@ -159,7 +159,7 @@ pub fn room_for_output(disk: &Disk, path: &Path, needed: u64) -> Result<(), Sort
 }
 
 /// The error of a job that makes a view, whose runs are its spills.
-pub fn said_of_a_view(error: SortError) -> SortError {
+pub fn explain_view_space(error: SortError) -> SortError {
     let advice =
         "free some space, name a view on another volume (--view DIR), or compress its runs (--compress auto)";
     match error {
@@ -167,7 +167,9 @@ pub fn said_of_a_view(error: SortError) -> SortError {
             let remains = remains.map(|_| "nothing is left of it");
             SortError::NoRoom { what: "the runs of the view", needed, left, advice, remains }
         }
-        SortError::Kept { error, dir } => SortError::Kept { error: Box::new(said_of_a_view(*error)), dir },
+        SortError::Kept { error, dir } => {
+            SortError::Kept { error: Box::new(explain_view_space(*error)), dir }
+        }
         other => other,
     }
 }

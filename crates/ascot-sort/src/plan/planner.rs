@@ -1,8 +1,6 @@
 //! From a request and its inputs, or what is thought of them, to the description of a job that the model
 //! costs ([`RecordJob`]).
 
-use std::sync::Arc;
-
 use ascot_io::{PAGE_BYTES, ahead_bytes};
 use ascot_model::disk_use::DiskUse;
 use ascot_model::disk_use::LEAST_STEP_BYTES;
@@ -21,7 +19,7 @@ use crate::plan::budget::{SPARE_SHARE, merge_fan_in};
 use crate::plan::order_sample::looks_ordered;
 use crate::read::inputs::{Inputs, PART_BLOCKS};
 use crate::read::record_reader::gap_bytes;
-use crate::records::{Head, Records, Visitor, with_records};
+use crate::records::{AnyRecords, Head, Records, with_records};
 use crate::resources::limits::descriptors;
 
 /// Length of a record of which nothing is known, bytes.
@@ -302,14 +300,15 @@ pub(crate) fn make_plan<R: Records>(
     Ok(merging)
 }
 
-/// Plans a split into `parts` files; an error where memory has no blocks for so many side by side.
+/// Plans a split; an error if memory has no blocks for that many open files.
 pub(crate) fn plan_split<R: Records>(
     request: &SortRequest,
     inputs: &Inputs,
     budget: &Budget,
     lengths: &Lengths,
     records: &R,
-    (by, parts): (SplitBy, u32),
+    by: SplitBy,
+    parts: u32,
 ) -> Result<Plan, SortError> {
     if by != SplitBy::Size {
         part_block(budget, parts as usize)?;
@@ -317,30 +316,17 @@ pub(crate) fn plan_split<R: Records>(
     Ok(Facts::new(request, inputs.into(), budget, lengths, records).job(false).split(parts.into()))
 }
 
-/// Plans the sort of a file that need not be there: of `data_bytes` bytes, in records of about `record_bytes`
-/// each where their layout does not say. Of the request, inputs and output are not looked at.
+/// Plans the sort of a file of `data_bytes` bytes that need not exist. Its records have about `record_bytes` bytes,
+/// unless their layout says so. The inputs and the output of the request are ignored.
 pub fn plan_ahead(request: &SortRequest, data_bytes: u64, record_bytes: f64) -> Result<Plan, SortError> {
     let budget = budget_of(request, Some(data_bytes))?;
-    with_records(request, &Head::default(), Imagining { request, budget, data_bytes, record_bytes })?
-}
-
-struct Imagining<'a> {
-    request: &'a SortRequest,
-    budget: Budget,
-    data_bytes: u64,
-    record_bytes: f64,
-}
-
-impl Visitor for Imagining<'_> {
-    type Output = Result<Plan, SortError>;
-
-    fn visit<R: Records>(self, records: Arc<R>) -> Self::Output {
-        let extent = Extent { bytes: Some(self.data_bytes), are_files: true, inputs: 1 };
-        let lengths = Lengths::of_mean(Some(self.record_bytes), None);
-        let facts = Facts::new(self.request, extent, &self.budget, &lengths, &*records);
-        // Where it will go is not asked for.
-        Facts { output_files: 1, ..facts }.sort(self.request.method, false)
-    }
+    let extent = Extent { bytes: Some(data_bytes), are_files: true, inputs: 1 };
+    let lengths = Lengths::of_mean(Some(record_bytes), None);
+    with_records!(AnyRecords::new(request, &Head::default())?, records => {
+        let facts = Facts::new(request, extent, &budget, &lengths, &*records);
+        // The request does not say where the output goes: a file is assumed.
+        Facts { output_files: 1, ..facts }.sort(request.method, false)
+    })
 }
 
 /// Bytes of output after which a merge of `total` bytes within `memory` stores how far it has come and frees what it

@@ -1,26 +1,18 @@
-//! From a request to the one [`Records`] that serves it. Passes are compiled once for each.
+//! From a request to the one [`Records`] that serves it. Passes are compiled once for each kind of them.
 
 use std::sync::Arc;
 
 use ascot_record::framing::{CsvFraming, FixedFraming, Framing, LineFraming, PrefixedFraming};
 use ascot_record::keys::{
-    self, ByteRangeKey, Compiled, CsvColumn, CsvKeySpec, KeyColumn, KeyError, KeyOptions,
+    self, ByteRangeKey, Compiled, CsvColumn, CsvKeySpec, KeyColumn, KeyError, KeyOptions, KeyProgram,
 };
 use ascot_record::layout::{Layout, NumberFormat};
 use ascot_record::order::{BodyOrder, LastResort, ProgramOrder, RangeOrder};
 
-use super::{Framed, Numbers, Records};
+use super::{Framed, Numbers};
 use crate::api::error::SortError;
 use crate::api::request::{Keys, SortRequest};
 use crate::records::misfits::refuse_fallbacks;
-
-/// Something done with records of whatever kind.
-pub trait Visitor {
-    /// What comes of it.
-    type Output;
-    /// Does it.
-    fn visit<R: Records>(self, records: Arc<R>) -> Self::Output;
-}
 
 /// The head of the first input, as far as keys depend on it.
 #[derive(Clone, Debug, Default)]
@@ -39,57 +31,81 @@ const SAMPLE_ROWS: usize = 1000;
 /// Heads of fewer bytes are whole files.
 const SHORT_BYTES: usize = 128 << 10;
 
-/// Makes the records of a request and gives them to `visitor`.
-pub fn with_records<V: Visitor>(
-    request: &SortRequest,
-    head: &Head,
-    visitor: V,
-) -> Result<V::Output, SortError> {
-    match (request.layout, &request.keys) {
-        (Layout::Number(format), Keys::Value { descending }) => Ok(numbers(format, *descending, visitor)),
-        (Layout::Lines { delimiter }, Keys::Command(options)) => lines(request, delimiter, options, visitor),
-        (Layout::Csv { separator, quote }, Keys::Columns(specs)) => {
-            let framing = CsvFraming { separator, quote };
-            let columns = csv_columns(framing, specs, head)?;
-            if request.checks.strict {
-                refuse_fallbacks(&columns, &head.input, request.header)?;
+/// The order of keys that a compiled program computes.
+type KeyOrder<F> = ProgramOrder<F, KeyProgram>;
+
+/// The records of a request, of one of the kinds that passes are compiled for.
+pub(crate) enum AnyRecords {
+    U32(Arc<Numbers<u32>>),
+    U64(Arc<Numbers<u64>>),
+    LineBodies(Arc<Framed<LineFraming, BodyOrder<LineFraming>>>),
+    LineKeys(Arc<Framed<LineFraming, KeyOrder<LineFraming>>>),
+    CsvKeys(Arc<Framed<CsvFraming, KeyOrder<CsvFraming>>>),
+    FixedBodies(Arc<Framed<FixedFraming, BodyOrder<FixedFraming>>>),
+    FixedRange(Arc<Framed<FixedFraming, RangeOrder<FixedFraming>>>),
+    FixedKeys(Arc<Framed<FixedFraming, KeyOrder<FixedFraming>>>),
+    PrefixedBodies(Arc<Framed<PrefixedFraming, BodyOrder<PrefixedFraming>>>),
+    PrefixedRange(Arc<Framed<PrefixedFraming, RangeOrder<PrefixedFraming>>>),
+    PrefixedKeys(Arc<Framed<PrefixedFraming, KeyOrder<PrefixedFraming>>>),
+}
+
+/// Evaluates an expression that is generic in the kind of [`Records`]: `with_records!(any, records => f(records))`.
+macro_rules! with_records {
+    ($any:expr, $records:ident => $result:expr) => {{
+        use $crate::records::AnyRecords as Any;
+        match $any {
+            Any::U32($records) => $result,
+            Any::U64($records) => $result,
+            Any::LineBodies($records) => $result,
+            Any::LineKeys($records) => $result,
+            Any::CsvKeys($records) => $result,
+            Any::FixedBodies($records) => $result,
+            Any::FixedRange($records) => $result,
+            Any::FixedKeys($records) => $result,
+            Any::PrefixedBodies($records) => $result,
+            Any::PrefixedRange($records) => $result,
+            Any::PrefixedKeys($records) => $result,
+        }
+    }};
+}
+pub(crate) use with_records;
+
+impl AnyRecords {
+    /// The records of `request`, whose first input begins with `head`.
+    pub(crate) fn new(request: &SortRequest, head: &Head) -> Result<AnyRecords, SortError> {
+        match (request.layout, &request.keys) {
+            (Layout::Number(format), Keys::Value { descending }) => Ok(numbers(format, *descending)),
+            (Layout::Lines { delimiter }, Keys::Command(options)) => lines(request, delimiter, options),
+            (Layout::Csv { separator, quote }, Keys::Columns(specs)) => {
+                let framing = CsvFraming { separator, quote };
+                let columns = csv_columns(framing, specs, head)?;
+                if request.checks.strict {
+                    refuse_fallbacks(&columns, &head.input, request.header)?;
+                }
+                let program = keys::compile_columns(specs, &columns, separator, quote);
+                let order = ProgramOrder::new(framing, program, LastResort::None);
+                Ok(AnyRecords::CsvKeys(Arc::new(Framed::new(framing, order).with_columns(columns))))
             }
-            let program = keys::compile_columns(specs, &columns, separator, quote);
-            let order = ProgramOrder::new(framing, program, LastResort::None);
-            Ok(visitor.visit(Arc::new(Framed::new(framing, order).with_columns(columns))))
-        }
-        (Layout::Fixed { len }, Keys::Ranges(ranges)) => {
-            if let Some(beyond) = ranges.iter().find(|range| range.end != usize::MAX && range.end > len) {
-                return Err(SortError::Request(format!(
-                    "key {}..{} reaches beyond the record of {len} bytes\n  give a range within 0..{len} (--key), or another length (--format fixed:LEN)",
-                    beyond.start, beyond.end
-                )));
+            (Layout::Fixed { len }, Keys::Ranges(ranges)) => fixed(len, ranges),
+            (Layout::Prefixed { width, endian }, Keys::Ranges(ranges)) => {
+                prefixed(PrefixedFraming { width, endian }, ranges)
             }
-            ranges_of(FixedFraming(len), ranges, visitor)
+            (layout, _) => Err(SortError::Request(format!(
+                "these keys do not fit records of format {layout}\n  lines take -k; csv takes --key COLUMN,...; fixed and prefixed take --key START..END; numbers take -r only"
+            ))),
         }
-        (Layout::Prefixed { width, endian }, Keys::Ranges(ranges)) => {
-            ranges_of(PrefixedFraming { width, endian }, ranges, visitor)
-        }
-        (layout, _) => Err(SortError::Request(format!(
-            "these keys do not fit records of format {layout}\n  lines take -k; csv takes --key COLUMN,...; fixed and prefixed take --key START..END; numbers take -r only"
-        ))),
     }
 }
 
-fn numbers<V: Visitor>(format: NumberFormat, descending: bool, visitor: V) -> V::Output {
+fn numbers(format: NumberFormat, descending: bool) -> AnyRecords {
     if format.kind.width() == size_of::<u32>() {
-        visitor.visit(Arc::new(Numbers::<u32>::new(format, descending)))
+        AnyRecords::U32(Arc::new(Numbers::new(format, descending)))
     } else {
-        visitor.visit(Arc::new(Numbers::<u64>::new(format, descending)))
+        AnyRecords::U64(Arc::new(Numbers::new(format, descending)))
     }
 }
 
-fn lines<V: Visitor>(
-    request: &SortRequest,
-    delimiter: u8,
-    options: &KeyOptions,
-    visitor: V,
-) -> Result<V::Output, SortError> {
+fn lines(request: &SortRequest, delimiter: u8, options: &KeyOptions) -> Result<AnyRecords, SortError> {
     let framing = LineFraming(delimiter);
     let last_resort = match options.last_resort(request.stable, request.unique) {
         keys::LastResort::InputOrder => LastResort::None,
@@ -98,34 +114,58 @@ fn lines<V: Visitor>(
     };
     Ok(match keys::compile(options)? {
         Compiled::WholeBody { reverse } => {
-            visitor.visit(Arc::new(Framed::new(framing, BodyOrder::new(framing, reverse))))
+            AnyRecords::LineBodies(Arc::new(Framed::new(framing, BodyOrder::new(framing, reverse))))
         }
-        Compiled::Program(program) => {
-            visitor.visit(Arc::new(Framed::new(framing, ProgramOrder::new(framing, program, last_resort))))
+        Compiled::Program(program) => AnyRecords::LineKeys(Arc::new(Framed::new(
+            framing,
+            ProgramOrder::new(framing, program, last_resort),
+        ))),
+    })
+}
+
+fn fixed(len: usize, ranges: &[ByteRangeKey]) -> Result<AnyRecords, SortError> {
+    if let Some(beyond) = ranges.iter().find(|range| range.end != usize::MAX && range.end > len) {
+        return Err(SortError::Request(format!(
+            "key {}..{} reaches beyond the record of {len} bytes\n  give a range within 0..{len} (--key), or another length (--format fixed:LEN)",
+            beyond.start, beyond.end
+        )));
+    }
+    let framing = FixedFraming(len);
+    Ok(match ranges {
+        [] => AnyRecords::FixedBodies(Arc::new(bodies(framing))),
+        [range] => AnyRecords::FixedRange(Arc::new(one_range(framing, range))),
+        several => AnyRecords::FixedKeys(Arc::new(several_ranges(framing, several)?)),
+    })
+}
+
+fn prefixed(framing: PrefixedFraming, ranges: &[ByteRangeKey]) -> Result<AnyRecords, SortError> {
+    // A body that ends before a key does is an error.
+    let reach = |range: &ByteRangeKey| if range.end == usize::MAX { range.start } else { range.end };
+    let body_min = ranges.iter().map(reach).max().unwrap_or(0);
+    Ok(match ranges {
+        [] => AnyRecords::PrefixedBodies(Arc::new(bodies(framing))),
+        [range] => AnyRecords::PrefixedRange(Arc::new(one_range(framing, range).with_least_body(body_min))),
+        several => {
+            AnyRecords::PrefixedKeys(Arc::new(several_ranges(framing, several)?.with_least_body(body_min)))
         }
     })
 }
 
-fn ranges_of<F: Framing + 'static, V: Visitor>(
+fn bodies<F: Framing + 'static>(framing: F) -> Framed<F, BodyOrder<F>> {
+    Framed::new(framing, BodyOrder::new(framing, false))
+}
+
+fn one_range<F: Framing + 'static>(framing: F, range: &ByteRangeKey) -> Framed<F, RangeOrder<F>> {
+    let order = RangeOrder::new(framing, range.start..range.end, range.descending, LastResort::None);
+    Framed::new(framing, order)
+}
+
+fn several_ranges<F: Framing + 'static>(
     framing: F,
     ranges: &[ByteRangeKey],
-    visitor: V,
-) -> Result<V::Output, SortError> {
-    // Records of one length were held against the ranges before.
-    let reach = |range: &ByteRangeKey| if range.end == usize::MAX { range.start } else { range.end };
-    let reach = ranges.iter().map(reach).max().filter(|_| framing.fixed_len().is_none()).unwrap_or(0);
-    Ok(match ranges {
-        [] => visitor.visit(Arc::new(Framed::new(framing, BodyOrder::new(framing, false)))),
-        [range] => {
-            let order = RangeOrder::new(framing, range.start..range.end, range.descending, LastResort::None);
-            visitor.visit(Arc::new(Framed::new(framing, order).with_least_body(reach)))
-        }
-        several => {
-            let program = keys::compile_ranges(several, framing.fixed_len())?;
-            let order = ProgramOrder::new(framing, program, LastResort::None);
-            visitor.visit(Arc::new(Framed::new(framing, order).with_least_body(reach)))
-        }
-    })
+) -> Result<Framed<F, KeyOrder<F>>, SortError> {
+    let program = keys::compile_ranges(ranges, framing.fixed_len())?;
+    Ok(Framed::new(framing, ProgramOrder::new(framing, program, LastResort::None)))
 }
 
 fn csv_columns(framing: CsvFraming, specs: &[CsvKeySpec], head: &Head) -> Result<Vec<KeyColumn>, SortError> {

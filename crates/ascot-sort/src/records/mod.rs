@@ -25,7 +25,8 @@ use ascot_record::checksum::RecordSum;
 use ascot_record::framing::Partial;
 use ascot_record::keys::KeyColumn;
 
-pub use dispatch::{Head, Visitor, sample_rows, with_records};
+pub(crate) use dispatch::{AnyRecords, with_records};
+pub use dispatch::{Head, sample_rows};
 pub use framed::Framed;
 pub use numbers::{Number, Numbers};
 pub use splitters::Splitters;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use ascot_io::{Direction, Disk};
 
 use crate::api::error::SortError;
-use crate::plan::disk_space::no_room_for_spills;
+use crate::plan::disk_space::no_space_for_spills;
 use crate::resources::device::device_of;
 
 /// Time and bytes after which the speed of a volume is known.
@@ -153,7 +153,7 @@ impl Places {
     /// The error where no place has room for `needed` bytes more.
     pub fn no_room(&self, needed: u64) -> SortError {
         let dirs: Vec<&Path> = self.places.iter().map(|place| parent(&place.dir)).collect();
-        no_room_for_spills(&self.disk, &dirs, needed)
+        no_space_for_spills(&self.disk, &dirs, needed)
     }
 }
 

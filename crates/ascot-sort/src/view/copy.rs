@@ -9,7 +9,7 @@ use crate::api::error::SortError;
 use crate::api::observe::Cancel;
 use crate::api::request::Output;
 use crate::output::stream::OutputStream;
-use crate::plan::disk_space::room_for_output;
+use crate::plan::disk_space::check_output_space;
 use crate::plan::volumes::{RunOptions, job_disk};
 use crate::view::View;
 
@@ -30,7 +30,7 @@ pub fn write_part(
     let disk = job_disk(options);
     disk.stop_when(cancel.flag());
     if let Output::Path(path) = output {
-        room_for_output(&disk, path, to - from)?;
+        check_output_space(&disk, path, to - from)?;
     }
     let is_whole_file = matches!(output, Output::Path(_)) && from == 0 && to == view.bytes();
     let mut output = OutputStream::create(&disk, output, None)?;

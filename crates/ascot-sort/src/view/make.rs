@@ -11,7 +11,6 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use ascot_io::{Action, Disk, IoError};
-use ascot_model::plan::Plan;
 use ascot_model::report::Report;
 use ascot_record::checksum::RecordSum;
 use ascot_record::layout::Layout;
@@ -84,15 +83,14 @@ pub fn budget_of(budget: Budget, mean_bytes: f64, kept_bytes: f64, data_bytes: O
 
 impl<R: Records> Job<'_, R> {
     /// Forms sorted runs of the inputs, and makes them a view.
-    pub fn make_view(mut self, view: &Path, head: &[u8], plan: Option<Plan>) -> Result<Report, SortError> {
+    pub fn make_view(mut self, view: &Path, head: &[u8]) -> Result<Report, SortError> {
         self.resumable = self.inputs.are_files();
         if self.manifest.view.is_none() {
             let path = std::path::absolute(view).unwrap_or_else(|_| view.to_path_buf());
             self.manifest.view = Some(StoredView { path, sum: RecordSum::new() });
         }
         self.dir()?;
-        let fits = plan.as_ref().is_none_or(|plan| plan.chosen.method == "in memory");
-        let gather = if fits { Gather::AllThatFits } else { Gather::Halves };
+        let gather = if self.fits_in_memory() { Gather::AllThatFits } else { Gather::Halves };
         if !self.manifest.all_read {
             let memory = self.sort_memory(0);
             let reader = self.reader(&memory.pieces).in_turn(self.turns_of_forming());
@@ -121,7 +119,7 @@ impl<R: Records> Job<'_, R> {
         let output = Unnamed { manifest, disk: self.disk.clone(), dir, view: view.to_path_buf() };
         // Its directory goes its own way: it becomes the view, or is removed.
         let job_dir = self.dir.take();
-        let result = self.finish(output, &sum, &RecordSum::new(), plan);
+        let result = self.finish(output, &sum, &RecordSum::new());
         if let (Some(mut job_dir), true) = (job_dir, result.is_ok()) {
             job_dir.keep();
         }

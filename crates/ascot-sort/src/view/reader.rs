@@ -13,7 +13,7 @@ use crate::api::request::SortRequest;
 use crate::merge::emit::EmitThreads;
 use crate::plan::budget::{LEAST_MEMORY_BYTES, default_memory, too_little};
 use crate::plan::volumes::{RunOptions, view_disk};
-use crate::records::{Records, Rules, Task, Visitor, with_records};
+use crate::records::{AnyRecords, Records, Rules, Task, with_records};
 use crate::resources::limits::descriptors;
 use crate::resources::pieces::Lease;
 use crate::runs::fence_keys::RunKeys;
@@ -91,7 +91,7 @@ impl OpenView {
         let request = manifest.request.clone();
         let header = head.header.clone().unwrap_or_default();
         let opening = Opening { manifest, dir: dir.to_path_buf(), disk, pool, threads, header };
-        with_records(&request, &head, opening)?
+        with_records!(AnyRecords::new(&request, &head)?, records => opening.open(records))
     }
 }
 
@@ -104,10 +104,8 @@ struct Opening {
     header: Vec<u8>,
 }
 
-impl Visitor for Opening {
-    type Output = Result<Arc<dyn View>, SortError>;
-
-    fn visit<R: Records>(self, records: Arc<R>) -> Self::Output {
+impl Opening {
+    fn open<R: Records>(self, records: Arc<R>) -> Result<Arc<dyn View>, SortError> {
         let Opening { manifest, dir, disk, pool, threads, header } = self;
         let opener =
             Opener { records: &*records, disk: &disk, pool: &pool, dir: &dir, count: manifest.members.len() };

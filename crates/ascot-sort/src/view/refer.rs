@@ -14,7 +14,7 @@ use crate::api::observe::{Cancel, Observer};
 use crate::api::request::{Input, Method, Output, SortRequest};
 use crate::plan::volumes::{RunOptions, job_disk};
 use crate::read::open::open_inputs;
-use crate::records::{Head, Records, Visitor, with_records};
+use crate::records::{AnyRecords, Head, Records, with_records};
 use crate::report::watch::Watch;
 use crate::runs::store::{JobDir, VIEW_MANIFEST};
 use crate::view::make::{check_name, give_name, parent_of};
@@ -85,7 +85,7 @@ pub fn join_parts(
     let sum = RecordSum::new();
     let joining =
         Joining { parts, request: &request, head: &head, disk: &disk, dir: &dir, observer, cancel, sum };
-    let (members, sum) = with_records(&request, &head, joining)??;
+    let (members, sum) = with_records!(AnyRecords::new(&request, &head)?, records => joining.join(&records))?;
     let typed = matches!(request.layout, Layout::Csv { .. });
     let manifest = ViewManifest {
         version: VIEW_VERSION,
@@ -131,10 +131,8 @@ struct Joining<'a> {
     sum: RecordSum,
 }
 
-impl Visitor for Joining<'_> {
-    type Output = Result<(Vec<Member>, RecordSum), SortError>;
-
-    fn visit<R: Records>(mut self, records: Arc<R>) -> Self::Output {
+impl Joining<'_> {
+    fn join<R: Records>(mut self, records: &Arc<R>) -> Result<(Vec<Member>, RecordSum), SortError> {
         let files = || self.parts.iter().filter(|part| !is_view(part));
         let bytes = files().filter_map(|file| Some(fs::metadata(file).ok()?.len())).sum();
         let mut watch = Watch::new(self.observer, self.cancel, "check order", Some(bytes));
@@ -148,13 +146,11 @@ impl Visitor for Joining<'_> {
             }
             // Numbers tell the files apart that are kept here.
             let number = 2 * members.len() as u64 + 1;
-            members.extend(self.file(&records, part, number, &mut watch)?);
+            members.extend(self.file(records, part, number, &mut watch)?);
         }
         Ok((members, self.sum))
     }
-}
 
-impl Joining<'_> {
     fn file<R: Records>(
         &mut self,
         records: &Arc<R>,

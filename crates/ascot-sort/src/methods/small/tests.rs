@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::*;
-use crate::api::observe::Silent;
+use crate::api::observe::{Cancel, Silent};
 use crate::api::request::{Input, InputChecks, Keys, Output};
 use crate::api::volumes::Volumes;
 use crate::jobs::sort::{sort, sort_large};
@@ -67,7 +67,10 @@ fn both(request: &SortRequest) -> Result<Vec<u8>, String> {
     let inputs = || Inputs::open(&request.inputs).unwrap();
     assert!(memory_of(request, &inputs()).is_some(), "{request:?}");
     let small = outcome(request, sort(request, &options, &Silent, &cancel));
-    let large = outcome(request, sort_large(request, inputs(), &options, &Silent, &cancel));
+    let large = outcome(
+        request,
+        sort_large(request, inputs(), &options, Caller { observer: &Silent, cancel: &cancel }),
+    );
     assert_eq!(small, large, "{request:?}");
     let names =
         fs::read_dir(output_of(request).parent().unwrap()).unwrap().map(|entry| entry.unwrap().file_name());

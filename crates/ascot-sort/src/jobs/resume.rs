@@ -1,0 +1,105 @@
+//! Resumes a job that was killed, from the state in its directory.
+
+use std::path::Path;
+
+use ascot_model::report::Report;
+use ascot_model::units;
+
+use crate::api::error::SortError;
+use crate::api::observe::{Caller, Cancel, Observer};
+use crate::api::request::{Input, SortRequest};
+use crate::job::report_of_finished;
+use crate::jobs::prepare::{Goal, prepare};
+use crate::jobs::run::{KilledJob, Run};
+use crate::plan::budget::Budget;
+use crate::plan::volumes::{RunOptions, disk_for, view_disk};
+use crate::read::inputs::{Fingerprint, Inputs};
+use crate::resources::control_group::LoweredCap;
+use crate::runs::store::{self, JobDir, Manifest};
+use crate::view::make;
+
+/// Resumes the killed job whose directory is `dir`.
+pub fn resume(
+    dir: &Path,
+    options: &RunOptions,
+    observer: &dyn Observer,
+    cancel: &Cancel,
+) -> Result<Report, SortError> {
+    let mut manifest = store::load(dir)?;
+    manifest.memory_bytes = options.memory_bytes.unwrap_or(manifest.memory_bytes);
+    // There may be less memory now than when the job was started.
+    let lowered = LoweredCap::of(manifest.memory_bytes);
+    if let Some(lowered) = lowered {
+        observer.warning(&lowered.to_string());
+    }
+    let memory_bytes = lowered.map_or(manifest.memory_bytes, |lowered| lowered.cap);
+    let resumed = resume_within(memory_bytes, dir, manifest, options, Caller { observer, cancel });
+    match (resumed, lowered) {
+        (Err(error), Some(lowered)) => Err(lowered.explain(error)),
+        (resumed, _) => resumed,
+    }
+}
+
+/// Resumes a job with a cap of `memory_bytes`.
+fn resume_within(
+    memory_bytes: u64,
+    dir: &Path,
+    manifest: Manifest,
+    options: &RunOptions,
+    caller: Caller<'_>,
+) -> Result<Report, SortError> {
+    let view = manifest.view.as_ref().map(|view| view.path.clone());
+    let data_bytes = manifest.inputs.iter().map(Fingerprint::size).sum();
+    let budget = Budget::new(memory_bytes, manifest.threads, Some(data_bytes))?;
+    let disk = match view {
+        Some(_) => view_disk(options),
+        None => disk_for(&manifest.request, &budget, options),
+    };
+    let mut job_dir = JobDir::reopen(&disk, &manifest.dirs)?;
+    // After an error the job can still be resumed.
+    job_dir.keep();
+    if let Some(finished) = JobDir::was_done(&manifest) {
+        let report = report_of_finished(&manifest, &finished, &disk);
+        caller.observer.complete(&report)?;
+        job_dir.release();
+        return Ok(report);
+    }
+    refuse_changed_inputs(dir, &manifest)?;
+    let request = request_of(&manifest, memory_bytes);
+    let mut prepared = prepare(&request, Inputs::open(&request.inputs)?)?;
+    if let Some(view) = &view {
+        make::check_name(view)?;
+        prepared.use_view_blocks(&request)?;
+    }
+    let goal = view.as_deref().map_or(Goal::Sort, Goal::View);
+    let killed = Some(KilledJob { dir: job_dir, manifest });
+    Run { request: &request, goal, prepared, disk, caller, killed }.run()
+}
+
+fn refuse_changed_inputs(dir: &Path, manifest: &Manifest) -> Result<(), SortError> {
+    let now = manifest.inputs.iter().map(|print| Fingerprint::of(print.path()));
+    let now = now.collect::<Result<Vec<_>, _>>()?;
+    let Some((changed, _)) = manifest.inputs.iter().zip(&now).find(|(before, now)| before != now) else {
+        return Ok(());
+    };
+    let why = format!(
+        "{} has changed since\n  ascot clean {}  removes what the job left; then sort anew",
+        changed.path().display(),
+        units::in_shell(dir)
+    );
+    Err(SortError::CannotResume { dir: dir.to_path_buf(), why })
+}
+
+/// The request of a killed job, with the memory that it has now.
+fn request_of(manifest: &Manifest, memory_bytes: u64) -> SortRequest {
+    let mut request = manifest.request.clone();
+    // A file on standard input is opened by its name: standard input is something else now.
+    for (input, print) in request.inputs.iter_mut().zip(&manifest.inputs) {
+        if *input == Input::Stdin {
+            *input = Input::Path(print.path().to_path_buf());
+        }
+    }
+    request.memory_bytes = Some(memory_bytes);
+    request.threads = Some(manifest.threads);
+    request
+}
