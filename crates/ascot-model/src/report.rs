@@ -13,7 +13,7 @@ use crate::units;
 pub const REPORT_VERSION: u32 = 1;
 
 /// A finished job.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// Version of this schema.
     pub version: u32,

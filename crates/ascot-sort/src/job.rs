@@ -1,4 +1,4 @@
-//! A job from request to report: memory, streams and threads it works with, its passes in turn.
+//! A job: the memory, streams and threads that its passes share, its stored state, and its end with a report.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -23,23 +23,21 @@ use crate::output::stream::OutputStream;
 use crate::output::writer::OutputWriter;
 use crate::partition::key_sample::KeySample;
 use crate::plan::budget::Budget;
-use crate::plan::volumes::output_dir;
-use crate::plan::volumes::temp_dirs;
-use crate::read::inputs::InputPosition;
-use crate::read::inputs::Inputs;
+use crate::plan::volumes::{output_dir, temp_dirs};
+use crate::read::inputs::{InputPosition, Inputs};
 use crate::read::record_reader::PieceReader;
 use crate::records::Records;
 use crate::records::misfits::Misfits;
-use crate::report::account::{Passes, files_of};
-use crate::resources::limits::{descriptors, peak_memory_bytes};
+use crate::report::account::{JobSums, Passes, files_of, report_of_records};
+use crate::resources::limits::descriptors;
 use crate::resources::pieces::PiecePool;
 use crate::resources::turns::Turns;
-use crate::runs::background_unlink::Sweeper;
+use crate::runs::background_unlink::BackgroundUnlink;
 use crate::runs::form::SortMemory;
 use crate::runs::keeping::Keeping;
 use crate::runs::run::Run;
 use crate::runs::spill::Spill;
-use crate::runs::spill_dirs::Places;
+use crate::runs::spill_dirs::SpillDirs;
 use crate::runs::store::{
     FileIdentity, Finished, JobDir, MANIFEST_VERSION, Manifest, OpenSpill, OutputState, StoredWay,
 };
@@ -78,21 +76,21 @@ pub struct Job<'a, R: Records> {
     pub budget: Budget,
     /// Stops it.
     pub cancel: &'a Cancel,
-    /// The account so far.
+    /// The account of the passes so far.
     pub passes: Passes,
     /// Its inputs.
     pub inputs: Inputs,
-    /// The header to be written before the records.
+    /// The header of the output.
     pub header: Option<Vec<u8>>,
-    /// Threads that merge.
+    /// The merging threads.
     pub emitters: Arc<EmitThreads>,
-    /// Removes its spills; done with that before its directory goes.
-    sweeper: Sweeper,
-    /// Its directory, once it has spills.
+    /// Removes its spills, all of them before its directory is removed.
+    unlink: BackgroundUnlink,
+    /// Its directory, once it is created.
     pub dir: Option<JobDir>,
-    /// The places for spills, once it has any.
-    places: Option<Places>,
-    /// How far it has come.
+    /// Its spill directories, once they are created.
+    spill_dirs: Option<SpillDirs>,
+    /// Its state, as it is stored.
     pub manifest: Manifest,
     /// A sample of the keys of its parts, if these are sorted in groups.
     pub key_sample: Option<KeySample>,
@@ -116,7 +114,7 @@ impl<'a, R: Records> Job<'a, R> {
         let emitters = EmitThreads::start(&records, &pool, budget.threads, budget.emit_blocks, budget.block)?;
         let resumable =
             inputs.are_files() && matches!(request.output, Output::Path(_)) && !request.merge_only;
-        let sweeper = Sweeper::new(&disk);
+        let unlink = BackgroundUnlink::new(&disk);
         let manifest = Manifest {
             version: MANIFEST_VERSION,
             request: request.absolute().unwrap_or_else(|_| request.clone()),
@@ -154,9 +152,9 @@ impl<'a, R: Records> Job<'a, R> {
             inputs,
             header,
             emitters: Arc::new(emitters),
-            sweeper,
+            unlink,
             dir: None,
-            places: None,
+            spill_dirs: None,
             manifest,
             key_sample: None,
             resumable,
@@ -209,7 +207,7 @@ impl<'a, R: Records> Job<'a, R> {
     }
 
     fn output_blocks(&self) -> Result<BlockPool, SortError> {
-        let region = self.pool.region(self.budget.target_blocks * self.budget.block, "the output")?;
+        let region = self.pool.region(self.budget.output_blocks * self.budget.block, "the output")?;
         Ok(BlockPool::new(region, self.budget.block))
     }
 
@@ -247,8 +245,8 @@ impl<'a, R: Records> Job<'a, R> {
         OutputWriter::rolling(&self.records, files, self.output_blocks()?, self.cancel)
     }
 
-    /// From here on a killed job leaves what can be found and continued: its directory, and in it
-    /// the name its output will have until it is complete.
+    /// Creates the job's directory, from which it can be resumed if it is killed from here on. Its manifest names the
+    /// unfinished output.
     pub fn begin_spilling(&mut self) -> Result<(), SortError> {
         if let (true, None, Output::Path(path)) =
             (self.resumable, &self.manifest.temporary, &self.request.output)
@@ -259,7 +257,7 @@ impl<'a, R: Records> Job<'a, R> {
         self.dir().map(|_| ())
     }
 
-    /// The job's directory, made when it is first needed.
+    /// The job's directory, created when it is first needed.
     pub fn dir(&mut self) -> Result<&mut JobDir, SortError> {
         if self.dir.is_none() {
             if self.resumable {
@@ -276,7 +274,7 @@ impl<'a, R: Records> Job<'a, R> {
         self.dir.as_mut().ok_or(SortError::Internal("a job without a directory"))
     }
 
-    /// Takes note of misfits of the records that come next in the inputs; an error where there may be none.
+    /// Counts misfits of the next records of the inputs; an error if the request is strict.
     pub fn take_in(&mut self, misfits: &Misfits) -> Result<(), SortError> {
         if misfits.is_empty() {
             return Ok(());
@@ -289,7 +287,7 @@ impl<'a, R: Records> Job<'a, R> {
         Ok(())
     }
 
-    /// Stores how far the job has come, where that can be of use.
+    /// Stores the state of the job, if it can be resumed.
     pub fn store(&mut self) -> Result<(), SortError> {
         if !self.resumable {
             return Ok(());
@@ -310,7 +308,7 @@ impl<'a, R: Records> Job<'a, R> {
         stored
     }
 
-    /// Buffers for sorting, and a reader of the inputs from where the job stands.
+    /// A reader of the inputs from where the stored state says.
     pub fn reader(&self, pieces: &PiecePool) -> PieceReader<R> {
         PieceReader::new(
             &self.records,
@@ -322,12 +320,12 @@ impl<'a, R: Records> Job<'a, R> {
         )
     }
 
-    /// Where the output goes, if to files.
+    /// The directory of the output, if it is a file or several.
     pub fn output_dirs(&self) -> Vec<PathBuf> {
         output_dir(&self.request.output).into_iter().collect()
     }
 
-    /// The turns of a pass from some files or directories to others, where it takes any.
+    /// The turns of a pass from some files or directories to others, if reading and writing must alternate.
     pub fn turns(&self, from: &[PathBuf], to: &[PathBuf]) -> Option<Arc<Turns>> {
         Turns::between(self.request.volumes.volume.as_ref(), from, to)
     }
@@ -343,7 +341,7 @@ impl<'a, R: Records> Job<'a, R> {
         self.turns(&spills, &[self.output_dirs(), spills.clone()].concat())
     }
 
-    /// Memory for a pass that sorts, with `bytes` left for other things.
+    /// Memory for a pass that sorts; `bytes` stay free for other uses.
     pub fn sort_memory(&self, bytes: usize) -> SortMemory {
         let budget = Budget { memory: self.budget.memory.saturating_sub(bytes), ..self.budget };
         let share = budget.pieces(&|bytes| self.records.scratch_bytes(bytes));
@@ -352,16 +350,16 @@ impl<'a, R: Records> Job<'a, R> {
 
     /// Starts a sorted spill of about `bytes`.
     pub fn new_spill(&mut self, bytes: u64) -> Result<Spill<R>, SortError> {
-        let places = self.places()?;
-        let numbers = self.new_numbers(places.count() as u64);
-        Spill::create(&self.records, &self.disk, places, numbers, self.request.compression, bytes)
+        let dirs = self.spill_dirs()?;
+        let numbers = self.new_numbers(dirs.count() as u64);
+        Spill::create(&self.records, &self.disk, dirs, numbers, self.request.compression, bytes)
     }
 
-    /// Goes on with a spill of a killed job.
-    pub fn spill_again(&mut self, state: OpenSpill) -> Result<Spill<R>, SortError> {
-        let places = self.places()?;
-        let numbers = self.new_numbers(places.count() as u64);
-        Spill::resume(&self.records, &self.disk, places, numbers, self.request.compression, state)
+    /// Resumes a spill of a killed job.
+    pub fn resume_spill(&mut self, state: OpenSpill) -> Result<Spill<R>, SortError> {
+        let dirs = self.spill_dirs()?;
+        let numbers = self.new_numbers(dirs.count() as u64);
+        Spill::resume(&self.records, &self.disk, dirs, numbers, self.request.compression, state)
     }
 
     /// Numbers for new runs.
@@ -371,21 +369,21 @@ impl<'a, R: Records> Job<'a, R> {
         first..first + count
     }
 
-    /// The places for spills.
-    pub fn places(&mut self) -> Result<Places, SortError> {
-        if let Some(places) = &self.places {
-            return Ok(places.clone());
+    /// The spill directories, created when they are first needed.
+    pub fn spill_dirs(&mut self) -> Result<SpillDirs, SortError> {
+        if let Some(dirs) = &self.spill_dirs {
+            return Ok(dirs.clone());
         }
         let disk = self.disk.clone();
-        let places = Places::new(&disk, self.dir()?.dirs());
-        Ok(self.places.insert(places).clone())
+        let dirs = SpillDirs::new(&disk, self.dir()?.dirs());
+        Ok(self.spill_dirs.insert(dirs).clone())
     }
 
-    /// Removes runs that have been merged.
+    /// Removes the files of merged runs.
     pub fn remove_runs(&mut self, runs: &[Run]) -> Result<(), SortError> {
         let ours = || runs.iter().filter(|run| run.input.is_none());
         let files = ours().map(|run| run.path.clone()).collect();
-        let gone = self.sweeper.remove(files, ours().map(|run| run.bytes).sum())?;
+        let gone = self.unlink.remove(files, ours().map(|run| run.bytes).sum())?;
         self.passes.freed(gone);
         Ok(())
     }
@@ -404,7 +402,7 @@ impl<'a, R: Records> Job<'a, R> {
         if accounted != self.manifest.sum_in {
             return Err(SortError::Checksum { read: self.manifest.sum_in, written: accounted });
         }
-        self.sweeper.wait()?;
+        self.unlink.wait()?;
         let mut all_dropped = *dropped;
         all_dropped.combine(&self.manifest.dropped);
         let since = Instant::now();
@@ -436,36 +434,25 @@ impl<'a, R: Records> Job<'a, R> {
         let peak_spill_bytes = self.passes.peak_spill_bytes();
         let passes = std::mem::replace(&mut self.passes, Passes::new(self.disk.ledger().clone()));
         let passes = passes.into_accounts();
-        let columns =
-            self.manifest.misfits.accounts(self.records.key_columns(), &self.inputs, self.request.header);
+        let sums = JobSums { read: &self.manifest.sum_in, out, dropped };
+        let columns = self.records.key_columns();
         let plan = self.plan.clone();
-        let predicted_seconds = plan.input_bytes.map(|_| plan.chosen.seconds());
-        let predicted_peak_disk_bytes = predicted_disk(&plan);
         Report {
-            version: ascot_model::report::REPORT_VERSION,
-            verb: if self.request.merge_only { "merged" } else { "sorted" }.into(),
-            request: serde_json::to_value(self.request).unwrap_or_default(),
-            predicted_seconds,
+            predicted_seconds: plan.input_bytes.map(|_| plan.chosen.seconds()),
+            predicted_peak_disk_bytes: predicted_disk(&plan),
             plan: Some(plan),
             seconds: self.started.elapsed().as_secs_f64() + self.manifest.seconds,
-            records_in: self.manifest.sum_in.count,
-            bytes_in: self.manifest.sum_in.bytes,
-            records_out: out.count,
-            bytes_out: out.bytes,
-            records_dropped: dropped.count,
-            checksum: self.manifest.sum_in.to_string(),
             memory_bytes: self.budget.memory as u64,
-            peak_memory_bytes: peak_memory_bytes(),
             peak_spill_bytes,
             peak_disk_bytes: self.disk.peak_bytes(),
-            predicted_peak_disk_bytes,
             moved: PassAccount::moved_by(&passes),
             passes,
             streams,
             streams_left_out,
-            columns,
+            columns: self.manifest.misfits.accounts(columns, &self.inputs, self.request.header),
             resumed: self.manifest.seconds > 0.0,
             notices: self.disk.notices(),
+            ..report_of_records(self.request, sums)
         }
     }
 }
@@ -475,37 +462,19 @@ pub fn predicted_disk(plan: &Plan) -> Option<u64> {
     plan.input_bytes.map(|_| plan.chosen.peak_disk_bytes)
 }
 
-/// The report of a job that died when only cleaning up was left.
+/// The report of a job that was killed when it only had to clean up.
 pub fn report_of_finished(manifest: &Manifest, finished: &Finished, disk: &Disk) -> Report {
+    let sums = JobSums { read: &manifest.sum_in, out: &finished.out, dropped: &finished.dropped };
     Report {
-        version: ascot_model::report::REPORT_VERSION,
-        verb: "sorted".into(),
-        request: serde_json::to_value(&manifest.request).unwrap_or_default(),
-        predicted_seconds: None,
-        plan: None,
         seconds: manifest.seconds,
-        records_in: manifest.sum_in.count,
-        bytes_in: manifest.sum_in.bytes,
-        records_out: finished.out.count,
-        bytes_out: finished.out.bytes,
-        records_dropped: finished.dropped.count,
-        checksum: manifest.sum_in.to_string(),
         memory_bytes: manifest.memory_bytes,
-        peak_memory_bytes: peak_memory_bytes(),
-        peak_spill_bytes: 0,
-        peak_disk_bytes: 0,
-        predicted_peak_disk_bytes: None,
-        passes: Vec::new(),
-        moved: PassAccount::moved_by(&[]),
-        streams: Vec::new(),
-        streams_left_out: Vec::new(),
         resumed: true,
-        columns: Vec::new(),
         notices: disk.notices(),
+        ..report_of_records(&manifest.request, sums)
     }
 }
 
-/// Runs a flow over inputs, checking for a stop between its steps.
+/// Runs a flow over inputs, and stops between its steps if the job is cancelled. Returns the time waited for blocks.
 pub fn drive<I, F>(
     inputs: &mut Bowtie<I, NoOutput>,
     flow: &mut F,

@@ -26,16 +26,16 @@ pub enum SortError {
     Thread(#[from] ThreadError),
     /// The output disk or a spill disk is full.
     #[error("not enough room for {what}: {} needed, {}\n  {advice}{}", units::bytes(*needed), list_left(left), said_last(*remains))]
-    NoRoom {
-        /// What there is no room for.
+    NoSpace {
+        /// What does not fit.
         what: &'static str,
         /// Bytes needed.
         needed: u64,
-        /// Directories on the volumes there are, and the bytes left there.
+        /// A directory on each volume, and the bytes left there.
         left: Vec<(PathBuf, u64)>,
         /// What to do.
         advice: &'static str,
-        /// What is left of the job, where that is known.
+        /// What remains of the job, if that is known.
         remains: Option<&'static str>,
     },
     /// Keys do not fit the layout or the data.
@@ -299,7 +299,7 @@ impl SortError {
     /// The same without a word on what is left of the job.
     #[must_use]
     pub fn without_remains(mut self) -> Self {
-        if let SortError::NoRoom { remains, .. } = &mut self {
+        if let SortError::NoSpace { remains, .. } = &mut self {
             *remains = None;
         }
         self

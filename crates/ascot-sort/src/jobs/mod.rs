@@ -3,15 +3,15 @@
 //! ```text
 //!   sort, resume        a request, or the state of a killed job
 //!     └▶ prepare        inputs open, their head read, memory divided: the plan
-//!         └▶ run        the job, by the method of the plan, with progress: the report
+//!         └▶ execute    the job, by the method of the plan, with progress: the report
 //!   explanation         prepare, and the plan in words
 //! ```
 
+mod execute;
 pub mod explanation;
 pub mod generate;
 pub mod leftovers;
 mod prepare;
 pub mod resume;
-mod run;
 pub mod sort;
 pub mod sort_plan;

@@ -9,8 +9,8 @@ use crate::api::error::SortError;
 use crate::api::observe::{Caller, Cancel, Observer};
 use crate::api::request::{Input, SortRequest};
 use crate::job::report_of_finished;
+use crate::jobs::execute::{Execution, KilledJob};
 use crate::jobs::prepare::{Goal, prepare};
-use crate::jobs::run::{KilledJob, Run};
 use crate::plan::budget::Budget;
 use crate::plan::volumes::{RunOptions, disk_for, view_disk};
 use crate::read::inputs::{Fingerprint, Inputs};
@@ -73,7 +73,7 @@ fn resume_within(
     }
     let goal = view.as_deref().map_or(Goal::Sort, Goal::View);
     let killed = Some(KilledJob { dir: job_dir, manifest });
-    Run { request: &request, goal, prepared, disk, caller, killed }.run()
+    Execution { request: &request, goal, prepared, disk, caller, killed }.execute()
 }
 
 fn refuse_changed_inputs(dir: &Path, manifest: &Manifest) -> Result<(), SortError> {

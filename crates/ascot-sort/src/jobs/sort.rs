@@ -8,8 +8,8 @@ use ascot_model::report::Report;
 use crate::api::error::SortError;
 use crate::api::observe::{Caller, Cancel, Observer};
 use crate::api::request::{Output, SortRequest, SplitBy};
+use crate::jobs::execute::Execution;
 use crate::jobs::prepare::{Goal, Prepared, prepare, prepare_view};
-use crate::jobs::run::Run;
 use crate::methods::small::{self, SmallJob};
 use crate::plan::volumes::{RunOptions, check_apart, disk_for, view_disk};
 use crate::read::file_format::refuse_others;
@@ -58,7 +58,7 @@ pub(crate) fn sort_large(
     let prepared = prepare(request, inputs)?;
     warn_of_unnamed(request, &prepared, caller.observer)?;
     let disk = disk_for(request, &prepared.budget, options);
-    Run { request, goal: Goal::Sort, prepared, disk, caller, killed: None }.run()
+    Execution { request, goal: Goal::Sort, prepared, disk, caller, killed: None }.execute()
 }
 
 /// Splits the inputs into the files of the output. `by`: what decides to which file a record goes. The keys of the
@@ -76,7 +76,7 @@ pub fn split(
     warn_of_unnamed(request, &prepared, observer)?;
     let disk = disk_for(request, &prepared.budget, options);
     let caller = Caller { observer, cancel };
-    Run { request, goal: Goal::Split(by), prepared, disk, caller, killed: None }.run()
+    Execution { request, goal: Goal::Split(by), prepared, disk, caller, killed: None }.execute()
 }
 
 /// Sorts the inputs into runs, which become the view `view`.
@@ -91,7 +91,7 @@ pub fn make_view(
     warn_of_unnamed(&request, &prepared, observer)?;
     let disk = view_disk(options);
     let caller = Caller { observer, cancel };
-    Run { request: &request, goal: Goal::View(view), prepared, disk, caller, killed: None }.run()
+    Execution { request: &request, goal: Goal::View(view), prepared, disk, caller, killed: None }.execute()
 }
 
 /// Refuses an output whose directory does not exist, before there is anything to write.

@@ -212,7 +212,7 @@ impl<R: Records> Job<'_, R> {
             })?;
         self.key_sample = key_sample;
         let runs: Vec<Run> = parts.into_outputs().filter_map(PartRun::into_run).collect();
-        self.places()?.kept_promises();
+        self.spill_dirs()?.end_reservations();
         self.passes.spilled(runs.iter().map(|run| run.bytes).sum());
         self.manifest.runs = runs;
         self.manifest.parts.clear();
@@ -259,13 +259,13 @@ impl<R: Records> Job<'_, R> {
             let sink = RunSink::resume(&self.records, &self.disk, part.run, decode_index(&part.index)?)?;
             parts.push(PartRun::new(sink));
         }
-        let places = self.places()?;
+        let dirs = self.spill_dirs()?;
         let fair = self.inputs.record_bytes().unwrap_or(0) / splitters.parts() as u64;
         let expected = fair + fair / UNEVEN_SHARE;
         for number in self.new_numbers((splitters.parts() - parts.len()) as u64) {
-            let place = places.choose(expected, &[]).ok_or_else(|| places.no_room(expected))?;
-            places.promise(place, expected);
-            let path = places.path(place, number);
+            let dir = dirs.choose(expected, &[]).ok_or_else(|| dirs.no_space(expected))?;
+            dirs.reserve(dir, expected);
+            let path = dirs.run_path(dir, number);
             let sink = RunSink::create(&self.records, &self.disk, path, number, self.request.compression)?;
             parts.push(PartRun::new(sink));
         }

@@ -218,7 +218,7 @@ impl<R: Records> Job<'_, R> {
 
     /// Runs that can be merged at once, by memory and by descriptors, beginning with `runs`.
     fn fan_in(&self, runs: &[Run]) -> usize {
-        let memory = self.budget.streams().saturating_sub(self.budget.target_blocks * self.budget.block);
+        let memory = self.budget.streams().saturating_sub(self.budget.output_blocks * self.budget.block);
         let block = runs.iter().map(|run| run.block_bytes).max().unwrap_or(1);
         let memory = memory.saturating_sub(self.bench_bytes(runs, block) + self.key_bytes(runs));
         let mut taken = 0;
@@ -263,7 +263,7 @@ impl<R: Records> Job<'_, R> {
         let begun = self.manifest.merging.clone();
         let group = &self.manifest.runs[first..first + count];
         let mut spill = match &begun {
-            Some(MergingGroup { open, .. }) => self.spill_again(open.clone())?,
+            Some(MergingGroup { open, .. }) => self.resume_spill(open.clone())?,
             None => self.new_spill(group.iter().map(|run| run.bytes).sum())?,
         };
         let (sums, last_key) = match begun {

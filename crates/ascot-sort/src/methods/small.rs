@@ -1,13 +1,12 @@
-//! Jobs so small that setting up a large one would take longer than doing them: inputs are read,
-//! sorted and written on the calling thread, without a pool, threads or a device's queue.
+//! Jobs so small that setting up threads and a pool would take longer than sorting: one thread reads all inputs into
+//! one buffer, sorts it and writes it. A sort of a few kilobytes then takes about half of the processor time.
 //!
 //! ```text
 //!   inputs ─▶ [ bytes ] ─sort─▶ [ records in order ] ─choose, in place─▶ [ kept ] ─▶ file or pipe
 //! ```
 //!
-//! Invariants: the result, its report and every error are those of the large way; a job that turns
-//! out not to be small (a file has grown, its records are many) has written nothing when it is left
-//! to the large way.
+//! Invariants: the result, the report and every error are the same as those of a large job. A job that turns out not to
+//! be small, because a file has grown or has many records, has written nothing when it is done as a large job instead.
 
 #[cfg(test)]
 mod tests;
@@ -19,7 +18,7 @@ use std::time::{Duration, Instant};
 use ascot_io::{Backend, Buf, Disk, DiskOptions, Filled, PAGE_BYTES, WriteStream};
 use ascot_model::account::{PassAccount, StreamAccount};
 use ascot_model::plan::Plan;
-use ascot_model::report::{REPORT_VERSION, Report};
+use ascot_model::report::Report;
 use ascot_record::checksum::RecordSum;
 use ascot_record::keys::KeyColumn;
 
@@ -35,31 +34,30 @@ use crate::read::damage::RecordStart;
 use crate::read::inputs::{COMPLETION_BYTES, InputFile, Inputs};
 use crate::records::misfits::{InputStart, Misfits};
 use crate::records::{RawPiece, Records};
-use crate::report::account::{Passes, files_of, stage};
-use crate::resources::limits::peak_memory_bytes;
+use crate::report::account::{JobSums, Passes, files_of, report_of_records, stage};
 use crate::resources::pieces::Lease;
 
 /// Most bytes of records.
-const MOST_BYTES: u64 = 4 << 20;
+const BYTES_MAX: u64 = 4 << 20;
 
-/// Records take at most this part of memory: they are held three times, beside their order.
-const PART_OF_MEMORY: u64 = 8;
+/// Records take at most this fraction of memory, as its denominator: they are held three times, beside their order.
+const MEMORY_SHARE: u64 = 8;
 
-/// Most records; so many, and their order, fit the least memory.
-const MOST_RECORDS: usize = 1 << 18;
+/// Most records: they and their order fit in the least memory.
+const RECORDS_MAX: usize = 1 << 18;
 
-/// Bytes of a piece for each record that its scratch has room for.
+/// Bytes of a piece per record for which its scratch memory is made.
 const SCRATCH_RECORD_BYTES: usize = 16;
 
 /// Bytes moved by a system call.
 const CALL_BYTES: usize = 1 << 20;
 
-/// The memory of a small job; none where the job is not small. Without a cap the least will do.
+/// The memory of a small job; none if the job is not small. Without a cap the least memory is tried first.
 pub(crate) fn memory_of(request: &SortRequest, inputs: &Inputs) -> Option<u64> {
     let one_file = !matches!(request.output, Output::Parts(_));
     let plain = inputs.are_files() && one_file && !request.merge_only && request.method != Method::Distribute;
-    let bytes = inputs.record_bytes().filter(|&bytes| plain && bytes <= MOST_BYTES)?;
-    let fits = |memory: &u64| *memory >= LEAST_MEMORY_BYTES && bytes <= memory / PART_OF_MEMORY;
+    let bytes = inputs.record_bytes().filter(|&bytes| plain && bytes <= BYTES_MAX)?;
+    let fits = |memory: &u64| *memory >= LEAST_MEMORY_BYTES && bytes <= memory / MEMORY_SHARE;
     match request.memory_bytes {
         Some(memory) => Some(memory).filter(fits),
         None => Some(LEAST_MEMORY_BYTES).filter(fits).or_else(|| Some(default_memory()).filter(fits)),
@@ -68,21 +66,21 @@ pub(crate) fn memory_of(request: &SortRequest, inputs: &Inputs) -> Option<u64> {
 
 /// A small job.
 pub(crate) struct SmallJob<'a> {
-    /// What is asked for.
+    /// The request.
     pub(crate) request: &'a SortRequest,
-    /// Its inputs, all of them files.
+    /// Its inputs, all of which are files.
     pub(crate) inputs: Inputs,
     /// The header of the output, if it has one.
     pub(crate) header: Option<Vec<u8>>,
     /// The cap, bytes.
     pub(crate) memory: u64,
-    /// Faults, for tests.
+    /// Injected faults, for tests.
     pub(crate) options: &'a RunOptions,
     /// Hears when the output is complete, and may stop the job.
     pub(crate) caller: Caller<'a>,
 }
 
-/// Bytes of whole records, as they were read.
+/// Whole records as they were read.
 struct Raw {
     buf: Buf,
     len: usize,
@@ -97,7 +95,7 @@ struct Sorted {
     len: usize,
 }
 
-/// What became of them.
+/// Sums of the records read, written and dropped.
 #[derive(Default)]
 struct Sums {
     read: RecordSum,
@@ -146,24 +144,24 @@ impl SmallJob<'_> {
         Ok(Some(report))
     }
 
-    /// Reads all inputs, as long as they are as small as they were.
+    /// Reads all inputs; nothing if they have grown.
     fn read<R: Records>(&self, records: &R, disk: &Disk) -> Result<Option<Raw>, SortError> {
         let inputs = self.inputs.iter().count();
         let expected = self.inputs.record_bytes().unwrap_or(0) as usize;
-        // Room for what completes a last record, and for seeing that a file has grown.
-        let most = expected + COMPLETION_BYTES * inputs;
-        let buf = Buf::heap_at_hand(most + PAGE_BYTES);
+        // Space for the end of a last record, and for noticing that a file has grown.
+        let bytes_max = expected + COMPLETION_BYTES * inputs;
+        let buf = Buf::heap_at_hand(bytes_max + PAGE_BYTES);
         let mut raw = Raw { buf, len: 0, records: 0, starts: Vec::with_capacity(inputs) };
         for (input, file) in self.inputs.iter().enumerate() {
             raw.starts.push(InputStart { at: raw.records, input, before: 0 });
-            if !raw.append(records, file, disk)? || raw.len > most {
+            if !raw.append(records, file, disk)? || raw.len > bytes_max {
                 return Ok(None);
             }
         }
         Ok(Some(raw))
     }
 
-    /// The plan it is carried out by; none where memory would not do.
+    /// The plan; none if memory is too small for it.
     fn plan<R: Records>(&self, records: &R, raw: &Raw) -> Result<Option<Plan>, SortError> {
         let budget = Budget::new(self.memory, 1, self.inputs.record_bytes())?;
         let mean_bytes = (raw.records > 0).then(|| raw.len as f64 / raw.records as f64);
@@ -172,14 +170,15 @@ impl SmallJob<'_> {
         Ok(Some(plan).filter(|plan| plan.chosen.method == "in memory"))
     }
 
-    /// Leaves out what is not wanted and brings the rest into the form of the output.
+    /// Drops duplicates and all but the first records if the request says so, and brings the others into the form of
+    /// the output.
     fn choose<R: Records>(&self, records: &R, sorted: &mut Sorted, sums: &mut Sums) {
         if self.request.unique {
             sorted.keep_distinct(records, &mut sums.dropped);
         }
         let bytes = &mut sorted.lease.bytes_mut()[..sorted.len];
-        if let Some(most) = self.request.top {
-            let first = records.cut(bytes, usize::try_from(most).unwrap_or(usize::MAX));
+        if let Some(top) = self.request.top {
+            let first = records.cut(bytes, usize::try_from(top).unwrap_or(usize::MAX));
             records.sum(&bytes[first.bytes..], &mut sums.dropped);
             sorted.len = first.bytes;
         }
@@ -211,38 +210,26 @@ impl SmallJob<'_> {
     ) -> Report {
         let (streams, streams_left_out) = files_of(disk.ledger());
         let passes = vec![pass];
+        let records = JobSums { read: &sums.read, out: &sums.out, dropped: &sums.dropped };
         Report {
-            version: REPORT_VERSION,
-            verb: "sorted".into(),
-            request: serde_json::to_value(self.request).unwrap_or_default(),
             predicted_seconds: Some(plan.chosen.seconds()),
             predicted_peak_disk_bytes: predicted_disk(&plan),
             plan: Some(plan),
             seconds: passes.iter().map(|pass| pass.seconds).sum(),
-            records_in: sums.read.count,
-            bytes_in: sums.read.bytes,
-            records_out: sums.out.count,
-            bytes_out: sums.out.bytes,
-            records_dropped: sums.dropped.count,
-            checksum: sums.read.to_string(),
             memory_bytes: self.memory,
-            peak_memory_bytes: peak_memory_bytes(),
-            peak_spill_bytes: 0,
             peak_disk_bytes: disk.peak_bytes(),
             moved: PassAccount::moved_by(&passes),
             passes,
             streams,
             streams_left_out,
-            resumed: false,
             columns: sums.misfits.accounts(columns, &self.inputs, self.request.header),
-            notices: Vec::new(),
+            ..report_of_records(self.request, records)
         }
     }
 }
 
 impl Raw {
-    /// Reads an input behind what is there, and completes its last record; false where there is
-    /// more of it than there should be.
+    /// Appends the records of an input, and completes the last one. False if there are more than expected.
     fn append<R: Records>(&mut self, records: &R, file: &InputFile, disk: &Disk) -> Result<bool, SortError> {
         let start = self.len;
         let mut stream = file.open(disk, file.start)?;
@@ -255,7 +242,7 @@ impl Raw {
         if self.len >= self.buf.len() {
             return Ok(false);
         }
-        let cut = records.cut(&self.buf[start..self.len], MOST_RECORDS - self.records);
+        let cut = records.cut(&self.buf[start..self.len], RECORDS_MAX - self.records);
         self.records += cut.records;
         let at = |records: usize, bytes: usize| RecordStart {
             input: file.name(),
@@ -264,7 +251,7 @@ impl Raw {
         };
         let rest = start + cut.bytes..self.len;
         if !rest.is_empty() {
-            if self.records == MOST_RECORDS {
+            if self.records == RECORDS_MAX {
                 return Ok(false);
             }
             let last = self.buf[rest.clone()].last().copied();
@@ -287,7 +274,7 @@ impl Raw {
     }
 }
 
-/// Sorts what was read, sums it up; nothing comes of it where its order takes too much memory.
+/// Sorts and sums the records; none if their order takes too much memory.
 fn sort<R: Records>(records: &R, raw: Raw, sums: &mut Sums) -> Option<Sorted> {
     if raw.records == 0 {
         return Some(Sorted { lease: Lease::plain(raw.buf), len: 0 });
@@ -303,12 +290,12 @@ fn sort<R: Records>(records: &R, raw: Raw, sums: &mut Sums) -> Option<Sorted> {
 }
 
 impl Sorted {
-    /// Moves the first of equal records to the front, and adds up the others.
+    /// Keeps the first of equal records, and sums the others.
     fn keep_distinct<R: Records>(&mut self, records: &R, dropped: &mut RecordSum) {
         let bytes = &mut self.lease.bytes_mut()[..self.len];
         let (mut kept, mut at, mut last) = (0, 0, None);
         while at < bytes.len() {
-            // In sorted records all that is not strictly in order is equal.
+            // Sorted records that are not strictly in order are equal.
             let previous = last.clone().map(|last: Range<usize>| &bytes[last]);
             let fresh = records.disorder(previous, &bytes[at..], true).unwrap_or(bytes.len() - at);
             bytes.copy_within(at..at + fresh, kept);
@@ -325,7 +312,7 @@ impl Sorted {
 }
 
 impl Sums {
-    /// An error unless all that was read is accounted for.
+    /// An error unless every record read was written or dropped.
     fn check(&self) -> Result<(), SortError> {
         let mut accounted = self.out;
         accounted.combine(&self.dropped);

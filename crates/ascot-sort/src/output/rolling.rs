@@ -10,10 +10,10 @@
 //! ends after at least `total * (i + 1) / count` bytes of records, so the bytes that one file has too
 //! many come off the next one.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use ascot_io::threads::{Thread, spawn};
-use ascot_io::{AtomicOutput, Disk, IoError};
+use ascot_io::{AtomicOutput, Disk, IoError, Unpoisoned};
 
 use crate::api::error::SortError;
 use crate::api::observe::Cancel;
@@ -25,7 +25,7 @@ type Sealing = Thread<Result<Option<AtomicOutput>, IoError>>;
 
 /// Seals a file. Where no thread could be started for this, the caller still shares the file and seals it itself.
 fn seal(file: &Mutex<Option<AtomicOutput>>) -> Result<Option<AtomicOutput>, IoError> {
-    let file = file.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let file = file.lock().unpoisoned().take();
     file.map(|mut file| file.seal().map(|_| file)).transpose()
 }
 

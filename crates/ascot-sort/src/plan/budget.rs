@@ -14,17 +14,17 @@ pub use crate::resources::control_group::LEAST_MEMORY_BYTES;
 use crate::resources::limits::descriptors;
 use crate::resources::pieces::PIECES_READ;
 
-/// Share of memory for the blocks of the parts: one in so many.
+/// Blocks of parts have this fraction of the memory of streams, as its denominator.
 const PARTS_SHARE: usize = 2;
-/// Smallest block worth a request.
-pub const LEAST_BLOCK_BYTES: usize = 32 << 10;
-/// Largest block: more gains nothing on any device with a queue.
-pub const MOST_BLOCK_BYTES: usize = 1 << 20;
-/// Largest piece: it is sorted and gathered while it is in the cache.
-const MOST_PIECE_BYTES: usize = 4 << 20;
+/// Smallest block: smaller requests cost more than they move.
+pub const BLOCK_BYTES_MIN: usize = 32 << 10;
+/// Largest block: larger ones are no faster on a device with a queue.
+pub const BLOCK_BYTES_MAX: usize = 1 << 20;
+/// Largest piece: it is sorted and gathered within the cache.
+const PIECE_BYTES_MAX: usize = 4 << 20;
 /// Smallest piece.
-const LEAST_PIECE_BYTES: usize = 128 << 10;
-/// Pieces in all, where memory allows.
+const PIECE_BYTES_MIN: usize = 128 << 10;
+/// Number of pieces, if memory allows.
 const PIECES: usize = 64;
 
 /// How memory is divided, bytes.
@@ -32,67 +32,67 @@ const PIECES: usize = 64;
 pub struct Budget {
     /// The cap.
     pub memory: usize,
-    /// Compute threads, of each kind.
+    /// Compute threads of each kind.
     pub threads: usize,
-    /// A block of merged records, in runs and on the way to the output.
+    /// Bytes of a block of merged records, in runs and for the output.
     pub block: usize,
     /// Blocks of one merging thread.
     pub emit_blocks: usize,
     /// Blocks of the output.
-    pub target_blocks: usize,
+    pub output_blocks: usize,
 }
 
 /// The pieces of a pass that sorts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PieceShare {
-    /// A piece.
+    /// Bytes of a piece.
     pub bytes: usize,
-    /// Pieces in all.
+    /// Number of pieces.
     pub count: usize,
-    /// Pieces being read or sorted, at most.
+    /// Most pieces that are being read or sorted.
     pub unsorted: usize,
 }
 
 impl PieceShare {
-    /// Pieces of one load: half of those that can be sorted at once.
+    /// Pieces of one run buffer: half of those that can be sorted at once.
     pub fn load(&self) -> usize {
         (self.count.saturating_sub(self.unsorted) / 2).max(1)
     }
 }
 
 impl Budget {
-    /// Divides `memory`, for records of about `data_bytes` in all where that is known.
+    /// Divides `memory` for a job on about `data_bytes` of records, if that is known.
     pub fn new(memory: u64, threads: usize, data_bytes: Option<u64>) -> Result<Budget, SortError> {
         if memory < LEAST_MEMORY_BYTES {
             return Err(too_little(memory, LEAST_MEMORY_BYTES));
         }
         let memory = usize::try_from(memory).unwrap_or(usize::MAX);
         let threads = threads.clamp(1, (memory / (4 << 20)).max(1));
-        let most = (memory / 512).clamp(LEAST_BLOCK_BYTES, MOST_BLOCK_BYTES);
-        // With many runs smaller blocks let all of them be merged at once.
+        let most = (memory / 512).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
+        // Smaller blocks let many runs be merged at once.
         let runs = data_bytes.map_or(1, |bytes| bytes as usize / (memory * 2 / 5) + 1);
         let fair = memory / (4 * runs);
-        let block = previous_power_of_two(most.min(fair.max(LEAST_BLOCK_BYTES)));
-        Ok(Budget { memory, threads, block, emit_blocks: 6, target_blocks: 8 })
+        let block = previous_power_of_two(most.min(fair.max(BLOCK_BYTES_MIN)));
+        Ok(Budget { memory, threads, block, emit_blocks: 6, output_blocks: 8 })
     }
 
-    /// Memory of what every pass has: merging threads and output.
+    /// Memory of merging threads and output, which every pass has.
     pub fn common(&self) -> usize {
-        (self.threads * self.emit_blocks + self.target_blocks) * self.block
+        (self.threads * self.emit_blocks + self.output_blocks) * self.block
     }
 
-    /// Pieces of a pass that sorts, with `scratch_bytes` for each sorting thread.
+    /// Pieces of a pass that sorts. `scratch_bytes`: what a sorting thread needs for pieces of a size.
     pub fn pieces(&self, scratch_bytes: &dyn Fn(usize) -> usize) -> PieceShare {
-        let mut bytes = MOST_PIECE_BYTES;
-        // Read; cut, waiting to be sorted or being sorted, with what they are gathered to.
+        let mut bytes = PIECE_BYTES_MAX;
+        // Pieces being read; and pieces that wait for sorting or are sorted, each with the piece it is gathered to.
         let unsorted = PIECES_READ + 2 * (self.threads + 2);
         loop {
             let taken = self.common() + self.threads * scratch_bytes(bytes);
             let left = self.memory.saturating_sub(taken);
-            if left / bytes >= PIECES.max(3 * unsorted) || bytes <= LEAST_PIECE_BYTES {
+            if left / bytes >= PIECES.max(3 * unsorted) || bytes <= PIECE_BYTES_MIN {
                 return PieceShare { bytes, count: left / bytes, unsorted };
             }
-            bytes = (bytes / 2).max(LEAST_PIECE_BYTES);
+            bytes = (bytes / 2).max(PIECE_BYTES_MIN);
         }
     }
 
@@ -102,29 +102,29 @@ impl Budget {
     }
 }
 
-/// Inputs that are merged at once.
+/// Most inputs that are merged at once.
 pub fn merge_fan_in(budget: &Budget, request: &SortRequest) -> usize {
     let open = descriptors().saturating_sub(request.output.parts_held());
     (budget.streams() / (3 * budget.block)).min(open).min(request.batch_size.unwrap_or(usize::MAX)).max(2)
 }
 
-/// Share of memory kept back for records that span blocks: one in so many.
+/// Records that span blocks have this fraction of memory, as its denominator.
 pub const SPARE_SHARE: usize = 2;
 
-/// Blocks of so many outputs, and the bytes of one; an error where memory has none for each.
+/// Number and bytes of the blocks of `parts` outputs; an error if memory is too small for one each.
 pub fn part_block(budget: &Budget, parts: usize) -> Result<(usize, usize), SortError> {
-    let blocks = 2 * parts + budget.target_blocks;
+    let blocks = 2 * parts + budget.output_blocks;
     let share = budget.streams() / PARTS_SHARE;
-    let block = (share / blocks).min(budget.block) / LEAST_BLOCK_BYTES * LEAST_BLOCK_BYTES;
+    let block = (share / blocks).min(budget.block) / BLOCK_BYTES_MIN * BLOCK_BYTES_MIN;
     if block == 0 {
-        let least = least_memory(blocks * LEAST_BLOCK_BYTES * PARTS_SHARE, budget)?;
+        let least = least_memory(blocks * BLOCK_BYTES_MIN * PARTS_SHARE, budget)?;
         return Err(SortError::TooLittleMemory { given: budget.memory as u64, least });
     }
     Ok((blocks, block))
 }
 
-/// The memory that leaves so many bytes for streams. More memory makes larger blocks, which threads and
-/// output have some of, and allows more threads: what is needed is found step by step.
+/// The memory that leaves `streams` bytes for streams. It is found step by step, because more memory also makes the
+/// blocks of threads and output larger and allows more threads.
 fn least_memory(streams: usize, budget: &Budget) -> Result<u64, SortError> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).max(budget.threads);
     let mut least = (streams + budget.common()).next_multiple_of(1 << 20);
@@ -141,8 +141,8 @@ fn previous_power_of_two(value: usize) -> usize {
     1 << value.max(1).ilog2()
 }
 
-/// A sensible cap where none is given: half of what the machine, or this process's control group, has left,
-/// and no more than fits there beside the process itself.
+/// The cap if none is given: half of the memory left to the machine or to the control group of this process, and no
+/// more than fits there beside the process itself.
 pub fn default_memory() -> u64 {
     let machine = meminfo_available().unwrap_or(1 << 30);
     let usual = |left: u64| (left / 2).clamp(LEAST_MEMORY_BYTES, 64 << 30);
@@ -152,7 +152,7 @@ pub fn default_memory() -> u64 {
     }
 }
 
-/// The error about a cap of `given` bytes, below the `least` that works, which may be the control group's doing.
+/// Error for a cap of `given` bytes below the `least` that works. It names the control group if that is the cause.
 pub fn too_little(given: u64, least: u64) -> SortError {
     match GroupMemory::of_this_process().filter(|group| group.cap() < least) {
         Some(group) => SortError::SmallControlGroup { group, least },

@@ -1,7 +1,7 @@
-//! Whether a job fits on its volumes, by its plan: asked before anything is read.
+//! Whether a job fits on its volumes according to its plan. This is checked before records are read.
 //!
-//! Invariant: what is refused here would certainly fail. A bound that a job may stay far below, because equal records or
-//! all but the first are left out, or spills are compressed, refuses nothing.
+//! Invariant: only jobs that would certainly fail are refused. Nothing is refused by a bound that a job may stay far
+//! below because it drops records or compresses spills.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,30 +18,30 @@ use crate::plan::planner::output_files;
 use crate::plan::volumes::{output_dir, temp_dirs};
 use crate::resources::device::device_of;
 
-/// What does not fit, and where.
+/// What does not fit, and on which volumes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Shortage {
-    /// What there is no room for.
+    /// What does not fit.
     pub what: &'static str,
-    /// Bytes it takes at least.
+    /// Bytes it needs at least.
     pub needed_bytes: u64,
-    /// A directory on each of the volumes, and the bytes left there.
+    /// A directory on each of the volumes, and the bytes free there.
     pub left: Vec<(PathBuf, u64)>,
 }
 
-/// Directories on volumes that differ, with what is free there.
-struct Free {
+/// Directories on different volumes, and the bytes free there.
+struct FreeSpace {
     left: Vec<(PathBuf, u64)>,
     devices: Vec<Option<u64>>,
 }
 
-impl Free {
-    fn of(disk: &Disk, dirs: &[PathBuf]) -> Free {
-        let mut this = Free { left: Vec::new(), devices: Vec::new() };
+impl FreeSpace {
+    fn new(disk: &Disk, dirs: &[PathBuf]) -> FreeSpace {
+        let mut this = FreeSpace { left: Vec::new(), devices: Vec::new() };
         for dir in dirs {
             let device = device_of(dir);
             if !this.devices.contains(&device) {
-                // Unknown is not too little.
+                // Unknown free space counts as enough.
                 this.left.push((dir.clone(), disk.free_space(dir).unwrap_or(u64::MAX)));
                 this.devices.push(device);
             }
@@ -59,84 +59,82 @@ fn filled_dir(output: &Output) -> Option<PathBuf> {
     output_dir(output).filter(|_| output_files(output) > 0)
 }
 
-/// Bytes free on the volumes that a plan fills, each counted once.
+/// Bytes free on the volumes that a plan writes to, each volume counted once.
 pub(crate) fn free_of_plan(request: &SortRequest, plan: &Plan, disk: &Disk) -> u64 {
     let spills = plan.input_bytes.is_none() || plan.chosen.disk.spills_bytes > 0;
     let mut dirs = if spills { temp_dirs(request) } else { Vec::new() };
     dirs.extend(filled_dir(&request.output));
-    Free::of(disk, &dirs).bytes()
+    FreeSpace::new(disk, &dirs).bytes()
 }
 
-/// Whether what a plan says of the disk is no bound: how long the records are that `--top` keeps is not known before.
+/// Whether the disk use of a plan is an estimate and not a bound: the lengths of the records that `--top` keeps are not
+/// known before.
 pub(crate) fn disk_is_estimate(request: &SortRequest) -> bool {
     let of_one_length = matches!(request.layout, Layout::Fixed { .. } | Layout::Number(_));
     request.top.is_some() && !of_one_length
 }
 
-/// What of a plan certainly does not fit. Where it fits only if consumed spills are freed more often than usual, the
-/// plan then says that it takes what there is.
+/// The part of a plan that certainly does not fit. If the plan fits only when consumed spills are freed more often than
+/// usual, its peak is lowered to the free space.
 pub(crate) fn shortage(request: &SortRequest, plan: &mut Plan, disk: &Disk) -> Option<Shortage> {
-    // What is left out is only guessed at.
-    let all_wanted = !request.unique && request.top.is_none();
-    let last = plan.chosen.passes.last().filter(|_| plan.input_bytes.is_some() && all_wanted)?;
-    let short = |what, needed_bytes, free: &Free| {
+    // The bytes of dropped records are only estimated.
+    let keeps_all = !request.unique && request.top.is_none();
+    let last = plan.chosen.passes.last().filter(|_| plan.input_bytes.is_some() && keeps_all)?;
+    let short = |what, needed_bytes, free: &FreeSpace| {
         (free.bytes() < needed_bytes).then(|| Shortage { what, needed_bytes, left: free.left.clone() })
     };
     let dir = filled_dir(&request.output);
-    let of_output = dir.as_ref().map(|dir| Free::of(disk, std::slice::from_ref(dir)));
+    let of_output = dir.as_ref().map(|dir| FreeSpace::new(disk, std::slice::from_ref(dir)));
     let output = of_output.as_ref().and_then(|free| short("the output", last.written_bytes, free));
     let need = plan.chosen.disk;
     if output.is_some() || need.spills_bytes == 0 || request.compression != Compression::None {
         return output;
     }
     let mut dirs = temp_dirs(request);
-    let of_spills = Free::of(disk, &dirs);
+    let of_spills = FreeSpace::new(disk, &dirs);
     let spilled = plan.chosen.passes.first().map_or(0, |pass| pass.written_bytes);
     if let Some(spills) = short("spills", spilled, &of_spills) {
         return Some(spills);
     }
-    let apart = of_output.is_none_or(|free| !of_spills.devices.contains(&free.devices[0]));
-    if apart {
+    if of_output.is_none_or(|free| !of_spills.devices.contains(&free.devices[0])) {
         return None;
     }
     dirs.extend(dir);
-    let both = Free::of(disk, &dirs);
-    let most = both.bytes().max(need.least_bytes);
-    plan.chosen.peak_disk_bytes = plan.chosen.peak_disk_bytes.min(most);
+    let both = FreeSpace::new(disk, &dirs);
+    let peak_max = both.bytes().max(need.least_bytes);
+    plan.chosen.peak_disk_bytes = plan.chosen.peak_disk_bytes.min(peak_max);
     short("spills and the output together", need.least_bytes, &both)
 }
 
-/// Refuses a job that certainly does not fit, before it reads anything.
+/// Refuses a job that certainly does not fit.
 pub(crate) fn refuse_without_space(
     request: &SortRequest,
     plan: &mut Plan,
     disk: &Disk,
 ) -> Result<(), SortError> {
     let Some(Shortage { what, needed_bytes, left }) = shortage(request, plan, disk) else { return Ok(()) };
-    let places = temp_dirs(request);
-    let places: Vec<&Path> = places.iter().map(PathBuf::as_path).collect();
     match (what, &request.output) {
         ("the output", Output::Path(path)) => check_output_space(disk, path, needed_bytes)?,
         ("the output", Output::Parts(parts)) => check_output_space(disk, &parts.path(0), needed_bytes)?,
-        ("spills", _) => return Err(no_space_for_spills(disk, &places, needed_bytes)),
+        ("spills", _) => return Err(no_space_for_spills(disk, &temp_dirs(request), needed_bytes)),
         _ => {}
     }
     let advice = "free some space, or put spills on another volume than the output (--temp DIR, repeatable)";
     let remains = Some("nothing was written; an old output is as it was");
-    Err(SortError::NoRoom { what, needed: needed_bytes, left, advice, remains })
+    Err(SortError::NoSpace { what, needed: needed_bytes, left, advice, remains })
 }
 
-/// Has the disk keep to what the plan says that files take, where it can say.
+/// Limits the disk use of the job to the plan's peak, if the size of the inputs is known.
 pub(crate) fn keep_within(disk: &Disk, plan: &Plan) {
     if plan.input_bytes.is_some() {
         disk.limit(plan.chosen.peak_disk_bytes);
     }
 }
 
-/// The error where `needed` bytes of spills have no room in `dirs`.
-pub fn no_space_for_spills(disk: &Disk, dirs: &[&Path], needed: u64) -> SortError {
-    let free = |dir: &&Path| (dir.to_path_buf(), disk.free_space(dir).unwrap_or(0));
-    SortError::NoRoom {
+/// Error for spills of `needed` bytes that do not fit in `dirs`.
+pub fn no_space_for_spills(disk: &Disk, dirs: &[PathBuf], needed: u64) -> SortError {
+    let free = |dir: &PathBuf| (dir.clone(), disk.free_space(dir).unwrap_or(0));
+    SortError::NoSpace {
         what: "spills",
         needed,
         left: dirs.iter().map(free).collect(),
@@ -145,7 +143,7 @@ pub fn no_space_for_spills(disk: &Disk, dirs: &[&Path], needed: u64) -> SortErro
     }
 }
 
-/// An error where `path`, if it is or becomes a file, has no room for the `needed` bytes of an output.
+/// Refuses an output of `needed` bytes that does not fit on the volume of `path`, unless `path` is a device or a pipe.
 pub fn check_output_space(disk: &Disk, path: &Path, needed: u64) -> Result<(), SortError> {
     let is_file = fs::metadata(path).map_or(true, |stat| stat.is_file());
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -155,17 +153,17 @@ pub fn check_output_space(disk: &Disk, path: &Path, needed: u64) -> Result<(), S
     }
     let advice = "free some space, or name an output on another volume";
     let remains = Some("nothing was written; an old output is as it was");
-    Err(SortError::NoRoom { what: "the output", needed, left: vec![(dir.into(), left)], advice, remains })
+    Err(SortError::NoSpace { what: "the output", needed, left: vec![(dir.into(), left)], advice, remains })
 }
 
-/// The error of a job that makes a view, whose runs are its spills.
+/// Adapts an error about spills to a job that makes a view: its spills are the runs of the view.
 pub fn explain_view_space(error: SortError) -> SortError {
     let advice =
         "free some space, name a view on another volume (--view DIR), or compress its runs (--compress auto)";
     match error {
-        SortError::NoRoom { what: "spills", needed, left, remains, .. } => {
+        SortError::NoSpace { what: "spills", needed, left, remains, .. } => {
             let remains = remains.map(|_| "nothing is left of it");
-            SortError::NoRoom { what: "the runs of the view", needed, left, advice, remains }
+            SortError::NoSpace { what: "the runs of the view", needed, left, advice, remains }
         }
         SortError::Kept { error, dir } => {
             SortError::Kept { error: Box::new(explain_view_space(*error)), dir }

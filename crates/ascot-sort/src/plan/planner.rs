@@ -1,9 +1,8 @@
-//! From a request and its inputs, or what is thought of them, to the description of a job that the model
-//! costs ([`RecordJob`]).
+//! Describes a job for the model ([`RecordJob`]), from a request and its inputs or assumptions about them. The model
+//! costs the methods and makes the plan.
 
 use ascot_io::{PAGE_BYTES, ahead_bytes};
-use ascot_model::disk_use::DiskUse;
-use ascot_model::disk_use::LEAST_STEP_BYTES;
+use ascot_model::disk_use::{DiskUse, LEAST_STEP_BYTES};
 use ascot_model::host::{HostProfile, KernelRates, RecordClass};
 use ascot_model::plan::{Plan, Way};
 pub use ascot_model::sort_plan::part_count;
@@ -13,9 +12,7 @@ use ascot_record::layout::Layout;
 
 use crate::api::error::SortError;
 use crate::api::request::{Keys, Method, Output, SortRequest, SplitBy};
-use crate::plan::budget::part_block;
-use crate::plan::budget::{Budget, default_memory};
-use crate::plan::budget::{SPARE_SHARE, merge_fan_in};
+use crate::plan::budget::{Budget, SPARE_SHARE, default_memory, merge_fan_in, part_block};
 use crate::plan::order_sample::looks_ordered;
 use crate::read::inputs::{Inputs, PART_BLOCKS};
 use crate::read::record_reader::gap_bytes;
@@ -28,9 +25,9 @@ pub const GUESSED_RECORD_BYTES: f64 = 64.0;
 /// What is known of inputs before their records are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Bytes of records; none: a pipe, not known.
+    /// Bytes of records; none if an input is a pipe.
     pub bytes: Option<u64>,
-    /// They can be read from anywhere.
+    /// They are files, which can be read at any offset.
     pub are_files: bool,
     /// Number of inputs.
     pub inputs: u64,
@@ -46,7 +43,7 @@ impl From<&Inputs> for Extent {
     }
 }
 
-/// The budget of a request for so many bytes of records.
+/// The budget of a request for `data_bytes` of records.
 pub fn budget_of(request: &SortRequest, data_bytes: Option<u64>) -> Result<Budget, SortError> {
     let memory = request.memory_bytes.unwrap_or_else(default_memory);
     let threads =
@@ -54,29 +51,29 @@ pub fn budget_of(request: &SortRequest, data_bytes: Option<u64>) -> Result<Budge
     Budget::new(memory, threads, data_bytes)
 }
 
-/// How long records are, by the first of them.
+/// Lengths of records, estimated from the first ones.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lengths {
-    /// Mean, bytes; none: not known.
+    /// Mean, bytes, if it is known.
     pub(crate) mean_bytes: Option<f64>,
-    /// Of each of the first ones, bytes.
+    /// The length of each of the first records, bytes.
     first: Vec<usize>,
-    /// Bytes of the header that the output begins with.
+    /// Bytes of the header of the output.
     header_bytes: u64,
 }
 
 impl Lengths {
-    /// Records of which no more is known than their mean length.
+    /// Lengths of which only the mean is known.
     pub(crate) fn of_mean(mean_bytes: Option<f64>, header: Option<&[u8]>) -> Lengths {
         Lengths { mean_bytes, first: Vec::new(), header_bytes: header.map_or(0, <[u8]>::len) as u64 }
     }
 
-    /// The records at the head of the input.
+    /// Lengths of the records at the head of the input.
     pub(crate) fn of_head<R: Records>(records: &R, head: &Head) -> Lengths {
         let whole = records.cut(&head.records, usize::MAX);
         let mean_bytes = (whole.records > 0).then(|| whole.bytes as f64 / whole.records as f64);
         let (mut first, mut at) = (Vec::new(), 0);
-        // Short ones leave next to nothing of a block empty.
+        // Short records leave almost nothing of a block empty.
         let varies = records.record_bytes().is_none();
         while at < whole.bytes && varies && mean_bytes.is_some_and(|mean| mean > LONG_RECORD_BYTES) {
             let len = records.cut(&head.records[at..whole.bytes], 1).bytes;
@@ -89,8 +86,8 @@ impl Lengths {
         Lengths { first, ..Lengths::of_mean(mean_bytes, head.header.as_deref()) }
     }
 
-    /// Bytes that blocks of `block` bytes, which hold whole records and are padded to pages, take for each byte of
-    /// records: of the first ones, again and again.
+    /// Bytes of blocks per byte of records, if blocks of `block` bytes hold whole records and are padded to pages. It
+    /// is found by filling blocks with the first records again and again.
     fn packing(&self, block: usize) -> f64 {
         let (mut taken, mut records, mut filled, mut blocks) = (0, 0, 0, 0);
         for &len in self.first.iter().cycle() {
@@ -116,17 +113,17 @@ fn padded(bytes: usize) -> usize {
     bytes.next_multiple_of(PAGE_BYTES)
 }
 
-/// Bytes of the blocks of a record longer than a block, which it has to itself.
+/// Bytes of the blocks of a record longer than a block, which hold nothing else.
 fn padded_apart(len: usize, block: usize) -> usize {
     len / block * block + padded(len % block)
 }
 
-/// Mean length from which on each record's own counts, bytes: shorter ones leave little of a block empty.
+/// Mean length, bytes, above which the length of each record matters: shorter ones leave little of a block empty.
 const LONG_RECORD_BYTES: f64 = 512.0;
-/// Blocks that are filled to see how well records fill blocks.
+/// Blocks that are filled to estimate how well records fill blocks.
 const PACKED_BLOCKS: usize = 64;
 
-/// A job as its plan sees it.
+/// The facts about a job by which it is planned.
 struct Facts<'a, R> {
     request: &'a SortRequest,
     extent: Extent,
@@ -135,7 +132,7 @@ struct Facts<'a, R> {
     record_bytes: f64,
     lengths: &'a Lengths,
     records: &'a R,
-    /// Files that the output is; 0: a pipe or a device.
+    /// Number of files of the output; 0 for a pipe or a device.
     output_files: u64,
     volume: VolumeProfile,
     host: HostProfile,
@@ -165,12 +162,12 @@ impl<'a, R: Records> Facts<'a, R> {
         Facts { request, extent, budget, record_bytes, lengths, records, output_files, volume, host }
     }
 
-    /// The job, for the model.
+    /// The description of the job for the model.
     fn job(&self, in_order: bool) -> RecordJob<'_> {
         let budget = self.budget;
         let scratch = |bytes| self.records.scratch_bytes(bytes);
         let pieces = budget.pieces(&scratch);
-        // A piece begins with a gap for what the one before it leaves over.
+        // A piece begins with space for the record that the piece before it cut off.
         let filled = pieces.bytes - gap_bytes(pieces.bytes);
         let sorted_apart = budget.memory.saturating_sub(PART_BLOCKS * budget.block);
         let of_parts = Budget { memory: sorted_apart, ..*budget }.pieces(&scratch);
@@ -194,7 +191,7 @@ impl<'a, R: Records> Facts<'a, R> {
                 part: (of_parts.bytes * of_parts.load()) as u64,
                 fan_in: fan_in.max(2) as u64,
                 fan_out: fan_out.max(2) as u64,
-                streams: streams.saturating_sub(budget.target_blocks * budget.block) as u64,
+                streams: streams.saturating_sub(budget.output_blocks * budget.block) as u64,
                 block: budget.block as u64,
             },
             disk: self.disk(),
@@ -204,7 +201,7 @@ impl<'a, R: Records> Facts<'a, R> {
         }
     }
 
-    /// Bytes that spills take for each byte of records.
+    /// Bytes of spills per byte of records.
     fn packing(&self) -> f64 {
         let (block, mean) = (self.budget.block, self.record_bytes);
         if !self.lengths.first.is_empty() {
@@ -216,12 +213,12 @@ impl<'a, R: Records> Facts<'a, R> {
                 let filled = block / len * len;
                 padded(filled) as f64 / filled as f64
             }
-            // What a record does not fit into stays empty.
+            // The end of a block stays empty if the next record does not fit.
             len => block as f64 / (block - len).max(block / 2) as f64,
         }
     }
 
-    /// What it takes of the disk beside its records.
+    /// Its disk use beside its records.
     fn disk(&self) -> DiskUse {
         let budget = self.budget;
         DiskUse {
@@ -245,7 +242,7 @@ impl<'a, R: Records> Facts<'a, R> {
             distribute: method == Method::Distribute || (method == Method::Auto && can_sample),
             forced: method != Method::Auto,
         };
-        self.job(in_order).sort(methods).ok_or(SortError::Internal("a sort without a way"))
+        self.job(in_order).sort(methods).ok_or(SortError::Internal("a sort without a method"))
     }
 
     fn merge_inputs(&self) -> Plan {
@@ -256,7 +253,7 @@ impl<'a, R: Records> Facts<'a, R> {
     }
 }
 
-/// Files that an output is: a device or a pipe takes no room on a disk.
+/// Number of files of an output. A device or a pipe is none: it takes no space on a volume.
 pub(crate) fn output_files(output: &Output) -> u64 {
     match output {
         Output::Path(path) => u64::from(std::fs::metadata(path).map_or(true, |stat| stat.is_file())),
@@ -274,7 +271,7 @@ fn class_of(request: &SortRequest) -> RecordClass {
     }
 }
 
-/// Plans a sort, or a merge of sorted inputs, for records as long as `lengths` says.
+/// Plans a sort, or a merge of sorted inputs, for records of the given lengths.
 pub(crate) fn make_plan<R: Records>(
     request: &SortRequest,
     inputs: &Inputs,
@@ -294,7 +291,7 @@ pub(crate) fn make_plan<R: Records>(
     if !in_order {
         return Ok(planned);
     }
-    // Runs need not be written of what is in order already; parts would be.
+    // Records in order need not be written as runs, but would be written as parts.
     let mut merging = Plan { forced: false, ..facts.sort(Method::Merge, true)? };
     merging.others.push(Way { remark: "would move what is in order".into(), ..planned.chosen });
     Ok(merging)
@@ -329,9 +326,9 @@ pub fn plan_ahead(request: &SortRequest, data_bytes: u64, record_bytes: f64) -> 
     })
 }
 
-/// Bytes of output after which a merge of `total` bytes within `memory` stores how far it has come and frees what it
-/// has consumed; syncing so often costs little, and so little is taken twice. With more memory more is merged at
-/// once, and a step that cuts a batch short makes the device wait once more.
+/// Bytes of output after which a merge of `total` bytes within `memory` stores its state and frees what it has consumed.
+/// Syncing this often costs little, and little is merged twice after a kill. More memory merges more at once, and each
+/// checkpoint that cuts a batch short makes the device wait once more.
 pub fn checkpoint_bytes(total: u64, memory: u64) -> u64 {
     const SHARE: u64 = 24;
     const SHARE_OF_SMALL: u64 = 8;

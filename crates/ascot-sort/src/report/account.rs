@@ -1,26 +1,31 @@
-//! The account of a job's passes, drawn from the ledger and from the stages' own clocks.
+//! The account of a job's passes: bytes from the ledger, and times from the clocks of the stages.
 
 use std::time::{Duration, Instant};
 
 use ascot_io::{Direction, Ledger};
 use ascot_model::account::{FileAccount, PassAccount, StageAccount, StreamAccount};
+use ascot_model::report::{REPORT_VERSION, Report};
+use ascot_record::checksum::RecordSum;
 
-/// Passes done, and the one going on.
+use crate::api::request::SortRequest;
+use crate::resources::limits::peak_memory_bytes;
+
+/// The passes done, and the current one.
 pub struct Passes {
     ledger: Ledger,
     before: Vec<ascot_io::StreamAccount>,
     since: Instant,
     done: Vec<PassAccount>,
-    /// Which of them was gone through last.
+    /// The latest of them.
     latest: usize,
     spilled: u64,
     peak_spilled: u64,
 }
 
-/// What a pass tells of itself.
+/// What a pass adds to its account.
 #[derive(Clone, Debug, Default)]
 pub struct PassFacts {
-    /// Files read from at once.
+    /// Files read at once.
     pub inputs: u64,
     /// Files written to.
     pub outputs: u64,
@@ -28,7 +33,7 @@ pub struct PassFacts {
     pub stages: Vec<StageAccount>,
 }
 
-/// A stage's time, by what it did.
+/// The account of a stage: its time at work and waiting.
 pub fn stage(
     name: &str,
     threads: usize,
@@ -61,8 +66,7 @@ impl Passes {
         }
     }
 
-    /// The pass that went on until now is done. What a job does again and again, for each part or
-    /// group of runs, is one pass.
+    /// Ends the current pass. A pass that a job repeats, for each part or group of runs, has one account.
     pub fn done(&mut self, name: &str, facts: PassFacts) {
         let seconds = self.since.elapsed().as_secs_f64();
         let pass = PassAccount {
@@ -83,7 +87,7 @@ impl Passes {
         self.since = Instant::now();
     }
 
-    /// What streams have moved since this was asked last.
+    /// What streams have moved since the latest call.
     pub fn moved(&mut self) -> Vec<StreamAccount> {
         let now = self.ledger.account();
         let mut streams: Vec<StreamAccount> = Vec::new();
@@ -94,7 +98,7 @@ impl Passes {
             };
             let (bytes, runs) =
                 self.before.iter().find(same).map_or((0, 0), |before| (before.bytes, before.runs));
-            // A run begins when it is asked for, its bytes count when they have moved.
+            // A run counts when it is requested, its bytes when they have moved.
             if (account.bytes, account.runs) == (bytes, runs) {
                 continue;
             }
@@ -115,7 +119,7 @@ impl Passes {
         streams
     }
 
-    /// The last pass went on a little: it wrote what was left of its output and made it durable.
+    /// Adds to the latest pass the time in which its output was sealed.
     pub fn committed(&mut self, took: Duration) {
         let streams = self.moved();
         if let Some(last) = self.done.get_mut(self.latest) {
@@ -124,18 +128,18 @@ impl Passes {
         }
     }
 
-    /// Spills grew by so many bytes.
+    /// Spills have grown by `bytes`.
     pub fn spilled(&mut self, bytes: u64) {
         self.spilled += bytes;
         self.peak_spilled = self.peak_spilled.max(self.spilled);
     }
 
-    /// So many bytes of spills were given back.
+    /// `bytes` of spills have been freed.
     pub fn freed(&mut self, bytes: u64) {
         self.spilled = self.spilled.saturating_sub(bytes);
     }
 
-    /// Most bytes of spills at once.
+    /// Peak of the bytes of spills.
     pub fn peak_spill_bytes(&self) -> u64 {
         self.peak_spilled
     }
@@ -146,12 +150,42 @@ impl Passes {
     }
 }
 
-/// What files moved, those told one by one and the sums of the others.
+/// Sums of the records of a job.
+#[derive(Clone, Copy)]
+pub struct JobSums<'a> {
+    /// Records read.
+    pub read: &'a RecordSum,
+    /// Records written.
+    pub out: &'a RecordSum,
+    /// Records left out.
+    pub dropped: &'a RecordSum,
+}
+
+/// The part of a report that a job has without passes: its request and the records that it sorted.
+pub fn report_of_records(request: &SortRequest, sums: JobSums<'_>) -> Report {
+    let JobSums { read, out, dropped } = sums;
+    Report {
+        version: REPORT_VERSION,
+        verb: if request.merge_only { "merged" } else { "sorted" }.into(),
+        request: serde_json::to_value(request).unwrap_or_default(),
+        records_in: read.count,
+        bytes_in: read.bytes,
+        records_out: out.count,
+        bytes_out: out.bytes,
+        records_dropped: dropped.count,
+        checksum: read.to_string(),
+        peak_memory_bytes: peak_memory_bytes(),
+        moved: PassAccount::moved_by(&[]),
+        ..Report::default()
+    }
+}
+
+/// What files moved: those that are listed one by one, and the sums of the others.
 pub fn files_of(ledger: &Ledger) -> (Vec<FileAccount>, Vec<FileAccount>) {
-    let told = ledger.files().into_iter().map(|file| {
+    let files = ledger.files().into_iter().map(|file| {
         let name = if file.kind == RUN_KIND { SPILLS } else { &file.kind };
         let label = file.path.as_deref().map(|path| match path.file_name() {
-            // Their directory has a name by chance, and is gone when this is read.
+            // The spill directory has a random name, and no longer exists when the report is read.
             Some(spill) if file.kind == RUN_KIND => spill.to_string_lossy().into_owned(),
             _ => path.display().to_string(),
         });
@@ -165,20 +199,20 @@ pub fn files_of(ledger: &Ledger) -> (Vec<FileAccount>, Vec<FileAccount>) {
         let files = label.is_none().then_some(file.files);
         FileAccount { file: label, files, moved }
     });
-    // What was opened and not moved is no news.
-    told.filter(|file| file.moved.switches() > 0).partition(|file| file.file.is_some())
+    // Files that were opened and not used are left out.
+    files.filter(|file| file.moved.switches() > 0).partition(|file| file.file.is_some())
 }
 
-/// What run files and their indexes are called by the ledger, up to the first space, and by a report.
+/// The name of run files and their indexes in the ledger, up to the first space, and in a report.
 const RUN_KIND: &str = "run";
 const SPILLS: &str = "spills";
 
-/// Streams by what they are to a user: run files and their indexes are spills.
+/// The name of a stream for users: run files and their indexes are spills.
 fn stream_name(name: &str) -> &str {
     if name.split(' ').next() == Some(RUN_KIND) { SPILLS } else { name }
 }
 
-/// The stage that was busiest, or waited most for its device: what holds a pass back.
+/// What bound a pass: computing, or the stage that waited most for its device.
 fn bound_by(stages: &[StageAccount], seconds: f64) -> String {
     let share = |time: f64, threads: usize| time / (seconds.max(1e-9) * threads.max(1) as f64);
     let device =

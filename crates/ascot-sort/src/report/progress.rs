@@ -1,5 +1,4 @@
-//! Telling how a job goes: how much of what the plan moves has been moved, and what that means for
-//! the time left.
+//! Progress of a job: how many of the planned bytes have been moved, and how much time is left.
 
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -10,11 +9,11 @@ use ascot_model::plan::{PassPlan, Plan};
 use crate::api::error::SortError;
 use crate::api::observe::{Observer, Progress};
 
-/// Time between two tellings.
+/// Time between two progress reports.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// Runs `work` while a thread tells `observer` how it goes. A job that goes on after a kill moved
-/// `moved_before` bytes before.
+/// Runs `work` while a thread reports its progress to `observer`. A resumed job moved `moved_before` bytes before it was
+/// killed.
 pub fn with_progress<T>(
     plan: &Plan,
     ledger: &Ledger,
@@ -24,42 +23,51 @@ pub fn with_progress<T>(
 ) -> Result<T, SortError> {
     threads::scope(|scope| {
         let (done, wait) = channel::<()>();
-        let tell = move || {
-            let mut teller = Teller::new(plan, ledger, moved_before);
+        let report = move || {
+            let mut meter = ProgressMeter::new(plan, ledger, moved_before);
             while let Err(RecvTimeoutError::Timeout) = wait.recv_timeout(INTERVAL) {
-                observer.progress(&teller.tell());
+                observer.progress(&meter.progress());
             }
         };
-        // A job that nobody is told of goes on all the same.
-        let _teller = scope.spawn("progress", tell);
+        // Without a thread for it, the job runs without progress reports.
+        let _reporter = scope.spawn("progress", report);
         let result = work();
         drop(done);
         result
     })
 }
 
-struct Teller<'a> {
+struct ProgressMeter<'a> {
     plan: &'a Plan,
     ledger: &'a Ledger,
     moved_before: u64,
-    last: (Instant, u64, u64, Duration),
+    latest: Sample,
     rate: f64,
     clock: PassClock,
 }
 
-impl<'a> Teller<'a> {
+/// What was measured at a moment.
+struct Sample {
+    at: Instant,
+    read_bytes: u64,
+    written_bytes: u64,
+    cpu_time: Duration,
+}
+
+impl<'a> ProgressMeter<'a> {
     fn new(plan: &'a Plan, ledger: &'a Ledger, moved_before: u64) -> Self {
         let now = Instant::now();
-        let (pass, share) = place(&plan.chosen.passes, moved_before);
+        let (pass, share) = pass_after(&plan.chosen.passes, moved_before);
         let clock = PassClock { pass, since: now, from: share, slower: 1.0, weight: 0.0 };
-        Teller { plan, ledger, moved_before, last: (now, 0, 0, cpu_time()), rate: 0.0, clock }
+        let latest = Sample { at: now, read_bytes: 0, written_bytes: 0, cpu_time: cpu_time() };
+        ProgressMeter { plan, ledger, moved_before, latest, rate: 0.0, clock }
     }
 
-    fn tell(&mut self) -> Progress {
+    fn progress(&mut self) -> Progress {
         let totals = self.ledger.totals();
         let moved = self.moved_before + totals.read_bytes + totals.written_bytes;
         let passes = &self.plan.chosen.passes;
-        let (at, share) = place(passes, moved);
+        let (at, share) = pass_after(passes, moved);
         let left = self.clock.seconds_left(passes, at, share, Instant::now());
         let bound_by = self.bound_by(totals.read_bytes, totals.written_bytes);
         let pass = &passes[at];
@@ -79,16 +87,16 @@ impl<'a> Teller<'a> {
         }
     }
 
-    /// What bound the last interval; updates the rate.
-    fn bound_by(&mut self, read: u64, written: u64) -> String {
-        let (then, read_then, written_then, cpu_then) = self.last;
-        let seconds = then.elapsed().as_secs_f64().max(1e-3);
-        let cpu = cpu_time();
-        let busy = cpu.saturating_sub(cpu_then).as_secs_f64() / (seconds * self.plan.threads as f64);
-        let (read_rate, write_rate) =
-            ((read - read_then) as f64 / seconds, (written - written_then) as f64 / seconds);
+    /// What bound the job in the latest interval; updates the rate.
+    fn bound_by(&mut self, read_bytes: u64, written_bytes: u64) -> String {
+        let now = Sample { at: Instant::now(), read_bytes, written_bytes, cpu_time: cpu_time() };
+        let before = std::mem::replace(&mut self.latest, now);
+        let seconds = (self.latest.at - before.at).as_secs_f64().max(1e-3);
+        let busy = self.latest.cpu_time.saturating_sub(before.cpu_time).as_secs_f64();
+        let busy = busy / (seconds * self.plan.threads as f64);
+        let read_rate = (read_bytes - before.read_bytes) as f64 / seconds;
+        let write_rate = (written_bytes - before.written_bytes) as f64 / seconds;
         self.rate = 0.7 * self.rate + 0.3 * read_rate.max(write_rate);
-        self.last = (Instant::now(), read, written, cpu);
         if busy > 0.85 {
             "computing binds".into()
         } else if read_rate > 4.0 * write_rate {
@@ -103,21 +111,21 @@ impl<'a> Teller<'a> {
     }
 }
 
-/// Tells the time left from what has been measured, as far as that goes: the pass at hand goes on as
-/// it went, and those to come are as much slower than predicted as those before were.
+/// Estimates the time left. The current pass is assumed to continue at its measured speed, and later passes to be as
+/// much slower than predicted as the passes so far.
 struct PassClock {
     pass: usize,
     since: Instant,
-    /// Share of the pass that was done when the clock started.
+    /// Fraction of the pass that was done when the clock started.
     from: f64,
-    /// Measured over predicted time, of the passes done.
+    /// Measured time divided by predicted time, of the passes done.
     slower: f64,
-    /// Predicted seconds of those.
+    /// Predicted seconds of the passes done.
     weight: f64,
 }
 
 impl PassClock {
-    /// Share of a pass from which on its own speed tells all.
+    /// Fraction of a pass after which only its measured speed counts.
     const SURE_SHARE: f64 = 0.25;
 
     fn seconds_left(&mut self, passes: &[PassPlan], at: usize, share: f64, now: Instant) -> Option<f64> {
@@ -134,7 +142,7 @@ impl PassClock {
         let own = if done > 0.0 { elapsed / done } else { 0.0 };
         let expected = predicted * self.slower;
         let whole = if self.weight == 0.0 { own } else { sure * own + (1.0 - sure) * expected };
-        // The pass at hand tells of those to come too.
+        // The speed of the current pass counts for later ones too.
         let known = self.weight + predicted * done;
         let slower = (self.slower * self.weight + elapsed) / known.max(1e-9);
         let later: f64 = passes[at + 1..].iter().map(PassPlan::seconds).sum();
@@ -153,8 +161,8 @@ fn work_of(pass: &PassPlan) -> u64 {
     pass.read_bytes + pass.written_bytes
 }
 
-/// The pass that the job is in after moving so many bytes, and how much of it is done.
-fn place(passes: &[PassPlan], moved: u64) -> (usize, f64) {
+/// The pass of a job that has moved `moved` bytes, and the fraction of it that is done.
+fn pass_after(passes: &[PassPlan], moved: u64) -> (usize, f64) {
     let mut left = moved;
     for (number, pass) in passes.iter().enumerate() {
         let work = work_of(pass);
@@ -166,7 +174,7 @@ fn place(passes: &[PassPlan], moved: u64) -> (usize, f64) {
     (0, 0.0)
 }
 
-/// Share of the whole job's predicted time that is done.
+/// Fraction of the predicted time of the whole job that is done.
 fn fraction(passes: &[PassPlan], at: usize, share: f64) -> f64 {
     let total: f64 = passes.iter().map(PassPlan::seconds).sum();
     let before: f64 = passes[..at].iter().map(PassPlan::seconds).sum();
@@ -174,10 +182,10 @@ fn fraction(passes: &[PassPlan], at: usize, share: f64) -> f64 {
     ((before + now) / total.max(1e-9)).min(1.0)
 }
 
-/// Processor time of this process, all threads.
+/// Processor time of all threads of this process.
 fn cpu_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a valid place for the answer.
+    // SAFETY: `time` is valid memory for the result.
     if unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) } != 0 {
         return Duration::ZERO;
     }
@@ -210,11 +218,11 @@ mod tests {
         let mut left = |at, share, second| {
             clock.seconds_left(&passes, at, share, start + Duration::from_secs_f64(second))
         };
-        let near = |told: Option<f64>, wanted: f64| {
-            let told = told.expect("known by now");
-            assert!((told - wanted).abs() < 0.01 * wanted.max(1.0), "{told} for {wanted}");
+        let near = |estimate: Option<f64>, wanted: f64| {
+            let estimate = estimate.expect("known by now");
+            assert!((estimate - wanted).abs() < 0.01 * wanted.max(1.0), "{estimate} for {wanted}");
         };
-        assert!(left(0, 0.01, 1.0).is_none(), "too early to tell");
+        assert!(left(0, 0.01, 1.0).is_none(), "too early to estimate");
         // Both passes take a hundred seconds, however long they were thought to.
         near(left(0, 0.5, 50.0), 150.0);
         near(left(0, 0.9, 90.0), 110.0);
@@ -225,10 +233,10 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_goes_on_starts_where_it_was() {
+    fn a_resumed_job_starts_where_it_was() {
         let (passes, start) = (passes(), Instant::now());
         let mut clock = PassClock { pass: 0, since: start, from: 0.5, slower: 1.0, weight: 0.0 };
-        let told = clock.seconds_left(&passes, 0, 0.75, start + Duration::from_secs(25));
-        assert!(told.is_some_and(|told| (told - 125.0).abs() < 1.0), "{told:?}");
+        let left = clock.seconds_left(&passes, 0, 0.75, start + Duration::from_secs(25));
+        assert!(left.is_some_and(|left| (left - 125.0).abs() < 1.0), "{left:?}");
     }
 }

@@ -1,14 +1,14 @@
-//! Tells an observer how far a job of one pass is, and the job whether to stop.
+//! Progress of a job of one pass.
 
 use std::time::{Duration, Instant};
 
 use crate::api::error::SortError;
 use crate::api::observe::{Cancel, Observer, Progress};
 
-/// How often an observer hears.
+/// Time between two progress reports.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Counts the bytes of a pass.
+/// Counts the bytes of a pass, reports its progress and checks whether it is cancelled.
 pub(crate) struct Watch<'a> {
     observer: &'a dyn Observer,
     cancel: &'a Cancel,
@@ -16,22 +16,30 @@ pub(crate) struct Watch<'a> {
     total_bytes: Option<u64>,
     done_bytes: u64,
     since: Instant,
-    told: Duration,
+    /// Time of the latest report.
+    reported: Duration,
 }
 
 impl<'a> Watch<'a> {
-    /// A pass that begins now and moves `total_bytes`, where that is known.
+    /// A pass that begins now and moves `total_bytes`, if that is known.
     pub(crate) fn new(
         observer: &'a dyn Observer,
         cancel: &'a Cancel,
         phase: &'static str,
         total_bytes: Option<u64>,
     ) -> Self {
-        let (done_bytes, told) = (0, Duration::ZERO);
-        Watch { observer, cancel, phase, total_bytes, done_bytes, since: Instant::now(), told }
+        Watch {
+            observer,
+            cancel,
+            phase,
+            total_bytes,
+            done_bytes: 0,
+            since: Instant::now(),
+            reported: Duration::ZERO,
+        }
     }
 
-    /// What stops the job.
+    /// Stops the job.
     pub(crate) fn cancel(&self) -> &Cancel {
         self.cancel
     }
@@ -41,12 +49,12 @@ impl<'a> Watch<'a> {
         self.done_bytes
     }
 
-    /// So many more bytes have moved. An error: the job is to stop.
+    /// Counts `bytes` more. An error if the job is cancelled.
     pub(crate) fn moved(&mut self, bytes: usize) -> Result<(), SortError> {
         self.done_bytes += bytes as u64;
         let elapsed = self.since.elapsed();
-        if elapsed - self.told >= INTERVAL {
-            self.told = elapsed;
+        if elapsed - self.reported >= INTERVAL {
+            self.reported = elapsed;
             self.observer.progress(&self.progress(elapsed.as_secs_f64()));
         }
         self.cancel.check()

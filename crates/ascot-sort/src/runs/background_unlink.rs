@@ -1,8 +1,8 @@
-//! Removing spills beside the work: a file system takes a tenth of a second to free a third of a
-//! gigabyte, in which nothing would be merged.
+//! Removes spills on a thread of its own: a file system needs a tenth of a second to free a third of a gigabyte, and
+//! the merge goes on meanwhile.
 //!
-//! Invariant: one removal is under way at most, and the next waits for it. What would take more of the disk than
-//! the job's plan says waits for it, too.
+//! Invariant: at most one removal is under way, and the next one waits for it. A write that would exceed the planned
+//! disk use waits for it too.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,22 +12,22 @@ use ascot_io::{Disk, IoError};
 
 use crate::api::error::SortError;
 
-/// Removes files of a job, the latest while the job goes on.
-pub struct Sweeper {
+/// Removes files of a job while the job goes on.
+pub struct BackgroundUnlink {
     disk: Disk,
     under_way: Option<(Thread<Result<(), IoError>>, u64)>,
 }
 
-impl Sweeper {
-    /// So few bytes are gone sooner than a thread is there.
+impl BackgroundUnlink {
+    /// Fewer bytes are removed sooner than a thread is started.
     const FEW_BYTES: u64 = 8 << 20;
 
     /// Removes from `disk`.
     pub fn new(disk: &Disk) -> Self {
-        Sweeper { disk: disk.clone(), under_way: None }
+        BackgroundUnlink { disk: disk.clone(), under_way: None }
     }
 
-    /// Removes `files`, of `bytes` bytes; gives the bytes known to be gone since the last time. An error
+    /// Removes `files`, of `bytes` bytes. Returns the bytes of removals that have ended since the last call. An error
     /// may be that of an earlier removal.
     pub fn remove(&mut self, files: Vec<PathBuf>, bytes: u64) -> Result<u64, SortError> {
         let gone = self.wait()?;
@@ -40,7 +40,7 @@ impl Sweeper {
                 let _under_way = under_way;
                 all()
             };
-            // Without a thread for it the job waits for the removal.
+            // If no thread can be started, the job waits for the removal.
             if let Ok(thread) = spawn("remove", beside) {
                 self.under_way = Some((thread, bytes));
                 return Ok(gone);
@@ -50,7 +50,7 @@ impl Sweeper {
         Ok(gone + bytes)
     }
 
-    /// Waits for what is under way; gives its bytes.
+    /// Waits for the removal under way, and returns its bytes.
     pub fn wait(&mut self) -> Result<u64, SortError> {
         let Some((thread, bytes)) = self.under_way.take() else { return Ok(0) };
         thread.join()??;
@@ -58,10 +58,10 @@ impl Sweeper {
     }
 }
 
-impl Drop for Sweeper {
-    /// Whoever comes after finds files that are there or gone.
+impl Drop for BackgroundUnlink {
+    /// Waits, so that no file is removed later.
     fn drop(&mut self) {
-        // The job has failed already, for a reason of its own.
+        // The job has already failed with an error of its own.
         let _ = self.wait();
     }
 }

@@ -1,11 +1,11 @@
-//! Spilling one sorted sequence: as a run, or as several where volumes fill up.
+//! Spills one sorted sequence: as one run, or as several if volumes fill up.
 //!
 //! ```text
-//!   place 0   |== run 7 ==|      no room for the next chunk
-//!   place 1               |==== run 8 ====|
+//!   directory 0   |== run 7 ==|      no space for the next chunk
+//!   directory 1               |==== run 8 ====|
 //! ```
 //!
-//! The runs stand one behind the other wherever runs are listed, so equal records keep their order.
+//! Runs are always listed in this order, so equal records keep their order.
 
 use std::ops::Range;
 use std::path::Path;
@@ -19,24 +19,25 @@ use crate::records::emitter::Chunk;
 use crate::runs::run::Run;
 use crate::runs::run_file::RunSink;
 use crate::runs::run_file::{decode_index, encode_index};
-use crate::runs::spill_dirs::Places;
+use crate::runs::spill_dirs::SpillDirs;
 use crate::runs::store::{OpenPart, OpenSpill};
 
 /// A sorted sequence being spilled.
 pub struct Spill<R> {
     records: Arc<R>,
     disk: Disk,
-    places: Places,
-    /// Numbers for its runs, one for each place.
+    dirs: SpillDirs,
+    /// Numbers for its runs, one for each directory.
     numbers: Range<u64>,
     compression: Compression,
-    /// Bytes it is expected to come to.
+    /// Bytes it is expected to have.
     expected: u64,
     sink: RunSink<R>,
-    place: usize,
-    /// Places found full.
+    /// The directory of the run being written.
+    dir: usize,
+    /// Directories found full.
     full: Vec<usize>,
-    /// Runs that had to end early.
+    /// Runs that ended early.
     done: Vec<Run>,
 }
 
@@ -45,38 +46,38 @@ impl<R: Records> Spill<R> {
     pub fn create(
         records: &Arc<R>,
         disk: &Disk,
-        places: Places,
+        dirs: SpillDirs,
         mut numbers: Range<u64>,
         compression: Compression,
         expected: u64,
     ) -> Result<Self, SortError> {
-        let place = places.choose(expected, &[]).ok_or_else(|| places.no_room(expected))?;
+        let dir = dirs.choose(expected, &[]).ok_or_else(|| dirs.no_space(expected))?;
         let number = next_number(&mut numbers)?;
-        let path = places.path(place, number);
+        let path = dirs.run_path(dir, number);
         let sink = RunSink::create(records, disk, path, number, compression)?;
         let (records, disk) = (Arc::clone(records), disk.clone());
         let (full, done) = (Vec::new(), Vec::new());
-        Ok(Spill { records, disk, places, numbers, compression, expected, sink, place, full, done })
+        Ok(Spill { records, disk, dirs, numbers, compression, expected, sink, dir, full, done })
     }
 
-    /// Goes on with a spill that was checkpointed.
+    /// Resumes a spill that was checkpointed.
     pub fn resume(
         records: &Arc<R>,
         disk: &Disk,
-        places: Places,
+        dirs: SpillDirs,
         numbers: Range<u64>,
         compression: Compression,
         state: OpenSpill,
     ) -> Result<Self, SortError> {
         let OpenSpill { done, open, expected } = state;
-        let place = places.of(&open.run.path);
+        let dir = dirs.dir_of(&open.run.path);
         let sink = RunSink::resume(records, disk, open.run, decode_index(&open.index)?)?;
         let (records, disk) = (Arc::clone(records), disk.clone());
         let full = Vec::new();
-        Ok(Spill { records, disk, places, numbers, compression, expected, sink, place, full, done })
+        Ok(Spill { records, disk, dirs, numbers, compression, expected, sink, dir, full, done })
     }
 
-    /// Makes what has been written durable, and tells how to go on from there.
+    /// Makes the records written so far durable. Returns the state from which the spill can be resumed.
     pub fn checkpoint(&mut self) -> Result<OpenSpill, SortError> {
         let (run, index) = self.sink.checkpoint()?;
         let open = OpenPart { run, index: encode_index(&index) };
@@ -93,7 +94,7 @@ impl<R: Records> Spill<R> {
         self.sink.path()
     }
 
-    /// Has the run entered from anywhere later on, as the runs of a view are.
+    /// Keeps the keys by which the run of a view can be entered at any record.
     pub fn keep_keys(&mut self) {
         self.sink.keep_keys();
     }
@@ -101,26 +102,25 @@ impl<R: Records> Spill<R> {
     /// Appends merged records.
     pub fn write(&mut self, chunk: Chunk) -> Result<(), SortError> {
         if let Err(error) = self.sink.make_room(chunk.len) {
-            // Where a record goes on no other run can start.
-            let elsewhere = error.is_disk_full() && chunk.first_record == 0;
-            if !elsewhere {
+            // No run can start within a record.
+            if !error.is_disk_full() || chunk.first_record > 0 {
                 return Err(error.into());
             }
-            self.go_on_elsewhere(chunk.len as u64)?;
+            self.start_next_run(chunk.len as u64)?;
         }
         Ok(self.sink.write(chunk)?)
     }
 
-    /// Ends the run where its volume is full, and starts another where there is room.
-    fn go_on_elsewhere(&mut self, bytes: u64) -> Result<(), SortError> {
+    /// Ends the run, whose volume is full, and starts one on another volume.
+    fn start_next_run(&mut self, bytes: u64) -> Result<(), SortError> {
         let rest = self.expected.saturating_sub(self.bytes()).max(bytes);
-        self.full.push(self.place);
+        self.full.push(self.dir);
         loop {
-            let Some(place) = self.places.choose(rest, &self.full) else {
-                return Err(self.places.no_room(rest));
+            let Some(dir) = self.dirs.choose(rest, &self.full) else {
+                return Err(self.dirs.no_space(rest));
             };
             let number = next_number(&mut self.numbers)?;
-            let path = self.places.path(place, number);
+            let path = self.dirs.run_path(dir, number);
             let mut sink = RunSink::create(&self.records, &self.disk, path, number, self.compression)?;
             let fits = sink.make_room(bytes as usize);
             let ended = if fits.is_ok() { std::mem::replace(&mut self.sink, sink) } else { sink };
@@ -129,16 +129,16 @@ impl<R: Records> Spill<R> {
             } else {
                 ended.remove(&self.disk)?;
             }
-            self.place = place;
+            self.dir = dir;
             match fits {
                 Ok(()) => return Ok(()),
-                Err(other) if other.is_disk_full() => self.full.push(place),
+                Err(other) if other.is_disk_full() => self.full.push(dir),
                 Err(other) => return Err(other.into()),
             }
         }
     }
 
-    /// Makes what has been spilled durable and complete.
+    /// Completes the runs and makes them durable.
     pub fn finish(mut self) -> Result<Vec<Run>, SortError> {
         self.done.push(self.sink.finish()?);
         Ok(self.done)
@@ -146,5 +146,5 @@ impl<R: Records> Spill<R> {
 }
 
 fn next_number(numbers: &mut Range<u64>) -> Result<u64, SortError> {
-    numbers.next().ok_or(SortError::Internal("a spill has more runs than places"))
+    numbers.next().ok_or(SortError::Internal("a spill has more runs than directories"))
 }

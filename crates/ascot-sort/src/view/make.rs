@@ -76,7 +76,7 @@ pub fn budget_of(budget: Budget, mean_bytes: f64, kept_bytes: f64, data_bytes: O
     Budget {
         block,
         emit_blocks: budget.emit_blocks * times,
-        target_blocks: budget.target_blocks * times,
+        output_blocks: budget.output_blocks * times,
         ..budget
     }
 }

@@ -185,7 +185,7 @@ fn the_output_may_be_an_input() {
 #[test]
 fn jobs_that_are_not_small_are_left_alone() {
     let dir = TempDir::new().unwrap();
-    let many = b"\n".repeat(MOST_RECORDS + 1);
+    let many = b"\n".repeat(RECORDS_MAX + 1);
     let mut asked = request(dir.path(), "lines", lines(KeyOptions::default()), &[&many]);
     // Too many records: begun, then left to the large way.
     assert_eq!(both(&asked), Ok(many));

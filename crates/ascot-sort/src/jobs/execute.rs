@@ -1,4 +1,4 @@
-//! Runs a job whose inputs are open: makes its plan, goes through the passes of the planned method, and tells the
+//! Executes a job whose inputs are open: makes its plan, goes through the passes of the planned method, and tells the
 //! observer of its progress meanwhile.
 
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use crate::records::{AnyRecords, Records, with_records};
 use crate::report::progress::with_progress;
 use crate::runs::store::{JobDir, Manifest, StoredWay};
 
-/// A job that can run.
-pub(super) struct Run<'a> {
+/// A job that can be executed.
+pub(super) struct Execution<'a> {
     pub(super) request: &'a SortRequest,
     pub(super) goal: Goal<'a>,
     pub(super) prepared: Prepared,
@@ -48,17 +48,17 @@ impl KilledJob {
     }
 }
 
-impl Run<'_> {
-    /// The report of the job.
-    pub(super) fn run(self) -> Result<Report, SortError> {
+impl Execution<'_> {
+    /// Executes the job, and returns its report.
+    pub(super) fn execute(self) -> Result<Report, SortError> {
         let is_view = self.goal.is_view();
         let records = AnyRecords::new(self.request, &self.prepared.head)?;
-        let report = with_records!(records, records => self.run_with(records));
+        let report = with_records!(records, records => self.execute_with(records));
         report.map_err(|error| if is_view { explain_view_space(error) } else { error })
     }
 
-    fn run_with<R: Records>(self, records: Arc<R>) -> Result<Report, SortError> {
-        let Run { request, goal, prepared, disk, caller, mut killed } = self;
+    fn execute_with<R: Records>(self, records: Arc<R>) -> Result<Report, SortError> {
+        let Execution { request, goal, prepared, disk, caller, mut killed } = self;
         let mut plan = match &killed {
             Some(killed) => {
                 let request = SortRequest { method: killed.method(), ..request.clone() };
