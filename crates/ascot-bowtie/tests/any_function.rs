@@ -2,8 +2,8 @@
 //! arrives, in runs as long as the formulas say.
 #![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 
-use ascot_bowtie::engine::{Bowtie, Reader, Writer, run};
-use ascot_bowtie::flow::{Flow, Step};
+use ascot_bowtie::engine::{Bowtie, Reader, Writer};
+use ascot_bowtie::flow::{Flow, Step, run};
 use ascot_io::{BlockPool, Buf, IoError, VirtualDisk};
 use ascot_model::run_length::{Scheme, Shape};
 use ascot_model::volume::VolumeProfile;

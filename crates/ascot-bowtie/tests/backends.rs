@@ -5,8 +5,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ascot_bowtie::engine::{Bowtie, Reader, Writer, run};
-use ascot_bowtie::flow::{Flow, Step};
+use ascot_bowtie::engine::{Bowtie, Reader, Writer};
+use ascot_bowtie::flow::{Flow, Step, run};
 use ascot_io::{
     Arm, Backend, BlockPool, Direction, Disk, DiskOptions, Effect, FaultPlan, Faults, IoError, Ledger,
     Operation, Pool, VirtualDisk,

@@ -6,9 +6,9 @@
 
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
-use ascot_bowtie::engine::{Bowtie, Reader, Writer, run};
-use ascot_bowtie::flow::{Flow, Step};
-use ascot_bowtie::occupancy::Split;
+use ascot_bowtie::engine::{Bowtie, Reader, Writer};
+use ascot_bowtie::flow::{Flow, Step, run};
+use ascot_bowtie::schedule::Split;
 use ascot_bowtie::schedule::{EqualParts, Schedule, Staircase};
 use ascot_io::{BlockPool, Buf, IoError, VirtualDisk};
 use ascot_model::multipass::{DeviceCost, Pass, split};
@@ -75,7 +75,7 @@ struct Told {
 /// One bowtie, 1 x m, by its best scheme; its input file is gone afterwards.
 fn distribute(disk: &VirtualDisk, input: &str, outputs: u32, memory_blocks: u32, dealt: u32) -> Vec<String> {
     let scheme = Scheme::best(Shape { inputs: 1, outputs, alpha: 0.5 });
-    let split = Split::of(&scheme, memory_blocks);
+    let split = Split::new(&scheme, memory_blocks);
     let schedule = Box::new(Staircase::new(scheme, split.read));
     distribute_by(disk, input, outputs, (memory_blocks, split, schedule), dealt)
 }
@@ -92,7 +92,7 @@ fn distribute_by(
     let reader = Reader::new(disk.open_read(input, 0..u64::MAX), BLOCK);
     let writers = names.iter().map(|name| Writer::new(disk.create(name))).collect();
     let pool = BlockPool::new(Buf::heap(memory_blocks as usize * BLOCK), BLOCK);
-    let bowtie = Bowtie::with_schedule((vec![reader], writers), pool, 0.5, split, schedule);
+    let bowtie = Bowtie::with_schedule(vec![reader], writers, pool, 0.5, split, schedule);
     let mut bowtie = bowtie.expect("there is memory").depth(1);
     run(&mut bowtie, &mut Deal { dealt }, || Ok(())).expect("it runs");
     disk.remove(input);

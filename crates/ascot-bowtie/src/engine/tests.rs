@@ -1,13 +1,14 @@
 //! The engine beside the simulator, and flows that make trouble.
 
-use ascot_io::{Buf, Direction, VirtualDisk};
-use ascot_model::run_length::Algorithm;
+use ascot_io::{BlockPool, Buf, Direction, IoError, VirtualDisk};
+use ascot_model::run_length::{Algorithm, Scheme, Shape};
 use ascot_model::volume::VolumeProfile;
 use proptest::prelude::*;
 
 use super::*;
-use crate::schedule::FewestHeld;
-use crate::simulate::{Mill, MillStreams, Setup, Skew, UNITS, simulate};
+use crate::flow::{Flow, Step, run};
+use crate::schedule::{BlockedOn, FewestHeld, Forecast, Move, Schedule, SchedulerView, Split, Staircase};
+use crate::simulate::{RateModel, Setup, Skew, StreamState, UNITS, simulate};
 
 const BLOCK: usize = UNITS as usize;
 
@@ -20,12 +21,12 @@ fn disk() -> VirtualDisk {
 }
 
 /// The function of the simulator, on bytes.
-struct Ground {
-    mill: Mill,
+struct Simulated {
+    function: RateModel,
 }
 
-impl MillStreams for Bowtie {
-    fn live(&self, input: usize) -> bool {
+impl StreamState for Bowtie {
+    fn is_live(&self, input: usize) -> bool {
         !self.exhausted(input)
     }
 
@@ -33,19 +34,19 @@ impl MillStreams for Bowtie {
         !self.data(input).is_empty()
     }
 
-    fn has_room(&self, output: usize) -> bool {
-        self.room(output) > 0
+    fn has_free(&self, output: usize) -> bool {
+        self.free_bytes(output) > 0
     }
 }
 
-impl Flow for Ground {
+impl Flow for Simulated {
     type Error = IoError;
 
     fn step(&mut self, streams: &mut Bowtie) -> Result<Step, IoError> {
-        let portion = match self.mill.grind(streams) {
+        let portion = match self.function.advance(streams) {
             Ok(portion) => portion,
-            Err(Stall::Input(input)) => return Ok(Step::Need(input)),
-            Err(Stall::Room) => return Ok(Step::Full),
+            Err(BlockedOn::Input(input)) => return Ok(Step::Need(input)),
+            Err(BlockedOn::OutputMemory) => return Ok(Step::Full),
             Err(_) => return Ok(Step::Done),
         };
         for (input, &bytes) in portion.consumed.iter().enumerate().filter(|(_, bytes)| **bytes > 0) {
@@ -61,7 +62,7 @@ impl Flow for Ground {
 
 /// Streams of a virtual disk for a setup, and the engine that drives them by its scheme.
 fn bowtie_of(setup: &Setup, disk: &VirtualDisk) -> Bowtie {
-    let lengths = Mill::lengths(setup);
+    let lengths = setup.input_blocks();
     for (input, &length) in lengths.iter().enumerate() {
         disk.store(&format!("in {input}"), vec![0; length as usize * BLOCK]);
     }
@@ -121,7 +122,8 @@ fn the_engine_moves_what_the_simulator_says() {
             let told = simulate(&setup, true).unwrap_or_else(|stuck| panic!("{setup:?}: {stuck:?}"));
             let disk = disk();
             let mut bowtie = bowtie_of(&setup, &disk).depth(1);
-            run(&mut bowtie, &mut Ground { mill: Mill::new(&setup) }, || Ok(())).expect("it runs");
+            run(&mut bowtie, &mut Simulated { function: RateModel::new(&setup) }, || Ok(()))
+                .expect("it runs");
             let done = steps(&disk);
             let differs = told.steps.iter().zip(&done).position(|(told, done)| told != done);
             assert_eq!(differs, None, "{setup:?}: {:?}", differs.map(|at| (told.steps[at], done[at])));
@@ -145,7 +147,8 @@ fn requests_that_follow_each_other_cost_few_switches() {
         let runs_at = |depth| {
             let disk = disk();
             let mut bowtie = bowtie_of(&setup, &disk).depth(depth);
-            run(&mut bowtie, &mut Ground { mill: Mill::new(&setup) }, || Ok(())).expect("it runs");
+            run(&mut bowtie, &mut Simulated { function: RateModel::new(&setup) }, || Ok(()))
+                .expect("it runs");
             disk.ledger().totals().runs as f64
         };
         let (one, several) = (runs_at(1), runs_at(8));
@@ -195,8 +198,9 @@ impl Flow for Route {
 
     fn step(&mut self, streams: &mut Bowtie) -> Result<Step, IoError> {
         // Every block is known, and none is beyond memory.
-        let reading = streams.begun.iter().filter(|step| matches!(step, Move::Read(_))).count();
-        let blocks = streams.inputs.blocks() + reading + streams.outputs.blocks() as usize;
+        let reading = streams.in_flight.iter().filter(|step| matches!(step, Move::Read(_))).count();
+        let arrived: usize = streams.inputs.iter().map(|input| input.filled.len()).sum();
+        let blocks = arrived + reading + streams.output_blocks as usize;
         let taken = streams.pool.total() - streams.pool.free();
         assert!(taken <= blocks && blocks <= streams.occupancy.used() as usize);
         assert!(streams.occupancy.used() as usize <= streams.pool.total());
@@ -249,13 +253,13 @@ fn route(
         read.max(1.0),
         read.max(1.0) * tenths as f64 / 10.0,
     );
-    let pool = blocks(memory.max(Split::least(&shape).total()));
+    let pool = blocks(memory.max(Split::min(&shape).total()));
     let scheme = algorithm.and_then(|algorithm| Scheme::best_of(shape, algorithm));
     let mut bowtie = match scheme {
         Some(scheme) => Bowtie::new(inputs, outs, pool.clone(), &scheme),
         None => {
-            let split = Split::of(&Scheme::best(shape), pool.total() as u32);
-            Bowtie::with_schedule((inputs, outs), pool.clone(), shape.alpha, split, Box::new(FewestHeld))
+            let split = Split::new(&Scheme::best(shape), pool.total() as u32);
+            Bowtie::with_schedule(inputs, outs, pool.clone(), shape.alpha, split, Box::new(FewestHeld))
         }
     };
     let bowtie = bowtie.as_mut().map_err(|few| TestCaseError::fail(few.to_string()))?;
@@ -316,7 +320,8 @@ fn runs_are_as_long_as_the_formulas_say() {
             let setup = Setup { total_blocks: 24_000, ..setup(n, m, alpha, algorithm, 512) };
             let disk = disk();
             let mut bowtie = bowtie_of(&setup, &disk).depth(1);
-            run(&mut bowtie, &mut Ground { mill: Mill::new(&setup) }, || Ok(())).expect("it runs");
+            run(&mut bowtie, &mut Simulated { function: RateModel::new(&setup) }, || Ok(()))
+                .expect("it runs");
             let told = disk.ledger().totals();
             let blocks = (told.read_bytes + told.written_bytes) as f64 / BLOCK as f64;
             let share = blocks / told.runs as f64 / setup.scheme.run_length(512.0);
@@ -343,7 +348,7 @@ fn what_cannot_go_on_is_an_error() {
     impl Flow for Greedy {
         type Error = IoError;
         fn step(&mut self, streams: &mut Bowtie) -> Result<Step, IoError> {
-            Ok(if streams.room(0) > 100 * BLOCK { Step::Done } else { Step::Full })
+            Ok(if streams.free_bytes(0) > 100 * BLOCK { Step::Done } else { Step::Full })
         }
     }
     let disk = disk();
@@ -375,15 +380,15 @@ impl Flow for Needing {
 }
 
 /// Forecasting that waits for the device of the block that is next, as simple prefetching does.
-struct Waiting(crate::schedule::Forecast);
+struct Waiting(Forecast);
 
 impl Schedule for Waiting {
-    fn next(&mut self, sight: &crate::schedule::Sight<'_>) -> Option<Move> {
-        let step = self.0.clone().next(&crate::schedule::Sight { busy: &[], ..*sight });
-        if matches!(step, Some(Move::Read(input)) if sight.is_busy(input)) {
+    fn next(&mut self, view: &SchedulerView<'_>) -> Option<Move> {
+        let step = self.0.clone().next(&SchedulerView { busy: &[], ..*view });
+        if matches!(step, Some(Move::Read(input)) if view.is_busy(input)) {
             return None;
         }
-        self.0.next(&crate::schedule::Sight { busy: &[], ..*sight })
+        self.0.next(&SchedulerView { busy: &[], ..*view })
     }
 }
 
@@ -409,13 +414,13 @@ fn seconds_on_four_devices(waits: bool, keys: impl Fn(u64, u64) -> u64) -> f64 {
     }
     order.sort_unstable();
     let reader = |input: u64| Reader::new(disk.open_read(&format!("in {input}"), 0..u64::MAX), BLOCK);
-    let forecast = crate::schedule::Forecast::new(&keys);
+    let forecast = Forecast::new(&keys);
     let schedule: Box<dyn Schedule> = if waits { Box::new(Waiting(forecast)) } else { Box::new(forecast) };
     let pool = blocks(2 * INPUTS as u32);
     let shape = Shape { inputs: INPUTS as u32, outputs: 0, alpha: 1.0 };
     let split = Split { read: pool.total() as u32, write: 0 };
     let mut bowtie: Bowtie =
-        Bowtie::build(((0..INPUTS).map(reader).collect(), Vec::new()), pool, &shape, split, schedule);
+        Bowtie::build((0..INPUTS).map(reader).collect(), Vec::new(), pool, &shape, split, schedule);
     bowtie.depth = usize::MAX;
     let mut flow = Needing { order: order.into_iter().map(|(_, input)| input).collect(), at: 0 };
     run(&mut bowtie, &mut flow, || Ok(())).expect("it is read");
@@ -506,7 +511,7 @@ fn seconds_of_writing<O: BlockOutput>(
     let split = Split { read: 0, write: pool.total() as u32 };
     let outputs = (0..OUTPUTS).map(writer).collect();
     let mut bowtie: Bowtie<Reader, O> =
-        Bowtie::with_schedule((Vec::new(), outputs), pool, 0.0, split, schedule).expect("there is memory");
+        Bowtie::with_schedule(Vec::new(), outputs, pool, 0.0, split, schedule).expect("there is memory");
     let mut flow = Bringing { order: order.into_iter().map(|(_, output)| output).collect(), at: 0, given: 0 };
     run(&mut bowtie, &mut flow, || Ok(())).expect("it is written");
     for number in 0..OUTPUTS {

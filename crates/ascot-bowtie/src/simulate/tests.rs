@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::schedule::EqualParts;
-use ascot_model::run_length::{Algorithm, Baseline, Shape};
+use ascot_model::run_length::{Algorithm, Baseline, Scheme, Shape};
 use proptest::prelude::*;
 
 fn setup(inputs: u32, outputs: u32, alpha: f64, algorithm: Algorithm, memory_blocks: u32) -> Setup {
@@ -68,12 +68,12 @@ fn the_formulas_hold_for_other_groups() {
 #[test]
 fn the_staircases_are_seen() {
     let outputs = |setup: &Setup| {
-        let seen = simulate(setup, false).expect("no deadlock").output_stairs;
-        (seen, setup.scheme.output_staircase(f64::from(setup.memory_blocks)))
+        let seen = simulate(setup, false).expect("no deadlock").output_staircase;
+        (seen, setup.scheme.output_occupancies(f64::from(setup.memory_blocks)))
     };
     let inputs = |setup: &Setup| {
-        let seen = simulate(setup, false).expect("no deadlock").input_stairs;
-        (seen, setup.scheme.input_staircase(f64::from(setup.memory_blocks)))
+        let seen = simulate(setup, false).expect("no deadlock").input_staircase;
+        (seen, setup.scheme.input_occupancies(f64::from(setup.memory_blocks)))
     };
     for (seen, expected) in
         [outputs(&setup(0, 16, 0.0, Algorithm::A1, 16384)), outputs(&setup(1, 16, 0.5, Algorithm::A2, 16384))]
