@@ -1,8 +1,8 @@
 //! Every tuned constant of this crate, each with its derivation or its measurement.
 //!
 //! The measurements are in `bench/results/2026-11-22-schedules`: 206 shapes, simulated with one constant changed at a
-//! time. "Equal" is a run length at equal rates as a share of its formula; "varying" is that at rates that vary by half
-//! at every block, as a share of equal.
+//! time. "Equal" is a run length at equal rates as a share of its formula; "varying" is that at rates that vary by
+//! half at every block, as a share of equal.
 
 // ---------------------------------------------------------------- how full an input's bucket is made
 
@@ -15,13 +15,14 @@ pub(crate) const FILL_SHARE: f64 = 0.99;
 /// Measured: at 0 the worst shape drops from 0.870 to 0.673 (varying); 0.20 gains nothing.
 pub(crate) const MAX_SHORTFALL: f64 = 0.10;
 
-/// A bucket that holds this share of its target is not filled up: a run of a fifth of a bucket is shorter than the mean
-/// run, so the switch does not pay. Measured: at 1.0 the mean drops from 0.990 to 0.988 (varying); 0.6 changes nothing.
+/// A bucket that holds this share of its target is not filled up: a run of a fifth of a bucket is shorter than the
+/// mean run, so the switch does not pay. Measured: at 1.0 the mean drops from 0.990 to 0.988 (varying); 0.6 changes
+/// nothing.
 pub(crate) const FULL_ENOUGH: f64 = 0.8;
 
 /// How long after all others a streamed input runs out, as a multiple of the staircase's step. More than one step
-/// drifts towards the largest size where all inputs are consumed at the same rate, which keeps memory full.
-/// Measured: equal rates show no difference from 1.0 to 1.4; the worst shape has 0.917 at 1.0 and 0.827 at 1.4 (varying).
+/// drifts towards the largest size where all inputs are consumed at the same rate, which keeps memory full. Measured:
+/// equal rates show no difference from 1.0 to 1.4; the worst shape has 0.917 at 1.0 and 0.827 at 1.4 (varying).
 pub(crate) const STREAMED_SPACING: f64 = 1.2;
 
 /// The same for groups, and for both sides of an interconnect. Uneven steps cost runs of the other side there, so the
@@ -36,8 +37,8 @@ pub(crate) const FEW_GROUPS: u32 = 5;
 
 // ---------------------------------------------------------------- the rounds of an interconnect
 
-/// A round of which no more than this share is left ends now. Measured: at 0 the worst shape drops from 0.930 to 0.907
-/// (equal) and from 0.870 to 0.822 (varying), at 0.3 to 0.912 (equal).
+/// A round of which no more than this share is left ends now. Measured: at 0 the worst shape drops from 0.930 to
+/// 0.907 (equal) and from 0.870 to 0.822 (varying), at 0.3 to 0.912 (equal).
 pub(crate) const EARLY_END: f64 = 0.1;
 
 /// A round may be short by this share. It then ends that much earlier, which costs no switch, whereas one more output
@@ -46,12 +47,13 @@ pub(crate) const EARLY_END: f64 = 0.1;
 pub(crate) const ROUND_SLACK: f64 = 0.05;
 
 /// Blocks that an input filled for some rounds gets beyond its consumption in them: half a block, which is the mean
-/// of what is already consumed of its first block. Measured: at 0 the worst shape drops from 0.930 to 0.917 (equal); at
-/// 1.5 the worst gains and the mean drops from 0.987 to 0.986.
+/// of what is already consumed of its first block. Measured: at 0 the worst shape drops from 0.930 to 0.917 (equal);
+/// at 1.5 the worst gains and the mean drops from 0.987 to 0.986.
 pub(crate) const SPARE_BLOCKS: f64 = 0.5;
 
 /// How much more memory inputs get (A6w) than the rounds of the outputs need, so that rounding ends no round early.
-/// Measured: at 1.0 the mean drops from 0.987 to 0.980 (equal) and the worst shape to 0.896, at 1.05 the mean to 0.980.
+/// Measured: at 1.0 the mean drops from 0.987 to 0.980 (equal) and the worst shape to 0.896, at 1.05 the mean to
+/// 0.980.
 pub(crate) const READER_MARGIN: f64 = 1.01;
 
 // ---------------------------------------------------------------- rates

@@ -7,8 +7,8 @@
 //! start of a record whose end is in the next block, a record of which one half is put. That memory is not the
 //! engine's; reserve it from the same pool.
 //!
-//! A flow need not read as much as it writes: `alpha` is the share of reading, by which the engine divides its memory.
-//! There may be no inputs (the flow brings the data) or no outputs (it takes them away).
+//! A flow need not read as much as it writes: `alpha` is the share of reading, by which the engine divides its
+//! memory. There may be no inputs (the flow brings the data) or no outputs (it takes them away).
 //!
 //! ```
 //! use ascot_bowtie::engine::{Bowtie, Reader, Writer};

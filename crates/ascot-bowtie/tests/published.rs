@@ -104,7 +104,7 @@ fn tell(row: &Row) -> Told {
     let shape = |outputs| Shape { inputs: 1, outputs, alpha: 0.5 };
     let full = VolumeProfile::simple("24 disks", 3549e6, 3549e6, 0.0155);
     let memory_bytes = row.memory_gb * 1e9;
-    let cost = DeviceCost { volume: &full, memory_bytes, most_streams: u32::MAX, baseline: None };
+    let cost = DeviceCost { volume: &full, memory_bytes, max_streams: u32::MAX, baseline: None };
     let way = split(row.chunks, &|_| row.input_gb * 1e9, &cost).expect("it can be done");
     let widest = way.factors().into_iter().max().expect("a pass");
     let memory_blocks = (BLOCKS_EACH * widest).max(1024);
@@ -179,8 +179,8 @@ fn far_fewer_switches_than_by_small_requests() {
     }
 }
 
-/// The same engine with an equal part of memory for each stream, which is what everyone does: as many switches more as the
-/// formulas say.
+/// The same engine with an equal part of memory for each stream, which is what everyone does: as many switches more
+/// as the formulas say.
 #[test]
 fn fewer_switches_than_with_equal_parts_as_the_formulas_say() {
     for outputs in [8, 64, 128] {

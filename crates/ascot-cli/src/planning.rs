@@ -54,7 +54,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         }
         let job = Job { what, inputs, outputs, input_bytes: input_bytes as f64, alpha };
         let memory = memory_bytes as f64;
-        let cost = DeviceCost { volume, memory_bytes: memory, most_streams: most, baseline: None };
+        let cost = DeviceCost { volume, memory_bytes: memory, max_streams: most, baseline: None };
         let way = job.best(&cost)?.ok_or_else(|| too_many(matches, LEAST_STREAMS, memory_bytes))?;
         let plan = PassesPlan::new(&job, way, &cost, memory_bytes);
         if matches.get_flag("json") { numbers::json(&plan)? } else { plan.to_string() }

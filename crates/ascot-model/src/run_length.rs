@@ -126,7 +126,7 @@ impl Algorithm {
 
     /// Whether it is made for a bowtie of this shape.
     pub fn fits(self, shape: &Shape) -> bool {
-        let (n, m) = (shape.inputs, shape.outputs);
+        let Shape { inputs: n, outputs: m, .. } = *shape;
         match self {
             Algorithm::A1 => n == 0 && m > 0,
             Algorithm::A2 => n == 1 && m > 0,
@@ -405,12 +405,6 @@ impl Scheme {
         let group = self.algorithm.writes_in_groups().then_some(self.write_group);
         occupancies(self.shape.outputs, group, memory * (1.0 - self.read_share()))
     }
-
-    /// The smallest buffers for which the formulas hold on a device with a cache of this size: with less, the cache
-    /// joins runs (section VII.B).
-    pub fn min_memory_for_cache(&self, cache_bytes: f64) -> f64 {
-        cache_bytes / (f64::from(self.shape.streams()) * self.run_length(1.0))
-    }
 }
 
 /// Occupancies of `count` buckets in the steady state, descending from the largest (theorems 1, 3, 6 and 8). `group`:
@@ -521,7 +515,8 @@ mod tests {
     fn the_cache_bound_is_the_paper_s() {
         let (m, cache) = (64.0_f64, 2e9);
         let real = Scheme::best_real(shape(1, 64, HALF), Algorithm::A2).expect("it fits");
-        near(real.min_memory_for_cache(cache), cache * (m.sqrt() + 1.0).powi(2) / (4.0 * (m + 1.0)));
+        let memory = cache / (f64::from(real.shape.streams()) * real.run_length(1.0));
+        near(memory, cache * (m.sqrt() + 1.0).powi(2) / (4.0 * (m + 1.0)));
     }
 
     proptest! {

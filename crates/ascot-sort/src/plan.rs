@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ascot_io::{PAGE_BYTES, ahead_bytes};
 use ascot_model::disk_use::DiskUse;
 use ascot_model::host::{HostProfile, KernelRates, RecordClass};
-use ascot_model::plan::{Plan, Way};
+use ascot_model::plan::{MethodPlan, Plan};
 pub use ascot_model::sort_plan::part_count;
 use ascot_model::sort_plan::{Methods, RecordJob, Shares};
 use ascot_model::volume::VolumeProfile;
@@ -297,7 +297,7 @@ pub(crate) fn make_plan<R: Records>(
     }
     // Runs need not be written of what is in order already; parts would be.
     let mut merging = Plan { forced: false, ..facts.sort(Method::Merge, true)? };
-    merging.others.push(Way { remark: "would move what is in order".into(), ..planned.chosen });
+    merging.others.push(MethodPlan { remark: "would move what is in order".into(), ..planned.chosen });
     Ok(merging)
 }
 

@@ -136,8 +136,8 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
         }
     }
 
-    /// Appends all of `bytes` to `output` and waits for memory as often as needed: for a caller that has no flow. Such
-    /// a caller ends with [`finish`](Self::finish).
+    /// Appends all of `bytes` to `output` and waits for memory as often as needed: for a caller that has no flow.
+    /// Such a caller ends with [`finish`](Self::finish).
     pub fn write_all(&mut self, output: usize, bytes: &[u8]) -> Result<(), IoError> {
         let mut written = 0;
         loop {

@@ -34,7 +34,8 @@ use crate::schedule::{BlockedOn, Move, Schedule, SchedulerView, Split, Staircase
 /// A pool that is too small for a bowtie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{inputs} inputs and {outputs} outputs need {needed} blocks of memory, but there are {blocks}; allow more memory, or make blocks smaller"
+    "{inputs} inputs and {outputs} outputs need {needed} blocks of memory, but there are {blocks}; \
+     allow more memory, or make blocks smaller"
 )]
 pub struct TooFewBlocks {
     /// Input streams.
@@ -77,9 +78,7 @@ impl<I: BlockInput> Bowtie<I, NoOutput> {
     pub fn from_inputs(inputs: Vec<I>, pool: BlockPool, schedule: Box<dyn Schedule>) -> Self {
         let shape = Shape { inputs: inputs.len() as u32, outputs: 0, alpha: 1.0 };
         let split = Split { read: pool.total() as u32, write: 0 };
-        let mut this = Self::build(inputs, Vec::new(), pool, &shape, split, schedule);
-        this.depth = usize::MAX;
-        this
+        Self::build(inputs, Vec::new(), pool, &shape, split, schedule).depth(usize::MAX)
     }
 }
 
@@ -92,8 +91,7 @@ impl<O: BlockOutput> Bowtie<NoInput, O> {
         schedule: Box<dyn Schedule>,
     ) -> Result<Self, TooFewBlocks> {
         let split = Split { read: 0, write: pool.total() as u32 };
-        let this = Self::with_schedule(Vec::new(), outputs, pool, 0.0, split, schedule)?;
-        Ok(this.depth(usize::MAX))
+        Ok(Self::with_schedule(Vec::new(), outputs, pool, 0.0, split, schedule)?.depth(usize::MAX))
     }
 }
 

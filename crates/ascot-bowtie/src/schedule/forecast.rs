@@ -5,7 +5,8 @@ use super::view::{Move, Schedule, SchedulerView};
 use crate::constants::LOOK_AHEAD_BLOCKS;
 
 /// Forecasting (Knuth, volume 3, section 5.4.6): blocks are read in the order in which a merge needs them. A merge
-/// needs a block when everything smaller than its first key has been consumed, so this is the order of the first keys.
+/// needs a block when everything smaller than its first key has been consumed, so this is the order of the first
+/// keys.
 #[derive(Clone, Debug)]
 pub struct Forecast {
     /// Inputs in the order in which their blocks are needed.

@@ -6,20 +6,23 @@
 //! Source: G. Stella and D. Loguinov, "On High-Latency Bowtie Data Streaming". Sections and theorems are those of
 //! this paper; run lengths and group sizes are computed in [`ascot_model::run_length`].
 //!
-//! | algorithm | bowtie | source | reads by | writes by |
-//! | --- | --- | --- | --- | --- |
-//! | A1 | 0 x m | III.A, theorems 1, 2 | | `Staircase::plan`: the fullest bucket, `Tasks::drain` |
-//! | A2 | 1 x m | III.B, theorems 3 to 5 | `Staircase::stream` | `Staircase::drain_group` |
-//! | A3 | n x 0 | III.C, theorems 6, 7 | `Staircase::stream`, `Targets::fill_up` | |
-//! | A4 | n x 1 | III.D, theorems 8, 9 | `Staircase::fill_group` | `Staircase::plan`: the fullest bucket |
-//! | A5 | n x m | IV.A, theorem 10 | as A4 | as A2 |
-//! | A6r | n x m | IV.B, C, theorems 11 to 13 | as A3 | `interconnect::make_room`, `interconnect::interrupt` |
-//! | A6w | n x m | IV.B, C, theorems 11 to 13 | `interconnect::fill_before` | as A1 |
-//! | initial state | n x m | theorems 6, 8 | `Targets::preload` | |
-//! | division of memory | n x m | IV.A, `M_r` and `M_w` | `Split::new` | `Split::new` |
-//! | equal parts | n x m | III.A, III.B, "naive" | `EqualParts` | `EqualParts` |
-//! | forecasting | n x m | Knuth, volume 3, 5.4.6 | `Forecast` | the fullest bucket |
-//! | `make_room`, `interrupt`, `fill_before`, uneven rates, inputs that end | n x m | not in the paper | drawn in `interconnect.rs`, `targets.rs` | |
+//! | algorithm | theorem or section | function |
+//! | --- | --- | --- |
+//! | A1, 0 x m: drain the largest bucket | III.A, theorems 1, 2 | `Staircase::plan`, `Tasks::drain` |
+//! | A2, 1 x m: drain the group of the largest buckets | III.B, theorems 3 to 5 | `Staircase::drain_group` |
+//! | A3, n x 0: stream into the empty bucket, fill up the last one | III.C, theorems 6, 7 | `Staircase::stream`, `Targets::fill_up` |
+//! | A4, n x 1: fill the group of the smallest buckets | III.D, theorems 8, 9 | `Staircase::fill_group`, `Targets::fill_group` |
+//! | A5, n x m: A4 and A2, one after the other | IV.A, theorem 10 | both |
+//! | A6r, n x m: A3, and A2 where its rounds end | IV.B, IV.C, theorems 11 to 13 | `Staircase::stream`, `interconnect::make_room` |
+//! | A6w, n x m: A1, and A4 where its rounds end | IV.B, IV.C, theorems 11 to 13 | `interconnect::fill_before` |
+//! | optimal initial state of inputs | theorems 6, 8 | `Targets::preload` |
+//! | memory of both sides, `M_r` and `M_w` | IV.A | `Split::new` |
+//! | optimal group sizes | theorems 5, 9, 12, 13 | [`Scheme::best_of`](ascot_model::run_length::Scheme::best_of) |
+//! | naive allocators | III.A, III.B | `EqualParts` |
+//! | forecasting | Knuth, volume 3, 5.4.6 | `Forecast` |
+//! | two sides that do not run out together | not in the paper | `interconnect.rs`: `make_room`, `interrupt`, `fill_before` |
+//! | inputs consumed at different rates | not in the paper | `Targets::largest`, `Targets::streamed` |
+//! | inputs that end | not in the paper | `Staircase::follow_ends` |
 //!
 //! Files, each using only those before it: `view.rs` (what a schedule sees and answers), `split.rs` (memory of both
 //! sides), `tasks.rs` (buckets to fill and drain), `targets.rs` (how full a bucket is made), `interconnect.rs` (two

@@ -14,8 +14,8 @@ pub struct Split {
 }
 
 impl Split {
-    /// Divides `memory_blocks` as a scheme needs it. A side with a single stream gets two blocks. Each output gets two
-    /// at least, because it fills one while full ones wait.
+    /// Divides `memory_blocks` as a scheme needs it. A side with a single stream gets two blocks. Each output gets
+    /// two at least, because it fills one while full ones wait.
     pub fn new(scheme: &Scheme, memory_blocks: u32) -> Self {
         let min = Self::min(&scheme.shape);
         let share = Self::read_blocks(scheme, f64::from(memory_blocks)).round() as u32;
@@ -24,11 +24,12 @@ impl Split {
     }
 
     /// Blocks for inputs. In an interconnect by A6 the memory of one side lasts for a round of the other. Blocks that
-    /// are not full do not count: half a block of each stream on the side that sets the pace, and one block of each on
-    /// the side that follows.
+    /// are not full do not count: half a block of each stream on the side that sets the pace, and one block of each
+    /// on the side that follows.
     fn read_blocks(scheme: &Scheme, memory: f64) -> f64 {
         let round = scheme.round_memory();
-        let (n, m) = (f64::from(scheme.shape.inputs), f64::from(scheme.shape.outputs));
+        let n = f64::from(scheme.shape.inputs);
+        let m = f64::from(scheme.shape.outputs);
         if !scheme.is_overlapping_interconnect() {
             return memory * scheme.read_share();
         }

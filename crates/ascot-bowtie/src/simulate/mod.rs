@@ -1,6 +1,6 @@
-//! Bowties of numbers: the schedules drive streams that are only counters, and a function that consumes its inputs and
-//! fills its outputs at given rates. The result is what a device would see: runs, their lengths, and what the streams
-//! hold.
+//! Bowties of numbers: the schedules drive streams that are only counters, and a function that consumes its inputs
+//! and fills its outputs at given rates. The result is what a device would see: runs, their lengths, and what the
+//! streams hold.
 //!
 //! The function is infinitely fast and runs as far as it can between any two blocks that move, as in the published
 //! model (section II.A: the device is the bottleneck).
