@@ -12,6 +12,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+from rust_imports import Crate, circles
 from rust_source import Function, code_only, functions, without_tests
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -92,6 +93,59 @@ def test_ground_floor_touches_no_file_and_no_clock():
         for path in (ROOT / "crates" / crate / "src").rglob("*.rs"):
             found = re.search(PURE_FORBIDS, without_tests(path.read_text()))
             assert not found, f"{name_of(path)} uses {found.group()}"
+
+
+# ---------------------------------------------------------------- imports inside a crate
+
+
+# Crates whose circles are still to be taken apart.
+CIRCULAR = {"ascot-bowtie", "ascot-cli", "ascot-index", "ascot-io", "ascot-record"}
+
+
+def test_no_files_of_a_crate_import_each_other_in_a_circle():
+    crates = manifests().keys() - CIRCULAR
+    found = {crate: circles(Crate(ROOT / "crates" / crate / "src").imports) for crate in crates}
+    assert not any(found.values()), {crate: rings for crate, rings in found.items() if rings}
+
+
+def test_no_folders_of_a_crate_import_each_other_in_a_circle():
+    crates = manifests().keys() - CIRCULAR
+    found = {crate: circles(Crate(ROOT / "crates" / crate / "src").folders()) for crate in crates}
+    assert not any(found.values()), {crate: rings for crate, rings in found.items() if rings}
+
+
+def floors_of(crate):
+    """The folders that a crate's lib.rs draws, from the top down."""
+    drawn = (ROOT / "crates" / crate / "src" / "lib.rs").read_text().split("```text")[1].split("```")[0]
+    return re.findall(r"^//!   (\w+)  ", drawn, re.MULTILINE)
+
+
+def test_folders_of_the_sorting_crate_import_only_folders_drawn_below_them():
+    floors = floors_of("ascot-sort")
+    rooms = Crate(ROOT / "crates" / "ascot-sort" / "src").folders()
+    assert {name for (name,) in rooms} == set(floors), "lib.rs draws other folders than there are"
+    for (room,), imported in rooms.items():
+        above = {other for (other,) in imported if floors.index(other) < floors.index(room)}
+        assert not above, f"{room} imports {sorted(above)}, drawn above it in lib.rs"
+
+
+def test_imports_are_found_in_every_spelling(tmp_path):
+    (tmp_path / "low").mkdir()
+    sources = {
+        "lib.rs": "pub use low::deep::Thing;\npub mod low; mod high; mod other;",
+        "low/mod.rs": "pub mod deep;\n#[cfg(test)]\nmod tests { use crate::high::Up; }",
+        "low/deep.rs": "use super::super::other::{self, x::{Y, Z as W}}; // crate::high",
+        "high.rs": "use crate::Thing;\nfn f() { crate::other::g(); }",
+        "other.rs": "use std::fs;",
+    }
+    for name, source in sources.items():
+        (tmp_path / name).write_text(source)
+    imports = Crate(tmp_path).imports
+    assert imports[("high",)] == {("low", "deep"), ("other",)}
+    assert imports[("low", "deep")] == {("other",)}
+    assert not imports[("low",)] and not circles(imports)
+    (tmp_path / "other.rs").write_text("use crate::high::f;")
+    assert circles(Crate(tmp_path).imports) == [["high", "low::deep", "other"]]
 
 
 # ---------------------------------------------------------------- length, as a ratchet

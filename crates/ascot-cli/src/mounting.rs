@@ -20,7 +20,7 @@ use std::time::{Duration, SystemTime};
 use ascot_index::format::names::MANIFEST;
 use ascot_mount::{Mounted, Shown};
 use ascot_sort::Cancel;
-use ascot_sort::store::VIEW_MANIFEST;
+use ascot_sort::runs::store::VIEW_MANIFEST;
 use clap::ArgMatches;
 
 use crate::failure::Failure;

@@ -173,7 +173,7 @@ fn resume(matches: &ArgMatches, dir: &Path) -> Result<u8, Failure> {
     request::refuse_with_resume(matches)?;
     let screen = screen(matches, true);
     // Why a job cannot be read, resuming says.
-    let manifest = ascot_sort::store::load(dir).ok();
+    let manifest = ascot_sort::runs::store::load(dir).ok();
     let report_file = ReportFile::prepare(matches, manifest.as_ref().map(|manifest| &manifest.request))?;
     job(matches, report_file, &screen, |observer, cancel| {
         ascot_sort::resume(dir, &RunOptions::default(), observer, cancel)

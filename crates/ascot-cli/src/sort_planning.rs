@@ -9,7 +9,7 @@ use ascot_model::plan::{MethodPlan, PassPlan, Plan};
 use ascot_model::units;
 use ascot_model::volume::VolumeProfile;
 use ascot_record::layout::Layout;
-use ascot_sort::plan::plan_ahead;
+use ascot_sort::plan::planner::plan_ahead;
 use ascot_sort::request::{InputChecks, Method, Output, SortRequest};
 use clap::ArgMatches;
 use serde::Serialize;

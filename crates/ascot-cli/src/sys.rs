@@ -6,8 +6,8 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ascot_sort::control_group::GroupMemory;
 use ascot_sort::request::{Input, Output};
+use ascot_sort::resources::control_group::GroupMemory;
 
 use crate::failure::Failure;
 

@@ -1,7 +1,5 @@
 //! A job from request to report: memory, streams and threads it works with, its passes in turn.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,45 +7,40 @@ use std::time::{Duration, Instant};
 
 use ascot_bowtie::engine::{self, Bowtie, NoOutput};
 use ascot_bowtie::flow::{self, Flow};
-use ascot_io::{AtomicOutput, BlockPool, Disk, DiskOptions, Faults, Pool};
+use ascot_io::{AtomicOutput, BlockPool, Disk, Pool};
 use ascot_model::account::PassAccount;
 use ascot_model::plan::Plan;
 use ascot_model::report::Report;
 use ascot_record::checksum::RecordSum;
 
-use crate::account::{Passes, files_of};
-use crate::budget::Budget;
-use crate::emit::EmitThreads;
-use crate::error::SortError;
-use crate::form::SortMemory;
-use crate::input::InputPosition;
-use crate::input::Inputs;
-use crate::keeping::Keeping;
-use crate::misfits::Misfits;
-use crate::observe::{Cancel, Observer};
-use crate::parting::Parting;
-use crate::pieces::PiecePool;
-use crate::places::Places;
-use crate::reader::PieceReader;
+use crate::api::error::SortError;
+use crate::api::observe::{Cancel, Observer};
+use crate::api::request::{Output, Parts, SortRequest};
+use crate::merge::emit::EmitThreads;
+use crate::output::rolling::Parting;
+use crate::output::target::{Commit, Target};
+use crate::partition::refine::Refined;
+use crate::plan::budget::Budget;
+use crate::plan::volumes::output_dir;
+use crate::plan::volumes::temp_dirs;
+use crate::read::inputs::InputPosition;
+use crate::read::inputs::Inputs;
+use crate::read::record_reader::PieceReader;
 use crate::records::Records;
-use crate::refine::Refined;
-use crate::request::{Output, Parts, SortRequest};
-use crate::runs::Run;
-use crate::spill::Spill;
-use crate::store::{
+use crate::records::misfits::Misfits;
+use crate::report::account::{Passes, files_of};
+use crate::resources::limits::{descriptors, peak_memory_bytes};
+use crate::resources::pieces::PiecePool;
+use crate::resources::turns::Turns;
+use crate::runs::background_unlink::Sweeper;
+use crate::runs::form::SortMemory;
+use crate::runs::keeping::Keeping;
+use crate::runs::run::Run;
+use crate::runs::spill::Spill;
+use crate::runs::spill_dirs::Places;
+use crate::runs::store::{
     FileIdentity, Finished, JobDir, MANIFEST_VERSION, Manifest, OpenSpill, OutputState, StoredWay,
 };
-use crate::sweep::Sweeper;
-use crate::target::{Commit, Target};
-use crate::turns::Turns;
-use crate::volumes::output_dir;
-
-/// How a job is run, beside what it does.
-#[derive(Clone, Debug, Default)]
-pub struct RunOptions {
-    /// Faults on purpose, for tests.
-    pub faults: Option<Faults>,
-}
 
 /// Everything the passes of one job share.
 pub struct Job<'a, R: Records> {
@@ -92,21 +85,6 @@ pub struct Job<'a, R: Records> {
     /// Is told when the output is complete.
     observer: &'a dyn Observer,
     started: Instant,
-}
-
-/// A disk as whatever is no job of one volume uses it.
-pub fn job_disk(options: &RunOptions) -> Disk {
-    Disk::new(DiskOptions { faults: options.faults.clone(), ..DiskOptions::default() })
-}
-
-/// Requests in flight for a disk of small blocks: together as long as few large ones.
-const MANY_REQUESTS: usize = 32;
-
-/// A disk for views, whose blocks are small: they are written as fast as large ones, and a place in a view is
-/// a small read of every run at once.
-pub fn view_disk(options: &RunOptions) -> Disk {
-    let faults = options.faults.clone();
-    Disk::new(DiskOptions { depth: MANY_REQUESTS, faults, ..DiskOptions::default() })
 }
 
 impl<'a, R: Records> Job<'a, R> {
@@ -502,58 +480,6 @@ pub fn report_of_finished(manifest: &Manifest, finished: &Finished, disk: &Disk)
         columns: Vec::new(),
         notices: disk.notices(),
     }
-}
-
-/// The directories for spills: those asked for, or the environment's, or the output's own.
-pub fn temp_dirs(request: &SortRequest) -> Vec<PathBuf> {
-    let mut dirs = request.temp_dirs.clone();
-    if dirs.is_empty() {
-        let [own, common] = environment_temp_dirs();
-        let named = if own.is_empty() { common } else { own };
-        let beside = match &request.output {
-            Output::Path(path) if path.is_file() || !path.exists() => path.parent().map(Path::to_path_buf),
-            Output::Parts(parts) => parts.path(0).parent().map(Path::to_path_buf),
-            _ => None,
-        };
-        let here = |dir: PathBuf| if dir.as_os_str().is_empty() { PathBuf::from(".") } else { dir };
-        dirs =
-            if named.is_empty() { vec![beside.map(here).unwrap_or_else(std::env::temp_dir)] } else { named };
-    }
-    let mut seen = Vec::new();
-    dirs.retain(|dir| {
-        let real = dir.canonicalize().unwrap_or_else(|_| dir.clone());
-        let new = !seen.contains(&real);
-        seen.push(real);
-        new
-    });
-    dirs
-}
-
-/// The directories of `ASCOT_TMPDIR`, which colons separate, and that of `TMPDIR`.
-pub fn environment_temp_dirs() -> [Vec<PathBuf>; 2] {
-    let value = |name| std::env::var_os(name).unwrap_or_default();
-    let (own, common) = (value("ASCOT_TMPDIR"), PathBuf::from(value("TMPDIR")));
-    [std::env::split_paths(&own).collect(), vec![common]]
-        .map(|dirs| dirs.into_iter().filter(|dir| !dir.as_os_str().is_empty()).collect())
-}
-
-/// The most memory this process has had resident, by the kernel's count.
-pub fn peak_memory_bytes() -> u64 {
-    // In one read: the kernel writes it anew for each.
-    let mut status = [0; 4096];
-    let len = File::open("/proc/self/status").and_then(|mut file| file.read(&mut status)).unwrap_or(0);
-    let status = String::from_utf8_lossy(&status[..len]);
-    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
-    line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok()).map_or(0, |kib| kib << 10)
-}
-
-/// Descriptors this process may still open, with some kept for what is always open.
-pub fn descriptors() -> usize {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is a valid place for the answer.
-    let status = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
-    let most = if status == 0 { limit.rlim_cur.min(1 << 20) as usize } else { 1024 };
-    most.saturating_sub(32).max(4)
 }
 
 /// Runs a flow over inputs, checking for a stop between its steps.

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use ascot_io::read_index;
 use ascot_model::report::Report;
-use ascot_sort::store::{Manifest, load};
+use ascot_sort::runs::store::{Manifest, load};
 use ascot_sort::{Cancel, Method, RunOptions, Silent, SortError, SortRequest, resume, sort};
 use common::kinds::{Kind, fixed, lines, numbers};
 use common::shapes::{Shape, data};

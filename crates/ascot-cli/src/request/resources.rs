@@ -6,10 +6,10 @@ use std::path::PathBuf;
 
 use ascot_io::Compression;
 use ascot_model::units;
-use ascot_sort::budget::LEAST_MEMORY_BYTES;
-use ascot_sort::control_group::{LoweredCap, lowered};
-use ascot_sort::job::environment_temp_dirs;
+use ascot_sort::plan::budget::LEAST_MEMORY_BYTES;
+use ascot_sort::plan::volumes::environment_temp_dirs;
 use ascot_sort::request::Method;
+use ascot_sort::resources::control_group::{LoweredCap, lowered};
 use clap::ArgMatches;
 
 use super::word_of;

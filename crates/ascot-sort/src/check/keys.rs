@@ -10,11 +10,11 @@ use ascot_record::number::to_ordered;
 use ascot_record::order::{BodyOrder, LastResort, ProgramOrder, WriteKey};
 
 use super::judge::{Judge, Ordered};
-use crate::error::SortError;
-use crate::header;
-use crate::input::Inputs;
+use crate::api::error::SortError;
+use crate::api::request::Keys;
+use crate::read::header;
+use crate::read::inputs::Inputs;
 use crate::records::sample_rows;
-use crate::request::Keys;
 
 /// Bytes of the first input from which the columns of CSV are found and their types inferred.
 const HEAD_BYTES: usize = 256 << 10;

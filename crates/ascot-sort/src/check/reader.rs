@@ -16,8 +16,8 @@ use std::time::Duration;
 use ascot_io::{BlockPool, Filled, ReadStream};
 
 use super::judge::Judge;
-use crate::error::SortError;
-use crate::observe::Cancel;
+use crate::api::error::SortError;
+use crate::api::observe::Cancel;
 
 /// Reads in flight at a time.
 const READS_AHEAD: usize = 8;

@@ -8,9 +8,9 @@ use ascot_record::keys::{ByteRangeKey, KeyOptions, parse_csv_keys};
 use ascot_record::layout::{Endian, NumberFormat, NumberType};
 
 use super::*;
-use crate::generate::{GenerateRequest, generate};
-use crate::observe::Silent;
-use crate::request::Output;
+use crate::api::observe::Silent;
+use crate::api::request::Output;
+use crate::jobs::generate::{GenerateRequest, generate};
 
 const BENCHMARK: Layout = Layout::Fixed { len: 100 };
 

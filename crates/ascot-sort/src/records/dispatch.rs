@@ -10,9 +10,9 @@ use ascot_record::layout::{Layout, NumberFormat};
 use ascot_record::order::{BodyOrder, LastResort, ProgramOrder, RangeOrder};
 
 use super::{Framed, Numbers, Records};
-use crate::error::SortError;
-use crate::misfits::refuse_fallbacks;
-use crate::request::{Keys, SortRequest};
+use crate::api::error::SortError;
+use crate::api::request::{Keys, SortRequest};
+use crate::records::misfits::refuse_fallbacks;
 
 /// Something done with records of whatever kind.
 pub trait Visitor {

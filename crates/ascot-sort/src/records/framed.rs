@@ -13,11 +13,11 @@ use ascot_record::order::{self, RecordOrder};
 use ascot_record::piece::{PieceScratch, sort_piece};
 
 use super::{
-    Cut, Index, Keyless, Merged, RawPiece, Records, Rules, Segment, Side, Sorted, Splitters, Task, groups_of,
+    Cut, Index, Keyless, RawPiece, Records, Rules, Segment, Side, Sorted, Splitters, Task, groups_of,
 };
-use crate::emit::{Emitter, Stopped};
-use crate::misfits::PieceMisfits;
-use crate::pieces::Lease;
+use crate::records::emitter::{Emitter, Merged, Stopped};
+use crate::records::misfits::PieceMisfits;
+use crate::resources::pieces::Lease;
 
 /// Bytes between two record starts remembered for a block read back.
 const SPARSE_STEP: usize = 4096;

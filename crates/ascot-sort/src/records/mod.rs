@@ -11,7 +11,9 @@
 //! [`Records`] that made a `Sorted` interprets them.
 
 mod dispatch;
+pub mod emitter;
 mod framed;
+pub mod misfits;
 mod numbers;
 mod splitters;
 
@@ -28,9 +30,9 @@ pub use framed::Framed;
 pub use numbers::{Number, Numbers};
 pub use splitters::Splitters;
 
-use crate::emit::{Emitter, Stopped};
-use crate::misfits::PieceMisfits;
-use crate::pieces::Lease;
+use crate::records::emitter::{Emitter, Merged, Stopped};
+use crate::records::misfits::PieceMisfits;
+use crate::resources::pieces::Lease;
 
 /// Sorted records in memory.
 pub struct Sorted {
@@ -104,17 +106,6 @@ pub struct Rules {
     pub unique: bool,
     /// Sum up what is emitted: it is the final result.
     pub sum: bool,
-}
-
-/// What a merged task came to.
-#[derive(Clone, Debug, Default)]
-pub struct Merged {
-    /// Sum over what was emitted (only its counts are kept, unless the rules want the sum).
-    pub out: RecordSum,
-    /// Sum over what was left out.
-    pub dropped: RecordSum,
-    /// Key of the last record of a batch, where duplicates are left out.
-    pub last_key: Option<Vec<u8>>,
 }
 
 /// Whole records at the front of some bytes.

@@ -14,10 +14,10 @@ use ascot_record::vsort;
 use bytemuck::Pod;
 
 use super::{
-    Cut, Groups, Index, Merged, RawPiece, Records, Rules, Segment, Side, Sorted, Splitters, Task, groups_of,
+    Cut, Groups, Index, RawPiece, Records, Rules, Segment, Side, Sorted, Splitters, Task, groups_of,
 };
-use crate::emit::{Emitter, Stopped};
-use crate::pieces::Lease;
+use crate::records::emitter::{Emitter, Merged, Stopped};
+use crate::resources::pieces::Lease;
 
 /// An unsigned integer the kernels sort.
 pub trait Number: Pod + Ord + Send + Sync + std::fmt::Debug {

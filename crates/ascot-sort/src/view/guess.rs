@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use crate::records::Records;
 use crate::view::load::Loader;
-use crate::view::place::Measure;
+use crate::view::load::Measure;
 
 /// How far a guess is trusted: in a run, to this part of a unit over the square root of the number of runs.
 /// Twice the deviation of places that are spread evenly over a unit.

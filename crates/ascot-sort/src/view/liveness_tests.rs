@@ -11,7 +11,7 @@ use ascot_record::layout::Layout;
 use proptest::prelude::*;
 
 use super::*;
-use crate::request::{Input, Keys, Output, SortRequest};
+use crate::api::request::{Input, Keys, Output, SortRequest};
 use crate::{Cancel, RunOptions, Silent};
 
 /// Far longer than any case takes on a busy machine.

@@ -10,11 +10,20 @@ use std::sync::{Arc, OnceLock};
 use ascot_bowtie::engine::Completed;
 use ascot_io::{BlockDecoder, BlockEntry, Codec, Disk, PAGE_BYTES, Pool, RunFile, RunId, RunIndex};
 
-use crate::error::SortError;
+use crate::api::error::SortError;
 use crate::records::{Records, Segment};
-use crate::runs::{Assembly, Run, RunBlock, RunStart};
-use crate::view::keys::RunKeys;
-use crate::view::place::{Measure, count};
+use crate::runs::fence_keys::RunKeys;
+use crate::runs::run::{Run, RunStart};
+use crate::runs::run_file::{Assembly, RunBlock};
+
+/// What a place is counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// Bytes before it.
+    Bytes,
+    /// Records before it.
+    Records,
+}
 
 /// A run as a view knows it.
 pub struct ViewRun {
@@ -330,5 +339,17 @@ impl Loaded {
         self.segments.extend(more.segments);
         self.blocks.extend(more.blocks);
         (self.end, self.units.end) = (more.end, more.units.end);
+    }
+}
+
+/// The records of some segments before a position in one of them.
+fn count<R: Records>(records: &R, segment: &Segment, measure: Measure) -> u64 {
+    match (measure, records.record_bytes()) {
+        (Measure::Bytes, _) => records.bytes_in(segment),
+        (Measure::Records, Some(len)) => records.bytes_in(segment) / len as u64,
+        (Measure::Records, None) => {
+            let bytes = records.offset_of(segment.lo) as usize..records.offset_of(segment.hi) as usize;
+            records.cut(&segment.sorted.record_bytes()[bytes], usize::MAX).records as u64
+        }
     }
 }

@@ -14,28 +14,18 @@ use ascot_io::{Action, Disk, IoError};
 use ascot_model::plan::Plan;
 use ascot_model::report::Report;
 use ascot_record::checksum::RecordSum;
-use ascot_record::keys::ByteRangeKey;
 use ascot_record::layout::Layout;
 
-use crate::budget::Budget;
-use crate::error::SortError;
-use crate::form::Gather;
+use crate::api::error::SortError;
+use crate::api::request::{Input, SortRequest};
 use crate::job::Job;
+use crate::output::target::Commit;
+use crate::plan::budget::Budget;
 use crate::records::Records;
-use crate::request::{Input, Keys, SortRequest};
-use crate::store::{JobDir, StoredView};
-use crate::target::Commit;
+use crate::runs::form::Gather;
+use crate::runs::store::{JobDir, StoredView};
+use crate::view::block_size::block_bytes;
 use crate::view::manifest::{Member, VIEW_VERSION, ViewManifest, to_hex};
-
-/// Least and usual block of a view's runs: a reader that seeks reads one of each run, at least.
-const BLOCK_BYTES: usize = 64 << 10;
-/// Blocks of a view at most, about: each takes memory while the view is open.
-const MOST_BLOCKS: u64 = 1 << 18;
-/// Records of a block at least, where memory allows: those of more than a block are put together in
-/// memory of their own.
-const BLOCK_RECORDS: usize = 4;
-/// Bytes of a block, at least, for each that the view keeps of it.
-const BLOCK_FIRSTS: usize = 64;
 
 /// An error where a view cannot be made as asked for, before anything is read.
 pub fn check(request: &SortRequest, view: &Path) -> Result<(), SortError> {
@@ -89,25 +79,6 @@ pub fn budget_of(budget: Budget, mean_bytes: f64, kept_bytes: f64, data_bytes: O
         emit_blocks: budget.emit_blocks * times,
         target_blocks: budget.target_blocks * times,
         ..budget
-    }
-}
-
-/// Bytes of a block, where memory allows: of records of so many bytes, of which so many are kept.
-pub fn block_bytes(mean_bytes: f64, kept_bytes: f64, data_bytes: u64) -> usize {
-    let for_records = (mean_bytes as usize).saturating_mul(BLOCK_RECORDS);
-    let for_firsts = (kept_bytes as usize).saturating_mul(BLOCK_FIRSTS);
-    let wanted = for_records.max(for_firsts).max((data_bytes / MOST_BLOCKS) as usize);
-    wanted.clamp(BLOCK_BYTES, 1 << 30).next_power_of_two()
-}
-
-/// Bytes that a view keeps of a first record: of its key, where that is known to be shorter.
-pub fn kept_bytes(request: &SortRequest, mean_bytes: f64) -> f64 {
-    match &request.keys {
-        Keys::Ranges(ranges) if !ranges.is_empty() => {
-            let bytes = |range: &ByteRangeKey| range.end.saturating_sub(range.start) as f64;
-            ranges.iter().map(bytes).sum::<f64>().min(mean_bytes)
-        }
-        _ => mean_bytes,
     }
 }
 

@@ -9,12 +9,14 @@ use ascot_io::{Action, Disk, IoError, RunId, RunIndex, read_index};
 use ascot_record::checksum::RecordSum;
 use serde::{Deserialize, Serialize};
 
-use crate::error::SortError;
+use crate::api::error::SortError;
+use crate::api::request::SortRequest;
+use crate::read::inputs::check_id;
 use crate::records::Head;
-use crate::request::SortRequest;
-use crate::runs::{Run, RunStart, check_id, write_whole};
-use crate::store::{VIEW_MANIFEST, check_line};
-use crate::view::sorted_file::blocks_of;
+use crate::runs::run::{Run, RunStart};
+use crate::runs::run_file::write_whole;
+use crate::runs::store::{VIEW_MANIFEST, check_line};
+use crate::view::block_file::{Kept, blocks_of};
 
 /// Version of the manifest; another version is not opened.
 pub const VIEW_VERSION: u32 = 3;
@@ -145,7 +147,10 @@ impl Member {
         let index = if self.file.is_some() {
             let blocks = self.beside(view).with_extension("blocks");
             let bytes = self.read_kept(&blocks, self.index_crc)?;
-            blocks_of(&bytes, self, &blocks)?
+            {
+                let kept = Kept { number: self.number, bytes: self.bytes, size: self.size };
+                blocks_of(&bytes, kept, &blocks)?
+            }
         } else {
             let index = read_index(disk, &path)?;
             check_id(&index, RunId(self.number), &path)?;

@@ -3,7 +3,6 @@
 //! ```text
 //!   make      a sort that stops after its runs, which become a directory   (docs/formats/view.md)
 //!   manifest  what is in that directory, and whether it still is what it was
-//!   keys      where each run can be entered
 //!   load      some units of runs in memory
 //!   guess     the units a place is in, probably
 //!   place     from a byte or a record of the merged sequence, or a key, to a place in every run
@@ -14,10 +13,12 @@
 //!   reader    the merged bytes from any place on: a stream, or a few of them
 //! ```
 
+mod block_file;
+pub mod block_size;
 mod copy;
 pub mod cost;
 mod guess;
-pub mod keys;
+mod key_text;
 #[cfg(test)]
 mod liveness_tests;
 mod load;
@@ -32,8 +33,9 @@ mod stream;
 mod tests;
 
 pub use copy::write_part;
+pub use load::Measure;
 pub use manifest::ViewManifest;
-pub use place::{MOST_UNITS, Measure};
+pub use place::MOST_UNITS;
 pub use reader::{OpenView, View};
 pub use refer::{is_view, join_parts, join_views, same_order};
 pub use stream::Stream;

@@ -20,23 +20,14 @@
 
 use std::ops::Range;
 
-use crate::error::SortError;
+use crate::api::error::SortError;
 use crate::records::{Records, Segment, Side};
-use crate::runs::RunStart;
-use crate::view::keys::{Mark, Rest};
-use crate::view::load::{At, Loaded, Loader};
+use crate::runs::fence_keys::{Mark, Rest};
+use crate::runs::run::RunStart;
+use crate::view::load::{At, Loaded, Loader, Measure};
 
 /// Units read of one run at most, where blocks are of about the same size.
 pub const MOST_UNITS: usize = 4;
-
-/// What a place is counted in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Measure {
-    /// Bytes before it.
-    Bytes,
-    /// Records before it.
-    Records,
-}
 
 /// A place in the merged sequence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -293,18 +284,6 @@ impl Decided {
     fn placed<R: Records>(self, records: &R, loaded: &[Loaded]) -> Placed {
         let starts = self.starts.iter().zip(loaded).map(|(&at, window)| window.start(records, at)).collect();
         Placed { starts, beyond: self.beyond, next: self.next }
-    }
-}
-
-/// The records of some segments before a position in one of them.
-pub fn count<R: Records>(records: &R, segment: &Segment, measure: Measure) -> u64 {
-    match (measure, records.record_bytes()) {
-        (Measure::Bytes, _) => records.bytes_in(segment),
-        (Measure::Records, Some(len)) => records.bytes_in(segment) / len as u64,
-        (Measure::Records, None) => {
-            let bytes = records.offset_of(segment.lo) as usize..records.offset_of(segment.hi) as usize;
-            records.cut(&segment.sorted.record_bytes()[bytes], usize::MAX).records as u64
-        }
     }
 }
 

@@ -7,20 +7,22 @@ use ascot_io::{Buf, Disk, Ledger, Pool, threads};
 
 use ascot_record::checksum::RecordSum;
 
-use crate::budget::{LEAST_MEMORY_BYTES, default_memory, too_little};
-use crate::emit::EmitThreads;
-use crate::error::SortError;
-use crate::job::{RunOptions, descriptors, view_disk};
-use crate::observe::Cancel;
-use crate::pieces::Lease;
+use crate::api::error::SortError;
+use crate::api::observe::Cancel;
+use crate::api::request::SortRequest;
+use crate::merge::emit::EmitThreads;
+use crate::plan::budget::{LEAST_MEMORY_BYTES, default_memory, too_little};
+use crate::plan::volumes::{RunOptions, view_disk};
 use crate::records::{Records, Rules, Task, Visitor, with_records};
-use crate::request::SortRequest;
-use crate::runs::RunStart;
-use crate::view::copy::record_with_key;
-use crate::view::keys::RunKeys;
+use crate::resources::limits::descriptors;
+use crate::resources::pieces::Lease;
+use crate::runs::fence_keys::RunKeys;
+use crate::runs::run::RunStart;
+use crate::view::key_text::record_with_key;
+use crate::view::load::Measure;
 use crate::view::load::{Loader, ViewRun};
 use crate::view::manifest::{Member, ViewManifest};
-use crate::view::place::{Measure, Placed};
+use crate::view::place::Placed;
 use crate::view::stream::{Part, Stream};
 
 /// A view as a file that is there: the header, then the records of all runs, merged.

@@ -9,17 +9,17 @@ use ascot_io::{Action, Disk, IoError};
 use ascot_record::checksum::RecordSum;
 use ascot_record::layout::Layout;
 
-use crate::error::SortError;
-use crate::job::{RunOptions, job_disk};
-use crate::observe::{Cancel, Observer};
+use crate::api::error::SortError;
+use crate::api::observe::{Cancel, Observer};
+use crate::api::request::{Input, Method, Output, SortRequest};
+use crate::plan::volumes::{RunOptions, job_disk};
+use crate::read::open::open_inputs;
 use crate::records::{Head, Records, Visitor, with_records};
-use crate::request::{Input, Method, Output, SortRequest};
-use crate::sort::open_inputs;
-use crate::store::{JobDir, VIEW_MANIFEST};
+use crate::report::watch::Watch;
+use crate::runs::store::{JobDir, VIEW_MANIFEST};
 use crate::view::make::{check_name, give_name, parent_of};
 use crate::view::manifest::{Member, VIEW_VERSION, ViewManifest, to_hex};
 use crate::view::sorted_file::{Taking, not_a_file};
-use crate::watch::Watch;
 
 /// Whether there is a view of this name.
 pub fn is_view(dir: &Path) -> bool {

@@ -16,24 +16,19 @@ use std::sync::Arc;
 use ascot_io::{Buf, Compression, Disk, IoError, RunId, RunIndex, block_checksum};
 use ascot_record::checksum::RecordSum;
 
-use crate::emit::Chunk;
-use crate::error::SortError;
-use crate::input::Inputs;
-use crate::observe::Cancel;
-use crate::order_check::{Sortedness, Taker, read_in_order};
+use crate::api::error::SortError;
+use crate::api::observe::Cancel;
+use crate::api::request::SortRequest;
+use crate::check::is_sorted::{Sortedness, Taker, read_in_order};
+use crate::read::inputs::Inputs;
 use crate::records::Records;
-use crate::request::SortRequest;
-use crate::runs::{RunSink, write_whole};
-use crate::view::keys::KeysWriter;
-use crate::view::make::{block_bytes, kept_bytes};
+use crate::records::emitter::Chunk;
+use crate::report::watch::Watch;
+use crate::runs::fence_keys::KeysWriter;
+use crate::runs::run_file::{RunSink, write_whole};
+use crate::view::block_file::{ENTRY_BYTES, HEADER_BYTES, MAGIC, VERSION};
+use crate::view::block_size::{block_bytes, kept_bytes};
 use crate::view::manifest::{Member, SortedFile, identity_of};
-use crate::watch::Watch;
-
-/// Opens every file of blocks.
-const MAGIC: [u8; 8] = *b"ASCOTBLK";
-const VERSION: u32 = 1;
-const HEADER_BYTES: usize = 40;
-const ENTRY_BYTES: usize = 8;
 
 /// What files become parts of a view with.
 pub struct Taking<'a, R> {
@@ -247,55 +242,5 @@ impl<R: Records> Taker for Blocks<'_, '_, R> {
             start += len;
         }
         Ok(())
-    }
-}
-
-/// The index of a member that is a file, from the file of its blocks at `path`.
-pub fn blocks_of(bytes: &[u8], member: &Member, path: &Path) -> Result<RunIndex, SortError> {
-    let bad = |what| IoError::BadIndex { path: path.to_path_buf(), offset: 0, what };
-    let parsed = Parsed::of(bytes, member).map_err(bad)?;
-    let index = RunIndex::of_stretches(RunId(member.number), parsed.start, parsed.entries());
-    let ends_inside = parsed.start.checked_add(index.bytes).is_some_and(|end| end <= member.size);
-    if index.bytes != member.bytes || !ends_inside {
-        return Err(bad("its blocks are not those of the file").into());
-    }
-    Ok(index)
-}
-
-/// A file of blocks, taken apart.
-struct Parsed<'a> {
-    start: u64,
-    entries: &'a [u8],
-}
-
-impl<'a> Parsed<'a> {
-    fn of(bytes: &'a [u8], member: &Member) -> Result<Self, &'static str> {
-        let (body, sum) = bytes.split_last_chunk::<4>().ok_or("it is shorter than its checksum")?;
-        if crc32fast::hash(body) != u32::from_le_bytes(*sum) {
-            return Err("its checksum is wrong");
-        }
-        let (header, entries) =
-            body.split_first_chunk::<HEADER_BYTES>().ok_or("it is shorter than its header")?;
-        let number = |at: usize| {
-            let mut field = [0; 8];
-            field.copy_from_slice(&header[at..at + 8]);
-            u64::from_le_bytes(field)
-        };
-        if header[..8] != MAGIC || number(8) != u64::from(VERSION) {
-            return Err("it holds no blocks of a version known here");
-        }
-        if number(16) != member.number {
-            return Err("it belongs to another file");
-        }
-        if number(32).checked_mul(ENTRY_BYTES as u64) != Some(entries.len() as u64) {
-            return Err("its length and its number of blocks do not agree");
-        }
-        Ok(Parsed { start: number(24), entries })
-    }
-
-    /// Length and checksum of each block.
-    fn entries(&self) -> impl Iterator<Item = (u32, u32)> + use<'a> {
-        let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |number, &byte| number << 8 | u32::from(byte));
-        self.entries.chunks_exact(ENTRY_BYTES).map(move |entry| (number(&entry[..4]), number(&entry[4..])))
     }
 }

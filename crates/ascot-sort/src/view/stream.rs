@@ -14,15 +14,17 @@ use ascot_io::{BlockPool, Disk, PAGE_BYTES, Pool};
 use ascot_record::checksum::RecordSum;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
-use crate::emit::{Chunk, EmitThreads};
-use crate::error::SortError;
+use crate::api::error::SortError;
+use crate::api::observe::Cancel;
+use crate::api::request::SortRequest;
 use crate::job::drive;
-use crate::long_runs::read_in_long_runs;
-use crate::merge::{MergeFlow, MergeSink};
-use crate::observe::Cancel;
+use crate::merge::emit::EmitThreads;
+use crate::merge::flow::{MergeFlow, MergeSink};
+use crate::plan::long_runs::read_in_long_runs;
+use crate::records::emitter::Chunk;
 use crate::records::{Records, Rules};
-use crate::request::SortRequest;
-use crate::runs::{RunInput, RunStart};
+use crate::runs::run::RunStart;
+use crate::runs::run_file::RunInput;
 use crate::view::load::ViewRun;
 
 /// Blocks of each merging thread.

@@ -9,8 +9,8 @@ use ascot_record::layout::Layout;
 use proptest::prelude::*;
 
 use super::*;
-use crate::error::SortError;
-use crate::request::{Input, InputChecks, Keys, Method, Output, SortRequest};
+use crate::api::error::SortError;
+use crate::api::request::{Input, InputChecks, Keys, Method, Output, SortRequest};
 use crate::{Cancel, RunOptions, Silent};
 
 fn request(input: &Path, layout: Layout, keys: Keys) -> SortRequest {

@@ -1,0 +1,197 @@
+//! What jobs that died left behind: finding it, telling what can go on, removing the rest.
+//!
+//! Invariant: a directory whose lock is held is a living job's, and nothing here touches it.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use ascot_io::{is_temporary, orphaned_outputs, remove_orphan};
+use serde::Serialize;
+
+use crate::api::error::SortError;
+use crate::read::inputs::Fingerprint;
+use crate::runs::store::{LOCK, MANIFEST, Manifest, PREFIX, UNSEEN, hold_dead, is_empty, load, remove_ours};
+
+/// What a job left behind.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Leftover {
+    /// Its directory, or one of them; or an unfinished output.
+    pub dir: PathBuf,
+    /// The directory from which it can go on, if it can.
+    pub home: PathBuf,
+    /// Bytes in it.
+    pub bytes: u64,
+    /// The job's first input, if it is known.
+    pub input: String,
+    /// How much of the job is done.
+    pub done_percent: u32,
+    /// Whether it can go on.
+    pub resumable: bool,
+    /// Whether it has been removed.
+    pub removed: bool,
+    /// Anything else worth saying.
+    pub note: String,
+}
+
+/// Finds what dead jobs of this user left in `temps`.
+pub fn leftovers(temps: &[PathBuf]) -> Vec<Leftover> {
+    temps.iter().flat_map(|temp| dead_jobs(temp)).map(|dir| describe(&dir)).collect()
+}
+
+/// What of the leftovers found is removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removal {
+    /// Nothing.
+    Nothing,
+    /// What certainly cannot be continued. An unfinished output is none of that: its job may have its
+    /// spills in another place.
+    Hopeless,
+    /// Everything.
+    Everything,
+}
+
+impl Removal {
+    fn takes(self, hopeless: bool) -> bool {
+        self == Removal::Everything || self == Removal::Hopeless && hopeless
+    }
+}
+
+/// Finds what dead jobs left in `temps`, which may be jobs' directories themselves, their unfinished
+/// output files included, and removes of it what is asked for.
+pub fn clean(temps: &[PathBuf], removal: Removal) -> Result<Vec<Leftover>, SortError> {
+    let (mut found, mut seen, mut outputs) = (Vec::new(), Vec::new(), Vec::new());
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    for dir in temps.iter().flat_map(|temp| dead_jobs(temp)) {
+        if seen.contains(&real(&dir)) {
+            continue;
+        }
+        seen.push(real(&dir));
+        let mut leftover = describe(&dir);
+        outputs.extend(load(&dir).ok().and_then(|manifest| manifest.temporary).map(|path| real(&path)));
+        if removal.takes(!leftover.resumable) {
+            let Some(held) = hold_dead(&dir) else { continue };
+            remove_output(&dir);
+            leftover.removed = remove_ours(&dir);
+            if !leftover.removed {
+                leftover.note = "files that are not ascot's keep the directory".into();
+            }
+            drop(held);
+        }
+        found.push(leftover);
+    }
+    for mut orphan in temps.iter().flat_map(|temp| orphans(temp)) {
+        if seen.contains(&real(&orphan.dir)) || outputs.contains(&real(&orphan.dir)) {
+            continue;
+        }
+        seen.push(real(&orphan.dir));
+        orphan.removed = removal.takes(false) && remove_orphan(&orphan.dir);
+        found.push(orphan);
+    }
+    Ok(found)
+}
+
+fn remove_output(dir: &Path) {
+    let Ok(Manifest { temporary: Some(path), .. }) = load(dir) else { return };
+    if is_temporary(&path) {
+        let _ = fs::remove_file(path);
+    }
+}
+
+/// Unfinished outputs of jobs that had no directory yet.
+fn orphans(temp: &Path) -> Vec<Leftover> {
+    // SAFETY: geteuid reads a number and cannot fail.
+    let me = unsafe { libc::geteuid() };
+    let mine = |path: &PathBuf| fs::metadata(path).is_ok_and(|stat| stat.uid() == me);
+    let leftover = |path: PathBuf| Leftover {
+        bytes: fs::metadata(&path).map_or(0, |stat| stat.blocks() * 512),
+        home: path.clone(),
+        dir: path,
+        input: String::new(),
+        done_percent: 0,
+        resumable: false,
+        removed: false,
+        note: "an unfinished output".into(),
+    };
+    orphaned_outputs(temp).into_iter().filter(mine).map(leftover).collect()
+}
+
+/// The directories of dead jobs in `temp`; `temp` itself, if it is one.
+fn dead_jobs(temp: &Path) -> Vec<PathBuf> {
+    let mut dirs = if is_job(temp) {
+        vec![temp.to_path_buf()]
+    } else {
+        let Ok(entries) = fs::read_dir(temp) else { return Vec::new() };
+        entries.flatten().map(|entry| entry.path()).filter(|path| is_job(path)).collect()
+    };
+    dirs.retain(|dir| hold_dead(dir).is_some());
+    dirs.sort();
+    dirs
+}
+
+/// Whether a path is that of a job's directory, of this user.
+fn is_job(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let made = name.strip_prefix('.').and_then(|name| name.strip_suffix(UNSEEN)).unwrap_or(&name);
+    let id = made.strip_prefix(PREFIX).unwrap_or_default();
+    // SAFETY: geteuid reads a number and cannot fail.
+    let me = unsafe { libc::geteuid() };
+    id.len() == 12
+        && id.bytes().all(|byte| byte.is_ascii_hexdigit())
+        && fs::symlink_metadata(path).is_ok_and(|stat| stat.is_dir() && stat.uid() == me)
+        && (path.join(LOCK).is_file() || is_empty(path))
+}
+
+/// Whether a path is the directory of a job that is running.
+pub fn is_running(path: &Path) -> bool {
+    is_job(path) && hold_dead(path).is_none()
+}
+
+/// The first directory of the job that has `dir`, which has the manifest.
+fn home_of(dir: &Path) -> PathBuf {
+    const LONGEST_PATH: u64 = 4096;
+    let mut text = Vec::new();
+    if !dir.join(MANIFEST).exists()
+        && let Ok(file) = File::open(dir.join(LOCK))
+        && file.take(LONGEST_PATH).read_to_end(&mut text).is_ok()
+    {
+        let first = PathBuf::from(OsString::from_vec(text));
+        if first.is_absolute() && first.file_name() == dir.file_name() {
+            return first;
+        }
+    }
+    dir.to_path_buf()
+}
+
+fn describe(dir: &Path) -> Leftover {
+    let files = fs::read_dir(dir).map(|entries| entries.flatten().collect::<Vec<_>>()).unwrap_or_default();
+    let bytes = files.iter().filter_map(|entry| entry.metadata().ok()).map(|stat| stat.blocks() * 512).sum();
+    let mut leftover = Leftover {
+        dir: dir.to_path_buf(),
+        home: home_of(dir),
+        bytes,
+        input: String::new(),
+        done_percent: 0,
+        resumable: false,
+        removed: false,
+        note: String::new(),
+    };
+    if let Ok(manifest) = load(&leftover.home) {
+        leftover.input =
+            manifest.inputs.first().map(|input| input.path().display().to_string()).unwrap_or_default();
+        leftover.done_percent = done_percent(&manifest);
+        leftover.resumable = true;
+    }
+    leftover
+}
+
+/// Half of the work is reading everything, half is writing the result, which a view does not have.
+fn done_percent(manifest: &Manifest) -> u32 {
+    let total: u64 = manifest.inputs.iter().map(Fingerprint::size).sum();
+    let written = manifest.output.as_ref().map_or(0, |output| output.durable.bytes);
+    let whole = if manifest.view.is_some() { 100 } else { 50 };
+    (whole * (manifest.sum_in.bytes + written)).checked_div(total).unwrap_or(0).min(100) as u32
+}

@@ -1,0 +1,5 @@
+//! Merging sorted sources: as a flow of the bowtie, in parallel tasks.
+
+pub mod emit;
+pub mod flow;
+pub mod tasks;

@@ -1,0 +1,421 @@
+//! Merging inputs that are sorted already (`-m`).
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use ascot_bowtie::engine::{BlockInput, Bowtie, Completed};
+use ascot_bowtie::schedule::{FewestHeld, Schedule};
+use ascot_io::{BlockPool, Buf, Filled, Growable, IoError, PAGE_BYTES, Pool, ReadStream};
+use ascot_model::plan::Plan;
+use ascot_model::report::Report;
+use ascot_record::checksum::RecordSum;
+use ascot_record::framing::Partial;
+use ascot_record::keys::misfits_written;
+
+use crate::api::error::SortError;
+use crate::api::observe::Cancel;
+use crate::api::request::Output;
+use crate::job::{Job, drive};
+use crate::merge::flow::{MergeFlow, MergeSink};
+use crate::output::target::Target;
+use crate::plan::budget::{SPARE_SHARE, merge_fan_in};
+use crate::plan::long_runs::merge_inputs_in_long_runs;
+use crate::read::damage::RecordStart;
+use crate::read::inputs::{COMPLETION_BYTES, InputFile, Inputs};
+use crate::records::emitter::{Chunk, PassSums};
+use crate::records::misfits::{InputStart, Misfits};
+use crate::records::{Records, Rules, Segment, Sorted};
+use crate::resources::pieces::Lease;
+use crate::runs::run_file::RunBlock;
+
+/// Merges the sorted inputs of a job into its output; in several passes where they are many.
+pub fn merge_inputs<R: Records>(mut job: Job<'_, R>, plan: Option<Plan>) -> Result<Report, SortError> {
+    job.follow(plan.as_ref());
+    if job.request.checks.strict && matches!(job.request.output, Output::Stdout) {
+        refuse_misfits_beforehand(&job)?;
+    }
+    let mut target = job.target()?;
+    let count = job.inputs.iter().count();
+    let fan_in = merge_fan_in(&job.budget, job.request).min(job.merge_factor.unwrap_or(usize::MAX));
+    if count <= fan_in {
+        let rules = Rules { unique: job.request.unique, sum: true };
+        let sums = merge_range(&mut job, 0..count, rules, &mut Straight(&mut target))?;
+        return job.finish(target, &sums.out, &sums.dropped, plan);
+    }
+    for first in (0..count).step_by(fan_in) {
+        let group = first..(first + fan_in).min(count);
+        let bytes = group.clone().filter_map(|index| job.inputs.get(index)?.size).sum();
+        let mut spill = job.new_spill(bytes)?;
+        let rules = Rules { unique: job.request.unique, sum: false };
+        let sums = merge_range(&mut job, group, rules, &mut spill)?;
+        let runs = spill.finish()?;
+        job.passes.spilled(runs.iter().map(|run| run.bytes).sum());
+        job.manifest.dropped.combine(&sums.dropped);
+        job.manifest.runs.extend(runs);
+    }
+    job.reduce_runs()?;
+    let sums = job.merge_to_target(&mut target)?;
+    job.finish(target, &sums.out, &sums.dropped, plan)
+}
+
+/// Looks for misfits in all inputs before a merge begins whose output is read while it goes on.
+fn refuse_misfits_beforehand<R: Records>(job: &Job<'_, R>) -> Result<(), SortError> {
+    if !job.inputs.are_files() {
+        return Err(SortError::Request(
+            "--strict reads what it merges twice where the output is standard output, and a pipe is read once\n  write to a file (-o), or sort"
+                .into(),
+        ));
+    }
+    let memory = job.sort_memory(0);
+    let mut reader = job.reader(&memory.pieces);
+    let mut misfits = Misfits::default();
+    while let Some(placed) = reader.next(&|| ())? {
+        job.cancel.check()?;
+        let bytes = &placed.piece.lease.bytes()[placed.piece.bytes.clone()];
+        misfits.combine(&job.records.misfits(bytes).placed(&placed.starts));
+        misfits.refuse(job.records.key_columns(), &job.inputs, job.request.header)?;
+    }
+    Ok(())
+}
+
+fn merge_range<R: Records, S: MergeSink>(
+    job: &mut Job<'_, R>,
+    range: std::ops::Range<usize>,
+    rules: Rules,
+    sink: &mut S,
+) -> Result<PassSums, SortError> {
+    let block = job.budget.block;
+    let blocks = job.pool.available() / block;
+    let region =
+        job.pool.region((blocks - blocks / SPARE_SHARE).max(range.len()) * block, "blocks of inputs")?;
+    let fault = Arc::new(Mutex::new(None));
+    let streams = range
+        .clone()
+        .filter_map(|index| Some((index, job.inputs.get(index)?)))
+        .map(|(index, file)| RawInput::open(job, (index, file), range.len(), &fault))
+        .collect::<Result<Vec<_>, _>>()?;
+    let starts = vec![0; streams.len()];
+    let blocks = BlockPool::new(region, block);
+    let long_runs = merge_inputs_in_long_runs(job.request, streams.len(), blocks.total());
+    let schedule: Box<dyn Schedule> = match long_runs {
+        Some(staircase) => Box::new(staircase),
+        None => Box::new(FewestHeld),
+    };
+    let turns = job.turns(&job.inputs.paths(), &job.output_dirs());
+    let mut inputs = Bowtie::from_inputs(streams, blocks, schedule).alternating(turns.is_some());
+    let emitters = Arc::clone(&job.emitters);
+    let records = Arc::clone(&job.records);
+    let mut flow = MergeFlow::new(&*records, &emitters, rules, job.request.top, job.cancel, sink, &starts);
+    let result = drive(&mut inputs, &mut flow, job.cancel);
+    let sums = flow.sums().clone();
+    let fault = fault.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let waited = result.map_err(|error| fault.unwrap_or(error))?;
+    inputs.streams().for_each(|stream| {
+        job.manifest.sum_in.combine(&stream.sum);
+        job.manifest.misfits.combine(&stream.misfits);
+    });
+    job.merge_done("merge", range.len(), 1, waited);
+    Ok(sums)
+}
+
+/// Records that span blocks an input may hold at once: one being merged, one being read.
+const LONG_RECORDS: usize = 2;
+
+struct Straight<'t, R: Records>(&'t mut Target<R>);
+
+impl<R: Records> MergeSink for Straight<'_, R> {
+    fn chunk(&mut self, chunk: Chunk) -> Result<(), SortError> {
+        self.0.write(chunk)
+    }
+}
+
+/// A sorted input, read block by block. What of a record lies at a block's end is put before the
+/// next block, where a gap is kept for it.
+struct RawInput<R> {
+    records: Arc<R>,
+    stream: Box<dyn ReadStream>,
+    pool: Pool,
+    /// The inputs it is one of, and which.
+    inputs: Inputs,
+    number: usize,
+    /// Inputs merged at once.
+    beside: usize,
+    cancel: Cancel,
+    /// Takes what is wrong with an input, for which a stream has no words.
+    fault: Fault,
+    /// The gaps of the blocks asked for.
+    fronts: VecDeque<Buf>,
+    ended: bool,
+    /// The started record at the end of the last block.
+    carried: Vec<u8>,
+    /// The same where it is longer than the gap.
+    long: Option<LongStart>,
+    /// The last such record: while it is in use no more blocks are taken in unasked.
+    long_given: Weak<Sorted>,
+    /// Bytes kept before each block.
+    gap: usize,
+    sum: RecordSum,
+    /// Values of these records that are not of their column's type.
+    misfits: Misfits,
+    /// Such values are an error.
+    strict: bool,
+    header: bool,
+    /// A copy of the last record of the block before, unless it is long.
+    latest: Option<Segment>,
+    block: usize,
+}
+
+/// What stopped an input.
+type Fault = Arc<Mutex<Option<SortError>>>;
+
+/// A started record: its memory, and how much of it is there.
+struct LongStart {
+    memory: Growable,
+    len: usize,
+    partial: Partial,
+}
+
+/// Part of a block kept for what is carried over: one in so many.
+const GAP_SHARE: usize = 4;
+
+fn gap(block_bytes: usize) -> usize {
+    (block_bytes / GAP_SHARE).next_multiple_of(PAGE_BYTES)
+}
+
+impl<R: Records> RawInput<R> {
+    fn open(
+        job: &Job<'_, R>,
+        (number, file): (usize, &InputFile),
+        beside: usize,
+        fault: &Fault,
+    ) -> Result<Self, SortError> {
+        Ok(RawInput {
+            records: Arc::clone(&job.records),
+            stream: file.open(&job.disk, file.start)?,
+            pool: job.pool.clone(),
+            inputs: job.inputs.clone(),
+            number,
+            beside,
+            cancel: job.cancel.clone(),
+            fault: Arc::clone(fault),
+            fronts: VecDeque::new(),
+            ended: false,
+            carried: Vec::new(),
+            long: None,
+            long_given: Weak::new(),
+            gap: gap(job.budget.block),
+            sum: RecordSum::new(),
+            misfits: Misfits::default(),
+            strict: job.request.checks.strict,
+            header: job.request.header,
+            latest: None,
+            block: 0,
+        })
+    }
+
+    /// Stops the merge by an error that is no stream's.
+    fn fail(&self, error: SortError) -> IoError {
+        *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        let path = self.start().input.into();
+        IoError::Misuse { path, offset: self.sum.bytes, what: "its records are not as they should be" }
+    }
+
+    /// Where the first record starts that is in no block yet.
+    fn start(&self) -> RecordStart {
+        let file = self.inputs.get(self.number);
+        RecordStart {
+            input: file.map_or_else(String::new, InputFile::name),
+            record: self.sum.count + 1,
+            offset: file.map_or(0, |file| file.start) + self.sum.bytes,
+        }
+    }
+
+    /// Makes a block of the whole records in `buf[start..end]`, carries the rest.
+    fn block_of(
+        &mut self,
+        mut buf: Buf,
+        start: usize,
+        end: usize,
+        block: Option<Buf>,
+    ) -> Result<Completed<RunBlock>, IoError> {
+        let cut = self.records.cut(&buf[start..end], usize::MAX).bytes;
+        if let Some(keyless) = self.records.keyless(&buf[start..start + cut]) {
+            return Err(self.fail(self.start().keyless(keyless)));
+        }
+        let at = self.start();
+        self.records.normalise(&mut buf[start..start + cut]);
+        self.records.sum(&buf[start..start + cut], &mut self.sum);
+        let rest = &buf[start + cut..end];
+        if rest.len() > self.gap.min(MOST_CARRIED_BYTES) {
+            self.lengthen(None, rest)?;
+        } else {
+            self.carried = rest.to_vec();
+        }
+        if cut == 0 {
+            return Ok(Completed::Nothing);
+        }
+        let lease = match block {
+            Some(block) => Lease::of_blocks(buf, block),
+            None => Lease::plain(buf),
+        };
+        let sorted = Arc::new(self.records.index(lease, start..start + cut));
+        let segment = self.records.whole(sorted);
+        let (first, before) = (at.record - 1, misfits_written());
+        self.check_order(&segment, at)?;
+        // The key of a record that is compared with none is not written.
+        if before != misfits_written() || first + 1 == self.sum.count {
+            self.note_misfits(segment.sorted.record_bytes(), first)?;
+        }
+        let block = RunBlock { segment, block: self.block, end: self.block + 1, long: false };
+        self.block += 1;
+        Ok(Completed::Block(block))
+    }
+
+    /// Counts the misfits of a block before which so many records have been read.
+    fn note_misfits(&mut self, bytes: &[u8], before: u64) -> Result<(), IoError> {
+        let start = InputStart { at: 0, input: self.number, before };
+        self.misfits.combine(&self.records.misfits(bytes).placed(&[start]));
+        if !self.strict {
+            return Ok(());
+        }
+        let refused = self.misfits.refuse(self.records.key_columns(), &self.inputs, self.header);
+        refused.map_err(|error| self.fail(error))
+    }
+
+    /// Holds the records of a block, the first of which starts at `start`, against one another and
+    /// the block before. Records of equal keys may come in any order: an input may have been sorted
+    /// without the rules that settle those.
+    fn check_order(&mut self, block: &Segment, start: RecordStart) -> Result<(), IoError> {
+        let records = Arc::clone(&self.records);
+        let bytes = block.sorted.record_bytes();
+        let before = self.latest.take();
+        let mut ahead = before.as_ref().map(|latest| latest.sorted.record_bytes());
+        let mut from = 0;
+        while let Some(at) = records.disorder(ahead, &bytes[from..], false).map(|at| from + at) {
+            let here = records.first(&Segment { lo: records.position_at(at), ..block.clone() });
+            let previous = match (at, &before) {
+                (0, Some(latest)) => records.last(latest),
+                _ => records.last(&Segment { hi: records.position_at(at), ..block.clone() }),
+            };
+            if records.compare_keys(&previous, &here).is_gt() {
+                let number = records.cut(&bytes[..at], usize::MAX).records as u64;
+                let RecordStart { input, record, offset } = start;
+                let (record, offset) = (record + number, offset + at as u64);
+                return Err(self.fail(SortError::NotSorted { input, record, offset }));
+            }
+            let equal = &bytes[at..at + records.cut(&bytes[at..], 1).bytes];
+            (ahead, from) = (Some(equal), at + equal.len());
+        }
+        let last = &bytes[records.last_record(bytes)..];
+        if last.len() <= MOST_CARRIED_BYTES {
+            let mut copy = Buf::heap(last.len());
+            copy.copy_from_slice(last);
+            let sorted = records.index(Lease::plain(copy), 0..last.len());
+            self.latest = Some(records.whole(Arc::new(sorted)));
+        }
+        Ok(())
+    }
+
+    /// Puts `bytes` behind what there is of a long record; says whether it ends in them.
+    fn lengthen(&mut self, long: Option<LongStart>, bytes: &[u8]) -> Result<bool, IoError> {
+        let long = match long {
+            Some(long) => Ok(long),
+            None => self.pool.growable("one very long record").map(|memory| LongStart {
+                memory,
+                len: 0,
+                partial: Partial::default(),
+            }),
+        };
+        let no_memory = |source| IoError::Memory { path: self.start().input.into(), offset: 0, source };
+        let mut long = long.map_err(no_memory)?;
+        let ends = self.records.go_on(bytes, &mut long.partial).is_some();
+        // Room for what completes a last record.
+        if long.memory.grow_to(long.len + bytes.len() + COMPLETION_BYTES).is_err() {
+            let file = self.inputs.get(self.number).filter(|_| !ends);
+            let times = (2 * LONG_RECORDS * self.beside + 1) as u64;
+            let error = self.start().too_long(&*self.records, file, long.partial, times, &self.cancel);
+            return Err(self.fail(error));
+        }
+        long.memory[long.len..long.len + bytes.len()].copy_from_slice(bytes);
+        long.len += bytes.len();
+        self.long = Some(long);
+        Ok(ends)
+    }
+
+    /// A block of the long record, which is whole, and what was read with its end.
+    fn block_of_long(&mut self, block: Option<Buf>) -> Result<Completed<RunBlock>, IoError> {
+        let Some(LongStart { memory, len, .. }) = self.long.take() else { return Ok(Completed::Nothing) };
+        let mut completed = self.block_of(memory.into_buf(), 0, len, block)?;
+        if let Completed::Block(block) = &mut completed {
+            block.long = true;
+            self.long_given = Arc::downgrade(&block.segment.sorted);
+        }
+        Ok(completed)
+    }
+
+    /// The end of the input: completes the last record.
+    fn last(&mut self) -> Result<Completed<RunBlock>, IoError> {
+        self.ended = true;
+        let long = match self.long.take() {
+            Some(long) => Some(long),
+            None if self.carried.is_empty() => return Ok(Completed::Ended),
+            None => None,
+        };
+        let carried = std::mem::take(&mut self.carried);
+        self.lengthen(long, &carried)?;
+        let partial = self.long.as_ref().map(|long| long.partial).unwrap_or_default();
+        let file = self.inputs.get(self.number);
+        let ends = match file.and_then(|file| file.completion(self.records.completion(), partial.last())) {
+            Some(bytes) => {
+                let long = self.long.take();
+                self.lengthen(long, &bytes)?
+            }
+            None => false,
+        };
+        if ends { self.block_of_long(None) } else { Err(self.fail(self.start().cut_short(&partial))) }
+    }
+}
+
+/// Bytes carried in a vector at most.
+const MOST_CARRIED_BYTES: usize = 64 << 10;
+
+impl<R: Records> BlockInput for RawInput<R> {
+    type Block = RunBlock;
+
+    fn remaining(&self) -> u32 {
+        if self.ended { 0 } else { u32::MAX / 2 }
+    }
+
+    fn begin(&mut self, mut buf: Buf) -> Result<(), IoError> {
+        let area = buf.split_off(self.gap);
+        self.fronts.push_back(buf);
+        self.stream.begin(area)
+    }
+
+    fn complete(&mut self) -> Result<Completed<RunBlock>, IoError> {
+        let Filled { buf: area, start, end } = self.stream.complete()?;
+        let mut buf = self.fronts.pop_front().unwrap_or_else(|| Buf::heap(0));
+        let gap = buf.len();
+        // Parts of one buffer always rejoin.
+        let _ = buf.unsplit(area);
+        if start == end {
+            return if self.ended { Ok(Completed::Ended) } else { self.last() };
+        }
+        if let Some(long) = self.long.take() {
+            let ends = self.lengthen(Some(long), &buf[gap + start..gap + end])?;
+            return if ends { self.block_of_long(Some(buf)) } else { Ok(Completed::Nothing) };
+        }
+        let carried = std::mem::take(&mut self.carried);
+        let first = gap + start - carried.len();
+        buf[first..gap + start].copy_from_slice(&carried);
+        self.block_of(buf, first, gap + end, None)
+    }
+
+    fn ready(&mut self) -> bool {
+        self.long_given.strong_count() == 0 && self.stream.ready()
+    }
+
+    fn channel(&self) -> Option<u64> {
+        self.stream.channel()
+    }
+}

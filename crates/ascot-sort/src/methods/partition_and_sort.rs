@@ -1,0 +1,440 @@
+//! Sorting by distribution: split by sampled keys into parts that fit in memory, sort each, append.
+//!
+//! ```text
+//!   inputs ─▶ pieces ─▶ splitting threads: records grouped by part ─▶ dealing, in input order
+//!                                                                        │
+//!   part 0 [block]  part 1 [block]  ...  part m [block]  ◀───────────────╯   full ones are written
+//! ```
+//!
+//! Invariants: a part holds its records in input order, so sorting parts stably sorts stably; the
+//! keys of part i all come before those of part i + 1. A part that turns out larger than a load is
+//! sorted by runs and merges, like an input of its own; one whose keys are all equal needs no sort.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ascot_io::BlockPool;
+use ascot_model::plan::Plan;
+use ascot_model::report::Report;
+use ascot_model::sort_plan::long_run_bytes;
+use ascot_record::checksum::RecordSum;
+
+use crate::api::error::SortError;
+use crate::job::Job;
+use crate::output::target::Target;
+use crate::partition::parts::RunPart;
+use crate::partition::refine::Refined;
+use crate::partition::route::{Grouped, Router, SPLIT_PIECE_BYTES, split_pieces, split_stages};
+use crate::partition::write_parts::{Table, deal, hands};
+use crate::plan::long_runs::deal_in_long_runs;
+use crate::plan::planner::part_count;
+use crate::read::inputs::InputPosition;
+use crate::read::inputs::{Inputs, PART_BLOCKS};
+use crate::read::record_reader::{GAP_BYTES, PieceReader};
+use crate::records::emitter::PassSums;
+use crate::records::misfits::Misfits;
+use crate::records::{Records, Splitters};
+use crate::report::account::PassFacts;
+use crate::resources::pieces::PiecePool;
+use crate::runs::form::{Gather, Grouping, Load, sort_loads};
+use crate::runs::run::Run;
+use crate::runs::run_file::RunSink;
+use crate::runs::run_file::decode_index;
+use crate::runs::store::{LargePart, OutputState, SoFar, StoredWay};
+
+/// Sampled keys for each part: where keys are spread evenly, sizes of parts vary by 4 percent.
+const KEYS_PER_PART: usize = 512;
+/// Places the sample of each part comes from.
+const PLACES_PER_PART: usize = 8;
+/// Bytes read at each of them, at most.
+const SAMPLE_BYTES: usize = 64 << 10;
+/// Places are so far apart at least, bytes.
+const LEAST_SAMPLE_BYTES: u64 = 4 << 10;
+/// Bytes of sampled keys at which every second one is left out, from there on too.
+const SAMPLED_BYTES: usize = 8 << 20;
+/// What a key takes beside its bytes.
+const KEY_OVERHEAD_BYTES: usize = 48;
+/// Bytes kept of a sampled key.
+const MOST_KEY_BYTES: usize = 1 << 10;
+/// Times the splitting pass stores how far it has come, about.
+const CHECKPOINTS: u64 = 12;
+/// How much larger than its fair share a part may turn out: one in so many.
+const UNEVEN_SHARE: u64 = 4;
+/// Share of memory for the blocks of the parts: one in so many.
+const PARTS_SHARE: usize = 2;
+
+/// Bytes of input after which the splitting pass stores how far it has come. Of what a killed job read and wrote
+/// since, at most twice as much is moved again: less than a twelfth of all that a job of `total` bytes moves, or a
+/// load of memory, as resuming may take.
+fn split_checkpoint_bytes(total: u64, memory: u64) -> u64 {
+    const MOST_LEAST_BYTES: u64 = 64 << 20;
+    (total / CHECKPOINTS).max((memory / 2).min(MOST_LEAST_BYTES))
+}
+
+impl<R: Records> Job<'_, R> {
+    /// Sorts the inputs by distribution.
+    pub fn sort_by_distribution(mut self, plan: Option<Plan>) -> Result<Report, SortError> {
+        self.begin_spilling()?;
+        self.follow(plan.as_ref());
+        let mut target = self.target()?;
+        if !self.manifest.all_read {
+            self.refined = self.refined();
+            let splitters = self.splitters()?;
+            self.store()?;
+            self.split(&splitters)?;
+        }
+        let sums = self.sort_parts(&mut target)?;
+        self.finish(target, &sums.out, &sums.dropped, plan)
+    }
+
+    /// Room for a sample of each part; none for a job that goes on, which has not seen all of them.
+    fn refined(&self) -> Option<Refined> {
+        let bytes = self.inputs.record_bytes().filter(|_| self.manifest.parts.is_empty())?;
+        let width = self.records.record_bytes().filter(|_| self.records.groups_parts())?;
+        Refined::new(&self.pool, bytes, width as u64, self.budget.block)
+    }
+
+    /// The splitters a killed job had, or new ones from a sample.
+    fn splitters(&mut self) -> Result<Splitters, SortError> {
+        if let StoredWay::Distribute(keys) = &self.manifest.way {
+            return Ok(Splitters::new(keys, self.records.descending()));
+        }
+        let total = self.inputs.record_bytes().unwrap_or(0);
+        let memory = self.sort_memory(self.part_stream_bytes());
+        let load = (memory.pieces.piece_bytes() * memory.load_pieces) as u64;
+        let most = (self.budget.streams() / PARTS_SHARE / (2 * self.budget.block))
+            .min(crate::resources::limits::descriptors()) as u64;
+        let parts = part_count(total, load).min(most.max(2)) as usize;
+        let chosen = self.sampled_bounds(parts, total)?;
+        self.manifest.way = StoredWay::Distribute(chosen.clone());
+        Ok(Splitters::new(&chosen, self.records.descending()))
+    }
+
+    /// Keys, in their order, that bound `parts` parts of about the same size; frequent ones stand twice.
+    pub fn sampled_bounds(&self, parts: usize, total: u64) -> Result<Vec<Vec<u8>>, SortError> {
+        let mut keys = self.sample_keys(parts, total)?;
+        keys.sort_unstable();
+        if self.records.descending() {
+            keys.reverse();
+        }
+        Ok((1..parts).filter_map(|i| keys.get(keys.len() * i / parts).cloned()).collect())
+    }
+
+    /// Keys for `parts` parts, from places spread evenly over the inputs.
+    fn sample_keys(&self, parts: usize, total: u64) -> Result<Vec<Vec<u8>>, SortError> {
+        // Of little data all is looked at, once.
+        let places = ((parts * PLACES_PER_PART) as u64).min(total / LEAST_SAMPLE_BYTES).max(1);
+        let mut keys_per_place = parts * KEYS_PER_PART / places as usize;
+        let (mut keys, mut bytes_kept): (Vec<Vec<u8>>, usize) = (Vec::new(), 0);
+        let bytes_of = |key: &Vec<u8>| key.len() + KEY_OVERHEAD_BYTES;
+        for file in self.inputs.iter() {
+            let size = file.size.unwrap_or(0).saturating_sub(file.start);
+            let here = (places * size).div_ceil(total.max(1)).max(1);
+            for place in 0..here {
+                let at = size / here * place;
+                let at = self.records.record_bytes().map_or(at, |len| at / len as u64 * len as u64);
+                // Places do not overlap, unless records are longer than they are apart.
+                let apart = (size / here) as usize;
+                let mut bytes = file.sample(file.start + at, apart.clamp(1, SAMPLE_BYTES))?;
+                if self.records.cut(&bytes, 2).records < 2 {
+                    bytes = file.sample(file.start + at, SAMPLE_BYTES)?;
+                }
+                // Where records have no fixed length the first is most likely cut in two.
+                let skip = if at == 0 || self.records.record_bytes().is_some() {
+                    0
+                } else {
+                    self.records.cut(&bytes, 1).bytes
+                };
+                let whole = self.records.cut(&bytes[skip..], usize::MAX).bytes;
+                self.records.normalise(&mut bytes[skip..skip + whole]);
+                let known = keys.len();
+                self.records.sample_keys(&bytes[skip..skip + whole], keys_per_place, &mut keys);
+                // Anything between two keys splits them; long ones would take memory.
+                keys[known..].iter_mut().for_each(|key| key.truncate(MOST_KEY_BYTES));
+                bytes_kept += keys[known..].iter().map(bytes_of).sum::<usize>();
+                while bytes_kept > SAMPLED_BYTES && keys_per_place > 1 {
+                    keys_per_place /= 2;
+                    keys = keys.into_iter().step_by(2).collect();
+                    bytes_kept = keys.iter().map(bytes_of).sum();
+                }
+            }
+        }
+        Ok(keys)
+    }
+
+    /// Pass one: every record into its part.
+    fn split(&mut self, splitters: &Splitters) -> Result<(), SortError> {
+        let long_runs = deal_in_long_runs(self.request, splitters.parts());
+        let blocks = self.part_blocks(splitters.parts(), long_runs.is_some())?;
+        let share = self.pool.available();
+        let piece = SPLIT_PIECE_BYTES.min(share / 16).max(64 << 10) / 4096 * 4096;
+        let pieces = PiecePool::with_share(&self.pool, piece, (share / piece).min(64), share);
+        let parts = self.open_parts(splitters)?;
+        let count = parts.len();
+        let hands = hands(parts, blocks, long_runs)?;
+        let mut refined = self.refined.take();
+        if let Some(refined) = &mut refined {
+            refined.divide(count);
+        }
+        let turns = self.turns_of_forming();
+        let mut hands = hands.alternating(turns.is_some());
+        let reader = self.reader(&pieces).in_turn(turns);
+        let every =
+            split_checkpoint_bytes(self.inputs.record_bytes().unwrap_or(0), self.budget.memory as u64);
+        // All parts are written then: where switches cost time, only after many natural runs of each.
+        let every = if long_runs.is_some() { every.max(8 * self.budget.streams() as u64) } else { every };
+        let mut next = self.manifest.sum_in.bytes + every;
+        let (records, cancel, threads) = (Arc::clone(&self.records), self.cancel, self.budget.threads);
+        let mut dealt = |grouped: &Grouped, table: &mut Table<'_, RunPart<R>>| {
+            if let (Some(refined), Some(width)) = (&mut refined, records.record_bytes()) {
+                for (part, range) in &grouped.groups {
+                    let bytes = &grouped.lease.bytes()[range.clone()];
+                    refined.add(*part, bytes.len() / width, |at| records.first_prefix(&bytes[at * width..]));
+                }
+            }
+            self.manifest.sum_in.combine(&grouped.sum);
+            self.take_in(&grouped.misfits)?;
+            self.manifest.read_upto = grouped.end;
+            if self.resumable && self.manifest.sum_in.bytes >= next {
+                next = self.manifest.sum_in.bytes + every;
+                self.manifest.parts = table.each_written(RunPart::checkpoint)?;
+                self.store()?;
+            }
+            Ok(())
+        };
+        let times =
+            split_pieces(&records, reader, &pieces, Router::Ranges(splitters), threads, cancel, |pieces| {
+                deal(&*records, pieces, &mut hands, cancel, &mut dealt)?;
+                Ok(hands.waited())
+            })?;
+        self.refined = refined;
+        let runs: Vec<Run> = hands.into_outputs().filter_map(RunPart::into_run).collect();
+        self.places()?.kept_promises();
+        self.passes.spilled(runs.iter().map(|run| run.bytes).sum());
+        self.manifest.runs = runs;
+        self.manifest.parts.clear();
+        self.manifest.all_read = true;
+        let inputs = self.inputs.iter().count() as u64;
+        let stages = split_stages(&times, threads);
+        self.passes.done("split", PassFacts { inputs, outputs: count as u64, stages });
+        self.store()
+    }
+
+    /// Blocks of the parts, two for each at least: a third is filled while others are written, and long
+    /// runs take what memory there is.
+    fn part_blocks(&self, parts: usize, long_runs: bool) -> Result<BlockPool, SortError> {
+        let block = self.budget.block;
+        let memory = self.budget.streams().min(self.pool.available());
+        let blocks = if long_runs {
+            long_run_bytes(memory as u64) as usize / block
+        } else {
+            (memory / PARTS_SHARE / block).min(3 * parts)
+        };
+        let blocks = blocks.max(2 * parts);
+        Ok(BlockPool::new(self.pool.region(blocks * block, "blocks of parts")?, block))
+    }
+
+    fn open_parts(&mut self, splitters: &Splitters) -> Result<Vec<RunPart<R>>, SortError> {
+        let stored = std::mem::take(&mut self.manifest.parts);
+        if stored.is_empty() {
+            self.manifest.read_upto = InputPosition::default();
+            self.manifest.sum_in = RecordSum::new();
+            self.manifest.misfits = Misfits::default();
+        }
+        let mut parts = Vec::with_capacity(splitters.parts());
+        for part in stored {
+            let sink = RunSink::resume(&self.records, &self.disk, part.run, decode_index(&part.index)?)?;
+            parts.push(RunPart::new(sink));
+        }
+        let places = self.places()?;
+        let fair = self.inputs.record_bytes().unwrap_or(0) / splitters.parts() as u64;
+        let expected = fair + fair / UNEVEN_SHARE;
+        for number in self.new_numbers((splitters.parts() - parts.len()) as u64) {
+            let place = places.choose(expected, &[]).ok_or_else(|| places.no_room(expected))?;
+            places.promise(place, expected);
+            let path = places.path(place, number);
+            let sink = RunSink::create(&self.records, &self.disk, path, number, self.request.compression)?;
+            parts.push(RunPart::new(sink));
+        }
+        Ok(parts)
+    }
+
+    /// Pass two: each part sorted, one after another.
+    fn sort_parts(&mut self, target: &mut Target<R>) -> Result<PassSums, SortError> {
+        let StoredWay::Distribute(keys) = &self.manifest.way else {
+            return Err(SortError::Internal("parts without splitters"));
+        };
+        let splitters = Splitters::new(keys, self.records.descending());
+        let mut sums = PassSums::default();
+        if let Some(state) = &self.manifest.output {
+            sums = state.so_far.clone().into_sums().0;
+        }
+        if self.manifest.large.is_some() {
+            self.sort_large_part(target, &mut sums)?;
+        }
+        let first = splitters.parts() - self.manifest.runs.len();
+        let memory = self.sort_memory(self.part_stream_bytes());
+        let load = (memory.pieces.piece_bytes() * memory.load_pieces) as u64;
+        drop(memory);
+        let parts: Vec<(Run, bool)> = std::mem::take(&mut self.manifest.runs)
+            .into_iter()
+            .enumerate()
+            .map(|(at, run)| {
+                let equal = splitters.all_equal(first + at) && self.records.keys_decide();
+                // Long records leave pieces part empty.
+                let load = if run.longest > GAP_BYTES as u64 { load / 5 * 4 } else { load };
+                let normal = !equal && run.bytes <= load;
+                (run, normal)
+            })
+            .collect();
+        self.manifest.runs = parts.iter().map(|(run, _)| run.clone()).collect();
+        let mut at = 0;
+        while at < parts.len() {
+            let normal = parts[at..].iter().take_while(|(_, normal)| *normal).count();
+            if normal > 0 {
+                let group: Vec<Run> = parts[at..at + normal].iter().map(|(run, _)| run.clone()).collect();
+                self.sort_small_parts(first + at, &group, target, &mut sums)?;
+                at += normal;
+            } else {
+                if splitters.all_equal(first + at) && self.records.keys_decide() {
+                    self.append_equal_part(target, &mut sums)?;
+                } else {
+                    self.sort_large_part(target, &mut sums)?;
+                }
+                at += 1;
+            }
+        }
+        Ok(sums)
+    }
+
+    /// Parts that fit in memory, of which the first has the number `first`.
+    fn sort_small_parts(
+        &mut self,
+        first: usize,
+        parts: &[Run],
+        target: &mut Target<R>,
+        sums: &mut PassSums,
+    ) -> Result<(), SortError> {
+        let memory = self.sort_memory(self.part_stream_bytes());
+        let inputs = Inputs::of_parts(parts.iter().map(Run::file), &self.pool);
+        let start = InputPosition::default();
+        let reader = PieceReader::new(&self.records, &self.disk, inputs, &memory.pieces, start, self.cancel)
+            .of_parts()
+            .in_turn(self.turns_of_spills());
+        let (records, cancel, threads) = (Arc::clone(&self.records), self.cancel, self.budget.threads);
+        let mut done = 0;
+        let refined = self.refined.take().map(Mutex::new);
+        let bounds = |input: usize| {
+            let mut refined = refined.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
+            refined.bounds(first + input, parts.get(input)?.bytes)
+        };
+        let grouping: Option<Grouping<'_>> = if refined.is_some() { Some(&bounds) } else { None };
+        let gather = Gather::ByInput(grouping);
+        let times = sort_loads(&records, reader, &memory, threads, gather, cancel, &mut |load: Load| {
+            if load.sources.is_empty() {
+                return Ok(());
+            }
+            let upto = load.input + 1;
+            let last = load.last || upto == parts.len();
+            let limit = self.request.top.map(|top| top.saturating_sub(sums.out.count));
+            self.part_to_target(load, limit, target, sums)?;
+            // Parts without records are done with the one behind them.
+            let freed = if last { parts.len() - done } else { upto - done };
+            done += freed;
+            self.parts_done(freed, target, sums)
+        })?;
+        self.parts_done(parts.len() - done, target, sums)?;
+        self.refined = refined.and_then(|refined| refined.into_inner().ok());
+        let facts = PassFacts { inputs: parts.len() as u64, ..self.form_facts(&times, 1) };
+        self.passes.done("sort parts", facts);
+        Ok(())
+    }
+
+    fn part_to_target(
+        &mut self,
+        load: Load,
+        limit: Option<u64>,
+        target: &mut Target<R>,
+        sums: &mut PassSums,
+    ) -> Result<(), SortError> {
+        let merged = self.load_to_target(load, limit, target)?;
+        sums.out.combine(&merged.out);
+        sums.dropped.combine(&merged.dropped);
+        Ok(())
+    }
+
+    /// The first `count` parts are in the output: remembers that, then removes them.
+    fn parts_done(&mut self, count: usize, target: &mut Target<R>, sums: &PassSums) -> Result<(), SortError> {
+        if count == 0 {
+            return Ok(());
+        }
+        let gone: Vec<Run> = self.manifest.runs.drain(..count).collect();
+        if self.resumable
+            && let Some(durable) = target.checkpoint()?
+        {
+            let so_far = SoFar { out: sums.out, dropped: sums.dropped, last_key: None };
+            self.store_output(target, OutputState { durable, so_far })?;
+        }
+        self.remove_runs(&gone)
+    }
+
+    /// A part of equal keys is a sorted run already. It is freed as it goes out, so the manifest
+    /// tells how far that has come.
+    fn append_equal_part(&mut self, target: &mut Target<R>, sums: &mut PassSums) -> Result<(), SortError> {
+        self.merge_rest(1, target, sums)?;
+        self.parts_done(1, target, sums)
+    }
+
+    /// Merges the first `count` runs into the output, from where a killed job had come to.
+    fn merge_rest(
+        &mut self,
+        count: usize,
+        target: &mut Target<R>,
+        sums: &mut PassSums,
+    ) -> Result<(), SortError> {
+        let last_key = self.manifest.output.as_ref().and_then(|output| output.so_far.last_key.clone());
+        *sums = self.merge_limited(count, target, self.request.top, sums.clone(), last_key)?;
+        Ok(())
+    }
+
+    /// The first part, or the one a killed job was at, which is larger than memory: by runs and merges. It is freed as
+    /// its runs are formed, and those as they are merged, so it does not matter to the disk how large it is.
+    fn sort_large_part(&mut self, target: &mut Target<R>, sums: &mut PassSums) -> Result<(), SortError> {
+        if self.manifest.large.is_none() {
+            let mut runs = std::mem::take(&mut self.manifest.runs).into_iter();
+            let part = runs.next().ok_or(SortError::Internal("a part that is not there"))?;
+            self.manifest.large = Some(LargePart { part, later: runs.collect(), formed: false });
+            self.manifest.read_upto = InputPosition::default();
+        }
+        if let Some(LargePart { part, formed: false, .. }) = self.manifest.large.clone() {
+            self.form_large_part(&part)?;
+        }
+        self.reduce_runs()?;
+        self.merge_rest(self.manifest.runs.len(), target, sums)?;
+        let Some(LargePart { part, later, .. }) = self.manifest.large.take() else { return Ok(()) };
+        self.manifest.runs.push(part);
+        let done = self.manifest.runs.len();
+        self.manifest.runs.extend(later);
+        self.parts_done(done, target, sums)
+    }
+
+    /// Makes sorted runs of what of a large part is in none yet.
+    fn form_large_part(&mut self, part: &Run) -> Result<(), SortError> {
+        let memory = self.sort_memory(self.part_stream_bytes());
+        let inputs = Inputs::of_parts([part].into_iter().map(Run::file), &self.pool);
+        let start = self.manifest.read_upto;
+        let reader = PieceReader::new(&self.records, &self.disk, inputs, &memory.pieces, start, self.cancel)
+            .of_spills()
+            .in_turn(self.turns_of_spills());
+        self.form(reader, &memory, Gather::Halves, None)?;
+        if let Some(large) = &mut self.manifest.large {
+            large.formed = true;
+        }
+        self.store()
+    }
+
+    /// Memory for reading a part ahead: its blocks are as large as they were written.
+    fn part_stream_bytes(&self) -> usize {
+        let written = self.manifest.runs.iter().map(|run| run.block_bytes).max().unwrap_or(0);
+        PART_BLOCKS * written.max(self.budget.block) + self.refined.as_ref().map_or(0, Refined::bytes)
+    }
+}

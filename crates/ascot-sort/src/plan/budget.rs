@@ -1,0 +1,197 @@
+//! The one place where a job's memory is divided.
+//!
+//! ```text
+//!   memory  = blocks of the merging threads + blocks of the output + scratch of the sorting threads
+//!           + pieces of records (form)  or  blocks of the inputs (merge)  or  blocks of the parts
+//! ```
+//!
+//! The process itself (code, stacks, small allocations) is the constant beside the cap.
+
+use crate::api::error::SortError;
+use crate::api::request::SortRequest;
+use crate::resources::control_group::GroupMemory;
+pub use crate::resources::control_group::LEAST_MEMORY_BYTES;
+use crate::resources::limits::descriptors;
+use crate::resources::pieces::PIECES_READ;
+
+/// Share of memory for the blocks of the parts: one in so many.
+const PARTS_SHARE: usize = 2;
+/// Smallest block worth a request.
+pub const LEAST_BLOCK_BYTES: usize = 32 << 10;
+/// Largest block: more gains nothing on any device with a queue.
+pub const MOST_BLOCK_BYTES: usize = 1 << 20;
+/// Largest piece: it is sorted and gathered while it is in the cache.
+const MOST_PIECE_BYTES: usize = 4 << 20;
+/// Smallest piece.
+const LEAST_PIECE_BYTES: usize = 128 << 10;
+/// Pieces in all, where memory allows.
+const PIECES: usize = 64;
+
+/// How memory is divided, bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// The cap.
+    pub memory: usize,
+    /// Compute threads, of each kind.
+    pub threads: usize,
+    /// A block of merged records, in runs and on the way to the output.
+    pub block: usize,
+    /// Blocks of one merging thread.
+    pub emit_blocks: usize,
+    /// Blocks of the output.
+    pub target_blocks: usize,
+}
+
+/// The pieces of a pass that sorts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PieceShare {
+    /// A piece.
+    pub bytes: usize,
+    /// Pieces in all.
+    pub count: usize,
+    /// Pieces being read or sorted, at most.
+    pub unsorted: usize,
+}
+
+impl PieceShare {
+    /// Pieces of one load: half of those that can be sorted at once.
+    pub fn load(&self) -> usize {
+        (self.count.saturating_sub(self.unsorted) / 2).max(1)
+    }
+}
+
+impl Budget {
+    /// Divides `memory`, for records of about `data_bytes` in all where that is known.
+    pub fn new(memory: u64, threads: usize, data_bytes: Option<u64>) -> Result<Budget, SortError> {
+        if memory < LEAST_MEMORY_BYTES {
+            return Err(too_little(memory));
+        }
+        let memory = usize::try_from(memory).unwrap_or(usize::MAX);
+        let threads = threads.clamp(1, (memory / (4 << 20)).max(1));
+        let most = (memory / 512).clamp(LEAST_BLOCK_BYTES, MOST_BLOCK_BYTES);
+        // With many runs smaller blocks let all of them be merged at once.
+        let runs = data_bytes.map_or(1, |bytes| bytes as usize / (memory * 2 / 5) + 1);
+        let fair = memory / (4 * runs);
+        let block = previous_power_of_two(most.min(fair.max(LEAST_BLOCK_BYTES)));
+        Ok(Budget { memory, threads, block, emit_blocks: 6, target_blocks: 8 })
+    }
+
+    /// Memory of what every pass has: merging threads and output.
+    pub fn common(&self) -> usize {
+        (self.threads * self.emit_blocks + self.target_blocks) * self.block
+    }
+
+    /// Pieces of a pass that sorts, with `scratch_bytes` for each sorting thread.
+    pub fn pieces(&self, scratch_bytes: &dyn Fn(usize) -> usize) -> PieceShare {
+        let mut bytes = MOST_PIECE_BYTES;
+        // Read; cut, waiting to be sorted or being sorted, with what they are gathered to.
+        let unsorted = PIECES_READ + 2 * (self.threads + 2);
+        loop {
+            let taken = self.common() + self.threads * scratch_bytes(bytes);
+            let left = self.memory.saturating_sub(taken);
+            if left / bytes >= PIECES.max(3 * unsorted) || bytes <= LEAST_PIECE_BYTES {
+                return PieceShare { bytes, count: left / bytes, unsorted };
+            }
+            bytes = (bytes / 2).max(LEAST_PIECE_BYTES);
+        }
+    }
+
+    /// Memory left for the blocks of inputs or parts.
+    pub fn streams(&self) -> usize {
+        self.memory.saturating_sub(self.common())
+    }
+}
+
+/// Inputs that are merged at once.
+pub fn merge_fan_in(budget: &Budget, request: &SortRequest) -> usize {
+    let open = descriptors().saturating_sub(request.output.parts_held());
+    (budget.streams() / (3 * budget.block)).min(open).min(request.batch_size.unwrap_or(usize::MAX)).max(2)
+}
+
+/// Share of memory kept back for records that span blocks: one in so many.
+pub const SPARE_SHARE: usize = 2;
+
+/// Blocks of so many outputs, and the bytes of one; an error where memory has none for each.
+pub fn part_block(budget: &Budget, parts: usize) -> Result<(usize, usize), SortError> {
+    let blocks = 2 * parts + budget.target_blocks;
+    let share = budget.streams() / PARTS_SHARE;
+    let block = (share / blocks).min(budget.block) / LEAST_BLOCK_BYTES * LEAST_BLOCK_BYTES;
+    if block == 0 {
+        let least = least_memory(blocks * LEAST_BLOCK_BYTES * PARTS_SHARE, budget)?;
+        return Err(SortError::TooLittleMemory { given: budget.memory as u64, least });
+    }
+    Ok((blocks, block))
+}
+
+/// The memory that leaves so many bytes for streams. More memory makes larger blocks, which threads and
+/// output have some of, and allows more threads: what is needed is found step by step.
+fn least_memory(streams: usize, budget: &Budget) -> Result<u64, SortError> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).max(budget.threads);
+    let mut least = (streams + budget.common()).next_multiple_of(1 << 20);
+    loop {
+        let there = Budget::new(least as u64, threads, None)?;
+        match streams.saturating_sub(there.streams()) {
+            0 => return Ok(least as u64),
+            short => least = (least + short).next_multiple_of(1 << 20),
+        }
+    }
+}
+
+fn previous_power_of_two(value: usize) -> usize {
+    1 << value.max(1).ilog2()
+}
+
+/// A sensible cap where none is given: half of what the machine, or this process's control group, has left,
+/// and no more than fits there beside the process itself.
+pub fn default_memory() -> u64 {
+    let machine = meminfo_available().unwrap_or(1 << 30);
+    let usual = |left: u64| (left / 2).clamp(LEAST_MEMORY_BYTES, 64 << 30);
+    match GroupMemory::of_this_process() {
+        Some(group) => usual(machine.min(group.left)).min(group.cap()),
+        None => usual(machine),
+    }
+}
+
+/// The error about a cap below the least that works, which may be the control group's doing.
+pub fn too_little(given: u64) -> SortError {
+    match GroupMemory::of_this_process().filter(|group| group.cap() < LEAST_MEMORY_BYTES) {
+        Some(group) => SortError::SmallControlGroup { group },
+        None => SortError::TooLittleMemory { given, least: LEAST_MEMORY_BYTES },
+    }
+}
+
+fn meminfo_available() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;
+    Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shares_never_exceed_the_cap() {
+        for memory in [8u64 << 20, 64 << 20, 256 << 20, 1 << 30, 16 << 30] {
+            for data in [None, Some(1 << 30), Some(60_000_000_000)] {
+                for threads in [1, 2, 16] {
+                    let budget = Budget::new(memory, threads, data).expect("enough");
+                    let share = budget.pieces(&|bytes| bytes / 3);
+                    let taken =
+                        budget.common() + budget.threads * share.bytes / 3 + share.bytes * share.count;
+                    assert!(taken <= budget.memory, "{budget:?} {share:?}");
+                    assert!(
+                        budget.block.is_power_of_two() && share.count > share.unsorted + 4,
+                        "{budget:?} {share:?}"
+                    );
+                }
+            }
+        }
+        assert!(Budget::new(1 << 20, 2, None).is_err());
+    }
+
+    #[test]
+    fn there_is_a_default() {
+        assert!(default_memory() >= LEAST_MEMORY_BYTES);
+    }
+}

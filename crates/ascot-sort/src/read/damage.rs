@@ -1,0 +1,103 @@
+//! What is said of records that cannot be: cut short, shorter than their key, longer than memory.
+
+use ascot_record::framing::Partial;
+
+use crate::api::error::{Missing, SortError};
+use crate::api::observe::Cancel;
+use crate::read::inputs::InputFile;
+use crate::records::{Keyless, Records};
+
+/// Where a record starts.
+#[derive(Clone, Debug)]
+pub struct RecordStart {
+    /// Its input's name.
+    pub input: String,
+    /// Its number, from 1.
+    pub record: u64,
+    /// Its offset, bytes.
+    pub offset: u64,
+}
+
+impl RecordStart {
+    /// The error of a last record of which no more than `partial` came.
+    pub fn cut_short(self, partial: &Partial) -> SortError {
+        let RecordStart { input, record, offset } = self;
+        SortError::CutShort { input, record, offset, have: partial.seen, missing: Missing::of(partial) }
+    }
+
+    /// The same, of which `bytes` came.
+    pub fn cut_short_at<R: Records>(self, records: &R, bytes: &[u8]) -> SortError {
+        let mut partial = Partial::default();
+        records.go_on(bytes, &mut partial);
+        self.cut_short(&partial)
+    }
+
+    /// The error of a record shorter than its key, among whole ones the first of which starts here.
+    pub fn keyless(self, keyless: Keyless) -> SortError {
+        SortError::KeyBeyond {
+            input: self.input,
+            record: self.record + keyless.before as u64,
+            offset: self.offset + keyless.offset as u64,
+            have: keyless.have as u64,
+            needed: keyless.needed as u64,
+        }
+    }
+
+    /// The error of a record that memory does not hold: `times` its length is the memory that does.
+    /// Unless its end has been seen it is looked for in the rest of the `file`, if that can be read
+    /// again.
+    pub fn too_long<R: Records>(
+        self,
+        records: &R,
+        file: Option<&InputFile>,
+        mut partial: Partial,
+        times: u64,
+        cancel: &Cancel,
+    ) -> SortError {
+        let mut whole = file.is_none();
+        if let Some(file) = file.filter(|file| file.path().is_some()) {
+            match find_end(records, file, self.offset, &mut partial, cancel) {
+                Ok(true) => whole = true,
+                Ok(false) => return self.cut_short(&partial),
+                Err(error) => return error,
+            }
+        }
+        let have = partial.seen.max(partial.whole.unwrap_or(0));
+        let RecordStart { input, offset, .. } = self;
+        SortError::TooLong { input, offset, have, whole, least: memory_for(have, times) }
+    }
+}
+
+/// Memory for a record of `bytes` that takes some `times` its length.
+pub fn memory_for(bytes: u64, times: u64) -> u64 {
+    bytes.saturating_mul(times).saturating_add(SLACK_BYTES)
+}
+
+/// Memory beside that for records, which hardly grows with them.
+const SLACK_BYTES: u64 = 4 << 20;
+
+/// Bytes looked at at a time.
+const LOOK_BYTES: usize = 256 << 10;
+
+/// Looks for the end of the record that starts at `offset` of a file and of which `partial` has been
+/// seen; false where it has none.
+fn find_end<R: Records>(
+    records: &R,
+    file: &InputFile,
+    offset: u64,
+    partial: &mut Partial,
+    cancel: &Cancel,
+) -> Result<bool, SortError> {
+    loop {
+        cancel.check()?;
+        let part = file.sample(offset + partial.seen, LOOK_BYTES)?;
+        if part.is_empty() {
+            let Some(byte) = records.completion() else { return Ok(false) };
+            let mut completed = *partial;
+            return Ok(records.go_on(&[byte], &mut completed).is_some());
+        }
+        if records.go_on(&part, partial).is_some() {
+            return Ok(true);
+        }
+    }
+}

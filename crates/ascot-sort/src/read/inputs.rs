@@ -1,0 +1,541 @@
+//! A job's inputs: files that can be read again from any offset, and pipes that cannot.
+
+use std::collections::VecDeque;
+use std::fs::{File, Metadata};
+use std::io::{Read, Seek};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ascot_io::{
+    Action, BlockPool, Buf, Disk, Filled, IoError, Pool, ReadStream, RunId, RunIndex, RunReader, read_index,
+};
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::api::error::SortError;
+use crate::api::request::Input;
+
+/// All inputs of a job, in order.
+#[derive(Clone)]
+pub struct Inputs {
+    files: Arc<Vec<InputFile>>,
+}
+
+/// One input.
+pub struct InputFile {
+    source: Source,
+    /// Size in bytes, where it has one.
+    pub size: Option<u64>,
+    /// Where its records start: after a header.
+    pub start: u64,
+    /// Its rows end in CR LF, not in LF alone. Known of rows of CSV only.
+    crlf: bool,
+}
+
+/// A file of spilled records.
+pub struct SpilledFile {
+    /// Its path.
+    pub path: PathBuf,
+    /// Its number, part of its checksums.
+    pub number: u64,
+    /// Bytes of records.
+    pub bytes: u64,
+}
+
+/// Most bytes that complete a last record which lacks its end.
+pub const COMPLETION_BYTES: usize = 2;
+
+enum Source {
+    Regular(PathBuf),
+    /// Opened once; what was read ahead of time comes first.
+    Pipe {
+        name: PathBuf,
+        rest: Mutex<Option<Pipe>>,
+    },
+    /// A part of a distribution.
+    Part {
+        path: PathBuf,
+        number: u64,
+        pool: Pool,
+    },
+}
+
+struct Pipe {
+    file: File,
+    peeked: Vec<u8>,
+}
+
+/// What tells whether a file is still the one a job began with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fingerprint {
+    path: PathBuf,
+    size: u64,
+    modified_ns: i128,
+    ends: u64,
+}
+
+/// A place between two records of the inputs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InputPosition {
+    /// Number of the input.
+    pub input: usize,
+    /// Offset in it, bytes.
+    pub offset: u64,
+    /// Records of the input before it, where they have been counted.
+    #[serde(default)]
+    pub record: u64,
+}
+
+/// Bytes of an input file, whole records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Span {
+    /// Number of the input.
+    pub input: usize,
+    /// Offset in it, bytes.
+    pub offset: u64,
+    /// Length, bytes.
+    pub len: u64,
+    /// The last record lacks its end.
+    pub unfinished: bool,
+}
+
+/// Bytes of a file's head and of its tail that a fingerprint covers.
+const FINGERPRINT_BYTES: u64 = 64 << 10;
+
+impl Inputs {
+    /// Opens what was asked for. No input at all means standard input.
+    pub fn open(inputs: &[Input]) -> Result<Inputs, SortError> {
+        let files = inputs.iter().map(InputFile::open_input).collect::<Result<Vec<_>, _>>()?;
+        Ok(Inputs { files: Arc::new(files) })
+    }
+
+    /// Parts of a distribution, read through buffers from `pool`.
+    pub fn of_parts(parts: impl Iterator<Item = SpilledFile>, pool: &Pool) -> Inputs {
+        let part = |SpilledFile { path, number, bytes }| InputFile {
+            source: Source::Part { path, number, pool: pool.clone() },
+            size: Some(bytes),
+            start: 0,
+            crlf: false,
+        };
+        Inputs { files: Arc::new(parts.map(part).collect()) }
+    }
+
+    /// The same inputs, with the records of each starting where `header` says they do.
+    pub fn skip_headers(self, header_bytes: &dyn Fn(&[u8]) -> usize) -> Result<Inputs, SortError> {
+        let mut files = Arc::try_unwrap(self.files).map_err(|_| SortError::Internal("inputs are in use"))?;
+        for file in &mut files {
+            let mut peek = 64 << 10;
+            loop {
+                let head = file.peek(peek)?;
+                let header = header_bytes(&head);
+                if header < head.len() || head.len() < peek {
+                    file.start = header as u64;
+                    break;
+                }
+                peek *= 4;
+            }
+        }
+        Ok(Inputs { files: Arc::new(files) })
+    }
+
+    /// The same inputs, knowing how the rows of each end; `end_of_row` finds the end of the first row of a head.
+    pub fn with_row_ends(self, end_of_row: &dyn Fn(&[u8]) -> Option<usize>) -> Result<Inputs, SortError> {
+        let mut files = Arc::try_unwrap(self.files).map_err(|_| SortError::Internal("inputs are in use"))?;
+        for (number, file) in files.iter_mut().enumerate() {
+            let looked_at = match file.size {
+                // Where the last row has its end, nothing has to be completed.
+                Some(size) => size > 0 && file.sample(size - 1, 1)? != b"\n",
+                // A pipe is kept waiting for a look at its head only where its head is needed anyway.
+                None => number == 0 || file.start > 0,
+            };
+            if looked_at {
+                let head = file.peek(64 << 10)?;
+                file.crlf = end_of_row(&head).is_some_and(|end| head[..end].ends_with(b"\r\n"));
+            }
+        }
+        Ok(Inputs { files: Arc::new(files) })
+    }
+
+    /// Input number `index`.
+    pub fn get(&self, index: usize) -> Option<&InputFile> {
+        self.files.get(index)
+    }
+
+    /// The names of those that are files.
+    pub fn paths(&self) -> Vec<PathBuf> {
+        self.iter().filter_map(|input| input.path().map(Path::to_path_buf)).collect()
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &InputFile> {
+        self.files.iter()
+    }
+
+    /// Bytes of records in all, where every input has a size.
+    pub fn record_bytes(&self) -> Option<u64> {
+        self.files.iter().map(|file| Some(file.size?.saturating_sub(file.start))).sum()
+    }
+
+    /// Whether all can be read again.
+    pub fn are_files(&self) -> bool {
+        self.files.iter().all(|file| matches!(file.source, Source::Regular(_)))
+    }
+
+    /// Fingerprints of the files.
+    pub fn fingerprints(&self) -> Result<Vec<Fingerprint>, SortError> {
+        self.files.iter().filter_map(InputFile::path).map(Fingerprint::of).collect()
+    }
+}
+
+impl InputFile {
+    fn open_input(input: &Input) -> Result<InputFile, SortError> {
+        let failed = |path: &Path, error| IoError::from_os(Action::Open, path, 0, error);
+        let (name, file) = match input {
+            Input::Stdin => {
+                let fd = std::io::stdin().as_fd().try_clone_to_owned();
+                let name = PathBuf::from("standard input");
+                let file = File::from(fd.map_err(|error| failed(&name, error))?);
+                match path_of_whole(&file) {
+                    Some(path) => (path, file),
+                    None => return InputFile::pipe(name, file),
+                }
+            }
+            Input::Path(path) => (path.clone(), File::open(path).map_err(|error| failed(path, error))?),
+        };
+        let stat = file.metadata().map_err(|error| failed(&name, error))?;
+        if stat.is_dir() {
+            let error = std::io::Error::from_raw_os_error(libc::EISDIR);
+            return Err(IoError::from_os(Action::Read, &name, 0, error).into());
+        }
+        if !stat.is_file() || is_made_as_read(&file, &stat) {
+            return InputFile::pipe(name, file);
+        }
+        Ok(InputFile { source: Source::Regular(name), size: Some(stat.len()), start: 0, crlf: false })
+    }
+
+    fn pipe(name: PathBuf, file: File) -> Result<InputFile, SortError> {
+        let rest = Mutex::new(Some(Pipe { file, peeked: Vec::new() }));
+        Ok(InputFile { source: Source::Pipe { name, rest }, size: None, start: 0, crlf: false })
+    }
+
+    /// What completes a last record of this input that lacks its end, where `delimiter` can complete one: before it
+    /// a CR, where rows end so, unless that is the record's `last` byte already.
+    pub fn completion(&self, delimiter: Option<u8>, last: Option<u8>) -> Option<Vec<u8>> {
+        let cr = (self.crlf && last != Some(b'\r')).then_some(b'\r');
+        delimiter.map(|delimiter| cr.into_iter().chain([delimiter]).collect())
+    }
+
+    /// Whether its rows are known to end in CR LF.
+    pub fn ends_rows_with_crlf(&self) -> bool {
+        self.crlf
+    }
+
+    /// Its name for messages.
+    pub fn name(&self) -> String {
+        self.name_path().display().to_string()
+    }
+
+    fn name_path(&self) -> &Path {
+        match &self.source {
+            Source::Regular(path) => path,
+            Source::Pipe { name, .. } => name,
+            Source::Part { path, .. } => path,
+        }
+    }
+
+    /// Its path, if it can be read again.
+    pub fn path(&self) -> Option<&Path> {
+        match &self.source {
+            Source::Regular(path) => Some(path),
+            Source::Pipe { .. } | Source::Part { .. } => None,
+        }
+    }
+
+    /// Bytes of it by now, where it is a file that others may append to; else 0.
+    pub fn size_now(&self) -> u64 {
+        self.path().and_then(|path| std::fs::metadata(path).ok()).map_or(0, |stat| stat.len())
+    }
+
+    /// The first `bytes` bytes, or all there are. A pipe gives them again when it is opened.
+    pub fn peek(&self, bytes: usize) -> Result<Vec<u8>, SortError> {
+        let failed = |error| IoError::from_os(Action::Read, self.name_path(), 0, error);
+        match &self.source {
+            Source::Regular(path) => {
+                let file = File::open(path).map_err(failed)?;
+                Ok(read_at_most(&file, 0, bytes).map_err(failed)?)
+            }
+            Source::Pipe { rest, .. } => {
+                let mut rest = rest.lock().unwrap_or_else(PoisonError::into_inner);
+                let Some(pipe) = rest.as_mut() else { return Ok(Vec::new()) };
+                let want = bytes.saturating_sub(pipe.peeked.len()) as u64;
+                pipe.file.by_ref().take(want).read_to_end(&mut pipe.peeked).map_err(failed)?;
+                Ok(pipe.peeked[..bytes.min(pipe.peeked.len())].to_vec())
+            }
+            Source::Part { .. } => Ok(Vec::new()),
+        }
+    }
+
+    /// Some bytes from `offset` on, of a file; nothing of a pipe.
+    pub fn sample(&self, offset: u64, bytes: usize) -> Result<Vec<u8>, SortError> {
+        let Source::Regular(path) = &self.source else { return Ok(Vec::new()) };
+        let failed = |error| IoError::from_os(Action::Read, path, offset, error);
+        let file = File::open(path).map_err(failed)?;
+        Ok(read_at_most(&file, offset, bytes).map_err(failed)?)
+    }
+
+    /// Opens it for reading from `offset` on; a pipe only once, from its start.
+    pub fn open(&self, disk: &Disk, offset: u64) -> Result<Box<dyn ReadStream>, SortError> {
+        match &self.source {
+            Source::Regular(path) => Ok(disk.open_read(path, offset..u64::MAX, "input")?),
+            Source::Part { path, number, pool } => {
+                Ok(Box::new(PartStream::open(disk, path, RunId(*number), offset, pool)?))
+            }
+            Source::Pipe { name, rest } => {
+                let pipe = rest.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let Some(pipe) = pipe else {
+                    return Err(SortError::Request(format!(
+                        "{}: a pipe can be read only once",
+                        name.display()
+                    )));
+                };
+                let inner = disk.from_reader(pipe.file, name, "input")?;
+                let skipped = (self.start.max(offset) as usize).min(pipe.peeked.len());
+                let front = pipe.peeked[skipped..].to_vec();
+                Ok(Box::new(Peeked { front, inner, begun: VecDeque::new() }))
+            }
+        }
+    }
+}
+
+/// An error where a file holds another run than the one it is taken for: a run out of place is whole
+/// in itself, so nothing else would tell.
+pub fn check_id(index: &RunIndex, id: RunId, path: &Path) -> Result<(), IoError> {
+    if index.id == id {
+        return Ok(());
+    }
+    Err(IoError::BadIndex { path: path.to_path_buf(), offset: 0, what: "it belongs to another run" })
+}
+
+/// The path of a regular file that stands at its start, as after `< FILE` in a shell: it can be read by its
+/// name, in any order and again.
+fn path_of_whole(mut file: &File) -> Option<PathBuf> {
+    let stat = file.metadata().ok().filter(Metadata::is_file)?;
+    if file.stream_position().ok()? != 0 {
+        return None;
+    }
+    let path = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
+    let named = std::fs::metadata(&path).ok()?;
+    // What was removed or moved over has another file under its name, or none; what may not be opened
+    // by its name can still be read through the descriptor.
+    let same = (named.dev(), named.ino()) == (stat.dev(), stat.ino());
+    (same && File::open(&path).is_ok()).then_some(path)
+}
+
+/// Whether the length of a file says nothing of what can be read from it, as in /proc and /sys.
+fn is_made_as_read(file: &File, stat: &Metadata) -> bool {
+    // From the kernel's list of file systems: proc, sysfs, debugfs, tracefs and both versions of cgroup.
+    const MADE: [u64; 6] = [0x9fa0, 0x6265_6572, 0x6462_6720, 0x7472_6163, 0x0027_e0eb, 0x6367_7270];
+    stat.blocks() == 0
+        && rustix::fs::fstatfs(file)
+            .is_ok_and(|volume| u64::try_from(volume.f_type).is_ok_and(|kind| MADE.contains(&kind)))
+}
+
+fn read_at_most(file: &File, offset: u64, bytes: usize) -> std::io::Result<Vec<u8>> {
+    let size = file.metadata()?.len();
+    let wanted = bytes.min(size.saturating_sub(offset) as usize);
+    let mut data = vec![0; wanted];
+    let mut filled = 0;
+    while filled < wanted {
+        match file.read_at(&mut data[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    data.truncate(filled);
+    Ok(data)
+}
+
+impl Fingerprint {
+    /// Size, time of change, and a sum over head and tail.
+    pub fn of(path: &Path) -> Result<Fingerprint, SortError> {
+        let failed = |error| IoError::from_os(Action::Read, path, 0, error);
+        let file = File::open(path).map_err(failed)?;
+        let stat = file.metadata().map_err(failed)?;
+        let mut ends = read_at_most(&file, 0, FINGERPRINT_BYTES as usize).map_err(failed)?;
+        let tail_at = stat.len().saturating_sub(FINGERPRINT_BYTES);
+        ends.extend(read_at_most(&file, tail_at, FINGERPRINT_BYTES as usize).map_err(failed)?);
+        let path = path.canonicalize().map_err(failed)?;
+        let modified_ns = i128::from(stat.mtime()) * 1_000_000_000 + i128::from(stat.mtime_nsec());
+        Ok(Fingerprint { path, size: stat.len(), modified_ns, ends: xxh3_64(&ends) })
+    }
+
+    /// The file it is of.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its size when the print was taken, bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+}
+
+/// A pipe some of which was read ahead of time.
+struct Peeked {
+    front: Vec<u8>,
+    inner: Box<dyn ReadStream>,
+    begun: VecDeque<Begun>,
+}
+
+/// The front part of a request, already filled, and whether the rest was asked of the pipe.
+struct Begun {
+    front: Option<Buf>,
+    asked: bool,
+}
+
+impl ReadStream for Peeked {
+    fn begin(&mut self, mut buf: Buf) -> Result<(), IoError> {
+        let ready = self.front.len().min(buf.len());
+        if ready == 0 {
+            self.begun.push_back(Begun { front: None, asked: true });
+            return self.inner.begin(buf);
+        }
+        let mut front = buf.split_to(ready);
+        front.copy_from_slice(&self.front[..ready]);
+        self.front.drain(..ready);
+        let asked = !buf.is_empty();
+        self.begun.push_back(Begun { front: Some(front), asked });
+        if asked { self.inner.begin(buf) } else { Ok(()) }
+    }
+
+    fn complete(&mut self) -> Result<Filled, IoError> {
+        match self.begun.pop_front() {
+            Some(Begun { front: Some(buf), asked: false }) => Ok(Filled { start: 0, end: buf.len(), buf }),
+            Some(Begun { front: Some(mut front), asked: true }) => {
+                let filled = self.inner.complete()?;
+                let end = front.len() + filled.len();
+                // Parts of one buffer always rejoin.
+                let _ = front.unsplit(filled.buf);
+                Ok(Filled { buf: front, start: 0, end })
+            }
+            _ => self.inner.complete(),
+        }
+    }
+
+    fn ready(&mut self) -> bool {
+        match self.begun.front() {
+            Some(begun) if !begun.asked => true,
+            _ => self.inner.ready(),
+        }
+    }
+
+    fn in_flight(&self) -> usize {
+        self.begun.len()
+    }
+
+    fn len_hint(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// The records of a part, as one stream: its blocks one after another, without what lies between.
+struct PartStream {
+    reader: RunReader,
+    blocks: BlockPool,
+    /// The block being copied from.
+    current: Option<Filled>,
+    /// Bytes of the next block that are left out.
+    skip: usize,
+    begun: VecDeque<Buf>,
+}
+
+/// Blocks of a part read ahead.
+pub const PART_BLOCKS: usize = 6;
+
+impl PartStream {
+    /// The records from `offset` on, counted in bytes of records.
+    fn open(disk: &Disk, path: &Path, id: RunId, offset: u64, pool: &Pool) -> Result<Self, SortError> {
+        let index = read_index(disk, path)?;
+        let (mut first_block, mut skip) = (0, offset);
+        for block in index.blocks.iter() {
+            if u64::from(block.raw) > skip {
+                break;
+            }
+            skip -= u64::from(block.raw);
+            first_block += 1;
+        }
+        check_id(&index, id, path)?;
+        let block_bytes = index.buffer_bytes().max(ascot_io::PAGE_BYTES);
+        let region = pool.region(PART_BLOCKS * block_bytes, "blocks of a part")?;
+        let reader = RunReader::open(disk, path, &index, first_block)?;
+        Ok(PartStream {
+            reader,
+            blocks: BlockPool::new(region, block_bytes),
+            current: None,
+            skip: skip as usize,
+            begun: VecDeque::new(),
+        })
+    }
+
+    fn read_ahead(&mut self) -> Result<(), IoError> {
+        while self.reader.remaining_to_begin() > 0 {
+            let Some(block) = self.blocks.try_take() else { return Ok(()) };
+            self.reader.begin(block)?;
+        }
+        Ok(())
+    }
+
+    fn next_block(&mut self) -> Result<bool, IoError> {
+        self.current = None;
+        self.read_ahead()?;
+        if self.reader.in_flight() == 0 {
+            return Ok(false);
+        }
+        let mut block = self.reader.complete()?.0;
+        block.start += std::mem::take(&mut self.skip).min(block.len());
+        self.current = Some(block);
+        self.read_ahead()?;
+        Ok(true)
+    }
+}
+
+impl ReadStream for PartStream {
+    fn begin(&mut self, buf: Buf) -> Result<(), IoError> {
+        self.begun.push_back(buf);
+        self.read_ahead()
+    }
+
+    fn complete(&mut self) -> Result<Filled, IoError> {
+        let mut buf = self.begun.pop_front().unwrap_or_else(|| Buf::heap(0));
+        let mut end = 0;
+        while end < buf.len() {
+            let Some(block) = self.current.as_mut().filter(|block| !block.is_empty()) else {
+                if self.next_block()? {
+                    continue;
+                }
+                break;
+            };
+            let count = block.len().min(buf.len() - end);
+            buf[end..end + count].copy_from_slice(&block.bytes()[..count]);
+            block.start += count;
+            end += count;
+        }
+        Ok(Filled { buf, start: 0, end })
+    }
+
+    fn ready(&mut self) -> bool {
+        self.current.is_some() || self.reader.in_flight() == 0 || self.reader.ready()
+    }
+
+    fn in_flight(&self) -> usize {
+        self.begun.len()
+    }
+
+    fn len_hint(&self) -> Option<u64> {
+        None
+    }
+}

@@ -1,0 +1,82 @@
+//! Values that are not of their column's type: how many there are in each column that a key names, and where the
+//! first one stands. They are counted where records come in, once each, and kept with how far a job has come.
+//!
+//! Counting costs nothing where all values fit: only records among which a key of such a value was written are
+//! looked at again ([`ascot_record::keys::misfits_written`]).
+
+use ascot_model::report::{ColumnAccount, ColumnFallback, ValuePlace};
+use ascot_record::keys::KeyColumn;
+
+use crate::api::error::SortError;
+use crate::read::header::bearer;
+use crate::read::inputs::{InputFile, Inputs};
+use crate::records::misfits::{KeyMisfits, Misfit, Misfits, fix_of, title};
+
+impl Misfits {
+    /// The error of the first of them, where there is one: of that which stands first in the inputs.
+    pub fn refuse(&self, columns: &[KeyColumn], inputs: &Inputs, header: bool) -> Result<(), SortError> {
+        let firsts = self.keys.iter().zip(columns);
+        let firsts = firsts.filter_map(|(key, column)| Some((key.first.as_ref()?, column)));
+        let Some((misfit, column)) = firsts.min_by_key(|(misfit, _)| (misfit.input, misfit.record)) else {
+            return Ok(());
+        };
+        Err(SortError::Misfit {
+            input: name_of(inputs, misfit.input),
+            row: row_of(misfit, header),
+            column: title(column).into(),
+            value: misfit.value.clone(),
+            kind: column.kind.to_string().into(),
+            advice: "name another type (--key COLUMN:TYPE), spell out what is null (--null TEXT), or leave out --strict: such values come last".into(),
+        })
+    }
+
+    /// What is told of the columns of keys, with the misfits there were.
+    pub fn accounts(&self, columns: &[KeyColumn], inputs: &Inputs, header: bool) -> Vec<ColumnAccount> {
+        let none = KeyMisfits::default();
+        let account = |(at, column): (usize, &KeyColumn)| {
+            let key = self.keys.get(at).unwrap_or(&none);
+            let place = |misfit: &Misfit| ValuePlace {
+                input: name_of(inputs, misfit.input),
+                row: row_of(misfit, header),
+                value: misfit.value.clone(),
+            };
+            ColumnAccount {
+                column: column.column as u64 + 1,
+                name: column.name.clone(),
+                kind: column.kind.to_string(),
+                inferred: column.inferred,
+                misfits: key.count,
+                first_misfit: key.first.as_ref().map(place),
+                fallback: fallback_of(column, inputs, header),
+            }
+        };
+        columns.iter().enumerate().map(account).collect()
+    }
+}
+
+/// What is told of a column that was taken for text.
+fn fallback_of(column: &KeyColumn, inputs: &Inputs, header: bool) -> Option<ColumnFallback> {
+    let fallback = column.fallback.as_ref()?;
+    let (row, value) = &fallback.first;
+    let sampled = bearer(inputs);
+    Some(ColumnFallback {
+        kind: fallback.kind.to_string(),
+        values: fallback.fitting as u64,
+        others: fallback.others as u64,
+        first: ValuePlace {
+            input: sampled.map_or_else(String::new, InputFile::name),
+            row: *row as u64 + 1 + u64::from(header),
+            value: value.clone(),
+        },
+        fix: fix_of(column, fallback),
+    })
+}
+
+fn name_of(inputs: &Inputs, number: usize) -> String {
+    inputs.get(number).map_or_else(String::new, InputFile::name)
+}
+
+/// Its row, from 1, the header among them.
+fn row_of(misfit: &Misfit, header: bool) -> u64 {
+    misfit.record + 1 + u64::from(header)
+}

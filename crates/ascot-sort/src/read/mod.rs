@@ -1,0 +1,13 @@
+//! From inputs to whole records.
+//!
+//! ```text
+//!   inputs ─▶ open (formats, headers) ─▶ record_reader ─▶ pieces of whole records
+//! ```
+
+pub mod damage;
+pub mod file_format;
+pub mod header;
+pub mod inputs;
+pub mod misfits;
+pub mod open;
+pub mod record_reader;

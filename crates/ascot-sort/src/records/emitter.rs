@@ -1,0 +1,209 @@
+//! The records of one task of a merge on their way to its sequencer, in chunks.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::{Duration, Instant};
+
+use ascot_io::{BlockPool, Buf};
+use ascot_record::checksum::RecordSum;
+use crossbeam_channel::Sender;
+
+/// What a merged task came to.
+#[derive(Clone, Debug, Default)]
+pub struct Merged {
+    /// Sum over what was emitted (only its counts are kept, unless the rules want the sum).
+    pub out: RecordSum,
+    /// Sum over what was left out.
+    pub dropped: RecordSum,
+    /// Key of the last record of a batch, where duplicates are left out.
+    pub last_key: Option<Vec<u8>>,
+}
+
+/// Merged records on their way to a sink.
+pub struct Chunk {
+    /// The block; it returns to its thread when dropped.
+    pub buf: Buf,
+    /// Bytes of it that are records.
+    pub len: usize,
+    /// Offset of the first record that starts here; `len` where one goes on from the chunk before.
+    pub first_record: usize,
+    /// Length of the longest record that ends here, bytes.
+    pub longest: usize,
+    /// Records that end here.
+    pub records: u64,
+}
+
+/// The receiver went away: the job failed elsewhere or was cancelled.
+#[derive(Debug)]
+pub struct Stopped;
+
+pub(crate) enum Message {
+    Chunk(Chunk),
+    Done(Merged),
+}
+
+/// Collects the records of one task into chunks. Chunks hold whole records, unless one is longer
+/// than a chunk.
+pub struct Emitter {
+    blocks: BlockPool,
+    send: Sender<Message>,
+    clocks: Arc<Clocks>,
+    stopped: Arc<AtomicBool>,
+    current: Option<Buf>,
+    len: usize,
+    first_record: usize,
+    longest: usize,
+    records: u64,
+}
+
+impl Emitter {
+    pub(crate) fn new(
+        blocks: BlockPool,
+        send: Sender<Message>,
+        clocks: Arc<Clocks>,
+        stopped: Arc<AtomicBool>,
+    ) -> Self {
+        let (current, len, first_record, longest, records) = (None, 0, 0, 0, 0);
+        Emitter { blocks, send, clocks, stopped, current, len, first_record, longest, records }
+    }
+
+    /// Appends one record.
+    #[inline]
+    pub fn record(&mut self, record: &[u8]) -> Result<(), Stopped> {
+        if let Some(buf) = &mut self.current {
+            let end = self.len + record.len();
+            if end <= buf.len() {
+                buf[self.len..end].copy_from_slice(record);
+                self.len = end;
+                self.records += 1;
+                self.longest = self.longest.max(record.len());
+                return Ok(());
+            }
+        }
+        self.record_in_new_chunk(record)
+    }
+
+    #[cold]
+    fn record_in_new_chunk(&mut self, record: &[u8]) -> Result<(), Stopped> {
+        self.flush()?;
+        let capacity = self.blocks.block_bytes();
+        let mut rest = record;
+        while rest.len() > capacity {
+            let (now, later) = rest.split_at(capacity);
+            let buf = self.open()?;
+            buf[..capacity].copy_from_slice(now);
+            self.len = capacity;
+            self.flush()?;
+            self.first_record = capacity;
+            rest = later;
+        }
+        let continues = rest.len() < record.len();
+        let buf = self.open()?;
+        buf[..rest.len()].copy_from_slice(rest);
+        self.len = rest.len();
+        self.first_record = if continues { rest.len() } else { 0 };
+        self.longest = record.len();
+        self.records = 1;
+        // What follows a record that spans chunks starts a chunk of its own.
+        if continues { self.flush() } else { Ok(()) }
+    }
+
+    /// Room for up to `bytes` more bytes of whole records (at least `least`, unless a chunk is
+    /// smaller), to be filled from the front and claimed by [`Emitter::claim`].
+    pub fn room(&mut self, least: usize) -> Result<&mut [u8], Stopped> {
+        let free = self.current.as_ref().map_or(0, |buf| buf.len() - self.len);
+        if free < least {
+            self.flush()?;
+        }
+        let len = self.len;
+        Ok(&mut self.open()?[len..])
+    }
+
+    /// Counts the first `bytes` of the room as `records` records.
+    pub fn claim(&mut self, bytes: usize, records: u64) {
+        self.len += bytes;
+        self.records += records;
+        self.longest = self.longest.max(bytes.checked_div(records as usize).unwrap_or(0));
+    }
+
+    /// Bytes of a chunk.
+    pub fn chunk_bytes(&self) -> usize {
+        self.blocks.block_bytes()
+    }
+
+    fn open(&mut self) -> Result<&mut Buf, Stopped> {
+        match &mut self.current {
+            Some(block) => Ok(block),
+            empty => {
+                let since = Instant::now();
+                let (blocks, stopped) = (&self.blocks, &self.stopped);
+                let block = match blocks.try_take() {
+                    Some(block) => block,
+                    None => {
+                        let block = blocks.take(|| stopped.load(Relaxed)).ok_or(Stopped)?;
+                        add(&self.clocks.waited_ns, since.elapsed());
+                        block
+                    }
+                };
+                Ok(empty.insert(block))
+            }
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), Stopped> {
+        let Some(buf) = self.current.take() else { return Ok(()) };
+        if self.len == 0 {
+            self.current = Some(buf);
+            return Ok(());
+        }
+        let chunk = Chunk {
+            buf,
+            len: self.len,
+            first_record: self.first_record,
+            longest: self.longest,
+            records: self.records,
+        };
+        (self.len, self.first_record, self.longest, self.records) = (0, 0, 0, 0);
+        self.send.send(Message::Chunk(chunk)).map_err(|_| Stopped)
+    }
+
+    pub(crate) fn finish(mut self, merged: Merged) {
+        if self.flush().is_ok() {
+            // The receiver may be gone; then nobody wants to know.
+            let _ = self.send.send(Message::Done(merged));
+        }
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Clocks {
+    pub(crate) working_ns: AtomicU64,
+    pub(crate) waited_ns: AtomicU64,
+    pub(crate) sink_ns: AtomicU64,
+}
+
+pub(crate) fn add(clock: &AtomicU64, time: Duration) {
+    clock.fetch_add(time.as_nanos() as u64, Relaxed);
+}
+
+pub(crate) fn take(clock: &AtomicU64) -> Duration {
+    Duration::from_nanos(clock.swap(0, Relaxed))
+}
+
+/// Adds up what tasks came to over a whole pass.
+#[derive(Clone, Debug, Default)]
+pub struct PassSums {
+    /// Records emitted.
+    pub out: RecordSum,
+    /// Records left out.
+    pub dropped: RecordSum,
+}
+
+impl PassSums {
+    /// Adds one batch or load.
+    pub fn add(&mut self, merged: &Merged) {
+        self.out.combine(&merged.out);
+        self.dropped.combine(&merged.dropped);
+    }
+}

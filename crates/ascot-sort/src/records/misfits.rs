@@ -1,0 +1,135 @@
+//! Values that are not of their column's type: counted where records come in, once each, and kept with how far a
+//! job has come.
+
+use ascot_record::keys::{CsvType, Fallback, KeyColumn, shown};
+use serde::{Deserialize, Serialize};
+
+use crate::api::error::SortError;
+
+/// Spellings of null that are common.
+const NULLS: [&str; 14] =
+    ["\\N", "null", "na", "n/a", "#n/a", "none", "nil", "(null)", "-", "--", ".", "?", "missing", "unknown"];
+
+/// Where the records of an input begin among those of a piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InputStart {
+    /// Records of the piece before them.
+    pub at: usize,
+    /// Number of the input.
+    pub input: usize,
+    /// Records of the input before the piece.
+    pub before: u64,
+}
+
+/// Misfits among the records of a piece: of each key the number, the record of the first one and its value.
+#[derive(Clone, Debug, Default)]
+pub struct PieceMisfits(Vec<(u64, usize, String)>);
+
+impl PieceMisfits {
+    /// Takes note of a value of the key `key`, in record `record` of the piece.
+    pub fn note(&mut self, key: usize, record: usize, value: &[u8]) {
+        if self.0.len() <= key {
+            self.0.resize(key + 1, (0, 0, String::new()));
+        }
+        if let Some((count, first, text)) = self.0.get_mut(key) {
+            if *count == 0 {
+                (*first, *text) = (record, shown(value));
+            }
+            *count += 1;
+        }
+    }
+
+    /// As they stand in the inputs, of whose records `starts` tells where they begin.
+    pub fn placed(self, starts: &[InputStart]) -> Misfits {
+        let place = |(count, record, value): (u64, usize, String)| {
+            let start = starts.iter().rev().find(|start| start.at <= record).filter(|_| count > 0);
+            let first = start.map(|start| Misfit {
+                input: start.input,
+                record: start.before + (record - start.at) as u64,
+                value,
+            });
+            KeyMisfits { count, first }
+        };
+        Misfits { keys: self.0.into_iter().map(place).collect() }
+    }
+}
+
+/// Misfits of each key; of keys that are not there none have been met.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Misfits {
+    pub(crate) keys: Vec<KeyMisfits>,
+}
+
+/// Misfits of one key.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct KeyMisfits {
+    pub(crate) count: u64,
+    pub(crate) first: Option<Misfit>,
+}
+
+/// A value, and where it stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Misfit {
+    pub(crate) input: usize,
+    /// Records of the input before it.
+    pub(crate) record: u64,
+    pub(crate) value: String,
+}
+
+impl Misfits {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.keys.iter().all(|key| key.count == 0)
+    }
+
+    /// Adds those of records that come behind.
+    pub fn combine(&mut self, later: &Misfits) {
+        if self.keys.len() < later.keys.len() {
+            self.keys.resize_with(later.keys.len(), KeyMisfits::default);
+        }
+        for (key, other) in self.keys.iter_mut().zip(&later.keys) {
+            key.count += other.count;
+            if key.first.is_none() {
+                key.first.clone_from(&other.first);
+            }
+        }
+    }
+}
+
+/// The error of a column that was taken for text although most of its values look like another type.
+pub(crate) fn refuse_fallbacks(columns: &[KeyColumn], input: &str, header: bool) -> Result<(), SortError> {
+    let fallen = columns.iter().find_map(|column| Some((column, column.fallback.as_ref()?)));
+    let Some((column, fallback)) = fallen else { return Ok(()) };
+    let base = match &fallback.kind {
+        CsvType::Date | CsvType::FormattedDate(_) => "date",
+        _ => "number",
+    };
+    Err(SortError::Misfit {
+        input: input.to_owned(),
+        row: fallback.first.0 as u64 + 1 + u64::from(header),
+        column: title(column).into(),
+        value: fallback.first.1.clone(),
+        kind: base.into(),
+        advice: format!(
+            "most values of the column are: say {}, or :text if it is text",
+            fix_of(column, fallback)
+        ),
+    })
+}
+
+/// Flags by which a column has the type that it looks like.
+pub(crate) fn fix_of(column: &KeyColumn, fallback: &Fallback) -> String {
+    let Fallback { kind, null, .. } = fallback;
+    let key = format!("--key '{}:{kind}'", title(column));
+    let is_null = |text: &&String| NULLS.iter().any(|null| text.eq_ignore_ascii_case(null));
+    match null.as_ref().filter(is_null) {
+        Some(null) if matches!(kind, CsvType::Number | CsvType::Date) => format!("--null '{null}'"),
+        Some(null) => format!("{key} --null '{null}'"),
+        None => key,
+    }
+}
+
+/// What a key calls the column.
+pub(crate) fn title(column: &KeyColumn) -> String {
+    column.name.clone().unwrap_or_else(|| format!("#{}", column.column + 1))
+}

@@ -1,0 +1,5 @@
+//! The account of a job while it runs and after it.
+
+pub mod account;
+pub mod progress;
+pub mod watch;

@@ -1,0 +1,391 @@
+//! Memory for records on their way through a pass: leases of buffers that return home by themselves.
+//!
+//! A [`PiecePool`] hands out buffers of one size, allocated from the job's pool when first needed
+//! and reused afterwards. A record that does not fit one grows in memory of its own ([`Long`]), for
+//! which free buffers are given up. All of it together never exceeds the pool's share.
+//!
+//! Invariant: of the threads of a pass only one waits for memory, the one that reads. What it hands
+//! on comes back without more, so that the wait ends.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use ascot_io::waits::{Held, Holders, Need, wait_for};
+use ascot_io::{Buf, Growable, PAGE_BYTES};
+use ascot_io::{Pool, PoolError};
+
+struct Shelf {
+    free: Vec<Buf>,
+    /// Buffers of the common size in existence.
+    made: usize,
+    /// Bytes of long records.
+    long: usize,
+    /// Bytes somebody waits for.
+    wanted: usize,
+}
+
+struct Inner {
+    pool: Pool,
+    piece_bytes: usize,
+    most: usize,
+    /// Bytes of buffers and long records at most.
+    share: usize,
+    shelf: Mutex<Shelf>,
+    returned: Condvar,
+    holders: Holders,
+}
+
+/// Pieces being read at once.
+pub const PIECES_READ: usize = 3;
+
+/// Buffers of one size for pieces.
+#[derive(Clone)]
+pub struct PiecePool {
+    inner: Arc<Inner>,
+}
+
+/// A buffer that returns to where it came from.
+pub struct Lease {
+    buf: Option<Buf>,
+    home: Option<Arc<Inner>>,
+    /// Bytes of a long record's memory; 0 for a buffer of the common size.
+    long: usize,
+    /// Comes free with it.
+    _block: Option<Buf>,
+    _held: Option<Held>,
+}
+
+/// A record that fits no piece, as far as it is known.
+pub struct Long {
+    memory: Option<Growable>,
+    len: usize,
+    home: Arc<Inner>,
+}
+
+/// Called before waiting for memory.
+pub type Starving<'a> = &'a dyn Fn();
+
+impl PiecePool {
+    /// At most `most` buffers of `piece_bytes` each, from `pool`.
+    pub fn new(pool: &Pool, piece_bytes: usize, most: usize) -> Self {
+        Self::with_share(pool, piece_bytes, most, piece_bytes * most)
+    }
+
+    /// The same where buffers and long records may take `share` bytes in all.
+    pub fn with_share(pool: &Pool, piece_bytes: usize, most: usize, share: usize) -> Self {
+        let shelf = Mutex::new(Shelf { free: Vec::new(), made: 0, long: 0, wanted: 0 });
+        let pool = pool.clone();
+        let inner = Inner {
+            pool,
+            piece_bytes,
+            most,
+            share,
+            shelf,
+            returned: Condvar::new(),
+            holders: Holders::default(),
+        };
+        PiecePool { inner: Arc::new(inner) }
+    }
+
+    /// Size of a buffer, bytes.
+    pub fn piece_bytes(&self) -> usize {
+        self.inner.piece_bytes
+    }
+
+    /// Bytes of buffers and long records at most.
+    pub fn share(&self) -> usize {
+        self.inner.share
+    }
+
+    /// Whether somebody waits for memory that is not there.
+    pub fn starves(&self) -> bool {
+        let shelf = self.inner.lock();
+        let free = shelf.free.len() * self.inner.piece_bytes;
+        let left = self.inner.left(&shelf).min(self.inner.pool.available()) + free;
+        shelf.wanted > left
+    }
+
+    /// The error of a job whose reader waits for memory that nobody else has.
+    pub fn too_few(&self) -> PoolError {
+        let shelf = self.inner.lock();
+        let (asked, budget) = (shelf.wanted, self.inner.share);
+        let used = shelf.made * self.inner.piece_bytes + shelf.long;
+        PoolError::OverBudget { purpose: "pieces of records", asked, used, budget }
+    }
+
+    /// A buffer of the common size; calls `starving` before it waits for one. Fails where the system refuses
+    /// memory that the budget allows: to wait would help only as far as others give some back.
+    pub fn take_for(&self, starving: Starving<'_>) -> Result<Lease, PoolError> {
+        let mut shelf = self.inner.lock();
+        loop {
+            if let Some(lease) = self.find(&mut shelf)? {
+                shelf.wanted = 0;
+                return Ok(lease);
+            }
+            shelf = self.inner.wait(shelf, self.inner.piece_bytes, starving);
+        }
+    }
+
+    /// A buffer of the common size, if one is free.
+    pub fn try_take(&self) -> Option<Lease> {
+        self.find(&mut self.inner.lock()).ok().flatten()
+    }
+
+    fn find(&self, shelf: &mut Shelf) -> Result<Option<Lease>, PoolError> {
+        let lease = |buf| Lease::of(&self.inner, buf, 0);
+        if let Some(buf) = shelf.free.pop() {
+            return Ok(Some(lease(buf)));
+        }
+        if shelf.made >= self.inner.most || self.inner.left(shelf) < self.inner.piece_bytes {
+            return Ok(None);
+        }
+        match self.inner.pool.region(self.inner.piece_bytes, "pieces of records") {
+            Ok(buf) => {
+                shelf.made += 1;
+                Ok(Some(lease(buf)))
+            }
+            // Other parts of the job may give some back.
+            Err(PoolError::OverBudget { .. }) => Ok(None),
+            Err(refused) => Err(refused),
+        }
+    }
+
+    /// A long record of no bytes yet.
+    pub fn long(&self) -> Result<Long, PoolError> {
+        let memory = self.inner.pool.growable("one very long record")?;
+        Ok(Long { memory: Some(memory), len: 0, home: Arc::clone(&self.inner) })
+    }
+
+    /// Appends `part` to a long record; gives up free buffers for it, and waits for others to come
+    /// back. Fails where it would need more than there is beside the `held` bytes of buffers that
+    /// the caller keeps.
+    pub fn append(
+        &self,
+        long: &mut Long,
+        part: &[u8],
+        held: usize,
+        starving: Starving<'_>,
+    ) -> Result<(), PoolError> {
+        let Some(memory) = &mut long.memory else { return Ok(()) };
+        // Room for the byte that completes a last record.
+        let needed = (long.len + part.len() + 1).next_multiple_of(PAGE_BYTES);
+        let mut shelf = self.inner.lock();
+        while needed > memory.len() {
+            let before = memory.len();
+            let more = needed - before;
+            let refused = match self.inner.left(&shelf) >= more {
+                true => memory.grow_to(needed).err(),
+                false => None,
+            };
+            if memory.len() > before {
+                shelf.long += memory.len() - before;
+                break;
+            }
+            if shelf.free.pop().is_some() {
+                shelf.made -= 1;
+                continue;
+            }
+            if let Some(PoolError::Refused { .. }) = refused {
+                return refused.map_or(Ok(()), Err);
+            }
+            if needed + held > self.inner.share {
+                let (purpose, budget) = ("one very long record", self.inner.share);
+                let over = PoolError::OverBudget { purpose, asked: more, used: before + held, budget };
+                return Err(refused.unwrap_or(over));
+            }
+            shelf = self.inner.wait(shelf, more, starving);
+        }
+        shelf.wanted = 0;
+        drop(shelf);
+        memory[long.len..long.len + part.len()].copy_from_slice(part);
+        long.len += part.len();
+        Ok(())
+    }
+}
+
+impl Inner {
+    fn lock(&self) -> MutexGuard<'_, Shelf> {
+        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes of the share that nothing has.
+    fn left(&self, shelf: &Shelf) -> usize {
+        self.share.saturating_sub(shelf.made * self.piece_bytes + shelf.long)
+    }
+
+    /// Says what is waited for, and waits until something comes back.
+    fn wait<'s>(
+        &self,
+        mut shelf: MutexGuard<'s, Shelf>,
+        bytes: usize,
+        starving: Starving<'_>,
+    ) -> MutexGuard<'s, Shelf> {
+        shelf.wanted = bytes;
+        starving();
+        let _waiting = wait_for("memory for records", Need::Blocked, Some(&self.holders));
+        self.returned.wait(shelf).unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Long {
+    /// Bytes of it so far.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether nothing is there yet.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The whole record, in no more memory than it needs.
+    pub fn into_lease(mut self) -> Lease {
+        let Some(mut memory) = self.memory.take() else { return Lease::plain(Buf::heap(0)) };
+        let before = memory.len();
+        memory.shrink_to(self.len);
+        let long = memory.len();
+        let home = Arc::clone(&self.home);
+        home.lock().long -= before - long;
+        home.returned.notify_all();
+        Lease::of(&home, memory.into_buf(), long)
+    }
+}
+
+impl Drop for Long {
+    fn drop(&mut self) {
+        let Some(memory) = self.memory.take() else { return };
+        let bytes = memory.len();
+        drop(memory);
+        self.home.lock().long -= bytes;
+        self.home.returned.notify_all();
+    }
+}
+
+impl Lease {
+    fn of(home: &Arc<Inner>, buf: Buf, long: usize) -> Self {
+        let held = home.holders.taken();
+        Lease { buf: Some(buf), home: Some(Arc::clone(home)), long, _block: None, _held: Some(held) }
+    }
+
+    /// A buffer that knows its own way home (a block of a block pool), or has none.
+    pub fn plain(buf: Buf) -> Self {
+        Lease { buf: Some(buf), home: None, long: 0, _block: None, _held: None }
+    }
+
+    /// The same, of a record put together from blocks. It keeps the last `block`, so that letting go
+    /// of the record gives a block back, as the schedule of a merge counts on.
+    pub fn of_blocks(buf: Buf, block: Buf) -> Self {
+        Lease { buf: Some(buf), home: None, long: 0, _block: Some(block), _held: None }
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        self.buf.as_deref().unwrap_or_default()
+    }
+
+    /// Its bytes, to be filled.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        self.buf.as_deref_mut().unwrap_or_default()
+    }
+
+    /// Size, bytes.
+    pub fn len(&self) -> usize {
+        self.bytes().len()
+    }
+
+    /// Whether its buffer is lent, or of no size.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Takes the buffer out for a stream to fill; put it back with [`Lease::put`].
+    pub fn lend(&mut self) -> Option<Buf> {
+        self.buf.take()
+    }
+
+    /// Puts the buffer back.
+    pub fn put(&mut self, buf: Buf) {
+        self.buf = Some(buf);
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let Some(home) = self.home.take() else { return };
+        let buf = self.buf.take();
+        let mut shelf = home.lock();
+        match buf {
+            Some(buf) if self.long == 0 => shelf.free.push(buf),
+            None if self.long == 0 => shelf.made -= 1,
+            long => {
+                drop(long);
+                shelf.long -= self.long;
+            }
+        }
+        drop(shelf);
+        home.returned.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    #[test]
+    fn buffers_come_back() {
+        let pool = Pool::new(3 * MIB);
+        let pieces = PiecePool::new(&pool, MIB, 3);
+        let leases: Vec<Lease> = (0..3).map(|_| pieces.take_for(&|| ()).unwrap()).collect();
+        assert!(pieces.try_take().is_none());
+        drop(leases);
+        assert!(pieces.try_take().is_some());
+        assert_eq!(pool.used(), 3 * MIB, "buffers are kept for reuse");
+    }
+
+    #[test]
+    fn a_long_record_takes_the_place_of_buffers() {
+        let pool = Pool::new(4 * MIB);
+        let pieces = PiecePool::new(&pool, MIB, 4);
+        drop((0..4).map(|_| pieces.take_for(&|| ()).unwrap()).collect::<Vec<_>>());
+        let mut long = pieces.long().expect("nothing yet");
+        let part = vec![7; MIB - 1];
+        for _ in 0..3 {
+            pieces.append(&mut long, &part, 0, &|| ()).expect("fits the share");
+        }
+        let kept = pieces.take_for(&|| ()).unwrap();
+        assert!(pieces.append(&mut long, &part, MIB, &|| ()).is_err(), "a buffer is kept");
+        assert_eq!((long.len(), pool.used()), (3 * part.len(), 4 * MIB));
+        drop(kept);
+        let lease = long.into_lease();
+        assert_eq!((lease.len(), lease.bytes()[0]), (3 * MIB, 7));
+        assert!(pieces.try_take().is_some() && pool.used() <= 4 * MIB);
+        drop(lease);
+        assert_eq!((0..4).map(|_| pieces.take_for(&|| ()).unwrap()).collect::<Vec<_>>().len(), 4);
+    }
+
+    #[test]
+    fn a_wait_ends_when_enough_has_come_back() {
+        let pool = Pool::new(4 * MIB);
+        let pieces = PiecePool::new(&pool, MIB, 4);
+        let leases: Vec<Lease> = (0..4).map(|_| pieces.take_for(&|| ()).unwrap()).collect();
+        std::thread::scope(|scope| {
+            let (waits, told) = std::sync::mpsc::channel();
+            let pieces = &pieces;
+            let waiting = scope.spawn(move || {
+                let mut long = pieces.long().expect("nothing yet");
+                let say = || waits.send(()).expect("somebody listens");
+                pieces.append(&mut long, &vec![1; 2 * MIB - 1], 0, &say).map(|()| long.len())
+            });
+            for lease in leases {
+                if told.recv().is_err() {
+                    break;
+                }
+                assert!(pieces.starves());
+                drop(lease);
+            }
+            assert_eq!(waiting.join().expect("no panic").ok(), Some(2 * MIB - 1));
+        });
+        assert!(!pieces.starves());
+    }
+}

@@ -1,0 +1,421 @@
+//! What a view keeps of each run beside the run itself: where its records can be entered, and by what
+//! each such place begins (docs/formats/view.md).
+//!
+//! ```text
+//!   blocks   |  a..  |  e..  |  h......  |  .....  |  m..  |
+//!   units    |   0   |   1   |          2          |   3   |     a record that spans blocks is one unit
+//!   firsts       a       e       h                     m        keys, or whole records
+//! ```
+//!
+//! Where keys leave nothing to settle but the order of the runs, the key of each unit's first record is
+//! kept; else all of that record. The firsts are a sorted sequence themselves: looking a mark up in it
+//! gives the one unit of the run in which it belongs. What decides nearly always, and lies in one array,
+//! is the first eight bytes of the keys.
+
+use std::cmp::Ordering;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use ascot_io::{Buf, IoError, Pool, Reservation};
+use ascot_record::order;
+
+use crate::api::error::SortError;
+use crate::records::emitter::Chunk;
+use crate::records::{Records, Segment, Side};
+use crate::resources::pieces::Lease;
+
+/// Opens every file of keys.
+const MAGIC: [u8; 8] = *b"ASCOTKEY";
+const VERSION: u32 = 2;
+const HEADER_BYTES: usize = 40;
+const ENTRY_BYTES: usize = 24;
+/// What is kept of first records, in the header.
+const WHOLE_RECORDS: u32 = 0;
+const NORMALISED_KEYS: u32 = 1;
+
+/// Firsts longer than this are not kept; their unit belongs to the one before, for all that
+/// positions are looked up.
+const MOST_FIRST_BYTES: usize = 16 << 10;
+
+/// Collects the units of a run while it is written.
+#[derive(Debug)]
+pub struct KeysWriter {
+    /// Keys are kept, not records.
+    keys: bool,
+    entries: Vec<Entry>,
+    firsts: Vec<u8>,
+    blocks: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Entry {
+    block: u32,
+    first_bytes: u32,
+    records: u64,
+    bytes: u64,
+}
+
+impl KeysWriter {
+    /// Of a run of such records.
+    pub fn new<R: Records>(records: &R) -> Self {
+        KeysWriter { keys: records.keys_decide(), entries: Vec::new(), firsts: Vec::new(), blocks: 0 }
+    }
+
+    /// Takes note of a chunk about to be written as a block.
+    pub fn push<R: Records>(&mut self, records: &R, chunk: &Chunk) {
+        // A record that is not whole in its first chunk has none: its unit is found by those beside it.
+        let whole = if chunk.first_record == 0 { records.cut(&chunk.buf[..chunk.len], 1).bytes } else { 0 };
+        self.note(records, &chunk.buf[..whole], chunk.records, chunk.len as u64);
+    }
+
+    /// Takes note of a block of so many records and bytes; `first` is its first record, if it starts with
+    /// one.
+    pub fn note<R: Records>(&mut self, records: &R, first: &[u8], count: u64, bytes: u64) {
+        let before = self.firsts.len();
+        if self.keys && !first.is_empty() {
+            records.each_key(first, &mut |_, key| self.firsts.extend_from_slice(key));
+        } else {
+            self.firsts.extend_from_slice(first);
+        }
+        let kept = self.firsts.len() - before;
+        if kept > MOST_FIRST_BYTES {
+            self.firsts.truncate(before);
+        }
+        // An empty key is one, too.
+        let starts = kept <= MOST_FIRST_BYTES && !first.is_empty();
+        if starts || self.entries.is_empty() {
+            let first_bytes = (self.firsts.len() - before) as u32;
+            self.entries.push(Entry { block: self.blocks, first_bytes, ..Entry::default() });
+        }
+        if let Some(entry) = self.entries.last_mut() {
+            entry.records += count;
+            entry.bytes += bytes;
+        }
+        self.blocks += 1;
+    }
+
+    /// The file of run number `id`.
+    pub fn to_bytes(&self, id: u64) -> Vec<u8> {
+        let len = HEADER_BYTES + self.entries.len() * ENTRY_BYTES + self.firsts.len() + 4;
+        let mut bytes = Vec::with_capacity(len);
+        bytes.extend_from_slice(&MAGIC);
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&self.blocks.to_le_bytes());
+        bytes.extend_from_slice(&id.to_le_bytes());
+        bytes.extend_from_slice(&(self.entries.len() as u64).to_le_bytes());
+        let kept = if self.keys { NORMALISED_KEYS } else { WHOLE_RECORDS };
+        bytes.extend_from_slice(&kept.to_le_bytes());
+        bytes.extend_from_slice(&[0; 4]);
+        for entry in &self.entries {
+            bytes.extend_from_slice(&entry.block.to_le_bytes());
+            bytes.extend_from_slice(&entry.first_bytes.to_le_bytes());
+            bytes.extend_from_slice(&entry.records.to_le_bytes());
+            bytes.extend_from_slice(&entry.bytes.to_le_bytes());
+        }
+        bytes.extend_from_slice(&self.firsts);
+        let sum = crc32fast::hash(&bytes);
+        bytes.extend_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+}
+
+/// Where a unit begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unit {
+    /// Its first block.
+    pub block: usize,
+    /// Records of the run before it.
+    pub records: u64,
+    /// Bytes of the run before it.
+    pub bytes: u64,
+}
+
+/// The first record of a unit, as a place to cut at.
+pub struct Mark<B> {
+    /// Prefix of its key, smaller for what comes earlier.
+    pub prefix: u64,
+    /// What settles equal prefixes.
+    pub rest: Rest<B>,
+}
+
+/// The whole of what orders a mark.
+pub enum Rest<B> {
+    /// The normalised key.
+    Key(Vec<u8>),
+    /// The record.
+    Record(B),
+}
+
+/// The units of one run.
+pub struct RunKeys {
+    /// Each unit, and where one behind the last would begin.
+    units: Vec<Unit>,
+    /// Prefix of the first key of each unit.
+    prefixes: Vec<u64>,
+    firsts: Firsts,
+    _memory: Reservation,
+}
+
+/// Firsts of all units but the first one, of which only the prefix is needed.
+enum Firsts {
+    /// Normalised keys, one behind the other, and where each ends.
+    Keys(Vec<u8>, Vec<u32>),
+    /// Records, and the position of each.
+    Records(Option<Segment>, Vec<u32>),
+}
+
+impl RunKeys {
+    /// Reads `bytes`, the file at `path`, which must be of run `id`; memory is reserved from `pool`.
+    pub fn read<R: Records>(
+        records: &R,
+        pool: &Pool,
+        path: &Path,
+        bytes: &[u8],
+        id: u64,
+    ) -> Result<Self, SortError> {
+        let memory = pool.reserve(3 * bytes.len(), "the keys of a run")?;
+        let bad = |what| IoError::BadIndex { path: path.to_path_buf(), offset: 0, what };
+        let parsed = Parsed::of(bytes, id).map_err(bad)?;
+        Ok(parsed.keys(records, memory).ok_or_else(|| bad("its entries and its firsts do not agree"))?)
+    }
+
+    /// Number of units.
+    pub fn count(&self) -> usize {
+        self.units.len() - 1
+    }
+
+    /// Where unit `unit` begins; the end of the run for the one behind the last.
+    pub fn unit(&self, unit: usize) -> Unit {
+        self.units[unit.min(self.count())]
+    }
+
+    /// The unit that block `block` belongs to.
+    pub fn unit_of(&self, block: usize) -> usize {
+        self.units.partition_point(|unit| unit.block <= block).saturating_sub(1)
+    }
+
+    /// Prefix of the first key of unit `unit`; none where there is no such unit.
+    pub fn prefix(&self, unit: usize) -> Option<u64> {
+        self.prefixes.get(unit).copied()
+    }
+
+    /// The first record of unit `unit`, which is not the first unit.
+    pub fn mark<R: Records>(&self, records: &R, unit: usize) -> Option<Mark<R::Bound>> {
+        let (number, prefix) = (unit.checked_sub(1)?, self.prefix(unit)?);
+        let rest = match &self.firsts {
+            Firsts::Keys(..) => Rest::Key(self.key(number).to_vec()),
+            Firsts::Records(segment, starts) => {
+                let (segment, &lo) = (segment.as_ref()?, starts.get(number)?);
+                Rest::Record(records.first(&Segment { lo, ..segment.clone() }))
+            }
+        };
+        Some(Mark { prefix, rest })
+    }
+
+    /// The kept key of unit `number + 1`.
+    fn key(&self, number: usize) -> &[u8] {
+        let Firsts::Keys(bytes, ends) = &self.firsts else { return &[] };
+        let start = number.checked_sub(1).map_or(0, |before| ends[before]);
+        &bytes[start as usize..ends[number] as usize]
+    }
+
+    /// The unit in which `mark` would stand, before or behind its equals.
+    pub fn unit_for<R: Records>(&self, records: &R, mark: &Mark<R::Bound>, side: Side) -> usize {
+        let firsts = self.prefixes.get(1..).unwrap_or_default();
+        let lo = firsts.partition_point(|&prefix| prefix < mark.prefix);
+        if firsts.get(lo).is_none_or(|&prefix| prefix > mark.prefix) {
+            return lo;
+        }
+        let hi = lo + firsts[lo..].partition_point(|&prefix| prefix == mark.prefix);
+        let most = if side == Side::Lower { Ordering::Less } else { Ordering::Equal };
+        self.among(records, lo..hi, &mark.rest, most)
+    }
+
+    /// Of the firsts in `range`, which have the prefix of `mark`, those that compare with it as `most` at
+    /// most; and all before them.
+    fn among<R: Records>(
+        &self,
+        records: &R,
+        range: Range<usize>,
+        mark: &Rest<R::Bound>,
+        most: Ordering,
+    ) -> usize {
+        let compare = |number: usize| match (&self.firsts, mark) {
+            (Firsts::Records(Some(segment), starts), Rest::Record(bound)) => {
+                let first = records.first(&Segment { lo: starts[number], ..segment.clone() });
+                records.compare(&first, bound)
+            }
+            (_, Rest::Key(key)) => {
+                let order = self.key(number).cmp(key);
+                if records.descending() { order.reverse() } else { order }
+            }
+            // Runs of one view keep the same.
+            _ => Ordering::Equal,
+        };
+        let (mut lo, mut hi) = (range.start, range.end);
+        while lo < hi {
+            let middle = lo.midpoint(hi);
+            if compare(middle) <= most {
+                lo = middle + 1;
+            } else {
+                hi = middle;
+            }
+        }
+        lo
+    }
+
+    /// The unit in which the first record with at least this normalised key would stand.
+    pub fn unit_for_key<R: Records>(&self, records: &R, key: &[u8]) -> usize {
+        match &self.firsts {
+            Firsts::Keys(..) => {
+                let prefix = prefix_of(records, key);
+                self.unit_for(records, &Mark { prefix, rest: Rest::Key(key.to_vec()) }, Side::Lower)
+            }
+            Firsts::Records(None, _) => 0,
+            Firsts::Records(Some(segment), starts) => {
+                let at = records.position_of_key(segment, key, Side::Lower);
+                starts.partition_point(|&start| start < at)
+            }
+        }
+    }
+
+    /// Prefix of the first key of each of some blocks, smaller for what comes earlier.
+    pub fn block_prefixes(&self, blocks: Range<usize>) -> Vec<u64> {
+        let mut unit = self.unit_of(blocks.start);
+        blocks
+            .map(|block| {
+                while unit + 1 < self.count() && self.units[unit + 1].block <= block {
+                    unit += 1;
+                }
+                self.prefixes.get(unit).copied().unwrap_or_default()
+            })
+            .collect()
+    }
+}
+
+/// Prefix of a normalised key, smaller for what comes earlier.
+fn prefix_of<R: Records>(records: &R, key: &[u8]) -> u64 {
+    let prefix = order::prefix(key);
+    if records.descending() { !prefix } else { prefix }
+}
+
+/// A file of keys, taken apart.
+struct Parsed<'a> {
+    entries: Vec<Entry>,
+    firsts: &'a [u8],
+    /// They are keys.
+    keys: bool,
+    blocks: u32,
+}
+
+impl<'a> Parsed<'a> {
+    fn of(bytes: &'a [u8], id: u64) -> Result<Self, &'static str> {
+        let (body, sum) = bytes.split_last_chunk::<4>().ok_or("the file is shorter than its checksum")?;
+        if crc32fast::hash(body) != u32::from_le_bytes(*sum) {
+            return Err("its checksum is wrong");
+        }
+        let short = "the file is shorter than its header";
+        let (header, rest) = body.split_first_chunk::<HEADER_BYTES>().ok_or(short)?;
+        if header[..8] != MAGIC || u32_at(header, 8) != VERSION {
+            return Err("it holds no keys of a version known here");
+        }
+        if u64_at(header, 16) != id {
+            return Err("it belongs to another run");
+        }
+        let keys = match u32_at(header, 32) {
+            NORMALISED_KEYS => true,
+            WHOLE_RECORDS => false,
+            _ => return Err("what it keeps of records is not known here"),
+        };
+        // Held against the file's length before anything is allocated by it.
+        let count =
+            usize::try_from(u64_at(header, 24)).ok().filter(|&count| count <= rest.len() / ENTRY_BYTES);
+        let (entries, firsts) = rest.split_at(count.ok_or("it is shorter than its entries")? * ENTRY_BYTES);
+        let entry = |bytes: &[u8]| Entry {
+            block: u32_at(bytes, 0),
+            first_bytes: u32_at(bytes, 4),
+            records: u64_at(bytes, 8),
+            bytes: u64_at(bytes, 16),
+        };
+        let entries: Vec<Entry> = entries.chunks_exact(ENTRY_BYTES).map(entry).collect();
+        let blocks = u32_at(header, 12);
+        if !entries.is_sorted_by(|a, b| a.block < b.block)
+            || entries.last().is_some_and(|it| it.block >= blocks)
+        {
+            return Err("its entries are out of order");
+        }
+        Ok(Parsed { entries, firsts, keys, blocks })
+    }
+
+    fn keys<R: Records>(self, records: &R, mut memory: Reservation) -> Option<RunKeys> {
+        if self.keys != records.keys_decide() {
+            return None;
+        }
+        let count = self.entries.len();
+        let (mut units, mut prefixes) = (Vec::with_capacity(count + 1), Vec::with_capacity(count));
+        let (mut ends, mut total) = (Vec::with_capacity(count), Unit::default());
+        // The first unit's, of which only the prefix is needed, stands before all others.
+        let (mut at, mut skip) = (0usize, 0);
+        for (number, entry) in self.entries.iter().enumerate() {
+            units.push(Unit { block: entry.block as usize, ..total });
+            total.records = total.records.checked_add(entry.records)?;
+            total.bytes = total.bytes.checked_add(entry.bytes)?;
+            let end = at.checked_add(entry.first_bytes as usize)?;
+            let first = self.firsts.get(at..end)?;
+            prefixes.push(self.prefix(records, first, number)?);
+            if number == 0 {
+                skip = end;
+            } else {
+                ends.push(u32::try_from(end - skip).ok()?);
+            }
+            at = end;
+        }
+        units.push(Unit { block: self.blocks as usize, ..total });
+        let firsts = self.firsts.get(skip..).filter(|_| at == self.firsts.len())?;
+        let held = units.len() * size_of::<Unit>() + prefixes.len() * 8 + ends.len() * 4 + firsts.len();
+        let firsts =
+            if self.keys { Firsts::Keys(firsts.to_vec(), ends) } else { of_records(records, firsts, &ends) };
+        memory.shrink_to(held);
+        Some(RunKeys { units, prefixes, firsts, _memory: memory })
+    }
+
+    /// The prefix of a unit's first; none where it cannot be one.
+    fn prefix<R: Records>(&self, records: &R, first: &[u8], number: usize) -> Option<u64> {
+        if self.keys {
+            return Some(prefix_of(records, first));
+        }
+        let whole = !first.is_empty() && records.cut(first, 1).bytes == first.len();
+        match (whole, number > 0 || !first.is_empty()) {
+            (true, _) => Some(records.first_prefix(first)),
+            (false, true) => None,
+            (false, false) => Some(0),
+        }
+    }
+}
+
+/// Whole records one behind the other, each of which ends where `ends` says.
+fn of_records<R: Records>(records: &R, firsts: &[u8], ends: &[u32]) -> Firsts {
+    let before = |number: usize| number.checked_sub(1).map_or(0, |before| ends[before]);
+    let starts: Vec<u32> = (0..ends.len()).map(|it| records.position_at(before(it) as usize)).collect();
+    if starts.is_empty() {
+        return Firsts::Records(None, starts);
+    }
+    let mut buf = Buf::heap(firsts.len());
+    buf[..firsts.len()].copy_from_slice(firsts);
+    let sorted = records.index(Lease::plain(buf), 0..firsts.len());
+    Firsts::Records(Some(records.whole(Arc::new(sorted))), starts)
+}
+
+/// The number at `at`; the slices are long enough by construction.
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    let mut field = [0; 4];
+    field.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_le_bytes(field)
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    let mut field = [0; 8];
+    field.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(field)
+}

@@ -1,0 +1,253 @@
+//! Reading a run that refers to the inputs: each of its chunks is read, sorted and trimmed.
+//!
+//! A chunk that is in order already is used as it is read. Any other is sorted by means of a buffer
+//! and scratch that all such runs of a merge share ([`Bench`]).
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ascot_bowtie::engine::{BlockInput, Completed};
+use ascot_io::{Buf, Disk, Filled, IoError, PAGE_BYTES, Pool, PoolError, ReadStream};
+use ascot_record::checksum::RecordSum;
+
+use crate::read::inputs::Span;
+use crate::read::inputs::{COMPLETION_BYTES, Inputs};
+use crate::records::{RawPiece, Records, Segment, Side};
+use crate::resources::pieces::{Lease, PiecePool};
+use crate::runs::run::InputChunk;
+use crate::runs::run::Run;
+use crate::runs::run_file::{RunBlock, RunInput};
+
+/// Chunks of one run read ahead; each is a file opened.
+const CHUNKS_AHEAD: usize = 4;
+
+impl Span {
+    /// Bytes a buffer needs that takes it from page boundary to page boundary, and the end of a
+    /// record that lacks it.
+    pub fn buffer_bytes(&self) -> usize {
+        (self.len as usize + COMPLETION_BYTES).next_multiple_of(PAGE_BYTES) + 2 * PAGE_BYTES
+    }
+}
+
+/// What sorting a chunk takes.
+pub struct Bench<R: Records> {
+    scratch: Mutex<R::Scratch>,
+    copies: Option<PiecePool>,
+}
+
+impl<R: Records> Bench<R> {
+    /// Bytes one takes, for pieces of `piece_bytes` read into blocks of `block_bytes`.
+    pub fn bytes(records: &R, piece_bytes: usize, block_bytes: usize) -> usize {
+        records.scratch_bytes(piece_bytes) + if records.gathers() { block_bytes } else { 0 }
+    }
+
+    /// Memory from `pool` for chunks cut as pieces of `piece_bytes`.
+    pub fn new(records: &R, pool: &Pool, piece_bytes: usize, block_bytes: usize) -> Self {
+        let copies = records.gathers().then(|| PiecePool::new(pool, block_bytes, 1));
+        Bench { scratch: Mutex::new(records.scratch(piece_bytes)), copies }
+    }
+
+    /// Sorts the records in `bytes` of `buf`.
+    fn sort(&self, records: &R, mut buf: Buf, bytes: Range<usize>) -> Result<Option<Segment>, PoolError> {
+        records.normalise(&mut buf[bytes.clone()]);
+        if records.disorder(None, &buf[bytes.clone()], false).is_none() {
+            return Ok(Some(records.whole(Arc::new(records.index(Lease::plain(buf), bytes)))));
+        }
+        let (lease, out) = match &self.copies {
+            Some(copies) => {
+                let mut lease = copies.take_for(&|| {})?;
+                lease.bytes_mut()[bytes.clone()].copy_from_slice(&buf[bytes.clone()]);
+                (lease, Some(Lease::plain(buf)))
+            }
+            None => (Lease::plain(buf), None),
+        };
+        let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        let piece = RawPiece { lease, bytes, spilled: true, grouping: None };
+        let mut parts = records.sort(piece, out, &mut scratch, &mut RecordSum::new());
+        let part = parts.pop().filter(|_| parts.is_empty());
+        Ok(part.map(|part| records.whole(part)))
+    }
+}
+
+/// A run that refers to inputs, read chunk by chunk.
+pub struct ChunkInput<R: Records> {
+    records: Arc<R>,
+    disk: Disk,
+    inputs: Inputs,
+    chunks: Vec<InputChunk>,
+    /// The chunk asked for next.
+    next: usize,
+    /// The chunk `complete` gives next.
+    block: usize,
+    /// What is already consumed of the first chunk, bytes.
+    skip: usize,
+    begun: VecDeque<Begun>,
+    /// Buffers for chunks whose turn has not come.
+    waiting: VecDeque<Buf>,
+    bench: Arc<Bench<R>>,
+}
+
+struct Begun {
+    stream: Box<dyn ReadStream>,
+    /// The part of the buffer that is not read into.
+    rest: Buf,
+}
+
+impl<R: Records> ChunkInput<R> {
+    /// Reads `run` from its start on.
+    pub fn new(records: &Arc<R>, disk: &Disk, inputs: &Inputs, run: &Run, bench: &Arc<Bench<R>>) -> Self {
+        let chunks = run.input.as_ref().map_or_else(Vec::new, |input| input.chunks.clone());
+        ChunkInput {
+            records: Arc::clone(records),
+            disk: disk.clone(),
+            inputs: inputs.clone(),
+            chunks,
+            next: run.start.block,
+            block: run.start.block,
+            skip: run.start.offset as usize,
+            begun: VecDeque::new(),
+            waiting: VecDeque::new(),
+            bench: Arc::clone(bench),
+        }
+    }
+
+    fn path(&self, span: &Span) -> PathBuf {
+        self.inputs.get(span.input).and_then(|file| file.path()).map(Path::to_path_buf).unwrap_or_default()
+    }
+
+    fn changed(&self, span: &Span) -> IoError {
+        let what = "the input has changed while it was sorted: sort it again";
+        IoError::Misuse { path: self.path(span), offset: span.offset, what }
+    }
+
+    fn no_memory(&self, span: &Span, source: PoolError) -> IoError {
+        IoError::Memory { path: self.path(span), offset: span.offset, source }
+    }
+
+    /// Asks for as many chunks as may be under way.
+    fn ask(&mut self) -> Result<(), IoError> {
+        while self.begun.len() < CHUNKS_AHEAD {
+            let Some(InputChunk { span, .. }) = self.chunks.get(self.next) else { return Ok(()) };
+            let Some(mut buf) = self.waiting.pop_front() else { return Ok(()) };
+            // To the page boundary behind it: a read need not be cut short.
+            let page = PAGE_BYTES as u64;
+            let end = (span.offset + span.len).next_multiple_of(page);
+            let area = (end - span.offset / page * page) as usize;
+            if area + PAGE_BYTES > buf.len() {
+                return Err(self.changed(span));
+            }
+            let rest = buf.split_off(area);
+            let mut stream = self.disk.open_read(&self.path(span), span.offset..u64::MAX, "input")?;
+            stream.begin(buf)?;
+            self.begun.push_back(Begun { stream, rest });
+            self.next += 1;
+        }
+        Ok(())
+    }
+
+    /// The records of the chunk that belong to the run.
+    fn trimmed(&mut self, mut segment: Segment) -> Segment {
+        let chunk = &self.chunks[self.block];
+        let place = |key: &Vec<u8>| self.records.position_of_key(&segment, key, Side::Lower);
+        let lo = chunk.lo.as_ref().map_or(segment.lo, place);
+        let hi = chunk.hi.as_ref().map_or(segment.hi, place);
+        let consumed = self.records.position_at(std::mem::take(&mut self.skip));
+        (segment.lo, segment.hi) = (lo.max(consumed), hi);
+        segment
+    }
+}
+
+impl<R: Records> BlockInput for ChunkInput<R> {
+    type Block = RunBlock;
+
+    fn remaining(&self) -> u32 {
+        self.chunks.len().saturating_sub(self.next + self.waiting.len()) as u32
+    }
+
+    fn begin(&mut self, buf: Buf) -> Result<(), IoError> {
+        self.waiting.push_back(buf);
+        self.ask()
+    }
+
+    fn complete(&mut self) -> Result<Completed<RunBlock>, IoError> {
+        let Some(Begun { mut stream, rest }) = self.begun.pop_front() else { return Ok(Completed::Ended) };
+        let Filled { mut buf, start, end } = stream.complete()?;
+        drop(stream);
+        self.ask()?;
+        let span = self.chunks[self.block].span;
+        let mut bytes = start..start + span.len as usize;
+        // Parts of one buffer always rejoin.
+        if bytes.end > end || buf.unsplit(rest).is_err() {
+            return Err(self.changed(&span));
+        }
+        if let (true, Some(file)) = (span.unfinished, self.inputs.get(span.input)) {
+            let last = buf[bytes.clone()].last().copied();
+            let completion = file.completion(self.records.completion(), last).unwrap_or_default();
+            let end = bytes.end + completion.len();
+            buf[bytes.end..end].copy_from_slice(&completion);
+            bytes.end = end;
+        }
+        let sorted = self.bench.sort(&*self.records, buf, bytes);
+        let segment = sorted.map_err(|source| self.no_memory(&span, source))?;
+        let segment = self.trimmed(segment.ok_or_else(|| self.changed(&span))?);
+        let block = self.block;
+        self.block += 1;
+        if segment.is_empty() {
+            return Ok(Completed::Nothing);
+        }
+        Ok(Completed::Block(RunBlock { segment, block, end: block + 1, long: false }))
+    }
+
+    fn ready(&mut self) -> bool {
+        self.begun.front_mut().is_none_or(|begun| begun.stream.ready())
+    }
+}
+
+/// A run of either kind.
+pub enum AnyInput<R: Records> {
+    /// Spilled.
+    Run(RunInput<R>),
+    /// In the inputs.
+    Chunks(ChunkInput<R>),
+}
+
+impl<R: Records> BlockInput for AnyInput<R> {
+    type Block = RunBlock;
+
+    fn remaining(&self) -> u32 {
+        match self {
+            AnyInput::Run(run) => run.remaining(),
+            AnyInput::Chunks(run) => run.remaining(),
+        }
+    }
+
+    fn begin(&mut self, buf: Buf) -> Result<(), IoError> {
+        match self {
+            AnyInput::Run(run) => run.begin(buf),
+            AnyInput::Chunks(run) => run.begin(buf),
+        }
+    }
+
+    fn complete(&mut self) -> Result<Completed<RunBlock>, IoError> {
+        match self {
+            AnyInput::Run(run) => run.complete(),
+            AnyInput::Chunks(run) => run.complete(),
+        }
+    }
+
+    fn ready(&mut self) -> bool {
+        match self {
+            AnyInput::Run(run) => run.ready(),
+            AnyInput::Chunks(run) => run.ready(),
+        }
+    }
+
+    fn channel(&self) -> Option<u64> {
+        match self {
+            AnyInput::Run(run) => run.channel(),
+            AnyInput::Chunks(_) => None,
+        }
+    }
+}

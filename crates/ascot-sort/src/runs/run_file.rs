@@ -1,0 +1,335 @@
+//! Runs on disk: what is known of them, writing merged chunks to them, reading them back.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+
+use ascot_bowtie::engine::{BlockInput, Completed};
+use ascot_io::{
+    Buf, Compression, Disk, Filled, IoError, Pool, RunFile, RunId, RunIndex, RunReader, RunWriter, read_index,
+};
+
+use crate::api::error::SortError;
+use crate::read::inputs::check_id;
+use crate::records::emitter::Chunk;
+use crate::records::{Records, Segment, Sorted};
+use crate::resources::pieces::Lease;
+use crate::runs::fence_keys::KeysWriter;
+use crate::runs::run::{Run, RunStart};
+
+/// Writes chunks as a run.
+pub struct RunSink<R> {
+    records: Arc<R>,
+    writer: RunWriter,
+    run: Run,
+    /// Of the run of a view: where it can be entered.
+    keys: Option<KeysWriter>,
+    disk: Disk,
+}
+
+impl<R: Records> RunSink<R> {
+    /// A new run file.
+    pub fn create(
+        records: &Arc<R>,
+        disk: &Disk,
+        path: PathBuf,
+        number: u64,
+        compression: Compression,
+    ) -> Result<Self, IoError> {
+        let writer = RunWriter::create(disk, &path, RunId(number), compression)?;
+        let run = Run {
+            path,
+            number,
+            bytes: 0,
+            records: 0,
+            longest: 0,
+            block_bytes: 0,
+            first_keys: Vec::new(),
+            start: RunStart::default(),
+            input: None,
+            raw: false,
+        };
+        Ok(RunSink { records: Arc::clone(records), writer, run, keys: None, disk: disk.clone() })
+    }
+
+    /// Keeps what a view needs to know of the run, in a file beside it.
+    pub fn keep_keys(&mut self) {
+        self.keys = Some(KeysWriter::new(&*self.records));
+    }
+
+    /// Goes on with a run that was checkpointed as `run` with `index`.
+    pub fn resume(records: &Arc<R>, disk: &Disk, run: Run, index: RunIndex) -> Result<Self, IoError> {
+        let writer = RunWriter::resume(disk, &run.path, index)?;
+        Ok(RunSink { records: Arc::clone(records), writer, run, keys: None, disk: disk.clone() })
+    }
+
+    /// Appends a chunk as a block.
+    pub fn write(&mut self, chunk: Chunk) -> Result<(), IoError> {
+        let prefix = if chunk.first_record == 0 {
+            self.records.first_prefix(&chunk.buf[..chunk.len])
+        } else {
+            self.run.first_keys.last().copied().unwrap_or_default()
+        };
+        if let Some(keys) = &mut self.keys {
+            keys.push(&*self.records, &chunk);
+        }
+        self.run.first_keys.push(prefix);
+        self.run.bytes += chunk.len as u64;
+        self.run.records += chunk.records;
+        self.run.longest = self.run.longest.max(chunk.longest as u64);
+        self.writer.write_block(chunk.buf, chunk.len, chunk.first_record as u32)
+    }
+
+    /// Blocks handed over and not known to be written.
+    pub fn in_flight(&mut self) -> usize {
+        self.writer.in_flight()
+    }
+
+    /// The device it is on, where that is known.
+    pub fn channel(&self) -> Option<u64> {
+        self.writer.channel()
+    }
+
+    /// Waits until the oldest of them is written.
+    pub fn complete(&mut self) -> Result<(), IoError> {
+        self.writer.complete()
+    }
+
+    /// Sees to it that a chunk of `len` bytes can be written, and the run be finished after it. Where
+    /// its volume is full the run can still be finished without.
+    pub fn make_room(&mut self, len: usize) -> Result<(), IoError> {
+        self.writer.make_room(len)
+    }
+
+    /// Gives the run up.
+    pub fn remove(self, disk: &Disk) -> Result<(), IoError> {
+        drop(self.writer);
+        disk.remove_file(&self.run.path)
+    }
+
+    /// Bytes of records so far.
+    pub fn bytes(&self) -> u64 {
+        self.run.bytes
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.run.path
+    }
+
+    /// What has been written so far, made durable, and the index to go on with.
+    pub fn checkpoint(&mut self) -> Result<(Run, RunIndex), IoError> {
+        let index = self.writer.checkpoint()?;
+        self.run.block_bytes = index.buffer_bytes();
+        Ok((self.run.clone(), index))
+    }
+
+    /// Makes the run durable and complete.
+    pub fn finish(mut self) -> Result<Run, IoError> {
+        let index = self.writer.finish()?;
+        self.run.block_bytes = index.buffer_bytes();
+        if let Some(keys) = self.keys {
+            write_whole(&self.disk, &self.run.path.with_extension("keys"), &keys.to_bytes(self.run.number))?;
+        }
+        Ok(self.run)
+    }
+}
+
+/// Writes a small file, which must not be there yet, and makes it durable.
+pub fn write_whole(disk: &Disk, path: &Path, bytes: &[u8]) -> Result<(), IoError> {
+    let mut stream = disk.create_new(path, "view")?;
+    let mut buf = Buf::heap(bytes.len());
+    buf[..bytes.len()].copy_from_slice(bytes);
+    stream.begin(buf, bytes.len())?;
+    stream.sync()?;
+    stream.finish().map(|_| ())
+}
+
+/// A run read back, block by block, from its start on.
+pub struct RunInput<R> {
+    reader: RunReader,
+    blocks: Assembly<R>,
+}
+
+impl<R: Records> RunInput<R> {
+    /// Opens a run; buffers for records that span blocks come from `pool`.
+    pub fn open(records: &Arc<R>, disk: &Disk, pool: &Pool, run: &Run) -> Result<Self, SortError> {
+        let index = read_index(disk, &run.path)?;
+        check_id(&index, RunId(run.number), &run.path)?;
+        let reader = RunReader::open(disk, &run.path, &index, run.start.block)?;
+        Ok(RunInput { reader, blocks: Assembly::new(records, pool, run) })
+    }
+
+    /// A run whose file is open, as far as `index` goes.
+    pub fn of_file(
+        records: &Arc<R>,
+        disk: &Disk,
+        pool: &Pool,
+        (run, file): (&Run, &Arc<RunFile>),
+        index: &RunIndex,
+    ) -> Result<Self, SortError> {
+        let reader = RunReader::of_file(disk, &run.path, file, index, run.start.block)?;
+        Ok(RunInput { reader, blocks: Assembly::new(records, pool, run) })
+    }
+}
+
+/// Blocks of a run one after another, as their records: one that spans blocks is put together.
+pub struct Assembly<R> {
+    records: Arc<R>,
+    pool: Pool,
+    longest: usize,
+    /// Memory set aside for a record that spans blocks.
+    long_bytes: usize,
+    /// The block that comes next, counted in the run.
+    block: usize,
+    /// What is already consumed of the first block.
+    skip: usize,
+    /// They are as a user's file has them, not as runs do.
+    raw: bool,
+    /// A record that spans blocks, as far as it has been read.
+    spanning: Option<Spanning>,
+    /// The last record that spanned blocks: while it is in use no more blocks are taken in unasked.
+    long: Weak<Sorted>,
+}
+
+impl<R: Records> Assembly<R> {
+    /// The blocks of `run` from its start on; records that span blocks get memory from `pool`.
+    pub fn new(records: &Arc<R>, pool: &Pool, run: &Run) -> Self {
+        Assembly {
+            records: Arc::clone(records),
+            pool: pool.clone(),
+            longest: run.longest as usize,
+            long_bytes: run.long_bytes(),
+            block: run.start.block,
+            skip: run.start.offset as usize,
+            raw: run.raw,
+            spanning: None,
+            long: Weak::new(),
+        }
+    }
+
+    /// Takes in the next block, verified.
+    pub fn take(&mut self, mut filled: Filled) -> Result<Completed<RunBlock>, IoError> {
+        if self.raw {
+            self.records.normalise(&mut filled.buf[filled.start..filled.end]);
+        }
+        let starts_record = self.records.cut(&filled.buf[filled.start..filled.end], 1).records > 0;
+        let completed = if self.spanning.is_some() || !starts_record {
+            self.span(filled)?
+        } else {
+            let bytes = filled.start..filled.end;
+            let sorted = Arc::new(self.records.index(Lease::plain(filled.buf), bytes));
+            let mut segment = self.records.whole(sorted);
+            if self.skip > 0 {
+                segment.lo = self.records.position_at(std::mem::take(&mut self.skip));
+            }
+            Completed::Block(RunBlock { segment, block: self.block, end: self.block + 1, long: false })
+        };
+        self.block += 1;
+        Ok(completed)
+    }
+
+    /// Whether there is room for what comes.
+    fn has_room(&self) -> bool {
+        // Whoever lets go of a record does so a moment before its memory is back.
+        let room = self.spanning.is_some() || self.pool.available() >= self.long_bytes;
+        self.long.strong_count() == 0 && room
+    }
+
+    /// Adds a block to the record that spans it; gives the record when it is complete.
+    fn span(&mut self, filled: Filled) -> Result<Completed<RunBlock>, IoError> {
+        let bytes = filled.bytes();
+        let Spanning { mut buf, held, block } = match self.spanning.take() {
+            Some(spanning) => spanning,
+            None => {
+                let buf = self.pool.region(self.longest, "one very long record");
+                Spanning { buf: buf.map_err(|source| self.no_memory(source))?, held: 0, block: self.block }
+            }
+        };
+        let end = held + bytes.len();
+        if end > buf.len() {
+            let what = "a record is longer than the run says";
+            return Err(IoError::BadIndex { path: PathBuf::new(), offset: 0, what });
+        }
+        buf[held..end].copy_from_slice(bytes);
+        if self.records.cut(&buf[..end], 1).records == 0 {
+            self.spanning = Some(Spanning { buf, held: end, block });
+            return Ok(Completed::Nothing);
+        }
+        let sorted = Arc::new(self.records.index(Lease::of_blocks(buf, filled.buf), 0..end));
+        self.long = Arc::downgrade(&sorted);
+        let segment = self.records.whole(sorted);
+        Ok(Completed::Block(RunBlock { segment, block, end: self.block + 1, long: true }))
+    }
+
+    fn no_memory(&self, source: ascot_io::PoolError) -> IoError {
+        IoError::Memory { path: PathBuf::from("a spilled run"), offset: 0, source }
+    }
+}
+
+/// The beginning of a record that spans blocks.
+struct Spanning {
+    buf: Buf,
+    held: usize,
+    /// The block it starts in.
+    block: usize,
+}
+
+/// A block of a run, in memory.
+pub struct RunBlock {
+    /// Its records.
+    pub segment: Segment,
+    /// Its number in the run.
+    pub block: usize,
+    /// Number of the block behind it.
+    pub end: usize,
+    /// It is one long record, in memory of its own.
+    pub long: bool,
+}
+
+impl<R: Records> BlockInput for RunInput<R> {
+    type Block = RunBlock;
+
+    fn remaining(&self) -> u32 {
+        self.reader.remaining_to_begin() as u32
+    }
+
+    fn begin(&mut self, buf: Buf) -> Result<(), IoError> {
+        self.reader.begin(buf)
+    }
+
+    fn complete(&mut self) -> Result<Completed<RunBlock>, IoError> {
+        let (filled, _) = self.reader.complete()?;
+        if filled.is_empty() {
+            return Ok(Completed::Ended);
+        }
+        self.blocks.take(filled)
+    }
+
+    fn ready(&mut self) -> bool {
+        self.blocks.has_room() && self.reader.ready()
+    }
+
+    fn channel(&self) -> Option<u64> {
+        self.reader.channel()
+    }
+}
+/// An index as an [`OpenPart`] has it.
+pub fn encode_index(index: &RunIndex) -> String {
+    use std::fmt::Write;
+    index.to_bytes().iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// The index of an [`OpenPart`].
+pub fn decode_index(text: &str) -> Result<RunIndex, SortError> {
+    let byte = |at: usize| text.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
+    let bytes: Option<Vec<u8>> = (0..text.len()).step_by(2).map(byte).collect();
+    let index = bytes.and_then(|bytes| RunIndex::from_bytes(&bytes).ok());
+    index.ok_or_else(|| SortError::CannotResume {
+        dir: "the job's manifest".into(),
+        why: "the index of a part is damaged".into(),
+    })
+}
