@@ -14,8 +14,6 @@
 //! of need and the fan-in is what memory holds: the fewest bytes move. Where a switch costs more, blocks are read in
 //! long runs, whose length falls as more files share the memory, and the fan-in is the best that [`multipass`] finds.
 
-use std::collections::VecDeque;
-
 use crate::disk_use::{DiskNeed, DiskUse, MergeUse};
 use crate::host::HostProfile;
 use crate::multipass;
@@ -23,6 +21,12 @@ use crate::plan::{MethodPlan, Moved, PassPlan, Plan};
 use crate::run_length::{Algorithm, Scheme, Shape};
 use crate::units;
 use crate::volume::VolumeProfile;
+
+mod early_merges;
+#[cfg(test)]
+mod tests;
+
+use early_merges::{EarlyPass, Merging, early_passes};
 
 /// Bytes assumed for a pipe, whose size is unknown.
 const GUESSED_BYTES: u64 = 8 << 30;
@@ -103,32 +107,6 @@ enum Many {
 
 fn files(count: u64) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
-}
-
-/// Files to be merged into one.
-#[derive(Clone, Copy, Debug)]
-struct Merging {
-    files: u64,
-    /// Bytes of all files.
-    bytes: u64,
-    /// Bytes of the result that are wanted.
-    kept: u64,
-    /// How often, each time on other files.
-    times: u64,
-    /// If one pass does not suffice, the first pass merges all files.
-    all_first: bool,
-}
-
-/// The merges of one pass before the last: of files that were merged equally often.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct EarlyPass {
-    merges: u64,
-    /// The most files of one merge.
-    files: u64,
-    /// Bytes of all merges.
-    bytes: u64,
-    /// Bytes of the largest merge.
-    largest: u64,
 }
 
 /// A plan to merge files into one.
@@ -533,76 +511,6 @@ fn method(name: &str, summary: String, passes: Vec<PassPlan>, disk: DiskNeed, re
     }
 }
 
-/// Equal files.
-#[derive(Clone, Copy)]
-struct EqualFiles {
-    count: u64,
-    /// Bytes of each.
-    bytes: u64,
-    /// How often their records were merged before.
-    merged: usize,
-}
-
-/// The merges before the last one, by how often their files were merged before, and the number of files left. The
-/// smallest files are merged first, and no more than needed for a last merge of at most `fan_in` files.
-fn early_passes(what: &Merging, fan_in: u64) -> (Vec<EarlyPass>, u64) {
-    let mut passes: Vec<EarlyPass> = Vec::new();
-    let mut note = |merged: usize, files: u64, merges: u64, bytes: u64| {
-        if passes.len() <= merged {
-            passes.resize(merged + 1, EarlyPass { merges: 0, files: 0, bytes: 0, largest: 0 });
-        }
-        let pass = &mut passes[merged];
-        pass.merges += merges;
-        pass.files = pass.files.max(files);
-        pass.bytes += merges * bytes;
-        pass.largest = pass.largest.max(bytes);
-    };
-    let mut left = what.files;
-    // Ascending: a merged file is the largest so far.
-    let mut queue = VecDeque::new();
-    if what.all_first && left > fan_in {
-        left = left.div_ceil(fan_in);
-        let bytes = what.bytes / left;
-        note(0, fan_in, left, bytes);
-        queue.push_back(EqualFiles { count: left, bytes, merged: 1 });
-    } else {
-        queue.push_back(EqualFiles { count: left, bytes: what.bytes / left.max(1), merged: 0 });
-    }
-    while left > fan_in {
-        let Some(EqualFiles { count, bytes, merged }) = queue.pop_front() else { break };
-        let whole = (count / fan_in).min((left - fan_in) / (fan_in - 1));
-        if whole > 0 {
-            note(merged, fan_in, whole, fan_in * bytes);
-            queue.push_back(EqualFiles { count: whole, bytes: fan_in * bytes, merged: merged + 1 });
-            if count > whole * fan_in {
-                queue.push_front(EqualFiles { count: count - whole * fan_in, bytes, merged });
-            }
-            left -= whole * (fan_in - 1);
-            continue;
-        }
-        queue.push_front(EqualFiles { count, bytes, merged });
-        // One merge of different files.
-        let wanted = fan_in.min(left - fan_in + 1).max(2);
-        let mut taken = 0;
-        let mut sum = 0;
-        let mut max_merged = merged;
-        while taken < wanted {
-            let Some(files) = queue.pop_front() else { break };
-            let here = files.count.min(wanted - taken);
-            if files.count > here {
-                queue.push_front(EqualFiles { count: files.count - here, ..files });
-            }
-            taken += here;
-            sum += here * files.bytes;
-            max_merged = max_merged.max(files.merged);
-        }
-        note(max_merged, taken, 1, sum);
-        queue.push_back(EqualFiles { count: 1, bytes: sum, merged: max_merged + 1 });
-        left -= taken - 1;
-    }
-    (passes, left)
-}
-
 /// The part of `streams_bytes` that buffers outputs written in long runs; the rest buffers inputs.
 pub fn long_run_bytes(streams_bytes: u64) -> u64 {
     streams_bytes - streams_bytes / 4
@@ -613,6 +521,3 @@ pub fn part_count(data_bytes: u64, part_bytes: u64) -> u64 {
     let parts = (u128::from(data_bytes) * 4 / 3).div_ceil(u128::from(part_bytes.max(1)));
     u64::try_from(parts).unwrap_or(u64::MAX).max(2)
 }
-
-#[cfg(test)]
-mod tests;
