@@ -1,4 +1,4 @@
-"""A job stays alive in a control group of exactly `--memory`, and in one that it finds without the flag.
+"""A job survives in a control group with a limit of exactly `--memory`, and in one without the flag.
 
 The group is so small that every job spills within a second. What the kernel counts there beside the cap (code,
 stacks, small allocations, files in the page cache) must fit, too: a job that does not is killed.
@@ -12,10 +12,9 @@ import subprocess
 import pytest
 import support
 from layouts import BY_NAME
-from support import MIB, leftovers, measure, memory_cgroup, out_of_memory_kills, run, small_disk
+from support import METHODS, MIB, leftovers, measure, memory_cgroup, out_of_memory_kills, run, small_disk
 
 LAYOUTS = ["lines", "csv", "fixed-100", "u64-le", "u32-be", "prefixed-u16"]
-METHODS = ["merge", "distribute"]
 GROUP_BYTES = 48 * MIB
 FILE_BYTES = 56 * MIB
 CAPS = {"exact": ["--memory", "48MiB"], "without": []}
@@ -23,7 +22,7 @@ NOTICE = "memory is lowered from 48 MiB to "
 
 
 def write_records(layout, path):
-    """More records than the group's memory holds, a block of them again and again."""
+    """Writes more records than the group's memory holds, by repeating a block."""
     rng = random.Random(7)
     if layout.dtype:
         block = rng.randbytes(4 * MIB)
@@ -38,7 +37,7 @@ def write_records(layout, path):
 
 @pytest.fixture(scope="module", params=LAYOUTS)
 def source(request, module_disk):
-    """A layout and a file of it, and what the right result of sorting that is."""
+    """A layout, a file of it, and the sorted result."""
     layout = BY_NAME[request.param]
     path = module_disk / "in"
     write_records(layout, path)
@@ -49,7 +48,7 @@ def source(request, module_disk):
 
 @pytest.fixture
 def own_binary(disk, monkeypatch):
-    """A copy of the command that is in nobody's page cache: its code counts in the group, as in a container."""
+    """A copy of the command outside the page cache, so that its code counts in the group, as in a container."""
     copy = disk / "bin" / "ascot"
     copy.parent.mkdir()
     shutil.copy(support.ascot_binary(), copy)
@@ -60,7 +59,7 @@ def own_binary(disk, monkeypatch):
 
 
 def survive(*words, limit=GROUP_BYTES, **options):
-    """Runs a command in a group; it must succeed there."""
+    """Runs a command in a group, where it must succeed."""
     with memory_cgroup(limit) as group:
         measured = measure(*words, cgroup=group, **options)
         assert out_of_memory_kills(group) == 0, measured.stderr
@@ -123,7 +122,7 @@ def test_a_limit_of_an_ancestor_counts(disk):
 
 
 def test_page_cache_of_a_volume_without_direct_access_fits(tmp_path, disk):
-    """With its data in the journal ext4 writes through the page cache, whatever a program asks for."""
+    """With data in the journal, ext4 always writes through the page cache."""
     layout = BY_NAME["fixed-100"]
     write_records(layout, disk / "in")
     with small_disk(disk, 256 * MIB, features="has_journal", mount_options="loop,data=journal") as volume:

@@ -1,7 +1,7 @@
-"""Limits of a process (`ulimit -v`, `ulimit -d`): the right result, or one clear error and nothing left behind.
+"""Limits of a process (`ulimit -v`, `ulimit -d`): the right result, or one clear error and no files.
 
-Limits go up by a factor from where not even the program starts to where all of it works, so that memory is
-refused at many different places.
+The limits grow by a factor, from values that prevent the start of the program to values that suffice. So the system
+refuses memory at many different points.
 """
 
 import filecmp
@@ -19,7 +19,7 @@ LIMITS = {
     "address-space": [int(24 * MIB * 1.35**step) for step in range(10)],
     "data": [int(MIB * 1.5**step) for step in range(10)],
 }
-# A machine under load is slow; what hangs, hangs for good.
+# Long enough for a slow machine; a job that exceeds it hangs.
 WATCHDOG_SECONDS = 300
 
 
@@ -89,37 +89,26 @@ def test_memory_that_the_system_refuses(name, kind, inputs, disk):
             assert leftovers(place) == [], told
             assert done.stderr.startswith("ascot: ") and done.stderr.count("ascot: ") == 1, told
         shutil.rmtree(place)
-    assert succeeded, "the last limits leave enough"
+    assert succeeded, "the last limits suffice"
 
 
 @cache
 def starts(limit):
-    """Whether the program can begin: below some limit the kernel, or its loader, cannot even start it."""
+    """Whether the kernel and the loader can start the program at all under a limit."""
     return limited(["--version"], None, limit).returncode == 0
 
 
 @pytest.mark.parametrize("words", [["--as", 300 * MIB, "u64-le", "merge"],
                                    ["--data", 12_124_821, "fixed-100", "merge"]],
                          ids=["address-space", "data"])  # fmt: skip
-def test_limits_under_which_jobs_waited_for_ever(words, inputs, disk):
+def test_jobs_do_not_hang_under_these_limits(words, inputs, disk):
     flag, limit, layout, method = words
     kind = KINDS["address-space" if flag == "--as" else "data"]
     with open(disk / "in", "wb") as file:
         for _ in range(7):
             file.write((inputs / layout).read_bytes())
-    command = [
-        "sort",
-        *BY_NAME[layout].flags,
-        "in",
-        "--method",
-        method,
-        "-o",
-        "out",
-        "--memory",
-        "32MiB",
-        "--threads",
-        "2",
-    ]
+    command = ["sort", *BY_NAME[layout].flags, "in", "--method", method, "-o", "out"]
+    command += ["--memory", "32MiB", "--threads", "2"]
     done = subprocess.run(
         [ascot_binary(), *command], cwd=disk, env=clean_environment(), capture_output=True, text=True,
         timeout=WATCHDOG_SECONDS, preexec_fn=lambda: resource.setrlimit(kind, (limit, limit)),

@@ -1,48 +1,42 @@
-"""Jobs that end early and can go on: stopped by a signal, out of room, with a report that cannot be written; and what
-it costs to go on.
+"""Jobs that end early and can be resumed (signals, full disks, unwritable reports), and the cost of resuming.
 
-A job is held at a known point, which its manifest tells, and gets its signal there.
+The tests stop a job at a known point, which they read from its manifest, and send the signal there.
 """
 
 import hashlib
-import os
 import signal
 import subprocess
 import sys
 
 import pytest
 from support import (
+    FIXED,
+    METHODS,
     MIB,
     clean_environment,
-    io_of,
+    digest,
     job_directories,
     kill,
+    kill_after_moving,
+    leave_free,
     leftovers,
     limit_file_size,
     measure,
     run,
     small_disk,
+    sorted_records,
     start,
     stop_where,
 )  # fmt: skip
 
-FIXED = ["--format", "fixed:100", "--key", "0..10"]
-METHODS = ["merge", "distribute"]
 OLD = b"the old result"
 
 
-def digest(path):
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def make_records(directory, count):
-    """Benchmark records, and the digest of their right order, which is found without Ascot."""
+    """A file of benchmark records, and the digest of the sorted file."""
     path = directory / f"in-{count}"
     run("gen", str(count), "-o", path)
-    data = path.read_bytes()
-    keyed = sorted(range(0, len(data), 100), key=lambda at: data[at : at + 10])
-    return path, hashlib.sha256(b"".join(data[at : at + 100] for at in keyed)).hexdigest()
+    return path, hashlib.sha256(sorted_records(path.read_bytes())).hexdigest()
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +45,7 @@ def records(module_disk):
 
 
 def words_of(kind, source, disk, *more):
-    """A sort with spills in `disk`; of the kind "view" a view instead of a file."""
+    """A sort with spills in `disk`; with the kind "view" it makes a view."""
     words = ["sort", source, *FIXED, "--memory", "8MiB", *more]
     if kind == "view":
         return [*words, "--view", disk / "out.view"]
@@ -79,7 +73,7 @@ def check_result(kind, disk, right):
     assert digest(disk / "out") == right
 
 
-# In the first pass a job is asked by SIGTERM and told by the variable, in the last by SIGINT and by the flag.
+# In the first pass the tests use SIGTERM and the variable, in the last pass SIGINT and the flag.
 POINTS = [(kind, point) for kind in METHODS for point in (in_first_pass, in_last_pass)] + [("view", in_first_pass)]
 at_each_point = pytest.mark.parametrize(
     "kind, point", POINTS, ids=lambda it: it if isinstance(it, str) else it.__name__
@@ -90,7 +84,7 @@ at_each_point = pytest.mark.parametrize(
 
 
 @at_each_point
-def test_a_stopped_job_is_kept_where_that_is_wished(kind, point, records, disk):
+def test_a_stopped_job_is_kept_on_request(kind, point, records, disk):
     source, right = records
     name = "SIGTERM" if point is in_first_pass else "SIGINT"
     if kind != "view":
@@ -102,7 +96,7 @@ def test_a_stopped_job_is_kept_where_that_is_wished(kind, point, records, disk):
     job.send_signal(getattr(signal, name))
     job.send_signal(signal.SIGCONT)
     told = job.communicate(timeout=60)[1].decode()
-    assert job.returncode == -getattr(signal, name), "the shell sees the signal"
+    assert job.returncode == -getattr(signal, name), "the shell gets the signal"
     (kept,) = job_directories(disk)
     assert (
         told == f"ascot: stopped\n  the job is kept: ascot sort --resume {kept}  goes on with it; "
@@ -116,7 +110,7 @@ def test_a_stopped_job_is_kept_where_that_is_wished(kind, point, records, disk):
 
 
 @at_each_point
-def test_a_stopped_job_is_removed_without_that(kind, point, records, disk):
+def test_a_stopped_job_is_removed_by_default(kind, point, records, disk):
     job = start(*words_of(kind, records[0], disk))
     stop_where(job, disk, point)
     job.send_signal(signal.SIGTERM)
@@ -127,8 +121,8 @@ def test_a_stopped_job_is_removed_without_that(kind, point, records, disk):
 
 
 @pytest.mark.parametrize("kind", METHODS)
-def test_a_resumed_job_that_is_stopped_goes_on_again(kind, records, disk):
-    """Again and again, without any flag."""
+def test_a_stopped_resumed_job_can_be_resumed_again(kind, records, disk):
+    """A resumed job is always kept, without a flag."""
     source, right = records
     job = start(*words_of(kind, source, disk))
     stop_where(job, disk, in_first_pass)
@@ -148,7 +142,7 @@ def test_a_resumed_job_that_is_stopped_goes_on_again(kind, records, disk):
     check_result(kind, disk, right)
 
 
-def test_a_job_that_cannot_go_on_says_so(records, disk):
+def test_a_job_that_cannot_be_resumed_says_so(records, disk):
     words = ["sort", "-", *FIXED, "--memory", "8MiB", "--temp", disk, "-o", disk / "out", "--keep-on-interrupt"]
     job = start(*words, stdin=subprocess.PIPE)
     job.stdin.write(records[0].read_bytes()[: 30 * MIB])
@@ -161,10 +155,10 @@ def test_a_job_that_cannot_go_on_says_so(records, disk):
     assert leftovers(disk) == []
 
 
-def test_a_second_signal_leaves_what_clean_removes(records, disk):
+def test_clean_removes_files_left_by_a_second_signal(records, disk):
     job = start(*words_of("merge", records[0], disk))
     stop_where(job, disk, in_first_pass)
-    # Of signals that wait the lower number comes first: SIGINT asks to stop, SIGTERM finds that asked.
+    # The kernel delivers the lower number first: SIGINT asks the job to stop, SIGTERM is the second signal.
     job.send_signal(signal.SIGINT)
     job.send_signal(signal.SIGTERM)
     job.send_signal(signal.SIGCONT)
@@ -174,7 +168,7 @@ def test_a_second_signal_leaves_what_clean_removes(records, disk):
     assert leftovers(disk) == []
 
 
-# ---------------------------------------------------------------- no room
+# ---------------------------------------------------------------- full disks
 
 
 @at_each_point
@@ -185,12 +179,9 @@ def test_resuming_on_a_full_disk_keeps_the_job(kind, point, records, disk):
         state = stop_where(job, small, point)
         kill(job)
         (kept,) = job_directories(small)
-        filler = small / "filler"
         for _ in range(2):
-            with open(filler, "ab") as file:
-                left = os.statvfs(small)
-                os.posix_fallocate(file.fileno(), file.tell(), max(1, left.f_bavail * left.f_frsize - MIB))
-            # Parts that are done with make room for the output: there the file may not grow, instead.
+            leave_free(small, MIB)
+            # Consumed parts free space for the output; there the test limits the size of the file instead.
             freed = (kind, point) == ("distribute", in_last_pass)
             limit = {"preexec_fn": limit_file_size(written_by(state) + MIB)} if freed else {}
             failed = run("sort", "--resume", kept, expect=2, **limit)
@@ -199,7 +190,7 @@ def test_resuming_on_a_full_disk_keeps_the_job(kind, point, records, disk):
             assert "no spills are left" not in failed.stderr and "nothing is left" not in failed.stderr
             assert job_directories(small) == [kept]
             assert not (small / "out").exists() and not (small / "out.view").exists()
-        filler.unlink()
+        (small / "filler").unlink()
         run("sort", "--resume", kept)
         check_result(kind, small, right)
 
@@ -250,27 +241,25 @@ def test_an_unwritable_report_of_other_jobs_leaves_nothing(more, disk):
     assert leftovers(disk) == ["in"]
 
 
-def test_a_report_without_room_is_found_before_the_output_has_its_name(disk):
+def test_a_report_on_a_full_disk_leaves_the_old_output(disk):
     (disk / "in").write_bytes(b"b\na\n" * 1000)
     (disk / "out").write_bytes(OLD)
     with small_disk(disk, 8 * MIB) as small:
         (small / "report").write_bytes(b"{}")
-        with open(small / "filler", "wb") as file:
-            left = os.statvfs(small)
-            os.posix_fallocate(file.fileno(), 0, left.f_bavail * left.f_frsize)
+        leave_free(small, 0)
         told = run("sort", disk / "in", "-o", disk / "out", "--report", small / "report", expect=2).stderr
         assert "cannot write the report" in told
-        assert (small / "report").read_bytes() == b"{}", "an old report is as it was"
+        assert (small / "report").read_bytes() == b"{}", "the old report does not change"
         assert leftovers(small) == ["filler", "report"]
     assert (disk / "out").read_bytes() == OLD
 
 
-# ---------------------------------------------------------------- what going on costs
+# ---------------------------------------------------------------- the cost of resuming
 
 
 @pytest.fixture(scope="module")
 def larger(module_disk):
-    """A file of 80 MB, and what sorting it within a fifth of that moves, for each method."""
+    """A file of 80 MB, and for each method the bytes that sorting it within a fifth of that moves."""
     source = module_disk / "larger"
     run("gen", "800k", "-o", source)
     moved = {}
@@ -289,24 +278,13 @@ def bounded_job(kind, source, disk):
     return ["sort", source, *FIXED, "--memory", "16MiB", "--method", kind, "--temp", disk, "-o", disk / "out"]
 
 
-def killed_after(process, enough):
-    """Bytes a job had moved when it was killed, `enough` or a little more."""
-    moved = 0
-    while process.poll() is None and moved < enough:
-        moved = sum(io_of(process.pid))
-    process.send_signal(signal.SIGSTOP)
-    moved = sum(io_of(process.pid))
-    kill(process)
-    return moved
-
-
 @pytest.mark.parametrize("share", [0.15, 0.3, 0.45, 0.6, 0.75, 0.9])
 @pytest.mark.parametrize("kind", METHODS)
-def test_going_on_moves_a_tenth_and_a_load_more_at_most(kind, share, larger, disk):
-    """Both lives together move at most 1.1 times the bytes of an undisturbed job and one load of memory."""
+def test_resuming_moves_at_most_a_tenth_and_a_memory_load_more(kind, share, larger, disk):
+    """Both runs move at most 1.1 times the bytes of an undisturbed job, and one memory load."""
     source, moved = larger
     whole, right = moved[kind]
-    first = killed_after(start(*bounded_job(kind, source, disk)), whole * share)
+    first = kill_after_moving(start(*bounded_job(kind, source, disk)), whole * share)
     (kept,) = job_directories(disk)
     second = measure("sort", "--resume", kept)
     assert second.returncode == 0, second.stderr

@@ -1,12 +1,12 @@
-"""The search behind `./dev fuzz`: property tests with other seeds, round after round, until one fails or time is up.
+"""`./dev fuzz`: runs the property tests with other seeds, in rounds, until one fails or time is up.
 
     python3 tools/fuzz.py [--minutes M] [--seed N] [--rounds R] [NAME...]
 
-A round runs every property test of the crates (`proptest!`), then the randomised end-to-end tests, all with one seed,
-which it prints first. The next round has the next seed. NAMEs keep only tests whose names contain one of them.
+A round runs all property tests of the crates (`proptest!`), then the randomised end-to-end tests, with one seed,
+which it prints first. The next round uses the next seed. NAMEs select tests whose names contain one of them.
 
-`./dev test` draws the same cases every time. Each case that a search finds becomes one of them: write a test with its
-values (proptest prints the smallest that fails; hypothesis too) beside the property, and commit it with the fix.
+`./dev test` runs the same cases every time. Add each failing case to them: write a test with its values (proptest and
+hypothesis print the smallest) beside the property, and commit it with the fix.
 """
 
 import argparse
@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-# End-to-end tests that draw their cases by chance.
+# End-to-end tests with random cases.
 RANDOMISED = ["tests/test_sort_command.py", "tests/test_layouts.py"]
 SEEDS = 2**32
 
@@ -42,15 +42,15 @@ def main():
 
 def arguments():
     parser = argparse.ArgumentParser(prog="./dev fuzz", description="searches for inputs that break a property")
-    parser.add_argument("--minutes", type=float, default=30, help="begin no new round after that long (30)")
-    parser.add_argument("--seed", type=int, help="the first seed; alone: that round only")
-    parser.add_argument("--rounds", type=int, help="this many rounds, however long they take")
+    parser.add_argument("--minutes", type=float, default=30, help="start no new round after this time (30)")
+    parser.add_argument("--seed", type=int, help="the first seed; without other options only this round")
+    parser.add_argument("--rounds", type=int, help="number of rounds, regardless of time")
     parser.add_argument("names", nargs="*", metavar="NAME", help="only tests whose names contain one of these")
     return parser.parse_args()
 
 
 def property_tests(names):
-    """Names of the property tests by crate; with `names`, of those that contain one of them."""
+    """Names of the property tests by crate, filtered by `names`."""
     found = {}
     for source in sorted(ROOT.glob("crates/*/**/*.rs")):
         tests = [name for name in tests_of(source.read_text()) if chosen(name, names)]
@@ -70,8 +70,8 @@ def chosen(name, names):
 
 
 def search(crates, names, seed):
-    """One round; whether all of it passed."""
-    surroundings = dict(os.environ, PROPTEST_RNG_SEED=str(seed), ASCOT_SORT_SEED=str(seed), ASCOT_FUZZ="1")
+    """Runs one round; returns whether all tests passed."""
+    environment = dict(os.environ, PROPTEST_RNG_SEED=str(seed), ASCOT_SORT_SEED=str(seed), ASCOT_FUZZ="1")
     commands = [
         ["cargo", "test", "--locked", "--quiet", "-p", "ascot-cli", "-p", crate, "--lib", "--tests", "--", *tests]
         for crate, tests in crates.items()
@@ -80,14 +80,14 @@ def search(crates, names, seed):
     commands.append(
         [sys.executable, "-m", "pytest", "-q", f"--hypothesis-seed={seed}", *keyword, *RANDOMISED]
     )
-    # All of them, whatever failed before.
-    results = [passes(command, surroundings) for command in commands]
+    # Run all commands, also after a failure.
+    results = [passes(command, environment) for command in commands]
     return all(results)
 
 
-def passes(command, surroundings):
-    result = subprocess.run(command, cwd=ROOT, env=surroundings, text=True, capture_output=True)
-    # Pytest ends with 5 where a name leaves no test.
+def passes(command, environment):
+    result = subprocess.run(command, cwd=ROOT, env=environment, text=True, capture_output=True)
+    # Pytest ends with status 5 if the names select no test.
     passed = result.returncode in ((0, 5) if "pytest" in command else (0,))
     if not passed:
         print(result.stdout, result.stderr, sep="\n", flush=True)

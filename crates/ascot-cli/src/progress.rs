@@ -8,7 +8,7 @@
 //! written; the line does not change its width; a failed write to standard error is no error; nothing is drawn in a job's first second.
 
 use std::io::{self, IsTerminal, Write};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use ascot_model::columns::{ColumnAccount, column_words};
@@ -19,6 +19,7 @@ use serde_json::json;
 
 use crate::failure::{Failure, STATUS_OF_ERROR};
 use crate::sys;
+use ascot_io::Unpoisoned;
 
 const BETWEEN_DRAWS: Duration = Duration::from_millis(200);
 const BEFORE_FIRST_DRAW: Duration = Duration::from_secs(1);
@@ -149,7 +150,7 @@ impl Screen {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unpoisoned()
     }
 }
 

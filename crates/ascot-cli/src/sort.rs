@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use ascot_model::report::Report;
 use ascot_model::units;
@@ -24,6 +24,7 @@ use crate::sys;
 use crate::terminal;
 use crate::view_flags::{is_given, named_view, refuse_views};
 use crate::views;
+use ascot_io::Unpoisoned;
 
 /// Runs the command; the result is the exit status.
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
@@ -214,7 +215,7 @@ fn job(
     let reporter = Reporter { screen, file: Mutex::new(report_file) };
     let result = work(&reporter, &cancel);
     screen.clear();
-    let report_file = reporter.file.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let report_file = reporter.file.into_inner().unpoisoned();
     let report = match result {
         Ok(report) => report,
         Err(error) => {
@@ -273,7 +274,7 @@ impl Observer for Reporter<'_> {
     }
 
     fn complete(&self, report: &Report) -> Result<(), SortError> {
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = self.file.lock().unpoisoned();
         let Some(file) = file.as_mut() else { return Ok(()) };
         file.write(report).map_err(|source| SortError::Report { path: file.path().to_path_buf(), source })
     }

@@ -11,12 +11,13 @@
 
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use crate::PAGE_BYTES;
 use crate::memory::Mapping;
-use crate::pool::{Grant, Reservation};
+use crate::pool::{Grant, Pool, PoolError, Reservation};
+use crate::sync::Unpoisoned;
 use crate::waits::{Held, Holders, Need, wait_for};
 
 /// An owned slice of a region of memory.
@@ -47,6 +48,21 @@ enum Owner {
 unsafe impl Send for Buf {}
 // SAFETY: `&Buf` only gives `&[u8]`.
 unsafe impl Sync for Buf {}
+
+impl Pool {
+    /// Memory of `bytes`, rounded up to whole pages and starting on one; it is given back when the
+    /// last part of the returned buffer is dropped. It holds whatever an earlier region left there,
+    /// zeros at first. Large pools use huge pages.
+    pub fn region(&self, bytes: usize, purpose: &'static str) -> Result<Buf, PoolError> {
+        let rounded = bytes.max(1).checked_next_multiple_of(PAGE_BYTES).unwrap_or(usize::MAX);
+        let reservation = match self.grant(rounded, purpose)? {
+            Ok(grant) => return Ok(Buf::from_grant(grant)),
+            Err(reservation) => reservation,
+        };
+        let mapping = Mapping::anonymous(rounded).map_err(|errno| self.refused(purpose, rounded, errno))?;
+        Ok(Buf::from_mapping(mapping, Some(reservation)))
+    }
+}
 
 impl Buf {
     /// Zeroed memory of its own that no pool accounts; for tests and small odds and ends.
@@ -174,7 +190,7 @@ impl std::fmt::Debug for Buf {
 impl Drop for Owner {
     fn drop(&mut self) {
         if let Self::Leased { block, home, .. } = self {
-            let block = block.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+            let block = block.get_mut().unpoisoned().take();
             if let Some(block) = block {
                 home.lock().push(block);
                 home.returned.notify_one();
@@ -202,7 +218,7 @@ struct Shared {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Vec<Buf>> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+        self.free.lock().unpoisoned()
     }
 }
 
@@ -259,7 +275,7 @@ impl BlockPool {
             waiting
                 .get_or_insert_with(|| wait_for("a free block", Need::Blocked, Some(&self.shared.holders)));
             let woken = self.shared.returned.wait_timeout(free, BETWEEN_LOOKS);
-            free = woken.unwrap_or_else(PoisonError::into_inner).0;
+            free = woken.unpoisoned().0;
         }
     }
 

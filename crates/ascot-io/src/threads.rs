@@ -9,11 +9,12 @@
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, Builder, JoinHandle, ScopedJoinHandle};
 
 use crate::error::again;
 use crate::memory::Mapping;
+use crate::sync::Unpoisoned;
 use crate::waits::{Need, register_thread, wait_for};
 
 /// Why a thread did not do its work.
@@ -136,7 +137,7 @@ impl<'scope> Scope<'scope, '_> {
             register_thread();
             let result = catch_unwind(AssertUnwindSafe(work)).ok();
             if result.is_none() {
-                died.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(own_name);
+                died.lock().unpoisoned().get_or_insert(own_name);
             }
             result
         };
@@ -167,7 +168,7 @@ pub fn scope<'env, T, E: From<ThreadError>>(
         result
     });
     drop(waiting);
-    match dead.lock().unwrap_or_else(PoisonError::into_inner).take() {
+    match dead.lock().unpoisoned().take() {
         Some(name) => Err(died(name).into()),
         None => result,
     }

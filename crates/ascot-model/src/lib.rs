@@ -10,6 +10,8 @@
 //! * [`measurement`]: measured figures of a volume and a host, with their spread.
 //! * [`run_length`]: how long the runs of a bowtie are, by algorithm, group sizes and memory.
 //! * [`multipass`]: the best number of passes, and the number of files in each.
+//! * [`bowtie_plan`]: the plan of one bowtie.
+//! * [`passes_plan`]: the plan of a merge, split or reshape of many files.
 //! * [`disk_use`]: the peak disk use of a sort.
 //! * [`plan`]: the methods for a job, costed, and the one chosen.
 //! * [`sort_plan`]: the methods to sort, merge and split records.
@@ -19,11 +21,13 @@
 //! * [`report`]: plan and account together, as written by `--report`.
 
 pub mod account;
+pub mod bowtie_plan;
 pub mod columns;
 pub mod disk_use;
 pub mod host;
 pub mod measurement;
 pub mod multipass;
+pub mod passes_plan;
 pub mod plan;
 pub mod report;
 pub mod routing_plan;

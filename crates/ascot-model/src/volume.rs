@@ -8,6 +8,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::switch_cost::{BadSwitchCost, SwitchCost};
+use crate::units;
 
 /// Bytes of the largest block that jobs move where switches cost next to nothing.
 const BLOCK_BYTES: f64 = 1_048_576.0;
@@ -94,6 +95,21 @@ pub enum BadProfile {
 }
 
 impl VolumeProfile {
+    /// The profile in one line, with its switch cost between `files` files.
+    pub fn summary(&self, files: u32) -> String {
+        let mut text = format!(
+            "{}: reads {}, writes {}",
+            self.name,
+            units::rate(self.read_bytes_per_s),
+            units::rate(self.write_bytes_per_s)
+        );
+        if let Some(duplex) = self.duplex_bytes_per_s {
+            text += &format!(", both at once {} each", units::rate(duplex));
+        }
+        let switch_ms = self.switch_seconds.seconds(f64::from(files)) * 1e3;
+        text + &format!(", {switch_ms:.3} ms a switch")
+    }
+
     /// A volume with these speeds and nothing else.
     pub fn simple(name: &str, read_bytes_per_s: f64, write_bytes_per_s: f64, switch_seconds: f64) -> Self {
         VolumeProfile {

@@ -480,7 +480,7 @@ pub(super) fn output() -> Vec<Arg> {
         .long("output")
         .value_parser(OsStringValueParser::new())
         .value_hint(ValueHint::FilePath),
-        super::parts::parts(),
+        parts(),
         option(
             "report",
             "FILE",
@@ -516,4 +516,18 @@ pub(super) fn output() -> Vec<Arg> {
         .long("verbose")
         .hide_short_help(true),
     ]
+}
+
+/// The number of files of a result.
+fn parts() -> Arg {
+    option(
+        "parts",
+        "N",
+        "write N files; -o names them: 'part-{:05}'",
+        "Write the result as N files. The name given by -o has a place for their number, from 0: {} or, with \
+         five digits, {:05}. Where records are ordered, each file has a range of keys and about as many \
+         bytes, and equal keys share a file. All files appear together at the end, or none. Inputs must be \
+         files.",
+    )
+    .long("parts")
 }

@@ -1,5 +1,7 @@
 //! Plans of jobs on records, held against merging one by one and against what they must gain.
 
+use std::collections::VecDeque;
+
 use super::*;
 use crate::host::{KernelRates, RecordClass};
 use proptest::prelude::*;
