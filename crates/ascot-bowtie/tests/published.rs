@@ -16,14 +16,14 @@ use ascot_model::run_length::{Baseline, Scheme, Shape};
 use ascot_model::volume::VolumeProfile;
 
 const BLOCK: usize = 8;
-/// What the function deals out at a time.
+/// Bytes that the function distributes at a time.
 const RECORD: usize = 4;
 /// Blocks of memory for each output.
 const BLOCKS_EACH: u32 = 32;
 
-/// Deals records to outputs by what is in them, and what passes before have not seen of it.
+/// Distributes records to outputs by the part of their value that earlier passes have not used.
 struct Deal {
-    /// Outputs of the passes before, multiplied.
+    /// The product of the numbers of outputs of earlier passes.
     dealt: u32,
 }
 
@@ -44,7 +44,7 @@ impl Flow for Deal {
     }
 }
 
-/// Bytes by chance.
+/// Random bytes.
 fn by_chance(bytes: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_u64;
     let next = || {
@@ -56,7 +56,7 @@ fn by_chance(bytes: usize) -> Vec<u8> {
     std::iter::repeat_with(next).take(bytes).collect()
 }
 
-/// A row of the table, made smaller.
+/// A row of the table, at a smaller scale.
 struct Row {
     memory_gb: f64,
     input_gb: f64,
@@ -72,20 +72,22 @@ struct Told {
     expected: f64,
 }
 
-/// One bowtie, 1 x m, by its best scheme; its input file is gone afterwards.
+/// Runs one bowtie, 1 x m, with its best scheme, and removes its input.
 fn distribute(disk: &VirtualDisk, input: &str, outputs: u32, memory_blocks: u32, dealt: u32) -> Vec<String> {
     let scheme = Scheme::best(Shape { inputs: 1, outputs, alpha: 0.5 });
     let split = Split::new(&scheme, memory_blocks);
     let schedule = Box::new(Staircase::new(scheme, split.read));
-    distribute_by(disk, input, outputs, (memory_blocks, split, schedule), dealt)
+    distribute_by(disk, input, outputs, memory_blocks, split, schedule, dealt)
 }
 
-/// The same by any schedule, with so many blocks of memory, divided so.
+/// The same with any schedule and division of memory.
 fn distribute_by(
     disk: &VirtualDisk,
     input: &str,
     outputs: u32,
-    (memory_blocks, split, schedule): (u32, Split, Box<dyn Schedule>),
+    memory_blocks: u32,
+    split: Split,
+    schedule: Box<dyn Schedule>,
     dealt: u32,
 ) -> Vec<String> {
     let names: Vec<String> = (0..outputs).map(|k| format!("{input}.{k}")).collect();
@@ -193,7 +195,7 @@ fn fewer_switches_than_with_equal_parts_as_the_formulas_say() {
             let disk = VirtualDisk::new(VolumeProfile::simple("24 disks", 3549e6, 3549e6, 0.0155));
             disk.store("in", by_chance(40 * memory));
             match way {
-                "equal" => distribute_by(&disk, "in", outputs, (memory_blocks, split, equal.clone()), 1),
+                "equal" => distribute_by(&disk, "in", outputs, memory_blocks, split, equal.clone(), 1),
                 _ => distribute(&disk, "in", outputs, memory_blocks, 1),
             };
             disk.ledger().totals().runs as f64

@@ -1,4 +1,4 @@
-//! The engine beside the simulator, and flows that make trouble.
+//! The engine against the simulator, and flows that are hard to serve.
 
 use ascot_io::{BlockPool, Buf, Direction, IoError, VirtualDisk};
 use ascot_model::run_length::{Algorithm, Scheme, Shape};
@@ -60,7 +60,7 @@ impl Flow for Simulated {
     }
 }
 
-/// Streams of a virtual disk for a setup, and the engine that drives them by its scheme.
+/// The streams of a setup on a virtual disk, and the engine that drives them with its scheme.
 fn bowtie_of(setup: &Setup, disk: &VirtualDisk) -> Bowtie {
     let lengths = setup.input_blocks();
     for (input, &length) in lengths.iter().enumerate() {
@@ -96,9 +96,9 @@ fn setup(n: u32, m: u32, alpha: f64, algorithm: Algorithm, memory_blocks: u32) -
     }
 }
 
-/// What the theory tests is what the device gets: the same runs, to the last byte.
+/// The engine and the simulator perform the same runs, to the last byte.
 #[test]
-fn the_engine_moves_what_the_simulator_says() {
+fn the_engine_performs_the_runs_of_the_simulator() {
     for (n, m, alpha, algorithm) in [
         (0, 16, 0.0, Algorithm::A1),
         (1, 16, 0.5, Algorithm::A2),
@@ -119,16 +119,16 @@ fn the_engine_moves_what_the_simulator_says() {
                 output_skew: if skew == Skew::Ends { Skew::Equal } else { skew },
                 ..setup(n, m, alpha, algorithm, 512)
             };
-            let told = simulate(&setup, true).unwrap_or_else(|stuck| panic!("{setup:?}: {stuck:?}"));
+            let simulated = simulate(&setup, true).unwrap_or_else(|stuck| panic!("{setup:?}: {stuck:?}"));
             let disk = disk();
             let mut bowtie = bowtie_of(&setup, &disk).depth(1);
             run(&mut bowtie, &mut Simulated { function: RateModel::new(&setup) }, || Ok(()))
                 .expect("it runs");
             let done = steps(&disk);
-            let differs = told.steps.iter().zip(&done).position(|(told, done)| told != done);
-            assert_eq!(differs, None, "{setup:?}: {:?}", differs.map(|at| (told.steps[at], done[at])));
-            assert_eq!(told.steps.len(), done.len(), "{setup:?}");
-            assert_eq!(disk.ledger().totals().runs, told.runs);
+            let differs = simulated.steps.iter().zip(&done).position(|(expected, done)| expected != done);
+            assert_eq!(differs, None, "{setup:?}: {:?}", differs.map(|at| (simulated.steps[at], done[at])));
+            assert_eq!(simulated.steps.len(), done.len(), "{setup:?}");
+            assert_eq!(disk.ledger().totals().runs, simulated.runs);
         }
     }
 }
@@ -156,11 +156,11 @@ fn requests_that_follow_each_other_cost_few_switches() {
     }
 }
 
-/// Moves the bytes of its inputs to outputs by chance: so many bytes of an input at a time, of which a
-/// part is kept, or which are repeated. Every byte is the output it belongs to.
+/// Moves random numbers of bytes from random inputs to random outputs, and drops or repeats some. The value of every
+/// byte is the number of its output.
 struct Route {
     chance: u64,
-    /// Bytes put for ten that are read.
+    /// Bytes put for each ten bytes read.
     tenths: u64,
     owed: u64,
     pending: Vec<u8>,
@@ -178,7 +178,7 @@ impl Route {
         (self.chance >> 33) % below.max(1)
     }
 
-    /// Puts what is pending; says whether all of it went.
+    /// Puts the pending bytes; says whether all of them went.
     fn put(&mut self, streams: &mut Bowtie) -> bool {
         while let Some(&output) = self.pending.first() {
             let same = self.pending.iter().take_while(|&&byte| byte == output).count();
@@ -197,7 +197,7 @@ impl Flow for Route {
     type Error = IoError;
 
     fn step(&mut self, streams: &mut Bowtie) -> Result<Step, IoError> {
-        // Every block is known, and none is beyond memory.
+        // Every block is accounted for, and memory holds them.
         let reading = streams.in_flight.iter().filter(|step| matches!(step, Move::Read(_))).count();
         let arrived: usize = streams.inputs.iter().map(|input| input.filled.len()).sum();
         let blocks = arrived + reading + streams.output_blocks as usize;
@@ -227,11 +227,12 @@ impl Flow for Route {
     }
 }
 
-/// Runs a flow by chance over inputs of these lengths; all must arrive and memory hold.
+/// Runs a random flow over inputs of these lengths: everything arrives and memory holds.
 fn route(
     lengths: &[usize],
     outputs: usize,
-    (tenths, seed): (u64, u64),
+    tenths: u64,
+    seed: u64,
     memory: u32,
     algorithm: Option<Algorithm>,
     depth: usize,
@@ -280,7 +281,7 @@ fn route(
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// Skewed flows, inputs that end early or are empty, memory that just suffices, and any schedule.
+    /// Skewed flows, inputs that end early or are empty, memory that just suffices, and all schedules.
     #[test]
     fn nothing_waits_for_ever(
         lengths in proptest::collection::vec(0usize..200_000, 1..9),
@@ -294,23 +295,23 @@ proptest! {
         use Algorithm::{A2, A3, A4, A5, A6r, A6w};
         let algorithm = [None, Some(A2), Some(A3), Some(A4), Some(A5), Some(A6r), Some(A6w), None][which];
         let memory = lengths.len() as u32 + 1 + 2 * outputs as u32 + more;
-        route(&lengths, outputs, (tenths, seed), memory, algorithm, depth)?;
+        route(&lengths, outputs, tenths, seed, memory, algorithm, depth)?;
     }
 }
 
-/// Reading need not be half of it.
+/// The share of reading need not be one half.
 #[test]
 fn any_share_of_reading() {
     for (alpha, tenths) in [(0.2, 40), (0.5, 10), (0.8, 2)] {
         for algorithm in [Algorithm::A5, Algorithm::A6r, Algorithm::A6w] {
             let lengths = vec![1_000_000; 6];
-            route(&lengths, 7, (tenths, 3), 256, Some(algorithm), 1)
+            route(&lengths, 7, tenths, 3, 256, Some(algorithm), 1)
                 .unwrap_or_else(|error| panic!("{alpha} by {algorithm:?}: {error}"));
         }
     }
 }
 
-/// What the formulas say is what the device sees, but for the beginning, the end, and blocks half full.
+/// Runs on the device are as long as the formulas say, except at the beginning, at the end, and for half-full blocks.
 #[test]
 fn runs_are_as_long_as_the_formulas_say() {
     for alpha in [0.2, 0.5, 0.8] {
@@ -322,9 +323,9 @@ fn runs_are_as_long_as_the_formulas_say() {
             let mut bowtie = bowtie_of(&setup, &disk).depth(1);
             run(&mut bowtie, &mut Simulated { function: RateModel::new(&setup) }, || Ok(()))
                 .expect("it runs");
-            let told = disk.ledger().totals();
-            let blocks = (told.read_bytes + told.written_bytes) as f64 / BLOCK as f64;
-            let share = blocks / told.runs as f64 / setup.scheme.run_length(512.0);
+            let moved = disk.ledger().totals();
+            let blocks = (moved.read_bytes + moved.written_bytes) as f64 / BLOCK as f64;
+            let share = blocks / moved.runs as f64 / setup.scheme.run_length(512.0);
             println!("{n} x {m} at {alpha} by {algorithm:?}: {share:.3}");
             assert!((0.8..1.2).contains(&share), "{n} x {m} at {alpha} by {algorithm:?}: {share:.3}");
         }
@@ -332,7 +333,7 @@ fn runs_are_as_long_as_the_formulas_say() {
 }
 
 #[test]
-fn too_little_memory_is_said() {
+fn too_little_memory_is_an_error() {
     let disk = disk();
     let scheme = Scheme::best(Shape { inputs: 2, outputs: 3, alpha: 0.5 });
     let inputs = (0..2).map(|_| Reader::new(disk.open_read("in", 0..9), BLOCK)).collect();
@@ -341,9 +342,9 @@ fn too_little_memory_is_said() {
     assert_eq!(few, TooFewBlocks { inputs: 2, outputs: 3, needed: 9, blocks: 8 });
 }
 
-/// A flow that wants more room than its side ever has is told so.
+/// A flow that waits for more memory than its side has gets an error.
 #[test]
-fn what_cannot_go_on_is_an_error() {
+fn an_endless_wait_is_an_error() {
     struct Greedy;
     impl Flow for Greedy {
         type Error = IoError;
@@ -379,7 +380,7 @@ impl Flow for Needing {
     }
 }
 
-/// Forecasting that waits for the device of the block that is next, as simple prefetching does.
+/// Forecasting that waits for the device of the next block, as simple prefetching does.
 struct Waiting(Forecast);
 
 impl Schedule for Waiting {
@@ -392,8 +393,7 @@ impl Schedule for Waiting {
     }
 }
 
-/// Seconds that reading takes for a merge of 16 inputs on four devices; `keys` says the first key of a block
-/// of an input.
+/// Seconds for reading in a merge of 16 inputs on four devices; `keys` gives the first key of a block of an input.
 fn seconds_on_four_devices(waits: bool, keys: impl Fn(u64, u64) -> u64) -> f64 {
     const INPUTS: u64 = 16;
     const BLOCKS: u64 = 64;
@@ -427,8 +427,8 @@ fn seconds_on_four_devices(waits: bool, keys: impl Fn(u64, u64) -> u64) -> f64 {
     disk.seconds()
 }
 
-/// A block on an idle device is read before one whose device is busy: with keys spread evenly, and with keys
-/// such that the inputs of one device are needed for a while before those of the next.
+/// A block on an idle device is read before one on a busy device: with keys spread evenly, and with keys for which the
+/// inputs of one device are needed for a while before those of the next.
 #[test]
 fn a_busy_device_is_not_waited_for() {
     let spread = |input: u64, block: u64| (input * 64 + block).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
@@ -447,7 +447,7 @@ fn a_busy_device_is_not_waited_for() {
     }
 }
 
-/// A stream whose device the engine is not told.
+/// A stream whose device the engine does not know.
 struct Hidden(Writer);
 
 impl BlockOutput for Hidden {
