@@ -263,7 +263,7 @@ def test_runs_restart_with_another_number_of_ranks(many_ranks, look_up, disk, sc
     check_epochs(look_up, directory, 6, 4000)
     other = {"records": "ranks", "pointers": "records", "ranks": "records"}[scheme]
     done = mpirun(many_ranks, directory, f"append=yes scheme={other} key=8 value=48 {NODES}", 7, 4000, ranks=2)
-    assert "ASCOT_INVALID" in done.stderr and f"the directory that is there has {scheme}" in done.stderr, done.stderr
+    assert "ASCOT_INVALID" in done.stderr and f"directory was made with scheme {scheme}" in done.stderr, done.stderr
     check_epochs(look_up, directory, 6, 4000)
 
 

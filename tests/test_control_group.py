@@ -4,15 +4,27 @@ The group is so small that every job spills within a second. What the kernel cou
 stacks, small allocations, files in the page cache) must fit, too: a job that does not is killed.
 """
 
+import json
 import os
 import random
 import shutil
 import subprocess
+import sys
 
 import pytest
 import support
 from layouts import BY_NAME
-from support import METHODS, MIB, leftovers, measure, memory_cgroup, out_of_memory_kills, run, small_disk
+from support import (
+    METHODS,
+    MIB,
+    enter_cgroup,
+    leftovers,
+    measure,
+    memory_cgroup,
+    out_of_memory_kills,
+    run,
+    small_disk,
+)  # fmt: skip
 
 LAYOUTS = ["lines", "csv", "fixed-100", "u64-le", "u32-be", "prefixed-u16"]
 GROUP_BYTES = 48 * MIB
@@ -82,6 +94,55 @@ def test_a_spilling_sort_survives(source, method, cap, disk, own_binary):
     assert (NOTICE in measured.stderr) == (cap == "exact"), measured.stderr
     assert same(disk / "out", right)
     assert leftovers(disk / "spills") == []
+
+
+MORE = {"threads": ["--threads", "16"], "zstd": ["--compress", "zstd"], "lz4": ["--compress", "lz4"]}
+
+
+@pytest.mark.parametrize("more", MORE)
+@pytest.mark.parametrize("method", METHODS)
+def test_what_takes_memory_beside_the_cap_survives(more, method, disk, own_binary):
+    layout = BY_NAME["lines"]
+    write_records(layout, disk / "in")
+    words = [*CAPS["exact"], *MORE[more], "--method", method, "--temp", disk]
+    survive("sort", *layout.flags, disk / "in", *words, "-o", disk / "out")
+    run("sort", *layout.flags, "-c", disk / "out")
+    assert (disk / "out").stat().st_size == (disk / "in").stat().st_size
+
+
+# A process that uses memory in a group, a little more and less of it all the time.
+NEIGHBOUR = """
+import sys, time
+kept, spare = bytearray(8 << 20), []
+print("ready", flush=True)
+while True:
+    spare = b"x" * (512 << 10) if not spare else []
+    time.sleep(0.001)
+"""
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_neighbour_in_the_group_counts(method, disk, own_binary):
+    """What is told of the cap is what is used, though the neighbour's memory changes all the time."""
+    layout = BY_NAME["fixed-100"]
+    write_records(layout, disk / "in")
+    with memory_cgroup(GROUP_BYTES) as group:
+        enter = enter_cgroup(group)
+        words = [sys.executable, "-I", "-S", "-c", NEIGHBOUR]
+        neighbour = subprocess.Popen(words, stdout=subprocess.PIPE, preexec_fn=enter)
+        try:
+            assert neighbour.stdout.readline() == b"ready\n"
+            words = [*CAPS["exact"], "--method", method, "--temp", disk, "--report", disk / "report"]
+            measured = measure("sort", *layout.flags, disk / "in", *words, "-o", disk / "out", cgroup=group)
+            assert out_of_memory_kills(group) == 0, measured.stderr
+        finally:
+            neighbour.kill()
+            neighbour.communicate()
+    assert measured.returncode == 0, measured.stderr
+    told = float(measured.stderr.partition(NOTICE)[2].partition(" MiB")[0])
+    used = json.loads((disk / "report").read_text())["memory_bytes"] / MIB
+    assert abs(told - used) < 0.01 and used < 33, measured.stderr
+    run("sort", *layout.flags, "-c", disk / "out")
 
 
 @pytest.mark.parametrize("cap", CAPS)

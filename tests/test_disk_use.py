@@ -6,6 +6,7 @@ import struct
 import time
 
 import pytest
+from disk_observer import sort_watched
 from support import (
     MIB,
     job_directories,
@@ -16,7 +17,6 @@ from support import (
     run,
     small_disk,
     start,
-    taken_below,
 )
 
 # The prediction may exceed the peak by a twentieth and by this: space for the manifest, and space allocated ahead of
@@ -72,18 +72,6 @@ def files(module_disk):
         return path
 
     return file
-
-
-def sort_watched(words, disk, report):
-    """Runs a sort with all its files on `disk`; returns the peak of their size, and the report."""
-    process = start("sort", *words, "--report", report)
-    most = 0
-    while process.poll() is None:
-        most = max(most, taken_below(disk))
-        time.sleep(0.001)
-    told = process.communicate()[1]
-    assert process.returncode == 0, told
-    return most, json.loads(report.read_text())
 
 
 def check_bound(seen, report, exact=True):
@@ -166,6 +154,22 @@ def test_dropped_records_take_no_space(method, files, disk, tmp_path):
     seen, report = sort_watched([*words, "-o", disk / "out", "--temp", disk], disk, tmp_path / "report.json")
     check_bound(seen, report, exact=False)
     assert method == "distribute" or seen < SIZE
+
+
+@pytest.mark.parametrize(("layout", "is_estimate"), [("u64", False), ("lines", True)])
+def test_an_estimate_is_called_one(layout, is_estimate, files, tmp_path):
+    words = [files(layout), *FLAGS[layout], "--memory", "8MiB", "-o", tmp_path / "out"]
+    for more, wanted in (([], False), (["--top", "1000"], is_estimate)):
+        told, plan = explained([*words, *more], tmp_path / "plan.json")
+        assert ("(an estimate: lengths vary)" in told, plan["disk_is_estimate"]) == (wanted, wanted)
+
+
+@pytest.mark.parametrize("layout", ["u64", "lines", "fixed:100", "csv"])
+@pytest.mark.parametrize("memory", ["8MiB", "64MiB"])
+def test_a_view(layout, memory, files, disk, tmp_path):
+    words = [files(layout), *FLAGS[layout], "--memory", memory, "--view", disk / "view"]
+    seen, report = sort_watched(words, disk, tmp_path / "report.json")
+    check_bound(seen, report)
 
 
 def test_a_part_larger_than_memory_is_freed_as_it_is_sorted(files, disk, tmp_path):

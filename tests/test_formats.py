@@ -369,7 +369,7 @@ DIRECTIVES = ["%d.%m.%Y", "%m/%d/%Y %H:%M", "%Y%m%d%H%M%S", "%d %B %Y", "%b %d, 
               "%Y-%m-%dT%H:%M:%S%z", "%A, %d. %B %Y %H.%M"]  # fmt: skip
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25)
 @given(
     form=st.sampled_from(DIRECTIVES),
     moments=st.lists(

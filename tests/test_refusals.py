@@ -1,5 +1,6 @@
 """Refusals before anything is written: reports over other files, files that do not match, wrong flags."""
 
+import gzip
 import json
 import os
 import pty
@@ -136,6 +137,12 @@ def test_directories_and_json_are_recognised(tmp_path):
         (["sort", "--where", "a > 3"], "selects no records"),
         (["sort", "--keep", "last"], "--unique always keeps the first"),
         (["view", "v", "--limit", "3"], "--head"),
+        (["sort", "--column", "3"], "did you mean --key"),
+        (["sort", "--skip-header"], "did you mean --header"),
+        (["sort", "--ascending"], "without --reverse"),
+        (["sort", "--random-s"], "write one of: --random-sort, --random-source"),
+        (["sort", "--csv", "--quote", ";", "-t", ";"], "';' cannot be the separator and the quote at once"),
+        (["sort", ""], "an input has an empty name"),
     ],
     ids=lambda words: " ".join(words) if isinstance(words, list) else "",
 )
@@ -176,6 +183,29 @@ def test_check_recognises_formats_by_file_names(tmp_path):
     run("check", "sorted.csv", cwd=tmp_path)
 
 
+def test_check_says_what_a_file_is_that_holds_no_records(tmp_path):
+    (tmp_path / "x.gz").write_bytes(gzip.compress(b"a\nb\n"))
+    told = refused("check", "x.gz", cwd=tmp_path)
+    assert "x.gz: this is gzip data" in told and "zcat x.gz | ascot check --format lines" in told
+    told = refused("check", stdin=b"a\nb\n")
+    assert "cut short" in told and "benchmark records" in told and "--format lines" in told
+    assert "benchmark" not in refused("check", "--format", "fixed:3", stdin=b"a\nb\n")
+    # As long as whole records: it is taken for what is asked for, whatever it begins with.
+    (tmp_path / "x.rec").write_bytes(gzip.compress(b"a\n").ljust(100, b"\0"))
+    assert "Records: 1" in run("check", "x.rec", cwd=tmp_path).stdout.decode()
+
+
+def test_no_job_and_no_disk_are_named_as_such(tmp_path):
+    (tmp_path / "x").write_text("b\na\n")
+    assert "it is a file, and a job is kept as a directory" in refused("sort", "--resume", "x", cwd=tmp_path)
+    told = run("sort", "x", "--explain", cwd=tmp_path).stdout.decode()
+    assert "no disk taken" in told and "free" not in told
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes").write_text("mine")
+    words = ["index", "build", "x", "--format", "lines", "--key", "0..1", "--open", "auto", "-o", "other"]
+    assert "is not an indexed directory" in refused(*words, cwd=tmp_path)
+
+
 # ---------------------------------------------------------------- terminals
 
 
@@ -209,13 +239,14 @@ def test_binary_output_to_a_terminal_is_refused(tmp_path):
         ["sort", "x.u64", "--format", "fixed:8"],
         ["view", "v"],
         ["index", "get", "run.dir", "k1", "--raw"],
+        ["index", "range", "run.dir", "k1..k2", "--raw"],
         ["sort", "text", "x.u64", "--format", "lines"],
         ["gen", "2"],
     ]
     for words in commands:
         status, shown, told = on_terminal(*words, cwd=tmp_path)
         assert (status, shown) == (2, b""), words
-        assert "binary" in told and "terminal" in told, told
+        assert told.startswith("ascot: binary records would go to the terminal"), told
         assert run(*words, cwd=tmp_path).stdout != b"", "a pipe takes them"
     assert on_terminal("sort", "x.u64", "--format", "u64-le", "-o", "/dev/stdout", cwd=tmp_path)[0] == 0
     for words in (["sort", "text"], ["sort", "text", "--format", "fixed:3"]):
@@ -232,7 +263,7 @@ def completed(line, cwd):
     words = line.split(" ")
     ask = f"""{script}
 PATH={os.path.dirname(ascot_binary())}:$PATH
-COMP_WORDS=({' '.join("'" + word + "'" for word in words)}); COMP_CWORD={len(words) - 1}; COMP_LINE='{line}'
+COMP_WORDS=({" ".join("'" + word + "'" for word in words)}); COMP_CWORD={len(words) - 1}; COMP_LINE='{line}'
 _ascot_with_values ascot "${{COMP_WORDS[COMP_CWORD]}}" "${{COMP_WORDS[COMP_CWORD-1]}}"
 printf '%s\\n' "${{COMPREPLY[@]}}"
 """
@@ -246,6 +277,7 @@ def test_shells_complete_values(tmp_path):
     assert completed("ascot sort x.csv -k tenant,-t", tmp_path) == ["tenant,-tenant", "tenant,-ts"]
     assert completed("ascot sort --format u64", tmp_path) == ["u64-le", "u64-be"]
     assert "1GiB" in completed("ascot sort --memory ", tmp_path)
+    assert completed("ascot sort --sort ran", tmp_path) == ["random"]
     assert "sort" in completed("ascot so", tmp_path), "commands are completed"
 
 

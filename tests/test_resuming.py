@@ -4,9 +4,14 @@ The tests stop a job at a known point, which they read from its manifest, and se
 """
 
 import hashlib
+import json
+import re
+import resource
+import shutil
 import signal
 import subprocess
 import sys
+import zlib
 
 import pytest
 from support import (
@@ -22,6 +27,8 @@ from support import (
     leftovers,
     limit_file_size,
     measure,
+    memory_cgroup,
+    out_of_memory_kills,
     run,
     small_disk,
     sorted_records,
@@ -208,6 +215,203 @@ def test_resuming_without_an_input_keeps_the_job(records, disk):
     run("sort", "--resume", kept)
     source.unlink()
     check_result("merge", disk, records[1])
+
+
+# ---------------------------------------------------------------- no memory at all
+
+
+def take_all_memory(process):
+    """From here on the system refuses a stopped process all memory, but for the stack of its first thread."""
+    resource.prlimit(process.pid, resource.RLIMIT_DATA, (1 << 16, 1 << 16))
+    process.send_signal(signal.SIGCONT)
+    told = process.communicate(timeout=60)[1].decode()
+    sys.stderr.write(told)
+    by_whom = ("ascot: ", "Fatal glibc error: ")
+    assert process.returncode == 2 and told.startswith(by_whom), f"{process.returncode} {told}"
+    return told
+
+
+def begun(_):
+    return True
+
+
+@pytest.mark.parametrize("kind", METHODS)
+@pytest.mark.parametrize("point", [begun, in_first_pass])
+def test_without_memory_a_job_that_begins_is_removed(kind, point, records, disk):
+    job = start(*words_of(kind, records[0], disk))
+    stop_where(job, disk, point)
+    take_all_memory(job)
+    assert leftovers(disk) == []
+
+
+def abort(process):
+    """The C library aborts where a thread finds no memory as it starts."""
+    process.send_signal(signal.SIGABRT)
+    process.send_signal(signal.SIGCONT)
+    process.communicate(timeout=60)
+    assert process.returncode == 2
+
+
+@pytest.mark.parametrize("kind", METHODS)
+def test_an_abort_for_want_of_memory_leaves_what_can_go_on_and_nothing_else(kind, records, disk):
+    job = start(*words_of(kind, records[0], disk))
+    stop_where(job, disk, in_first_pass)
+    abort(job)
+    assert leftovers(disk) == []
+    job = start(*words_of(kind, records[0], disk, "--keep-on-interrupt"))
+    stop_where(job, disk, lambda manifest: manifest["all_read"])
+    abort(job)
+    (kept,) = job_directories(disk)
+    job = start("sort", "--resume", kept)
+    stop_where(job, disk, in_last_pass)
+    abort(job)
+    run("sort", "--resume", kept)
+    check_result(kind, disk, records[1])
+
+
+# At its very end a merge needs no more memory.
+@pytest.mark.parametrize("kind, point", [("merge", in_first_pass), ("distribute", in_first_pass),
+                                         ("distribute", in_last_pass)])  # fmt: skip
+def test_without_memory_a_resumed_job_is_kept(kind, point, records, disk):
+    job = start(*words_of(kind, records[0], disk))
+    before = stop_where(job, disk, in_first_pass)["read_upto"]["offset"]
+    kill(job)
+    (kept,) = job_directories(disk)
+    job = start("sort", "--resume", kept)
+    # At work again, and not at its start.
+    stop_where(job, disk, point if point is in_last_pass else lambda it: it["read_upto"]["offset"] > before)
+    take_all_memory(job)
+    assert job_directories(disk) == [kept]
+    run("sort", "--resume", kept)
+    check_result(kind, disk, records[1])
+
+
+@pytest.mark.parametrize("kind", METHODS)
+def test_without_memory_a_job_to_be_kept_is_kept_past_its_first_pass(kind, records, disk):
+    job = start(*words_of(kind, records[0], disk, "--keep-on-interrupt"))
+    stop_where(job, disk, lambda manifest: manifest["all_read"])
+    take_all_memory(job)
+    (kept,) = job_directories(disk)
+    run("sort", "--resume", kept)
+    check_result(kind, disk, records[1])
+
+
+# ---------------------------------------------------------------- less memory than before
+
+
+def split_with(parts, source, disk):
+    """A killed job that is to deal its records out to so many parts, as one has that began with far more memory."""
+    for _ in range(10):
+        job = start(*words_of("distribute", source, disk))
+        stop_where(job, disk, lambda manifest: manifest["way"] != "Merge")
+        kill(job)
+        (kept,) = job_directories(disk)
+        path = kept / "manifest.json"
+        manifest = json.loads(path.read_text().splitlines()[0])
+        if not manifest["parts"] and not manifest["runs"]:
+            break
+        run("clean", disk)
+    bounds = [(number << 80) // parts for number in range(1, parts)]
+    manifest["way"]["Distribute"] = [list(bound.to_bytes(10)) for bound in bounds]
+    line = json.dumps(manifest).encode()
+    path.write_bytes(line + b'\n{"crc32":"%08x"}\n' % zlib.crc32(line))
+    return kept
+
+
+@pytest.mark.parametrize("parts", [112, 400])
+def test_many_parts_go_on_in_little_memory(parts, records, disk):
+    """Two blocks for each part leave the reader nothing (112 parts), or are more than there is (400)."""
+    kept = split_with(parts, records[0], disk)
+    run("sort", "--resume", kept)
+    check_result("distribute", disk, records[1])
+
+
+def test_too_many_parts_say_what_memory_they_need(records, disk):
+    kept = split_with(1200, records[0], disk)
+    told = run("sort", "--resume", kept, expect=2).stderr
+    needed = re.search(r"8 MiB of memory is too little: .* give more \(--memory (\S+)\)", told, re.DOTALL)
+    assert needed and f"the job is kept: ascot sort --resume {kept}" in told, told
+    with memory_cgroup(19 * MIB) as group:
+        refused = measure("sort", "--resume", kept, "--memory", needed[1], cgroup=group)
+        assert refused.returncode == 2 and out_of_memory_kills(group) == 0
+    assert "the control group leaves" in refused.stderr and "of them for itself" in refused.stderr
+    assert "allow the group more memory" in refused.stderr and "--memory" not in refused.stderr
+    run("sort", "--resume", kept, "--memory", needed[1])
+    check_result("distribute", disk, records[1])
+
+
+@pytest.mark.parametrize("kind", METHODS)
+def test_a_job_goes_on_in_a_smaller_control_group(kind, larger, disk):
+    source, moved = larger
+    words = bounded_job(kind, source, disk)
+    words[words.index("16MiB")] = "64MiB"
+    job = start(*words)
+    stop_where(job, disk, in_first_pass)
+    kill(job)
+    (kept,) = job_directories(disk)
+    with memory_cgroup(14 * MIB) as group:
+        refused = measure("sort", "--resume", kept, cgroup=group)
+        assert refused.returncode == 2 and "allow the group more memory" in refused.stderr
+    with memory_cgroup(28 * MIB) as group:
+        done = measure("sort", "--resume", kept, cgroup=group)
+        assert out_of_memory_kills(group) == 0, done.stderr
+    assert done.returncode == 0 and "memory is lowered from 64 MiB to " in done.stderr
+    check_result(kind, disk, moved[kind][1])
+
+
+# ---------------------------------------------------------------- counts of misfits
+
+
+def make_misfits(path):
+    """A CSV whose column of numbers has misfits everywhere."""
+    with open(path, "w") as file:
+        file.write("k,n,t\n")
+        for row in range(300_000):
+            k = f"${row}" if row % 4999 == 4000 else f"{row * 7919 % 300_007}"
+            n = "none" if row % 70_000 == 60_000 else f"{row}.5"
+            file.write(f"{k},{n},{'x' * (row % 100)}\n")
+
+
+def columns_of(report):
+    columns = json.loads(report.read_text())["columns"]
+    report.unlink()
+    return columns
+
+
+@pytest.mark.parametrize("keys", ["k:auto,n:number", "n:auto,-k:number"])
+@pytest.mark.parametrize("kind, points", [(kind, (in_first_pass, in_last_pass)) for kind in METHODS]
+                         + [("view", (in_first_pass,))])  # fmt: skip
+def test_a_resumed_job_counts_each_misfit_once(kind, points, keys, disk):
+    source, report, temp = disk / "in.csv", disk / "report", disk / "temp"
+    make_misfits(source)
+    words = ["sort", source, "--key", keys, "--memory", "8MiB"]
+    into = ["--view", temp / "view"] if kind == "view" else ["--method", kind, "--temp", temp, "-o", disk / "out"]
+    words += into
+    temp.mkdir()
+    run(*words, "--report", report)
+    right = columns_of(report)
+    assert sum(column["misfits"] for column in right) >= 60
+    if kind == "view":
+        shutil.rmtree(temp / "view")
+    job = start(*words)
+    reached = 0
+
+    def further(manifest):
+        return manifest["read_upto"]["offset"] > reached and in_first_pass(manifest)
+
+    # Killed twice before all is read, where it can be, and once after that.
+    for point in (further, further, points[-1]):
+        try:
+            manifest = stop_where(job, temp, point)
+        except AssertionError:
+            assert job.returncode == 0, "it was done before"
+            break
+        reached = manifest["read_upto"]["offset"]
+        kill(job)
+        (kept,) = job_directories(temp)
+        job = start("sort", "--resume", kept, "--report", report)
+    assert job.wait(timeout=60) == 0
+    assert columns_of(report) == right
 
 
 # ---------------------------------------------------------------- reports

@@ -19,8 +19,8 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-# End-to-end tests with random cases.
-RANDOMISED = ["tests/test_sort_command.py", "tests/test_layouts.py"]
+# What a file of end-to-end tests names that draws its cases by chance.
+MARKS_OF_CHANCE = ("from hypothesis import", "ASCOT_SORT_SEED")
 SEEDS = 2**32
 
 
@@ -65,6 +65,13 @@ def tests_of(source):
         yield from re.findall(r"#\[test\]\s+fn (\w+)\(", block[2])
 
 
+def randomised_files():
+    """The files of end-to-end tests that draw their cases by chance."""
+    files = sorted((ROOT / "tests").glob("test_*.py"))
+    has_mark = [path for path in files if any(mark in path.read_text() for mark in MARKS_OF_CHANCE)]
+    return [str(path.relative_to(ROOT)) for path in has_mark]
+
+
 def chosen(name, names):
     return not names or any(part in name for part in names)
 
@@ -78,7 +85,7 @@ def search(crates, names, seed):
     ]
     keyword = ["-k", " or ".join(names)] if names else []
     commands.append(
-        [sys.executable, "-m", "pytest", "-q", f"--hypothesis-seed={seed}", *keyword, *RANDOMISED]
+        [sys.executable, "-m", "pytest", "-q", f"--hypothesis-seed={seed}", *keyword, *randomised_files()]
     )
     # Run all commands, also after a failure.
     results = [passes(command, environment) for command in commands]

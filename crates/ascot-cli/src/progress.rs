@@ -15,6 +15,7 @@ use ascot_model::columns::{ColumnAccount, column_words};
 use ascot_model::report::Report;
 use ascot_model::units;
 use ascot_sort::observe::{Observer, Progress};
+use clap::ArgMatches;
 use serde_json::json;
 
 use crate::failure::{Failure, STATUS_OF_ERROR};
@@ -188,6 +189,21 @@ impl Observer for Screen {
             Style::Json => write_json(&json!({ "type": "notice", "text": text })),
             _ => write_line(&format!("ascot: {text}")),
         }
+    }
+}
+
+/// A notice about a command that is done, in the form it has its words in: as JSON, or not at all.
+pub fn closing_notice(matches: &ArgMatches, text: &str) {
+    let mut named = matches;
+    while let Some((_, below)) = named.subcommand() {
+        named = below;
+    }
+    let quiet = named.try_get_one::<bool>("quiet").ok().flatten().copied().unwrap_or(false);
+    let style = named.try_get_one::<String>("progress").ok().flatten().map(String::as_str);
+    match style {
+        _ if quiet => {}
+        Some("json") => write_json(&json!({ "type": "notice", "text": text })),
+        _ => write_line(&format!("ascot: {text}")),
     }
 }
 

@@ -172,13 +172,12 @@ fn cheaper_view(
 
 fn resume(matches: &ArgMatches, dir: &Path) -> Result<u8, Failure> {
     request::refuse_with_resume(matches)?;
+    let options = RunOptions { memory_bytes: request::memory_of_resumed(matches)?, ..RunOptions::default() };
     let screen = screen(matches, true);
     // Why a job cannot be read, resuming says.
     let manifest = ascot_sort::runs::store::load(dir).ok();
     let report_file = ReportFile::prepare(matches, manifest.as_ref().map(|manifest| &manifest.request))?;
-    job(matches, report_file, &screen, |observer, cancel| {
-        ascot_sort::resume(dir, &RunOptions::default(), observer, cancel)
-    })
+    job(matches, report_file, &screen, |observer, cancel| ascot_sort::resume(dir, &options, observer, cancel))
 }
 
 /// Tells a person who watches of jobs that were killed in the same places and can go on.

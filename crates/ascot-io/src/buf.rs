@@ -9,6 +9,7 @@
 //!   parts   |  Buf  |     Buf     | Buf  |     split_to, split_off, unsplit
 //! ```
 
+use std::io;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -73,6 +74,14 @@ impl Buf {
         Self::mapped(len, false)
     }
 
+    /// As [`heap`](Self::heap), where the system's refusal is an error like any other.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn try_heap(len: usize) -> io::Result<Self> {
+        Self::try_mapped(len, false).map_err(io::Error::from_raw_os_error)
+    }
+
     /// As [`heap`](Self::heap), all of it about to be written: its pages come in one call to the system,
     /// not with a fault for each.
     ///
@@ -83,18 +92,18 @@ impl Buf {
     }
 
     fn mapped(len: usize, touch: bool) -> Self {
-        let bytes = len.max(1).next_multiple_of(PAGE_BYTES);
-        match Mapping::anonymous(bytes) {
-            Ok(mapping) => {
-                if touch {
-                    mapping.touch();
-                }
-                let mut buf = Self::from_mapping(mapping, None);
-                buf.len = len;
-                buf
-            }
-            Err(_) => crate::emergency::out_of_memory(bytes),
+        Self::try_mapped(len, touch).unwrap_or_else(|_| crate::emergency::out_of_memory(len))
+    }
+
+    /// The error is an errno.
+    fn try_mapped(len: usize, touch: bool) -> Result<Self, i32> {
+        let mapping = Mapping::anonymous(len.max(1).next_multiple_of(PAGE_BYTES))?;
+        if touch {
+            mapping.touch();
         }
+        let mut buf = Self::from_mapping(mapping, None);
+        buf.len = len;
+        Ok(buf)
     }
 
     pub(crate) fn from_mapping(mapping: Mapping, reservation: Option<Reservation>) -> Self {

@@ -188,7 +188,7 @@ impl Disk {
     /// What a user should know about how files were opened and the job ran.
     pub fn notices(&self) -> Vec<String> {
         let mut notices = self.inner.notices.lock().unpoisoned().clone();
-        notices.extend(threads::notice().map(str::to_owned));
+        notices.extend(threads::notice());
         notices
     }
 

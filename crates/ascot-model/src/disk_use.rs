@@ -32,6 +32,10 @@ const TASK_RUN_BYTES: u64 = 8 << 20;
 const TASK_MERGED_BYTES: u64 = 48 << 10;
 /// While a part larger than memory is sorted by runs, spills beside it take up to 1 / 8 of it.
 const BESIDE_PART_SHARE: u64 = 8;
+/// Bytes that a view stores for each block of its runs, beside the first key.
+const KNOWN_OF_BLOCK_BYTES: u64 = 24;
+/// Blocks of a view's run that are not full.
+const PART_BLOCKS: u64 = 4;
 /// The smallest step, bytes: consumed spills are not freed more often, however little space there is.
 pub const MIN_STEP_BYTES: u64 = 4 << 20;
 
@@ -40,8 +44,10 @@ pub const MIN_STEP_BYTES: u64 = 4 << 20;
 pub struct DiskUse {
     /// Bytes allocated ahead of writing, from the bytes that a job expects to store.
     pub ahead_bytes: fn(u64) -> u64,
-    /// Bytes of a step, from the bytes merged.
-    pub step_bytes: fn(u64) -> u64,
+    /// Bytes of a step, from the bytes merged and the memory.
+    pub step_bytes: fn(u64, u64) -> u64,
+    /// Memory, bytes.
+    pub memory_bytes: u64,
     /// Bytes of a spill for each byte of records in it.
     pub packing: f64,
     /// Number of output files; 0: a pipe or a device.
@@ -91,6 +97,10 @@ impl DiskUse {
         DiskNeed { peak_bytes: bytes, output_bytes: bytes, least_bytes: bytes, ..DiskNeed::default() }
     }
 
+    fn step(&self, merged: u64) -> u64 {
+        (self.step_bytes)(merged, self.memory_bytes)
+    }
+
     fn output_bytes(&self, kept: u64) -> u64 {
         let kept = if self.output_files > 0 { kept } else { 0 };
         kept.saturating_add(self.output_files.saturating_mul(self.header_bytes + PAGE_BYTES))
@@ -121,9 +131,9 @@ impl DiskUse {
         let output = self.output_bytes(kept);
         // The block of each run that is being merged cannot be freed; on average half of it is in the output.
         let torn = (at_once * self.block / 4 * 3).min(kept);
-        let group_step = if largest_group == 0 { 0 } else { (self.step_bytes)(largest_group) + torn };
+        let group_step = if largest_group == 0 { 0 } else { self.step(largest_group) + torn };
         let frees = self.output_files > 0 && spilled > 0;
-        let last_step = if frees { (self.step_bytes)(spilled).min(kept) + torn } else { 0 };
+        let last_step = if frees { self.step(spilled).min(kept) + torn } else { 0 };
         let step = last_step.max(group_step.min(largest_group));
         let stored = spills.max(output) + self.manifest_bytes(spilled, largest_group);
         self.need(stored, step, spills, output)
@@ -154,6 +164,15 @@ impl DiskUse {
     }
 }
 
+/// An upper bound of the bytes that a view stores beside its runs: an entry for each block with the first `kept` bytes of
+/// its first key, and the manifest with the space reserved for the next one.
+#[must_use]
+pub fn beside_view(records: u64, runs: u64, block: u64, kept: u64) -> u64 {
+    let blocks = records / block.max(1) + PART_BLOCKS * runs;
+    let known = blocks * (KNOWN_OF_BLOCK_BYTES + kept) + runs * 2 * PAGE_BYTES;
+    known + 2 * MANIFEST_RESERVE_BYTES.max(2 * blocks * MANIFEST_ENTRY_BYTES)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -163,7 +182,8 @@ mod tests {
     fn disk() -> DiskUse {
         DiskUse {
             ahead_bytes: |_| MIB,
-            step_bytes: |bytes| (bytes / 24).max(4 * MIB),
+            step_bytes: |bytes, _| (bytes / 24).max(4 * MIB),
+            memory_bytes: 64 * MIB,
             packing: 1.0,
             output_files: 1,
             header_bytes: 0,

@@ -320,9 +320,9 @@ pub(super) fn job() -> Vec<Arg> {
             "DIR",
             "continue the killed job whose spills are in DIR",
             "Continue the killed job whose directory is DIR (ascot clean --dry-run lists them). \
-             All else is taken from that job; only --report, --progress, --quiet and --verbose \
-             go with it. Refused if an input has changed since. Whatever ends it early, an error or a \
-             signal, it can be continued again.",
+             All else is taken from that job; only --memory, which replaces what it began with, \
+             --keep-on-interrupt, --report, --progress, --quiet and --verbose go with it. Refused if an \
+             input has changed since. Whatever ends it early, an error or a signal, it can be continued again.",
         )
         .long("resume")
         .value_parser(OsStringValueParser::new())
@@ -333,8 +333,8 @@ pub(super) fn job() -> Vec<Arg> {
             "If SIGINT (Ctrl-C), SIGTERM or SIGHUP stops the job, leave its spills and its unfinished output \
              instead of removing them, and say how to continue it: for machines that are taken away at short \
              notice. A job that cannot be continued is removed as always: one that reads a pipe, writes to \
-             standard output or several parts, or has spilled nothing yet. The same with \
-             ASCOT_KEEP_ON_INTERRUPT=1.",
+             standard output or several parts, or has spilled nothing yet. Past its first \
+             pass a job is then kept after an error, too, and a resumed job always is. The same with ASCOT_KEEP_ON_INTERRUPT=1.",
         )
         .long("keep-on-interrupt")
         .hide_short_help(true),
