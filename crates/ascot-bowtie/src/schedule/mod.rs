@@ -9,18 +9,18 @@
 //! | algorithm | theorem or section | function |
 //! | --- | --- | --- |
 //! | A1, 0 x m: drain the largest bucket | III.A, theorems 1, 2 | `Staircase::plan`, `Tasks::drain` |
-//! | A2, 1 x m: drain the group of the largest buckets | III.B, theorems 3 to 5 | `Staircase::drain_group` |
-//! | A3, n x 0: stream into the empty bucket, fill up the last one | III.C, theorems 6, 7 | `Staircase::stream`, `Targets::fill_up` |
-//! | A4, n x 1: fill the group of the smallest buckets | III.D, theorems 8, 9 | `Staircase::fill_group`, `Targets::fill_group` |
+//! | A2, 1 x m: drain the largest buckets | III.B, theorems 3 to 5 | `Staircase::drain_group` |
+//! | A3, n x 0: fill the empty bucket by streaming | III.C, theorems 6, 7 | `Staircase::stream`, `Targets::fill_up` |
+//! | A4, n x 1: fill the smallest buckets | III.D, theorems 8, 9 | `Staircase::fill_group`, `Targets::fill_group` |
 //! | A5, n x m: A4 and A2, one after the other | IV.A, theorem 10 | both |
-//! | A6r, n x m: A3, and A2 where its rounds end | IV.B, IV.C, theorems 11 to 13 | `Staircase::stream`, `interconnect::make_room` |
-//! | A6w, n x m: A1, and A4 where its rounds end | IV.B, IV.C, theorems 11 to 13 | `interconnect::fill_before` |
+//! | A6r, n x m: A3 with A2 | IV.B, IV.C, theorems 11 to 13 | `Staircase::stream`, `interconnect::make_room` |
+//! | A6w, n x m: A4 with A1 | IV.B, IV.C, theorems 11 to 13 | `interconnect::fill_before` |
 //! | optimal initial state of inputs | theorems 6, 8 | `Targets::preload` |
 //! | memory of both sides, `M_r` and `M_w` | IV.A | `Split::new` |
 //! | optimal group sizes | theorems 5, 9, 12, 13 | [`Scheme::best_of`](ascot_model::run_length::Scheme::best_of) |
 //! | naive allocators | III.A, III.B | `EqualParts` |
 //! | forecasting | Knuth, volume 3, 5.4.6 | `Forecast` |
-//! | two sides that do not run out together | not in the paper | `interconnect.rs`: `make_room`, `interrupt`, `fill_before` |
+//! | two sides kept in step | not in the paper | `interconnect`: `make_room`, `interrupt`, `fill_before` |
 //! | inputs consumed at different rates | not in the paper | `Targets::largest`, `Targets::streamed` |
 //! | inputs that end | not in the paper | `Staircase::follow_ends` |
 //!
