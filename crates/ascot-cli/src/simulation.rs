@@ -33,7 +33,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
             format!(
                 "the schedule cannot go on after {} blocks ({:?})",
                 units::count(stuck.blocks),
-                stuck.stall
+                stuck.blocked_on
             ),
             "more --memory, or smaller blocks (--block)",
         )
@@ -210,10 +210,10 @@ impl Told {
             formula_run_bytes: formula.is_finite().then_some(formula),
             equal_parts_run_bytes,
             peak_memory_bytes: u64::from(outcome.peak_blocks) * chosen.block_bytes,
-            input_stairs_bytes: bytes(&outcome.input_stairs),
-            output_stairs_bytes: bytes(&outcome.output_stairs),
-            formula_input_stairs_bytes: parts(shape.inputs, scheme.input_staircase(memory)),
-            formula_output_stairs_bytes: parts(shape.outputs, scheme.output_staircase(memory)),
+            input_stairs_bytes: bytes(&outcome.input_staircase),
+            output_stairs_bytes: bytes(&outcome.output_staircase),
+            formula_input_stairs_bytes: parts(shape.inputs, scheme.input_occupancies(memory)),
+            formula_output_stairs_bytes: parts(shape.outputs, scheme.output_occupancies(memory)),
         }
     }
 }
