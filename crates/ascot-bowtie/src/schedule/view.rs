@@ -47,6 +47,17 @@ pub enum BlockedOn {
     End,
 }
 
+impl std::fmt::Display for BlockedOn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            BlockedOn::Nothing => f.write_str("nothing"),
+            BlockedOn::Input(input) | BlockedOn::InputInFlight(input) => write!(f, "input {input}"),
+            BlockedOn::OutputMemory => f.write_str("memory for its output"),
+            BlockedOn::End => f.write_str("the last writes"),
+        }
+    }
+}
+
 /// One block to move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Move {

@@ -6,9 +6,10 @@
 //! model (section II.A: the device is the bottleneck).
 //!
 //! Files, each using only those before it: `setup.rs` (what to simulate), `rate_model.rs` (the function),
-//! `simulator.rs` (the loop).
+//! `simulator.rs` (the loop), `report.rs` (the outcome in bytes, beside the formulas).
 
 mod rate_model;
+mod report;
 mod setup;
 mod simulator;
 #[cfg(test)]
@@ -17,5 +18,6 @@ mod tests;
 pub use rate_model::UNITS;
 #[cfg(test)]
 pub(crate) use rate_model::{RateModel, StreamState};
+pub use report::{EQUAL_PARTS, Simulation, SimulationReport};
 pub use setup::{Setup, Skew};
 pub use simulator::{Deadlock, Outcome, simulate, simulate_by};

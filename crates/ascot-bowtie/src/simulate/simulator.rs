@@ -38,7 +38,8 @@ impl Outcome {
 }
 
 /// A simulation that cannot go on: the schedule moves nothing although the function waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the schedule cannot go on after {blocks} blocks: it is blocked on {blocked_on}")]
 pub struct Deadlock {
     /// Blocks moved before.
     pub blocks: u64,
