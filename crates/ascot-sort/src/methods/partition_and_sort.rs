@@ -178,7 +178,7 @@ impl<R: Records> Job<'_, R> {
             sample.divide(count);
         }
         let turns = self.turns_of_forming();
-        let mut parts = parts.in_turn(turns.is_some());
+        let mut parts = parts.alternating(turns.is_some());
         let reader = self.reader(&pieces).in_turn(turns);
         let every =
             split_checkpoint_bytes(self.inputs.record_bytes().unwrap_or(0), self.budget.memory as u64);

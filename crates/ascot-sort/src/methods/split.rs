@@ -95,7 +95,7 @@ fn by_size<R: Records>(mut job: Job<'_, R>, parts: &Parts) -> Result<Report, Sor
 
 fn by_key<R: Records>(mut job: Job<'_, R>, parts: &Parts, router: Router<'_>) -> Result<Report, SortError> {
     let turns = job.turns(&job.inputs.paths(), &job.output_dirs());
-    let mut files = open_files(&job, parts)?.in_turn(turns.is_some());
+    let mut files = open_files(&job, parts)?.alternating(turns.is_some());
     let pieces = piece_pool(&job);
     let reader = job.reader(&pieces).in_turn(turns);
     let (records, cancel, threads) = (job.records.clone(), job.cancel, job.budget.threads);

@@ -11,8 +11,8 @@
 //!
 //! Invariant: a part gets its records in the order of the inputs.
 
-use ascot_bowtie::engine::{Bowtie, NoInput, run};
-use ascot_bowtie::flow::{Flow, Step};
+use ascot_bowtie::engine::{Bowtie, NoInput};
+use ascot_bowtie::flow::{Flow, Step, run};
 use ascot_bowtie::schedule::{FewestHeld, Schedule, Staircase};
 use ascot_io::BlockPool;
 use ascot_model::run_length::{Algorithm, Scheme, Shape};
@@ -45,7 +45,7 @@ pub fn open_parts<P: PartStream>(
             // Without inputs to choose from, this schedule writes any full block.
             None => Box::new(FewestHeld),
         };
-    Bowtie::of_outputs(streams, blocks, schedule)
+    Bowtie::from_outputs(streams, blocks, schedule)
         .map_err(|_| SortError::Internal("parts have too few blocks of memory"))
 }
 

@@ -2,9 +2,9 @@
 //! costs the methods and makes the plan.
 
 use ascot_io::{PAGE_BYTES, ahead_bytes};
-use ascot_model::disk_use::{DiskUse, LEAST_STEP_BYTES};
+use ascot_model::disk_use::{DiskUse, MIN_STEP_BYTES};
 use ascot_model::host::{HostProfile, KernelRates, RecordClass};
-use ascot_model::plan::{Plan, Way};
+use ascot_model::plan::{MethodPlan, Plan};
 pub use ascot_model::sort_plan::part_count;
 use ascot_model::sort_plan::{Methods, RecordJob, Shares};
 use ascot_model::volume::VolumeProfile;
@@ -293,7 +293,7 @@ pub(crate) fn make_plan<R: Records>(
     }
     // Records in order need not be written as runs, but would be written as parts.
     let mut merging = Plan { forced: false, ..facts.sort(Method::Merge, true)? };
-    merging.others.push(Way { remark: "would move what is in order".into(), ..planned.chosen });
+    merging.others.push(MethodPlan { remark: "would move what is in order".into(), ..planned.chosen });
     Ok(merging)
 }
 
@@ -334,5 +334,5 @@ pub fn checkpoint_bytes(total: u64, memory: u64) -> u64 {
     const SHARE_OF_SMALL: u64 = 8;
     const BATCH_BYTES: u64 = 64 << 20;
     let batch = memory.max(BATCH_BYTES);
-    (total / SHARE).max((total / SHARE_OF_SMALL).min(batch)).max(LEAST_STEP_BYTES)
+    (total / SHARE).max((total / SHARE_OF_SMALL).min(batch)).max(MIN_STEP_BYTES)
 }
