@@ -1,24 +1,24 @@
 //! Jobs on records larger than memory.
 //!
-//! A [`request::SortRequest`] becomes a plan, the plan a job, the job passes over `ascot-bowtie` and `ascot-io`, and
-//! these a report. A folder imports only folders below it:
+//! The entries in `jobs` make a plan from a [`request::SortRequest`], run the passes of the plan over `ascot-bowtie` and
+//! `ascot-io`, and return a report. A folder imports only folders below it:
 //!
 //! ```text
-//!   jobs          the entries: sort, split, explain, resume, generate, what is left of jobs that died
+//!   jobs          the entries: sort, split, make views, explain, resume, generate, remove leftovers of killed jobs
 //!   view          runs that stay, merged when they are read
 //!   methods       run and merge, partition and sort, merge inputs, split, small
 //!   job           what the passes of one job share
 //!   check         whether records are in order
-//!   partition     records grouped by the part their key belongs to, and written there
+//!   partition     the partitioned write: records grouped by the part of their key, and written there
 //!   merge         sorted sources merged, as a flow and in parallel
 //!   runs          pieces sorted into runs; run files, their store, natural runs
-//!   output        files that appear whole or not at all, or a pipe
+//!   output        files that appear whole or not at all, or a pipe: the commit protocol
 //!   plan          memory, volumes, disk space, the method
 //!   read          inputs, and whole records from them
 //!   records       what a pass needs to know of lines, CSV, fixed records, numbers
-//!   report        the account of a job, while it runs and after it
+//!   report        progress while a job runs, and its report
 //!   api           requests, errors, observers
-//!   resources     memory, threads, descriptors, turns on a device
+//!   resources     memory, threads, descriptors, devices and turns on them
 //! ```
 
 pub mod api;

@@ -1,4 +1,4 @@
-//! What a caller says to a job and hears from it: requests, errors, observers.
+//! What callers give a job and get from it: requests, observers, errors.
 
 pub mod error;
 pub mod observe;

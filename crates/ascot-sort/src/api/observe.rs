@@ -8,37 +8,37 @@ use serde::Serialize;
 
 use crate::api::error::SortError;
 
-/// A job's state, told several times a second.
+/// Progress of a job, reported several times a second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Progress {
-    /// What is being done: `form runs`, `merge`.
+    /// The current phase: `form runs`, `merge`.
     pub phase: String,
     /// Bytes of records done in this phase.
     pub done_bytes: u64,
-    /// Bytes in all, where known.
+    /// Bytes of the phase, if known.
     pub total_bytes: Option<u64>,
     /// Rate of this phase, bytes/s.
     pub rate_bytes_per_s: f64,
-    /// More, in words: `pass 1 of 2`.
+    /// Further detail: `pass 1 of 2`.
     pub detail: String,
-    /// What binds now, in words: `reading binds`.
+    /// What limits the speed now: `reading binds`.
     pub bound_by: String,
     /// Seconds left of the whole job.
     pub seconds_left: Option<f64>,
-    /// Share of the whole job that is done, 0 to 1.
+    /// Fraction of the whole job that is done, 0 to 1.
     pub fraction: Option<f64>,
 }
 
-/// Is told how a job goes.
+/// Receives the progress, notices and report of a job.
 pub trait Observer: Sync {
-    /// Several times a second.
+    /// Called several times a second.
     fn progress(&self, _progress: &Progress) {}
-    /// Something the user may want to know.
+    /// A notice that may interest the user.
     fn notice(&self, _text: &str) {}
-    /// Something a user must know: the result may be another one than was meant, or the job differs from the request.
+    /// A warning: the result may not be what the user expects, or the job differs from the request.
     fn warning(&self, _text: &str) {}
-    /// All of the output is durable, and is about to get its name. What must not fail after that is done now,
-    /// as writing the report: an error here ends the job without an output.
+    /// Called when the output is durable and has not got its name yet. An error here, as in writing the report, ends the
+    /// job without an output.
     fn complete(&self, _report: &Report) -> Result<(), SortError> {
         Ok(())
     }
@@ -66,19 +66,18 @@ pub struct Cancel {
 }
 
 impl Cancel {
-    /// A switch that is off.
+    /// A new switch, which is off.
     pub fn new() -> Self {
         Cancel::default()
     }
 
-    /// The same, and a job that it stops keeps what it needs to go on, where it can; where it cannot, its files
-    /// are removed as always.
+    /// The same switch. If `keeps` is set, a job that it stops keeps its files if it can be resumed.
     #[must_use]
     pub fn keeping(self, keeps: bool) -> Self {
         Cancel { keeps, ..self }
     }
 
-    /// Whether a job that it stops keeps what it needs to go on.
+    /// Whether a job that it stops keeps its files if it can be resumed.
     pub fn keeps(&self) -> bool {
         self.keeps
     }
@@ -88,7 +87,7 @@ impl Cancel {
         self.flag.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it was asked to.
+    /// Whether the job was asked to stop.
     pub fn is_cancelled(&self) -> bool {
         self.flag.load(Ordering::Relaxed)
     }
@@ -98,7 +97,7 @@ impl Cancel {
         Arc::clone(&self.flag)
     }
 
-    /// An error if it was asked to stop.
+    /// An error if the job was asked to stop.
     pub fn check(&self) -> Result<(), SortError> {
         if self.is_cancelled() { Err(SortError::Cancelled) } else { Ok(()) }
     }

@@ -1,4 +1,4 @@
-//! What a caller asks for: plain data, parsed by a face, stored in a job's manifest, carried out here.
+//! Requests: plain data, which a face parses from flags and a job stores in its manifest.
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ pub enum Input {
 }
 
 impl Input {
-    /// `-` is standard input, as everywhere.
+    /// A file, or standard input for `-`.
     pub fn from_argument(argument: &Path) -> Input {
         if argument.as_os_str() == "-" { Input::Stdin } else { Input::Path(argument.to_path_buf()) }
     }
@@ -29,25 +29,25 @@ impl Input {
 /// Where records go.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Output {
-    /// A file: it appears whole or not at all.
+    /// A file, which appears whole or not at all.
     Path(PathBuf),
     /// Standard output.
     Stdout,
-    /// Several files: each key is in one of them only. All of them appear, or none.
+    /// Several files, each key in only one of them. All of them appear, or none.
     Parts(Parts),
 }
 
 impl Output {
-    /// Descriptors that complete parts hold until all of them have their names.
+    /// Descriptors of complete parts, which stay open until all parts have their names.
     pub fn parts_held(&self) -> usize {
         if let Output::Parts(parts) = self { parts.count as usize } else { 0 }
     }
 }
 
-/// Names of several files: `{}` in the pattern, or `{:05}` for five digits, is the number from 0.
+/// Names of several files. `{}` in the pattern, or `{:05}` for five digits, stands for the part number, from 0.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parts {
-    /// The names.
+    /// The pattern of the names.
     pub pattern: String,
     /// Number of files, at least one.
     pub count: u32,
@@ -55,9 +55,9 @@ pub struct Parts {
 
 impl Parts {
     /// Most digits a pattern may ask for.
-    const MOST_DIGITS: usize = 20;
+    const DIGITS_MAX: usize = 20;
 
-    /// A pattern that gives `count` different names.
+    /// `count` files named by `pattern`, or an error if their names would not differ.
     pub fn new(pattern: &str, count: u32) -> Result<Parts, SortError> {
         let parts = Parts { pattern: pattern.to_owned(), count };
         if count == 0 {
@@ -65,15 +65,15 @@ impl Parts {
         }
         let file_name = Path::new(pattern).file_name().map(|name| name.to_string_lossy().into_owned());
         let mut rest = file_name.unwrap_or_default();
-        match Self::place(&rest) {
-            Some((place, _)) => rest.replace_range(place, ""),
+        match Self::number_field(&rest) {
+            Some((field, _)) => rest.replace_range(field, ""),
             None => {
                 return Err(SortError::Request(format!(
                     "'{pattern}' has no place for the number of a part\n  write {{}} or {{:05}} into the file's name, as in part-{{:05}}"
                 )));
             }
         }
-        if Self::place(&rest).is_some() {
+        if Self::number_field(&rest).is_some() {
             let message =
                 format!("'{pattern}' has more than one place for the number of a part\n  keep one {{}}");
             return Err(SortError::Request(message));
@@ -81,22 +81,21 @@ impl Parts {
         Ok(parts)
     }
 
-    /// The name of part `number`.
+    /// The name of the part with this number.
     pub fn path(&self, number: u32) -> PathBuf {
         let path = Path::new(&self.pattern);
         let mut name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        if let Some((place, digits)) = Self::place(&name) {
-            name.replace_range(place, &format!("{number:0digits$}"));
+        if let Some((field, digits)) = Self::number_field(&name) {
+            name.replace_range(field, &format!("{number:0digits$}"));
         }
         path.with_file_name(name)
     }
 
-    /// An error where `most` files are fewer than there are parts, or where something else than a file has
-    /// the name of a part.
-    pub fn check(&self, most: usize) -> Result<(), SortError> {
-        if self.count as usize > most {
+    /// Refuses more than `parts_max` parts, and names of existing devices or directories.
+    pub fn check(&self, parts_max: usize) -> Result<(), SortError> {
+        if self.count as usize > parts_max {
             return Err(SortError::Request(format!(
-                "{} parts need as many open files, and this process may have {most}\n  raise the limit (ulimit -n), or ask for fewer parts and split those again",
+                "{} parts need as many open files, and this process may have {parts_max}\n  raise the limit (ulimit -n), or ask for fewer parts and split those again",
                 self.count
             )));
         }
@@ -115,15 +114,15 @@ impl Parts {
         (0..self.count).map(|number| self.path(number))
     }
 
-    /// Where the number goes in a name, and its least number of digits.
-    fn place(name: &str) -> Option<(std::ops::Range<usize>, usize)> {
+    /// The byte range of `{}` or `{:05}` in a name, and the minimum number of digits.
+    fn number_field(name: &str) -> Option<(std::ops::Range<usize>, usize)> {
         name.match_indices('{').find_map(|(start, _)| {
             let length = name[start..].find('}')?;
             let inside = &name[start + 1..start + length];
             let digits = match inside.strip_prefix(":0") {
                 _ if inside.is_empty() => Some(1),
                 Some(digits) => {
-                    digits.parse().ok().filter(|&digits| (1..=Self::MOST_DIGITS).contains(&digits))
+                    digits.parse().ok().filter(|&digits| (1..=Self::DIGITS_MAX).contains(&digits))
                 }
                 None => None,
             };
@@ -132,103 +131,103 @@ impl Parts {
     }
 }
 
-/// What says which part a record goes to.
+/// The rule by which a record belongs to a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SplitBy {
-    /// Its key: each part has a range of keys. The ranges are sampled, so that parts are about as large.
+    /// By key: each part has a range of keys. The ranges are sampled, so that parts are about equal.
     Range,
-    /// A hash of its key: equal keys share a part.
+    /// By a hash of the key: equal keys share a part.
     Hash,
-    /// Its place: each part has as many bytes of the inputs, in their order.
+    /// By position: each part has an equal number of bytes of the inputs, in their order.
     Size,
 }
 
-/// What orders the records.
+/// The keys that order records.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Keys {
-    /// The sort command's keys and ordering options (lines).
+    /// Keys and ordering options of the sort command, for lines.
     Command(KeyOptions),
-    /// Columns (CSV).
+    /// Columns of CSV.
     Columns(Vec<CsvKeySpec>),
     /// Byte ranges of a fixed or length-prefixed record; empty: the whole record.
     Ranges(Vec<ByteRangeKey>),
-    /// The value itself (numbers).
+    /// The value of a number.
     Value {
         /// Largest first.
         descending: bool,
     },
 }
 
-/// How a sort larger than memory goes about it.
+/// The method of a sort larger than memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
-    /// The cheaper one by predicted time.
+    /// The method with the shorter predicted time.
     #[default]
     Auto,
-    /// Split by sampled keys into parts that fit, sort each.
+    /// Partition the records by sampled keys into parts that fit in memory, and sort each part.
     Distribute,
-    /// Form sorted runs, merge them.
+    /// Form sorted runs, and merge them.
     Merge,
 }
 
-/// What inputs are held against before and while they are read.
+/// Checks of inputs before and while they are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputChecks {
-    /// Lines of any bytes: files of other formats are not refused.
+    /// Accept files of other formats as lines.
     pub any_format: bool,
-    /// A value that is not of its column's type is an error.
+    /// Refuse values that do not have the type of their column.
     pub strict: bool,
 }
 
 /// A sort (or, with `merge_only`, a merge of sorted inputs).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SortRequest {
-    /// Inputs, read in order; equal keys keep this order where order is promised.
+    /// Inputs, in the order in which stable sorts keep records with equal keys.
     pub inputs: Vec<Input>,
-    /// The result.
+    /// The output.
     pub output: Output,
-    /// How bytes are cut into records.
+    /// How bytes are divided into records.
     pub layout: Layout,
-    /// What orders them.
+    /// The keys that order them.
     pub keys: Keys,
-    /// The first record (line, row) of each input is a header: the first input's is copied to the
-    /// output, the others are dropped.
+    /// The first record (line, row) of each input is a header. The header of the first input is copied to the output,
+    /// the others are dropped.
     pub header: bool,
-    /// What inputs are held against.
+    /// Checks of the inputs.
     #[serde(default)]
     pub checks: InputChecks,
     /// Keep only the first of records with equal keys.
     pub unique: bool,
     /// Records with equal keys keep their input order.
     pub stable: bool,
-    /// Inputs are sorted already: merge them.
+    /// Inputs are sorted: merge them.
     pub merge_only: bool,
-    /// Keep only the first so many records of the result.
+    /// Keep only the first `top` records of the result.
     pub top: Option<u64>,
-    /// Hard cap of memory, in bytes; none: a share of what the machine or cgroup has.
+    /// Cap of memory, bytes; none: a fraction of the memory of the machine or control group.
     pub memory_bytes: Option<u64>,
-    /// Directories for spills; empty: `ASCOT_TMPDIR`, `TMPDIR`, or beside the output.
+    /// Spill directories; empty: `ASCOT_TMPDIR`, `TMPDIR`, or the directory of the output.
     pub temp_dirs: Vec<PathBuf>,
-    /// The way to go.
+    /// The method.
     pub method: Method,
     /// Compression of spills.
     pub compression: Compression,
-    /// Compute threads; none: one a core.
+    /// Compute threads; none: one per core.
     pub threads: Option<usize>,
-    /// Most files merged at once; none: what memory and descriptors allow.
+    /// Most files merged at once; none: as many as memory and descriptors allow.
     pub batch_size: Option<usize>,
     /// A file of records whose keys bound the parts of a split by range; none: bounds are sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boundaries: Option<PathBuf>,
-    /// What was measured of its volumes and processors.
+    /// Measurements of its volumes and processors.
     #[serde(flatten)]
     pub volumes: Volumes,
 }
 
 impl SortRequest {
-    /// The same request, meaning the same from any working directory.
+    /// The same request with absolute paths.
     pub fn absolute(&self) -> std::io::Result<SortRequest> {
         let mut absolute = self.clone();
         for input in &mut absolute.inputs {

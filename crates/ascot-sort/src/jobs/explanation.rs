@@ -218,7 +218,8 @@ impl fmt::Display for Explanation {
             0 => "no disk taken".to_owned(),
             peak => format!("peak disk {} of {} free", units::bytes(peak), units::bytes(self.free_bytes)),
         };
-        let (read, written) = (units::bytes(chosen.read_bytes()), units::bytes(chosen.written_bytes()));
+        let read = units::bytes(chosen.read_bytes());
+        let written = units::bytes(chosen.written_bytes());
         writeln!(f, "  moves    {read} read, {written} written, {disk}{estimate}")?;
         let refused = |shortage| format!("  no room  {shortage}: the job would be refused\n");
         write!(f, "{}", self.shortage.as_ref().map_or(String::new(), refused))?;
@@ -226,7 +227,8 @@ impl fmt::Display for Explanation {
         self.write_others(f)?;
         if let Some(cost) = &self.view {
             let lead = if plan.others.is_empty() { "\n\n  why not  " } else { "\n           " };
-            let (make, read) = (units::seconds(cost.make_seconds), units::seconds(cost.read_seconds));
+            let make = units::seconds(cost.make_seconds);
+            let read = units::seconds(cost.read_seconds);
             if self.view_dir.is_some() {
                 let (file, again) =
                     (units::seconds(cost.file_seconds), units::seconds(cost.file_read_seconds));
@@ -252,8 +254,8 @@ impl Explanation {
         };
         let Volumes { requests, input_volume, input_requests, .. } = &self.volumes;
         if let Some(volume) = input_volume {
-            let (name, rate) = (&volume.name, units::rate(volume.read_bytes_per_s));
-            writeln!(f, "  inputs   on {name} (read {rate}), a volume of their own")?;
+            let rate = units::rate(volume.read_bytes_per_s);
+            writeln!(f, "  inputs   on {} (read {rate}), a volume of their own", volume.name)?;
             if let Some(requests) = input_requests {
                 writeln!(f, "  requests of the inputs' volume: {}", both(*requests))?;
             }

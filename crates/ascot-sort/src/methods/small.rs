@@ -293,7 +293,9 @@ impl Sorted {
     /// Keeps the first of equal records, and sums the others.
     fn keep_distinct<R: Records>(&mut self, records: &R, dropped: &mut RecordSum) {
         let bytes = &mut self.lease.bytes_mut()[..self.len];
-        let (mut kept, mut at, mut last) = (0, 0, None);
+        let mut kept = 0;
+        let mut at = 0;
+        let mut last = None;
         while at < bytes.len() {
             // Sorted records that are not strictly in order are equal.
             let previous = last.clone().map(|last: Range<usize>| &bytes[last]);
@@ -302,7 +304,8 @@ impl Sorted {
             if fresh > 0 {
                 last = Some(kept + records.last_record(&bytes[kept..kept + fresh])..kept + fresh);
             }
-            (kept, at) = (kept + fresh, at + fresh);
+            kept += fresh;
+            at += fresh;
             let equal = records.cut(&bytes[at..], 1).bytes;
             records.sum(&bytes[at..at + equal], dropped);
             at += equal;
@@ -333,7 +336,8 @@ impl Clock {
     /// The account of the one pass.
     fn pass(&self, inputs: u64, streams: Vec<StreamAccount>) -> PassAccount {
         let none = Duration::ZERO;
-        let (sorting, writing) = (self.sorted - self.read, self.written - self.sorted);
+        let sorting = self.sorted - self.read;
+        let writing = self.written - self.sorted;
         let longest = self.read.max(sorting).max(writing);
         let bound_by = match longest {
             time if time == sorting => "computing",

@@ -98,7 +98,9 @@ fn by_key<R: Records>(mut job: Job<'_, R>, parts: &Parts, router: Router<'_>) ->
     let mut files = open_files(&job, parts)?.alternating(turns.is_some());
     let pieces = piece_pool(&job);
     let reader = job.reader(&pieces).in_turn(turns);
-    let (records, cancel, threads) = (job.records.clone(), job.cancel, job.budget.threads);
+    let records = job.records.clone();
+    let threads = job.budget.threads;
+    let cancel = job.cancel;
     let mut out = RecordSum::new();
     let mut after_piece = |grouped: &Grouped, _: &mut BetweenPieces<'_, PartFile<R>>| {
         job.manifest.sum_in.combine(&grouped.sum);

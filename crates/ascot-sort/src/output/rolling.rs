@@ -114,7 +114,8 @@ impl RollingFiles {
             if start >= wanted && (!self.by_key || is_new || differs()) {
                 return Some(start);
             }
-            (before, is_new) = (Some(record), false);
+            before = Some(record);
+            is_new = false;
             start += len;
         }
         None

@@ -1,4 +1,4 @@
-//! The one place where a job's memory is divided.
+//! Divides the memory of a job. No other file does.
 //!
 //! ```text
 //!   memory  = blocks of the merging threads + blocks of the output + scratch of the sorting threads
@@ -68,11 +68,11 @@ impl Budget {
         }
         let memory = usize::try_from(memory).unwrap_or(usize::MAX);
         let threads = threads.clamp(1, (memory / (4 << 20)).max(1));
-        let most = (memory / 512).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
+        let block_max = (memory / 512).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
         // Smaller blocks let many runs be merged at once.
         let runs = data_bytes.map_or(1, |bytes| bytes as usize / (memory * 2 / 5) + 1);
         let fair = memory / (4 * runs);
-        let block = previous_power_of_two(most.min(fair.max(BLOCK_BYTES_MIN)));
+        let block = previous_power_of_two(block_max.min(fair.max(BLOCK_BYTES_MIN)));
         Ok(Budget { memory, threads, block, emit_blocks: 6, output_blocks: 8 })
     }
 
@@ -129,8 +129,8 @@ fn least_memory(streams: usize, budget: &Budget) -> Result<u64, SortError> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).max(budget.threads);
     let mut least = (streams + budget.common()).next_multiple_of(1 << 20);
     loop {
-        let there = Budget::new(least as u64, threads, None)?;
-        match streams.saturating_sub(there.streams()) {
+        let budget = Budget::new(least as u64, threads, None)?;
+        match streams.saturating_sub(budget.streams()) {
             0 => return Ok(least as u64),
             short => least = (least + short).next_multiple_of(1 << 20),
         }

@@ -1,4 +1,4 @@
-//! How a job goes about its work: memory, volumes, disk space, the method.
+//! The plan of a job: its memory, volumes, disk space and method.
 
 pub mod budget;
 pub mod disk_space;

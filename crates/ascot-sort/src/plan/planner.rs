@@ -72,7 +72,8 @@ impl Lengths {
     pub(crate) fn of_head<R: Records>(records: &R, head: &Head) -> Lengths {
         let whole = records.cut(&head.records, usize::MAX);
         let mean_bytes = (whole.records > 0).then(|| whole.bytes as f64 / whole.records as f64);
-        let (mut first, mut at) = (Vec::new(), 0);
+        let mut first = Vec::new();
+        let mut at = 0;
         // Short records leave almost nothing of a block empty.
         let varies = records.record_bytes().is_none();
         while at < whole.bytes && varies && mean_bytes.is_some_and(|mean| mean > LONG_RECORD_BYTES) {
@@ -89,18 +90,24 @@ impl Lengths {
     /// Bytes of blocks per byte of records, if blocks of `block` bytes hold whole records and are padded to pages. It
     /// is found by filling blocks with the first records again and again.
     fn packing(&self, block: usize) -> f64 {
-        let (mut taken, mut records, mut filled, mut blocks) = (0, 0, 0, 0);
+        let mut taken = 0;
+        let mut records = 0;
+        let mut filled = 0;
+        let mut blocks = 0;
         for &len in self.first.iter().cycle() {
             if filled + len > block {
                 taken += padded(filled);
-                (records, blocks, filled) = (records + filled, blocks + 1, 0);
+                records += filled;
+                blocks += 1;
+                filled = 0;
             }
             if blocks >= PACKED_BLOCKS {
                 break;
             }
             if len > block {
                 taken += padded_apart(len, block);
-                (records, blocks) = (records + len, blocks + len.div_ceil(block));
+                records += len;
+                blocks += len.div_ceil(block);
             } else {
                 filled += len.max(1);
             }
@@ -203,11 +210,11 @@ impl<'a, R: Records> Facts<'a, R> {
 
     /// Bytes of spills per byte of records.
     fn packing(&self) -> f64 {
-        let (block, mean) = (self.budget.block, self.record_bytes);
+        let block = self.budget.block;
         if !self.lengths.first.is_empty() {
             return self.lengths.packing(block);
         }
-        match self.records.record_bytes().unwrap_or(mean.max(1.0) as usize) {
+        match self.records.record_bytes().unwrap_or(self.record_bytes.max(1.0) as usize) {
             len if len > block => padded_apart(len, block) as f64 / len as f64,
             len if self.records.record_bytes().is_some() => {
                 let filled = block / len * len;

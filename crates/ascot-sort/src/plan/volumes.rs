@@ -148,7 +148,7 @@ pub fn temp_dirs(request: &SortRequest) -> Vec<PathBuf> {
 /// The directories of `ASCOT_TMPDIR`, separated by colons, and the one of `TMPDIR`.
 pub fn environment_temp_dirs() -> [Vec<PathBuf>; 2] {
     let value = |name| std::env::var_os(name).unwrap_or_default();
-    let (own, common) = (value("ASCOT_TMPDIR"), PathBuf::from(value("TMPDIR")));
-    [std::env::split_paths(&own).collect(), vec![common]]
+    let own = std::env::split_paths(&value("ASCOT_TMPDIR")).collect();
+    [own, vec![PathBuf::from(value("TMPDIR"))]]
         .map(|dirs| dirs.into_iter().filter(|dir| !dir.as_os_str().is_empty()).collect())
 }

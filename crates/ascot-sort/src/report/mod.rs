@@ -1,4 +1,4 @@
-//! The account of a job while it runs and after it.
+//! Progress of a job while it runs, and the account of its passes for its report.
 
 pub mod account;
 pub mod progress;

@@ -131,10 +131,13 @@ impl PassClock {
     fn seconds_left(&mut self, passes: &[PassPlan], at: usize, share: f64, now: Instant) -> Option<f64> {
         if at != self.pass {
             self.pass_done(passes, now);
-            (self.pass, self.since, self.from) = (at, now, 0.0);
+            self.pass = at;
+            self.since = now;
+            self.from = 0.0;
         }
         let predicted = passes.get(at)?.seconds();
-        let (done, elapsed) = (share - self.from, (now - self.since).as_secs_f64());
+        let done = share - self.from;
+        let elapsed = (now - self.since).as_secs_f64();
         if self.weight == 0.0 && done < 0.02 {
             return None;
         }
@@ -153,7 +156,8 @@ impl PassClock {
         let predicted = passes.get(self.pass).map_or(0.0, PassPlan::seconds) * (1.0 - self.from);
         let weight = self.weight + predicted;
         let measured = self.slower * self.weight + (now - self.since).as_secs_f64();
-        (self.slower, self.weight) = (measured / weight.max(1e-9), weight);
+        self.slower = measured / weight.max(1e-9);
+        self.weight = weight;
     }
 }
 

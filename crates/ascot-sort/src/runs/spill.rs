@@ -55,8 +55,10 @@ impl<R: Records> Spill<R> {
         let number = next_number(&mut numbers)?;
         let path = dirs.run_path(dir, number);
         let sink = RunSink::create(records, disk, path, number, compression)?;
-        let (records, disk) = (Arc::clone(records), disk.clone());
-        let (full, done) = (Vec::new(), Vec::new());
+        let records = Arc::clone(records);
+        let disk = disk.clone();
+        let full = Vec::new();
+        let done = Vec::new();
         Ok(Spill { records, disk, dirs, numbers, compression, expected, sink, dir, full, done })
     }
 
@@ -72,7 +74,8 @@ impl<R: Records> Spill<R> {
         let OpenSpill { done, open, expected } = state;
         let dir = dirs.dir_of(&open.run.path);
         let sink = RunSink::resume(records, disk, open.run, decode_index(&open.index)?)?;
-        let (records, disk) = (Arc::clone(records), disk.clone());
+        let records = Arc::clone(records);
+        let disk = disk.clone();
         let full = Vec::new();
         Ok(Spill { records, disk, dirs, numbers, compression, expected, sink, dir, full, done })
     }
