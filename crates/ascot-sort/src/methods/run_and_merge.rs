@@ -16,13 +16,14 @@ use crate::merge::flow::MergeFlow;
 use crate::merge::tasks::{CutRules, cut_tasks};
 use crate::methods::freeing::{FreeingSink, Into};
 use crate::output::target::Target;
+use crate::pipeline::Times;
 use crate::plan::long_runs::merge_in_long_runs;
 use crate::read::record_reader::PieceReader;
 use crate::records::emitter::{Chunk, Merged, PassSums};
 use crate::records::{Records, Rules, Segment};
 use crate::report::account::{PassFacts, stage};
 use crate::resources::limits::descriptors;
-use crate::runs::form::{FormTimes, Gather, Load, SortMemory, sort_loads};
+use crate::runs::form::{Gather, Load, SortMemory, sort_loads};
 use crate::runs::input_chunks::{AnyInput, Bench, ChunkInput};
 use crate::runs::natural_runs::{Found, recognise};
 use crate::runs::run::Run;
@@ -96,15 +97,15 @@ impl<R: Records> Job<'_, R> {
     }
 
     /// What a pass that sorted tells of itself.
-    pub fn form_facts(&self, times: &FormTimes, runs: u64) -> PassFacts {
+    pub fn form_facts(&self, times: &Times, runs: u64) -> PassFacts {
         let none = Duration::ZERO;
         let threads = self.budget.threads;
         let emitted = self.emitters.take_times();
         let stages = vec![
-            stage("read", 1, none, none, times.read_memory, times.read_device),
-            stage("sort", threads, times.sort_busy, none, none, none),
+            stage("read", 1, none, none, times.read.memory, times.read.device),
+            stage("sort", threads, times.busy, none, none, none),
             stage("merge", threads, emitted.busy, none, emitted.waited, none),
-            stage("write", 1, none, times.collect_waited, none, emitted.sink),
+            stage("write", 1, none, times.waited, none, emitted.sink),
         ];
         PassFacts { inputs: self.inputs.iter().count() as u64, outputs: runs, stages }
     }

@@ -19,7 +19,8 @@ use ascot_model::run_length::{Algorithm, Scheme, Shape};
 use crate::api::error::SortError;
 use crate::api::observe::Cancel;
 use crate::partition::parts::{BlockFacts, Part};
-use crate::partition::route::{Grouped, InOrder};
+use crate::partition::route::Grouped;
+use crate::pipeline::InOrder;
 use crate::records::Records;
 use crate::resources::turns::Seat;
 
@@ -49,7 +50,7 @@ pub fn hands<P: Part>(
 /// Deals everything `pieces` gives out to `hands`. `dealt` gets each piece when all of it is with them.
 pub fn deal<R: Records, P: Part>(
     records: &R,
-    pieces: &mut InOrder<'_>,
+    pieces: &mut InOrder<'_, Grouped>,
     hands: &mut Hands<P>,
     cancel: &Cancel,
     dealt: Dealt<'_, P>,
@@ -108,7 +109,7 @@ impl Open {
 
 struct Dealing<'a, 'p, R, P: Part> {
     records: &'a R,
-    pieces: &'a mut InOrder<'p>,
+    pieces: &'a mut InOrder<'p, Grouped>,
     open: Vec<Open>,
     /// A piece being dealt: the group that is next, and how much of it has been put.
     current: Option<(Grouped, usize, usize)>,
