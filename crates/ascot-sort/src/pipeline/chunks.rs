@@ -4,7 +4,7 @@ use super::{Feed, ReadTimes};
 use crate::api::error::SortError;
 use crate::api::observe::Cancel;
 use crate::read::record_reader::{PieceReader, PlacedPiece};
-use crate::records::Records;
+use crate::records::RecordEnds;
 use crate::resources::pieces::{Lease, PiecePool};
 
 /// A chunk on its way to a worker.
@@ -16,7 +16,7 @@ pub struct ChunkWork {
 }
 
 /// Hands everything that `reader` gives to the workers, each chunk with a second buffer where `buffers` are given.
-pub fn read_chunks<R: Records, O>(
+pub fn read_chunks<R: RecordEnds + ?Sized, O>(
     mut reader: PieceReader<R>,
     buffers: Option<&PiecePool>,
     feed: &Feed<'_, ChunkWork, O>,

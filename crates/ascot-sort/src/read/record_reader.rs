@@ -25,7 +25,7 @@ use crate::read::damage::RecordStart;
 use crate::read::inputs::Span;
 use crate::read::inputs::{COMPLETION_BYTES, InputFile, InputPosition, Inputs};
 use crate::records::misfits::InputStart;
-use crate::records::{RawPiece, Records};
+use crate::records::{RawPiece, RecordEnds};
 use crate::resources::pieces::PIECES_READ;
 use crate::resources::pieces::{Lease, Long, PiecePool, Starving};
 use crate::resources::turns::{Seat, Side, Turns};
@@ -46,7 +46,7 @@ const MEMORY_PER_LENGTH: u64 = 4;
 const PIPE_POLL: Duration = Duration::from_micros(500);
 
 /// Cuts inputs into pieces.
-pub struct PieceReader<R> {
+pub struct PieceReader<R: ?Sized> {
     records: Arc<R>,
     disk: Disk,
     inputs: Inputs,
@@ -110,6 +110,8 @@ pub struct PlacedPiece {
     pub records: usize,
     /// Where the records of each input begin in it.
     pub starts: Vec<InputStart>,
+    /// Bytes of it that complete last records, which the inputs lack.
+    pub added: usize,
     /// Number of its input; with separate inputs the only one.
     pub input: usize,
     /// No more pieces of this input follow.
@@ -120,7 +122,7 @@ pub struct PlacedPiece {
     pub long: bool,
 }
 
-impl<R: Records> PieceReader<R> {
+impl<R: RecordEnds + ?Sized> PieceReader<R> {
     /// Reads `inputs` from `from` on.
     pub fn new(
         records: &Arc<R>,
@@ -355,6 +357,7 @@ impl<R: Records> PieceReader<R> {
         let lease = std::mem::replace(&mut fill.lease, Lease::plain(Buf::heap(0)));
         let (mut started, mut end) = self.append(started, &lease.bytes()[fill.bytes.clone()], starving)?;
         fill.lease = lease;
+        let mut added = 0;
         if end.is_none() && fill.ends {
             let completion = self.completion(started.partial.last());
             let Some(bytes) = completion.filter(|bytes| {
@@ -364,6 +367,7 @@ impl<R: Records> PieceReader<R> {
                 return Err(started.start.cut_short(&started.partial));
             };
             started = self.append(started, &bytes, starving)?.0;
+            added = bytes.len();
             end = Some(fill.bytes.len());
         }
         let Some(end) = end else {
@@ -392,6 +396,7 @@ impl<R: Records> PieceReader<R> {
                 record: self.record_number,
             },
             records: 1,
+            added,
             starts: vec![InputStart { at: 0, input, before }],
             input,
             ends_input: self.at.input > input,
@@ -407,7 +412,7 @@ impl<R: Records> PieceReader<R> {
 
     /// Cuts what has been read into whole records, which are a piece, if there are any.
     fn settle(&mut self, mut fill: Fill) -> Result<Option<PlacedPiece>, SortError> {
-        self.cut(&mut fill)?;
+        self.cut(&mut fill, 0)?;
         if fill.ends {
             self.end_input(&mut fill)?;
         }
@@ -435,7 +440,7 @@ impl<R: Records> PieceReader<R> {
                 }
                 continue;
             }
-            self.cut(&mut fill)?;
+            self.cut(&mut fill, 0)?;
             if !fill.ends {
                 continue;
             }
@@ -496,13 +501,13 @@ impl<R: Records> PieceReader<R> {
         Ok(end < room)
     }
 
-    /// Cuts what whole records there are.
-    fn cut(&mut self, fill: &mut Fill) -> Result<(), SortError> {
+    /// Cuts what whole records there are; `added` bytes at the end are not in the input.
+    fn cut(&mut self, fill: &mut Fill, added: usize) -> Result<(), SortError> {
         let left = &fill.lease.bytes()[fill.cut..fill.bytes.end];
         let cut = self.records.cut(left, usize::MAX);
         // Spilled records were looked at before.
         if let Some(keyless) = self.records.keyless(&left[..cut.bytes]).filter(|_| !self.spilled) {
-            return Err(self.start_of(left.len() - fill.added).keyless(keyless));
+            return Err(self.start_of(left.len() - added).keyless(keyless));
         }
         let input = self.at.input;
         if cut.records > 0 && fill.starts.last().is_none_or(|start| start.input != input) {
@@ -528,8 +533,8 @@ impl<R: Records> PieceReader<R> {
                 return Err(start.cut_short_at(&*self.records, &fill.lease.bytes()[left]));
             }
             fill.bytes.end = completed.end;
-            fill.added = bytes.len();
-            self.cut(fill)?;
+            fill.added += bytes.len();
+            self.cut(fill, bytes.len())?;
         }
         self.next_input();
         Ok(())
@@ -552,8 +557,8 @@ impl<R: Records> PieceReader<R> {
         let end = InputPosition { input: self.at.input, offset, record: self.record_number };
         self.carried = fill.lease.bytes()[rest].to_vec();
         let piece = RawPiece { lease: fill.lease, bytes, spilled: self.spilled, grouping: None };
-        let (records, starts) = (fill.records, fill.starts);
-        Ok(PlacedPiece { piece, end, records, starts, input, ends_input, span, long: false })
+        let Fill { records, starts, added, .. } = fill;
+        Ok(PlacedPiece { piece, end, records, starts, added, input, ends_input, span, long: false })
     }
 }
 
@@ -569,7 +574,7 @@ struct Fill {
     starts: Vec<InputStart>,
     /// Where the first of its bytes lies, in a file read by itself.
     from: Option<InputPosition>,
-    /// Bytes added to its last record, which lacked its end.
+    /// Bytes that complete last records, which the inputs lack.
     added: usize,
     /// Nothing of the input follows; it has not been told so yet.
     ends: bool,
