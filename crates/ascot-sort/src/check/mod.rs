@@ -11,6 +11,7 @@
 pub mod is_sorted;
 mod judge;
 mod keys;
+pub(crate) mod order;
 
 use std::fmt;
 
@@ -158,7 +159,7 @@ struct Checked {
 
 fn validate(judge: &dyn Judge, work: ChunkWork) -> Checked {
     let ChunkWork { placed, .. } = work;
-    let records = &placed.piece.lease.bytes()[placed.piece.bytes.clone()];
+    let records = placed.piece.record_bytes();
     Checked {
         validation: judge.validate(records),
         bytes: records.len() - placed.added,

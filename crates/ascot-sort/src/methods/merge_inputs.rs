@@ -15,6 +15,7 @@ use ascot_record::keys::misfits_written;
 use crate::api::error::SortError;
 use crate::api::observe::Cancel;
 use crate::api::request::Output;
+use crate::check::order::{EqualKeys, OrderCheck};
 use crate::job::{Job, drive};
 use crate::merge::flow::{MergeFlow, MergeSink};
 use crate::output::target::Target;
@@ -24,7 +25,7 @@ use crate::read::damage::RecordStart;
 use crate::read::inputs::{COMPLETION_BYTES, InputFile, Inputs};
 use crate::records::emitter::{Chunk, PassSums};
 use crate::records::misfits::{InputStart, Misfits};
-use crate::records::{Records, Rules, Segment, Sorted};
+use crate::records::{Records, Rules, Sorted};
 use crate::resources::pieces::Lease;
 use crate::runs::run_file::RunBlock;
 
@@ -71,8 +72,7 @@ fn refuse_misfits_beforehand<R: Records>(job: &Job<'_, R>) -> Result<(), SortErr
     let mut misfits = Misfits::default();
     while let Some(placed) = reader.next(&|| ())? {
         job.cancel.check()?;
-        let bytes = &placed.piece.lease.bytes()[placed.piece.bytes.clone()];
-        misfits.combine(&job.records.misfits(bytes).placed(&placed.starts));
+        misfits.combine(&job.records.misfits(placed.piece.record_bytes()).placed(&placed.starts));
         misfits.refuse(job.records.key_columns(), &job.inputs, job.request.header)?;
     }
     Ok(())
@@ -160,8 +160,7 @@ struct RawInput<R> {
     /// Such values are an error.
     strict: bool,
     header: bool,
-    /// A copy of the last record of the block before, unless it is long.
-    latest: Option<Segment>,
+    order: OrderCheck<R>,
     block: usize,
 }
 
@@ -208,7 +207,7 @@ impl<R: Records> RawInput<R> {
             misfits: Misfits::default(),
             strict: job.request.checks.strict,
             header: job.request.header,
-            latest: None,
+            order: OrderCheck::new(&job.records, EqualKeys::AnyOrder, MOST_CARRIED_BYTES),
             block: 0,
         })
     }
@@ -261,7 +260,11 @@ impl<R: Records> RawInput<R> {
         let sorted = Arc::new(self.records.index(lease, start..start + cut));
         let segment = self.records.whole(sorted);
         let (first, before) = (at.record - 1, misfits_written());
-        self.check_order(&segment, at)?;
+        if let Some(unordered) = self.order.observe(segment.sorted.record_bytes()) {
+            let RecordStart { input, record, offset } = at;
+            let offset = offset + unordered.offset as u64;
+            return Err(self.fail(SortError::NotSorted { input, record: record + unordered.before, offset }));
+        }
         // The key of a record that is compared with none is not written.
         if before != misfits_written() || first + 1 == self.sum.count {
             self.note_misfits(segment.sorted.record_bytes(), first)?;
@@ -280,40 +283,6 @@ impl<R: Records> RawInput<R> {
         }
         let refused = self.misfits.refuse(self.records.key_columns(), &self.inputs, self.header);
         refused.map_err(|error| self.fail(error))
-    }
-
-    /// Holds the records of a block, the first of which starts at `start`, against one another and
-    /// the block before. Records of equal keys may come in any order: an input may have been sorted
-    /// without the rules that settle those.
-    fn check_order(&mut self, block: &Segment, start: RecordStart) -> Result<(), IoError> {
-        let records = Arc::clone(&self.records);
-        let bytes = block.sorted.record_bytes();
-        let before = self.latest.take();
-        let mut ahead = before.as_ref().map(|latest| latest.sorted.record_bytes());
-        let mut from = 0;
-        while let Some(at) = records.disorder(ahead, &bytes[from..], false).map(|at| from + at) {
-            let here = records.first(&Segment { lo: records.position_at(at), ..block.clone() });
-            let previous = match (at, &before) {
-                (0, Some(latest)) => records.last(latest),
-                _ => records.last(&Segment { hi: records.position_at(at), ..block.clone() }),
-            };
-            if records.compare_keys(&previous, &here).is_gt() {
-                let number = records.cut(&bytes[..at], usize::MAX).records as u64;
-                let RecordStart { input, record, offset } = start;
-                let (record, offset) = (record + number, offset + at as u64);
-                return Err(self.fail(SortError::NotSorted { input, record, offset }));
-            }
-            let equal = &bytes[at..at + records.cut(&bytes[at..], 1).bytes];
-            (ahead, from) = (Some(equal), at + equal.len());
-        }
-        let last = &bytes[records.last_record(bytes)..];
-        if last.len() <= MOST_CARRIED_BYTES {
-            let mut copy = Buf::heap(last.len());
-            copy.copy_from_slice(last);
-            let sorted = records.index(Lease::plain(copy), 0..last.len());
-            self.latest = Some(records.whole(Arc::new(sorted)));
-        }
-        Ok(())
     }
 
     /// Puts `bytes` behind what there is of a long record; says whether it ends in them.

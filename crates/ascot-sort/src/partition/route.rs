@@ -152,7 +152,8 @@ fn group<R: Records>(records: &R, router: Router<'_>, work: ChunkWork, scratch: 
     let ChunkWork { mut placed, mut out } = work;
     let range = placed.piece.bytes.clone();
     let mut sum = RecordSum::new();
-    let bytes = &mut placed.piece.lease.bytes_mut()[range.clone()];
+    let spilled = placed.piece.spilled;
+    let bytes = placed.piece.record_bytes_mut();
     records.normalise(bytes);
     records.sum(bytes, &mut sum);
     // The key of every record is written, since it decides the record's part.
@@ -161,7 +162,7 @@ fn group<R: Records>(records: &R, router: Router<'_>, work: ChunkWork, scratch: 
         Some(out) => router.group(records, bytes, out.bytes_mut(), scratch),
         None => vec![(router.part_of(records, bytes), range)],
     };
-    let misfit = before != misfits_written() && !placed.piece.spilled;
+    let misfit = before != misfits_written() && !spilled;
     let misfits = if misfit { records.misfits(bytes) } else { PieceMisfits::default() };
     let misfits = misfits.placed(&placed.starts);
     Grouped { lease: out.unwrap_or(placed.piece.lease), groups, sum, misfits, end: placed.end }

@@ -385,7 +385,7 @@ impl<R: RecordEnds + ?Sized> PieceReader<R> {
         let LongStart { long, start, .. } = started;
         let bytes = 0..long.len();
         let piece = RawPiece { lease: long.into_lease(), bytes, spilled: self.spilled, grouping: None };
-        if let Some(keyless) = self.records.keyless(&piece.lease.bytes()[piece.bytes.clone()]) {
+        if let Some(keyless) = self.records.keyless(piece.record_bytes()) {
             return Err(start.keyless(keyless));
         }
         Ok(Some(PlacedPiece {

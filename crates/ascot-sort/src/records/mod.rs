@@ -142,6 +142,18 @@ pub struct RawPiece {
     pub grouping: Option<Arc<Splitters>>,
 }
 
+impl RawPiece {
+    /// The bytes of the records.
+    pub fn record_bytes(&self) -> &[u8] {
+        &self.lease.bytes()[self.bytes.clone()]
+    }
+
+    /// The bytes of the records, to be normalised.
+    pub fn record_bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.lease.bytes_mut()[self.bytes.clone()]
+    }
+}
+
 /// Which side of equal records a cut falls on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
