@@ -68,15 +68,15 @@ impl<R: Records> Taking<'_, R> {
         };
         let path = std::fs::canonicalize(&path)
             .map_err(|error| IoError::from_os(ascot_io::Action::Inspect, &path, 0, error))?;
-        let before = identity_of(&path)?;
-        let block = block_bytes(mean_bytes, kept_bytes(self.request, mean_bytes), before.0);
+        let identity = identity_of(&path)?;
+        let block = block_bytes(mean_bytes, kept_bytes(self.request, mean_bytes), identity.0);
         let mut blocks = Blocks {
             records: &**self.records,
             watch,
             sum,
             id: RunId(number),
             block,
-            size: before.0,
+            size: identity.0,
             start,
             end: start,
             cuts: Vec::new(),
@@ -88,7 +88,7 @@ impl<R: Records> Taking<'_, R> {
         };
         let mut reader = reader(self.records, self.request, inputs, self.cancel)?;
         let mut order = order_check(self.records, self.request);
-        let mut number = u64::from(self.request.header);
+        let mut before = u64::from(self.request.header);
         let mut read = start;
         while let Some(mut placed) = reader.next(&|| ())? {
             let bytes = placed.piece.record_bytes_mut();
@@ -96,19 +96,19 @@ impl<R: Records> Taking<'_, R> {
             self.records.normalise(bytes);
             if let Some(unordered) = order.observe(bytes) {
                 let input = path.display().to_string();
-                let record = number + unordered.before + 1;
+                let record = before + unordered.before + 1;
                 return Err(SortError::NotSorted { input, record, offset: read + unordered.offset as u64 });
             }
             blocks.in_order(bytes);
             read += bytes.len() as u64;
-            number += placed.records as u64;
+            before += placed.records as u64;
         }
-        if identity_of(&path)? != before {
+        if identity_of(&path)? != identity {
             let why = "it was altered while it was read\n  make the view when nobody writes to it".into();
             return Err(SortError::View { path, why });
         }
         let tail = std::mem::take(&mut blocks.tail);
-        let mut members = vec![self.member(blocks, path, before)?];
+        let mut members = vec![self.member(blocks, path, identity)?];
         if !tail.is_empty() {
             members.push(self.last_record(&tail, number + 1)?);
         }
