@@ -25,7 +25,7 @@ use crate::plan::volumes::output_dir;
 use crate::plan::volumes::temp_dirs;
 use crate::read::inputs::InputPosition;
 use crate::read::inputs::Inputs;
-use crate::read::record_reader::PieceReader;
+use crate::read::record_reader::RecordReader;
 use crate::records::Records;
 use crate::records::misfits::Misfits;
 use crate::report::account::{Passes, files_of};
@@ -296,8 +296,8 @@ impl<'a, R: Records> Job<'a, R> {
     }
 
     /// Buffers for sorting, and a reader of the inputs from where the job stands.
-    pub fn reader(&self, pieces: &PiecePool) -> PieceReader<R> {
-        PieceReader::new(
+    pub fn reader(&self, pieces: &PiecePool) -> RecordReader<R> {
+        RecordReader::new(
             &self.records,
             &self.disk,
             self.inputs.clone(),

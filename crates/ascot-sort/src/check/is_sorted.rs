@@ -13,7 +13,7 @@ use crate::plan::volumes::{RunOptions, job_disk};
 use crate::read::inputs::InputPosition;
 use crate::read::inputs::Inputs;
 use crate::read::open::open_inputs;
-use crate::read::record_reader::PieceReader;
+use crate::read::record_reader::RecordReader;
 use crate::records::{Records, Visitor, with_records};
 use crate::resources::pieces::PiecePool;
 
@@ -97,7 +97,7 @@ pub(crate) fn reader<R: Records>(
     request: &SortRequest,
     inputs: Inputs,
     cancel: &Cancel,
-) -> Result<PieceReader<R>, SortError> {
+) -> Result<RecordReader<R>, SortError> {
     let memory = request.memory_bytes.unwrap_or_else(default_memory);
     let budget = Budget::new(memory, 1, None)?;
     let pool = Pool::new(budget.memory);
@@ -106,5 +106,5 @@ pub(crate) fn reader<R: Records>(
     let pieces = PiecePool::with_share(&pool, (share / PIECES).min(4 << 20) / 4096 * 4096, PIECES, share);
     let disk = job_disk(&RunOptions::default());
     disk.stop_when(cancel.flag());
-    Ok(PieceReader::new(records, &disk, inputs, &pieces, InputPosition::default(), cancel))
+    Ok(RecordReader::new(records, &disk, inputs, &pieces, InputPosition::default(), cancel))
 }

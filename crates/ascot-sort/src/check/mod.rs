@@ -25,7 +25,7 @@ use crate::api::request::{Input, Keys};
 use crate::pipeline::{ChunkWork, Pipeline, read_chunks};
 use crate::read::file_format::refuse_unless_text;
 use crate::read::inputs::{InputPosition, Inputs};
-use crate::read::record_reader::PieceReader;
+use crate::read::record_reader::RecordReader;
 use crate::records::misfits::InputStart;
 use crate::report::watch::Watch;
 use crate::resources::control_group::lowered;
@@ -127,7 +127,7 @@ pub fn check(
     let pieces = PiecePool::with_share(&pool, CHUNK_BYTES, chunks.max(CHUNKS_MIN), pool.budget());
     let disk = Disk::default();
     disk.stop_when(cancel.flag());
-    let reader = PieceReader::new(&judge, &disk, inputs.clone(), &pieces, InputPosition::default(), cancel);
+    let reader = RecordReader::new(&judge, &disk, inputs.clone(), &pieces, InputPosition::default(), cancel);
     let mut watch = Watch::new(observer, cancel, "check", inputs.record_bytes());
     let mut total = Total::default();
     let threads = compute_threads(request.threads);

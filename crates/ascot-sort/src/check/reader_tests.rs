@@ -14,7 +14,7 @@ use crate::api::error::SortError;
 use crate::api::observe::Cancel;
 use crate::api::request::Input;
 use crate::read::inputs::{InputPosition, Inputs};
-use crate::read::record_reader::PieceReader;
+use crate::read::record_reader::RecordReader;
 use crate::resources::pieces::PiecePool;
 
 /// Cuts a file of `bytes`, read into buffers of some pages.
@@ -26,7 +26,7 @@ fn cut(judge: &Arc<dyn Judge>, bytes: &[u8], pages: usize) -> Result<Vec<Vec<u8>
     let buffers = PiecePool::with_share(&pool, pages * 4096, 6, pool.budget());
     let cancel = Cancel::new();
     let start = InputPosition::default();
-    let mut reader = PieceReader::new(judge, &Disk::default(), inputs, &buffers, start, &cancel);
+    let mut reader = RecordReader::new(judge, &Disk::default(), inputs, &buffers, start, &cancel);
     let mut parts = Vec::new();
     while let Some(placed) = reader.next(&|| ())? {
         parts.push(placed.piece.lease.bytes()[placed.piece.bytes].to_vec());

@@ -1,10 +1,11 @@
 //! Merging inputs that are sorted already (`-m`).
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use ascot_bowtie::engine::{BlockInput, Bowtie, Completed};
 use ascot_bowtie::schedule::{FewestHeld, Schedule};
+use ascot_io::sync::Unpoisoned;
 use ascot_io::{BlockPool, Buf, Filled, Growable, IoError, PAGE_BYTES, Pool, ReadStream};
 use ascot_model::plan::Plan;
 use ascot_model::report::Report;
@@ -108,7 +109,7 @@ fn merge_range<R: Records, S: MergeSink>(
     let mut flow = MergeFlow::new(&*records, &emitters, rules, job.request.top, job.cancel, sink, &starts);
     let result = drive(&mut inputs, &mut flow, job.cancel);
     let sums = flow.sums().clone();
-    let fault = fault.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let fault = fault.lock().unpoisoned().take();
     let waited = result.map_err(|error| fault.unwrap_or(error))?;
     inputs.streams().for_each(|stream| {
         job.manifest.sum_in.combine(&stream.sum);
@@ -214,7 +215,7 @@ impl<R: Records> RawInput<R> {
 
     /// Stops the merge by an error that is no stream's.
     fn fail(&self, error: SortError) -> IoError {
-        *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        *self.fault.lock().unpoisoned() = Some(error);
         let path = self.start().input.into();
         IoError::Misuse { path, offset: self.sum.bytes, what: "its records are not as they should be" }
     }
@@ -365,8 +366,7 @@ impl<R: Records> BlockInput for RawInput<R> {
         let Filled { buf: area, start, end } = self.stream.complete()?;
         let mut buf = self.fronts.pop_front().unwrap_or_else(|| Buf::heap(0));
         let gap = buf.len();
-        // Parts of one buffer always rejoin.
-        let _ = buf.unsplit(area);
+        assert!(buf.unsplit(area).is_ok(), "parts of one buffer rejoin");
         if start == end {
             return if self.ended { Ok(Completed::Ended) } else { self.last() };
         }

@@ -17,7 +17,7 @@ use crate::api::error::SortError;
 use crate::api::observe::Cancel;
 use crate::pipeline::{ChunkWork, InOrder, Pipeline, read_chunks};
 use crate::read::inputs::InputPosition;
-use crate::read::record_reader::PieceReader;
+use crate::read::record_reader::RecordReader;
 use crate::records::misfits::{Misfits, PieceMisfits};
 use crate::records::{Records, Splitters, groups_of};
 use crate::report::account::stage;
@@ -117,7 +117,7 @@ pub struct SplitTimes {
 /// the parts.
 pub fn split_pieces<R: Records>(
     records: &Arc<R>,
-    reader: PieceReader<R>,
+    reader: RecordReader<R>,
     pieces: &PiecePool,
     router: Router<'_>,
     threads: usize,

@@ -3,21 +3,21 @@
 use super::{Feed, ReadTimes};
 use crate::api::error::SortError;
 use crate::api::observe::Cancel;
-use crate::read::record_reader::{PieceReader, PlacedPiece};
+use crate::read::record_reader::{PlacedChunk, RecordReader};
 use crate::records::RecordEnds;
 use crate::resources::pieces::{Lease, PiecePool};
 
 /// A chunk on its way to a worker.
 pub struct ChunkWork {
     /// The chunk.
-    pub placed: PlacedPiece,
+    pub placed: PlacedChunk,
     /// A second buffer, which the worker copies the records to; a long record needs none.
     pub out: Option<Lease>,
 }
 
 /// Hands everything that `reader` gives to the workers, each chunk with a second buffer where `buffers` are given.
 pub fn read_chunks<R: RecordEnds + ?Sized, O>(
-    mut reader: PieceReader<R>,
+    mut reader: RecordReader<R>,
     buffers: Option<&PiecePool>,
     feed: &Feed<'_, ChunkWork, O>,
     cancel: &Cancel,

@@ -46,7 +46,7 @@ const MEMORY_PER_LENGTH: u64 = 4;
 const PIPE_POLL: Duration = Duration::from_micros(500);
 
 /// Cuts inputs into pieces.
-pub struct PieceReader<R: ?Sized> {
+pub struct RecordReader<R: ?Sized> {
     records: Arc<R>,
     disk: Disk,
     inputs: Inputs,
@@ -101,7 +101,7 @@ struct LongStart {
 }
 
 /// A piece and where it ends in the inputs.
-pub struct PlacedPiece {
+pub struct PlacedChunk {
     /// The piece.
     pub piece: RawPiece,
     /// Place after its last record.
@@ -122,7 +122,7 @@ pub struct PlacedPiece {
     pub long: bool,
 }
 
-impl<R: RecordEnds + ?Sized> PieceReader<R> {
+impl<R: RecordEnds + ?Sized> RecordReader<R> {
     /// Reads `inputs` from `from` on.
     pub fn new(
         records: &Arc<R>,
@@ -132,7 +132,7 @@ impl<R: RecordEnds + ?Sized> PieceReader<R> {
         from: InputPosition,
         cancel: &Cancel,
     ) -> Self {
-        PieceReader {
+        RecordReader {
             records: Arc::clone(records),
             disk: disk.clone(),
             inputs,
@@ -165,7 +165,7 @@ impl<R: RecordEnds + ?Sized> PieceReader<R> {
         self
     }
 
-    /// Reads when it has the turn, until whoever holds [`PieceReader::seat`] gives that back.
+    /// Reads when it has the turn, until whoever holds [`RecordReader::seat`] gives that back.
     pub fn in_turn(mut self, turns: Option<Arc<Turns>>) -> Self {
         self.seat = Arc::new(Seat::new(turns.as_ref(), Side::Reader));
         self.turns = turns;
@@ -183,7 +183,7 @@ impl<R: RecordEnds + ?Sized> PieceReader<R> {
     }
 
     /// The next piece; none after the last.
-    pub fn next(&mut self, starving: Starving<'_>) -> Result<Option<PlacedPiece>, SortError> {
+    pub fn next(&mut self, starving: Starving<'_>) -> Result<Option<PlacedChunk>, SortError> {
         loop {
             let fill = match self.behind.take() {
                 Some(fill) => fill,
@@ -353,7 +353,7 @@ impl<R: RecordEnds + ?Sized> PieceReader<R> {
         started: LongStart,
         mut fill: Fill,
         starving: Starving<'_>,
-    ) -> Result<Option<PlacedPiece>, SortError> {
+    ) -> Result<Option<PlacedChunk>, SortError> {
         let lease = std::mem::replace(&mut fill.lease, Lease::plain(Buf::heap(0)));
         let (mut started, mut end) = self.append(started, &lease.bytes()[fill.bytes.clone()], starving)?;
         fill.lease = lease;
@@ -388,7 +388,7 @@ impl<R: RecordEnds + ?Sized> PieceReader<R> {
         if let Some(keyless) = self.records.keyless(piece.record_bytes()) {
             return Err(start.keyless(keyless));
         }
-        Ok(Some(PlacedPiece {
+        Ok(Some(PlacedChunk {
             piece,
             end: InputPosition {
                 input: self.at.input,
@@ -411,7 +411,7 @@ impl<R: RecordEnds + ?Sized> PieceReader<R> {
     }
 
     /// Cuts what has been read into whole records, which are a piece, if there are any.
-    fn settle(&mut self, mut fill: Fill) -> Result<Option<PlacedPiece>, SortError> {
+    fn settle(&mut self, mut fill: Fill) -> Result<Option<PlacedChunk>, SortError> {
         self.cut(&mut fill, 0)?;
         if fill.ends {
             self.end_input(&mut fill)?;
@@ -547,7 +547,7 @@ impl<R: RecordEnds + ?Sized> PieceReader<R> {
     }
 
     /// Takes the whole records off as a piece, carries the rest.
-    fn deliver(&mut self, fill: Fill) -> Result<PlacedPiece, SortError> {
+    fn deliver(&mut self, fill: Fill) -> Result<PlacedChunk, SortError> {
         let rest = fill.cut..fill.bytes.end;
         let span = fill.span();
         let bytes = fill.bytes.start..fill.cut;
@@ -558,7 +558,7 @@ impl<R: RecordEnds + ?Sized> PieceReader<R> {
         self.carried = fill.lease.bytes()[rest].to_vec();
         let piece = RawPiece { lease: fill.lease, bytes, spilled: self.spilled, grouping: None };
         let Fill { records, starts, added, .. } = fill;
-        Ok(PlacedPiece { piece, end, records, starts, added, input, ends_input, span, long: false })
+        Ok(PlacedChunk { piece, end, records, starts, added, input, ends_input, span, long: false })
     }
 }
 

@@ -163,7 +163,7 @@ pub enum Side {
     Upper,
 }
 
-/// Where records end: all that a [`RecordReader`](crate::read::record_reader::PieceReader) needs to know of them.
+/// Where records end: all that a [`RecordReader`](crate::read::record_reader::RecordReader) needs to know of them.
 pub trait RecordEnds: Send + Sync + 'static {
     /// Cuts off at most `max_records` whole records.
     fn cut(&self, bytes: &[u8], max_records: usize) -> Cut;

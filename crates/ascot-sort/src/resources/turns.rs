@@ -14,8 +14,9 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
+use ascot_io::sync::Unpoisoned;
 use ascot_io::waits::{Need, wait_for};
 use ascot_model::volume::VolumeProfile;
 
@@ -53,7 +54,7 @@ impl Turns {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unpoisoned()
     }
 
     /// Waits for the turn. Who had the last one lets the other go first.
@@ -64,7 +65,7 @@ impl Turns {
         let mut waiting = None;
         while state.held.is_some() || (state.last == Some(side) && state.waiting[other] > 0) {
             waiting.get_or_insert_with(|| wait_for("the turn on the device", Need::Blocked, None));
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.changed.wait(state).unpoisoned();
         }
         state.waiting[side as usize] -= 1;
         (state.held, state.last) = (Some(side), Some(side));
@@ -134,13 +135,13 @@ mod tests {
                         seat.take();
                         seat.take();
                         assert_eq!(inside.fetch_add(1, Relaxed), 0, "two at once");
-                        order.lock().unwrap_or_else(PoisonError::into_inner).push(side);
+                        order.lock().unpoisoned().push(side);
                         inside.fetch_sub(1, Relaxed);
                     }
                 });
             }
         });
-        assert_eq!(order.into_inner().unwrap_or_else(PoisonError::into_inner).len(), 400);
+        assert_eq!(order.into_inner().unpoisoned().len(), 400);
     }
 
     #[test]

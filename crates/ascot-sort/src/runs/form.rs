@@ -20,7 +20,7 @@ use crate::api::error::SortError;
 use crate::api::observe::Cancel;
 use crate::pipeline::{ChunkWork, InOrder, Pipeline, Times, read_chunks};
 use crate::read::inputs::{InputPosition, Span};
-use crate::read::record_reader::PieceReader;
+use crate::read::record_reader::RecordReader;
 use crate::records::misfits::{Misfits, PieceMisfits};
 use crate::records::{RawPiece, Records, Segment, Sorted, Splitters};
 use crate::resources::pieces::PiecePool;
@@ -75,7 +75,7 @@ const QUEUED_CHUNKS: usize = 1;
 /// Reads and sorts everything `reader` gives; `take` gets the run buffers, in input order.
 pub fn sort_loads<R: Records>(
     records: &Arc<R>,
-    reader: PieceReader<R>,
+    reader: RecordReader<R>,
     memory: &SortMemory,
     threads: usize,
     gather: Gather<'_>,

@@ -7,9 +7,10 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use ascot_io::sync::Unpoisoned;
 use ascot_io::{Direction, Disk};
 
 use crate::api::error::SortError;
@@ -56,7 +57,7 @@ impl Places {
     }
 
     fn books(&self) -> MutexGuard<'_, Vec<Given>> {
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+        self.books.lock().unpoisoned()
     }
 
     /// How many there are.

@@ -1,8 +1,9 @@
 //! A view, open: its size, any bytes of it, streams of it, as one file.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use ascot_io::sync::Unpoisoned;
 use ascot_io::{Buf, Disk, Ledger, Pool, threads};
 
 use ascot_record::checksum::RecordSum;
@@ -246,7 +247,7 @@ impl<R: Records> Opened<R> {
         let sources: Vec<_> = sources.filter(|source| !source.is_empty()).collect();
         let task = Task { sources, previous: None, last: false, limit: u64::MAX };
         let mut bytes = Vec::with_capacity(len + first.beyond as usize);
-        let few = self.few.lock().unwrap_or_else(PoisonError::into_inner);
+        let few = self.few.lock().unpoisoned();
         few.run(vec![task], Rules::default(), &self.cancel, &mut |chunk| {
             bytes.extend_from_slice(&chunk.buf[..chunk.len]);
             Ok(())
