@@ -30,7 +30,7 @@ use crate::plan::long_runs::deal_in_long_runs;
 use crate::plan::planner::part_count;
 use crate::read::inputs::InputPosition;
 use crate::read::inputs::{Inputs, part_ahead_bytes};
-use crate::read::record_reader::{GAP_BYTES, RecordReader};
+use crate::read::record_reader::{CARRY_BYTES, RecordReader};
 use crate::records::emitter::PassSums;
 use crate::records::misfits::Misfits;
 use crate::records::{Records, Splitters};
@@ -299,7 +299,7 @@ impl<R: Records> Job<'_, R> {
             .map(|(at, run)| {
                 let equal = splitters.all_equal(first + at) && self.records.keys_decide();
                 // Long records leave pieces part empty.
-                let load = if run.longest > GAP_BYTES as u64 { load / 5 * 4 } else { load };
+                let load = if run.longest > CARRY_BYTES as u64 { load / 5 * 4 } else { load };
                 let normal = !equal && run.bytes <= load;
                 (run, normal)
             })

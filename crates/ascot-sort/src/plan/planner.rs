@@ -20,7 +20,7 @@ use crate::plan::budget::{Budget, default_memory};
 use crate::plan::budget::{SPARE_SHARE, merge_fan_in};
 use crate::plan::order_sample::looks_ordered;
 use crate::read::inputs::{Inputs, PART_BLOCKS};
-use crate::read::record_reader::gap_bytes;
+use crate::read::record_reader::carry_bytes;
 use crate::records::{Head, Records, Visitor, with_records};
 use crate::resources::limits::descriptors;
 
@@ -173,7 +173,7 @@ impl<'a, R: Records> Facts<'a, R> {
         let scratch = |bytes| self.records.scratch_bytes(bytes);
         let pieces = budget.pieces(&scratch);
         // A piece begins with a gap for what the one before it leaves over.
-        let filled = pieces.bytes - gap_bytes(pieces.bytes);
+        let filled = pieces.bytes - carry_bytes(pieces.bytes);
         let sorted_apart = budget.memory.saturating_sub(PART_BLOCKS * budget.block);
         let of_parts = Budget { memory: sorted_apart, ..*budget }.pieces(&scratch);
         let streams = budget.streams();
