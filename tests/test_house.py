@@ -99,7 +99,7 @@ def test_floor_0_uses_no_files_and_no_clock():
 
 
 # Crates whose circles are still to be taken apart.
-CIRCULAR = {"ascot-bowtie", "ascot-index", "ascot-record"}
+CIRCULAR = {"ascot-index", "ascot-record"}
 
 
 def test_no_files_of_a_crate_import_each_other_in_a_circle():
