@@ -6,7 +6,7 @@
 //!   pipeline: inputs ─▶ chunks of whole records ─▶ workers validate ─▶ Total, in input order
 //! ```
 //!
-//! Memory is bounded by [`POOL_BYTES`], and by the longest record where records span chunks.
+//! Memory is bounded by `POOL_BYTES`, and by the longest record where records span chunks.
 
 pub mod is_sorted;
 mod judge;

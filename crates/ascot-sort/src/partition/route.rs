@@ -23,21 +23,21 @@ use crate::records::{Records, Splitters, groups_of};
 use crate::report::account::stage;
 use crate::resources::pieces::{Lease, PiecePool};
 
-/// Bytes of a piece being split: two of them fit a second-level cache.
+/// Bytes of a chunk being split: two of them fit a second-level cache.
 pub const SPLIT_PIECE_BYTES: usize = 1 << 20;
 
-/// Says which part a record belongs to.
+/// Decides which part a record belongs to.
 #[derive(Clone, Copy)]
 pub enum Router<'a> {
     /// By ranges of keys.
     Ranges(&'a Splitters),
-    /// By the XXH3 hash of the normalised key, scaled to so many parts.
+    /// By the XXH3 hash of the normalised key, scaled to this many parts.
     Hash(u32),
 }
 
 impl Router<'_> {
-    /// Copies whole records to `out`, grouped by part, each group in input order. Gives the parts that
-    /// got any, and where they are.
+    /// Copies whole records to `out`, grouped by part, each group in input order. Returns the parts that have records,
+    /// and their ranges in `out`.
     fn group<R: Records>(
         self,
         records: &R,
@@ -48,16 +48,16 @@ impl Router<'_> {
         match self {
             Router::Ranges(splitters) => records.group(bytes, splitters, out, scratch),
             Router::Hash(parts) => {
-                // Hashed twice rather than remembered: records may be as short as their ends.
+                // Hashed twice rather than stored: records may be as short as their ends.
                 let mut sizes = vec![0; parts as usize];
                 records.each_key(bytes, &mut |range, key| {
                     sizes[part_of_hash(key, parts) as usize] += range.len();
                 });
-                let (mut places, groups) = groups_of(&sizes);
+                let (mut ends, groups) = groups_of(&sizes);
                 records.each_key(bytes, &mut |range, key| {
-                    let place = &mut places[part_of_hash(key, parts) as usize];
-                    out[*place..*place + range.len()].copy_from_slice(&bytes[range.clone()]);
-                    *place += range.len();
+                    let end = &mut ends[part_of_hash(key, parts) as usize];
+                    out[*end..*end + range.len()].copy_from_slice(&bytes[range.clone()]);
+                    *end += range.len();
                 });
                 groups
             }
@@ -82,17 +82,17 @@ fn part_of_hash(key: &[u8], parts: u32) -> u32 {
     ((u128::from(xxh3_64(key)) * u128::from(parts)) >> 64) as u32
 }
 
-/// A piece whose records are grouped by part, each group in input order.
+/// A chunk whose records are grouped by part, each group in input order.
 pub struct Grouped {
     /// Its memory.
     pub lease: Lease,
-    /// Parts, and where in the memory their records are.
+    /// Parts, and the ranges of their records in the memory.
     pub groups: Vec<(usize, Range<usize>)>,
     /// Sum of its records.
     pub sum: RecordSum,
     /// Values of these records that are not of their column's type.
     pub misfits: Misfits,
-    /// Place in the inputs after it.
+    /// Position in the inputs after it.
     pub end: InputPosition,
 }
 
@@ -105,11 +105,11 @@ pub struct SplitTimes {
     pub memory: Duration,
     /// Splitting threads at work.
     pub busy: Duration,
-    /// Whoever takes the pieces waiting for one.
+    /// The caller waiting for chunks.
     pub data: Duration,
-    /// The same waiting for room to put it.
+    /// The caller waiting for free blocks of the parts.
     pub room: Duration,
-    /// The same at work.
+    /// The caller at work.
     pub dealing: Duration,
 }
 

@@ -21,12 +21,10 @@ use ascot_record::framing::Partial;
 use crate::api::error::SortError;
 use crate::api::observe::Cancel;
 use crate::read::damage::RecordStart;
-use crate::read::inputs::Span;
-use crate::read::inputs::{COMPLETION_BYTES, InputFile, InputPosition, Inputs};
+use crate::read::inputs::{COMPLETION_BYTES, InputFile, InputPosition, Inputs, Span};
 use crate::records::misfits::InputStart;
 use crate::records::{RawPiece, RecordEnds};
-use crate::resources::pieces::PIECES_READ;
-use crate::resources::pieces::{Lease, Long, PiecePool, Starving};
+use crate::resources::pieces::{Lease, Long, PIECES_READ, PiecePool, Starving};
 use crate::resources::turns::{Seat, Side, Turns};
 
 /// Bytes before a page-aligned read, for the carry.
@@ -271,9 +269,7 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
         self.waited_device += since.elapsed();
         let last = open.to_ask == Some(0) && open.ahead.is_empty();
         let carry = front.len();
-        if front.unsplit(buf).and_then(|()| front.unsplit(rest)).is_err() {
-            return Err(SortError::Internal("a buffer came back from elsewhere"));
-        }
+        assert!(front.unsplit(buf).is_ok() && front.unsplit(rest).is_ok(), "parts of one buffer rejoin");
         lease.put(front);
         self.at.offset += (end - start) as u64;
         let mut fill = self.join_carry(lease, carry + start..carry + end, starving)?;
@@ -483,9 +479,7 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
         }
         let Filled { buf, start, end } = open.stream.complete()?;
         self.waited_device += since.elapsed();
-        if front.unsplit(buf).and_then(|()| front.unsplit(rest)).is_err() {
-            return Err(SortError::Internal("a buffer came back from elsewhere"));
-        }
+        assert!(front.unsplit(buf).is_ok() && front.unsplit(rest).is_ok(), "parts of one buffer rejoin");
         fill.lease.put(front);
         if start > 0 {
             // Only at an unaligned start: the carry moves next to the bytes read.

@@ -25,21 +25,21 @@ use crate::records::misfits::{Misfits, PieceMisfits};
 use crate::records::{RawPiece, Records, Segment, Sorted, Splitters};
 use crate::resources::pieces::PiecePool;
 
-/// Sorted pieces that follow one another in the input.
+/// A run buffer: sorted chunks that follow one another in the input.
 pub struct Load {
-    /// Each piece a source of its own, in input order.
+    /// The sorted chunks, each a source of its own, in input order.
     pub sources: Vec<Vec<Segment>>,
-    /// Where the records of each source lie in a file, if that is known.
+    /// The byte range of each source in a file, where it is known.
     pub spans: Vec<Option<Span>>,
     /// Records in it.
     pub records: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Sum of its records; nothing where they come from spills, which were summed up before.
+    /// Sum of its records; records of spills are not summed up again.
     pub sum: RecordSum,
     /// Values of these records that are not of their column's type.
     pub misfits: Misfits,
-    /// Place in the inputs after its last record.
+    /// Position in the inputs after its last record.
     pub end: InputPosition,
     /// Number of the input its last record comes from.
     pub input: usize,
@@ -49,23 +49,23 @@ pub struct Load {
 
 /// The memory of a pass that sorts.
 pub struct SortMemory {
-    /// Buffers, of pieces being read and of sorted ones.
+    /// Buffers of chunks being read and of sorted chunks.
     pub pieces: PiecePool,
-    /// Sorted pieces that make a load.
+    /// Sorted chunks that make a run buffer.
     pub load_pieces: usize,
 }
 
-/// What the pieces of an input are grouped by instead of being sorted.
+/// Splitters by which the chunks of an input are grouped instead of sorted.
 pub type Grouping<'a> = &'a (dyn Fn(usize) -> Option<Arc<Splitters>> + Sync);
 
-/// How much is gathered before it is handed on.
+/// How many chunks make a run buffer.
 #[derive(Clone, Copy)]
 pub enum Gather<'a> {
-    /// Half of the memory at a time: the input does not fit.
+    /// Half of the memory: the input does not fit.
     Halves,
     /// Everything, as long as it fits.
     AllThatFits,
-    /// One input at a time: parts that fit.
+    /// One input: a part that fits.
     ByInput(Option<Grouping<'a>>),
 }
 
