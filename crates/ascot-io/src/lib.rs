@@ -37,7 +37,7 @@ mod ranges;
 mod room;
 mod run;
 mod stream;
-mod sync;
+pub mod sync;
 mod system;
 pub mod threads;
 mod virtual_disk;

@@ -25,7 +25,7 @@ use crate::partition::key_sample::KeySample;
 use crate::plan::budget::Budget;
 use crate::plan::volumes::{output_dir, temp_dirs};
 use crate::read::inputs::{InputPosition, Inputs};
-use crate::read::record_reader::PieceReader;
+use crate::read::record_reader::RecordReader;
 use crate::records::Records;
 use crate::records::misfits::Misfits;
 use crate::report::account::{JobSums, Passes, files_of, report_of_records};
@@ -309,8 +309,8 @@ impl<'a, R: Records> Job<'a, R> {
     }
 
     /// A reader of the inputs from where the stored state says.
-    pub fn reader(&self, pieces: &PiecePool) -> PieceReader<R> {
-        PieceReader::new(
+    pub fn reader(&self, pieces: &PiecePool) -> RecordReader<R> {
+        RecordReader::new(
             &self.records,
             &self.disk,
             self.inputs.clone(),

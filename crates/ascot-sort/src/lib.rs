@@ -14,6 +14,7 @@
 //!   runs          pieces sorted into runs; run files, their store, natural runs
 //!   output        files that appear whole or not at all, or a pipe: the commit protocol
 //!   plan          memory, volumes, disk space, the method
+//!   pipeline      one thread reads, several work, the caller takes the results in order
 //!   read          inputs, and whole records from them
 //!   records       what a pass needs to know of lines, CSV, fixed records, numbers
 //!   report        progress while a job runs, and its report
@@ -29,6 +30,7 @@ pub mod merge;
 pub mod methods;
 pub mod output;
 pub mod partition;
+pub mod pipeline;
 pub mod plan;
 pub mod read;
 pub mod records;

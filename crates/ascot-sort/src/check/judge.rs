@@ -1,23 +1,16 @@
-//! What is known of the records being checked: where they end, and whether they are in order.
+//! Judges of records: they validate parts of a sequence of records, each part by itself.
 
 use std::cmp::Ordering;
 
-use ascot_record::framing::Framing;
+use ascot_record::framing::{FixedFraming, Framing, Partial};
 use ascot_record::gensort::{Validation, Validator};
 use ascot_record::order::RecordOrder;
-use memchr::{memchr, memrchr};
+use memchr::{memchr_iter, memrchr};
+
+use crate::records::{Cut, RecordEnds, cut_framed};
 
 /// Judges parts of a sequence of records, each by itself.
-pub(super) trait Judge: Send + Sync {
-    /// End of the first record of `bytes`, of which the first `known` bytes hold no end.
-    fn first_end(&self, bytes: &[u8], known: usize) -> Option<usize>;
-
-    /// Length of the whole records at the front of `bytes`, which start with a record.
-    fn whole(&self, bytes: &[u8]) -> usize;
-
-    /// What completes a last record that lacks its end; none: such a record is cut short.
-    fn completion(&self) -> Option<u8>;
-
+pub(super) trait Judge: RecordEnds {
     /// Bytes of every record, where they are all the same.
     fn record_len(&self) -> Option<usize>;
 
@@ -28,21 +21,21 @@ pub(super) trait Judge: Send + Sync {
     fn combine(&self, part: Validation, next: Validation) -> Validation;
 }
 
-impl Judge for Validator {
-    fn first_end(&self, bytes: &[u8], _known: usize) -> Option<usize> {
-        let len = Validator::record_len(self);
-        (bytes.len() >= len).then_some(len)
+impl RecordEnds for Validator {
+    fn cut(&self, bytes: &[u8], max_records: usize) -> Cut {
+        cut_framed(&FixedFraming(Validator::record_len(self)), bytes, max_records)
     }
 
-    fn whole(&self, bytes: &[u8]) -> usize {
-        let len = Validator::record_len(self);
-        bytes.len() / len * len
+    fn go_on(&self, part: &[u8], partial: &mut Partial) -> Option<usize> {
+        FixedFraming(Validator::record_len(self)).go_on(part, partial)
     }
 
     fn completion(&self) -> Option<u8> {
         None
     }
+}
 
+impl Judge for Validator {
     fn record_len(&self) -> Option<usize> {
         Some(Validator::record_len(self))
     }
@@ -74,32 +67,28 @@ impl<F: Framing, O: RecordOrder> Ordered<F, O> {
     }
 }
 
-impl<F: Framing, O: RecordOrder> Judge for Ordered<F, O> {
-    fn first_end(&self, bytes: &[u8], known: usize) -> Option<usize> {
+impl<F: Framing + 'static, O: RecordOrder + 'static> RecordEnds for Ordered<F, O> {
+    fn cut(&self, bytes: &[u8], max_records: usize) -> Cut {
         match self.delimiter {
-            Some(delimiter) => memchr(delimiter, bytes.get(known..)?).map(|at| known + at + 1),
-            None => self.framing.end(bytes, 0),
+            // One scan that counts costs less than one search per line.
+            Some(delimiter) if max_records == usize::MAX => Cut {
+                records: memchr_iter(delimiter, bytes).count(),
+                bytes: memrchr(delimiter, bytes).map_or(0, |at| at + 1),
+            },
+            _ => cut_framed(&self.framing, bytes, max_records),
         }
     }
 
-    fn whole(&self, bytes: &[u8]) -> usize {
-        if let Some(delimiter) = self.delimiter {
-            return memrchr(delimiter, bytes).map_or(0, |at| at + 1);
-        }
-        if let Some(len) = self.framing.fixed_len() {
-            return bytes.len() / len * len;
-        }
-        let mut whole = 0;
-        while let Some(end) = self.framing.end(bytes, whole) {
-            whole = end;
-        }
-        whole
+    fn go_on(&self, part: &[u8], partial: &mut Partial) -> Option<usize> {
+        self.framing.go_on(part, partial)
     }
 
     fn completion(&self) -> Option<u8> {
         self.framing.completes()
     }
+}
 
+impl<F: Framing + 'static, O: RecordOrder + 'static> Judge for Ordered<F, O> {
     fn record_len(&self) -> Option<usize> {
         self.framing.fixed_len()
     }
@@ -130,3 +119,7 @@ impl<F: Framing, O: RecordOrder> Judge for Ordered<F, O> {
         part.combine_by(next, |first, last| self.compare(first, last))
     }
 }
+
+#[cfg(test)]
+#[path = "reader_tests.rs"]
+mod tests;

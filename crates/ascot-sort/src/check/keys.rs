@@ -1,5 +1,7 @@
 //! From a layout and keys to the judge of such records.
 
+use std::sync::Arc;
+
 use ascot_record::framing::{CsvFraming, FixedFraming, Framing, LineFraming, PrefixedFraming};
 use ascot_record::gensort::Validator;
 use ascot_record::keys::{
@@ -24,7 +26,7 @@ pub(super) fn judge(
     layout: Layout,
     keys: &Keys,
     inputs: Inputs,
-) -> Result<(Box<dyn Judge>, Inputs), SortError> {
+) -> Result<(Arc<dyn Judge>, Inputs), SortError> {
     let (Layout::Csv { separator, quote }, Keys::Columns(specs)) = (layout, keys) else {
         return Ok((judge_without_header(layout, keys)?, inputs));
     };
@@ -53,7 +55,7 @@ fn csv_key(
     Ok(Written(compile_csv(specs, header, framing.separator, framing.quote, rows)?))
 }
 
-fn judge_without_header(layout: Layout, keys: &Keys) -> Result<Box<dyn Judge>, SortError> {
+fn judge_without_header(layout: Layout, keys: &Keys) -> Result<Arc<dyn Judge>, SortError> {
     match (layout, keys) {
         (Layout::Fixed { len }, Keys::Ranges(ranges)) => fixed(len, ranges),
         (Layout::Prefixed { width, endian }, Keys::Ranges(ranges)) => {
@@ -64,7 +66,7 @@ fn judge_without_header(layout: Layout, keys: &Keys) -> Result<Box<dyn Judge>, S
             let framing = LineFraming(delimiter);
             Ok(match compile(options)? {
                 Compiled::WholeBody { reverse } => {
-                    Box::new(Ordered::new(framing, BodyOrder::new(framing, reverse), Some(delimiter)))
+                    Arc::new(Ordered::new(framing, BodyOrder::new(framing, reverse), Some(delimiter)))
                 }
                 Compiled::Program(program) => by_key(framing, Written(program), Some(delimiter)),
             })
@@ -77,7 +79,7 @@ fn judge_without_header(layout: Layout, keys: &Keys) -> Result<Box<dyn Judge>, S
 }
 
 /// Records of one length: by one range or several, the fast way where all ascend.
-fn fixed(len: usize, ranges: &[ByteRangeKey]) -> Result<Box<dyn Judge>, SortError> {
+fn fixed(len: usize, ranges: &[ByteRangeKey]) -> Result<Arc<dyn Judge>, SortError> {
     if ranges.iter().any(|range| range.descending) {
         return by_ranges(FixedFraming(len), ranges);
     }
@@ -88,18 +90,18 @@ fn fixed(len: usize, ranges: &[ByteRangeKey]) -> Result<Box<dyn Judge>, SortErro
         plain.push(0..len);
     }
     let validator = Validator::new(len, plain).map_err(|error| SortError::Request(error.to_string()))?;
-    Ok(Box::new(validator))
+    Ok(Arc::new(validator))
 }
 
-fn by_ranges<F: Framing + 'static>(framing: F, ranges: &[ByteRangeKey]) -> Result<Box<dyn Judge>, SortError> {
+fn by_ranges<F: Framing + 'static>(framing: F, ranges: &[ByteRangeKey]) -> Result<Arc<dyn Judge>, SortError> {
     if ranges.is_empty() {
-        return Ok(Box::new(Ordered::new(framing, BodyOrder::new(framing, false), None)));
+        return Ok(Arc::new(Ordered::new(framing, BodyOrder::new(framing, false), None)));
     }
     let program = compile_ranges(ranges, framing.fixed_len())?;
     Ok(by_key(framing, Written(program), None))
 }
 
-fn numbers(format: NumberFormat, descending: bool) -> Box<dyn Judge> {
+fn numbers(format: NumberFormat, descending: bool) -> Arc<dyn Judge> {
     let framing = FixedFraming(format.kind.width());
     by_key(framing, Value { format, descending }, None)
 }
@@ -108,8 +110,8 @@ fn by_key<F: Framing + 'static>(
     framing: F,
     key: impl WriteKey + 'static,
     delimiter: Option<u8>,
-) -> Box<dyn Judge> {
-    Box::new(Ordered::new(framing, ProgramOrder::new(framing, key, LastResort::None), delimiter))
+) -> Arc<dyn Judge> {
+    Arc::new(Ordered::new(framing, ProgramOrder::new(framing, key, LastResort::None), delimiter))
 }
 
 /// A compiled description of keys.

@@ -1,87 +1,98 @@
-//! Cutting: any blocks of any records give the same records.
+//! Cutting: chunks of any size give the same records.
 
-use ascot_io::Buf;
+use std::sync::Arc;
+
+use ascot_io::{Disk, Pool};
 use ascot_record::framing::{FixedFraming, LineFraming, PrefixedFraming};
 use ascot_record::gensort::Validator;
 use ascot_record::layout::Endian;
 use ascot_record::order::BodyOrder;
 use proptest::prelude::*;
 
-use super::super::judge::Ordered;
 use super::*;
+use crate::api::error::SortError;
+use crate::api::observe::Cancel;
+use crate::api::request::Input;
+use crate::read::inputs::{InputPosition, Inputs};
+use crate::read::record_reader::RecordReader;
+use crate::resources::pieces::PiecePool;
 
-/// Cuts `bytes`, handed over in blocks of the sizes given (the last of them again and again).
-fn cut(judge: &dyn Judge, bytes: &[u8], sizes: &[usize]) -> (Vec<Vec<u8>>, Rest) {
+/// Cuts a file of `bytes`, read into buffers of some pages.
+fn cut(judge: &Arc<dyn Judge>, bytes: &[u8], pages: usize) -> Result<Vec<Vec<u8>>, SortError> {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), bytes).unwrap();
+    let inputs = Inputs::open(&[Input::Path(file.path().into())]).unwrap();
+    let pool = Pool::new(16 << 20);
+    let buffers = PiecePool::with_share(&pool, pages * 4096, 6, pool.budget());
+    let cancel = Cancel::new();
+    let start = InputPosition::default();
+    let mut reader = RecordReader::new(judge, &Disk::default(), inputs, &buffers, start, &cancel);
     let mut parts = Vec::new();
-    let mut emit = |part: Part| parts.push(part.bytes().to_vec());
-    let mut cutter = Cutter::new(judge, 0);
-    let mut rest = bytes;
-    let mut sizes = sizes.iter().copied().chain(std::iter::repeat(sizes[sizes.len() - 1]));
-    while !rest.is_empty() {
-        let size = sizes.next().unwrap_or(1).clamp(1, rest.len());
-        let (block, behind) = rest.split_at(size);
-        let mut buf = Buf::heap(size + 3);
-        buf[2..size + 2].copy_from_slice(block);
-        assert!(cutter.take(Filled { buf, start: 2, end: size + 2 }, &mut emit));
-        rest = behind;
+    while let Some(placed) = reader.next(&|| ())? {
+        parts.push(placed.piece.lease.bytes()[placed.piece.bytes].to_vec());
     }
-    let end = cutter.finish(&mut emit);
-    (parts, end)
+    Ok(parts)
 }
 
-fn lines() -> impl Judge {
+fn lines() -> Arc<dyn Judge> {
     let framing = LineFraming(b'\n');
-    Ordered::new(framing, BodyOrder::new(framing, false), Some(b'\n'))
+    Arc::new(Ordered::new(framing, BodyOrder::new(framing, false), Some(b'\n')))
 }
 
-fn prefixed() -> impl Judge {
+fn prefixed() -> Arc<dyn Judge> {
     let framing = PrefixedFraming { width: 1, endian: Endian::Little };
-    Ordered::new(framing, BodyOrder::new(framing, false), None)
+    Arc::new(Ordered::new(framing, BodyOrder::new(framing, false), None))
+}
+
+fn whole(judge: &dyn Judge, part: &[u8]) -> usize {
+    judge.cut(part, usize::MAX).bytes
 }
 
 #[test]
 fn a_record_over_many_blocks_is_put_together() {
-    let (parts, end) = cut(&lines(), b"ab\ncdefgh\nij", &[2]);
-    assert_eq!(parts.concat(), b"ab\ncdefgh\nij\n");
-    assert_eq!(end, Rest::Nothing);
+    let record = "x".repeat(50_000);
+    let bytes = format!("ab\n{record}\nij");
+    let parts = cut(&lines(), bytes.as_bytes(), 2).unwrap();
+    assert_eq!(parts.concat(), format!("{bytes}\n").as_bytes());
 }
 
 #[test]
 fn an_incomplete_record_is_told() {
-    let validator = Validator::new(4, vec![0..2, 2..3]).unwrap();
-    let (parts, end) = cut(&validator, b"aaaabbbbccc", &[3]);
-    assert_eq!(parts.concat(), b"aaaabbbb");
-    assert_eq!(end, Rest::CutShort { offset: 8, have: 3 });
-    let (_, end) = cut(&prefixed(), b"\x02ab\x05abc", &[100]);
-    assert_eq!(end, Rest::CutShort { offset: 3, have: 4 });
+    let place = |result: Result<Vec<Vec<u8>>, SortError>| match result {
+        Err(SortError::CutShort { record, offset, have, .. }) => (record, offset, have),
+        other => panic!("{other:?}"),
+    };
+    let validator: Arc<dyn Judge> = Arc::new(Validator::new(4, vec![0..2, 2..3]).unwrap());
+    assert_eq!(place(cut(&validator, b"aaaabbbbccc", 2)), (3, 8, 3));
+    assert_eq!(place(cut(&prefixed(), b"\x02ab\x05abc", 2)), (2, 3, 4));
 }
 
 #[test]
 fn a_long_record_is_found_by_steps() {
     let mut bytes = vec![b'x'; 100_000];
     bytes[50_000] = b'\n';
-    let (parts, end) = cut(&lines(), &bytes, &[10, 90_000, 7]);
-    assert_eq!(parts.iter().map(Vec::len).collect::<Vec<_>>(), [50_001, 50_000]);
-    assert_eq!(end, Rest::Nothing);
+    for pages in [2, 3, 5] {
+        let parts = cut(&lines(), &bytes, pages).unwrap();
+        assert_eq!(parts.iter().map(Vec::len).collect::<Vec<_>>(), [50_001, 50_000]);
+    }
 }
 
 proptest! {
     #[test]
     fn any_blocks_give_the_same_bytes_in_whole_records(
-        lengths in prop::collection::vec(0_usize..20, 0..40),
-        sizes in prop::collection::vec(1_usize..50, 1..10),
+        lengths in prop::collection::vec(0_u8..=255, 0..400),
+        pages in 2_usize..9,
     ) {
         let mut bytes = Vec::new();
         for &length in &lengths {
-            bytes.push(length as u8);
-            bytes.extend((0..length).map(|i| i as u8));
+            bytes.push(length);
+            bytes.extend(0..length);
         }
         let judge = prefixed();
-        let (parts, end) = cut(&judge, &bytes, &sizes);
-        prop_assert_eq!(end, Rest::Nothing);
+        let parts = cut(&judge, &bytes, pages).unwrap();
         prop_assert_eq!(parts.concat(), bytes);
         for part in &parts {
-            prop_assert_eq!(judge.whole(part), part.len());
+            prop_assert_eq!(whole(&*judge, part), part.len());
         }
         let records: u64 = parts.iter().map(|part| judge.validate(part).records).sum();
         prop_assert_eq!(records, lengths.len() as u64);
@@ -89,20 +100,22 @@ proptest! {
 
     #[test]
     fn fixed_records_of_both_judges_agree(
-        data in prop::collection::vec(0_u8..3, 0..300),
-        sizes in prop::collection::vec(1_usize..50, 1..10),
+        data in prop::collection::vec(0_u8..3, 0..4000),
+        pages in 2_usize..4,
     ) {
+        let data: Vec<u8> = data.iter().flat_map(|&byte| [byte; 5]).collect();
         let framing = FixedFraming(5);
-        let general = Ordered::new(framing, BodyOrder::new(framing, false), None);
-        let whole = 0..5;
-        let fast = Validator::new(5, vec![whole]).unwrap();
+        let general: Arc<dyn Judge> = Arc::new(Ordered::new(framing, BodyOrder::new(framing, false), None));
+        let record = 0..5;
+        let fast: Arc<dyn Judge> = Arc::new(Validator::new(5, vec![record]).unwrap());
         let mut results = Vec::new();
-        for judge in [&general as &dyn Judge, &fast] {
-            let (parts, end) = cut(judge, &data, &sizes);
-            let total = parts.iter().fold(Default::default(), |total, part| {
+        for judge in [&general, &fast] {
+            let parts = cut(judge, &data, pages).unwrap();
+            let total = parts.iter().fold(Validation::default(), |total, part| {
                 judge.combine(total, judge.validate(part))
             });
-            results.push((total, end));
+            prop_assert_eq!(total.records, data.len() as u64 / 5);
+            results.push(total);
         }
         prop_assert_eq!(&results[0], &results[1]);
     }

@@ -1,35 +1,29 @@
 //! Writes the sort benchmark's records to a file or a pipe.
 //!
-//! Records are pure functions of their numbers, so workers make blocks in any order and one
-//! thread writes them in the right one:
+//! Records are pure functions of their numbers, so workers make blocks in any order, and the caller writes them in the
+//! right one:
 //!
 //! ```text
-//! worker ─┐ take a block, then a number
-//! worker ─┼──> (number, block) ──> put in order ──> write stream
-//! worker ─┘                        up to POOL_BYTES
+//!   pipeline: free block n ─▶ workers: records of block n ─▶ in order ─▶ write stream
 //! ```
 //!
-//! Invariant: a worker takes its block before it takes its number. So the block that is to be
-//! written next always has its memory already, and a full pool can only wait for writes.
+//! Invariant: blocks get their numbers in the order in which they are taken from the pool. So the block to be written
+//! next always has its memory, and a full pool waits for writes only.
 
-use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use ascot_io::{
-    Action, AtomicOutput, BlockPool, Buf, Disk, IoError, Pool, STANDARD_OUTPUT, WriteStream, threads,
-};
+use ascot_io::{Action, AtomicOutput, BlockPool, Buf, Disk, IoError, Pool, STANDARD_OUTPUT, WriteStream};
 use ascot_record::gensort::{Encoding, RECORD_LEN, RecordGenerator};
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
 use crate::api::error::SortError;
 use crate::api::observe::{Cancel, Observer};
 use crate::api::request::Output;
+use crate::pipeline::{InOrder, Pipeline, ReadTimes};
 use crate::report::watch::Watch;
 use crate::resources::control_group::lowered;
-use crate::resources::threads::{Alarm, compute_threads};
+use crate::resources::threads::compute_threads;
 
 /// Memory of all blocks together.
 const POOL_BYTES: usize = 64 << 20;
@@ -40,7 +34,7 @@ const BLOCK_BYTES: usize = 20 * RECORD_LEN * 1024;
 /// Records of a block.
 const BLOCK_RECORDS: u64 = (BLOCK_BYTES / RECORD_LEN) as u64;
 
-/// How long to wait before asking whether to stop.
+/// Time between two looks whether all blocks are written.
 const PATIENCE: Duration = Duration::from_millis(2);
 
 /// Which records to make, and where to put them.
@@ -94,95 +88,55 @@ fn make(
     watch: &mut Watch<'_>,
 ) -> Result<Sink, SortError> {
     let threads = compute_threads(request.threads).min(blocks.total());
-    let next = AtomicU64::new(0);
-    let stop = AtomicBool::new(false);
-    threads::scope(|scope| {
-        let _stop = StopOnDrop(&stop);
-        let (sender, receiver) = crossbeam_channel::unbounded();
-        threads::start_some(threads, |number| {
-            let (next, stop, sender) = (&next, &stop, sender.clone());
-            scope.spawn(&format!("make {number}"), move || {
-                let _alarm = Alarm::new(&sender, || Message::Died);
-                work(request, blocks, (next, stop), &sender);
-            })
-        })?;
-        drop(sender);
-        write_in_order(&receiver, sink.stream()?, blocks, watch)?;
-        Ok(sink)
-    })
+    let cancel = &watch.cancel().clone();
+    let pipeline = Pipeline { work: "make", threads, queue: None, turns: None, cancel };
+    pipeline.run(
+        |feed| {
+            for first in (0..request.count).step_by(BLOCK_RECORDS as usize) {
+                let Some(block) = blocks.take(|| feed.is_closed()) else { break };
+                if !feed.hand_on(Numbered { first, block }) {
+                    break;
+                }
+            }
+            Ok(ReadTimes::default())
+        },
+        || |numbered| fill(request, numbered),
+        |made| write_in_order(made, sink.stream()?, blocks, watch),
+    )?;
+    Ok(sink)
 }
 
-/// Tells workers that nobody wants their blocks any more, however the writer ends.
-struct StopOnDrop<'a>(&'a AtomicBool);
-
-impl Drop for StopOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
+/// A block for the records from number `first` on.
+struct Numbered {
+    first: u64,
+    block: Buf,
 }
 
-enum Message {
-    Made(Made),
-    /// A worker has died.
-    Died,
-}
-
-/// A block of records on its way to its place.
+/// A block of records.
 struct Made {
-    number: u64,
     block: Buf,
     len: usize,
 }
 
-/// Makes block after block until there are enough or nobody wants them.
-fn work(
-    request: &GenerateRequest,
-    blocks: &BlockPool,
-    (next, stop): (&AtomicU64, &AtomicBool),
-    sender: &Sender<Message>,
-) {
-    let all = request.count.div_ceil(BLOCK_RECORDS);
-    while next.load(Ordering::Relaxed) < all {
-        let Some(mut block) = blocks.take(|| stop.load(Ordering::Relaxed)) else { return };
-        let number = next.fetch_add(1, Ordering::Relaxed);
-        if number >= all {
-            return;
-        }
-        let first = number * BLOCK_RECORDS;
-        let len = (request.count - first).min(BLOCK_RECORDS) as usize * RECORD_LEN;
-        let start = request.start.wrapping_add(u128::from(first));
-        RecordGenerator::new(request.encoding, request.skewed, start).fill(&mut block[..len]);
-        if sender.send(Message::Made(Made { number, block, len })).is_err() {
-            return;
-        }
-    }
+fn fill(request: &GenerateRequest, numbered: Numbered) -> Made {
+    let Numbered { first, mut block } = numbered;
+    let len = (request.count - first).min(BLOCK_RECORDS) as usize * RECORD_LEN;
+    let start = request.start.wrapping_add(u128::from(first));
+    RecordGenerator::new(request.encoding, request.skewed, start).fill(&mut block[..len]);
+    Made { block, len }
 }
 
-/// Hands blocks to the stream in the order of their numbers, and waits until they are written.
+/// Hands blocks to the stream in order, and waits until they are written.
 fn write_in_order(
-    made: &Receiver<Message>,
+    made: &mut InOrder<'_, Made>,
     stream: &mut dyn WriteStream,
     blocks: &BlockPool,
     watch: &mut Watch<'_>,
 ) -> Result<(), SortError> {
-    let mut early = BTreeMap::new();
-    let mut next = 0;
-    loop {
-        match made.recv_timeout(PATIENCE) {
-            Ok(Message::Made(block)) => early.insert(block.number, block),
-            Ok(Message::Died) => return Err(SortError::Internal("a thread that makes records ended early")),
-            // Whoever reads our pipe may be slow, and the caller may want to stop.
-            Err(RecvTimeoutError::Timeout) => {
-                watch.moved(0)?;
-                continue;
-            }
-            Err(RecvTimeoutError::Disconnected) => break,
-        };
-        while let Some(Made { block, len, .. }) = early.remove(&next) {
-            stream.begin(block, len)?;
-            next += 1;
-            watch.moved(len)?;
-        }
+    // A reader of the output pipe may be slow, and the caller may want to stop.
+    while let Some(Made { block, len }) = made.next_or(&mut || watch.moved(0))? {
+        stream.begin(block, len)?;
+        watch.moved(len)?;
     }
     while blocks.free() < blocks.total() {
         std::thread::sleep(PATIENCE);

@@ -29,16 +29,16 @@ use crate::runs::run::RunStart;
 use crate::runs::run_file::RunBlock;
 use crate::runs::spill::Spill;
 
-/// What a merge hands its chunks to, and tells how far it has come.
+/// Takes the merged records of a merge, and may store its progress.
 pub trait MergeSink {
     /// Takes merged records, in order.
     fn chunk(&mut self, chunk: Chunk) -> Result<(), SortError>;
-    /// Bytes that a batch should not have more of, where records allow.
-    fn most(&self) -> u64 {
+    /// Most bytes of a batch, where records allow.
+    fn batch_bytes_max(&self) -> u64 {
         u64::MAX
     }
-    /// A batch is done: everything before these places of the inputs has been handed on. Only who keeps
-    /// note of that need know.
+    /// A batch is done: the sink has all records before the positions that `done` returns. A sink that stores no
+    /// progress ignores it.
     fn batch(
         &mut self,
         _done: &dyn Fn() -> Vec<RunStart>,
@@ -64,11 +64,11 @@ pub struct MergeFlow<'a, R: Records, S> {
     cancel: &'a Cancel,
     sink: &'a mut S,
     held: Vec<VecDeque<Held>>,
-    /// The block that follows what each input has given.
+    /// The block of each input after those taken.
     next_block: Vec<usize>,
     sums: PassSums,
     last_key: Option<Vec<u8>>,
-    /// Waited once for the bounding input, in vain.
+    /// It has waited once for the bounding input.
     small_batch: bool,
     /// The input whose last record in memory is the smallest: it runs out first.
     bounding: Option<usize>,
@@ -107,7 +107,7 @@ impl<'a, R: Records, S: MergeSink> MergeFlow<'a, R, S> {
         }
     }
 
-    /// Goes on after records whose sums and last key are known.
+    /// Continues after records with these sums and this last key.
     pub fn resume(&mut self, sums: PassSums, last_key: Option<Vec<u8>>) {
         self.sums = sums;
         self.last_key = last_key;
@@ -143,7 +143,7 @@ impl<'a, R: Records, S: MergeSink> MergeFlow<'a, R, S> {
         smallest
     }
 
-    /// Takes what lies on the given side of `bound` off the inputs.
+    /// Takes the records below `bound` off the inputs.
     fn take_batch(&mut self, bound: Option<&R::Bound>) -> Vec<Vec<Segment>> {
         let mut batch = Vec::with_capacity(self.held.len());
         for held in &mut self.held {
@@ -189,15 +189,15 @@ impl<'a, R: Records, S: MergeSink> MergeFlow<'a, R, S> {
         Ok(())
     }
 
-    /// Tells the sink how far the merge has come.
-    fn settle(&mut self) -> Result<(), SortError> {
+    /// Reports to the sink how far the merge has come.
+    fn report_progress(&mut self) -> Result<(), SortError> {
         let (held, next_block, records) = (&self.held, &self.next_block, self.records);
         let done = || {
-            let place = |(held, &next): (&VecDeque<Held>, &usize)| match held.front() {
+            let position = |(held, &next): (&VecDeque<Held>, &usize)| match held.front() {
                 Some(front) => RunStart { block: front.block, offset: records.offset_of(front.segment.lo) },
                 None => RunStart { block: next, offset: 0 },
             };
-            held.iter().zip(next_block).map(place).collect()
+            held.iter().zip(next_block).map(position).collect()
         };
         self.sink.batch(&done, &self.sums, self.last_key.as_deref())
     }
@@ -261,12 +261,12 @@ impl<R: Records, S: MergeSink, I: BlockInput<Block = RunBlock>> Flow<I, NoOutput
         if batch.is_empty() {
             return Ok(Step::Done);
         }
-        // Said before the blocks come free one by one: the schedule must know by then who starves.
+        // Before the blocks come free one by one: the schedule must know by then which input starves.
         for (index, held) in self.held.iter().enumerate() {
             inputs.release(index, (before[index] - held.len()) as u32);
         }
         self.emit(batch, inputs)?;
-        self.settle()?;
+        self.report_progress()?;
         Ok(Step::Progress)
     }
 
@@ -276,13 +276,13 @@ impl<R: Records, S: MergeSink, I: BlockInput<Block = RunBlock>> Flow<I, NoOutput
 }
 
 impl<R: Records, S: MergeSink> MergeFlow<'_, R, S> {
-    /// A record below which lies as much as the sink wants at most, or not much more; none where all that can be
-    /// merged is no more than that, or nothing smaller can be.
+    /// A record that bounds a batch of about as many bytes as the sink takes at most; none where all records in
+    /// memory are fewer, or no smaller batch exists.
     fn nearer_bound<I: BlockInput<Block = RunBlock>>(
         &self,
         inputs: &Bowtie<I, NoOutput>,
     ) -> Option<R::Bound> {
-        let most = self.sink.most();
+        let most = self.sink.batch_bytes_max();
         let held: u64 = self.held.iter().flatten().map(|held| self.records.bytes_in(&held.segment)).sum();
         if held <= most {
             return None;

@@ -153,7 +153,7 @@ impl<R: Records> MergeSink for FreeingSink<'_, '_, R> {
         }
     }
 
-    fn most(&self) -> u64 {
+    fn batch_bytes_max(&self) -> u64 {
         self.next.saturating_sub(self.bytes())
     }
 
@@ -165,7 +165,7 @@ impl<R: Records> MergeSink for FreeingSink<'_, '_, R> {
     ) -> Result<(), SortError> {
         // A key too long to be stored is no place to stop at.
         let stores = self.job.resumable;
-        if self.most() > self.every / EARLY_SHARE
+        if self.batch_bytes_max() > self.every / EARLY_SHARE
             || (stores && last.is_some_and(|key| key.len() > MOST_KEY_BYTES))
         {
             return Ok(());

@@ -1,10 +1,11 @@
 //! Merging inputs that are sorted already (`-m`).
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use ascot_bowtie::engine::{BlockInput, Bowtie, Completed};
 use ascot_bowtie::schedule::{FewestHeld, Schedule};
+use ascot_io::sync::Unpoisoned;
 use ascot_io::{BlockPool, Buf, Filled, Growable, IoError, PAGE_BYTES, Pool, ReadStream};
 use ascot_model::report::Report;
 use ascot_record::checksum::RecordSum;
@@ -14,6 +15,7 @@ use ascot_record::keys::misfits_written;
 use crate::api::error::SortError;
 use crate::api::observe::Cancel;
 use crate::api::request::Output;
+use crate::check::order::{EqualKeys, OrderCheck};
 use crate::job::{Job, drive};
 use crate::merge::flow::{MergeFlow, MergeSink};
 use crate::output::writer::OutputWriter;
@@ -23,7 +25,7 @@ use crate::read::damage::RecordStart;
 use crate::read::inputs::{COMPLETION_BYTES, InputFile, Inputs};
 use crate::records::emitter::{Chunk, PassSums};
 use crate::records::misfits::{InputStart, Misfits};
-use crate::records::{Records, Rules, Segment, Sorted};
+use crate::records::{Records, Rules, Sorted};
 use crate::resources::pieces::Lease;
 use crate::runs::run_file::RunBlock;
 
@@ -69,8 +71,7 @@ fn refuse_misfits_beforehand<R: Records>(job: &Job<'_, R>) -> Result<(), SortErr
     let mut misfits = Misfits::default();
     while let Some(placed) = reader.next(&|| ())? {
         job.cancel.check()?;
-        let bytes = &placed.piece.lease.bytes()[placed.piece.bytes.clone()];
-        misfits.combine(&job.records.misfits(bytes).placed(&placed.starts));
+        misfits.combine(&job.records.misfits(placed.piece.record_bytes()).placed(&placed.starts));
         misfits.refuse(job.records.key_columns(), &job.inputs, job.request.header)?;
     }
     Ok(())
@@ -106,7 +107,7 @@ fn merge_range<R: Records, S: MergeSink>(
     let mut flow = MergeFlow::new(&*records, &emitters, rules, job.request.top, job.cancel, sink, &starts);
     let result = drive(&mut inputs, &mut flow, job.cancel);
     let sums = flow.sums().clone();
-    let fault = fault.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let fault = fault.lock().unpoisoned().take();
     let waited = result.map_err(|error| fault.unwrap_or(error))?;
     inputs.streams().for_each(|stream| {
         job.manifest.sum_in.combine(&stream.sum);
@@ -127,64 +128,63 @@ impl<R: Records> MergeSink for Straight<'_, R> {
     }
 }
 
-/// A sorted input, read block by block. What of a record lies at a block's end is put before the
-/// next block, where a gap is kept for it.
+/// A sorted input, read block by block. The engine chooses the input whose next block is read. The cut record at the
+/// end of a block is the carry of the next one, and goes to the space kept for it before that block.
 struct RawInput<R> {
     records: Arc<R>,
     stream: Box<dyn ReadStream>,
     pool: Pool,
-    /// The inputs it is one of, and which.
     inputs: Inputs,
+    /// Its number in `inputs`.
     number: usize,
-    /// Inputs merged at once.
-    beside: usize,
+    /// Number of inputs merged at once.
+    merged_at_once: usize,
     cancel: Cancel,
-    /// Takes what is wrong with an input, for which a stream has no words.
+    /// Takes errors of records, which an error of a stream cannot express.
     fault: Fault,
-    /// The gaps of the blocks asked for.
+    /// The space for the carry of each block being read.
     fronts: VecDeque<Buf>,
     ended: bool,
-    /// The started record at the end of the last block.
-    carried: Vec<u8>,
-    /// The same where it is longer than the gap.
+    /// The cut record at the end of the last block.
+    carry: Vec<u8>,
+    /// The same where it is longer than the space for it.
     long: Option<LongStart>,
-    /// The last such record: while it is in use no more blocks are taken in unasked.
+    /// The last such record: while it is in use, blocks are completed only on demand.
     long_given: Weak<Sorted>,
-    /// Bytes kept before each block.
-    gap: usize,
+    /// Bytes before each block for the carry.
+    carry_bytes: usize,
     sum: RecordSum,
     /// Values of these records that are not of their column's type.
     misfits: Misfits,
     /// Such values are an error.
     strict: bool,
     header: bool,
-    /// A copy of the last record of the block before, unless it is long.
-    latest: Option<Segment>,
+    order: OrderCheck<R>,
     block: usize,
 }
 
-/// What stopped an input.
+/// The error that stopped an input.
 type Fault = Arc<Mutex<Option<SortError>>>;
 
-/// A started record: its memory, and how much of it is there.
+/// A long record, as far as it has been read.
 struct LongStart {
     memory: Growable,
     len: usize,
     partial: Partial,
 }
 
-/// Part of a block kept for what is carried over: one in so many.
-const GAP_SHARE: usize = 4;
+/// Share of a block for the carry: one part in this many.
+const CARRY_SHARE: usize = 4;
 
-fn gap(block_bytes: usize) -> usize {
-    (block_bytes / GAP_SHARE).next_multiple_of(PAGE_BYTES)
+fn carry_bytes(block_bytes: usize) -> usize {
+    (block_bytes / CARRY_SHARE).next_multiple_of(PAGE_BYTES)
 }
 
 impl<R: Records> RawInput<R> {
     fn open(
         job: &Job<'_, R>,
         (number, file): (usize, &InputFile),
-        beside: usize,
+        merged_at_once: usize,
         fault: &Fault,
     ) -> Result<Self, SortError> {
         Ok(RawInput {
@@ -193,32 +193,32 @@ impl<R: Records> RawInput<R> {
             pool: job.pool.clone(),
             inputs: job.inputs.clone(),
             number,
-            beside,
+            merged_at_once,
             cancel: job.cancel.clone(),
             fault: Arc::clone(fault),
             fronts: VecDeque::new(),
             ended: false,
-            carried: Vec::new(),
+            carry: Vec::new(),
             long: None,
             long_given: Weak::new(),
-            gap: gap(job.budget.block),
+            carry_bytes: carry_bytes(job.budget.block),
             sum: RecordSum::new(),
             misfits: Misfits::default(),
             strict: job.request.checks.strict,
             header: job.request.header,
-            latest: None,
+            order: OrderCheck::new(&job.records, EqualKeys::AnyOrder, CARRY_BYTES_MAX),
             block: 0,
         })
     }
 
-    /// Stops the merge by an error that is no stream's.
+    /// Stops the merge with an error of the records.
     fn fail(&self, error: SortError) -> IoError {
-        *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        *self.fault.lock().unpoisoned() = Some(error);
         let path = self.start().input.into();
         IoError::Misuse { path, offset: self.sum.bytes, what: "its records are not as they should be" }
     }
 
-    /// Where the first record starts that is in no block yet.
+    /// The start of the first record that is in no block yet.
     fn start(&self) -> RecordStart {
         let file = self.inputs.get(self.number);
         RecordStart {
@@ -228,7 +228,7 @@ impl<R: Records> RawInput<R> {
         }
     }
 
-    /// Makes a block of the whole records in `buf[start..end]`, carries the rest.
+    /// Makes a block of the whole records in `buf[start..end]`; the rest is the carry.
     fn block_of(
         &mut self,
         mut buf: Buf,
@@ -244,10 +244,10 @@ impl<R: Records> RawInput<R> {
         self.records.normalise(&mut buf[start..start + cut]);
         self.records.sum(&buf[start..start + cut], &mut self.sum);
         let rest = &buf[start + cut..end];
-        if rest.len() > self.gap.min(MOST_CARRIED_BYTES) {
+        if rest.len() > self.carry_bytes.min(CARRY_BYTES_MAX) {
             self.lengthen(None, rest)?;
         } else {
-            self.carried = rest.to_vec();
+            self.carry = rest.to_vec();
         }
         if cut == 0 {
             return Ok(Completed::Nothing);
@@ -258,8 +258,13 @@ impl<R: Records> RawInput<R> {
         };
         let sorted = Arc::new(self.records.index(lease, start..start + cut));
         let segment = self.records.whole(sorted);
-        let (first, before) = (at.record - 1, misfits_written());
-        self.check_order(&segment, at)?;
+        let first = at.record - 1;
+        let before = misfits_written();
+        if let Some(unordered) = self.order.observe(segment.sorted.record_bytes()) {
+            let RecordStart { input, record, offset } = at;
+            let offset = offset + unordered.offset as u64;
+            return Err(self.fail(SortError::NotSorted { input, record: record + unordered.before, offset }));
+        }
         // The key of a record that is compared with none is not written.
         if before != misfits_written() || first + 1 == self.sum.count {
             self.note_misfits(segment.sorted.record_bytes(), first)?;
@@ -269,7 +274,7 @@ impl<R: Records> RawInput<R> {
         Ok(Completed::Block(block))
     }
 
-    /// Counts the misfits of a block before which so many records have been read.
+    /// Counts the misfits of a block that has `before` records of the input before it.
     fn note_misfits(&mut self, bytes: &[u8], before: u64) -> Result<(), IoError> {
         let start = InputStart { at: 0, input: self.number, before };
         self.misfits.combine(&self.records.misfits(bytes).placed(&[start]));
@@ -280,41 +285,7 @@ impl<R: Records> RawInput<R> {
         refused.map_err(|error| self.fail(error))
     }
 
-    /// Holds the records of a block, the first of which starts at `start`, against one another and
-    /// the block before. Records of equal keys may come in any order: an input may have been sorted
-    /// without the rules that settle those.
-    fn check_order(&mut self, block: &Segment, start: RecordStart) -> Result<(), IoError> {
-        let records = Arc::clone(&self.records);
-        let bytes = block.sorted.record_bytes();
-        let before = self.latest.take();
-        let mut ahead = before.as_ref().map(|latest| latest.sorted.record_bytes());
-        let mut from = 0;
-        while let Some(at) = records.disorder(ahead, &bytes[from..], false).map(|at| from + at) {
-            let here = records.first(&Segment { lo: records.position_at(at), ..block.clone() });
-            let previous = match (at, &before) {
-                (0, Some(latest)) => records.last(latest),
-                _ => records.last(&Segment { hi: records.position_at(at), ..block.clone() }),
-            };
-            if records.compare_keys(&previous, &here).is_gt() {
-                let number = records.cut(&bytes[..at], usize::MAX).records as u64;
-                let RecordStart { input, record, offset } = start;
-                let (record, offset) = (record + number, offset + at as u64);
-                return Err(self.fail(SortError::NotSorted { input, record, offset }));
-            }
-            let equal = &bytes[at..at + records.cut(&bytes[at..], 1).bytes];
-            (ahead, from) = (Some(equal), at + equal.len());
-        }
-        let last = &bytes[records.last_record(bytes)..];
-        if last.len() <= MOST_CARRIED_BYTES {
-            let mut copy = Buf::heap(last.len());
-            copy.copy_from_slice(last);
-            let sorted = records.index(Lease::plain(copy), 0..last.len());
-            self.latest = Some(records.whole(Arc::new(sorted)));
-        }
-        Ok(())
-    }
-
-    /// Puts `bytes` behind what there is of a long record; says whether it ends in them.
+    /// Appends `bytes` to a long record; returns whether it ends in them.
     fn lengthen(&mut self, long: Option<LongStart>, bytes: &[u8]) -> Result<bool, IoError> {
         let long = match long {
             Some(long) => Ok(long),
@@ -327,10 +298,10 @@ impl<R: Records> RawInput<R> {
         let no_memory = |source| IoError::Memory { path: self.start().input.into(), offset: 0, source };
         let mut long = long.map_err(no_memory)?;
         let ends = self.records.go_on(bytes, &mut long.partial).is_some();
-        // Room for what completes a last record.
+        // Room for the bytes that complete a last record.
         if long.memory.grow_to(long.len + bytes.len() + COMPLETION_BYTES).is_err() {
             let file = self.inputs.get(self.number).filter(|_| !ends);
-            let times = (2 * LONG_RECORDS * self.beside + 1) as u64;
+            let times = (2 * LONG_RECORDS * self.merged_at_once + 1) as u64;
             let error = self.start().too_long(&*self.records, file, long.partial, times, &self.cancel);
             return Err(self.fail(error));
         }
@@ -340,7 +311,7 @@ impl<R: Records> RawInput<R> {
         Ok(ends)
     }
 
-    /// A block of the long record, which is whole, and what was read with its end.
+    /// A block of the long record, which is whole, and of the records read with its end.
     fn block_of_long(&mut self, block: Option<Buf>) -> Result<Completed<RunBlock>, IoError> {
         let Some(LongStart { memory, len, .. }) = self.long.take() else { return Ok(Completed::Nothing) };
         let mut completed = self.block_of(memory.into_buf(), 0, len, block)?;
@@ -351,16 +322,16 @@ impl<R: Records> RawInput<R> {
         Ok(completed)
     }
 
-    /// The end of the input: completes the last record.
-    fn last(&mut self) -> Result<Completed<RunBlock>, IoError> {
+    /// Completes the last record, at the end of the input.
+    fn complete_last(&mut self) -> Result<Completed<RunBlock>, IoError> {
         self.ended = true;
         let long = match self.long.take() {
             Some(long) => Some(long),
-            None if self.carried.is_empty() => return Ok(Completed::Ended),
+            None if self.carry.is_empty() => return Ok(Completed::Ended),
             None => None,
         };
-        let carried = std::mem::take(&mut self.carried);
-        self.lengthen(long, &carried)?;
+        let carry = std::mem::take(&mut self.carry);
+        self.lengthen(long, &carry)?;
         let partial = self.long.as_ref().map(|long| long.partial).unwrap_or_default();
         let file = self.inputs.get(self.number);
         let ends = match file.and_then(|file| file.completion(self.records.completion(), partial.last())) {
@@ -374,8 +345,8 @@ impl<R: Records> RawInput<R> {
     }
 }
 
-/// Bytes carried in a vector at most.
-const MOST_CARRIED_BYTES: usize = 64 << 10;
+/// Most bytes of a carry that is no long record.
+const CARRY_BYTES_MAX: usize = 64 << 10;
 
 impl<R: Records> BlockInput for RawInput<R> {
     type Block = RunBlock;
@@ -385,7 +356,7 @@ impl<R: Records> BlockInput for RawInput<R> {
     }
 
     fn begin(&mut self, mut buf: Buf) -> Result<(), IoError> {
-        let area = buf.split_off(self.gap);
+        let area = buf.split_off(self.carry_bytes);
         self.fronts.push_back(buf);
         self.stream.begin(area)
     }
@@ -393,20 +364,19 @@ impl<R: Records> BlockInput for RawInput<R> {
     fn complete(&mut self) -> Result<Completed<RunBlock>, IoError> {
         let Filled { buf: area, start, end } = self.stream.complete()?;
         let mut buf = self.fronts.pop_front().unwrap_or_else(|| Buf::heap(0));
-        let gap = buf.len();
-        // Parts of one buffer always rejoin.
-        let _ = buf.unsplit(area);
+        let carry_bytes = buf.len();
+        assert!(buf.unsplit(area).is_ok(), "parts of one buffer rejoin");
         if start == end {
-            return if self.ended { Ok(Completed::Ended) } else { self.last() };
+            return if self.ended { Ok(Completed::Ended) } else { self.complete_last() };
         }
         if let Some(long) = self.long.take() {
-            let ends = self.lengthen(Some(long), &buf[gap + start..gap + end])?;
+            let ends = self.lengthen(Some(long), &buf[carry_bytes + start..carry_bytes + end])?;
             return if ends { self.block_of_long(Some(buf)) } else { Ok(Completed::Nothing) };
         }
-        let carried = std::mem::take(&mut self.carried);
-        let first = gap + start - carried.len();
-        buf[first..gap + start].copy_from_slice(&carried);
-        self.block_of(buf, first, gap + end, None)
+        let carry = std::mem::take(&mut self.carry);
+        let first = carry_bytes + start - carry.len();
+        buf[first..carry_bytes + start].copy_from_slice(&carry);
+        self.block_of(buf, first, carry_bytes + end, None)
     }
 
     fn ready(&mut self) -> bool {

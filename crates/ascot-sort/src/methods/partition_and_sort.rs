@@ -10,8 +10,9 @@
 //! keys of part i all come before those of part i + 1. A part that turns out larger than a load is
 //! sorted by runs and merges, like an input of its own; one whose keys are all equal needs no sort.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use ascot_io::sync::Unpoisoned;
 use ascot_io::{BlockPool, PAGE_BYTES};
 use ascot_model::report::Report;
 use ascot_model::sort_plan::long_run_bytes;
@@ -28,7 +29,7 @@ use crate::plan::long_runs::partition_in_long_runs;
 use crate::plan::planner::part_count;
 use crate::read::inputs::InputPosition;
 use crate::read::inputs::{Inputs, part_ahead_bytes};
-use crate::read::record_reader::{GAP_BYTES, PieceReader};
+use crate::read::record_reader::{CARRY_BYTES, RecordReader};
 use crate::records::emitter::PassSums;
 use crate::records::misfits::Misfits;
 use crate::records::{Records, Splitters};
@@ -295,7 +296,7 @@ impl<R: Records> Job<'_, R> {
             .map(|(at, run)| {
                 let equal = splitters.all_equal(first + at) && self.records.keys_decide();
                 // Long records leave pieces part empty.
-                let load = if run.longest > GAP_BYTES as u64 { load / 5 * 4 } else { load };
+                let load = if run.longest > CARRY_BYTES as u64 { load / 5 * 4 } else { load };
                 let normal = !equal && run.bytes <= load;
                 (run, normal)
             })
@@ -331,14 +332,14 @@ impl<R: Records> Job<'_, R> {
         let memory = self.sort_memory(self.part_stream_bytes());
         let inputs = Inputs::of_parts(parts.iter().map(Run::file), &self.pool);
         let start = InputPosition::default();
-        let reader = PieceReader::new(&self.records, &self.disk, inputs, &memory.pieces, start, self.cancel)
+        let reader = RecordReader::new(&self.records, &self.disk, inputs, &memory.pieces, start, self.cancel)
             .of_parts()
             .in_turn(self.turns_of_spills());
         let (records, cancel, threads) = (Arc::clone(&self.records), self.cancel, self.budget.threads);
         let mut done = 0;
         let key_sample = self.key_sample.take().map(Mutex::new);
         let bounds = |input: usize| {
-            let mut sample = key_sample.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut sample = key_sample.as_ref()?.lock().unpoisoned();
             sample.bounds(first + input, parts.get(input)?.bytes)
         };
         let grouping: Option<Grouping<'_>> = if key_sample.is_some() { Some(&bounds) } else { None };
@@ -449,7 +450,7 @@ impl<R: Records> Job<'_, R> {
         let memory = self.sort_memory(self.part_stream_bytes());
         let inputs = Inputs::of_parts([part].into_iter().map(Run::file), &self.pool);
         let start = self.manifest.read_upto;
-        let reader = PieceReader::new(&self.records, &self.disk, inputs, &memory.pieces, start, self.cancel)
+        let reader = RecordReader::new(&self.records, &self.disk, inputs, &memory.pieces, start, self.cancel)
             .of_spills()
             .in_turn(self.turns_of_spills());
         self.form(reader, &memory, Gather::Halves, None)?;

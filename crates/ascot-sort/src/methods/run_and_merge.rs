@@ -15,15 +15,16 @@ use crate::merge::flow::MergeFlow;
 use crate::merge::tasks::{CutRules, cut_tasks};
 use crate::methods::freeing::{FreeingSink, Into};
 use crate::output::writer::OutputWriter;
+use crate::pipeline::Times;
 use crate::plan::long_runs::merge_in_long_runs;
-use crate::read::record_reader::PieceReader;
+use crate::read::record_reader::RecordReader;
 use crate::records::emitter::{Chunk, Merged, PassSums};
 use crate::records::{Records, Rules, Segment};
 use crate::report::account::{PassFacts, stage};
 use crate::resources::limits::descriptors;
-use crate::runs::form::{FormTimes, Gather, Load, SortMemory, sort_loads};
+use crate::runs::form::{Gather, Load, SortMemory, sort_loads};
 use crate::runs::input_chunks::{AnyInput, Bench, ChunkInput};
-use crate::runs::natural_runs::{Found, recognise};
+use crate::runs::natural_runs::{NaturalRuns, find_natural_runs};
 use crate::runs::run::Run;
 use crate::runs::run_file::RunInput;
 use crate::runs::spill::Spill;
@@ -67,7 +68,7 @@ impl<R: Records> Job<'_, R> {
     /// memory goes straight there: then its sums are returned.
     pub fn form(
         &mut self,
-        reader: PieceReader<R>,
+        reader: RecordReader<R>,
         memory: &SortMemory,
         gather: Gather<'_>,
         mut output: Option<&mut OutputWriter<R>>,
@@ -94,15 +95,15 @@ impl<R: Records> Job<'_, R> {
     }
 
     /// What a pass that sorted tells of itself.
-    pub fn form_facts(&self, times: &FormTimes, runs: u64) -> PassFacts {
+    pub fn form_facts(&self, times: &Times, runs: u64) -> PassFacts {
         let none = Duration::ZERO;
         let threads = self.budget.threads;
         let emitted = self.emitters.take_times();
         let stages = vec![
-            stage("read", 1, none, none, times.read_memory, times.read_device),
-            stage("sort", threads, times.sort_busy, none, none, none),
+            stage("read", 1, none, none, times.read.memory, times.read.device),
+            stage("sort", threads, times.busy, none, none, none),
             stage("merge", threads, emitted.busy, none, emitted.waited, none),
-            stage("write", 1, none, times.collect_waited, none, emitted.sink),
+            stage("write", 1, none, times.waited, none, emitted.sink),
         ];
         PassFacts { inputs: self.inputs.iter().count() as u64, outputs: runs, stages }
     }
@@ -126,7 +127,7 @@ impl<R: Records> Job<'_, R> {
         let end = load.end;
         let refers = self.inputs.are_files() && self.request.top.is_none() && self.manifest.view.is_none();
         let latest = self.manifest.runs.iter().rev().find(|run| run.input.is_some());
-        let written = match refers.then(|| recognise(&*self.records, &load, latest)).flatten() {
+        let written = match refers.then(|| find_natural_runs(&*self.records, &load, latest)).flatten() {
             Some(found) => {
                 drop(load);
                 self.refer(found)?
@@ -145,31 +146,31 @@ impl<R: Records> Job<'_, R> {
         Ok(written)
     }
 
-    /// Remembers runs that refer to the inputs, and spills what lies between them.
-    fn refer(&mut self, found: Found) -> Result<u64, SortError> {
+    /// Adds runs that refer to the inputs, and spills the records between them.
+    fn refer(&mut self, found: NaturalRuns) -> Result<u64, SortError> {
         self.dir()?;
         let mut written = 0;
         let mut runs = found.runs.into_iter().peekable();
-        for (number, (gap, mixed)) in found.gaps.into_iter().zip(found.mixed).enumerate() {
-            let bytes = gap.iter().flatten().map(|segment| self.records.bytes_in(segment)).sum();
-            let spilled = if bytes > 0 { self.spill(gap, bytes)? } else { Vec::new() };
+        for (number, (between, mixed)) in found.spilled.into_iter().zip(found.mixed).enumerate() {
+            let bytes = between.iter().flatten().map(|segment| self.records.bytes_in(segment)).sum();
+            let spilled = if bytes > 0 { self.spill(between, bytes)? } else { Vec::new() };
             written += spilled.len() as u64;
             let latest = self.manifest.runs.iter().rposition(|run| run.input.is_some());
-            let goes_on = match (latest, runs.peek()) {
+            let continues = match (latest, runs.peek()) {
                 (Some(latest), Some(next)) if number == 0 && !mixed => {
-                    self.manifest.runs[latest].goes_on(&*self.records, next)
+                    self.manifest.runs[latest].extend_with(&*self.records, next)
                 }
                 _ => false,
             };
             match latest {
-                // What comes before a run's continuation comes before the run.
-                Some(latest) if goes_on => {
+                // Records before a run's continuation come before the run.
+                Some(latest) if continues => {
                     runs.next();
                     self.manifest.runs.splice(latest..latest, spilled);
                 }
                 _ => {
-                    let behind = runs.peek().is_none() && !mixed;
-                    if !behind {
+                    let open = runs.peek().is_none() && !mixed;
+                    if !open {
                         self.manifest.runs.iter_mut().for_each(Run::close);
                     }
                     self.manifest.runs.extend(spilled);

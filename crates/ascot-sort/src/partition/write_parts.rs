@@ -20,7 +20,8 @@ use ascot_model::run_length::{Algorithm, Scheme, Shape};
 use crate::api::error::SortError;
 use crate::api::observe::Cancel;
 use crate::partition::part_streams::{BlockFacts, PartStream};
-use crate::partition::route::{Grouped, InOrder};
+use crate::partition::route::Grouped;
+use crate::pipeline::InOrder;
 use crate::records::Records;
 use crate::resources::turns::Seat;
 
@@ -53,7 +54,7 @@ pub fn open_parts<P: PartStream>(
 /// parts.
 pub fn write_partitioned<R: Records, P: PartStream>(
     records: &R,
-    pieces: &mut InOrder<'_>,
+    pieces: &mut InOrder<'_, Grouped>,
     parts: &mut Parts<P>,
     cancel: &Cancel,
     after_piece: AfterPiece<'_, P>,
@@ -102,7 +103,7 @@ struct OpenBlock {
 
 struct PartitionFlow<'a, 'p, R, P: PartStream> {
     records: &'a R,
-    pieces: &'a mut InOrder<'p>,
+    pieces: &'a mut InOrder<'p, Grouped>,
     open: Vec<OpenBlock>,
     /// The piece that found no memory for all of its records.
     current: Option<Unwritten>,

@@ -15,7 +15,7 @@ use crate::api::request::{Keys, Method, Output, SortRequest, SplitBy};
 use crate::plan::budget::{Budget, SPARE_SHARE, default_memory, merge_fan_in, part_block};
 use crate::plan::order_sample::looks_ordered;
 use crate::read::inputs::{Inputs, PART_BLOCKS};
-use crate::read::record_reader::gap_bytes;
+use crate::read::record_reader::carry_bytes;
 use crate::records::{AnyRecords, Head, Records, with_records};
 use crate::resources::limits::descriptors;
 
@@ -175,7 +175,7 @@ impl<'a, R: Records> Facts<'a, R> {
         let scratch = |bytes| self.records.scratch_bytes(bytes);
         let pieces = budget.pieces(&scratch);
         // A piece begins with space for the record that the piece before it cut off.
-        let filled = pieces.bytes - gap_bytes(pieces.bytes);
+        let filled = pieces.bytes - carry_bytes(pieces.bytes);
         let sorted_apart = budget.memory.saturating_sub(PART_BLOCKS * budget.block);
         let of_parts = Budget { memory: sorted_apart, ..*budget }.pieces(&scratch);
         let streams = budget.streams();

@@ -5,7 +5,7 @@ use ascot_record::framing::Partial;
 use crate::api::error::{Missing, SortError};
 use crate::api::observe::Cancel;
 use crate::read::inputs::InputFile;
-use crate::records::{Keyless, Records};
+use crate::records::{Keyless, RecordEnds};
 
 /// Where a record starts.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ impl RecordStart {
     }
 
     /// The same, of which `bytes` came.
-    pub fn cut_short_at<R: Records>(self, records: &R, bytes: &[u8]) -> SortError {
+    pub fn cut_short_at<R: RecordEnds + ?Sized>(self, records: &R, bytes: &[u8]) -> SortError {
         let mut partial = Partial::default();
         records.go_on(bytes, &mut partial);
         self.cut_short(&partial)
@@ -46,7 +46,7 @@ impl RecordStart {
     /// The error of a record that memory does not hold: `times` its length is the memory that does.
     /// Unless its end has been seen it is looked for in the rest of the `file`, if that can be read
     /// again.
-    pub fn too_long<R: Records>(
+    pub fn too_long<R: RecordEnds + ?Sized>(
         self,
         records: &R,
         file: Option<&InputFile>,
@@ -81,7 +81,7 @@ const LOOK_BYTES: usize = 256 << 10;
 
 /// Looks for the end of the record that starts at `offset` of a file and of which `partial` has been
 /// seen; false where it has none.
-fn find_end<R: Records>(
+fn find_end<R: RecordEnds + ?Sized>(
     records: &R,
     file: &InputFile,
     offset: u64,

@@ -6,8 +6,9 @@ use std::io::{Read, Seek};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use ascot_io::sync::Unpoisoned;
 use ascot_io::{
     Action, BlockPool, Buf, Disk, Filled, IoError, Pool, ReadStream, RunId, RunIndex, RunReader, read_index,
 };
@@ -267,7 +268,7 @@ impl InputFile {
                 Ok(read_at_most(&file, 0, bytes).map_err(failed)?)
             }
             Source::Pipe { rest, .. } => {
-                let mut rest = rest.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut rest = rest.lock().unpoisoned();
                 let Some(pipe) = rest.as_mut() else { return Ok(Vec::new()) };
                 let want = bytes.saturating_sub(pipe.peeked.len()) as u64;
                 pipe.file.by_ref().take(want).read_to_end(&mut pipe.peeked).map_err(failed)?;
@@ -293,7 +294,7 @@ impl InputFile {
                 Ok(Box::new(PartStream::open(disk, path, RunId(*number), offset, pool)?))
             }
             Source::Pipe { name, rest } => {
-                let pipe = rest.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let pipe = rest.lock().unpoisoned().take();
                 let Some(pipe) = pipe else {
                     return Err(SortError::Request(format!(
                         "{}: a pipe can be read only once",
@@ -418,8 +419,7 @@ impl ReadStream for Peeked {
             Some(Begun { front: Some(mut front), asked: true }) => {
                 let filled = self.inner.complete()?;
                 let end = front.len() + filled.len();
-                // Parts of one buffer always rejoin.
-                let _ = front.unsplit(filled.buf);
+                assert!(front.unsplit(filled.buf).is_ok(), "parts of one buffer rejoin");
                 Ok(Filled { buf: front, start: 0, end })
             }
             _ => self.inner.complete(),

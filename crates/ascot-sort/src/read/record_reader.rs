@@ -1,15 +1,14 @@
-//! Filling pieces: reads the inputs one after another into leased buffers and cuts them at record
-//! boundaries.
+//! The record reader: bytes of the inputs become chunks of whole records.
 //!
 //! ```text
-//!   lease:  [ gap | carried | read from the device ........ ]
-//!                 ^ whole records from here       ^ what is left is carried to the next piece
+//!   buffer:  [ free | carry | read from the device ........ ]
+//!                   ^ the chunk starts here       ^ the cut record at the end is the carry of the next chunk
 //!                           ^ page boundary
 //! ```
 //!
-//! Large inputs are read several pieces ahead, so that the device never waits for a piece to be
-//! cut; small ones share pieces. A record that fits neither a piece nor the gap is put together in
-//! memory of its own and makes a piece by itself. Invariant: records are never split between pieces.
+//! Large inputs are read several chunks ahead, so that the device never waits for a chunk to be cut; small inputs
+//! share chunks. A record that fits neither a buffer nor the space for the carry grows in memory of its own and is a
+//! chunk by itself. Invariant: chunks never split records.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -22,31 +21,29 @@ use ascot_record::framing::Partial;
 use crate::api::error::SortError;
 use crate::api::observe::Cancel;
 use crate::read::damage::RecordStart;
-use crate::read::inputs::Span;
-use crate::read::inputs::{COMPLETION_BYTES, InputFile, InputPosition, Inputs};
+use crate::read::inputs::{COMPLETION_BYTES, InputFile, InputPosition, Inputs, Span};
 use crate::records::misfits::InputStart;
-use crate::records::{RawPiece, Records};
-use crate::resources::pieces::PIECES_READ;
-use crate::resources::pieces::{Lease, Long, PiecePool, Starving};
+use crate::records::{RawPiece, RecordEnds};
+use crate::resources::pieces::{Lease, Long, PIECES_READ, PiecePool, Starving};
 use crate::resources::turns::{Seat, Side, Turns};
 
-/// Bytes before a page-aligned read, for what is carried over.
-pub const GAP_BYTES: usize = 64 << 10;
+/// Bytes before a page-aligned read, for the carry.
+pub const CARRY_BYTES: usize = 64 << 10;
 
-/// The gap of a piece of so many bytes.
-pub fn gap_bytes(piece_bytes: usize) -> usize {
-    GAP_BYTES.min(piece_bytes / 4) / PAGE_BYTES * PAGE_BYTES
+/// Bytes for the carry in a buffer of `piece_bytes`.
+pub fn carry_bytes(piece_bytes: usize) -> usize {
+    CARRY_BYTES.min(piece_bytes / 4) / PAGE_BYTES * PAGE_BYTES
 }
 
-/// Memory that sorts a record for certain, in lengths of it: two runs with such a record are merged,
-/// and a distribution sets half of the memory aside.
+/// Memory that is enough to sort a record, in lengths of it: a merge holds two runs with such a record, and a
+/// distribution reserves half of the memory.
 const MEMORY_PER_LENGTH: u64 = 4;
 
-/// How often a silent pipe is asked again.
+/// Time between two looks at a silent pipe.
 const PIPE_POLL: Duration = Duration::from_micros(500);
 
-/// Cuts inputs into pieces.
-pub struct PieceReader<R> {
+/// Reads inputs as chunks of whole records.
+pub struct RecordReader<R: ?Sized> {
     records: Arc<R>,
     disk: Disk,
     inputs: Inputs,
@@ -54,20 +51,20 @@ pub struct PieceReader<R> {
     open: Option<Open>,
     /// The input being read, and how much of it has been read.
     at: InputPosition,
-    /// Each input has pieces of its own.
+    /// No chunk has records of two inputs.
     separate: bool,
     /// The inputs are spills: their records are in the form of spills already.
     spilled: bool,
     cancel: Cancel,
-    /// Records of the current input cut so far.
+    /// Records of the current input in chunks so far.
     record_number: u64,
-    /// A started record, to be continued by the next piece.
-    carried: Vec<u8>,
-    /// The same where it is long.
+    /// The cut record at the end of the last chunk.
+    carry: Vec<u8>,
+    /// A record longer than the space for the carry, as far as it has been read.
     long: Option<LongStart>,
-    /// What was read behind the end of a long record.
-    behind: Option<Fill>,
-    /// Whether others use the device in turn with this.
+    /// Bytes read after the end of a long record.
+    after_long: Option<Fill>,
+    /// The turns on the device, where it serves one side at a time.
     turns: Option<Arc<Turns>>,
     seat: Arc<Seat>,
     /// Time spent waiting for a free buffer.
@@ -79,14 +76,14 @@ pub struct PieceReader<R> {
 /// An input being read.
 struct Open {
     stream: Box<dyn ReadStream>,
-    /// Bytes still to be asked for; none: it is read piece by piece, to its end.
+    /// Bytes still to be asked for; none: it is read chunk by chunk, to its end.
     to_ask: Option<u64>,
     ahead: VecDeque<Ahead>,
-    /// It may keep silent for long.
+    /// It may be silent for long.
     pipe: bool,
 }
 
-/// A piece being read: its memory around the part the stream fills.
+/// A chunk being read: the parts of its buffer around the part that the stream fills.
 struct Ahead {
     lease: Lease,
     front: Buf,
@@ -100,27 +97,29 @@ struct LongStart {
     start: RecordStart,
 }
 
-/// A piece and where it ends in the inputs.
-pub struct PlacedPiece {
-    /// The piece.
+/// A chunk and its place in the inputs.
+pub struct PlacedChunk {
+    /// Its records.
     pub piece: RawPiece,
     /// Place after its last record.
     pub end: InputPosition,
-    /// Its records.
+    /// Number of records.
     pub records: usize,
     /// Where the records of each input begin in it.
     pub starts: Vec<InputStart>,
-    /// Number of its input; with separate inputs the only one.
+    /// Bytes that complete the last records of inputs; the inputs lack them.
+    pub added: usize,
+    /// Number of its last input.
     pub input: usize,
-    /// No more pieces of this input follow.
+    /// The last chunk of this input.
     pub ends_input: bool,
-    /// Where its bytes lie in a file that can be read again.
+    /// Its byte range in a file that can be read again.
     pub span: Option<Span>,
-    /// It is one long record: there is nothing to sort.
+    /// It is one long record, so there is nothing to sort.
     pub long: bool,
 }
 
-impl<R: Records> PieceReader<R> {
+impl<R: RecordEnds + ?Sized> RecordReader<R> {
     /// Reads `inputs` from `from` on.
     pub fn new(
         records: &Arc<R>,
@@ -130,7 +129,7 @@ impl<R: Records> PieceReader<R> {
         from: InputPosition,
         cancel: &Cancel,
     ) -> Self {
-        PieceReader {
+        RecordReader {
             records: Arc::clone(records),
             disk: disk.clone(),
             inputs,
@@ -141,9 +140,9 @@ impl<R: Records> PieceReader<R> {
             spilled: false,
             cancel: cancel.clone(),
             record_number: from.record,
-            carried: Vec::new(),
+            carry: Vec::new(),
             long: None,
-            behind: None,
+            after_long: None,
             turns: None,
             seat: Arc::new(Seat::new(None, Side::Reader)),
             waited_memory: Duration::ZERO,
@@ -151,10 +150,10 @@ impl<R: Records> PieceReader<R> {
         }
     }
 
-    /// The inputs are parts: each has pieces of its own, and its records are normalised already.
+    /// The inputs are parts: no chunk has records of two of them, and the records are normalised already.
     pub fn of_parts(mut self) -> Self {
-        (self.separate, self.spilled) = (true, true);
-        self
+        self.separate = true;
+        self.of_spills()
     }
 
     /// The inputs are spills, whose records are normalised already.
@@ -163,7 +162,7 @@ impl<R: Records> PieceReader<R> {
         self
     }
 
-    /// Reads when it has the turn, until whoever holds [`PieceReader::seat`] gives that back.
+    /// Reads while it has the turn; the holder of [`RecordReader::seat`] gives the turn back.
     pub fn in_turn(mut self, turns: Option<Arc<Turns>>) -> Self {
         self.seat = Arc::new(Seat::new(turns.as_ref(), Side::Reader));
         self.turns = turns;
@@ -175,15 +174,15 @@ impl<R: Records> PieceReader<R> {
         self.turns.as_ref()
     }
 
-    /// Its place in them: the turn is to be given back before anybody waits for memory.
+    /// Its seat at the device; its turn must be given back before a thread waits for memory.
     pub fn seat(&self) -> Arc<Seat> {
         Arc::clone(&self.seat)
     }
 
-    /// The next piece; none after the last.
-    pub fn next(&mut self, starving: Starving<'_>) -> Result<Option<PlacedPiece>, SortError> {
+    /// The next chunk; none after the last.
+    pub fn next(&mut self, starving: Starving<'_>) -> Result<Option<PlacedChunk>, SortError> {
         loop {
-            let fill = match self.behind.take() {
+            let fill = match self.after_long.take() {
                 Some(fill) => fill,
                 None if !self.open_input()? => return Ok(None),
                 None if self.open.as_ref().is_some_and(|open| open.to_ask.is_some()) => {
@@ -193,7 +192,7 @@ impl<R: Records> PieceReader<R> {
             };
             let piece = match self.long.take() {
                 Some(long) => self.lengthen(long, fill, starving)?,
-                None => self.settle(fill)?,
+                None => self.cut_chunk(fill)?,
             };
             if piece.is_some() {
                 return Ok(piece);
@@ -201,7 +200,7 @@ impl<R: Records> PieceReader<R> {
         }
     }
 
-    /// Opens the input that comes next, unless one is open; false after the last.
+    /// Opens the next input, unless one is open; false after the last.
     fn open_input(&mut self) -> Result<bool, SortError> {
         if self.open.is_some() {
             return Ok(true);
@@ -224,7 +223,7 @@ impl<R: Records> PieceReader<R> {
         Ok(lease?)
     }
 
-    /// Where the record starts of which `held` bytes have been read.
+    /// The start of a record whose first `held` bytes have been read.
     fn start_of(&self, held: usize) -> RecordStart {
         RecordStart {
             input: self.inputs.get(self.at.input).map_or_else(String::new, InputFile::name),
@@ -233,7 +232,7 @@ impl<R: Records> PieceReader<R> {
         }
     }
 
-    /// Keeps several pieces of a large input in flight.
+    /// Keeps several chunks of a large input in flight.
     fn ask_ahead(&mut self, starving: Starving<'_>) -> Result<(), SortError> {
         while let Some(open) = &self.open {
             if open.ahead.len() >= PIECES_READ || open.to_ask == Some(0) {
@@ -243,10 +242,10 @@ impl<R: Records> PieceReader<R> {
                 if open.ahead.is_empty() { Some(self.lease(starving)?) } else { self.pieces.try_take() };
             let (Some(mut lease), Some(open)) = (lease, &mut self.open) else { return Ok(()) };
             let Some(mut front) = lease.lend() else { return Ok(()) };
-            let gap = gap_bytes(front.len());
-            let mut area = front.split_off(gap);
+            let carry = carry_bytes(front.len());
+            let mut area = front.split_off(carry);
             let left = open.to_ask.unwrap_or(0);
-            // Room for what completes a last record.
+            // A page is kept for the bytes that complete a last record.
             let most = (area.len() - PAGE_BYTES) as u64;
             let asked = left.min(most);
             let rest = area.split_off((asked as usize).next_multiple_of(PAGE_BYTES));
@@ -258,7 +257,7 @@ impl<R: Records> PieceReader<R> {
         Ok(())
     }
 
-    /// The next piece of a large input.
+    /// The next chunk of a large input.
     fn fill_ahead(&mut self, starving: Starving<'_>) -> Result<Fill, SortError> {
         self.ask_ahead(starving)?;
         let Some(open) = &mut self.open else { return Err(SortError::Internal("no input is open")) };
@@ -269,13 +268,11 @@ impl<R: Records> PieceReader<R> {
         let Filled { buf, start, end } = open.stream.complete()?;
         self.waited_device += since.elapsed();
         let last = open.to_ask == Some(0) && open.ahead.is_empty();
-        let gap = front.len();
-        if front.unsplit(buf).and_then(|()| front.unsplit(rest)).is_err() {
-            return Err(SortError::Internal("a buffer came back from elsewhere"));
-        }
+        let carry = front.len();
+        assert!(front.unsplit(buf).is_ok() && front.unsplit(rest).is_ok(), "parts of one buffer rejoin");
         lease.put(front);
         self.at.offset += (end - start) as u64;
-        let mut fill = self.join_carried(lease, gap + start..gap + end, starving)?;
+        let mut fill = self.join_carry(lease, carry + start..carry + end, starving)?;
         fill.ends = last && !self.go_on_where_grown()?;
         let again = !self.spilled && self.inputs.get(self.at.input).is_some_and(|file| file.path().is_some());
         let offset = self.at.offset - fill.bytes.len() as u64;
@@ -283,8 +280,8 @@ impl<R: Records> PieceReader<R> {
         Ok(fill)
     }
 
-    /// A file that has grown since it was opened is read on piece by piece, to the end it has then: what
-    /// was its last record may have been half written.
+    /// Continues a file that has grown since it was opened, chunk by chunk, to the end it has then: its last record
+    /// may have been half written.
     fn go_on_where_grown(&mut self) -> Result<bool, SortError> {
         let Some(file) = self.inputs.get(self.at.input).filter(|file| file.size_now() > self.at.offset)
         else {
@@ -295,24 +292,24 @@ impl<R: Records> PieceReader<R> {
         Ok(true)
     }
 
-    /// Puts what was carried before what was read, or starts a long record with it.
-    fn join_carried(
+    /// Puts the carry before the bytes read, or starts a long record with it.
+    fn join_carry(
         &mut self,
         mut lease: Lease,
         read: Range<usize>,
         starving: Starving<'_>,
     ) -> Result<Fill, SortError> {
-        let carried = std::mem::take(&mut self.carried);
-        if carried.len() > read.start {
-            self.start_long(&carried, read.len(), starving)?;
+        let carry = std::mem::take(&mut self.carry);
+        if carry.len() > read.start {
+            self.start_long(&carry, read.len(), starving)?;
             return Ok(Fill::of(lease, read));
         }
-        let start = read.start - carried.len();
-        lease.bytes_mut()[start..read.start].copy_from_slice(&carried);
+        let start = read.start - carry.len();
+        lease.bytes_mut()[start..read.start].copy_from_slice(&carry);
         Ok(Fill::of(lease, start..read.end))
     }
 
-    /// Starts a long record with `bytes`, behind which `read` more have been read.
+    /// Starts a long record with `bytes`, after which `read` more have been read.
     fn start_long(&mut self, bytes: &[u8], read: usize, starving: Starving<'_>) -> Result<(), SortError> {
         let start = self.start_of(bytes.len() + read);
         let long = LongStart { long: self.pieces.long()?, partial: Partial::default(), start };
@@ -320,7 +317,7 @@ impl<R: Records> PieceReader<R> {
         Ok(())
     }
 
-    /// Appends to a long record what of `bytes` belongs to it; says how much that is if it ends there.
+    /// Appends to a long record the part of `bytes` that belongs to it; returns where it ends, if it ends there.
     fn append(
         &mut self,
         mut started: LongStart,
@@ -345,16 +342,17 @@ impl<R: Records> PieceReader<R> {
         }
     }
 
-    /// Goes on with a long record: a piece, if that is its end.
+    /// Continues a long record; returns it as a chunk once it is whole.
     fn lengthen(
         &mut self,
         started: LongStart,
         mut fill: Fill,
         starving: Starving<'_>,
-    ) -> Result<Option<PlacedPiece>, SortError> {
+    ) -> Result<Option<PlacedChunk>, SortError> {
         let lease = std::mem::replace(&mut fill.lease, Lease::plain(Buf::heap(0)));
         let (mut started, mut end) = self.append(started, &lease.bytes()[fill.bytes.clone()], starving)?;
         fill.lease = lease;
+        let mut added = 0;
         if end.is_none() && fill.ends {
             let completion = self.completion(started.partial.last());
             let Some(bytes) = completion.filter(|bytes| {
@@ -364,6 +362,7 @@ impl<R: Records> PieceReader<R> {
                 return Err(started.start.cut_short(&started.partial));
             };
             started = self.append(started, &bytes, starving)?.0;
+            added = bytes.len();
             end = Some(fill.bytes.len());
         }
         let Some(end) = end else {
@@ -374,17 +373,17 @@ impl<R: Records> PieceReader<R> {
         let (input, left, before) = (self.at.input, fill.bytes.len() as u64, self.record_number);
         self.record_number += 1;
         if left > 0 {
-            self.behind = Some(fill);
+            self.after_long = Some(fill);
         } else if fill.ends {
             self.next_input();
         }
         let LongStart { long, start, .. } = started;
         let bytes = 0..long.len();
         let piece = RawPiece { lease: long.into_lease(), bytes, spilled: self.spilled, grouping: None };
-        if let Some(keyless) = self.records.keyless(&piece.lease.bytes()[piece.bytes.clone()]) {
+        if let Some(keyless) = self.records.keyless(piece.record_bytes()) {
             return Err(start.keyless(keyless));
         }
-        Ok(Some(PlacedPiece {
+        Ok(Some(PlacedChunk {
             piece,
             end: InputPosition {
                 input: self.at.input,
@@ -392,6 +391,7 @@ impl<R: Records> PieceReader<R> {
                 record: self.record_number,
             },
             records: 1,
+            added,
             starts: vec![InputStart { at: 0, input, before }],
             input,
             ends_input: self.at.input > input,
@@ -400,26 +400,25 @@ impl<R: Records> PieceReader<R> {
         }))
     }
 
-    /// What completes the last record of the input being read, whose last byte is `last`.
+    /// The bytes that complete the last record of the current input, whose last byte is `last`.
     fn completion(&self, last: Option<u8>) -> Option<Vec<u8>> {
         self.inputs.get(self.at.input)?.completion(self.records.completion(), last)
     }
 
-    /// Cuts what has been read into whole records, which are a piece, if there are any.
-    fn settle(&mut self, mut fill: Fill) -> Result<Option<PlacedPiece>, SortError> {
-        self.cut(&mut fill)?;
+    /// Cuts the bytes read into whole records, which are a chunk, and the carry.
+    fn cut_chunk(&mut self, mut fill: Fill) -> Result<Option<PlacedChunk>, SortError> {
+        self.cut(&mut fill, 0)?;
         if fill.ends {
             self.end_input(&mut fill)?;
         }
         if fill.records > 0 {
             return self.deliver(fill).map(Some);
         }
-        self.carried = fill.lease.bytes()[fill.bytes].to_vec();
+        self.carry = fill.lease.bytes()[fill.bytes].to_vec();
         Ok(None)
     }
 
-    /// A piece of small inputs and pipes: read until it is full. Of what goes on with a long record
-    /// nothing is cut yet.
+    /// Fills a chunk from small inputs and pipes. The bytes that continue a long record are not cut yet.
     fn fill_small(&mut self, starving: Starving<'_>) -> Result<Fill, SortError> {
         let mut fill = self.start_small(starving)?;
         loop {
@@ -435,7 +434,7 @@ impl<R: Records> PieceReader<R> {
                 }
                 continue;
             }
-            self.cut(&mut fill)?;
+            self.cut(&mut fill, 0)?;
             if !fill.ends {
                 continue;
             }
@@ -448,25 +447,25 @@ impl<R: Records> PieceReader<R> {
         }
     }
 
-    /// A buffer that begins with what was carried, unless that starts a long record.
+    /// A buffer that begins with the carry, unless the carry starts a long record.
     fn start_small(&mut self, starving: Starving<'_>) -> Result<Fill, SortError> {
-        let carried = std::mem::take(&mut self.carried);
-        if carried.len() + 2 * PAGE_BYTES > self.pieces.piece_bytes() {
-            self.start_long(&carried, 0, starving)?;
+        let carry = std::mem::take(&mut self.carry);
+        if carry.len() + 2 * PAGE_BYTES > self.pieces.piece_bytes() {
+            self.start_long(&carry, 0, starving)?;
             return Ok(Fill::of(self.lease(starving)?, 0..0));
         }
         let mut lease = self.lease(starving)?;
-        let start = carried.len().next_multiple_of(PAGE_BYTES) - carried.len();
-        lease.bytes_mut()[start..start + carried.len()].copy_from_slice(&carried);
-        Ok(Fill::of(lease, start..start + carried.len()))
+        let start = carry.len().next_multiple_of(PAGE_BYTES) - carry.len();
+        lease.bytes_mut()[start..start + carry.len()].copy_from_slice(&carry);
+        Ok(Fill::of(lease, start..start + carry.len()))
     }
 
-    /// Reads up to `room` bytes behind what is there; true if the input has ended.
+    /// Reads up to `room` bytes after the bytes there are; true if the input has ended.
     fn read(&mut self, fill: &mut Fill, room: usize) -> Result<bool, SortError> {
         let Some(open) = &mut self.open else { return Ok(true) };
         let since = Instant::now();
         let Some(mut front) = fill.lease.lend() else {
-            return Err(SortError::Internal("a piece without memory"));
+            return Err(SortError::Internal("a chunk without memory"));
         };
         let mut area = front.split_off(fill.bytes.end);
         let rest = area.split_off(room);
@@ -480,12 +479,10 @@ impl<R: Records> PieceReader<R> {
         }
         let Filled { buf, start, end } = open.stream.complete()?;
         self.waited_device += since.elapsed();
-        if front.unsplit(buf).and_then(|()| front.unsplit(rest)).is_err() {
-            return Err(SortError::Internal("a buffer came back from elsewhere"));
-        }
+        assert!(front.unsplit(buf).is_ok() && front.unsplit(rest).is_ok(), "parts of one buffer rejoin");
         fill.lease.put(front);
         if start > 0 {
-            // Only at an unaligned start: nothing is there to be kept in front of it, or it is moved.
+            // Only at an unaligned start: the carry moves next to the bytes read.
             let held = fill.bytes.len();
             fill.lease.bytes_mut().copy_within(fill.bytes.clone(), fill.bytes.start + start);
             fill.bytes = fill.bytes.start + start..fill.bytes.start + start + held;
@@ -496,13 +493,13 @@ impl<R: Records> PieceReader<R> {
         Ok(end < room)
     }
 
-    /// Cuts what whole records there are.
-    fn cut(&mut self, fill: &mut Fill) -> Result<(), SortError> {
+    /// Cuts off the whole records; the input lacks the last `added` bytes.
+    fn cut(&mut self, fill: &mut Fill, added: usize) -> Result<(), SortError> {
         let left = &fill.lease.bytes()[fill.cut..fill.bytes.end];
         let cut = self.records.cut(left, usize::MAX);
-        // Spilled records were looked at before.
+        // Records of spills have been checked.
         if let Some(keyless) = self.records.keyless(&left[..cut.bytes]).filter(|_| !self.spilled) {
-            return Err(self.start_of(left.len() - fill.added).keyless(keyless));
+            return Err(self.start_of(left.len() - added).keyless(keyless));
         }
         let input = self.at.input;
         if cut.records > 0 && fill.starts.last().is_none_or(|start| start.input != input) {
@@ -514,7 +511,7 @@ impl<R: Records> PieceReader<R> {
         Ok(())
     }
 
-    /// The input has ended: completes its last record, goes on to the next input.
+    /// Completes the last record of an input, and moves to the next input.
     fn end_input(&mut self, fill: &mut Fill) -> Result<(), SortError> {
         fill.ends = false;
         let left = fill.cut..fill.bytes.end;
@@ -528,8 +525,8 @@ impl<R: Records> PieceReader<R> {
                 return Err(start.cut_short_at(&*self.records, &fill.lease.bytes()[left]));
             }
             fill.bytes.end = completed.end;
-            fill.added = bytes.len();
-            self.cut(fill)?;
+            fill.added += bytes.len();
+            self.cut(fill, bytes.len())?;
         }
         self.next_input();
         Ok(())
@@ -541,8 +538,8 @@ impl<R: Records> PieceReader<R> {
         self.record_number = 0;
     }
 
-    /// Takes the whole records off as a piece, carries the rest.
-    fn deliver(&mut self, fill: Fill) -> Result<PlacedPiece, SortError> {
+    /// Takes the whole records off as a chunk, and keeps the rest as the carry.
+    fn deliver(&mut self, fill: Fill) -> Result<PlacedChunk, SortError> {
         let rest = fill.cut..fill.bytes.end;
         let span = fill.span();
         let bytes = fill.bytes.start..fill.cut;
@@ -550,14 +547,14 @@ impl<R: Records> PieceReader<R> {
         let input = self.at.input - usize::from(ends_input && self.at.input > 0);
         let offset = self.at.offset.saturating_sub(rest.len() as u64);
         let end = InputPosition { input: self.at.input, offset, record: self.record_number };
-        self.carried = fill.lease.bytes()[rest].to_vec();
+        self.carry = fill.lease.bytes()[rest].to_vec();
         let piece = RawPiece { lease: fill.lease, bytes, spilled: self.spilled, grouping: None };
-        let (records, starts) = (fill.records, fill.starts);
-        Ok(PlacedPiece { piece, end, records, starts, input, ends_input, span, long: false })
+        let Fill { records, starts, added, .. } = fill;
+        Ok(PlacedChunk { piece, end, records, starts, added, input, ends_input, span, long: false })
     }
 }
 
-/// A piece being filled.
+/// A chunk being filled.
 struct Fill {
     lease: Lease,
     /// Bytes in it.
@@ -567,11 +564,11 @@ struct Fill {
     records: usize,
     /// Where the records of each input begin.
     starts: Vec<InputStart>,
-    /// Where the first of its bytes lies, in a file read by itself.
+    /// The position of its first byte, in a file read by itself.
     from: Option<InputPosition>,
-    /// Bytes added to its last record, which lacked its end.
+    /// Bytes that complete the last records of inputs.
     added: usize,
-    /// Nothing of the input follows; it has not been told so yet.
+    /// The input ends here, and its last record is not completed yet.
     ends: bool,
 }
 
@@ -591,7 +588,7 @@ impl Fill {
         }
     }
 
-    /// Where its whole records lie.
+    /// The byte range of its whole records.
     fn span(&self) -> Option<Span> {
         let InputPosition { input, offset, .. } = self.from?;
         let len = (self.cut - self.bytes.start - self.added) as u64;

@@ -13,7 +13,8 @@ use ascot_record::order::{self, RecordOrder};
 use ascot_record::piece::{PieceScratch, sort_piece};
 
 use super::{
-    Cut, Index, Keyless, RawPiece, Records, Rules, Segment, Side, Sorted, Splitters, Task, groups_of,
+    Cut, Index, Keyless, RawPiece, RecordEnds, Records, Rules, Segment, Side, Sorted, Splitters, Task,
+    cut_framed, groups_of,
 };
 use crate::records::emitter::{Emitter, Merged, Stopped};
 use crate::records::misfits::PieceMisfits;
@@ -261,40 +262,9 @@ pub struct FramedScratch {
     misfits: PieceMisfits,
 }
 
-impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
-    type Bound = Place;
-    type Scratch = FramedScratch;
-
-    fn scratch(&self, piece_bytes: usize) -> FramedScratch {
-        let records = Self::most_records(piece_bytes);
-        let (piece, starts) = (PieceScratch::with_capacity(records), vec![0; records]);
-        FramedScratch { piece, starts, misfits: PieceMisfits::default() }
-    }
-
-    fn scratch_bytes(&self, piece_bytes: usize) -> usize {
-        let records = Self::most_records(piece_bytes);
-        ascot_record::piece::scratch_bytes(records) + records * size_of::<u32>()
-    }
-
-    fn gathers(&self) -> bool {
-        true
-    }
-
-    fn record_bytes(&self) -> Option<usize> {
-        self.framing.fixed_len()
-    }
-
+impl<F: Framing + 'static, O: RecordOrder + 'static> RecordEnds for Framed<F, O> {
     fn cut(&self, bytes: &[u8], max_records: usize) -> Cut {
-        if let Some(len) = self.framing.fixed_len() {
-            let records = (bytes.len() / len).min(max_records);
-            return Cut { records, bytes: records * len };
-        }
-        let mut cut = Cut::default();
-        while cut.records < max_records {
-            let Some(end) = self.framing.end(bytes, cut.bytes) else { break };
-            cut = Cut { records: cut.records + 1, bytes: end };
-        }
-        cut
+        cut_framed(&self.framing, bytes, max_records)
     }
 
     fn go_on(&self, part: &[u8], partial: &mut Partial) -> Option<usize> {
@@ -319,6 +289,30 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
             (before, offset) = (before + 1, end);
         }
         None
+    }
+}
+
+impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
+    type Bound = Place;
+    type Scratch = FramedScratch;
+
+    fn scratch(&self, piece_bytes: usize) -> FramedScratch {
+        let records = Self::most_records(piece_bytes);
+        let (piece, starts) = (PieceScratch::with_capacity(records), vec![0; records]);
+        FramedScratch { piece, starts, misfits: PieceMisfits::default() }
+    }
+
+    fn scratch_bytes(&self, piece_bytes: usize) -> usize {
+        let records = Self::most_records(piece_bytes);
+        ascot_record::piece::scratch_bytes(records) + records * size_of::<u32>()
+    }
+
+    fn gathers(&self) -> bool {
+        true
+    }
+
+    fn record_bytes(&self) -> Option<usize> {
+        self.framing.fixed_len()
     }
 
     fn part_of(&self, record: &[u8], splitters: &Splitters) -> usize {

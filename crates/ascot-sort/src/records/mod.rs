@@ -22,7 +22,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ascot_record::checksum::RecordSum;
-use ascot_record::framing::Partial;
+use ascot_record::framing::{Framing, Partial};
 use ascot_record::keys::KeyColumn;
 
 pub(crate) use dispatch::{AnyRecords, with_records};
@@ -143,6 +143,18 @@ pub struct RawPiece {
     pub grouping: Option<Arc<Splitters>>,
 }
 
+impl RawPiece {
+    /// The bytes of the records.
+    pub fn record_bytes(&self) -> &[u8] {
+        &self.lease.bytes()[self.bytes.clone()]
+    }
+
+    /// The bytes of the records, to be normalised.
+    pub fn record_bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.lease.bytes_mut()[self.bytes.clone()]
+    }
+}
+
 /// Which side of equal records a cut falls on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
@@ -152,8 +164,22 @@ pub enum Side {
     Upper,
 }
 
+/// Where records end: all that a [`RecordReader`](crate::read::record_reader::RecordReader) needs to know of them.
+pub trait RecordEnds: Send + Sync + 'static {
+    /// Cuts off at most `max_records` whole records.
+    fn cut(&self, bytes: &[u8], max_records: usize) -> Cut;
+    /// Looks for the end of a record in its next part; returns its place in the part.
+    fn go_on(&self, part: &[u8], partial: &mut Partial) -> Option<usize>;
+    /// The byte that completes a last record without its end; none: such a record is cut short.
+    fn completion(&self) -> Option<u8>;
+    /// The first of some whole records that ends before its key does.
+    fn keyless(&self, _bytes: &[u8]) -> Option<Keyless> {
+        None
+    }
+}
+
 /// What is known of one record layout under one order.
-pub trait Records: Send + Sync + 'static {
+pub trait Records: RecordEnds {
     /// A record as a place to cut at.
     type Bound: Clone + Send + Sync + 'static;
     /// Scratch of a sorting thread.
@@ -173,16 +199,6 @@ pub trait Records: Send + Sync + 'static {
     /// The length of every record, where it is fixed.
     fn record_bytes(&self) -> Option<usize>;
 
-    /// Cuts off at most `max_records` whole records.
-    fn cut(&self, bytes: &[u8], max_records: usize) -> Cut;
-    /// Looks for the end of a record in its next part; gives where in the part it is.
-    fn go_on(&self, part: &[u8], partial: &mut Partial) -> Option<usize>;
-    /// What completes a last record that lacks its end; none: such a record is cut short.
-    fn completion(&self) -> Option<u8>;
-    /// The first of some whole records that ends before its key does.
-    fn keyless(&self, _bytes: &[u8]) -> Option<Keyless> {
-        None
-    }
     /// The part that a record belongs to.
     fn part_of(&self, record: &[u8], splitters: &Splitters) -> usize {
         let mut keys = Vec::new();
@@ -272,6 +288,20 @@ pub trait Records: Send + Sync + 'static {
     fn each_key(&self, bytes: &[u8], take: &mut dyn FnMut(Range<usize>, &[u8]));
     /// The normalised keys of about `count` records spread over unsorted whole records.
     fn sample_keys(&self, bytes: &[u8], count: usize, out: &mut Vec<Vec<u8>>);
+}
+
+/// Cuts off at most `max_records` whole records, as `framing` finds them.
+pub(crate) fn cut_framed<F: Framing>(framing: &F, bytes: &[u8], max_records: usize) -> Cut {
+    if let Some(len) = framing.fixed_len() {
+        let records = (bytes.len() / len).min(max_records);
+        return Cut { records, bytes: records * len };
+    }
+    let mut cut = Cut::default();
+    while cut.records < max_records {
+        let Some(end) = framing.end(bytes, cut.bytes) else { break };
+        cut = Cut { records: cut.records + 1, bytes: end };
+    }
+    cut
 }
 
 /// Where the records of each part go in a buffer grouped by part: the parts that have any.

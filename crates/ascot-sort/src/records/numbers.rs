@@ -14,7 +14,8 @@ use ascot_record::vsort;
 use bytemuck::Pod;
 
 use super::{
-    Cut, Groups, Index, RawPiece, Records, Rules, Segment, Side, Sorted, Splitters, Task, groups_of,
+    Cut, Groups, Index, RawPiece, RecordEnds, Records, Rules, Segment, Side, Sorted, Splitters, Task,
+    groups_of,
 };
 use crate::records::emitter::{Emitter, Merged, Stopped};
 use crate::resources::pieces::Lease;
@@ -337,6 +338,21 @@ fn cast_mut<T: Pod>(bytes: &mut [u8]) -> &mut [T] {
     bytemuck::try_cast_slice_mut(bytes).unwrap_or_default()
 }
 
+impl<T: Number> RecordEnds for Numbers<T> {
+    fn cut(&self, bytes: &[u8], max_records: usize) -> Cut {
+        let records = (bytes.len() / size_of::<T>()).min(max_records);
+        Cut { records, bytes: records * size_of::<T>() }
+    }
+
+    fn go_on(&self, part: &[u8], partial: &mut Partial) -> Option<usize> {
+        FixedFraming(size_of::<T>()).go_on(part, partial)
+    }
+
+    fn completion(&self) -> Option<u8> {
+        None
+    }
+}
+
 impl<T: Number> Records for Numbers<T> {
     type Bound = T;
     /// The group of each value of a piece.
@@ -360,19 +376,6 @@ impl<T: Number> Records for Numbers<T> {
 
     fn record_bytes(&self) -> Option<usize> {
         Some(size_of::<T>())
-    }
-
-    fn cut(&self, bytes: &[u8], max_records: usize) -> Cut {
-        let records = (bytes.len() / size_of::<T>()).min(max_records);
-        Cut { records, bytes: records * size_of::<T>() }
-    }
-
-    fn go_on(&self, part: &[u8], partial: &mut Partial) -> Option<usize> {
-        FixedFraming(size_of::<T>()).go_on(part, partial)
-    }
-
-    fn completion(&self) -> Option<u8> {
-        None
     }
 
     fn sort(

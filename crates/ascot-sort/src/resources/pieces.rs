@@ -7,8 +7,9 @@
 //! Invariant: of the threads of a pass only one waits for memory, the one that reads. What it hands
 //! on comes back without more, so that the wait ends.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
+use ascot_io::sync::Unpoisoned;
 use ascot_io::waits::{Held, Holders, Need, wait_for};
 use ascot_io::{Buf, Growable, PAGE_BYTES};
 use ascot_io::{Pool, PoolError};
@@ -204,7 +205,7 @@ impl PiecePool {
 
 impl Inner {
     fn lock(&self) -> MutexGuard<'_, Shelf> {
-        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shelf.lock().unpoisoned()
     }
 
     /// Bytes of the share that nothing has.
@@ -222,7 +223,7 @@ impl Inner {
         shelf.wanted = bytes;
         starving();
         let _waiting = wait_for("memory for records", Need::Blocked, Some(&self.holders));
-        self.returned.wait(shelf).unwrap_or_else(PoisonError::into_inner)
+        self.returned.wait(shelf).unpoisoned()
     }
 }
 

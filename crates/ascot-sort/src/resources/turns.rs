@@ -15,13 +15,13 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-use ascot_io::Unpoisoned;
+use ascot_io::sync::Unpoisoned;
 use ascot_io::waits::{Need, wait_for};
 use ascot_model::volume::VolumeProfile;
 
 use crate::resources::device::device_of;
 
-/// One of the two sides.
+/// A side of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Reads.
@@ -37,7 +37,7 @@ struct State {
     waiting: [usize; 2],
 }
 
-/// Who uses the device.
+/// The side that uses the device.
 #[derive(Debug, Default)]
 pub struct Turns {
     state: Mutex<State>,
@@ -57,7 +57,7 @@ impl Turns {
         self.state.lock().unpoisoned()
     }
 
-    /// Waits for the turn. Who had the last one lets the other go first.
+    /// Waits for the turn. The side that had the last turn lets the other go first.
     fn take(&self, side: Side) {
         let other = 1 - side as usize;
         let mut state = self.lock();
@@ -77,7 +77,7 @@ impl Turns {
     }
 }
 
-/// The place of one side, which has the turn or has not; gives it back when dropped.
+/// One side's claim to the device. It has the turn or not, and gives it back when dropped.
 #[derive(Debug)]
 pub struct Seat {
     turns: Option<Arc<Turns>>,
@@ -86,12 +86,12 @@ pub struct Seat {
 }
 
 impl Seat {
-    /// A seat at these turns; none: everybody may go at any time.
+    /// A seat at these turns; without turns both sides use the device at any time.
     pub fn new(turns: Option<&Arc<Turns>>, side: Side) -> Seat {
         Seat { turns: turns.cloned(), side, has_turn: AtomicBool::new(false) }
     }
 
-    /// Has the turn, after waiting for it if need be.
+    /// Takes the turn, and waits for it if the other side has it.
     pub fn take(&self) {
         if let Some(turns) = &self.turns
             && !self.has_turn.load(Relaxed)
@@ -101,7 +101,7 @@ impl Seat {
         }
     }
 
-    /// Gives the turn back, if it has it.
+    /// Gives the turn back, if this side has it.
     pub fn give_back(&self) {
         if let Some(turns) = &self.turns
             && self.has_turn.swap(false, Relaxed)

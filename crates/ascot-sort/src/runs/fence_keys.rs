@@ -1,16 +1,14 @@
-//! What a view keeps of each run beside the run itself: where its records can be entered, and by what
-//! each such place begins (docs/formats/view.md).
+//! Fence keys: a view keeps, beside each run, the key of the first record of every unit (docs/formats/view.md).
 //!
 //! ```text
-//!   blocks   |  a..  |  e..  |  h......  |  .....  |  m..  |
-//!   units    |   0   |   1   |          2          |   3   |     a record that spans blocks is one unit
-//!   firsts       a       e       h                     m        keys, or whole records
+//!   blocks       |  a..  |  e..  |  h......  |  .....  |  m..  |
+//!   units        |   0   |   1   |          2          |   3   |     a record that spans blocks is one unit
+//!   fence keys       a       e       h                     m         keys, or whole records
 //! ```
 //!
-//! Where keys leave nothing to settle but the order of the runs, the key of each unit's first record is
-//! kept; else all of that record. The firsts are a sorted sequence themselves: looking a mark up in it
-//! gives the one unit of the run in which it belongs. What decides nearly always, and lies in one array,
-//! is the first eight bytes of the keys.
+//! Where equal keys leave only the order of the runs, the key of each unit's first record is kept; else the whole
+//! record. The fence keys of a run are a sorted sequence themselves: a search for a key among them finds the one unit
+//! of the run that the key belongs to. The first eight bytes of the keys, which lie in one array, nearly always suffice.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -34,11 +32,10 @@ const ENTRY_BYTES: usize = 24;
 const WHOLE_RECORDS: u32 = 0;
 const NORMALISED_KEYS: u32 = 1;
 
-/// Firsts longer than this are not kept; their unit belongs to the one before, for all that
-/// positions are looked up.
-const MOST_FIRST_BYTES: usize = 16 << 10;
+/// Longest fence key that is kept. For a search a unit with a longer one belongs to the unit before.
+const FENCE_BYTES_MAX: usize = 16 << 10;
 
-/// Collects the units of a run while it is written.
+/// Collects the fence keys of a run while it is written.
 #[derive(Debug)]
 pub struct KeysWriter {
     /// Keys are kept, not records.
@@ -57,20 +54,19 @@ struct Entry {
 }
 
 impl KeysWriter {
-    /// Of a run of such records.
+    /// For a run of these records.
     pub fn new<R: Records>(records: &R) -> Self {
         KeysWriter { keys: records.keys_decide(), entries: Vec::new(), firsts: Vec::new(), blocks: 0 }
     }
 
-    /// Takes note of a chunk about to be written as a block.
+    /// Adds a chunk that is about to be written as a block.
     pub fn push<R: Records>(&mut self, records: &R, chunk: &Chunk) {
-        // A record that is not whole in its first chunk has none: its unit is found by those beside it.
+        // A record that is not whole in its first chunk has no fence key; its unit is found by its neighbours.
         let whole = if chunk.first_record == 0 { records.cut(&chunk.buf[..chunk.len], 1).bytes } else { 0 };
         self.note(records, &chunk.buf[..whole], chunk.records, chunk.len as u64);
     }
 
-    /// Takes note of a block of so many records and bytes; `first` is its first record, if it starts with
-    /// one.
+    /// Adds a block of `count` records and `bytes`; `first` is its first record, if it starts with one.
     pub fn note<R: Records>(&mut self, records: &R, first: &[u8], count: u64, bytes: u64) {
         let before = self.firsts.len();
         if self.keys && !first.is_empty() {
@@ -79,11 +75,11 @@ impl KeysWriter {
             self.firsts.extend_from_slice(first);
         }
         let kept = self.firsts.len() - before;
-        if kept > MOST_FIRST_BYTES {
+        if kept > FENCE_BYTES_MAX {
             self.firsts.truncate(before);
         }
-        // An empty key is one, too.
-        let starts = kept <= MOST_FIRST_BYTES && !first.is_empty();
+        // An empty key is a key.
+        let starts = kept <= FENCE_BYTES_MAX && !first.is_empty();
         if starts || self.entries.is_empty() {
             let first_bytes = (self.firsts.len() - before) as u32;
             self.entries.push(Entry { block: self.blocks, first_bytes, ..Entry::default() });
@@ -131,15 +127,15 @@ pub struct Unit {
     pub bytes: u64,
 }
 
-/// The first record of a unit, as a place to cut at.
-pub struct Mark<B> {
-    /// Prefix of its key, smaller for what comes earlier.
+/// The first record of a unit.
+pub struct FenceKey<B> {
+    /// Prefix of its key, smaller for an earlier key.
     pub prefix: u64,
-    /// What settles equal prefixes.
+    /// Orders equal prefixes.
     pub rest: Rest<B>,
 }
 
-/// The whole of what orders a mark.
+/// The whole key or record of a fence key.
 pub enum Rest<B> {
     /// The normalised key.
     Key(Vec<u8>),
@@ -149,17 +145,17 @@ pub enum Rest<B> {
 
 /// The units of one run.
 pub struct RunKeys {
-    /// Each unit, and where one behind the last would begin.
+    /// Each unit, and the end of the last.
     units: Vec<Unit>,
     /// Prefix of the first key of each unit.
     prefixes: Vec<u64>,
-    firsts: Firsts,
+    fences: Fences,
     _memory: Reservation,
 }
 
-/// Firsts of all units but the first one, of which only the prefix is needed.
-enum Firsts {
-    /// Normalised keys, one behind the other, and where each ends.
+/// Fence keys of all units but the first one, which needs only its prefix.
+enum Fences {
+    /// Normalised keys, one after another, and the end of each.
     Keys(Vec<u8>, Vec<u32>),
     /// Records, and the position of each.
     Records(Option<Segment>, Vec<u32>),
@@ -177,7 +173,7 @@ impl RunKeys {
         let memory = pool.reserve(3 * bytes.len(), "the keys of a run")?;
         let bad = |what| IoError::BadIndex { path: path.to_path_buf(), offset: 0, what };
         let parsed = Parsed::of(bytes, id).map_err(bad)?;
-        Ok(parsed.keys(records, memory).ok_or_else(|| bad("its entries and its firsts do not agree"))?)
+        Ok(parsed.keys(records, memory).ok_or_else(|| bad("its entries and its keys do not agree"))?)
     }
 
     /// Number of units.
@@ -185,7 +181,7 @@ impl RunKeys {
         self.units.len() - 1
     }
 
-    /// Where unit `unit` begins; the end of the run for the one behind the last.
+    /// The start of unit `unit`; the end of the run after the last unit.
     pub fn unit(&self, unit: usize) -> Unit {
         self.units[unit.min(self.count())]
     }
@@ -195,54 +191,54 @@ impl RunKeys {
         self.units.partition_point(|unit| unit.block <= block).saturating_sub(1)
     }
 
-    /// Prefix of the first key of unit `unit`; none where there is no such unit.
+    /// Prefix of the fence key of unit `unit`, if there is such a unit.
     pub fn prefix(&self, unit: usize) -> Option<u64> {
         self.prefixes.get(unit).copied()
     }
 
-    /// The first record of unit `unit`, which is not the first unit.
-    pub fn mark<R: Records>(&self, records: &R, unit: usize) -> Option<Mark<R::Bound>> {
-        let (number, prefix) = (unit.checked_sub(1)?, self.prefix(unit)?);
-        let rest = match &self.firsts {
-            Firsts::Keys(..) => Rest::Key(self.key(number).to_vec()),
-            Firsts::Records(segment, starts) => {
+    /// The fence key of unit `unit`, which is not the first unit.
+    pub fn fence_key<R: Records>(&self, records: &R, unit: usize) -> Option<FenceKey<R::Bound>> {
+        let number = unit.checked_sub(1)?;
+        let prefix = self.prefix(unit)?;
+        let rest = match &self.fences {
+            Fences::Keys(..) => Rest::Key(self.key(number).to_vec()),
+            Fences::Records(segment, starts) => {
                 let (segment, &lo) = (segment.as_ref()?, starts.get(number)?);
                 Rest::Record(records.first(&Segment { lo, ..segment.clone() }))
             }
         };
-        Some(Mark { prefix, rest })
+        Some(FenceKey { prefix, rest })
     }
 
     /// The kept key of unit `number + 1`.
     fn key(&self, number: usize) -> &[u8] {
-        let Firsts::Keys(bytes, ends) = &self.firsts else { return &[] };
+        let Fences::Keys(bytes, ends) = &self.fences else { return &[] };
         let start = number.checked_sub(1).map_or(0, |before| ends[before]);
         &bytes[start as usize..ends[number] as usize]
     }
 
-    /// The unit in which `mark` would stand, before or behind its equals.
-    pub fn unit_for<R: Records>(&self, records: &R, mark: &Mark<R::Bound>, side: Side) -> usize {
-        let firsts = self.prefixes.get(1..).unwrap_or_default();
-        let lo = firsts.partition_point(|&prefix| prefix < mark.prefix);
-        if firsts.get(lo).is_none_or(|&prefix| prefix > mark.prefix) {
+    /// The unit that `fence` belongs to, before or after its equals.
+    pub fn unit_for<R: Records>(&self, records: &R, fence: &FenceKey<R::Bound>, side: Side) -> usize {
+        let prefixes = self.prefixes.get(1..).unwrap_or_default();
+        let lo = prefixes.partition_point(|&prefix| prefix < fence.prefix);
+        if prefixes.get(lo).is_none_or(|&prefix| prefix > fence.prefix) {
             return lo;
         }
-        let hi = lo + firsts[lo..].partition_point(|&prefix| prefix == mark.prefix);
+        let hi = lo + prefixes[lo..].partition_point(|&prefix| prefix == fence.prefix);
         let most = if side == Side::Lower { Ordering::Less } else { Ordering::Equal };
-        self.among(records, lo..hi, &mark.rest, most)
+        self.among(records, lo..hi, &fence.rest, most)
     }
 
-    /// Of the firsts in `range`, which have the prefix of `mark`, those that compare with it as `most` at
-    /// most; and all before them.
+    /// The end of the fence keys in `range` that compare with `fence` as `most` at most. All in `range` have its prefix.
     fn among<R: Records>(
         &self,
         records: &R,
         range: Range<usize>,
-        mark: &Rest<R::Bound>,
+        fence: &Rest<R::Bound>,
         most: Ordering,
     ) -> usize {
-        let compare = |number: usize| match (&self.firsts, mark) {
-            (Firsts::Records(Some(segment), starts), Rest::Record(bound)) => {
+        let compare = |number: usize| match (&self.fences, fence) {
+            (Fences::Records(Some(segment), starts), Rest::Record(bound)) => {
                 let first = records.first(&Segment { lo: starts[number], ..segment.clone() });
                 records.compare(&first, bound)
             }
@@ -250,7 +246,7 @@ impl RunKeys {
                 let order = self.key(number).cmp(key);
                 if records.descending() { order.reverse() } else { order }
             }
-            // Runs of one view keep the same.
+            // All runs of a view keep keys, or all keep records.
             _ => Ordering::Equal,
         };
         let (mut lo, mut hi) = (range.start, range.end);
@@ -265,22 +261,22 @@ impl RunKeys {
         lo
     }
 
-    /// The unit in which the first record with at least this normalised key would stand.
+    /// The unit that the first record with at least this normalised key belongs to.
     pub fn unit_for_key<R: Records>(&self, records: &R, key: &[u8]) -> usize {
-        match &self.firsts {
-            Firsts::Keys(..) => {
+        match &self.fences {
+            Fences::Keys(..) => {
                 let prefix = prefix_of(records, key);
-                self.unit_for(records, &Mark { prefix, rest: Rest::Key(key.to_vec()) }, Side::Lower)
+                self.unit_for(records, &FenceKey { prefix, rest: Rest::Key(key.to_vec()) }, Side::Lower)
             }
-            Firsts::Records(None, _) => 0,
-            Firsts::Records(Some(segment), starts) => {
+            Fences::Records(None, _) => 0,
+            Fences::Records(Some(segment), starts) => {
                 let at = records.position_of_key(segment, key, Side::Lower);
                 starts.partition_point(|&start| start < at)
             }
         }
     }
 
-    /// Prefix of the first key of each of some blocks, smaller for what comes earlier.
+    /// Prefix of the first key of each of some blocks, smaller for an earlier key.
     pub fn block_prefixes(&self, blocks: Range<usize>) -> Vec<u64> {
         let mut unit = self.unit_of(blocks.start);
         blocks
@@ -294,13 +290,13 @@ impl RunKeys {
     }
 }
 
-/// Prefix of a normalised key, smaller for what comes earlier.
+/// Prefix of a normalised key, smaller for an earlier key.
 fn prefix_of<R: Records>(records: &R, key: &[u8]) -> u64 {
     let prefix = order::prefix(key);
     if records.descending() { !prefix } else { prefix }
 }
 
-/// A file of keys, taken apart.
+/// The fields of a file of keys.
 struct Parsed<'a> {
     entries: Vec<Entry>,
     firsts: &'a [u8],
@@ -328,7 +324,7 @@ impl<'a> Parsed<'a> {
             WHOLE_RECORDS => false,
             _ => return Err("what it keeps of records is not known here"),
         };
-        // Held against the file's length before anything is allocated by it.
+        // Checked against the file's length before memory is allocated for it.
         let count =
             usize::try_from(u64_at(header, 24)).ok().filter(|&count| count <= rest.len() / ENTRY_BYTES);
         let (entries, firsts) = rest.split_at(count.ok_or("it is shorter than its entries")? * ENTRY_BYTES);
@@ -355,7 +351,7 @@ impl<'a> Parsed<'a> {
         let count = self.entries.len();
         let (mut units, mut prefixes) = (Vec::with_capacity(count + 1), Vec::with_capacity(count));
         let (mut ends, mut total) = (Vec::with_capacity(count), Unit::default());
-        // The first unit's, of which only the prefix is needed, stands before all others.
+        // The fence key of the first unit comes first in the file; only its prefix is needed.
         let (mut at, mut skip) = (0usize, 0);
         for (number, entry) in self.entries.iter().enumerate() {
             units.push(Unit { block: entry.block as usize, ..total });
@@ -372,15 +368,15 @@ impl<'a> Parsed<'a> {
             at = end;
         }
         units.push(Unit { block: self.blocks as usize, ..total });
-        let firsts = self.firsts.get(skip..).filter(|_| at == self.firsts.len())?;
-        let held = units.len() * size_of::<Unit>() + prefixes.len() * 8 + ends.len() * 4 + firsts.len();
-        let firsts =
-            if self.keys { Firsts::Keys(firsts.to_vec(), ends) } else { of_records(records, firsts, &ends) };
+        let fences = self.firsts.get(skip..).filter(|_| at == self.firsts.len())?;
+        let held = units.len() * size_of::<Unit>() + prefixes.len() * 8 + ends.len() * 4 + fences.len();
+        let fences =
+            if self.keys { Fences::Keys(fences.to_vec(), ends) } else { of_records(records, fences, &ends) };
         memory.shrink_to(held);
-        Some(RunKeys { units, prefixes, firsts, _memory: memory })
+        Some(RunKeys { units, prefixes, fences, _memory: memory })
     }
 
-    /// The prefix of a unit's first; none where it cannot be one.
+    /// The prefix of a fence key; none where the bytes are no key.
     fn prefix<R: Records>(&self, records: &R, first: &[u8], number: usize) -> Option<u64> {
         if self.keys {
             return Some(prefix_of(records, first));
@@ -394,17 +390,17 @@ impl<'a> Parsed<'a> {
     }
 }
 
-/// Whole records one behind the other, each of which ends where `ends` says.
-fn of_records<R: Records>(records: &R, firsts: &[u8], ends: &[u32]) -> Firsts {
+/// Fence keys that are whole records; `ends` are their ends.
+fn of_records<R: Records>(records: &R, firsts: &[u8], ends: &[u32]) -> Fences {
     let before = |number: usize| number.checked_sub(1).map_or(0, |before| ends[before]);
     let starts: Vec<u32> = (0..ends.len()).map(|it| records.position_at(before(it) as usize)).collect();
     if starts.is_empty() {
-        return Firsts::Records(None, starts);
+        return Fences::Records(None, starts);
     }
     let mut buf = Buf::heap(firsts.len());
     buf[..firsts.len()].copy_from_slice(firsts);
     let sorted = records.index(Lease::plain(buf), 0..firsts.len());
-    Firsts::Records(Some(records.whole(Arc::new(sorted))), starts)
+    Fences::Records(Some(records.whole(Arc::new(sorted))), starts)
 }
 
 /// The number at `at`; the slices are long enough by construction.

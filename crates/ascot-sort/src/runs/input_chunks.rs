@@ -6,9 +6,10 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use ascot_bowtie::engine::{BlockInput, Completed};
+use ascot_io::sync::Unpoisoned;
 use ascot_io::{Buf, Disk, Filled, IoError, PAGE_BYTES, Pool, PoolError, ReadStream};
 use ascot_record::checksum::RecordSum;
 
@@ -63,7 +64,7 @@ impl<R: Records> Bench<R> {
             }
             None => (Lease::plain(buf), None),
         };
-        let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut scratch = self.scratch.lock().unpoisoned();
         let piece = RawPiece { lease, bytes, spilled: true, grouping: None };
         let mut parts = records.sort(piece, out, &mut scratch, &mut RecordSum::new());
         let part = parts.pop().filter(|_| parts.is_empty());

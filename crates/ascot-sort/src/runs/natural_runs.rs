@@ -1,17 +1,16 @@
-//! Stretches of the input that are in order already: they are not spilled. A run refers to the
-//! input's bytes instead, and the last pass reads them there.
+//! Natural runs: parts of the input that are in order already. They are not spilled. A run refers to the input's bytes
+//! instead, and the last pass reads them there.
 //!
 //! ```text
-//!   pieces of a load   a b c d e | X | k j i h
-//!   stretches          ─────────▶      ◀──────      (the second one is taken in reverse)
-//!   runs               gap 0, a..e, gap 1 (X and strays), h..k, gap 2
+//!   chunks of a run buffer   a b c d e | X | k j i h
+//!   natural runs             ─────────▶      ◀──────      (the second one is read in reverse)
+//!   result                   spilled 0, a..e, spilled 1 (X and outliers), h..k, spilled 2
 //! ```
 //!
-//! Each piece of a stretch gives the run the records of a key interval; the intervals of a stretch
-//! do not overlap. Records outside their piece's interval are *strays*; they are spilled. Invariant:
-//! of equal keys, what stands earlier in the input stands in an earlier run, or earlier in the same
-//! run. A stray whose key belongs to a later piece of the input therefore goes to the gap before
-//! the stretch, any other to the gap behind it.
+//! Each chunk of a natural run contributes the records of one key interval; the intervals of a run do not overlap.
+//! Records outside the interval of their chunk are *outliers*; they are spilled. Invariant: records of equal keys keep
+//! their order: the one that stands earlier in the input stands in an earlier run, or earlier in the same run. So an
+//! outlier whose key belongs to a later chunk is spilled before the natural run, any other after it.
 
 use std::ops::Range;
 
@@ -21,38 +20,38 @@ use crate::runs::form::Load;
 use crate::runs::run::{InputChunk, InputRun};
 use crate::runs::run::{Run, RunStart};
 
-/// What was found in a load.
-pub struct Found {
+/// The natural runs of a run buffer.
+pub struct NaturalRuns {
     /// Runs that refer to the input, in its order.
     pub runs: Vec<Run>,
-    /// What is to be spilled before, between and behind them, in input order.
-    pub gaps: Vec<Vec<Vec<Segment>>>,
-    /// Which gaps hold more than the strays of their neighbours.
+    /// The records to spill before, between and after them, in input order.
+    pub spilled: Vec<Vec<Vec<Segment>>>,
+    /// Whether each of these holds more than the outliers of its neighbours.
     pub mixed: Vec<bool>,
 }
 
-/// Keys longer than this are not remembered.
-const MOST_KEY_BYTES: usize = 1 << 10;
-/// Strays of a stretch, percent of its bytes at most.
-const MOST_STRAYS_PERCENT: u64 = 15;
-/// Stretches of a load at most: each costs a place in the merge.
-const MOST_STRETCHES: usize = 8;
-/// Samples of a piece; the third and the last but one bound what is not a stray.
+/// Longest key that is kept.
+const KEY_BYTES_MAX: usize = 1 << 10;
+/// Outliers of a natural run, percent of its bytes at most.
+const OUTLIERS_PERCENT_MAX: u64 = 15;
+/// Natural runs of a run buffer at most: each is one more input of the merge.
+const RUNS_MAX: usize = 8;
+/// Samples of a chunk; the third and the last but one bound the records that are no outliers.
 const SAMPLES: usize = 50;
 
-/// Finds the stretches of a load, which may go on with the `latest` run; nothing where they are less
-/// than half of it.
-pub fn recognise<R: Records>(records: &R, load: &Load, latest: Option<&Run>) -> Option<Found> {
-    let mut found = Found { runs: Vec::new(), gaps: vec![Vec::new()], mixed: vec![false] };
+/// Finds the natural runs of a run buffer, which may continue the `latest` run; none where they are less than half of
+/// it.
+pub fn find_natural_runs<R: Records>(records: &R, load: &Load, latest: Option<&Run>) -> Option<NaturalRuns> {
+    let mut found = NaturalRuns { runs: Vec::new(), spilled: vec![Vec::new()], mixed: vec![false] };
     let (mut at, mut bytes) = (0, 0);
     while at < load.sources.len() {
         let latest = latest.filter(|_| at == 0);
-        let stretch = Stretch::starting(records, load, at, latest);
-        let taken = stretch.as_ref().and_then(|stretch| stretch.taken_after(records, load, latest));
+        let natural = Natural::starting(records, load, at, latest);
+        let taken = natural.as_ref().and_then(|natural| natural.taken_after(records, load, latest));
         let Some(taken) = taken else {
-            let end = stretch.map_or(at + 1, |stretch| stretch.pieces.end);
-            if let (Some(gap), Some(mixed)) = (found.gaps.last_mut(), found.mixed.last_mut()) {
-                gap.extend(load.sources[at..end].iter().cloned());
+            let end = natural.map_or(at + 1, |natural| natural.chunks.end);
+            if let (Some(spilled), Some(mixed)) = (found.spilled.last_mut(), found.mixed.last_mut()) {
+                spilled.extend(load.sources[at..end].iter().cloned());
                 *mixed = true;
             }
             at = end;
@@ -60,35 +59,35 @@ pub fn recognise<R: Records>(records: &R, load: &Load, latest: Option<&Run>) -> 
         };
         at = taken.end;
         bytes += taken.run.bytes;
-        if let Some(gap) = found.gaps.last_mut() {
-            gap.extend(taken.early);
+        if let Some(spilled) = found.spilled.last_mut() {
+            spilled.extend(taken.early);
         }
         found.runs.push(taken.run);
-        found.gaps.push(taken.late);
+        found.spilled.push(taken.late);
         found.mixed.push(false);
     }
-    (2 * bytes >= load.bytes && found.runs.len() <= MOST_STRETCHES && !found.runs.is_empty()).then_some(found)
+    (2 * bytes >= load.bytes && found.runs.len() <= RUNS_MAX && !found.runs.is_empty()).then_some(found)
 }
 
-/// Neighbouring pieces whose keys ascend, or descend.
-struct Stretch<B> {
-    pieces: Range<usize>,
+/// Neighbouring chunks whose keys ascend, or descend.
+struct Natural<B> {
+    chunks: Range<usize>,
     backward: bool,
     /// Between each piece and the next, in the order of the input: the smallest record of the
     /// interval above, where it is not all of it.
     cuts: Vec<Option<B>>,
 }
 
-/// A stretch as a run, and its strays.
-struct Taken {
+/// A natural run as a run that refers to the input, and its outliers.
+struct Referred {
     run: Run,
     end: usize,
     early: Vec<Vec<Segment>>,
     late: Vec<Vec<Segment>>,
 }
 
-/// The piece number `at`, if it lies in an input and is one sorted sequence.
-fn piece(load: &Load, at: usize) -> Option<(&Segment, Span)> {
+/// Chunk number `at`, if it lies in an input and is one sorted sequence.
+fn chunk(load: &Load, at: usize) -> Option<(&Segment, Span)> {
     let span = (*load.spans.get(at)?)?;
     match load.sources.get(at)?.as_slice() {
         [segment] if !segment.is_empty() => Some((segment, span)),
@@ -96,8 +95,8 @@ fn piece(load: &Load, at: usize) -> Option<(&Segment, Span)> {
     }
 }
 
-impl<B: Clone> Stretch<B> {
-    /// The longest stretch that starts at piece `at`.
+impl<B: Clone> Natural<B> {
+    /// The longest natural run that starts at chunk `at`.
     fn starting<R: Records<Bound = B>>(
         records: &R,
         load: &Load,
@@ -105,7 +104,7 @@ impl<B: Clone> Stretch<B> {
         latest: Option<&Run>,
     ) -> Option<Self> {
         let cut = |at: usize, backward: bool| {
-            let (one, two) = (piece(load, at)?.0, piece(load, at + 1)?.0);
+            let (one, two) = (chunk(load, at)?.0, chunk(load, at + 1)?.0);
             if backward {
                 cut_between(records, two, one, true)
             } else {
@@ -115,51 +114,53 @@ impl<B: Clone> Stretch<B> {
         let forward = cut(at, false);
         let backward = forward.is_none();
         let Some(cut_before_next) = forward.or_else(|| cut(at, true)) else {
-            // A piece by itself can only go on with what there is.
+            // A single chunk can only continue the latest run.
             let input = latest?.input.as_ref().filter(|input| input.open)?;
-            return Some(Stretch { pieces: at..at + 1, backward: input.backward, cuts: Vec::new() });
+            return Some(Natural { chunks: at..at + 1, backward: input.backward, cuts: Vec::new() });
         };
         let mut cuts = vec![cut_before_next];
         while let Some(next) = cut(at + cuts.len(), backward) {
             cuts.push(next);
         }
-        Some(Stretch { pieces: at..at + cuts.len() + 1, backward, cuts })
+        Some(Natural { chunks: at..at + cuts.len() + 1, backward, cuts })
     }
 
-    /// The run it makes, if possible one that goes on with the `latest`.
+    /// The run it makes, if possible one that continues the `latest`.
     fn taken_after<R: Records<Bound = B>>(
         &self,
         records: &R,
         load: &Load,
         latest: Option<&Run>,
-    ) -> Option<Taken> {
-        let follows = |taken: &Taken| latest.is_some_and(|latest| latest.is_followed_by(records, &taken.run));
+    ) -> Option<Referred> {
+        let follows =
+            |taken: &Referred| latest.is_some_and(|latest| latest.is_followed_by(records, &taken.run));
         let exact = self.cuts.iter().all(Option::is_none);
         let taken = self.taken(records, load, exact);
         if latest.is_none() || !exact || taken.as_ref().is_some_and(follows) {
             let single = self.cuts.is_empty() && !taken.as_ref().is_some_and(follows);
             return taken.filter(|_| !single);
         }
-        // Without its ends it may.
+        // Without its outliers it may.
         self.taken(records, load, false).filter(follows).or(taken.filter(|_| !self.cuts.is_empty()))
     }
 
-    /// The run it makes; nothing if too much of it is not in order. An `exact` one has open ends.
-    fn taken<R: Records<Bound = B>>(&self, records: &R, load: &Load, exact: bool) -> Option<Taken> {
-        let mut taken = Taken {
+    /// The run it makes; none where it has too many outliers. An `exact` run has none at its ends.
+    fn taken<R: Records<Bound = B>>(&self, records: &R, load: &Load, exact: bool) -> Option<Referred> {
+        let mut taken = Referred {
             run: Run::of_input(self.backward),
-            end: self.pieces.end,
+            end: self.chunks.end,
             early: Vec::new(),
             late: Vec::new(),
         };
-        let mut mains = Vec::new();
-        for at in self.pieces.clone() {
-            let (segment, span) = piece(load, at)?;
-            let (lo, hi) = self.interval(records, segment, at - self.pieces.start, exact);
-            let place = |bound: &Option<B>, none| {
+        let mut inner = Vec::new();
+        for at in self.chunks.clone() {
+            let (segment, span) = chunk(load, at)?;
+            let (lo, hi) = self.interval(records, segment, at - self.chunks.start, exact);
+            let position = |bound: &Option<B>, none| {
                 bound.as_ref().map_or(none, |bound| records.position(segment, bound, Side::Lower, true))
             };
-            let main = Segment { lo: place(&lo, segment.lo), hi: place(&hi, segment.hi), ..segment.clone() };
+            let main =
+                Segment { lo: position(&lo, segment.lo), hi: position(&hi, segment.hi), ..segment.clone() };
             if main.is_empty() {
                 return None;
             }
@@ -172,18 +173,18 @@ impl<B: Clone> Stretch<B> {
                 |bound: Option<B>, trims: bool| bound.filter(|_| trims).map(|bound| records.key_of(&bound));
             let chunk =
                 InputChunk { span, lo: key(lo, main.lo > segment.lo), hi: key(hi, main.hi < segment.hi) };
-            mains.push((chunk, main));
+            inner.push((chunk, main));
         }
         if self.backward {
-            mains.reverse();
+            inner.reverse();
         }
-        taken.run.fill(records, mains)?;
-        let strays: u64 =
+        taken.run.fill(records, inner)?;
+        let outliers: u64 =
             taken.early.iter().chain(&taken.late).flatten().map(|segment| records.bytes_in(segment)).sum();
-        (100 * strays <= MOST_STRAYS_PERCENT * (strays + taken.run.bytes)).then_some(taken)
+        (100 * outliers <= OUTLIERS_PERCENT_MAX * (outliers + taken.run.bytes)).then_some(taken)
     }
 
-    /// The interval of piece number `index` of the stretch.
+    /// The key interval of chunk number `index` of the natural run.
     fn interval<R: Records<Bound = B>>(
         &self,
         records: &R,
@@ -201,15 +202,15 @@ impl<B: Clone> Stretch<B> {
     }
 }
 
-/// The keys that few records of a piece are below, and above.
+/// Two records of a chunk: few are below the first, few above the second.
 fn quantiles<R: Records>(records: &R, segment: &Segment) -> Option<[R::Bound; 2]> {
     let mut samples = Vec::with_capacity(SAMPLES);
     records.sample(segment, SAMPLES, &mut samples);
     Some([samples.get(2)?.clone(), samples.get(SAMPLES - 2)?.clone()])
 }
 
-/// Where to cut between two pieces so that few records of the one are above, few of the other
-/// below: nowhere, if there are none. No answer: they overlap.
+/// The record that separates two chunks, so that few records of the one are above it and few of the other below; the
+/// inner option is empty where none are. None: the chunks overlap.
 fn cut_between<R: Records>(
     records: &R,
     below: &Segment,
@@ -253,12 +254,12 @@ impl Run {
         }
     }
 
-    /// Puts chunks and what they give into the run; nothing if their keys are too long.
-    fn fill<R: Records>(&mut self, records: &R, mains: Vec<(InputChunk, Segment)>) -> Option<()> {
+    /// Adds chunks and the records that they contribute; none if their keys are too long.
+    fn fill<R: Records>(&mut self, records: &R, inner: Vec<(InputChunk, Segment)>) -> Option<()> {
         let input = self.input.as_mut()?;
-        input.first_key = records.key_of(&records.first(&mains.first()?.1));
-        input.last_key = records.key_of(&records.last(&mains.last()?.1));
-        for (chunk, main) in mains {
+        input.first_key = records.key_of(&records.first(&inner.first()?.1));
+        input.last_key = records.key_of(&records.last(&inner.last()?.1));
+        for (chunk, main) in inner {
             let start = records.offset_of(main.lo) as usize;
             self.first_keys.push(records.first_prefix(&main.sorted.record_bytes()[start..]));
             self.bytes += records.bytes_in(&main);
@@ -266,11 +267,11 @@ impl Run {
             input.chunks.push(chunk);
         }
         let keys = input.chunks.iter().flat_map(|chunk| chunk.lo.iter().chain(&chunk.hi));
-        let long = keys.chain([&input.first_key, &input.last_key]).any(|key| key.len() > MOST_KEY_BYTES);
+        let long = keys.chain([&input.first_key, &input.last_key]).any(|key| key.len() > KEY_BYTES_MAX);
         (!long).then_some(())
     }
 
-    /// Whether what the input gave next goes on with this run.
+    /// Whether the `next` run of the input continues this one.
     fn is_followed_by<R: Records>(&self, records: &R, next: &Run) -> bool {
         let (Some(mine), Some(other)) = (&self.input, &next.input) else { return false };
         let order = |a: &[u8], b: &[u8]| if records.descending() { b.cmp(a) } else { a.cmp(b) };
@@ -283,8 +284,8 @@ impl Run {
         mine.open && mine.backward == other.backward && follows
     }
 
-    /// Takes in what the input gave next, if that goes on with this run.
-    pub fn goes_on<R: Records>(&mut self, records: &R, next: &Run) -> bool {
+    /// Adds the `next` run of the input, if that continues this one.
+    pub fn extend_with<R: Records>(&mut self, records: &R, next: &Run) -> bool {
         if !self.is_followed_by(records, next) {
             return false;
         }
@@ -302,7 +303,7 @@ impl Run {
         true
     }
 
-    /// Nothing goes on with this run any more.
+    /// No later run continues this one.
     pub fn close(&mut self) {
         if let Some(input) = &mut self.input {
             input.open = false;

@@ -4,29 +4,29 @@
 //!   make      a sort that stops after its runs, which become a directory   (docs/formats/view.md)
 //!   manifest  what is in that directory, and whether it still is what it was
 //!   load      some units of runs in memory
-//!   guess     the units a place is in, probably
-//!   place     from a byte or a record of the merged sequence, or a key, to a place in every run
+//!   interpolate  estimates the units of a position
+//!   selection the position in every run of a byte, a record or a key of the merged sequence
 //!   refer     a view of views and of sorted files, by reference
 //!   sorted_file   what a view keeps of a file that is part of it
 //!   cost      what a view costs, beside a file
 //!   copy      a part of it to a file or a pipe
-//!   reader    the merged bytes from any place on: a stream, or a few of them
+//!   reader    the merged bytes from any position on: a stream, or a few of them
 //! ```
 
 mod block_file;
 pub mod block_size;
 mod copy;
 pub mod cost;
-mod guess;
+mod interpolate;
 mod key_text;
 #[cfg(test)]
 mod liveness_tests;
 mod load;
 pub mod make;
 pub mod manifest;
-mod place;
 mod reader;
 mod refer;
+mod selection;
 mod sorted_file;
 mod stream;
 #[cfg(test)]
@@ -35,7 +35,7 @@ mod tests;
 pub use copy::write_part;
 pub use load::Measure;
 pub use manifest::ViewManifest;
-pub use place::MOST_UNITS;
 pub use reader::{OpenView, View};
 pub use refer::{is_view, join_parts, join_views, same_order};
+pub use selection::MOST_UNITS;
 pub use stream::Stream;

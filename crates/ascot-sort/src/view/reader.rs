@@ -1,8 +1,9 @@
 //! A view, open: its size, any bytes of it, streams of it, as one file.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use ascot_io::sync::Unpoisoned;
 use ascot_io::{Buf, Disk, Ledger, Pool, threads};
 
 use ascot_record::checksum::RecordSum;
@@ -22,7 +23,7 @@ use crate::view::key_text::record_with_key;
 use crate::view::load::Measure;
 use crate::view::load::{Loader, ViewRun};
 use crate::view::manifest::{Member, ViewManifest};
-use crate::view::place::Placed;
+use crate::view::selection::Selection;
 use crate::view::stream::{Part, Stream};
 
 /// A view as a file that is there: the header, then the records of all runs, merged.
@@ -232,9 +233,9 @@ impl<R: Records> Opened<R> {
             return Ok(Vec::new());
         }
         let (mut loader, records) = (self.loader(), &*self.records);
-        let loaded = loader.surroundings(&[from, to.min(self.bytes - 1)], Measure::Bytes)?;
-        let first = loader.decide(&loaded, None, from, Measure::Bytes);
-        let mut last = loader.decide(&loaded, Some(&first), to, Measure::Bytes);
+        let loaded = loader.load_windows(&[from, to.min(self.bytes - 1)], Measure::Bytes)?;
+        let first = loader.select_in_memory(&loaded, None, from, Measure::Bytes);
+        let mut last = loader.select_in_memory(&loaded, Some(&first), to, Measure::Bytes);
         if last.beyond > 0 {
             // The record that the last byte belongs to, too.
             let (at, window) = (last.starts[last.next], &loaded[last.next]);
@@ -244,7 +245,7 @@ impl<R: Records> Opened<R> {
         let sources: Vec<_> = sources.filter(|source| !source.is_empty()).collect();
         let task = Task { sources, previous: None, last: false, limit: u64::MAX };
         let mut bytes = Vec::with_capacity(len + first.beyond as usize);
-        let few = self.few.lock().unwrap_or_else(PoisonError::into_inner);
+        let few = self.few.lock().unpoisoned();
         few.run(vec![task], Rules::default(), &self.cancel, &mut |chunk| {
             bytes.extend_from_slice(&chunk.buf[..chunk.len]);
             Ok(())
@@ -260,7 +261,7 @@ impl<R: Records> Opened<R> {
         if to >= self.bytes {
             return Ok(self.runs.iter().map(|run| run.index.blocks.len()).collect());
         }
-        let Placed { starts, beyond, next } = self.loader().place(to, Measure::Bytes)?;
+        let Selection { starts, beyond, next } = self.loader().select(to, Measure::Bytes)?;
         let end = |(number, start): (usize, &RunStart)| {
             let keys = &self.runs[number].keys;
             let unit = keys.unit_of(start.block);
@@ -293,7 +294,7 @@ impl<R: Records> View for Opened<R> {
         let bytes = match self.records.record_bytes() {
             _ if record >= self.sum.count => self.bytes,
             Some(len) => record * len as u64,
-            None => self.bytes_before(&self.loader().place(record, Measure::Records)?.starts),
+            None => self.bytes_before(&self.loader().select(record, Measure::Records)?.starts),
         };
         Ok(self.header_bytes() + bytes)
     }
@@ -309,12 +310,12 @@ impl<R: Records> View for Opened<R> {
     }
 
     fn offset_of_key(&self, key: &[u8]) -> Result<u64, SortError> {
-        Ok(self.header_bytes() + self.bytes_before(&self.loader().place_of_key(key)?.starts))
+        Ok(self.header_bytes() + self.bytes_before(&self.loader().select_key(key)?.starts))
     }
 
     fn seek_cost(&self, offset: u64) -> Result<Vec<u64>, SortError> {
         let mut loader = self.loader();
-        loader.place(offset.saturating_sub(self.header_bytes()), Measure::Bytes)?;
+        loader.select(offset.saturating_sub(self.header_bytes()), Measure::Bytes)?;
         Ok(loader.blocks_read)
     }
 
@@ -337,13 +338,13 @@ impl<R: Records> View for Opened<R> {
         if first >= last {
             return Ok(Stream::of(front));
         }
-        let placed = self.loader().place(first, Measure::Bytes)?;
+        let selected = self.loader().select(first, Measure::Bytes)?;
         let part = Part {
             request: Arc::clone(&self.request),
             runs: Arc::clone(&self.runs),
             ends: self.end_blocks(last)?,
-            starts: placed.starts,
-            skip: placed.beyond,
+            starts: selected.starts,
+            skip: selected.beyond,
             bytes: last - first,
             sums,
         };

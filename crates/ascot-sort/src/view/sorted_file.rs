@@ -19,7 +19,7 @@ use ascot_record::checksum::RecordSum;
 use crate::api::error::SortError;
 use crate::api::observe::Cancel;
 use crate::api::request::SortRequest;
-use crate::check::is_sorted::{Sortedness, Taker, read_in_order};
+use crate::check::is_sorted::{order_check, reader};
 use crate::read::inputs::Inputs;
 use crate::records::Records;
 use crate::records::emitter::Chunk;
@@ -68,15 +68,15 @@ impl<R: Records> Taking<'_, R> {
         };
         let path = std::fs::canonicalize(&path)
             .map_err(|error| IoError::from_os(ascot_io::Action::Inspect, &path, 0, error))?;
-        let before = identity_of(&path)?;
-        let block = block_bytes(mean_bytes, kept_bytes(self.request, mean_bytes), before.0);
+        let identity = identity_of(&path)?;
+        let block = block_bytes(mean_bytes, kept_bytes(self.request, mean_bytes), identity.0);
         let mut blocks = Blocks {
             records: &**self.records,
             watch,
             sum,
             id: RunId(number),
             block,
-            size: before.0,
+            size: identity.0,
             start,
             end: start,
             cuts: Vec::new(),
@@ -86,16 +86,29 @@ impl<R: Records> Taking<'_, R> {
             count: 0,
             tail: Vec::new(),
         };
-        let found = read_in_order(self.records, self.request, inputs, self.cancel, &mut blocks)?;
-        if let Sortedness::Disorder { record, offset, .. } = found {
-            return Err(SortError::NotSorted { input: path.display().to_string(), record, offset });
+        let mut reader = reader(self.records, self.request, inputs, self.cancel)?;
+        let mut order = order_check(self.records, self.request);
+        let mut before = u64::from(self.request.header);
+        let mut read = start;
+        while let Some(mut placed) = reader.next(&|| ())? {
+            let bytes = placed.piece.record_bytes_mut();
+            blocks.as_read(bytes)?;
+            self.records.normalise(bytes);
+            if let Some(unordered) = order.observe(bytes) {
+                let input = path.display().to_string();
+                let record = before + unordered.before + 1;
+                return Err(SortError::NotSorted { input, record, offset: read + unordered.offset as u64 });
+            }
+            blocks.in_order(bytes);
+            read += bytes.len() as u64;
+            before += placed.records as u64;
         }
-        if identity_of(&path)? != before {
+        if identity_of(&path)? != identity {
             let why = "it was altered while it was read\n  make the view when nobody writes to it".into();
             return Err(SortError::View { path, why });
         }
         let tail = std::mem::take(&mut blocks.tail);
-        let mut members = vec![self.member(blocks, path, before)?];
+        let mut members = vec![self.member(blocks, path, identity)?];
         if !tail.is_empty() {
             members.push(self.last_record(&tail, number + 1)?);
         }
@@ -188,9 +201,8 @@ impl<R: Records> Blocks<'_, '_, R> {
         bytes.extend_from_slice(&sum.to_le_bytes());
         bytes
     }
-}
 
-impl<R: Records> Taker for Blocks<'_, '_, R> {
+    /// Cuts whole records into blocks, as they stand in the file.
     fn as_read(&mut self, bytes: &[u8]) -> Result<(), SortError> {
         self.watch.moved(bytes.len())?;
         self.cuts.clear();
@@ -224,7 +236,8 @@ impl<R: Records> Taker for Blocks<'_, '_, R> {
         Ok(())
     }
 
-    fn in_order(&mut self, bytes: &[u8]) -> Result<(), SortError> {
+    /// Notes the keys of the same records in the form of spills; they are in order.
+    fn in_order(&mut self, bytes: &[u8]) {
         self.records.sum(bytes, self.sum);
         let mut at = 0;
         for (len, first, records) in std::mem::take(&mut self.cuts) {
@@ -234,13 +247,12 @@ impl<R: Records> Taker for Blocks<'_, '_, R> {
         }
         if let Some(len) = self.records.record_bytes() {
             self.longest = len as u64;
-            return Ok(());
+            return;
         }
         let mut start = 0;
         while let len @ 1.. = self.records.cut(&bytes[start..at], 1).bytes {
             self.longest = self.longest.max(len as u64);
             start += len;
         }
-        Ok(())
     }
 }

@@ -4,10 +4,11 @@
 //! What it has merged waits in the blocks of the merging threads; where the reader takes none, all stands
 //! still. Dropped, it ends its threads and gives all memory back.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use ascot_bowtie::engine::Bowtie;
 use ascot_bowtie::schedule::{Forecast, Schedule};
+use ascot_io::sync::Unpoisoned;
 use ascot_io::threads::{Thread, spawn};
 use ascot_io::waits::{Need, receive};
 use ascot_io::{BlockPool, Disk, PAGE_BYTES, Pool};
@@ -154,7 +155,7 @@ impl Stream {
         if let Some(thread) = self.thread.take() {
             thread.join()?;
         }
-        Ok(*self.sum.lock().unwrap_or_else(PoisonError::into_inner))
+        Ok(*self.sum.lock().unpoisoned())
     }
 
     /// The first `bytes` of [`next_bytes`](Self::next_bytes) are done with.
@@ -265,7 +266,7 @@ impl<R: Records> Merge<R> {
         let mut flow = MergeFlow::new(&*records, &emitters, rules, None, cancel, &mut sink, &starts);
         match drive(&mut bowtie, &mut flow, cancel) {
             Ok(_) if part.sums => {
-                *sum.lock().unwrap_or_else(PoisonError::into_inner) = Some(flow.sums().out);
+                *sum.lock().unpoisoned() = Some(flow.sums().out);
             }
             Ok(_) => {}
             // Where nobody listens any more nobody wants to know.

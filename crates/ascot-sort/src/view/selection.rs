@@ -1,46 +1,44 @@
-//! The place of a record in every run of a view: exactly, with few blocks read.
+//! Multisequence selection over the runs of a view (Varman and others, 1991): finds the position in every run that
+//! belongs to one position of the merged sequence. The answer is exact, and few blocks are read.
 //!
-//! The merged sequence is ordered by record, equal ones by run, those of one run by place. Every first
-//! record of a unit is a place in it; how many records are before such a place is known, without reading,
-//! up to one unit for each run. So is the wanted place narrowed down to a *window* of a few units in each
-//! run:
+//! The merged sequence is ordered by record; equal records are ordered by run, and those of one run by position. The
+//! start of every unit is a position in it. The number of records before such a start is known without reading, up to
+//! one unit for each run. This narrows the wanted position down to a *window* of a few units in each run:
 //!
 //! ```text
-//!   run 0   ----|--[--|--]--|----      sum of what is certainly before  <=  wanted
-//!   run 1   -[--|--|--]--|--|--|-      sum of what may be before        >   wanted
-//!   run 2   ---|---|---|[--]|---|      for every unit's start between the two
+//!   run 0   ----|--[--|--]--|----      sum of the records certainly before   <=  wanted
+//!   run 1   -[--|--|--]--|--|--|-      sum of the records possibly before    >   wanted
+//!   run 2   ---|---|---|[--]|---|      for every unit start inside the windows
 //! ```
 //!
-//! There are at most two unit starts for each run in between, so that some runs have windows of three units
-//! or fewer. Of those, the units are read first in which the place is *guessed* to be, as if keys were spread
-//! evenly within each: the errors of many runs cancel out, so that nearly always that is one unit of each
-//! run, and the right one. What has been read is known exactly, the windows shrink to the place itself, and
-//! what of them is still missing is read, until all of it is in memory and decided there. No run's window is
-//! read before it is narrow.
+//! At most two unit starts for each run lie inside, so some runs have windows of three units or fewer. Interpolation
+//! ([`crate::view::interpolate`]) chooses the units of these windows that are read first. Units in memory are known
+//! exactly: the windows shrink, their missing units are read, and once all of them are in memory the selection ends
+//! there. The window of a run is not read before it is narrow.
 
 use std::ops::Range;
 
 use crate::api::error::SortError;
 use crate::records::{Records, Segment, Side};
-use crate::runs::fence_keys::{Mark, Rest};
+use crate::runs::fence_keys::{FenceKey, Rest};
 use crate::runs::run::RunStart;
 use crate::view::load::{At, Loaded, Loader, Measure};
 
 /// Units read of one run at most, where blocks are of about the same size.
 pub const MOST_UNITS: usize = 4;
 
-/// A place in the merged sequence.
+/// A position in the merged sequence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Placed {
+pub struct Selection {
     /// The first record of each run that is not before it.
     pub starts: Vec<RunStart>,
-    /// What was asked for beyond the place, in what it was counted in: less than a record.
+    /// The rest of the wanted count after the position, in its measure: less than a record.
     pub beyond: u64,
-    /// The run whose record comes next, where `beyond` is not nothing.
+    /// The run whose record comes next, where `beyond` is not 0.
     pub next: usize,
 }
 
-/// A unit window of each run: the wanted place is in one of `lo..=hi`.
+/// A window of units in each run: the wanted position is in one of `lo..=hi`.
 #[derive(Clone)]
 struct Windows {
     lo: Vec<usize>,
@@ -54,42 +52,42 @@ impl Windows {
 }
 
 impl<R: Records> Loader<'_, R> {
-    /// The last place with at most `wanted` before it.
-    pub fn place(&mut self, wanted: u64, measure: Measure) -> Result<Placed, SortError> {
+    /// The last position with at most `wanted` before it.
+    pub fn select(&mut self, wanted: u64, measure: Measure) -> Result<Selection, SortError> {
         if wanted >= self.total(measure) {
-            return Ok(Placed { starts: self.ends(), beyond: wanted - self.total(measure), next: 0 });
+            return Ok(Selection { starts: self.ends(), beyond: wanted - self.total(measure), next: 0 });
         }
         if wanted == 0 {
-            return Ok(Placed { starts: vec![RunStart::default(); self.runs()], beyond: 0, next: 0 });
+            return Ok(Selection { starts: vec![RunStart::default(); self.runs()], beyond: 0, next: 0 });
         }
-        let loaded = self.surroundings(&[wanted], measure)?;
-        Ok(self.decide(&loaded, None, wanted, measure).placed(self.records, &loaded))
+        let loaded = self.load_windows(&[wanted], measure)?;
+        Ok(self.select_in_memory(&loaded, None, wanted, measure).into_selection(self.records, &loaded))
     }
 
-    /// Of every run the units in which the places with so much before them are, none of which is the end,
-    /// and all units between these places.
-    pub fn surroundings(&mut self, wanted: &[u64], measure: Measure) -> Result<Vec<Loaded>, SortError> {
+    /// Loads, of every run, the units of the positions that have `wanted` before them, and all units between these
+    /// positions. None of them is the end.
+    pub fn load_windows(&mut self, wanted: &[u64], measure: Measure) -> Result<Vec<Loaded>, SortError> {
         let count = self.runs();
         let last = |run| self.keys(run).count().saturating_sub(1);
         let all = Windows { lo: vec![0; count], hi: (0..count).map(last).collect() };
-        let mut places: Vec<(u64, Windows)> = wanted.iter().map(|&wanted| (wanted, all.clone())).collect();
+        let mut positions: Vec<(u64, Windows)> = wanted.iter().map(|&wanted| (wanted, all.clone())).collect();
         let mut loaded: Vec<Option<Loaded>> = (0..count).map(|_| None).collect();
         loop {
-            for (wanted, windows) in &mut places {
+            for (wanted, windows) in &mut positions {
                 self.narrow(windows, &loaded, *wanted, measure);
             }
-            let units = |run: usize| hull(places.iter().map(|(_, windows)| windows.units(run)));
+            let units = |run: usize| hull(positions.iter().map(|(_, windows)| windows.units(run)));
             let missing: Vec<usize> = (0..count).filter(|&run| !holds(&loaded[run], &units(run))).collect();
-            let widest = |run: usize| places.iter().map(|(_, windows)| windows.units(run).len()).max();
+            let widest = |run: usize| positions.iter().map(|(_, windows)| windows.units(run).len()).max();
             let Some(least) = missing.iter().filter_map(|&run| widest(run)).min() else { break };
             let most = least.max(MOST_UNITS);
             let ready = missing.into_iter().filter(|&run| widest(run) <= Some(most));
             let ranges: Vec<_> = if loaded.iter().all(Option::is_none) {
-                let guesses: Vec<_> = places
+                let estimates: Vec<_> = positions
                     .iter()
-                    .map(|(wanted, at)| self.guess((&at.lo, &at.hi), *wanted, measure))
+                    .map(|(wanted, at)| self.interpolate(&at.lo, &at.hi, *wanted, measure))
                     .collect();
-                ready.map(|run| (run, hull(guesses.iter().map(|guess| guess[run].clone())))).collect()
+                ready.map(|run| (run, hull(estimates.iter().map(|units| units[run].clone())))).collect()
             } else {
                 let rest = |run: usize| rest_of(&loaded[run], units(run)).into_iter();
                 ready.flat_map(|run| rest(run).map(move |units| (run, units))).collect()
@@ -104,8 +102,8 @@ impl<R: Records> Loader<'_, R> {
         Ok(loaded.into_iter().flatten().collect())
     }
 
-    /// The place of the first record with at least this normalised key.
-    pub fn place_of_key(&mut self, key: &[u8]) -> Result<Placed, SortError> {
+    /// The position of the first record with at least this normalised key.
+    pub fn select_key(&mut self, key: &[u8]) -> Result<Selection, SortError> {
         let units: Vec<usize> =
             (0..self.runs()).map(|run| self.keys(run).unit_for_key(self.records, key)).collect();
         let ranges: Vec<_> = units.into_iter().enumerate().map(|(run, unit)| (run, unit..unit + 1)).collect();
@@ -115,25 +113,24 @@ impl<R: Records> Loader<'_, R> {
                 window.find(window.all(), |segment| self.records.position_of_key(segment, key, Side::Lower));
             window.start(self.records, at)
         });
-        Ok(Placed { starts: starts.collect(), beyond: 0, next: 0 })
+        Ok(Selection { starts: starts.collect(), beyond: 0, next: 0 })
     }
 
     /// Narrows the windows as far as the starts of units allow.
     fn narrow(&self, windows: &mut Windows, loaded: &[Option<Loaded>], wanted: u64, measure: Measure) {
-        // Starts of units that are certainly not behind the wanted place, and then those that are not
-        // certainly behind it: they are among the others.
-        windows.lo = self.divide(windows, loaded, (wanted, measure), true);
-        windows.hi = self.divide(windows, loaded, (wanted, measure), false);
+        // First the unit starts that are certainly not after the wanted position, then those that may not be.
+        windows.lo = self.divide(windows, loaded, wanted, measure, true);
+        windows.hi = self.divide(windows, loaded, wanted, measure, false);
     }
 
-    /// For each run the last unit of its window whose start has at most `wanted` before it, by what it has
-    /// at `most` or by what it has at least: such starts come before all others, in the order of the merged
-    /// sequence.
+    /// For each run the last unit of its window whose start has at most `wanted` before it. The count before a start
+    /// is its upper bound with `most`, else its lower bound. Such starts come before all others in the merged sequence.
     fn divide(
         &self,
         windows: &Windows,
         loaded: &[Option<Loaded>],
-        (wanted, measure): (u64, Measure),
+        wanted: u64,
+        measure: Measure,
         most: bool,
     ) -> Vec<usize> {
         let (mut lo, mut hi) = (windows.lo.clone(), windows.hi.clone());
@@ -143,14 +140,14 @@ impl<R: Records> Loader<'_, R> {
             if left == 0 {
                 return lo;
             }
-            // Any one of those left, so that half of them go each time.
+            // A random one of the starts left, so that half of them go each time.
             let (mut pick, mut run) = (dice.below(left as u64) as usize, 0);
             while pick >= hi[run] - lo[run] {
                 pick -= hi[run] - lo[run];
                 run += 1;
             }
             let unit = lo[run] + 1 + pick;
-            let Some(mark) = self.keys(run).mark(self.records, unit) else { return lo };
+            let Some(fence) = self.keys(run).fence_key(self.records, unit) else { return lo };
             let mut before = 0;
             let units: Vec<usize> = (0..lo.len())
                 .map(|other| match other == run {
@@ -160,10 +157,10 @@ impl<R: Records> Loader<'_, R> {
                     }
                     false => {
                         let side = if other < run { Side::Upper } else { Side::Lower };
-                        let at = self.keys(other).unit_for(self.records, &mark, side);
+                        let at = self.keys(other).unit_for(self.records, &fence, side);
                         let known = loaded[other].as_ref().filter(|known| known.units().contains(&at));
                         before += match known {
-                            Some(known) => self.before_mark(known, &mark, side, measure),
+                            Some(known) => self.before_fence_key(known, &fence, side, measure),
                             None => self.before(other, at + usize::from(most), measure),
                         };
                         at
@@ -181,24 +178,30 @@ impl<R: Records> Loader<'_, R> {
         }
     }
 
-    /// What of a run is before a mark, which belongs in units that are in memory.
-    fn before_mark(&self, known: &Loaded, mark: &Mark<R::Bound>, side: Side, measure: Measure) -> u64 {
-        let at = known.find(known.all(), |segment| match &mark.rest {
+    /// The count of a run before a fence key that belongs in units in memory.
+    fn before_fence_key(
+        &self,
+        known: &Loaded,
+        fence: &FenceKey<R::Bound>,
+        side: Side,
+        measure: Measure,
+    ) -> u64 {
+        let at = known.find(known.all(), |segment| match &fence.rest {
             Rest::Key(key) => self.records.position_of_key(segment, key, side),
             Rest::Record(bound) => self.records.position(segment, bound, side, false),
         });
         known.before(self.records, at, measure)
     }
 
-    /// The place in windows that are in memory: by bisection over their records.
-    /// It is not before the one `known` already.
-    pub fn decide(
+    /// Selects in windows that are in memory, by bisection over their records. The position is not before the `known`
+    /// one.
+    pub fn select_in_memory(
         &self,
         loaded: &[Loaded],
-        known: Option<&Decided>,
+        known: Option<&Position>,
         wanted: u64,
         measure: Measure,
-    ) -> Decided {
+    ) -> Position {
         let records = self.records;
         let first = || loaded.iter().map(Loaded::first).collect();
         let mut lo: Vec<_> = known.map_or_else(first, |known| known.starts.clone());
@@ -217,7 +220,7 @@ impl<R: Records> Loader<'_, R> {
                 run += 1;
             }
             let Some(bound) = loaded[run].middle(records, lo[run], hi[run], pick) else { break };
-            let places = |own: Side| -> (Vec<_>, u64) {
+            let positions = |own: Side| -> (Vec<_>, u64) {
                 let at = |other: usize| {
                     let side = match other.cmp(&run) {
                         std::cmp::Ordering::Less => Side::Upper,
@@ -231,28 +234,28 @@ impl<R: Records> Loader<'_, R> {
                 let before = (0..all.len()).map(|it| loaded[it].before(records, all[it], measure)).sum();
                 (all, before)
             };
-            let (first, before) = places(Side::Lower);
+            let (first, before) = positions(Side::Lower);
             if before > wanted {
                 hi = first;
                 continue;
             }
-            let (behind, upto) = places(Side::Upper);
-            if upto <= wanted {
-                lo = behind;
+            let (after, count) = positions(Side::Upper);
+            if count <= wanted {
+                lo = after;
                 continue;
             }
-            // Among the equals of one run.
+            // The position is among the equal records of one run.
             let mut starts = first;
             let (at, beyond) = loaded[run].go_on(records, starts[run], wanted - before, measure);
             starts[run] = at;
-            return Decided { starts, beyond, next: run };
+            return Position { starts, beyond, next: run };
         }
         let before: u64 = (0..lo.len()).map(|run| loaded[run].before(records, lo[run], measure)).sum();
-        Decided { starts: lo, beyond: wanted.saturating_sub(before), next: 0 }
+        Position { starts: lo, beyond: wanted.saturating_sub(before), next: 0 }
     }
 }
 
-/// The least range that has all of these in it.
+/// The smallest range that contains all of these.
 fn hull(ranges: impl Iterator<Item = Range<usize>>) -> Range<usize> {
     ranges.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or(0..0)
 }
@@ -262,32 +265,32 @@ fn holds(loaded: &Option<Loaded>, units: &Range<usize>) -> bool {
     known.is_some_and(|known| known.start <= units.start && units.end <= known.end)
 }
 
-/// What has to be loaded beside what is, so that all between is there, too.
+/// The units to load beside those in memory, so that all units between are in memory too.
 fn rest_of(loaded: &Option<Loaded>, units: Range<usize>) -> Vec<Range<usize>> {
     let Some(known) = loaded.as_ref().map(Loaded::units) else { return vec![units] };
     let sides = [units.start..known.start, known.end..units.end];
     sides.into_iter().filter(|side| !side.is_empty()).collect()
 }
 
-/// A place in units that are in memory.
+/// A position in units that are in memory.
 #[derive(Clone, Debug)]
-pub struct Decided {
+pub struct Position {
     /// In each run.
     pub starts: Vec<At>,
-    /// As in [`Placed`].
+    /// As in [`Selection`].
     pub beyond: u64,
-    /// As in [`Placed`].
+    /// As in [`Selection`].
     pub next: usize,
 }
 
-impl Decided {
-    fn placed<R: Records>(self, records: &R, loaded: &[Loaded]) -> Placed {
+impl Position {
+    fn into_selection<R: Records>(self, records: &R, loaded: &[Loaded]) -> Selection {
         let starts = self.starts.iter().zip(loaded).map(|(&at, window)| window.start(records, at)).collect();
-        Placed { starts, beyond: self.beyond, next: self.next }
+        Selection { starts, beyond: self.beyond, next: self.next }
     }
 }
 
-/// Numbers that look drawn, the same every time.
+/// Pseudo-random numbers, the same every time.
 #[derive(Default)]
 struct Dice(u64);
 

@@ -1,14 +1,14 @@
-//! Where in each run a place of the merged sequence probably is, from the first keys of units alone.
+//! Interpolation: estimates the unit of each run that holds a position of the merged sequence, from fence keys alone.
 //!
 //! ```text
-//!   keys of run 0   10 ......... 50 ......... 90        how much of each run is before key 63, as if keys
-//!   keys of run 1     20 ... 40 ... 60 ... 80           were spread evenly between those known: summed up,
-//!                                   ^ 63                that is as good as the errors cancel out
+//!   keys of run 0   10 ......... 50 ......... 90        the count of each run before key 63, as if keys were
+//!   keys of run 1     20 ... 40 ... 60 ... 80           spread evenly between fence keys; in the sum the errors
+//!                                   ^ 63                of the runs mostly cancel out
 //! ```
 //!
-//! With n runs the errors, each a fraction of a unit, add up to about that times the square root of n, and a
-//! key that is off by so much is off by its nth part in each run. So the place is inside one unit of nearly
-//! every run, and which one can be told. A guess decides only what is read first.
+//! With n runs each error is a fraction of a unit, and the sum of the errors is about that fraction times the square
+//! root of n. An error of the key moves the position in each run by an nth part of it. So the position is inside one
+//! unit of nearly every run. The estimate only decides which units are read first.
 
 use std::ops::Range;
 
@@ -16,13 +16,19 @@ use crate::records::Records;
 use crate::view::load::Loader;
 use crate::view::load::Measure;
 
-/// How far a guess is trusted: in a run, to this part of a unit over the square root of the number of runs.
-/// Twice the deviation of places that are spread evenly over a unit.
+/// Margin of an estimate: this part of a unit, divided by the square root of the number of runs. It is twice the
+/// standard deviation of a position that is spread evenly over a unit.
 const MARGIN: f64 = 0.6;
 
 impl<R: Records> Loader<'_, R> {
-    /// Of each run's window `lo..=hi` the units in which the place with `wanted` before it probably is.
-    pub fn guess(&self, (lo, hi): (&[usize], &[usize]), wanted: u64, measure: Measure) -> Vec<Range<usize>> {
+    /// The units of each run's window `lo..=hi` that probably hold the position with `wanted` before it.
+    pub fn interpolate(
+        &self,
+        lo: &[usize],
+        hi: &[usize],
+        wanted: u64,
+        measure: Measure,
+    ) -> Vec<Range<usize>> {
         let windows: Vec<Window> =
             (0..self.runs()).map(|run| self.window(run, lo[run]..=hi[run], measure)).collect();
         let (mut least, mut most) = (0u64, u64::MAX);
@@ -39,7 +45,7 @@ impl<R: Records> Loader<'_, R> {
         let (keys, (lo, hi)) = (self.keys(run), units.into_inner());
         let mut prefixes: Vec<u64> = (lo..=hi).filter_map(|unit| keys.prefix(unit)).collect();
         let last = prefixes.last().copied().unwrap_or(0);
-        // Behind the last unit of a run no key is known: it is taken to be as wide as the one before.
+        // No key is known after the last unit of a run: the unit counts as wide as the one before.
         let width = last - hi.checked_sub(1).and_then(|before| keys.prefix(before)).unwrap_or(0).min(last);
         prefixes.push(keys.prefix(hi + 1).unwrap_or(last.saturating_add(width)));
         let before = (lo..=hi + 1).map(|unit| self.before(run, unit, measure)).collect();
@@ -60,8 +66,8 @@ struct Window {
 impl Window {
     /// The place of a prefix, counted in units of the window.
     fn unit_at(&self, prefix: u64) -> f64 {
-        let behind = self.prefixes.partition_point(|&first| first <= prefix);
-        match (behind.checked_sub(1), self.prefixes.get(behind)) {
+        let after = self.prefixes.partition_point(|&first| first <= prefix);
+        match (after.checked_sub(1), self.prefixes.get(after)) {
             (None, _) => 0.0,
             (Some(unit), Some(&next)) => {
                 let from = self.prefixes[unit];
@@ -71,7 +77,7 @@ impl Window {
         }
     }
 
-    /// What of the run is before such a place.
+    /// The count of the run before such a position.
     fn before(&self, unit: f64) -> f64 {
         let whole = (unit as usize).min(self.before.len().saturating_sub(2));
         let (from, to) = (self.before.get(whole), self.before.get(whole + 1));
@@ -79,7 +85,7 @@ impl Window {
         from + (unit - whole as f64) * (to - from)
     }
 
-    /// The units within `margin` of a prefix; all of them where prefixes tell nothing.
+    /// The units within `margin` of a prefix; all of them where all prefixes are equal.
     fn around(&self, prefix: u64, margin: f64) -> Range<usize> {
         let count = self.before.len() - 1;
         if self.prefixes.first() == self.prefixes.last() {
