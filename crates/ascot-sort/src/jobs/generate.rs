@@ -10,16 +10,15 @@
 //! Invariant: blocks get their numbers in the order in which they are taken from the pool. So the block to be written
 //! next always has its memory, and a full pool waits for writes only.
 
-use std::os::fd::AsFd;
-use std::path::Path;
 use std::time::Duration;
 
-use ascot_io::{Action, AtomicOutput, BlockPool, Buf, Disk, IoError, Pool, STANDARD_OUTPUT, WriteStream};
+use ascot_io::{BlockPool, Buf, Disk, Pool, WriteStream};
 use ascot_record::gensort::{Encoding, RECORD_LEN, RecordGenerator};
 
 use crate::api::error::SortError;
 use crate::api::observe::{Cancel, Observer};
 use crate::api::request::Output;
+use crate::output::stream::OutputStream;
 use crate::pipeline::{InOrder, Pipeline, ReadTimes};
 use crate::report::watch::Watch;
 use crate::resources::control_group::lowered;
@@ -71,7 +70,12 @@ pub fn generate(
     let pool = Pool::new(bytes);
     let blocks = BlockPool::new(pool.region(bytes, "records being made")?, BLOCK_BYTES);
     let mut watch = Watch::new(observer, cancel, "make records", Some(total_bytes));
-    make(request, &blocks, Sink::open(&request.output, total_bytes, cancel)?, &mut watch)?.finish()
+    let disk = Disk::default();
+    disk.stop_when(cancel.flag());
+    disk.expect(total_bytes);
+    let mut output = OutputStream::create(&disk, &request.output, None)?;
+    make(request, &blocks, output.stream()?, &mut watch)?;
+    Ok(output.commit()?)
 }
 
 /// Memory for the blocks: no more than there are bytes to make, and at least one block within `most`.
@@ -80,13 +84,13 @@ fn pool_bytes(total_bytes: u64, most: u64) -> usize {
     usize::try_from(blocks).unwrap_or(1) * BLOCK_BYTES
 }
 
-/// Makes all records, on several threads, and writes them in order; gives the sink back.
+/// Makes all records, on several threads, and writes them in order.
 fn make(
     request: &GenerateRequest,
     blocks: &BlockPool,
-    mut sink: Sink,
+    stream: &mut dyn WriteStream,
     watch: &mut Watch<'_>,
-) -> Result<Sink, SortError> {
+) -> Result<(), SortError> {
     let threads = compute_threads(request.threads).min(blocks.total());
     let cancel = &watch.cancel().clone();
     let pipeline = Pipeline { work: "make", threads, queue: None, turns: None, cancel };
@@ -101,9 +105,9 @@ fn make(
             Ok(ReadTimes::default())
         },
         || |numbered| fill(request, numbered),
-        |made| write_in_order(made, sink.stream()?, blocks, watch),
+        |made| write_in_order(made, stream, blocks, watch),
     )?;
-    Ok(sink)
+    Ok(())
 }
 
 /// A block for the records from number `first` on.
@@ -143,45 +147,4 @@ fn write_in_order(
         watch.moved(0)?;
     }
     Ok(stream.drain()?)
-}
-
-/// Where the records go.
-enum Sink {
-    File(AtomicOutput),
-    Descriptor(Box<dyn WriteStream>),
-}
-
-impl Sink {
-    fn open(output: &Output, total_bytes: u64, cancel: &Cancel) -> Result<Sink, SortError> {
-        let disk = Disk::default();
-        disk.stop_when(cancel.flag());
-        disk.expect(total_bytes);
-        match output {
-            Output::Parts(_) => Err(SortError::Internal("records are made into one file")),
-            Output::Path(path) => Ok(Sink::File(AtomicOutput::create(&disk, path, "output")?)),
-            Output::Stdout => {
-                let name = Path::new(STANDARD_OUTPUT);
-                let descriptor = std::io::stdout()
-                    .as_fd()
-                    .try_clone_to_owned()
-                    .map_err(|error| IoError::from_os(Action::Open, name, 0, error))?;
-                Ok(Sink::Descriptor(disk.to_writer(descriptor, name, "output")?))
-            }
-        }
-    }
-
-    fn stream(&mut self) -> Result<&mut dyn WriteStream, SortError> {
-        match self {
-            Sink::File(file) => Ok(file.stream()?),
-            Sink::Descriptor(stream) => Ok(stream.as_mut()),
-        }
-    }
-
-    /// Makes the output what was written; says how many bytes.
-    fn finish(self) -> Result<u64, SortError> {
-        match self {
-            Sink::File(file) => Ok(file.commit()?),
-            Sink::Descriptor(stream) => Ok(stream.finish()?),
-        }
-    }
 }
