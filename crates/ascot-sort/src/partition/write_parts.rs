@@ -125,7 +125,7 @@ impl<R: Records, P: Part> Flow<NoInput, P> for Dealing<'_, '_, R, P> {
         self.seat.give_back();
         let taken = match self.current.take() {
             Some(current) => Some(current),
-            None => self.pieces.next()?.map(|grouped| (grouped, 0, 0)),
+            None => self.pieces.next_result()?.map(|grouped| (grouped, 0, 0)),
         };
         let Some((grouped, mut group, mut put)) = taken else {
             for (part, open) in self.open.iter_mut().enumerate() {
