@@ -137,7 +137,7 @@ pub fn check(
         || |work| validate(&*judge, work),
         |checked| {
             // A pipe may be silent for long, and its caller may want to stop.
-            while let Some(chunk) = checked.next_or(&mut || watch.moved(0))? {
+            while let Some(chunk) = checked.next_result_or(&mut || watch.moved(0))? {
                 watch.moved(chunk.bytes)?;
                 total.add(chunk, &*judge);
             }

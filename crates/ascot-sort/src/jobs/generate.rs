@@ -138,7 +138,7 @@ fn write_in_order(
     watch: &mut Watch<'_>,
 ) -> Result<(), SortError> {
     // A reader of the output pipe may be slow, and the caller may want to stop.
-    while let Some(Made { block, len }) = made.next_or(&mut || watch.moved(0))? {
+    while let Some(Made { block, len }) = made.next_result_or(&mut || watch.moved(0))? {
         stream.begin(block, len)?;
         watch.moved(len)?;
     }

@@ -126,7 +126,7 @@ impl<R: Records, P: PartStream> Flow<NoInput, P> for PartitionFlow<'_, '_, R, P>
         self.seat.give_back();
         let next = match self.current.take() {
             Some(current) => Some(current),
-            None => self.pieces.next()?.map(|piece| Unwritten { piece, group: 0, written: 0 }),
+            None => self.pieces.next_result()?.map(|piece| Unwritten { piece, group: 0, written: 0 }),
         };
         let Some(mut now) = next else {
             for (part, open) in self.open.iter_mut().enumerate() {

@@ -61,13 +61,13 @@ impl<'a, O> InOrder<'a, O> {
     }
 
     /// The next result, waited for; none after the last.
-    pub fn next(&mut self) -> Result<Option<O>, SortError> {
+    pub fn next_result(&mut self) -> Result<Option<O>, SortError> {
         let cancel = self.cancel;
-        self.next_or(&mut || cancel.check())
+        self.next_result_or(&mut || cancel.check())
     }
 
-    /// As [`InOrder::next`]; calls `idle` now and then while it waits.
-    pub fn next_or(
+    /// As [`InOrder::next_result`]; calls `idle` now and then while it waits.
+    pub fn next_result_or(
         &mut self,
         idle: &mut dyn FnMut() -> Result<(), SortError>,
     ) -> Result<Option<O>, SortError> {
