@@ -221,12 +221,18 @@ def test_resuming_without_an_input_keeps_the_job(records, disk):
 
 
 def take_all_memory(process):
-    """From here on the system refuses a stopped process all memory, but for the stack of its first thread."""
+    """Lets the system refuse a stopped process all memory, except for the stack of its first thread.
+
+    Returns the error, or None for a job that needed no more memory.
+    """
     resource.prlimit(process.pid, resource.RLIMIT_DATA, (1 << 16, 1 << 16))
     process.send_signal(signal.SIGCONT)
     told = process.communicate(timeout=60)[1].decode()
     sys.stderr.write(told)
-    by_whom = ("ascot: ", "Fatal glibc error: ")
+    if process.returncode == 0:
+        return None
+    # The command, the C library or the Rust library reports the failure.
+    by_whom = ("ascot: ", "Fatal glibc error: ", "memory allocation of ")
     assert process.returncode == 2 and told.startswith(by_whom), f"{process.returncode} {told}"
     return told
 
@@ -240,7 +246,7 @@ def begun(_):
 def test_without_memory_a_job_that_begins_is_removed(kind, point, records, disk):
     job = start(*words_of(kind, records[0], disk))
     stop_where(job, disk, point)
-    take_all_memory(job)
+    assert take_all_memory(job)
     assert leftovers(disk) == []
 
 
@@ -280,7 +286,7 @@ def test_without_memory_a_resumed_job_is_kept(kind, point, records, disk):
     job = start("sort", "--resume", kept)
     # At work again, and not at its start.
     stop_where(job, disk, point if point is in_last_pass else lambda it: it["read_upto"]["offset"] > before)
-    take_all_memory(job)
+    assert take_all_memory(job)
     assert job_directories(disk) == [kept]
     run("sort", "--resume", kept)
     check_result(kind, disk, records[1])
@@ -288,9 +294,13 @@ def test_without_memory_a_resumed_job_is_kept(kind, point, records, disk):
 
 @pytest.mark.parametrize("kind", METHODS)
 def test_without_memory_a_job_to_be_kept_is_kept_past_its_first_pass(kind, records, disk):
-    job = start(*words_of(kind, records[0], disk, "--keep-on-interrupt"))
-    stop_where(job, disk, lambda manifest: manifest["all_read"])
-    take_all_memory(job)
+    # A merge near its end needs no more memory.
+    for _ in range(10):
+        job = start(*words_of(kind, records[0], disk, "--keep-on-interrupt"))
+        stop_where(job, disk, lambda manifest: manifest["all_read"])
+        if take_all_memory(job):
+            break
+        (disk / "out").unlink()
     (kept,) = job_directories(disk)
     run("sort", "--resume", kept)
     check_result(kind, disk, records[1])
