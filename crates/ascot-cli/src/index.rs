@@ -6,13 +6,13 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-use ascot_index::format::manifest::{from_hex, to_hex};
 use ascot_index::{
     Condition, Directory, Gap, IndexError, Info, PartitionBy, RolledBack, Scan, Scheme, Sign, Unread,
     Verified, roll_back,
 };
 use ascot_io::Disk;
 use ascot_model::units;
+use ascot_record::hex::{from_hex, to_hex};
 use clap::ArgMatches;
 use serde_json::json;
 

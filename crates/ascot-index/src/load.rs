@@ -14,7 +14,7 @@ use ascot_io::{Buf, Disk, ReadStream};
 use ascot_record::layout::{FixedFraming, Framing, Layout, LineFraming, PrefixedFraming};
 
 use crate::error::{IndexError, Result};
-use crate::read::fetch::missing;
+use crate::read::files::missing;
 use crate::write::DirectoryWriter;
 
 /// Bytes read at a time, and how many such blocks there are.

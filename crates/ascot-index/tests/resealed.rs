@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use ascot_index::format::bytes::Cursor;
 use ascot_index::format::footer::{FOOTER_BYTES, Footer, PAGE, Root};
-use ascot_index::format::manifest::PartitionBy;
+use ascot_index::format::layout::PartitionBy;
 use ascot_index::format::names::{LOCK, Log};
 use ascot_index::format::pointer::{value_head, value_lengths};
 use ascot_index::hash::mix;

@@ -17,7 +17,7 @@ mod cuckoo;
 mod fixed;
 
 use crate::format::bytes::Cursor;
-use crate::format::manifest::{AuxiliaryKind, Layout};
+use crate::format::layout::{AuxiliaryKind, Layout};
 
 /// Low bits of an entry that are the rank.
 const RANK_BITS: u32 = 24;
@@ -127,7 +127,7 @@ mod tests {
     use crate::hash::mix;
 
     fn shapes(ranks: u32) -> impl Iterator<Item = Shape> {
-        let mut layout = Layout::new(crate::format::manifest::Scheme::Ranks, 1, ranks);
+        let mut layout = Layout::new(crate::format::layout::Scheme::Ranks, 1, ranks);
         [AuxiliaryKind::Cuckoo, AuxiliaryKind::Static].into_iter().map(move |kind| {
             layout.auxiliary = kind;
             Shape::of(&layout)

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use ascot_io::RunId;
 
-use crate::format::manifest::Scheme;
+use crate::format::layout::Scheme;
 use crate::hash::mix;
 
 /// Name of the manifest.

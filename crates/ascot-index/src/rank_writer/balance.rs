@@ -8,7 +8,8 @@
 //! It goes by the router, between epochs, as messages like others. The first epoch is divided as if keys were spread
 //! evenly over their first eight bytes, since nothing is known of them yet.
 
-use super::{RankError, together};
+use super::allreduce::together;
+use super::error::RankError;
 use crate::routing::{Router, Transport};
 use crate::write::Sampler;
 

@@ -9,7 +9,7 @@
 //! The partition is not sent: the receiver owns one, or tells it from the key as the sender did.
 
 use crate::format::bytes::{Cursor, put_varint};
-use crate::format::manifest::Layout;
+use crate::format::layout::Layout;
 use crate::format::pointer::{POINTER_BYTES, Pointer};
 
 /// One message, taken apart.
@@ -64,7 +64,7 @@ pub(super) fn take_rank(message: &[u8]) -> Option<(u64, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::manifest::Scheme;
+    use crate::format::layout::Scheme;
 
     #[test]
     fn messages_come_back() {

@@ -16,9 +16,12 @@ use std::path::Path;
 
 use ascot_io::{Disk, Pool};
 
-use super::{RankError, RankOptions, balance, outcome_of, together as agreed};
+use super::allreduce::{outcome_of, together as agreed};
+use super::balance;
+use super::error::RankError;
 use crate::error::IndexError;
-use crate::format::manifest::{AuxiliaryKind, Layout, Manifest, PartitionBy, Scheme};
+use crate::format::layout::{AuxiliaryKind, Layout, PartitionBy, Scheme};
+use crate::format::manifest::Manifest;
 use crate::routing::{CODE_DIFFERENT, Meeting, Outcome, Router, RoutingSettings, Transport};
 use crate::write::{Coordinator, LocalWriter, OpenMode, Opening, Share};
 
@@ -28,6 +31,18 @@ const CHECK: u8 = 7;
 const OPEN: u8 = 1;
 const OPENED: u8 = 2;
 const MODE: u8 = 12;
+
+/// How ranks write a directory; the same at all of them.
+#[derive(Clone, Debug)]
+pub struct RankOptions {
+    /// Whether the directory is made or gone on with, and what it is; there is a partition for each rank unless another number
+    /// is asked for.
+    pub opening: Opening,
+    /// Memory of this rank for all of it, bytes.
+    pub memory_bytes: usize,
+    /// How messages are routed.
+    pub routing: RoutingSettings,
+}
 
 /// What opening yields.
 pub(super) struct Opened {

@@ -7,6 +7,7 @@ use ascot_io::Disk;
 
 use super::tests::{MEMORY, PARTICLES, check_directory, going_on, key, on_ranks, options, value};
 use super::*;
+use crate::format::layout::{PartitionBy, Scheme};
 use crate::format::manifest::Manifest;
 use crate::read::Directory;
 use crate::routing::{Order, Route, Topology, in_process};

@@ -8,9 +8,13 @@ use std::time::Duration;
 use ascot_io::{Disk, DiskOptions, Effect, FaultPlan, Faults, Operation};
 
 use super::*;
+use crate::error::IndexError;
+use crate::format::layout::{Layout, PartitionBy, Scheme};
 use crate::read::{Directory, Scan};
-use crate::routing::{Endpoint, Limited, Order, Pace, Route, Topology, Wire, WireSpeed, in_process};
-use crate::write::OpenMode;
+use crate::routing::{
+    Endpoint, Limited, Order, Pace, Route, RouteError, RoutingSettings, Topology, Wire, WireSpeed, in_process,
+};
+use crate::write::{OpenMode, Opening};
 
 const RANKS: u32 = 8;
 const RANKS_PER_NODE: u32 = 2;

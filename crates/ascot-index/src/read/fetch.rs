@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use ascot_io::{Buf, Disk, Filled, IoError, PAGE_BYTES, PendingRead, RandomAccessFile};
 
 use crate::error::{IndexError, Result};
-use crate::read::files::is_too_many_open;
+use crate::read::files::{is_too_many_open, missing};
 use crate::read::{Directory, count};
 
 /// Reads in flight.
@@ -104,13 +104,3 @@ fn end_of(path: &Path, at: u64, bytes: usize) -> Result<u64> {
 }
 
 const CUT_SHORT: &str = "it ends before what its index names: it was cut short";
-
-/// Tells a file that is not there from other errors.
-pub fn missing(error: IoError, path: &Path) -> IndexError {
-    match error {
-        IoError::Os { ref source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
-            IndexError::Missing { path: path.to_path_buf() }
-        }
-        error => error.into(),
-    }
-}

@@ -7,10 +7,9 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ascot_io::{Disk, MetadataCalls, RandomAccessFile, descriptor_limit};
+use ascot_io::{Disk, IoError, MetadataCalls, RandomAccessFile, descriptor_limit};
 
 use crate::error::{IndexError, Result};
-use crate::read::fetch::missing;
 
 /// The ledger's name for these files.
 const NAME: &str = "index read";
@@ -93,6 +92,16 @@ impl Held {
             self.files.retain(|_, one| one.1 > limit);
         }
         self.files.insert(file.path().to_path_buf(), (Arc::clone(file), self.clock));
+    }
+}
+
+/// Tells a file that is not there from other errors.
+pub fn missing(error: IoError, path: &Path) -> IndexError {
+    match error {
+        IoError::Os { ref source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+            IndexError::Missing { path: path.to_path_buf() }
+        }
+        error => error.into(),
     }
 }
 

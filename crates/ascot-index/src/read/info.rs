@@ -4,8 +4,8 @@ use crate::error::Result;
 use crate::format::head::Kind;
 use crate::format::names::Log;
 use crate::read::Directory;
-use crate::read::cache::LOGS_AT_ONCE;
 use crate::read::gaps::{Gaps, Unread};
+use crate::read::open_logs::LOGS_AT_ONCE;
 
 /// What an epoch holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -21,7 +21,7 @@ use crate::format::bytes::Cursor;
 use crate::format::filter::may_contain;
 use crate::format::footer::Entry;
 use crate::format::head::{Head, Kind, Region, Table};
-use crate::format::manifest::{PartitionBy, Scheme};
+use crate::format::layout::{PartitionBy, Scheme};
 use crate::format::names::Log;
 use crate::hash::{local_hash, share};
 use crate::read::block::Stretch;

@@ -53,6 +53,32 @@ struct Query<'a, K> {
 }
 
 impl Directory {
+    /// All values of `key`, by epoch, those of one epoch in the order in which their writer appended them; none where it was never
+    /// written.
+    ///
+    /// # Errors
+    /// A key of another length than the directory's; files that are missing, cut short or damaged.
+    pub fn get(&self, key: &[u8]) -> Result<Vec<Value>> {
+        self.get_one(key, None)
+    }
+
+    /// The values of `key` in one epoch.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn get_at(&self, key: &[u8], epoch: u64) -> Result<Vec<Value>> {
+        self.get_one(key, Some(epoch))
+    }
+
+    fn get_one(&self, key: &[u8], epoch: Option<u64>) -> Result<Vec<Value>> {
+        let mut values = Vec::new();
+        self.get_many(&[key], epoch, |_, found| {
+            values = found;
+            Ok(())
+        })?;
+        Ok(values)
+    }
+
     /// The values of many keys, of all epochs or one: read in the order of files, handed to `take` in the order of `keys`, with the
     /// number of the key.
     ///

@@ -12,15 +12,15 @@ use std::sync::Arc;
 use crate::error::{IndexError, Result};
 use crate::format::footer::Entry;
 use crate::format::head::{Block, Kind, Table};
-use crate::format::manifest::{Attribute, PartitionBy, Scheme};
+use crate::format::layout::{Attribute, PartitionBy, Scheme};
 use crate::format::names::Log;
 use crate::format::record::Record;
 use crate::read::block::{Stretch, stretch_end, unit_end};
-use crate::read::cache::LOGS_AT_ONCE;
 use crate::read::fetch::Spot;
 use crate::read::gaps::{Gaps, Unread, fetch_each};
 use crate::read::log::LogReader;
 use crate::read::long_value::part_bytes;
+use crate::read::open_logs::LOGS_AT_ONCE;
 use crate::read::stored::{Content, Inline};
 use crate::read::{Directory, LongValue, Segment, count};
 

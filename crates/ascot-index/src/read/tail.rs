@@ -6,7 +6,8 @@ use ascot_io::{Action, Disk, IoError, crc32c};
 
 use crate::error::{IndexError, Result};
 use crate::format::footer::{FOOTER_BYTES, Footer, PAGE, Place, Root};
-use crate::read::fetch::{fetch, missing};
+use crate::read::fetch::fetch;
+use crate::read::files::missing;
 
 /// What is read at a time in search of a footer. First so much that its root is most often there, too: 256 entries are 10 KiB.
 pub const FIRST_BYTES: u64 = 4 * PAGE;

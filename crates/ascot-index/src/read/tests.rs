@@ -7,7 +7,8 @@ use ascot_io::Disk;
 use proptest::prelude::*;
 
 use super::*;
-use crate::format::manifest::{Attribute, AuxiliaryKind, NumberKind, PartitionBy, Scheme};
+use crate::format::layout::{Attribute, AuxiliaryKind, NumberKind, PartitionBy, Scheme};
+use crate::format::manifest::Manifest;
 use crate::hash::mix;
 use crate::write::DirectoryWriter;
 use crate::{IndexError, Layout};

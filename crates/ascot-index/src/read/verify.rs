@@ -13,12 +13,11 @@ use crate::error::{IndexError, Result};
 use crate::format::filter::may_contain;
 use crate::format::footer::{Entry, FOOTER_BYTES, Footer, PAGE, Root};
 use crate::format::head::{Kind, Region, Table};
-use crate::format::manifest::Scheme;
+use crate::format::layout::Scheme;
 use crate::format::names::{LOCK, Log};
 use crate::format::pointer::{VALUE_HEAD_MOST, value_is_whole, value_lengths};
 use crate::hash::local_hash;
 use crate::read::block::Stretch;
-use crate::read::cache::LOGS_AT_ONCE;
 use crate::read::covered::Covered;
 use crate::read::fetch::{Spot, fetch_all, fetch_one};
 use crate::read::files::is_too_many_open;
@@ -26,6 +25,7 @@ use crate::read::gaps::Gaps;
 use crate::read::log::LogReader;
 use crate::read::long_value::part_bytes;
 use crate::read::lookup::{filter, region_is_whole, region_of};
+use crate::read::open_logs::LOGS_AT_ONCE;
 use crate::read::{Directory, LongValue, Scan, Segment};
 
 /// Most problems that are told one by one.

@@ -12,7 +12,7 @@
 
 use ascot_io::{Pool, Reservation};
 
-use super::agree::{Agreement, Kind, Outcome, Word};
+use super::agree::{Agreement, CODE_SILENT, Kind, Outcome, Word};
 use super::batch::{HEADER_BYTES, Header, take_message};
 use super::control::Control;
 use super::counts::RoutingCounts;
@@ -20,7 +20,7 @@ use super::error::RouteError;
 use super::lane::{LaneState, Outgoing, Spare};
 use super::layout::{Layout, RoutingSettings, tree_neighbours};
 use super::parts::Parts;
-use super::patience::Waiting;
+use super::patience::{WAIT, Waiting, named};
 use super::topology::Topology;
 use super::transport::{Lane, Transport};
 use super::way::Way;
@@ -30,16 +30,16 @@ const APPENDS_PER_LOOK: u32 = 256;
 
 /// Routes the messages of one rank.
 pub struct Router<T: Transport> {
-    pub(super) transport: T,
-    pub(super) settings: RoutingSettings,
+    transport: T,
+    settings: RoutingSettings,
     layout: Layout,
     way: Way,
-    pub(super) epoch: u32,
+    epoch: u32,
     /// By lane: local, wire, deliver.
-    pub(super) lanes: [LaneState; 3],
-    pub(super) control: Control,
+    lanes: [LaneState; 3],
+    control: Control,
     spare: Spare,
-    pub(super) counts: RoutingCounts,
+    counts: RoutingCounts,
     appends_to_look: u32,
     /// The first failure; after it nothing works any more.
     failed: Option<RouteError>,
@@ -197,6 +197,35 @@ impl<T: Transport> Router<T> {
         self.noted(done)
     }
 
+    /// Waits until something may have moved, after an append or drain that found no room; the same `waiting` for
+    /// all waits of one call.
+    pub fn wait(&mut self, waiting: &mut Waiting) -> Result<(), RouteError> {
+        self.counts.waits += 1;
+        let patience = self.settings.patience;
+        let waited = self.transport.wait(WAIT.min(patience / 16)).map_err(RouteError::from);
+        self.noted(waited)?;
+        let still = waiting.unmoved_for(self.moved_so_far());
+        if still < patience / 4 {
+            return Ok(());
+        }
+        let missing = self.missing();
+        for &rank in &missing {
+            self.control.presence.ask(&mut self.transport, rank, patience / 8);
+        }
+        if still <= patience {
+            return Ok(());
+        }
+        let there = |rank: &u32| self.control.presence.has_answered(*rank, patience);
+        let silent: Vec<u32> = missing.iter().copied().filter(|rank| !there(rank)).collect();
+        if let Some(&first) = silent.first() {
+            return self.give_up_on(first, &silent);
+        }
+        if still <= 2 * patience {
+            return Ok(());
+        }
+        self.noted(Err(RouteError::Stuck { seconds: still.as_secs() }))
+    }
+
     /// Tells all ranks how this one fared and hears how all did; then the next epoch is open. All ranks call
     /// it with the same purpose, a number of the caller's; else it tells all ranks of a failure.
     pub fn agree(&mut self, purpose: u8, outcome: Outcome, sums: &[u64]) -> Result<Agreement, RouteError> {
@@ -236,6 +265,31 @@ impl<T: Transport> Router<T> {
 
     // ------------------------------------------------------------ inside
 
+    /// Tells all that can be reached of ranks that do not answer.
+    fn give_up_on(&mut self, first: u32, silent: &[u32]) -> Result<(), RouteError> {
+        let (seconds, waited_for) = (self.settings.patience.as_secs(), named(silent));
+        let outcome = Outcome::Failed { code: CODE_SILENT, text: waited_for.clone() };
+        let mut word = Word::of(0, self.epoch, first, outcome, &[seconds]);
+        word.kind = Kind::GivesUp;
+        self.control.spread(&mut self.transport, &word, None);
+        self.noted(Err(RouteError::Silent { seconds, waited_for }))
+    }
+
+    /// A number that grows with anything that goes out or comes in.
+    fn moved_so_far(&self) -> u64 {
+        let in_hand = |lane: &LaneState| lane.in_hand.messages + lane.in_hand.at as u64;
+        self.batches_sent() + self.counts.delivered + self.lanes.iter().map(in_hand).sum::<u64>()
+    }
+
+    /// The ranks that this one may be waiting for.
+    fn missing(&self) -> Vec<u32> {
+        let mut ranks: Vec<u32> = self.lanes.iter().flat_map(LaneState::missing).collect();
+        ranks.extend(self.control.missing());
+        ranks.sort_unstable();
+        ranks.dedup();
+        ranks
+    }
+
     fn check_well(&self) -> Result<(), RouteError> {
         match &self.failed {
             None => Ok(()),
@@ -244,7 +298,7 @@ impl<T: Transport> Router<T> {
     }
 
     /// Keeps a failure: whatever the caller does next, the router is of no use any more.
-    pub(super) fn noted<R>(&mut self, result: Result<R, RouteError>) -> Result<R, RouteError> {
+    fn noted<R>(&mut self, result: Result<R, RouteError>) -> Result<R, RouteError> {
         if let Err(error) = &result
             && self.failed.is_none()
         {
@@ -253,7 +307,7 @@ impl<T: Transport> Router<T> {
         result
     }
 
-    pub(super) fn batches_sent(&self) -> u64 {
+    fn batches_sent(&self) -> u64 {
         self.counts.hops.iter().map(|hop| hop.batches).sum()
     }
 

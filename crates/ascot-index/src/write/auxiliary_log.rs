@@ -12,7 +12,7 @@ use ascot_record::vsort;
 use crate::auxiliary::{self, Shape};
 use crate::error::Result;
 use crate::format::head::{HeadMaker, Kind, SegmentFacts};
-use crate::format::manifest::Layout;
+use crate::format::layout::Layout;
 use crate::hash::{local_hash, share};
 use crate::room::room;
 use crate::write::index_log::IndexLog;

@@ -21,17 +21,12 @@ use crate::error::Result;
 use crate::format::bytes::Cursor;
 use crate::format::record::{Record, RecordForm};
 use crate::room::room;
-use crate::write::memory::Plan;
+use crate::write::memory::{Plan, beside_bytes};
 
 /// Records asked for before their turn.
 const AHEAD: usize = 24;
 /// Bytes of a cache line.
 const LINE: usize = 64;
-
-/// Bytes of memory for so many records, besides their own.
-pub fn beside_bytes(records: usize) -> usize {
-    records * size_of::<u32>() + piece::scratch_bytes(records)
-}
 
 /// Records that wait to become a table.
 pub struct Buffer {

@@ -15,10 +15,12 @@ use std::path::{Path, PathBuf};
 use ascot_io::{Action, Disk, IoError, O_NOFOLLOW, random_bytes};
 
 use crate::error::{IndexError, Result};
-use crate::format::manifest::{Layout, Manifest, PartitionBy, to_hex};
+use crate::format::layout::{Layout, PartitionBy};
+use crate::format::manifest::Manifest;
 use crate::format::names::{LOCK, Log, MANIFEST};
 use crate::format::shape::Shape;
 use crate::write::logs::lock_file;
+use ascot_record::hex::to_hex;
 
 /// The one that commits epochs of a directory; nobody else can while it lives.
 pub struct Coordinator {

@@ -8,7 +8,8 @@ use std::path::Path;
 use ascot_io::{Disk, Pool};
 
 use crate::error::Result;
-use crate::format::manifest::{Layout, Manifest, PartitionBy};
+use crate::format::layout::{Layout, PartitionBy};
+use crate::format::manifest::Manifest;
 use crate::write::boundaries::Sampler;
 use crate::write::coordinator::Coordinator;
 use crate::write::going_on::{OpenMode, Opening};
@@ -180,7 +181,7 @@ fn waiting_bytes(layout: &Layout, memory_bytes: usize) -> usize {
 mod tests {
     use super::*;
     use crate::error::IndexError;
-    use crate::format::manifest::Scheme;
+    use crate::format::layout::Scheme;
     use crate::write::request::LayoutRequest;
 
     const AUTO: OpenMode = OpenMode::Auto;

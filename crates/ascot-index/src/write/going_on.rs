@@ -14,7 +14,8 @@ use std::path::Path;
 use ascot_io::Disk;
 
 use crate::error::{IndexError, Result};
-use crate::format::manifest::{Layout, Manifest, Scheme};
+use crate::format::layout::{Layout, Scheme};
+use crate::format::manifest::Manifest;
 use crate::format::names::MANIFEST;
 use crate::format::shape::Shape;
 use crate::write::coordinator::Coordinator;

@@ -16,7 +16,8 @@ use ascot_io::{Disk, Pool, Reservation};
 
 use crate::error::{IndexError, Result};
 use crate::format::footer::{Footer, Root};
-use crate::format::manifest::{Layout, Manifest, Scheme};
+use crate::format::layout::{Layout, Scheme};
+use crate::format::manifest::Manifest;
 use crate::format::names::Log;
 use crate::format::pointer::Pointer;
 use crate::read::tail::{last_footer, read_root};

@@ -7,9 +7,10 @@
 //!       + for an auxiliary log hashes and ranks, eight bytes each | a region being built
 //! ```
 
+use ascot_record::piece;
+
 use crate::error::{IndexError, Result, counted};
-use crate::format::manifest::Layout;
-use crate::write::buffer::beside_bytes;
+use crate::format::layout::Layout;
 
 /// What building a region of an auxiliary table takes.
 const AUXILIARY_SCRATCH_BYTES: usize = 1 << 20;
@@ -113,10 +114,15 @@ impl Plan {
     }
 }
 
+/// Bytes of memory for so many records, besides their own.
+pub fn beside_bytes(records: usize) -> usize {
+    records * size_of::<u32>() + piece::scratch_bytes(records)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::manifest::Scheme;
+    use crate::format::layout::Scheme;
 
     impl Plan {
         /// Bytes of all shares.

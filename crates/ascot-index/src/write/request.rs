@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use crate::error::{IndexError, Result};
-use crate::format::manifest::{Attribute, AuxiliaryKind, Layout, PartitionBy, Scheme};
+use crate::format::layout::{Attribute, AuxiliaryKind, Layout, PartitionBy, Scheme};
 
 /// What is asked for; none: whatever is usual, or there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

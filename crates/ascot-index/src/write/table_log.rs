@@ -13,7 +13,7 @@ use ascot_io::{Pool, RunId, block_checksum};
 
 use crate::error::Result;
 use crate::format::head::{GREATEST_MOST, HeadMaker};
-use crate::format::manifest::{Attribute, Layout};
+use crate::format::layout::{Attribute, Layout};
 use crate::format::record::RecordForm;
 use crate::hash::{key_hash, local_hash};
 use crate::write::buffer::Buffer;

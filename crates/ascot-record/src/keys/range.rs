@@ -4,8 +4,8 @@
 //! complemented. Where a record may end within or before a range, what there is of it counts and the shorter is
 //! the smaller; such ranges are closed as texts are.
 
-use super::bytes::{Ending, append_text, complement_from};
 use super::KeyError;
+use super::bytes::{Ending, append_text, complement_from};
 use serde::{Deserialize, Serialize};
 
 /// A range of bytes of the record, counted from 0.
