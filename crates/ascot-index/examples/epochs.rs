@@ -13,9 +13,10 @@ use std::time::Instant;
 
 use ascot_index::hash::mix;
 use ascot_index::rank_writer::{RankOptions, RankWriter};
-use ascot_index::routing::{Order, Route, RoutingSettings, Topology, in_process};
+use ascot_index::routing::{Route, RoutingSettings, Topology};
 use ascot_index::{Layout, Opening, Scheme};
 use ascot_io::Disk;
+use ascot_testing::in_process::{Order, in_process};
 
 const PLAIN_BYTES: usize = 1 << 20;
 const KEY_BYTES: usize = 8;

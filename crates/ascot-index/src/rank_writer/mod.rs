@@ -21,10 +21,6 @@ mod balance;
 mod error;
 mod message;
 mod open;
-#[cfg(test)]
-mod restart_tests;
-#[cfg(test)]
-mod tests;
 mod writer;
 
 pub use error::RankError;

@@ -36,7 +36,7 @@ impl Control {
         Self { neighbours: neighbours.map(neighbour).collect(), in_hand: buffer(), presence }
     }
 
-    #[cfg(test)]
+    /// Bytes of its buffers that are here.
     pub fn bytes(&self) -> usize {
         let both = |neighbour: &Neighbour| {
             [&neighbour.buffer, &neighbour.farewell].map(|buffer| buffer.as_ref().map_or(0, Vec::capacity))

@@ -31,7 +31,7 @@ impl Spare {
         Ok(Self { buffers })
     }
 
-    #[cfg(test)]
+    /// Bytes of its buffers that are here.
     pub fn bytes(&self) -> usize {
         self.buffers.iter().map(Vec::capacity).sum()
     }
@@ -141,7 +141,7 @@ impl LaneState {
     }
 
     /// Bytes allocated for it, whether filled, under way or free.
-    #[cfg(test)]
+    /// Bytes of its buffers that are here.
     pub fn bytes(&self) -> usize {
         let filling = |connection: &Connection| connection.filling.as_ref().map_or(0, Vec::capacity);
         self.connections.iter().map(filling).sum::<usize>()

@@ -32,14 +32,12 @@
 //! One thread drives a router: progress is made inside calls. Nothing here knows what a message means.
 
 mod agree;
-mod batch;
+pub mod batch;
 mod control;
 mod counts;
 mod error;
-mod in_process;
 mod lane;
 mod layout;
-mod limited;
 mod meeting;
 mod parts;
 mod patience;
@@ -47,22 +45,15 @@ mod presence;
 mod router;
 mod topology;
 mod transport;
-mod virtual_peers;
 mod way;
-
-#[cfg(test)]
-mod tests;
 
 pub use agree::{Agreement, CODE_DIFFERENT, Outcome, SUMS_MAX};
 pub use counts::{HopCount, RoutingCounts};
 pub use error::RouteError;
-pub use in_process::{Endpoint, Order, in_process};
 pub use layout::{Layout, Load, RoutingSettings};
-pub use limited::{Limited, Pace, Wire, WireSpeed};
 pub use meeting::Meeting;
 pub use parts::Parts;
 pub use patience::Waiting;
 pub use router::{Delivery, Router};
 pub use topology::{Route, Topology};
 pub use transport::{Lane, Sent, Transport, TransportError};
-pub use virtual_peers::{SampledRank, sample_two_nodes};

@@ -257,8 +257,7 @@ impl<T: Transport> Router<T> {
     }
 
     /// Bytes of buffers that are here, not under way.
-    #[cfg(test)]
-    pub(super) fn bytes_held(&self) -> usize {
+    pub fn bytes_held(&self) -> usize {
         let lanes: usize = self.lanes.iter().map(LaneState::bytes).sum();
         lanes + self.spare.bytes() + self.control.bytes()
     }

@@ -9,8 +9,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::topology::Topology;
-use super::transport::{Lane, Sent, Transport, TransportError};
+use ascot_index::routing::{Lane, Sent, Topology, Transport, TransportError};
 
 /// In which order ranks run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,15 +11,12 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
+use ascot_index::routing::batch::{HEADER_BYTES, Header, put_message, take_message};
+use ascot_index::routing::{
+    Lane, Route, RouteError, Router, RoutingCounts, RoutingSettings, Sent, Topology, Transport,
+    TransportError,
+};
 use ascot_io::Pool;
-
-use super::batch::{HEADER_BYTES, Header, put_message, take_message};
-use super::counts::RoutingCounts;
-use super::error::RouteError;
-use super::layout::RoutingSettings;
-use super::router::Router;
-use super::topology::{Route, Topology};
-use super::transport::{Lane, Sent, Transport, TransportError};
 
 /// What one rank of the sampled nodes did.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -18,8 +18,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::topology::Topology;
-use super::transport::{Lane, Sent, Transport, TransportError};
+use ascot_index::routing::{Lane, Sent, Topology, Transport, TransportError};
 
 /// What links between nodes can do.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -9,7 +9,10 @@ use ascot_io::Pool;
 use ascot_model::routing_plan::RoutingJob;
 use proptest::prelude::*;
 
-use super::*;
+use ascot_index::routing::*;
+use ascot_testing::in_process::{Endpoint, Order, in_process};
+use ascot_testing::limited::{Limited, Pace, Wire, WireSpeed};
+use ascot_testing::virtual_peers::{SampledRank, sample_two_nodes};
 
 const PURPOSE: u8 = 1;
 
