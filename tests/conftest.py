@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from support import ROOT
 
-# The same examples every time, unless `./dev fuzz` searches for new ones.
+# Run the same examples every time, unless `./dev fuzz` searches for new ones.
 settings.register_profile(
     "ascot",
     deadline=None,
@@ -22,18 +22,18 @@ settings.load_profile("ascot")
 
 
 def pytest_addoption(parser):
-    parser.addoption("--long", action="store_true", help="run the tests that take long, too")
+    parser.addoption("--long", action="store_true", help="also run the tests that take minutes")
 
 
 def pytest_collection_modifyitems(config, items):
     if not config.getoption("--long"):
         for item in items:
             if "long" in item.keywords:
-                item.add_marker(pytest.mark.skip(reason="takes long: ./dev test --all"))
+                item.add_marker(pytest.mark.skip(reason="takes minutes: ./dev test --all"))
 
 
 def disk_directory():
-    """A place on a real disk: ASCOT_TEST_DIR, or the build directory (a temporary one may be memory)."""
+    """A directory on a real disk: ASCOT_TEST_DIR, or the build directory (/tmp may be memory)."""
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     place = Path(os.environ.get("ASCOT_TEST_DIR", target / "test-files"))
     place.mkdir(parents=True, exist_ok=True)
@@ -42,7 +42,7 @@ def disk_directory():
 
 @pytest.fixture
 def disk(request):
-    """An empty directory on disk, gone after the test."""
+    """An empty directory on disk, removed after the test."""
     with tempfile.TemporaryDirectory(prefix="t-", dir=disk_directory()) as path:
         yield Path(path)
 

@@ -1,9 +1,9 @@
-"""Starts a command and tells what the kernel counted of it: peak memory, bytes moved, time.
+"""Starts a command and prints the kernel's counters for it: peak memory, bytes moved, time.
 
     python3 -I -S launch.py CGROUP|- COMMAND...
 
-It is small on purpose: a child's peak resident size begins with its parent's. The facts go to standard
-error as one JSON object after `@@`, behind whatever the command said there.
+It is small because the peak resident size of a child starts at that of its parent. The figures go to standard
+error as one JSON object after `@@`, following the command's own messages.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""Every record layout in one shape: how to make such records, and what their right order is.
+"""All record layouts in the same form: how to make records, and how to sort them.
 
-The oracle is plain Python: `sorted` on a key function that says in three lines what the order means.
+The oracle is plain Python: `sorted` with a key function that defines the order in a few lines.
 """
 
 import random
@@ -15,14 +15,14 @@ WORDS = [b"ant", b"bee", b"Cat", b"dog-7", b"", b"zebra zoo", b"\xc3\xa9tude", b
 
 @dataclass(frozen=True)
 class Layout:
-    """`record(rng, rank)` makes one record; records of a larger rank tend to sort behind."""
+    """`record(rng, rank)` makes one record; records of a larger rank tend to sort later."""
 
     name: str
     flags: tuple
     record: Callable
     key: Callable
     head: bytes = b""
-    # Files of bare numbers: how numpy spells them, as the oracle of millions of them is numpy's.
+    # For files of numbers: their numpy type, because numpy sorts millions of them faster.
     dtype: str = ""
 
     def records(self, rng, count, style):
@@ -38,7 +38,7 @@ class Layout:
         return self.name
 
 
-# ---------------------------------------------------------------- what the ranks look like
+# ---------------------------------------------------------------- styles of ranks
 
 
 def _zipf(rng, count):
@@ -176,7 +176,7 @@ def make_file(layout, path, size_bytes, style="random", seed=1):
 
 
 def _numbers(layout, rng, size_bytes, style):
-    """A hundred thousand numbers made one by one, each in many copies: enough to spill, soon made."""
+    """Copies of a hundred thousand numbers: enough to spill, and fast to make."""
     dtype = numpy.dtype(layout.dtype)
     count = size_bytes // dtype.itemsize
     few = numpy.frombuffer(layout.file(layout.records(rng, min(count, 100_000), style)), dtype)
@@ -201,7 +201,7 @@ def _sorted_numbers(records):
 
 
 def sorted_file(layout, records):
-    """The bytes of the right result for what `make_file` wrote."""
+    """The sorted bytes of a file of `make_file`."""
     if layout.dtype:
         return _sorted_numbers(records).tobytes()
     return layout.file(layout.sorted(records))

@@ -1,8 +1,7 @@
-"""A scanner for Rust source, just good enough to measure it: where functions begin and end.
+"""A scanner for Rust source that finds where functions begin and end.
 
 It blanks out comments, strings and character literals (keeping every newline, so that line
-numbers stay true) and then matches braces. It does not parse: macros that write `fn` are read
-as they stand.
+numbers stay right) and then matches braces. It does not parse or expand macros.
 """
 
 import re
@@ -73,7 +72,7 @@ def _matching_brace(code, opening):
 
 
 def _body_start(code, after_name):
-    """The body's `{`, or None for a declaration without one. Array lengths may hold `;`."""
+    """The body's `{`, or None for a declaration without one. Array lengths may contain `;`."""
     depth = 0
     for at in range(after_name, len(code)):
         char = code[at]

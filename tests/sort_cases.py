@@ -1,4 +1,4 @@
-"""Random command lines and inputs for comparing with the sort command, and shrinking of what differs.
+"""Random command lines and inputs for comparisons with the sort command, and shrinking of failing cases.
 
 A case is a list of option groups (each a list of words that stand or fall together), named inputs, and
 perhaps standard input. The same seed always gives the same case.
@@ -14,7 +14,7 @@ from support import Done, ascot_binary, clean_environment
 
 SORT = shutil.which("sort")
 ORDERINGS = "bdfgiMhnRrV"
-# At most one of these may order a key; the sort command refuses more.
+# A key has at most one of these orders; the sort command refuses more.
 KINDS = "gMhnRV"
 LONG_NAMES = {
     "b": "--ignore-leading-blanks", "d": "--dictionary-order", "f": "--ignore-case",
@@ -34,7 +34,7 @@ LONG_FLAGS = [
     "random-source", "reverse", "sort", "stable", "temporary-directory", "unique", "version", "version-sort",
     "zero-terminated",
 ]  # fmt: skip
-# Files of any machine, for the same random order on both sides.
+# Files that exist on every machine, for the same random order in both commands.
 RANDOM_SOURCES = ["/dev/zero", SORT]
 SIZES = ["16M", "50%", "20480", "16m", "20000000b", "1G", "32b", "K", "0", "+20M", "0%", "3t"]
 
@@ -52,7 +52,7 @@ class Case:
         return [word for group in self.options for word in group] + self.operands
 
     def run(self, program, directory):
-        """(exit status, standard output, file of -o); inputs are laid anew, as -o may change them."""
+        """(exit status, standard output, file of -o); the inputs are written again, because -o may change them."""
         for old in Path(directory).iterdir():
             old.unlink()
         for name, content in self.inputs.items():
@@ -67,7 +67,7 @@ class Case:
 
 
 def difference(case, directory):
-    """None where both commands agree, else a few words on how they differ."""
+    """None if both commands agree, otherwise a short description of the difference."""
     theirs, their_file = case.run([SORT], directory)
     mine, my_file = case.run([ascot_binary(), "sort"], directory)
     if theirs.returncode != mine.returncode:
@@ -80,7 +80,7 @@ def difference(case, directory):
 
 
 def exit_status_difference(case, directory):
-    """The same where what is printed is each command's own."""
+    """The same for commands whose output differs by design: compares only the exit status."""
     theirs, mine = case.run([SORT], directory)[0], case.run([ascot_binary(), "sort"], directory)[0]
     if theirs.returncode == mine.returncode:
         return None
@@ -91,7 +91,7 @@ def exit_status_difference(case, directory):
 def smaller(case):
     """Simpler cases to try in place of a failing one."""
     for at, group in enumerate(case.options):
-        # Without its source a random order differs each time.
+        # Without its source a random order differs in every run.
         if group[0].startswith("--random-sou"):
             continue
         yield replace(case, options=case.options[:at] + case.options[at + 1 :])
@@ -110,7 +110,7 @@ def smaller(case):
 
 
 def shrink(case, directory, tries=400):
-    """The smallest case found that still differs."""
+    """The smallest case found that still fails."""
     progress = True
     while progress and tries > 0:
         progress = False
@@ -125,7 +125,7 @@ def shrink(case, directory, tries=400):
 
 
 def verdict(case, directory):
-    """None, or the story of the smallest difference, to paste into a terminal."""
+    """None, or the smallest failing case, as commands to paste into a terminal."""
     if not difference(case, directory):
         return None
     least = shrink(case, directory)
@@ -155,7 +155,7 @@ def number(rng):
 
 
 def with_odd_byte(rng, text):
-    """A number with bytes in it of which 0x80 does not end it for the sort command."""
+    """A number with inserted bytes; in the sort command 0x80 does not end a number."""
     for _ in range(rng.choice([1, 1, 2])):
         at = rng.randrange(len(text) + 1)
         text = text[:at] + rng.choice("\x80\x80\x80\x81\x7f\xff") + text[at:]
@@ -226,7 +226,7 @@ def text_of(rng, kind, separator, delimiter, lines):
 
 
 def ordering(rng):
-    """Ordering letters that go together (mostly), and the kind of content they want."""
+    """Ordering letters that mostly can be combined, and the kind of content they need."""
     kind = rng.choice([*KINDS, "", "", "", ""])
     others = "bfr" if kind else "bdfir"
     letters = kind + "".join(letter for letter in others if rng.random() < 0.25)
@@ -274,7 +274,7 @@ def ordering_words(rng, letters):
 
 
 def abbreviated(rng, word):
-    """A long flag cut short, as long as no other begins so."""
+    """An unambiguous abbreviation of a long flag."""
     name, *value = word.removeprefix("--").split("=", 1)
     shortest = next(
         end for end in range(1, len(name) + 1)
@@ -336,7 +336,7 @@ def _plain(rng, case):
 
 
 def _merge(rng, case):
-    """Inputs are sorted first, by the sort command with the same options, so that a merge is due."""
+    """A merge, with inputs sorted by the sort command with the same options."""
     plain = [group for group in case.options if group[0] not in ("-u", "--unique")]
     environment = clean_environment()
     for name, text in case.inputs.items():

@@ -1,6 +1,7 @@
-"""What the end-to-end tests stand on: running the command, measuring it, small disks, cgroups, oracles."""
+"""Helpers of the end-to-end tests: run the command, measure it, kill it, make small disks and control groups."""
 
 import contextlib
+import hashlib
 import json
 import os
 import random
@@ -18,9 +19,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 MIB = 1 << 20
-# What a process may take beside `--memory`.
+# Resident memory that a process may take in addition to `--memory`.
 ALLOWANCE = 32 * MIB
 TIMEOUT_SECONDS = 60
+# Flags of benchmark records, and the methods of sorting larger than memory.
+FIXED = ["--format", "fixed:100", "--key", "0..10"]
+METHODS = ["merge", "distribute"]
 
 
 @cache
@@ -29,12 +33,12 @@ def ascot_binary():
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     binary = Path(os.environ.get("ASCOT_BIN", target / "release" / "ascot"))
     if not binary.exists():
-        pytest.exit(f"{binary} is not there: cargo build --release, or set ASCOT_BIN", returncode=2)
+        pytest.exit(f"{binary} does not exist: cargo build --release, or set ASCOT_BIN", returncode=2)
     return str(binary)
 
 
 def clean_environment(**extra):
-    """The environment without variables that change what the commands do."""
+    """The environment without variables that change the behaviour of commands."""
     own = ("ASCOT_MEMORY", "ASCOT_TMPDIR", "ASCOT_KEEP_ON_INTERRUPT")
     dropped = (*own, "NO_COLOR", "POSIXLY_CORRECT", "_POSIX2_VERSION", "LANG")
     kept = {key: value for key, value in os.environ.items() if key not in dropped}
@@ -55,7 +59,7 @@ class Done:
 
 
 def run(*arguments, stdin=b"", cwd=None, timeout=TIMEOUT_SECONDS, expect=0, env=None, **options):
-    """Runs `ascot ARGUMENTS`; `expect` is the exit status wanted (None: any)."""
+    """Runs `ascot ARGUMENTS`; `expect` is the required exit status (None: any)."""
     command = [ascot_binary(), *map(os.fspath, arguments)]
     source = {"stdin": stdin} if hasattr(stdin, "fileno") else {"input": stdin}
     done = subprocess.run(
@@ -68,7 +72,7 @@ def run(*arguments, stdin=b"", cwd=None, timeout=TIMEOUT_SECONDS, expect=0, env=
 
 
 def start(*arguments, cwd=None, **options):
-    """Starts `ascot ARGUMENTS` and returns the process; standard error is kept for the asking."""
+    """Starts `ascot ARGUMENTS` and returns the process, with pipes for its output and errors."""
     options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
     command = [ascot_binary(), *map(os.fspath, arguments)]
     options.setdefault("env", clean_environment())
@@ -76,12 +80,12 @@ def start(*arguments, cwd=None, **options):
 
 
 def limit_open_files(number):
-    """A `preexec_fn` that leaves a process so many descriptors."""
+    """A `preexec_fn` that limits the descriptors of a process to `number`."""
     return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (number, number))
 
 
 def limit_file_size(number_bytes):
-    """A `preexec_fn` that makes files end at so many bytes, with an error instead of a signal."""
+    """A `preexec_fn` that limits the size of files; writing more is an error, not a signal."""
 
     def apply():
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -100,23 +104,71 @@ def job_directories(directory):
     return sorted(path for path in Path(directory).glob("ascot-*") if path.is_dir())
 
 
+def manifests(temp):
+    """The manifests of the jobs in a directory for spills, except those that are just being replaced."""
+    for job in job_directories(temp):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            yield json.loads((job / "manifest.json").read_text().splitlines()[0])
+
+
 def stop_where(process, temp, reached):
-    """Holds a running job (SIGSTOP) as soon as its manifest is one for which `reached` holds; the manifest."""
+    """Stops a running job (SIGSTOP) as soon as `reached(manifest)` holds, and returns the manifest."""
     while process.poll() is None:
-        for job in job_directories(temp):
-            with contextlib.suppress(OSError, ValueError, IndexError):
-                manifest = json.loads((job / "manifest.json").read_text().splitlines()[0])
-                if reached(manifest):
-                    process.send_signal(signal.SIGSTOP)
-                    return manifest
+        for manifest in manifests(temp):
+            if reached(manifest):
+                process.send_signal(signal.SIGSTOP)
+                return manifest
         time.sleep(0.001)
     raise AssertionError(f"the job ended before: {process.communicate()}")
 
 
 def kill(process):
-    """Ends a process, stopped or not, as a power failure would."""
+    """Kills a process, stopped or not, with SIGKILL."""
     process.kill()
     process.communicate()
+
+
+def kill_after_moving(process, enough_bytes):
+    """Kills a running job that has moved `enough_bytes`, unless it ends before; returns the bytes it moved."""
+    moved = 0
+    while process.poll() is None and moved < enough_bytes:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            moved = sum(io_of(process.pid))
+        time.sleep(0.001)
+    if process.poll() is None:
+        process.send_signal(signal.SIGSTOP)
+        moved = sum(io_of(process.pid))
+    kill(process)
+    return moved
+
+
+def digest(path):
+    """SHA-256 of a file, in hexadecimal."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sorted_records(data):
+    """100-byte benchmark records in the order of their 10-byte keys, equal keys in the order of the input."""
+    starts = sorted(range(0, len(data), 100), key=lambda at: data[at : at + 10])
+    return b"".join(data[at : at + 100] for at in starts)
+
+
+def taken_below(directory):
+    """Bytes on disk of the files below a directory, which may disappear meanwhile."""
+    total = 0
+    for parent, _, names in os.walk(directory):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(parent, name)).st_blocks * 512
+    return total
+
+
+def leave_free(mount, wanted_bytes):
+    """Fills a disk with `mount/filler` until at most `wanted_bytes` are free."""
+    left = os.statvfs(mount)
+    with open(mount / "filler", "ab") as file:
+        os.posix_fallocate(file.fileno(), file.tell(), max(1, left.f_bavail * left.f_frsize - wanted_bytes))
 
 
 # ---------------------------------------------------------------- measuring a process
@@ -124,7 +176,7 @@ def kill(process):
 
 @dataclass
 class Measured:
-    """What the kernel says of a finished process."""
+    """Figures of the kernel about a finished process."""
 
     returncode: int
     peak_resident_bytes: int
@@ -139,7 +191,7 @@ class Measured:
 
 
 def measure(*arguments, cwd=None, cgroup=None, timeout=TIMEOUT_SECONDS, stdin=None):
-    """Runs `ascot ARGUMENTS` from a small launcher, so that the peak is the command's own."""
+    """Runs `ascot ARGUMENTS` from a small launcher, so that the peak memory is that of the command."""
     command = [sys.executable, "-I", "-S", str(ROOT / "tests" / "launch.py"), str(cgroup or "-")]
     command += [ascot_binary(), *map(os.fspath, arguments)]
     process = subprocess.Popen(
@@ -149,7 +201,7 @@ def measure(*arguments, cwd=None, cgroup=None, timeout=TIMEOUT_SECONDS, stdin=No
     try:
         told = process.communicate(timeout=timeout)[1].decode(errors="replace")
     except subprocess.TimeoutExpired:
-        # The launcher's child would live on.
+        # Also kill the launcher's child.
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         raise
@@ -159,7 +211,7 @@ def measure(*arguments, cwd=None, cgroup=None, timeout=TIMEOUT_SECONDS, stdin=No
 
 
 def io_of(pid):
-    """(bytes read, bytes written) by a running process so far, at the device."""
+    """Bytes that a running process has read from and written to devices so far."""
     lines = Path(f"/proc/{pid}/io").read_text().splitlines()
     facts = dict(line.split(": ") for line in lines)
     return int(facts["read_bytes"]), int(facts["write_bytes"])
@@ -169,7 +221,7 @@ def io_of(pid):
 
 
 def as_root():
-    """The words before a privileged command, or None where there is no way."""
+    """The prefix of a privileged command, or None if privileges are not available."""
     if os.geteuid() == 0:
         return []
     sudo = shutil.which("sudo")
@@ -185,7 +237,7 @@ def _privileged(*command):
 
 @contextlib.contextmanager
 def small_disk(directory, size_bytes, features="^has_journal", mount_options="loop"):
-    """A mounted ext4 of about `size_bytes`; skips the test where that is not allowed."""
+    """A mounted ext4 of about `size_bytes`; skips the test if mounting is not allowed."""
     if as_root() is None:
         pytest.skip("a loop mount needs root, or sudo without a password")
     image, mount = Path(directory) / "disk.img", Path(directory) / "disk"
@@ -197,7 +249,7 @@ def small_disk(directory, size_bytes, features="^has_journal", mount_options="lo
     subprocess.run(["mkfs.ext4", *options], check=True, env=path, capture_output=True)
     mounted, why = _privileged("mount", "-o", mount_options, image, mount)
     if not mounted:
-        pytest.skip(f"no loop mount here: {why.strip()}")
+        pytest.skip(f"loop mounts do not work here: {why.strip()}")
     try:
         _privileged("chown", os.getuid(), mount)
         (mount / "lost+found").rmdir()
@@ -210,7 +262,7 @@ def small_disk(directory, size_bytes, features="^has_journal", mount_options="lo
 
 
 def _own_cgroup(controller_root):
-    """Where a group may be made: the hierarchy's root is the surest place for a test run as root."""
+    """Path of a new group, directly below the root of the hierarchy."""
     return controller_root / f"ascot-test-{os.getpid()}-{random.randrange(1 << 30):x}"
 
 
@@ -231,12 +283,12 @@ def _cgroup(controller, limit_files, limit):
     try:
         group.mkdir()
     except OSError as error:
-        pytest.skip(f"no {controller} cgroup to be made here: {error}")
+        pytest.skip(f"cannot make a {controller} cgroup: {error}")
     try:
         try:
             (group / limit_file).write_text(str(limit))
         except OSError as error:
-            pytest.skip(f"no {controller} limit to be set here: {error}")
+            pytest.skip(f"cannot set a {controller} limit: {error}")
         with contextlib.suppress(OSError):
             (group / "memory.swap.max").write_text("0")
         yield group
@@ -265,7 +317,7 @@ def enter_cgroup(group):
 
 
 def limit_processes(number, user):
-    """A `preexec_fn` that makes a process one of `user`, who may have `number` processes and threads."""
+    """A `preexec_fn` that changes to `user`, with at most `number` processes and threads."""
 
     def apply():
         resource.setrlimit(resource.RLIMIT_NPROC, (number, number))
@@ -276,7 +328,7 @@ def limit_processes(number, user):
 
 
 def out_of_memory_kills(group):
-    """How often the kernel killed in a group."""
+    """Number of processes that the kernel killed in a group."""
     for name in ("memory.events", "memory.oom_control"):
         with contextlib.suppress(OSError):
             for line in (group / name).read_text().splitlines():

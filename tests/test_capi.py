@@ -1,5 +1,5 @@
 """The C library as a simulation uses it: installed, linked by pkg-config and CMake, written by eight MPI ranks
-that act as four nodes; and what is left when a rank dies, gives up, or its disk is full."""
+that act as four nodes; and the epochs that remain when a rank dies, abandons, or has a full disk."""
 
 import json
 import os
@@ -17,16 +17,16 @@ SOURCES = ROOT / "tests" / "capi"
 CRATE = ROOT / "crates" / "ascot-capi"
 STRICT = ("-Wall", "-Wextra", "-Werror", "-pedantic")
 RANKS = 8
-# Two ranks to a node, whatever the machine: four nodes.
+# Four nodes of two ranks, on any machine.
 NODES = "ranks_per_node=2 batch=4KiB memory=16MiB"
-# Where a rank that ends without a word to MPI does not end the others.
+# A rank that ends without telling MPI does not end the others.
 RECOVERING = ("--mca", "orte_enable_recovery", "1", "--mca", "orte_abort_on_non_zero_status", "0")
 
 needs_mpi = pytest.mark.skipif(not shutil.which("mpicc") or not shutil.which("mpirun"), reason="needs MPI")
 
 
 def libraries():
-    """Where cargo left the library: $ASCOT_CAPI_DIR, or the debug build of this checkout."""
+    """The directory of the built library: $ASCOT_CAPI_DIR, or the debug build of this checkout."""
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     place = Path(os.environ.get("ASCOT_CAPI_DIR", target / "debug"))
     if not (place / "libascot.so").exists():
@@ -66,7 +66,7 @@ def many_ranks(prefix, module_disk):
 
 @pytest.fixture(scope="module")
 def look_up(prefix, module_disk):
-    """The program that tells what a directory holds."""
+    """The program that prints the contents of a directory."""
     flags = pkg_config(prefix, "--cflags", "--libs")
     return compiled(module_disk / "look_up", ["cc", "-std=c11", *STRICT, SOURCES / "look_up.c", *flags])
 
@@ -113,7 +113,7 @@ def test_the_header_stands_alone(disk):
 
 
 @pytest.mark.skipif(not shutil.which("strip") or not shutil.which("nm"), reason="needs binutils")
-def test_what_is_installed_has_its_functions_and_nothing_for_debuggers(prefix):
+def test_the_installed_library_has_its_functions_and_no_debug_information(prefix):
     header = (CRATE / "include" / "ascot.h").read_text()
     wanted = set(re.findall(r"\b(ascot_\w+)\(", header))
     assert len(wanted) > 20
@@ -167,7 +167,7 @@ def guide(language):
     return [found[1] for found in re.finditer(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)]
 
 
-# What the guide's program is surrounded by: particles, and how it fails.
+# The code around the guide's program: its particles, and its error function.
 AROUND = """
 #include <mpi.h>
 #include <stdio.h>
@@ -193,8 +193,8 @@ int main(int argc, char **argv)
 
 @needs_mpi
 @pytest.mark.skipif(not shutil.which("cmake"), reason="needs CMake")
-def test_the_guide_is_right(prefix, look_up, disk):
-    """Its program, built by its commands and by its CMakeLists.txt, writes what is read back."""
+def test_the_program_of_the_guide_works(prefix, look_up, disk):
+    """Built by its commands and by its CMakeLists.txt, it writes records that can be read."""
     (program,) = guide("c")
     includes, body = program.split("\n", 1)
     (disk / "my_sim.c").write_text(AROUND % {"includes": includes, "body": body})
@@ -233,7 +233,7 @@ def test_eight_ranks_on_four_nodes(many_ranks, look_up, disk, scheme, route):
     assert done.returncode == 0 and "all values found" in done.stdout, done.stdout + done.stderr
     found = counts(done)
     assert found["records"] == 60_000
-    # Three of four keys go to another node; with three hops some pass a representative first.
+    # Three of four keys go to another node; with three hops some pass through a representative first.
     travels = {"records": 56, "pointers": 20, "ranks": 9}[scheme]
     assert 0.95 < found["bytes"] / (0.75 * 60_000 * travels) < 1.5
     assert found["off_node"] > 0 and (found["local"] > 0) == (route == "three-hop")
@@ -242,8 +242,8 @@ def test_eight_ranks_on_four_nodes(many_ranks, look_up, disk, scheme, route):
 
 @needs_mpi
 @pytest.mark.parametrize("scheme", ["records", "pointers", "ranks"])
-def test_runs_start_again_with_other_numbers_of_ranks(many_ranks, look_up, disk, scheme):
-    """Each from a checkpoint before the last epoch: what that had is written anew, by others."""
+def test_runs_restart_with_another_number_of_ranks(many_ranks, look_up, disk, scheme):
+    """Each run restarts from the checkpoint before the last epoch and writes that epoch again."""
     directory = disk / "run.dir"
     directory.mkdir()
     for ranks, kept, epochs in ((4, 0, 2), (2, 1, 4), (6, 3, 5)):
@@ -263,13 +263,13 @@ def test_runs_start_again_with_other_numbers_of_ranks(many_ranks, look_up, disk,
     check_epochs(look_up, directory, 6, 4000)
     other = {"records": "ranks", "pointers": "records", "ranks": "records"}[scheme]
     done = mpirun(many_ranks, directory, f"append=yes scheme={other} key=8 value=48 {NODES}", 7, 4000, ranks=2)
-    assert "ASCOT_INVALID" in done.stderr and f"the directory that is there has {scheme}" in done.stderr, done.stderr
+    assert "ASCOT_INVALID" in done.stderr and f"directory was made with scheme {scheme}" in done.stderr, done.stderr
     check_epochs(look_up, directory, 6, 4000)
 
 
 @needs_mpi
 @pytest.mark.parametrize("mode", ["auto", "create", "append"])
-def test_a_job_whose_first_epoch_died_is_started_again(many_ranks, look_up, disk, mode):
+def test_a_job_killed_in_its_first_epoch_can_restart(many_ranks, look_up, disk, mode):
     options = f"scheme=ranks key=8 value=48 {NODES}"
     assert mpirun(many_ranks, disk / "run.dir", f"open=auto {options}", 1, 2000, "die", 1, ranks=4).returncode != 0
     check_epochs(look_up, disk / "run.dir", 0, 2000)
@@ -279,16 +279,16 @@ def test_a_job_whose_first_epoch_died_is_started_again(many_ranks, look_up, disk
 
 
 @needs_mpi
-def test_nodes_as_mpi_finds_them(many_ranks, disk):
-    """All ranks are on one node here, so nothing leaves it."""
+def test_nodes_found_by_mpi(many_ranks, disk):
+    """All ranks are on one node here, so no message leaves it."""
     done = mpirun(many_ranks, disk / "run.dir", "key=8 value=48 memory=16MiB", 2, 5000)
     assert done.returncode == 0, done.stderr
     assert counts(done)["off_node"] == 0
 
 
 @needs_mpi
-def test_three_hops_hold_fewer_buffers(many_ranks, disk):
-    """Twelve ranks, four to a node: 3 + 3 + 1 connections a rank at most, where direct has 11."""
+def test_three_hops_need_fewer_buffers(many_ranks, disk):
+    """With twelve ranks, four on a node, a rank has at most 3 + 3 + 1 connections; direct has 11."""
     memory = {}
     for route in ("direct", "three-hop"):
         options = f"key=8 value=48 route={route} ranks_per_node=4 batch=64KiB memory=16MiB spare=0"
@@ -305,7 +305,7 @@ def test_a_killed_rank_leaves_earlier_epochs(many_ranks, look_up, disk):
 
 
 @needs_mpi
-def test_a_rank_that_gives_up_is_told_to_the_others(many_ranks, look_up, disk):
+def test_the_others_learn_of_a_rank_that_abandons(many_ranks, look_up, disk):
     options = f"scheme=records key=8 value=48 patience=30 {NODES}"
     done = mpirun(many_ranks, disk / "run.dir", options, 2, 20_000, "quit", 6)
     assert done.returncode != 0
@@ -315,7 +315,7 @@ def test_a_rank_that_gives_up_is_told_to_the_others(many_ranks, look_up, disk):
 
 @needs_mpi
 @pytest.mark.parametrize("who", [0, 1, 6])
-def test_a_rank_that_leaves_right_behind_an_epoch_is_told_to_the_others(many_ranks, look_up, disk, who):
+def test_the_others_learn_of_a_rank_that_leaves_after_an_epoch(many_ranks, look_up, disk, who):
     options = f"scheme=records key=8 value=48 {NODES}"
     done = mpirun(many_ranks, disk / "run.dir", options, 1, 2000, "leave", who, timeout=60)
     assert done.returncode == 0, done.stderr
@@ -331,8 +331,8 @@ def test_a_rank_that_leaves_right_behind_an_epoch_is_told_to_the_others(many_ran
         ("cannot", "ASCOT_INVALID", "ASCOT_PEER", "batch=lots: bytes are wanted"),
     ],
 )
-def test_a_rank_that_is_opened_otherwise_is_told_to_all_at_once(many_ranks, disk, mode, own, others, said):
-    # The word that is given to rank 5 alone is the only one of its name there.
+def test_all_ranks_learn_at_once_of_a_rank_with_other_options(many_ranks, disk, mode, own, others, said):
+    # Only rank 5 gets this option.
     options = "scheme=records key=8 value=48 memory=16MiB ranks_per_node=2"
     done = mpirun(many_ranks, disk / "run.dir", options, 1, 2000, mode, 5, timeout=60)
     assert done.returncode == 0, done.stderr
@@ -343,8 +343,8 @@ def test_a_rank_that_is_opened_otherwise_is_told_to_all_at_once(many_ranks, disk
 
 
 @needs_mpi
-def test_a_killed_rank_where_mpi_lets_the_others_go_on(many_ranks, look_up, disk):
-    """MPI tells nobody; the others stop by themselves when nothing has come for as long as they were told."""
+def test_a_killed_rank_when_mpi_does_not_end_the_others(many_ranks, look_up, disk):
+    """MPI does not report it; the others stop when they have received nothing for `patience=` seconds."""
     options = f"scheme=records key=8 value=48 patience=2 {NODES}"
     done = mpirun(many_ranks, disk / "run.dir", options, 2, 20_000, "die", 3, options=RECOVERING, timeout=60)
     assert "all values found" not in done.stdout
@@ -355,8 +355,8 @@ def test_a_killed_rank_where_mpi_lets_the_others_go_on(many_ranks, look_up, disk
 @needs_mpi
 @pytest.mark.parametrize("single_copy", ["cma", "none"])
 @pytest.mark.parametrize("who", [0, 2])
-def test_a_rank_that_vanishes_amid_large_messages_is_named_by_all_others(many_ranks, look_up, disk, who, single_copy):
-    """A batch of 256 KiB follows its head when it is taken: of those of a sender that is gone, only heads come."""
+def test_all_others_name_a_rank_that_dies_during_large_messages(many_ranks, look_up, disk, who, single_copy):
+    """MPI sends a batch of 256 KiB after its head; only heads arrive from a dead sender."""
     patience, ranks = 2, 4
     options = f"scheme=records key=8 value=48 memory=32MiB batch=256KiB route=direct patience={patience}"
     mca = (*RECOVERING, "--mca", "btl_vader_single_copy_mechanism", single_copy)
@@ -393,7 +393,7 @@ def test_two_jobs_on_one_directory(many_ranks, disk):
 
 @needs_mpi
 def test_the_particles_example(prefix, disk):
-    """Simulated, written and searched both ways; the example itself compares what it found."""
+    """The example simulates, writes and searches both ways, and compares the results itself."""
     settings = [f"BUILD={disk}", "COLUMNS=32", "ROWS=16", "SIMULATE=--steps 60 --every 10 --pairs 8 --top 6"]
     environment = {**os.environ, "PKG_CONFIG_PATH": str(prefix / "lib" / "pkgconfig")}
     command = ["make", "-C", ROOT / "examples" / "particles", "run", *settings]
@@ -407,7 +407,7 @@ def test_the_particles_example(prefix, disk):
 
 
 def check_epochs(look_up, path, epochs, keys):
-    """The directory holds the complete epochs, all of each, and nothing else."""
+    """The directory contains exactly the complete epochs."""
     asked = (0, 17, keys - 1)
     done = subprocess.run([look_up, path, *map(str, asked)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr

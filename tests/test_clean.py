@@ -1,4 +1,4 @@
-"""What `ascot clean` removes, and what it keeps until it is told to: jobs that can go on."""
+"""`ascot clean` removes jobs that cannot be resumed, and keeps the others unless told otherwise."""
 
 import signal
 import subprocess
@@ -19,7 +19,7 @@ def records(module_disk):
 
 
 def killed(source, *words, temps, cwd=None, stdin=None):
-    """Kills a job amid its spills; its directories in `temps`."""
+    """Kills a job that has written spills; returns its directories in `temps`."""
     places = [word for temp in temps for word in ("--temp", temp)]
     process = start("sort", *FIXED, source, *words, *places, cwd=cwd, **({"stdin": stdin} if stdin else {}))
     deadline = time.monotonic() + 30
@@ -33,11 +33,11 @@ def killed(source, *words, temps, cwd=None, stdin=None):
 
 
 def clean(*words, cwd, **variables):
-    """What it prints; TMPDIR keeps it away from what others left in /tmp."""
+    """The output of `ascot clean`; TMPDIR keeps it away from other jobs in /tmp."""
     return run("clean", *words, cwd=cwd, env=clean_environment(TMPDIR=cwd, **variables)).stdout.decode()
 
 
-def test_what_can_go_on_is_kept_and_listed(records, disk):
+def test_resumable_jobs_are_kept_and_listed(records, disk):
     for name in ("spills", "elsewhere"):
         (disk / name).mkdir()
     (job,) = killed(records[0], "-o", disk / "out", temps=[disk / "spills"])
@@ -61,14 +61,14 @@ def test_what_can_go_on_is_kept_and_listed(records, disk):
     assert (disk / "out").read_bytes() == records[1]
 
 
-def test_a_file_on_standard_input_can_go_on_too(records, disk):
+def test_a_job_with_a_file_on_standard_input_is_resumable(records, disk):
     with open(records[0], "rb") as stdin:
         (job,) = killed("-", "-o", disk / "out", temps=[disk], stdin=stdin)
     run("sort", "--resume", job, stdin=b"something else\n")
     assert (disk / "out").read_bytes() == records[1]
 
 
-def test_an_unfinished_output_may_have_a_job_elsewhere(disk):
+def test_an_unfinished_output_without_its_job_is_kept(disk):
     (disk / "here").mkdir()
     orphan = disk / "here" / ".out.ascot-0123456789abcdef.tmp"
     orphan.write_bytes(b"x")
@@ -79,7 +79,7 @@ def test_an_unfinished_output_may_have_a_job_elsewhere(disk):
     assert f"removed  ./{orphan.name}" in told and not orphan.exists()
 
 
-def test_several_places_of_one_job_are_kept(records, disk):
+def test_all_directories_of_a_job_are_kept(records, disk):
     places = [disk / "one", disk / "other"]
     for place in places:
         place.mkdir()
@@ -93,7 +93,7 @@ def test_several_places_of_one_job_are_kept(records, disk):
 
 
 @pytest.mark.parametrize("how", ["place", "job", "all"])
-def test_what_is_named_is_removed(how, records, disk):
+def test_named_directories_are_cleaned(how, records, disk):
     (disk / "spills").mkdir()
     (job,) = killed(records[0], "-o", disk / "out", temps=[disk / "spills"])
     words = {"place": [disk / "spills"], "job": [job], "all": ["--all"]}[how]
@@ -102,7 +102,7 @@ def test_what_is_named_is_removed(how, records, disk):
     assert leftovers(disk) == ["spills"]
 
 
-def test_places_are_named(disk):
+def test_the_searched_directories_are_named(disk):
     (disk / "spills").mkdir()
     told = clean(cwd=disk, ASCOT_TMPDIR=disk / "spills")
     assert told.startswith(f"nothing was left behind in {disk / 'spills'}, {disk}, .\n")
@@ -113,7 +113,7 @@ def test_places_are_named(disk):
     assert f"{disk / 'missing'}: cannot be looked through: No such file" in told
 
 
-def test_a_running_job_is_said_to_run(records, disk):
+def test_a_running_job_is_reported_as_running(records, disk):
     process = start("sort", *FIXED, records[0], "-o", disk / "out", "--temp", disk)
     deadline = time.monotonic() + 30
     while not job_directories(disk) and process.poll() is None and time.monotonic() < deadline:

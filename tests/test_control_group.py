@@ -1,21 +1,32 @@
-"""A job stays alive in a control group of exactly `--memory`, and in one that it finds without the flag.
+"""A job survives in a control group with a limit of exactly `--memory`, and in one without the flag.
 
 The group is so small that every job spills within a second. What the kernel counts there beside the cap (code,
 stacks, small allocations, files in the page cache) must fit, too: a job that does not is killed.
 """
 
+import json
 import os
 import random
 import shutil
 import subprocess
+import sys
 
 import pytest
 import support
 from layouts import BY_NAME
-from support import MIB, leftovers, measure, memory_cgroup, out_of_memory_kills, run, small_disk
+from support import (
+    METHODS,
+    MIB,
+    enter_cgroup,
+    leftovers,
+    measure,
+    memory_cgroup,
+    out_of_memory_kills,
+    run,
+    small_disk,
+)  # fmt: skip
 
 LAYOUTS = ["lines", "csv", "fixed-100", "u64-le", "u32-be", "prefixed-u16"]
-METHODS = ["merge", "distribute"]
 GROUP_BYTES = 48 * MIB
 FILE_BYTES = 56 * MIB
 CAPS = {"exact": ["--memory", "48MiB"], "without": []}
@@ -23,7 +34,7 @@ NOTICE = "memory is lowered from 48 MiB to "
 
 
 def write_records(layout, path):
-    """More records than the group's memory holds, a block of them again and again."""
+    """Writes more records than the group's memory holds, by repeating a block."""
     rng = random.Random(7)
     if layout.dtype:
         block = rng.randbytes(4 * MIB)
@@ -38,7 +49,7 @@ def write_records(layout, path):
 
 @pytest.fixture(scope="module", params=LAYOUTS)
 def source(request, module_disk):
-    """A layout and a file of it, and what the right result of sorting that is."""
+    """A layout, a file of it, and the sorted result."""
     layout = BY_NAME[request.param]
     path = module_disk / "in"
     write_records(layout, path)
@@ -49,7 +60,7 @@ def source(request, module_disk):
 
 @pytest.fixture
 def own_binary(disk, monkeypatch):
-    """A copy of the command that is in nobody's page cache: its code counts in the group, as in a container."""
+    """A copy of the command outside the page cache, so that its code counts in the group, as in a container."""
     copy = disk / "bin" / "ascot"
     copy.parent.mkdir()
     shutil.copy(support.ascot_binary(), copy)
@@ -60,7 +71,7 @@ def own_binary(disk, monkeypatch):
 
 
 def survive(*words, limit=GROUP_BYTES, **options):
-    """Runs a command in a group; it must succeed there."""
+    """Runs a command in a group, where it must succeed."""
     with memory_cgroup(limit) as group:
         measured = measure(*words, cgroup=group, **options)
         assert out_of_memory_kills(group) == 0, measured.stderr
@@ -83,6 +94,55 @@ def test_a_spilling_sort_survives(source, method, cap, disk, own_binary):
     assert (NOTICE in measured.stderr) == (cap == "exact"), measured.stderr
     assert same(disk / "out", right)
     assert leftovers(disk / "spills") == []
+
+
+MORE = {"threads": ["--threads", "16"], "zstd": ["--compress", "zstd"], "lz4": ["--compress", "lz4"]}
+
+
+@pytest.mark.parametrize("more", MORE)
+@pytest.mark.parametrize("method", METHODS)
+def test_what_takes_memory_beside_the_cap_survives(more, method, disk, own_binary):
+    layout = BY_NAME["lines"]
+    write_records(layout, disk / "in")
+    words = [*CAPS["exact"], *MORE[more], "--method", method, "--temp", disk]
+    survive("sort", *layout.flags, disk / "in", *words, "-o", disk / "out")
+    run("sort", *layout.flags, "-c", disk / "out")
+    assert (disk / "out").stat().st_size == (disk / "in").stat().st_size
+
+
+# A process that uses memory in a group, a little more and less of it all the time.
+NEIGHBOUR = """
+import sys, time
+kept, spare = bytearray(8 << 20), []
+print("ready", flush=True)
+while True:
+    spare = b"x" * (512 << 10) if not spare else []
+    time.sleep(0.001)
+"""
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_neighbour_in_the_group_counts(method, disk, own_binary):
+    """What is told of the cap is what is used, though the neighbour's memory changes all the time."""
+    layout = BY_NAME["fixed-100"]
+    write_records(layout, disk / "in")
+    with memory_cgroup(GROUP_BYTES) as group:
+        enter = enter_cgroup(group)
+        words = [sys.executable, "-I", "-S", "-c", NEIGHBOUR]
+        neighbour = subprocess.Popen(words, stdout=subprocess.PIPE, preexec_fn=enter)
+        try:
+            assert neighbour.stdout.readline() == b"ready\n"
+            words = [*CAPS["exact"], "--method", method, "--temp", disk, "--report", disk / "report"]
+            measured = measure("sort", *layout.flags, disk / "in", *words, "-o", disk / "out", cgroup=group)
+            assert out_of_memory_kills(group) == 0, measured.stderr
+        finally:
+            neighbour.kill()
+            neighbour.communicate()
+    assert measured.returncode == 0, measured.stderr
+    told = float(measured.stderr.partition(NOTICE)[2].partition(" MiB")[0])
+    used = json.loads((disk / "report").read_text())["memory_bytes"] / MIB
+    assert abs(told - used) < 0.01 and used < 33, measured.stderr
+    run("sort", *layout.flags, "-c", disk / "out")
 
 
 @pytest.mark.parametrize("cap", CAPS)
@@ -123,7 +183,7 @@ def test_a_limit_of_an_ancestor_counts(disk):
 
 
 def test_page_cache_of_a_volume_without_direct_access_fits(tmp_path, disk):
-    """With its data in the journal ext4 writes through the page cache, whatever a program asks for."""
+    """With data in the journal, ext4 always writes through the page cache."""
     layout = BY_NAME["fixed-100"]
     write_records(layout, disk / "in")
     with small_disk(disk, 256 * MIB, features="has_journal", mount_options="loop,data=journal") as volume:

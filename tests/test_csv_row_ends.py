@@ -1,4 +1,4 @@
-"""A last row of CSV without its line end gets the one of its file, CR LF or LF, in every way of sorting."""
+"""A last row of CSV without a line end gets that of its file, CR LF or LF, with every method."""
 
 import pytest
 from support import run
@@ -35,7 +35,7 @@ def test_a_spilling_file(numbers, method, disk):
     assert (disk / "out").read_bytes() == b"".join(row + b"\r\n" for row in [header, *rows])
 
 
-def test_each_file_has_its_own(disk):
+def test_each_file_has_its_own_line_end(disk):
     (disk / "dos").write_bytes(table(b"\r\n", [1, 3]))
     (disk / "unix").write_bytes(table(b"\n", [2, 4]))
     expected = b'id,note\r\n1,"ax"\r\n2,"axx"\n3,"axxx"\r\n4,"axxxx"\n'
@@ -44,7 +44,7 @@ def test_each_file_has_its_own(disk):
         assert done.stdout == expected, command
 
 
-def test_a_carriage_return_that_is_there_is_completed(disk):
+def test_a_last_carriage_return_is_completed(disk):
     done = run("sort", "--csv", "--key", "#1", stdin=b"2\r\n1\r")
     assert done.stdout == b"1\r\n2\r\n"
 

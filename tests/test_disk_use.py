@@ -1,18 +1,27 @@
-"""What a sort takes of the disk: no more than --explain says, and not much less; a disk as large as that will do."""
+"""Disk space of a sort: at most the peak that --explain predicts, and not much less; a disk of that size suffices."""
 
-import contextlib
 import json
-import os
 import random
 import struct
 import time
 
 import pytest
-from support import MIB, job_directories, leftovers, run, small_disk, start
+from disk_observer import sort_watched
+from support import (
+    MIB,
+    job_directories,
+    kill,
+    leave_free,
+    leftovers,
+    manifests,
+    run,
+    small_disk,
+    start,
+)
 
-# What a small job may have been promised beside the twentieth: the room for its manifest and what is laid out ahead;
-# with parts, the difference of a part to the largest that memory sorts, a fourth of the memory.
-BESIDE_BYTES = 2 * MIB
+# The prediction may exceed the peak by a twentieth and by this: space for the manifest, and space allocated ahead of
+# writing. With parts it may exceed it by another quarter of the memory, as parts are smaller than memory allows.
+SLACK_BYTES = 2 * MIB
 SIZE = 24_000_000
 
 FLAGS = {
@@ -41,7 +50,7 @@ def make(name, rng):
         return b"".join(struct.pack("<d", rng.gauss(0, 1)) for _ in range(SIZE // 8))
     one = {
         "lines": lambda: b"%s\n" % rng.randbytes(rng.randrange(1, 40)).hex().encode(),
-        # Long ones come first: parts by key differ in size.
+        # Long lines sort first, so that parts by key differ in size.
         "skewed lines": lambda: b"%0*x\n" % (rng.randrange(1, 80), rng.getrandbits(60)),
         "csv": lambda: b'%d,"na,%x",%d\n' % (rng.getrandbits(30), rng.getrandbits(60), rng.getrandbits(16)),
         "prefixed": lambda: (lambda body: struct.pack("<I", len(body)) + body)(rng.randbytes(rng.randrange(8, 200))),
@@ -54,7 +63,7 @@ def make(name, rng):
 
 @pytest.fixture(scope="module")
 def files(module_disk):
-    """A file of each layout, made when it is first asked for."""
+    """Returns the file of a layout, and makes it at the first call."""
 
     def file(name):
         path = module_disk / name
@@ -65,37 +74,15 @@ def files(module_disk):
     return file
 
 
-def taken_below(directory):
-    """Bytes that the files below a directory take."""
-    total = 0
-    for place, _, names in os.walk(directory):
-        for name in names:
-            with contextlib.suppress(OSError):
-                total += os.lstat(os.path.join(place, name)).st_blocks * 512
-    return total
-
-
-def sort_watched(words, disk, report):
-    """Runs a sort whose files are all on `disk`; what they took at most, as seen from outside, and the report."""
-    process = start("sort", *words, "--report", report)
-    most = 0
-    while process.poll() is None:
-        most = max(most, taken_below(disk))
-        time.sleep(0.001)
-    told = process.communicate()[1]
-    assert process.returncode == 0, told
-    return most, json.loads(report.read_text())
-
-
 def check_bound(seen, report, exact=True):
     told, predicted = report["peak_disk_bytes"], report["predicted_peak_disk_bytes"]
-    assert seen <= told + MIB // 4, "the job's own account"
-    assert seen <= predicted and told <= predicted, f"{max(seen, told) / predicted:.3f} of what was predicted"
+    assert seen <= told + MIB // 4, "the report shows the peak"
+    assert seen <= predicted and told <= predicted, f"{max(seen, told) / predicted:.3f} times the prediction"
     if exact:
-        beside = BESIDE_BYTES
+        slack = SLACK_BYTES
         if report["plan"]["chosen"]["method"] == "distribute":
-            beside += report["memory_bytes"] // 4
-        assert predicted <= 1.05 * told + beside, f"predicted {predicted}, taken {told}"
+            slack += report["memory_bytes"] // 4
+        assert predicted <= 1.05 * told + slack, f"predicted {predicted}, taken {told}"
 
 
 SEVERAL_PASSES = ["u64", "lines", "skewed lines"]
@@ -110,7 +97,7 @@ SEVERAL_PASSES = ["u64", "lines", "skewed lines"]
         if "threes" not in method or layout in SEVERAL_PASSES
     ],
 )
-def test_no_more_than_predicted(layout, method, files, disk, tmp_path):
+def test_the_peak_is_at_most_the_prediction(layout, method, files, disk, tmp_path):
     words = [files(layout), *FLAGS[layout], *METHODS[method], "--memory", "8MiB", "--threads", "2"]
     seen, report = sort_watched([*words, "-o", disk / "out", "--temp", disk], disk, tmp_path / "report.json")
     assert report["plan"]["chosen"]["pieces"] > 3
@@ -119,7 +106,7 @@ def test_no_more_than_predicted(layout, method, files, disk, tmp_path):
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("memory", ["12MiB", "16MiB"])
-def test_whatever_the_memory(memory, method, files, disk, tmp_path):
+def test_the_prediction_holds_with_more_memory(memory, method, files, disk, tmp_path):
     words = [files("u64"), *FLAGS["u64"], *METHODS[method], "--memory", memory]
     seen, report = sort_watched([*words, "-o", disk / "out", "--temp", disk], disk, tmp_path / "report.json")
     check_bound(seen, report)
@@ -135,12 +122,12 @@ def test_whatever_the_memory(memory, method, files, disk, tmp_path):
     ],
     ids=" ".join,
 )
-def test_a_bound_where_less_may_be_taken(more, files, disk, tmp_path):
+def test_the_prediction_is_a_bound_for_jobs_that_drop_or_compress(more, files, disk, tmp_path):
     words = [files("skewed lines"), *more, "--memory", "8MiB", "-o", disk / "out", "--temp", disk]
     check_bound(*sort_watched(words, disk, tmp_path / "report.json"), exact=False)
 
 
-def test_several_places_and_parts(files, disk, tmp_path):
+def test_several_directories_and_parts(files, disk, tmp_path):
     for place in ("a", "b"):
         (disk / place).mkdir()
     words = [files("fixed:100"), *FLAGS["fixed:100"], "--memory", "8MiB"]
@@ -155,22 +142,38 @@ def test_several_places_and_parts(files, disk, tmp_path):
                 path.unlink()
 
 
-def test_spills_alone_where_the_output_is_elsewhere(files, disk, tmp_path):
+def test_the_output_on_another_volume_does_not_count(files, disk, tmp_path):
     words = [files("u64"), *FLAGS["u64"], "--memory", "8MiB", "--method", "merge", "--temp", disk]
     seen, report = sort_watched([*words, "-o", "/dev/null"], disk, tmp_path / "report.json")
     check_bound(seen, report)
 
 
 @pytest.mark.parametrize("method", ["merge", "distribute"])
-def test_what_is_left_out_takes_no_room(method, files, disk, tmp_path):
+def test_dropped_records_take_no_space(method, files, disk, tmp_path):
     words = [files("u64"), *FLAGS["u64"], "--memory", "8MiB", "--top", "100000", "--method", method]
     seen, report = sort_watched([*words, "-o", disk / "out", "--temp", disk], disk, tmp_path / "report.json")
     check_bound(seen, report, exact=False)
     assert method == "distribute" or seen < SIZE
 
 
+@pytest.mark.parametrize(("layout", "is_estimate"), [("u64", False), ("lines", True)])
+def test_an_estimate_is_called_one(layout, is_estimate, files, tmp_path):
+    words = [files(layout), *FLAGS[layout], "--memory", "8MiB", "-o", tmp_path / "out"]
+    for more, wanted in (([], False), (["--top", "1000"], is_estimate)):
+        told, plan = explained([*words, *more], tmp_path / "plan.json")
+        assert ("(an estimate: lengths vary)" in told, plan["disk_is_estimate"]) == (wanted, wanted)
+
+
+@pytest.mark.parametrize("layout", ["u64", "lines", "fixed:100", "csv"])
+@pytest.mark.parametrize("memory", ["8MiB", "64MiB"])
+def test_a_view(layout, memory, files, disk, tmp_path):
+    words = [files(layout), *FLAGS[layout], "--memory", memory, "--view", disk / "view"]
+    seen, report = sort_watched(words, disk, tmp_path / "report.json")
+    check_bound(seen, report)
+
+
 def test_a_part_larger_than_memory_is_freed_as_it_is_sorted(files, disk, tmp_path):
-    """Keys are sampled by records, and the long lines come first: the first parts are larger than memory sorts."""
+    """The sample counts records and long lines sort first, so the first parts are larger than memory."""
     words = [files("skewed lines"), "--memory", "8MiB", "--method", "distribute", "--temp", disk, "-o", disk / "out"]
     seen, report = sort_watched(words, disk, tmp_path / "report.json")
     assert "form runs" in [step["name"] for step in report["passes"]]
@@ -179,15 +182,13 @@ def test_a_part_larger_than_memory_is_freed_as_it_is_sorted(files, disk, tmp_pat
     assert (disk / "out").read_bytes() == b"".join(right)
 
 
-# ---------------------------------------------------------------- a disk that is just large enough, or not
+# ---------------------------------------------------------------- a disk that is just large enough, or too small
 
 
-def leave_free(mount, wanted):
-    """Fills a disk until no more than so many bytes are free."""
-    left = os.statvfs(mount)
-    filler = left.f_bavail * left.f_frsize - wanted
-    with open(mount / "filler", "wb") as file:
-        os.posix_fallocate(file.fileno(), 0, filler)
+def words_on(mount, layout, method, files):
+    """A sort of a layout with spills and output on a disk."""
+    words = [files(layout), *FLAGS[layout], *METHODS[method], "--memory", "8MiB"]
+    return [*words, "-o", mount / "out", "--temp", mount]
 
 
 def explained(words, report, status=0):
@@ -197,21 +198,11 @@ def explained(words, report, status=0):
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("layout", ["u64", "skewed lines"])
-def test_a_disk_as_large_as_predicted_will_do(layout, method, files, disk, tmp_path):
+def test_a_disk_of_the_predicted_size_suffices(layout, method, files, disk, tmp_path):
     with small_disk(disk, 80 * MIB) as mount:
-        words = [
-            files(layout),
-            *FLAGS[layout],
-            *METHODS[method],
-            "--memory",
-            "8MiB",
-            "-o",
-            mount / "out",
-            "--temp",
-            mount,
-        ]
+        words = words_on(mount, layout, method, files)
         _, plan = explained(words, tmp_path / "plan.json")
-        # The file system's own: a block of extents for each file.
+        # The file system takes a block of extents for each file.
         leave_free(mount, plan["plan"]["chosen"]["peak_disk_bytes"] + 64 * 4096)
         run("sort", *words)
         assert (mount / "out").stat().st_size == files(layout).stat().st_size
@@ -221,19 +212,9 @@ def test_a_disk_as_large_as_predicted_will_do(layout, method, files, disk, tmp_p
 @pytest.mark.parametrize("method", ["merge", "distribute"])
 def test_a_job_that_cannot_fit_is_refused(method, files, disk, tmp_path):
     with small_disk(disk, 80 * MIB) as mount:
-        words = [
-            files("u64"),
-            *FLAGS["u64"],
-            *METHODS[method],
-            "--memory",
-            "8MiB",
-            "-o",
-            mount / "out",
-            "--temp",
-            mount,
-        ]
+        words = words_on(mount, "u64", method, files)
         _, plan = explained(words, tmp_path / "plan.json")
-        # Enough for the spills, and for the output, but not for both as one becomes the other.
+        # Space for the spills or for the output, but not for both.
         leave_free(mount, plan["plan"]["chosen"]["disk"]["least_bytes"] - MIB // 2)
         told, plan = explained(words, tmp_path / "plan.json", status=2)
         assert "needed for spills and the output together" in told and f"free on {mount}" in told
@@ -241,15 +222,15 @@ def test_a_job_that_cannot_fit_is_refused(method, files, disk, tmp_path):
         refused = run("sort", *words, expect=2).stderr
         assert "not enough room for spills and the output together" in refused and f"left on {mount}" in refused
         assert leftovers(mount) == ["filler"]
-        # With the spills elsewhere it fits.
+        # The job fits with its spills on another disk.
         run("sort", *words[:-1], tmp_path)
         (mount / "out").unlink()
-        # So little that not even one of them fits.
+        # Now neither spills nor output fit.
         (mount / "more").write_bytes(bytes(8 * MIB))
         assert "no room" in explained(words, tmp_path / "plan.json", status=2)[0]
 
 
-# ---------------------------------------------------------------- killed while something is half freed
+# ---------------------------------------------------------------- killed while spills are half freed
 
 
 @pytest.mark.parametrize(
@@ -262,9 +243,9 @@ def test_a_job_that_cannot_fit_is_refused(method, files, disk, tmp_path):
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value[2:]),
 )
-def test_a_job_killed_while_it_frees_goes_on(state, words, disk, tmp_path):
+def test_a_job_killed_while_it_frees_spills_can_be_resumed(state, words, disk, tmp_path):
     rng = random.Random(11)
-    # Of few values, so that some are equal; the long ones come first and make parts larger than memory.
+    # Few values, so that some are equal; long lines sort first and make parts larger than memory.
     lines = [b"%0*x\n" % (rng.randrange(1, 80), rng.getrandbits(18)) for _ in range(600_000)]
     (tmp_path / "in").write_bytes(b"".join(lines))
     expected = b"".join(sorted(set(lines) if "--unique" in words else lines))
@@ -274,8 +255,7 @@ def test_a_job_killed_while_it_frees_goes_on(state, words, disk, tmp_path):
     while kills < 4:
         process = start(*command)
         wait_for_state(process, disk, state, rng.random() * 0.1)
-        process.kill()
-        process.communicate()
+        kill(process)
         left = job_directories(disk)
         if not left:
             break
@@ -283,20 +263,15 @@ def test_a_job_killed_while_it_frees_goes_on(state, words, disk, tmp_path):
         command = ["sort", "--resume", left[0]]
     if job_directories(disk):
         run(*command)
-    assert kills > 0, "it was never seen in that state"
+    assert kills > 0, "no job was killed in that state"
     assert (disk / "out").read_bytes() == expected
     assert leftovers(disk) == ["out"]
 
 
 def wait_for_state(process, disk, state, seconds):
-    """Waits until the manifest tells of something under way, and some time more; or until the job has ended."""
+    """Waits until `state` is set in the manifest, and `seconds` more, or until the job ends."""
     while process.poll() is None:
-        for directory in job_directories(disk):
-            try:
-                manifest = json.loads((directory / "manifest.json").read_text().splitlines()[0])
-            except (OSError, ValueError, IndexError):
-                continue
-            if manifest[state]:
-                time.sleep(seconds)
-                return
+        if any(manifest[state] for manifest in manifests(disk)):
+            time.sleep(seconds)
+            return
         time.sleep(0.002)

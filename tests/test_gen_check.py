@@ -1,11 +1,11 @@
-"""`ascot gen` and `ascot check` against known answers of the sort benchmark's own tools."""
+"""`ascot gen` and `ascot check` against known results of the sort benchmark's tools."""
 
 import subprocess
 
 import pytest
 from support import ascot_binary, clean_environment, run
 
-# Checksums of the benchmark's own tools: records -> (binary, ASCII, binary skewed, ASCII skewed).
+# Checksums of the benchmark's tools: records -> (binary, ASCII, binary skewed, ASCII skewed).
 CHECKSUMS = {
     1: ("9ea593a0", "3fcaea0a", "9ea593a0", "3fcaea0a"),
     10: ("55fea8a1a", "469302dca", "5d95519b3", "46073c01c"),
@@ -104,7 +104,7 @@ def test_check_of_an_empty_file(tmp_path):
     assert "0" in told(tmp_path / "none").split()
 
 
-def test_check_of_a_cut_record(tmp_path):
+def test_check_of_a_truncated_record(tmp_path):
     (tmp_path / "cut").write_bytes(run("gen", "10").stdout[:-63])
     words = run("check", tmp_path / "cut", expect=2).stderr
     assert "cut" in words
@@ -119,7 +119,7 @@ def test_skew_has_hot_prefixes():
 
 
 @pytest.mark.parametrize("words", [["gen"], ["gen", "x"], ["gen", "-5"], ["gen", "1", "--start", "y"]])
-def test_wrong_words(words):
+def test_wrong_arguments(words):
     done = run(*words, expect=2)
     assert done.stdout == b""
     assert done.stderr

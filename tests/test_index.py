@@ -1,4 +1,4 @@
-"""Indexed directories: what was appended is found again, whatever happened to the writer or to the files."""
+"""Indexed directories: appended records are found, also after kills of the writer and damage to files."""
 
 import contextlib
 import json
@@ -63,18 +63,8 @@ def expected(epochs, number):
 def made(request, disk):
     """A directory of three epochs, by each scheme."""
     files = dumps(disk, 3, 5000)
-    run(
-        "build",
-        *files,
-        *FIXED,
-        "--epoch-per-file",
-        "--scheme",
-        request.param,
-        "--partitions",
-        2,
-        "-o",
-        disk / "run.dir",
-    )
+    words = ["--epoch-per-file", "--scheme", request.param, "--partitions", 2]
+    run("build", *files, *FIXED, *words, "-o", disk / "run.dir")
     return disk / "run.dir"
 
 
@@ -139,7 +129,7 @@ def test_few_reads_for_a_key(made):
     assert all_reads - opening - vain <= 3 * most[scheme], told
 
 
-def test_append_goes_on_behind(made, disk):
+def test_append_adds_an_epoch(made, disk):
     more = write_dump(disk / "more.bin", 3, range(100))
     run("build", more, *FIXED, "--append", "-o", made)
     assert get(made, 5) == expected(range(4), 5)
@@ -150,7 +140,7 @@ def test_append_goes_on_behind(made, disk):
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_complete_epochs_stay_whenever_the_writer_is_killed(disk, scheme):
+def test_complete_epochs_survive_a_killed_writer(disk, scheme):
     files = dumps(disk, 8, 30_000)
     arguments = [*FIXED, "--epoch-per-file", "--scheme", scheme, "--memory", "16MiB", "--partitions", "2"]
     seen = set()
@@ -162,7 +152,7 @@ def test_complete_epochs_stay_whenever_the_writer_is_killed(disk, scheme):
         process.send_signal(signal.SIGKILL)
         process.communicate()
         if not (directory / "MANIFEST").exists():
-            # Killed before there was anything: it is begun anew, whatever lies there.
+            # Killed before the first manifest: a new build accepts the directory.
             run("build", files[0], *FIXED, "-o", directory)
             shutil.rmtree(directory)
             continue
@@ -179,7 +169,7 @@ def test_complete_epochs_stay_whenever_the_writer_is_killed(disk, scheme):
     assert len(seen) > 1, seen
 
 
-def test_what_was_never_born_is_begun_anew(disk):
+def test_a_directory_without_a_manifest_is_accepted(disk):
     first, directory = dumps(disk, 1, 100)[0], disk / "run.dir"
     directory.mkdir()
     (directory / "LOCK").touch()
@@ -189,7 +179,7 @@ def test_what_was_never_born_is_begun_anew(disk):
     assert not list(directory.glob("*.tmp")) and not list(directory.glob(".*tmp"))
 
 
-def test_a_part_that_is_gone_is_not_made_anew(disk):
+def test_append_refuses_a_missing_part(disk):
     first, directory = dumps(disk, 1, 100)[0], disk / "run.dir"
     run("build", first, *FIXED, "--partitions", "2", "-o", directory)
     (directory / "part-00000001.data").unlink()
@@ -198,7 +188,7 @@ def test_a_part_that_is_gone_is_not_made_anew(disk):
     assert sorted(os.listdir(directory)) == before
 
 
-def test_what_cannot_be_is_refused(disk):
+def test_impossible_requests_are_refused(disk):
     first, directory = dumps(disk, 1, 100)[0], disk / "run.dir"
     value = len(value_of(0, 0))
     beyond = ["--attribute", f"x={value - 7}:f64"]
@@ -223,7 +213,7 @@ def test_conditions_are_numbers(disk):
     assert run("range", disk / "run.dir", "..", "--where", "energy>=98", "--stats").stderr.startswith("read ")
 
 
-def test_what_is_appended_comes_the_same_way(disk):
+def test_append_needs_the_same_format_and_key(disk):
     first, directory = dumps(disk, 1, 100)[0], disk / "run.dir"
     run("build", first, *FIXED, "-o", directory)
     for words, said in (
@@ -249,7 +239,7 @@ def test_standard_input_is_a_file_named_minus(disk):
     assert not (disk / "other").exists()
 
 
-def test_what_is_there_is_printed_and_what_is_not_is_said(made, disk):
+def test_available_results_are_printed_and_missing_ones_named(made, disk):
     scheme = json.loads(run("info", made, "--json").stdout)["manifest"]["layout"]["scheme"]
     numbers = list(range(0, 5000, 50))
     keys = disk / "keys.txt"
@@ -269,7 +259,7 @@ def test_what_is_there_is_printed_and_what_is_not_is_said(made, disk):
         assert set(some.stdout.splitlines()) < set(ranged) and len(some.stdout.splitlines()) > len(ranged) // 4
         assert str(gone) in some.stderr and "what is printed is what the other files" in some.stderr
     aside.rename(gone)
-    # A damaged block takes its own records away, and no others.
+    # Only the records of a damaged block are missing.
     data = next(iter(sorted(made.glob("*.data"))))
     whole_data = data.read_bytes()
     data.write_bytes(b"\xff" + whole_data[1:])
@@ -282,7 +272,7 @@ def test_what_is_there_is_printed_and_what_is_not_is_said(made, disk):
 
 
 def manifest_with(directory, boundaries=(), **layout):
-    """Writes the manifest anew, other things being as they were."""
+    """Replaces fields of the manifest."""
     path = directory / "MANIFEST"
     manifest = json.loads(path.read_text().splitlines()[0])
     manifest["layout"] |= layout
@@ -291,7 +281,7 @@ def manifest_with(directory, boundaries=(), **layout):
     path.write_text(f'{line}\n{{"crc32":"{zlib.crc32(line.encode()):08x}"}}\n')
 
 
-def test_a_manifest_that_claims_too_much_is_told_soon(disk):
+def test_a_manifest_with_too_many_partitions_is_refused_soon(disk):
     run("build", dumps(disk, 1, 100)[0], *FIXED, "-o", disk / "run.dir")
     manifest_with(disk / "run.dir", partitions=2**24)
     began = time.time()
@@ -301,8 +291,8 @@ def test_a_manifest_that_claims_too_much_is_told_soon(disk):
 
 
 @pytest.mark.parametrize("count", [2**20, 5_000_000, 10_000_000])
-def test_boundaries_that_are_nothing_take_little_memory(disk, count):
-    """A few bytes of text for each, and ten times as many of memory: an error before there are too many."""
+def test_many_empty_boundaries_take_little_memory(disk, count):
+    """Empty boundaries take more memory than text, so the reader limits their number."""
     directory = disk / "run.dir"
     run("build", dumps(disk, 1, 100)[0], *FIXED, "-o", directory)
     manifest_with(directory, [[""] * count], partitions=2**24, partition_by="range")
@@ -318,7 +308,7 @@ def test_json_is_one_line(made, command):
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_more_memory_than_there_is_ends_no_program(disk, scheme):
+def test_more_memory_than_the_machine_has_is_an_error(disk, scheme):
     first = dumps(disk, 1, 100)[0]
     for number, memory in enumerate(["64GiB", "1000000GiB"]):
         arguments = [*FIXED, "--scheme", scheme, "--memory", memory, "-o", disk / str(number)]
@@ -326,8 +316,8 @@ def test_more_memory_than_there_is_ends_no_program(disk, scheme):
         assert done.returncode == 0 or (done.returncode == 2 and "memory" in done.stderr), str(done)
 
 
-def test_verify_looks_at_the_ends_of_all_epochs(made):
-    """A root that later ones have replaced is what an earlier reader, and a writer that goes on, reads by."""
+def test_verify_checks_the_ends_of_all_epochs(made):
+    """Readers opened earlier and continuing writers still use roots that later ones replaced."""
     for index in sorted([*made.glob("*.index"), *made.glob("*.aux")]):
         whole = index.read_bytes()
         roots = [at for at in range(len(whole)) if whole.startswith(b"ASCOTEPO", at)]
@@ -360,7 +350,7 @@ def test_two_writers_do_not_share_a_directory(disk):
     assert process.wait(20) == 0
 
 
-def test_a_full_disk_keeps_the_epochs_before(disk):
+def test_a_full_disk_keeps_earlier_epochs(disk):
     files = dumps(disk, 4, 100_000)
     with small_disk(disk, 24 * MIB) as volume:
         arguments = [*FIXED, "--epoch-per-file", "--memory", "16MiB", "-o", volume / "run.dir"]
@@ -377,7 +367,7 @@ def test_a_full_disk_keeps_the_epochs_before(disk):
         assert [name for name in leftovers(volume) if not name.startswith("lost+found")] == []
 
 
-def test_damage_is_told_and_never_a_wrong_value(made):
+def test_damage_never_gives_a_wrong_value(made):
     for path in sorted(made.iterdir()):
         whole = path.read_bytes()
         if not whole:
@@ -394,7 +384,7 @@ def test_damage_is_told_and_never_a_wrong_value(made):
     assert get(made, 9) == expected(range(3), 9)
 
 
-def test_what_is_wrong_with_a_directory_is_said(made, disk):
+def test_errors_name_the_fault_of_a_directory(made, disk):
     data = next(iter(sorted(made.glob("*.data"))))
     aside = data.rename(disk / "aside")
     verified = run("verify", made, expect=1).stdout.decode()
@@ -421,7 +411,7 @@ def test_what_is_wrong_with_a_directory_is_said(made, disk):
         (["--key", "0..8", "--format", "fixed:55"], "cut short"),
     ],
 )
-def test_wrong_wishes_leave_nothing(disk, arguments, said):
+def test_wrong_arguments_leave_no_files(disk, arguments, said):
     file = write_dump(disk / "in.bin", 0, range(10))
     assert said in run("build", file, *arguments, "-o", disk / "run.dir", expect=2).stderr
     assert leftovers(disk) == ["in.bin"]
@@ -465,7 +455,7 @@ def test_plans_have_a_limit():
 
 @contextlib.contextmanager
 def mounted(directory, at, command=None):
-    """A mount of the directory while the block runs; its process."""
+    """Mounts the directory while the block runs; yields the process."""
     at.mkdir(exist_ok=True)
     process = support.start(*(command or ["mount", "--foreground", str(directory), str(at)]))
     try:
@@ -501,7 +491,7 @@ def test_a_mount_shows_epochs_as_they_are_completed(disk):
                 slow.close()
                 assert writer.wait(20) == 0
                 assert file.read_bytes() == value_of(0, 7) + value_of(1, 7), "at once: the directory was not closed"
-                # What is open stays as it was.
+                # An open file does not change.
                 assert held.read() == value_of(0, 7)
             run("build", more, *FIXED, "--append", "-o", disk / "run.dir")
             assert len(os.listdir(disk / "mnt")) == 400
@@ -512,7 +502,28 @@ def test_a_mount_shows_epochs_as_they_are_completed(disk):
 
 
 @needs_fuse
-def test_a_list_has_what_is_there_and_then_an_error(made, disk):
+def test_a_mount_shows_what_is_written_in_the_place_of_a_dropped_epoch(disk):
+    first, second = dumps(disk, 2, 300)
+    other = write_dump(disk / "other.bin", 7, range(300))
+    run("build", first, second, *FIXED, "--epoch-per-file", "-o", disk / "run.dir")
+    with mounted(disk / "run.dir", disk / "mnt"):
+        file = disk / "mnt" / key_of(7).hex()
+        before, after = (value_of(0, 7) + value_of(epoch, 7) for epoch in (1, 7))
+        assert file.read_bytes() == before and len(before) == len(after)
+        with open(file, "rb") as held:
+            # As many epochs as before, and values as long: the directory's manifest alone tells.
+            run("build", other, *FIXED, "--append", "--rollback", 1, "-o", disk / "run.dir")
+            # Names of a closed directory may be a second behind.
+            time.sleep(1.2)
+            assert file.read_bytes() == after
+            assert held.read() == before
+        run("rollback", disk / "run.dir", "--to-epoch", 1)
+        time.sleep(1.2)
+        assert file.read_bytes() == value_of(0, 7)
+
+
+@needs_fuse
+def test_a_listing_shows_available_names_then_an_error(made, disk):
     gone = sorted([*made.glob("part-*.index"), *made.glob("writer-*.index")])[0]
     scheme = json.loads(run("info", made, "--json").stdout)["manifest"]["layout"]["scheme"]
     gone.unlink()
@@ -545,7 +556,7 @@ def test_keys_are_files(made, disk):
 @pytest.mark.privileged
 @pytest.mark.skipif(not shutil.which("setpriv"), reason="needs setpriv")
 def test_a_user_who_is_not_root_mounts_and_unmounts(disk):
-    """By fusermount3: the mount is the user's own, whom others do not share it with."""
+    """Through fusermount3; other users do not see the mount."""
     nobody = 65534
     first = dumps(disk, 1, 50)[0]
     at = disk / "mnt"

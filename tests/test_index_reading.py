@@ -1,4 +1,4 @@
-"""Reading indexed directories in less memory than their values, with few descriptors, and down to every byte."""
+"""Reading indexed directories with values longer than the memory, with few descriptors, and with damaged bytes."""
 
 import hashlib
 import json
@@ -11,14 +11,14 @@ import support
 from support import ALLOWANCE, MIB, limit_open_files, measure
 from test_index import FIXED, SCHEMES, dumps, get, key_of, mounted, needs_fuse, run
 
-# The least memory of a reader, and values longer than that with all that a process may have beside it.
+# The minimum memory of a reader; values are longer than that plus the allowance of a process.
 MEMORY_MIB = 4
 LONG_BYTES = 56 * MIB + 12_345
 LINES = ["--format", "lines", "--key", "0..4"]
 
 
 def long_value():
-    """Bytes without line ends, no part of which is like another."""
+    """Bytes without line ends and without repetitions."""
     return random.Random(3).randbytes(LONG_BYTES).translate(bytes(range(10)) + b"\x0b" + bytes(range(11, 256)))
 
 
@@ -29,7 +29,7 @@ def value():
 
 @pytest.fixture(params=SCHEMES)
 def long_directory(request, disk, value):
-    """A directory of one record that is longer than memory, between others."""
+    """A directory with a record longer than the memory, between others."""
     with open(disk / "in", "wb") as out:
         out.write(b"aaaa first\nlong" + value + b"\nzzzz last\n")
     run("build", disk / "in", *LINES, "--scheme", request.param, "--memory", "24MiB", "-o", disk / "run.dir")
@@ -44,7 +44,7 @@ def bounded(*arguments):
 
 
 def printed(*arguments):
-    """What a command prints, in 4 MiB: how many bytes, and their digest."""
+    """The number of bytes that a command prints within 4 MiB, and their digest."""
     command = [support.ascot_binary(), "index", *map(str, arguments), "--memory", f"{MEMORY_MIB}MiB"]
     digest, count = hashlib.blake2b(), 0
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=support.clean_environment()) as process:
@@ -75,7 +75,7 @@ def test_values_longer_than_memory_are_found_printed_and_verified(long_directory
     assert printed("verify", long_directory)[0] > 0
 
 
-def test_a_long_value_that_is_damaged_is_a_gap_and_not_half_of_it(long_directory):
+def test_no_part_of_a_damaged_long_value_is_printed(long_directory):
     data = max(long_directory.iterdir(), key=lambda file: file.stat().st_size)
     with open(data, "r+b") as file:
         file.seek(40 * MIB)
@@ -92,7 +92,7 @@ def test_a_long_value_that_is_damaged_is_a_gap_and_not_half_of_it(long_directory
 
 @needs_fuse
 def test_long_values_are_files(long_directory, value, disk):
-    """Read here and there and as a whole, by a mount whose memory is less than the file."""
+    """A mount reads parts and the whole of a file larger than its memory."""
     at = disk / "mnt"
     at.mkdir()
     command = ["mount", "--foreground", "--memory", f"{MEMORY_MIB}MiB", str(long_directory), str(at)]
@@ -109,7 +109,7 @@ def test_long_values_are_files(long_directory, value, disk):
 
 
 def test_few_descriptors_are_enough(disk):
-    """No more files are open at once than the process may have; they are opened again where they have to be."""
+    """A reader closes and reopens files to stay within the limit on descriptors."""
     first = dumps(disk, 1, 2000)[0]
     run("build", first, *FIXED, "--partitions", 60, "--memory", "64MiB", "-o", disk / "run.dir")
     keys = disk / "keys"
@@ -131,8 +131,8 @@ def test_a_query_opens_each_file_once(disk, scheme, opened):
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_another_byte_is_told_with_its_file_and_place(disk, scheme):
-    """The kinds of bytes that a directory has: the exhaustive test is beside the code."""
+def test_verify_names_the_file_and_offset_of_a_changed_byte(disk, scheme):
+    """Samples all kinds of bytes; the exhaustive test is beside the code."""
     run("build", *dumps(disk, 2, 30), *FIXED, "--scheme", scheme, "--epoch-per-file", "-o", disk / "run.dir")
     assert run("verify", disk / "run.dir").stdout.startswith(b"whole: ")
     for path in sorted((disk / "run.dir").iterdir()):

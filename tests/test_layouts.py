@@ -1,4 +1,4 @@
-"""Every layout, both methods, far too little memory: the same bytes as Python's `sorted`."""
+"""Every layout with both methods and little memory gives the same bytes as Python's `sorted`."""
 
 import random
 import re
@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from layouts import BY_NAME, LAYOUTS, STYLES, make_file, sorted_file
-from support import MIB, run
+from support import METHODS, MIB, run
 
-METHODS = ["merge", "distribute"]
-# The least memory a test of spilling gives; data is several times as much.
+# The smallest memory of a spilling test; the data is several times as large.
 TINY = "8MiB"
 SPILL_BYTES = 20 * MIB
 
@@ -40,7 +39,7 @@ def test_spilling(layout, method, disk):
 @pytest.mark.parametrize("style", [style for style in STYLES if style != "random"])
 @pytest.mark.parametrize("name", ["lines", "fixed-100", "u64-le", "csv"])
 def test_spilling_uneven(name, style, method, disk):
-    """Skew, duplicates and order that is there already."""
+    """Skewed, duplicate and presorted records."""
     layout = BY_NAME[name]
     records = make_file(layout, disk / "in", SPILL_BYTES, style)
     spill(layout, method, disk)
@@ -92,7 +91,7 @@ def test_several_passes(name, disk):
     assert (disk / "out").read_bytes() == sorted_file(layout, records)
 
 
-def test_several_inputs_and_temporary_places(disk):
+def test_several_inputs_and_directories_for_spills(disk):
     layout = BY_NAME["fixed-100"]
     names, records = [], []
     for at in range(5):
@@ -116,16 +115,16 @@ def test_check_flag(name):
     run("sort", *layout.flags, "-C", stdin=layout.file(records), expect=1)
 
 
-# ---------------------------------------------------------------- lines and rows at their edges
+# ---------------------------------------------------------------- unusual lines and rows
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_lines_of_any_length(method, disk):
-    """From nothing to a megabyte, NULs among them, the last without its newline."""
+    """Empty lines to lines of a megabyte, with NULs, the last without a newline."""
     rng = random.Random(11)
     lengths = [0, 1, 0, 7, 4095, 4096, 4097, 65_536, 1_000_000]
     lines = [rng.randbytes(rng.choice(lengths)).replace(b"\n", b"\0") for _ in range(600)]
-    # An empty one would end the file with the newline of the line before.
+    # After an empty last line the file would end in a newline.
     lines.append(b"the last")
     (disk / "in").write_bytes(b"\n".join(lines))
     spill(BY_NAME["lines"], method, disk, "--memory", "32MiB")
@@ -133,8 +132,8 @@ def test_lines_of_any_length(method, disk):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_lines_too_long_for_the_memory_end_well(method, disk):
-    """Lines of a megabyte in eight: sorted, or refused with advice; never a wrong result, never a wait."""
+def test_lines_too_long_for_the_memory_are_sorted_or_refused(method, disk):
+    """With lines of a megabyte in 8 MiB the job sorts or refuses with advice, and never hangs."""
     rng = random.Random(12)
     lines = [rng.randbytes(MIB).replace(b"\n", b"\0") for _ in range(40)]
     (disk / "in").write_bytes(b"\n".join(lines))
@@ -169,8 +168,8 @@ def test_lines_of_a_fourth_of_the_memory(method, disk):
 
 
 @pytest.mark.parametrize("words", [["--method", "merge"], ["--method", "distribute"], ["-m"]], ids=" ".join)
-def test_the_memory_advised_for_a_long_line_does(words, disk):
-    """The error names the line's place; taking its advice, the same command succeeds."""
+def test_the_memory_advised_for_a_long_line_suffices(words, disk):
+    """The error names the offset of the line, and with the memory it advises the command succeeds."""
     (disk / "in").write_bytes(b"a\n" * 1_000_000 + b"b" * (10 * MIB) + b"\nc\n")
     more = [*words, "--temp", disk, "-o", disk / "out"]
     told = run("sort", disk / "in", "--memory", TINY, *more, expect=2).stderr
@@ -219,7 +218,7 @@ def test_an_unknown_column_is_named():
     assert "tenant" in done.stderr
 
 
-# ---------------------------------------------------------------- records that cannot be
+# ---------------------------------------------------------------- impossible records
 
 
 @pytest.mark.parametrize(
@@ -254,7 +253,7 @@ DAMAGED = [
 @pytest.mark.parametrize("words", [[], ["--method", "distribute"], ["-m"], ["-c"]], ids=" ".join)
 @pytest.mark.parametrize("count", [3, 2_500_000], ids=["small", "large"])
 @pytest.mark.parametrize(("flags", "whole", "damaged", "told"), DAMAGED, ids=["fixed", "prefixed", "key", "quote"])
-def test_every_way_names_the_damage(flags, whole, damaged, told, count, words, disk):
+def test_every_method_names_the_damage(flags, whole, damaged, told, count, words, disk):
     count = min(count, 12 * MIB // len(whole))
     (disk / "in").write_bytes(whole * count + damaged)
     more = [] if words == ["-c"] else ["--temp", disk, "-o", disk / "out"]
@@ -277,7 +276,7 @@ def test_every_way_names_the_damage(flags, whole, damaged, told, count, words, d
     ],
     ids=" ".join,
 )  # fmt: skip
-def test_wrong_words_are_refused(flags):
+def test_wrong_arguments_are_refused(flags):
     done = run("sort", *flags, stdin=b"", expect=2)
     assert done.stdout == b""
     assert done.stderr.startswith("ascot")

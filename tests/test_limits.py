@@ -1,10 +1,12 @@
-"""Limits of a process (`ulimit -v`, `ulimit -d`): the right result, or one clear error and nothing left behind.
+"""Limits of a process (`ulimit -v`, `ulimit -d`): the right result, or one clear error and no files.
 
-Limits go up by a factor from where not even the program starts to where all of it works, so that memory is
-refused at many different places.
+The limits grow by a factor, from values that prevent the start of the program to values that suffice. So the system
+refuses memory at many different points.
 """
 
 import filecmp
+import itertools
+import random
 import resource
 import shutil
 import subprocess
@@ -19,7 +21,7 @@ LIMITS = {
     "address-space": [int(24 * MIB * 1.35**step) for step in range(10)],
     "data": [int(MIB * 1.5**step) for step in range(10)],
 }
-# A machine under load is slow; what hangs, hangs for good.
+# Long enough for a slow machine; a job that exceeds it hangs.
 WATCHDOG_SECONDS = 300
 
 
@@ -89,40 +91,78 @@ def test_memory_that_the_system_refuses(name, kind, inputs, disk):
             assert leftovers(place) == [], told
             assert done.stderr.startswith("ascot: ") and done.stderr.count("ascot: ") == 1, told
         shutil.rmtree(place)
-    assert succeeded, "the last limits leave enough"
+    assert succeeded, "the last limits suffice"
 
 
 @cache
 def starts(limit):
-    """Whether the program can begin: below some limit the kernel, or its loader, cannot even start it."""
+    """Whether the kernel and the loader can start the program at all under a limit."""
     return limited(["--version"], None, limit).returncode == 0
 
 
-@pytest.mark.parametrize("words", [["--as", 300 * MIB, "u64-le", "merge"],
-                                   ["--data", 12_124_821, "fixed-100", "merge"]],
-                         ids=["address-space", "data"])  # fmt: skip
-def test_limits_under_which_jobs_waited_for_ever(words, inputs, disk):
-    flag, limit, layout, method = words
-    kind = KINDS["address-space" if flag == "--as" else "data"]
+U64 = ["--format", "u64-le", "--memory", "32MiB", "--method", "merge", "--threads", "2"]
+LONG_RECORDS = ["--format", "fixed:5000", "--key", "0..10", "--memory", "24MiB"]
+# Under these jobs waited for ever: a limit, the words of a sort, and the layout whose records it gets.
+WAITED = {
+    "address-space": (resource.RLIMIT_AS, 300 * MIB, U64),
+    "data": (resource.RLIMIT_DATA, 12_124_821, LONG_RECORDS),
+}
+MORE = {"plain": [], "report": ["--report", "report.json"], "zstd": ["--compress", "zstd"]}
+
+
+def sort_under_limits(size_bytes, tries, disk):
+    """Sorts random records under each of the limits; it must end, and leave nothing but what it was asked for."""
+    size_bytes -= size_bytes % 5000
+    with open(disk / "in", "wb") as file:
+        rng = random.Random(11)
+        while file.tell() < size_bytes:
+            file.write(rng.randbytes(min(4 * MIB, size_bytes - file.tell())))
+    for name, (kind, limit, words) in WAITED.items():
+        size = size_bytes // 40_000 * 40_000
+        with open(disk / "in", "r+b") as file:
+            file.truncate(size)
+        command = [ascot_binary(), "sort", "in", *words]
+        options = {"cwd": disk, "env": clean_environment(), "capture_output": True, "text": True}
+        subprocess.run([*command, "-o", "right"], check=True, **options)
+        for more, _ in itertools.product(MORE.values(), range(tries)):
+            done = subprocess.run(
+                [*command, *more, "-o", "out"], timeout=WATCHDOG_SECONDS, **options,
+                preexec_fn=lambda kind=kind, limit=limit: resource.setrlimit(kind, (limit, limit)),
+            )  # fmt: skip
+            told = f"{name}, {more}: status {done.returncode}\n{done.stderr}"
+            left = [path for path in leftovers(disk) if path not in ("in", "right")]
+            assert done.returncode in (0, 2), told
+            if done.returncode == 0:
+                assert filecmp.cmp(disk / "out", disk / "right", False), told
+                assert left == ["out", *(["report.json"] if "--report" in more else [])], told
+            else:
+                assert left == [] and done.stderr.startswith("ascot: ") and done.stderr.count("ascot: ") == 1, told
+            for path in left:
+                (disk / path).unlink()
+
+
+def test_limits_under_which_small_jobs_waited_for_ever(disk):
+    sort_under_limits(MIB, 1, disk)
+
+
+@pytest.mark.long
+def test_limits_under_which_large_jobs_waited_for_ever(disk):
+    sort_under_limits(160_000_000, 3, disk)
+
+
+@pytest.mark.parametrize("name", WAITED)
+def test_limits_under_which_jobs_waited_for_ever(name, inputs, disk):
+    kind, limit, words = WAITED[name]
+    layout = "u64-le" if name == "address-space" else "fixed-100"
     with open(disk / "in", "wb") as file:
         for _ in range(7):
             file.write((inputs / layout).read_bytes())
-    command = [
-        "sort",
-        *BY_NAME[layout].flags,
-        "in",
-        "--method",
-        method,
-        "-o",
-        "out",
-        "--memory",
-        "32MiB",
-        "--threads",
-        "2",
-    ]
+    if name == "data":
+        # A layout of which there is a sample.
+        words = [*BY_NAME[layout].flags, "--memory", "32MiB", "--method", "merge", "--threads", "2"]
     done = subprocess.run(
-        [ascot_binary(), *command], cwd=disk, env=clean_environment(), capture_output=True, text=True,
-        timeout=WATCHDOG_SECONDS, preexec_fn=lambda: resource.setrlimit(kind, (limit, limit)),
+        [ascot_binary(), "sort", *words, "in", "-o", "out"], cwd=disk, env=clean_environment(), capture_output=True,
+        text=True, timeout=WATCHDOG_SECONDS, preexec_fn=lambda: resource.setrlimit(kind, (limit, limit)),
     )  # fmt: skip
     assert done.returncode in (0, 2), done.stderr
     assert leftovers(disk) == (["in", "out"] if done.returncode == 0 else ["in"])

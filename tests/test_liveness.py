@@ -25,7 +25,7 @@ from support import (
     tasks_cgroup,
 )  # fmt: skip
 
-# A hang is for ever; a busy machine is only slow.
+# Long enough for a busy machine; a command that exceeds it hangs.
 PATIENCE_SECONDS = 120
 NUMBERS = ["--format", "u64-le", "--memory", "8MiB"]
 NOBODY = 65534
@@ -58,7 +58,7 @@ def test_part_of_a_view_of_long_records(tmp_path, lines, length):
             assert run(*words, timeout=PATIENCE_SECONDS).stdout == wanted
 
 
-# ---------------------------------------------------------------- signals while somebody outside keeps waiting
+# ---------------------------------------------------------------- signals while a job waits for another program
 
 
 @contextlib.contextmanager
@@ -72,17 +72,17 @@ def running(*arguments, **options):
 
 
 def stop(process):
-    """Sends SIGINT once the process has come to wait, and says how it ended."""
+    """Sends SIGINT to a process after a second, when it waits; returns its exit status."""
     time.sleep(1.0)
     assert process.poll() is None, process.stderr.read()
     process.send_signal(signal.SIGINT)
     try:
         return process.wait(PATIENCE_SECONDS)
     except subprocess.TimeoutExpired:
-        pytest.fail(f"{process.args} does not heed a signal")
+        pytest.fail(f"{process.args} ignores a signal")
 
 
-def test_a_signal_ends_a_job_whose_output_nobody_reads(numbers, tmp_path):
+def test_a_signal_ends_a_job_whose_output_is_not_read(numbers, tmp_path):
     commands = {
         "sort, merged": ["sort", numbers / "in", *NUMBERS, "--method=merge", "--temp", tmp_path],
         "sort, distributed": ["sort", numbers / "in", *NUMBERS, "--method=distribute", "--temp", tmp_path],
@@ -118,7 +118,7 @@ def test_a_signal_ends_a_job_whose_input_is_silent(numbers, tmp_path):
 
 
 def threaded_commands(numbers, out):
-    """Commands, and the arguments that check what each has written."""
+    """Commands that start threads, by name."""
     records = ["--format=fixed:100", "--key=0..10"]
     return {
         "sort": ["sort", numbers / "in", *NUMBERS, "--method=merge", "-o", out / "sorted"],
@@ -134,7 +134,7 @@ def threaded_commands(numbers, out):
 
 
 def check_few_threads(numbers, out, expected, launch):
-    """Each command does what it does with all threads, or ends with an error that says what to do."""
+    """Each command gives the usual result, or an error that names a remedy."""
     done, refused = set(), set()
     for name, words in threaded_commands(numbers, out).items():
         result = launch(words)
@@ -155,7 +155,7 @@ def check_few_threads(numbers, out, expected, launch):
 
 @pytest.fixture(scope="module")
 def expected(numbers):
-    """What the commands write where they have all the threads they want."""
+    """The files that the commands write without a limit on threads."""
     everything = (numbers / "sorted").read_bytes()
     twice = numbers / "merged"
     run("merge", numbers / "sorted", numbers / "sorted", *NUMBERS, "-o", twice)
@@ -169,7 +169,7 @@ def expected(numbers):
 
 def test_few_tasks_in_a_control_group(numbers, expected, tmp_path):
     everything = set(threaded_commands(numbers, tmp_path))
-    # One thread is refused first, then several; with many nothing is.
+    # The smallest limits refuse all commands, the largest refuses none.
     for limit in (1, 2, 3, 5, 8, 40):
         with tasks_cgroup(limit) as group:
 
@@ -183,8 +183,8 @@ def test_few_tasks_in_a_control_group(numbers, expected, tmp_path):
         assert limit < 40 or done == everything, refused
 
 
-def test_a_job_does_with_fewer_threads_and_says_so(numbers, expected, tmp_path):
-    # So much memory that each thread has its share of it.
+def test_a_job_runs_with_fewer_threads_and_says_so(numbers, expected, tmp_path):
+    # Enough memory for the share of every thread.
     words = ["sort", numbers / "in", "--format=u64-le", "--memory=128MiB", "--threads=12", "-o", tmp_path / "sorted"]
     with tasks_cgroup(8) as group:
         result = run(*words, timeout=PATIENCE_SECONDS, preexec_fn=enter_cgroup(group))
@@ -194,7 +194,7 @@ def test_a_job_does_with_fewer_threads_and_says_so(numbers, expected, tmp_path):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user whose processes are counted")
 def test_a_user_with_few_processes(numbers, expected):
-    # A place that the other user may enter, and a program that it may start.
+    # A directory and a program that the other user may use.
     with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
         place = Path(directory)
         out = place / "out"
@@ -221,11 +221,11 @@ def test_a_user_with_few_processes(numbers, expected):
 
 
 @pytest.mark.parametrize("method", ["merge", "distribute"])
-def test_a_job_never_waits_for_memory_that_the_system_refuses(numbers, tmp_path, method):
+def test_a_job_does_not_hang_when_the_system_refuses_memory(numbers, tmp_path, method):
     big = tmp_path / "in"
     big.write_bytes((numbers / "in").read_bytes() * 4)
     words = ["sort", big, "--format=u64-le", "--memory=32MiB", "--method", method, "--threads=2"]
-    # How much the program needs before it begins differs between builds: the limits go up from there.
+    # Builds need different amounts of memory to start; the limits grow from below that.
     for limit_bytes in range(2 * MIB, 90 * MIB, 8 * MIB):
 
         def limit(limit_bytes=limit_bytes):

@@ -1,4 +1,4 @@
-"""Memory is a hard cap: peak resident size at most `--memory` and 32 MiB, alone and inside a cgroup.
+"""Memory is a hard cap: the peak resident size is at most `--memory` plus 32 MiB, alone and in a cgroup.
 
 Every layout goes both ways with 64, 256 and 1024 MiB. The files are some times larger than the smallest
 of these and a little larger than the largest, so that every case spills; they are made once.
@@ -9,10 +9,9 @@ import shutil
 
 import pytest
 from layouts import BY_NAME
-from support import ALLOWANCE, MIB, leftovers, measure, memory_cgroup, out_of_memory_kills, run
+from support import ALLOWANCE, METHODS, MIB, leftovers, measure, memory_cgroup, out_of_memory_kills, run
 
 LAYOUTS = ["lines", "csv", "fixed-100", "u64-le", "u32-be", "f64-le", "prefixed-u16"]
-METHODS = ["merge", "distribute"]
 FILE_MIB = {64: 160, 256: 300, 1024: 1090}
 BLOCK_BYTES = 8 * MIB
 
@@ -29,7 +28,7 @@ def block_of(layout, seed):
 
 @pytest.fixture(scope="module", params=LAYOUTS)
 def source(request, module_disk):
-    """A layout with a function that gives its file of so many MiB, the same file grown as needed."""
+    """A layout, and a function that returns its file grown to a size in MiB."""
     layout = BY_NAME[request.param]
     path = module_disk / "in"
     blocks = [block_of(layout, seed) for seed in range(3)]
@@ -90,7 +89,7 @@ def test_long_lines_keep_the_cap(disk):
 
 
 def test_empty_lines_keep_the_cap(disk):
-    """The most records a byte can hold."""
+    """Lines of one byte give the most records."""
     (disk / "in").write_bytes(b"\n" * (96 * MIB))
     measured = measure("sort", disk / "in", "--memory", "64MiB", "--temp", disk, "-o", disk / "out")
     assert measured.returncode == 0, measured.stderr
@@ -120,7 +119,7 @@ def test_merging_keeps_the_cap(disk):
     assert measured.peak_resident_bytes <= 64 * MIB + ALLOWANCE
 
 
-def test_without_the_flag_the_cgroup_is_heeded(disk):
+def test_without_the_flag_the_limit_of_the_cgroup_counts(disk):
     (disk / "in").write_bytes(block_of(BY_NAME["fixed-100"], 9)[: 8_000_000] * 40)
     with memory_cgroup(192 * MIB) as group:
         words = ["--format", "fixed:100", "--key", "0..10", "--temp", disk, "-o", disk / "out"]
@@ -130,7 +129,7 @@ def test_without_the_flag_the_cgroup_is_heeded(disk):
     assert (disk / "out").stat().st_size == 320_000_000
 
 
-def test_too_little_memory_says_the_least_that_works(disk):
+def test_the_error_for_too_little_memory_names_the_minimum(disk):
     (disk / "in").write_bytes(block_of(BY_NAME["fixed-100"], 9)[:8_000_000])
     done = run("sort", "--format", "fixed:100", disk / "in", "--memory", "100KiB", "-o", disk / "out", expect=2)
     assert "MiB" in done.stderr

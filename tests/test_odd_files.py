@@ -1,4 +1,4 @@
-"""Files that are not what they seem: without a length, under two names, empty, growing, closed, standard streams."""
+"""Unusual files: without a length, with two names, empty, growing, closed, and standard streams."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from support import TIMEOUT_SECONDS, ascot_binary, clean_environment, run, start
 
 
 @pytest.mark.parametrize("path", ["/proc/filesystems", "/sys/class/net/lo/mtu"])
-def test_files_whose_length_says_nothing_are_read_to_their_end(path, disk):
+def test_files_without_a_length_are_read_to_their_end(path, disk):
     if not os.path.exists(path):
         pytest.skip(f"there is no {path}")
     expected = subprocess.run(["sort", path], capture_output=True, check=True, env=clean_environment()).stdout
@@ -19,7 +19,7 @@ def test_files_whose_length_says_nothing_are_read_to_their_end(path, disk):
 
 
 @pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1"])
-def test_standard_output_by_name_is_written_where_it_stands(name, disk):
+def test_standard_output_by_name_is_written_at_its_position(name, disk):
     (disk / "in").write_text("b\na\n")
     with open(disk / "log", "wb") as log:
         log.write(b"head\n")
@@ -63,14 +63,14 @@ def test_a_key_with_a_split_by_size_is_a_mistake(disk):
 
 @pytest.mark.parametrize("half", [b"", b"half of a li"])
 def test_a_file_that_grows_is_read_to_its_end(half, disk):
-    """It is larger than a piece, and appended to after it was opened, behind a line half written."""
+    """The file is larger than a chunk, and grows after it was opened, after a partial line."""
     lines = [f"{number * 7919 % 1000003:07} of a log\n".encode() for number in range(400_000)]
     log, pipe = disk / "log", disk / "pipe"
     log.write_bytes(b"".join(lines) + half)
     os.mkfifo(pipe)
     job = start("sort", pipe, log, "--memory", "16MiB", "-o", disk / "out")
     with open(pipe, "wb") as feed:
-        # More than a pipe holds: once that is written the job reads, and has opened both.
+        # More than a pipe holds: when this write returns, the job has opened both files.
         feed.write(b"from the pipe\n" * 20000)
         with open(log, "ab") as more:
             more.write(b"ne\n" + b"one more\n" * 1000)
@@ -80,7 +80,7 @@ def test_a_file_that_grows_is_read_to_its_end(half, disk):
 
 
 def test_a_file_on_standard_input_is_a_file(disk):
-    """Its size is known, and it can be read in any order; from its middle on it is what is left of it."""
+    """The job knows its size and reads it in any order; from the middle it reads the rest."""
     (disk / "in").write_text("".join(f"{number % 7}\n" for number in range(100000)))
     with open(disk / "in", "rb") as source:
         words = [ascot_binary(), "sort", "--explain", "--report", disk / "plan.json", "-o", disk / "out"]
@@ -88,7 +88,7 @@ def test_a_file_on_standard_input_is_a_file(disk):
     assert json.loads((disk / "plan.json").read_text())["plan"]["input_bytes"] == 200000
     (disk / "few").write_text("c\nb\na\n")
     for words in ["sort", "sort --memory 8MiB --method merge", "split --by hash --parts 2 -o part{}"]:
-        # As after any program, nothing is left for the next one.
+        # The job consumes the file, as any program does.
         command = ["sh", "-c", f'{{ "$0" {words}; cat; }} < few', ascot_binary()]
         done = subprocess.run(command, cwd=disk, check=True, env=clean_environment(), capture_output=True)
         assert done.stdout == (b"" if "split" in words else b"a\nb\nc\n"), words

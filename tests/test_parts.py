@@ -1,4 +1,4 @@
-"""merge, split and reshape: several files in, several out, every record in one of them."""
+"""merge, split and reshape: several files in, several out, each record in exactly one."""
 
 import collections
 import csv
@@ -15,9 +15,7 @@ import time
 
 import pytest
 import support
-from support import MIB, leftovers, limit_file_size, limit_open_files, small_disk
-
-FIXED = ["--format", "fixed:100", "--key", "0..10"]
+from support import FIXED, MIB, leftovers, limit_file_size, limit_open_files, small_disk
 
 
 def run(*arguments, **options):
@@ -37,7 +35,7 @@ def records_of(data, size=100):
 
 
 def sorted_files(disk, counts):
-    """Files of sorted benchmark records, as many as counts; returns paths and all records in order."""
+    """Files of sorted benchmark records, one for each count; returns their paths and all records in order."""
     paths, everything = [], []
     for number, count in enumerate(counts):
         path = disk / f"in-{number:03}"
@@ -67,7 +65,7 @@ def test_reshape_cuts_the_merged_file_into_equal_ranges(parts, disk):
     assert all(abs(len(part) - share) <= 200 for part in got), [len(part) for part in got]
 
 
-def test_reshape_moves_its_input_once_in_and_once_out(disk):
+def test_reshape_reads_and_writes_its_input_once(disk):
     paths, everything = sorted_files(disk, [30_000] * 8)
     report = disk / "report.json"
     run("reshape", *paths, *FIXED, "--parts", 16, "-o", disk / "out-{:05}", "--report", report)
@@ -115,7 +113,7 @@ def test_each_part_of_a_table_has_its_header(disk):
     assert not keys[0] & keys[1] and not keys[1] & keys[2]
 
 
-def test_big_endian_numbers_come_out_as_they_went_in(disk):
+def test_big_endian_numbers_keep_their_bytes(disk):
     rng = random.Random(8)
     numbers = sorted(rng.randrange(-(2**63), 2**63) for _ in range(50_000))
     (disk / "in").write_bytes(struct.pack(f">{len(numbers)}q", *numbers))
@@ -206,7 +204,7 @@ def test_split_by_key_keeps_order_and_equal_keys_together(by, parts, disk):
 
 
 @pytest.mark.parametrize("count, parts", [(10, 2), (1000, 3), (10_000, 4), (200_000, 16)])
-def test_ranges_of_a_sorted_file_are_about_as_large(count, parts, disk):
+def test_ranges_of_a_sorted_file_have_similar_sizes(count, parts, disk):
     (disk / "in").write_text("".join(f"{at}\n" for at in range(count)))
     run("split", disk / "in", "-k1,1n", "--parts", parts, "-o", disk / "out-{:02}")
     sizes = [part.count(b"\n") for part in parts_in(disk)]
@@ -214,7 +212,7 @@ def test_ranges_of_a_sorted_file_are_about_as_large(count, parts, disk):
 
 
 @pytest.mark.parametrize("count, parts", [(10, 2), (1000, 3), (100_000, 7)])
-def test_ranges_of_sorted_numbers_are_about_as_large(count, parts, disk):
+def test_ranges_of_sorted_numbers_have_similar_sizes(count, parts, disk):
     (disk / "in").write_bytes(struct.pack(f"<{count}Q", *range(count)))
     run("split", disk / "in", "--format", "u64-le", "--by", "range", "--parts", parts, "-o", disk / "out-{}")
     sizes = [len(part) // 8 for part in parts_in(disk)]
@@ -239,8 +237,8 @@ def test_the_cap_holds_for_the_shortest_records(words, memory, disk):
     assert done.peak_resident_bytes <= memory * MIB + support.ALLOWANCE
 
 
-def test_hashes_stay_as_they_are(disk):
-    """Parts by hash made today and next year can be joined part by part."""
+def test_hashes_do_not_change(disk):
+    """Parts by hash of different versions can be joined part by part."""
     (disk / "in").write_text("".join(f"{at}\n" for at in range(1000)))
     run("split", disk / "in", "--by", "hash", "--parts", 3, "-o", disk / "out-{}")
     digests = [hashlib.sha256(part).hexdigest()[:12] for part in parts_in(disk)]
@@ -266,7 +264,7 @@ def test_an_empty_file_makes_empty_parts(disk):
             path.unlink()
 
 
-# ---------------------------------------------------------------- what is refused, and what is left
+# ---------------------------------------------------------------- refusals and leftovers
 
 
 @pytest.mark.parametrize(
@@ -281,14 +279,14 @@ def test_an_empty_file_makes_empty_parts(disk):
         (["--by", "hash", "--parts", "60", "--memory", "8MiB", "-o", "out-{}"], "needs at least"),
     ],
 )
-def test_what_cannot_be_is_said(words, told, disk):
+def test_impossible_requests_are_refused(words, told, disk):
     (disk / "in").write_text("a\nb\n")
     failed = run("split", "in", *words, cwd=disk, expect=2, preexec_fn=limit_open_files(1024))
     assert told in failed.stderr, failed.stderr
     assert leftovers(disk) == ["in"]
 
 
-def test_only_files_are_parts(disk):
+def test_parts_must_be_files(disk):
     (disk / "in").write_text("a\nb\n")
     os.mkfifo(disk / "p1")
     for words in (["--by", "hash"], ["--by", "size"]):
@@ -308,7 +306,7 @@ def test_more_parts_than_files_can_be_open_are_refused(disk):
     assert leftovers(disk) == ["in"]
 
 
-def test_clean_leaves_the_parts_of_a_living_job_alone(disk):
+def test_clean_keeps_the_parts_of_a_running_job(disk):
     run("gen", "2M", "-o", disk / "in")
     process = start("split", disk / "in", *FIXED, "--by", "hash", "--parts", 50, "-o", disk / "out-{:02}")
     while process.poll() is None and len(leftovers(disk)) < 20:
@@ -345,7 +343,7 @@ def test_a_split_explains_itself(disk):
 
 
 @pytest.mark.parametrize("more", [["-u"], ["--top", "3"]])
-def test_parts_need_to_know_how_much_there_is(more, disk):
+def test_parts_by_size_need_files(more, disk):
     (disk / "in").write_text("a\nb\n")
     assert "--parts does not go with" in run("sort", disk / "in", *more, "--parts", 2, "-o", "x{}", expect=2).stderr
 
@@ -357,7 +355,7 @@ def test_a_sort_refuses_parts_without_names(disk):
 
 @pytest.mark.parametrize("verb", ["split", "reshape"])
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
-def test_a_signal_leaves_nothing(verb, name, disk):
+def test_a_signal_leaves_no_files(verb, name, disk):
     run("gen", "4M", "-o", disk / "in")
     if verb == "reshape":
         run("sort", disk / "in", *FIXED, "-o", disk / "in")
@@ -371,7 +369,7 @@ def test_a_signal_leaves_nothing(verb, name, disk):
     assert leftovers(disk) == ["in"]
 
 
-def test_a_full_disk_leaves_nothing(disk):
+def test_a_full_disk_leaves_no_files(disk):
     with small_disk(disk, 24 * MIB) as full:
         run("gen", 300_000, "-o", disk / "in")
         for more in ([*FIXED, "--by", "hash"], [*FIXED, "--by", "range"], FIXED[:2]):
@@ -381,7 +379,7 @@ def test_a_full_disk_leaves_nothing(disk):
 
 
 @pytest.mark.parametrize("verb, more", [("split", FIXED), ("split", FIXED[:2]), ("reshape", FIXED)])
-def test_a_part_that_cannot_be_written_leaves_nothing(verb, more, disk):
+def test_an_unwritable_part_leaves_no_files(verb, more, disk):
     paths, _ = sorted_files(disk, [200_000])
     failed = run(
         verb, *paths, *more, "--parts", 3, "-o", disk / "out-{}", expect=2,
@@ -391,7 +389,7 @@ def test_a_part_that_cannot_be_written_leaves_nothing(verb, more, disk):
     assert leftovers(disk) == ["in-000"]
 
 
-def test_a_part_may_take_an_inputs_place(disk):
+def test_a_part_may_replace_an_input(disk):
     paths, everything = sorted_files(disk, [4000, 4000])
     run("reshape", *paths, *FIXED, "--parts", 2, "-o", disk / "in-{:03}")
     assert b"".join(path.read_bytes() for path in paths) == b"".join(everything)
@@ -401,7 +399,7 @@ def test_a_part_may_take_an_inputs_place(disk):
 
 
 def test_parts_are_cut_at_given_keys(disk):
-    """Every record is in the part whose range has its key, in the order of the inputs, from files and from a pipe."""
+    """Each record is in the part of its key, in the order of the inputs, from files and from a pipe."""
     lines = lines_for_splitting(disk)
     names = sorted({line.split()[0] for line in lines})
     bounds = names[len(names) // 4 :: len(names) // 4]

@@ -1,5 +1,4 @@
-"""One planner: what `ascot plan sort` says of a file that is not there, `ascot sort --explain` says of one that is,
-and what a job then does is what was planned."""
+"""`ascot plan sort` and `ascot sort --explain` give the same plan, and jobs follow it."""
 
 import json
 import math
@@ -19,7 +18,7 @@ write_bytes_per_s = 1.2e9
 duplex_bytes_per_s = 0.8e9
 switch_seconds = [[2, 0.0], [64, 0.00002]]
 """
-# Switches so dear that even these small files are merged few at a time.
+# Switches are so expensive that even these small files are merged few at a time.
 ARRAY = """
 name = "an array"
 read_bytes_per_s = 3.549e9
@@ -78,7 +77,7 @@ def explained(files, layout, memory, volume, *words):
 @pytest.mark.parametrize("volume", ["flash", "array", "slow"])
 @pytest.mark.parametrize("memory", [8, 16, 100])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_plan_ahead_is_the_plan_of_the_file(files, layout, memory, volume):
+def test_a_plan_without_a_file_is_the_plan_of_the_file(files, layout, memory, volume):
     told, real = ahead(files, layout, memory, volume), explained(files, layout, memory, volume)
     plan = told["plan"]
     assert set(plan) == set(real)
@@ -108,7 +107,7 @@ def moved(report, name, field):
     return sum(stream[field] for step in steps for stream in step["streams"])
 
 
-def test_merges_keep_to_the_factor_of_the_plan(files):
+def test_merges_follow_the_factor_of_the_plan(files):
     words = [files / "fixed:100", *LAYOUTS["fixed:100"], "--memory", "8MiB", "--method", "merge"]
     sort = ["sort", *words, "--temp", files, "--report", files / "run.json", "-o", files / "sorted"]
     run(*sort, "--volume", files / "array.toml")
@@ -117,12 +116,12 @@ def test_merges_keep_to_the_factor_of_the_plan(files):
     way = report["plan"]["chosen"]
     factor = way["merge_factor"]
     assert factor and len(way["factors"]) >= 2 and max(way["factors"]) == factor < way["pieces"]
-    assert math.prod(way["factors"]) >= way["pieces"], "the levels of the plan merge all there is"
+    assert math.prod(way["factors"]) >= way["pieces"], "the levels of the plan merge all runs"
     some, last = (next(step for step in report["passes"] if step["name"] == name) for name in ("merge some", "merge"))
     planned = next(one for one in way["passes"] if one["name"] == "merge some")
     assert some["inputs"] <= factor and last["inputs"] <= factor * 5 // 4
     assert abs(some["times"] - planned["times"]) <= 1
-    # Blocks are read in long runs: as many switches as the formula has it, not one for each block.
+    # Blocks are read in long runs, with about the switches of the formula, not one for each block.
     switches = moved(report, "merge", "read_runs") + moved(report, "merge", "written_runs")
     assert switches < 3 * way["passes"][-1]["switches"]
     run(*sort, "--volume", files / "flash.toml")
@@ -133,7 +132,7 @@ def test_merges_keep_to_the_factor_of_the_plan(files):
 
 
 @pytest.mark.parametrize("method", ["merge", "distribute"])
-def test_reading_and_writing_take_turns_where_switches_cost(method, files, tmp_path):
+def test_reading_and_writing_alternate_if_switches_cost_time(method, files, tmp_path):
     run("gen", "600k", "-o", tmp_path / "in")
     words = ["sort", tmp_path / "in", *LAYOUTS["fixed:100"], "--memory", "16MiB", "--method", method]
     switches = {}
@@ -149,7 +148,7 @@ def test_reading_and_writing_take_turns_where_switches_cost(method, files, tmp_p
     assert switches["array"][name] < switches["flash"][name] / 2, switches
 
 
-def test_sorted_files_are_merged_by_the_factor_too(files):
+def test_merges_of_files_follow_the_factor(files):
     paths = []
     for number in range(40):
         paths.append(files / f"part-{number:02}")
@@ -168,7 +167,7 @@ def test_sorted_files_are_merged_by_the_factor_too(files):
     assert (files / "merged-at-once").read_bytes() == (files / "merged").read_bytes()
 
 
-def test_what_cannot_fit_says_what_would(files):
+def test_a_refusal_names_the_memory_that_suffices(files):
     words = ["--input", "1GB", "--memory", "1MiB"]
     assert "8 MiB" in run("plan", "sort", *words, expect=2).stderr
     split = ["split", files / "fixed:100", *LAYOUTS["fixed:100"], "--parts", "5000", "--explain", "--memory"]
@@ -178,7 +177,7 @@ def test_what_cannot_fit_says_what_would(files):
     run(*split, f"{least[1]}MiB", "-o", files / "p{}")
 
 
-def test_more_than_there_is_can_be_planned_up_to_a_point(files):
+def test_inputs_larger_than_any_disk_can_be_planned(files):
     words = ["plan", "sort", "--memory", "8MiB", "--volume", files / "array.toml", "--json"]
     most = json.loads(run(*words, "--input", "99PB").stdout)
     assert most["bytes"] > 1e18 and most["seconds"] > 1e8
@@ -189,7 +188,7 @@ def test_rows_of_a_table_are_planned_with_their_file():
     assert "--format lines" in run("plan", "sort", "--input", "1GB", "--format", "csv", expect=2).stderr
 
 
-def test_flags_that_mean_nothing_are_refused():
+def test_flags_without_effect_are_refused():
     size = ["--input", "1GB"]
     for words, told in [
         (["sort", *size, "--inputs", "3"], "--inputs means nothing for plan sort"),
@@ -205,7 +204,7 @@ def test_flags_that_mean_nothing_are_refused():
         assert told in run("plan", *words, expect=2).stderr, words
 
 
-def test_nothing_to_do_takes_no_time():
+def test_an_empty_plan_takes_no_time():
     for words in (["merge", "--inputs", "1"], ["split", "--outputs", "1"]):
         text = run("plan", *words, "--input", "1GB").stdout.decode()
         assert "in all    0 " in text and "-0" not in text, text
@@ -215,7 +214,7 @@ def test_nothing_to_do_takes_no_time():
     assert one["alternatives"] and all(other["seconds"] > 0 for other in one["alternatives"])
 
 
-def test_fixed_requests_reshape_at_once_where_they_fit():
+def test_fixed_requests_reshape_in_one_pass_if_they_fit():
     words = ["plan", "reshape", "--inputs", "20", "--outputs", "10", "--input", "1TB", "--json", "--memory"]
 
     def by_requests(memory):
@@ -241,7 +240,7 @@ write_switches = []
 
 
 def explain(*words, **options):
-    """What `--explain` says, and the plan it writes."""
+    """The output of `--explain`, and the plan it writes."""
     told = run("sort", *words, "--explain", "--report", words[0].parent / "plan.json", **options).stdout.decode()
     return told, json.loads((words[0].parent / "plan.json").read_text())
 
@@ -252,7 +251,7 @@ def test_requests_are_those_measured_within_memory(files, disk):
     (disk / "in").write_bytes((files / "fixed:100").read_bytes())
     words = [disk / "in", *LAYOUTS["fixed:100"], "-o", disk / "out", "--temp", disk]
     told, plan = explain(*words, "--memory", "1GiB", "--volume", disk / "measured.toml")
-    # No request is larger than a block, and no less is in flight than without a measurement.
+    # Requests are at most a block, and as many bytes are in flight as without a measurement.
     assert "read by 1 MiB, 64 in flight, written by 256 KiB, 32 in flight: as measured, within memory" in told
     assert plan["requests"] == {"read": {"bytes": MIB, "depth": 64}, "write": {"bytes": MIB // 4, "depth": 32}}
     told, plan = explain(*words, "--memory", "16MiB", "--volume", disk / "measured.toml")
@@ -277,7 +276,7 @@ def test_requests_are_those_measured_within_memory(files, disk):
         ("repeats = 5", "repeats = 0", "measurement.repeats"),
     ],
 )
-def test_measurements_that_cannot_be_are_refused_by_field(there, instead, field, tmp_path):
+def test_impossible_measurements_are_refused_by_field(there, instead, field, tmp_path):
     (tmp_path / "bad.toml").write_text((FLASH + MEASUREMENT).replace(there, instead))
     words = ["plan", "sort", "--input", "1GB", "--volume", tmp_path / "bad.toml"]
     told = run(*words, expect=2).stderr
@@ -296,7 +295,7 @@ write_request = 5e-6
 """
 
 
-def test_every_pass_over_a_store_is_made_of_its_requests(tmp_path):
+def test_every_pass_over_a_store_counts_its_requests(tmp_path):
     (tmp_path / "store.toml").write_text(STORE)
     for size, memory in [("8GB", "16GiB"), ("10TB", "32GiB"), ("10TB", "256MiB")]:
         words = ["--input", size, "--memory", memory, "--volume", tmp_path / "store.toml", "--json"]
@@ -330,7 +329,7 @@ def elsewhere(disk):
 
 
 def test_inputs_elsewhere_do_not_wait_for_writing(files, disk, elsewhere):
-    """The first pass takes as long as its slower side; jobs of all kinds come out right."""
+    """The first pass takes the time of its slower side; jobs of all kinds give the right result."""
     (elsewhere / "in").write_bytes((files / "fixed:100").read_bytes())
     array, fixed = files / "array.toml", LAYOUTS["fixed:100"]
     usual = ["--memory", "16MiB", "--temp", disk, "--volume", array]
@@ -358,7 +357,7 @@ def test_inputs_elsewhere_do_not_wait_for_writing(files, disk, elsewhere):
         assert (disk / f"p{number}").read_bytes() == part.read_bytes()
 
 
-def test_inputs_said_to_be_elsewhere_must_be(files, disk):
+def test_inputs_must_be_on_another_volume(files, disk):
     array = files / "array.toml"
     words = [files / "fixed:100", *LAYOUTS["fixed:100"], "-o", disk / "out", "--volume-in", array]
     told = run("sort", *words, expect=2).stderr
@@ -366,7 +365,7 @@ def test_inputs_said_to_be_elsewhere_must_be(files, disk):
     assert not (disk / "out").exists()
 
 
-def test_a_split_in_two_passes_says_what_the_command_does(files):
+def test_a_split_in_two_passes_explains_the_command(files):
     words = ["--input", "1024GB", "--memory", "2GB", "--volume", files / "array.toml"]
     told = run("plan", "split", "--outputs", "512", *words).stdout.decode()
     assert "pass 2" in told

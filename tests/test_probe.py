@@ -1,4 +1,4 @@
-"""`ascot probe`: a volume is measured within its time and room, and nothing of it stays."""
+"""`ascot probe` measures a volume within its time and space, and leaves no files."""
 
 import json
 import os
@@ -16,7 +16,7 @@ QUICK = ("--seconds", "2", "--bytes", "64MiB")
 
 @pytest.fixture(scope="module")
 def probed(module_disk):
-    """A directory with what one quick measurement wrote, and its answer."""
+    """A directory with the files of one quick measurement, and its output."""
     (module_disk / "measured").mkdir()
     files = ("-o", module_disk / "volume.toml", "--plot", module_disk / "volume.svg")
     began = time.monotonic()
@@ -42,13 +42,13 @@ def test_every_figure_has_a_value_and_a_spread(probed):
     assert all(kernel["sort"]["value"] > 1e6 for kernel in told["host"]["kernels"])
 
 
-def test_nothing_is_left_where_it_was_measured(probed):
+def test_no_files_are_left(probed):
     directory, _, _ = probed
     assert leftovers(directory / "measured") == []
     assert leftovers(directory) == ["measured", "volume.svg", "volume.toml"]
 
 
-def test_the_profile_holds_what_was_told(probed):
+def test_the_profile_matches_the_output(probed):
     directory, told, _ = probed
     written = tomllib.loads((directory / "volume.toml").read_text())
     assert written["read_bytes_per_s"] == pytest.approx(told["volume"]["read_bytes_per_s"])
@@ -90,7 +90,7 @@ def test_the_chart_is_a_drawing(probed):
     assert "nan" not in (directory / "volume.svg").read_text().lower()
 
 
-def test_the_table_says_all_of_it(disk):
+def test_the_table_has_all_figures(disk):
     told = run("probe", disk, *QUICK).stdout.decode()
     for word in ("reading", "writing", "both", "each figure", "±", "lost by a switch", "u64", "fixed:100", "lines"):
         assert word in told, told
@@ -98,7 +98,7 @@ def test_the_table_says_all_of_it(disk):
 
 
 @pytest.mark.parametrize("name", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_a_signal_leaves_nothing(disk, name):
+def test_a_signal_leaves_no_files(disk, name):
     process = start("probe", disk, "--seconds", "60", "-o", disk / "volume.toml")
     time.sleep(1.5)
     process.send_signal(name)
@@ -107,7 +107,7 @@ def test_a_signal_leaves_nothing(disk, name):
     assert leftovers(disk) == []
 
 
-def test_memory_is_no_volume():
+def test_a_tmpfs_is_refused():
     if not os.path.ismount("/dev/shm"):
         pytest.skip("no tmpfs here")
     told = run("probe", "/dev/shm", *QUICK, expect=2).stderr
@@ -125,7 +125,7 @@ def test_memory_is_no_volume():
         ([], "DIR"),
     ],
 )
-def test_what_cannot_be_is_refused_with_a_remedy(disk, words, word):
+def test_refusals_name_a_remedy(disk, words, word):
     told = run("probe", *words, cwd=disk, expect=2).stderr
     assert word in told, told
     assert leftovers(disk) == []
@@ -145,12 +145,12 @@ def test_a_nearly_full_volume(disk):
         assert leftovers(volume) == ["ballast"]
 
 
-def test_few_open_files_do(disk):
+def test_few_open_files_suffice(disk):
     told = run("probe", disk, *QUICK, "--json", preexec_fn=limit_open_files(40))
     assert len(json.loads(told.stdout)["measurement"]["read_switches"]) >= 1
 
 
-def test_a_reader_that_left_is_no_crash(disk):
+def test_a_closed_pipe_is_no_crash(disk):
     process = start("probe", disk, *QUICK, stdout=subprocess.PIPE)
     process.stdout.close()
     process.stdout = None

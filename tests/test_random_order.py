@@ -1,4 +1,4 @@
-"""Random order (`-R`): as the sort command has it, whole keys together, kept by every way of sorting."""
+"""Random order (`-R`): that of the sort command, equal keys together, the same with every method."""
 
 import subprocess
 import time
@@ -14,7 +14,7 @@ SALT = b"sixteen bytes or more, of which sixteen count"
 
 @pytest.fixture(scope="module")
 def lines(module_disk):
-    """About 11 MB of lines of 20,000 different keys, and the order in which the sort command puts them."""
+    """About 11 MB of lines with 20,000 different keys, and their order by the sort command."""
     (module_disk / "salt").write_bytes(SALT)
     block = b"".join(
         b"key%d %d %s\n" % (at % 20_000, at * 7919 % 1_000_003, b"." * (at % 50)) for at in range(160_000)
@@ -67,7 +67,7 @@ def test_a_view_keeps_its_order(lines, disk):
 
 
 def test_a_resumed_job_keeps_its_salt(lines, disk):
-    """The salt is stored with the job: the source is not read again, and may be gone."""
+    """The job stores its salt, so the source is not read again and may be missing."""
     (disk / "salt").write_bytes(SALT)
     words = ["sort", "-R", SOURCE, lines / "in", *small_memory(disk, "merge"), "-o", disk / "out"]
     process = start(*words, cwd=disk)
@@ -98,7 +98,7 @@ def test_merging_and_checking_need_the_source(disk):
     assert "--random-source" in run("sort", "-m", "-R", "a", "b", cwd=disk, expect=2).stderr
 
 
-def test_sources_that_give_no_salt(disk):
+def test_sources_without_a_salt_are_refused(disk):
     (disk / "short").write_bytes(b"fifteen bytes..")
     assert "short: end of file" in run("sort", "-R", "--random-source=short", cwd=disk, expect=2).stderr
     assert "none" in run("sort", "-R", "--random-source=none", cwd=disk, expect=2).stderr

@@ -1,5 +1,6 @@
-"""What is refused before anything is written: a report over other files, files that do not fit each other."""
+"""Refusals before anything is written: reports over other files, files that do not match, wrong flags."""
 
+import gzip
 import json
 import os
 import pty
@@ -8,11 +9,11 @@ import subprocess
 import pytest
 from support import ascot_binary, clean_environment, leftovers, run
 
-# ---------------------------------------------------------------- a report in the place of another file
+# ---------------------------------------------------------------- reports over other files
 
 
 @pytest.mark.parametrize("name", ["in", "./in", "soft", "hard"])
-def test_a_report_is_no_input(name, disk):
+def test_a_report_over_an_input_is_refused(name, disk):
     (disk / "in").write_bytes(b"b\na\n")
     (disk / "soft").symlink_to("in")
     os.link(disk / "in", disk / "hard")
@@ -28,7 +29,7 @@ def test_a_report_is_no_input(name, disk):
 
 
 @pytest.mark.parametrize("there", [False, True])
-def test_a_report_is_not_the_output(there, disk):
+def test_a_report_over_the_output_is_refused(there, disk):
     (disk / "in").write_bytes(b"b\na\n")
     if there:
         (disk / "out").write_bytes(b"old")
@@ -43,7 +44,7 @@ def test_a_report_is_not_the_output(there, disk):
     assert (disk / "list").read_bytes() == b"in\0"
 
 
-def test_a_report_beside_the_others_is_written(disk):
+def test_a_report_in_another_file_is_written(disk):
     (disk / "in").write_bytes(b"b\na\n")
     run("sort", "in", "-o", "in", "--report", "run.json", cwd=disk)
     run("sort", "in", "-o", "/dev/null", "--report", "/dev/null", cwd=disk)
@@ -94,7 +95,7 @@ def test_csv_headers_that_agree(words, disk):
     assert done.stdout == b"id,v\n1,y\n2,x\n"
 
 
-# ---------------------------------------------------------------- messages that name what is meant
+# ---------------------------------------------------------------- messages that name the right flag
 
 
 def refused(*words, **options):
@@ -102,18 +103,18 @@ def refused(*words, **options):
 
 
 @pytest.mark.parametrize("separator", [";", "|", ",", "\\t"])
-def test_d_is_no_separator(separator, tmp_path):
+def test_d_is_not_the_separator(separator, tmp_path):
     (tmp_path / "x.csv").write_text("id;v\n1;2\n")
     told = refused("sort", "-d", separator, "x.csv", cwd=tmp_path)
     assert f"-d '{separator}': -d is dictionary order" in told
     assert f"--separator '{separator}'" in told
-    # A file of that name is one.
+    # If a file has that name, it is the input.
     if separator != "\\t":
         (tmp_path / separator).write_text("b\na\n")
         assert run("sort", "-d", separator, cwd=tmp_path).stdout == b"a\nb\n"
 
 
-def test_what_is_no_lines_is_named(tmp_path):
+def test_directories_and_json_are_recognised(tmp_path):
     (tmp_path / "dir").mkdir()
     (tmp_path / "events.json").write_text("")
     (tmp_path / "events").write_text('  [{"tenant": 1}]\n')
@@ -136,6 +137,12 @@ def test_what_is_no_lines_is_named(tmp_path):
         (["sort", "--where", "a > 3"], "selects no records"),
         (["sort", "--keep", "last"], "--unique always keeps the first"),
         (["view", "v", "--limit", "3"], "--head"),
+        (["sort", "--column", "3"], "did you mean --key"),
+        (["sort", "--skip-header"], "did you mean --header"),
+        (["sort", "--ascending"], "without --reverse"),
+        (["sort", "--random-s"], "write one of: --random-sort, --random-source"),
+        (["sort", "--csv", "--quote", ";", "-t", ";"], "';' cannot be the separator and the quote at once"),
+        (["sort", ""], "an input has an empty name"),
     ],
     ids=lambda words: " ".join(words) if isinstance(words, list) else "",
 )
@@ -143,7 +150,7 @@ def test_flags_of_other_programs(words, told):
     assert told in refused(*words)
 
 
-def test_a_full_device_is_no_full_volume():
+def test_a_full_device_is_not_a_full_volume():
     for words in (["-o", "/dev/full"], []):
         with open("/dev/full", "wb") as full:
             done = subprocess.run(
@@ -164,23 +171,46 @@ def test_a_header_of_one_column_suggests_its_separator(separator, flag, tmp_path
     assert done.stdout.splitlines()[1].startswith(b"1")
 
 
-def test_check_takes_files_by_their_names_as_sort_does(tmp_path):
+def test_check_recognises_formats_by_file_names(tmp_path):
     (tmp_path / "x.csv").write_text("id,name\n2,a\n10,b\n")
     assert "records are in order" in run("check", "x.csv", "--key", "id:number", cwd=tmp_path).stdout.decode()
     assert run("check", "x.csv", "--key", "id:text", cwd=tmp_path, expect=1)
     (tmp_path / "lines.txt").write_text("a\nb\n")
     assert "Records: 2" in run("check", "lines.txt", cwd=tmp_path).stdout.decode()
     assert "Records: 3" in run("check", "x.csv", cwd=tmp_path, expect=None).stdout.decode()
-    # As sort has it: without a column .csv is lines.
+    # Without a column .csv is lines, as for sort.
     run("sort", "x.csv", "-o", "sorted.csv", cwd=tmp_path)
     run("check", "sorted.csv", cwd=tmp_path)
 
 
-# ---------------------------------------------------------------- what a terminal is spared
+def test_check_says_what_a_file_is_that_holds_no_records(tmp_path):
+    (tmp_path / "x.gz").write_bytes(gzip.compress(b"a\nb\n"))
+    told = refused("check", "x.gz", cwd=tmp_path)
+    assert "x.gz: this is gzip data" in told and "zcat x.gz | ascot check --format lines" in told
+    told = refused("check", stdin=b"a\nb\n")
+    assert "cut short" in told and "benchmark records" in told and "--format lines" in told
+    assert "benchmark" not in refused("check", "--format", "fixed:3", stdin=b"a\nb\n")
+    # As long as whole records: it is taken for what is asked for, whatever it begins with.
+    (tmp_path / "x.rec").write_bytes(gzip.compress(b"a\n").ljust(100, b"\0"))
+    assert "Records: 1" in run("check", "x.rec", cwd=tmp_path).stdout.decode()
+
+
+def test_no_job_and_no_disk_are_named_as_such(tmp_path):
+    (tmp_path / "x").write_text("b\na\n")
+    assert "it is a file, and a job is kept as a directory" in refused("sort", "--resume", "x", cwd=tmp_path)
+    told = run("sort", "x", "--explain", cwd=tmp_path).stdout.decode()
+    assert "no disk taken" in told and "free" not in told
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes").write_text("mine")
+    words = ["index", "build", "x", "--format", "lines", "--key", "0..1", "--open", "auto", "-o", "other"]
+    assert "is not an indexed directory" in refused(*words, cwd=tmp_path)
+
+
+# ---------------------------------------------------------------- terminals
 
 
 def on_terminal(*words, cwd):
-    """Runs a command whose standard output is a terminal: exit status, what it showed, and its errors."""
+    """Runs a command on a terminal; returns its exit status, output and errors."""
     ours, theirs = pty.openpty()
     try:
         done = subprocess.run(
@@ -198,7 +228,7 @@ def on_terminal(*words, cwd):
     return done.returncode, shown, done.stderr.decode()
 
 
-def test_binary_goes_to_no_terminal(tmp_path):
+def test_binary_output_to_a_terminal_is_refused(tmp_path):
     (tmp_path / "x.u64").write_bytes(bytes([2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]))
     (tmp_path / "text").write_bytes(b"bb\naa\n")
     (tmp_path / "keyed").write_bytes(b"k1\0\0\0\1k2\0\0\0\2")
@@ -209,13 +239,14 @@ def test_binary_goes_to_no_terminal(tmp_path):
         ["sort", "x.u64", "--format", "fixed:8"],
         ["view", "v"],
         ["index", "get", "run.dir", "k1", "--raw"],
+        ["index", "range", "run.dir", "k1..k2", "--raw"],
         ["sort", "text", "x.u64", "--format", "lines"],
         ["gen", "2"],
     ]
     for words in commands:
         status, shown, told = on_terminal(*words, cwd=tmp_path)
         assert (status, shown) == (2, b""), words
-        assert "binary" in told and "terminal" in told, told
+        assert told.startswith("ascot: binary records would go to the terminal"), told
         assert run(*words, cwd=tmp_path).stdout != b"", "a pipe takes them"
     assert on_terminal("sort", "x.u64", "--format", "u64-le", "-o", "/dev/stdout", cwd=tmp_path)[0] == 0
     for words in (["sort", "text"], ["sort", "text", "--format", "fixed:3"]):
@@ -227,12 +258,12 @@ def test_binary_goes_to_no_terminal(tmp_path):
 
 
 def completed(line, cwd):
-    """What bash would offer at the end of a line, with the script that ascot prints."""
+    """The completions of bash at the end of a line, with the script that ascot prints."""
     script = run("completions", "bash").stdout.decode()
     words = line.split(" ")
     ask = f"""{script}
 PATH={os.path.dirname(ascot_binary())}:$PATH
-COMP_WORDS=({' '.join("'" + word + "'" for word in words)}); COMP_CWORD={len(words) - 1}; COMP_LINE='{line}'
+COMP_WORDS=({" ".join("'" + word + "'" for word in words)}); COMP_CWORD={len(words) - 1}; COMP_LINE='{line}'
 _ascot_with_values ascot "${{COMP_WORDS[COMP_CWORD]}}" "${{COMP_WORDS[COMP_CWORD-1]}}"
 printf '%s\\n' "${{COMPREPLY[@]}}"
 """
@@ -246,10 +277,11 @@ def test_shells_complete_values(tmp_path):
     assert completed("ascot sort x.csv -k tenant,-t", tmp_path) == ["tenant,-tenant", "tenant,-ts"]
     assert completed("ascot sort --format u64", tmp_path) == ["u64-le", "u64-be"]
     assert "1GiB" in completed("ascot sort --memory ", tmp_path)
-    assert "sort" in completed("ascot so", tmp_path), "commands, as before"
+    assert completed("ascot sort --sort ran", tmp_path) == ["random"]
+    assert "sort" in completed("ascot so", tmp_path), "commands are completed"
 
 
-def test_the_cap_and_the_program_are_told_apart(tmp_path):
+def test_the_summary_separates_the_cap_and_the_program(tmp_path):
     (tmp_path / "in").write_bytes(b"".join(b"%07d\n" % (i * 7919 % 1_000_003) for i in range(1_200_000)))
     told = run("sort", "in", "-o", "out", "--memory", "8MiB", "--verbose", cwd=tmp_path).stderr
     assert "memory within the 8 MiB cap, and " in told and "for the program itself" in told

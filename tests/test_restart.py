@@ -1,4 +1,4 @@
-"""Indexed directories whose writer starts again: made or gone on with by one command, rolled back to a checkpoint."""
+"""Restarting writers of indexed directories: one command creates or continues, and rolls back to a checkpoint."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from test_index import FIXED, SCHEMES, dumps, expected, get, key_of, run, value_
 from test_index import made as made  # a fixture
 
 
-def test_an_empty_directory_is_taken_and_stays_where_nothing_is_kept(disk):
+def test_an_empty_directory_is_accepted_and_stays_after_an_error(disk):
     first, directory = dumps(disk, 1, 100)[0], disk / "run.dir"
     directory.mkdir()
     (disk / "short.bin").write_bytes(b"x" * 57)
@@ -28,8 +28,8 @@ def test_an_empty_directory_is_taken_and_stays_where_nothing_is_kept(disk):
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_one_option_makes_a_directory_and_goes_on_with_it(disk, scheme):
-    """The same command every time; from an older checkpoint, epochs are not there twice."""
+def test_one_option_creates_and_continues_a_directory(disk, scheme):
+    """The same command every time; after an older checkpoint, no epoch exists twice."""
     files, directory = dumps(disk, 4, 1000), disk / "run.dir"
     words = [*FIXED, "--open", "auto", "--scheme", scheme, "-o", directory]
     for epoch in (0, 1, 2, 1, 2, 3):
@@ -37,12 +37,12 @@ def test_one_option_makes_a_directory_and_goes_on_with_it(disk, scheme):
         assert get(directory, 77) == expected(range(epoch + 1), 77)
         assert run("verify", directory).stdout.startswith(b"whole: ")
     refused = run("build", files[0], *words, "--rollback", 5, expect=2).stderr
-    assert "4 epochs complete" in refused and "5 are to stay" in refused
+    assert "cannot roll back to 5 epochs" in refused and "4 complete epochs" in refused
     other = {"records": "ranks", "pointers": "ranks", "ranks": "records"}[scheme]
     for how in (["--append"], ["--open", "auto"]):
         refused = run("build", files[0], *FIXED, *how, "--scheme", other, "-o", directory, expect=2).stderr
-        assert f"scheme {other} is asked for, and the directory that is there has {scheme}" in refused
-    # More parts from here on.
+        assert f"made with scheme {scheme}, and scheme {other} was given" in refused
+    # More partitions from this epoch.
     run("build", files[0], *words, "--partitions", 3, "--rollback", 2)
     told = json.loads(run("info", directory, "--json").stdout)["manifest"]
     assert (told["version"], told["epochs"], told["layout"]["partitions"]) == (2, 3, 3)
@@ -62,13 +62,13 @@ def test_rollback_drops_the_last_epochs(made):
         assert path.stat().st_size < before[path.name] or path.name in ("LOCK", "MANIFEST"), path
     told = json.loads(run("rollback", made, "--to-epoch", 1, "--json").stdout)
     assert told == {"epochs": 1, "dropped": 0, "freed_bytes": 0}
-    assert "1 epoch complete" in run("rollback", made, "--to-epoch", 2, expect=2).stderr
+    assert "1 complete epoch" in run("rollback", made, "--to-epoch", 2, expect=2).stderr
     run("rollback", made, "--to-epoch", 0)
     assert get(made, 17, expect=1) == []
     assert "--to-epoch" in run("rollback", made, expect=2).stderr
 
 
-def test_a_build_that_was_killed_in_its_first_epoch_is_started_again(disk):
+def test_a_build_killed_in_its_first_epoch_can_restart(disk):
     for mode in ("auto", "create", "append"):
         directory, slow = disk / f"{mode}.dir", disk / f"{mode}.slow"
         os.mkfifo(slow)

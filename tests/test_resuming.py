@@ -1,48 +1,49 @@
-"""Jobs that end early and can go on: stopped by a signal, out of room, with a report that cannot be written; and what
-it costs to go on.
+"""Jobs that end early and can be resumed (signals, full disks, unwritable reports), and the cost of resuming.
 
-A job is held at a known point, which its manifest tells, and gets its signal there.
+The tests stop a job at a known point, which they read from its manifest, and send the signal there.
 """
 
 import hashlib
-import os
+import json
+import re
+import resource
+import shutil
 import signal
 import subprocess
 import sys
+import zlib
 
 import pytest
 from support import (
+    FIXED,
+    METHODS,
     MIB,
     clean_environment,
-    io_of,
+    digest,
     job_directories,
     kill,
+    kill_after_moving,
+    leave_free,
     leftovers,
     limit_file_size,
     measure,
+    memory_cgroup,
+    out_of_memory_kills,
     run,
     small_disk,
+    sorted_records,
     start,
     stop_where,
 )  # fmt: skip
 
-FIXED = ["--format", "fixed:100", "--key", "0..10"]
-METHODS = ["merge", "distribute"]
 OLD = b"the old result"
 
 
-def digest(path):
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def make_records(directory, count):
-    """Benchmark records, and the digest of their right order, which is found without Ascot."""
+    """A file of benchmark records, and the digest of the sorted file."""
     path = directory / f"in-{count}"
     run("gen", str(count), "-o", path)
-    data = path.read_bytes()
-    keyed = sorted(range(0, len(data), 100), key=lambda at: data[at : at + 10])
-    return path, hashlib.sha256(b"".join(data[at : at + 100] for at in keyed)).hexdigest()
+    return path, hashlib.sha256(sorted_records(path.read_bytes())).hexdigest()
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +52,7 @@ def records(module_disk):
 
 
 def words_of(kind, source, disk, *more):
-    """A sort with spills in `disk`; of the kind "view" a view instead of a file."""
+    """A sort with spills in `disk`; with the kind "view" it makes a view."""
     words = ["sort", source, *FIXED, "--memory", "8MiB", *more]
     if kind == "view":
         return [*words, "--view", disk / "out.view"]
@@ -79,7 +80,7 @@ def check_result(kind, disk, right):
     assert digest(disk / "out") == right
 
 
-# In the first pass a job is asked by SIGTERM and told by the variable, in the last by SIGINT and by the flag.
+# In the first pass the tests use SIGTERM and the variable, in the last pass SIGINT and the flag.
 POINTS = [(kind, point) for kind in METHODS for point in (in_first_pass, in_last_pass)] + [("view", in_first_pass)]
 at_each_point = pytest.mark.parametrize(
     "kind, point", POINTS, ids=lambda it: it if isinstance(it, str) else it.__name__
@@ -90,7 +91,7 @@ at_each_point = pytest.mark.parametrize(
 
 
 @at_each_point
-def test_a_stopped_job_is_kept_where_that_is_wished(kind, point, records, disk):
+def test_a_stopped_job_is_kept_on_request(kind, point, records, disk):
     source, right = records
     name = "SIGTERM" if point is in_first_pass else "SIGINT"
     if kind != "view":
@@ -102,7 +103,7 @@ def test_a_stopped_job_is_kept_where_that_is_wished(kind, point, records, disk):
     job.send_signal(getattr(signal, name))
     job.send_signal(signal.SIGCONT)
     told = job.communicate(timeout=60)[1].decode()
-    assert job.returncode == -getattr(signal, name), "the shell sees the signal"
+    assert job.returncode == -getattr(signal, name), "the shell gets the signal"
     (kept,) = job_directories(disk)
     assert (
         told == f"ascot: stopped\n  the job is kept: ascot sort --resume {kept}  goes on with it; "
@@ -116,7 +117,7 @@ def test_a_stopped_job_is_kept_where_that_is_wished(kind, point, records, disk):
 
 
 @at_each_point
-def test_a_stopped_job_is_removed_without_that(kind, point, records, disk):
+def test_a_stopped_job_is_removed_by_default(kind, point, records, disk):
     job = start(*words_of(kind, records[0], disk))
     stop_where(job, disk, point)
     job.send_signal(signal.SIGTERM)
@@ -127,8 +128,8 @@ def test_a_stopped_job_is_removed_without_that(kind, point, records, disk):
 
 
 @pytest.mark.parametrize("kind", METHODS)
-def test_a_resumed_job_that_is_stopped_goes_on_again(kind, records, disk):
-    """Again and again, without any flag."""
+def test_a_stopped_resumed_job_can_be_resumed_again(kind, records, disk):
+    """A resumed job is always kept, without a flag."""
     source, right = records
     job = start(*words_of(kind, source, disk))
     stop_where(job, disk, in_first_pass)
@@ -148,7 +149,7 @@ def test_a_resumed_job_that_is_stopped_goes_on_again(kind, records, disk):
     check_result(kind, disk, right)
 
 
-def test_a_job_that_cannot_go_on_says_so(records, disk):
+def test_a_job_that_cannot_be_resumed_says_so(records, disk):
     words = ["sort", "-", *FIXED, "--memory", "8MiB", "--temp", disk, "-o", disk / "out", "--keep-on-interrupt"]
     job = start(*words, stdin=subprocess.PIPE)
     job.stdin.write(records[0].read_bytes()[: 30 * MIB])
@@ -161,10 +162,10 @@ def test_a_job_that_cannot_go_on_says_so(records, disk):
     assert leftovers(disk) == []
 
 
-def test_a_second_signal_leaves_what_clean_removes(records, disk):
+def test_clean_removes_files_left_by_a_second_signal(records, disk):
     job = start(*words_of("merge", records[0], disk))
     stop_where(job, disk, in_first_pass)
-    # Of signals that wait the lower number comes first: SIGINT asks to stop, SIGTERM finds that asked.
+    # The kernel delivers the lower number first: SIGINT asks the job to stop, SIGTERM is the second signal.
     job.send_signal(signal.SIGINT)
     job.send_signal(signal.SIGTERM)
     job.send_signal(signal.SIGCONT)
@@ -174,7 +175,7 @@ def test_a_second_signal_leaves_what_clean_removes(records, disk):
     assert leftovers(disk) == []
 
 
-# ---------------------------------------------------------------- no room
+# ---------------------------------------------------------------- full disks
 
 
 @at_each_point
@@ -185,12 +186,9 @@ def test_resuming_on_a_full_disk_keeps_the_job(kind, point, records, disk):
         state = stop_where(job, small, point)
         kill(job)
         (kept,) = job_directories(small)
-        filler = small / "filler"
         for _ in range(2):
-            with open(filler, "ab") as file:
-                left = os.statvfs(small)
-                os.posix_fallocate(file.fileno(), file.tell(), max(1, left.f_bavail * left.f_frsize - MIB))
-            # Parts that are done with make room for the output: there the file may not grow, instead.
+            leave_free(small, MIB)
+            # Consumed parts free space for the output; there the test limits the size of the file instead.
             freed = (kind, point) == ("distribute", in_last_pass)
             limit = {"preexec_fn": limit_file_size(written_by(state) + MIB)} if freed else {}
             failed = run("sort", "--resume", kept, expect=2, **limit)
@@ -199,7 +197,7 @@ def test_resuming_on_a_full_disk_keeps_the_job(kind, point, records, disk):
             assert "no spills are left" not in failed.stderr and "nothing is left" not in failed.stderr
             assert job_directories(small) == [kept]
             assert not (small / "out").exists() and not (small / "out.view").exists()
-        filler.unlink()
+        (small / "filler").unlink()
         run("sort", "--resume", kept)
         check_result(kind, small, right)
 
@@ -217,6 +215,203 @@ def test_resuming_without_an_input_keeps_the_job(records, disk):
     run("sort", "--resume", kept)
     source.unlink()
     check_result("merge", disk, records[1])
+
+
+# ---------------------------------------------------------------- no memory at all
+
+
+def take_all_memory(process):
+    """From here on the system refuses a stopped process all memory, but for the stack of its first thread."""
+    resource.prlimit(process.pid, resource.RLIMIT_DATA, (1 << 16, 1 << 16))
+    process.send_signal(signal.SIGCONT)
+    told = process.communicate(timeout=60)[1].decode()
+    sys.stderr.write(told)
+    by_whom = ("ascot: ", "Fatal glibc error: ")
+    assert process.returncode == 2 and told.startswith(by_whom), f"{process.returncode} {told}"
+    return told
+
+
+def begun(_):
+    return True
+
+
+@pytest.mark.parametrize("kind", METHODS)
+@pytest.mark.parametrize("point", [begun, in_first_pass])
+def test_without_memory_a_job_that_begins_is_removed(kind, point, records, disk):
+    job = start(*words_of(kind, records[0], disk))
+    stop_where(job, disk, point)
+    take_all_memory(job)
+    assert leftovers(disk) == []
+
+
+def abort(process):
+    """The C library aborts where a thread finds no memory as it starts."""
+    process.send_signal(signal.SIGABRT)
+    process.send_signal(signal.SIGCONT)
+    process.communicate(timeout=60)
+    assert process.returncode == 2
+
+
+@pytest.mark.parametrize("kind", METHODS)
+def test_an_abort_for_want_of_memory_leaves_what_can_go_on_and_nothing_else(kind, records, disk):
+    job = start(*words_of(kind, records[0], disk))
+    stop_where(job, disk, in_first_pass)
+    abort(job)
+    assert leftovers(disk) == []
+    job = start(*words_of(kind, records[0], disk, "--keep-on-interrupt"))
+    stop_where(job, disk, lambda manifest: manifest["all_read"])
+    abort(job)
+    (kept,) = job_directories(disk)
+    job = start("sort", "--resume", kept)
+    stop_where(job, disk, in_last_pass)
+    abort(job)
+    run("sort", "--resume", kept)
+    check_result(kind, disk, records[1])
+
+
+# At its very end a merge needs no more memory.
+@pytest.mark.parametrize("kind, point", [("merge", in_first_pass), ("distribute", in_first_pass),
+                                         ("distribute", in_last_pass)])  # fmt: skip
+def test_without_memory_a_resumed_job_is_kept(kind, point, records, disk):
+    job = start(*words_of(kind, records[0], disk))
+    before = stop_where(job, disk, in_first_pass)["read_upto"]["offset"]
+    kill(job)
+    (kept,) = job_directories(disk)
+    job = start("sort", "--resume", kept)
+    # At work again, and not at its start.
+    stop_where(job, disk, point if point is in_last_pass else lambda it: it["read_upto"]["offset"] > before)
+    take_all_memory(job)
+    assert job_directories(disk) == [kept]
+    run("sort", "--resume", kept)
+    check_result(kind, disk, records[1])
+
+
+@pytest.mark.parametrize("kind", METHODS)
+def test_without_memory_a_job_to_be_kept_is_kept_past_its_first_pass(kind, records, disk):
+    job = start(*words_of(kind, records[0], disk, "--keep-on-interrupt"))
+    stop_where(job, disk, lambda manifest: manifest["all_read"])
+    take_all_memory(job)
+    (kept,) = job_directories(disk)
+    run("sort", "--resume", kept)
+    check_result(kind, disk, records[1])
+
+
+# ---------------------------------------------------------------- less memory than before
+
+
+def split_with(parts, source, disk):
+    """A killed job that is to deal its records out to so many parts, as one has that began with far more memory."""
+    for _ in range(10):
+        job = start(*words_of("distribute", source, disk))
+        stop_where(job, disk, lambda manifest: manifest["way"] != "Merge")
+        kill(job)
+        (kept,) = job_directories(disk)
+        path = kept / "manifest.json"
+        manifest = json.loads(path.read_text().splitlines()[0])
+        if not manifest["parts"] and not manifest["runs"]:
+            break
+        run("clean", disk)
+    bounds = [(number << 80) // parts for number in range(1, parts)]
+    manifest["way"]["Distribute"] = [list(bound.to_bytes(10)) for bound in bounds]
+    line = json.dumps(manifest).encode()
+    path.write_bytes(line + b'\n{"crc32":"%08x"}\n' % zlib.crc32(line))
+    return kept
+
+
+@pytest.mark.parametrize("parts", [112, 400])
+def test_many_parts_go_on_in_little_memory(parts, records, disk):
+    """Two blocks for each part leave the reader nothing (112 parts), or are more than there is (400)."""
+    kept = split_with(parts, records[0], disk)
+    run("sort", "--resume", kept)
+    check_result("distribute", disk, records[1])
+
+
+def test_too_many_parts_say_what_memory_they_need(records, disk):
+    kept = split_with(1200, records[0], disk)
+    told = run("sort", "--resume", kept, expect=2).stderr
+    needed = re.search(r"8 MiB of memory is too little: .* give more \(--memory (\S+)\)", told, re.DOTALL)
+    assert needed and f"the job is kept: ascot sort --resume {kept}" in told, told
+    with memory_cgroup(19 * MIB) as group:
+        refused = measure("sort", "--resume", kept, "--memory", needed[1], cgroup=group)
+        assert refused.returncode == 2 and out_of_memory_kills(group) == 0
+    assert "the control group leaves" in refused.stderr and "of them for itself" in refused.stderr
+    assert "allow the group more memory" in refused.stderr and "--memory" not in refused.stderr
+    run("sort", "--resume", kept, "--memory", needed[1])
+    check_result("distribute", disk, records[1])
+
+
+@pytest.mark.parametrize("kind", METHODS)
+def test_a_job_goes_on_in_a_smaller_control_group(kind, larger, disk):
+    source, moved = larger
+    words = bounded_job(kind, source, disk)
+    words[words.index("16MiB")] = "64MiB"
+    job = start(*words)
+    stop_where(job, disk, in_first_pass)
+    kill(job)
+    (kept,) = job_directories(disk)
+    with memory_cgroup(14 * MIB) as group:
+        refused = measure("sort", "--resume", kept, cgroup=group)
+        assert refused.returncode == 2 and "allow the group more memory" in refused.stderr
+    with memory_cgroup(28 * MIB) as group:
+        done = measure("sort", "--resume", kept, cgroup=group)
+        assert out_of_memory_kills(group) == 0, done.stderr
+    assert done.returncode == 0 and "memory is lowered from 64 MiB to " in done.stderr
+    check_result(kind, disk, moved[kind][1])
+
+
+# ---------------------------------------------------------------- counts of misfits
+
+
+def make_misfits(path):
+    """A CSV whose column of numbers has misfits everywhere."""
+    with open(path, "w") as file:
+        file.write("k,n,t\n")
+        for row in range(300_000):
+            k = f"${row}" if row % 4999 == 4000 else f"{row * 7919 % 300_007}"
+            n = "none" if row % 70_000 == 60_000 else f"{row}.5"
+            file.write(f"{k},{n},{'x' * (row % 100)}\n")
+
+
+def columns_of(report):
+    columns = json.loads(report.read_text())["columns"]
+    report.unlink()
+    return columns
+
+
+@pytest.mark.parametrize("keys", ["k:auto,n:number", "n:auto,-k:number"])
+@pytest.mark.parametrize("kind, points", [(kind, (in_first_pass, in_last_pass)) for kind in METHODS]
+                         + [("view", (in_first_pass,))])  # fmt: skip
+def test_a_resumed_job_counts_each_misfit_once(kind, points, keys, disk):
+    source, report, temp = disk / "in.csv", disk / "report", disk / "temp"
+    make_misfits(source)
+    words = ["sort", source, "--key", keys, "--memory", "8MiB"]
+    into = ["--view", temp / "view"] if kind == "view" else ["--method", kind, "--temp", temp, "-o", disk / "out"]
+    words += into
+    temp.mkdir()
+    run(*words, "--report", report)
+    right = columns_of(report)
+    assert sum(column["misfits"] for column in right) >= 60
+    if kind == "view":
+        shutil.rmtree(temp / "view")
+    job = start(*words)
+    reached = 0
+
+    def further(manifest):
+        return manifest["read_upto"]["offset"] > reached and in_first_pass(manifest)
+
+    # Killed twice before all is read, where it can be, and once after that.
+    for point in (further, further, points[-1]):
+        try:
+            manifest = stop_where(job, temp, point)
+        except AssertionError:
+            assert job.returncode == 0, "it was done before"
+            break
+        reached = manifest["read_upto"]["offset"]
+        kill(job)
+        (kept,) = job_directories(temp)
+        job = start("sort", "--resume", kept, "--report", report)
+    assert job.wait(timeout=60) == 0
+    assert columns_of(report) == right
 
 
 # ---------------------------------------------------------------- reports
@@ -250,27 +445,25 @@ def test_an_unwritable_report_of_other_jobs_leaves_nothing(more, disk):
     assert leftovers(disk) == ["in"]
 
 
-def test_a_report_without_room_is_found_before_the_output_has_its_name(disk):
+def test_a_report_on_a_full_disk_leaves_the_old_output(disk):
     (disk / "in").write_bytes(b"b\na\n" * 1000)
     (disk / "out").write_bytes(OLD)
     with small_disk(disk, 8 * MIB) as small:
         (small / "report").write_bytes(b"{}")
-        with open(small / "filler", "wb") as file:
-            left = os.statvfs(small)
-            os.posix_fallocate(file.fileno(), 0, left.f_bavail * left.f_frsize)
+        leave_free(small, 0)
         told = run("sort", disk / "in", "-o", disk / "out", "--report", small / "report", expect=2).stderr
         assert "cannot write the report" in told
-        assert (small / "report").read_bytes() == b"{}", "an old report is as it was"
+        assert (small / "report").read_bytes() == b"{}", "the old report does not change"
         assert leftovers(small) == ["filler", "report"]
     assert (disk / "out").read_bytes() == OLD
 
 
-# ---------------------------------------------------------------- what going on costs
+# ---------------------------------------------------------------- the cost of resuming
 
 
 @pytest.fixture(scope="module")
 def larger(module_disk):
-    """A file of 80 MB, and what sorting it within a fifth of that moves, for each method."""
+    """A file of 80 MB, and for each method the bytes that sorting it within a fifth of that moves."""
     source = module_disk / "larger"
     run("gen", "800k", "-o", source)
     moved = {}
@@ -289,24 +482,13 @@ def bounded_job(kind, source, disk):
     return ["sort", source, *FIXED, "--memory", "16MiB", "--method", kind, "--temp", disk, "-o", disk / "out"]
 
 
-def killed_after(process, enough):
-    """Bytes a job had moved when it was killed, `enough` or a little more."""
-    moved = 0
-    while process.poll() is None and moved < enough:
-        moved = sum(io_of(process.pid))
-    process.send_signal(signal.SIGSTOP)
-    moved = sum(io_of(process.pid))
-    kill(process)
-    return moved
-
-
 @pytest.mark.parametrize("share", [0.15, 0.3, 0.45, 0.6, 0.75, 0.9])
 @pytest.mark.parametrize("kind", METHODS)
-def test_going_on_moves_a_tenth_and_a_load_more_at_most(kind, share, larger, disk):
-    """Both lives together move at most 1.1 times the bytes of an undisturbed job and one load of memory."""
+def test_resuming_moves_at_most_a_tenth_and_a_memory_load_more(kind, share, larger, disk):
+    """Both runs move at most 1.1 times the bytes of an undisturbed job, and one memory load."""
     source, moved = larger
     whole, right = moved[kind]
-    first = killed_after(start(*bounded_job(kind, source, disk)), whole * share)
+    first = kill_after_moving(start(*bounded_job(kind, source, disk)), whole * share)
     (kept,) = job_directories(disk)
     second = measure("sort", "--resume", kept)
     assert second.returncode == 0, second.stderr

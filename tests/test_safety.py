@@ -1,9 +1,8 @@
-"""Nothing is lost: kills and resuming, signals, full disks, few descriptors, other people's files.
+"""No data is lost: kills and resuming, signals, full disks, few descriptors, other users' files.
 
-Expected results are kept outside the victim: a file's right order is computed before anything is killed.
+The tests compute the expected result of a sort in their own process, without Ascot.
 """
 
-import contextlib
 import hashlib
 import json
 import os
@@ -17,39 +16,36 @@ from pathlib import Path
 import pytest
 from layouts import BY_NAME, make_file, sorted_file
 from support import (
+    FIXED,
+    METHODS,
     MIB,
     ROOT,
     ascot_binary,
     clean_environment,
+    digest,
     io_of,
     job_directories,
+    kill,
+    kill_after_moving,
+    leave_free,
     leftovers,
     limit_file_size,
     limit_open_files,
     measure,
     run,
     small_disk,
+    sorted_records,
     start,
+    taken_below,
 )  # fmt: skip
-
-FIXED = ["--format", "fixed:100", "--key", "0..10"]
-METHODS = ["merge", "distribute"]
-
-
-def digest(path):
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @pytest.fixture(scope="module")
 def records(module_disk):
-    """A file of benchmark records, and the digest of its right order."""
-    path, right = module_disk / "in", module_disk / "right"
+    """A file of benchmark records, and the digest of the sorted file."""
+    path = module_disk / "in"
     run("gen", "3M", "-o", path)
-    data = path.read_bytes()
-    keyed = sorted(range(0, len(data), 100), key=lambda at: data[at : at + 10])
-    right.write_bytes(b"".join(data[at : at + 100] for at in keyed))
-    return path, digest(right)
+    return path, hashlib.sha256(sorted_records(path.read_bytes())).hexdigest()
 
 
 def sort_words(source, out, temp, method, memory="32MiB"):
@@ -57,25 +53,21 @@ def sort_words(source, out, temp, method, memory="32MiB"):
 
 
 def kill_after(process, seconds):
-    """Kills with SIGKILL after a time; False if it had ended by itself."""
+    """Kills a process with SIGKILL after a time; False if it ended before."""
     try:
-        process.wait(timeout=seconds)
+        process.communicate(timeout=seconds)
         return False
     except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+        kill(process)
         return True
-    finally:
-        process.stdout.close()
-        process.stderr.close()
 
 
-# ---------------------------------------------------------------- kill -9, then go on
+# ---------------------------------------------------------------- kill -9, then resume
 
 
 @pytest.fixture(scope="module")
 def usual_seconds(records, module_disk):
-    """How long the job takes undisturbed, for each method."""
+    """Time of an undisturbed job, for each method."""
     times = {}
     for method in METHODS:
         measured = measure(*sort_words(records[0], module_disk / "out", module_disk, method))
@@ -97,7 +89,7 @@ def test_killed_at_any_moment_then_resumed(method, turn, records, usual_seconds,
     resumes = 0
     while killed and jobs:
         assert digest(out) in (hashlib.sha256(b"the old result").hexdigest(), right), "whole or not at all"
-        # A resumed job may be killed too; the third time it is let through.
+        # A resumed job may be killed too; the third one runs to its end.
         resumes += 1
         patience = usual_seconds[method] * rng.random() if resumes < 3 else 60
         process = start("sort", "--resume", jobs[0])
@@ -105,7 +97,7 @@ def test_killed_at_any_moment_then_resumed(method, turn, records, usual_seconds,
         jobs = job_directories(disk)
         assert killed or process.returncode == 0
     if killed:
-        # Killed before there was anything to resume: the old result stands.
+        # If there is nothing to resume yet, the old result remains.
         assert out.read_bytes() == b"the old result" or digest(out) == right
         run("clean", disk)
         run(*sort_words(source, out, disk, method))
@@ -115,7 +107,7 @@ def test_killed_at_any_moment_then_resumed(method, turn, records, usual_seconds,
 
 @pytest.mark.parametrize("share", [0.6, 0.97])
 def test_killed_amid_equal_keys(share, disk):
-    """A part of equal keys is freed as it goes out; a killed job finds what is left of it."""
+    """A job frees a part of equal keys while it writes it; a resumed job continues with the rest."""
     rng = random.Random(share)
     keys = [b"middle key" if rng.random() < 0.7 else b"%010d" % rng.randrange(10**10) for _ in range(1_500_000)]
     lines = [b"%s%090d" % (key, at) for at, key in enumerate(keys)]
@@ -128,37 +120,18 @@ def test_killed_amid_equal_keys(share, disk):
     assert digest(disk / "out") == right
     (disk / "out").unlink()
     process = start(*words)
-    moved_until(process, whole.moved_bytes * share)
-    process.stdout.close()
-    process.stderr.close()
+    kill_after_moving(process, whole.moved_bytes * share)
     for job in job_directories(disk):
         run("sort", "--resume", job)
     assert digest(disk / "out") == right
     assert leftovers(disk) == ["in", "out"]
 
 
-def moved_until(process, enough):
-    """Bytes moved when a running process has moved `enough`, and it is killed then."""
-    moved = 0
-    while process.poll() is None and moved < enough:
-        try:
-            moved = sum(io_of(process.pid))
-        except (FileNotFoundError, ProcessLookupError):
-            break
-        time.sleep(0.002)
-    if process.poll() is None:
-        process.send_signal(signal.SIGSTOP)
-        moved = sum(io_of(process.pid))
-        process.kill()
-    process.wait()
-    return moved
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("share", [0.5, 0.9])
 @pytest.mark.parametrize("method", METHODS)
 def test_resuming_moves_little_more(method, share, module_disk, disk):
-    """Killed at 50 and at 90 percent, both lives together move at most 1.1 times the bytes of one."""
+    """A job killed at 50 or 90 percent and resumed moves at most 1.1 times the bytes of an undisturbed one."""
     source = module_disk / "larger"
     if not source.exists():
         run("gen", "8M", "-o", source)
@@ -168,29 +141,24 @@ def test_resuming_moves_little_more(method, share, module_disk, disk):
     right = digest(disk / "out")
     (disk / "out").unlink()
     process = start(*words)
-    first_life = moved_until(process, whole.moved_bytes * share)
-    process.stdout.close()
-    process.stderr.close()
+    first_life = kill_after_moving(process, whole.moved_bytes * share)
     (job,) = job_directories(disk)
     second_life = measure("sort", "--resume", job)
     assert second_life.returncode == 0, second_life.stderr
     assert digest(disk / "out") == right
     total = first_life + second_life.moved_bytes
-    assert total <= 1.1 * whole.moved_bytes, f"{total / whole.moved_bytes:.2f} times an uninterrupted job"
+    assert total <= 1.1 * whole.moved_bytes, f"{total / whole.moved_bytes:.2f} times an undisturbed job"
     assert leftovers(disk) == ["out"]
 
 
 def killed_with_spills(source, out, temp, method="merge"):
-    """Runs a job and kills it when it has written spills; the job's directory."""
+    """Runs a job, kills it after it has written spills, and returns its directory."""
     process = start(*sort_words(source, out, temp, method))
     deadline = time.monotonic() + 30
     while process.poll() is None and time.monotonic() < deadline:
         if sum(io_of(process.pid)[1:]) > 150 * MIB:
             break
-    process.kill()
-    process.wait()
-    process.stdout.close()
-    process.stderr.close()
+    kill(process)
     (job,) = job_directories(temp)
     return job
 
@@ -208,8 +176,8 @@ def test_resuming_refuses_a_changed_input(records, disk):
 
 
 @pytest.mark.parametrize("damage", ["flipped", "zeroed", "cut", "misplaced", "missing"])
-def test_damaged_spills_never_pass(damage, records, disk):
-    """After damage to a spill the job fails and says where, or does that part again; never a wrong result."""
+def test_damaged_spills_never_give_a_wrong_result(damage, records, disk):
+    """After damage to a spill, a resumed job fails and names it, or repeats that part."""
     job = killed_with_spills(records[0], disk / "out", disk)
     spills = sorted((path for path in job.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
     victim = spills[-1]
@@ -238,7 +206,7 @@ def test_damaged_spills_never_pass(damage, records, disk):
         assert job.name in done.stderr
 
 
-def test_resuming_what_is_no_job(disk):
+def test_resuming_a_foreign_directory_is_refused(disk):
     (disk / "ascot-none").mkdir()
     (disk / "ascot-none" / "mine").write_text("mine")
     assert run("sort", "--resume", disk / "ascot-none", expect=2).stderr
@@ -267,14 +235,14 @@ def test_signals_clean_up(name, method, records, usual_seconds, disk):
 # ---------------------------------------------------------------- the output
 
 
-def test_output_onto_an_input(records, disk):
+def test_the_output_may_replace_an_input(records, disk):
     shutil.copy(records[0], disk / "in")
     run(*sort_words(disk / "in", disk / "in", disk, "merge"))
     assert digest(disk / "in") == records[1]
     assert leftovers(disk) == ["in"]
 
 
-def test_output_keeps_mode_and_goes_through_a_link(disk):
+def test_the_output_keeps_its_mode_and_follows_a_link(disk):
     (disk / "in").write_bytes(b"b\na\n")
     (disk / "in").chmod(0o640)
     (disk / "link").symlink_to("in")
@@ -294,7 +262,7 @@ def test_output_to_a_device_and_a_pipe(disk):
     assert reader.communicate(timeout=20)[0] == b"a\nb\n"
 
 
-def test_an_unwritable_output_is_told_first(records, disk):
+def test_an_unwritable_output_is_an_error_at_the_start(records, disk):
     began = time.monotonic()
     done = run(*sort_words(records[0], disk / "missing" / "out", disk, "merge"), expect=2)
     told = f"cannot create {disk}/missing/out: No such file"
@@ -353,8 +321,8 @@ def test_no_room_for_the_output(method, records, disk):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_spills_go_where_there_is_room(method, records, disk):
-    """Two temporary places, one of them small."""
+def test_spills_use_the_directory_with_space(method, records, disk):
+    """Two directories for spills, one of them small."""
     with small_disk(disk, 64 * MIB) as small:
         (disk / "roomy").mkdir()
         words = sort_words(records[0], disk / "out", small, method)
@@ -363,26 +331,24 @@ def test_spills_go_where_there_is_room(method, records, disk):
         assert leftovers(small) == []
 
 
-def test_a_run_goes_on_where_there_is_room(records, disk):
-    """The room of a place is taken by others while a run is being written there."""
+def test_a_run_continues_in_another_directory(records, disk):
+    """Another program fills a directory while a run is being written there."""
     with small_disk(disk, 400 * MIB) as small:
         (disk / "roomy").mkdir()
         words = sort_words(records[0], disk / "out", small, "merge", "128MiB")
         process = start(*words, "--temp", disk / "roomy")
-        while process.poll() is None and blocks_below(small) < 20 * MIB:
+        while process.poll() is None and taken_below(small) < 20 * MIB:
             time.sleep(0.001)
-        with open(small / "foreign", "wb") as foreign:
-            left = os.statvfs(small)
-            os.posix_fallocate(foreign.fileno(), 0, left.f_bavail * left.f_frsize - 4 * MIB)
+        leave_free(small, 4 * MIB)
         told = process.communicate(timeout=60)[1]
         assert process.returncode == 0, told
         assert digest(disk / "out") == records[1]
-        assert leftovers(small) == ["foreign"]
+        assert leftovers(small) == ["filler"]
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_no_room_anywhere(method, records, disk):
-    """The error names every place, what was needed and what each has left."""
+def test_all_directories_for_spills_are_full(method, records, disk):
+    """The error names every directory with its free space, and the space needed."""
     with small_disk(disk, 64 * MIB) as small:
         (small / "one").mkdir()
         (small / "other").mkdir()
@@ -404,36 +370,27 @@ def test_files_may_not_grow(records, disk):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_spills_freed_as_they_are_consumed(method, records, disk):
-    """Spills and output together never take much more than the data itself, and the report says how much."""
+    """Spills and output together take little more than the data, and the report shows their peak."""
     report = disk / "report.json"
     process = start(*sort_words(records[0], disk / "out", disk, method), "--report", report)
     most = 0
     while process.poll() is None:
-        most = max(most, blocks_below(disk))
+        most = max(most, taken_below(disk))
         time.sleep(0.005)
     process.communicate()
     assert process.returncode == 0
     assert most <= 1.35 * records[0].stat().st_size
     told = json.loads(report.read_text())
-    assert most <= 1.02 * told["peak_disk_bytes"], "what was really taken"
-    assert told["peak_disk_bytes"] <= 1.1 * told["plan"]["chosen"]["peak_disk_bytes"], "as planned"
+    assert most <= 1.02 * told["peak_disk_bytes"], "the report shows the peak"
+    assert told["peak_disk_bytes"] <= 1.1 * told["plan"]["chosen"]["peak_disk_bytes"], "the plan predicts the peak"
 
 
-def blocks_below(directory):
-    total = 0
-    for place, _, names in os.walk(directory):
-        for name in names:
-            with contextlib.suppress(FileNotFoundError):
-                total += os.stat(os.path.join(place, name)).st_blocks * 512
-    return total
-
-
-# ---------------------------------------------------------------- few descriptors, many jobs, other people's files
+# ---------------------------------------------------------------- few descriptors, many jobs, other users' files
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_few_open_files(method, records, disk):
-    """Many runs, few descriptors: more passes or fewer parts, the same result."""
+    """With few descriptors a sort takes more passes or fewer parts, and has the same result."""
     words = sort_words(records[0], disk / "out", disk, method, "16MiB")
     run(*words, preexec_fn=limit_open_files(24))
     assert digest(disk / "out") == records[1]
@@ -447,7 +404,7 @@ def test_merging_more_files_than_may_be_open(disk):
     assert done.stdout == b"".join(b"%03d\n" % at for at in [*range(200), *range(500, 700)])
 
 
-def test_several_jobs_in_one_place(records, disk):
+def test_several_jobs_share_a_directory(records, disk):
     jobs = []
     for at in range(4):
         words = sort_words(records[0], disk / f"out{at}", disk, METHODS[at % 2])
@@ -466,12 +423,11 @@ def test_spills_are_private(records, disk):
         time.sleep(0.001)
     (job,) = job_directories(disk)
     assert job.stat().st_mode & 0o777 == 0o700
-    process.kill()
-    process.communicate()
+    kill(process)
 
 
-def test_clean_removes_what_a_job_killed_at_its_very_end_left(records, disk):
-    """A job goes the way of its directory: a name nobody sees, then its files, its lock, itself."""
+def test_clean_removes_a_job_killed_during_its_cleanup(records, disk):
+    """A job removes its directory in steps: it hides the name, then removes the files, the lock and the directory."""
     dead = killed_with_spills(records[0], disk / "out", disk)
     unseen = dead.rename(disk / f".{dead.name}.tmp")
     steps = sorted(unseen.iterdir(), key=lambda path: path.name == "lock")
@@ -508,7 +464,7 @@ def test_clean_removes_leftovers_and_nothing_else(records, disk):
     run("clean", disk)
 
     living.communicate()
-    assert living.returncode == 0, "a job at work is left alone"
+    assert living.returncode == 0, "a running job is not removed"
     assert digest(disk / "other" / "out") == records[1]
     for name, text in foreign.items():
         assert (disk / name).read_text() == text
@@ -516,8 +472,7 @@ def test_clean_removes_leftovers_and_nothing_else(records, disk):
         assert leftovers(dead) == ["not-ours"], "a foreign file in a job's directory stays"
 
 
-def test_a_later_job_tells_of_a_killed_one(records, disk):
-    """Not a promise of every job; `clean --dry-run` is: it names the command that goes on."""
+def test_clean_names_the_command_that_resumes(records, disk):
     dead = killed_with_spills(records[0], disk / "out", disk)
     listed = run("clean", "--dry-run", disk)
     assert f"--resume {dead}" in listed.stdout.decode() + listed.stderr
@@ -533,9 +488,7 @@ def test_other_layouts_resume_too(name, disk):
     for share in (0.3, 0.7, 0.95):
         (disk / "out").unlink(missing_ok=True)
         process = start(*words)
-        moved_until(process, whole.moved_bytes * share)
-        process.stdout.close()
-        process.stderr.close()
+        kill_after_moving(process, whole.moved_bytes * share)
         for job in job_directories(disk):
             run("sort", "--resume", job)
         if not (disk / "out").exists():
@@ -544,13 +497,13 @@ def test_other_layouts_resume_too(name, disk):
         assert leftovers(disk) == ["in", "out"]
 
 
-def test_the_repository_stays_as_it_is():
+def test_no_spills_in_the_repository():
     """No test leaves spills beside the sources."""
     assert not job_directories(ROOT)
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_volume_that_vanishes_is_an_error(method, records, disk):
+def test_a_volume_that_disappears_is_an_error(method, records, disk):
     source, _ = records
     out = disk / "out"
     out.write_bytes(b"old")
@@ -559,7 +512,7 @@ def test_a_volume_that_vanishes_is_an_error(method, records, disk):
         deadline = time.time() + 30
         while process.poll() is None and sum(io_of(process.pid)) < 80 * MIB and time.time() < deadline:
             time.sleep(0.005)
-        # The image behind the volume is cut: what was written is gone, what is read is not there.
+        # Truncate the image of the volume, so that its data disappears.
         os.truncate(disk / "disk.img", 20 * MIB)
         told = process.communicate(timeout=60)[1].decode()
         if process.returncode == 0:

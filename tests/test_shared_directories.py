@@ -1,4 +1,4 @@
-"""Directories to which others may write: what somebody puts in the place of a file being written stays as it is.
+"""Directories that other users may write to: a file that another user puts in place of an output does not change.
 
 The job runs as root and waits for its input, a pipe, while another user replaces its temporary file.
 """
@@ -25,15 +25,15 @@ from support import (
 OTHER_USER = 65534
 TEXT = b"b\na\n"
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="two users are needed, and only root can be both")
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to act as two users")
 
 
 @pytest.fixture
 def shared(disk):
-    """A directory for all without the sticky bit, with the other user's old output, and root's secret beside it."""
+    """A directory with mode 0777 that contains an old output of the other user, beside a secret of root."""
     disk.chmod(0o711)
     if subprocess.run(["test", "-x", disk], user=OTHER_USER, group=OTHER_USER, extra_groups=[], cwd="/").returncode:
-        pytest.skip(f"the other user cannot enter {disk}: name a directory of all by ASCOT_TEST_DIR")
+        pytest.skip(f"the other user cannot enter {disk}: set ASCOT_TEST_DIR to a directory that all users can enter")
     shared = disk / "shared"
     shared.mkdir()
     shared.chmod(0o777)
@@ -56,10 +56,10 @@ def as_other_user(code, *words):
 
 
 def waiting_job(shared, *words):
-    """A sort that has its temporary output and the beginning of its input, TEXT; the job and that file."""
+    """Starts a sort that has read TEXT and created its temporary output; returns the job and that file."""
     command = [ascot_binary(), "sort", "-", "-o", str(shared / "out"), "--memory", "16MiB", *map(str, words)]
     job = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=clean_environment())
-    # The job looks at its input before it makes anything.
+    # The job reads the start of its input before it creates a file.
     job.stdin.write(TEXT)
     job.stdin.flush()
     deadline = time.monotonic() + TIMEOUT_SECONDS
@@ -93,16 +93,16 @@ def test_a_temporary_file_that_was_replaced_is_left_alone(by, shared):
     told = job.communicate(timeout=TIMEOUT_SECONDS)[1].decode()
     assert job.returncode == 2, told
     assert "somebody put another in its place" in told and temporary.name in told
-    assert is_untouched(secret), "nobody's link gives root's file away"
+    assert is_untouched(secret), "the job does not write through the link"
     assert (shared / "out").read_bytes() == b"the old result"
-    # What was planted is somebody else's: it is neither renamed nor removed nor changed.
+    # The planted file is neither renamed nor removed nor changed.
     left = os.lstat(temporary)
     assert (left.st_ino, left.st_uid, left.st_mode) == (planted.st_ino, planted.st_uid, planted.st_mode)
 
 
-def test_owner_and_mode_are_taken_over_all_the_same(shared):
+def test_owner_and_mode_of_the_old_output_are_kept(shared):
     job, temporary = waiting_job(shared)
-    assert temporary.stat().st_mode & 0o777 == 0o600, "private until it has the old one's mode"
+    assert temporary.stat().st_mode & 0o777 == 0o600, "the temporary file is private"
     told = job.communicate(timeout=TIMEOUT_SECONDS)[1].decode()
     assert job.returncode == 0, told
     facts = (shared / "out").stat()
@@ -126,7 +126,7 @@ while True:
 """
 
 
-def test_a_race_for_the_temporary_file_gives_nothing_away(shared):
+def test_a_race_for_the_temporary_file_does_not_change_other_files(shared):
     """Another user replaces temporary files as fast as possible, whenever they appear."""
     secret = shared.parent / "secret"
     (shared / "in").write_bytes(TEXT * 1000)
@@ -142,7 +142,7 @@ def test_a_race_for_the_temporary_file_gives_nothing_away(shared):
             os.chown(out, OTHER_USER, OTHER_USER)
             done = subprocess.run(words, capture_output=True, env=clean_environment(), timeout=TIMEOUT_SECONDS)
             assert is_untouched(secret)
-            # A link may win the race for the very moment of the rename: then the job says so.
+            # If the link wins the race just before the rename, the job fails.
             if done.returncode == 0:
                 assert not out.is_symlink() and out.read_bytes() == b"a\n" * 1000 + b"b\n" * 1000
             else:
@@ -152,8 +152,8 @@ def test_a_race_for_the_temporary_file_gives_nothing_away(shared):
         rival.wait()
 
 
-def test_a_link_in_the_place_of_a_log_is_not_written_through(shared):
-    """An indexed directory that others may write to: going on with it does not cut what a link leads to."""
+def test_a_log_is_not_written_through_a_link(shared):
+    """Continuing an indexed directory does not truncate the target of a link."""
     secret, directory = shared.parent / "secret", shared / "run.dir"
     (shared / "in").write_bytes(TEXT * 100)
     build = ["index", "build", shared / "in", "--format", "fixed:2", "--key", "0..1", "-o", directory]
@@ -167,8 +167,8 @@ def test_a_link_in_the_place_of_a_log_is_not_written_through(shared):
     assert secret.read_bytes() == b"root's own" * 10_000
 
 
-def test_a_killed_job_goes_on_with_its_own_file_only(shared):
-    """Between a kill and going on, the unfinished output was replaced by root's other file."""
+def test_resuming_refuses_another_unfinished_output(shared):
+    """The unfinished output is replaced by another file of root before the resume."""
     records = shared.parent / "in"
     run("gen", "200k", "-o", records)
     words = ["sort", records, "--format", "fixed:100", "--key", "0..10", "--memory", "8MiB", "--method", "merge"]

@@ -1,6 +1,6 @@
 """`ascot sort` against the installed sort command under LC_ALL=C: the same bytes, the same exit status.
 
-ASCOT_SORT_CASES multiplies the number of random command lines; ASCOT_SORT_SEED moves on to others.
+ASCOT_SORT_CASES multiplies the number of random command lines; ASCOT_SORT_SEED selects other ones.
 """
 
 import os
@@ -71,14 +71,14 @@ def test_small_inputs(text, words, tmp_path):
 
 @pytest.mark.parametrize("size", ["1b", "32b", "0", "K", "+5", "1K", "2048", "1M", "7%", "0%", "200%", "1E", "100T"])
 def test_any_buffer_size_works(size, tmp_path):
-    """-S is a wish in the sort command: too little is raised to what works."""
+    """The sort command raises a size of -S that is too small to one that works."""
     told = verdict(Case([["-S", size]], {"f0": b"b\na\nc\n"}, ["f0"]), tmp_path)
     assert not told, told
 
 
 @pytest.mark.parametrize("flag", LONG_FLAGS)
 def test_every_abbreviation_works(flag, tmp_path):
-    """Each beginning of each long flag, which may be ambiguous; with a value where it takes one."""
+    """Each prefix of each long flag, ambiguous ones too; with a value if the flag takes one."""
     values = {
         "batch-size": "2", "buffer-size": "1M", "check": "quiet", "compress-program": "gzip",
         "field-separator": "a", "files0-from": "names", "key": "2", "output": "f1", "parallel": "1",
@@ -88,7 +88,7 @@ def test_every_abbreviation_works(flag, tmp_path):
         value = f"={values[flag]}" if flag in values else ""
         inputs = {"f0": b"a 2\nb 1\n", "names": b"f0\0"}
         operands = [] if flag == "files0-from" else ["f0"]
-        # What these print is the commands' own: only that they are understood counts.
+        # The output of these differs by design; only the exit status counts.
         own = any(name.startswith(flag[:end]) for name in ("help", "version", "debug"))
         case = Case([[f"--{flag[:end]}{value}"]], inputs, operands, output="f1" if flag == "output" else None)
         told = exit_status_difference(case, tmp_path) if own or flag == "random-sort" else verdict(case, tmp_path)
@@ -96,8 +96,8 @@ def test_every_abbreviation_works(flag, tmp_path):
 
 
 @pytest.mark.parametrize("order", ["-n", "-h", "-nr", "-fh", "-bn", "-g", "-M", "-V", "-d", "-i", "-f", "-b"])
-def test_every_byte_at_every_place_of_a_number(order, tmp_path):
-    """With -s, so that keys that are equal for the one are equal for the other."""
+def test_every_byte_at_every_position_of_a_number(order, tmp_path):
+    """Uses -s, so that both commands must agree on equal keys."""
     numbers = [b"1", b"-12.5", b"1.25", b".5", b"0", b"007", b"1K", b"-3k", b"1e3", b"JAN", b"v1.2.tar.gz", b"-b c"]
     lines = list(numbers)
     for byte in bytes(range(256)).replace(b"\n", b""):
@@ -119,7 +119,7 @@ def test_not_a_number_is_below_all_numbers(tmp_path):
 
 
 def mixed_lines(rng, count):
-    """Lines of a number, a word, a version and a tail: something for every kind of key."""
+    """Lines of a number, a word, a version and a tail, for all kinds of keys."""
     words = ["alpha", "Beta", "gamma", "DELTA", "epsilon", "zeta-1", "Eta_2", ""]
     return b"".join(
         b"%d.%02d %s v%d.%d.%d %dK%s\n"
@@ -138,7 +138,7 @@ def large_lines(module_disk):
     block = mixed_lines(random.Random(7), 120_000)
     with open(path, "wb") as file:
         for turn in range(6):
-            # Another tail a turn, so that there are near-duplicates but few duplicates.
+            # The tail changes in each round, for near-duplicates but few duplicates.
             file.write(block.replace(b"\n", b"%d\n" % turn) if turn % 2 else block)
     return path
 
@@ -150,7 +150,7 @@ def _sorted_by_command(words, path):
 
 
 def sorted_by_command(words, path):
-    """What the sort command makes of a file; kept, as several tests ask."""
+    """The result of the sort command for a file, kept for several tests."""
     return _sorted_by_command(tuple(words), path)
 
 
@@ -164,7 +164,7 @@ def sorted_by_command(words, path):
     ids=lambda words: " ".join(words) or "plain",
 )  # fmt: skip
 def test_spilling_agrees(words, method, large_lines, disk):
-    """Far more data than memory, so that both kinds of second pass happen."""
+    """The data is much larger than memory, so that both kinds of second pass run."""
     out = disk / "out"
     run("sort", *words, large_lines, "--memory", "16MiB", "--method", method, "--temp", disk, "-o", out)
     assert out.read_bytes() == sorted_by_command(words, large_lines)

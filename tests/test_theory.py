@@ -1,4 +1,4 @@
-"""`ascot plan` and `ascot simulate`: the theory, as a user asks for it."""
+"""`ascot plan` and `ascot simulate`: published and predicted figures, and refusals."""
 
 import json
 import re
@@ -47,14 +47,6 @@ def test_published_passes_and_rates(array, memory, size, files, passes, rate):
     assert 2e3 * size / told["seconds"] == pytest.approx(rate, rel=0.15)
 
 
-def test_a_plan_says_why(array):
-    told = run(
-        "plan", "merge", "--inputs", "8000", "--input", "64TB", "--memory", "8GB", "--volume", array
-    ).stdout.decode()
-    for word in ("8000 x 1", "pass 1", "pass 2", "in all", "switches", "why not", "24 disks"):
-        assert word in told, told
-
-
 def test_one_bowtie(array):
     told = asked("plan", "bowtie", "--inputs", "3", "--outputs", "100", "--memory", "16GiB", "--volume", array)
     assert told["schedule"] == "a6r"
@@ -98,13 +90,6 @@ def test_equal_parts_are_simulated_for_comparison(inputs, outputs):
     assert best["run_bytes"] > 1.4 * equal["run_bytes"]
 
 
-def test_a_simulation_shows_the_staircase():
-    words = ["simulate", "--inputs", "64", "--outputs", "1", "--memory", "1GiB", "--skew", "noise:0.5"]
-    told = run(*words).stdout.decode()
-    for word in ("64 x 1 by a4", "8 inputs filled at a time", "steady state", "times as long", "####"):
-        assert word in told, told
-
-
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -125,31 +110,28 @@ def test_a_simulation_shows_the_staircase():
         (["simulate", "--memory", "1TiB", "--block", "4KiB"], "--block"),
     ],
 )
-def test_nonsense_is_answered(words, told):
+def test_impossible_arguments_are_refused(words, told):
     assert told in run(*words, expect=2).stderr
 
 
-def test_a_sort_is_planned_before_there_are_data(array):
+def test_a_sort_is_planned_without_data(array):
     words = ["plan", "sort", "--input", "8TB", "--memory", "2GiB", "--volume", array]
     told = asked(*words)
     way, others = told["plan"]["chosen"], told["plan"]["others"]
-    assert way["method"] == "merge", "parts are written block by block, each a switch"
+    assert way["method"] == "merge", "writing parts block by block costs a switch each"
     assert len(way["passes"]) == len(way["factors"]) + 1 == 3
     assert 80 < way["merge_factor"] < 100 and max(way["factors"]) == way["merge_factor"]
     assert told["bytes"] == pytest.approx(16e12 * len(way["passes"]), rel=0.01)
     for other in others:
         assert told["seconds"] < sum(max(one["device_seconds"], one["compute_seconds"]) for one in other["passes"])
     assert told["switches"] > 0
-    text = run(*words).stdout.decode()
-    for word in ("method", "pass 1", "pass 3", "in all", "switches", "why not", "assumed"):
-        assert word in text, text
     small = asked("plan", "sort", "--input", "100MB", "--memory", "1GiB", "--record-bytes", "8")
     assert small["plan"]["chosen"]["method"] == "in memory" and small["plan"]["chosen"]["factors"] == []
     assert "record-bytes" in run("plan", "sort", "--input", "1GB", "--record-bytes", "0", expect=2).stderr
 
 
 def runs_of(words, report, direction):
-    """Runs of spills or parts in the pass with the most of them, as the job's report tells."""
+    """The runs of spills or parts in the pass with the most, from the report."""
     run(*words, "--report", report)
     passes = json.loads(report.read_text())["passes"]
     return max(stream[f"{direction}_runs"] for one in passes for stream in one["streams"])
@@ -157,7 +139,7 @@ def runs_of(words, report, direction):
 
 @pytest.mark.parametrize(("method", "direction"), [("distribute", "written"), ("merge", "read")])
 def test_sorts_on_an_array_move_in_long_runs(method, direction, array, module_disk):
-    """The same code moves block by block on flash, and by A2 and A4 where switches cost time."""
+    """The same code moves block by block on flash, and by a2 and a4 if switches cost time."""
     records = module_disk / "records"
     if not records.exists():
         run("gen", "1M", "-o", records)
@@ -183,7 +165,7 @@ def test_splits_on_an_array_move_in_long_runs(array, module_disk):
     assert long < blocks / 2, (long, blocks)
 
 
-def test_charts_of_the_theory_are_what_its_commands_draw(tmp_path):
+def test_commands_of_the_theory_draw_its_charts(tmp_path):
     page = (ROOT / "docs" / "theory.md").read_text()
     commands = re.findall(r"^\$ ascot (simulate .* --plot (\S+))$", page, re.MULTILINE)
     assert len(commands) >= 3
@@ -203,7 +185,7 @@ def test_charts_of_the_theory_are_what_its_commands_draw(tmp_path):
         ("most_request_bytes", "0"),
     ],
 )
-def test_profiles_that_no_volume_has_are_refused_by_field(field, value, tmp_path):
+def test_impossible_profiles_are_refused_by_field(field, value, tmp_path):
     figures = {"name": '"x"', "read_bytes_per_s": "1e9", "write_bytes_per_s": "1e9", "switch_seconds": "0.001"}
     lines = [f"{name} = {figure}\n" for name, figure in {**figures, field: value}.items()]
     (tmp_path / "bad.toml").write_text("".join(lines))

@@ -17,9 +17,8 @@ from pathlib import Path
 
 import pytest
 import support
-from support import MIB, limit_open_files
+from support import FIXED, MIB, limit_open_files
 
-FIXED = ["--format", "fixed:100", "--key", "0..10"]
 MOUNTS = os.path.exists("/dev/fuse") and os.geteuid() == 0 and shutil.which("fusermount3")
 needs_fuse = pytest.mark.skipif(not MOUNTS, reason="needs /dev/fuse, fusermount3 and root")
 
@@ -119,7 +118,7 @@ def test_other_layouts(disk, layout):
 
 @pytest.mark.parametrize("compression", ["none", "lz4", "zstd"])
 def test_pieces_read_by_several_at_a_time(compression, disk):
-    """Lines with many duplicates, in runs that are compressed or not; each reader has a piece of its own."""
+    """Lines with many duplicates, in compressed and plain runs; each reader reads another part."""
     random.seed(compression)
     lines = [b"%03d %s\n" % (random.randrange(300), b"x" * random.randrange(60)) for _ in range(400_000)]
     (disk / "in").write_bytes(b"".join(lines))
@@ -133,8 +132,8 @@ def test_pieces_read_by_several_at_a_time(compression, disk):
         assert b"".join(reader.communicate()[0] for reader in readers) == whole
 
 
-def test_runs_of_which_one_is_empty(disk):
-    """Of views of several files one may have no records."""
+def test_one_of_the_runs_is_empty(disk):
+    """A file of a view may have no records."""
     for name, text in [("full", b"b\nd\n"), ("empty", b""), ("more", b"a\nc\n")]:
         (disk / name).write_bytes(text)
         run("sort", disk / name, "--view", disk / f"{name}.view")
@@ -173,7 +172,7 @@ def test_a_view_of_views(made):
     assert "is missing" in run("view", made / "x.view", expect=2).stderr
 
 
-def test_what_goes_wrong_is_named(made):
+def test_errors_name_the_fault(made):
     view = made / "v.view"
     assert "there already" in run("sort", made / "in.rec", *FIXED, "--view", view, expect=2).stderr
     assert "needs a file" in run("sort", made / "in.rec", *FIXED, "-u", "--view", made / "u", expect=2).stderr
@@ -193,7 +192,7 @@ def test_what_goes_wrong_is_named(made):
 
 
 def _killed_while_making(disk, *flags):
-    """A job that is killed when it has left some runs of a view; where they are."""
+    """Kills a job that has written some runs of a view; returns their directory."""
     process = support.start("sort", str(disk / "big.rec"), *FIXED, "--memory", "8MiB", *flags)
     while len(list(disk.glob("ascot-*/*.keys"))) < 3:
         assert process.poll() is None
@@ -204,7 +203,7 @@ def _killed_while_making(disk, *flags):
     return job
 
 
-def test_a_killed_job_goes_on_or_is_removed(disk):
+def test_a_killed_job_is_resumed_or_removed(disk):
     run("gen", "3M", "-o", disk / "big.rec")
     job = _killed_while_making(disk, "--view", str(disk / "v.view"))
     assert not (disk / "v.view").exists()
@@ -225,7 +224,7 @@ def test_a_killed_job_goes_on_or_is_removed(disk):
     assert sorted(path.name for path in disk.iterdir()) == ["big.rec", "shown", "sorted.rec"]
 
 
-def test_an_interrupted_job_leaves_nothing(disk):
+def test_an_interrupted_job_leaves_no_files(disk):
     run("gen", "3M", "-o", disk / "big.rec")
     process = support.start("sort", str(disk / "big.rec"), *FIXED, "--memory", "8MiB", "--view", str(disk / "v"))
     while not list(disk.glob("ascot-*/*.keys")):
@@ -236,8 +235,8 @@ def test_an_interrupted_job_leaves_nothing(disk):
     assert sorted(path.name for path in disk.iterdir()) == ["big.rec"]
 
 
-def test_sorted_files_are_parts_where_they_are(made):
-    """Of sorted files and a view: nothing is copied, and what is altered later is named."""
+def test_sorted_files_are_parts_in_place(made):
+    """A view of sorted files and a view copies nothing, and an error names a file changed later."""
     flags = [*FIXED, "--view", made / "x.view"]
     run("gen", "100k", "--start", "300k", "-o", made / "other.rec")
     run("sort", made / "other.rec", *FIXED, "-o", made / "other.sorted")
@@ -267,7 +266,7 @@ def test_sorted_files_are_parts_where_they_are(made):
     assert "is missing" in run("view", made / "x.view", expect=2).stderr
 
 
-def test_lines_without_a_last_end_are_a_part(disk):
+def test_a_file_without_a_last_line_end_is_a_part(disk):
     (disk / "one").write_bytes(b"b\nd\nf")
     (disk / "two").write_bytes(b"a\nd\ng\n")
     run("merge", disk / "one", disk / "two", "--view", disk / "v.view")
@@ -286,7 +285,7 @@ def test_lines_without_a_last_end_are_a_part(disk):
     assert run("view", disk / "c.view").stdout == header + b"1,a\n2,b\n3,c\n10,d\n"
 
 
-def test_what_is_no_view_is_told(made):
+def test_other_directories_are_not_views(made):
     file = run("view", made / "in.rec", expect=2).stderr
     assert "no view: a view is a directory" in file and "ascot merge FILE" in file
     assert "there is no such view" in run("view", made / "nothing", expect=2).stderr
@@ -346,8 +345,8 @@ def test_view_or_file_by_prediction(disk):
     assert "a file, not a view" in said and (disk / "out").exists(), said
 
 
-def test_flags_that_views_do_not_take_are_refused(made):
-    """Each is honoured or refused with the way out; none is dropped, and nothing is written then."""
+def test_flags_without_effect_on_views_are_refused(made):
+    """Each flag has its effect or is refused with a remedy, before anything is written."""
     view = made / "v.view"
     before = sorted(made.iterdir())
     refused = {
@@ -373,7 +372,7 @@ def test_flags_that_views_do_not_take_are_refused(made):
     assert run("merge", view, *FIXED).stdout == (made / "sorted.rec").read_bytes()
 
 
-def test_a_view_is_explained_as_it_is_made(made):
+def test_explain_shows_the_plan_of_the_view(made):
     words = ["sort", made / "in.rec", *FIXED, "--memory", "8MiB", "--view", made / "r.view"]
     told = run(*words, "--explain", "--report", made / "plan.json").stdout.decode()
     assert "form sorted runs" in told and "r.view, a view" in told and "at each reading" in told, told
@@ -388,7 +387,7 @@ def test_a_view_is_explained_as_it_is_made(made):
     assert "--view auto" in run(*words[:-1], made / "s", "--reads", 2, expect=2).stderr
 
 
-def test_what_cannot_be_written_is_an_error(made):
+def test_an_unwritable_output_is_an_error(made):
     for words in (["view", made / "v.view", "--head", "1"], ["merge", made / "v.view"]):
         process = subprocess.run(
             ["sh", "-c", '"$@" >&-', "sh", support.ascot_binary(), *map(str, words)], capture_output=True, check=False
@@ -406,7 +405,7 @@ def test_exactly_half_the_writes(made):
 
 
 @needs_fuse
-def test_the_mounted_file_is_an_ordinary_one(made):
+def test_a_mounted_file_is_an_ordinary_file(made):
     whole = (made / "sorted.rec").read_bytes()
     with mounted(made / "v.view", "--memory", "64MiB") as (file, process):
         assert file.name == "in.rec" and file.stat().st_size == len(whole)
@@ -474,21 +473,21 @@ def test_damage_while_mounted_is_an_error(made):
         assert one.name in process.communicate(timeout=20)[1].decode()
 
 
-def test_few_open_files_are_enough_or_named(made):
+def test_few_open_files_suffice_or_are_named(made):
     done = run("view", made / "v.view", preexec_fn=limit_open_files(256), expect=None)
     assert done.returncode == 0 and done.stdout == (made / "sorted.rec").read_bytes()
 
 
 @needs_fuse
 def test_memory_of_a_mount_with_many_readers(made):
-    """A dozen readers stay within the cap; when they stop, the memory is there for the next."""
+    """A dozen readers stay within the cap; when they pause, their memory serves the next."""
     whole = (made / "sorted.rec").read_bytes()
     with mounted(made / "v.view", "--memory", "48MiB") as (file, process):
         readers = [file.open("rb", buffering=0) for _ in range(12)]
         for at in range(0, 4 * MIB, MIB // 2):
             for reader in readers:
                 assert reader.read(MIB // 2) == whole[at : at + MIB // 2]
-        # They stop reading, and stay open; one that comes later reads all.
+        # They pause and stay open; a later reader reads all.
         assert file.read_bytes() == whole
         for reader in readers:
             assert reader.read(1000) == whole[4 * MIB : 4 * MIB + 1000]
@@ -500,7 +499,7 @@ def test_memory_of_a_mount_with_many_readers(made):
 
 @needs_fuse
 def test_unmounted_with_open_readers(made):
-    """A lazy unmount lets readers end; a plain one says that the mount is busy."""
+    """A lazy unmount lets readers finish; a plain one fails because the mount is busy."""
     whole = (made / "sorted.rec").read_bytes()
     with mounted(made / "v.view") as (file, process), file.open("rb", buffering=0) as reader:
         assert reader.read(5000) == whole[:5000]
@@ -512,7 +511,7 @@ def test_unmounted_with_open_readers(made):
 
 
 def test_thousands_of_runs(disk):
-    """A view of more than a thousand files: in pieces, whole, and with too few descriptors."""
+    """A view of more than a thousand files, read in parts and as a whole, and with too few descriptors."""
     lines = [b"%06d\n" % number for number in range(40_000)]
     random.seed(1)
     random.shuffle(lines)
@@ -531,13 +530,13 @@ def test_thousands_of_runs(disk):
 def test_a_mount_is_served_in_the_background(made):
     at = made / "background"
     at.mkdir()
-    # Its pipes are let go of, or this would wait for ever.
+    # The server closes its pipes; otherwise this would hang.
     run("mount", made / "v.view", at)
     try:
         assert (at / os.listdir(at)[0]).read_bytes() == (made / "sorted.rec").read_bytes()
     finally:
         subprocess.run(["umount", at], check=True)
-    # What cannot be served is refused by the command itself.
+    # The command itself refuses a view that it cannot serve.
     for place, why in ((made / "in.rec", "no directory"), (made / "nowhere", "No such file")):
         assert why in run("mount", made / "v.view", place, expect=2).stderr
     assert "no view" in run("mount", made, at, expect=2).stderr
@@ -545,7 +544,7 @@ def test_a_mount_is_served_in_the_background(made):
 
 
 @needs_fuse
-def test_a_mount_ends_while_somebody_reads(made):
+def test_a_mount_ends_during_a_read(made):
     with mounted(made / "v.view") as (file, process):
         reader = os.open(file, os.O_RDONLY)
         assert os.read(reader, 100)

@@ -1,8 +1,8 @@
-"""The demonstration behind `./dev demo`: make benchmark records, sort them in little memory, check, draw.
+"""`./dev demo`: generates benchmark records, sorts them in little memory, checks and draws the result.
 
     python3 tools/demo.py ASCOT DIRECTORY RECORDS
 
-Needs only Python's own library. Everything it makes lies in one new directory, gone at the end.
+It needs only the standard library. All its files are in one new directory, which it removes at the end.
 """
 
 import json
@@ -15,9 +15,9 @@ from pathlib import Path
 
 RECORD_BYTES = 100
 MEMORY = "256MiB"
-# What a process may take beside its cap.
+# Memory that a process may take in addition to its cap.
 ALLOWANCE = 32 << 20
-# Input, spills that are freed as the output grows, and a little for whoever else writes there.
+# Input, spills (which are freed while the output grows), and some space for other programs.
 DISK_PER_INPUT = 2.15
 BAR_COLUMNS = 46
 
@@ -43,14 +43,14 @@ def require_room(directory, input_bytes):
     if free < needed:
         sys.exit(
             f"demo: {directory} has {free / 1e9:.1f} GB free, {needed / 1e9:.1f} GB are needed\n"
-            "  name another place with ASCOT_DEMO_DIR=DIR, or sort less with ASCOT_DEMO_RECORDS=10M"
+            "  set ASCOT_DEMO_DIR=DIR to another directory, or ASCOT_DEMO_RECORDS=10M to sort less"
         )
 
 
 def run_session(ascot, work, records):
-    """The four commands, shown as they are typed. Returns the report and what `check` said."""
+    """Runs and shows the four commands. Returns the report and the outputs of `check`."""
     show(ascot, ["gen", records, "-o", "big.rec"], work)
-    # In no order yet, and so status 1; what counts is the sum.
+    # The records are not in order yet, so the status is 1; the session needs the checksum.
     before = show(ascot, ["check", "big.rec"], work, exit_codes=(0, 1), lines=("Records", "Checksum"))
     sort = ["sort", "big.rec", "--format", "fixed:100", "--key", "0..10", "--memory", MEMORY]
     words = ["--progress", "bar"] if sys.stderr.isatty() else ["--verbose"]
@@ -60,7 +60,7 @@ def run_session(ascot, work, records):
 
 
 def show(ascot, arguments, work, exit_codes=(0,), lines=("",)):
-    """Runs a command and shows its words, of standard output the lines that begin so; returns them all."""
+    """Runs a command; shows it and the lines of its output that begin with `lines`; returns the output."""
     print(f"\n$ ascot {' '.join(arguments)}", flush=True)
     began = time.monotonic()
     done = subprocess.run([ascot.resolve(), *arguments], cwd=work, stdout=subprocess.PIPE, text=True)
@@ -72,12 +72,12 @@ def show(ascot, arguments, work, exit_codes=(0,), lines=("",)):
 
 
 def checksum(words):
-    """The checksum `ascot check` prints: the last word of the line that names it."""
+    """The checksum in the output of `ascot check`."""
     return next(line.split()[-1] for line in words.splitlines() if "checksum" in line.lower())
 
 
 def draw(report, before, after):
-    """The report as a picture: a bar of time for each pass, one of memory, and whether the sums agree."""
+    """Draws the report: a bar of time for each pass, one of memory, and whether the checksums agree."""
     size, seconds = report["bytes_in"], report["seconds"]
     print(f"\n  {size / 1e9:.1f} GB in {seconds:.1f} s, {size / seconds / 1e6:,.0f} MB/s")
     longest = max(step["seconds"] for step in report["passes"])

@@ -1,12 +1,12 @@
-"""The search behind `./dev fuzz`: property tests with other seeds, round after round, until one fails or time is up.
+"""`./dev fuzz`: runs the property tests with other seeds, in rounds, until one fails or time is up.
 
     python3 tools/fuzz.py [--minutes M] [--seed N] [--rounds R] [NAME...]
 
-A round runs every property test of the crates (`proptest!`), then the randomised end-to-end tests, all with one seed,
-which it prints first. The next round has the next seed. NAMEs keep only tests whose names contain one of them.
+A round runs all property tests of the crates (`proptest!`), then the randomised end-to-end tests, with one seed,
+which it prints first. The next round uses the next seed. NAMEs select tests whose names contain one of them.
 
-`./dev test` draws the same cases every time. Each case that a search finds becomes one of them: write a test with its
-values (proptest prints the smallest that fails; hypothesis too) beside the property, and commit it with the fix.
+`./dev test` runs the same cases every time. Add each failing case to them: write a test with its values (proptest and
+hypothesis print the smallest) beside the property, and commit it with the fix.
 """
 
 import argparse
@@ -19,8 +19,8 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-# End-to-end tests that draw their cases by chance.
-RANDOMISED = ["tests/test_sort_command.py", "tests/test_layouts.py"]
+# What a file of end-to-end tests names that draws its cases by chance.
+MARKS_OF_CHANCE = ("from hypothesis import", "ASCOT_SORT_SEED")
 SEEDS = 2**32
 
 
@@ -42,15 +42,15 @@ def main():
 
 def arguments():
     parser = argparse.ArgumentParser(prog="./dev fuzz", description="searches for inputs that break a property")
-    parser.add_argument("--minutes", type=float, default=30, help="begin no new round after that long (30)")
-    parser.add_argument("--seed", type=int, help="the first seed; alone: that round only")
-    parser.add_argument("--rounds", type=int, help="this many rounds, however long they take")
+    parser.add_argument("--minutes", type=float, default=30, help="start no new round after this time (30)")
+    parser.add_argument("--seed", type=int, help="the first seed; without other options only this round")
+    parser.add_argument("--rounds", type=int, help="number of rounds, regardless of time")
     parser.add_argument("names", nargs="*", metavar="NAME", help="only tests whose names contain one of these")
     return parser.parse_args()
 
 
 def property_tests(names):
-    """Names of the property tests by crate; with `names`, of those that contain one of them."""
+    """Names of the property tests by crate, filtered by `names`."""
     found = {}
     for source in sorted(ROOT.glob("crates/*/**/*.rs")):
         tests = [name for name in tests_of(source.read_text()) if chosen(name, names)]
@@ -65,29 +65,36 @@ def tests_of(source):
         yield from re.findall(r"#\[test\]\s+fn (\w+)\(", block[2])
 
 
+def randomised_files():
+    """The files of end-to-end tests that draw their cases by chance."""
+    files = sorted((ROOT / "tests").glob("test_*.py"))
+    has_mark = [path for path in files if any(mark in path.read_text() for mark in MARKS_OF_CHANCE)]
+    return [str(path.relative_to(ROOT)) for path in has_mark]
+
+
 def chosen(name, names):
     return not names or any(part in name for part in names)
 
 
 def search(crates, names, seed):
-    """One round; whether all of it passed."""
-    surroundings = dict(os.environ, PROPTEST_RNG_SEED=str(seed), ASCOT_SORT_SEED=str(seed), ASCOT_FUZZ="1")
+    """Runs one round; returns whether all tests passed."""
+    environment = dict(os.environ, PROPTEST_RNG_SEED=str(seed), ASCOT_SORT_SEED=str(seed), ASCOT_FUZZ="1")
     commands = [
         ["cargo", "test", "--locked", "--quiet", "-p", "ascot-cli", "-p", crate, "--lib", "--tests", "--", *tests]
         for crate, tests in crates.items()
     ]
     keyword = ["-k", " or ".join(names)] if names else []
     commands.append(
-        [sys.executable, "-m", "pytest", "-q", f"--hypothesis-seed={seed}", *keyword, *RANDOMISED]
+        [sys.executable, "-m", "pytest", "-q", f"--hypothesis-seed={seed}", *keyword, *randomised_files()]
     )
-    # All of them, whatever failed before.
-    results = [passes(command, surroundings) for command in commands]
+    # Run all commands, also after a failure.
+    results = [passes(command, environment) for command in commands]
     return all(results)
 
 
-def passes(command, surroundings):
-    result = subprocess.run(command, cwd=ROOT, env=surroundings, text=True, capture_output=True)
-    # Pytest ends with 5 where a name leaves no test.
+def passes(command, environment):
+    result = subprocess.run(command, cwd=ROOT, env=environment, text=True, capture_output=True)
+    # Pytest ends with status 5 if the names select no test.
     passed = result.returncode in ((0, 5) if "pytest" in command else (0,))
     if not passed:
         print(result.stdout, result.stderr, sep="\n", flush=True)

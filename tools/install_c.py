@@ -1,13 +1,13 @@
-"""Puts the C library where programs find it: install_c.py LIBRARIES PREFIX.
+"""Installs the C library: install_c.py LIBRARIES PREFIX.
 
-LIBRARIES is the directory in which cargo left libascot.so and libascot.a. Below PREFIX come
+LIBRARIES is the directory of cargo's libascot.so and libascot.a. The files below PREFIX are
 
     include/ascot.h, ascot_mpi.h        share/ascot/ascot_mpi.c
     lib/libascot.so -> .so.ABI -> .so.VERSION, libascot.a
     lib/pkgconfig/ascot.pc              lib/cmake/Ascot/
 
-Libraries come without what only debuggers read ($STRIP names the program that takes it out). Each file is written
-under another name first, so a program that is being linked never sees half of one.
+Libraries are installed without debug information ($STRIP names the program that removes it). Each file is written
+under another name and renamed, so a linker never reads a partial file.
 """
 
 import os
@@ -19,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CRATE = ROOT / "crates" / "ascot-capi"
-# What a program that links libascot.a needs beside it (rustc --print native-static-libs).
+# Libraries that a program needs with libascot.a (rustc --print native-static-libs).
 STATIC_LIBS = ("gcc_s", "util", "rt", "pthread", "m", "dl", "c")
 
 
@@ -28,10 +28,10 @@ def version():
 
 
 def strip(library):
-    """Takes out what no linker and no loader looks at: most of a library's bytes."""
+    """Removes debug information, which is most of a library."""
     program = os.environ.get("STRIP", "strip")
     if not shutil.which(program):
-        print(f"{program} is not there: {library.name} keeps what debuggers read", file=sys.stderr)
+        print(f"{program} is missing: {library.name} keeps its debug information", file=sys.stderr)
         return
     what = "--strip-unneeded" if ".so" in library.name else "--strip-debug"
     subprocess.run([program, what, library], check=True)

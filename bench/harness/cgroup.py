@@ -18,7 +18,7 @@ ROOT = Path("/sys/fs/cgroup")
 
 
 class CgroupUnavailable(Exception):
-    """No memory cgroup can be made here; the message says what is missing."""
+    """The bench cannot make a memory cgroup; the message says why."""
 
 
 def locate(root: Path = ROOT) -> tuple[int, Path]:
@@ -72,19 +72,19 @@ class MemoryGroup:
             (self.path / "memory.swap.max").write_text("0")
 
     def wrap(self, argv: list[str]) -> list[str]:
-        """The command that runs `argv` inside the group: a shell joins, then becomes it."""
+        """The command that runs `argv` inside the group: a shell joins the group, then executes it."""
         procs = shlex.quote(str(self.path / "cgroup.procs"))
         return ["/bin/sh", "-c", f'echo $$ > {procs} && exec "$@"', "sh", *argv]
 
     def peak(self) -> int:
-        """The most bytes the group ever held, page cache included; 0 where the kernel does not say."""
+        """Peak bytes of the group, including page cache; 0 if the kernel does not count them."""
         name = "memory.max_usage_in_bytes" if self.version == 1 else "memory.peak"
         with contextlib.suppress(OSError, ValueError):
             return int((self.path / name).read_text())
         return 0
 
     def resident(self) -> int:
-        """Bytes of the group now that are no page cache: anonymous memory, huge pages included."""
+        """Current bytes of the group without page cache: anonymous memory, including huge pages."""
         key = "total_rss" if self.version == 1 else "anon"
         with contextlib.suppress(OSError, ValueError):
             for line in (self.path / "memory.stat").read_text().splitlines():
@@ -94,7 +94,7 @@ class MemoryGroup:
         return 0
 
     def kills(self) -> int:
-        """Processes the kernel killed for want of memory in this group."""
+        """Number of processes that the kernel killed in this group for lack of memory."""
         name = "memory.oom_control" if self.version == 1 else "memory.events"
         with contextlib.suppress(OSError, ValueError):
             for line in (self.path / name).read_text().splitlines():

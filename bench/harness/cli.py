@@ -48,40 +48,40 @@ def parser() -> argparse.ArgumentParser:
     """All flags."""
     flags = argparse.ArgumentParser(prog="./dev bench", description="Compares Ascot with its peers.")
     commands = flags.add_subparsers(dest="command", required=True, metavar="sort|moves|plan|view|index")
-    sort = commands.add_parser("sort", help="sorting: speed, memory and bytes moved, against the peers")
+    sort = commands.add_parser("sort", help="sorting: speed, memory and bytes moved, compared with the peers")
     add = sort.add_argument
-    add("--quick", action="store_true", help="1 GB within 128 MiB, one repeat, small everything")
+    add("--quick", action="store_true", help="1 GB within 128 MiB, one repeat, small data")
     add("--workloads", type=_workloads, default=list(WORKLOADS), help=f"some of {','.join(WORKLOADS)}")
     add("--size", type=_size, help="bytes of each data set (8GB)")
-    add("--memory", type=_size, help="memory option for everybody (1GiB); the cgroup allows 512 MiB more")
+    add("--memory", type=_size, help="memory option of all programs (1GiB); the cgroup allows 512 MiB more")
     add("--repeats", type=int, help="measured runs of each (3)")
     add(
         "--repeat-within", type=float,
-        help="measure those behind the best peer only once if they take more than so many times Ascot's time",
+        help="run programs slower than the best peer once if they take more than this multiple of Ascot's time",
     )  # fmt: skip
     add("--contenders", default="", help="only these, by name: ascot,gnusort,duckdb,polars,...")
     add("--large", type=_size, help="bytes piped through by the scaling workload (60GB)")
     add("--dir", type=Path, default=BENCH / ".cache", help="where data, outputs and spills go")
-    add("--disk", type=_size, default=64 * GB, help="the most disk to use (64GB)")
+    add("--disk", type=_size, default=64 * GB, help="maximum disk to use (64GB)")
     add("--out", type=Path, help="where the result goes (bench/results/DATE-WORKLOADS)")
     add("--ascot", type=Path, default=_default_ascot(), help="the ascot binary to measure")
-    add("--threads", type=int, default=len(os.sched_getaffinity(0)), help="threads for everybody (cores)")
+    add("--threads", type=int, default=len(os.sched_getaffinity(0)), help="threads of all programs (cores)")
     add("--no-cgroup", action="store_true", help="run without a memory cgroup")
-    add("--needs", action="store_true", help="print what disk each workload needs, and stop")
-    moving = commands.add_parser("moves", help="merge, split and reshape, against the volume's own rate")
+    add("--needs", action="store_true", help="print the disk that each workload needs, and stop")
+    moving = commands.add_parser("moves", help="merge, split and reshape, compared with the volume's rate")
     moving.add_argument("--size", type=_size, default=4 * GB, help="bytes moved by each (4GB)")
     moving.add_argument("--repeats", type=int, default=3, help="measured runs of each (3)")
     moving.add_argument("--dir", type=Path, default=BENCH / ".cache", help="where inputs and outputs go")
     moving.add_argument("--out", type=Path, help="where the result goes (bench/results/DATE-moves)")
     moving.add_argument("--ascot", type=Path, default=_default_ascot(), help="the ascot binary to measure")
-    planning = commands.add_parser("plan", help="predicted times beside measured ones")
-    planning.add_argument("--quick", action="store_true", help="small jobs, once: to see that it works")
+    planning = commands.add_parser("plan", help="predicted and measured times")
+    planning.add_argument("--quick", action="store_true", help="small jobs, once, as a check of the bench")
     planning.add_argument("--size", type=_size, help="bytes of the largest job (2GB)")
     planning.add_argument("--repeats", type=int, help="measured runs of each (3)")
     planning.add_argument("--dir", type=Path, default=BENCH / ".cache", help="where inputs and outputs go")
     planning.add_argument("--out", type=Path, help="where the result goes (bench/results/DATE-plan)")
     planning.add_argument("--ascot", type=Path, default=_default_ascot(), help="the ascot binary to measure")
-    viewing = commands.add_parser("view", help="views: read, mounted, made and read once, beside files")
+    viewing = commands.add_parser("view", help="views compared with files: read, mounted, made and read once")
     viewing.add_argument("--size", type=_size, default=8 * GB, help="bytes of each data set that is read (8GB)")
     viewing.add_argument("--sweep", type=_size, default=2 * GB, help="bytes of each that is made and read (2GB)")
     viewing.add_argument("--repeats", type=int, default=3, help="measured runs of each (3)")
@@ -92,7 +92,7 @@ def parser() -> argparse.ArgumentParser:
         "--passthrough", type=Path, default=BENCH.parent / "target" / "release" / "examples" / "passthrough",
         help="cargo build --release -p ascot-mount --example passthrough",
     )  # fmt: skip
-    indexing = commands.add_parser("index", help="indexed directories, beside plain files, scans and databases")
+    indexing = commands.add_parser("index", help="indexed directories compared with plain files, scans and databases")
     indexing.add_argument("--size", type=_size, default=100_000_000, help="records of the larger directory (100M)")
     indexing.add_argument("--repeats", type=int, default=3, help="measured runs of each way of writing (3)")
     indexing.add_argument("--dir", type=Path, default=BENCH / ".cache", help="where directories go")
@@ -131,29 +131,29 @@ def _view(args: argparse.Namespace) -> int:
     return 0
 
 
+def _write_result(args: argparse.Namespace, name: str, result: dict[str, Any], page: str) -> int:
+    """Writes the figures and the page of a session, and prints the page."""
+    folder = args.out or BENCH / "results" / f"{datetime.date.today().isoformat()}-{name}"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "result.json").write_text(json.dumps(result, indent=1) + "\n")
+    (folder / "README.md").write_text(page)
+    print(page)
+    return 0
+
+
 def _index(args: argparse.Namespace) -> int:
     args.dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="index-", dir=args.dir.resolve()) as work:
         ascot, examples = str(args.ascot.resolve()), args.examples.resolve()
         result = index.run(ascot, examples, Path(work), args.size, args.repeats)
-    folder = args.out or BENCH / "results" / f"{datetime.date.today().isoformat()}-index"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "result.json").write_text(json.dumps(result, indent=1) + "\n")
-    (folder / "README.md").write_text(index.markdown(result))
-    print(index.markdown(result))
-    return 0
+    return _write_result(args, "index", result, index.markdown(result))
 
 
 def _moves(args: argparse.Namespace) -> int:
     args.dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="moves-", dir=args.dir.resolve()) as work:
         result = moves.run(str(args.ascot.resolve()), Path(work), args.size, args.repeats)
-    folder = args.out or BENCH / "results" / f"{datetime.date.today().isoformat()}-moves"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "result.json").write_text(json.dumps(result, indent=1) + "\n")
-    (folder / "README.md").write_text(moves.markdown(result))
-    print(moves.markdown(result))
-    return 0
+    return _write_result(args, "moves", result, moves.markdown(result))
 
 
 def options(args: argparse.Namespace) -> Options:
@@ -200,7 +200,7 @@ def _interrupt(_signal: int, _frame: Any) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs the session and writes its result after every workload, so that an interrupt loses only one."""
+    """Runs the session and writes its result after every workload, so that an interrupt loses only one workload."""
     args = parser().parse_args(argv)
     if args.command == "moves":
         return _moves(args)

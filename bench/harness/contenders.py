@@ -1,4 +1,4 @@
-"""Who is measured, on what, and in which settings.
+"""The measured programs, their jobs and settings.
 
 A contender turns a job into several settings, each a command line; the bench tries all of them on a smaller
 size and takes the best on. Ascot has one setting, its own choice: what it plans is part of what is measured.
@@ -53,19 +53,19 @@ class Contender(ABC):
 
     @abstractmethod
     def version(self) -> str:
-        """Its version, for the result."""
+        """Version for the result."""
 
     @abstractmethod
     def settings(self, job: Job) -> list[Setting]:
-        """Every way to run it on this job."""
+        """All settings for this job."""
 
     def missing(self) -> str:
-        """Why it cannot run here; empty if it can."""
+        """The reason why it cannot run, or empty."""
         return ""
 
 
 class Ascot(Contender):
-    """This project, as released: the plan is its own."""
+    """This project, with its own plan."""
 
     name = "Ascot"
     formats: ClassVar[dict[str, str]] = {
@@ -97,7 +97,7 @@ class Ascot(Contender):
 
 
 class GnuSort(Contender):
-    """The sort command, bytes order."""
+    """The sort command, in byte order."""
 
     name = "GNU sort"
     formats: ClassVar[dict[str, str]] = {"lines": "lines.txt", "lines-key": "lines.txt"}

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from . import oracle
 from .units import decimal
 
-# Raised when what a kind holds, or how its sum is taken, changes: older files are made anew.
+# Raise this if the contents of a kind or its checksum change; older files are then made again.
 VERSION = 1
 
 # A Parquet row group holds as many rows as DuckDB's own files, which suits readers with little memory.
@@ -43,7 +43,7 @@ class DataSet:
 
 
 class NotEnoughDisk(Exception):
-    """The volume or the bench's own cap has no room; the message says how much is needed."""
+    """The volume or the bench's cap has too little space; the message names the space needed."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Store:
         return self.root / f"{kind}-{size}"
 
     def find(self, kind: str, size: int) -> DataSet | None:
-        """The data set, if it is there and complete."""
+        """The data set, if it exists and is complete."""
         home = self._home(kind, size)
         path = home / f"data.{KINDS[kind].extension}"
         try:
@@ -95,7 +95,7 @@ class Store:
         return DataSet(kind, path, stamp["bytes"], oracle.Sum(stamp["rows"], stamp["total"]))
 
     def ensure(self, kind: str, size: int, keep: set[tuple[str, int]], scratch: int = 0) -> DataSet:
-        """Finds or makes a data set; others, those in `keep` excepted, make room where that is needed."""
+        """Finds or makes a data set; if space is short, it removes others that are not in `keep`."""
         found = self.find(kind, size)
         if found:
             return found
@@ -134,7 +134,7 @@ class Store:
             shutil.rmtree(homes.pop(0))
 
     def drop(self, kind: str, size: int) -> None:
-        """Removes a data set, if it is there."""
+        """Removes a data set, if it exists."""
         shutil.rmtree(self._home(kind, size), ignore_errors=True)
 
 
@@ -210,7 +210,7 @@ _PHRASES = (
 def _event_rows(random: np.random.Generator, first: int, count: int) -> pl.DataFrame:
     tenants = random.integers(0, 50_000, count)
     micros = random.integers(0, 365 * 86_400 * 10**6, count) + 1_735_689_600_000_000
-    micros += micros % 10 == 0  # a fraction that never ends in 0, so that nobody's printing shortens it
+    micros += micros % 10 == 0  # a fraction that never ends in 0, so that no program shortens it in print
     frame = pl.DataFrame(
         {
             "id": np.arange(first, first + count, dtype=np.int64),

@@ -1,4 +1,4 @@
-"""Indexed directories held against plain files and against other ways to find a record by its key.
+"""Indexed directories compared with plain files and with other ways to find a record by its key.
 
 Writing is timed from two ranks of one process, through the last sync, beside the same ranks writing plain files in
 writes of 1 MiB. Queries are cold: the page cache is dropped, then files of a mounted directory are read, a new key
@@ -10,7 +10,6 @@ faster for them.
 from __future__ import annotations
 
 import collections
-import contextlib
 import itertools
 import json
 import os
@@ -42,7 +41,7 @@ MASK = (1 << 64) - 1
 
 
 def _mix(numbers: np.ndarray) -> np.ndarray:
-    """The finaliser of MurmurHash3, as `examples/epochs.rs` makes keys of numbers."""
+    """The finaliser of MurmurHash3, which `examples/epochs.rs` uses to make keys from numbers."""
     x = numbers.astype(np.uint64)
     x ^= x >> np.uint64(33)
     x *= np.uint64(0xFF51AFD7ED558CCD)
@@ -66,7 +65,7 @@ def _folder_bytes(folder: Path) -> int:
 
 
 def _write(epochs: str, out: Path, scheme: str, records: int, value: int) -> dict[str, Any]:
-    """Writes a directory or plain files; what the example says."""
+    """Writes a directory or plain files; returns the output of the example."""
     shutil.rmtree(out, ignore_errors=True)
     measure.drop_caches()
     each = records // EPOCHS // RANKS
@@ -76,7 +75,7 @@ def _write(epochs: str, out: Path, scheme: str, records: int, value: int) -> dic
 
 
 def _writing(epochs: str, work: Path, records: int, repeats: int) -> list[dict[str, Any]]:
-    """Time and bytes of each scheme over those of plain files, in turns."""
+    """Time and bytes of each scheme relative to plain files, interleaved."""
     found = []
     for value in VALUES:
         times: dict[str, list[dict[str, Any]]] = {}
@@ -98,23 +97,8 @@ def _writing(epochs: str, work: Path, records: int, repeats: int) -> list[dict[s
     return found
 
 
-@contextlib.contextmanager
-def _mounted(argv: list[str], at: Path) -> Iterator[Path]:
-    at.mkdir(exist_ok=True)
-    process = subprocess.Popen([*argv, str(at)])
-    try:
-        for _ in range(500):
-            if os.path.ismount(at):
-                break
-            time.sleep(0.02)
-        yield at
-    finally:
-        subprocess.run(["umount", str(at)], check=False)
-        process.wait(30)
-
-
 def _scan(scan: str, plain: Path, key: bytes, record: int) -> float:
-    """Seconds of reading everything for one key, cold, in the median of three."""
+    """Median of three times, in seconds, of reading all data for one key, cold."""
     times = []
     for _ in range(3):
         measure.drop_caches()
@@ -138,7 +122,7 @@ def _cold(job: Callable[[bytes], int], keys: list[bytes]) -> dict[str, float]:
 
 
 def _reads(ascot: str, directory: Path, keys: list[bytes]) -> dict[str, float]:
-    """Reads and bytes of a query after opening, by epoch: means over keys, and the most of any."""
+    """Reads and bytes of a query after opening, by epoch: mean and maximum over keys."""
     pattern = re.compile(r"in (\d+) reads: (\d+) to open, .*\((\d+) ranks? named\), .* of blocks \((\d+) in vain\)")
     found = []
     for key in keys:
@@ -156,7 +140,7 @@ def _reads(ascot: str, directory: Path, keys: list[bytes]) -> dict[str, float]:
 
 
 def _queries(ascot: str, examples: Path, work: Path, records: int, value: int) -> list[dict[str, Any]]:
-    """Cold queries for all epochs of a key, by scheme, beside the scan."""
+    """Cold queries for all epochs of a key, by scheme, and the scan."""
     epochs = str(examples / "epochs")
     keys = _keys(random.Random(4).sample(range(records // EPOCHS), QUERIES))
     plain = work / "plain"
@@ -168,7 +152,7 @@ def _queries(ascot: str, examples: Path, work: Path, records: int, value: int) -
     for scheme in SCHEMES:
         directory = work / "q"
         _write(epochs, directory, scheme, records, value)
-        with _mounted([ascot, "mount", "-f", str(directory), "--memory", "256MiB"], work / "mnt") as at:
+        with measure.mounted([ascot, "mount", "-f", str(directory), "--memory", "256MiB"], work / "mnt") as at:
             for key in _keys(list(range(64))):
                 (at / key.hex()).read_bytes()
 
@@ -201,18 +185,18 @@ def _sent() -> int:
 
 
 def _written(job: Callable[[], None]) -> dict[str, Any]:
-    """Time and bytes that writing takes a peer."""
+    """Time and bytes of a peer's writing."""
     before, seconds = _sent(), _timed(job)
     return {"seconds": seconds, "written_bytes": _sent() - before}
 
 
 def _making(records: int, value: int) -> float:
-    """Seconds that making the records takes, which peers' times contain."""
+    """Seconds to make the records, which are part of the peers' times."""
     return min(_timed(lambda: collections.deque(_batches(records, value), maxlen=0)) for _ in range(3))
 
 
 def _sorted_epochs(records: int, value: int) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """Epoch, keys in their order, and values as rows: for peers that are filled much faster in order."""
+    """Epoch, sorted keys, and values as rows, for peers that accept sorted keys much faster."""
     for epoch, parts in itertools.groupby(_batches(records, value), key=lambda batch: batch[0]):
         batches = list(parts)
         keys = np.concatenate([hashes for _, hashes, _ in batches])
@@ -256,7 +240,7 @@ def _sqlite(work: Path, records: int, value: int, keys: list[bytes]) -> dict[str
 
 
 def _parquet(work: Path, records: int, value: int, keys: list[bytes]) -> dict[str, Any]:
-    """A sorted file for each epoch with a page index, which DataFusion reads by."""
+    """A sorted file with a page index for each epoch, read by DataFusion."""
     import pyarrow as pa
     import pyarrow.parquet as pq
     from datafusion import SessionConfig, SessionContext
@@ -332,12 +316,12 @@ def _rocksdb(work: Path, records: int, value: int, keys: list[bytes], compact: b
 
 
 def _peers(ascot: str, examples: Path, work: Path, records: int, value: int) -> list[dict[str, Any]]:
-    """Total time to write, bytes, and cold queries, of all who can do the job."""
+    """Total writing time, bytes and cold queries of all available peers."""
     keys = _keys(random.Random(6).sample(range(records // EPOCHS), QUERIES // 5))
     directory, rows = work / "p", []
     for scheme in SCHEMES:
         written = _write(str(examples / "epochs"), directory, scheme, records, value)
-        with _mounted([ascot, "mount", "-f", str(directory), "--memory", "256MiB"], work / "mnt") as at:
+        with measure.mounted([ascot, "mount", "-f", str(directory), "--memory", "256MiB"], work / "mnt") as at:
             (at / keys[0].hex()).exists()
 
             def query(key: bytes, at: Path = at) -> bool:
@@ -365,7 +349,7 @@ def _peers(ascot: str, examples: Path, work: Path, records: int, value: int) -> 
 
 
 def run(ascot: str, examples: Path, work: Path, records: int, repeats: int) -> dict[str, Any]:
-    """Measures all of it; `records` is the larger of the two sizes that are queried."""
+    """Runs all measurements; `records` is the larger of the two sizes that are queried."""
     print("bench: writing", flush=True)
     writing = _writing(str(examples / "epochs"), work, records, repeats)
     print("bench: queries", flush=True)
@@ -379,7 +363,7 @@ def run(ascot: str, examples: Path, work: Path, records: int, repeats: int) -> d
 
 
 def _targets(result: dict[str, Any]) -> list[tuple[str, str, str, bool]]:
-    """What the design asks for: what, asked, measured, met."""
+    """The targets: name, bound, measured value, whether it is met."""
     found = []
     for one in result["writing"]:
         time, size = {"records": (1.25, 1.10), "ranks": (1.15, 1.08)}.get(one["scheme"], (None, None))
@@ -393,7 +377,7 @@ def _targets(result: dict[str, Any]) -> list[tuple[str, str, str, bool]]:
     for scheme, least in (("records", 1000), ("pointers", 500), ("ranks", 500)):
         one, before = queries[large, scheme], queries[small, scheme]
         times = one["speedup"]
-        found.append((f"query: {scheme}", f"{least} times less than a scan", f"{times:,.0f} times", times >= least))
+        found.append((f"query: {scheme}", f"{least} times faster than a scan", f"{times:,.0f} times", times >= least))
         asked = {"records": 2, "pointers": 3, "ranks": 2 + 2 * one["ranks_named"]}[scheme]
         reads = one["most_reads"]
         found.append((f"reads an epoch: {scheme}", f"at most {asked:g}", f"{reads:g}", reads <= asked))
@@ -414,8 +398,8 @@ def markdown(result: dict[str, Any]) -> str:
     lines = [
         "# Indexed directories",
         "",
-        f"{count:,} records in {EPOCHS} epochs, keys of 8 bytes, from {RANKS} ranks",
-        f"of {MEMORY_OF_A_RANK // MIB} MiB each.",
+        f"{count:,} records in {EPOCHS} epochs, with keys of 8 bytes, from {RANKS} ranks of "
+        f"{MEMORY_OF_A_RANK // MIB} MiB each.",
         "",
         "| value | scheme | time, s | plain files, s | time over plain | bytes over raw |",
         "| ---: | --- | ---: | ---: | ---: | ---: |",
@@ -431,7 +415,8 @@ def markdown(result: dict[str, Any]) -> str:
         "",
     ]
     lines += [
-        "| records | way | median, ms | 99th percentile, ms | less than a scan | reads an epoch | in vain | ranks |",
+        "| records | method | median, ms | 99th percentile, ms | faster than a scan | reads an epoch | vain reads "
+        "| ranks |",
         "| ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for one in result["queries"]:
@@ -444,9 +429,10 @@ def markdown(result: dict[str, Any]) -> str:
         lines.append(
             f"| {one['records']:,} | {one['way']} | {1000 * one['median_s']:.2f} | {p99} | {less} | {counts} |"
         )
-    lines += ["", f"The same job by others, {count // 10:,} records (theirs in batches through Python):", ""]
+    lines += ["", f"Other programs on {count // 10:,} records, passed to them in batches through Python:", ""]
     lines += [
-        "| way | written in, s | making records, s | sent to the device | on disk | query, ms | 99th, ms |",
+        "| method | writing, s | of that making records, s | written to the device | on disk | query, ms "
+        "| 99th percentile, ms |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for one in result["peers"]:
@@ -456,12 +442,12 @@ def markdown(result: dict[str, Any]) -> str:
         lines.append(f"| {one['way']} | {one['seconds']:.2f} | {making} | {sizes} | {times} |")
     lines += [
         "",
-        "Ranks are threads of one process that send each other batches directly. Plain files go through the",
-        "page cache, directories past it: where the machine has to be given the cache's memory first, as",
-        "virtual machines are, plain files take the longer for it. Queries of Ascot are reads of files of a",
-        "mounted directory, through the kernel; those of the others are calls in the process that has the",
-        "database open. Where an epoch's filters or auxiliary tables are more than their share of a writer's",
-        "memory, they are in several parts, each a read more.",
+        "Ranks are threads of one process that exchange batches directly. Plain files use the page cache,",
+        "directories bypass it; on a virtual machine that must first get the cache's memory from its host,",
+        "plain files take longer. Queries of Ascot read files of a mounted directory, through the kernel;",
+        "queries of the others are calls in the process that has the database open. If an epoch's filters",
+        "or auxiliary tables exceed their share of a writer's memory, they have several parts, and each part",
+        "costs one more read.",
     ]
     lines += ["", "| target | asked | measured | |", "| --- | --- | --- | --- |"]
     lines += [

@@ -1,4 +1,4 @@
-"""What the volume can do: fio reads one file and writes another at once, over blocks and depths.
+"""The limit of the volume: fio reads one file and writes another at once, over block sizes and depths.
 
 The limit of a sort in two passes is half of the duplex rate: each pass reads and writes everything once, and
 the slower of the two directions paces the pass. Both files are laid out before and accessed directly, past the
@@ -22,7 +22,7 @@ DEPTHS = (4, 8, 16)
 
 
 def missing() -> str:
-    """Why the limit cannot be measured; empty if it can."""
+    """The reason why the limit cannot be measured, or empty."""
     return "" if shutil.which("fio") else "fio is not installed"
 
 

@@ -18,6 +18,7 @@ import select
 import subprocess
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ SECTOR = 512
 
 @dataclass
 class Command:
-    """What to start: an argument list (or a shell pipeline as `sh -c`), its variables, where output goes."""
+    """A command: an argument list (or a shell pipeline as `sh -c`), its variables, its output."""
 
     argv: list[str]
     env: dict[str, str] = field(default_factory=dict)
@@ -60,7 +61,7 @@ class Outcome:
 
 
 def drop_caches() -> None:
-    """Writes everything out and empties the page cache; a no-op with a warning where that is not allowed."""
+    """Syncs all data and empties the page cache; prints a warning if that is not allowed."""
     os.sync()
     try:
         Path("/proc/sys/vm/drop_caches").write_text("3")
@@ -69,7 +70,7 @@ def drop_caches() -> None:
 
 
 def disk_counters(volume: Path, stats: Path = Path("/proc/diskstats")) -> tuple[int, int] | None:
-    """Bytes read and written so far by the device under `volume`; None where there is no such device."""
+    """Bytes read and written so far by the device of `volume`, or None without a device."""
     device = os.stat(volume).st_dev
     return parse_diskstats(stats.read_text(), os.major(device), os.minor(device))
 
@@ -132,14 +133,14 @@ def _kill_session(leader: int) -> None:
 
 
 def tail_of(log: Path, lines: int = 3, width: int = 400) -> str:
-    """The last lines of a log that say something, for an error message."""
+    """The last nonempty lines of a log, for an error message."""
     text = log.read_text(errors="replace") if log.exists() else ""
     useful = [line.strip() for line in text.splitlines() if line.strip()]
     return " | ".join(useful[-lines:])[-width:]
 
 
 def explain_exit(code: int, late: bool, kills: int, limit: int, timeout: float, log: Path) -> str:
-    """Why a run failed, in words; empty if it did not."""
+    """The reason of a failed run, or empty."""
     if late:
         return f"stopped: not done after {timeout:.0f} s (see how long a run may take, bench/README.md)"
     if code == 0:
@@ -191,3 +192,19 @@ def _run_in(group: MemoryGroup | None, command: Command, volume: Path, timeout: 
         max_resident=usage.ru_maxrss * 1024,
         cpu_seconds=usage.ru_utime + usage.ru_stime,
     )
+
+
+@contextlib.contextmanager
+def mounted(argv: list[str], at: Path) -> Iterator[Path]:
+    """Mounts a directory with a command that serves it in the foreground, and unmounts it at the end."""
+    at.mkdir(exist_ok=True)
+    process = subprocess.Popen([*argv, str(at)])
+    try:
+        for _ in range(500):
+            if os.path.ismount(at):
+                break
+            time.sleep(0.02)
+        yield at
+    finally:
+        subprocess.run(["umount", str(at)], check=False)
+        process.wait(30)

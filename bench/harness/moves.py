@@ -1,4 +1,4 @@
-"""merge, split and reshape, held against what the volume gives for moving data once in and once out.
+"""merge, split and reshape, compared with the rate at which the volume reads and writes.
 
 The limit is the duplex rate that fio measures before and after the runs: one pass reads and writes everything
 once, so bytes of input per second can be as many as the slower direction carries.
@@ -106,10 +106,10 @@ def markdown(result: dict[str, Any]) -> str:
     lines = [
         "# merge, split, reshape",
         "",
-        f"{decimal(result['size'])} of 100-byte records within 1 GiB; cold cache, outputs synced; medians, in turns.",
+        f"{decimal(result['size'])} of 100-byte records within 1 GiB; cold cache, outputs synced; "
+        "medians, interleaved.",
         f"fio reads and writes at once at {before:.0f} MB/s before and {after:.0f} MB/s after the runs; shares are",
-        "of the mean.",
-        "Every run's report says that all of the input was read once and written once.",
+        "relative to the mean. The report of every run shows that all of the input was read once and written once.",
         "",
         "| | MB/s | share of the volume's rate | runs, s |",
         "| --- | ---: | ---: | --- |",

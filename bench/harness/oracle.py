@@ -1,4 +1,4 @@
-"""Is an output right? Order, number of rows, and a sum over all rows that does not depend on their order.
+"""Checks an output: order, number of rows, and a sum over all rows that does not depend on their order.
 
 The sum of a data set is taken once when it is made; every output of every contender is held against it, so
 a contender that drops, repeats or damages rows is found out. Nothing here uses a contender's own code,
@@ -50,7 +50,7 @@ class Sum:
 
 
 def mix(values: np.ndarray) -> np.ndarray:
-    """Scatters u64 values so that their sum tells multisets apart."""
+    """Mixes u64 values so that their sum distinguishes multisets."""
     values = (values ^ (values >> np.uint64(32))) * _MIX
     return (values ^ (values >> np.uint64(29))) * _MIX
 
@@ -71,7 +71,7 @@ def hash_columns(keys: np.ndarray, payloads: np.ndarray) -> np.ndarray:
 
 
 class _Order:
-    """Checks that rows never fall, within and across chunks, on their first `width` bytes."""
+    """Checks that rows ascend by their first `width` bytes, within and across chunks."""
 
     def __init__(self, width: int) -> None:
         self.width = width
@@ -207,7 +207,7 @@ def _hash_events(batch: pa.RecordBatch) -> np.ndarray:
 
 
 def _check_event_order(tenant: pa.Array, ts: pa.Array, row: int) -> None:
-    """By tenant upwards, then by ts downwards."""
+    """Order by tenant ascending, then by ts descending."""
     before, after = tenant.slice(0, len(tenant) - 1), tenant.slice(1)
     falls = pc.less(ts.slice(0, len(ts) - 1), ts.slice(1))
     wrong = pc.or_(pc.greater(before, after), pc.and_(pc.equal(before, after), falls))
@@ -251,7 +251,7 @@ def check(kind: str, path: Path) -> Sum:
 
 
 def verify(kind: str, path: Path, expected: Sum) -> str:
-    """Empty if the output is the sorted input, else what is wrong with it."""
+    """Empty if the output is the sorted input, otherwise the fault."""
     try:
         found = check(kind, path)
     except WrongOutput as wrong:

@@ -1,4 +1,4 @@
-"""Predicted times beside measured ones: thirty jobs, planned with a profile of the volume taken in the same session.
+"""Predicted and measured times of thirty jobs, planned with a profile of the volume from the same session.
 
 Sorts of three sizes within three memories, by layout, and a merge and two splits. Each job is run with the profile
 as `--volume`; its report holds what the plan said and what it took. The volume is measured again when all is done:
@@ -36,7 +36,7 @@ LAYOUTS = {"fixed:100": FIXED, "u64-le": ["--format", "u64-le"], "lines": []}
 
 @dataclass(frozen=True)
 class Scale:
-    """How much is done."""
+    """The size of the session."""
 
     sizes: tuple[int, ...]
     memories: tuple[int, ...]
@@ -68,7 +68,7 @@ def disk(scale: Scale) -> int:
 
 
 def profile(ascot: str, work: Path, scale: Scale, name: str) -> dict[str, Any]:
-    """What the volume does now; its profile is in `name`."""
+    """Measures the volume and writes its profile to `name`."""
     subprocess.run([ascot, "probe", str(work), *scale.probe, "-o", str(work / name)], check=True, capture_output=True)
     return tomllib.loads((work / name).read_text())
 
@@ -186,20 +186,20 @@ def _pass(one: dict[str, Any]) -> dict[str, Any]:
 
 
 def quantile(values: Iterable[float], percent: int) -> float:
-    """The smallest of the values that so many percent of them do not exceed."""
+    """The smallest value that a percentage of the values does not exceed."""
     ordered = sorted(values)
     return ordered[max(0, -(-len(ordered) * percent // 100) - 1)]
 
 
 def device_share(planned: list[dict[str, Any]]) -> float:
-    """Of the predicted time, the share of passes that wait for the device: only those vary as it does."""
+    """Share of the predicted time in passes that wait for the device, which vary with the volume."""
     taken = [max(one["device_seconds"], one["compute_seconds"]) for one in planned]
     bound = [one["device_seconds"] for one in planned if one["device_seconds"] >= one["compute_seconds"]]
     return sum(bound) / max(sum(taken), 1e-9)
 
 
 def judged(runs: dict[str, list[dict[str, Any]]], volume_spread: float) -> list[dict[str, Any]]:
-    """By job: the medians, the error of the prediction, and how much of it the volume's spread does not explain."""
+    """For each job the medians, the error of the prediction, and the error beyond the volume's spread."""
     found = []
     for name, repeats in runs.items():
         seconds = statistics.median(run["seconds"] for run in repeats)
@@ -263,10 +263,10 @@ def markdown(result: dict[str, Any]) -> str:
         f"kernel {host['kernel']}, {host['filesystem']}.",
         f"`ascot probe` before the runs: reads {speed(rates['read']['rate'])}, writes "
         f"{speed(rates['write']['rate'])}, both at once {speed(rates['duplex'])} MB/s each way.",
-        f"Cold cache; medians of {result['repeats']}, in turns. The volume's own spread, of its measurements before "
+        f"Cold cache; medians of {result['repeats']}, interleaved. Spread of the volume's measurements before "
         f"and after the runs: {100 * result['volume_spread']:.0f}%.",
         "",
-        "| error of the prediction | asked | beyond the volume's spread | in all |",
+        "| error of the prediction | target | beyond the volume's spread | in all |",
         "| --- | ---: | ---: | ---: |",
     ]
     names = {50: "median", 90: "90th percentile"}
@@ -285,7 +285,7 @@ def markdown(result: dict[str, Any]) -> str:
 
 
 def write(folder: Path, result: dict[str, Any]) -> None:
-    """Leaves the page, the runs and the machine in `folder`."""
+    """Writes the page, the runs and the machine to `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "overview.md").write_text(markdown(result))
     (folder / "machine.json").write_text(json.dumps(result["machine"], indent=1) + "\n")

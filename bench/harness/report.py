@@ -1,4 +1,4 @@
-"""A result as a table people read (Markdown) and as bars (SVG); the JSON beside them holds everything."""
+"""A result as tables (Markdown) and bars (SVG); the JSON beside them contains everything."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _comparison(workload: dict[str, Any]) -> list[str]:
 
 
 def _settings(workload: dict[str, Any]) -> list[str]:
-    """Every setting tried, its command line, and which one was taken on."""
+    """All tried settings, their command lines, and the chosen one."""
     lines = ["", "<details><summary>Settings tried, with their command lines</summary>", ""]
     for entry in workload["contenders"]:
         for attempt in entry["tuning"] + entry["failures"]:
@@ -203,7 +203,7 @@ def picture(result: dict[str, Any]) -> str:
 
 
 def overview(result: dict[str, Any]) -> str:
-    """One table for all comparisons, MB/s of input (milliseconds for starting): what the front page shows."""
+    """One table for all comparisons, MB/s of input (milliseconds for starting): for the README."""
     workloads = {
         name: {entry["name"]: entry for entry in found["contenders"]}
         for name, found in result["workloads"].items()

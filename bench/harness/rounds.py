@@ -26,26 +26,26 @@ from .measure import Outcome
 SLOWEST = 20
 """A contender may take this many times Ascot's time."""
 LEAST_TIMEOUT_S = 60.0
-"""And at least this long: starting a JVM is no sort."""
+"""And at least this long, because a JVM takes seconds to start."""
 PATIENCE_BYTES_PER_S = 5e6
-"""Without a time of Ascot's to go by: the rate below which a run is stopped."""
+"""The rate below which a run is stopped if Ascot has no time."""
 
 
 @dataclass
 class Plan:
-    """One comparison: the job, who takes part, how often."""
+    """A comparison: job, programs and repetitions."""
 
     kind: str
     size: int
     tuning_size: int
     memory: int
     spare: int | None
-    """What the cgroup allows beyond the memory option, page cache included; None runs without a cgroup."""
+    """Bytes of the cgroup beyond the memory option, including page cache; None runs without a cgroup."""
     threads: int
     repeats: int
     contenders: list[Contender]
     repeat_within: float | None = None
-    """Who takes more than this many times Ascot's time, and is not the best of the others, is measured once."""
+    """Programs that take more than this multiple of Ascot's time run once, except the best of them."""
     memory_of: dict[str, int] = field(default_factory=dict)
     """Contenders that get another memory option than `memory`."""
 
@@ -69,7 +69,7 @@ class Attempt:
 
 @dataclass
 class Standing:
-    """A contender's way through a comparison."""
+    """The state of a contender in a comparison."""
 
     contender: Contender
     tuning: list[Attempt] = field(default_factory=list)
@@ -78,13 +78,13 @@ class Standing:
     unavailable: str = ""
 
     def ranked(self) -> list[str]:
-        """Names of the settings that still stand, best first."""
+        """Names of the remaining settings, best first."""
         gone = {attempt.setting.name for attempt in self.failures}
         good = [attempt for attempt in self.tuning if attempt.outcome.ok and attempt.setting.name not in gone]
         return [attempt.setting.name for attempt in sorted(good, key=lambda a: a.outcome.seconds)]
 
     def counted(self) -> list[Outcome]:
-        """The good runs of the setting that lasted to the end."""
+        """The successful runs of the final setting."""
         best = self.ranked()
         return [run.outcome for run in self.runs if best and run.setting.name == best[0]]
 

@@ -36,7 +36,7 @@ WORKLOADS = ("limit", *SORTS, "memory", "tight", "startup", "scaling")
 
 @dataclass
 class Options:
-    """What a session measures, and where."""
+    """The workloads and directories of a session."""
 
     workloads: list[str]
     size: int
@@ -80,7 +80,7 @@ class Session:
 
     @staticmethod
     def say(words: str) -> None:
-        """A line for whoever watches."""
+        """Prints a line of progress."""
         print(f"bench: {words}", file=sys.stderr, flush=True)
 
     @contextlib.contextmanager
@@ -120,7 +120,7 @@ class Session:
         return re.sub(r"(?<![\w./])/(?:[\w.+-]+/)+(?=[\w.+-])", "", text)
 
     def contenders(self, kind: str) -> list[contenders.Contender]:
-        """Who takes part in a kind of sort, as far as they were asked for."""
+        """The requested programs that can do a kind of sort."""
         everybody = contenders.everybody(self.options.ascot)
         wanted = {name.lower().replace(" ", "") for name in self.options.only}
         return [
@@ -130,7 +130,7 @@ class Session:
         ]
 
     def plan(self, workload: str) -> Plan:
-        """The comparison a workload asks for."""
+        """The comparison of a workload."""
         o = self.options
         kind = workload if workload in SORTS else "lines"
         size, memory = o.size, o.memory

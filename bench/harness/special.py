@@ -1,4 +1,4 @@
-"""Measurements that are no comparison of one file with another: starting up, and growing.
+"""Measurements of starting and of growing data.
 
 startup  the time from start to exit on a thousand lines, warm, alternating between the two commands
 scaling  gen | sort | check as one pipeline inside the cgroup, at two sizes: the cost per byte should hold

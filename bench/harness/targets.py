@@ -1,4 +1,4 @@
-"""The bounds this project sets itself, held against a result: what was asked, what was measured, met or not.
+"""The targets of this project, compared with a result: target, measured value, met or not.
 
 A target whose measurement is absent from the result is left out; one that lacks a partner to compare with
 (no peer finished) says so.
@@ -72,7 +72,7 @@ def _scaling(result: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def judge(result: dict[str, Any]) -> list[dict[str, Any]]:
-    """Every target the result can speak about."""
+    """All targets that the result covers."""
     return [
         *_against_best(result, "records"),
         *_against_best(result, "u64"),

@@ -34,7 +34,7 @@ RANDOM_READS = 200
 
 
 def _make_input(ascot: str, path: Path, size: int, record: int) -> None:
-    """Records of `record` bytes whose first ten are those of the benchmark's."""
+    """Records of `record` bytes that begin with the ten key bytes of benchmark records."""
     if record == 100:
         subprocess.run([ascot, "gen", str(size // 100), "-o", str(path)], check=True)
         return
@@ -59,17 +59,8 @@ def _timed(argv: list[str] | str) -> float:
 @contextlib.contextmanager
 def _mounted(argv: list[str], at: Path) -> Iterator[Path]:
     """The one file that a mount shows."""
-    at.mkdir(exist_ok=True)
-    process = subprocess.Popen([*argv, str(at)])
-    try:
-        for _ in range(500):
-            if os.path.ismount(at):
-                break
-            time.sleep(0.02)
+    with measure.mounted(argv, at):
         yield next(at.iterdir())
-    finally:
-        subprocess.run(["umount", str(at)], check=False)
-        process.wait(30)
 
 
 def _first_byte(argv: list[str]) -> float:
@@ -100,7 +91,7 @@ def _random_reads(file: Path) -> list[float]:
 
 
 def _memory_for(size: int) -> str:
-    """Memory that makes 64 runs: a load is about two fifths of it."""
+    """Memory that makes 64 runs; a run buffer is about two fifths of it."""
     return f"{max(8, int(size / RUNS / 0.4 / MIB))}MiB"
 
 
@@ -170,7 +161,7 @@ def _swept(ascot: str, work: Path, size: int, record: int, repeats: int) -> list
 
 
 def _predicted(ascot: str, source: Path, flags: list[str]) -> dict[str, float] | None:
-    """What the planner says, seconds by the names of what is measured; none where all fits in memory."""
+    """Predicted seconds by the name of the measurement; empty if all data fits in memory."""
     with tempfile.NamedTemporaryFile(suffix=".json") as report:
         argv = [
             ascot,
@@ -192,14 +183,14 @@ def _predicted(ascot: str, source: Path, flags: list[str]) -> dict[str, float] |
 
 
 def _share(row: dict[str, Any], readings: int) -> float:
-    """The time of a view that is read so often, as a share of a file's."""
+    """The time of a view with a number of readings, relative to a file."""
     took = {name: statistics.median(seconds) for name, seconds in row["seconds"].items()}
     view = took["make_view"] + readings * took["read_view"]
     return view / (took["make_file"] + readings * took["read_file"])
 
 
 def run(ascot: str, passthrough: str, work: Path, sizes: tuple[int, int], repeats: int) -> dict[str, Any]:
-    """Measures all of it: reading views of the first size, and making and reading them of the second."""
+    """Runs all measurements: reading views of the first size, and making and reading views of the second."""
     size, swept = sizes
     results, sweep = [], []
     for record in RECORDS:
@@ -227,7 +218,7 @@ def write(folder: Path, result: dict[str, Any]) -> None:
 
 
 def pays(result: dict[str, Any]) -> str:
-    """When a view pays: sizes of records across, numbers of readings down, for the middle memory."""
+    """A table of when a view pays: record sizes in columns, readings in rows, for the middle memory."""
     memory = MEMORIES[len(MEMORIES) // 2]
     rows = {row["record"]: row for row in result["sweep"] if row["memory"] == memory}
     cells = [[_share(row, readings) for row in rows.values()] for readings in READINGS]
@@ -277,7 +268,7 @@ def _sweep(result: dict[str, Any]) -> list[str]:
 
 
 def _cheaper(row: dict[str, Any]) -> str:
-    """Up to how many readings a view is cheaper, as measured and as predicted."""
+    """Number of readings up to which a view is cheaper, measured and predicted."""
 
     def upto(took: dict[str, float]) -> str:
         more = took["read_view"] - took["read_file"]
@@ -295,13 +286,13 @@ def markdown(result: dict[str, Any]) -> str:
     lines = [
         "# Views",
         "",
-        f"{decimal(result['size'])}, cold, {MEMORY} for readers; medians, in turns. Shares of the rate of `cat`",
-        "of the sorted file through a pipe, and of a file through the same mount library.",
+        f"{decimal(result['size'])}, cold, {MEMORY} for readers; medians, interleaved. Shares are relative to `cat`",
+        "of the sorted file through a pipe, and to a file through the same mount library.",
         "",
         *_reading(result),
         "",
-        f"Made and read, {decimal(result['sweep_size'])}; in brackets what the planner said, by the profile of the",
-        "volume where it has one. Cheaper: the view, up to so many readings.",
+        f"Made and read, {decimal(result['sweep_size'])}; in brackets the prediction with the profile of the volume.",
+        "The last column shows the number of readings up to which the view is cheaper.",
         "",
         *_sweep(result),
         "",

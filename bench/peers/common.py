@@ -1,4 +1,4 @@
-"""What the Python peers share: their command line, and the sort each kind of data asks for.
+"""Shared code of the Python peers: their command line, and the sort of each kind of data.
 
     python PEER.py KIND INPUT OUTPUT --temp DIR --memory BYTES [--threads N] [peer's own settings]
 

@@ -1,4 +1,4 @@
-"""The oracle finds disorder, loss, repetition and damage in every format; the data sets are what they say."""
+"""The oracle finds disorder, loss, repetition and damage in every format; data sets have their contents."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_records_in_order_pass_and_every_fault_is_found(tmp_path: Path) -> None:
     assert "no whole number" in oracle.verify("records.bin", path, expected)
 
 
-def test_disorder_behind_equal_prefixes_is_found(tmp_path: Path) -> None:
+def test_disorder_after_equal_prefixes_is_found(tmp_path: Path) -> None:
     rows = np.zeros((3, oracle.RECORD), np.uint8)
     rows[:, 9] = [1, 3, 2]
     rows.tofile(tmp_path / "r")

@@ -1,4 +1,4 @@
-"""Predictions held against measurements: the arithmetic, and a tiny run of it all where there is a command."""
+"""Predictions compared with measurements: the arithmetic, and a tiny run if there is a command."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def test_the_spread_is_that_of_all_measurements_together() -> None:
     assert plans.spread(drifted) == pytest.approx((105 - 55) / 2 / 80)
 
 
-def test_quantiles_are_values_that_were_there() -> None:
+def test_quantiles_are_measured_values() -> None:
     values = [float(value) for value in range(1, 31)]
     assert (plans.quantile(values, 50), plans.quantile(values, 90)) == (15.0, 27.0)
     assert plans.quantile([3.0], 90) == 3.0
 
 
-def test_errors_are_told_in_all_and_beyond_the_spread() -> None:
+def test_errors_in_all_and_beyond_the_spread() -> None:
     planned = [{"device_seconds": 9.0, "compute_seconds": 1.0}]
     run = {"predicted_seconds": 12.0, "method": "merge", "planned": planned}
     runs = {"far": [{**run, "seconds": s} for s in (9.0, 10.0, 30.0)], "near": [{**run, "seconds": 11.5}]}
@@ -38,7 +38,7 @@ def test_errors_are_told_in_all_and_beyond_the_spread() -> None:
     assert near["beyond"] == 0.0
 
 
-def test_what_waits_for_the_processor_does_not_vary_as_the_volume() -> None:
+def test_passes_bound_by_the_processor_do_not_vary_with_the_volume() -> None:
     half = [{"device_seconds": 3.0, "compute_seconds": 1.0}, {"device_seconds": 1.0, "compute_seconds": 3.0}]
     assert plans.device_share(half) == pytest.approx(0.5)
     assert plans.device_share([{"device_seconds": 1.0, "compute_seconds": 2.0}]) == 0.0
@@ -53,7 +53,7 @@ def test_there_are_thirty_jobs(tmp_path: Path) -> None:
     assert sum("sorted-" in word for word in merge.argv) == plans.MERGED_FILES
 
 
-def test_a_tiny_run_leaves_its_result(tmp_path: Path) -> None:
+def test_a_tiny_run_writes_its_result(tmp_path: Path) -> None:
     if not (ascot := os.environ.get("ASCOT_BIN")):
         pytest.skip("ASCOT_BIN names no command")
     out = tmp_path / "result"

@@ -1,4 +1,4 @@
-"""The two rounds with made-up contenders, and what the result pages say about them."""
+"""The two rounds with simulated contenders, and their result pages."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _limit() -> dict:
     }  # fmt: skip
 
 
-def test_the_next_best_setting_takes_over_and_failures_are_told(compared: dict) -> None:
+def test_the_next_best_setting_takes_over_and_failures_are_reported(compared: dict) -> None:
     ascot, slow, broken = compared["workloads"]["lines"]["contenders"]
     assert len(ascot["runs"]) == 3 and ascot["times_ascot"] == 1.0
     assert slow["setting"] == "right choice" and len(slow["runs"]) == 3
@@ -92,7 +92,7 @@ def test_the_next_best_setting_takes_over_and_failures_are_told(compared: dict) 
     assert "DIR/data-1000.txt" in slow["runs"][0]["command"]
 
 
-def test_who_is_far_behind_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_programs_are_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "drop_caches", lambda: None)
     (tmp_path / "data").write_bytes(b"x" * 100)
     never = 10**9
@@ -142,7 +142,7 @@ def test_the_lower_bound_counts(own: float, met: bool) -> None:
     assert judged["met"] is met and "85% of the limit, 510" in judged["asked"]
 
 
-def test_a_missing_partner_is_no_verdict() -> None:
+def test_a_missing_program_gives_no_verdict() -> None:
     entries = [_entry("Ascot", 300.0), {"name": "GNU sort", "median_s": None}]
     (judged,) = targets.judge({"workloads": {"lines": {"contenders": entries}}})
     assert judged["met"] is None and "gave no time" in judged["measured"]

@@ -1,11 +1,12 @@
 /* grid.c: electric and magnetic fields on the cells of one rank, by Yee's scheme in two dimensions.
  *
- * In cell (i, j) the parts of a field are at
+ * In cell (i, j) the components of the fields are at
  *
  *     Ex (i + 1/2, j)   Ey (i, j + 1/2)   Ez (i, j)      and the current where E is
  *     Bx (i, j + 1/2)   By (i + 1/2, j)   Bz (i + 1/2, j + 1/2)
  *
- * Columns lie one after the other. The cells of all ranks make a ring in x; each rank's go round in y.
+ * Columns are stored one after the other. The box is periodic: the cells of all ranks form a ring in x, and each
+ * rank's cells form a ring in y.
  */
 #include "particles.h"
 
@@ -54,7 +55,7 @@ void grid_free(grid *grid)
     }
 }
 
-/* Fills the columns beyond the own ones with those of the neighbours. */
+/* Fills the halo columns with those of the neighbours. */
 static void fill_halo(const grid *grid, double *field)
 {
     int count = HALO * grid->ny;
@@ -65,7 +66,7 @@ static void fill_halo(const grid *grid, double *field)
                  column(grid, field, -HALO), count, MPI_DOUBLE, grid->left, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
-/* Gives what was put into columns beyond the own ones to the neighbours they belong to. */
+/* Adds the values in the halo columns to those of the neighbours. */
 static void give_halo(const grid *grid, double *field)
 {
     int count = HALO * grid->ny, i;
@@ -110,7 +111,7 @@ void grid_half_magnetic(grid *grid)
         fill_halo(grid, grid->b[i]);
 }
 
-/* dE/dt = curl B - J, for a step. The current is complete once the neighbours have given theirs. */
+/* dE/dt = curl B - J, for a step. The current is complete after the exchange with the neighbours. */
 void grid_electric(grid *grid)
 {
     const double rate = STEP / CELL;

@@ -1,9 +1,9 @@
-/* motion.c: particles. Two beams of electrons and positrons go through each other in x; a small
- * disturbance makes their currents break into filaments, whose fields throw some particles about.
+/* motion.c: particles. Two beams of electrons and positrons cross in x; a small disturbance breaks their currents
+ * into filaments, whose fields accelerate some particles.
  *
- * A step moves momenta by Boris's method (half the electric push, a turn about the magnetic field, the other
- * half), then positions, and leaves the current of the movement on the grid. Fields are taken from, and
- * currents given to, the four nearest points with weights linear in the distance.
+ * A step updates momenta by Boris's method (half the electric push, a rotation about the magnetic field, the other
+ * half), then positions, and adds the current of the movement to the grid. It interpolates fields from, and adds
+ * currents to, the four nearest points, with weights linear in the distance.
  */
 #include "particles.h"
 
@@ -15,11 +15,11 @@
 #define DRIFT 1.0
 #define SPREAD 0.1
 
-/* Where in its cell a part of E or B is; see grid.c. */
+/* Position of a component of E or B in its cell; see grid.c. */
 static const double E_AT[3][2] = {{0.5, 0}, {0, 0.5}, {0, 0}};
 static const double B_AT[3][2] = {{0, 0.5}, {0.5, 0}, {0.5, 0.5}};
 
-/* The four points about a place, and their weights. */
+/* The four points around a position, and their weights. */
 typedef struct {
     size_t point[4];
     double weight[4];
@@ -116,7 +116,7 @@ static void move_one(particle *one, grid *grid, double weight)
     gamma = gamma_of(one->u);
     for (k = 0; k < 3; k++)
         velocity[k] = one->u[k] / gamma;
-    /* Halfway, the current of the movement. */
+    /* Adds the current of the movement, halfway along it. */
     x = one->x + 0.5 * STEP / CELL * velocity[0];
     y = wrapped(one->y + 0.5 * STEP / CELL * velocity[1], grid->ny);
     for (part = 0; part < 3; part++) {
@@ -139,7 +139,7 @@ void population_move(population *all, grid *grid)
 
 /* ---------------------------------------------------------------- the start */
 
-/* SplitMix64 (Steele, Lea, Flood, 2014), of the particle's number: the same on any number of ranks. */
+/* SplitMix64 (Steele, Lea, Flood, 2014) of the particle's number, so that it does not depend on the number of ranks. */
 static double uniform(uint64_t *state)
 {
     uint64_t mixed = *state += 0x9e3779b97f4a7c15u;
@@ -167,7 +167,7 @@ static void add(population *all, const particle *one)
     all->all[all->count++] = *one;
 }
 
-/* In each cell so many pairs, electron and positron in the same place, so that there is no charge at first. */
+/* Each cell starts with pairs of an electron and a positron at the same position, so that there is no charge. */
 void population_make(population *all, const grid *grid, int pairs_per_cell, uint64_t seed)
 {
     int i, j, pair, k;
@@ -215,7 +215,7 @@ static void exchange(population *all, const population *leaving, int to, int fro
     free(got);
 }
 
-/* Gives particles that have left this rank's cells to the neighbours: in one step they come no farther. */
+/* Sends particles that have left this rank's cells to the neighbours; in one step they move no farther. */
 void population_migrate(population *all, const grid *grid)
 {
     population left = {0}, right = {0};

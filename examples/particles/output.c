@@ -1,9 +1,9 @@
 /* output.c: dumps of all particles, one of two ways.
  *
- *   files   DIRECTORY/epoch-0000.rank-0000: the records of one rank as they are, in writes of 1 MiB
+ *   files   DIRECTORY/epoch-0000.rank-0000: the records of one rank, in writes of 1 MiB
  *   index   an indexed directory: the particle's number is the key, its state the value
  *
- * Both are on the disk when a dump returns.
+ * Both are durable when a dump returns.
  */
 #include "particles.h"
 

@@ -2,7 +2,7 @@
  *
  *     mpirun -n 8 particles --output index --scheme ranks --to run.dir --highest highest.txt
  *
- * It writes all particles every few steps, and at the end the numbers of those with the most energy.
+ * It writes all particles every few steps, and at its end the numbers of those with the most energy.
  */
 #include "particles.h"
 
@@ -86,7 +86,7 @@ static void parse(int count, char **words, settings *to)
 
 /* ---------------------------------------------------------------- the most energetic */
 
-/* Most energy first; of equals the lower number. */
+/* Orders by energy, descending, then by number. */
 static int by_energy(const void *left, const void *right)
 {
     const record *a = left, *b = right;
@@ -96,7 +96,7 @@ static int by_energy(const void *left, const void *right)
     return a->id < b->id ? -1 : a->id > b->id;
 }
 
-/* Each rank's first few, then the first few of those. */
+/* Selects the first few of each rank, then the first few of all. */
 static void write_highest(const settings *with, const population *all)
 {
     size_t top = (size_t)with->top, i;

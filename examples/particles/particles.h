@@ -1,7 +1,7 @@
-/* particles.h: what the parts of the simulation share.
+/* particles.h: declarations for all parts of the simulation.
  *
  *   grid.c       fields on the cells of one rank, and their exchange with the neighbours
- *   motion.c     particles: where they start, how they move, how they get to another rank
+ *   motion.c     particles: their start, motion, and transfer to other ranks
  *   output.c     dumps: a file per process, or one indexed directory
  *   particles.c  the loop
  *
@@ -14,9 +14,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Columns of cells beyond a rank's own, on each side: a particle half a step outside reaches so far. */
+/* Columns of cells on each side of a rank's own; a particle half a step outside reaches them. */
 #define HALO 2
-/* Side of a cell, and the step; light goes half a cell in it, less than the 0.7 that two dimensions allow. */
+/* Side of a cell, and the time step: light crosses half a cell, below the limit of 0.7 in two dimensions. */
 #define CELL 0.3
 #define STEP (0.5 * CELL)
 
@@ -27,14 +27,14 @@ typedef struct {
     double *e[3], *b[3], *j[3];
 } grid;
 
-/* A particle. Its number is for ever; even ones are electrons, odd ones positrons. */
+/* A particle. Its number never changes; even ones are electrons, odd ones positrons. */
 typedef struct {
     uint64_t id;
     double x, y;
     double u[3]; /* momentum over mass */
 } particle;
 
-/* What is written of a particle: its number is the key, 48 bytes of state the value. */
+/* The record of a particle: its number is the key, 48 bytes of state are the value. */
 typedef struct {
     uint64_t id;
     double state[6]; /* x, y, u, kinetic energy */

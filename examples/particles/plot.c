@@ -1,7 +1,7 @@
-/* plot.c: trajectories as a picture: plot TABLE COLUMNS ROWS >trajectories.svg
+/* plot.c: draws trajectories: plot TABLE COLUMNS ROWS >trajectories.svg
  *
- * Each particle is a line through the cells, darker where it has more energy. Where a line leaves on one side and
- * comes back on the other it is broken. The end is a dot.
+ * Each particle is a line through the cells, darker with more energy, that ends in a dot. The line breaks where the
+ * particle leaves on one side and returns on the other.
  */
 #include <math.h>
 #include <stdio.h>

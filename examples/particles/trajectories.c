@@ -1,7 +1,7 @@
 /* trajectories.c: follows a few particles through all dumps, one of two ways.
  *
- *     mpirun -n 8 trajectories files run.files highest.txt scan.csv     reads all of all dumps, in parallel
- *     mpirun -n 8 trajectories index run.dir   highest.txt query.csv    asks for each particle
+ *     mpirun -n 8 trajectories files run.files highest.txt scan.csv     reads all dumps, in parallel
+ *     mpirun -n 8 trajectories index run.dir   highest.txt query.csv    looks up each particle
  *
  * Both write the same table, in the same order, to the last digit:  particle,epoch,x,y,ux,uy,uz,energy
  */
@@ -96,7 +96,7 @@ static uint64_t *read_numbers(const char *path, size_t *count)
     return numbers;
 }
 
-/* ---------------------------------------------------------------- all of all files */
+/* ---------------------------------------------------------------- reading all files */
 
 static void scan_file(FILE *file, uint64_t epoch, const uint64_t *numbers, size_t count, points *to)
 {
@@ -114,7 +114,7 @@ static void scan_file(FILE *file, uint64_t epoch, const uint64_t *numbers, size_
     free(buffer);
 }
 
-/* Files are dealt out to ranks in turn. */
+/* Ranks take files in turn. */
 static void scan(const char *directory, const uint64_t *numbers, size_t count, points *to)
 {
     int epoch, writer, number = 0, writers = 1;
@@ -136,7 +136,7 @@ static void scan(const char *directory, const uint64_t *numbers, size_t count, p
         fail("there are no dumps in %s", directory);
 }
 
-/* ---------------------------------------------------------------- a few keys */
+/* ---------------------------------------------------------------- looking up keys */
 
 static void query(const char *directory, const uint64_t *numbers, size_t count, points *to)
 {
@@ -166,9 +166,9 @@ static void query(const char *directory, const uint64_t *numbers, size_t count, 
     ascot_reader_close(reader);
 }
 
-/* ---------------------------------------------------------------- together */
+/* ---------------------------------------------------------------- collecting */
 
-/* All points at rank 0. */
+/* Collects all points at rank 0. */
 static points gathered(const points *own)
 {
     int bytes = (int)(own->count * sizeof(point)), i, sum = 0;

@@ -161,7 +161,7 @@ static void start_again(const char *path)
     ascot_values_free(values);
     ascot_reader_close(reader);
     CHECK(ascot_writer_open(path, "open=append rollback=3", NULL, &writer) == ASCOT_INVALID);
-    CHECK(strstr(ascot_error_text(), "2 epochs complete") != NULL);
+    CHECK(strstr(ascot_error_text(), "2 complete epochs") != NULL);
     CHECK(ascot_writer_open(path, "open=append scheme=records", NULL, &writer) == ASCOT_INVALID);
     CHECK(strstr(ascot_error_text(), "scheme records is asked for") != NULL);
     CHECK(ascot_writer_open(path, "rollback=1", NULL, &writer) == ASCOT_INVALID);

@@ -63,6 +63,18 @@ fn refused(bytes: usize) {
     }
 }
 
+/// Has an abort end the process in order, too: the C library aborts, with a word, where a thread that starts finds no
+/// memory for the least of its needs.
+pub fn end_in_order_on_abort() {
+    let handler: extern "C" fn(libc::c_int) = on_abort;
+    // SAFETY: the handler neither allocates nor locks, and does not return.
+    unsafe { libc::signal(libc::SIGABRT, handler as libc::sighandler_t) };
+}
+
+extern "C" fn on_abort(_signal: libc::c_int) {
+    remove_and_exit();
+}
+
 /// Ends the process in order, for want of so many bytes.
 pub fn end(bytes: usize) -> ! {
     let mut text = [0_u8; 200];
@@ -77,6 +89,10 @@ pub fn end(bytes: usize) -> ! {
     let text = &text[..text.len() - left];
     // SAFETY: the bytes are valid; there is nothing to do where nobody reads them.
     unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
+    remove_and_exit();
+}
+
+fn remove_and_exit() -> ! {
     emergency::remove_all();
     // SAFETY: ends the process without its destructors, which could need memory or wait for a lock.
     unsafe { libc::_exit(i32::from(STATUS_OF_ERROR)) };

@@ -17,6 +17,8 @@ use clap_complete::Shell;
 /// Bytes of a header that are looked at.
 const MOST_HEADER_BYTES: u64 = 64 << 10;
 
+use crate::request::SORT_WORDS;
+
 const FORMATS: &[&str] = &[
     "lines",
     "csv",
@@ -53,7 +55,7 @@ _ascot_with_values() {
         flag=${COMP_WORDS[COMP_CWORD-2]}
     fi
     case $flag in
-        --key|-k|--format|--memory|--buffer-size|-S)
+        --key|-k|--format|--memory|--buffer-size|-S|--sort)
             local IFS=$'\n'
             COMPREPLY=($(ascot completions values "$flag" --word="$word" -- "${COMP_WORDS[@]:1}" 2>/dev/null))
             compopt -o nospace 2>/dev/null
@@ -127,6 +129,7 @@ pub fn values(flag: &str, word: &str, words: &[String]) -> Vec<String> {
     let values = match flag {
         "--format" => all(FORMATS),
         "--memory" | "--buffer-size" | "-S" => all(SIZES),
+        "--sort" => SORT_WORDS.iter().map(|(word, _)| (*word).to_owned()).collect(),
         _ => return keys(word, words),
     };
     values.into_iter().filter(|value| value.starts_with(word)).collect()
@@ -231,6 +234,8 @@ mod tests {
         assert_eq!(asked("--format", "fix", "sort"), ["fixed:"]);
         assert!(asked("--memory", "", "sort").contains(&"1GiB".to_owned()));
         assert_eq!(asked("-S", "51", "sort"), ["512MiB"]);
+        assert_eq!(asked("--sort", "", "sort").len(), 6);
+        assert_eq!(asked("--sort", "ran", "sort"), ["random"]);
         assert_eq!(asked("--key", "2", "sort a.txt"), ["2,2", "2,2n"]);
         assert!(asked("--key", "0", "sort --format fixed:100 a").contains(&"0..10".to_owned()));
     }

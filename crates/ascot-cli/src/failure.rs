@@ -80,8 +80,9 @@ impl From<SortError> for Failure {
         } else {
             ""
         };
+        let not = if format.is_text() { "not UTF-8" } else { "not text" };
         Failure::Usage(format!(
-            "{input}: this is {}, not text\n  convert it to text first: {command}{table}\n  --format lines sorts its bytes as lines",
+            "{input}: this is {}, {not}\n  convert it to text first: {command}{table}\n  --format lines sorts its bytes as lines",
             format.name()
         ))
     }
@@ -124,6 +125,9 @@ pub fn of_parser(error: &clap::Error, name: &str, command: &Command) -> Failure 
         ErrorKind::UnknownArgument => {
             if let Some(advice) = other_name(&invalid, command) {
                 return Failure::usage(format!("there is no flag {invalid}"), advice);
+            }
+            if let Some(failure) = ambiguous(&invalid, command) {
+                return failure;
             }
             let dashed = invalid.starts_with('-');
             let what = if dashed { "there is no flag" } else { "one argument too many:" };
@@ -168,7 +172,13 @@ const OTHER_NAMES: &[(&str, &[&str], &str)] = &[
     ("desc", &["reverse"], "puts the largest first (-r)"),
     ("descending", &["reverse"], "puts the largest first (-r)"),
     ("by", &["key"], "says what records are ordered by (-k)"),
+    ("column", &["key"], "says what records are ordered by (-k)"),
     ("columns", &["key"], "says what records are ordered by (-k)"),
+    ("skip-header", &["header"], "keeps the first row on top, unsorted"),
+    ("tmpdir", &["temp"], "says where spills go (-T)"),
+    ("tmp-dir", &["temp"], "says where spills go (-T)"),
+    ("jobs", &["threads"], "says how many threads compute"),
+    ("na-values", &["null"], "names a spelling of null"),
 ];
 
 /// What other programs have and ascot has not, and where it is.
@@ -182,6 +192,7 @@ const NOT_OFFERED: &[(&str, &str)] = &[
         "keep",
         "--unique always keeps the first of equal records; --stable and a key put another one first; to keep columns: cut",
     ),
+    ("ascending", "ascending is the order without --reverse, and of a column without :desc"),
     ("select", "ascot selects no columns: cut -d, -f1,3 FILE | ascot sort"),
 ];
 
@@ -205,6 +216,23 @@ fn other_name(flag: &str, command: &Command) -> Option<String> {
         return Some(format!("did you mean --{name}?  it {does}"));
     }
     NOT_OFFERED.iter().find(|(other, _)| *other == plain).map(|(_, advice)| (*advice).to_owned())
+}
+
+/// The complaint about `flag` where several flags of `command` begin so.
+fn ambiguous(flag: &str, command: &Command) -> Option<Failure> {
+    let begun = flag.strip_prefix("--")?.split('=').next().filter(|begun| !begun.is_empty())?;
+    let shown = command.get_arguments().filter(|known| !known.is_hide_set());
+    let like: Vec<String> = shown
+        .filter_map(|known| known.get_long().filter(|long| long.starts_with(begun)))
+        .map(|long| format!("--{long}"))
+        .collect();
+    let several = like.len() > 1;
+    several.then(|| {
+        Failure::usage(
+            format!("--{begun} is short for several flags"),
+            format!("write one of: {}", like.join(", ")),
+        )
+    })
 }
 
 /// The first word that is a flag of other programs only. The parser would take it for short for a flag of
@@ -251,6 +279,10 @@ mod tests {
             ("ascot sort --where x>3", "filter before"),
             ("ascot sort --keep last", "--unique always keeps the first"),
             ("ascot sort -;", "-t ';'"),
+            ("ascot sort --column 3", "--key"),
+            ("ascot sort --skip-header", "--header"),
+            ("ascot sort --ascending", "without --reverse"),
+            ("ascot sort --tmpdir /x", "--temp"),
         ] {
             let text = complaint(line);
             assert!(text.contains(told), "{line}: {text}");
@@ -263,6 +295,15 @@ mod tests {
         assert!(text.contains("--memry") && text.contains("did you mean --memory"), "{text}");
         let text = complaint("ascot srot a");
         assert!(text.contains("did you mean sort"), "{text}");
+    }
+
+    #[test]
+    fn what_may_be_several_flags_is_told_with_all_of_them() {
+        let text = complaint("ascot sort --random-s");
+        assert!(text.contains("--random-s is short for several flags"), "{text}");
+        assert!(text.ends_with("write one of: --random-sort, --random-source"), "{text}");
+        let text = complaint("ascot sort --unlike");
+        assert!(text.contains("there is no flag --unlike"), "{text}");
     }
 
     #[test]

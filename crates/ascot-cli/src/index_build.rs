@@ -13,7 +13,7 @@ use ascot_index::{
     Attribute, DirectoryWriter, IndexError, LayoutRequest, Manifest, NumberKind, OpenMode, Opening,
     PartitionBy, Scheme,
 };
-use ascot_io::{Disk, emergency};
+use ascot_io::Disk;
 use ascot_model::routing_plan::{RoutingCost, RoutingJob};
 use ascot_model::units;
 use ascot_sort::Cancel;
@@ -60,16 +60,13 @@ fn build_until(matches: &ArgMatches, cancel: &Cancel) -> Result<u8, Failure> {
     let writer_bytes = usize::try_from(memory_bytes).unwrap_or(usize::MAX).saturating_sub(MEMORY_BYTES);
     let (opening, goes_on) = opening(matches, &files, &output)?;
     // What is there already is somebody else's.
-    let made = register_new(&output);
-    let is_new = made.is_some();
+    let is_new = !output.exists();
     let writer = DirectoryWriter::open(&disk, &output, &opening, writer_bytes).inspect_err(|error| {
         if !goes_on && !matches!(error, IndexError::Exists { .. } | IndexError::Locked { .. }) {
             remove_empty(&output, is_new);
         }
-        // Made meanwhile, it is somebody else's.
-        emergency::forget(&output);
     })?;
-    let mut job = Building { made, disk, files, writer, cancel, records: 0, bytes: 0, epochs: 0 };
+    let mut job = Building { disk, files, writer, cancel, records: 0, bytes: 0, epochs: 0 };
     let since = Instant::now();
     match job.run(&inputs, matches.get_flag("epoch-per-file")) {
         Ok(()) => {
@@ -124,8 +121,6 @@ fn inputs(matches: &ArgMatches) -> Result<Vec<PathBuf>, Failure> {
 
 /// A build under way.
 struct Building<'a> {
-    /// The directory, where it was made for this build.
-    made: Option<PathBuf>,
     disk: Disk,
     files: RecordFiles,
     writer: DirectoryWriter,
@@ -147,29 +142,11 @@ impl Building<'_> {
             self.records += self.files.append(&self.disk, input, &mut self.writer, &mut between)?;
             if epoch_per_file || number + 1 == inputs.len() {
                 self.writer.end_epoch()?;
-                // From here on there is something to keep.
-                self.made.iter().for_each(|made| emergency::forget(made));
                 self.epochs += 1;
             }
         }
         Ok(())
     }
-}
-
-/// Has a directory that is to be made removed where the process must end at once; none where it is there already.
-fn register_new(output: &Path) -> Option<PathBuf> {
-    if output.exists() {
-        return None;
-    }
-    emergency::register_directory(output, is_index_file);
-    Some(output.to_path_buf())
-}
-
-/// Whether a file of an indexed directory has this name.
-fn is_index_file(name: &[u8]) -> bool {
-    let log = [&b"part-"[..], b"writer-"].iter().any(|start| name.starts_with(start));
-    let end = [&b".data"[..], b".index", b".aux"].iter().any(|end| name.ends_with(end));
-    (log && end) || name.starts_with(MANIFEST.as_bytes()) || name == LOCK.as_bytes()
 }
 
 /// Removes what was begun in a directory that has no epoch: only files of ours, and it, if it was made, only when nothing is

@@ -126,7 +126,10 @@ impl<'a> Output<'a> {
     /// Ends printing; `done` is how looking ended.
     pub fn finish(mut self, done: Result<(), IndexError>) -> Result<(), Failure> {
         if let Some(error) = self.failed.take() {
-            return Err(Failure::Output(error));
+            // What waits to be written is part of what is refused.
+            drop(self.out.into_parts());
+            let why = error.downcast::<Failure>();
+            return Err(why.unwrap_or_else(Failure::Output));
         }
         let flushed = self.out.flush().map_err(Failure::Output);
         done.map_err(Failure::from)?;

@@ -27,6 +27,7 @@ mod simulation;
 mod size;
 mod sort;
 mod sort_planning;
+mod stack_signals;
 mod sys;
 mod terminal;
 mod tools;
@@ -46,18 +47,14 @@ use clap::{ArgMatches, Command};
 use failure::{Failure, STATUS_OF_ERROR};
 
 fn main() -> ExitCode {
+    stack_signals::restore();
     ascot_io::emergency::end_by(allocator::end);
+    allocator::end_in_order_on_abort();
     sys::raise_open_files_limit();
     sys::report_file_size_limit();
     let words: Vec<OsString> = std::env::args_os().collect();
-    let quiet = words.iter().any(|word| word == "--quiet");
     match run(words) {
-        Ok(status) => {
-            if let Some(notice) = ascot_io::threads::notice().filter(|_| !quiet) {
-                let _ = writeln!(std::io::stderr().lock(), "ascot: {notice}");
-            }
-            ExitCode::from(status)
-        }
+        Ok(status) => ExitCode::from(status),
         Err(failure) => fail(&failure),
     }
 }
@@ -79,7 +76,13 @@ fn run(mut words: Vec<OsString>) -> Result<u8, Failure> {
     let root = flags::root_for(named[0].as_deref());
     let words = spelled_out(words, &root)?;
     match root.try_get_matches_from(words) {
-        Ok(matches) => dispatch(&matches),
+        Ok(matches) => {
+            let status = dispatch(&matches)?;
+            if let Some(notice) = ascot_io::threads::notice() {
+                progress::closing_notice(&matches, &notice);
+            }
+            Ok(status)
+        }
         Err(error) => explain(&error, &named),
     }
 }

@@ -8,17 +8,19 @@
 //! written; the line does not change its width; a failed write to standard error is no error; nothing is drawn in a job's first second.
 
 use std::io::{self, IsTerminal, Write};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use ascot_model::columns::{ColumnAccount, column_words};
 use ascot_model::report::Report;
 use ascot_model::units;
 use ascot_sort::observe::{Observer, Progress};
+use clap::ArgMatches;
 use serde_json::json;
 
 use crate::failure::{Failure, STATUS_OF_ERROR};
 use crate::sys;
+use ascot_io::Unpoisoned;
 
 const BETWEEN_DRAWS: Duration = Duration::from_millis(200);
 const BEFORE_FIRST_DRAW: Duration = Duration::from_secs(1);
@@ -149,7 +151,7 @@ impl Screen {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unpoisoned()
     }
 }
 
@@ -187,6 +189,21 @@ impl Observer for Screen {
             Style::Json => write_json(&json!({ "type": "notice", "text": text })),
             _ => write_line(&format!("ascot: {text}")),
         }
+    }
+}
+
+/// A notice about a command that is done, in the form it has its words in: as JSON, or not at all.
+pub fn closing_notice(matches: &ArgMatches, text: &str) {
+    let mut named = matches;
+    while let Some((_, below)) = named.subcommand() {
+        named = below;
+    }
+    let quiet = named.try_get_one::<bool>("quiet").ok().flatten().copied().unwrap_or(false);
+    let style = named.try_get_one::<String>("progress").ok().flatten().map(String::as_str);
+    match style {
+        _ if quiet => {}
+        Some("json") => write_json(&json!({ "type": "notice", "text": text })),
+        _ => write_line(&format!("ascot: {text}")),
     }
 }
 

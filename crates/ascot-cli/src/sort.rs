@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use ascot_model::report::Report;
 use ascot_model::units;
@@ -24,6 +24,7 @@ use crate::sys;
 use crate::terminal;
 use crate::view_flags::{is_given, named_view, refuse_views};
 use crate::views;
+use ascot_io::Unpoisoned;
 
 /// Runs the command; the result is the exit status.
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
@@ -171,13 +172,12 @@ fn cheaper_view(
 
 fn resume(matches: &ArgMatches, dir: &Path) -> Result<u8, Failure> {
     request::refuse_with_resume(matches)?;
+    let options = RunOptions { memory_bytes: request::memory_of_resumed(matches)?, ..RunOptions::default() };
     let screen = screen(matches, true);
     // Why a job cannot be read, resuming says.
     let manifest = ascot_sort::runs::store::load(dir).ok();
     let report_file = ReportFile::prepare(matches, manifest.as_ref().map(|manifest| &manifest.request))?;
-    job(matches, report_file, &screen, |observer, cancel| {
-        ascot_sort::resume(dir, &RunOptions::default(), observer, cancel)
-    })
+    job(matches, report_file, &screen, |observer, cancel| ascot_sort::resume(dir, &options, observer, cancel))
 }
 
 /// Tells a person who watches of jobs that were killed in the same places and can go on.
@@ -214,7 +214,7 @@ fn job(
     let reporter = Reporter { screen, file: Mutex::new(report_file) };
     let result = work(&reporter, &cancel);
     screen.clear();
-    let report_file = reporter.file.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let report_file = reporter.file.into_inner().unpoisoned();
     let report = match result {
         Ok(report) => report,
         Err(error) => {
@@ -273,7 +273,7 @@ impl Observer for Reporter<'_> {
     }
 
     fn complete(&self, report: &Report) -> Result<(), SortError> {
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = self.file.lock().unpoisoned();
         let Some(file) = file.as_mut() else { return Ok(()) };
         file.write(report).map_err(|source| SortError::Report { path: file.path().to_path_buf(), source })
     }

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{Seek, SeekFrom};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ascot_sort::request::{Input, Output};
@@ -113,7 +114,13 @@ pub fn memory_bytes() -> u64 {
     let (pages, page_bytes) =
         unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
     let machine = u64::try_from(pages).unwrap_or(0).saturating_mul(u64::try_from(page_bytes).unwrap_or(0));
-    GroupMemory::of_this_process().map_or(machine, |group| group.limit.min(machine))
+    control_group().map_or(machine, |group| group.limit.min(machine))
+}
+
+/// The control group's memory as this process found it. It is read once, so that a notice tells what is done.
+pub fn control_group() -> Option<GroupMemory> {
+    static FOUND: OnceLock<Option<GroupMemory>> = OnceLock::new();
+    *FOUND.get_or_init(GroupMemory::of_this_process)
 }
 
 /// Whether standard output is a regular file, as after `> FILE` in a shell.

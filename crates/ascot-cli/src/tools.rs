@@ -9,6 +9,7 @@ use ascot_record::gensort::Encoding;
 use ascot_record::layout::Layout;
 use ascot_sort::check::CheckRequest;
 use ascot_sort::generate::GenerateRequest;
+use ascot_sort::read::file_format::recognise_file;
 use ascot_sort::request::{Input, Output};
 use ascot_sort::{Cancel, Leftover, Removal, SortError};
 use clap::ArgMatches;
@@ -24,7 +25,8 @@ use crate::sys;
 use crate::terminal;
 
 /// Benchmark records, what `ascot check` expects if nothing else is said.
-const BENCHMARK_LAYOUT: Layout = Layout::Fixed { len: 100 };
+const BENCHMARK_LAYOUT: Layout = Layout::Fixed { len: BENCHMARK_BYTES as usize };
+const BENCHMARK_BYTES: u64 = 100;
 const BENCHMARK_KEY: &str = "0..10";
 
 /// `ascot gen`.
@@ -63,14 +65,54 @@ pub fn check(matches: &ArgMatches) -> Result<u8, Failure> {
     }
     let (layout, keys) = named_records(format, &keys, default, &inputs)?;
     sys::standard_input_for(&inputs)?;
+    if format.is_none() && layout == BENCHMARK_LAYOUT {
+        refuse_other_formats(&inputs)?;
+    }
     let request = CheckRequest { inputs, layout, keys, threads: threads(matches)? };
     let quiet = matches.get_flag("quiet");
     let screen = screen(true, quiet);
-    let verdict = stoppable(&screen, |cancel| ascot_sort::check::check(&request, &screen, cancel))?;
+    let verdict = stoppable(&screen, |cancel| ascot_sort::check::check(&request, &screen, cancel))
+        .map_err(|failure| if format.is_none() { with_word_on_layout(failure, layout) } else { failure })?;
     if !quiet {
         print(&verdict.to_string())?;
     }
     Ok(if verdict.is_ordered() { 0 } else { STATUS_OF_DISORDER })
+}
+
+/// What a record that is cut short most likely means where the layout was not given.
+fn with_word_on_layout(failure: Failure, layout: Layout) -> Failure {
+    match failure {
+        Failure::Sort(error @ SortError::CutShort { .. }) if layout == BENCHMARK_LAYOUT => {
+            let text = error.to_string();
+            Failure::usage(
+                text.lines().next().unwrap_or_default(),
+                "without --format files are checked as benchmark records of 100 bytes; for text: --format lines, or csv",
+            )
+        }
+        other => other,
+    }
+}
+
+/// An error where a file that would be taken for benchmark records is of a known format: it is not as long as whole
+/// records, and begins as such a file does.
+fn refuse_other_formats(inputs: &[Input]) -> Result<(), Failure> {
+    for input in inputs {
+        let Input::Path(path) = input else { continue };
+        let whole = fs::metadata(path)
+            .map_or(true, |stat| !stat.is_file() || stat.len().is_multiple_of(BENCHMARK_BYTES));
+        if whole {
+            continue;
+        }
+        if let Some(format) = recognise_file(path)? {
+            let unpack = format.unpack_command(Some(&in_shell(path)));
+            let layout = if format.becomes_csv() { "csv" } else { "lines" };
+            return Err(Failure::usage(
+                format!("{}: this is {}, not benchmark records", path.display(), format.name()),
+                format!("convert it to text first: {unpack} | ascot check --format {layout}"),
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// `ascot clean`.

@@ -7,6 +7,7 @@
 //! ```
 
 use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use ascot_model::units;
@@ -29,7 +30,7 @@ pub fn command(
     let words: Vec<&OsStr> = words.iter().map(AsRef::as_ref).collect();
     let place = file.and_then(|file| words.iter().skip(2).position(|word| *word == file.as_os_str()));
     let place = place.map(|place| place + 2);
-    let quoted = file.map(units::in_shell);
+    let quoted = file.map(|file| units::in_shell(&no_flag(file)));
     let unpack = format.unpack_command(quoted.as_deref());
     let parts = words.iter().any(|word| word.to_str().is_some_and(|word| word.starts_with("--parts")));
     let needs_file = parts || words.get(1).is_some_and(|verb| NEED_FILES.iter().any(|name| *verb == *name));
@@ -46,18 +47,26 @@ pub fn command(
     let mut words = words;
     match (place, file) {
         (Some(place), Some(file)) if inputs > 1 || needs_file => {
-            let text = text_name(file, format);
+            let text = no_flag(&text_name(file, format));
             words[place] = text.as_os_str();
             format!("{unpack} > {} && {}", units::in_shell(&text), shown(&words))
         }
         (Some(place), _) => {
             words.remove(place);
+            if words.last().is_some_and(|word| *word == "--") {
+                words.pop();
+            }
             format!("{unpack} | {}", shown(&words))
         }
         (None, Some(_)) if inputs <= 1 => format!("{unpack} | {}", shown(&words)),
-        (None, Some(file)) => format!("{unpack} > {}", units::in_shell(&text_name(file, format))),
+        (None, Some(file)) => format!("{unpack} > {}", units::in_shell(&no_flag(&text_name(file, format)))),
         (None, None) => format!("... | {unpack} | {}", shown(&words)),
     }
+}
+
+/// The file by a name that no program takes for a flag.
+fn no_flag(file: &Path) -> PathBuf {
+    if file.as_os_str().as_bytes().starts_with(b"-") { Path::new(".").join(file) } else { file.to_path_buf() }
 }
 
 /// A name for the text of a file that no other file has.
@@ -93,6 +102,14 @@ mod tests {
         assert_eq!(text, "iconv -f UTF-16 -t UTF-8 u.txt | ascot sort");
         let text = instead("ascot sort t.parquet", FileFormat::Parquet, Some("t.parquet"), 1);
         assert!(text.ends_with("t.parquet | ascot sort --csv --header"), "{text}");
+    }
+
+    #[test]
+    fn a_name_with_a_dash_is_no_flag() {
+        let text = instead("ascot sort -u -- -s.gz", FileFormat::Gzip, Some("-s.gz"), 1);
+        assert_eq!(text, "zcat ./-s.gz | ascot sort -u");
+        let text = instead("ascot merge -- -a.gz b", FileFormat::Gzip, Some("-a.gz"), 2);
+        assert_eq!(text, "zcat ./-a.gz > ./-a && ascot merge -- ./-a b");
     }
 
     #[test]

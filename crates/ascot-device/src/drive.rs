@@ -5,13 +5,14 @@
 //! the pace of the slower one, as in a job that writes what it reads.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use ascot_io::threads;
 
 use crate::area::Area;
 use crate::error::ProbeError;
+use ascot_io::Unpoisoned;
 
 /// Which way bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,14 +193,14 @@ struct Gate {
 
 impl Gate {
     fn wait(&self) {
-        let mut is_open = self.is_open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut is_open = self.is_open.lock().unpoisoned();
         while !*is_open {
-            is_open = self.opened.wait(is_open).unwrap_or_else(PoisonError::into_inner);
+            is_open = self.opened.wait(is_open).unpoisoned();
         }
     }
 
     fn open(&self) {
-        *self.is_open.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        *self.is_open.lock().unpoisoned() = true;
         self.opened.notify_all();
     }
 }

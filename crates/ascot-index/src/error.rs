@@ -76,10 +76,12 @@ pub enum IndexError {
         path: PathBuf,
     },
     /// A directory was to be made where something is.
-    #[error("{} exists already: name another directory, or append to this one", path.display())]
+    #[error("{} exists already{}", path.display(), instead(*indexed))]
     Exists {
         /// What is there.
         path: PathBuf,
+        /// It is an indexed directory.
+        indexed: bool,
     },
     /// A key or value of another length than the directory's.
     #[error("a {what} of {}, where the directory has {what}s of {expected}", bytes_of(*got as u64))]
@@ -110,6 +112,15 @@ pub enum IndexError {
         /// The directory.
         path: PathBuf,
     },
+}
+
+/// What to do where a directory cannot be made.
+fn instead(indexed: bool) -> &'static str {
+    if indexed {
+        ": name another directory, or append to this one"
+    } else {
+        " and is not an indexed directory: name another one, or an empty one"
+    }
 }
 
 /// Bytes and their noun.

@@ -10,7 +10,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use ascot_io::{Buf, Disk, ReadStream};
+use ascot_io::{Action, Buf, Disk, IoError, ReadStream};
 use ascot_record::layout::{FixedFraming, Framing, Layout, LineFraming, PrefixedFraming};
 
 use crate::error::{IndexError, Result};
@@ -138,7 +138,8 @@ impl File {
         between: &mut dyn FnMut(u64) -> Result<()>,
     ) -> Result<u64> {
         for _ in 0..BLOCKS {
-            stream.begin(Buf::heap(BLOCK_BYTES))?;
+            let buf = Buf::try_heap(BLOCK_BYTES);
+            stream.begin(buf.map_err(|error| IoError::from_os(Action::Read, &self.path, 0, error))?)?;
         }
         let mut carried: Vec<u8> = Vec::new();
         loop {

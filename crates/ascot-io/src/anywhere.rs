@@ -11,7 +11,7 @@
 //! Invariant: only whole pages are asked for, so that O_DIRECT stays on, whoever else uses the descriptor.
 
 use std::fs::File;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use crate::PAGE_BYTES;
 use crate::arm::{Arm, Request, Ticket, part_count};
@@ -21,6 +21,7 @@ use crate::faulty::{Effect, Operation};
 use crate::ledger::{Direction, Receipt};
 use crate::port::Port;
 use crate::stream::Filled;
+use crate::sync::Unpoisoned;
 
 const PAGE: u64 = PAGE_BYTES as u64;
 
@@ -66,7 +67,7 @@ impl Anywhere {
     }
 
     fn port(&self) -> std::sync::MutexGuard<'_, Port> {
-        self.port.lock().unwrap_or_else(PoisonError::into_inner)
+        self.port.lock().unpoisoned()
     }
 
     /// Whether it is read past the page cache.

@@ -9,14 +9,16 @@
 //!   parts   |  Buf  |     Buf     | Buf  |     split_to, split_off, unsplit
 //! ```
 
+use std::io;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use crate::PAGE_BYTES;
 use crate::memory::Mapping;
-use crate::pool::{Grant, Reservation};
+use crate::pool::{Grant, Pool, PoolError, Reservation};
+use crate::sync::Unpoisoned;
 use crate::waits::{Held, Holders, Need, wait_for};
 
 /// An owned slice of a region of memory.
@@ -48,6 +50,21 @@ unsafe impl Send for Buf {}
 // SAFETY: `&Buf` only gives `&[u8]`.
 unsafe impl Sync for Buf {}
 
+impl Pool {
+    /// Memory of `bytes`, rounded up to whole pages and starting on one; it is given back when the
+    /// last part of the returned buffer is dropped. It holds whatever an earlier region left there,
+    /// zeros at first. Large pools use huge pages.
+    pub fn region(&self, bytes: usize, purpose: &'static str) -> Result<Buf, PoolError> {
+        let rounded = bytes.max(1).checked_next_multiple_of(PAGE_BYTES).unwrap_or(usize::MAX);
+        let reservation = match self.grant(rounded, purpose)? {
+            Ok(grant) => return Ok(Buf::from_grant(grant)),
+            Err(reservation) => reservation,
+        };
+        let mapping = Mapping::anonymous(rounded).map_err(|errno| self.refused(purpose, rounded, errno))?;
+        Ok(Buf::from_mapping(mapping, Some(reservation)))
+    }
+}
+
 impl Buf {
     /// Zeroed memory of its own that no pool accounts; for tests and small odds and ends.
     ///
@@ -55,6 +72,14 @@ impl Buf {
     /// When the system has no memory left, as any allocation does.
     pub fn heap(len: usize) -> Self {
         Self::mapped(len, false)
+    }
+
+    /// As [`heap`](Self::heap), where the system's refusal is an error like any other.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn try_heap(len: usize) -> io::Result<Self> {
+        Self::try_mapped(len, false).map_err(io::Error::from_raw_os_error)
     }
 
     /// As [`heap`](Self::heap), all of it about to be written: its pages come in one call to the system,
@@ -67,18 +92,18 @@ impl Buf {
     }
 
     fn mapped(len: usize, touch: bool) -> Self {
-        let bytes = len.max(1).next_multiple_of(PAGE_BYTES);
-        match Mapping::anonymous(bytes) {
-            Ok(mapping) => {
-                if touch {
-                    mapping.touch();
-                }
-                let mut buf = Self::from_mapping(mapping, None);
-                buf.len = len;
-                buf
-            }
-            Err(_) => crate::emergency::out_of_memory(bytes),
+        Self::try_mapped(len, touch).unwrap_or_else(|_| crate::emergency::out_of_memory(len))
+    }
+
+    /// The error is an errno.
+    fn try_mapped(len: usize, touch: bool) -> Result<Self, i32> {
+        let mapping = Mapping::anonymous(len.max(1).next_multiple_of(PAGE_BYTES))?;
+        if touch {
+            mapping.touch();
         }
+        let mut buf = Self::from_mapping(mapping, None);
+        buf.len = len;
+        Ok(buf)
     }
 
     pub(crate) fn from_mapping(mapping: Mapping, reservation: Option<Reservation>) -> Self {
@@ -174,7 +199,7 @@ impl std::fmt::Debug for Buf {
 impl Drop for Owner {
     fn drop(&mut self) {
         if let Self::Leased { block, home, .. } = self {
-            let block = block.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+            let block = block.get_mut().unpoisoned().take();
             if let Some(block) = block {
                 home.lock().push(block);
                 home.returned.notify_one();
@@ -202,7 +227,7 @@ struct Shared {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Vec<Buf>> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+        self.free.lock().unpoisoned()
     }
 }
 
@@ -259,7 +284,7 @@ impl BlockPool {
             waiting
                 .get_or_insert_with(|| wait_for("a free block", Need::Blocked, Some(&self.shared.holders)));
             let woken = self.shared.returned.wait_timeout(free, BETWEEN_LOOKS);
-            free = woken.unwrap_or_else(PoisonError::into_inner).0;
+            free = woken.unpoisoned().0;
         }
     }
 

@@ -13,7 +13,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use ascot_model::measurement::{Requests, VolumeRequests};
 
@@ -30,6 +30,7 @@ use crate::pool::{Pool, Reservation};
 use crate::port::{Port, meet};
 use crate::room::{Removal, Room};
 use crate::stream::{ReadStream, WriteStream};
+use crate::sync::Unpoisoned;
 use crate::{system, threads};
 
 /// Files below this are read through the page cache: the set-up of direct access costs more.
@@ -130,7 +131,7 @@ impl Disk {
         if let Some(arm) = self.inner.given.get() {
             return arm.clone();
         }
-        let mut arms = self.inner.arms.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut arms = self.inner.arms.lock().unpoisoned();
         let [reads, writes] =
             [Direction::Read, Direction::Write].map(|direction| self.requests(device, direction).0);
         arms.entry(device).or_insert_with(|| Arm::start_with(reads, writes)).clone()
@@ -186,8 +187,8 @@ impl Disk {
 
     /// What a user should know about how files were opened and the job ran.
     pub fn notices(&self) -> Vec<String> {
-        let mut notices = self.inner.notices.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        notices.extend(threads::notice().map(str::to_owned));
+        let mut notices = self.inner.notices.lock().unpoisoned().clone();
+        notices.extend(threads::notice());
         notices
     }
 
@@ -226,10 +227,10 @@ impl Disk {
     }
 
     fn notice(&self, device: u64, what: &'static str, path: &Path) {
-        let mut noticed = self.inner.noticed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut noticed = self.inner.noticed.lock().unpoisoned();
         if noticed.insert((device, what)) {
             let text = format!("the volume of {} {what}", path.display());
-            self.inner.notices.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+            self.inner.notices.lock().unpoisoned().push(text);
         }
     }
 

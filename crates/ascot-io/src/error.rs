@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 use ascot_model::units::bytes;
 
 use crate::pool::PoolError;
-use crate::threads::ThreadError;
 
 /// What was being done when the operating system refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -369,6 +368,62 @@ impl IoError {
 /// A write that moved nothing and named no reason.
 pub(crate) fn nothing_written() -> io::Error {
     io::Error::new(io::ErrorKind::WriteZero, "the system took none of the bytes")
+}
+
+/// Why a thread did not do its work.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ThreadError {
+    /// The system starts no more threads.
+    #[error(
+        "the system starts no more threads (for '{name}'): {source}\n  {}, or take fewer threads (--threads)",
+        Lack::of(source).advice()
+    )]
+    Refused {
+        /// What the thread was for.
+        name: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A fault of this program ended the thread.
+    #[error("internal error: the thread '{name}' ended early; please report this")]
+    Died {
+        /// What the thread was for.
+        name: String,
+    },
+}
+
+impl ThreadError {
+    /// The same error once more.
+    pub(crate) fn repeat(&self) -> Self {
+        match self {
+            Self::Refused { name, source } => Self::Refused { name: name.clone(), source: again(source) },
+            Self::Died { name } => Self::Died { name: name.clone() },
+        }
+    }
+}
+
+/// What a thread that is refused lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lack {
+    Memory,
+    /// A place among the processes, or memory: the system has one error for both.
+    Place,
+}
+
+impl Lack {
+    pub(crate) fn of(error: &io::Error) -> Self {
+        if error.raw_os_error() == Some(libc::ENOMEM) { Lack::Memory } else { Lack::Place }
+    }
+
+    pub(crate) fn advice(self) -> &'static str {
+        match self {
+            Lack::Memory => "allow the process more memory (ulimit -v, ulimit -d)",
+            Lack::Place => {
+                "allow more processes (ulimit -u, or pids.max of the control group) and memory (ulimit -d, ulimit -v)"
+            }
+        }
+    }
 }
 
 pub(crate) fn again(source: &io::Error) -> io::Error {

@@ -4,10 +4,11 @@
 //! for every k, and expects the right output or a clear error each time. The counter runs over
 //! the operations the plan's filter lets through, whichever thread they come from.
 
+use crate::sync::Unpoisoned;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// The operations that are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,7 +108,7 @@ impl Faults {
     /// What was remembered, in its order. A rename has its new name.
     pub fn recorded(&self) -> Vec<(Operation, PathBuf)> {
         let recorded = self.recorded.as_ref();
-        recorded.map(|all| all.lock().unwrap_or_else(PoisonError::into_inner).clone()).unwrap_or_default()
+        recorded.map(|all| all.lock().unpoisoned().clone()).unwrap_or_default()
     }
 
     /// Operations counted so far.
@@ -123,7 +124,7 @@ impl Faults {
     /// Counts an operation; what must happen to it, or the error it fails with.
     pub(crate) fn meet(&self, operation: Operation, path: &Path) -> io::Result<Option<Effect>> {
         if let Some(recorded) = &self.recorded {
-            recorded.lock().unwrap_or_else(PoisonError::into_inner).push((operation, path.to_path_buf()));
+            recorded.lock().unpoisoned().push((operation, path.to_path_buf()));
         }
         let Some(plan) = self.plan.as_ref() else {
             self.counted.fetch_add(1, Ordering::Relaxed);

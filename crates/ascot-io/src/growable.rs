@@ -20,6 +20,13 @@ pub struct Growable {
     purpose: &'static str,
 }
 
+impl Pool {
+    /// Memory of no bytes yet, that grows as far as the budget allows.
+    pub fn growable(&self, purpose: &'static str) -> Result<Growable, PoolError> {
+        Growable::new(self, purpose)
+    }
+}
+
 impl Growable {
     pub(crate) fn new(pool: &Pool, purpose: &'static str) -> Result<Self, PoolError> {
         Ok(Self { mapping: None, reservation: pool.reserve(0, purpose)?, pool: pool.clone(), purpose })

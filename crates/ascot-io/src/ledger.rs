@@ -11,24 +11,18 @@
 //!
 //! [`Ledger::account`] tells it by the names of streams, [`Ledger::files`] by their files.
 
+mod direction;
 mod files;
 
+use crate::sync::Unpoisoned;
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+pub use direction::Direction;
 pub use files::FileAccount;
 use files::{Files, Place};
-
-/// Which way a stream moves bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Direction {
-    /// From the device.
-    Read,
-    /// To the device.
-    Write,
-}
 
 /// What one stream (all streams of one name, direction and device) has moved.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -136,7 +130,7 @@ impl Ledger {
     }
 
     fn lock(&self) -> MutexGuard<'_, Books> {
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+        self.books.lock().unpoisoned()
     }
 
     /// Opens (or joins) the account of a stream on `device`, reading or writing file `inode` at `path`.

@@ -37,6 +37,7 @@ mod ranges;
 mod room;
 mod run;
 mod stream;
+mod sync;
 mod system;
 pub mod threads;
 mod virtual_disk;
@@ -59,6 +60,7 @@ pub use run::{
     block_checksum, crc32c, read_index,
 };
 pub use stream::{Filled, ReadStream, WriteStream};
+pub use sync::Unpoisoned;
 pub use system::{descriptor_limit, random_bytes};
 pub use threads::ThreadError;
 pub use virtual_disk::{VirtualDisk, VirtualRun};

@@ -16,13 +16,10 @@
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::PAGE_BYTES;
 use crate::arena::Arena;
-use crate::buf::Buf;
-use crate::growable::Growable;
-use crate::memory::Mapping;
+use crate::sync::Unpoisoned;
 
 /// The first region of this size maps the arena.
 const ARENA_FROM_BYTES: usize = 1 << 20;
@@ -54,7 +51,7 @@ struct Place {
 
 impl Inner {
     fn place(&self) -> MutexGuard<'_, Place> {
-        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+        self.place.lock().unpoisoned()
     }
 
     /// Counts `bytes` as used.
@@ -163,24 +160,6 @@ impl Pool {
         Ok(Reservation { pool: self.clone(), bytes })
     }
 
-    /// Memory of `bytes`, rounded up to whole pages and starting on one; it is given back when the
-    /// last part of the returned buffer is dropped. It holds whatever an earlier region left there,
-    /// zeros at first. Large pools use huge pages.
-    pub fn region(&self, bytes: usize, purpose: &'static str) -> Result<Buf, PoolError> {
-        let rounded = bytes.max(1).checked_next_multiple_of(PAGE_BYTES).unwrap_or(usize::MAX);
-        let reservation = match self.grant(rounded, purpose)? {
-            Ok(grant) => return Ok(Buf::from_grant(grant)),
-            Err(reservation) => reservation,
-        };
-        let mapping = Mapping::anonymous(rounded).map_err(|errno| self.refused(purpose, rounded, errno))?;
-        Ok(Buf::from_mapping(mapping, Some(reservation)))
-    }
-
-    /// Memory of no bytes yet, that grows as far as the budget allows.
-    pub fn growable(&self, purpose: &'static str) -> Result<Growable, PoolError> {
-        Growable::new(self, purpose)
-    }
-
     /// The error where the system refused `bytes` that are counted already.
     pub(crate) fn refused(&self, purpose: &'static str, bytes: usize, errno: i32) -> PoolError {
         let (used, budget) = (self.used().saturating_sub(bytes), self.budget());
@@ -189,7 +168,11 @@ impl Pool {
 
     /// A range of the arena; only a reservation where there is no arena, or no free range in it
     /// that is long enough.
-    fn grant(&self, bytes: usize, purpose: &'static str) -> Result<Result<Grant, Reservation>, PoolError> {
+    pub(crate) fn grant(
+        &self,
+        bytes: usize,
+        purpose: &'static str,
+    ) -> Result<Result<Grant, Reservation>, PoolError> {
         let place = &mut *self.inner.place();
         self.inner.count(place, bytes, purpose)?;
         if place.arena.is_none() && !place.refused && bytes >= ARENA_FROM_BYTES {
@@ -289,6 +272,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::PAGE_BYTES;
+    use crate::buf::Buf;
 
     #[test]
     fn reservations_are_given_back() {

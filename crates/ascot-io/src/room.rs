@@ -17,10 +17,11 @@
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
 use std::os::unix::fs::MetadataExt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use crate::SECTOR_BYTES;
+use crate::sync::Unpoisoned;
 
 /// What may be laid out ahead in any case: this share of the job, within bounds; twice the share of
 /// a job so small that steps would be short.
@@ -70,7 +71,7 @@ impl Books {
 
 impl Room {
     fn books(&self) -> MutexGuard<'_, Books> {
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+        self.books.lock().unpoisoned()
     }
 
     /// All files together are expected to come to `bytes`.
@@ -148,7 +149,7 @@ impl Writer {
         let mut books = self.room.books();
         while books.removals > 0 && books.limit.is_some_and(|limit| books.held + bytes > limit) {
             let waited = self.room.removed.wait_timeout(books, REMOVAL_POLL);
-            books = waited.unwrap_or_else(PoisonError::into_inner).0;
+            books = waited.unpoisoned().0;
         }
     }
 

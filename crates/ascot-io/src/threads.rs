@@ -8,57 +8,36 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, Builder, JoinHandle, ScopedJoinHandle};
 
-use crate::error::again;
+use crate::error::Lack;
+pub use crate::error::ThreadError;
 use crate::memory::Mapping;
+use crate::sync::Unpoisoned;
 use crate::waits::{Need, register_thread, wait_for};
 
-/// Why a thread did not do its work.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ThreadError {
-    /// The system starts no more threads.
-    #[error(
-        "the system starts no more threads (for '{name}'): {source}\n  allow more processes (ulimit -u, or pids.max of the control group) and memory (ulimit -d, ulimit -v), or take fewer threads (--threads)"
-    )]
-    Refused {
-        /// What the thread was for.
-        name: String,
-        /// The system's reason.
-        source: io::Error,
-    },
-    /// A fault of this program ended the thread.
-    #[error("internal error: the thread '{name}' ended early; please report this")]
-    Died {
-        /// What the thread was for.
-        name: String,
-    },
-}
-
-impl ThreadError {
-    /// The same error once more.
-    pub(crate) fn repeat(&self) -> Self {
-        match self {
-            Self::Refused { name, source } => Self::Refused { name: name.clone(), source: again(source) },
-            Self::Died { name } => Self::Died { name: name.clone() },
-        }
-    }
-}
-
-/// Threads that were refused.
-static REFUSED: AtomicUsize = AtomicUsize::new(0);
+/// Whether threads were refused, for want of memory and of a place.
+static REFUSED: [AtomicBool; 2] = [AtomicBool::new(false), AtomicBool::new(false)];
 
 /// Says that the system refused this process some threads, if it did.
-pub fn notice() -> Option<&'static str> {
-    let text = "the system started fewer threads than wanted; the job did without them\n  for full speed allow more processes (ulimit -u, or pids.max of the control group)";
-    (REFUSED.load(Relaxed) > 0).then_some(text)
+pub fn notice() -> Option<String> {
+    let met = |lack: &Lack| REFUSED[*lack as usize].load(Relaxed);
+    // Where a place was lacking once, that advice has the other in it.
+    let lack = [Lack::Place, Lack::Memory].into_iter().find(met)?;
+    Some(notice_of(lack))
+}
+
+fn notice_of(lack: Lack) -> String {
+    let advice = lack.advice();
+    format!(
+        "the system started fewer threads than wanted; the job did without them\n  for full speed {advice}"
+    )
 }
 
 fn refused(name: &str, source: io::Error) -> ThreadError {
-    REFUSED.fetch_add(1, Relaxed);
+    REFUSED[Lack::of(&source) as usize].store(true, Relaxed);
     ThreadError::Refused { name: name.into(), source }
 }
 
@@ -136,7 +115,7 @@ impl<'scope> Scope<'scope, '_> {
             register_thread();
             let result = catch_unwind(AssertUnwindSafe(work)).ok();
             if result.is_none() {
-                died.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(own_name);
+                died.lock().unpoisoned().get_or_insert(own_name);
             }
             result
         };
@@ -167,7 +146,7 @@ pub fn scope<'env, T, E: From<ThreadError>>(
         result
     });
     drop(waiting);
-    match dead.lock().unwrap_or_else(PoisonError::into_inner).take() {
+    match dead.lock().unpoisoned().take() {
         Some(name) => Err(died(name).into()),
         None => result,
     }
@@ -206,6 +185,21 @@ mod tests {
         assert_eq!(scope(|scope| scope.spawn("sum", || 3)?.join()).unwrap(), 3);
         let dying = spawn("dying", || panic!("on purpose")).unwrap();
         assert!(matches!(dying.join(), Err(ThreadError::Died { .. })));
+    }
+
+    #[test]
+    fn advice_is_about_what_was_lacking() {
+        let told = |errno| {
+            let source = io::Error::from_raw_os_error(errno);
+            let notice = notice_of(Lack::of(&source));
+            [notice, ThreadError::Refused { name: "sort".into(), source }.to_string()]
+        };
+        for text in told(libc::ENOMEM) {
+            assert!(text.contains("memory") && !text.contains("processes"), "{text}");
+        }
+        for text in told(libc::EAGAIN) {
+            assert!(text.contains("pids.max") && text.contains("ulimit -v"), "{text}");
+        }
     }
 
     #[test]

@@ -19,7 +19,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use ascot_model::volume::VolumeProfile;
 
@@ -27,6 +27,7 @@ use crate::buf::Buf;
 use crate::error::IoError;
 use crate::ledger::{Direction, Ledger, Meter};
 use crate::stream::{Filled, ReadStream, WriteStream};
+use crate::sync::Unpoisoned;
 
 /// A disk in memory, with a clock; clones are the same disk.
 #[derive(Clone)]
@@ -97,7 +98,7 @@ impl VirtualDisk {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unpoisoned()
     }
 
     /// Puts a file there as it is, in no time; it replaces one of its name.

@@ -74,10 +74,11 @@ mod watch {
 
 #[cfg(debug_assertions)]
 mod watch {
+    use crate::sync::Unpoisoned;
     use std::collections::BTreeMap;
     use std::fmt::Write as _;
     use std::io::Write as _;
-    use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+    use std::sync::{Arc, Mutex, MutexGuard, Once};
     use std::thread;
     use std::time::{Duration, Instant};
 
@@ -167,7 +168,7 @@ mod watch {
     }
 
     fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-        mutex.lock().unwrap_or_else(PoisonError::into_inner)
+        mutex.lock().unpoisoned()
     }
 
     fn name_of_thread() -> String {

@@ -30,6 +30,10 @@ const TASK_RUN_BYTES: u64 = 8 << 20;
 const TASK_MERGED_BYTES: u64 = 48 << 10;
 /// What is beside a part that memory sorts while a larger one is sorted by runs: one in so many.
 const BESIDE_PART_SHARE: u64 = 8;
+/// What a view knows of a block of its runs beside the first key, bytes.
+const KNOWN_OF_BLOCK_BYTES: u64 = 24;
+/// Blocks of a run of a view that are not full.
+const PART_BLOCKS: u64 = 4;
 /// Least bytes between two times that what was consumed is freed, however little room there is.
 pub const LEAST_STEP_BYTES: u64 = 4 << 20;
 
@@ -38,8 +42,10 @@ pub const LEAST_STEP_BYTES: u64 = 4 << 20;
 pub struct DiskUse {
     /// Bytes laid out ahead of writing, by the bytes a job expects to store.
     pub ahead_bytes: fn(u64) -> u64,
-    /// Bytes of output between two times that what was consumed is freed, by the bytes merged.
-    pub step_bytes: fn(u64) -> u64,
+    /// Bytes of output between two times that what was consumed is freed, by the bytes merged and the memory.
+    pub step_bytes: fn(u64, u64) -> u64,
+    /// Memory, bytes.
+    pub memory_bytes: u64,
     /// Bytes a spill takes for each byte of records in it.
     pub packing: f64,
     /// Files that the output is; 0: a pipe or a device.
@@ -89,6 +95,10 @@ impl DiskUse {
         DiskNeed { peak_bytes: bytes, output_bytes: bytes, least_bytes: bytes, ..DiskNeed::default() }
     }
 
+    fn step(&self, merged: u64) -> u64 {
+        (self.step_bytes)(merged, self.memory_bytes)
+    }
+
     fn output_bytes(&self, kept: u64) -> u64 {
         let kept = if self.output_files > 0 { kept } else { 0 };
         kept.saturating_add(self.output_files.saturating_mul(self.header_bytes + PAGE_BYTES))
@@ -119,9 +129,9 @@ impl DiskUse {
         let output = self.output_bytes(kept);
         // Of each run the block in which the merge stands is still there: on average half of it is out.
         let torn = (at_once * self.block / 4 * 3).min(kept);
-        let group_step = if largest_group == 0 { 0 } else { (self.step_bytes)(largest_group) + torn };
+        let group_step = if largest_group == 0 { 0 } else { self.step(largest_group) + torn };
         let frees = self.output_files > 0 && spilled > 0;
-        let last_step = if frees { (self.step_bytes)(spilled).min(kept) + torn } else { 0 };
+        let last_step = if frees { self.step(spilled).min(kept) + torn } else { 0 };
         let step = last_step.max(group_step.min(largest_group));
         let stored = spills.max(output) + self.manifest_bytes(spilled, largest_group);
         self.need(stored, step, spills, output)
@@ -152,6 +162,15 @@ impl DiskUse {
     }
 }
 
+/// What is beside the runs of a view at most: what it knows of their blocks, of whose first keys it keeps `kept` bytes
+/// each, and the manifest with the room kept for the next one.
+#[must_use]
+pub fn beside_view(records: u64, runs: u64, block: u64, kept: u64) -> u64 {
+    let blocks = records / block.max(1) + PART_BLOCKS * runs;
+    let known = blocks * (KNOWN_OF_BLOCK_BYTES + kept) + runs * 2 * PAGE_BYTES;
+    known + 2 * MANIFEST_ROOM_BYTES.max(2 * blocks * MANIFEST_ENTRY_BYTES)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,7 +180,8 @@ mod tests {
     fn disk() -> DiskUse {
         DiskUse {
             ahead_bytes: |_| MIB,
-            step_bytes: |bytes| (bytes / 24).max(4 * MIB),
+            step_bytes: |bytes, _| (bytes / 24).max(4 * MIB),
+            memory_bytes: 64 * MIB,
             packing: 1.0,
             output_files: 1,
             header_bytes: 0,

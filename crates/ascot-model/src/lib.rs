@@ -16,11 +16,13 @@
 //! * [`units`]: bytes, rates and times as people read them.
 
 pub mod account;
+pub mod bowtie_plan;
 pub mod columns;
 pub mod disk_use;
 pub mod host;
 pub mod measurement;
 pub mod multipass;
+pub mod passes_plan;
 pub mod plan;
 pub mod report;
 pub mod routing_plan;

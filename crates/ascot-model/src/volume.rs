@@ -5,9 +5,12 @@
 //! alternate. Where a volume gains from doing both at once the two directions overlap and the longer
 //! one counts. An object store fits the formula: a request is a switch, its bytes are a run.
 
+use std::fmt::Write as _;
+
 use serde::{Deserialize, Serialize};
 
 use crate::switch_cost::{BadSwitchCost, SwitchCost};
+use crate::units;
 
 /// Bytes of the largest block that is moved at once where switches cost next to nothing.
 const BLOCK_BYTES: f64 = 1_048_576.0;
@@ -108,6 +111,22 @@ impl std::fmt::Display for BadProfile {
 }
 
 impl VolumeProfile {
+    /// The profile in one line, its switch cost as among `files` files.
+    pub fn summary(&self, files: u32) -> String {
+        let mut text = format!(
+            "{}: reads {}, writes {}",
+            self.name,
+            units::rate(self.read_bytes_per_s),
+            units::rate(self.write_bytes_per_s)
+        );
+        if let Some(duplex) = self.duplex_bytes_per_s {
+            let _ = write!(text, ", both at once {} each", units::rate(duplex));
+        }
+        let switch_ms = self.switch_seconds.seconds(f64::from(files)) * 1e3;
+        let _ = write!(text, ", {switch_ms:.3} ms a switch");
+        text
+    }
+
     /// A volume of these speeds and nothing else.
     pub fn simple(name: &str, read_bytes_per_s: f64, write_bytes_per_s: f64, switch_seconds: f64) -> Self {
         VolumeProfile {

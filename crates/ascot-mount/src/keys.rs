@@ -10,8 +10,8 @@
 //! it is another one the directory is opened again: so what is seen are the epochs complete at that moment.
 //!
 //! Invariants: a number of a file belongs to one key with one content for as long as the kernel knows it, so a file that has been
-//! opened never changes; short values are kept for who has a file open, and besides them a bounded amount, because a name is looked up
-//! right before it is opened. Long values are read from the directory as they are asked for, a part at a time.
+//! opened never changes; when epochs are dropped all numbers are given anew; short values are kept for who has a file open, and
+//! besides them a bounded amount, because a name is looked up right before it is opened. Long values are read from the directory as they are asked for, a part at a time.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use ascot_index::{Content, Directory, IndexError, Scan, StoredValue, Unread};
+use ascot_index::{Content, Directory, IndexError, Manifest, Scan, StoredValue, Unread};
 use ascot_record::hex::{from_hex, to_hex};
 use fuser::{
     Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, LockOwner,
@@ -61,6 +61,8 @@ struct Known {
     modified: SystemTime,
     /// Times it was looked up and not forgotten.
     uses: u64,
+    /// Its epochs may be others by now: who has it open keeps it, and nobody else gets it.
+    outdated: bool,
 }
 
 /// The content of a file: the values of its key, one after the other.
@@ -137,12 +139,13 @@ struct List {
 }
 
 impl State {
-    /// Forgets contents that have grown; and all files, if another directory has taken the place of this one.
+    /// Forgets contents that have grown; and the numbers of all files, if another directory has taken the place of this one, or epochs
+    /// were dropped, so that what is there now may be of the same size and another content.
     fn begin_anew(&mut self, another: bool) {
         self.kept.clear();
         self.kept_bytes = 0;
         if another {
-            self.files.clear();
+            self.files.values_mut().for_each(|known| known.outdated = true);
             self.numbers.clear();
         }
     }
@@ -175,7 +178,8 @@ impl KeyFiles {
         if directory.has_gone_on() {
             match directory.open_again() {
                 Ok(now) => {
-                    let another = now.manifest().id != directory.manifest().id;
+                    let of = |manifest: &Manifest| (manifest.id, manifest.history);
+                    let another = of(now.manifest()) != of(directory.manifest());
                     *directory = Arc::new(now);
                     self.state().begin_anew(another);
                 }
@@ -256,11 +260,18 @@ impl KeyFiles {
     fn number_of(&self, key: Vec<u8>, size: u64, epochs: u64, modified: SystemTime) -> (u64, SystemTime) {
         let state = &mut *self.state();
         let had = state.numbers.get(&key).copied();
-        // Nothing is ever taken away from a key: of the same size is the same.
+        // Nothing is taken away from a key unless epochs are dropped, and then no numbers are left: of the same size is the same.
         let same = had.filter(|number| state.files.get(number).is_some_and(|known| known.size == size));
         let number = same.unwrap_or_else(|| self.next.fetch_add(1, Ordering::Relaxed));
         state.numbers.insert(key.clone(), number);
-        let known = state.files.entry(number).or_insert(Known { key, size, epochs, modified, uses: 0 });
+        let known = state.files.entry(number).or_insert(Known {
+            key,
+            size,
+            epochs,
+            modified,
+            uses: 0,
+            outdated: false,
+        });
         known.uses += 1;
         (number, known.modified)
     }
@@ -349,17 +360,25 @@ impl Filesystem for KeyFiles {
         let known = self.state().files.get(&number.0).map(|known| (known.size, known.modified));
         match known {
             Some((size, modified)) => reply.attr(&NUMBER_TTL, &self.attributes(number, size, modified)),
-            None => reply.error(Errno::ENOENT),
+            None => reply.error(Errno::ESTALE),
         }
     }
 
     fn open(&self, _: &Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let known = self.state().files.get(&number.0).map(|known| (known.key.clone(), known.epochs));
-        let Some((key, epochs)) = known else { return reply.error(Errno::EISDIR) };
+        // First, as it may forget numbers.
+        let directory = self.directory();
+        let state = self.state();
+        let known = state.files.get(&number.0).filter(|known| !known.outdated);
+        let known = known.map(|known| (known.key.clone(), known.epochs));
+        drop(state);
+        let Some((key, epochs)) = known else {
+            // The kernel looks the name up again.
+            return reply.error(if number == INodeNo::ROOT { Errno::EISDIR } else { Errno::ESTALE });
+        };
         if flags.acc_mode() != OpenAccMode::O_RDONLY {
             return reply.error(Errno::EROFS);
         }
-        match self.content(&self.directory(), &key, epochs) {
+        match self.content(&directory, &key, epochs) {
             Ok(content) => {
                 let handle = self.next.fetch_add(1, Ordering::Relaxed);
                 self.state().open.insert(handle, content.unwrap_or_default());
@@ -382,7 +401,8 @@ impl Filesystem for KeyFiles {
     ) {
         let content = self.state().open.get(&handle.0).cloned();
         let Some(content) = content else { return reply.error(Errno::EBADF) };
-        // What is appended is never taken away: the directory as it is now has all that the file had when it was opened.
+        // The directory as it is now has all that the file had when it was opened, unless epochs were dropped meanwhile: then
+        // checksums do not fit, and reading a long value fails.
         let directory = Arc::clone(&self.directory.lock().unwrap_or_else(PoisonError::into_inner));
         match content.read(&directory, offset, size as usize) {
             Ok(bytes) => reply.data(&bytes),

@@ -91,6 +91,13 @@ impl FileFormat {
         }
     }
 
+    /// Whether it is text, of another encoding.
+    #[must_use]
+    pub fn is_text(self) -> bool {
+        use FileFormat::{Utf16, Utf16Be, Utf16Le, Utf32};
+        matches!(self, Utf16 | Utf16Le | Utf16Be | Utf32)
+    }
+
     /// Whether the command writes CSV with a header, whatever the file's own form.
     #[must_use]
     pub fn becomes_csv(self) -> bool {

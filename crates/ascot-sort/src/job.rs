@@ -279,13 +279,20 @@ impl<'a, R: Records> Job<'a, R> {
         if !self.resumable {
             return Ok(());
         }
-        let Some(dir) = &self.dir else { return Ok(()) };
+        let Some(dir) = &mut self.dir else { return Ok(()) };
+        if self.manifest.all_read && self.keeping.is_wished() {
+            // Before anybody can see that it is past its first pass. What was stored before is of use, too.
+            dir.stay();
+            self.keeping.always();
+        }
         let totals = self.disk.ledger().totals();
-        let mut manifest = self.manifest.clone();
-        manifest.moved.0 += totals.read_bytes;
-        manifest.moved.1 += totals.written_bytes;
-        manifest.seconds += self.started.elapsed().as_secs_f64();
-        dir.store(&manifest)
+        let before = (self.manifest.moved, self.manifest.seconds);
+        self.manifest.moved.0 += totals.read_bytes;
+        self.manifest.moved.1 += totals.written_bytes;
+        self.manifest.seconds += self.started.elapsed().as_secs_f64();
+        let stored = dir.store(&self.manifest);
+        (self.manifest.moved, self.manifest.seconds) = before;
+        stored
     }
 
     /// Buffers for sorting, and a reader of the inputs from where the job stands.

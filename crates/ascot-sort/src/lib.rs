@@ -46,4 +46,5 @@ pub use jobs::explanation::Explanation;
 pub use jobs::generate;
 pub use jobs::leftovers::{Leftover, Removal, clean, is_running, leftovers};
 pub use jobs::sort::{explain, explain_view, make_view, resume, sort, split};
+pub use jobs::sort_plan::SortPlan;
 pub use plan::volumes::RunOptions;

@@ -73,7 +73,7 @@ impl Job {
         let (send, receive) = channel();
         let (request, by) = (self.request.clone(), self.by);
         std::thread::spawn(move || {
-            let (options, cancel) = (RunOptions { faults }, Cancel::new());
+            let (options, cancel) = (RunOptions { faults, ..RunOptions::default() }, Cancel::new());
             let result = match by {
                 Some(by) => split(&request, by, &options, &Silent, &cancel),
                 None => sort(&request, &options, &Silent, &cancel),

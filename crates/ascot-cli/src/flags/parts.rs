@@ -101,20 +101,6 @@ pub fn split() -> Command {
         .mut_arg("output", |flag| flag.required(true))
 }
 
-/// The number of files of a result.
-pub fn parts() -> Arg {
-    option(
-        "parts",
-        "N",
-        "write N files; -o names them: 'part-{:05}'",
-        "Write the result as N files. The name given by -o has a place for their number, from 0: {} or, with \
-         five digits, {:05}. Where records are ordered, each file has a range of keys and about as many \
-         bytes, and equal keys share a file. All files appear together at the end, or none. Inputs must be \
-         files.",
-    )
-    .long("parts")
-}
-
 /// A command with the flags of `ascot sort`, less those `omitted`.
 fn moving(name: &'static str, operands: &str, omitted: &[&str]) -> Command {
     let kept = |flags: Vec<Arg>| -> Vec<Arg> {

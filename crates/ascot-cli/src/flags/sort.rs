@@ -320,9 +320,9 @@ pub(super) fn job() -> Vec<Arg> {
             "DIR",
             "continue the killed job whose spills are in DIR",
             "Continue the killed job whose directory is DIR (ascot clean --dry-run lists them). \
-             All else is taken from that job; only --report, --progress, --quiet and --verbose \
-             go with it. Refused if an input has changed since. Whatever ends it early, an error or a \
-             signal, it can be continued again.",
+             All else is taken from that job; only --memory, which replaces what it began with, \
+             --keep-on-interrupt, --report, --progress, --quiet and --verbose go with it. Refused if an \
+             input has changed since. Whatever ends it early, an error or a signal, it can be continued again.",
         )
         .long("resume")
         .value_parser(OsStringValueParser::new())
@@ -333,8 +333,8 @@ pub(super) fn job() -> Vec<Arg> {
             "If SIGINT (Ctrl-C), SIGTERM or SIGHUP stops the job, leave its spills and its unfinished output \
              instead of removing them, and say how to continue it: for machines that are taken away at short \
              notice. A job that cannot be continued is removed as always: one that reads a pipe, writes to \
-             standard output or several parts, or has spilled nothing yet. The same with \
-             ASCOT_KEEP_ON_INTERRUPT=1.",
+             standard output or several parts, or has spilled nothing yet. Past its first \
+             pass a job is then kept after an error, too, and a resumed job always is. The same with ASCOT_KEEP_ON_INTERRUPT=1.",
         )
         .long("keep-on-interrupt")
         .hide_short_help(true),
@@ -480,7 +480,7 @@ pub(super) fn output() -> Vec<Arg> {
         .long("output")
         .value_parser(OsStringValueParser::new())
         .value_hint(ValueHint::FilePath),
-        super::parts::parts(),
+        parts(),
         option(
             "report",
             "FILE",
@@ -516,4 +516,18 @@ pub(super) fn output() -> Vec<Arg> {
         .long("verbose")
         .hide_short_help(true),
     ]
+}
+
+/// The number of files of a result.
+fn parts() -> Arg {
+    option(
+        "parts",
+        "N",
+        "write N files; -o names them: 'part-{:05}'",
+        "Write the result as N files. The name given by -o has a place for their number, from 0: {} or, with \
+         five digits, {:05}. Where records are ordered, each file has a range of keys and about as many \
+         bytes, and equal keys share a file. All files appear together at the end, or none. Inputs must be \
+         files.",
+    )
+    .long("parts")
 }

@@ -26,6 +26,9 @@ pub fn inputs(matches: &ArgMatches) -> Result<Vec<Input>, Failure> {
     if files.is_empty() {
         return Ok(vec![Input::Stdin]);
     }
+    if files.iter().any(|file| file.is_empty()) {
+        return Err(Failure::usage("an input has an empty name", "name a file, or - for standard input"));
+    }
     Ok(files.into_iter().map(|file| Input::from_argument(Path::new(file))).collect())
 }
 

@@ -26,9 +26,10 @@ use crate::size;
 use crate::view_flags::is_given;
 use crate::volume::{self, Profile};
 
-pub use records::{are_text_by_name, named_records};
+pub use records::{SORT_WORDS, are_text_by_name, named_records};
 pub use resources::{
-    is_compression_program, keeps_on_interrupt, lowered_cap, memory_or, threads, usual_temp_dirs,
+    is_compression_program, keeps_on_interrupt, lowered_cap, memory_of_resumed, memory_or, threads,
+    usual_temp_dirs,
 };
 
 /// What `ascot sort` is to do.
@@ -105,7 +106,8 @@ pub fn sort_request(matches: &ArgMatches, mode: Mode) -> Result<SortRequest, Fai
 
 /// Refuses flags that a resumed job does not take: it has its own.
 pub fn refuse_with_resume(matches: &ArgMatches) -> Result<(), Failure> {
-    const TAKEN: &[&str] = &["resume", "keep-on-interrupt", "report", "progress", "quiet", "verbose"];
+    const TAKEN: &[&str] =
+        &["resume", "memory", "keep-on-interrupt", "report", "progress", "quiet", "verbose"];
     let given = matches.ids().map(clap::Id::as_str).find(|id| {
         let on_line = matches.value_source(id) == Some(clap::parser::ValueSource::CommandLine);
         on_line && !TAKEN.contains(id)
@@ -118,7 +120,8 @@ pub fn refuse_with_resume(matches: &ArgMatches) -> Result<(), Failure> {
         )),
         Some(id) => Err(Failure::usage(
             format!(
-                "--resume takes no other flags than --report, --progress, --quiet, --verbose; found {id}"
+                "--resume takes no other flags than --memory, --keep-on-interrupt, --report, --progress, --quiet, \
+                 --verbose; found {id}"
             ),
             "the job is continued as it was begun: ascot sort --resume DIR",
         )),

@@ -52,7 +52,8 @@ const ORDERS: &[(&str, char)] = &[
     ("version-sort", 'V'),
 ];
 
-const SORT_WORDS: &[(&str, char)] = &[
+/// Orders by name, for `--sort`, and their letters.
+pub const SORT_WORDS: &[(&str, char)] = &[
     ("general-numeric", 'g'),
     ("human-numeric", 'h'),
     ("month", 'M'),
@@ -191,7 +192,17 @@ fn adjusted(matches: &ArgMatches, layout: Layout) -> Result<Layout, Failure> {
     let zero_ended = matches.get_flag("zero-terminated");
     match layout {
         Layout::Csv { separator: own, quote: own_quote } if !zero_ended => {
-            Ok(Layout::Csv { separator: separator.unwrap_or(own), quote: quote.unwrap_or(own_quote) })
+            let (separator, quote) = (separator.unwrap_or(own), quote.unwrap_or(own_quote));
+            if separator == quote {
+                return Err(Failure::usage(
+                    format!(
+                        "'{}' cannot be the separator and the quote at once",
+                        char::from(quote).escape_default()
+                    ),
+                    "name another with -t or --quote",
+                ));
+            }
+            Ok(Layout::Csv { separator, quote })
         }
         Layout::Lines { delimiter } if quote.is_none() => {
             Ok(Layout::Lines { delimiter: if zero_ended { 0 } else { delimiter } })

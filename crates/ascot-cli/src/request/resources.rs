@@ -9,7 +9,7 @@ use ascot_model::units;
 use ascot_sort::plan::budget::LEAST_MEMORY_BYTES;
 use ascot_sort::plan::volumes::environment_temp_dirs;
 use ascot_sort::request::Method;
-use ascot_sort::resources::control_group::{LoweredCap, lowered};
+use ascot_sort::resources::control_group::LoweredCap;
 use clap::ArgMatches;
 
 use super::word_of;
@@ -59,7 +59,23 @@ fn memory_asked(matches: &ArgMatches) -> Result<Option<u64>, Failure> {
 /// What is said where the control group has no room for the cap that is asked for.
 pub fn lowered_cap(matches: &ArgMatches) -> Option<String> {
     let asked = memory_asked(matches).ok()??;
-    LoweredCap::of(asked).map(|lowered| lowered.to_string())
+    within_group(asked).map(|lowered| lowered.to_string())
+}
+
+/// `--memory` of a job that is resumed. The variable is for jobs that begin.
+pub fn memory_of_resumed(matches: &ArgMatches) -> Result<Option<u64>, Failure> {
+    let text = matches.get_one::<String>("memory");
+    text.map(|text| bytes("--memory", size::memory_size(text))).transpose()
+}
+
+/// What becomes of a cap of `asked` bytes in the control group; none where it fits.
+fn within_group(asked: u64) -> Option<LoweredCap> {
+    LoweredCap::within(asked, sys::control_group()?)
+}
+
+/// `asked`, or as much of it as fits into the control group.
+fn lowered(asked: u64) -> u64 {
+    within_group(asked).map_or(asked, |lowered| lowered.cap)
 }
 
 /// A word where the cap is more than there is.

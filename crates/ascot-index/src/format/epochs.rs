@@ -59,9 +59,9 @@ impl Manifest {
     pub fn roll_back(&mut self, epochs: u64) -> Result<u64> {
         let Some(dropped) = self.epochs.checked_sub(epochs) else {
             return Err(IndexError::Request(format!(
-                "{} complete in the directory that is there, and {epochs} are to stay: is it the directory of this \
-                 checkpoint?",
-                counted(self.epochs, "epoch")
+                "cannot roll back to {}: the directory has {}; name the directory that belongs to this checkpoint",
+                counted(epochs, "epoch"),
+                counted(self.epochs, "complete epoch")
             )));
         };
         self.epochs = epochs;
@@ -137,7 +137,7 @@ mod tests {
             assert!(manifest.shapes_can_be());
         }
         let error = changed().roll_back(7).unwrap_err().to_string();
-        assert!(error.contains("6 epochs complete") && error.contains("7 are to stay"), "{error}");
+        assert!(error.contains("back to 7 epochs: the directory has 6 complete epochs"), "{error}");
     }
 
     #[test]

@@ -40,6 +40,15 @@ pub struct Manifest {
     pub boundaries: Vec<Vec<String>>,
     /// The writer closed it.
     pub closed: bool,
+    /// Another random number each time epochs are dropped; 0 where none ever were. Epochs of the same number are the same
+    /// as long as this is.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub history: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the form in which serde calls it")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// All that is looked at before the version is known to be ours.
@@ -60,7 +69,7 @@ impl Manifest {
     /// A directory without epochs yet.
     pub fn new(layout: Layout, id: u64) -> Self {
         let (earlier, boundaries) = (Vec::new(), Vec::new());
-        Self { version: VERSION, id, layout, earlier, epochs: 0, boundaries, closed: false }
+        Self { version: VERSION, id, layout, earlier, epochs: 0, boundaries, closed: false, history: 0 }
     }
 
     /// Reads the manifest of `directory`.

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
-use ascot_io::{Buf, Disk, Filled, IoError, PAGE_BYTES, PendingRead, RandomAccessFile};
+use ascot_io::{Action, Buf, Disk, Filled, IoError, PAGE_BYTES, PendingRead, RandomAccessFile};
 
 use crate::error::{IndexError, Result};
 use crate::read::files::{is_too_many_open, missing};
@@ -32,7 +32,8 @@ pub fn fetch(disk: &Disk, name: &str, path: &Path, at: u64, bytes: usize) -> Res
         return Err(IndexError::damaged(path, at + left, CUT_SHORT));
     }
     // A page more: a direct read may start before the place.
-    stream.begin(Buf::heap((bytes + PAGE_BYTES).next_multiple_of(PAGE_BYTES)))?;
+    let buf = Buf::try_heap((bytes + PAGE_BYTES).next_multiple_of(PAGE_BYTES));
+    stream.begin(buf.map_err(|error| IoError::from_os(Action::Read, path, at, error))?)?;
     let filled = stream.complete()?;
     if filled.len() < bytes {
         return Err(IndexError::damaged(path, at + filled.len() as u64, CUT_SHORT));

@@ -12,7 +12,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use ascot_io::{Action, Disk, IoError, O_NOFOLLOW, random_bytes};
+use ascot_io::{Action, Disk, IoError, O_NOFOLLOW, emergency, random_bytes};
 
 use crate::error::{IndexError, Result};
 use crate::format::layout::{Layout, PartitionBy};
@@ -27,7 +27,25 @@ pub struct Coordinator {
     disk: Disk,
     directory: PathBuf,
     manifest: Manifest,
+    /// Until the first epoch is complete, of a directory that was made here.
+    registered: Option<Registered>,
     _lock: File,
+}
+
+/// A new directory, which goes where the process must end at once: nothing of it is of use yet.
+struct Registered(PathBuf);
+
+impl Registered {
+    fn new(directory: &Path) -> Self {
+        emergency::register_directory(directory, is_file_of_directory);
+        Registered(directory.to_path_buf())
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        emergency::forget(&self.0);
+    }
 }
 
 impl Coordinator {
@@ -37,33 +55,33 @@ impl Coordinator {
     /// # Errors
     /// [`IndexError::Exists`] where something else of that name is; what refuses the layout; what the volume refuses.
     pub fn create(disk: &Disk, directory: &Path, layout: Layout) -> Result<Self> {
-        let failed = |error| IoError::from_os(Action::Create, directory, 0, error);
-        let id = random_bytes::<8>().map_err(failed)?;
-        Self::create_numbered(disk, directory, layout, u64::from_le_bytes(id))
+        Self::create_numbered(disk, directory, layout, random_number(directory)?)
     }
 
     /// Makes the directory with this number.
     pub(crate) fn create_numbered(disk: &Disk, directory: &Path, layout: Layout, id: u64) -> Result<Self> {
         layout.check()?;
         let failed = |error| IndexError::from(IoError::from_os(Action::Create, directory, 0, error));
-        match std::fs::create_dir(directory) {
-            Ok(()) => {}
-            Err(error) if error.kind() == ErrorKind::AlreadyExists && holds_nothing(directory) => {}
+        let made = match std::fs::create_dir(directory) {
+            Ok(()) => true,
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && holds_nothing(directory) => false,
             Err(error) if error.kind() == ErrorKind::AlreadyExists => return Err(exists(directory)),
             Err(error) => return Err(failed(error)),
-        }
+        };
         let lock = lock(directory, true)?;
         // Again, now that nobody else can change it.
         if !holds_nothing(directory) {
-            return Err(IndexError::Exists { path: directory.to_path_buf() });
+            return Err(exists_already(directory));
         }
+        let registered = made.then(|| Registered::new(directory));
         remove_remains(directory);
         let manifest = Manifest::new(layout, id);
         manifest.write(disk, directory)?;
         if let Some(parent) = directory.parent() {
             disk.sync_dir(parent)?;
         }
-        Ok(Self { disk: disk.clone(), directory: directory.to_path_buf(), manifest, _lock: lock })
+        let (disk, directory) = (disk.clone(), directory.to_path_buf());
+        Ok(Self { disk, directory, manifest, registered, _lock: lock })
     }
 
     /// Goes on after the last complete epoch of a directory.
@@ -76,7 +94,8 @@ impl Coordinator {
         // Again, now that nobody else can change it.
         let mut manifest = Manifest::read(directory)?;
         manifest.closed = false;
-        Ok(Self { disk: disk.clone(), directory: directory.to_path_buf(), manifest, _lock: lock })
+        let (disk, directory) = (disk.clone(), directory.to_path_buf());
+        Ok(Self { disk, directory, manifest, registered: None, _lock: lock })
     }
 
     /// What the directory is.
@@ -97,6 +116,8 @@ impl Coordinator {
         if next.layout.partition_by == PartitionBy::Range {
             next.boundaries.push(boundaries.iter().map(|key| to_hex(key)).collect());
         }
+        // There may be something to keep from here on.
+        self.registered = None;
         next.write(&self.disk, &self.directory)?;
         self.manifest = next;
         Ok(())
@@ -105,11 +126,13 @@ impl Coordinator {
     /// Only the first `epochs` epochs stay; how many others there were. What logs hold of those is a tail from here on.
     ///
     /// # Errors
-    /// There are not as many; what the volume refuses.
+    /// There are not as many; what the volume refuses; no random number to be had.
     pub fn roll_back(&mut self, epochs: u64) -> Result<u64> {
         let mut next = self.manifest.clone();
         let dropped = next.roll_back(epochs)?;
         if dropped > 0 {
+            // Whoever read those epochs has to notice, even if as many are written again.
+            next.history = random_number(&self.directory)?;
             next.write(&self.disk, &self.directory)?;
             self.manifest = next;
         }
@@ -132,6 +155,11 @@ impl Coordinator {
         self.manifest.write(&self.disk, &self.directory)?;
         Ok(self.manifest)
     }
+}
+
+fn random_number(directory: &Path) -> Result<u64> {
+    let failed = |error| IoError::from_os(Action::Create, directory, 0, error);
+    Ok(u64::from_le_bytes(random_bytes::<8>().map_err(failed)?))
 }
 
 /// Whether a name is that of a manifest which was being written.
@@ -157,6 +185,13 @@ fn is_of_directory(name: &OsStr) -> bool {
     name == MANIFEST || name.to_str().is_some_and(|name| Log::of_file(name).is_some())
 }
 
+/// The same for a process that must end at once: nothing is allocated.
+fn is_file_of_directory(name: &[u8]) -> bool {
+    let log = [&b"part-"[..], b"writer-"].iter().any(|start| name.starts_with(start));
+    let end = [&b".data"[..], b".index", b".aux"].iter().any(|end| name.ends_with(end));
+    (log && end) || name.starts_with(MANIFEST.as_bytes()) || name == LOCK.as_bytes()
+}
+
 /// Removes what a writer left that was stopped before its first epoch was complete; the manifest is replaced.
 fn remove_remains(directory: &Path) {
     let Ok(entries) = std::fs::read_dir(directory) else { return };
@@ -168,12 +203,15 @@ fn remove_remains(directory: &Path) {
 }
 
 fn exists(directory: &Path) -> IndexError {
-    let path = directory.to_path_buf();
     // A directory that is being written is told from one that is done with.
     match lock(directory, false) {
         Err(error @ IndexError::Locked { .. }) => error,
-        _ => IndexError::Exists { path },
+        _ => exists_already(directory),
     }
+}
+
+fn exists_already(directory: &Path) -> IndexError {
+    IndexError::Exists { path: directory.to_path_buf(), indexed: directory.join(MANIFEST).exists() }
 }
 
 /// Locks a directory for writing; one that has nothing in it yet only where it is to be `made`.

@@ -201,14 +201,14 @@ mod tests {
             let (path, disk) = (scratch.path(), Disk::default());
             std::fs::write(path.join("notes"), "mine").unwrap();
             let refused = DirectoryWriter::open(&disk, path, &opening(mode, None), 8 << 20).err();
-            assert!(matches!(refused, Some(IndexError::Exists { .. })), "{refused:?}");
+            assert!(matches!(refused, Some(IndexError::Exists { indexed: false, .. })), "{refused:?}");
             assert_eq!(names(path), 1);
             std::fs::remove_file(path.join("notes")).unwrap();
             let mut writer = DirectoryWriter::open(&disk, path, &opening(mode, None), 8 << 20).unwrap();
             writer.append_record(b"a", b"1").unwrap();
             assert_eq!(writer.close().unwrap().epochs, 1);
             let refused = DirectoryWriter::open(&disk, path, &opening(OpenMode::Create, None), 8 << 20).err();
-            assert!(matches!(refused, Some(IndexError::Exists { .. })), "{refused:?}");
+            assert!(matches!(refused, Some(IndexError::Exists { indexed: true, .. })), "{refused:?}");
         }
     }
 
@@ -245,7 +245,7 @@ mod tests {
         let (path, disk) = (scratch.path().join("run.dir"), Disk::default());
         let open = |opening: &Opening| DirectoryWriter::open(&disk, &path, opening, 8 << 20);
         let refused = |opening: &Opening| open(opening).err().unwrap().to_string();
-        assert!(refused(&opening(AUTO, Some(2))).contains("there are no epochs of which 2 could stay"));
+        assert!(refused(&opening(AUTO, Some(2))).contains("has no 2 epochs to roll back to"));
         for epoch in 0..3u64 {
             // Each time the run starts again.
             let mut writer = open(&opening(AUTO, Some(epoch))).unwrap();
@@ -255,10 +255,9 @@ mod tests {
         let before = std::fs::read(path.join("MANIFEST")).unwrap();
         let ranks = LayoutRequest { scheme: Some(Scheme::Ranks), ..LayoutRequest::default() };
         assert!(
-            refused(&Opening { request: ranks, ..opening(AUTO, Some(1)) })
-                .contains("scheme ranks is asked for")
+            refused(&Opening { request: ranks, ..opening(AUTO, Some(1)) }).contains("scheme ranks was given")
         );
-        assert!(refused(&opening(OpenMode::Append, Some(4))).contains("3 epochs complete"));
+        assert!(refused(&opening(OpenMode::Append, Some(4))).contains("3 complete epochs"));
         assert_eq!(std::fs::read(path.join("MANIFEST")).unwrap(), before, "nothing was rolled back");
         let mut writer = open(&opening(OpenMode::Append, Some(1))).unwrap();
         writer.append_record(b"a", b"anew").unwrap();

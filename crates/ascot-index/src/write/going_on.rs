@@ -68,8 +68,7 @@ impl Opening {
         };
         match self.rollback {
             Some(epochs) if epochs > 0 && !goes_on => Err(IndexError::Request(format!(
-                "{} is to be made, so there are no epochs of which {epochs} could stay (rollback): name the directory of \
-                 this checkpoint, to go on with",
+                "{} is new, so it has no {epochs} epochs to roll back to: name the directory that belongs to this checkpoint",
                 path.display()
             ))),
             _ => Ok(goes_on),

@@ -104,8 +104,8 @@ fn same<T: PartialEq + Display>(what: &str, asked: Option<T>, there: T) -> Resul
     match asked.filter(|asked| *asked != there) {
         None => Ok(()),
         Some(asked) => Err(IndexError::Request(format!(
-            "{what} {asked} is asked for, and the directory that is there has {there}: leave it out to go on with that, \
-             or name another directory"
+            "the directory was made with {what} {there}, and {what} {asked} was given: leave {what} out, or name another \
+             directory"
         ))),
     }
 }
@@ -127,18 +127,21 @@ mod tests {
         let none = LayoutRequest::default;
         let attribute = Attribute { name: "e".into(), offset: 0, kind: NumberKind::F64 };
         for (asked, wanted) in [
-            (LayoutRequest { scheme: Some(Scheme::Records), ..none() }, "scheme records is asked for, and"),
-            (LayoutRequest { key_bytes: Some(9), ..none() }, "has 8"),
-            (LayoutRequest { value_bytes: Some(9), ..none() }, "has any length"),
+            (
+                LayoutRequest { scheme: Some(Scheme::Records), ..none() },
+                "made with scheme ranks, and scheme records was given",
+            ),
+            (LayoutRequest { key_bytes: Some(9), ..none() }, "key 8"),
+            (LayoutRequest { value_bytes: Some(9), ..none() }, "value any length"),
             (LayoutRequest { seed: Some(8), ..none() }, "seed 8"),
-            (LayoutRequest { partition_by: Some(PartitionBy::Range), ..none() }, "has hash"),
+            (LayoutRequest { partition_by: Some(PartitionBy::Range), ..none() }, "partition_by hash"),
             (LayoutRequest { attribute: Some(attribute), ..none() }, "attribute e:0:f64"),
             (LayoutRequest { block_bytes: Some(4096), ..none() }, "block_bytes 4096"),
-            (LayoutRequest { auxiliary: Some(AuxiliaryKind::Static), ..none() }, "has cuckoo"),
+            (LayoutRequest { auxiliary: Some(AuxiliaryKind::Static), ..none() }, "auxiliary cuckoo"),
             (LayoutRequest { fingerprint_bits: Some(3), ..none() }, "fingerprint_bits 3"),
         ] {
             let error = asked.check_same(&there).unwrap_err().to_string();
-            assert!(error.contains(wanted) && error.contains("leave it out to go on"), "{error}");
+            assert!(error.contains(wanted) && error.contains("or name another directory"), "{error}");
         }
     }
 }

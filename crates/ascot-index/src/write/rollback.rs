@@ -133,13 +133,19 @@ mod tests {
             };
             assert_eq!(manifest(sizes(&path)), manifest(before), "as if they had never been");
             assert!(Manifest::read(&path).unwrap().closed);
+            let history = || Manifest::read(&path).unwrap().history;
+            let first = history();
+            assert_ne!(first, 0);
             write(&path, scheme, 2..4);
             check(&path, 4);
+            assert_eq!(history(), first, "it goes on");
             assert_eq!(roll_back(&disk, &path, 4).unwrap(), RolledBack { kept: 4, ..RolledBack::default() });
             let error = roll_back(&disk, &path, 5).unwrap_err().to_string();
-            assert!(error.contains("4 epochs complete"), "{error}");
+            assert!(error.contains("4 complete epochs"), "{error}");
+            assert_eq!(history(), first, "nothing was dropped");
             roll_back(&disk, &path, 0).unwrap();
             check(&path, 0);
+            assert!(![0, first].contains(&history()));
             write(&path, scheme, 1..1);
             check(&path, 0);
         }

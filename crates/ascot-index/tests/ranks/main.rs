@@ -482,7 +482,7 @@ fn other_lengths_than_those_of_the_directory_are_no_going_on() {
         let mut options = going_on(usual.clone(), None);
         (options.opening.request.key_bytes, options.opening.request.value_bytes) = (key_bytes, value_bytes);
         let error = RankWriter::open(alone(), &Disk::default(), &path, &options).err().unwrap();
-        assert!(error.to_string().contains("leave it out to go on"), "{error}");
+        assert!(error.to_string().contains("or name another directory"), "{error}");
     }
 }
 

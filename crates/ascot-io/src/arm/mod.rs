@@ -18,8 +18,9 @@ mod ring;
 mod threads;
 mod transfer;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use crate::sync::Unpoisoned;
 use crate::threads::Thread;
 use queue::Queue;
 pub(crate) use transfer::{Request, Ticket, part_count};
@@ -95,7 +96,7 @@ impl Arm {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.queue.close();
-        let threads = self.threads.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let threads = self.threads.get_mut().unpoisoned();
         for thread in threads.drain(..) {
             // A thread that panicked has already lost its work; there is nothing to add here.
             let _ = thread.join();

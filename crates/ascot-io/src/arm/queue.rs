@@ -7,12 +7,13 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard};
 
 use rustix::event::EventfdFlags;
 
 use super::transfer::Part;
 use crate::ledger::Direction;
+use crate::sync::Unpoisoned;
 use crate::waits::{Need, wait_for};
 
 pub(super) struct Queue {
@@ -51,7 +52,7 @@ impl Queue {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unpoisoned()
     }
 
     /// The eventfd that wakes the ring.
@@ -125,7 +126,7 @@ impl Queue {
                 return None;
             }
             let _waiting = wait_for("requests to the device", Need::Idle, None);
-            state = self.arrived.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.arrived.wait(state).unpoisoned();
         }
     }
 

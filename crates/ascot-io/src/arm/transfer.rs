@@ -8,10 +8,11 @@
 use std::fs::File;
 use std::io;
 use std::ptr::NonNull;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use crate::buf::Buf;
 use crate::ledger::{Direction, Receipt};
+use crate::sync::Unpoisoned;
 use crate::waits::{Need, wait_for};
 use crate::{PAGE_BYTES, SECTOR_BYTES};
 
@@ -63,7 +64,7 @@ unsafe impl Sync for Transfer {}
 
 impl Transfer {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unpoisoned()
     }
 }
 
@@ -125,7 +126,7 @@ impl Ticket {
         let mut state = self.transfer.lock();
         let _waiting = (state.open_parts > 0).then(|| wait_for("a transfer", Need::Blocked, None));
         while state.open_parts > 0 {
-            state = self.transfer.finished.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.transfer.finished.wait(state).unpoisoned();
         }
         let result = match state.error.take() {
             Some(error) => Err(error),

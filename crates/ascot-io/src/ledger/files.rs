@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-use super::Direction;
+use super::direction::Direction;
 
 /// Files of a kind that have an account of their own: enough to see what each of a usual job's did, and little
 /// memory (some 200 KiB) where there are hundreds of thousands. Of those beyond, all that is kept is a number

@@ -253,7 +253,7 @@ pub fn read_index(disk: &Disk, path: &Path) -> Result<RunIndex, IoError> {
         return Err(bad(0, "the file is shorter than a footer"));
     };
     let mut stream = disk.open_read(path, footer_at..size, "run index")?;
-    let (buf, start) = read_range(stream.as_mut(), FOOTER_BYTES)?;
+    let (buf, start) = read_range(stream.as_mut(), path, footer_at, FOOTER_BYTES)?;
     let mut footer = [0; FOOTER_BYTES];
     footer.copy_from_slice(&buf[start..start + FOOTER_BYTES]);
     let footer = Footer::parse(&footer).map_err(|what| bad(footer_at, what))?;
@@ -263,14 +263,20 @@ pub fn read_index(disk: &Disk, path: &Path) -> Result<RunIndex, IoError> {
     // Fits: no longer than the file, and memory for it was never more than a 256th of the file.
     let len = usize::try_from(footer.entries_bytes()).unwrap_or(usize::MAX);
     let mut stream = disk.open_read(path, footer.data_end..footer_at, "run index")?;
-    let (buf, start) = read_range(stream.as_mut(), len)?;
+    let (buf, start) = read_range(stream.as_mut(), path, footer.data_end, len)?;
     footer.index(&buf[start..start + len]).map_err(|what| bad(footer.data_end, what))
 }
 
-/// Reads the `len` bytes of a whole stream; where they start in the buffer.
-fn read_range(stream: &mut dyn ReadStream, len: usize) -> Result<(Buf, usize), IoError> {
+/// Reads the `len` bytes of a whole stream, which begins at the offset `at` of `path`; where they start in the buffer.
+fn read_range(
+    stream: &mut dyn ReadStream,
+    path: &Path,
+    at: u64,
+    len: usize,
+) -> Result<(Buf, usize), IoError> {
     // One page more: a direct read may start before the range.
-    stream.begin(Buf::heap((len + PAGE_BYTES).next_multiple_of(PAGE_BYTES)))?;
+    let buf = Buf::try_heap((len + PAGE_BYTES).next_multiple_of(PAGE_BYTES));
+    stream.begin(buf.map_err(|error| IoError::from_os(Action::Read, path, at, error))?)?;
     let filled = stream.complete()?;
     Ok((filled.buf, filled.start))
 }

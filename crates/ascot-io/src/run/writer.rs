@@ -83,7 +83,7 @@ impl RunWriter {
         let crc = block_checksum(self.index.id, self.index.blocks.len() as u64, &buf[..stored]);
         let padded = stored.next_multiple_of(PAGE_BYTES);
         if padded > buf.len() {
-            let mut longer = Buf::heap(padded);
+            let mut longer = self.buffer(padded)?;
             longer[..stored].copy_from_slice(&buf[..stored]);
             buf = longer;
         }
@@ -145,10 +145,15 @@ impl RunWriter {
         Ok(self.index.clone())
     }
 
+    fn buffer(&self, len: usize) -> Result<Buf, IoError> {
+        let failed = |error| IoError::from_os(Action::Write, &self.path, self.index.data_end(), error);
+        Buf::try_heap(len).map_err(failed)
+    }
+
     /// Writes the index, makes all of it durable and closes the file.
     pub fn finish(mut self) -> Result<RunIndex, IoError> {
         let bytes = self.index.to_bytes();
-        let mut buf = Buf::heap(bytes.len());
+        let mut buf = self.buffer(bytes.len())?;
         buf.copy_from_slice(&bytes);
         self.stream.begin(buf, bytes.len())?;
         self.stream.sync()?;

@@ -44,7 +44,8 @@ fn job<'a>(input: u64, memory: u64, volume: &'a VolumeProfile, host: &'a HostPro
         shares,
         disk: DiskUse {
             ahead_bytes: |_| 0,
-            step_bytes: |_| 0,
+            step_bytes: |_, _| 0,
+            memory_bytes: 0,
             packing: 1.0,
             output_files: 1,
             header_bytes: 0,

@@ -152,24 +152,36 @@ impl CsvKey {
                 Some(moment) => moment.append(out),
                 None => append_misfit(field, out),
             },
-            (CsvType::MarkedNumber(marks), Some(text)) => {
-                if !marks.append(text, out) {
-                    append_misfit(field, out);
-                }
-            }
-            (CsvType::FormattedDate(format), Some(text)) => match format.parse(text) {
-                Some(moment) => moment.append(out),
-                None => append_misfit(field, out),
-            },
+            (_, Some(text)) => self.append_own_form(field, text, out),
             // Content with quotes in it is neither number nor date.
             (_, None) => append_misfit(field, out),
         }
     }
 
-    fn is_null(&self, field: &Field<'_>) -> bool {
-        if is_empty(field) || self.nulls.is_empty() {
-            return is_empty(field);
+    /// Apart, as keys of the common types are written faster without it in between.
+    #[inline(never)]
+    fn append_own_form(&self, field: &Field<'_>, text: &[u8], out: &mut Vec<u8>) {
+        let fits = match &self.kind {
+            CsvType::MarkedNumber(marks) => marks.append(text, out),
+            CsvType::FormattedDate(format) => format.parse(text).is_some_and(|moment| {
+                moment.append(out);
+                true
+            }),
+            CsvType::Text | CsvType::Number | CsvType::Date => false,
+        };
+        if !fits {
+            append_misfit(field, out);
         }
+    }
+
+    #[inline]
+    fn is_null(&self, field: &Field<'_>) -> bool {
+        is_empty(field) || (!self.nulls.is_empty() && self.is_spelled_null(field))
+    }
+
+    /// Whether the content is one of the spellings of null.
+    #[inline(never)]
+    fn is_spelled_null(&self, field: &Field<'_>) -> bool {
         match field.contiguous() {
             Some(text) => self.nulls.iter().any(|null| null == text),
             None => self.nulls.contains(&field.content()),
@@ -215,6 +227,7 @@ fn append_misfit(field: &Field<'_>, out: &mut Vec<u8>) {
     out.push(0);
 }
 
+#[inline]
 fn is_empty(field: &Field<'_>) -> bool {
     match field.contiguous() {
         Some(text) => text.is_empty(),

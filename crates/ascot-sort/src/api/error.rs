@@ -9,8 +9,7 @@ use ascot_record::checksum::RecordSum;
 use ascot_record::framing::Partial;
 use ascot_record::keys::KeyError;
 
-use crate::resources::control_group::GroupMemory;
-use crate::resources::control_group::LEAST_MEMORY_BYTES;
+use crate::resources::control_group::{GroupMemory, LoweredCap};
 use ascot_model::units;
 use ascot_record::file_format::FileFormat;
 use std::path::Path;
@@ -134,13 +133,15 @@ pub enum SortError {
     },
     /// The control group leaves too little for any job.
     #[error(
-        "the control group leaves {} of the {} it may use, and a job needs {} there, {} of them for itself\n  allow the group more memory",
-        units::memory(group.left), units::memory(group.limit), units::memory(GroupMemory::LEAST_LEFT_BYTES),
-        units::memory(LEAST_MEMORY_BYTES)
+        "the control group leaves {} of the {} it may use, and this job needs {} there, {} of them for itself\n  allow the group more memory",
+        units::memory(group.left), units::memory(group.limit), units::memory(GroupMemory::left_for(*least)),
+        units::memory(*least)
     )]
     SmallControlGroup {
         /// The group.
         group: GroupMemory,
+        /// The least cap that works, bytes.
+        least: u64,
     },
     /// Memory accounting refused a buffer.
     #[error("{0}")]
@@ -313,6 +314,20 @@ impl SortError {
         )
     }
 }
+
+impl LoweredCap {
+    /// `error`, or an error that names the control group if it leaves too little memory.
+    pub fn explain(&self, error: SortError) -> SortError {
+        match error {
+            SortError::TooLittleMemory { least, .. } => {
+                SortError::SmallControlGroup { group: self.group, least }
+            }
+            SortError::Kept { error, dir } => SortError::Kept { error: Box::new(self.explain(*error)), dir },
+            other => other,
+        }
+    }
+}
+
 /// What to write instead of sorting a file of another format.
 fn advice(format: FileFormat, file: Option<&Path>) -> String {
     let quoted = file.map(units::in_shell);

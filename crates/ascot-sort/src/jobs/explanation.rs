@@ -26,6 +26,8 @@ pub struct Explanation {
     pub notices: Vec<String>,
     /// Free bytes where spills and the output would go.
     pub free_bytes: u64,
+    /// Whether what the plan says of the disk is an estimate, not a bound.
+    pub disk_is_estimate: bool,
     /// What does not fit; none: all does.
     pub shortage: Option<Shortage>,
     /// Directories for spills.
@@ -111,14 +113,14 @@ impl fmt::Display for Explanation {
             writeln!(f, "  moves    all of it once, or twice where it does not fit")?;
             return write!(f, "  time     not known before all is read");
         }
-        writeln!(
-            f,
-            "  moves    {} read, {} written, peak disk {} of {} free",
-            units::bytes(chosen.read_bytes()),
-            units::bytes(chosen.written_bytes()),
-            units::bytes(chosen.peak_disk_bytes),
-            units::bytes(self.free_bytes)
-        )?;
+        let estimate = if self.disk_is_estimate { " (an estimate: lengths vary)" } else { "" };
+        let disk = match chosen.peak_disk_bytes {
+            // The free space of no volume is known then.
+            0 => "no disk taken".to_owned(),
+            peak => format!("peak disk {} of {} free", units::bytes(peak), units::bytes(self.free_bytes)),
+        };
+        let (read, written) = (units::bytes(chosen.read_bytes()), units::bytes(chosen.written_bytes()));
+        writeln!(f, "  moves    {read} read, {written} written, {disk}{estimate}")?;
         let refused = |shortage| format!("  no room  {shortage}: the job would be refused\n");
         write!(f, "{}", self.shortage.as_ref().map_or(String::new(), refused))?;
         write!(f, "  time     about {}, bound by {}", units::seconds(chosen.seconds()), chosen.bound_by())?;

@@ -4,3 +4,4 @@ pub mod explanation;
 pub mod generate;
 pub mod leftovers;
 pub mod sort;
+pub mod sort_plan;

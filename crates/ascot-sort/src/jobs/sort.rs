@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use ascot_io::{AtomicOutput, Disk};
+use ascot_io::{AtomicOutput, Disk, ahead_bytes};
 use ascot_model::columns::ColumnAccount;
-use ascot_model::disk_use::DiskNeed;
+use ascot_model::disk_use::{DiskNeed, beside_view};
 use ascot_model::measurement::VolumeRequests;
 use ascot_model::plan::Plan;
 use ascot_model::report::Report;
@@ -22,7 +22,7 @@ use crate::methods::small::{self, SmallJob};
 use crate::methods::split::split_inputs;
 use crate::plan::budget::Budget;
 use crate::plan::disk_space::said_of_a_view;
-use crate::plan::disk_space::{free_of_plan, keep_within, refuse_without_room, shortage};
+use crate::plan::disk_space::{disk_is_estimate, free_of_plan, keep_within, refuse_without_room, shortage};
 use crate::plan::planner::{GUESSED_RECORD_BYTES, Lengths, budget_of, make_plan, plan_split};
 use crate::plan::volumes::{RunOptions, job_disk, temp_dirs, view_disk};
 use crate::plan::volumes::{check_apart, disk_for, within_memory};
@@ -35,6 +35,7 @@ use crate::records::{Head, Records, Visitor, with_records};
 use crate::report::progress::with_progress;
 use crate::resources::control_group::LoweredCap;
 use crate::runs::store::{self, JobDir, Manifest, StoredWay};
+use crate::view::block_size::kept_bytes;
 use crate::view::cost::ViewCost;
 use crate::view::make;
 
@@ -71,6 +72,32 @@ impl Prepared {
     fn plan<R: Records>(&self, request: &SortRequest, records: &R) -> Result<Plan, SortError> {
         let lengths = Lengths::of_head(records, &self.head);
         make_plan(request, &self.inputs, &self.budget, &lengths, records)
+    }
+
+    /// Makes `plan` that of a view: its runs stay as they are formed, and nothing else was thought of.
+    fn end_with_runs<R: Records>(&self, plan: &mut Plan, request: &SortRequest, records: &R) {
+        let kept = kept_bytes(request, self.mean_bytes(records)).ceil() as u64;
+        (plan.forced, plan.others) = (false, Vec::new());
+        let chosen = &mut plan.chosen;
+        chosen.passes.truncate(1);
+        (chosen.factors, chosen.merge_factor) = (Vec::new(), None);
+        let bytes = plan.input_bytes.unwrap_or(0);
+        let runs = match chosen.disk.spills_bytes {
+            // Sorted in memory, it is one run.
+            0 => bytes + ahead_bytes(bytes),
+            spills => spills,
+        };
+        let all = runs + beside_view(bytes, chosen.pieces.max(1), self.budget.block as u64, kept);
+        chosen.peak_disk_bytes = all;
+        chosen.disk =
+            DiskNeed { peak_bytes: all, spills_bytes: all, least_bytes: all, ..DiskNeed::default() };
+        chosen.summary = "form sorted runs, to be merged when they are read".into();
+    }
+
+    /// Mean length of a record, bytes.
+    fn mean_bytes<R: Records>(&self, records: &R) -> f64 {
+        let fixed = records.record_bytes().map(|bytes| bytes as f64);
+        fixed.or(Lengths::of_head(records, &self.head).mean_bytes).unwrap_or(GUESSED_RECORD_BYTES)
     }
 }
 
@@ -168,15 +195,10 @@ impl Visitor for Blocks<'_> {
     type Output = Budget;
 
     fn visit<R: Records>(self, records: Arc<R>) -> Budget {
-        let Blocks(request, Prepared { inputs, budget, head }) = self;
-        let fixed = records.record_bytes().map(|bytes| bytes as f64);
-        let mean = fixed.or(Lengths::of_head(&*records, head).mean_bytes).unwrap_or(GUESSED_RECORD_BYTES);
-        make::budget_of(
-            *budget,
-            mean,
-            crate::view::block_size::kept_bytes(request, mean),
-            inputs.record_bytes(),
-        )
+        let Blocks(request, prepared) = self;
+        let mean = prepared.mean_bytes(&*records);
+        let kept = kept_bytes(request, mean);
+        make::budget_of(prepared.budget, mean, kept, prepared.inputs.record_bytes())
     }
 }
 
@@ -229,11 +251,11 @@ impl Visitor for Sorting<'_> {
         let mut plan = prepared.plan_for(request, by, &*records)?;
         refuse_without_room(request, &mut plan, &disk)?;
         if view.is_some() {
-            end_with_runs(&mut plan);
+            prepared.end_with_runs(&mut plan, request, &*records);
         }
         let Prepared { inputs, head, budget } = prepared;
         let ledger = disk.ledger().clone();
-        keep_within(&disk, &plan, view.is_some());
+        keep_within(&disk, &plan);
         let sample = if view.is_some() { head.records } else { Vec::new() };
         let job = Job::new(records, request, disk, budget, inputs, head.header, (observer, cancel))?;
         let keeping = job.keeping.clone();
@@ -312,6 +334,7 @@ fn explain_prepared(
         columns,
         notices,
         free_bytes,
+        disk_is_estimate: disk_is_estimate(request),
         shortage,
         temp_dirs: dirs,
         parts,
@@ -365,7 +388,7 @@ impl Explaining<'_> {
             let file_seconds = self.prepared.plan(&file, records)?.chosen.seconds();
             let view =
                 ViewCost::of(&plan.chosen, file_seconds, &volume).filter(|_| plan.input_bytes.is_some());
-            end_with_runs(&mut plan);
+            self.prepared.end_with_runs(&mut plan, request, records);
             return Ok((plan, view));
         }
         let never = self.by.is_some() || request.merge_only || request.unique || request.top.is_some();
@@ -388,15 +411,32 @@ pub fn resume(
     observer: &dyn Observer,
     cancel: &Cancel,
 ) -> Result<Report, SortError> {
-    let manifest = store::load(dir)?;
-    let view = manifest.view.is_some();
-    let data_bytes = manifest.inputs.iter().map(Fingerprint::size).sum();
+    let mut manifest = store::load(dir)?;
+    manifest.memory_bytes = options.memory_bytes.unwrap_or(manifest.memory_bytes);
     // Where it goes on there may be less memory than where it began.
     let lowered = LoweredCap::of(manifest.memory_bytes);
-    let memory_bytes = lowered.map_or(manifest.memory_bytes, |lowered| lowered.cap);
     if let Some(lowered) = lowered {
         observer.warning(&lowered.to_string());
     }
+    let memory_bytes = lowered.map_or(manifest.memory_bytes, |lowered| lowered.cap);
+    let resumed = resume_within(dir, manifest, memory_bytes, options, observer, cancel);
+    match (resumed, lowered) {
+        (Err(error), Some(lowered)) => Err(lowered.explain(error)),
+        (resumed, _) => resumed,
+    }
+}
+
+/// The same with a cap of `memory_bytes`.
+fn resume_within(
+    dir: &Path,
+    manifest: Manifest,
+    memory_bytes: u64,
+    options: &RunOptions,
+    observer: &dyn Observer,
+    cancel: &Cancel,
+) -> Result<Report, SortError> {
+    let view = manifest.view.is_some();
+    let data_bytes = manifest.inputs.iter().map(Fingerprint::size).sum();
     let budget = Budget::new(memory_bytes, manifest.threads, Some(data_bytes))?;
     let disk = if view { view_disk(options) } else { disk_for(&manifest.request, &budget, options) };
     let mut job_dir = JobDir::reopen(&disk, &manifest.dirs)?;
@@ -464,11 +504,11 @@ impl Visitor for Resuming<'_> {
         let mut plan = self.prepared.plan(&request, &*records)?;
         let view = self.manifest.view.as_ref().map(|view| view.path.clone());
         if view.is_some() {
-            end_with_runs(&mut plan);
+            self.prepared.end_with_runs(&mut plan, &request, &*records);
         }
         let Prepared { inputs, head, budget } = self.prepared;
         let ledger = self.disk.ledger().clone();
-        keep_within(&self.disk, &plan, view.is_some());
+        keep_within(&self.disk, &plan);
         self.job_dir.remove_unnamed(&self.manifest)?;
         self.manifest.spills().try_for_each(|run| self.disk.note_written(&run.path))?;
         let watched = (self.observer, self.cancel);
@@ -488,17 +528,4 @@ impl Visitor for Resuming<'_> {
         });
         result.map_err(|error| keeping.explain(error))
     }
-}
-
-/// The plan of a view: its runs stay as they are formed, and nothing else was thought of.
-fn end_with_runs(plan: &mut Plan) {
-    (plan.forced, plan.others) = (false, Vec::new());
-    let chosen = &mut plan.chosen;
-    chosen.passes.truncate(1);
-    (chosen.factors, chosen.merge_factor) = (Vec::new(), None);
-    chosen.peak_disk_bytes = chosen.disk.spills_bytes;
-    let bytes = chosen.peak_disk_bytes;
-    chosen.disk =
-        DiskNeed { peak_bytes: bytes, spills_bytes: bytes, least_bytes: bytes, ..DiskNeed::default() };
-    chosen.summary = "form sorted runs, to be merged when they are read".into();
 }

@@ -65,7 +65,8 @@ impl<'s, 'a, R: Records> FreeingSink<'s, 'a, R> {
         let total: u64 = runs.iter().map(|run| run.bytes).sum();
         let offsets = runs.iter().map(|run| block_offsets(job, run)).collect::<Result<Vec<_>, _>>()?;
         let freed = vec![0; runs.len()];
-        let every = checkpoint_bytes(total).min(job.most_step.unwrap_or(u64::MAX)).max(1);
+        let every =
+            checkpoint_bytes(total, job.budget.memory as u64).min(job.most_step.unwrap_or(u64::MAX)).max(1);
         let mut this = FreeingSink { into, job, which, offsets, every, next: 0, freed };
         this.next = this.bytes() + this.step();
         Ok(this)

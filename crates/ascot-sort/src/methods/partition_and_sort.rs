@@ -12,7 +12,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ascot_io::BlockPool;
+use ascot_io::{BlockPool, PAGE_BYTES};
 use ascot_model::plan::Plan;
 use ascot_model::report::Report;
 use ascot_model::sort_plan::long_run_bytes;
@@ -28,13 +28,13 @@ use crate::partition::write_parts::{Table, deal, hands};
 use crate::plan::long_runs::deal_in_long_runs;
 use crate::plan::planner::part_count;
 use crate::read::inputs::InputPosition;
-use crate::read::inputs::{Inputs, PART_BLOCKS};
+use crate::read::inputs::{Inputs, part_ahead_bytes};
 use crate::read::record_reader::{GAP_BYTES, PieceReader};
 use crate::records::emitter::PassSums;
 use crate::records::misfits::Misfits;
 use crate::records::{Records, Splitters};
 use crate::report::account::PassFacts;
-use crate::resources::pieces::PiecePool;
+use crate::resources::pieces::{PIECES_READ, PiecePool};
 use crate::runs::form::{Gather, Grouping, Load, sort_loads};
 use crate::runs::run::Run;
 use crate::runs::run_file::RunSink;
@@ -61,6 +61,11 @@ const CHECKPOINTS: u64 = 12;
 const UNEVEN_SHARE: u64 = 4;
 /// Share of memory for the blocks of the parts: one in so many.
 const PARTS_SHARE: usize = 2;
+
+/// Smallest piece that is split.
+const LEAST_SPLIT_PIECE_BYTES: usize = 64 << 10;
+/// Pieces that splitting needs: the reader holds some, and waits for one more to group records in.
+const LEAST_SPLIT_PIECES: usize = 2 * (PIECES_READ + 1);
 
 /// Bytes of input after which the splitting pass stores how far it has come. Of what a killed job read and wrote
 /// since, at most twice as much is moved again: less than a twelfth of all that a job of `total` bytes moves, or a
@@ -166,7 +171,7 @@ impl<R: Records> Job<'_, R> {
         let long_runs = deal_in_long_runs(self.request, splitters.parts());
         let blocks = self.part_blocks(splitters.parts(), long_runs.is_some())?;
         let share = self.pool.available();
-        let piece = SPLIT_PIECE_BYTES.min(share / 16).max(64 << 10) / 4096 * 4096;
+        let piece = SPLIT_PIECE_BYTES.min(share / 16).max(LEAST_SPLIT_PIECE_BYTES) / PAGE_BYTES * PAGE_BYTES;
         let pieces = PiecePool::with_share(&self.pool, piece, (share / piece).min(64), share);
         let parts = self.open_parts(splitters)?;
         let count = parts.len();
@@ -198,6 +203,8 @@ impl<R: Records> Job<'_, R> {
                 next = self.manifest.sum_in.bytes + every;
                 self.manifest.parts = table.each_written(RunPart::checkpoint)?;
                 self.store()?;
+                // The indexes of all parts would take memory until the next time.
+                self.manifest.parts = Vec::new();
             }
             Ok(())
         };
@@ -220,16 +227,26 @@ impl<R: Records> Job<'_, R> {
     }
 
     /// Blocks of the parts, two for each at least: a third is filled while others are written, and long
-    /// runs take what memory there is.
+    /// runs take what memory there is. They are smaller where a job that goes on has less memory than the one that
+    /// chose the parts.
     fn part_blocks(&self, parts: usize, long_runs: bool) -> Result<BlockPool, SortError> {
-        let block = self.budget.block;
         let memory = self.budget.streams().min(self.pool.available());
+        let most = memory.saturating_sub(LEAST_SPLIT_PIECES * LEAST_SPLIT_PIECE_BYTES);
+        let least = 2 * parts;
+        let mut block = self.budget.block;
+        while least * block > most && block > PAGE_BYTES {
+            block /= 2;
+        }
+        if least * block > most {
+            let given = self.budget.memory as u64;
+            return Err(SortError::TooLittleMemory { given, least: given + (least * block - most) as u64 });
+        }
         let blocks = if long_runs {
             long_run_bytes(memory as u64) as usize / block
         } else {
             (memory / PARTS_SHARE / block).min(3 * parts)
         };
-        let blocks = blocks.max(2 * parts);
+        let blocks = blocks.max(least);
         Ok(BlockPool::new(self.pool.region(blocks * block, "blocks of parts")?, block))
     }
 
@@ -435,6 +452,7 @@ impl<R: Records> Job<'_, R> {
     /// Memory for reading a part ahead: its blocks are as large as they were written.
     fn part_stream_bytes(&self) -> usize {
         let written = self.manifest.runs.iter().map(|run| run.block_bytes).max().unwrap_or(0);
-        PART_BLOCKS * written.max(self.budget.block) + self.refined.as_ref().map_or(0, Refined::bytes)
+        let ahead = part_ahead_bytes(written.max(self.budget.block), self.budget.memory);
+        ahead + self.refined.as_ref().map_or(0, Refined::bytes)
     }
 }

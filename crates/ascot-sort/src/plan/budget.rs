@@ -64,7 +64,7 @@ impl Budget {
     /// Divides `memory`, for records of about `data_bytes` in all where that is known.
     pub fn new(memory: u64, threads: usize, data_bytes: Option<u64>) -> Result<Budget, SortError> {
         if memory < LEAST_MEMORY_BYTES {
-            return Err(too_little(memory));
+            return Err(too_little(memory, LEAST_MEMORY_BYTES));
         }
         let memory = usize::try_from(memory).unwrap_or(usize::MAX);
         let threads = threads.clamp(1, (memory / (4 << 20)).max(1));
@@ -152,11 +152,11 @@ pub fn default_memory() -> u64 {
     }
 }
 
-/// The error about a cap below the least that works, which may be the control group's doing.
-pub fn too_little(given: u64) -> SortError {
-    match GroupMemory::of_this_process().filter(|group| group.cap() < LEAST_MEMORY_BYTES) {
-        Some(group) => SortError::SmallControlGroup { group },
-        None => SortError::TooLittleMemory { given, least: LEAST_MEMORY_BYTES },
+/// The error about a cap of `given` bytes, below the `least` that works, which may be the control group's doing.
+pub fn too_little(given: u64, least: u64) -> SortError {
+    match GroupMemory::of_this_process().filter(|group| group.cap() < least) {
+        Some(group) => SortError::SmallControlGroup { group, least },
+        None => SortError::TooLittleMemory { given, least },
     }
 }
 

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use ascot_io::{Compression, Disk};
 use ascot_model::plan::Plan;
 use ascot_model::units;
+use ascot_record::layout::Layout;
 use serde::Serialize;
 
 use crate::api::error::SortError;
@@ -72,6 +73,12 @@ pub(crate) fn free_of_plan(request: &SortRequest, plan: &Plan, disk: &Disk) -> u
     Free::of(disk, &dirs).bytes()
 }
 
+/// Whether what a plan says of the disk is no bound: how long the records are that `--top` keeps is not known before.
+pub(crate) fn disk_is_estimate(request: &SortRequest) -> bool {
+    let of_one_length = matches!(request.layout, Layout::Fixed { .. } | Layout::Number(_));
+    request.top.is_some() && !of_one_length
+}
+
 /// What of a plan certainly does not fit. Where it fits only if consumed spills are freed more often than usual, the
 /// plan then says that it takes what there is.
 pub(crate) fn shortage(request: &SortRequest, plan: &mut Plan, disk: &Disk) -> Option<Shortage> {
@@ -126,9 +133,8 @@ pub(crate) fn refuse_without_room(
 }
 
 /// Has the disk keep to what the plan says that files take, where it can say.
-pub(crate) fn keep_within(disk: &Disk, plan: &Plan, makes_view: bool) {
-    // A view keeps some more beside its runs.
-    if plan.input_bytes.is_some() && !makes_view {
+pub(crate) fn keep_within(disk: &Disk, plan: &Plan) {
+    if plan.input_bytes.is_some() {
         disk.limit(plan.chosen.peak_disk_bytes);
     }
 }

@@ -229,6 +229,7 @@ impl<'a, R: Records> Facts<'a, R> {
         DiskUse {
             ahead_bytes,
             step_bytes: checkpoint_bytes,
+            memory_bytes: budget.memory as u64,
             packing: self.packing(),
             output_files: self.output_files,
             header_bytes: self.lengths.header_bytes,
@@ -342,11 +343,13 @@ impl Visitor for Imagining<'_> {
     }
 }
 
-/// Bytes of output after which a merge of `total` bytes stores how far it has come and frees what it has
-/// consumed; syncing so often costs little, and so little is taken twice.
-pub fn checkpoint_bytes(total: u64) -> u64 {
+/// Bytes of output after which a merge of `total` bytes within `memory` stores how far it has come and frees what it
+/// has consumed; syncing so often costs little, and so little is taken twice. With more memory more is merged at
+/// once, and a step that cuts a batch short makes the device wait once more.
+pub fn checkpoint_bytes(total: u64, memory: u64) -> u64 {
     const SHARE: u64 = 24;
     const SHARE_OF_SMALL: u64 = 8;
-    const SMALL_BYTES: u64 = 64 << 20;
-    (total / SHARE).max((total / SHARE_OF_SMALL).min(SMALL_BYTES)).max(LEAST_STEP_BYTES)
+    const BATCH_BYTES: u64 = 64 << 20;
+    let batch = memory.max(BATCH_BYTES);
+    (total / SHARE).max((total / SHARE_OF_SMALL).min(batch)).max(LEAST_STEP_BYTES)
 }

@@ -105,6 +105,8 @@ fn devices(paths: &[PathBuf]) -> Vec<u64> {
 pub struct RunOptions {
     /// Faults on purpose, for tests.
     pub faults: Option<Faults>,
+    /// The cap of a resumed job, bytes, instead of the one it began with.
+    pub memory_bytes: Option<u64>,
 }
 
 /// A disk as whatever is no job of one volume uses it.

@@ -453,8 +453,16 @@ struct PartStream {
     begun: VecDeque<Buf>,
 }
 
-/// Blocks of a part read ahead.
+/// Blocks of a part read ahead, at most.
 pub const PART_BLOCKS: usize = 6;
+/// Share of memory for them, at most: one in so many.
+const PART_BLOCKS_SHARE: usize = 4;
+
+/// Memory for reading ahead a part whose blocks take `block` bytes, of `memory` in all: a job that goes on may have far
+/// less than the one that wrote the blocks.
+pub fn part_ahead_bytes(block: usize, memory: usize) -> usize {
+    (memory / PART_BLOCKS_SHARE / block.max(1)).clamp(2, PART_BLOCKS) * block
+}
 
 impl PartStream {
     /// The records from `offset` on, counted in bytes of records.
@@ -470,7 +478,7 @@ impl PartStream {
         }
         check_id(&index, id, path)?;
         let block_bytes = index.buffer_bytes().max(ascot_io::PAGE_BYTES);
-        let region = pool.region(PART_BLOCKS * block_bytes, "blocks of a part")?;
+        let region = pool.region(part_ahead_bytes(block_bytes, pool.budget()), "blocks of a part")?;
         let reader = RunReader::open(disk, path, &index, first_block)?;
         Ok(PartStream {
             reader,

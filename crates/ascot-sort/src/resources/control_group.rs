@@ -36,9 +36,6 @@ pub struct GroupMemory {
 }
 
 impl GroupMemory {
-    /// The least a group must leave for a job to work in it, bytes.
-    pub const LEAST_LEFT_BYTES: u64 = LEAST_MEMORY_BYTES + LEAST_BESIDE_BYTES;
-
     /// The group that leaves this process the least; none where no group has a limit.
     pub fn of_this_process() -> Option<Self> {
         Self::read(Path::new("/"))
@@ -49,6 +46,12 @@ impl GroupMemory {
         let groups = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
         let found = groups.lines().flat_map(|line| limited_groups(root, line));
         found.min_by_key(|group| (group.left, group.limit))
+    }
+
+    /// What a group must leave for a cap of `cap` bytes.
+    pub fn left_for(cap: u64) -> u64 {
+        // A fourth of what is left is a third of the cap.
+        cap + (cap / 3 + 1).clamp(LEAST_BESIDE_BYTES, MOST_BESIDE_BYTES)
     }
 
     /// The largest cap with which this process stays below the limit.
@@ -74,7 +77,8 @@ impl LoweredCap {
         Self::within(asked, GroupMemory::of_this_process()?)
     }
 
-    fn within(asked: u64, group: GroupMemory) -> Option<Self> {
+    /// The same in a `group` that has been read.
+    pub fn within(asked: u64, group: GroupMemory) -> Option<Self> {
         let cap = group.cap();
         (cap < asked).then_some(Self { asked, cap, group })
     }
@@ -86,9 +90,9 @@ impl fmt::Display for LoweredCap {
         let (left, limit) = (units::memory(self.group.left), units::memory(self.group.limit));
         write!(
             f,
-            "memory is lowered from {asked} to {cap}: the control group leaves {left} of its {limit}, "
+            "memory is lowered from {asked} to {cap}: the control group has {left} of its {limit} left, "
         )?;
-        write!(f, "and the program and files in the page cache count there too")
+        write!(f, "and the program and the page cache need room there, too")
     }
 }
 
@@ -247,8 +251,8 @@ mod tests {
         assert_eq!(
             text.as_deref(),
             Some(
-                "memory is lowered from 64 MiB to 45 MiB: the control group leaves 60 MiB of its 64 MiB, \
-                 and the program and files in the page cache count there too"
+                "memory is lowered from 64 MiB to 45 MiB: the control group has 60 MiB of its 64 MiB left, \
+                 and the program and the page cache need room there, too"
             )
         );
     }

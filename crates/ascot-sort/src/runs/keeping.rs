@@ -3,6 +3,7 @@
 //! ```text
 //!   begun                     an error, a stop    everything is removed
 //!   begun to be kept          a stop              the job's directory and its unfinished output stay
+//!     past its first pass     an error, a stop    both stay
 //!   resumed, or kept for good an error, a stop    both stay
 //!   done                                          everything is removed
 //! ```
@@ -51,6 +52,11 @@ impl Keeping {
             NEVER => false,
             _ => self.cancel.is_cancelled() && self.cancel.keeps(),
         }
+    }
+
+    /// Whether a job that is stopped is to be kept.
+    pub fn is_wished(&self) -> bool {
+        self.cancel.keeps()
     }
 
     /// The job has been left in the directory `dir`.

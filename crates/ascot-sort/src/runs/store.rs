@@ -58,8 +58,8 @@ pub struct JobDir {
     keeping: Option<Keeping>,
     /// The unfinished output that goes with it.
     temporary: Option<PathBuf>,
-    /// Where the process must end at once it is removed: it was made by this process.
-    registered: bool,
+    /// The directories by their final names, where this process made them: they go where it must end at once.
+    registered: Vec<PathBuf>,
     /// Number of the next run when the manifest was stored last: names up to there are durable.
     synced: AtomicU64,
 }
@@ -81,7 +81,7 @@ impl JobDir {
             named.collect()
         };
         let mut this = JobDir::at(disk, Vec::new(), Vec::new());
-        this.registered = true;
+        this.registered.clone_from(&dirs);
         for dir in &dirs {
             register(dir);
         }
@@ -122,7 +122,16 @@ impl JobDir {
     fn at(disk: &Disk, dirs: Vec<PathBuf>, locks: Vec<File>) -> Self {
         let disk = disk.clone();
         let synced = AtomicU64::new(0);
-        JobDir { dirs, locks, disk, kept: false, keeping: None, temporary: None, registered: false, synced }
+        JobDir {
+            dirs,
+            locks,
+            disk,
+            kept: false,
+            keeping: None,
+            temporary: None,
+            registered: Vec::new(),
+            synced,
+        }
     }
 
     /// Takes over the directories of a job that died.
@@ -145,7 +154,7 @@ impl JobDir {
 
     /// The unfinished output `temporary` stays or goes with the directory.
     pub fn adopt(&mut self, temporary: &Path) {
-        if self.registered {
+        if !self.registered.is_empty() {
             emergency::register_file(temporary);
         }
         self.temporary = Some(temporary.to_path_buf());
@@ -166,21 +175,21 @@ impl JobDir {
     pub fn store(&self, manifest: &Manifest) -> Result<(), SortError> {
         let (new, path) = (self.path().join(MANIFEST_NEW), self.path().join(MANIFEST));
         let failed = |error| IoError::from_os(Action::Write, &new, 0, error);
-        let text = manifest.to_bytes().map_err(|_| SortError::Internal("a manifest has no JSON form"))?;
         if self.synced.swap(manifest.next_number, Ordering::Relaxed) != manifest.next_number {
             self.dirs.iter().try_for_each(|dir| self.disk.sync_dir(dir))?;
         }
         let mut options = OpenOptions::new();
         let options = options.create(true).truncate(false).write(true).custom_flags(O_NOFOLLOW);
-        let mut file = options.open(&new).map_err(failed)?;
+        let file = options.open(&new).map_err(failed)?;
         if file.metadata().is_ok_and(|stat| stat.len() > 0) {
             // Half a manifest of a job that was killed.
             file.set_len(0).map_err(failed)?;
         }
-        file.write_all(&text).and_then(|()| file.sync_data()).map_err(failed)?;
+        let bytes = manifest.write_to(&file).map_err(failed)?;
+        file.sync_data().map_err(failed)?;
         self.disk.rename(&new, &path)?;
         self.disk.sync_dir(self.path())?;
-        keep_room(&new, 2 * text.len() as u64);
+        keep_room(&new, 2 * bytes);
         for written in [&new, &path] {
             // An account, not a check.
             let _ = self.disk.note_written(written);
@@ -230,6 +239,12 @@ impl JobDir {
         self.forget();
     }
 
+    /// Leaves everything where the process must end at once.
+    pub fn stay(&mut self) {
+        self.forget();
+        self.registered.clear();
+    }
+
     /// Removes everything when dropped, after all.
     pub fn release(&mut self) {
         self.kept = false;
@@ -272,7 +287,7 @@ impl JobDir {
 
     /// Nothing of it is removed any more where the process must end at once.
     fn forget(&self) {
-        self.dirs.iter().for_each(|dir| forget(dir));
+        self.registered.iter().for_each(|dir| forget(dir));
         self.temporary.iter().for_each(|temporary| emergency::forget(temporary));
     }
 }
@@ -302,6 +317,11 @@ pub fn load(dir: &Path) -> Result<Manifest, SortError> {
             }
             return Err(cannot(
                 "there is no manifest in it\n  the job read a pipe, wrote to standard output or several parts, or merged, and such jobs cannot go on; or it died\n  before it had anything to keep; or this is not the job's first directory\n  'ascot clean' lists what can go on, and removes what cannot",
+            ));
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
+            return Err(cannot(
+                "it is a file, and a job is kept as a directory\n  'ascot clean --dry-run' lists what can go on",
             ));
         }
         Err(error) => return Err(IoError::from_os(Action::Read, &dir.join(MANIFEST), 0, error).into()),

@@ -79,7 +79,7 @@ impl OpenView {
     pub fn open_manifest(&self, manifest: ViewManifest, dir: &Path) -> Result<Arc<dyn View>, SortError> {
         let memory = self.memory_bytes.unwrap_or_else(default_memory);
         if memory < LEAST_MEMORY_BYTES {
-            return Err(too_little(memory));
+            return Err(too_little(memory, LEAST_MEMORY_BYTES));
         }
         let bad =
             || SortError::View { path: dir.to_path_buf(), why: "its manifest has no valid header".into() };

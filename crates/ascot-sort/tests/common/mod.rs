@@ -173,7 +173,7 @@ pub fn run(request: &SortRequest, faults: Option<Faults>) -> Result<Report, Sort
     let (send, receive) = channel();
     let job = request.clone();
     std::thread::spawn(move || {
-        let options = RunOptions { faults };
+        let options = RunOptions { faults, ..RunOptions::default() };
         // The receiver is gone when the watchdog has barked.
         let _ = send.send(sort(&job, &options, &Silent, &Cancel::new()));
     });

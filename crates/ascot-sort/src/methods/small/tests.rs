@@ -217,7 +217,13 @@ fn faults_are_reported_and_leave_nothing() {
     let dir = TempDir::new().unwrap();
     let asked = request(dir.path(), "lines", lines(KeyOptions::default()), &[b"b\na\n", b"c\n"]);
     let counting = Faults::counting();
-    sort(&asked, &RunOptions { faults: Some(counting.clone()) }, &Silent, &Cancel::new()).unwrap();
+    sort(
+        &asked,
+        &RunOptions { faults: Some(counting.clone()), ..RunOptions::default() },
+        &Silent,
+        &Cancel::new(),
+    )
+    .unwrap();
     fs::remove_file(output_of(&asked)).unwrap();
     assert!(counting.counted() >= 8, "{}", counting.counted());
     for at in 0..counting.counted() {
@@ -228,7 +234,7 @@ fn faults_are_reported_and_leave_nothing() {
             path_contains: String::new(),
             lasting: false,
         };
-        let options = RunOptions { faults: Some(Faults::new(plan)) };
+        let options = RunOptions { faults: Some(Faults::new(plan)), ..RunOptions::default() };
         let result = sort(&asked, &options, &Silent, &Cancel::new());
         // The very last one syncs the directory of a result that is in place.
         let kept = fs::read(output_of(&asked)).ok();

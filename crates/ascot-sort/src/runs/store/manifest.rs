@@ -3,6 +3,7 @@
 //! Invariant: it names only files that are complete and durable as far as it says.
 
 use std::fs;
+use std::io::{self, BufWriter, Write};
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -81,13 +82,19 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// Two lines: the manifest, and the checksum of that line.
-    pub(super) fn to_bytes(&self) -> serde_json::Result<Vec<u8>> {
-        let mut text = serde_json::to_vec(self)?;
-        let sum = check_line(&text);
-        text.push(b'\n');
-        text.extend_from_slice(sum.as_bytes());
-        Ok(text)
+    /// Writes two lines, the manifest and the checksum of that line, and tells their length. They are never in memory
+    /// as a whole: the indexes of many parts are long.
+    pub(super) fn write_to(&self, out: impl Write) -> io::Result<u64> {
+        let mut line = Summed { out, hasher: crc32fast::Hasher::new(), bytes: 0 };
+        {
+            let mut buffered = BufWriter::new(&mut line);
+            serde_json::to_writer(&mut buffered, self)?;
+            buffered.flush()?;
+        }
+        let Summed { mut out, hasher, bytes } = line;
+        let end = format!("\n{}", check_line_of(hasher.finalize()));
+        out.write_all(end.as_bytes())?;
+        Ok(bytes + end.len() as u64)
     }
 
     /// The runs `which` are consumed up to `starts`.
@@ -120,7 +127,31 @@ impl Manifest {
 }
 
 pub(crate) fn check_line(line: &[u8]) -> String {
-    format!("{{\"crc32\":\"{:08x}\"}}\n", crc32fast::hash(line))
+    check_line_of(crc32fast::hash(line))
+}
+
+fn check_line_of(sum: u32) -> String {
+    format!("{{\"crc32\":\"{sum:08x}\"}}\n")
+}
+
+/// A writer that sums up what goes through it.
+struct Summed<W> {
+    out: W,
+    hasher: crc32fast::Hasher,
+    bytes: u64,
+}
+
+impl<W: Write> Write for Summed<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.hasher.update(&bytes[..written]);
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
 }
 
 /// A view that is being made.

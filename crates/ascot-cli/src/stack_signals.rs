@@ -1,0 +1,50 @@
+//! Threads start without a second stack, for signals.
+//!
+//! The standard library maps such a stack for each thread, to report on it that the thread's own has overflowed. Where
+//! the system refuses that memory, the new thread panics before anything can catch it, and the process aborts and
+//! leaves its spills. The library does without where SIGSEGV and SIGBUS have no default action when the process
+//! starts; so they have none until `main` begins.
+//!
+//! Invariant: an overflow ends the process by SIGSEGV, as it does in a C program.
+
+const SIGNALS: [libc::c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
+
+/// The loader calls it before the standard library looks at signals.
+// SAFETY: the section holds pointers to functions of this type, which are called once, on the only thread.
+#[unsafe(link_section = ".init_array")]
+#[used]
+static BEFORE_MAIN: extern "C" fn() = set_aside;
+
+extern "C" fn set_aside() {
+    // The kernel ends a process that ignores a fault of its own all the same.
+    set(libc::SIG_IGN);
+}
+
+/// Gives the signals their default actions again.
+pub fn restore() {
+    set(libc::SIG_DFL);
+}
+
+fn set(action: libc::sighandler_t) {
+    for signal in SIGNALS {
+        // SAFETY: a signal that may be ignored, and an action that is no function.
+        unsafe { libc::signal(signal, action) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ptr;
+    use std::thread;
+
+    #[test]
+    fn a_thread_has_no_stack_for_signals() {
+        let asked = || {
+            let mut stack = libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: 0, ss_size: 0 };
+            // SAFETY: nothing is set, and the answer has a valid place.
+            let failed = unsafe { libc::sigaltstack(ptr::null(), &raw mut stack) };
+            (failed, stack.ss_flags & libc::SS_DISABLE)
+        };
+        assert_eq!(thread::spawn(asked).join().unwrap(), (0, libc::SS_DISABLE));
+    }
+}

@@ -1,0 +1,10 @@
+//! The two directions of a stream.
+
+/// Which way a stream moves bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Direction {
+    /// From the device.
+    Read,
+    /// To the device.
+    Write,
+}

@@ -1,0 +1,283 @@
+//! The plan of a merge, split or reshape of many files: its passes, and what was not chosen.
+
+use serde::Serialize;
+
+use crate::multipass::{self, DeviceCost, PassCost, Passes};
+use crate::run_length::{Baseline, Shape};
+use crate::units;
+use crate::volume::VolumeProfile;
+
+/// Passes over files need inputs and outputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoEnds;
+
+/// What is to be done in several passes.
+pub struct FileJob<'a> {
+    /// `merge`, `split` or `reshape`.
+    pub what: &'a str,
+    /// Files that are there.
+    pub inputs: u32,
+    /// Files that are wanted.
+    pub outputs: u32,
+    /// Bytes of all inputs.
+    pub input_bytes: f64,
+    /// Share of all bytes moved that are read.
+    pub alpha: f64,
+}
+
+impl FileJob<'_> {
+    fn output_bytes(&self) -> f64 {
+        self.input_bytes * (1.0 - self.alpha) / self.alpha
+    }
+
+    /// Files at either end.
+    fn ends(&self) -> (u32, u32) {
+        match self.what {
+            "merge" => (self.inputs, 1),
+            "split" => (1, self.outputs),
+            _ => (self.inputs, self.outputs),
+        }
+    }
+
+    /// The same job by a factor that stays the same: all at once, two at a time, or as many as others
+    /// take.
+    fn by(&self, factor: u32, cost: &DeviceCost<'_>) -> Option<Passes> {
+        let (before, after) = (self.input_bytes, self.output_bytes());
+        let merging = move |files: f64| if files <= 1.0 { after } else { before };
+        let splitting = move |files: f64| if files <= 1.0 { before } else { after };
+        match self.what {
+            "merge" => multipass::merge_by(factor, self.inputs, &merging, cost),
+            "split" => multipass::split_by(factor, self.outputs, &splitting, cost),
+            _ => {
+                let into_one = multipass::merge_by(factor, self.inputs, &|_| before, cost)?;
+                let out_of_one = multipass::split_by(factor, self.outputs, &splitting, cost)?;
+                let seconds = into_one.seconds + out_of_one.seconds;
+                Some(Passes { passes: [into_one.passes, out_of_one.passes].concat(), seconds })
+            }
+        }
+    }
+
+    /// What was not chosen: all in one pass, two files at a time, the same passes with equal parts of
+    /// memory, and requests of a fixed size (4 MB, as external-memory libraries take) with the smallest
+    /// number of equal passes for which memory has two of them for each file: one pass of all, where it has
+    /// them for the files of both ends.
+    fn alternatives(&self, way: &Passes, cost: &DeviceCost<'_>) -> Vec<Alternative> {
+        const REQUEST_BYTES: f64 = 4e6;
+        let (inputs, outputs) = self.ends();
+        let mut others = Vec::new();
+        let shape = Shape { inputs, outputs, alpha: self.alpha };
+        let (read_bytes, written_bytes) = (self.input_bytes, self.output_bytes());
+        let at_once = |cost: &DeviceCost<'_>| {
+            let seconds = cost.seconds(&shape, read_bytes, written_bytes);
+            let pass = multipass::Pass { shape, bowties: 1, read_bytes, written_bytes, seconds };
+            Passes { passes: vec![pass], seconds }
+        };
+        if way.passes.len() > 1 {
+            others.push(Alternative::new("in one pass".into(), Some(at_once(cost)), cost));
+        }
+        if way.factors().iter().any(|&factor| factor > 2) {
+            others.push(Alternative::new("two files at a time".into(), self.by(2, cost), cost));
+        }
+        let equal = DeviceCost { baseline: Some(Baseline::EqualParts), ..cost.clone() };
+        let best = self.best(&equal).ok().flatten();
+        others.push(Alternative::new("with equal parts of memory".into(), best, &equal));
+        let fixed =
+            DeviceCost { baseline: Some(Baseline::FixedBlocks { bytes: REQUEST_BYTES }), ..cost.clone() };
+        let most = (cost.memory_bytes / (2.0 * REQUEST_BYTES)).max(2.0);
+        if inputs > 1 && outputs > 1 && f64::from(shape.streams()) <= most {
+            let name = "by requests of 4 MB, all files at once".into();
+            others.push(Alternative::new(name, Some(at_once(&fixed)), &fixed));
+        } else {
+            let files = f64::from(inputs.max(outputs));
+            let passes = (1..=32).find(|&passes| files.powf(1.0 / f64::from(passes)) <= most).unwrap_or(32);
+            let factor = files.powf(1.0 / f64::from(passes)).ceil() as u32;
+            let name = format!("by requests of 4 MB, {factor} files at a time");
+            others.push(Alternative::new(name, self.by(factor, &fixed), &fixed));
+        }
+        // One file that stays one is in nobody's passes.
+        others.retain(|other| other.seconds.is_none() || other.passes > 0);
+        others.sort_by(|a, b| {
+            let seconds = |other: &Alternative| other.seconds.unwrap_or(f64::INFINITY);
+            seconds(a).total_cmp(&seconds(b))
+        });
+        others
+    }
+
+    /// The best way; none where none fits. Data that shrink (or grow) do so in one step: where the
+    /// function is applied, that is in the last merge or the first split.
+    ///
+    /// # Errors
+    /// [`NoEnds`] where nothing is read or nothing is written.
+    pub fn best(&self, cost: &DeviceCost<'_>) -> Result<Option<Passes>, NoEnds> {
+        if !(self.alpha > 0.0 && self.alpha < 1.0) || self.inputs == 0 || self.outputs == 0 {
+            return Err(NoEnds);
+        }
+        let (before, after) = (self.input_bytes, self.output_bytes());
+        let merging = move |files: f64| if files <= 1.0 { after } else { before };
+        let splitting = move |files: f64| if files <= 1.0 { before } else { after };
+        Ok(match self.what {
+            "merge" => multipass::merge(self.inputs, &merging, cost),
+            "split" => multipass::split(self.outputs, &splitting, cost),
+            _ => multipass::interconnect(self.inputs, self.outputs, &|_| before, &|_| after, cost),
+        })
+    }
+}
+
+/// Passes, with what each of them is.
+#[derive(Serialize)]
+pub struct PassesPlan<'a> {
+    job: String,
+    memory_bytes: u64,
+    seconds: f64,
+    bytes: f64,
+    switches: f64,
+    money: f64,
+    passes: Vec<PassLine>,
+    /// What others would do, and what was not chosen, the quickest first.
+    alternatives: Vec<Alternative>,
+    volume: &'a VolumeProfile,
+}
+
+/// Another way to do the same.
+#[derive(Serialize)]
+struct Alternative {
+    name: String,
+    /// None: it does not fit into the memory.
+    seconds: Option<f64>,
+    bytes: f64,
+    switches: f64,
+    passes: usize,
+}
+
+impl Alternative {
+    fn new(name: String, way: Option<Passes>, cost: &DeviceCost<'_>) -> Self {
+        let switches = |pass: &multipass::Pass| {
+            let (_, switches) = cost.switches(&pass.shape, pass.read_bytes + pass.written_bytes);
+            switches
+        };
+        let way = way.filter(|way| way.seconds.is_finite());
+        let passes = way.as_ref().map_or(&[][..], |way| &way.passes);
+        Alternative {
+            name,
+            seconds: way.as_ref().map(|way| way.seconds),
+            bytes: way.as_ref().map_or(0.0, Passes::bytes),
+            switches: passes.iter().map(switches).fold(0.0, |all, one| all + one),
+            passes: passes.len(),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct PassLine {
+    inputs: u32,
+    outputs: u32,
+    bowties: u32,
+    schedule: &'static str,
+    read_bytes: f64,
+    written_bytes: f64,
+    run_bytes: Option<f64>,
+    switches: f64,
+    seconds: f64,
+}
+
+impl<'a> PassesPlan<'a> {
+    /// The plan of `job` in the passes `way`, beside what was not chosen.
+    pub fn new(job: &FileJob<'_>, way: Passes, cost: &DeviceCost<'a>, memory_bytes: u64) -> Self {
+        let line = |pass: &multipass::Pass| {
+            let bytes = pass.read_bytes + pass.written_bytes;
+            let (scheme, switches) = cost.switches(&pass.shape, bytes);
+            let run = scheme.run_length(cost.memory_bytes);
+            PassLine {
+                inputs: pass.shape.inputs,
+                outputs: pass.shape.outputs,
+                bowties: pass.bowties,
+                schedule: scheme.algorithm.name(),
+                read_bytes: pass.read_bytes,
+                written_bytes: pass.written_bytes,
+                run_bytes: run.is_finite().then_some(run),
+                switches,
+                seconds: pass.seconds,
+            }
+        };
+        let passes: Vec<PassLine> = way.passes.iter().map(line).collect();
+        let money = way.passes.iter().zip(&passes).map(|(pass, line)| {
+            let share = pass.read_bytes / (pass.read_bytes + pass.written_bytes);
+            cost.volume.money(line.switches * share, line.switches * (1.0 - share), line.seconds)
+        });
+        let (inputs, outputs) = job.ends();
+        PassesPlan {
+            job: format!("{} {inputs} x {outputs}, {}", job.what, units::bytes(job.input_bytes as u64)),
+            memory_bytes,
+            seconds: way.seconds,
+            bytes: way.bytes(),
+            switches: passes.iter().map(|pass| pass.switches).fold(0.0, |all, one| all + one),
+            money: money.fold(0.0, |all, one| all + one),
+            alternatives: if way.passes.is_empty() { Vec::new() } else { job.alternatives(&way, cost) },
+            passes,
+            volume: cost.volume,
+        }
+    }
+}
+
+impl std::fmt::Display for PassesPlan<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let most = self.passes.iter().map(|pass| pass.inputs + pass.outputs).max().unwrap_or(1);
+        writeln!(f, "job       {}, {}", self.job, units::memory(self.memory_bytes))?;
+        writeln!(f, "volume    {}", self.volume.summary(most))?;
+        for (number, pass) in self.passes.iter().enumerate() {
+            let run = pass
+                .run_bytes
+                .map_or_else(|| "one run".into(), |run| format!("runs of {}", units::bytes(run as u64)));
+            writeln!(
+                f,
+                "pass {:<4} {} x {} by {}, {}: {run}, {}",
+                number + 1,
+                pass.inputs,
+                pass.outputs,
+                pass.schedule,
+                if pass.bowties == 1 {
+                    "once".to_owned()
+                } else {
+                    format!("{} times", units::count(pass.bowties.into()))
+                },
+                units::seconds(pass.seconds),
+            )?;
+        }
+        writeln!(
+            f,
+            "in all    {}, {} moved, {} switches",
+            units::seconds(self.seconds),
+            units::bytes(self.bytes as u64),
+            units::count(self.switches as u64)
+        )?;
+        if self.money > 0.0 {
+            writeln!(f, "money     {:.2}", self.money)?;
+        }
+        if self.passes.is_empty() {
+            writeln!(f, "why       one file is there already")?;
+        }
+        // The plan is of moving files on a volume, whoever does it; these commands do not write parts of parts.
+        let splits = self.passes.iter().filter(|pass| pass.outputs > 1).count();
+        if splits > 1 {
+            writeln!(
+                f,
+                "ascot     split and reshape write all parts in one pass; for more, split the parts again"
+            )?;
+        }
+        for (number, other) in self.alternatives.iter().enumerate() {
+            let label = if number == 0 { "why not" } else { "" };
+            match other.seconds {
+                None => writeln!(f, "{label:<9} {}: does not fit into the memory", other.name)?,
+                Some(seconds) => writeln!(
+                    f,
+                    "{label:<9} {}: {}, {} moved, {} switches",
+                    other.name,
+                    units::seconds(seconds),
+                    units::bytes(other.bytes as u64),
+                    units::count(other.switches as u64)
+                )?,
+            }
+        }
+        Ok(())
+    }
+}
