@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use ascot_index::hash::mix;
 use ascot_index::{Directory, DirectoryWriter, IndexError, Layout, Scan, Scheme};
-use ascot_io::{Disk, DiskOptions, Effect, FaultPlan, Faults, Operation};
+use ascot_io::{Disk, DiskOptions, Effect, Operation};
+use ascot_testing::faults::{FaultPlan, Faults};
 
 const MEMORY: usize = 4 << 20;
 const EPOCHS: u64 = 3;
@@ -105,7 +106,7 @@ fn counting_opens(effect: Effect, at: u64) -> (Disk, Faults) {
     let operations = vec![Operation::Open];
     let faults =
         Faults::new(FaultPlan { at, effect, operations, path_contains: String::new(), lasting: false });
-    (Disk::new(DiskOptions { faults: Some(faults.clone()), ..DiskOptions::default() }), faults)
+    (Disk::new(DiskOptions { faults: Some(faults.clone().into()), ..DiskOptions::default() }), faults)
 }
 
 #[test]

@@ -112,7 +112,8 @@ pub fn is_too_many_open(error: &IndexError) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use ascot_io::{DiskOptions, Effect, FaultPlan, Faults, Operation};
+    use ascot_io::{DiskOptions, Effect, Operation};
+    use ascot_testing::faults::{FaultPlan, Faults};
 
     use super::*;
 
@@ -145,7 +146,8 @@ mod tests {
             path_contains: String::new(),
             lasting: false,
         };
-        let disk = Disk::new(DiskOptions { faults: Some(Faults::new(plan)), ..DiskOptions::default() });
+        let disk =
+            Disk::new(DiskOptions { faults: Some(Faults::new(plan).into()), ..DiskOptions::default() });
         let files = Files::bounded(&disk, Arc::default(), 100);
         (0..3).for_each(|number| drop(files.get(&path(number)).unwrap()));
         assert_eq!(files.held().files.len(), 1);

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use ascot_io::{Disk, DiskOptions, Effect, FaultPlan, Faults, Operation};
+use ascot_io::{Disk, DiskOptions, Effect, Operation};
+use ascot_testing::faults::{FaultPlan, Faults};
 
 use ascot_index::rank_writer::{RankEpoch, RankError, RankOptions, RankWriter};
 use ascot_index::routing::{Route, RouteError, RoutingSettings, Topology};
@@ -136,7 +137,7 @@ fn full_after(writes: u64) -> Disk {
         path_contains: String::new(),
         lasting: true,
     };
-    Disk::new(DiskOptions { faults: Some(Faults::new(plan)), ..DiskOptions::default() })
+    Disk::new(DiskOptions { faults: Some(Faults::new(plan).into()), ..DiskOptions::default() })
 }
 
 /// Appends one epoch from this rank: particles that are not the same at every rank in every epoch.

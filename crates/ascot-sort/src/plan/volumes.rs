@@ -10,14 +10,14 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use ascot_io::{DEFAULT_DEPTH, DEFAULT_REQUEST_BYTES, Disk, DiskOptions};
+use ascot_io::{DEFAULT_DEPTH, DEFAULT_REQUEST_BYTES, Disk, DiskOptions, FaultHook};
 use ascot_model::measurement::{Requests, VolumeRequests};
 
 use crate::api::error::SortError;
 use crate::api::request::{Input, Output, SortRequest};
 use crate::plan::budget::Budget;
-use ascot_io::Faults;
 
 /// A disk as a job uses it, its requests as the volumes were measured to be fastest with.
 pub fn disk_for(request: &SortRequest, budget: &Budget, options: &RunOptions) -> Disk {
@@ -103,8 +103,8 @@ fn devices(paths: &[PathBuf]) -> Vec<u64> {
 /// How a job is run, beside what it does.
 #[derive(Clone, Debug, Default)]
 pub struct RunOptions {
-    /// Faults on purpose, for tests.
-    pub faults: Option<Faults>,
+    /// Sees every operation on files beforehand; tests make some of them fail.
+    pub faults: Option<Arc<dyn FaultHook>>,
     /// The cap of a resumed job, bytes, instead of the one it began with.
     pub memory_bytes: Option<u64>,
 }
