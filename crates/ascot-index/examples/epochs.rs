@@ -1,8 +1,9 @@
-//! Writes records from several ranks, threads of one process, to plain files or to an indexed directory, and says how long it took:
-//! what `./dev bench index` measures.
+//! Writes records from several ranks, threads of one process, to plain files or to an indexed directory, and says how
+//! long it took: what `./dev bench index` measures.
 //!
-//! Usage: `epochs OUT plain|records|pointers|ranks RANKS EPOCHS RECORDS VALUE_BYTES MEMORY_BYTES`; RECORDS of each rank and
-//! epoch, MEMORY_BYTES of each rank. One line of JSON tells the outcome. Keys are the same in every epoch, each written by one rank.
+//! Usage: `epochs OUT plain|records|pointers|ranks RANKS EPOCHS RECORDS VALUE_BYTES MEMORY_BYTES`; RECORDS of each
+//! rank and epoch, MEMORY_BYTES of each rank. One line of JSON tells the outcome. Keys are the same in every epoch,
+//! each written by one rank.
 
 use std::error::Error;
 use std::io::Write;

@@ -25,7 +25,7 @@ pub mod hash;
 pub mod load;
 pub mod rank_writer;
 pub mod read;
-mod room;
+mod reserve;
 pub mod routing;
 pub mod write;
 
@@ -35,8 +35,8 @@ pub use format::manifest::Manifest;
 pub use format::pointer::Pointer;
 pub use format::shape::{Earlier, Shape};
 pub use read::{
-    Condition, Content, Directory, EpochInfo, Gap, Info, LongValue, Notices, QueryCounts, RecordValue, Scan,
-    ScanRecord, Sign, StoredRecord, StoredValue, Unread, Value, Verified,
+    Condition, Content, Directory, EpochInfo, Info, LongValue, Notices, QueryCounts, RecordValue, Scan,
+    ScanRecord, Sign, StoredRecord, StoredValue, UnknownEpochs, Unread, Value, Verified,
 };
 pub use write::{
     Coordinator, DirectoryWriter, EpochCounts, LayoutRequest, LocalWriter, OpenMode, Opening, RolledBack,

@@ -4,8 +4,8 @@
 //!   record   | before | key | behind |      value = before, behind
 //! ```
 //!
-//! Invariant: of a file no more is in memory than two blocks and one record; a record longer than that grows a buffer by what the
-//! record has.
+//! Invariant: of a file no more is in memory than two blocks and one record; a record longer than that grows a buffer
+//! by what the record has.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ pub struct RecordFiles {
 }
 
 impl RecordFiles {
-    /// What loads records of this kind.
+    /// A loader of records of this kind.
     ///
     /// # Errors
     /// A layout whose records have no byte ranges; a key that is empty, or outside records of one length.
@@ -95,7 +95,7 @@ impl RecordFiles {
     /// Appends the records of a file to the epoch; their number. `between` is called between blocks, and may end it.
     ///
     /// # Errors
-    /// What refuses the file or the records; a record without all of its key, or cut short.
+    /// A file or record that is refused; a record that is cut short, or too short for its key.
     pub fn append(
         &self,
         disk: &Disk,

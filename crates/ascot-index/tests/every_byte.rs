@@ -1,5 +1,5 @@
-//! Every byte of a directory is covered by a checksum, or is padding that must be zero: whichever byte is another, `verify` names the
-//! file and the place. And a reader opens each file once, whatever becomes of its descriptors.
+//! Every byte of a directory is covered by a checksum, or is padding that must be zero: whichever byte is another,
+//! `verify` names the file and the place. And a reader opens each file once, whatever becomes of its descriptors.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail loudly")]
 
@@ -21,7 +21,8 @@ fn key(number: u64) -> [u8; 8] {
     mix(number).to_be_bytes()
 }
 
-/// The value of a key: one is longer than a block, and with `long` one is longer than what a reader has in memory at once.
+/// The value of a key: one is longer than a block, and with `long` one is longer than what a reader has in memory at
+/// once.
 fn value(number: u64, epoch: u64, long: bool) -> Vec<u8> {
     let bytes = match number {
         3 => 5000,

@@ -11,6 +11,7 @@
 //! * [`measurement`]: what measuring a volume and a host found, with its spread.
 //! * [`plan`]: ways to do a job, costed, and the one chosen.
 //! * [`account`]: what each pass moved and where it waited.
+//! * [`random`]: pseudo-random numbers that are the same in every run.
 //! * [`report`]: plan and account together, as written by `--report`.
 //! * [`routing_plan`]: what it takes to route records among many processes.
 //! * [`units`]: bytes, rates and times as people read them.
@@ -24,6 +25,7 @@ pub mod measurement;
 pub mod multipass;
 pub mod passes_plan;
 pub mod plan;
+pub mod random;
 pub mod report;
 pub mod routing_plan;
 pub mod run_length;

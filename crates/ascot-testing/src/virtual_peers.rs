@@ -4,7 +4,7 @@
 //! comes back to the same connection, addressed to a rank of the sender's node that is drawn at random, and the
 //! buffer is free again when that has been taken. Where all ranks send evenly to all, that is what a real
 //! peer would have sent. So messages, bytes and memory of a rank are counted, not estimated, on a machine that is
-//! not there. Agreement between ranks is left out: it has three connections whatever the size.
+//! not there. Combined between ranks is left out: it has three connections whatever the size.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

@@ -3,6 +3,8 @@
 //! It goes on from one end of a block to the next. What it moves in between is told in whole units, so
 //! that a flow of as many bytes to a block does exactly the same.
 
+use ascot_model::random::SplitMix64;
+
 use crate::schedule::Stall;
 use crate::simulate::{Setup, Skew};
 
@@ -32,7 +34,7 @@ pub struct Portion {
 pub struct Mill {
     input_skew: Skew,
     output_skew: Skew,
-    chance: Chance,
+    chance: SplitMix64,
     /// Of each input's first block and of each output's last block, what has passed.
     eaten: Vec<Place>,
     filled: Vec<Place>,
@@ -80,7 +82,7 @@ impl Mill {
         Mill {
             input_skew: setup.input_skew.clone(),
             output_skew: setup.output_skew.clone(),
-            chance: Chance(setup.seed),
+            chance: SplitMix64(setup.seed),
             eaten: vec![Place::default(); n],
             filled: vec![Place::default(); m],
             input_rates: if ends { vec![1.0; n] } else { rates(&setup.input_skew, n) },
@@ -177,10 +179,10 @@ impl Mill {
     /// Rates that change as time goes.
     fn vary(&mut self, streams: &impl Streams) {
         let produced = self.produced;
-        let change = |skew: &Skew, rates: &mut [f64], chance: &mut Chance| match skew {
+        let change = |skew: &Skew, rates: &mut [f64], chance: &mut SplitMix64| match skew {
             Skew::Noise(most) => {
                 for rate in rates {
-                    *rate = (1.0 + most * (2.0 * chance.next() - 1.0)).max(0.01);
+                    *rate = (1.0 + most * (2.0 * chance.fraction() - 1.0)).max(0.01);
                 }
             }
             Skew::Bursts(blocks) if !rates.is_empty() => {
@@ -209,18 +211,4 @@ fn rates(skew: &Skew, count: usize) -> Vec<f64> {
             _ => 1.0,
         })
         .collect()
-}
-
-/// Numbers by chance, the same for the same seed (splitmix64).
-struct Chance(u64);
-
-impl Chance {
-    /// Between 0 and 1.
-    fn next(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (x ^ (x >> 31)) as f64 / u64::MAX as f64
-    }
 }

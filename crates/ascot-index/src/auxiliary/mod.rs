@@ -1,4 +1,5 @@
-//! Auxiliary tables: which ranks may have written a key. They may name ranks that have not; they never leave out one that has.
+//! Auxiliary tables: which ranks may have written a key. They may name ranks that have not; they never leave out one
+//! that has.
 //!
 //! A region of one holds the entries of one share of the hashes. Two structures can be in it, behind one interface:
 //!
@@ -23,7 +24,7 @@ use crate::format::layout::{AuxiliaryKind, Layout};
 const RANK_BITS: u32 = 24;
 const RANK_MASK: u64 = (1 << RANK_BITS) - 1;
 
-/// What a table needs to know beforehand.
+/// The parameters of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// The structure.

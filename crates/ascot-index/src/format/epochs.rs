@@ -1,4 +1,5 @@
-//! Which complete epochs a log takes part in, and the shape of those to come: going on with another shape, rolling back.
+//! Which complete epochs a log takes part in, and the shape of those to come: going on with another shape, rolling
+//! back.
 
 use crate::error::{IndexError, Result, counted};
 use crate::format::manifest::Manifest;
@@ -40,7 +41,7 @@ impl Manifest {
 
     /// Epochs to come have another shape.
     pub fn reshape(&mut self, shape: Shape) {
-        // What was to come in the shape before may never have.
+        // The shape before may have no epochs.
         self.drop_empty();
         if self.layout.shape() == shape {
             return;

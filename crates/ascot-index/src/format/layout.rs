@@ -1,15 +1,16 @@
-//! The layout of a directory: what travels and what stays, how many partitions and writers, how long keys and values are.
+//! The layout of a directory: what travels and what stays, how many partitions and writers, how long keys and values
+//! are.
 //!
 //! Invariant: it is the same from the first epoch to the last, but for the numbers of partitions and writers.
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{IndexError, Result};
-use crate::format::pointer::{POINTER_BYTES, WRITERS_MOST};
-use crate::format::record::{KEY_MOST, RecordForm};
+use crate::format::pointer::{POINTER_BYTES, WRITERS_MAX};
+use crate::format::record::{KEY_MAX, RecordForm};
 use crate::hash::{key_hash, share};
 
-/// What travels to a key's partition, and what stays at its writer.
+/// Which bytes travel to the partition of a key, and which stay at its writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scheme {
@@ -17,11 +18,12 @@ pub enum Scheme {
     Records,
     /// Key and a pointer travel; the value stays in the writer's log.
     Pointers,
-    /// The key travels, for an auxiliary table that names writers, not exactly; the record stays in the writer's tables.
+    /// The key travels, for an auxiliary table that names writers, not exactly; the record stays in the writer's
+    /// tables.
     Ranks,
 }
 
-/// What tells the partition of a key.
+/// How the partition of a key is found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PartitionBy {
@@ -65,7 +67,7 @@ impl Scheme {
     pub const NAMED: [(&str, Self); 3] =
         [("records", Self::Records), ("pointers", Self::Pointers), ("ranks", Self::Ranks)];
 
-    /// What it is called.
+    /// Its name.
     pub fn name(self) -> &'static str {
         Self::NAMED.iter().find(|(_, scheme)| *scheme == self).map_or("", |(name, _)| name)
     }
@@ -75,7 +77,7 @@ impl PartitionBy {
     /// All, as they are called.
     pub const NAMED: [(&str, Self); 2] = [("hash", Self::Hash), ("range", Self::Range)];
 
-    /// What it is called.
+    /// Its name.
     pub fn name(self) -> &'static str {
         Self::NAMED.iter().find(|(_, by)| *by == self).map_or("", |(name, _)| name)
     }
@@ -85,7 +87,7 @@ impl AuxiliaryKind {
     /// All, as they are called.
     pub const NAMED: [(&str, Self); 2] = [("cuckoo", Self::Cuckoo), ("static", Self::Static)];
 
-    /// What it is called.
+    /// Its name.
     pub fn name(self) -> &'static str {
         Self::NAMED.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
     }
@@ -116,14 +118,14 @@ impl NumberKind {
     }
 }
 
-/// A number in every value, of which each block's least and greatest are kept.
+/// A number in every value; each block keeps its minimum and maximum.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attribute {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// The byte of the value where it starts.
     pub offset: u32,
-    /// What it is.
+    /// Its type.
     pub kind: NumberKind,
 }
 
@@ -144,10 +146,10 @@ impl Attribute {
     }
 }
 
-/// What a directory is; the same from its first epoch to its last.
+/// The properties of a directory, the same from its first epoch to its last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layout {
-    /// What travels.
+    /// The bytes that travel.
     pub scheme: Scheme,
     /// Partitions of the keys.
     pub partitions: u32,
@@ -159,9 +161,9 @@ pub struct Layout {
     pub value_bytes: Option<u32>,
     /// Seed of the keys' hash, XXH3-64.
     pub seed: u64,
-    /// What tells a key's partition.
+    /// How the partition of a key is found.
     pub partition_by: PartitionBy,
-    /// The number in values of which blocks know the least and the greatest.
+    /// The number in values whose minimum and maximum each block keeps.
     pub attribute: Option<Attribute>,
     /// Bytes of a data block, at most, unless a record is longer.
     pub block_bytes: u32,
@@ -169,15 +171,16 @@ pub struct Layout {
     pub auxiliary: AuxiliaryKind,
     /// Bits of a fingerprint in them.
     pub fingerprint_bits: u8,
-    /// How files were taken apart into keys and values, where records came from files: what is appended comes the same way.
+    /// How files were taken apart into keys and values, where records came from files: what is appended comes the same
+    /// way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
 }
 
 impl Layout {
-    /// Bytes of a data block where nothing else is said.
+    /// Default bytes of a data block.
     pub const USUAL_BLOCK_BYTES: u32 = 32 << 10;
-    /// Bits of a fingerprint where nothing else is said.
+    /// Default bits of a fingerprint.
     pub const USUAL_FINGERPRINT_BITS: u8 = 8;
 
     /// A layout with the usual details.
@@ -204,10 +207,10 @@ impl Layout {
         if self.partitions == 0 || self.writers == 0 {
             return wrong("a directory has one partition and one writer at least");
         }
-        if self.partitions > WRITERS_MOST || self.writers > WRITERS_MOST {
+        if self.partitions > WRITERS_MAX || self.writers > WRITERS_MAX {
             return wrong("a directory has at most 16777216 partitions and as many writers");
         }
-        if self.key_bytes.is_some_and(|bytes| bytes as usize > KEY_MOST) {
+        if self.key_bytes.is_some_and(|bytes| bytes as usize > KEY_MAX) {
             return wrong("keys have at most 1 MiB");
         }
         if self.form().key == Some(0) && self.form().value == Some(0) {
@@ -263,8 +266,8 @@ impl Layout {
             Some(bytes) if bytes as usize != key.len() => {
                 Err(IndexError::Length { what: "key", got: key.len(), expected: bytes as usize })
             }
-            _ if key.len() > KEY_MOST => {
-                Err(IndexError::TooLong { what: "key", got: key.len() as u64, most: KEY_MOST as u64 })
+            _ if key.len() > KEY_MAX => {
+                Err(IndexError::TooLong { what: "key", got: key.len() as u64, most: KEY_MAX as u64 })
             }
             _ => Ok(()),
         }
@@ -280,7 +283,7 @@ impl Layout {
         self.partition_among(self.partitions, key, boundaries)
     }
 
-    /// The partition of a key among so many.
+    /// The partition of a key among `partitions`.
     pub fn partition_among(&self, partitions: u32, key: &[u8], boundaries: &[Vec<u8>]) -> u32 {
         match self.partition_by {
             PartitionBy::Hash => share(self.hash(key), partitions),

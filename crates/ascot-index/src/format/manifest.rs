@@ -5,8 +5,8 @@
 //!   {"crc32":"0a1b2c3d"}
 //! ```
 //!
-//! Invariant: it is replaced whole, after everything it names is durable. So an epoch counts when a manifest names it, and
-//! whatever logs hold behind that is the tail of a writer that was stopped.
+//! Invariant: it is replaced whole, after everything it names is durable. So an epoch counts when a manifest names it,
+//! and whatever logs hold behind that is the tail of a writer that was stopped.
 
 use std::ops::Range;
 use std::path::Path;
@@ -16,7 +16,7 @@ use ascot_record::hex::from_hex;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{IndexError, Result};
-use crate::format::boundaries::{self, BOUNDARIES_MOST};
+use crate::format::boundaries::{self, BOUNDARIES_MAX};
 use crate::format::layout::{Layout, PartitionBy};
 use crate::format::names::MANIFEST;
 use crate::format::shape::{Earlier, Shape};
@@ -28,7 +28,7 @@ pub struct Manifest {
     pub version: u32,
     /// A number that tells this directory from others; part of all its checksums.
     pub id: u64,
-    /// What it is; partitions and writers are those of the last epochs.
+    /// Its layout; partitions and writers are those of the last epochs.
     pub layout: Layout,
     /// Partitions and writers of the epochs before those, where they were others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -40,8 +40,8 @@ pub struct Manifest {
     pub boundaries: Vec<Vec<String>>,
     /// The writer closed it.
     pub closed: bool,
-    /// Another random number each time epochs are dropped; 0 where none ever were. Epochs of the same number are the same
-    /// as long as this is.
+    /// Another random number each time epochs are dropped; 0 where none ever were. Epochs of the same number are the
+    /// same as long as this is.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub history: u64,
 }
@@ -63,7 +63,7 @@ const VERSION: u32 = 1;
 const VERSION_OF_SHAPES: u32 = 2;
 
 /// Longest manifest, bytes: boundaries of many epochs. Whoever reads it, within whatever memory, has it as a whole.
-const MANIFEST_MOST: u64 = 16 << 20;
+const MANIFEST_MAX: u64 = 16 << 20;
 
 impl Manifest {
     /// A directory without epochs yet.
@@ -87,7 +87,7 @@ impl Manifest {
             }
             Err(error) => return Err(failed(error)),
         };
-        if size > MANIFEST_MOST {
+        if size > MANIFEST_MAX {
             return Err(IndexError::damaged(&path, 0, "a manifest is not as long"));
         }
         let bytes = std::fs::read(&path).map_err(failed)?;
@@ -134,7 +134,7 @@ impl Manifest {
         bytes
     }
 
-    /// The version that it needs, so that whoever knows only the first reads what is not of a later one.
+    /// The lowest version that can express it, so that older programs read it where they can.
     fn version_now(&self) -> u32 {
         match self.version {
             later if later > VERSION_OF_SHAPES => later,
@@ -149,7 +149,7 @@ impl Manifest {
     /// [`IndexError::Request`] where it would be longer than is read again; what the volume refuses.
     pub fn write(&self, disk: &Disk, directory: &Path) -> Result<()> {
         let bytes = Self { version: self.version_now(), ..self.clone() }.to_bytes();
-        if bytes.len() as u64 > MANIFEST_MOST || boundaries::count(&self.boundaries) > BOUNDARIES_MOST {
+        if bytes.len() as u64 > MANIFEST_MAX || boundaries::count(&self.boundaries) > BOUNDARIES_MAX {
             return Err(IndexError::Request(format!(
                 "the boundaries of {} partitions of {} epochs are more than {} holds: begin another directory, of fewer partitions",
                 self.layout.partitions,
@@ -244,18 +244,18 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join(MANIFEST);
         let disk = Disk::default();
-        let most = by_range(1, vec![vec![String::new(); BOUNDARIES_MOST - 1]]);
+        let most = by_range(1, vec![vec![String::new(); BOUNDARIES_MAX - 1]]);
         most.write(&disk, directory.path()).unwrap();
         assert_eq!(Manifest::read(directory.path()).unwrap(), most);
-        let texts = [vec![vec![String::new(); BOUNDARIES_MOST]], vec![vec!["00".repeat(1 << 10)]; 1 << 13]];
-        let epochs = vec![Vec::new(); BOUNDARIES_MOST + 1];
+        let texts = [vec![vec![String::new(); BOUNDARIES_MAX]], vec![vec!["00".repeat(1 << 10)]; 1 << 13]];
+        let epochs = vec![Vec::new(); BOUNDARIES_MAX + 1];
         for boundaries in texts.into_iter().chain([epochs]) {
             let many = by_range(boundaries.len() as u64, boundaries);
             let error = many.write(&disk, directory.path()).unwrap_err().to_string();
             assert!(error.contains("begin another directory"), "{error}");
             assert_eq!(Manifest::read(directory.path()).unwrap(), most, "it is as it was");
             assert!(
-                many.to_bytes().len() as u64 > MANIFEST_MOST
+                many.to_bytes().len() as u64 > MANIFEST_MAX
                     || Manifest::parse(&path, &many.to_bytes()).is_err()
             );
         }

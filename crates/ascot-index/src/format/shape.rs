@@ -1,4 +1,4 @@
-//! How many partitions and writers a directory has, epoch by epoch: those who go on with it may be more or fewer.
+//! How many partitions and writers a directory has, epoch by epoch: a job that continues it may have more or fewer.
 //!
 //! ```text
 //!   epochs     0 ...... 2 | 3 ...... 8 | 9 ..........
@@ -6,8 +6,8 @@
 //!              epochs: 3    epochs: 9
 //! ```
 //!
-//! Invariants: epochs of `earlier` ascend, and none is above those that are complete; a log has the epochs whose shape it
-//! belongs to, and no others; partition 0 and writer 0 belong to all.
+//! Invariants: epochs of `earlier` ascend, and none is above those that are complete; a log has the epochs whose shape
+//! it belongs to, and no others; partition 0 and writer 0 belong to all.
 
 use serde::{Deserialize, Serialize};
 

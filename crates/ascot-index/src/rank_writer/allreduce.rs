@@ -3,7 +3,7 @@
 use super::error::RankError;
 use crate::routing::{Outcome, Router, Transport};
 
-/// What a rank tells of what it did.
+/// The outcome of a rank, as it is sent.
 pub(super) fn outcome_of<R>(purpose: u8, own: &Result<R, RankError>) -> Outcome {
     match own {
         Ok(_) => Outcome::Well,
@@ -11,14 +11,14 @@ pub(super) fn outcome_of<R>(purpose: u8, own: &Result<R, RankError>) -> Outcome 
     }
 }
 
-/// Tells all ranks how this one fared, and hears how all did. This rank's own error is what it gets itself.
+/// Combines the outcomes of all ranks. A rank that failed gets its own error.
 pub(super) fn together<T: Transport, R>(
     router: &mut Router<T>,
     purpose: u8,
     own: Result<R, RankError>,
     sums: &[u64],
 ) -> Result<(R, Vec<u64>), RankError> {
-    let agreement = router.agree(purpose, outcome_of(purpose, &own), sums);
+    let agreement = router.allreduce(purpose, outcome_of(purpose, &own), sums);
     let result = own?;
     let agreement = agreement?;
     match agreement.failure {

@@ -16,14 +16,14 @@ use crate::format::pointer::POINTER_BYTES;
 use crate::routing::{RouteError, Router, RoutingCounts, Transport, Waiting};
 use crate::write::{Coordinator, LocalWriter};
 
-/// What ranks agree on, so that calls that do not belong together are found out.
+/// Purposes of the allreduces, so that calls that do not belong together are detected.
 const EPOCH: u8 = 3;
 const COMMIT: u8 = 4;
 const CLOSE: u8 = 5;
 const CLOSED: u8 = 6;
 
-/// Room for a message from the start. Memory it has to itself: what ranks that are threads of one process hand to each other in small
-/// pieces and free comes back as somebody's next small piece, on a cache line with another rank's.
+/// Room for a message from the start. Memory it has to itself: what ranks that are threads of one process hand to each
+/// other in small pieces and free comes back as somebody's next small piece, on a cache line with another rank's.
 const MESSAGE_ROOM: usize = 4096;
 
 /// One rank's end of a directory that many write.
@@ -43,10 +43,10 @@ pub struct RankWriter<T: Transport> {
     appended_in_all: u64,
     failure: Option<Arc<RankError>>,
     /// All ranks know of the failure.
-    failure_agreed: bool,
+    failure_shared: bool,
 }
 
-/// What all ranks did in an epoch.
+/// The work of all ranks in an epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RankEpoch {
     /// The epoch, counted from 0.
@@ -60,7 +60,7 @@ pub struct RankEpoch {
 pub struct RankMemory {
     /// Buffers of routing: all of them, always.
     pub routing: usize,
-    /// What logs may use.
+    /// The memory that logs may use.
     pub logs: usize,
     /// The most they have used.
     pub logs_peak: usize,
@@ -96,12 +96,12 @@ impl<T: Transport> RankWriter<T> {
             appended: 0,
             appended_in_all: 0,
             failure: None,
-            failure_agreed: false,
+            failure_shared: false,
         })
     }
 
     /// Takes part in opening for a rank that cannot open anything: all others hear why, instead of waiting for it.
-    /// What this rank gets is the reason itself.
+    /// This rank gets the reason itself.
     pub fn decline(transport: T, why: IndexError) -> RankError {
         open::decline(transport, why)
     }
@@ -125,7 +125,7 @@ impl<T: Transport> RankWriter<T> {
         }
         self.appended += 1;
         self.appended_in_all += 1;
-        // What came in meanwhile may have met a full disk.
+        // A record that arrived during the call may have failed on a full disk.
         self.check_well()
     }
 
@@ -157,7 +157,7 @@ impl<T: Transport> RankWriter<T> {
     /// As [`end_epoch`](Self::end_epoch).
     pub fn close(mut self) -> Result<(), RankError> {
         let ended = self.check_reachable().and_then(|()| self.end_open_epoch());
-        if ended.is_err() && !self.failure_agreed {
+        if ended.is_err() && !self.failure_shared {
             // Dropping the router tells the others.
             return ended;
         }
@@ -167,7 +167,7 @@ impl<T: Transport> RankWriter<T> {
         closed
     }
 
-    /// What the directory is.
+    /// The layout of the directory.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -187,7 +187,7 @@ impl<T: Transport> RankWriter<T> {
         self.appended_in_all
     }
 
-    /// What routing did so far.
+    /// Counts of routing.
     pub fn counts(&self) -> &RoutingCounts {
         self.router.counts()
     }
@@ -211,10 +211,10 @@ impl<T: Transport> RankWriter<T> {
     /// Refuses what ranks do together once they know that one has failed, or cannot reach each other.
     fn check_reachable(&self) -> Result<(), RankError> {
         let unreachable = matches!(self.failure.as_deref().map(RankError::cause), Some(RankError::Route(_)));
-        if self.failure_agreed || unreachable { self.check_well() } else { Ok(()) }
+        if self.failure_shared || unreachable { self.check_well() } else { Ok(()) }
     }
 
-    /// Keeps the first failure, for whoever asks later.
+    /// Keeps the first failure for later calls.
     fn noted<R>(&mut self, result: Result<R, RankError>) -> Result<R, RankError> {
         result.map_err(|error| {
             let cause = Arc::new(error);
@@ -267,8 +267,8 @@ impl<T: Transport> RankWriter<T> {
         }
     }
 
-    /// Waits until all records of all ranks for this epoch have arrived where they belong. All ranks call it, after their last
-    /// record; [`end_epoch`](Self::end_epoch), which does it too, follows.
+    /// Waits until all records of all ranks for this epoch have arrived where they belong. All ranks call it, after
+    /// their last record; [`end_epoch`](Self::end_epoch), which does it too, follows.
     pub fn drain(&mut self) -> Result<(), RankError> {
         let Self { router, local, layout, failure, .. } = self;
         let mut delivery = Receiving { partition: router.rank(), local, layout, failure };
@@ -283,11 +283,11 @@ impl<T: Transport> RankWriter<T> {
         };
         let arrived = ended.as_ref().map_or(0, |counts| counts.partition_records);
         let appended = std::mem::take(&mut self.appended);
-        let (_, sums) = self.agree(EPOCH, ended, &[appended, arrived])?;
+        let (_, sums) = self.allreduce(EPOCH, ended, &[appended, arrived])?;
         let (appended, arrived) = (sums.first().copied().unwrap_or(0), sums.get(1).copied().unwrap_or(0));
         if appended != arrived {
             // All ranks see the same sums, and come to the same end.
-            self.failure_agreed = true;
+            self.failure_shared = true;
             return Err(RankError::Count { appended, arrived });
         }
         let boundaries = self.balance.as_ref().map_or(Vec::new(), |balance| balance.boundaries.clone());
@@ -301,7 +301,7 @@ impl<T: Transport> RankWriter<T> {
             None => Ok(0),
         };
         let epochs = committed.as_ref().map_or(0, |epochs| *epochs);
-        let (_, sums) = self.agree(COMMIT, committed.map_err(RankError::from), &[epochs])?;
+        let (_, sums) = self.allreduce(COMMIT, committed.map_err(RankError::from), &[epochs])?;
         let epochs = sums.first().copied().unwrap_or(0);
         self.epochs = epochs;
         Ok(RankEpoch { epoch: epochs.saturating_sub(1), records: appended })
@@ -311,21 +311,21 @@ impl<T: Transport> RankWriter<T> {
     fn end_open_epoch(&mut self) -> Result<(), RankError> {
         self.drain()?;
         let well = self.failure.take().map_or(Ok(()), |cause| Err(RankError::Now(cause)));
-        let (_, sums) = self.agree(CLOSE, well, &[self.appended])?;
+        let (_, sums) = self.allreduce(CLOSE, well, &[self.appended])?;
         if sums.first().is_some_and(|&appended| appended > 0) {
             self.end_together()?;
         }
         Ok(())
     }
 
-    fn agree<R>(
+    fn allreduce<R>(
         &mut self,
         purpose: u8,
         own: Result<R, RankError>,
         sums: &[u64],
     ) -> Result<(R, Vec<u64>), RankError> {
         let agreed = together(&mut self.router, purpose, own, sums);
-        self.failure_agreed |= agreed.is_err();
+        self.failure_shared |= agreed.is_err();
         agreed
     }
 }

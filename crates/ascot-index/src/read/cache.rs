@@ -7,7 +7,7 @@ use crate::format::head::Head;
 use crate::format::names::Log;
 use crate::read::log::LogReader;
 
-/// Open logs and heads, the least recently used of which go first.
+/// Open logs and heads; the least recently used are dropped first.
 pub struct Cache {
     most: usize,
     used: usize,

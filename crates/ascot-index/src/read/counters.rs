@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What queries have read so far; each read is one request.
+/// Counts of the reads of queries; each read is one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueryCounts {
     /// Footers, roots and heads of segments: what opening takes.

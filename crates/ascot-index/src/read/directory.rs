@@ -1,10 +1,10 @@
 //! An indexed directory, open for reading: its manifest, the memory of its queries, and what is kept between them.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
 
-use ascot_io::{Disk, MetadataCalls, Pool};
+use ascot_io::{Disk, MetadataCalls, Pool, Unpoisoned};
 
 use crate::error::{IndexError, Result};
 use crate::format::layout::Layout;
@@ -15,11 +15,11 @@ use crate::read::files::Files;
 use crate::read::notices::Notices;
 use crate::read::stamp::Stamp;
 
-/// Memory of a reader where nothing else is said, bytes.
+/// Default memory of a reader, bytes.
 pub const USUAL_MEMORY_BYTES: usize = 64 << 20;
 /// Least memory of a reader, bytes.
-pub const LEAST_MEMORY_BYTES: usize = 4 << 20;
-/// One part of so many is for indexes that are kept.
+pub const MIN_MEMORY_BYTES: usize = 4 << 20;
+/// One part of this many is for indexes that are kept.
 const KEPT_SHARE: usize = 4;
 
 /// An indexed directory, open for reading. Any number of threads may ask it at once.
@@ -31,7 +31,7 @@ pub struct Directory {
     stamp: Stamp,
     /// Of each epoch the boundaries of partitions, where they are by range.
     boundaries: Vec<Vec<Vec<u8>>>,
-    /// What it was opened with, bytes: `pool` and `cache` together.
+    /// The memory it was opened with, bytes: `pool` and `cache` together.
     memory_bytes: usize,
     pub(super) pool: Pool,
     cache: Mutex<Cache>,
@@ -41,17 +41,17 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Opens a directory as it is: the epochs that are complete now. It may be written meanwhile; what is completed later is
-    /// seen by who opens it later.
+    /// Opens a directory as it is: the epochs that are complete now. It may be written meanwhile; what is completed
+    /// later is seen by who opens it later.
     ///
     /// # Errors
     /// [`IndexError::NotIndexed`], what is wrong with the manifest, a newer version; [`IndexError::TooLittle`] for less
-    /// than [`LEAST_MEMORY_BYTES`].
+    /// than [`MIN_MEMORY_BYTES`].
     pub fn open(disk: &Disk, path: &Path, memory_bytes: usize) -> Result<Self> {
-        if memory_bytes < LEAST_MEMORY_BYTES {
+        if memory_bytes < MIN_MEMORY_BYTES {
             return Err(IndexError::TooLittle {
                 what: "reading an indexed directory".to_owned(),
-                least_kib: LEAST_MEMORY_BYTES / 1024,
+                min_kib: MIN_MEMORY_BYTES / 1024,
                 allowed_kib: memory_bytes / 1024,
                 advice: "allow more memory",
             });
@@ -61,7 +61,7 @@ impl Directory {
         // The manifest: the stamp, its size before it is read, and while it is.
         calls.count_opened(1);
         calls.count_inspected(3);
-        // Divided beforehand, so that the sum is the cap.
+        // Divided in advance, so that the sum is the cap.
         let (manifest, kept_bytes) = (Manifest::read(path)?, memory_bytes / KEPT_SHARE);
         let bounded = 0..manifest.boundaries.len() as u64;
         Ok(Self {
@@ -79,7 +79,7 @@ impl Directory {
         })
     }
 
-    /// What the directory is, and how many epochs are complete.
+    /// The layout of the directory, and how many epochs are complete.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
@@ -117,13 +117,13 @@ impl Directory {
         }
     }
 
-    /// What a user should know: damaged filters that were read around. Empty afterwards.
+    /// Notices for the user about damaged filters that queries did without. Empty afterwards.
     pub fn take_notices(&self) -> Notices {
-        std::mem::take(&mut *self.notices.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.notices.lock().unpoisoned())
     }
 
     pub(super) fn notice(&self, text: String) {
-        self.notices.lock().unwrap_or_else(PoisonError::into_inner).add(text);
+        self.notices.lock().unpoisoned().add(text);
     }
 
     pub(super) fn layout(&self) -> &Layout {
@@ -131,7 +131,7 @@ impl Directory {
     }
 
     pub(super) fn cache(&self) -> MutexGuard<'_, Cache> {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cache.lock().unpoisoned()
     }
 
     /// The partition of a key in an epoch.
@@ -164,7 +164,7 @@ mod tests {
             writer.end_epoch().unwrap();
             let now = match &reader {
                 Some(before) => before.open_again().unwrap(),
-                None => Directory::open(&disk, &path, LEAST_MEMORY_BYTES).unwrap(),
+                None => Directory::open(&disk, &path, MIN_MEMORY_BYTES).unwrap(),
             };
             assert_eq!(now.get(b"key").unwrap().len() as u64, epoch + 1);
             reader = Some(now);

@@ -30,8 +30,8 @@ impl LogReader {
     /// Segments of an epoch.
     pub fn of_epoch(&self, epoch: u64) -> &[Entry] {
         let from = self.entries.partition_point(|entry| entry.epoch < epoch);
-        let upto = self.entries.partition_point(|entry| entry.epoch <= epoch);
-        &self.entries[from..upto]
+        let end = self.entries.partition_point(|entry| entry.epoch <= epoch);
+        &self.entries[from..end]
     }
 
     /// Bytes it takes in memory.

@@ -6,8 +6,8 @@
 //!             ─ verify, info
 //! ```
 //!
-//! Invariants: nothing is given out whose checksum was not looked at; memory is a cap given on opening, of which heads of segments
-//! are kept as long as they fit; epochs that the manifest does not name are not there.
+//! Invariants: nothing is given out whose checksum was not looked at; memory is a cap given on opening, of which heads
+//! of segments are kept as long as they fit; epochs that the manifest does not name are not there.
 
 mod block;
 mod cache;
@@ -16,7 +16,6 @@ mod covered;
 mod directory;
 mod fetch;
 pub(crate) mod files;
-mod gaps;
 mod info;
 mod log;
 mod long_value;
@@ -25,6 +24,7 @@ mod many;
 mod merge;
 mod notices;
 mod open_logs;
+mod read_policy;
 mod scan;
 mod stamp;
 mod stored;
@@ -36,13 +36,13 @@ mod verify;
 
 pub use counters::QueryCounts;
 pub(crate) use counters::count;
-pub use directory::{Directory, LEAST_MEMORY_BYTES, USUAL_MEMORY_BYTES};
-pub use gaps::Unread;
+pub use directory::{Directory, MIN_MEMORY_BYTES, USUAL_MEMORY_BYTES};
 pub use info::{EpochInfo, Info};
 pub(crate) use log::Segment;
 pub use long_value::LongValue;
-pub use many::Gap;
+pub use many::UnknownEpochs;
 pub use notices::Notices;
+pub use read_policy::Unread;
 pub use scan::{Condition, RecordValue, Scan, ScanRecord, Sign, StoredRecord};
 pub use stored::{Content, StoredValue, Value};
 pub use verify::Verified;

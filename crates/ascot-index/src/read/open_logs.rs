@@ -1,4 +1,5 @@
-//! Opening index logs: where complete epochs end, and the segments of them; heads of segments, read where they are not kept.
+//! Opening index logs: where complete epochs end, and the segments of them; heads of segments, read where they are not
+//! kept.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use crate::error::{IndexError, Result};
 use crate::format::footer::{Entry, Footer, PAGE, Root};
 use crate::format::head::{Head, Kind};
 use crate::format::names::Log;
-use crate::read::fetch::{Spot, fetch_all, fetch_one};
+use crate::read::fetch::{ByteRange, fetch_all, fetch_one};
 use crate::read::log::LogReader;
 use crate::read::tail::{FIRST_BYTES, IndexFile, find_footer, root_at};
 use crate::read::{Directory, Segment, count};
@@ -24,17 +25,17 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// The place of the tail of a file of so many bytes.
-    pub fn spot(path: PathBuf, size: u64) -> Spot {
+    /// The byte range of the tail of a file of `size` bytes.
+    pub fn byte_range(path: PathBuf, size: u64) -> ByteRange {
         let end = size / PAGE * PAGE;
         let at = end.saturating_sub(FIRST_BYTES);
         // A few pages.
-        Spot { path, at, bytes: (end - at) as usize }
+        ByteRange { path, at, bytes: (end - at) as usize }
     }
 
-    /// What was read there.
-    pub fn new(spot: &Spot, bytes: &[u8]) -> Self {
-        Self { at: spot.at, bytes: bytes.to_vec() }
+    /// The bytes read there.
+    pub fn new(byte_range: &ByteRange, bytes: &[u8]) -> Self {
+        Self { at: byte_range.at, bytes: bytes.to_vec() }
     }
 
     /// So many bytes at a place, where it has them.
@@ -70,7 +71,7 @@ impl IndexFile for HeldIndex<'_> {
 }
 
 impl LogReader {
-    /// Opens `log`, of which the tail may have been read.
+    /// Opens `log`; `tail` holds its end where that was read before.
     pub fn open(directory: &Directory, log: Log, tail: Option<Tail>) -> Result<Self> {
         let manifest = directory.manifest();
         let (index, id) = (log.index(directory.path()), log.id(manifest.id));
@@ -84,9 +85,9 @@ impl LogReader {
         let tail = match tail {
             Some(tail) => tail,
             None => {
-                let spot = Tail::spot(path.clone(), directory.files.get(&path)?.size());
+                let byte_range = Tail::byte_range(path.clone(), directory.files.get(&path)?.size());
                 count(&directory.counters.opening_reads, 1);
-                Tail::new(&spot, fetch_one(directory, &path, spot.at, spot.bytes)?.bytes())
+                Tail::new(&byte_range, fetch_one(directory, &path, byte_range.at, byte_range.bytes)?.bytes())
             }
         };
         let file = HeldIndex { directory, path: &path, tail };
@@ -98,7 +99,7 @@ impl LogReader {
         }
         let read = this.read_roots(&file, &footer, epochs);
         if footer.epochs > epochs && read.is_err() {
-            // Of an epoch that nobody has called complete anything may be missing: those before have an end of their own.
+            // An epoch that is not complete may lack any part of it; the complete ones have a footer of their own.
             let footer = find_footer(&file, id.0, epochs, |footer| footer.epochs == epochs)?;
             this.read_roots(&file, &footer, epochs)?;
         } else {
@@ -151,8 +152,8 @@ impl Directory {
         Ok(opened)
     }
 
-    /// Opens logs that are about to be asked for, reading the ends of several at once. What is wrong with one is told when it is asked
-    /// for itself.
+    /// Opens logs that are about to be asked for, reading the ends of several at once. What is wrong with one is told
+    /// when it is asked for itself.
     pub(crate) fn open_logs(&self, wanted: impl Iterator<Item = Log>) {
         let mut absent: Vec<Log> = Vec::new();
         if self.manifest.epochs == 0 {
@@ -174,15 +175,15 @@ impl Directory {
         if logs.len() < 2 {
             return;
         }
-        let spot = |log: &Log| {
+        let byte_range = |log: &Log| {
             let path = log.index(&self.path);
             let size = self.files.get(&path).ok()?.size();
-            Some((*log, Tail::spot(path, size)))
+            Some((*log, Tail::byte_range(path, size)))
         };
-        let (logs, spots): (Vec<Log>, Vec<Spot>) = logs.iter().filter_map(spot).unzip();
+        let (logs, byte_ranges): (Vec<Log>, Vec<ByteRange>) = logs.iter().filter_map(byte_range).unzip();
         let mut tails: Vec<Tail> = Vec::new();
-        let done = fetch_all(self, &spots, |number, bytes| {
-            tails.push(Tail::new(&spots[number], bytes));
+        let done = fetch_all(self, &byte_ranges, |number, bytes| {
+            tails.push(Tail::new(&byte_ranges[number], bytes));
             Ok(())
         });
         count(&self.counters.opening_reads, tails.len() as u64);
@@ -200,13 +201,13 @@ impl Directory {
             wanted.iter().map(|(log, entry)| cache.head(log.log, entry.head.at)).collect()
         };
         let absent: Vec<usize> = (0..wanted.len()).filter(|&index| found[index].is_none()).collect();
-        let spot = |&index: &usize| {
+        let byte_range = |&index: &usize| {
             let (log, entry) = &wanted[index];
-            Spot { path: log.index.clone(), at: entry.head.at, bytes: entry.head.bytes as usize }
+            ByteRange { path: log.index.clone(), at: entry.head.at, bytes: entry.head.bytes as usize }
         };
-        let spots: Vec<Spot> = absent.iter().map(spot).collect();
-        count(&self.counters.opening_reads, spots.len() as u64);
-        fetch_all(self, &spots, |number, bytes| {
+        let byte_ranges: Vec<ByteRange> = absent.iter().map(byte_range).collect();
+        count(&self.counters.opening_reads, byte_ranges.len() as u64);
+        fetch_all(self, &byte_ranges, |number, bytes| {
             let (log, entry) = &wanted[absent[number]];
             let head = Arc::new(self.parse_head(log, entry, kind, bytes)?);
             self.cache().keep_head(log.log, entry.head.at, &head);
@@ -224,7 +225,7 @@ impl Directory {
         if crc32c(&[bytes]) != entry.head.crc {
             return Err(damaged("the checksum of a segment's head is wrong"));
         }
-        // What a head becomes in memory is no more than a few times its bytes.
+        // A parsed head takes no more than a few times its bytes.
         let _memory = self.pool.reserve(bytes.len(), "the head of a segment")?;
         let head = Head::parse(bytes.to_vec()).map_err(damaged)?;
         let facts = &head.facts;

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use crate::format::names::MANIFEST;
 
-/// What tells one manifest from another without reading it.
+/// The facts of the file that tell one manifest from another without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// File, length, seconds and nanoseconds of its last change; none where there is no file.

@@ -21,7 +21,7 @@ pub(super) const PREFIX_BYTES_MAX: usize = 10;
 
 const FLAG_END: u8 = 1;
 
-/// What stands at the start of a batch.
+/// The header of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The epoch.

@@ -16,13 +16,13 @@
 
 use std::time::Duration;
 
-use super::agree::CONTROL_BYTES;
+use super::allreduce::CONTROL_BYTES;
 use super::batch::{HEADER_BYTES, PREFIX_BYTES_MAX};
 use super::error::RouteError;
 use super::topology::{Route, Topology};
 use super::transport::Lane;
 
-/// What a batch holds unless told otherwise, bytes.
+/// Default bytes of a batch.
 const BATCH_BYTES: usize = 32 << 10;
 /// The least a batch may hold: less than this is mostly headers.
 const BATCH_BYTES_MIN: usize = 64;
@@ -32,7 +32,7 @@ pub(super) const UNDER_WAY_MAX: u32 = 2;
 /// How messages are routed. All ranks use the same settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoutingSettings {
-    /// The way.
+    /// The next_hops.
     pub route: Route,
     /// Bytes of a batch.
     pub batch_bytes: usize,
@@ -177,7 +177,7 @@ pub(super) fn tree_neighbours(topology: &Topology, rank: u32) -> impl Iterator<I
     parent.into_iter().chain(children).map(|rank| rank as u32)
 }
 
-/// What routing costs a rank, for reports and plans.
+/// The cost of routing at a rank, for reports and plans.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Load {
     /// Ranks of the own node that batches go to.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use ascot_io::Pool;
 
-use super::agree::{Agreement, Outcome, Word};
+use super::allreduce::{Combined, ControlMessage, Outcome};
 use super::control::Control;
 use super::error::RouteError;
 use super::layout::{RoutingSettings, tree_neighbours};
@@ -34,7 +34,7 @@ impl<T: Transport> Meeting<T> {
         Self { router: Router::of(transport, control, parts) }
     }
 
-    /// What a router needs, made now, while it can still be told if that cannot be.
+    /// The parts of a router, made while a failure can still be reported to all ranks.
     ///
     /// # Errors
     /// Those of [`Parts::new`].
@@ -44,9 +44,9 @@ impl<T: Transport> Meeting<T> {
 
     /// Tells all ranks how this one fared, and hears how all did. `same` are words `name=value` that must be the same
     /// at all of them: the failure of one that differs has the code [`CODE_DIFFERENT`](super::CODE_DIFFERENT).
-    pub fn agree(&mut self, purpose: u8, outcome: Outcome, same: &str) -> Result<Agreement, RouteError> {
-        let word = Word::of(purpose, self.router.epoch(), self.router.rank(), outcome, &[]);
-        self.router.agree_in(word.with_same(same))
+    pub fn allreduce(&mut self, purpose: u8, outcome: Outcome, same: &str) -> Result<Combined, RouteError> {
+        let message = ControlMessage::of(purpose, self.router.epoch(), self.router.rank(), outcome, &[]);
+        self.router.allreduce_message(message.with_same(same))
     }
 
     /// Leaves in good order, after an agreement.

@@ -31,7 +31,7 @@
 //!
 //! One thread drives a router: progress is made inside calls. Nothing here knows what a message means.
 
-mod agree;
+mod allreduce;
 pub mod batch;
 mod control;
 mod counts;
@@ -39,15 +39,15 @@ mod error;
 mod lane;
 mod layout;
 mod meeting;
+mod next_hop;
 mod parts;
 mod patience;
 mod presence;
 mod router;
 mod topology;
 mod transport;
-mod way;
 
-pub use agree::{Agreement, CODE_DIFFERENT, Outcome, SUMS_MAX};
+pub use allreduce::{CODE_DIFFERENT, Combined, Outcome, SUMS_MAX};
 pub use counts::{HopCount, RoutingCounts};
 pub use error::RouteError;
 pub use layout::{Layout, Load, RoutingSettings};

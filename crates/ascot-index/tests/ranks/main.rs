@@ -96,7 +96,7 @@ fn written(path: &Path, scheme: Scheme, route: Route, per_rank: u64, disk_rate: 
         let bytes = writer.counts().bytes_off_node();
         writer.close().unwrap();
         work();
-        wire.settle(rank);
+        wire.wait_for_device(rank);
         (bytes, counted)
     });
     let (wire_bytes, disk_bytes) = results.iter().fold((0, 0), |sum, each| (sum.0 + each.0, sum.1 + each.1));
@@ -260,7 +260,7 @@ fn by_key_range_partitions_are_balanced_after_the_first_epoch() {
         let (mut last, mut records) = (Vec::new(), 0);
         let ordered = Scan {
             from: narrow(100).to_vec(),
-            upto: Some(narrow(900).to_vec()),
+            end: Some(narrow(900).to_vec()),
             by_key: true,
             ..Scan::default()
         };
