@@ -1,14 +1,16 @@
-//! How near the schedules come to their formulas, shape by shape: one line for each of a grid of shapes.
+//! How close the schedules come to their formulas: one line for each of a grid of shapes.
 //!
 //! ```text
 //!   every_shape [SIZES [SHARES [ALGORITHMS [BLOCKS]]]]
 //!   every_shape 1,2,3,5,8,13 0.2,0.5,0.8 best
 //! ```
 //!
-//! SIZES: numbers of files on either side, 0 too. SHARES: of reading in what moves. ALGORITHMS: `best`, the one
-//! chosen for a shape, or `all` that fit it. BLOCKS: of memory, to a file. A line says the shape, the scheme, and the mean run as a share of the formula at equal rates, and as
-//! a share of that where rates vary by half at every block; then the share of the paper's formula for groups of
-//! any size, best of all.
+//! SIZES: numbers of files on either side, 0 included. SHARES: shares of reading in the bytes that move. ALGORITHMS:
+//! `best`, the best one for each shape, or `all` that fit it. BLOCKS: blocks of memory for each file.
+//!
+//! A line holds the shape, the scheme, and the mean run at equal rates as a share of the formula; the mean run as a
+//! share of that if rates vary by half at every block; and the mean run as a share of the paper's formula for groups of
+//! any real size, at the best algorithm.
 
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -17,15 +19,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use ascot_bowtie::simulate::{Setup, Skew, simulate};
 use ascot_model::run_length::{Algorithm, Scheme, Shape};
 
-/// Runs to take the mean of.
+/// Number of runs of which the mean is taken.
 const RUNS: f64 = 400.0;
-/// Blocks to a file where not said, and those of all files at the most then.
+/// Default blocks to a file.
 const BLOCKS: u32 = 300;
-const MOST_BLOCKS: u32 = 8192;
+/// The most blocks of all files by default.
+const MAX_BLOCKS: u32 = 8192;
 
 fn setup(scheme: Scheme, skew: &Skew, blocks: Option<u32>) -> Setup {
     let streams = scheme.shape.streams();
-    let usual = (BLOCKS * streams).min(MOST_BLOCKS.max(64 * streams));
+    let usual = (BLOCKS * streams).min(MAX_BLOCKS.max(64 * streams));
     let memory_blocks = blocks.map_or(usual, |blocks| blocks.saturating_mul(streams));
     let run = scheme.run_length(f64::from(memory_blocks));
     let memory = u64::from(memory_blocks);
@@ -50,7 +53,8 @@ fn line(scheme: &Scheme, blocks: Option<u32>) -> String {
             _ => 0.0,
         }
     };
-    let (even, noisy) = (run(Skew::Equal), run(Skew::Noise(0.5)));
+    let even = run(Skew::Equal);
+    let noisy = run(Skew::Noise(0.5));
     let real = Algorithm::ALL.into_iter().filter_map(|algorithm| Scheme::best_real(shape, algorithm));
     let real = real.map(|scheme| scheme.run_length(1.0)).fold(0.0, f64::max);
     format!(

@@ -11,8 +11,8 @@
 
 use std::path::{Path, PathBuf};
 
-use ascot_bowtie::engine::{Bowtie, Reader, Writer, run};
-use ascot_bowtie::flow::{Flow, Step};
+use ascot_bowtie::engine::{Bowtie, Reader, Writer};
+use ascot_bowtie::flow::{Flow, Step, run};
 use ascot_io::{BlockPool, Disk, IoError, Pool};
 use ascot_model::run_length::{Scheme, Shape};
 

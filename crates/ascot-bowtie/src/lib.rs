@@ -6,19 +6,40 @@
 //!      ...               │   (the f)      │      ...
 //!   input n ─▶ [blocks] ─╯                ╰─ [block] ─▶ output m
 //!        ▲                                       ▲
-//!        └── Schedule: whose block next ─────────┘
+//!        └── Schedule: the next block to move ───┘
 //! ```
 //!
-//! * [`schedule`]: pure state machines that see occupancies and answer with the next block to move.
-//! * [`occupancy`]: what streams hold, as schedules see it.
-//! * [`flow`]: the function in the middle; how any other joins.
-//! * [`engine`]: drives real streams as a schedule says and calls the flow.
-//! * [`simulate`]: drives numbers as the very same schedules say.
+//! This crate moves blocks; only the flow knows records.
 //!
-//! This crate moves blocks; what a record is, only the flow knows.
+//! # Words
+//!
+//! | word | meaning |
+//! | --- | --- |
+//! | stream | a file that is read or written forward only |
+//! | bucket | the blocks of memory that one stream holds |
+//! | group | streams whose buckets are filled, or written, one directly after the other |
+//! | run | bytes of one stream moved without moving another in between |
+//! | switch | the change from one stream to another; every run begins with one |
+//! | fan-in, fan-out | the numbers of inputs and of outputs, n and m |
+//! | interconnect | a bowtie with several inputs and several outputs |
+//! | round | of an interconnect: one run of the side that streams, with the group of the other side |
+//!
+//! # Modules
+//!
+//! In reading order. Each uses only those above it:
+//!
+//! * `constants`: every tuned constant, with its reason.
+//! * [`schedule`]: the published algorithms as pure state machines; which block moves next.
+//! * `rates`: how fast inputs are consumed and outputs filled.
+//! * [`occupancy`]: what the streams hold, and the view that a schedule gets of it.
+//! * [`simulate`]: drives numbers with the schedules.
+//! * [`engine`]: drives real streams with the same schedules.
+//! * [`flow`]: the function in the middle, and the loop that runs it.
 
+mod constants;
 pub mod engine;
 pub mod flow;
 pub mod occupancy;
+mod rates;
 pub mod schedule;
 pub mod simulate;

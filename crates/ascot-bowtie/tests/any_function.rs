@@ -1,9 +1,9 @@
-//! A function that writes more than it reads, as much, or less, through the public engine alone: everything
-//! arrives, in runs as long as the formulas say.
+//! A function that writes more than it reads, as much, or less, through the public interface: everything arrives, in runs
+//! as long as the formulas say.
 #![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 
-use ascot_bowtie::engine::{Bowtie, Reader, Writer, run};
-use ascot_bowtie::flow::{Flow, Step};
+use ascot_bowtie::engine::{Bowtie, Reader, Writer};
+use ascot_bowtie::flow::{Flow, Step, run};
 use ascot_io::{BlockPool, Buf, IoError, VirtualDisk};
 use ascot_model::run_length::{Scheme, Shape};
 use ascot_model::volume::VolumeProfile;
@@ -13,15 +13,16 @@ const OUTPUTS: usize = 8;
 const BLOCK_BYTES: usize = 512;
 const MEMORY_BLOCKS: usize = 768;
 const INPUT_BYTES: usize = 6 << 20;
-/// What is taken of an input at a time, and goes to one output.
+/// Bytes of an input that go to one output at a time.
 const PORTION: usize = 64;
 
-/// Reads `eaten` bytes for every `given` that it writes: the first of each portion, so many times.
+/// Writes `written` bytes for each `read` bytes: the first byte of each portion, repeated.
 struct Swell {
-    eaten: usize,
-    given: usize,
-    /// The input that is next, and what is on its way out: the output, the byte, and how often.
-    turn: usize,
+    read: usize,
+    written: usize,
+    /// The next input.
+    next: usize,
+    /// The output, the byte and the number of repetitions still to be put.
     leaving: Option<(usize, u8, usize)>,
     random: u64,
 }
@@ -35,27 +36,26 @@ impl Flow for Swell {
             self.leaving = (put < left).then_some((output, byte, left - put));
             return Ok(if put == 0 { Step::Full } else { Step::Progress });
         }
-        let Some(input) =
-            (0..INPUTS).map(|next| (self.turn + next) % INPUTS).find(|&i| !streams.exhausted(i))
+        let Some(input) = (0..INPUTS).map(|k| (self.next + k) % INPUTS).find(|&i| !streams.exhausted(i))
         else {
             return Ok(Step::Done);
         };
         let taken = streams.data(input).len().min(PORTION);
         let Some(&byte) = streams.data(input).first() else { return Ok(Step::Need(input)) };
         streams.consume(input, taken);
-        self.turn = input + 1;
+        self.next = input + 1;
         self.random =
             self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let output = (self.random >> 40) as usize % OUTPUTS;
-        self.leaving = Some((output, byte, taken * self.given / self.eaten));
+        self.leaving = Some((output, byte, taken * self.written / self.read));
         Ok(Step::Progress)
     }
 }
 
 #[test]
 fn runs_are_as_long_as_the_formulas_say_for_any_share_of_reading() {
-    for (eaten, given) in [(1, 4), (1, 1), (4, 1)] {
-        let alpha = eaten as f64 / (eaten + given) as f64;
+    for (read, written) in [(1, 4), (1, 1), (4, 1)] {
+        let alpha = read as f64 / (read + written) as f64;
         let disk = VirtualDisk::new(VolumeProfile::simple("array", 1e9, 1e9, 0.01));
         let readers = (0..INPUTS).map(|input| {
             let name = format!("in {input}");
@@ -67,16 +67,16 @@ fn runs_are_as_long_as_the_formulas_say_for_any_share_of_reading() {
         let blocks = BlockPool::new(Buf::heap(MEMORY_BLOCKS * BLOCK_BYTES), BLOCK_BYTES);
         let scheme = Scheme::best(Shape { inputs: INPUTS as u32, outputs: OUTPUTS as u32, alpha });
         let mut bowtie = Bowtie::new(readers, writers, blocks, &scheme).unwrap().depth(1);
-        let mut flow = Swell { eaten, given, turn: 0, leaving: None, random: 9 };
+        let mut flow = Swell { read, written, next: 0, leaving: None, random: 9 };
         run(&mut bowtie, &mut flow, || Ok(())).unwrap();
 
-        let read = INPUTS * INPUT_BYTES;
         let mut counts = [0_usize; INPUTS];
         for output in 0..OUTPUTS {
             disk.contents(&format!("out {output}")).iter().for_each(|&byte| counts[byte as usize - 1] += 1);
         }
-        assert_eq!(counts, [INPUT_BYTES * given / eaten; INPUTS], "alpha {alpha}");
-        let moved = (read + read * given / eaten) as f64;
+        assert_eq!(counts, [INPUT_BYTES * written / read; INPUTS], "alpha {alpha}");
+        let input = INPUTS * INPUT_BYTES;
+        let moved = (input + input * written / read) as f64;
         let share = moved / disk.switches() as f64 / scheme.run_length((MEMORY_BLOCKS * BLOCK_BYTES) as f64);
         assert!((0.85..1.3).contains(&share), "alpha {alpha}: {share:.3} of the formula");
         println!("alpha {alpha}: {share:.3} of the formula's run length");

@@ -1,12 +1,12 @@
-//! One flow on every back-end: the same bytes come out, the ledger tells the same, and a fault of any request is
-//! an error that names a file, or no harm.
+//! One flow on every back-end: the outputs and the ledger are the same, and a fault of any request is an error that names
+//! a file, or does no harm.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail loudly")]
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ascot_bowtie::engine::{Bowtie, Reader, Writer, run};
-use ascot_bowtie::flow::{Flow, Step};
+use ascot_bowtie::engine::{Bowtie, Reader, Writer};
+use ascot_bowtie::flow::{Flow, Step, run};
 use ascot_io::{
     Arm, Backend, BlockPool, Direction, Disk, DiskOptions, Effect, IoError, Ledger, Operation, Pool,
     VirtualDisk,
@@ -18,7 +18,7 @@ use proptest::prelude::*;
 
 const BLOCK: usize = 8 << 10;
 
-/// What files are on.
+/// Where files are.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Files(Backend),
@@ -39,8 +39,8 @@ const KINDS: [Kind; 8] = [
     Kind::Threads,
 ];
 
-/// Takes portions of its inputs in turn and deals their bytes out by value. What it does depends on the bytes
-/// alone, never on when they arrive.
+/// Takes portions of its inputs one after the other and distributes their bytes by value. It depends on the bytes only,
+/// not on the time of their arrival.
 struct Deal {
     turn: usize,
     portion: Vec<u8>,
@@ -75,7 +75,7 @@ impl Flow for Deal {
     }
 }
 
-/// A job: what its inputs hold, how many outputs, and the memory.
+/// A job: the bytes of its inputs, the number of outputs, and the memory.
 #[derive(Clone, Debug)]
 struct Job {
     inputs: Vec<Vec<u8>>,
@@ -85,7 +85,7 @@ struct Job {
 }
 
 impl Job {
-    /// Bytes by chance, in stretches of equal ones.
+    /// Random bytes, each repeated a random number of times.
     fn new(lengths: &[usize], outputs: usize, more_blocks: usize, depth: usize, seed: u64) -> Job {
         let mut chance = seed | 1;
         let mut next = |below: u64| {
@@ -104,7 +104,7 @@ impl Job {
         Job { memory_blocks: inputs.len() + 1 + 2 * outputs + more_blocks, inputs, outputs, depth }
     }
 
-    /// What each output must hold.
+    /// The expected bytes of each output.
     fn expected(&self) -> Vec<Vec<u8>> {
         let mut outputs = vec![Vec::new(); self.outputs];
         let mut places = vec![0; self.inputs.len()];
@@ -125,7 +125,7 @@ impl Job {
         }
     }
 
-    /// Runs it; what outputs hold, and the ledger.
+    /// Runs the job; returns the bytes of the outputs and the ledger.
     fn run(&self, kind: Kind, dir: &Path, faults: Option<Faults>) -> Result<(Vec<Vec<u8>>, Ledger), IoError> {
         let name = |side: &str, number: usize| dir.join(format!("{side}-{number}"));
         let (inputs, outputs) = (0..self.inputs.len(), 0..self.outputs);
@@ -189,7 +189,7 @@ impl Job {
     }
 }
 
-/// Of each stream: its name, what way, bytes, and runs where these are to be told.
+/// The name, direction and bytes of each stream, and its runs if `runs`.
 fn told(ledger: &Ledger, runs: bool) -> Vec<(String, Direction, u64, u64, u64)> {
     let stream = |one: ascot_io::StreamAccount| {
         let (on_device, in_file) = if runs { (one.runs, one.file_runs) } else { (0, 0) };
@@ -204,7 +204,7 @@ fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-/// The job on all kinds: outputs as they must be, and one ledger.
+/// Runs the job on all kinds: the outputs are as expected and the ledgers equal.
 fn same_everywhere(job: &Job, kinds: &[Kind]) -> Result<(), TestCaseError> {
     let dir = directory();
     job.store(dir.path());
@@ -239,7 +239,7 @@ proptest! {
     }
 }
 
-/// Files that are large enough for direct access, and whose ends are no pages.
+/// Files that are large enough for direct access and do not end at a page.
 #[test]
 fn every_backend_moves_large_files() {
     let kinds: Vec<Kind> =
@@ -250,8 +250,8 @@ fn every_backend_moves_large_files() {
     }
 }
 
-/// Every request in turn fails, or moves half first: an error that names its file, or the right bytes; never
-/// neither, and never a wait without end.
+/// Each request fails once, or moves half of its bytes first. The result is an error that names the file, or the right
+/// bytes; the job never hangs.
 #[test]
 fn a_fault_anywhere_is_told_on_every_backend() {
     for kind in KINDS.into_iter().filter(|kind| !matches!(kind, Kind::Virtual)) {

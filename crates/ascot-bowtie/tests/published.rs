@@ -6,9 +6,9 @@
 
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
-use ascot_bowtie::engine::{Bowtie, Reader, Writer, run};
-use ascot_bowtie::flow::{Flow, Step};
-use ascot_bowtie::occupancy::Split;
+use ascot_bowtie::engine::{Bowtie, Reader, Writer};
+use ascot_bowtie::flow::{Flow, Step, run};
+use ascot_bowtie::schedule::Split;
 use ascot_bowtie::schedule::{EqualParts, Schedule, Staircase};
 use ascot_io::{BlockPool, Buf, IoError, VirtualDisk};
 use ascot_model::multipass::{DeviceCost, Pass, split};
@@ -16,14 +16,14 @@ use ascot_model::run_length::{Baseline, Scheme, Shape};
 use ascot_model::volume::VolumeProfile;
 
 const BLOCK: usize = 8;
-/// What the function deals out at a time.
+/// Bytes that the function distributes at a time.
 const RECORD: usize = 4;
 /// Blocks of memory for each output.
 const BLOCKS_EACH: u32 = 32;
 
-/// Deals records to outputs by what is in them, and what passes before have not seen of it.
+/// Distributes records to outputs by the part of their value that earlier passes have not used.
 struct Deal {
-    /// Outputs of the passes before, multiplied.
+    /// The product of the numbers of outputs of earlier passes.
     dealt: u32,
 }
 
@@ -44,7 +44,7 @@ impl Flow for Deal {
     }
 }
 
-/// Bytes by chance.
+/// Random bytes.
 fn by_chance(bytes: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_u64;
     let next = || {
@@ -56,7 +56,7 @@ fn by_chance(bytes: usize) -> Vec<u8> {
     std::iter::repeat_with(next).take(bytes).collect()
 }
 
-/// A row of the table, made smaller.
+/// A row of the table, at a smaller scale.
 struct Row {
     memory_gb: f64,
     input_gb: f64,
@@ -72,27 +72,29 @@ struct Told {
     expected: f64,
 }
 
-/// One bowtie, 1 x m, by its best scheme; its input file is gone afterwards.
+/// Runs one bowtie, 1 x m, with its best scheme, and removes its input.
 fn distribute(disk: &VirtualDisk, input: &str, outputs: u32, memory_blocks: u32, dealt: u32) -> Vec<String> {
     let scheme = Scheme::best(Shape { inputs: 1, outputs, alpha: 0.5 });
-    let split = Split::of(&scheme, memory_blocks);
+    let split = Split::new(&scheme, memory_blocks);
     let schedule = Box::new(Staircase::new(scheme, split.read));
-    distribute_by(disk, input, outputs, (memory_blocks, split, schedule), dealt)
+    distribute_by(disk, input, outputs, memory_blocks, split, schedule, dealt)
 }
 
-/// The same by any schedule, with so many blocks of memory, divided so.
+/// The same with any schedule and division of memory.
 fn distribute_by(
     disk: &VirtualDisk,
     input: &str,
     outputs: u32,
-    (memory_blocks, split, schedule): (u32, Split, Box<dyn Schedule>),
+    memory_blocks: u32,
+    split: Split,
+    schedule: Box<dyn Schedule>,
     dealt: u32,
 ) -> Vec<String> {
     let names: Vec<String> = (0..outputs).map(|k| format!("{input}.{k}")).collect();
     let reader = Reader::new(disk.open_read(input, 0..u64::MAX), BLOCK);
     let writers = names.iter().map(|name| Writer::new(disk.create(name))).collect();
     let pool = BlockPool::new(Buf::heap(memory_blocks as usize * BLOCK), BLOCK);
-    let bowtie = Bowtie::with_schedule((vec![reader], writers), pool, 0.5, split, schedule);
+    let bowtie = Bowtie::with_schedule(vec![reader], writers, pool, 0.5, split, schedule);
     let mut bowtie = bowtie.expect("there is memory").depth(1);
     run(&mut bowtie, &mut Deal { dealt }, || Ok(())).expect("it runs");
     disk.remove(input);
@@ -104,7 +106,7 @@ fn tell(row: &Row) -> Told {
     let shape = |outputs| Shape { inputs: 1, outputs, alpha: 0.5 };
     let full = VolumeProfile::simple("24 disks", 3549e6, 3549e6, 0.0155);
     let memory_bytes = row.memory_gb * 1e9;
-    let cost = DeviceCost { volume: &full, memory_bytes, most_streams: u32::MAX, baseline: None };
+    let cost = DeviceCost { volume: &full, memory_bytes, max_streams: u32::MAX, baseline: None };
     let way = split(row.chunks, &|_| row.input_gb * 1e9, &cost).expect("it can be done");
     let widest = way.factors().into_iter().max().expect("a pass");
     let memory_blocks = (BLOCKS_EACH * widest).max(1024);
@@ -179,8 +181,8 @@ fn far_fewer_switches_than_by_small_requests() {
     }
 }
 
-/// The same engine with an equal part of memory for each stream, which is what everyone does: as many switches more as the
-/// formulas say.
+/// The same engine with an equal part of memory for each stream, which is what everyone does: as many switches more
+/// as the formulas say.
 #[test]
 fn fewer_switches_than_with_equal_parts_as_the_formulas_say() {
     for outputs in [8, 64, 128] {
@@ -193,7 +195,7 @@ fn fewer_switches_than_with_equal_parts_as_the_formulas_say() {
             let disk = VirtualDisk::new(VolumeProfile::simple("24 disks", 3549e6, 3549e6, 0.0155));
             disk.store("in", by_chance(40 * memory));
             match way {
-                "equal" => distribute_by(&disk, "in", outputs, (memory_blocks, split, equal.clone()), 1),
+                "equal" => distribute_by(&disk, "in", outputs, memory_blocks, split, equal.clone(), 1),
                 _ => distribute(&disk, "in", outputs, memory_blocks, 1),
             };
             disk.ledger().totals().runs as f64

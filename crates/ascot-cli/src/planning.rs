@@ -51,7 +51,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         }
         let job = FileJob { what, inputs, outputs, input_bytes: input_bytes as f64, alpha };
         let memory = memory_bytes as f64;
-        let cost = DeviceCost { volume, memory_bytes: memory, most_streams: most, baseline: None };
+        let cost = DeviceCost { volume, memory_bytes: memory, max_streams: most, baseline: None };
         let way = job
             .best(&cost)
             .map_err(|_| no_ends())?

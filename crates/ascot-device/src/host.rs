@@ -90,7 +90,7 @@ pub fn measure(clock: &Clock<'_>, until: Instant, threads: usize) -> Result<Host
     }
     Ok(HostMeasurement {
         threads,
-        fresh_memory: (!fresh.is_empty()).then(|| Figure::of(&fresh)),
+        fresh_memory: (!fresh.is_empty()).then(|| Figure::new(&fresh)),
         kernels: subjects.iter().zip(rates).map(|(subject, rates)| subject.kernel(&rates)).collect(),
     })
 }
@@ -167,8 +167,8 @@ impl Subject {
                 ("lines", RecordClass::Line, bytes.len() as f64 / (*lines).max(1) as f64)
             }
         };
-        let (sort, merge) = (Figure::of(&rates.sort), Figure::of(&rates.merge));
-        let wide_merge = Some(Figure::of(&rates.wide_merge));
+        let (sort, merge) = (Figure::new(&rates.sort), Figure::new(&rates.merge));
+        let wide_merge = Some(Figure::new(&rates.wide_merge));
         KernelMeasurement { layout: layout.into(), class, record_bytes, sort, merge, wide_merge }
     }
 }

@@ -67,7 +67,7 @@ pub(crate) fn measure(place: &Place, clock: &Clock<'_>) -> Result<VolumeMeasurem
     let (read, write) = bench.sweep()?;
     let rounds = bench.rounds(read, write)?;
     let speed = |pattern: Pattern, rates: &[f64]| Speed {
-        rate: Figure::of(rates),
+        rate: Figure::new(rates),
         request_bytes: pattern.request_bytes,
         depth: pattern.depth as u32,
     };
@@ -76,14 +76,14 @@ pub(crate) fn measure(place: &Place, clock: &Clock<'_>) -> Result<VolumeMeasurem
         points
             .map(|(at, files)| {
                 let seconds: Vec<f64> = rounds.iter().filter_map(|round| round.get(at)).copied().collect();
-                SwitchPoint { files: files as u32, seconds: Figure::of(&seconds) }
+                SwitchPoint { files: files as u32, seconds: Figure::new(&seconds) }
             })
             .collect()
     };
     Ok(VolumeMeasurement {
         read: speed(read, &rounds.read),
         write: speed(write, &rounds.write),
-        duplex: Figure::of(&rounds.duplex),
+        duplex: Figure::new(&rounds.duplex),
         run_bytes: RUN_BYTES,
         read_switches: switches(&rounds.read_switches),
         write_switches: switches(&rounds.write_switches),

@@ -1,56 +1,49 @@
-//! What a pass moved, and where its stages spent their time.
+//! What each pass moved, and how its stages spent their time.
 
+use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize, Serializer};
 
-/// What one stream (or a group of alike streams) moved, one way.
+/// What one stream, or several of the same kind, moved.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct StreamAccount {
     /// `input`, `spills`, `output`.
     pub name: String,
     /// Bytes read from the device.
     pub read_bytes: u64,
-    /// Stretches read between two switches.
+    /// Runs read: each lies between two switches.
     pub read_runs: u64,
     /// Bytes written to the device.
     pub written_bytes: u64,
-    /// Stretches written between two switches.
+    /// Runs written.
     pub written_runs: u64,
 }
 
 impl StreamAccount {
-    /// Mean length of a read run, bytes.
-    pub fn mean_read_run(&self) -> u64 {
-        self.read_bytes.checked_div(self.read_runs).unwrap_or(0)
-    }
-    /// Mean length of a written run, bytes.
-    pub fn mean_written_run(&self) -> u64 {
-        self.written_bytes.checked_div(self.written_runs).unwrap_or(0)
-    }
-    /// Switches of the devices that led to it: each run begins with one.
+    /// Switches of the devices: each run begins with one.
     pub fn switches(&self) -> u64 {
         self.read_runs + self.written_runs
     }
     /// Mean length of a run, read or written, bytes.
     pub fn mean_run(&self) -> u64 {
-        (self.read_bytes + self.written_bytes).checked_div(self.switches()).unwrap_or(0)
+        mean(self.read_bytes + self.written_bytes, self.switches())
     }
 }
 
-/// What one file moved in a whole job, or several that are not told one by one.
+/// What one file moved in a whole job, or the sum of several.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileAccount {
-    /// The path of an input or output, the name of a spill within its directory; none for the sum of several.
+    /// The path of an input or output, or the name of a spill within its directory; none for a sum.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// How many files these are, where it is a sum.
+    /// Number of files, for a sum.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<u64>,
-    /// What moved; its name says what they are to the job.
+    /// What moved; its name says what the files are for the job.
     #[serde(flatten)]
     pub moved: StreamAccount,
 }
 
-/// Where one stage of a pass spent its time, seconds, summed over its threads.
+/// How one stage of a pass spent its time: seconds, summed over its threads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StageAccount {
     /// `read`, `sort`, `merge`, `write`.
@@ -67,23 +60,23 @@ pub struct StageAccount {
     pub waiting_device_seconds: f64,
 }
 
-/// One pass as it went.
+/// One finished pass.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct PassAccount {
     /// What it did.
     pub name: String,
-    /// Times it was gone through: once for each part, or group of runs.
+    /// How often it ran: once for each part or group of runs.
     #[serde(default = "once")]
     pub times: u64,
     /// Wall time, seconds.
     pub seconds: f64,
-    /// Streams, both ways.
+    /// Streams, read and written.
     pub streams: Vec<StreamAccount>,
     /// Stages.
     pub stages: Vec<StageAccount>,
-    /// What held it back: `reading`, `writing`, `computing`, `the reader of the output`.
+    /// The bottleneck: `reading`, `writing` or `computing`.
     pub bound_by: String,
-    /// Files read from at once, at most.
+    /// The most files read at once.
     pub inputs: u64,
     /// Files written to.
     pub outputs: u64,
@@ -93,71 +86,48 @@ fn once() -> u64 {
     1
 }
 
-/// As it was counted, and with what follows from that: readers of a report need not divide.
+/// The counts, and figures derived from them, so that readers of a report need not divide.
 impl Serialize for StreamAccount {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Shown<'a> {
-            name: &'a str,
-            read_bytes: u64,
-            read_runs: u64,
-            mean_read_run_bytes: u64,
-            written_bytes: u64,
-            written_runs: u64,
-            mean_written_run_bytes: u64,
-            switches: u64,
-            mean_run_bytes: u64,
-        }
-        let StreamAccount { name, read_bytes, read_runs, written_bytes, written_runs } = self;
-        let shown = Shown {
-            name,
-            read_bytes: *read_bytes,
-            read_runs: *read_runs,
-            mean_read_run_bytes: self.mean_read_run(),
-            written_bytes: *written_bytes,
-            written_runs: *written_runs,
-            mean_written_run_bytes: self.mean_written_run(),
-            switches: self.switches(),
-            mean_run_bytes: self.mean_run(),
-        };
-        shown.serialize(serializer)
+        let mut fields = serializer.serialize_struct("StreamAccount", 9)?;
+        fields.serialize_field("name", &self.name)?;
+        fields.serialize_field("read_bytes", &self.read_bytes)?;
+        fields.serialize_field("read_runs", &self.read_runs)?;
+        fields.serialize_field("mean_read_run_bytes", &mean(self.read_bytes, self.read_runs))?;
+        fields.serialize_field("written_bytes", &self.written_bytes)?;
+        fields.serialize_field("written_runs", &self.written_runs)?;
+        fields.serialize_field("mean_written_run_bytes", &mean(self.written_bytes, self.written_runs))?;
+        fields.serialize_field("switches", &self.switches())?;
+        fields.serialize_field("mean_run_bytes", &self.mean_run())?;
+        fields.end()
     }
 }
 
 impl Serialize for PassAccount {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Shown<'a> {
-            name: &'a str,
-            times: u64,
-            seconds: f64,
-            switches: u64,
-            mean_run_bytes: u64,
-            streams: &'a [StreamAccount],
-            stages: &'a [StageAccount],
-            bound_by: &'a str,
-            inputs: u64,
-            outputs: u64,
-        }
-        let switches = self.switches();
-        let shown = Shown {
-            name: &self.name,
-            times: self.times,
-            seconds: self.seconds,
-            switches,
-            mean_run_bytes: (self.read_bytes() + self.written_bytes()).checked_div(switches).unwrap_or(0),
-            streams: &self.streams,
-            stages: &self.stages,
-            bound_by: &self.bound_by,
-            inputs: self.inputs,
-            outputs: self.outputs,
-        };
-        shown.serialize(serializer)
+        let moved = Self::moved_by(std::slice::from_ref(self));
+        let mut fields = serializer.serialize_struct("PassAccount", 10)?;
+        fields.serialize_field("name", &self.name)?;
+        fields.serialize_field("times", &self.times)?;
+        fields.serialize_field("seconds", &self.seconds)?;
+        fields.serialize_field("switches", &moved.switches())?;
+        fields.serialize_field("mean_run_bytes", &moved.mean_run())?;
+        fields.serialize_field("streams", &self.streams)?;
+        fields.serialize_field("stages", &self.stages)?;
+        fields.serialize_field("bound_by", &self.bound_by)?;
+        fields.serialize_field("inputs", &self.inputs)?;
+        fields.serialize_field("outputs", &self.outputs)?;
+        fields.end()
     }
 }
 
+/// Mean bytes of a run; 0 without runs.
+fn mean(bytes: u64, runs: u64) -> u64 {
+    bytes.checked_div(runs).unwrap_or(0)
+}
+
 impl StreamAccount {
-    /// Adds what the same stream moved later, or another.
+    /// Adds what the same stream moved later, or what another one moved.
     pub fn add(&mut self, more: &StreamAccount) {
         self.read_bytes += more.read_bytes;
         self.read_runs += more.read_runs;
@@ -178,8 +148,7 @@ impl StageAccount {
 }
 
 impl PassAccount {
-    /// Adds a pass that did the same again. What held that back is what counts if it took longer than
-    /// those before on average.
+    /// Adds a further run of the same pass. Its bottleneck replaces the one before if it took longer than the mean.
     pub fn add(&mut self, more: PassAccount) {
         if more.seconds > self.seconds / self.times.max(1) as f64 {
             self.bound_by = more.bound_by;
@@ -241,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn passes_that_do_the_same_add_up() {
+    fn runs_of_a_pass_add_up() {
         let stream =
             |name: &str, read_bytes| StreamAccount { name: name.into(), read_bytes, ..Default::default() };
         let pass = |seconds, bound: &str, streams| PassAccount {

@@ -6,7 +6,7 @@ use crate::run_length::{Baseline, Scheme, Shape};
 use crate::units;
 use crate::volume::VolumeProfile;
 
-/// What one bowtie would do: its schedule, runs and rate.
+/// The schedule, the runs and the rate of one bowtie.
 #[derive(Serialize)]
 pub struct BowtiePlan<'a> {
     shape: Shape,
@@ -17,12 +17,12 @@ pub struct BowtiePlan<'a> {
     write_group: f64,
     read_memory_bytes: f64,
     write_memory_bytes: f64,
-    /// Mean bytes between two switches, no more than a request moves; none: a single stream never switches.
+    /// Mean bytes between two switches, at most those of a request; none: a single stream never switches.
     run_bytes: Option<f64>,
     rate_bytes_per_s: f64,
-    /// False: runs are so short that the device's cache joins them, and it is faster than said.
+    /// False if runs are so short that the device's cache joins them; the device is faster then.
     formula_holds: bool,
-    /// Runs and rate where every stream has an equal part of the memory.
+    /// Runs and rate with an equal part of memory for every stream.
     equal_parts_run_bytes: f64,
     equal_parts_rate_bytes_per_s: f64,
     volume: &'a VolumeProfile,
@@ -32,7 +32,8 @@ impl<'a> BowtiePlan<'a> {
     /// The plan of `shape` with its best schedule.
     pub fn new(shape: Shape, memory_bytes: u64, volume: &'a VolumeProfile) -> Self {
         let scheme = Scheme::best(shape);
-        let (memory, files) = (memory_bytes as f64, f64::from(shape.streams()));
+        let memory = memory_bytes as f64;
+        let files = f64::from(shape.streams());
         let run = scheme.run_length(memory);
         let equal = Baseline::EqualParts.run_length(&shape, memory);
         BowtiePlan {
@@ -71,12 +72,12 @@ impl std::fmt::Display for BowtiePlan<'_> {
             write!(f, ", outputs written {} at a time", self.write_group)?;
         }
         writeln!(f)?;
-        let side = |bytes: f64| units::memory(bytes as u64);
+        let memory = |bytes: f64| units::memory(bytes as u64);
         writeln!(
             f,
             "memory    {} for inputs, {} for outputs",
-            side(self.read_memory_bytes),
-            side(self.write_memory_bytes)
+            memory(self.read_memory_bytes),
+            memory(self.write_memory_bytes)
         )?;
         match self.run_bytes {
             None => writeln!(f, "runs      one: a stream that is alone never switches")?,

@@ -1,57 +1,57 @@
-//! What a report tells of the columns of keys: their types, and the values that are not of them.
+//! The columns of keys in a report: their types, and the values that are not of their column's type.
 
 use serde::{Deserialize, Serialize};
 
 use crate::units;
 
-/// A column that a key names.
+/// A column of a key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ColumnAccount {
     /// Its number, from 1.
     pub column: u64,
-    /// Its name, where there is a header.
+    /// Its name, if there is a header.
     pub name: Option<String>,
     /// The type of its values: `text`, `number`, `date`, or one of these with marks or a form.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Whether that was taken from a sample.
+    /// Whether the type was inferred from a sample.
     pub inferred: bool,
     /// Values that are neither of the type nor null.
     pub misfits: u64,
-    /// The first of them.
+    /// The first of those values.
     pub first_misfit: Option<ValuePlace>,
-    /// What sampled values look like, where the column was taken for text.
+    /// The type of most sampled values, if the column was taken for text.
     pub fallback: Option<ColumnFallback>,
 }
 
-/// A value, and where it stands.
+/// A value and its position.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ValuePlace {
-    /// The input.
+    /// The input file.
     pub input: String,
-    /// The row, from 1; a header is one.
+    /// The row, from 1; a header counts.
     pub row: u64,
-    /// The value; a long one is cut off.
+    /// The value; a long one is truncated.
     pub value: String,
 }
 
-/// What most sampled values look like in a column that was taken for text.
+/// The type of most sampled values of a column that was taken for text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ColumnFallback {
-    /// The type they are of.
+    /// That type.
     #[serde(rename = "type")]
     pub kind: String,
-    /// How many sampled values are of it.
+    /// Number of sampled values of this type.
     pub values: u64,
-    /// How many are not, and not null.
+    /// Number of sampled values that are not, and not null.
     pub others: u64,
-    /// The first that kept the column from being of a type.
+    /// The first value that kept the column from having a type.
     pub first: ValuePlace,
-    /// Flags by which the column has that type.
+    /// Flags that give the column this type.
     pub fix: String,
 }
 
-/// What is said of such columns in one line.
+/// The columns in one line of text.
 #[must_use]
 pub fn column_words(columns: &[ColumnAccount]) -> String {
     let words: Vec<String> = columns.iter().map(ColumnAccount::words).collect();
@@ -59,7 +59,7 @@ pub fn column_words(columns: &[ColumnAccount]) -> String {
 }
 
 impl ColumnAccount {
-    /// Whether there is anything to say of it: its type was inferred, or some values are not of it.
+    /// Whether the user should know of it: its type was inferred, or some values are not of this type.
     #[must_use]
     pub fn is_worth_a_word(&self) -> bool {
         self.inferred || self.misfits > 0

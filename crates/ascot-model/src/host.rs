@@ -1,51 +1,50 @@
-//! What a host's compute kernels do, so that a plan knows when the processor binds.
+//! The speeds of a host's compute kernels, which tell a plan when the processor is the bottleneck.
 
 use serde::{Deserialize, Serialize};
 
 /// Bytes/s of one thread for each step of a sort, for one kind of record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KernelRates {
-    /// Cutting into records and sorting a piece in memory.
+    /// Cutting into records and sorting a chunk in memory.
     pub sort_bytes_per_s: f64,
-    /// Merging [`NARROW_MERGE`] sorted pieces or runs, copying included.
+    /// Merging [`NARROW_MERGE`] sorted chunks or runs, copying included.
     pub merge_bytes_per_s: f64,
-    /// The same of [`WIDE_MERGE`].
+    /// Merging [`WIDE_MERGE`] of them.
     pub wide_merge_bytes_per_s: f64,
     /// Splitting by key range, copying included.
     pub split_bytes_per_s: f64,
 }
 
-/// Pieces merged at once where a merge is narrow.
+/// The fan-in of a narrow merge.
 pub const NARROW_MERGE: u32 = 8;
-/// Pieces merged at once where it is wide.
+/// The fan-in of a wide merge.
 pub const WIDE_MERGE: u32 = 64;
 
-/// A host: its cores and what they do.
+/// A host: its cores and their speeds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostProfile {
     /// Compute threads a job may use.
     pub threads: usize,
     /// Speeds for the records at hand.
     pub rates: KernelRates,
-    /// Bytes/s at which one thread gets memory that was not used before; none: not measured, taken to
-    /// cost nothing.
+    /// Bytes/s at which one thread gets memory that was not used before; none: not measured, counted as free.
     #[serde(default)]
     pub fresh_bytes_per_s: Option<f64>,
 }
 
 impl HostProfile {
-    /// Work of getting so much memory: bytes, and bytes/s of one thread.
+    /// The work of getting memory: bytes, and bytes/s of one thread.
     pub fn fresh_memory(&self, bytes: u64) -> (u64, f64) {
         self.fresh_bytes_per_s.map_or((0, 1.0), |rate| (bytes, rate))
     }
 }
 
-/// What records look like to a kernel: the cost per record next to the cost per byte.
+/// Kinds of records with the same costs per byte and per record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RecordClass {
     /// Integers and floats: sorted in place by vector instructions.
     Number,
-    /// Fixed length, key at a fixed place.
+    /// Fixed length, with the key at a fixed offset.
     Fixed,
     /// Ended by a delimiter, compared whole.
     Line,
@@ -54,8 +53,7 @@ pub enum RecordClass {
 }
 
 impl KernelRates {
-    /// Rates to plan with before a host has been measured: time per byte plus time per record,
-    /// of a current server core.
+    /// Rates for plans without a measurement: the time per byte plus the time per record of a current server core.
     pub fn assumed(class: RecordClass, record_bytes: f64) -> Self {
         let per = |byte_ns: f64, record_ns: f64| 1e9 / (byte_ns + record_ns / record_bytes.max(1.0));
         let rates = |sort, merge, split| KernelRates {
@@ -72,15 +70,17 @@ impl KernelRates {
         }
     }
 
-    /// Bytes/s of merging so many pieces: each doubling of their number is one more comparison a record,
-    /// so the time of a byte follows the logarithm of the number, as the two that are known have it.
-    pub fn merging_bytes_per_s(&self, pieces: f64) -> f64 {
-        let (narrow_s, wide_s) = (1.0 / self.merge_bytes_per_s, 1.0 / self.wide_merge_bytes_per_s);
-        let (narrow, wide) = (f64::from(NARROW_MERGE).log2(), f64::from(WIDE_MERGE).log2());
-        let share = (pieces.max(2.0).log2() - narrow) / (wide - narrow);
-        // What is measured with noise must not grow out of bounds far from where it was.
-        let least_s = narrow_s.min(wide_s) / 2.0;
-        1.0 / (narrow_s + share * (wide_s - narrow_s)).max(least_s)
+    /// Bytes/s of a merge. Each doubling of the fan-in is one more comparison for each record, so the time of a byte
+    /// grows with the logarithm of the fan-in, through the two measured points.
+    pub fn merging_bytes_per_s(&self, fan_in: f64) -> f64 {
+        let narrow_s = 1.0 / self.merge_bytes_per_s;
+        let wide_s = 1.0 / self.wide_merge_bytes_per_s;
+        let narrow = f64::from(NARROW_MERGE).log2();
+        let wide = f64::from(WIDE_MERGE).log2();
+        let share = (fan_in.max(2.0).log2() - narrow) / (wide - narrow);
+        // A noisy measurement must not lead to absurd rates far from the measured points.
+        let min_s = narrow_s.min(wide_s) / 2.0;
+        1.0 / (narrow_s + share * (wide_s - narrow_s)).max(min_s)
     }
 }
 
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_pieces_take_longer_as_measured() {
+    fn a_larger_fan_in_takes_longer_as_measured() {
         let assumed = KernelRates::assumed(RecordClass::Fixed, 100.0);
         assert!((assumed.merging_bytes_per_s(500.0) / assumed.merge_bytes_per_s - 1.0).abs() < 1e-9);
         let rates = KernelRates { merge_bytes_per_s: 4e8, wide_merge_bytes_per_s: 2e8, ..assumed };

@@ -1,20 +1,25 @@
-//! The arithmetic of moving data: what a volume and a host can do, what a job would cost, what it
-//! did cost. Plain types and functions; no files, no clock.
+//! The arithmetic of moving data: the speeds of a volume and a host, the predicted cost of a job and its actual cost.
+//! Plain types and functions; no files, no clock.
 //!
+//! In reading order; each module uses only those above it:
+//!
+//! * [`units`]: bytes, rates and times in text for people.
+//! * [`switch_cost`]: the cost of a switch by the number of files.
+//! * [`volume`]: speeds and switch cost of a volume, and the time of a pass on it.
+//! * [`host`]: speeds of the compute kernels by kind of record.
+//! * [`measurement`]: measured figures of a volume and a host, with their spread.
 //! * [`run_length`]: how long the runs of a bowtie are, by algorithm, group sizes and memory.
-//! * [`sort_plan`]: the ways to sort, merge and split records, costed.
-//! * [`switch_cost`]: what a switch between files costs, by their number.
-//! * [`volume`]: speeds and switch cost of a volume, and the time a pass takes on it.
-//! * [`disk_use`]: what a sort takes of the disk at once.
-//! * [`multipass`]: in how many passes, and how many files at a time.
-//! * [`host`]: speeds of the compute kernels by layout.
-//! * [`measurement`]: what measuring a volume and a host found, with its spread.
-//! * [`plan`]: ways to do a job, costed, and the one chosen.
+//! * [`multipass`]: the best number of passes, and the number of files in each.
+//! * [`bowtie_plan`]: the plan of one bowtie.
+//! * [`passes_plan`]: the plan of a merge, split or reshape of many files.
+//! * [`disk_use`]: the peak disk use of a sort.
+//! * [`plan`]: the methods for a job, costed, and the one chosen.
+//! * [`sort_plan`]: the methods to sort, merge and split records.
+//! * [`routing_plan`]: the cost of routing records among many processes.
 //! * [`account`]: what each pass moved and where it waited.
 //! * [`random`]: pseudo-random numbers that are the same in every run.
+//! * [`columns`]: the columns of keys of a CSV.
 //! * [`report`]: plan and account together, as written by `--report`.
-//! * [`routing_plan`]: what it takes to route records among many processes.
-//! * [`units`]: bytes, rates and times as people read them.
 
 pub mod account;
 pub mod bowtie_plan;

@@ -1,7 +1,8 @@
-//! What a measurement found: figures with their spread, the switch cost by number of streams, the
-//! speeds of the compute kernels; and the whole of it as the text of a profile (docs/formats/volume.md).
+//! Measured figures with their spread: the speeds of a volume, its switch cost by the number of files, and the speeds
+//! of the compute kernels. [`MeasuredProfile`] writes them as the text of a profile (docs/formats/volume.md).
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -9,24 +10,26 @@ use crate::host::{HostProfile, KernelRates, RecordClass};
 use crate::switch_cost::SwitchCost;
 use crate::volume::{BadProfile, VolumeProfile};
 
-/// A measured figure: the median of its repetitions, and how far they lie apart.
+/// A measured figure: the median of its repetitions and their spread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figure {
     /// The median.
     pub value: f64,
-    /// Half of the distance from the least to the greatest repetition, in the unit of the value.
+    /// Half of the distance from the smallest to the largest repetition, in the unit of the value.
     pub spread: f64,
 }
 
 impl Figure {
-    /// The figure of some repetitions; 0 without any.
-    pub fn of(repetitions: &[f64]) -> Figure {
+    /// The figure of these repetitions; 0 without any.
+    pub fn new(repetitions: &[f64]) -> Figure {
         let mut sorted = repetitions.to_vec();
         sorted.sort_by(f64::total_cmp);
-        let (Some(&least), Some(&most)) = (sorted.first(), sorted.last()) else { return Figure::default() };
-        let (low, high) = (sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2]);
-        Figure { value: f64::midpoint(low, high), spread: (most - least) / 2.0 }
+        let [min, .., max] = sorted[..] else {
+            return Figure { value: sorted.first().copied().unwrap_or(0.0), spread: 0.0 };
+        };
+        let median = f64::midpoint(sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2]);
+        Figure { value: median, spread: (max - min) / 2.0 }
     }
 
     /// The spread as a share of the value; 0 where there is no value.
@@ -35,13 +38,13 @@ impl Figure {
     }
 }
 
-/// What a switch costs among so many streams.
+/// The switch cost for one number of files.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SwitchPoint {
     /// Files that requests alternate between.
     pub files: u32,
-    /// Seconds of a switch. Below zero: a switch is lost in the spread.
+    /// Seconds of a switch. A figure below zero is lost in the spread.
     pub seconds: Figure,
 }
 
@@ -62,23 +65,24 @@ pub struct Speed {
 pub struct Requests {
     /// Bytes of the largest.
     pub bytes: u64,
-    /// So many in flight.
+    /// Number in flight.
     pub depth: u32,
 }
 
 /// The requests a volume is read and written with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeRequests {
-    /// Of reading.
+    /// For reading.
     pub read: Requests,
-    /// Of writing.
+    /// For writing.
     pub write: Requests,
 }
 
-/// Sizes and depths that are followed: what is beyond them is no gain on any device.
-const REQUEST_BYTES: (u64, u64) = (4 << 10, 16 << 20);
-const REQUEST_DEPTH: (u32, u32) = (2, 128);
-/// Of the memory of a job, what requests of one direction may have in flight: one part in so many.
+/// The smallest and the largest request: no device gains from others.
+const REQUEST_BYTES: RangeInclusive<u64> = 4 << 10..=16 << 20;
+/// The fewest and the most requests in flight.
+const REQUEST_DEPTH: RangeInclusive<u32> = 2..=128;
+/// Requests of one direction may have 1 / 8 of the memory of a job in flight.
 const IN_FLIGHT_SHARE: u64 = 8;
 
 impl Requests {
@@ -87,24 +91,26 @@ impl Requests {
         self.bytes.saturating_mul(self.depth.into())
     }
 
-    /// The requests of a job that moves no more than `block_bytes` at once: whole pages, no larger than that, and
-    /// so many more of them that as much is in flight as was measured. What is `usual` without a measurement is
-    /// the least in flight, a share of `memory_bytes` the most.
+    /// The requests of a job that moves at most `block_bytes` at once: whole pages, no larger than a block, and as
+    /// many as keep the measured bytes in flight. At least as many bytes are in flight as in `usual`, the requests
+    /// without a measurement, and at most a share of `memory_bytes`.
     pub fn within(self, memory_bytes: u64, block_bytes: u64, usual: Requests) -> Requests {
-        let ((page, most), (fewest, deepest)) = (REQUEST_BYTES, REQUEST_DEPTH);
-        let share = (memory_bytes / IN_FLIGHT_SHARE).max(page * u64::from(fewest));
-        let least = usual.in_flight().min(share);
-        // Smaller than this, no depth would make up for it.
-        let smallest = least.div_ceil(deepest.into()).clamp(page, most).next_multiple_of(page);
-        let largest = block_bytes.min(share / u64::from(fewest)).clamp(smallest, most);
+        let (page, max_bytes) = REQUEST_BYTES.into_inner();
+        let (min_depth, max_depth) = REQUEST_DEPTH.into_inner();
+        let max_in_flight = (memory_bytes / IN_FLIGHT_SHARE).max(page * u64::from(min_depth));
+        let min_in_flight = usual.in_flight().min(max_in_flight);
+        // No depth makes up for smaller requests.
+        let smallest = min_in_flight.div_ceil(max_depth.into()).clamp(page, max_bytes).next_multiple_of(page);
+        let largest = block_bytes.min(max_in_flight / u64::from(min_depth)).clamp(smallest, max_bytes);
         let bytes = self.bytes.clamp(smallest, largest) / page * page;
-        let depth = self.in_flight().clamp(least, share).div_ceil(bytes).min(share / bytes);
-        let depth = u32::try_from(depth).unwrap_or(u32::MAX);
-        Requests { bytes, depth: depth.clamp(fewest, deepest) }
+        let in_flight = self.in_flight().clamp(min_in_flight, max_in_flight);
+        let depth = in_flight.div_ceil(bytes).min(max_in_flight / bytes);
+        let depth = u32::try_from(depth).unwrap_or(max_depth);
+        Requests { bytes, depth: depth.clamp(min_depth, max_depth) }
     }
 }
 
-/// How a volume was measured, and what came out in full. One that cannot be true is not read.
+/// How a volume was measured, and all figures. Reading refuses figures that cannot be true.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct VolumeMeasurement {
@@ -112,7 +118,7 @@ pub struct VolumeMeasurement {
     pub read: Speed,
     /// Sequential writing.
     pub write: Speed,
-    /// Each way while both are busy, bytes/s.
+    /// Each direction while both are busy, bytes/s.
     pub duplex: Figure,
     /// Bytes of a run in the measurement of switches.
     pub run_bytes: u64,
@@ -120,11 +126,11 @@ pub struct VolumeMeasurement {
     pub read_switches: Vec<SwitchPoint>,
     /// Switches between files that are written.
     pub write_switches: Vec<SwitchPoint>,
-    /// Bytes of the files that were used.
+    /// Bytes of the files used.
     pub used_bytes: u64,
-    /// Times each figure was measured.
+    /// Measurements of each figure.
     pub repeats: u32,
-    /// Seconds it took.
+    /// Duration, seconds.
     pub seconds: f64,
 }
 
@@ -143,7 +149,7 @@ impl<'de> Deserialize<'de> for VolumeMeasurement {
 }
 
 impl VolumeMeasurement {
-    /// Whether the figures can be true. What a switch costs may be lost in its spread, below zero.
+    /// Checks that the figures can be true. A switch cost may be below zero, lost in its spread.
     pub fn check(&self) -> Result<(), BadProfile> {
         let positive = |value: f64, field| {
             (value.is_finite() && value > 0.0).then_some(()).ok_or(BadProfile::NotPositive(field))
@@ -167,8 +173,8 @@ impl VolumeMeasurement {
         Ok(())
     }
 
-    /// What plans use: a job switches between files it reads about as often as between those it writes,
-    /// so a switch is the mean of the two. What is lost in the spread costs nothing.
+    /// The switch cost for plans: the mean of reading and writing, because a job switches between the files that it
+    /// reads about as often as between those that it writes. A cost lost in the spread counts as nothing.
     pub fn switch_cost(&self) -> SwitchCost {
         let pairs = self.read_switches.iter().zip(&self.write_switches);
         let points: Vec<(f64, f64)> = pairs
@@ -183,13 +189,13 @@ impl VolumeMeasurement {
         if points.is_empty() { SwitchCost::Constant(0.0) } else { SwitchCost::Curve(points) }
     }
 
-    /// The requests that were fastest, of those about as fast the ones with the fewest bytes in flight.
+    /// The fastest requests; of equally fast ones, those with the fewest bytes in flight.
     pub fn requests(&self) -> VolumeRequests {
-        let of = |speed: Speed| Requests { bytes: speed.request_bytes, depth: speed.depth };
-        VolumeRequests { read: of(self.read), write: of(self.write) }
+        let requests = |speed: Speed| Requests { bytes: speed.request_bytes, depth: speed.depth };
+        VolumeRequests { read: requests(self.read), write: requests(self.write) }
     }
 
-    /// The profile that plans read.
+    /// The profile for plans.
     pub fn profile(&self, name: &str) -> VolumeProfile {
         VolumeProfile {
             duplex_bytes_per_s: Some(self.duplex.value),
@@ -200,40 +206,40 @@ impl VolumeMeasurement {
     }
 }
 
-/// What the kernels do to one kind of record, on one of all threads that are at it.
+/// The speeds of the kernels for one kind of record: of one thread while all threads work.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KernelMeasurement {
-    /// The records, as `--format` calls them.
+    /// The records, as a value of `--format`.
     pub layout: String,
-    /// What kernels are at work.
+    /// Their class.
     pub class: RecordClass,
     /// Mean length of a record, bytes.
     pub record_bytes: f64,
     /// Cutting into records and sorting in memory, bytes/s.
     pub sort: Figure,
-    /// Merging [`NARROW_MERGE`](crate::host::NARROW_MERGE) sorted pieces, copying included, bytes/s.
+    /// Merging [`NARROW_MERGE`](crate::host::NARROW_MERGE) sorted chunks, copying included, bytes/s.
     pub merge: Figure,
-    /// The same of [`WIDE_MERGE`](crate::host::WIDE_MERGE); none: not measured, taken to be as fast.
+    /// Merging [`WIDE_MERGE`](crate::host::WIDE_MERGE) of them; none: not measured, counted as equally fast.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wide_merge: Option<Figure>,
 }
 
-/// What a host's kernels do, measured.
+/// The measured speeds of a host's kernels.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostMeasurement {
-    /// Compute threads there are.
+    /// Number of compute threads.
     pub threads: usize,
-    /// Memory that was not used before, as one thread gets it, bytes/s; none: not measured.
+    /// The rate at which one thread gets unused memory, bytes/s; none: not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fresh_memory: Option<Figure>,
-    /// By kind of record.
+    /// Speeds by kind of record.
     pub kernels: Vec<KernelMeasurement>,
 }
 
 impl HostMeasurement {
-    /// Whether the figures can be true.
+    /// Checks that the figures can be true.
     pub fn check(&self) -> Result<(), BadProfile> {
         let positive = |value: f64, field| {
             (value.is_finite() && value > 0.0).then_some(()).ok_or(BadProfile::NotPositive(field))
@@ -249,18 +255,19 @@ impl HostMeasurement {
         Ok(())
     }
 
-    /// The host for records of a class and mean length: what is assumed of them, as much faster or
-    /// slower as the kernels of that class were found to be. Splitting copies as merging does and is
-    /// taken to differ as much; a class that was not measured stays as assumed.
+    /// The host for records of a class and mean length: the assumed rates, scaled by the ratio of measured to assumed
+    /// rates of that class. Splitting copies as merging does and is scaled by the same ratio. A class without a
+    /// measurement keeps the assumed rates.
     pub fn profile(&self, class: RecordClass, record_bytes: f64) -> HostProfile {
         let assumed = KernelRates::assumed(class, record_bytes);
         let rates = match self.kernels.iter().find(|kernel| kernel.class == class) {
             Some(kernel) => {
-                let there = KernelRates::assumed(class, kernel.record_bytes);
-                let merging = kernel.merge.value / there.merge_bytes_per_s;
-                let wide = kernel.wide_merge.unwrap_or(kernel.merge).value / there.wide_merge_bytes_per_s;
+                let expected = KernelRates::assumed(class, kernel.record_bytes);
+                let merging = kernel.merge.value / expected.merge_bytes_per_s;
+                let wide = kernel.wide_merge.unwrap_or(kernel.merge).value / expected.wide_merge_bytes_per_s;
                 KernelRates {
-                    sort_bytes_per_s: assumed.sort_bytes_per_s * kernel.sort.value / there.sort_bytes_per_s,
+                    sort_bytes_per_s: assumed.sort_bytes_per_s * kernel.sort.value
+                        / expected.sort_bytes_per_s,
                     merge_bytes_per_s: assumed.merge_bytes_per_s * merging,
                     wide_merge_bytes_per_s: assumed.wide_merge_bytes_per_s * wide,
                     split_bytes_per_s: assumed.split_bytes_per_s * merging,
@@ -273,14 +280,14 @@ impl HostMeasurement {
     }
 }
 
-/// A profile with all that was measured. Its `Display` is the text of the file that plans read.
+/// A profile with all its measurements. Its `Display` is the text of the profile file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MeasuredProfile {
-    /// What plans use.
+    /// The profile for plans.
     pub volume: VolumeProfile,
-    /// What it was made from.
+    /// Its measurements.
     pub measurement: VolumeMeasurement,
-    /// The processors.
+    /// The host.
     pub host: HostMeasurement,
 }
 
@@ -349,7 +356,7 @@ fn table(figure: Figure) -> String {
     format!("{{ value = {:e}, spread = {:e} }}", figure.value, figure.spread)
 }
 
-/// A string as TOML writes it.
+/// A string in TOML.
 fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for letter in text.chars() {
@@ -443,10 +450,10 @@ mod tests {
 
     #[test]
     fn a_figure_is_the_median_and_half_the_range() {
-        assert_eq!(Figure::of(&[3.0, 1.0, 2.0]), Figure { value: 2.0, spread: 1.0 });
-        assert_eq!(Figure::of(&[1.0, 4.0]), Figure { value: 2.5, spread: 1.5 });
-        assert_eq!(Figure::of(&[]), Figure::default());
-        assert!((Figure::of(&[9.0, 10.0, 11.0]).relative_spread() - 0.1).abs() < 1e-12);
+        assert_eq!(Figure::new(&[3.0, 1.0, 2.0]), Figure { value: 2.0, spread: 1.0 });
+        assert_eq!(Figure::new(&[1.0, 4.0]), Figure { value: 2.5, spread: 1.5 });
+        assert_eq!(Figure::new(&[]), Figure::default());
+        assert!((Figure::new(&[9.0, 10.0, 11.0]).relative_spread() - 0.1).abs() < 1e-12);
     }
 
     #[test]

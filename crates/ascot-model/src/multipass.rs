@@ -1,15 +1,14 @@
-//! In how many passes, and how many files at a time: the best way to merge n files, to split into m,
-//! or to turn n into m.
+//! The best number of passes, and the number of files in each: to merge n files, to split into m, or to turn n into
+//! m.
 //!
-//! Source: Stella and Loguinov, section V: the best way to merge j files is the best way to merge
-//! `k = ceil(j/i)` at a time, followed by i at a time, for the best i. Splitting is the same seen from
-//! the other side; an interconnect merges n files into i, moves i x j, and splits j into m.
+//! Source: Stella and Loguinov, section V. The best way to merge j files is the best way to merge them `k =
+//! ceil(j/i)` at a time, followed by a pass of i at a time, for the best i. Splitting is the mirror image. An
+//! interconnect merges n files into i, moves i x j, and splits j into m.
 //!
-//! The paper fills its table for every number of files up to n, in n squared steps. But
-//! `ceil(ceil(n/a)/b) = ceil(n/(ab))`, so only the numbers `ceil(n/x)` can ever be reached from n,
-//! about `2 sqrt(n)` of them, and from each of those as few. And for one `k`, the smallest `i` that
-//! leads to it is best, as merging fewer files at a time never takes longer. So the search is exact in
-//! about n steps, for any number of files.
+//! The paper fills a table for every number of files up to n, in n squared steps. This search is exact in about n
+//! steps: since `ceil(ceil(n/a)/b) = ceil(n/(ab))`, only the numbers `ceil(n/x)` can be reached from n, about `2
+//! sqrt(n)` of them, and equally few from each of those. For one `k`, the smallest `i` that leads to it is best,
+//! because merging fewer files at a time never takes longer.
 //!
 //! ```text
 //!   16 files   o o o o o o o o o o o o o o o o      p(16) bytes
@@ -26,10 +25,10 @@ use serde::{Deserialize, Serialize};
 use crate::run_length::{Baseline, Scheme, Shape};
 use crate::volume::VolumeProfile;
 
-/// Seconds of one pass: of bowties of this shape that read and write so many bytes, all together.
-/// Infinite where it cannot be done.
+/// The time of a pass.
 pub trait PassCost {
-    /// See the trait.
+    /// Seconds of a pass: of bowties of this shape that together read and write these bytes. Infinite if memory does not
+    /// suffice.
     fn seconds(&self, shape: &Shape, read_bytes: f64, written_bytes: f64) -> f64;
 }
 
@@ -39,16 +38,16 @@ impl<F: Fn(&Shape, f64, f64) -> f64> PassCost for F {
     }
 }
 
-/// What a device takes for a pass: the rate formula at the run length of the best scheme.
+/// The time of a device for a pass: the rate formula at the run length of the best scheme.
 #[derive(Clone, Debug)]
 pub struct DeviceCost<'a> {
     /// The device.
     pub volume: &'a VolumeProfile,
     /// Buffers, bytes.
     pub memory_bytes: f64,
-    /// Streams that memory has blocks for.
-    pub most_streams: u32,
-    /// How memory is used: none for the best schedule, or as others do.
+    /// The most streams that memory has blocks for.
+    pub max_streams: u32,
+    /// How memory is used; none: by the best schedule.
     pub baseline: Option<Baseline>,
 }
 
@@ -67,7 +66,7 @@ impl DeviceCost<'_> {
 
 impl PassCost for DeviceCost<'_> {
     fn seconds(&self, shape: &Shape, read_bytes: f64, written_bytes: f64) -> f64 {
-        if shape.streams() > self.most_streams {
+        if shape.streams() > self.max_streams {
             return f64::INFINITY;
         }
         let (_, switches) = self.switches(shape, read_bytes + written_bytes);
@@ -75,32 +74,32 @@ impl PassCost for DeviceCost<'_> {
     }
 }
 
-/// One pass over the data: `bowties` of the same shape, one after the other.
+/// One pass over the data: bowties of the same shape, one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pass {
-    /// Each of them.
+    /// The shape of each.
     pub shape: Shape,
-    /// How many.
+    /// Number of bowties.
     pub bowties: u32,
-    /// Bytes they read, all together.
+    /// Bytes that all of them read.
     pub read_bytes: f64,
-    /// Bytes they write.
+    /// Bytes that all of them write.
     pub written_bytes: f64,
-    /// Seconds they take.
+    /// Seconds of all of them.
     pub seconds: f64,
 }
 
-/// Passes, in the order in which they are done.
+/// Passes, in order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Passes {
     /// The passes.
     pub passes: Vec<Pass>,
-    /// Seconds, all of them.
+    /// Seconds of all passes.
     pub seconds: f64,
 }
 
 impl Passes {
-    /// How many files each pass merges into one, or splits one into.
+    /// The fan-in or fan-out of each pass.
     pub fn factors(&self) -> Vec<u32> {
         self.passes.iter().map(|pass| pass.shape.inputs.max(pass.shape.outputs)).collect()
     }
@@ -124,7 +123,7 @@ struct Table<'a> {
     files: u32,
     /// Bytes in so many files.
     bytes_in: &'a dyn Fn(f64) -> f64,
-    /// By factor: seconds, and the factor of the pass at the narrow end.
+    /// By factor: seconds, and the fan-in of the pass at the narrow end.
     best: BTreeMap<u32, (f64, u32)>,
 }
 
@@ -151,11 +150,11 @@ impl<'a> Table<'a> {
         this
     }
 
-    /// The pass at the narrow end of a merge (or split) by `factor`, of which `rest` is done by others.
+    /// The pass at the narrow end of a merge (or split) by `factor`, of which other passes do `rest`.
     fn pass(&self, factor: u32, rest: u32, near: u32, cost: &dyn PassCost) -> Pass {
         let files = f64::from(self.files);
-        let (wide, narrow) =
-            ((self.bytes_in)(files / f64::from(rest)), (self.bytes_in)(files / f64::from(factor)));
+        let wide = (self.bytes_in)(files / f64::from(rest));
+        let narrow = (self.bytes_in)(files / f64::from(factor));
         let (shape, read_bytes, written_bytes) = match self.kind {
             Kind::Merge => (Shape::moving(near, 1, wide, narrow), wide, narrow),
             Kind::Split => (Shape::moving(1, near, narrow, wide), narrow, wide),
@@ -168,9 +167,10 @@ impl<'a> Table<'a> {
         self.best.get(&factor).map_or(f64::INFINITY, |&(seconds, _)| seconds)
     }
 
-    /// The passes by the same factor throughout.
+    /// Passes that all have the same factor.
     fn by(&self, factor: u32, cost: &dyn PassCost) -> Vec<Pass> {
-        let (mut at, mut passes) = (self.files, Vec::new());
+        let mut at = self.files;
+        let mut passes = Vec::new();
         while at > 1 {
             let near = factor.clamp(2, at);
             let rest = at.div_ceil(near);
@@ -180,9 +180,10 @@ impl<'a> Table<'a> {
         self.in_order(passes)
     }
 
-    /// The passes of a merge or split by `factor`, in the order they are done.
+    /// The best passes of a merge or split by `factor`, in order.
     fn path(&self, factor: u32, cost: &dyn PassCost) -> Vec<Pass> {
-        let (mut at, mut passes) = (factor, Vec::new());
+        let mut at = factor;
+        let mut passes = Vec::new();
         while at > 1 {
             let Some(&(_, near)) = self.best.get(&at) else { break };
             let rest = at.div_ceil(near);
@@ -192,7 +193,7 @@ impl<'a> Table<'a> {
         self.in_order(passes)
     }
 
-    /// Of passes from the narrow end on. A merge ends there, a split begins there.
+    /// Orders passes that begin at the narrow end: a merge ends there, a split begins there.
     fn in_order(&self, mut passes: Vec<Pass>) -> Vec<Pass> {
         if self.kind == Kind::Merge {
             passes.reverse();
@@ -215,30 +216,26 @@ fn quotients(n: u32) -> impl Iterator<Item = u32> {
 }
 
 fn finish(passes: Vec<Pass>) -> Option<Passes> {
-    // Not a sum: that of nothing is -0.
+    // Not `sum`: the sum of no numbers is -0.
     let seconds = passes.iter().map(|pass| pass.seconds).fold(0.0, |all, one| all + one);
     seconds.is_finite().then_some(Passes { passes, seconds })
 }
 
-/// The best way to merge `files` files into one. `bytes_in(k)` says how many bytes k files hold after
-/// an n/k-way merge; it need not be constant (duplicates vanish, groups are summed).
-///
-/// None where no way can be done. One file needs no pass.
+/// The best passes to merge `files` files into one; none if memory suffices for no way. `bytes_in(k)` is the number of
+/// bytes in k files after an n/k-way merge; it need not be constant (duplicates vanish, groups are summed). One file
+/// needs no pass.
 pub fn merge(files: u32, bytes_in: &dyn Fn(f64) -> f64, cost: &dyn PassCost) -> Option<Passes> {
     finish(Table::fill(Kind::Merge, files, bytes_in, cost).path(files, cost))
 }
 
-/// The best way to split one file into `files`. `bytes_in(k)` says how many bytes k files hold.
-///
-/// None where no way can be done. One file needs no pass.
+/// The best passes to split one file into `files`; none if memory suffices for no way. `bytes_in(k)` is the number of
+/// bytes in k files. One file needs no pass.
 pub fn split(files: u32, bytes_in: &dyn Fn(f64) -> f64, cost: &dyn PassCost) -> Option<Passes> {
     finish(Table::fill(Kind::Split, files, bytes_in, cost).path(files, cost))
 }
 
-/// A merge of `factor` files at a time throughout, as tools do that choose it for other reasons: two, all,
-/// or the root of the number of files that fits a number of passes.
-///
-/// None where it cannot be done.
+/// A merge with the same fan-in in all passes, for comparison: two, all files, or a root of their number. None if memory
+/// does not suffice.
 pub fn merge_by(
     factor: u32,
     files: u32,
@@ -248,7 +245,7 @@ pub fn merge_by(
     finish(Table { kind: Kind::Merge, files, bytes_in, best: BTreeMap::new() }.by(factor, cost))
 }
 
-/// A split into `factor` files at a time throughout, likewise.
+/// A split with the same fan-out in all passes, for comparison.
 pub fn split_by(
     factor: u32,
     files: u32,
@@ -258,10 +255,8 @@ pub fn split_by(
     finish(Table { kind: Kind::Split, files, bytes_in, best: BTreeMap::new() }.by(factor, cost))
 }
 
-/// The best way to turn `inputs` files into `outputs`: merges, one pass of interconnects, splits.
-/// `input_bytes(k)` and `output_bytes(k)` say how many bytes k files hold on either side.
-///
-/// None where no way can be done.
+/// The best passes to turn `inputs` files into `outputs`: merges, one interconnect, splits. None if memory suffices for
+/// no way. `input_bytes(k)` and `output_bytes(k)` are the numbers of bytes in k files on either side.
 pub fn interconnect(
     inputs: u32,
     outputs: u32,
@@ -272,7 +267,8 @@ pub fn interconnect(
     let merges = Table::fill(Kind::Merge, inputs, input_bytes, cost);
     let splits = Table::fill(Kind::Split, outputs, output_bytes, cost);
     let middle = |i: u32, j: u32| {
-        let (read_bytes, written_bytes) = (input_bytes(i.into()), output_bytes(j.into()));
+        let read_bytes = input_bytes(i.into());
+        let written_bytes = output_bytes(j.into());
         let shape = Shape::moving(i, j, read_bytes, written_bytes);
         let seconds = cost.seconds(&shape, read_bytes, written_bytes);
         Pass { shape, bowties: 1, read_bytes, written_bytes, seconds }
@@ -312,7 +308,7 @@ mod tests {
     }
 
     fn cost(volume: &VolumeProfile, memory_bytes: f64) -> DeviceCost<'_> {
-        DeviceCost { volume, memory_bytes, most_streams: u32::MAX, baseline: None }
+        DeviceCost { volume, memory_bytes, max_streams: u32::MAX, baseline: None }
     }
 
     /// Tries everything the recurrence allows.
@@ -350,17 +346,17 @@ mod tests {
             // Data that shrink as files are merged.
             let n = f64::from(files);
             let sizes = |k: f64| bytes * (kept + (1.0 - kept) * k / n);
-            let told = merge(files, &sizes, &cost).expect("it can be done");
+            let found = merge(files, &sizes, &cost).expect("it can be done");
             let wanted = exhaustive(files, files, &sizes, &cost);
-            prop_assert!((told.seconds - wanted).abs() <= 1e-9 * wanted, "{} for {}", told.seconds, wanted);
+            prop_assert!((found.seconds - wanted).abs() <= 1e-9 * wanted, "{} for {}", found.seconds, wanted);
             for factor in [2, 3, files.max(2)] {
                 let fixed = merge_by(factor, files, &sizes, &cost).expect("it can be done");
-                prop_assert!(fixed.seconds >= told.seconds * (1.0 - 1e-9), "by {factor}");
+                prop_assert!(fixed.seconds >= found.seconds * (1.0 - 1e-9), "by {factor}");
                 let product: f64 = fixed.factors().iter().map(|&factor| f64::from(factor)).product();
                 prop_assert!(product >= n, "{:?} do not merge {} files", fixed.factors(), files);
             }
-            let product: f64 = told.factors().iter().map(|&factor| f64::from(factor)).product();
-            prop_assert!(product >= n, "{:?} do not merge {} files", told.factors(), files);
+            let product: f64 = found.factors().iter().map(|&factor| f64::from(factor)).product();
+            prop_assert!(product >= n, "{:?} do not merge {} files", found.factors(), files);
         }
 
         #[test]
@@ -394,7 +390,7 @@ mod tests {
             // Data that shrink as files are merged, and grow (or not) as they are split.
             let before = |k: f64| 1e11 * (kept + (1.0 - kept) * k / f64::from(n));
             let after = |k: f64| 1e11 * kept * (1.0 + grown * k / f64::from(m));
-            let told = interconnect(n, m, &before, &after, &cost).expect("it can be done");
+            let found = interconnect(n, m, &before, &after, &cost).expect("it can be done");
             let mut wanted = f64::INFINITY;
             for i in 1..=n {
                 for j in 1..=m {
@@ -405,7 +401,7 @@ mod tests {
                     wanted = wanted.min(merging + middle + splitting);
                 }
             }
-            prop_assert!((told.seconds - wanted).abs() <= 1e-9 * wanted, "{} for {}", told.seconds, wanted);
+            prop_assert!((found.seconds - wanted).abs() <= 1e-9 * wanted, "{} for {}", found.seconds, wanted);
         }
     }
 
@@ -420,7 +416,7 @@ mod tests {
     #[test]
     fn too_little_memory_for_any_way() {
         let volume = array();
-        let tight = DeviceCost { volume: &volume, memory_bytes: 1e6, most_streams: 2, baseline: None };
+        let tight = DeviceCost { volume: &volume, memory_bytes: 1e6, max_streams: 2, baseline: None };
         assert!(merge(8, &constant(1e9), &tight).is_none());
         assert!(merge(1, &constant(1e9), &tight).is_some_and(|way| way.passes.is_empty()));
     }
@@ -462,7 +458,7 @@ mod tests {
             }
         };
         let near =
-            |told: f64, wanted: f64| assert!((told / wanted - 1.0).abs() < 0.02, "{told} for {wanted}");
+            |found: f64, wanted: f64| assert!((found / wanted - 1.0).abs() < 0.02, "{found} for {wanted}");
         let pass = |inputs| Shape { inputs, outputs: 1, alpha: 0.5 };
         let at_9_ms = device(0.0091);
         near(bytes / at_9_ms(&pass(8000), bytes, bytes) / 1e6, 208.0);

@@ -1,4 +1,4 @@
-//! The plan of a merge, split or reshape of many files: its passes, and what was not chosen.
+//! The plan of a merge, split or reshape of many files: its passes, and the alternatives.
 
 use serde::Serialize;
 
@@ -7,21 +7,21 @@ use crate::run_length::{Baseline, Shape};
 use crate::units;
 use crate::volume::VolumeProfile;
 
-/// Passes over files need inputs and outputs.
+/// A job without inputs or without outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoEnds;
 
-/// What is to be done in several passes.
+/// A job on files, in one pass or several.
 pub struct FileJob<'a> {
     /// `merge`, `split` or `reshape`.
     pub what: &'a str,
-    /// Files that are there.
+    /// Number of input files.
     pub inputs: u32,
-    /// Files that are wanted.
+    /// Number of output files.
     pub outputs: u32,
     /// Bytes of all inputs.
     pub input_bytes: f64,
-    /// Share of all bytes moved that are read.
+    /// The share of reading in all bytes that move.
     pub alpha: f64,
 }
 
@@ -30,7 +30,7 @@ impl FileJob<'_> {
         self.input_bytes * (1.0 - self.alpha) / self.alpha
     }
 
-    /// Files at either end.
+    /// Numbers of files at both ends.
     fn ends(&self) -> (u32, u32) {
         match self.what {
             "merge" => (self.inputs, 1),
@@ -39,10 +39,10 @@ impl FileJob<'_> {
         }
     }
 
-    /// The same job by a factor that stays the same: all at once, two at a time, or as many as others
-    /// take.
+    /// The same job with the same fan-in or fan-out in all passes.
     fn by(&self, factor: u32, cost: &DeviceCost<'_>) -> Option<Passes> {
-        let (before, after) = (self.input_bytes, self.output_bytes());
+        let before = self.input_bytes;
+        let after = self.output_bytes();
         let merging = move |files: f64| if files <= 1.0 { after } else { before };
         let splitting = move |files: f64| if files <= 1.0 { before } else { after };
         match self.what {
@@ -57,16 +57,16 @@ impl FileJob<'_> {
         }
     }
 
-    /// What was not chosen: all in one pass, two files at a time, the same passes with equal parts of
-    /// memory, and requests of a fixed size (4 MB, as external-memory libraries take) with the smallest
-    /// number of equal passes for which memory has two of them for each file: one pass of all, where it has
-    /// them for the files of both ends.
+    /// The alternatives: everything in one pass; two files at a time; the best passes with equal parts of memory; and
+    /// requests of a fixed size, 4 MB as in external-memory libraries, with the fewest equal passes for which memory
+    /// holds two requests for each file.
     fn alternatives(&self, way: &Passes, cost: &DeviceCost<'_>) -> Vec<Alternative> {
         const REQUEST_BYTES: f64 = 4e6;
         let (inputs, outputs) = self.ends();
         let mut others = Vec::new();
         let shape = Shape { inputs, outputs, alpha: self.alpha };
-        let (read_bytes, written_bytes) = (self.input_bytes, self.output_bytes());
+        let read_bytes = self.input_bytes;
+        let written_bytes = self.output_bytes();
         let at_once = |cost: &DeviceCost<'_>| {
             let seconds = cost.seconds(&shape, read_bytes, written_bytes);
             let pass = multipass::Pass { shape, bowties: 1, read_bytes, written_bytes, seconds };
@@ -94,7 +94,7 @@ impl FileJob<'_> {
             let name = format!("by requests of 4 MB, {factor} files at a time");
             others.push(Alternative::new(name, self.by(factor, &fixed), &fixed));
         }
-        // One file that stays one is in nobody's passes.
+        // If one file stays one, there is nothing to do.
         others.retain(|other| other.seconds.is_none() || other.passes > 0);
         others.sort_by(|a, b| {
             let seconds = |other: &Alternative| other.seconds.unwrap_or(f64::INFINITY);
@@ -103,16 +103,14 @@ impl FileJob<'_> {
         others
     }
 
-    /// The best way; none where none fits. Data that shrink (or grow) do so in one step: where the
-    /// function is applied, that is in the last merge or the first split.
-    ///
-    /// # Errors
-    /// [`NoEnds`] where nothing is read or nothing is written.
+    /// The best passes; none if memory suffices for none. Data that shrinks or grows does so where the function is
+    /// applied: in the last merge or the first split.
     pub fn best(&self, cost: &DeviceCost<'_>) -> Result<Option<Passes>, NoEnds> {
         if !(self.alpha > 0.0 && self.alpha < 1.0) || self.inputs == 0 || self.outputs == 0 {
             return Err(NoEnds);
         }
-        let (before, after) = (self.input_bytes, self.output_bytes());
+        let before = self.input_bytes;
+        let after = self.output_bytes();
         let merging = move |files: f64| if files <= 1.0 { after } else { before };
         let splitting = move |files: f64| if files <= 1.0 { before } else { after };
         Ok(match self.what {
@@ -123,7 +121,7 @@ impl FileJob<'_> {
     }
 }
 
-/// Passes, with what each of them is.
+/// The passes of a job, with their figures.
 #[derive(Serialize)]
 pub struct PassesPlan<'a> {
     job: String,
@@ -133,16 +131,16 @@ pub struct PassesPlan<'a> {
     switches: f64,
     money: f64,
     passes: Vec<PassLine>,
-    /// What others would do, and what was not chosen, the quickest first.
+    /// Alternatives, the fastest first.
     alternatives: Vec<Alternative>,
     volume: &'a VolumeProfile,
 }
 
-/// Another way to do the same.
+/// Other passes for the same job.
 #[derive(Serialize)]
 struct Alternative {
     name: String,
-    /// None: it does not fit into the memory.
+    /// None: it does not fit in memory.
     seconds: Option<f64>,
     bytes: f64,
     switches: f64,
@@ -181,7 +179,7 @@ struct PassLine {
 }
 
 impl<'a> PassesPlan<'a> {
-    /// The plan of `job` in the passes `way`, beside what was not chosen.
+    /// The plan of `job` in these passes, with the alternatives.
     pub fn new(job: &FileJob<'_>, way: Passes, cost: &DeviceCost<'a>, memory_bytes: u64) -> Self {
         let line = |pass: &multipass::Pass| {
             let bytes = pass.read_bytes + pass.written_bytes;
@@ -256,7 +254,7 @@ impl std::fmt::Display for PassesPlan<'_> {
         if self.passes.is_empty() {
             writeln!(f, "why       one file is there already")?;
         }
-        // The plan is of moving files on a volume, whoever does it; these commands do not write parts of parts.
+        // The plan moves files on a volume with any tool; these commands do not split parts again.
         let splits = self.passes.iter().filter(|pass| pass.outputs > 1).count();
         if splits > 1 {
             writeln!(

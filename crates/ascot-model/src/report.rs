@@ -1,4 +1,4 @@
-//! Plan and account of one job, as `--report` writes them (schema: docs/report.md).
+//! Plan and account of one job, as written by `--report` (schema: docs/report.md).
 
 use std::fmt;
 
@@ -17,13 +17,13 @@ pub const REPORT_VERSION: u32 = 1;
 pub struct Report {
     /// Version of this schema.
     pub version: u32,
-    /// What was done: `sorted`, `merged`.
+    /// What the job did: `sorted`, `merged`.
     pub verb: String,
-    /// The request, as given.
+    /// The request.
     pub request: serde_json::Value,
-    /// The plan it was carried out by.
+    /// The plan it followed.
     pub plan: Option<Plan>,
-    /// Seconds the plan said.
+    /// Predicted seconds.
     pub predicted_seconds: Option<f64>,
     /// Wall time, seconds.
     pub seconds: f64,
@@ -35,45 +35,46 @@ pub struct Report {
     pub records_out: u64,
     /// Bytes of records written.
     pub bytes_out: u64,
-    /// Records left out on request (`--unique`, `--top`).
+    /// Records omitted on request (`--unique`, `--top`).
     pub records_dropped: u64,
-    /// Order-independent checksum of the records in, hexadecimal; equals that of those out and dropped.
+    /// Order-independent checksum of the records read, hexadecimal; it equals that of the records written and
+    /// dropped.
     pub checksum: String,
     /// The passes, in order.
     pub passes: Vec<PassAccount>,
-    /// What all passes moved.
+    /// The sum over all passes.
     #[serde(default)]
     pub moved: StreamAccount,
-    /// What each file moved: inputs, spills and outputs in the order first opened, of each the first so many.
+    /// What each file moved: the first inputs, spills and outputs, in the order in which they were opened.
     #[serde(default)]
     pub streams: Vec<FileAccount>,
-    /// What the others moved, in one sum for inputs, spills and outputs each.
+    /// What all other files moved: one sum each for inputs, spills and outputs.
     #[serde(default)]
     pub streams_left_out: Vec<FileAccount>,
     /// The columns of keys of CSV, in the order of the keys.
     #[serde(default)]
     pub columns: Vec<ColumnAccount>,
-    /// The cap, bytes.
+    /// The memory cap, bytes.
     pub memory_bytes: u64,
-    /// Most memory resident (the kernel's own count), bytes.
+    /// Peak resident memory, as the kernel counts it, bytes.
     pub peak_memory_bytes: u64,
-    /// Most bytes of spills at once.
+    /// Peak bytes of spills.
     pub peak_spill_bytes: u64,
-    /// Most bytes of spills and unfinished output at once.
+    /// Peak bytes of spills and unfinished output.
     pub peak_disk_bytes: u64,
-    /// What the plan said of that; none where it could not.
+    /// The predicted peak; none if the plan has none.
     #[serde(default)]
     pub predicted_peak_disk_bytes: Option<u64>,
-    /// Whether a killed job was continued; bytes moved before are not counted here.
+    /// Whether a killed job was resumed; bytes moved before that are not counted.
     pub resumed: bool,
-    /// Things the user may want to know.
+    /// Notices for the user.
     pub notices: Vec<String>,
 }
 
-/// What the line of the sums is called.
+/// The name of the line with the sums.
 const IN_ALL: &str = "in all";
-/// Streams with the shortest runs that the closing lines name.
-const SHORTEST_TOLD: usize = 3;
+/// Number of streams with the shortest runs that the summary names.
+const SHORTEST_SHOWN: usize = 3;
 
 impl Report {
     /// Bytes read and written, all passes.
@@ -83,8 +84,8 @@ impl Report {
             .fold((0, 0), |(read, written), pass| (read + pass.read_bytes(), written + pass.written_bytes()))
     }
 
-    /// What moved in all, and the files whose runs were shortest: where switches cost time, those are where it
-    /// went. A file that was moved in one run is not among them, however short it is.
+    /// The sums, and the files with the shortest runs: on a volume where switches cost time, most of it went there. A
+    /// file that was moved in one run does not count.
     fn moved_lines(&self, width: usize) -> String {
         let StreamAccount { read_bytes, read_runs, written_bytes, written_runs, .. } = self.moved;
         let mut text = format!(
@@ -103,10 +104,11 @@ impl Report {
             .filter_map(|stream| Some((stream.moved.mean_run(), stream.file.as_deref()?)))
             .collect();
         short.sort_unstable();
-        short.truncate(SHORTEST_TOLD);
+        short.truncate(SHORTEST_SHOWN);
         if !short.is_empty() {
-            let told = short.iter().map(|&(run, file)| format!("{} in {file}", units::bytes(run)));
-            text += &format!("\n  shortest runs  {}", told.collect::<Vec<_>>().join(", "));
+            let shown: Vec<String> =
+                short.iter().map(|&(run, file)| format!("{} in {file}", units::bytes(run))).collect();
+            text += &format!("\n  shortest runs  {}", shown.join(", "));
         }
         text
     }
@@ -144,7 +146,7 @@ impl fmt::Display for Report {
                 units::count(self.records_out)
             )?;
         }
-        // The program itself counts too: of a small cap it may be most.
+        // The program itself counts too; with a small cap it may be most of the memory.
         let program = self.peak_memory_bytes.saturating_sub(self.memory_bytes);
         let cap = units::memory(self.memory_bytes);
         let memory = match program {

@@ -1,22 +1,24 @@
-//! What it takes to route records among many processes: connections, batches in memory and messages of one of them, sent directly or
-//! in three hops (papers on indexed massive directories: Zheng et al., section on three-hop routing).
+//! The cost of routing records among many processes: connections, batches in memory and messages of one process, if
+//! records are sent directly or in three hops (Zheng et al., "Scaling Embedded In-Situ Indexing with DeltaFS", on
+//! three-hop routing).
 //!
 //! ```text
 //!   direct      rank ─▶ every other rank
-//!   three hops  rank ─▶ a rank of its node that stands for the other node ─▶ that node's rank for ours ─▶ destination
+//!   three hops  rank ─▶ the rank of its node for the other node ─▶ that node's rank for ours ─▶ destination
 //! ```
 //!
-//! A record is kept in a batch until the batch is full, one batch for every neighbour of a hop. Of N nodes with K ranks each, a rank
-//! stands for at most ⌈(N - 1) / K⌉ other nodes; so it has K - 1 neighbours on its node and so many elsewhere, instead of R - 1.
+//! A record stays in a batch until the batch is full; there is one batch for every neighbour of a hop. With N nodes of K
+//! ranks each, a rank represents at most ⌈(N - 1) / K⌉ other nodes. It has K - 1 neighbours on its node and this number
+//! on other nodes, instead of R - 1.
 
 use serde::Serialize;
 
 /// A job whose ranks send records to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoutingJob {
-    /// Processes, one at least.
+    /// Processes, at least one.
     pub ranks: u64,
-    /// Of them on each node, one at least; the last node may have fewer.
+    /// Processes on each node, at least one; the last node may have fewer.
     pub ranks_per_node: u64,
     /// Bytes of a batch.
     pub batch_bytes: u64,
@@ -24,7 +26,7 @@ pub struct RoutingJob {
     pub epoch_bytes: u64,
 }
 
-/// What one rank needs and does in an epoch, at most.
+/// Upper bounds of the cost of one rank in an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct RoutingCost {
     /// Ranks of its own node that it sends to.
@@ -51,7 +53,7 @@ impl RoutingJob {
         self.ranks_per_node.clamp(1, self.ranks.max(1))
     }
 
-    /// Batches that `bytes` to each of so many neighbours come to.
+    /// Batches for `bytes` to each of `neighbours` neighbours.
     fn batches(&self, neighbours: u64, bytes: f64) -> u64 {
         // Sums of an epoch are far below 2^53.
         neighbours * (bytes / self.batch_bytes.max(1) as f64).ceil() as u64
@@ -76,16 +78,16 @@ impl RoutingJob {
         }
     }
 
-    /// Three hops: batches for the first and the third are apart, so that one cannot hold up the other.
+    /// Three hops. Batches for the first and the third hop are separate, so that one cannot hold up the other.
     pub fn three_hop(&self) -> RoutingCost {
         let on_a_node = self.on_a_node();
         let local = on_a_node - 1;
         let remote = (self.nodes() - 1).div_ceil(on_a_node);
-        // To the rank that stands for it: all that goes to the nodes it stands for, and what is its own.
+        // To a rank of the node: the records for the nodes that it represents, and for itself.
         let first = self.share() * (remote * on_a_node + 1) as f64;
-        // Between two nodes: all that ranks of one have for ranks of the other.
+        // Between two nodes: all records of ranks of one for ranks of the other.
         let second = self.share() * (on_a_node * on_a_node) as f64;
-        // To a rank of its node: what came for it from the nodes we stand for.
+        // To a rank of the node: its records from the nodes that this rank represents.
         let third = self.share() * (remote * on_a_node) as f64;
         RoutingCost {
             local_connections: local,
@@ -126,7 +128,7 @@ mod tests {
         assert_eq!((three.local_connections, three.remote_connections), (3, 1));
         let direct = job(16, 4).direct();
         assert_eq!(direct.local_connections + direct.remote_connections, 15);
-        // What leaves a node is the same either way.
+        // As many bytes leave a node either way.
         assert_eq!(three.remote_bytes, job(16, 4).share() as u64 * 16);
     }
 

@@ -1,41 +1,44 @@
-//! How long the runs of a bowtie are: what a schedule earns from the memory it is given.
+//! How long the runs of a bowtie are, by algorithm, group sizes and memory.
 //!
-//! Source: Stella and Loguinov, "On High-Latency Bowtie Data Streaming", sections III and IV,
-//! extended to any share of reading for the algorithms that paper states at one half.
+//! Source: Stella and Loguinov, "On High-Latency Bowtie Data Streaming", sections III and IV, extended to any share
+//! of reading for the algorithms that the paper states at one half, and to whole groups that do not divide the number
+//! of streams.
 //!
 //! ```text
-//!                 reads by              writes by
-//!   A1   0 x m                          the fullest, drained while data arrives
-//!   A2   1 x m    one stream            groups of the fullest
-//!   A3   n x 0    the one that ran out, streamed while data leaves
-//!   A4   n x 1    groups of the emptiest   one stream
-//!   A5   n x m    as A4                 as A2          in turns, memory divided
-//!   A6r  n x m    as A3                 as A2          reading overlaps computing
-//!   A6w  n x m    as A4                 as A1          writing overlaps computing
+//!        bowtie   reads by                  writes by
+//!   A1   0 x m                              the fullest bucket, drained while data arrives
+//!   A2   1 x m    one stream                groups of the fullest buckets
+//!   A3   n x 0    the empty bucket,         (data leaves meanwhile)
+//!                 filled by streaming
+//!   A4   n x 1    groups of the emptiest    one stream
+//!   A5   n x m    as A4                     as A2, one after the other, with memory divided
+//!   A6r  n x m    as A3                     as A2; reading overlaps computing
+//!   A6w  n x m    as A4                     as A1; writing overlaps computing
 //! ```
 //!
-//! A stationary bowtie repeats a *round*: some bytes are read, as many (times what the function makes
-//! of them) are written, in a fixed number of runs. With `a` the share of all bytes that is read and
-//! `R` the bytes read in a round, each side needs memory for half of its staircase:
+//! A stationary bowtie repeats a *round*: it reads some bytes and writes what the function makes of them, in a fixed
+//! number of runs. Let `a` be the share of reading in all bytes, `R` the bytes read in a round and `W = R (1 - a) / a`
+//! the bytes written. Occupancies descend in equal steps from the largest bucket to an empty one, so each side needs
+//! memory for half of the largest bucket times its streams:
 //!
-//! | side | memory | runs a round |
-//! | --- | --- | --- |
-//! | A3 | `R (n - 1) / 2` | 1 |
-//! | A4, groups of `c` | `R (n/c + 1) / 2` | `c` |
-//! | A1 | `W (m - 1) / 2`, `W = R (1 - a) / a` | 1 |
-//! | A2, groups of `c` | `W (m/c + 1) / 2` | `c` |
-//! | one stream | two blocks: nothing | 1 |
+//! | side | memory | runs in a round | source |
+//! | --- | --- | --- | --- |
+//! | A3 | `R (n - 1) / 2` | 1 | theorems 6, 7 |
+//! | A4, groups of `c` | `R (n/c + 1) / 2` | `c` | theorems 8, 9 |
+//! | A1 | `W (m - 1) / 2` | 1 | theorems 1, 2 |
+//! | A2, groups of `c` | `W (m/c + 1) / 2` | `c` | theorems 3, 4 |
+//! | one stream | two blocks: nothing | 1 | III.B |
 //!
-//! All formulas of the paper, and their forms for any `a`, follow from adding up a row of each side.
+//! All formulas of the paper, and their forms for any `a`, follow from adding up one row of each side.
 
 use serde::{Deserialize, Serialize};
 
-/// How many streams there are, and how much of what moves is read.
+/// The numbers of streams, and the share of reading in the bytes that move.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Shape {
-    /// Input streams on the device, n; 0: data come from elsewhere.
+    /// Input streams on the device, n; 0: the data comes from elsewhere.
     pub inputs: u32,
-    /// Output streams on the device, m; 0: data go elsewhere.
+    /// Output streams on the device, m; 0: the data goes elsewhere.
     pub outputs: u32,
     /// Bytes read, as a share of all bytes read and written.
     pub alpha: f64,
@@ -60,7 +63,7 @@ impl Shape {
         self.inputs + self.outputs
     }
 
-    /// Seen from the other side: inputs become outputs (reader-writer symmetry, section III.D).
+    /// The reader-writer symmetric shape (section IV.C): inputs become outputs.
     pub fn mirrored(&self) -> Self {
         Shape { inputs: self.outputs, outputs: self.inputs, alpha: 1.0 - self.alpha }
     }
@@ -74,11 +77,11 @@ pub enum Algorithm {
     A1,
     /// 1 x m: the `c` fullest buckets are written, then the input is read until memory is full.
     A2,
-    /// n x 0: the bucket that ran out is streamed into, then filled up.
+    /// n x 0: the empty bucket is streamed into, then filled up.
     A3,
-    /// n x 1: output is written until a bucket runs out, then the `c` emptiest are filled.
+    /// n x 1: the output is written until a bucket is empty, then the `c` emptiest are filled.
     A4,
-    /// n x m: A4 and A2, in turns.
+    /// n x m: A4 and A2, one after the other.
     A5,
     /// n x m: A3 on the reading side, A2 on the writing side.
     A6r,
@@ -98,7 +101,7 @@ impl Algorithm {
         Algorithm::A6w,
     ];
 
-    /// Its name in the paper, in small letters.
+    /// Its name in the paper, in lower case.
     pub fn name(self) -> &'static str {
         match self {
             Algorithm::A1 => "a1",
@@ -111,19 +114,19 @@ impl Algorithm {
         }
     }
 
-    /// Whether inputs are filled in groups after the function has stopped, not streamed into.
+    /// Whether inputs are filled in groups while the function waits; otherwise they are streamed.
     pub fn reads_in_groups(self) -> bool {
         matches!(self, Algorithm::A4 | Algorithm::A5 | Algorithm::A6w)
     }
 
-    /// Whether outputs are written in groups after the function has stopped, not drained as they fill.
+    /// Whether outputs are written in groups while the function waits; otherwise they are drained as they fill.
     pub fn writes_in_groups(self) -> bool {
         matches!(self, Algorithm::A2 | Algorithm::A5 | Algorithm::A6r)
     }
 
-    /// Whether it can drive so many streams.
+    /// Whether it is made for a bowtie of this shape.
     pub fn fits(self, shape: &Shape) -> bool {
-        let (n, m) = (shape.inputs, shape.outputs);
+        let Shape { inputs: n, outputs: m, .. } = *shape;
         match self {
             Algorithm::A1 => n == 0 && m > 0,
             Algorithm::A2 => n == 1 && m > 0,
@@ -147,82 +150,96 @@ pub struct Scheme {
     pub write_group: f64,
 }
 
-/// What a round of one side takes.
+/// What one side of a bowtie needs for a round.
 #[derive(Clone, Copy)]
-struct Side {
-    /// Memory over bytes moved by this side.
+struct RoundCost {
+    /// Memory, over the bytes that this side moves.
     memory: f64,
     /// Runs.
     runs: f64,
 }
 
-impl Side {
-    const NONE: Side = Side { memory: 0.0, runs: 0.0 };
-    const STREAM: Side = Side { memory: 0.0, runs: 1.0 };
+impl RoundCost {
+    const NO_STREAM: RoundCost = RoundCost { memory: 0.0, runs: 0.0 };
+    const ONE_STREAM: RoundCost = RoundCost { memory: 0.0, runs: 1.0 };
 
+    /// One stream of `count` at a time (A1, A3).
     fn streamed(count: f64) -> Self {
-        Side { memory: (count - 1.0) / 2.0, runs: 1.0 }
+        RoundCost { memory: (count - 1.0) / 2.0, runs: 1.0 }
     }
 
+    /// Groups of a size that need not be whole (A2, A4).
     fn grouped(count: f64, group: f64) -> Self {
-        Side { memory: (count / group + 1.0) / 2.0, runs: group }
+        RoundCost { memory: (count / group + 1.0) / 2.0, runs: group }
     }
 
-    /// Groups at their own pace, as equal as can be, so that each stream has one turn in a cycle of all.
-    fn by_turns(count: f64, group: f64) -> Self {
+    /// Whole groups, as equal as possible, so that each stream moves once in a cycle of all groups.
+    fn whole_groups(count: f64, group: f64) -> Self {
         if group.fract() != 0.0 {
-            return Side::grouped(count, group);
+            return RoundCost::grouped(count, group);
         }
-        let turns = Turns::of(count as u32, group);
-        let groups = f64::from(turns.groups);
-        Side { memory: groups * (1.0 + turns.squares() / (count * count)) / 2.0, runs: count / groups }
+        let groups = Groups::new(count as u32, group);
+        let number = f64::from(groups.number);
+        let memory = number * (1.0 + groups.squares() / (count * count)) / 2.0;
+        RoundCost { memory, runs: count / number }
     }
 
-    /// Groups of `group` in every round, however long the others have it: some streams of a group rest a
-    /// round longer than the others if it does not divide their number.
-    fn in_step(count: f64, group: f64) -> Self {
+    /// A group of `group` streams in each round of the other side (A6). If the size does not divide the number of
+    /// streams, some of them last for one round more than the others.
+    fn in_rounds(count: f64, group: f64) -> Self {
         if group.fract() != 0.0 {
-            return Side::grouped(count, group);
+            return RoundCost::grouped(count, group);
         }
         let whole = (count / group).floor();
         let rest = count - whole * group;
         let memory = (group * whole / 2.0 + rest) * (whole + 1.0) / count;
-        Side { memory, runs: group }
+        RoundCost { memory, runs: group }
     }
 }
 
-/// How streams are divided into groups that have turns: as equal as can be, the larger ones first.
+/// Streams divided into whole groups, as equal as possible, the larger ones first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Turns {
-    /// Streams.
-    pub count: u32,
-    /// Groups.
-    pub groups: u32,
+pub struct Groups {
+    /// Number of streams.
+    pub streams: u32,
+    /// Number of groups.
+    pub number: u32,
 }
 
-impl Turns {
-    /// As few groups of no more than `group` as `count` streams make.
-    pub fn of(count: u32, group: f64) -> Self {
-        let group = (group.round() as u32).max(1);
-        Turns { count, groups: count.div_ceil(group).max(1) }
+impl Groups {
+    /// The fewest groups of at most `size` streams.
+    pub fn new(streams: u32, size: f64) -> Self {
+        let size = (size.round() as u32).max(1);
+        Groups { streams, number: streams.div_ceil(size).max(1) }
     }
 
-    /// Streams of the group whose turn it is.
-    pub fn size(&self, turn: u32) -> u32 {
-        self.count / self.groups + u32::from(turn % self.groups < self.count % self.groups)
+    /// Number of streams in a group.
+    pub fn size(&self, group: u32) -> u32 {
+        self.streams / self.number + u32::from(group % self.number < self.streams % self.number)
     }
 
+    /// The sum of the squares of all sizes.
     fn squares(&self) -> f64 {
-        let (small, larger) = (f64::from(self.count / self.groups), f64::from(self.count % self.groups));
-        larger * (small + 1.0).powi(2) + (f64::from(self.groups) - larger) * small.powi(2)
+        let size = f64::from(self.streams / self.number);
+        let larger = f64::from(self.streams % self.number);
+        larger * (size + 1.0).powi(2) + (f64::from(self.number) - larger) * size.powi(2)
     }
 
-    /// What a stream moves in a cycle of all groups, from `memory`: each has its turn when memory is full
-    /// (or an input empty), so that turns follow each other as their groups are large.
-    pub fn each(&self, memory: f64) -> f64 {
-        let count = f64::from(self.count.max(1));
-        2.0 * memory / (count * (1.0 + self.squares() / (count * count)))
+    /// What each stream moves in a cycle of all groups, from `memory`. A group moves when memory is full (or an input
+    /// empty), so the time between two groups grows with their sizes.
+    pub fn bytes_per_stream(&self, memory: f64) -> f64 {
+        let streams = f64::from(self.streams.max(1));
+        2.0 * memory / (streams * (1.0 + self.squares() / (streams * streams)))
     }
+}
+
+/// Memory of both sides for a round, each over the bytes that move in the round.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RoundMemory {
+    /// For inputs.
+    pub read: f64,
+    /// For outputs.
+    pub write: f64,
 }
 
 impl Scheme {
@@ -239,9 +256,7 @@ impl Scheme {
         }
     }
 
-    /// The algorithm with its best group sizes, whole ones.
-    ///
-    /// None where the algorithm does not fit the shape.
+    /// The algorithm with its best whole group sizes; none if the algorithm does not fit the shape.
     pub fn best_of(shape: Shape, algorithm: Algorithm) -> Option<Self> {
         let real = Self::best_real(shape, algorithm)?;
         let whole = |size: f64| [-1.0, 0.0, 1.0, 2.0].map(|more| (size.floor() + more).max(1.0));
@@ -252,8 +267,8 @@ impl Scheme {
             }
         }
         if algorithm == Algorithm::A5 {
-            // One of the two groups is best as small as can be, which for whole groups may be two or
-            // three when the other cannot be what it should.
+            // The best sizes have one group as small as possible. Among whole sizes that may be 2 or 3, if the other
+            // group then comes closer to its best size.
             for small in [1.0, 2.0, 3.0] {
                 for size in whole(Self::a5_write_group(&shape, small)) {
                     candidates.push(Self::new(shape, algorithm, small, size));
@@ -263,21 +278,22 @@ impl Scheme {
                 }
             }
         }
-        // Of those as good the one named first: the smaller groups.
+        // Of equally good ones the first wins: the smaller groups.
         let longer = |best: Self, next: Self| {
             if next.run_length(1.0) > best.run_length(1.0) * (1.0 + 1e-12) { next } else { best }
         };
         candidates.into_iter().reduce(longer)
     }
 
-    /// The algorithm with its best group sizes as real numbers: theorems 5, 9, 12 and 13.
-    ///
-    /// None where the algorithm does not fit the shape.
+    /// The algorithm with its best group sizes as real numbers (theorems 5, 9, 12 and 13); none if the algorithm does
+    /// not fit the shape.
     pub fn best_real(shape: Shape, algorithm: Algorithm) -> Option<Self> {
         if !algorithm.fits(&shape) {
             return None;
         }
-        let (n, m, alpha) = (f64::from(shape.inputs), f64::from(shape.outputs), shape.alpha);
+        let Shape { alpha, .. } = shape;
+        let n = f64::from(shape.inputs);
+        let m = f64::from(shape.outputs);
         let scheme = |read, write| Self::new(shape, algorithm, read, write);
         Some(match algorithm {
             Algorithm::A1 | Algorithm::A3 => scheme(1.0, 1.0),
@@ -293,9 +309,11 @@ impl Scheme {
         })
     }
 
-    /// The best group of outputs of A5 where inputs are filled in groups of `read_group`.
+    /// The best group of outputs of A5 if inputs are filled in groups of `read_group`.
     fn a5_write_group(shape: &Shape, read_group: f64) -> f64 {
-        let (n, m, alpha) = (f64::from(shape.inputs), f64::from(shape.outputs), shape.alpha);
+        let Shape { alpha, .. } = *shape;
+        let n = f64::from(shape.inputs);
+        let m = f64::from(shape.outputs);
         let fixed = alpha * (n / read_group + 1.0) + (1.0 - alpha);
         (read_group * (1.0 - alpha) * m / fixed).sqrt().clamp(1.0, m.max(1.0))
     }
@@ -315,7 +333,7 @@ impl Scheme {
             Algorithm::A5,
         ];
         let better = |best: Option<Self>, next: Self| match best {
-            // The one named first wins a tie: it overlaps, and it is simpler.
+            // The first wins a tie: it overlaps reading or writing with computing, and it is simpler.
             Some(best) if best.run_length(1.0) >= next.run_length(1.0) * (1.0 - 1e-12) => Some(best),
             _ => Some(next),
         };
@@ -325,8 +343,8 @@ impl Scheme {
             .unwrap_or(Self { shape, algorithm: Algorithm::A1, read_group: 1.0, write_group: 1.0 })
     }
 
-    /// Whether the groups of one side go by the rounds of the other, which streams: in an interconnect by A6.
-    pub fn in_step(&self) -> bool {
+    /// Whether one side streams and the groups of the other follow its rounds: an interconnect by A6.
+    pub fn is_overlapping_interconnect(&self) -> bool {
         match self.algorithm {
             Algorithm::A6r => self.shape.inputs > 1,
             Algorithm::A6w => self.shape.outputs > 1,
@@ -334,71 +352,66 @@ impl Scheme {
         }
     }
 
-    fn sides(&self) -> (Side, Side) {
-        let (n, m) = (f64::from(self.shape.inputs), f64::from(self.shape.outputs));
-        let reads = match self.algorithm {
-            Algorithm::A1 => Side::NONE,
-            Algorithm::A2 => Side::STREAM,
-            Algorithm::A3 | Algorithm::A6r => Side::streamed(n),
-            Algorithm::A6w if self.in_step() => Side::in_step(n, self.read_group),
-            Algorithm::A4 | Algorithm::A5 | Algorithm::A6w => Side::by_turns(n, self.read_group),
-        };
-        let writes = match self.algorithm {
-            Algorithm::A3 => Side::NONE,
-            Algorithm::A4 => Side::STREAM,
-            Algorithm::A1 | Algorithm::A6w => Side::streamed(m),
-            Algorithm::A6r if self.in_step() => Side::in_step(m, self.write_group),
-            Algorithm::A2 | Algorithm::A5 | Algorithm::A6r => Side::by_turns(m, self.write_group),
-        };
-        (reads, writes)
+    fn read_cost(&self) -> RoundCost {
+        let n = f64::from(self.shape.inputs);
+        match self.algorithm {
+            Algorithm::A1 => RoundCost::NO_STREAM,
+            Algorithm::A2 => RoundCost::ONE_STREAM,
+            Algorithm::A3 | Algorithm::A6r => RoundCost::streamed(n),
+            Algorithm::A6w if self.is_overlapping_interconnect() => RoundCost::in_rounds(n, self.read_group),
+            Algorithm::A4 | Algorithm::A5 | Algorithm::A6w => RoundCost::whole_groups(n, self.read_group),
+        }
     }
 
-    /// Mean length of a run in the steady state, bytes, from `memory` bytes of buffers. Infinite
-    /// where a single stream has the device to itself.
+    fn write_cost(&self) -> RoundCost {
+        let m = f64::from(self.shape.outputs);
+        match self.algorithm {
+            Algorithm::A3 => RoundCost::NO_STREAM,
+            Algorithm::A4 => RoundCost::ONE_STREAM,
+            Algorithm::A1 | Algorithm::A6w => RoundCost::streamed(m),
+            Algorithm::A6r if self.is_overlapping_interconnect() => RoundCost::in_rounds(m, self.write_group),
+            Algorithm::A2 | Algorithm::A5 | Algorithm::A6r => RoundCost::whole_groups(m, self.write_group),
+        }
+    }
+
+    /// Mean length of a run in the steady state, bytes, from `memory` bytes of buffers. Infinite if a single stream
+    /// has the device to itself.
     pub fn run_length(&self, memory: f64) -> f64 {
-        let (reads, writes) = self.sides();
-        let (of_reads, of_writes) = self.memory_of_a_round();
-        memory / ((of_reads + of_writes) * (reads.runs + writes.runs))
+        let round = self.round_memory();
+        memory / ((round.read + round.write) * (self.read_cost().runs + self.write_cost().runs))
     }
 
-    /// Memory for inputs and for outputs, both over the bytes that move in a round.
-    pub fn memory_of_a_round(&self) -> (f64, f64) {
-        let (reads, writes) = self.sides();
-        let alpha = self.shape.alpha;
-        (alpha * reads.memory, (1.0 - alpha) * writes.memory)
+    /// Memory that a round needs.
+    pub fn round_memory(&self) -> RoundMemory {
+        let Shape { alpha, .. } = self.shape;
+        RoundMemory { read: alpha * self.read_cost().memory, write: (1.0 - alpha) * self.write_cost().memory }
     }
 
     /// The share of memory that buffers inputs; outputs have the rest.
     pub fn read_share(&self) -> f64 {
-        let (of_reads, of_writes) = self.memory_of_a_round();
-        if of_reads + of_writes > 0.0 { of_reads / (of_reads + of_writes) } else { self.shape.alpha }
+        let RoundMemory { read, write } = self.round_memory();
+        if read + write > 0.0 { read / (read + write) } else { self.shape.alpha }
     }
 
-    /// What inputs hold when their part of `memory` is full, bytes, in descending order: a staircase
-    /// (theorems 6 and 8). With groups, each input of a group holds the same.
-    pub fn input_staircase(&self, memory: f64) -> Vec<f64> {
+    /// Occupancies of inputs when their part of `memory` is full, bytes, in descending order (theorems 6 and 8). The
+    /// inputs of a group hold the same.
+    pub fn input_occupancies(&self, memory: f64) -> Vec<f64> {
         let group = self.algorithm.reads_in_groups().then_some(self.read_group);
-        staircase(self.shape.inputs, group, memory * self.read_share())
+        occupancies(self.shape.inputs, group, memory * self.read_share())
     }
 
     /// The same of outputs (theorems 1 and 3).
-    pub fn output_staircase(&self, memory: f64) -> Vec<f64> {
+    pub fn output_occupancies(&self, memory: f64) -> Vec<f64> {
         let group = self.algorithm.writes_in_groups().then_some(self.write_group);
-        staircase(self.shape.outputs, group, memory * (1.0 - self.read_share()))
-    }
-
-    /// The smallest buffers for which the formulas hold on a device with a cache of so many bytes: with
-    /// less, the cache joins runs (section VII.B).
-    pub fn least_memory_for_cache(&self, cache_bytes: f64) -> f64 {
-        cache_bytes / (f64::from(self.shape.streams()) * self.run_length(1.0))
+        occupancies(self.shape.outputs, group, memory * (1.0 - self.read_share()))
     }
 }
 
-/// What `count` buckets hold in the steady state, descending; `group`: how many are emptied or filled
-/// together, none where one at a time is streamed.
-pub fn staircase(count: u32, group: Option<f64>, memory: f64) -> Vec<f64> {
+/// Occupancies of `count` buckets in the steady state, descending from the largest (theorems 1, 3, 6 and 8). `group`:
+/// the number of streams that move together; none where one stream moves at a time.
+pub fn occupancies(count: u32, group: Option<f64>, memory: f64) -> Vec<f64> {
     let n = f64::from(count);
-    let stair = |bucket: u32| match group {
+    let occupancy = |bucket: u32| match group {
         None if count == 1 => memory,
         None => 2.0 * memory / n * (1.0 - f64::from(bucket) / (n - 1.0)),
         Some(c) => {
@@ -406,17 +419,17 @@ pub fn staircase(count: u32, group: Option<f64>, memory: f64) -> Vec<f64> {
             (2.0 * memory / ((n / c + 1.0) * c) * (1.0 - step * c / n)).max(0.0)
         }
     };
-    (0..count).map(stair).collect()
+    (0..count).map(occupancy).collect()
 }
 
-/// What others do, for comparison.
+/// Simpler ways to use memory, for comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Baseline {
-    /// Every stream has its own equal part of memory; with a file on the other side, half of memory
-    /// is filled from it at a time (sections III.A and III.B).
+    /// Every stream has its own equal part of memory; with a file on the other side, half of memory is filled from it
+    /// at a time (sections III.A and III.B).
     EqualParts,
-    /// Every request moves so many bytes, whatever the memory.
+    /// Every request moves the same number of bytes, whatever the memory.
     FixedBlocks {
         /// Bytes of a request.
         bytes: f64,
@@ -438,8 +451,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn near(told: f64, wanted: f64) {
-        assert!((told / wanted - 1.0).abs() < 1e-9, "{told} for {wanted}");
+    fn near(found: f64, wanted: f64) {
+        assert!((found / wanted - 1.0).abs() < 1e-9, "{found} for {wanted}");
     }
 
     fn shape(inputs: u32, outputs: u32, alpha: f64) -> Shape {
@@ -485,9 +498,9 @@ mod tests {
     }
 
     #[test]
-    fn staircases_fill_the_memory() {
+    fn occupancies_fill_the_memory() {
         for (count, group) in [(64, None), (64, Some(8.0)), (1, None), (2, None), (6, Some(6.0))] {
-            near(staircase(count, group, 1e9).iter().sum(), 1e9);
+            near(occupancies(count, group, 1e9).iter().sum(), 1e9);
         }
     }
 
@@ -502,7 +515,8 @@ mod tests {
     fn the_cache_bound_is_the_paper_s() {
         let (m, cache) = (64.0_f64, 2e9);
         let real = Scheme::best_real(shape(1, 64, HALF), Algorithm::A2).expect("it fits");
-        near(real.least_memory_for_cache(cache), cache * (m.sqrt() + 1.0).powi(2) / (4.0 * (m + 1.0)));
+        let memory = cache / (f64::from(real.shape.streams()) * real.run_length(1.0));
+        near(memory, cache * (m.sqrt() + 1.0).powi(2) / (4.0 * (m + 1.0)));
     }
 
     proptest! {

@@ -1,104 +1,107 @@
-//! The jobs on records, costed: the ways to sort, to merge sorted files and to split, with their passes.
+//! The methods for jobs on records, costed with their passes: to sort, to merge sorted files, and to split.
 //!
 //! ```text
-//!   in memory    read, sort | write                                       all fits
+//!   in memory    read, sort | write                                       everything fits
 //!   merge        form n sorted runs | merge some of them | merge the rest
 //!   distribute   split 1 into m by key | sort each part in memory
 //! ```
 //!
-//! How much fits where is the asker's to say ([`Shares`]): a job that has its files open and one that is
-//! only thought of describe themselves alike, and get the same plan.
+//! The caller says how much fits where ([`Shares`]). A job with open files and a job that is only planned describe
+//! themselves the same way and get the same plan.
 //!
-//! Runs are merged so that no more than a *factor* of them is left for the last pass, the smallest first and
-//! no more than needed. On a volume where a switch costs less than moving a block, as on flash, blocks are
-//! read in the order of need, and the factor is what memory holds: the fewest bytes move. Where a switch
-//! costs more, blocks are read in long runs, whose length falls as more files share the memory, and the
-//! factor is the best of those that [`multipass`] finds.
+//! Runs are merged so that the last pass has at most a given fan-in; the smallest runs are merged first, and no more
+//! than necessary. On a volume where a switch costs less than moving a block, as on flash, blocks are read in the order
+//! of need and the fan-in is what memory holds: the fewest bytes move. Where a switch costs more, blocks are read in
+//! long runs, whose length falls as more files share the memory, and the fan-in is the best that [`multipass`] finds.
 
-use std::collections::VecDeque;
-
-use crate::disk_use::{DiskUse, MergeUse};
+use crate::disk_use::{DiskNeed, DiskUse, MergeUse};
 use crate::host::HostProfile;
 use crate::multipass;
-use crate::plan::{Moved, PassPlan, Plan, Way};
+use crate::plan::{MethodPlan, Moved, PassPlan, Plan};
 use crate::run_length::{Algorithm, Scheme, Shape};
 use crate::units;
 use crate::volume::VolumeProfile;
 
-/// Bytes assumed where the size is not known: a plan for a pipe is a guess.
+mod early_merges;
+#[cfg(test)]
+mod tests;
+
+use early_merges::{EarlyPass, Merging, early_passes};
+
+/// Bytes assumed for a pipe, whose size is unknown.
 const GUESSED_BYTES: u64 = 8 << 30;
-/// Most files whose best factors are searched for exactly; of more, those of equal passes are tried.
-const MOST_SEARCHED: u64 = 1 << 16;
-/// Passes of equal factors that are tried.
-const MOST_PASSES: i32 = 12;
+/// The most files for which the best fan-in is searched exactly; for more, equal passes are tried.
+const MAX_SEARCHED: u64 = 1 << 16;
+/// The most passes of equal fan-in that are tried.
+const MAX_PASSES: i32 = 12;
 
 /// How much of a job fits where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shares {
-    /// Bytes of records that fit in memory all at once.
+    /// Bytes of records that fit in memory at once.
     pub all: u64,
-    /// Bytes of records of one load.
+    /// Bytes of records of one run buffer.
     pub load: u64,
-    /// Pieces of a load, sorted each and merged.
+    /// Chunks of a run buffer, which are sorted one by one and merged.
     pub load_pieces: u64,
     /// Bytes of the largest part that is sorted without spills.
     pub part: u64,
-    /// Files that can be merged at once.
+    /// The largest fan-in of a merge.
     pub fan_in: u64,
-    /// Parts that can be written at once.
+    /// The largest fan-out of a split.
     pub fan_out: u64,
-    /// Bytes for the blocks of files that are merged.
+    /// Bytes for the blocks of merged files.
     pub streams: u64,
     /// Bytes of a block.
     pub block: u64,
 }
 
-/// A job on records: what there is, and what there is for it.
+/// A job on records: its input, and the means for it.
 #[derive(Clone, Debug)]
 pub struct RecordJob<'a> {
-    /// Bytes of records; none: a pipe, not known.
+    /// Bytes of records; none: unknown, a pipe.
     pub input_bytes: Option<u64>,
     /// Mean length of a record, bytes.
     pub record_bytes: f64,
-    /// Only so many records are wanted.
+    /// The number of first records wanted; none: all.
     pub top: Option<u64>,
     /// Number of inputs.
     pub inputs: u64,
-    /// The records seem to be in order: runs refer to them where they are.
+    /// The records seem to be in order: natural runs refer to them in place.
     pub in_order: bool,
-    /// Parts are cut into small groups by key, and each is sorted: their pieces need no merge.
+    /// Parts are cut into small ranges of keys that are sorted one by one: their chunks need no merge.
     pub groups_parts: bool,
-    /// The cap, bytes.
+    /// The memory cap, bytes.
     pub memory_bytes: u64,
-    /// How it is divided.
+    /// How memory is divided.
     pub shares: Shares,
-    /// What it takes of the disk beside its records.
+    /// Its disk use beside the records.
     pub disk: DiskUse,
-    /// Where all of it is, but for inputs that are elsewhere.
+    /// The volume of everything, except inputs on a volume of their own.
     pub volume: &'a VolumeProfile,
-    /// Where the inputs are, if that is another volume: reading them and writing do not get in each other's way.
+    /// The volume of the inputs, if it is another one: reading them and writing do not disturb each other.
     pub input_volume: Option<&'a VolumeProfile>,
-    /// Who computes.
+    /// The host that computes.
     pub host: &'a HostProfile,
 }
 
-/// The methods of a sort that may be taken where not all fits in memory.
+/// The methods that a sort may use if the input does not fit in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Methods {
-    /// Runs and merges; in memory, where all fits.
+    /// Runs and merges; in memory if everything fits.
     pub merge: bool,
-    /// Parts by key.
+    /// Distribution into parts by key.
     pub distribute: bool,
-    /// The user said which.
+    /// The user chose.
     pub forced: bool,
 }
 
-/// The side of a pass that has many files at once.
+/// What a pass reads or writes many of at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Side {
+enum Many {
     Inputs,
     Outputs,
-    /// One file after the other is read, one after the other written.
+    /// One file after the other is read, and one after the other written.
     Neither,
 }
 
@@ -106,37 +109,13 @@ fn files(count: u64) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// Files to be merged into one.
-#[derive(Clone, Copy, Debug)]
-struct Merging {
-    files: u64,
-    /// In all of them.
-    bytes: u64,
-    /// What is wanted of the result.
-    kept: u64,
-    /// So often, each time on other files.
-    times: u64,
-    /// The first pass merges all of them, where one pass would not do.
-    all_first: bool,
-}
-
-/// Merges before the last one, of files that were merged as often.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Level {
-    merges: u64,
-    /// Files of each, at most.
-    files: u64,
-    /// Bytes of all of them.
-    bytes: u64,
-    /// Bytes of the largest.
-    largest: u64,
-}
-
-/// How files are merged into one.
+/// A plan to merge files into one.
 struct Merges {
-    factor: u64,
+    /// The largest fan-in.
+    fan_in: u64,
     passes: Vec<PassPlan>,
-    levels: Vec<Level>,
+    early: Vec<EarlyPass>,
+    /// Files left for the last pass.
     left: u64,
 }
 
@@ -146,97 +125,94 @@ impl Merges {
     }
 
     fn largest(&self) -> u64 {
-        self.levels.iter().map(|level| level.largest).max().unwrap_or(0)
+        self.early.iter().map(|pass| pass.largest).max().unwrap_or(0)
     }
 
-    /// What each pass merges at once, the first one first.
+    /// The fan-in of each pass, in order.
     fn factors(&self) -> Vec<u64> {
-        self.levels.iter().map(|level| level.files).chain([self.left]).collect()
+        self.early.iter().map(|pass| pass.files).chain([self.left]).collect()
     }
 }
 
 impl RecordJob<'_> {
-    /// Plans a sort. None where no method may be taken.
+    /// Plans a sort; none if no method is allowed.
     pub fn sort(&self, methods: Methods) -> Option<Plan> {
         let fits = self.input_bytes.is_none_or(|bytes| bytes <= self.shares.all);
-        let mut ways = if fits && methods.merge {
+        let mut plans = if fits && methods.merge {
             vec![self.in_memory()]
         } else {
-            let merging = methods.merge.then(|| self.merge());
-            merging.into_iter().chain(methods.distribute.then(|| self.distribute())).collect()
+            let merge = methods.merge.then(|| self.merge());
+            merge.into_iter().chain(methods.distribute.then(|| self.distribute())).collect()
         };
         if self.input_bytes.is_none() {
-            // How much there is shows only as it is read.
-            for way in &mut ways {
-                way.summary = "sort in memory if all fits, else form sorted runs and merge them".into();
-                way.remark = "a pipe: its size is not known".into();
+            // The size shows only when the pipe has been read.
+            for plan in &mut plans {
+                plan.summary = "sort in memory if all fits, else form sorted runs and merge them".into();
+                plan.remark = "a pipe: its size is not known".into();
             }
         }
-        let (chosen, others) = Plan::cheapest(ways)?;
+        let (chosen, others) = Plan::cheapest(plans)?;
         Some(Plan { others, forced: methods.forced, ..self.plan_of(chosen) })
     }
 
     /// Plans a merge of sorted inputs.
     pub fn merge_inputs(&self) -> Plan {
-        let (bytes, kept) = (self.data(), self.kept(self.data()));
-        let merging = Merging { files: self.inputs, bytes, kept, times: 1, all_first: true };
-        let mut merges = self.merges(&merging);
+        let bytes = self.data();
+        let kept = self.kept(bytes);
+        let mut merges = self.merges(&Merging { files: self.inputs, bytes, kept, times: 1, all_first: true });
         if let Some(first) = merges.passes.first_mut() {
-            self.read_elsewhere(first, Side::Inputs);
+            self.read_elsewhere(first, Many::Inputs);
         }
         let inputs = units::plural(self.inputs, "sorted input");
-        let summary = match merges.levels.as_slice() {
+        let summary = match merges.early.as_slice() {
             [] => format!("merge {inputs} in one pass"),
-            [first, again @ ..] => {
-                let again = if again.is_empty() { "" } else { ", some of them again before" };
-                format!("merge {inputs} in {} groups, then those{again}", first.merges)
+            [first] => format!("merge {inputs} in {} groups, then those", first.merges),
+            [first, ..] => {
+                format!("merge {inputs} in {} groups, then those, some of them again before", first.merges)
             }
         };
-        let left = merges.left;
-        let disk = if merges.levels.is_empty() {
+        let runs = merges.left;
+        let disk = if merges.early.is_empty() {
             self.disk.output_alone(kept)
         } else {
-            // Their own inputs are not freed, only what those were merged into.
-            let largest_group = if merges.levels.len() > 1 { merges.largest() } else { 0 };
-            self.disk.merging(&MergeUse { spilled: bytes, kept, runs: left, at_once: left, largest_group })
+            // The inputs themselves are not freed, only the files that they were merged into.
+            let largest_group = if merges.early.len() > 1 { merges.largest() } else { 0 };
+            self.disk.merging(&MergeUse { spilled: bytes, kept, runs, at_once: runs, largest_group })
         };
-        self.plan_of(Way {
-            method: "merge inputs".into(),
-            summary: summary + &self.at_a_time(&merges),
+        let fan_in = self.fan_in_below_max(&merges);
+        let at_a_time = fan_in.map_or(String::new(), |fan_in| format!(", {fan_in} at a time"));
+        self.plan_of(MethodPlan {
             pieces: self.inputs,
             factors: merges.factors(),
-            merge_factor: self.set_factor(&merges),
-            passes: merges.passes,
-            peak_disk_bytes: disk.peak_bytes,
-            disk,
-            remark: "the inputs are sorted".into(),
+            merge_factor: fan_in,
+            ..method("merge inputs", summary + &at_a_time, merges.passes, disk, "the inputs are sorted")
         })
     }
 
     /// Plans splitting into `parts` files: one pass.
     pub fn split(&self, parts: u64) -> Plan {
         let data = self.data();
-        let switches = self.split_switches(parts);
-        let moved =
-            Moved { read_bytes: data, written_bytes: data, switches, inputs: 1, outputs: parts, times: 1 };
+        let moved = Moved {
+            read_bytes: data,
+            written_bytes: data,
+            switches: self.split_switches(parts),
+            inputs: 1,
+            outputs: parts,
+            times: 1,
+        };
         let mut pass = self.pass("split", moved, &[(data, self.host.rates.split_bytes_per_s)]);
-        self.read_elsewhere(&mut pass, Side::Outputs);
+        self.read_elsewhere(&mut pass, Many::Outputs);
+        let summary = format!("split into {} in one pass", units::plural(parts, "part"));
         let disk = self.disk.output_alone(data);
-        self.plan_of(Way {
-            method: "split".into(),
-            summary: format!("split into {} in one pass", units::plural(parts, "part")),
+        self.plan_of(MethodPlan {
             pieces: parts,
             factors: vec![parts],
-            merge_factor: None,
-            passes: vec![pass],
-            peak_disk_bytes: disk.peak_bytes,
-            disk,
-            remark: "each record is moved once".into(),
+            ..method("split", summary, vec![pass], disk, "each record is moved once")
         })
     }
 
-    /// A plan with one way to go.
-    fn plan_of(&self, chosen: Way) -> Plan {
+    /// A plan with a single method.
+    fn plan_of(&self, chosen: MethodPlan) -> Plan {
         Plan {
             input_bytes: self.input_bytes,
             input_records: self.input_bytes.map(|bytes| (bytes as f64 / self.record_bytes.max(1.0)) as u64),
@@ -253,7 +229,7 @@ impl RecordJob<'_> {
         self.input_bytes.unwrap_or(GUESSED_BYTES)
     }
 
-    /// Bytes of `data` bytes that are wanted.
+    /// The bytes of `data` that are wanted.
     fn kept(&self, data: u64) -> u64 {
         self.top.map_or(data, |top| data.min((top as f64 * self.record_bytes) as u64))
     }
@@ -262,33 +238,36 @@ impl RecordJob<'_> {
         PassPlan::new(name, moved, work, self.volume, self.host)
     }
 
-    /// Of a pass that reads the inputs, where those are on a volume of their own: each side is a bowtie by itself
-    /// then, `many` the one with many files at once, and the slower one counts.
-    fn read_elsewhere(&self, pass: &mut PassPlan, many: Side) {
+    /// Costs a pass that reads the inputs, if those are on a volume of their own: each side is a bowtie by itself then,
+    /// and the slower one counts.
+    fn read_elsewhere(&self, pass: &mut PassPlan, many: Many) {
         let Some(inputs) = self.input_volume else { return };
-        let (read, written) = (pass.read_bytes as f64, pass.written_bytes as f64);
-        let (mut reads, mut writes) =
-            (pass.inputs as f64, if written > 0.0 { pass.outputs as f64 } else { 0.0 });
+        let read = pass.read_bytes as f64;
+        let written = pass.written_bytes as f64;
+        let mut read_runs = pass.inputs as f64;
+        let mut written_runs = if written > 0.0 { pass.outputs as f64 } else { 0.0 };
         match many {
-            Side::Inputs => {
+            Many::Inputs => {
                 let shape = Shape { inputs: files(pass.inputs), outputs: 0, alpha: 1.0 };
-                reads = self.runs_alone(inputs, read, shape, self.shares.streams);
+                read_runs = self.runs_alone(inputs, read, shape, self.shares.streams);
             }
-            Side::Outputs => {
+            Many::Outputs => {
                 let shape = Shape { inputs: 0, outputs: files(pass.outputs), alpha: 0.0 };
-                writes = self.runs_alone(self.volume, written, shape, long_run_bytes(self.shares.streams));
+                let memory = long_run_bytes(self.shares.streams);
+                written_runs = self.runs_alone(self.volume, written, shape, memory);
             }
-            Side::Neither => {}
+            Many::Neither => {}
         }
-        (reads, writes) = (inputs.switches(read, reads), self.volume.switches(written, writes));
-        let reading = inputs.seconds(read, 0.0, reads, pass.inputs as f64);
-        let writing = self.volume.seconds(0.0, written, writes, pass.outputs as f64);
-        pass.device_seconds = reading.max(writing);
-        pass.switches = (reads + writes) as u64;
+        let read_switches = inputs.switches(read, read_runs);
+        let written_switches = self.volume.switches(written, written_runs);
+        let reading_s = inputs.seconds(read, 0.0, read_switches, pass.inputs as f64);
+        let writing_s = self.volume.seconds(0.0, written, written_switches, pass.outputs as f64);
+        pass.device_seconds = reading_s.max(writing_s);
+        pass.switches = (read_switches + written_switches) as u64;
     }
 
-    /// Runs of `bytes` that many files alone have on a volume, one side of a pass (A1 or A3): long ones where
-    /// they are wanted, else blocks.
+    /// The number of runs that one side of a pass (A1 or A3) has on a volume: long runs if the volume wants them, else
+    /// blocks.
     fn runs_alone(&self, volume: &VolumeProfile, bytes: f64, shape: Shape, memory: u64) -> f64 {
         let count = f64::from(shape.inputs.max(shape.outputs));
         if count < 2.0 {
@@ -301,42 +280,35 @@ impl RecordJob<'_> {
         (bytes / run).max(count)
     }
 
-    /// Bytes/s of sorting a load, and of merging its pieces.
+    /// Bytes/s of sorting a run buffer, and of merging its chunks.
     fn load_rates(&self) -> (f64, f64) {
         let rates = &self.host.rates;
         (rates.sort_bytes_per_s, rates.merging_bytes_per_s(self.shares.load_pieces as f64))
     }
 
-    /// Getting the memory, which the first pass does.
+    /// The work of getting memory, which is part of the first pass.
     fn memory(&self) -> (u64, f64) {
         self.host.fresh_memory(self.memory_bytes.min(self.data()))
     }
 
-    fn in_memory(&self) -> Way {
-        let (data, (sorting, merging)) = (self.data(), self.load_rates());
+    fn in_memory(&self) -> MethodPlan {
+        let data = self.data();
         let kept = self.kept(data);
+        let (sorting, merging) = self.load_rates();
         let reading = Moved { read_bytes: data, inputs: self.inputs, ..Moved::default() };
-        let writing = Moved { written_bytes: kept, outputs: 1, ..Moved::default() };
         let mut reading = self.pass("read and sort", reading, &[(data, sorting), self.memory()]);
-        self.read_elsewhere(&mut reading, Side::Neither);
-        let disk = self.disk.output_alone(kept);
-        Way {
-            method: "in memory".into(),
-            summary: "sort in memory, without spills".into(),
-            pieces: 1,
-            factors: Vec::new(),
-            merge_factor: None,
-            passes: vec![reading, self.pass("write", writing, &[(kept, merging)])],
-            peak_disk_bytes: disk.peak_bytes,
-            disk,
-            remark: "everything fits in memory".into(),
-        }
+        self.read_elsewhere(&mut reading, Many::Neither);
+        let writing = Moved { written_bytes: kept, outputs: 1, ..Moved::default() };
+        let passes = vec![reading, self.pass("write", writing, &[(kept, merging)])];
+        let summary = "sort in memory, without spills".into();
+        method("in memory", summary, passes, self.disk.output_alone(kept), "everything fits in memory")
     }
 
-    fn merge(&self) -> Way {
-        let (data, (sorting, merging)) = (self.data(), self.load_rates());
+    fn merge(&self) -> MethodPlan {
+        let data = self.data();
+        let (sorting, merging) = self.load_rates();
         let runs = data.div_ceil(self.shares.load.max(1)).max(1);
-        // No run needs more than what is wanted of the whole.
+        // No run needs more records than the result has.
         let kept = self.kept(data);
         let spilled = data.min(runs.saturating_mul(kept));
         let written = if self.in_order { 0 } else { spilled };
@@ -352,40 +324,37 @@ impl RecordJob<'_> {
         let merges = self.merges(&Merging { files, bytes: spilled, kept, times: 1, all_first: false });
         let work = [(data, sorting), (written, merging), self.memory()];
         let mut form = self.pass("form runs", form, &work);
-        self.read_elsewhere(&mut form, Side::Neither);
-        let mut passes = vec![form];
-        let (factors, merge_factor) = (merges.factors(), self.set_factor(&merges));
-        let more = match (merges.levels.len(), merge_factor) {
+        self.read_elsewhere(&mut form, Many::Neither);
+        let factors = merges.factors();
+        let merge_factor = self.fan_in_below_max(&merges);
+        let passes_in_words = match (merges.early.len(), merge_factor) {
             (0, _) => "in one pass".into(),
-            (levels, Some(factor)) => format!("in {} passes, {factor} at a time", levels + 1),
+            (early, Some(fan_in)) => format!("in {} passes, {fan_in} at a time", early + 1),
             (_, None) => {
                 let early = units::plural(files - merges.left, "run");
                 format!("in one pass, {early} of them in groups first")
             }
         };
-        let (at_once, largest_group) = (merges.left, merges.largest());
-        let disk =
-            self.disk.merging(&MergeUse { spilled: written, kept, runs: files, at_once, largest_group });
-        passes.extend(merges.passes);
-        Way {
-            method: "merge".into(),
-            summary: if self.in_order {
-                "find what is in order and leave it where it is, sort the rest, merge them in one pass".into()
-            } else {
-                format!("form {}, then merge them {more}", units::plural(runs, "sorted run"))
-            },
-            pieces: runs,
-            factors,
-            merge_factor,
-            passes,
-            peak_disk_bytes: disk.peak_bytes,
-            disk,
-            remark: "works on any input, keeps the order of equals".into(),
-        }
+        let summary = if self.in_order {
+            "find what is in order and leave it where it is, sort the rest, merge them in one pass".into()
+        } else {
+            format!("form {}, then merge them {passes_in_words}", units::plural(runs, "sorted run"))
+        };
+        let disk = self.disk.merging(&MergeUse {
+            spilled: written,
+            kept,
+            runs: files,
+            at_once: merges.left,
+            largest_group: merges.largest(),
+        });
+        let passes = std::iter::once(form).chain(merges.passes).collect();
+        let remark = "works on any input, keeps the order of equals";
+        MethodPlan { pieces: runs, factors, merge_factor, ..method("merge", summary, passes, disk, remark) }
     }
 
-    fn distribute(&self) -> Way {
-        let (data, (sorting, merging)) = (self.data(), self.load_rates());
+    fn distribute(&self) -> MethodPlan {
+        let data = self.data();
+        let (sorting, merging) = self.load_rates();
         let wanted = part_count(data, self.shares.part);
         let parts = wanted.min(self.shares.fan_out);
         let switches = self.split_switches(parts);
@@ -393,7 +362,7 @@ impl RecordJob<'_> {
         let split = Moved { switches, inputs: self.inputs, outputs: parts, ..both };
         let splitting = self.host.rates.split_bytes_per_s;
         let mut split = self.pass("split", split, &[(data, splitting), self.memory()]);
-        self.read_elsewhere(&mut split, Side::Outputs);
+        self.read_elsewhere(&mut split, Many::Outputs);
         let mut passes = vec![split];
         let work = [(data, sorting), (data, if self.groups_parts { splitting } else { merging })];
         let mut factors = vec![parts];
@@ -402,7 +371,7 @@ impl RecordJob<'_> {
             let sort = Moved { switches: 2 * parts, inputs: 1, outputs: 1, times: parts, ..both };
             passes.push(self.pass("sort parts", sort, &work));
         } else {
-            // What is larger than memory is sorted like an input of its own.
+            // A part larger than memory is sorted like an input of its own.
             let runs = (data / parts).div_ceil(self.shares.load.max(1)).max(1);
             let form = Moved { switches: 2 * runs * parts, inputs: 1, outputs: runs, times: parts, ..both };
             passes.push(self.pass("form runs", form, &work));
@@ -412,24 +381,17 @@ impl RecordJob<'_> {
             factors.extend(merges.factors());
             passes.extend(merges.passes);
         }
+        let summary = format!("split into {} by key, then sort each{by_runs}", units::plural(parts, "part"));
         let disk = self.disk.parts(data, parts, self.shares.part);
-        Way {
-            method: "distribute".into(),
-            summary: format!("split into {} by key, then sort each{by_runs}", units::plural(parts, "part")),
-            pieces: parts,
-            factors,
-            merge_factor: None,
-            passes,
-            peak_disk_bytes: disk.peak_bytes,
-            disk,
-            remark: "needs a sample of the keys".into(),
-        }
+        let remark = "needs a sample of the keys";
+        MethodPlan { pieces: parts, factors, ..method("distribute", summary, passes, disk, remark) }
     }
 
-    /// Switches of dealing all data out to `parts`: in the runs of A2 where those are wanted, else one for each
+    /// Switches of splitting all data into `parts`: by the runs of A2 if the volume wants long runs, else one for each
     /// block, which is written when it is full.
     fn split_switches(&self, parts: u64) -> u64 {
-        let (data, block) = (self.data() as f64, self.shares.block.max(1) as f64);
+        let data = self.data() as f64;
+        let block = self.shares.block.max(1) as f64;
         if !self.volume.wants_runs((parts + 1) as f64) {
             return (data / block) as u64;
         }
@@ -439,158 +401,123 @@ impl RecordJob<'_> {
         (2.0 * data / run).max((parts + 1) as f64) as u64
     }
 
-    /// The factor that merges keep to; none: whatever memory holds.
-    fn set_factor(&self, merges: &Merges) -> Option<u64> {
-        Some(merges.factor).filter(|&factor| factor < self.shares.fan_in && !merges.levels.is_empty())
+    /// The fan-in of merges, if it is smaller than memory allows.
+    fn fan_in_below_max(&self, merges: &Merges) -> Option<u64> {
+        Some(merges.fan_in).filter(|&fan_in| fan_in < self.shares.fan_in && !merges.early.is_empty())
     }
 
-    fn at_a_time(&self, merges: &Merges) -> String {
-        self.set_factor(merges).map_or(String::new(), |factor| format!(", {factor} at a time"))
-    }
-
-    /// The best way to merge.
+    /// The best merges.
     fn merges(&self, what: &Merging) -> Merges {
-        let most = self.shares.fan_in.max(2);
-        let best = self.merges_by(what, most);
-        if !self.volume.wants_runs((what.files.min(most) + 1) as f64) {
-            return best;
+        let max = self.shares.fan_in.max(2);
+        let widest = self.merges_by(what, max);
+        if !self.volume.wants_runs((what.files.min(max) + 1) as f64) {
+            return widest;
         }
-        let factors = self.factors(what, most);
-        factors
-            .into_iter()
-            .map(|factor| self.merges_by(what, factor))
-            .fold(best, |best, next| if next.seconds() < best.seconds() { next } else { best })
+        let candidates = self.fan_ins(what, max).into_iter().map(|fan_in| self.merges_by(what, fan_in));
+        candidates.fold(widest, |best, next| if next.seconds() < best.seconds() { next } else { best })
     }
 
-    /// Factors below `most` that may be best.
-    fn factors(&self, what: &Merging, most: u64) -> Vec<u64> {
-        let files = what.files;
-        let mut factors: Vec<u64> = (2..=MOST_PASSES)
-            .map(|passes| (files as f64).powf(1.0 / f64::from(passes)).ceil() as u64)
-            .collect();
-        if files <= MOST_SEARCHED {
+    /// Candidates for the best fan-in, all below `max`.
+    fn fan_ins(&self, what: &Merging, max: u64) -> Vec<u64> {
+        let root = |passes: i32| (what.files as f64).powf(1.0 / f64::from(passes)).ceil() as u64;
+        let mut fan_ins: Vec<u64> = (2..=MAX_PASSES).map(root).collect();
+        if what.files <= MAX_SEARCHED {
             let cost = |shape: &Shape, read: f64, written: f64| {
                 let inputs = u64::from(shape.inputs);
-                if inputs > most {
+                if inputs > max {
                     return f64::INFINITY;
                 }
-                self.merge_pass("merge", (inputs, 1), (read as u64, written as u64), 1).seconds()
+                let merge = Moved {
+                    read_bytes: read as u64,
+                    written_bytes: written as u64,
+                    inputs,
+                    outputs: 1,
+                    times: 1,
+                    switches: 0,
+                };
+                self.merge_pass("merge", merge).seconds()
             };
-            let found = multipass::merge(files as u32, &|_| what.bytes as f64, &cost);
-            factors.extend(found.iter().flat_map(multipass::Passes::factors).map(u64::from));
+            let found = multipass::merge(what.files as u32, &|_| what.bytes as f64, &cost);
+            fan_ins.extend(found.iter().flat_map(multipass::Passes::factors).map(u64::from));
         }
-        factors.retain(|factor| (2..most).contains(factor));
-        factors.sort_unstable();
-        factors.dedup();
-        factors
+        fan_ins.retain(|fan_in| (2..max).contains(fan_in));
+        fan_ins.sort_unstable();
+        fan_ins.dedup();
+        fan_ins
     }
 
-    /// Merges of no more than `factor` files at once.
-    fn merges_by(&self, what: &Merging, factor: u64) -> Merges {
-        let (levels, left) = levels(what, factor);
-        let mut passes: Vec<PassPlan> = levels
-            .iter()
-            .enumerate()
-            .map(|(level, &Level { merges, files, bytes, .. })| {
-                let name = if level == 0 { "merge some" } else { "merge some again" };
-                let bytes = bytes * what.times;
-                self.merge_pass(name, (files, merges), (bytes, bytes), merges * what.times)
-            })
-            .collect();
-        let last = (what.bytes * what.times, what.kept * what.times);
-        passes.push(self.merge_pass("merge", (left, 1), last, what.times));
-        Merges { factor, passes, levels, left }
+    /// Merges of at most `fan_in` files at once.
+    fn merges_by(&self, what: &Merging, fan_in: u64) -> Merges {
+        let (early, left) = early_passes(what, fan_in);
+        let mut passes = Vec::with_capacity(early.len() + 1);
+        for (number, pass) in early.iter().enumerate() {
+            let name = if number == 0 { "merge some" } else { "merge some again" };
+            let bytes = pass.bytes * what.times;
+            let times = pass.merges * what.times;
+            let moved = Moved {
+                read_bytes: bytes,
+                written_bytes: bytes,
+                inputs: pass.files,
+                outputs: pass.merges,
+                times,
+                switches: 0,
+            };
+            passes.push(self.merge_pass(name, moved));
+        }
+        let last = Moved {
+            read_bytes: what.bytes * what.times,
+            written_bytes: what.kept * what.times,
+            inputs: left,
+            outputs: 1,
+            times: what.times,
+            switches: 0,
+        };
+        passes.push(self.merge_pass("merge", last));
+        Merges { fan_in, passes, early, left }
     }
 
-    /// A pass that merges so many files at a time, `times` in all.
-    fn merge_pass(
-        &self,
-        name: &str,
-        (inputs, outputs): (u64, u64),
-        (read_bytes, written_bytes): (u64, u64),
-        times: u64,
-    ) -> PassPlan {
-        let (block, read, all) =
-            (self.shares.block.max(1) as f64, read_bytes as f64, read_bytes as f64 + written_bytes as f64);
+    /// A pass that merges; its switches follow from the other figures of `moved`.
+    fn merge_pass(&self, name: &str, moved: Moved) -> PassPlan {
+        let Moved { read_bytes, inputs, times, .. } = moved;
+        let block = self.shares.block.max(1) as f64;
+        let read = read_bytes as f64;
+        let written = moved.written_bytes as f64;
         let switches = if self.volume.wants_runs((inputs + 1) as f64) {
-            let shape = Shape::moving(inputs.max(1) as u32, 1, read, written_bytes as f64);
-            let scheme = Scheme::best_of(shape, Algorithm::A4);
+            let scheme =
+                Scheme::best_of(Shape::moving(files(inputs.max(1)), 1, read, written), Algorithm::A4);
             let run = scheme.map_or(block, |scheme| scheme.run_length(self.shares.streams as f64));
-            // However short the memory, what is moved at once is a block.
-            (all / run.max(block)).max((times * (inputs + 1)) as f64)
+            // However short the memory, a block moves at once.
+            ((read + written) / run.max(block)).max((times * (inputs + 1)) as f64)
         } else {
             read / block
         };
-        let moved = Moved { read_bytes, written_bytes, switches: switches as u64, inputs, outputs, times };
-        self.pass(name, moved, &[(read_bytes, self.host.rates.merging_bytes_per_s(inputs as f64))])
+        let work = [(read_bytes, self.host.rates.merging_bytes_per_s(inputs as f64))];
+        self.pass(name, Moved { switches: switches as u64, ..moved }, &work)
     }
 }
 
-/// What is merged before no more than `factor` files are left, by how often it was merged before, and how
-/// many are left.
-fn levels(what: &Merging, factor: u64) -> (Vec<Level>, u64) {
-    let mut levels: Vec<Level> = Vec::new();
-    let mut note = |level: usize, files: u64, merges: u64, bytes: u64| {
-        if levels.len() <= level {
-            levels.resize(level + 1, Level { merges: 0, files: 0, bytes: 0, largest: 0 });
-        }
-        let this = &mut levels[level];
-        this.merges += merges;
-        this.files = this.files.max(files);
-        this.bytes += merges * bytes;
-        this.largest = this.largest.max(bytes);
-    };
-    let (mut left, each) = (what.files, what.bytes / what.files.max(1));
-    // Alike files: how many, their bytes, and how often they were merged. What is merged is the largest so far.
-    let mut queue: VecDeque<(u64, u64, usize)> = VecDeque::from([(left, each, 0)]);
-    if what.all_first && left > factor {
-        left = left.div_ceil(factor);
-        let bytes = what.bytes / left;
-        note(0, factor, left, bytes);
-        queue = VecDeque::from([(left, bytes, 1)]);
+/// A method in one piece, without merges.
+fn method(name: &str, summary: String, passes: Vec<PassPlan>, disk: DiskNeed, remark: &str) -> MethodPlan {
+    MethodPlan {
+        method: name.into(),
+        summary,
+        pieces: 1,
+        factors: Vec::new(),
+        merge_factor: None,
+        passes,
+        peak_disk_bytes: disk.peak_bytes,
+        disk,
+        remark: remark.into(),
     }
-    while left > factor {
-        let Some((count, bytes, level)) = queue.pop_front() else { break };
-        let whole = (count / factor).min((left - factor) / (factor - 1));
-        if whole > 0 {
-            note(level, factor, whole, factor * bytes);
-            queue.push_back((whole, factor * bytes, level + 1));
-            if count > whole * factor {
-                queue.push_front((count - whole * factor, bytes, level));
-            }
-            left -= whole * (factor - 1);
-            continue;
-        }
-        queue.push_front((count, bytes, level));
-        let wanted = factor.min(left - factor + 1).max(2);
-        let (mut taken, mut sum, mut most) = (0, 0, level);
-        while taken < wanted {
-            let Some((count, bytes, level)) = queue.pop_front() else { break };
-            let here = count.min(wanted - taken);
-            if count > here {
-                queue.push_front((count - here, bytes, level));
-            }
-            taken += here;
-            sum += here * bytes;
-            most = most.max(level);
-        }
-        note(most, taken, 1, sum);
-        queue.push_back((1, sum, most + 1));
-        left -= taken - 1;
-    }
-    (levels, left)
 }
 
-/// Of `streams_bytes` of memory, what parts that are written in long runs get; the rest is for what is read.
+/// The part of `streams_bytes` that buffers outputs written in long runs; the rest buffers inputs.
 pub fn long_run_bytes(streams_bytes: u64) -> u64 {
     streams_bytes - streams_bytes / 4
 }
 
-/// Parts such that even an unlucky one is no larger than `part_bytes`.
+/// A number of parts such that even an unlucky one has at most `part_bytes`.
 pub fn part_count(data_bytes: u64, part_bytes: u64) -> u64 {
-    (u128::from(data_bytes) * 4 / 3).div_ceil(u128::from(part_bytes.max(1))).clamp(2, u128::from(u64::MAX))
-        as u64
+    let parts = (u128::from(data_bytes) * 4 / 3).div_ceil(u128::from(part_bytes.max(1)));
+    u64::try_from(parts).unwrap_or(u64::MAX).max(2)
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,9 +1,9 @@
-//! What a switch costs: the average seconds between the end of one run and the start of the next,
-//! as a curve over the number of files that are being read and written at once.
+//! The cost of a switch: the mean time between the end of one run and the start of the next, as a curve over the
+//! number of files that are read and written at once.
 //!
-//! More files lie farther apart, and a controller that reads ahead for each of them wastes more of it,
-//! so the cost rises with their number. Between measured points the curve is a straight line over the
-//! logarithm of the number; beyond them it stays level.
+//! More files lie farther apart, and a controller that reads ahead for each of them wastes more, so the cost rises
+//! with their number. Between measured points the curve is a straight line over the logarithm of the number; beyond
+//! them it is constant.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,32 +17,25 @@ pub enum SwitchCost {
     Curve(Vec<(f64, f64)>),
 }
 
-/// Most seconds of a switch: a tape is wound in less.
-const MOST_SECONDS: f64 = 3600.0;
+/// The longest switch, seconds: winding a tape takes less.
+const MAX_SECONDS: f64 = 3600.0;
 
-/// A curve that makes no sense.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A switch cost that cannot be true.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadSwitchCost {
     /// There is no point.
+    #[error("the curve of switch costs has no point")]
     Empty,
     /// Seconds that are negative, more than an hour, or no number.
+    #[error("a switch cannot cost such a number of seconds: give 0 to 3,600")]
     Seconds,
     /// Numbers of files that do not ascend, or are below one.
+    #[error("the numbers of files of switch costs must ascend from 1")]
     Files,
 }
 
-impl std::fmt::Display for BadSwitchCost {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            BadSwitchCost::Empty => "the curve of switch costs has no point",
-            BadSwitchCost::Seconds => "a switch cannot cost such a number of seconds: give 0 to 3,600",
-            BadSwitchCost::Files => "the numbers of files of switch costs must ascend from 1",
-        })
-    }
-}
-
 impl SwitchCost {
-    /// Seconds of a switch among so many files.
+    /// Seconds of a switch between `files` files.
     pub fn seconds(&self, files: f64) -> f64 {
         match self {
             SwitchCost::Constant(seconds) => *seconds,
@@ -60,20 +53,9 @@ impl SwitchCost {
         }
     }
 
-    /// The same curve, every cost multiplied.
-    #[must_use]
-    pub fn scaled(&self, factor: f64) -> Self {
-        match self {
-            SwitchCost::Constant(seconds) => SwitchCost::Constant(seconds * factor),
-            SwitchCost::Curve(points) => {
-                SwitchCost::Curve(points.iter().map(|&(files, seconds)| (files, seconds * factor)).collect())
-            }
-        }
-    }
-
-    /// Whether the figures make sense.
+    /// Checks that the figures can be true.
     pub fn check(&self) -> Result<(), BadSwitchCost> {
-        let sane = |seconds: f64| (0.0..=MOST_SECONDS).contains(&seconds);
+        let sane = |seconds: f64| (0.0..=MAX_SECONDS).contains(&seconds);
         match self {
             SwitchCost::Constant(seconds) => sane(*seconds).then_some(()).ok_or(BadSwitchCost::Seconds),
             SwitchCost::Curve(points) => {
@@ -101,7 +83,6 @@ mod tests {
         for (files, wanted) in [(1.0, 0.004), (2.0, 0.004), (8.0, 0.008), (32.0, 0.012), (4096.0, 0.012)] {
             assert!((curve.seconds(files) - wanted).abs() < 1e-12, "{files} files");
         }
-        assert!((curve.scaled(0.5).seconds(8.0) - 0.004).abs() < 1e-12);
     }
 
     #[test]

@@ -1,6 +1,5 @@
-//! Bytes, rates, times and counts as people read them: `8.00 GB`, `1 GiB`, `526 MB/s`, `15 s`.
+//! Bytes, rates, times and counts in text for people: `8.00 GB`, `1 GiB`, `526 MB/s`, `15 s`.
 
-use std::fmt::Write;
 use std::path::Path;
 
 /// Bytes in decimal units with three significant digits: `512 B`, `19.7 GB`.
@@ -57,12 +56,10 @@ pub fn count(value: u64) -> String {
 
 /// `1 run`, `9 runs`: a count with its noun.
 pub fn plural(value: u64, noun: &str) -> String {
-    let mut text = count(value);
-    let _ = write!(text, " {noun}{}", if value == 1 { "" } else { "s" });
-    text
+    format!("{} {noun}{}", count(value), if value == 1 { "" } else { "s" })
 }
 
-/// A path as a shell takes it: in quotes where it has anything but plain letters.
+/// A path for a shell: in quotes if it has any special character.
 pub fn in_shell(path: &Path) -> String {
     let text = path.to_string_lossy();
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+=:,@%".contains(&byte);
@@ -105,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_quoted_where_a_shell_would_take_them_apart() {
+    fn paths_with_special_characters_are_quoted() {
         assert_eq!(in_shell(Path::new("/fast/ascot-7f3a")), "/fast/ascot-7f3a");
         assert_eq!(in_shell(Path::new("/my disk/a")), "'/my disk/a'");
         assert_eq!(in_shell(Path::new("it's")), "'it'\\''s'");

@@ -1,65 +1,62 @@
-//! What a volume can do, and how long a pass over it takes.
+//! The speeds of a volume, and how long a pass over it takes.
 //!
-//! The rate formula (Stella and Loguinov, section II.B): moving N bytes, a share `a` of them read, in
-//! runs of mean length L costs `N (a/S_r + (1 - a)/S_w + delta/L)` seconds where reads and writes
-//! alternate. Where a volume gains from doing both at once the two directions overlap and the longer
-//! one counts. An object store fits the formula: a request is a switch, its bytes are a run.
-
-use std::fmt::Write as _;
+//! The rate formula (Stella and Loguinov, section II.B, equation 2): N bytes, of which a share `a` is read, take `N
+//! (a/S_r + (1 - a)/S_w + delta/L)` seconds in runs of mean length L if reading and writing alternate. If a volume is
+//! faster at both together, the two directions overlap and the longer one counts. An object store fits the formula: a
+//! request is a switch, and its bytes are a run.
 
 use serde::{Deserialize, Serialize};
 
 use crate::switch_cost::{BadSwitchCost, SwitchCost};
 use crate::units;
 
-/// Bytes of the largest block that is moved at once where switches cost next to nothing.
+/// Bytes of the largest block that jobs move where switches cost next to nothing.
 const BLOCK_BYTES: f64 = 1_048_576.0;
-/// Rates that can be computed with, bytes/s: what is beyond them is a slip of the pen.
-const LEAST_RATE: f64 = 1.0;
-const MOST_RATE: f64 = 1e15;
-/// Least bytes that the largest request of an object store has: a sector.
-const LEAST_REQUEST_BYTES: u64 = 512;
+/// Rates of any real volume, bytes/s: a figure beyond them is a typing error.
+const MIN_RATE: f64 = 1.0;
+const MAX_RATE: f64 = 1e15;
+/// The smallest limit for requests of an object store: a sector, bytes.
+const MIN_REQUEST_BYTES: u64 = 512;
 
 /// Speeds of a volume in bytes/s, and the cost of a switch in seconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeProfile {
-    /// What it is called in plans.
+    /// Its name in plans.
     pub name: String,
     /// Sequential reading, bytes/s.
     pub read_bytes_per_s: f64,
     /// Sequential writing, bytes/s.
     pub write_bytes_per_s: f64,
-    /// Each way while doing both at once, bytes/s; none: they take turns.
+    /// Each direction while both are busy, bytes/s; none: reading and writing alternate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duplex_bytes_per_s: Option<f64>,
-    /// Seconds lost when a request does not continue the last one: a number, or a curve over the
-    /// number of files, `[[files, seconds], ...]`.
+    /// Seconds lost when a request does not continue the last one: a number, or a curve over the number of files,
+    /// `[[files, seconds], ...]`.
     pub switch_seconds: SwitchCost,
-    /// The device's own cache, bytes: runs of all streams that fit into it together are joined there.
+    /// The device's own cache, bytes: it joins runs if those of all streams fit into it together.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cache_bytes: u64,
-    /// Of an object store: the most bytes a request may move. A longer run is several requests, and
-    /// each of them is a switch.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub most_request_bytes: Option<u64>,
-    /// What using it costs, where that is money.
+    /// The largest request of an object store, bytes. A longer run is several requests, each of them a switch.
+    #[serde(rename = "most_request_bytes", default, skip_serializing_if = "Option::is_none")]
+    pub max_request_bytes: Option<u64>,
+    /// Prices, if using it costs money.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prices: Option<Prices>,
-    /// Whether somebody measured these figures.
+    /// Whether these figures were measured.
     #[serde(default)]
     pub measured: bool,
 }
 
-/// Prices, in whatever currency the profile is written in.
+/// Prices, in the currency of the profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Prices {
-    /// Of one reading request.
+    /// One reading request.
     pub read_request: f64,
-    /// Of one writing request.
+    /// One writing request.
     pub write_request: f64,
-    /// Of an hour of the machine that does the job.
+    /// One hour of the machine that does the job.
     pub hour: f64,
 }
 
@@ -68,50 +65,37 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// A profile that cannot be true, and what of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A profile that cannot be true.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadProfile {
-    /// A figure that must be a positive, finite number is none.
+    /// A figure that must be a positive, finite number.
+    #[error("{0} must be a positive number")]
     NotPositive(&'static str),
-    /// A figure that must be a finite number is none.
+    /// A figure that must be a finite number.
+    #[error("{0} must be a finite number")]
     NotFinite(&'static str),
     /// A rate that no volume has.
+    #[error("{0} must be a rate from {MIN_RATE} to {MAX_RATE:e} bytes/s")]
     Rate(&'static str),
     /// Requests of less than a sector.
+    #[error("most_request_bytes must be at least {MIN_REQUEST_BYTES}, a sector")]
     ShortRequests,
-    /// A figure that must not be negative is, or it is no number.
+    /// A figure that must not be negative.
+    #[error("{0} must not be negative")]
     Negative(&'static str),
-    /// Half of the rate of both directions at once is above the rate of one alone by more than
-    /// measuring explains.
+    /// The rate of each direction while both are busy is above that of one alone by more than errors of measurement
+    /// explain.
+    #[error(
+        "duplex_bytes_per_s, the rate of each direction while both are busy, is above what a direction does alone"
+    )]
     DuplexAboveAlone,
     /// The switch cost.
+    #[error("switch_seconds: {0}")]
     Switch(BadSwitchCost),
 }
 
-impl std::fmt::Display for BadProfile {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            BadProfile::NotPositive(field) => write!(f, "{field} must be a positive number"),
-            BadProfile::NotFinite(field) => write!(f, "{field} must be a finite number"),
-            BadProfile::Rate(field) => {
-                write!(f, "{field} must be a rate from {LEAST_RATE} to {MOST_RATE:e} bytes/s")
-            }
-            BadProfile::ShortRequests => {
-                write!(f, "most_request_bytes must be at least {LEAST_REQUEST_BYTES}, a sector")
-            }
-            BadProfile::Negative(field) => write!(f, "{field} must not be negative"),
-            BadProfile::DuplexAboveAlone => write!(
-                f,
-                "duplex_bytes_per_s, the rate of each direction while both are busy, is above what a \
-                 direction does alone"
-            ),
-            BadProfile::Switch(why) => write!(f, "switch_seconds: {why}"),
-        }
-    }
-}
-
 impl VolumeProfile {
-    /// The profile in one line, its switch cost as among `files` files.
+    /// The profile in one line, with its switch cost between `files` files.
     pub fn summary(&self, files: u32) -> String {
         let mut text = format!(
             "{}: reads {}, writes {}",
@@ -120,14 +104,13 @@ impl VolumeProfile {
             units::rate(self.write_bytes_per_s)
         );
         if let Some(duplex) = self.duplex_bytes_per_s {
-            let _ = write!(text, ", both at once {} each", units::rate(duplex));
+            text += &format!(", both at once {} each", units::rate(duplex));
         }
         let switch_ms = self.switch_seconds.seconds(f64::from(files)) * 1e3;
-        let _ = write!(text, ", {switch_ms:.3} ms a switch");
-        text
+        text + &format!(", {switch_ms:.3} ms a switch")
     }
 
-    /// A volume of these speeds and nothing else.
+    /// A volume with these speeds and nothing else.
     pub fn simple(name: &str, read_bytes_per_s: f64, write_bytes_per_s: f64, switch_seconds: f64) -> Self {
         VolumeProfile {
             name: name.into(),
@@ -136,25 +119,25 @@ impl VolumeProfile {
             duplex_bytes_per_s: None,
             switch_seconds: SwitchCost::Constant(switch_seconds),
             cache_bytes: 0,
-            most_request_bytes: None,
+            max_request_bytes: None,
             prices: None,
             measured: false,
         }
     }
 
-    /// What a plain solid-state volume does, for plans made before anything was measured.
+    /// A plain solid-state volume, for plans without a measurement.
     pub fn assumed_flash() -> Self {
         let duplex_bytes_per_s = Some(1.0e9);
         VolumeProfile { duplex_bytes_per_s, ..Self::simple("flash, assumed", 1.4e9, 1.8e9, 100e-6) }
     }
 
-    /// Whether the figures can be true.
+    /// Checks that the figures can be true.
     pub fn check(&self) -> Result<(), BadProfile> {
         let rate = |value: f64, field| {
             if !(value.is_finite() && value > 0.0) {
                 return Err(BadProfile::NotPositive(field));
             }
-            (LEAST_RATE..=MOST_RATE).contains(&value).then_some(()).ok_or(BadProfile::Rate(field))
+            (MIN_RATE..=MAX_RATE).contains(&value).then_some(()).ok_or(BadProfile::Rate(field))
         };
         let not_negative = |value: f64, field| {
             (value.is_finite() && value >= 0.0).then_some(()).ok_or(BadProfile::Negative(field))
@@ -168,7 +151,7 @@ impl VolumeProfile {
                 return Err(BadProfile::DuplexAboveAlone);
             }
         }
-        if self.most_request_bytes.is_some_and(|bytes| bytes < LEAST_REQUEST_BYTES) {
+        if self.max_request_bytes.is_some_and(|bytes| bytes < MIN_REQUEST_BYTES) {
             return Err(BadProfile::ShortRequests);
         }
         let prices = self.prices.unwrap_or_default();
@@ -177,8 +160,8 @@ impl VolumeProfile {
         not_negative(prices.hour, "prices.hour")
     }
 
-    /// Seconds to read and write so many bytes in so many switches among so many files, both
-    /// directions going on at once where the volume gains from it.
+    /// Seconds to read and write these bytes with `switches` switches between `files` files. Both directions overlap
+    /// if the volume gains from it.
     pub fn seconds(&self, read_bytes: f64, written_bytes: f64, switches: f64, files: f64) -> f64 {
         let alone_s = read_bytes / self.read_bytes_per_s + written_bytes / self.write_bytes_per_s;
         let moving_s = match self.duplex_bytes_per_s {
@@ -193,44 +176,43 @@ impl VolumeProfile {
         moving_s + switches * self.switch_seconds.seconds(files)
     }
 
-    /// Whether a switch among so many files costs more than moving a block: reading and writing then pay in
-    /// long runs, and the fewest passes need not be the fastest.
+    /// Whether a switch between `files` files costs more than moving a block. Long runs pay then, and the fewest
+    /// passes need not be the fastest.
     pub fn wants_runs(&self, files: f64) -> bool {
         self.switch_seconds.seconds(files) * self.read_bytes_per_s.min(self.write_bytes_per_s) > BLOCK_BYTES
     }
 
-    /// Whether it moves more when it reads and writes at once than in turn.
+    /// Whether the volume moves more bytes when it reads and writes at once than when it alternates.
     pub fn gains_from_both(&self) -> bool {
-        let in_turn = 1.0 / (1.0 / self.read_bytes_per_s + 1.0 / self.write_bytes_per_s);
-        self.duplex_bytes_per_s.is_some_and(|each| each > in_turn)
+        let alternating = 1.0 / (1.0 / self.read_bytes_per_s + 1.0 / self.write_bytes_per_s);
+        self.duplex_bytes_per_s.is_some_and(|each| each > alternating)
     }
 
-    /// The rate formula: bytes/s read and written together, a share `alpha` of them read, in runs of
-    /// a mean length among so many files.
+    /// The rate formula: bytes/s read and written together, with a share `alpha` of reading, in runs of a mean length
+    /// between `files` files.
     pub fn rate(&self, alpha: f64, run_bytes: f64, files: f64) -> f64 {
         let unbroken = self.unbroken(run_bytes);
         let switches = if unbroken.is_infinite() { 0.0 } else { 1.0 / unbroken };
         1.0 / self.seconds(alpha, 1.0 - alpha, switches, files)
     }
 
-    /// Whether runs are long enough for the rate formula: shorter ones are joined by the device's own
-    /// cache, and it does better than the formula says (section VII.B).
+    /// Whether runs are long enough for the rate formula. The device's own cache joins shorter ones, and it is faster
+    /// than the formula then (section VII.B).
     pub fn formula_holds(&self, run_bytes: f64, files: f64) -> bool {
         files * run_bytes >= self.cache_bytes as f64
     }
 
-    /// What of runs of a mean length is moved between two switches: less where a request has a limit.
+    /// Bytes moved between two switches in runs of a mean length: fewer if requests have a limit.
     pub fn unbroken(&self, run_bytes: f64) -> f64 {
-        self.most_request_bytes.map_or(run_bytes, |limit| run_bytes.min(limit as f64))
+        self.max_request_bytes.map_or(run_bytes, |limit| run_bytes.min(limit as f64))
     }
 
-    /// The switches of so many runs that move so many bytes: as many, or more where a request has a
-    /// limit.
+    /// The switches of `runs` runs that move `bytes` bytes: more than runs if requests have a limit.
     pub fn switches(&self, bytes: f64, runs: f64) -> f64 {
-        self.most_request_bytes.map_or(runs, |limit| runs.max((bytes / limit as f64).ceil()))
+        self.max_request_bytes.map_or(runs, |limit| runs.max((bytes / limit as f64).ceil()))
     }
 
-    /// What a pass costs, in the currency of the profile.
+    /// The price of a pass, in the currency of the profile.
     pub fn money(&self, reads: f64, writes: f64, seconds: f64) -> f64 {
         let prices = self.prices.unwrap_or_default();
         reads * prices.read_request + writes * prices.write_request + seconds / 3600.0 * prices.hour
@@ -259,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn flash_wants_no_runs_and_whatever_seeks_does() {
+    fn a_volume_that_seeks_wants_runs_and_flash_does_not() {
         assert!(!VolumeProfile::assumed_flash().wants_runs(2.0));
         let seeks = [(2e8, 0.008), (3.5e9, 0.0155), (1e9, 0.03)];
         assert!(
@@ -278,7 +260,7 @@ mod tests {
     #[test]
     fn requests_and_money() {
         let store = VolumeProfile {
-            most_request_bytes: Some(8 << 20),
+            max_request_bytes: Some(8 << 20),
             prices: Some(Prices { read_request: 4e-7, write_request: 5e-6, hour: 0.36 }),
             ..VolumeProfile::simple("store", 1e9, 1e9, 0.03)
         };
@@ -292,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn profiles_that_cannot_be_are_refused() {
+    fn profiles_that_cannot_be_true_are_refused() {
         let good = VolumeProfile::assumed_flash();
         assert_eq!(good.check(), Ok(()));
         let bad = |change: fn(&mut VolumeProfile)| {
@@ -303,7 +285,7 @@ mod tests {
         assert_eq!(bad(|v| v.read_bytes_per_s = 0.0), BadProfile::NotPositive("read_bytes_per_s"));
         assert_eq!(bad(|v| v.write_bytes_per_s = f64::NAN), BadProfile::NotPositive("write_bytes_per_s"));
         assert_eq!(bad(|v| v.duplex_bytes_per_s = Some(9e9)), BadProfile::DuplexAboveAlone);
-        assert_eq!(bad(|v| v.most_request_bytes = Some(511)), BadProfile::ShortRequests);
+        assert_eq!(bad(|v| v.max_request_bytes = Some(511)), BadProfile::ShortRequests);
         assert_eq!(bad(|v| v.read_bytes_per_s = 2e15), BadProfile::Rate("read_bytes_per_s"));
         assert_eq!(bad(|v| v.write_bytes_per_s = 0.5), BadProfile::Rate("write_bytes_per_s"));
         let negative = Prices { hour: -1.0, ..Prices::default() };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ascot_bowtie::engine::{self, Bowtie, NoOutput};
-use ascot_bowtie::flow::Flow;
+use ascot_bowtie::flow::{self, Flow};
 use ascot_io::{AtomicOutput, BlockPool, Disk, Pool};
 use ascot_model::account::PassAccount;
 use ascot_model::plan::Plan;
@@ -499,6 +499,6 @@ where
     I: engine::BlockInput,
     F: Flow<I, NoOutput, Error = SortError>,
 {
-    engine::run(inputs, flow, || cancel.check())?;
+    flow::run(inputs, flow, || cancel.check())?;
     Ok(inputs.waited())
 }

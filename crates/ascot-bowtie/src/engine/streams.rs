@@ -1,8 +1,9 @@
-//! Streams of files as streams of blocks.
+//! Files as streams of blocks.
 
 use ascot_io::{Buf, Filled, IoError, ReadStream, WriteStream};
 
-use crate::engine::{BlockInput, BlockOutput, Completed};
+use super::inputs::{BlockInput, Completed};
+use super::outputs::BlockOutput;
 
 /// A file read forward.
 pub struct Reader {
@@ -13,7 +14,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// `block_bytes`: bytes of the blocks it will be asked for.
+    /// Reads `stream` in blocks of `block_bytes`.
     pub fn new(stream: Box<dyn ReadStream>, block_bytes: usize) -> Self {
         Reader { stream, block_bytes: block_bytes.max(1) as u64, arrived: 0, ended: false }
     }
@@ -28,8 +29,8 @@ impl BlockInput for Reader {
             Some(bytes) => bytes,
             None => return u32::MAX / 2,
         };
-        let asked = self.arrived + self.stream.in_flight() as u64 * self.block_bytes;
-        bytes.saturating_sub(asked).div_ceil(self.block_bytes).min(u64::from(u32::MAX / 2)) as u32
+        let requested = self.arrived + self.stream.in_flight() as u64 * self.block_bytes;
+        bytes.saturating_sub(requested).div_ceil(self.block_bytes).min(u64::from(u32::MAX / 2)) as u32
     }
 
     fn begin(&mut self, buf: Buf) -> Result<(), IoError> {
@@ -54,7 +55,7 @@ impl BlockInput for Reader {
 
 /// A file written forward.
 pub struct Writer {
-    /// None once it is finished.
+    /// None after the end.
     stream: Option<Box<dyn WriteStream>>,
     /// Blocks begun and not completed.
     begun: usize,
@@ -66,22 +67,30 @@ impl Writer {
     pub fn new(stream: Box<dyn WriteStream>) -> Self {
         Writer { stream: Some(stream), begun: 0, written: 0 }
     }
+
+    fn stream(&mut self) -> Result<&mut (dyn WriteStream + 'static), IoError> {
+        let what = "a stream that has ended is written to";
+        let ended = || IoError::Misuse { path: "an output".into(), offset: self.written, what };
+        self.stream.as_deref_mut().ok_or_else(ended)
+    }
 }
 
 impl BlockOutput for Writer {
     fn begin(&mut self, buf: Buf, len: usize) -> Result<(), IoError> {
+        self.stream()?.begin(buf, len)?;
         self.begun += 1;
-        self.stream.as_mut().map_or(Ok(()), |stream| stream.begin(buf, len))
+        Ok(())
     }
 
     fn complete(&mut self) -> Result<(), IoError> {
+        debug_assert!(self.begun > 0, "a block completes that was not begun");
         self.begun = self.begun.saturating_sub(1);
-        self.stream.as_mut().map_or(Ok(()), |stream| complete_down_to(stream.as_mut(), self.begun))
+        let begun = self.begun;
+        complete_down_to(self.stream()?, begun)
     }
 
     fn ready(&mut self) -> bool {
-        let in_flight = self.stream.as_mut().map_or(0, |stream| stream.in_flight());
-        in_flight < self.begun
+        self.stream.as_mut().map_or(0, |stream| stream.in_flight()) < self.begun
     }
 
     fn channel(&self) -> Option<u64> {
@@ -96,16 +105,16 @@ impl BlockOutput for Writer {
     }
 }
 
-/// Waits until no more than `blocks` of what a stream was given are not written.
+/// Waits until at most `blocks` blocks of a stream are not yet written.
 pub fn complete_down_to(stream: &mut dyn WriteStream, blocks: usize) -> Result<(), IoError> {
     while stream.in_flight() > blocks {
         stream.complete()?;
     }
-    // A failure is told even where nothing is left to wait for.
+    // A failure is reported even if there is nothing left to wait for.
     if blocks == 0 { stream.drain() } else { Ok(()) }
 }
 
-/// No input: the flow brings what it gives.
+/// The input type of a bowtie without inputs: the flow brings the data.
 #[derive(Clone, Copy, Debug)]
 pub enum NoInput {}
 
@@ -129,7 +138,7 @@ impl BlockInput for NoInput {
     }
 }
 
-/// No output: there is none of this kind.
+/// The output type of a bowtie without outputs: the flow takes the data away.
 #[derive(Clone, Copy, Debug)]
 pub enum NoOutput {}
 

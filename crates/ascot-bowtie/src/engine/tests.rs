@@ -1,13 +1,14 @@
-//! The engine beside the simulator, and flows that make trouble.
+//! The engine against the simulator, and flows that are hard to serve.
 
-use ascot_io::{Buf, Direction, VirtualDisk};
-use ascot_model::run_length::Algorithm;
+use ascot_io::{BlockPool, Buf, Direction, IoError, VirtualDisk};
+use ascot_model::run_length::{Algorithm, Scheme, Shape};
 use ascot_model::volume::VolumeProfile;
 use proptest::prelude::*;
 
 use super::*;
-use crate::schedule::FewestHeld;
-use crate::simulate::{Mill, MillStreams, Setup, Skew, UNITS, simulate};
+use crate::flow::{Flow, Step, run};
+use crate::schedule::{BlockedOn, FewestHeld, Forecast, Move, Schedule, SchedulerView, Split, Staircase};
+use crate::simulate::{RateModel, Setup, Skew, StreamState, UNITS, simulate};
 
 const BLOCK: usize = UNITS as usize;
 
@@ -20,12 +21,12 @@ fn disk() -> VirtualDisk {
 }
 
 /// The function of the simulator, on bytes.
-struct Ground {
-    mill: Mill,
+struct Simulated {
+    function: RateModel,
 }
 
-impl MillStreams for Bowtie {
-    fn live(&self, input: usize) -> bool {
+impl StreamState for Bowtie {
+    fn is_live(&self, input: usize) -> bool {
         !self.exhausted(input)
     }
 
@@ -33,19 +34,19 @@ impl MillStreams for Bowtie {
         !self.data(input).is_empty()
     }
 
-    fn has_room(&self, output: usize) -> bool {
-        self.room(output) > 0
+    fn has_free(&self, output: usize) -> bool {
+        self.free_bytes(output) > 0
     }
 }
 
-impl Flow for Ground {
+impl Flow for Simulated {
     type Error = IoError;
 
     fn step(&mut self, streams: &mut Bowtie) -> Result<Step, IoError> {
-        let portion = match self.mill.grind(streams) {
+        let portion = match self.function.advance(streams) {
             Ok(portion) => portion,
-            Err(Stall::Input(input)) => return Ok(Step::Need(input)),
-            Err(Stall::Room) => return Ok(Step::Full),
+            Err(BlockedOn::Input(input)) => return Ok(Step::Need(input)),
+            Err(BlockedOn::OutputMemory) => return Ok(Step::Full),
             Err(_) => return Ok(Step::Done),
         };
         for (input, &bytes) in portion.consumed.iter().enumerate().filter(|(_, bytes)| **bytes > 0) {
@@ -59,9 +60,9 @@ impl Flow for Ground {
     }
 }
 
-/// Streams of a virtual disk for a setup, and the engine that drives them by its scheme.
+/// The streams of a setup on a virtual disk, and the engine that drives them with its scheme.
 fn bowtie_of(setup: &Setup, disk: &VirtualDisk) -> Bowtie {
-    let lengths = Mill::lengths(setup);
+    let lengths = setup.input_blocks();
     for (input, &length) in lengths.iter().enumerate() {
         disk.store(&format!("in {input}"), vec![0; length as usize * BLOCK]);
     }
@@ -95,9 +96,9 @@ fn setup(n: u32, m: u32, alpha: f64, algorithm: Algorithm, memory_blocks: u32) -
     }
 }
 
-/// What the theory tests is what the device gets: the same runs, to the last byte.
+/// The engine and the simulator perform the same runs, to the last byte.
 #[test]
-fn the_engine_moves_what_the_simulator_says() {
+fn the_engine_performs_the_runs_of_the_simulator() {
     for (n, m, alpha, algorithm) in [
         (0, 16, 0.0, Algorithm::A1),
         (1, 16, 0.5, Algorithm::A2),
@@ -118,15 +119,16 @@ fn the_engine_moves_what_the_simulator_says() {
                 output_skew: if skew == Skew::Ends { Skew::Equal } else { skew },
                 ..setup(n, m, alpha, algorithm, 512)
             };
-            let told = simulate(&setup, true).unwrap_or_else(|stuck| panic!("{setup:?}: {stuck:?}"));
+            let simulated = simulate(&setup, true).unwrap_or_else(|stuck| panic!("{setup:?}: {stuck:?}"));
             let disk = disk();
             let mut bowtie = bowtie_of(&setup, &disk).depth(1);
-            run(&mut bowtie, &mut Ground { mill: Mill::new(&setup) }, || Ok(())).expect("it runs");
+            run(&mut bowtie, &mut Simulated { function: RateModel::new(&setup) }, || Ok(()))
+                .expect("it runs");
             let done = steps(&disk);
-            let differs = told.steps.iter().zip(&done).position(|(told, done)| told != done);
-            assert_eq!(differs, None, "{setup:?}: {:?}", differs.map(|at| (told.steps[at], done[at])));
-            assert_eq!(told.steps.len(), done.len(), "{setup:?}");
-            assert_eq!(disk.ledger().totals().runs, told.runs);
+            let differs = simulated.steps.iter().zip(&done).position(|(expected, done)| expected != done);
+            assert_eq!(differs, None, "{setup:?}: {:?}", differs.map(|at| (simulated.steps[at], done[at])));
+            assert_eq!(simulated.steps.len(), done.len(), "{setup:?}");
+            assert_eq!(disk.ledger().totals().runs, simulated.runs);
         }
     }
 }
@@ -145,7 +147,8 @@ fn requests_that_follow_each_other_cost_few_switches() {
         let runs_at = |depth| {
             let disk = disk();
             let mut bowtie = bowtie_of(&setup, &disk).depth(depth);
-            run(&mut bowtie, &mut Ground { mill: Mill::new(&setup) }, || Ok(())).expect("it runs");
+            run(&mut bowtie, &mut Simulated { function: RateModel::new(&setup) }, || Ok(()))
+                .expect("it runs");
             disk.ledger().totals().runs as f64
         };
         let (one, several) = (runs_at(1), runs_at(8));
@@ -153,11 +156,11 @@ fn requests_that_follow_each_other_cost_few_switches() {
     }
 }
 
-/// Moves the bytes of its inputs to outputs by chance: so many bytes of an input at a time, of which a
-/// part is kept, or which are repeated. Every byte is the output it belongs to.
+/// Moves random numbers of bytes from random inputs to random outputs, and drops or repeats some. The value of every
+/// byte is the number of its output.
 struct Route {
     chance: u64,
-    /// Bytes put for ten that are read.
+    /// Bytes put for each ten bytes read.
     tenths: u64,
     owed: u64,
     pending: Vec<u8>,
@@ -175,7 +178,7 @@ impl Route {
         (self.chance >> 33) % below.max(1)
     }
 
-    /// Puts what is pending; says whether all of it went.
+    /// Puts the pending bytes; says whether all of them went.
     fn put(&mut self, streams: &mut Bowtie) -> bool {
         while let Some(&output) = self.pending.first() {
             let same = self.pending.iter().take_while(|&&byte| byte == output).count();
@@ -194,9 +197,10 @@ impl Flow for Route {
     type Error = IoError;
 
     fn step(&mut self, streams: &mut Bowtie) -> Result<Step, IoError> {
-        // Every block is known, and none is beyond memory.
-        let reading = streams.begun.iter().filter(|step| matches!(step, Move::Read(_))).count();
-        let blocks = streams.inputs.blocks() + reading + streams.outputs.blocks() as usize;
+        // Every block is accounted for, and memory holds them.
+        let reading = streams.in_flight.iter().filter(|step| matches!(step, Move::Read(_))).count();
+        let arrived: usize = streams.inputs.iter().map(|input| input.filled.len()).sum();
+        let blocks = arrived + reading + streams.output_blocks as usize;
         let taken = streams.pool.total() - streams.pool.free();
         assert!(taken <= blocks && blocks <= streams.occupancy.used() as usize);
         assert!(streams.occupancy.used() as usize <= streams.pool.total());
@@ -223,11 +227,12 @@ impl Flow for Route {
     }
 }
 
-/// Runs a flow by chance over inputs of these lengths; all must arrive and memory hold.
+/// Runs a random flow over inputs of these lengths: everything arrives and memory holds.
 fn route(
     lengths: &[usize],
     outputs: usize,
-    (tenths, seed): (u64, u64),
+    tenths: u64,
+    seed: u64,
     memory: u32,
     algorithm: Option<Algorithm>,
     depth: usize,
@@ -249,13 +254,13 @@ fn route(
         read.max(1.0),
         read.max(1.0) * tenths as f64 / 10.0,
     );
-    let pool = blocks(memory.max(Split::least(&shape).total()));
+    let pool = blocks(memory.max(Split::min(&shape).total()));
     let scheme = algorithm.and_then(|algorithm| Scheme::best_of(shape, algorithm));
     let mut bowtie = match scheme {
         Some(scheme) => Bowtie::new(inputs, outs, pool.clone(), &scheme),
         None => {
-            let split = Split::of(&Scheme::best(shape), pool.total() as u32);
-            Bowtie::with_schedule((inputs, outs), pool.clone(), shape.alpha, split, Box::new(FewestHeld))
+            let split = Split::new(&Scheme::best(shape), pool.total() as u32);
+            Bowtie::with_schedule(inputs, outs, pool.clone(), shape.alpha, split, Box::new(FewestHeld))
         }
     };
     let bowtie = bowtie.as_mut().map_err(|few| TestCaseError::fail(few.to_string()))?;
@@ -276,7 +281,7 @@ fn route(
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// Skewed flows, inputs that end early or are empty, memory that just suffices, and any schedule.
+    /// Skewed flows, inputs that end early or are empty, memory that just suffices, and all schedules.
     #[test]
     fn nothing_waits_for_ever(
         lengths in proptest::collection::vec(0usize..200_000, 1..9),
@@ -290,23 +295,23 @@ proptest! {
         use Algorithm::{A2, A3, A4, A5, A6r, A6w};
         let algorithm = [None, Some(A2), Some(A3), Some(A4), Some(A5), Some(A6r), Some(A6w), None][which];
         let memory = lengths.len() as u32 + 1 + 2 * outputs as u32 + more;
-        route(&lengths, outputs, (tenths, seed), memory, algorithm, depth)?;
+        route(&lengths, outputs, tenths, seed, memory, algorithm, depth)?;
     }
 }
 
-/// Reading need not be half of it.
+/// The share of reading need not be one half.
 #[test]
 fn any_share_of_reading() {
     for (alpha, tenths) in [(0.2, 40), (0.5, 10), (0.8, 2)] {
         for algorithm in [Algorithm::A5, Algorithm::A6r, Algorithm::A6w] {
             let lengths = vec![1_000_000; 6];
-            route(&lengths, 7, (tenths, 3), 256, Some(algorithm), 1)
+            route(&lengths, 7, tenths, 3, 256, Some(algorithm), 1)
                 .unwrap_or_else(|error| panic!("{alpha} by {algorithm:?}: {error}"));
         }
     }
 }
 
-/// What the formulas say is what the device sees, but for the beginning, the end, and blocks half full.
+/// Runs on the device are as long as the formulas say, except at the beginning, at the end, and for half-full blocks.
 #[test]
 fn runs_are_as_long_as_the_formulas_say() {
     for alpha in [0.2, 0.5, 0.8] {
@@ -316,10 +321,11 @@ fn runs_are_as_long_as_the_formulas_say() {
             let setup = Setup { total_blocks: 24_000, ..setup(n, m, alpha, algorithm, 512) };
             let disk = disk();
             let mut bowtie = bowtie_of(&setup, &disk).depth(1);
-            run(&mut bowtie, &mut Ground { mill: Mill::new(&setup) }, || Ok(())).expect("it runs");
-            let told = disk.ledger().totals();
-            let blocks = (told.read_bytes + told.written_bytes) as f64 / BLOCK as f64;
-            let share = blocks / told.runs as f64 / setup.scheme.run_length(512.0);
+            run(&mut bowtie, &mut Simulated { function: RateModel::new(&setup) }, || Ok(()))
+                .expect("it runs");
+            let moved = disk.ledger().totals();
+            let blocks = (moved.read_bytes + moved.written_bytes) as f64 / BLOCK as f64;
+            let share = blocks / moved.runs as f64 / setup.scheme.run_length(512.0);
             println!("{n} x {m} at {alpha} by {algorithm:?}: {share:.3}");
             assert!((0.8..1.2).contains(&share), "{n} x {m} at {alpha} by {algorithm:?}: {share:.3}");
         }
@@ -327,7 +333,7 @@ fn runs_are_as_long_as_the_formulas_say() {
 }
 
 #[test]
-fn too_little_memory_is_said() {
+fn too_little_memory_is_an_error() {
     let disk = disk();
     let scheme = Scheme::best(Shape { inputs: 2, outputs: 3, alpha: 0.5 });
     let inputs = (0..2).map(|_| Reader::new(disk.open_read("in", 0..9), BLOCK)).collect();
@@ -336,14 +342,14 @@ fn too_little_memory_is_said() {
     assert_eq!(few, TooFewBlocks { inputs: 2, outputs: 3, needed: 9, blocks: 8 });
 }
 
-/// A flow that wants more room than its side ever has is told so.
+/// A flow that waits for more memory than its side has gets an error.
 #[test]
-fn what_cannot_go_on_is_an_error() {
+fn an_endless_wait_is_an_error() {
     struct Greedy;
     impl Flow for Greedy {
         type Error = IoError;
         fn step(&mut self, streams: &mut Bowtie) -> Result<Step, IoError> {
-            Ok(if streams.room(0) > 100 * BLOCK { Step::Done } else { Step::Full })
+            Ok(if streams.free_bytes(0) > 100 * BLOCK { Step::Done } else { Step::Full })
         }
     }
     let disk = disk();
@@ -374,21 +380,20 @@ impl Flow for Needing {
     }
 }
 
-/// Forecasting that waits for the device of the block that is next, as simple prefetching does.
-struct Waiting(crate::schedule::Forecast);
+/// Forecasting that waits for the device of the next block, as simple prefetching does.
+struct Waiting(Forecast);
 
 impl Schedule for Waiting {
-    fn next(&mut self, sight: &crate::schedule::Sight<'_>) -> Option<Move> {
-        let step = self.0.clone().next(&crate::schedule::Sight { busy: &[], ..*sight });
-        if matches!(step, Some(Move::Read(input)) if sight.is_busy(input)) {
+    fn next(&mut self, view: &SchedulerView<'_>) -> Option<Move> {
+        let step = self.0.clone().next(&SchedulerView { busy: &[], ..*view });
+        if matches!(step, Some(Move::Read(input)) if view.is_busy(input)) {
             return None;
         }
-        self.0.next(&crate::schedule::Sight { busy: &[], ..*sight })
+        self.0.next(&SchedulerView { busy: &[], ..*view })
     }
 }
 
-/// Seconds that reading takes for a merge of 16 inputs on four devices; `keys` says the first key of a block
-/// of an input.
+/// Seconds for reading in a merge of 16 inputs on four devices; `keys` gives the first key of a block of an input.
 fn seconds_on_four_devices(waits: bool, keys: impl Fn(u64, u64) -> u64) -> f64 {
     const INPUTS: u64 = 16;
     const BLOCKS: u64 = 64;
@@ -409,21 +414,21 @@ fn seconds_on_four_devices(waits: bool, keys: impl Fn(u64, u64) -> u64) -> f64 {
     }
     order.sort_unstable();
     let reader = |input: u64| Reader::new(disk.open_read(&format!("in {input}"), 0..u64::MAX), BLOCK);
-    let forecast = crate::schedule::Forecast::new(&keys);
+    let forecast = Forecast::new(&keys);
     let schedule: Box<dyn Schedule> = if waits { Box::new(Waiting(forecast)) } else { Box::new(forecast) };
     let pool = blocks(2 * INPUTS as u32);
     let shape = Shape { inputs: INPUTS as u32, outputs: 0, alpha: 1.0 };
     let split = Split { read: pool.total() as u32, write: 0 };
     let mut bowtie: Bowtie =
-        Bowtie::build(((0..INPUTS).map(reader).collect(), Vec::new()), pool, &shape, split, schedule);
+        Bowtie::build((0..INPUTS).map(reader).collect(), Vec::new(), pool, &shape, split, schedule);
     bowtie.depth = usize::MAX;
     let mut flow = Needing { order: order.into_iter().map(|(_, input)| input).collect(), at: 0 };
     run(&mut bowtie, &mut flow, || Ok(())).expect("it is read");
     disk.seconds()
 }
 
-/// A block on an idle device is read before one whose device is busy: with keys spread evenly, and with keys
-/// such that the inputs of one device are needed for a while before those of the next.
+/// A block on an idle device is read before one on a busy device: with keys spread evenly, and with keys for which the
+/// inputs of one device are needed for a while before those of the next.
 #[test]
 fn a_busy_device_is_not_waited_for() {
     let spread = |input: u64, block: u64| (input * 64 + block).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
@@ -442,7 +447,7 @@ fn a_busy_device_is_not_waited_for() {
     }
 }
 
-/// A stream whose device the engine is not told.
+/// A stream whose device the engine does not know.
 struct Hidden(Writer);
 
 impl BlockOutput for Hidden {
@@ -506,7 +511,7 @@ fn seconds_of_writing<O: BlockOutput>(
     let split = Split { read: 0, write: pool.total() as u32 };
     let outputs = (0..OUTPUTS).map(writer).collect();
     let mut bowtie: Bowtie<Reader, O> =
-        Bowtie::with_schedule((Vec::new(), outputs), pool, 0.0, split, schedule).expect("there is memory");
+        Bowtie::with_schedule(Vec::new(), outputs, pool, 0.0, split, schedule).expect("there is memory");
     let mut flow = Bringing { order: order.into_iter().map(|(_, output)| output).collect(), at: 0, given: 0 };
     run(&mut bowtie, &mut flow, || Ok(())).expect("it is written");
     for number in 0..OUTPUTS {

@@ -1,68 +1,68 @@
-//! What everyone does, for comparison: every stream has its own equal part of memory. All parts of inputs are
-//! filled, one after the other, and all outputs are written, one after the other.
+//! The usual schedule, for comparison: every stream has an equal part of memory. The parts of all inputs are filled
+//! one after the other, and all outputs are written one after the other.
 //!
-//! Source: the naive allocators of Stella and Loguinov, sections III.A and III.B: runs of M/m for 0 x m, and of
-//! M/(m + 1) where a file is on the other side.
+//! Source: the naive allocators of sections III.A and III.B: runs of M/m for 0 x m, and of M/(m + 1) with a file on
+//! the other side.
 //!
 //! ```text
-//!   function waits for an input    write all outputs, then fill each input's part
-//!   room                           write all outputs
+//!   function blocked on an input    write all outputs, then fill each input's part
+//!   function blocked on memory      write all outputs
 //! ```
 //!
-//! Invariant: what is counted when a round is planned is moved, whatever arrives meanwhile.
+//! Invariant: the blocks counted when a round is planned are moved, whatever arrives meanwhile.
 
 use std::collections::VecDeque;
 
 use ascot_model::run_length::Shape;
 
-use super::{Move, Schedule, Sight, Stall};
-use crate::occupancy::Split;
+use super::split::Split;
+use super::view::{BlockedOn, Move, Schedule, SchedulerView};
 
 /// Equal parts of memory for all streams.
 #[derive(Clone, Debug)]
 pub struct EqualParts {
     /// Blocks of an input's part.
     part: u32,
-    /// What is moved, and how many blocks of it.
+    /// Streams to move, and the blocks of each.
     tasks: VecDeque<(Move, u32)>,
 }
 
 impl EqualParts {
-    /// The schedule for so many inputs, with so many blocks for all of them.
+    /// The schedule for `inputs` inputs that share `read_blocks` blocks.
     pub fn new(inputs: u32, read_blocks: u32) -> Self {
         EqualParts { part: (read_blocks / inputs.max(1)).max(1), tasks: VecDeque::new() }
     }
 
-    /// How memory is divided: as the sides' bytes are, so that both are done with theirs at once. An output's
-    /// block that is being filled is part of what it has.
+    /// Divides memory in proportion to the bytes of both sides, so that both finish their parts at once. The block
+    /// that an output is filling belongs to its part.
     pub fn split(shape: &Shape, memory_blocks: u32) -> Split {
-        let least = Split::least(shape);
+        let min = Split::min(shape);
         let share = f64::from(memory_blocks.saturating_sub(shape.outputs)) * shape.alpha;
-        let read = (share.floor() as u32)
-            .clamp(least.read, memory_blocks.saturating_sub(least.write).max(least.read));
-        Split { read, write: memory_blocks.saturating_sub(read).max(least.write) }
+        let read =
+            (share.floor() as u32).clamp(min.read, memory_blocks.saturating_sub(min.write).max(min.read));
+        Split { read, write: memory_blocks.saturating_sub(read).max(min.write) }
     }
 
-    fn write_all(&mut self, sight: &Sight<'_>) {
-        let full = sight.full.iter().enumerate().filter(|&(_, &blocks)| blocks > 0);
+    fn write_all(&mut self, view: &SchedulerView<'_>) {
+        let full = view.full.iter().enumerate().filter(|&(_, &blocks)| blocks > 0);
         self.tasks.extend(full.map(|(output, &blocks)| (Move::Write(output), blocks)));
     }
 
-    fn fill_all(&mut self, sight: &Sight<'_>) {
-        let free = sight
+    fn fill_all(&mut self, view: &SchedulerView<'_>) {
+        let free = view
             .held
             .iter()
             .enumerate()
-            .filter(|&(input, &held)| held < self.part && sight.remaining[input] > 0);
+            .filter(|&(input, &held)| held < self.part && view.remaining[input] > 0);
         self.tasks.extend(free.map(|(input, &held)| (Move::Read(input), self.part - held)));
     }
 
-    /// The first thing planned that can be moved.
-    fn front(&mut self, sight: &Sight<'_>) -> Option<Move> {
+    /// The first planned block that can be moved.
+    fn front(&mut self, view: &SchedulerView<'_>) -> Option<Move> {
         while let Some((step, left)) = self.tasks.front_mut() {
             let can = match *step {
-                Move::Read(input) => sight.may_read(input),
-                Move::Write(output) => sight.full[output] > 0,
+                Move::Read(input) => view.may_read(input),
+                Move::Write(output) => view.full[output] > 0,
             };
             if can && *left > 0 {
                 *left -= 1;
@@ -75,22 +75,22 @@ impl EqualParts {
 }
 
 impl Schedule for EqualParts {
-    fn next(&mut self, sight: &Sight<'_>) -> Option<Move> {
-        if let Some(step) = self.front(sight) {
+    fn next(&mut self, view: &SchedulerView<'_>) -> Option<Move> {
+        if let Some(step) = self.front(view) {
             return Some(step);
         }
-        match sight.stall {
-            Stall::Running | Stall::Arriving(_) => return None,
-            Stall::Room | Stall::Ended => self.write_all(sight),
-            Stall::Input(waited) => {
-                self.write_all(sight);
-                self.fill_all(sight);
-                // Whatever its part holds: it is what the function waits for.
-                if sight.held[waited] >= self.part {
+        match view.blocked_on {
+            BlockedOn::Nothing | BlockedOn::InputInFlight(_) => return None,
+            BlockedOn::OutputMemory | BlockedOn::End => self.write_all(view),
+            BlockedOn::Input(waited) => {
+                self.write_all(view);
+                self.fill_all(view);
+                // The function waits for this input, so it is read even if its part is full.
+                if view.held[waited] >= self.part {
                     self.tasks.push_back((Move::Read(waited), 1));
                 }
             }
         }
-        self.front(sight)
+        self.front(view)
     }
 }

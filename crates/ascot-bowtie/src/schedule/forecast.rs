@@ -1,22 +1,24 @@
-//! Blocks in the order of need: for merges on devices whose switches cost next to nothing. Outputs, where
-//! there are any, are written as soon as a block is full.
+//! Blocks in the order in which they are needed: for merges on devices whose switches cost next to nothing. Outputs,
+//! if there are any, are written as soon as a block is full.
 
-use super::{Move, Schedule, Sight};
+use super::view::{Move, Schedule, SchedulerView};
+use crate::constants::LOOK_AHEAD_BLOCKS;
 
-/// Forecasting (Knuth, volume 3, section 5.4.6): blocks are read in the order in which a merge will
-/// need them. A merge needs a block when everything smaller than its first key has been consumed,
-/// so the order is that of the blocks' first keys.
+/// Forecasting (Knuth, volume 3, section 5.4.6): blocks are read in the order in which a merge needs them. A merge
+/// needs a block when everything smaller than its first key has been consumed, so this is the order of the first
+/// keys.
 #[derive(Clone, Debug)]
 pub struct Forecast {
-    /// Inputs in the order their blocks will be needed.
+    /// Inputs in the order in which their blocks are needed.
     order: Vec<u32>,
+    /// The next block in that order.
     next: usize,
-    /// Blocks of each input read out of turn, because it starved.
+    /// Blocks of each input that were read before their place in the order.
     ahead: Vec<u32>,
 }
 
 impl Forecast {
-    /// `first_keys[i]` holds the key prefix of every block still to be read of input `i`, ascending.
+    /// `first_keys[i]` holds the key prefixes of all blocks of input `i` that are not yet read, ascending.
     pub fn new(first_keys: &[Vec<u64>]) -> Self {
         let mut blocks: Vec<(u64, u32)> = Vec::with_capacity(first_keys.iter().map(Vec::len).sum());
         for (input, keys) in first_keys.iter().enumerate() {
@@ -30,33 +32,27 @@ impl Forecast {
             ahead: vec![0; first_keys.len()],
         }
     }
-}
 
-/// Where the device of the block that is next is busy, the next block of another is looked for among so many
-/// for each input.
-const LOOK_AHEAD_BLOCKS: usize = 4;
-
-impl Forecast {
-    /// The input of the first block in order whose device is not busy.
-    fn on_an_idle_device(&self, now: &Sight<'_>) -> Option<usize> {
+    /// The input of the next block whose device is idle, among the blocks that follow soon.
+    fn on_idle_device(&self, view: &SchedulerView<'_>) -> Option<usize> {
         let mut ahead = self.ahead.clone();
-        let window = LOOK_AHEAD_BLOCKS * now.held.len();
+        let window = LOOK_AHEAD_BLOCKS * view.held.len();
         let rest = self.order.iter().skip(self.next).take(window).map(|&input| input as usize);
         rest.filter(|&input| {
             let read = ahead[input] > 0;
             ahead[input] = ahead[input].saturating_sub(1);
             !read
         })
-        .find(|&input| !now.is_busy(input) && now.may_read(input))
+        .find(|&input| !view.is_busy(input) && view.may_read(input))
     }
 }
 
 impl Schedule for Forecast {
-    fn next(&mut self, now: &Sight<'_>) -> Option<Move> {
-        if let Some(output) = now.fullest() {
+    fn next(&mut self, view: &SchedulerView<'_>) -> Option<Move> {
+        if let Some(output) = view.fullest() {
             return Some(Move::Write(output));
         }
-        if now.free_to_read == 0 {
+        if view.free_to_read == 0 {
             return None;
         }
         while let Some(&input) = self.order.get(self.next) {
@@ -66,58 +62,68 @@ impl Schedule for Forecast {
                 self.next += 1;
                 continue;
             }
-            if now.remaining[input] == 0 {
+            if view.remaining[input] == 0 {
                 self.next += 1;
                 continue;
             }
-            if now.may_read(input) {
-                if now.is_busy(input)
-                    && let Some(other) = self.on_an_idle_device(now)
-                {
-                    self.ahead[other] += 1;
-                    return Some(Move::Read(other));
-                }
-                self.next += 1;
-                return Some(Move::Read(input));
+            if !view.may_read(input) {
+                break;
             }
-            break;
+            if view.is_busy(input)
+                && let Some(other) = self.on_idle_device(view)
+            {
+                self.ahead[other] += 1;
+                return Some(Move::Read(other));
+            }
+            self.next += 1;
+            return Some(Move::Read(input));
         }
-        let starved = (0..now.held.len()).find(|&i| now.held[i] == 0 && now.remaining[i] > 0)?;
+        let starved = (0..view.held.len()).find(|&i| view.held[i] == 0 && view.remaining[i] > 0)?;
         self.ahead[starved] += 1;
         Some(Move::Read(starved))
     }
 }
 
-/// For inputs whose keys are not known beforehand: the input that holds least is read next.
+/// For inputs whose keys are not known beforehand: reads the input that holds the fewest blocks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FewestHeld;
 
 impl Schedule for FewestHeld {
-    fn next(&mut self, now: &Sight<'_>) -> Option<Move> {
-        if let Some(output) = now.fullest() {
+    fn next(&mut self, view: &SchedulerView<'_>) -> Option<Move> {
+        if let Some(output) = view.fullest() {
             return Some(Move::Write(output));
         }
-        let live = (0..now.held.len()).filter(|&input| now.remaining[input] > 0);
-        // Not on a device that has enough to do, but what holds nothing comes first.
-        let least = live.min_by_key(|&input| (now.held[input] > 0 && now.is_busy(input), now.held[input]))?;
-        now.may_read(least).then_some(Move::Read(least))
+        let live = (0..view.held.len()).filter(|&input| view.remaining[input] > 0);
+        // Inputs on busy devices come last, but an input that holds nothing comes first.
+        let fewest =
+            live.min_by_key(|&input| (view.held[input] > 0 && view.is_busy(input), view.held[input]))?;
+        view.may_read(fewest).then_some(Move::Read(fewest))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schedule::Stall;
+    use crate::schedule::view::BlockedOn;
     use proptest::prelude::*;
 
-    fn sight<'a>(held: &'a [u32], remaining: &'a [u32], free_to_read: u32) -> Sight<'a> {
-        let (full, shares, runs_out) = (&[], &[], &[]);
-        let (free_to_write, gain, stall) = (0, 1.0, Stall::Running);
-        Sight { held, remaining, free_to_read, full, free_to_write, shares, runs_out, gain, busy: &[], stall }
+    fn view<'a>(held: &'a [u32], remaining: &'a [u32], free_to_read: u32) -> SchedulerView<'a> {
+        SchedulerView {
+            held,
+            remaining,
+            free_to_read,
+            full: &[],
+            free_to_write: 0,
+            shares: &[],
+            runs_out: &[],
+            gain: 1.0,
+            busy: &[],
+            blocked_on: BlockedOn::Nothing,
+        }
     }
 
-    /// Plays a merge on numbers: consumes blocks in key order, reads as the schedule says. Returns
-    /// the number of reads; panics on deadlock.
+    /// Simulates a merge: consumes blocks in key order and reads as the schedule says. Returns the number of reads;
+    /// panics on deadlock.
     fn play(mut schedule: impl Schedule, keys: &[Vec<u64>], blocks: usize) -> usize {
         let mut held: Vec<Vec<u64>> = vec![Vec::new(); keys.len()];
         let mut next = vec![0usize; keys.len()];
@@ -128,7 +134,7 @@ mod tests {
                 let remaining: Vec<u32> = (0..keys.len()).map(|i| (keys[i].len() - next[i]) as u32).collect();
                 let used: usize = held.iter().map(Vec::len).sum();
                 assert!(used <= blocks, "memory above the budget");
-                let now = sight(&counts, &remaining, (blocks - used) as u32);
+                let now = view(&counts, &remaining, (blocks - used) as u32);
                 let Some(Move::Read(input)) = schedule.next(&now) else { break };
                 held[input].push(keys[input][next[input]]);
                 next[input] += 1;
@@ -165,10 +171,10 @@ mod tests {
     fn forecasting_reads_in_the_order_of_need() {
         let keys = vec![vec![1, 2, 3], vec![10, 11, 12]];
         let mut schedule = Forecast::new(&keys);
-        assert_eq!(schedule.next(&sight(&[0, 0], &[3, 3], 4)), Some(Move::Read(0)));
-        assert_eq!(schedule.next(&sight(&[1, 0], &[2, 3], 3)), Some(Move::Read(0)));
-        assert_eq!(schedule.next(&sight(&[2, 0], &[1, 3], 2)), Some(Move::Read(0)));
+        assert_eq!(schedule.next(&view(&[0, 0], &[3, 3], 4)), Some(Move::Read(0)));
+        assert_eq!(schedule.next(&view(&[1, 0], &[2, 3], 3)), Some(Move::Read(0)));
+        assert_eq!(schedule.next(&view(&[2, 0], &[1, 3], 2)), Some(Move::Read(0)));
         // One block is left, and input 1 has none: it is kept for it.
-        assert_eq!(schedule.next(&sight(&[3, 0], &[0, 3], 1)), Some(Move::Read(1)));
+        assert_eq!(schedule.next(&view(&[3, 0], &[0, 3], 1)), Some(Move::Read(1)));
     }
 }

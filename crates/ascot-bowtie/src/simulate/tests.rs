@@ -1,8 +1,8 @@
-//! What the theory says, and what the schedules do.
+//! The schedules against the theory.
 
 use super::*;
 use crate::schedule::EqualParts;
-use ascot_model::run_length::{Algorithm, Baseline, Shape};
+use ascot_model::run_length::{Algorithm, Baseline, Scheme, Shape};
 use proptest::prelude::*;
 
 fn setup(inputs: u32, outputs: u32, alpha: f64, algorithm: Algorithm, memory_blocks: u32) -> Setup {
@@ -24,7 +24,7 @@ fn share_of_formula(setup: &Setup) -> f64 {
     outcome.run_length() / setup.scheme.run_length(f64::from(setup.memory_blocks))
 }
 
-/// Every algorithm, at equal rates: within two percent of the formula at the groups in use.
+/// Every algorithm at equal rates is within two percent of the formula for its groups.
 #[test]
 fn the_formulas_hold() {
     for (n, m, alpha, algorithm) in [
@@ -50,7 +50,7 @@ fn the_formulas_hold() {
     }
 }
 
-/// Where groups are one below and one above the best, the formula at that group holds too.
+/// The formula also holds for groups that are not the best.
 #[test]
 fn the_formulas_hold_for_other_groups() {
     for group in [1.0, 5.0, 13.0, 22.0] {
@@ -64,16 +64,16 @@ fn the_formulas_hold_for_other_groups() {
     }
 }
 
-/// The staircases of theorems 1, 3, 6 and 8 are what the streams hold.
+/// Streams hold the occupancies of theorems 1, 3, 6 and 8.
 #[test]
 fn the_staircases_are_seen() {
     let outputs = |setup: &Setup| {
-        let seen = simulate(setup, false).expect("no deadlock").output_stairs;
-        (seen, setup.scheme.output_staircase(f64::from(setup.memory_blocks)))
+        let seen = simulate(setup, false).expect("no deadlock").output_staircase;
+        (seen, setup.scheme.output_occupancies(f64::from(setup.memory_blocks)))
     };
     let inputs = |setup: &Setup| {
-        let seen = simulate(setup, false).expect("no deadlock").input_stairs;
-        (seen, setup.scheme.input_staircase(f64::from(setup.memory_blocks)))
+        let seen = simulate(setup, false).expect("no deadlock").input_staircase;
+        (seen, setup.scheme.input_occupancies(f64::from(setup.memory_blocks)))
     };
     for (seen, expected) in
         [outputs(&setup(0, 16, 0.0, Algorithm::A1, 16384)), outputs(&setup(1, 16, 0.5, Algorithm::A2, 16384))]
@@ -85,14 +85,14 @@ fn the_staircases_are_seen() {
     let (seen, expected) = inputs(&setup(16, 0, 1.0, Algorithm::A3, 16384));
     let off = seen.iter().zip(&expected).map(|(seen, expected)| (seen - expected).abs()).fold(0.0, f64::max);
     assert!(off < 0.03 * expected[0], "{seen:.0?} for {expected:.0?}");
-    // Seen when a group has run out, before it is filled: all are a stair lower.
+    // Seen when a group has run out, before it is filled: all are a step lower.
     let (seen, expected) = inputs(&setup(16, 1, 0.5, Algorithm::A4, 16384));
     let lower = expected[4..].iter().copied().chain([0.0; 4]);
     let off = seen.iter().zip(lower).map(|(seen, expected)| (seen - expected).abs()).fold(0.0, f64::max);
     assert!(off < 0.03 * expected[0], "{seen:.0?} for {expected:.0?}");
 }
 
-/// Whatever the rates, everything moves, memory holds, and runs stay long.
+/// At all rates everything moves, memory holds, and runs stay long.
 #[test]
 fn uneven_rates_cost_little() {
     for (n, m, alpha, algorithm) in [
@@ -129,7 +129,7 @@ fn uneven_rates_cost_little() {
     }
 }
 
-/// What everyone does reaches its formula, and what the staircases gain over it is what theirs say.
+/// Equal parts reach their formula, and the staircases gain over them what the formulas promise.
 #[test]
 fn equal_parts_of_memory() {
     for (n, m, alpha) in
@@ -139,12 +139,12 @@ fn equal_parts_of_memory() {
         let setup = setup(n, m, alpha, Scheme::best(shape).algorithm, 16384);
         let split = EqualParts::split(&shape, setup.memory_blocks);
         let mut schedule = EqualParts::new(n, split.read);
-        let told = simulate_by(&setup, split, &mut schedule, false).expect("no deadlock");
+        let equal = simulate_by(&setup, split, &mut schedule, false).expect("no deadlock");
         let formula = Baseline::EqualParts.run_length(&shape, 16384.0);
-        let share = told.run_length() / formula;
+        let share = equal.run_length() / formula;
         assert!((0.95..1.05).contains(&share), "{n} x {m}: {share:.3}");
-        assert!(told.peak_blocks <= setup.memory_blocks);
-        let ours = simulate(&setup, false).expect("no deadlock").run_length() / told.run_length();
+        assert!(equal.peak_blocks <= setup.memory_blocks);
+        let ours = simulate(&setup, false).expect("no deadlock").run_length() / equal.run_length();
         let promised = setup.scheme.run_length(16384.0) / formula;
         assert!(
             (ours / promised - 1.0).abs() < 0.05,
@@ -203,7 +203,7 @@ fn any_skew() -> impl Strategy<Value = Skew> {
     ]
 }
 
-/// A setup of any shape an algorithm is for, with so many blocks to a stream.
+/// A setup of a shape that the algorithm fits, with `blocks_to_a_stream` blocks for each stream.
 fn any_setup(
     algorithm: Algorithm,
     (n, m): (u32, u32),
@@ -224,8 +224,8 @@ fn any_setup(
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// Whatever the shape, the memory and the rates: all moves, memory holds, and nobody waits for more
-    /// than memory's worth of other streams' blocks.
+    /// For all shapes, memories and rates: everything moves, memory holds, and no stream waits while more than a memory
+    /// of other streams' blocks moves.
     #[test]
     fn nothing_is_stuck_or_starved(
         algorithm in any_algorithm(),
@@ -250,9 +250,9 @@ proptest! {
     }
 }
 
-/// With the schedule that is chosen for a shape and blocks of memory to a stream: runs about as long as the
-/// formula says, and rates that vary by up to `noise` at every block leave 85 percent of that. Groups of inputs
-/// that keep step with outputs (A6w) lose most: until they have found their rounds, some are filled twice in one.
+/// The best schedule of a shape has runs about as long as the formula says, and at least 85 percent of that if rates vary
+/// by up to `noise` at every block. A6w loses most: until groups of inputs have found their rounds, some inputs are
+/// filled twice in one round.
 fn reaches_its_formula(
     shape: (u32, u32),
     alpha: f64,
@@ -262,7 +262,7 @@ fn reaches_its_formula(
 ) -> Result<(), TestCaseError> {
     let chosen = Scheme::best(Shape { inputs: shape.0, outputs: shape.1, alpha });
     let mut equal = any_setup(chosen.algorithm, shape, alpha, blocks, seed);
-    // Many rounds, so that it is nothing where in one the last of them ends.
+    // Many rounds, so that the last one does not matter.
     let run_blocks = equal.scheme.run_length(f64::from(equal.memory_blocks));
     equal.total_blocks = 8 * u64::from(equal.memory_blocks) + (300.0 * run_blocks.min(1e6)) as u64;
     equal.total_blocks = equal.total_blocks.max(20 * u64::from(equal.memory_blocks));
@@ -277,7 +277,7 @@ fn reaches_its_formula(
     Ok(())
 }
 
-/// Kept cases of a search: a group of inputs that memory did not hold led to ever larger groups.
+/// Cases found by a search: a group of inputs that memory did not hold led to ever larger groups.
 #[test]
 fn groups_that_memory_does_not_hold_stay_apart() -> Result<(), TestCaseError> {
     let setup = any_setup(Algorithm::A6w, (38, 42), 0.734, 202, 1);

@@ -78,7 +78,7 @@ impl Logs {
         let blocks = BlockPool::new(region, plan.engine_block_bytes);
         let files = specs.iter().map(|spec| open(disk, spec)).collect::<Result<Vec<_>>>()?;
         let few = |_| IndexError::Request("a writer's memory is too small for its files".into());
-        let bowtie = Bowtie::of_outputs(files, blocks, Box::new(FewestHeld)).map_err(few)?;
+        let bowtie = Bowtie::from_outputs(files, blocks, Box::new(FewestHeld)).map_err(few)?;
         Ok(Self { bowtie, ends: specs.iter().map(|spec| spec.start).collect() })
     }
 
@@ -89,7 +89,7 @@ impl Logs {
 
     /// Appends to `log`.
     pub fn append(&mut self, log: LogNumber, bytes: &[u8]) -> Result<()> {
-        self.bowtie.give(log.0, bytes)?;
+        self.bowtie.write_all(log.0, bytes)?;
         self.ends[log.0] += bytes.len() as u64;
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use ascot_model::columns::{ColumnAccount, column_words};
 use ascot_model::measurement::{Requests, VolumeRequests};
-use ascot_model::plan::{Plan, Way};
+use ascot_model::plan::{MethodPlan, Plan};
 use ascot_model::units;
 use ascot_model::volume::VolumeProfile;
 use serde::Serialize;
@@ -167,8 +167,8 @@ impl Explanation {
     }
 }
 
-fn compare(way: &Way, chosen: &Way) -> String {
-    let moved = |way: &Way| way.read_bytes() + way.written_bytes();
+fn compare(way: &MethodPlan, chosen: &MethodPlan) -> String {
+    let moved = |way: &MethodPlan| way.read_bytes() + way.written_bytes();
     let io = match moved(way).cmp(&moved(chosen)) {
         std::cmp::Ordering::Equal => "same bytes moved".to_string(),
         std::cmp::Ordering::Greater => format!("moves {} more", units::bytes(moved(way) - moved(chosen))),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use ascot_model::plan::{PassPlan, Plan, Way};
+use ascot_model::plan::{MethodPlan, PassPlan, Plan};
 use ascot_model::units;
 use ascot_model::volume::VolumeProfile;
 use serde::Serialize;
@@ -91,11 +91,11 @@ fn money(pass: &PassPlan, volume: &VolumeProfile) -> f64 {
     volume.money(switches * share, switches * (1.0 - share), pass.seconds())
 }
 
-fn moved_bytes(way: &Way) -> u64 {
+fn moved_bytes(way: &MethodPlan) -> u64 {
     way.read_bytes() + way.written_bytes()
 }
 
-fn totals(way: &Way) -> String {
+fn totals(way: &MethodPlan) -> String {
     format!(
         "{}, {} moved, {} switches",
         units::seconds(way.seconds()),

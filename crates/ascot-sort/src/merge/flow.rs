@@ -263,7 +263,7 @@ impl<R: Records, S: MergeSink, I: BlockInput<Block = RunBlock>> Flow<I, NoOutput
         }
         // Said before the blocks come free one by one: the schedule must know by then who starves.
         for (index, held) in self.held.iter().enumerate() {
-            inputs.released(index, (before[index] - held.len()) as u32);
+            inputs.release(index, (before[index] - held.len()) as u32);
         }
         self.emit(batch, inputs)?;
         self.settle()?;

@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ascot_io::{IoError, read_index};
-use ascot_model::disk_use::LEAST_STEP_BYTES;
+use ascot_model::disk_use::MIN_STEP_BYTES;
 
 use crate::api::error::SortError;
 use crate::api::observe::Cancel;
@@ -99,7 +99,7 @@ impl<'s, 'a, R: Records> FreeingSink<'s, 'a, R> {
         let free = path.and_then(|path| self.job.disk.free_space(path).ok()).map(|free| free / 2);
         let planned = self.job.disk.left_of_limit();
         let most = free.into_iter().chain(planned).min().unwrap_or(self.every);
-        self.every.min(most.max(LEAST_STEP_BYTES))
+        self.every.min(most.max(MIN_STEP_BYTES))
     }
 
     /// Makes what has been merged durable, and stores how far that is.

@@ -102,7 +102,7 @@ fn merge_range<R: Records, S: MergeSink>(
         None => Box::new(FewestHeld),
     };
     let turns = job.turns(&job.inputs.paths(), &job.output_dirs());
-    let mut inputs = Bowtie::of_inputs(streams, blocks, schedule).in_turn(turns.is_some());
+    let mut inputs = Bowtie::from_inputs(streams, blocks, schedule).alternating(turns.is_some());
     let emitters = Arc::clone(&job.emitters);
     let records = Arc::clone(&job.records);
     let mut flow = MergeFlow::new(&*records, &emitters, rules, job.request.top, job.cancel, sink, &starts);

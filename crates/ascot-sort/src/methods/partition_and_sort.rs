@@ -181,7 +181,7 @@ impl<R: Records> Job<'_, R> {
             refined.divide(count);
         }
         let turns = self.turns_of_forming();
-        let mut hands = hands.in_turn(turns.is_some());
+        let mut hands = hands.alternating(turns.is_some());
         let reader = self.reader(&pieces).in_turn(turns);
         let every =
             split_checkpoint_bytes(self.inputs.record_bytes().unwrap_or(0), self.budget.memory as u64);

@@ -411,8 +411,8 @@ impl<R: Records> Job<'_, R> {
             Some(staircase) => Box::new(staircase),
             None => Box::new(Forecast::new(&keys)),
         };
-        let inputs = Bowtie::of_inputs(streams, BlockPool::new(region, block), schedule);
-        Ok(inputs.in_turn(self.turns_of_spills().is_some()))
+        let inputs = Bowtie::from_inputs(streams, BlockPool::new(region, block), schedule);
+        Ok(inputs.alternating(self.turns_of_spills().is_some()))
     }
 }
 

@@ -109,7 +109,7 @@ fn by_key<R: Records>(
     plan: Option<Plan>,
 ) -> Result<Report, SortError> {
     let turns = job.turns(&job.inputs.paths(), &job.output_dirs());
-    let mut hands = open_files(&job, parts)?.in_turn(turns.is_some());
+    let mut hands = open_files(&job, parts)?.alternating(turns.is_some());
     let pieces = pieces_of(&job);
     let reader = job.reader(&pieces).in_turn(turns);
     let (records, mut sum_in, mut out) = (job.records.clone(), RecordSum::new(), RecordSum::new());

@@ -10,8 +10,8 @@
 //!
 //! Invariant: a part gets its records in the order of the inputs.
 
-use ascot_bowtie::engine::{Bowtie, NoInput, run};
-use ascot_bowtie::flow::{Flow, Step};
+use ascot_bowtie::engine::{Bowtie, NoInput};
+use ascot_bowtie::flow::{Flow, Step, run};
 use ascot_bowtie::schedule::{FewestHeld, Schedule, Staircase};
 use ascot_io::BlockPool;
 use ascot_model::run_length::{Algorithm, Scheme, Shape};
@@ -42,7 +42,7 @@ pub fn hands<P: Part>(
         // With no inputs to choose from, that writes whatever is full.
         None => Box::new(FewestHeld),
     };
-    Bowtie::of_outputs(outputs, blocks, schedule)
+    Bowtie::from_outputs(outputs, blocks, schedule)
         .map_err(|_| SortError::Internal("parts have too few blocks of memory"))
 }
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use ascot_io::{PAGE_BYTES, ahead_bytes};
 use ascot_model::disk_use::DiskUse;
-use ascot_model::disk_use::LEAST_STEP_BYTES;
+use ascot_model::disk_use::MIN_STEP_BYTES;
 use ascot_model::host::{HostProfile, KernelRates, RecordClass};
-use ascot_model::plan::{Plan, Way};
+use ascot_model::plan::{MethodPlan, Plan};
 pub use ascot_model::sort_plan::part_count;
 use ascot_model::sort_plan::{Methods, RecordJob, Shares};
 use ascot_model::volume::VolumeProfile;
@@ -298,7 +298,7 @@ pub(crate) fn make_plan<R: Records>(
     }
     // Runs need not be written of what is in order already; parts would be.
     let mut merging = Plan { forced: false, ..facts.sort(Method::Merge, true)? };
-    merging.others.push(Way { remark: "would move what is in order".into(), ..planned.chosen });
+    merging.others.push(MethodPlan { remark: "would move what is in order".into(), ..planned.chosen });
     Ok(merging)
 }
 
@@ -351,5 +351,5 @@ pub fn checkpoint_bytes(total: u64, memory: u64) -> u64 {
     const SHARE_OF_SMALL: u64 = 8;
     const BATCH_BYTES: u64 = 64 << 20;
     let batch = memory.max(BATCH_BYTES);
-    (total / SHARE).max((total / SHARE_OF_SMALL).min(batch)).max(LEAST_STEP_BYTES)
+    (total / SHARE).max((total / SHARE_OF_SMALL).min(batch)).max(MIN_STEP_BYTES)
 }

@@ -1,6 +1,6 @@
 //! What a view costs to make and to read, beside a file.
 
-use ascot_model::plan::Way;
+use ascot_model::plan::MethodPlan;
 use ascot_model::run_length::{Algorithm, Scheme, Shape};
 use ascot_model::volume::VolumeProfile;
 use serde::Serialize;
@@ -26,7 +26,7 @@ impl ViewCost {
     /// without writing, of all runs at once; nothing where all fits in memory. `file_seconds`: the plan of
     /// a sort. Switches of reading: those of A3 within [`READER_BYTES`] where they cost more than a block,
     /// else half of the merge's.
-    pub fn of(merge: &Way, file_seconds: f64, volume: &VolumeProfile) -> Option<ViewCost> {
+    pub fn of(merge: &MethodPlan, file_seconds: f64, volume: &VolumeProfile) -> Option<ViewCost> {
         let [first, .., last] = &merge.passes[..] else { return None };
         let (bytes, runs) = (last.read_bytes as f64, first.outputs.max(last.inputs));
         let switches = if volume.wants_runs((runs + 1) as f64) {
@@ -77,7 +77,7 @@ mod tests {
             device_seconds: 4.5,
             compute_seconds: 1.0,
         };
-        let merge = |runs| Way {
+        let merge = |runs| MethodPlan {
             method: "merge".into(),
             summary: String::new(),
             pieces: runs,

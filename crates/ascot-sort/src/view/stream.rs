@@ -258,7 +258,7 @@ impl<R: Records> Merge<R> {
             Some(staircase) => Box::new(staircase),
             None => Box::new(Forecast::new(&keys)),
         };
-        let mut bowtie = Bowtie::of_inputs(inputs, blocks, schedule);
+        let mut bowtie = Bowtie::from_inputs(inputs, blocks, schedule);
         drop(keys);
         let mut sink = Hand { records: &*records, send };
         let rules = Rules { sum: part.sums, ..Rules::default() };

@@ -1,0 +1,87 @@
+//! Every tuned constant of this crate, each with its derivation or its measurement.
+//!
+//! The measurements are in `bench/results/2026-11-22-schedules`: 206 shapes, simulated with one constant changed at a
+//! time. "Equal" is a run length at equal rates as a share of its formula; "varying" is that at rates that vary by
+//! half at every block, as a share of equal.
+
+// ---------------------------------------------------------------- how full an input's bucket is made
+
+/// Inputs are filled to this share of the largest bucket. Rounding to whole blocks makes some fillings longer at the
+/// expense of those that follow, and without a margin the difference grows.
+/// Measured: at 1.0 the worst shape drops from 0.930 to 0.889 (equal), at 0.97 the mean from 0.987 to 0.977.
+pub(crate) const FILL_SHARE: f64 = 0.99;
+
+/// How far below its largest size a bucket may be filled so that inputs run out one by one.
+/// Measured: at 0 the worst shape drops from 0.870 to 0.673 (varying); 0.20 gains nothing.
+pub(crate) const MAX_SHORTFALL: f64 = 0.10;
+
+/// A bucket that holds this share of its target is not filled up: a run of a fifth of a bucket is shorter than the
+/// mean run, so the switch does not pay. Measured: at 1.0 the mean drops from 0.990 to 0.988 (varying); 0.6 changes
+/// nothing.
+pub(crate) const FULL_ENOUGH: f64 = 0.8;
+
+/// How long after all others a streamed input runs out, as a multiple of the staircase's step. More than one step
+/// drifts towards the largest size where all inputs are consumed at the same rate, which keeps memory full. Measured:
+/// equal rates show no difference from 1.0 to 1.4; the worst shape has 0.917 at 1.0 and 0.827 at 1.4 (varying).
+pub(crate) const STREAMED_SPACING: f64 = 1.2;
+
+/// The same for groups, and for both sides of an interconnect. Uneven steps cost runs of the other side there, so the
+/// spacing only has to cover the rounding to whole blocks. Measured: at 1.2 the worst shape drops from 0.870 to 0.720
+/// (varying) and from 0.930 to 0.902 (equal); 1.0 loses 0.0004 in the mean (equal).
+pub(crate) const GROUPED_SPACING: f64 = 1.02;
+
+/// Up to this number of groups, a group that memory does not hold shares out the blocks that there are. With more
+/// groups one input stays short instead: it is filled again soon and disturbs one group only.
+/// Measured: without sharing out, the worst shape drops from 0.870 to 0.858 (varying).
+pub(crate) const FEW_GROUPS: u32 = 5;
+
+// ---------------------------------------------------------------- the rounds of an interconnect
+
+/// A round of which no more than this share is left ends now. Measured: at 0 the worst shape drops from 0.930 to
+/// 0.907 (equal) and from 0.870 to 0.822 (varying), at 0.3 to 0.912 (equal).
+pub(crate) const EARLY_END: f64 = 0.1;
+
+/// A round may be short by this share. It then ends that much earlier, which costs no switch, whereas one more output
+/// written or one more input filled costs one. Measured: at 0 the worst shape drops from 0.930 to 0.874 (equal), at
+/// 0.15 to 0.907.
+pub(crate) const ROUND_SLACK: f64 = 0.05;
+
+/// Blocks that an input filled for some rounds gets beyond its consumption in them: half a block, which is the mean
+/// of what is already consumed of its first block. Measured: at 0 the worst shape drops from 0.930 to 0.917 (equal);
+/// at 1.5 the worst gains and the mean drops from 0.987 to 0.986.
+pub(crate) const SPARE_BLOCKS: f64 = 0.5;
+
+/// How much more memory inputs get (A6w) than the rounds of the outputs need, so that rounding ends no round early.
+/// Measured: at 1.0 the mean drops from 0.987 to 0.980 (equal) and the worst shape to 0.896, at 1.05 the mean to
+/// 0.980.
+pub(crate) const READER_MARGIN: f64 = 1.01;
+
+// ---------------------------------------------------------------- rates
+
+/// Rates are learned over this number of the inputs' memories. Shorter windows follow the noise of single blocks,
+/// longer ones follow a real change too late. Measured: the worst shape has 0.870 at 4, 0.849 at 1 and 0.853 at 16
+/// (varying).
+pub(crate) const RATE_WINDOW_MEMORIES: f64 = 4.0;
+
+/// The least share of an input that still has blocks, as a share of an equal share: an input that rests for a while
+/// must not be taken to rest for ever.
+pub(crate) const MIN_RATE_SHARE: f64 = 0.05;
+
+/// The smallest rate and the smallest gain that a time is divided by.
+pub(crate) const MIN_RATE: f64 = 1e-12;
+pub(crate) const MIN_GAIN: f64 = 1e-9;
+
+// ---------------------------------------------------------------- devices and requests
+
+/// Where the device of the next block is busy, forecasting looks this number of blocks per input ahead for a block on
+/// another device: twice the two requests that keep a device busy.
+pub(crate) const LOOK_AHEAD_BLOCKS: usize = 4;
+
+/// Requests that keep a device busy: the one it performs and the one that follows.
+pub(crate) const BUSY_REQUESTS: u32 = 2;
+
+/// Requests in flight where the caller sets no depth: two for reading and two for writing.
+pub(crate) const DEFAULT_DEPTH: usize = 2 * MIN_DEVICE_DEPTH;
+
+/// The least number of requests in flight for each device where there are several.
+pub(crate) const MIN_DEVICE_DEPTH: usize = BUSY_REQUESTS as usize;

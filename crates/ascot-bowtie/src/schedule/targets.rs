@@ -1,0 +1,144 @@
+//! How full the bucket of an input is made: theorems 6 and 8, kept up while inputs are consumed at different rates.
+//!
+//! The optimal state of a merge does not come about by itself (section III.C). Each filling therefore aims at the
+//! occupancy with which the input runs out one step of the staircase after all others:
+//!
+//! ```text
+//!   blocks
+//!     |#                        input filled now: it runs out last
+//!     |# #
+//!     |# # #                    each other input runs out one step before the one on its left
+//!     |# # # #
+//!     +--------- inputs, by the time at which they run out
+//! ```
+
+use ascot_model::run_length::{Groups, Scheme, occupancies};
+
+use super::tasks::Tasks;
+use super::view::SchedulerView;
+use crate::constants::{
+    FEW_GROUPS, FILL_SHARE, FULL_ENOUGH, GROUPED_SPACING, MAX_SHORTFALL, MIN_RATE, STREAMED_SPACING,
+};
+
+/// The sizes that a scheme gives to the buckets of inputs.
+#[derive(Clone, Debug)]
+pub(super) struct Targets {
+    pub(super) scheme: Scheme,
+    /// Blocks of the inputs' memory.
+    pub(super) read_blocks: u32,
+}
+
+impl Targets {
+    /// Live inputs, n.
+    pub(super) fn inputs(&self) -> f64 {
+        f64::from(self.scheme.shape.inputs.max(1))
+    }
+
+    pub(super) fn groups(&self) -> Groups {
+        Groups::new(self.scheme.shape.inputs.max(1), self.scheme.read_group)
+    }
+
+    /// Inputs that are filled together, `c_r`.
+    pub(super) fn group_size(&self) -> usize {
+        (self.scheme.read_group.round() as usize).max(1)
+    }
+
+    /// The largest bucket of a streamed input, in blocks: `z_0` of theorem 6 at equal rates. At other rates it grows
+    /// with the square root of the input's rate: this division costs the fewest switches, as the economic order
+    /// quantity does in stock keeping.
+    pub(super) fn largest(&self, view: &SchedulerView<'_>, input: usize) -> u32 {
+        let live = self.inputs();
+        let equal = 2.0 * (f64::from(self.read_blocks) - live / 2.0).max(live) * FILL_SHARE / live;
+        let roots: f64 = view.shares.iter().map(|share| share.sqrt()).sum();
+        let weight = view.shares[input].sqrt() * live / roots.max(MIN_RATE);
+        (equal * weight).floor().max(1.0) as u32
+    }
+
+    /// The target of an input that was streamed: it runs out one step after the last of the others, if that needs
+    /// nearly the largest bucket. Inputs that run out together would leave memory empty first and too small later.
+    fn streamed(&self, view: &SchedulerView<'_>, input: usize) -> u32 {
+        let largest = self.largest(view, input);
+        let share = view.shares[input].max(MIN_RATE);
+        let lasts = f64::from(largest) / share;
+        let spacing =
+            if self.scheme.is_overlapping_interconnect() { GROUPED_SPACING } else { STREAMED_SPACING };
+        let step = spacing * lasts / (self.inputs() - 1.0).max(1.0);
+        let others = (0..view.held.len()).filter(|&other| other != input);
+        let last = others.map(|other| view.runs_out[other]).filter(|&end| end <= lasts).fold(0.0, f64::max);
+        let wanted = (last + step).clamp(lasts * (1.0 - MAX_SHORTFALL), lasts);
+        ((wanted * share).round() as u32).clamp(1, largest)
+    }
+
+    /// Fills up an input that was streamed, unless its bucket is nearly full; says when it runs out then.
+    pub(super) fn fill_up(&self, view: &SchedulerView<'_>, input: usize, tasks: &mut Tasks) -> f64 {
+        let target = self.streamed(view, input);
+        if f64::from(view.held[input]) >= FULL_ENOUGH * f64::from(target) {
+            return view.runs_out[input];
+        }
+        tasks.fill(input, target);
+        f64::from(target) / view.shares[input].max(MIN_RATE)
+    }
+
+    /// Blocks consumed of all inputs together while each group is filled once (theorem 8).
+    fn cycle(&self) -> f64 {
+        let live = self.inputs();
+        // Part of every input's first block is consumed, half of it on average.
+        let memory = (f64::from(self.read_blocks) - live / 2.0).max(live) * FILL_SHARE;
+        self.groups().bytes_per_stream(memory) * live
+    }
+
+    /// Fills the inputs of `group` so that they run out one step after all `others`; `size` is that of a full group.
+    pub(super) fn fill_group(
+        &self,
+        view: &SchedulerView<'_>,
+        group: &[usize],
+        others: &[usize],
+        size: u32,
+        tasks: &mut Tasks,
+    ) {
+        let cycle = self.cycle();
+        let step = cycle * f64::from(size) / self.inputs();
+        let before = others.iter().map(|&other| view.runs_out[other]).filter(|&end| end <= cycle);
+        let last = before.fold(0.0, f64::max);
+        let mut lasts = (last + GROUPED_SPACING * step).clamp(cycle * (1.0 - MAX_SHORTFALL), cycle);
+        if self.groups().number <= FEW_GROUPS {
+            // Memory that does not hold all of it is shared out, so that the group runs out together.
+            let held: u32 = group.iter().map(|&input| view.held[input]).sum();
+            let share: f64 = group.iter().map(|&input| view.shares[input]).sum();
+            lasts = lasts.min(f64::from(held + view.free_to_read) / share.max(MIN_RATE));
+        }
+        for &input in group {
+            let target = (lasts * view.shares[input]).floor() as u32;
+            tasks.fill(input, target.max(1));
+        }
+    }
+
+    /// Fills all inputs to the optimal initial state of theorem 6 or 8.
+    pub(super) fn preload(&self, view: &SchedulerView<'_>, tasks: &mut Tasks) {
+        let inputs = view.held.len();
+        if !self.scheme.algorithm.reads_in_groups() {
+            // A single stream is read as it is consumed.
+            if self.scheme.shape.inputs == 1 {
+                return;
+            }
+            let targets = occupancies(inputs as u32, None, f64::from(self.read_blocks) * FILL_SHARE);
+            for (input, target) in targets.into_iter().enumerate() {
+                tasks.fill(input, (target.floor() as u32).max(1));
+            }
+            return;
+        }
+        let groups = self.groups();
+        let cycle = self.cycle();
+        let mut group = 0;
+        let mut group_end = groups.size(0);
+        for input in 0..inputs {
+            if input as u32 == group_end && input > 0 {
+                group += 1;
+                group_end += groups.size(group);
+            }
+            let lasts = cycle * f64::from(group_end) / inputs as f64;
+            let target = (lasts * view.shares[input]).floor() as u32;
+            tasks.fill(input, target.max(1));
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Bowties of numbers: the schedules drive streams that are only counters, and a function that consumes its inputs
+//! and fills its outputs at given rates. The result is what a device would see: runs, their lengths, and what the
+//! streams hold.
+//!
+//! The function is infinitely fast and runs as far as it can between any two blocks that move, as in the published
+//! model (section II.A: the device is the bottleneck).
+//!
+//! Files, each using only those before it: `setup.rs` (what to simulate), `rate_model.rs` (the function),
+//! `simulator.rs` (the loop), `report.rs` (the outcome in bytes, beside the formulas).
+
+mod rate_model;
+mod report;
+mod setup;
+mod simulator;
+#[cfg(test)]
+mod tests;
+
+pub use rate_model::UNITS;
+#[cfg(test)]
+pub(crate) use rate_model::{RateModel, StreamState};
+pub use report::{EQUAL_PARTS, Simulation, SimulationReport};
+pub use setup::{Setup, Skew};
+pub use simulator::{Deadlock, Outcome, simulate, simulate_by};
