@@ -1,4 +1,4 @@
-//! Files of records, into a directory: each record's key is a range of its bytes, its value all the others.
+//! Loading files of records into a directory: the key of a record is a range of its bytes, its value is all the others.
 //!
 //! ```text
 //!   record   | before | key | behind |      value = before, behind

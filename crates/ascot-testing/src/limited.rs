@@ -277,7 +277,7 @@ impl<T: Transport> Limited<T> {
             state.set_idle(rank, None);
             return Ok(());
         }
-        // Whoever sends it something later says so.
+        // A rank that sends to it later resets this.
         state.set_idle(rank, Some(next));
         drop(state);
         self.inner.wait(most)
@@ -332,7 +332,7 @@ impl<T: Transport> Transport for Limited<T> {
     }
 
     fn leave(&mut self) {
-        // What is held back is word to others that they need in order to leave too.
+        // The other ranks need the messages held back in order to leave too.
         while let Ok(Some(next)) = self.hand_over() {
             std::thread::sleep(next);
         }

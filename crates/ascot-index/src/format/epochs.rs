@@ -7,7 +7,7 @@ use crate::format::names::Log;
 use crate::format::shape::{Earlier, Shape};
 
 impl Manifest {
-    /// How many epochs are complete by the last one that a log takes part in: what its footer there says.
+    /// The number of complete epochs in the last footer of a log: that of the last epoch it takes part in.
     pub fn epochs_of(&self, log: Log) -> u64 {
         let own = self.sections().filter(|(_, shape)| shape.has(self.layout.scheme, log));
         own.map(|(epochs, _)| epochs.end).last().unwrap_or(0)

@@ -180,7 +180,7 @@ impl Manifest {
         self.earlier.get(place).map_or(self.layout.shape(), Earlier::shape)
     }
 
-    /// Whether what it says of shapes can be.
+    /// Whether the shapes are possible.
     pub(super) fn shapes_can_be(&self) -> bool {
         let ascend = self.earlier.is_sorted_by(|one, next| one.epochs < next.epochs);
         let complete = self.earlier.last().is_none_or(|last| last.epochs <= self.epochs);

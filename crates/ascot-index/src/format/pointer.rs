@@ -57,7 +57,7 @@ impl Pointer {
         Some(Self { offset: number(0..6), length: number(6..9) as u32, writer: number(9..12) as u32 })
     }
 
-    /// Whether the value may be longer than `length` says.
+    /// Whether the value may be longer than `length`.
     pub fn is_long(self) -> bool {
         self.length == LONG
     }

@@ -1,15 +1,15 @@
 //! Opening a directory at many ranks.
 //!
 //! ```text
-//!   meet    each has its buffers, and all have the same options       words alone: nothing is routed yet
-//!   mode    rank 0 says whether the directory is made or gone on with
+//!   meet    each has its buffers, and all have the same options       control messages only
+//!   mode    rank 0 decides whether the directory is made or continued
 //!   check   the directory can be, or is there to go on with
 //!   make    rank 0 makes it or locks it
 //!   open    the others open their logs in what they find at the path, which has to be what rank 0 has
 //! ```
 //!
-//! Each step is taken by all ranks or by none: whoever cannot take it says why, and all hear it at once. What can be
-//! refused is refused before rank 0 makes anything.
+//! All ranks take each step, or none does: a rank that cannot take it reports the reason, and all ranks get it at once.
+//! Refusals that need no files come before rank 0 makes anything.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -82,7 +82,7 @@ pub(super) fn meet<T: Transport>(transport: T, options: &RankOptions) -> Result<
     }
 }
 
-/// Meets the others only to say that this rank cannot open anything.
+/// Joins the opening only to report that this rank cannot open anything.
 pub(super) fn decline<T: Transport>(transport: T, why: IndexError) -> RankError {
     let mut meeting = Meeting::new(transport, RoutingSettings::default().patience);
     let outcome = Outcome::Failed { code: u32::from(MEET), text: why.to_string() };

@@ -100,7 +100,7 @@ impl<T: Transport> RankWriter<T> {
         })
     }
 
-    /// Takes part in opening for a rank that cannot open anything: all others hear why, instead of waiting for it.
+    /// Joins the opening for a rank that cannot open anything: all others learn the reason instead of waiting for it.
     /// This rank gets the reason itself.
     pub fn decline(transport: T, why: IndexError) -> RankError {
         open::decline(transport, why)

@@ -50,7 +50,7 @@ impl BlockRange {
         }
     }
 
-    /// Hands every record in `bytes`, which are those of the block_range, to `take`; of units that are damaged what
+    /// Hands every record in `bytes`, the bytes of the block range, to `take`. For damaged units it does what
     /// `policy` says.
     pub fn records(
         &self,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   strict    the first file that is missing or damaged ends the reading
-//!   lenient   it is noted, and reading goes on behind it: the next unit of blocks, the next segment, the next log
+//!   lenient   it is noted, and reading continues after it: the next unit of blocks, the next segment, the next log
 //! ```
 //!
 //! Invariants: an error of whoever takes the records always ends it; so does one of memory. What is noted is bounded,

@@ -328,7 +328,7 @@ impl Directory {
         starts_before && boundaries.get(number).is_none_or(|end| *end > scan.from)
     }
 
-    /// The block_ranges of a table that may hold answers, of no more than `bytes` each.
+    /// The block ranges of a table that may hold answers, of no more than `bytes` each.
     pub(crate) fn block_ranges(
         &self,
         scan: &Scan,

@@ -1,4 +1,4 @@
-//! Values apart from their keys: read where pointers say, in the order of files; long ones are left where they are.
+//! Values apart from their keys: read by their pointers, in the order of files; long ones stay in the files.
 
 use std::collections::BTreeMap;
 
@@ -79,7 +79,7 @@ impl Directory {
         Ok(LongValue::in_log(path, id, pointer.offset, head, length))
     }
 
-    /// Bytes of the head and of the value at a place in a log, as its head says.
+    /// Bytes of the header and of the value at a place in a log, from the header.
     fn lengths_at(&self, path: &std::path::Path, at: u64) -> Result<(usize, u64)> {
         let head = fetch_one(self, path, at, VALUE_HEAD_MAX)?;
         count(&self.counters.value_reads, 1);
@@ -97,7 +97,7 @@ impl Directory {
         ByteRange { path, at: pointer.offset, bytes }
     }
 
-    /// The value in `bytes`, read at `byte_range`.
+    /// The value in `bytes`, which were read at `byte_range`.
     fn short_value(&self, pointer: &Pointer, byte_range: &ByteRange, bytes: &[u8]) -> Result<Vec<u8>> {
         let damaged = |what| Err(IndexError::damaged(&byte_range.path, byte_range.at, what));
         let (_, id) = self.value_log(pointer);

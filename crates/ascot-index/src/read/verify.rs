@@ -490,7 +490,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Whether a data log is at least as long as its index says.
+    /// Whether a data log is at least as long as its index requires.
     fn verify_size(&self, path: &Path, end: u64) -> Result<()> {
         let size = self.files.get(path)?.size();
         if size >= end {

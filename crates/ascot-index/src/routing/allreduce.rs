@@ -1,7 +1,7 @@
 //! The allreduce of all ranks at the end of an epoch: which rank failed, and sums.
 //!
-//! It goes up a binary tree over the ranks and down again: rank `r` hears from `2 r + 1` and `2 r + 2`, adds
-//! its own, tells `(r - 1) / 2`, and passes the answer back. Each rank has three connections for it at most.
+//! It goes up a binary tree over the ranks and down again: rank `r` receives from `2 r + 1` and `2 r + 2`, adds
+//! its own, sends to `(r - 1) / 2`, and passes the answer back. Each rank has at most three connections for it.
 //!
 //! ```text
 //!   0    1     2      6        10     14    15          15 + 8 n
@@ -12,10 +12,10 @@
 //!   kind  1 up, 2 down, 3 a rank gives up, 4 are you there?, 5 here;  failed rank 2^32 - 1: nobody failed
 //! ```
 //!
-//! Where nobody failed, the text is what must be the same at all ranks, words `name=value`: each rank holds
-//! its children's against its own, so that one that differs is named with the first word that does.
+//! Where no rank failed, the text has the options that must be the same at all ranks, `name=value`: each rank compares
+//! those of its children with its own, so that the error names a rank that differs and its first such option.
 
-/// Most sums in one agreement.
+/// Maximum number of sums of one allreduce.
 pub const SUMS_MAX: usize = 16;
 /// Bytes of a message of this lane, at most.
 pub(super) const CONTROL_BYTES: usize = 1024;
@@ -24,9 +24,9 @@ const FIXED_BYTES: usize = 15;
 const NOBODY: u32 = u32::MAX;
 /// Room for the text of a failure.
 const TEXT_BYTES_MAX: usize = CONTROL_BYTES - FIXED_BYTES - 8 * SUMS_MAX;
-/// The code of ranks that call different things at the same time.
+/// The code of ranks that call different functions at the same time.
 pub(super) const CODE_MISMATCH: u32 = u32::MAX;
-/// The code of ranks that do not say the same where they must.
+/// The code of ranks whose options differ.
 pub const CODE_DIFFERENT: u32 = u32::MAX - 1;
 /// The code of a rank that does not answer: the text names all that do not, the sum is how many seconds they had.
 pub(super) const CODE_SILENT: u32 = u32::MAX - 2;
@@ -107,7 +107,7 @@ impl ControlMessage {
         self
     }
 
-    /// Adds what a child of `rank` says, whose word this is.
+    /// Adds the message of a child to this one of `rank`.
     pub fn add(&mut self, rank: u32, child: u32, message: Self) {
         if (message.purpose, message.epoch) != (self.purpose, self.epoch) {
             let text = "ranks do not call the same thing (end of epoch, close) at the same time".to_owned();
@@ -171,7 +171,7 @@ impl ControlMessage {
     }
 }
 
-/// The first word in which two ranks differ.
+/// The first option in which two ranks differ.
 fn difference(one: (u32, &str), other: (u32, &str)) -> String {
     let words = |said: &str| said.split(' ').map(str::to_owned).collect::<Vec<_>>();
     let (own, theirs) = (words(one.1), words(other.1));

@@ -1,9 +1,9 @@
-//! The control lane: words up and down the tree, and word of a rank that gives up.
+//! The control lane: messages up and down the tree, and the message that a rank gives up.
 //!
-//! It has two buffers for each neighbour in the tree: one for words, and one for the word that this rank or another
-//! gives up, which so need not wait until the neighbour has taken the last message. Words may come before this rank
-//! asks for them, one from each neighbour at most: a neighbour says the next thing only after an answer to the last.
-//! Whether a rank is there may be asked of any, neighbour or not ([`presence`](super::presence)).
+//! It has two buffers for each neighbour in the tree: one for messages of the allreduce, and one for the message that a
+//! rank gives up, which therefore does not wait until the neighbour has taken the message before. A message may come
+//! before this rank waits for it, at most one from each neighbour: a neighbour sends the next one only after an answer
+//! to the last. A rank may ask any other whether it is present, neighbour or not ([`presence`](super::presence)).
 
 use super::allreduce::{CODE_SILENT, CONTROL_BYTES, ControlMessage, Kind};
 use super::error::RouteError;
@@ -13,7 +13,7 @@ use super::transport::{Lane, Sent, Transport};
 /// A neighbour in the tree.
 struct Neighbour {
     rank: u32,
-    /// None while its word is under next_hops.
+    /// None while its message is under way.
     buffer: Option<Vec<u8>>,
     /// None after the last message, that a rank gives up, was sent.
     last_message: Option<Vec<u8>>,
@@ -45,7 +45,7 @@ impl Control {
         self.neighbours.iter().flat_map(both).sum::<usize>() + self.in_hand.capacity()
     }
 
-    /// Takes the next message, if one came. A rank that gives up is an error, after the word has been passed on.
+    /// Takes the next message, if one came. A rank that gives up is an error, after the message has been passed on.
     ///
     /// One message at a time: the last message of a rank that left is taken before its absence counts.
     pub fn poll<T: Transport>(&mut self, transport: &mut T) -> Result<bool, RouteError> {
@@ -104,7 +104,7 @@ impl Control {
         self.neighbours.iter_mut().find(|neighbour| neighbour.rank < rank)?.received.take()
     }
 
-    /// Sends a word to a neighbour; `false` while its last one is under next_hops.
+    /// Sends a message to a neighbour; `false` while its last one is under way.
     pub fn send_message<T: Transport>(
         &mut self,
         transport: &mut T,

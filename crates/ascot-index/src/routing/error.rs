@@ -95,7 +95,7 @@ pub enum RouteError {
     Lost {
         /// The sender, named.
         lost_from: String,
-        /// How many it says it sent.
+        /// The number of messages it sent, by its own count.
         sent: u64,
         /// How many there were.
         arrived: u64,

@@ -6,7 +6,7 @@
 //!   local     other rank of the node
 //!   wire      other node represented
 //!   deliver   other rank of the node           other rank
-//!   control   parent and children in a tree    the same; two, one of them for word of a rank that gives up
+//!   control   parent and children in a tree    the same; two, one of them for the message that a rank gives up
 //!
 //!   and per lane in use: the batch that came last; a long message each way, if any may be longer
 //!   than a batch; spare batches, shared
@@ -32,7 +32,7 @@ pub(super) const UNDER_WAY_MAX: u32 = 2;
 /// How messages are routed. All ranks use the same settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoutingSettings {
-    /// The next_hops.
+    /// The next hops.
     pub route: Route,
     /// Bytes of a batch.
     pub batch_bytes: usize,
@@ -40,7 +40,7 @@ pub struct RoutingSettings {
     pub max_message_bytes: usize,
     /// Batches that may be under way on top of one for each connection.
     pub spare_batches: usize,
-    /// Ranks to a node, whatever the transport says of its nodes: one machine then acts as several.
+    /// Ranks on a node, whatever nodes the transport has: one machine then acts as several.
     pub ranks_per_node: Option<u32>,
     /// How long to wait for others when nothing at all comes.
     pub patience: Duration,
@@ -169,7 +169,7 @@ impl Layout {
     }
 }
 
-/// The ranks next to `rank` in the tree that agreements go through: parent first, then children.
+/// The neighbours of `rank` in the tree of the allreduce: parent first, then children.
 pub(super) fn tree_neighbours(topology: &Topology, rank: u32) -> impl Iterator<Item = u32> {
     let (rank, size) = (u64::from(rank), u64::from(topology.size()));
     let parent = (rank > 0).then(|| (rank - 1) / 2);

@@ -23,9 +23,9 @@
 //!   transport, and a rank takes the next batch of a lane only after it has passed on the last one. So
 //!   queues cannot grow.
 //! - **No deadlock.** A batch on one lane waits only for room on the next (local, wire, deliver), and what is
-//!   delivered waits for nobody. Hence the last lane always moves, then the one before it.
+//!   delivered waits for no rank. Hence the last lane always moves, then the one before it.
 //! - **Order.** Messages of one sender to one destination arrive in the order they were sent in: they take the
-//!   same way, and every connection keeps order.
+//!   same route, and every connection keeps order.
 //! - **Ends by counting.** A connection's last batch of an epoch tells how many messages it carried; a lane ends
 //!   when all connections that feed it have ended, and a count that differs is an error.
 //!

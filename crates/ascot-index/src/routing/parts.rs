@@ -60,7 +60,7 @@ impl Parts {
         Ok(Self { settings, layout, next_hops, lanes, spare, memory: Some(memory) })
     }
 
-    /// Parts without a lane for messages: of ranks that only agree, whatever settings they have.
+    /// Parts without a lane for messages: for ranks that only take part in the allreduce, whatever settings they have.
     pub(super) fn of_words(transport: &impl Transport, settings: RoutingSettings) -> Self {
         let (topology, rank) = (transport.topology(), transport.rank());
         let layout = Layout::new(&topology, rank, &settings);

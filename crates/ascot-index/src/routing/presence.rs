@@ -1,10 +1,10 @@
 //! Which of the ranks that this one waits for are present.
 //!
-//! A rank that stands still asks those it may be waiting for. A rank that is inside a call of its writer answers,
-//! whatever it waits for itself, so the one that does not answer is the one that all wait for in the end:
+//! A blocked rank asks those it may be waiting for. A rank inside a call of its writer answers, whatever it waits for
+//! itself. So the rank that does not answer is the one that all others wait for, directly or not:
 //!
 //! ```text
-//!   A ── are you there? ──▶ B      B answers: A knows that it is not B that is gone
+//!   A ── are you there? ──▶ B      B answers: A knows that B is not gone
 //!   B ── are you there? ──▶ D      D does not answer: B names D to its neighbours in the tree and to A
 //! ```
 //!

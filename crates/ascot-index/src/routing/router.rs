@@ -3,11 +3,11 @@
 //! An epoch goes through three phases; only the first takes messages:
 //!
 //! ```text
-//!   append ... append | drain: flush lane by lane until all has arrived | agree: up and down the tree
+//!   append ... append | drain: flush lane by lane until all has arrived | allreduce: up and down the tree
 //! ```
 //!
 //! A lane is flushed when nothing can be put on it any more: the local one when the rank stops appending, the
-//! wire when all local batches have arrived, delivery when all of the wire have. While agreeing no messages
+//! wire when all local batches have arrived, delivery when all of the wire have. During the allreduce no messages
 //! are taken, since faster ranks may be in the next epoch already.
 
 use ascot_io::{Pool, Reservation};
@@ -239,7 +239,7 @@ impl<T: Transport> Router<T> {
         self.noted(agreed)
     }
 
-    /// Leaves in good order, after an agreement.
+    /// Leaves in good order, after an allreduce.
     pub fn leave(&mut self) {
         self.left = true;
         self.transport.leave();
@@ -256,7 +256,7 @@ impl<T: Transport> Router<T> {
         }
     }
 
-    /// Bytes of buffers that are here, not under next_hops.
+    /// Bytes of buffers that are here, not under way.
     pub fn bytes_held(&self) -> usize {
         let lanes: usize = self.lanes.iter().map(LaneState::bytes).sum();
         lanes + self.spare.bytes() + self.control.bytes()

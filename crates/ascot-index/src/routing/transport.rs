@@ -24,7 +24,7 @@ pub enum Lane {
     Wire = 1,
     /// To the destination.
     Deliver = 2,
-    /// Combined between all ranks, and word of failures.
+    /// Allreduce of all ranks, and reports of failures.
     Control = 3,
 }
 
@@ -54,7 +54,7 @@ pub enum TransportError {
         /// The rank.
         rank: u32,
     },
-    /// The transport itself says no.
+    /// The transport itself failed.
     #[error("{what}")]
     Failed {
         /// Its message.

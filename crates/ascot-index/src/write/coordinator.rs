@@ -1,4 +1,4 @@
-//! Who makes a directory and says which epochs count: one process of all that write, rank 0 of a job.
+//! The coordinator makes a directory and decides which epochs count: one of the processes that write, rank 0 of a job.
 //!
 //! ```text
 //!   create ─▶ all writers open their logs ─▶ records ─▶ all end the epoch (durable) ─▶ commit ─▶ ... ─▶ close
@@ -144,7 +144,7 @@ impl Coordinator {
         self.manifest.reshape(shape);
     }
 
-    /// Whether the next manifest says that the directory is closed.
+    /// Whether the next manifest marks the directory as closed.
     pub(crate) fn set_closed(&mut self, closed: bool) {
         self.manifest.closed = closed;
     }

@@ -53,7 +53,7 @@ impl DirectoryWriter {
         Self::open(disk, path, &opening, memory_bytes)
     }
 
-    /// Makes the directory or goes on with it, as `opening` says.
+    /// Makes the directory or continues it, as `opening` requires.
     ///
     /// # Errors
     /// Those of [`create`](Self::create) and [`append`](Self::append); [`IndexError::Request`] where the directory

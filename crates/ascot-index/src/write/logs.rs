@@ -131,7 +131,7 @@ fn open(disk: &Disk, spec: &LogSpec) -> Result<LogFile> {
     Ok(LogFile { stream: Some(stream), begun: 0, written: 0, _lock: lock })
 }
 
-/// Locks `file` for this process, or says who is in the way.
+/// Locks `file` for this process; an error where another process holds the lock.
 pub fn lock_file(file: &File, path: &Path) -> Result<()> {
     match file.try_lock() {
         Ok(()) => Ok(()),

@@ -59,7 +59,7 @@ fn cut_off(disk: &Disk, directory: &Path, manifest: &Manifest, log: Log) -> Resu
             (footer.end(), footer.data_end)
         }
     };
-    // The data first: an index without its tail still says where both end.
+    // The data first: an index without its tail still has the ends of both.
     let data = log.data(directory).map_or(0, |data| shorten(&data, data_end));
     Ok(data + shorten(&index, index_end))
 }
