@@ -1,6 +1,8 @@
 //! Whole epochs between ranks that are threads: all arrives, in order, in the memory that was promised, whatever
 //! the shape of the machine and of the traffic; and failures are told, not waited for.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail loudly")]
+
 use std::collections::HashMap;
 use std::thread;
 use std::time::{Duration, Instant};

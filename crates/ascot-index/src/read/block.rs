@@ -74,7 +74,7 @@ impl BlockRange {
                 let Some(record) = policy.allow(record)? else { break };
                 let value_at = (cursor.at() - record.value.len()) as u64;
                 let own = self.blocks.start + unit.start..self.blocks.start + unit.end;
-                policy.from_taker(take(record, &RecordPlace { blocks: own, value_at }))?;
+                policy.note_taken(take(record, &RecordPlace { blocks: own, value_at }))?;
             }
             first = unit.end;
         }

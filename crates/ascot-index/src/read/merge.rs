@@ -69,7 +69,7 @@ impl Directory {
         while let Some(Reverse((mut least, epoch, number))) = heap.pop() {
             let source = &mut sources[number];
             if let Some((key, value)) = source.current() {
-                policy.from_taker(take(StoredRecord { epoch, key, value }))?;
+                policy.note_taken(take(StoredRecord { epoch, key, value }))?;
             }
             source.next += 1;
             if source.current().is_none() {

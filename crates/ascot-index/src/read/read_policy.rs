@@ -86,7 +86,7 @@ impl ReadPolicy {
     }
 
     /// Keeps that an error is the taker's own.
-    pub fn from_taker<T>(&self, taken: Result<T>) -> Result<T> {
+    pub fn note_taken<T>(&self, taken: Result<T>) -> Result<T> {
         self.stopped.set(self.stopped.get() || taken.is_err());
         taken
     }

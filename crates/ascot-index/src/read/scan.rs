@@ -263,7 +263,7 @@ impl Directory {
         }
         let Some((contents, _memory)) = policy.allow(resolved)? else { return Ok(()) };
         waiting.iter().zip(&contents).try_for_each(|((epoch, key, _), content)| {
-            policy.from_taker(take(StoredRecord { epoch: *epoch, key, value: content.into() }))
+            policy.note_taken(take(StoredRecord { epoch: *epoch, key, value: content.into() }))
         })
     }
 
@@ -420,7 +420,7 @@ impl Directory {
         let Some(Some((key, value))) = policy.allow(self.long_answer(scan, block_range))? else {
             return Ok(());
         };
-        policy.from_taker(take(StoredRecord { epoch, key: &key, value: (&value).into() }))
+        policy.note_taken(take(StoredRecord { epoch, key: &key, value: (&value).into() }))
     }
 
     fn many_short(

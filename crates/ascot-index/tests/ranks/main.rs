@@ -1,6 +1,8 @@
 //! Directories that ranks write together, as threads on emulated nodes: what is read back is what was written, by
 //! each scheme and route; the gain on a slow wire; and what happens when a rank fails.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail loudly")]
+
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
