@@ -12,7 +12,7 @@ from rust_source import without_tests
 
 _USE = re.compile(r"(?P<public>\bpub(?:\([^)]*\))?\s+)?\buse\s+(?P<tree>[^;]+);")
 _PATH = re.compile(r"\b(?:crate|self|super)(?:::\w+)+")
-_TEST_FILE = re.compile(r"(?:^|_)tests?(?:\.rs)?$")
+TEST_FILE = re.compile(r"(?:^|_)tests?(?:\.rs)?$")
 
 
 def _leaves(tree, before=()):
@@ -40,7 +40,7 @@ class Crate:
         self.files = {}
         for path in sorted(Path(source_dir).rglob("*.rs")):
             module = path.relative_to(source_dir).with_suffix("").parts
-            if _TEST_FILE.search(module[-1]) or "tests" in module[:-1]:
+            if TEST_FILE.search(module[-1]) or "tests" in module[:-1]:
                 continue
             module = module[:-1] if module[-1] in ("mod", "lib", "main") else module
             self.files[module] = path

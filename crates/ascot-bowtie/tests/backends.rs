@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 use ascot_bowtie::engine::{Bowtie, Reader, Writer};
 use ascot_bowtie::flow::{Flow, Step, run};
 use ascot_io::{
-    Arm, Backend, BlockPool, Direction, Disk, DiskOptions, Effect, FaultPlan, Faults, IoError, Ledger,
-    Operation, Pool, VirtualDisk,
+    Arm, Backend, BlockPool, Direction, Disk, DiskOptions, Effect, IoError, Ledger, Operation, Pool,
+    VirtualDisk,
 };
 use ascot_model::run_length::{Scheme, Shape};
 use ascot_model::volume::VolumeProfile;
+use ascot_testing::faults::{FaultPlan, Faults};
 use proptest::prelude::*;
 
 const BLOCK: usize = 8 << 10;
@@ -142,8 +143,13 @@ impl Job {
             ));
         }
         let backend = if let Kind::Files(backend) = kind { backend } else { Backend::Direct };
-        let options =
-            DiskOptions { backend, depth: 3, request_bytes: 4096, faults, ..DiskOptions::default() };
+        let options = DiskOptions {
+            backend,
+            depth: 3,
+            request_bytes: 4096,
+            faults: faults.map(Into::into),
+            ..DiskOptions::default()
+        };
         let disk = Disk::new(options);
         if let Kind::Threads = kind {
             assert!(disk.use_arm(Arm::start_threads(2)));

@@ -16,10 +16,10 @@
 extern "C" {
 #endif
 
-/* Fills in a transport over copies of `comm`; collective. The writer that is opened with it ends it. */
+/* Fills in a transport over copies of `comm`; collective. The writer that is opened with it releases it. */
 int ascot_mpi_transport(MPI_Comm comm, ascot_transport *transport);
 
-/* Ends a transport that no writer was opened with; collective. */
+/* Releases a transport that no writer was opened with; collective. */
 void ascot_mpi_release(ascot_transport *transport);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-//! What C hands in beside handles: strings and bytes, looked at before they are believed as far as that can be done.
+//! The arguments of C functions beside handles: strings and bytes, checked as far as C allows.
 
 use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -55,6 +55,6 @@ pub unsafe fn slice_of<'a, T>(first: *const T, count: usize) -> Result<&'a [T], 
     if first.is_null() {
         return Err(Fault::invalid(format!("NULL was given for {bytes} bytes")));
     }
-    // SAFETY: not null, and so many as the caller promises.
+    // SAFETY: not null, and as long as the caller promises.
     Ok(unsafe { std::slice::from_raw_parts(first, count) })
 }

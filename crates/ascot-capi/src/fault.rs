@@ -98,7 +98,7 @@ pub fn guard(body: impl FnOnce() -> Result<(), Fault>) -> c_int {
         Err(fault) => (fault.code, fault.text),
     };
     let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
-    // A thread that is ending has nobody to tell.
+    // The thread is ending: its text is not needed any more.
     let _ = LAST.try_with(|last| *last.borrow_mut() = text);
     code as c_int
 }

@@ -1,4 +1,4 @@
-//! Handles: what C holds is a number that looks like a pointer; what it stands for is here, as long as it is open.
+//! Handles: C holds a number that looks like a pointer; this module keeps the value of each number while it is open.
 //!
 //! ```text
 //!   ascot_writer *  ──▶ number ──▶ Shelf of writers ──▶ Mutex<Writer>     one call at a time
@@ -11,9 +11,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use crate::fault::Fault;
+use ascot_io::Unpoisoned;
 
 /// The next number.
 static NEXT: AtomicUsize = AtomicUsize::new(16);
@@ -35,19 +36,19 @@ impl<T> Shelf<T> {
     /// Keeps something; its handle.
     pub fn put<H>(&self, kept: T) -> *mut H {
         let number = NEXT.fetch_add(STEP, Ordering::Relaxed);
-        self.open.write().unwrap_or_else(PoisonError::into_inner).insert(number, Arc::new(kept));
+        self.open.write().unpoisoned().insert(number, Arc::new(kept));
         std::ptr::without_provenance_mut(number)
     }
 
-    /// What a handle stands for; it stays as long as it is held here, even if it is closed meanwhile.
+    /// The value of a handle; it lives as long as the caller holds it, even if the handle is closed before that.
     pub fn get<H>(&self, handle: *const H) -> Result<Arc<T>, Fault> {
-        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        let open = self.open.read().unpoisoned();
         open.get(&handle.addr()).cloned().ok_or_else(|| self.unknown(handle.is_null()))
     }
 
     /// Takes back what a handle stands for, unless a call with it is under way.
     pub fn take<H>(&self, handle: *mut H) -> Result<T, Fault> {
-        let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.write().unpoisoned();
         let kept = open.remove(&handle.addr()).ok_or_else(|| self.unknown(handle.is_null()))?;
         Arc::try_unwrap(kept).map_err(|kept| {
             open.insert(handle.addr(), kept);

@@ -1,10 +1,10 @@
-//! The C interface (`include/ascot.h`): parse, call, tell. No algorithm lives here.
+//! The C interface (`include/ascot.h`): it parses, calls and reports. It contains no algorithm.
 //!
-//! What holds at the boundary:
+//! Invariants at the boundary:
 //!
 //! - No panic crosses it: every function runs inside [`guard`](fault::guard), which turns one into
 //!   `ASCOT_INTERNAL`, and keeps the text of the last error for the thread.
-//! - Pointers that may not be null are looked at first; what they point to is trusted, as C must.
+//! - Pointers that must not be null are checked; their targets are trusted, as everywhere in C.
 //! - A [handle](handles) is a number: one that is closed, or was never open, is an error.
 
 mod arguments;

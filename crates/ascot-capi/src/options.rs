@@ -1,4 +1,4 @@
-//! Options as words: `scheme=ranks memory=256MiB`, with spaces or commas between.
+//! Options as text: `scheme=ranks memory=256MiB`, separated by spaces or commas.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use ascot_index::{Attribute, AuxiliaryKind, NumberKind, OpenMode, Opening, Parti
 
 use crate::fault::Fault;
 
-/// Memory of a writer where nothing else is said.
+/// Default memory of a writer.
 const USUAL_MEMORY_BYTES: usize = 64 << 20;
 
 /// All names a writer knows, for a message.

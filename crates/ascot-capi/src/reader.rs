@@ -1,11 +1,12 @@
 //! Reading from C.
 
 use std::ffi::{CString, c_char, c_int, c_void};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use ascot_index::read::{Directory, Scan, Value};
 use ascot_index::{Content, IndexError, RecordValue, Result as IndexResult, StoredValue};
 use ascot_io::Disk;
+use ascot_io::Unpoisoned;
 
 use crate::arguments::{bytes_of, options_of, path_of, slice_of};
 use crate::fault::{Code, Fault, guard};
@@ -22,14 +23,14 @@ pub struct Values {
     _nothing: (),
 }
 
-/// A directory, and what it has said of damage.
+/// A directory, and its warnings of damage.
 struct Open {
     /// Values that were left in the files keep it, too.
     directory: Arc<Directory>,
     warnings: Mutex<Warnings>,
 }
 
-/// What was read around.
+/// Damaged parts that queries did without.
 #[derive(Default)]
 struct Warnings {
     count: u64,
@@ -44,16 +45,41 @@ struct Found {
 }
 
 impl Found {
-    fn of(directory: &Arc<Directory>, values: Vec<Value>) -> Self {
-        let stored = |Value { epoch, bytes }| StoredValue { epoch, content: Content::Bytes(bytes) };
-        Self { directory: Arc::clone(directory), values: values.into_iter().map(stored).collect() }
-    }
-
     fn get(&self, number: usize) -> Result<&StoredValue, Fault> {
         let count = self.values.len();
         let value = self.values.get(number);
         value.ok_or_else(|| Fault::invalid(format!("there is no value {number} among {count}")))
     }
+}
+
+/// Values that are in memory.
+fn whole(values: Vec<Value>) -> Vec<StoredValue> {
+    let stored = |Value { epoch, bytes }| StoredValue { epoch, content: Content::Bytes(bytes) };
+    values.into_iter().map(stored).collect()
+}
+
+/// Looks for a key, and gives a handle to its values.
+///
+/// # Safety
+/// `key_length` bytes of a key, and null or a place for the values.
+unsafe fn give_found(
+    reader: *const Reader,
+    key: *const c_void,
+    key_length: usize,
+    values: *mut *mut Values,
+    look: impl FnOnce(&Directory, &[u8]) -> Result<Vec<StoredValue>, Fault>,
+) -> c_int {
+    guard(|| {
+        let find = || {
+            // SAFETY: as the caller promises.
+            let key = unsafe { bytes_of(key, key_length)? };
+            let directory = Arc::clone(&READERS.get(reader)?.directory);
+            let values = look(&directory, key)?;
+            Ok(Found { directory, values })
+        };
+        // SAFETY: null or a place, as the caller promises.
+        unsafe { give(&VALUES, values, find) }
+    })
 }
 
 /// The fault of a query for whole values.
@@ -132,7 +158,7 @@ pub unsafe extern "C" fn ascot_reader_warnings(
 ) -> c_int {
     guard(|| {
         let reader = READERS.get(reader)?;
-        let mut warnings = reader.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut warnings = reader.warnings.lock().unpoisoned();
         let notices = reader.directory.take_notices();
         warnings.count += notices.len() as u64 + notices.more();
         if warnings.first.is_none() {
@@ -155,7 +181,7 @@ pub unsafe extern "C" fn ascot_reader_warnings(
 /// `ascot_get`.
 ///
 /// # Safety
-/// So many bytes of a key, and null or a place for the values.
+/// `key_length` bytes of a key, and null or a place for the values.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_get(
     reader: *const Reader,
@@ -163,16 +189,9 @@ pub unsafe extern "C" fn ascot_get(
     key_length: usize,
     values: *mut *mut Values,
 ) -> c_int {
-    guard(|| {
-        let find = || {
-            // SAFETY: as the caller promises.
-            let key = unsafe { bytes_of(key, key_length)? };
-            let directory = Arc::clone(&READERS.get(reader)?.directory);
-            Ok(Found::of(&directory, directory.get(key).map_err(whole_fault)?))
-        };
-        // SAFETY: null or a place, as the caller promises.
-        unsafe { give(&VALUES, values, find) }
-    })
+    let look = |directory: &Directory, key: &[u8]| Ok(whole(directory.get(key).map_err(whole_fault)?));
+    // SAFETY: as the caller promises.
+    unsafe { give_found(reader, key, key_length, values, look) }
 }
 
 /// `ascot_get_at`.
@@ -187,16 +206,10 @@ pub unsafe extern "C" fn ascot_get_at(
     epoch: u64,
     values: *mut *mut Values,
 ) -> c_int {
-    guard(|| {
-        let find = || {
-            // SAFETY: as the caller promises.
-            let key = unsafe { bytes_of(key, key_length)? };
-            let directory = Arc::clone(&READERS.get(reader)?.directory);
-            Ok(Found::of(&directory, directory.get_at(key, epoch).map_err(whole_fault)?))
-        };
-        // SAFETY: null or a place, as the caller promises.
-        unsafe { give(&VALUES, values, find) }
-    })
+    let look =
+        |directory: &Directory, key: &[u8]| Ok(whole(directory.get_at(key, epoch).map_err(whole_fault)?));
+    // SAFETY: as the caller promises.
+    unsafe { give_found(reader, key, key_length, values, look) }
 }
 
 /// `ascot_values_count`.
@@ -252,7 +265,7 @@ fn left_in_files(number: usize, value: &StoredValue) -> Fault {
 /// `ascot_find`.
 ///
 /// # Safety
-/// So many bytes of a key, and null or a place for the values.
+/// `key_length` bytes of a key, and null or a place for the values.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_find(
     reader: *const Reader,
@@ -261,17 +274,10 @@ pub unsafe extern "C" fn ascot_find(
     epoch: u64,
     values: *mut *mut Values,
 ) -> c_int {
-    guard(|| {
-        let find = || {
-            // SAFETY: as the caller promises.
-            let key = unsafe { bytes_of(key, key_length)? };
-            let directory = Arc::clone(&READERS.get(reader)?.directory);
-            let values = directory.stored(key, (epoch != ALL_EPOCHS).then_some(epoch))?;
-            Ok(Found { directory, values })
-        };
-        // SAFETY: null or a place, as the caller promises.
-        unsafe { give(&VALUES, values, find) }
-    })
+    let epoch = (epoch != ALL_EPOCHS).then_some(epoch);
+    let look = |directory: &Directory, key: &[u8]| Ok(directory.stored(key, epoch)?);
+    // SAFETY: as the caller promises.
+    unsafe { give_found(reader, key, key_length, values, look) }
 }
 
 /// `ASCOT_ALL_EPOCHS`.
@@ -280,7 +286,7 @@ const ALL_EPOCHS: u64 = u64::MAX;
 /// `ascot_value_read`.
 ///
 /// # Safety
-/// Room for so many bytes, and null or a place for their number.
+/// Room for `capacity` bytes, and null or a place for their number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_value_read(
     values: *const Values,
@@ -298,7 +304,7 @@ pub unsafe extern "C" fn ascot_value_read(
         }
         let into = match capacity {
             0 => &mut [][..],
-            // SAFETY: not null, and room for so many bytes as the caller promises.
+            // SAFETY: not null, and room for `capacity` bytes as the caller promises.
             _ => unsafe { std::slice::from_raw_parts_mut(into.cast::<u8>(), capacity) },
         };
         let count = value.content.read_at(&found.directory, offset, into)?;
@@ -374,14 +380,14 @@ pub unsafe extern "C" fn ascot_reader_range(
     reader: *const Reader,
     from: *const c_void,
     from_length: usize,
-    upto: *const c_void,
-    upto_length: usize,
+    end: *const c_void,
+    end_length: usize,
     each: Option<RecordFn>,
     context: *mut c_void,
 ) -> c_int {
     guard(|| {
         // SAFETY: as the caller promises.
-        let scan = unsafe { range_of((from, from_length), (upto, upto_length))? };
+        let scan = unsafe { range_of(from, from_length, end, end_length)? };
         // SAFETY: as the caller promises.
         unsafe { hand_records(reader, &scan, each, context) }
     })
@@ -396,14 +402,14 @@ pub unsafe extern "C" fn ascot_reader_range_parts(
     reader: *const Reader,
     from: *const c_void,
     from_length: usize,
-    upto: *const c_void,
-    upto_length: usize,
+    end: *const c_void,
+    end_length: usize,
     each: Option<PartFn>,
     context: *mut c_void,
 ) -> c_int {
     guard(|| {
         // SAFETY: as the caller promises.
-        let scan = unsafe { range_of((from, from_length), (upto, upto_length))? };
+        let scan = unsafe { range_of(from, from_length, end, end_length)? };
         let reader = READERS.get(reader)?;
         let each = each.ok_or_else(|| Fault::invalid("there is no function to give parts to (NULL)"))?;
         handing_over(|go_on| {
@@ -435,17 +441,22 @@ pub unsafe extern "C" fn ascot_reader_range_parts(
 ///
 /// # Safety
 /// So many bytes of keys.
-unsafe fn range_of(from: (*const c_void, usize), upto: (*const c_void, usize)) -> Result<Scan, Fault> {
+unsafe fn range_of(
+    from: *const c_void,
+    from_length: usize,
+    end_key: *const c_void,
+    end_length: usize,
+) -> Result<Scan, Fault> {
     // SAFETY: as the caller promises.
-    let (least, end) = unsafe { (bytes_of(from.0, from.1)?, bytes_of(upto.0, upto.1)?) };
-    let upto = (!upto.0.is_null()).then(|| end.to_vec());
-    Ok(Scan { from: least.to_vec(), upto, by_key: true, ..Scan::default() })
+    let (min, end) = unsafe { (bytes_of(from, from_length)?, bytes_of(end_key, end_length)?) };
+    let end = (!end_key.is_null()).then(|| end.to_vec());
+    Ok(Scan { from: min.to_vec(), end, by_key: true, ..Scan::default() })
 }
 
 /// `ascot_reader_get_many`.
 ///
 /// # Safety
-/// So many keys of so many bytes, and a function that may be called with the context.
+/// `count` keys with their lengths, and a function that may be called with the context.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_reader_get_many(
     reader: *const Reader,

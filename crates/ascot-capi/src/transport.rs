@@ -1,4 +1,4 @@
-//! A transport whose functions are the host's: the table `ascot_transport`.
+//! A transport made of functions of the host: the table `ascot_transport`.
 //!
 //! A batch under way stays here, under its ticket, so its bytes stay where they are until the host says that they
 //! were taken. So does the buffer of each lane into which the host may have begun to write a batch that has not all

@@ -38,13 +38,13 @@ pub struct Stats {
     waits: u64,
 }
 
-/// What is said of a writer that a fault of the library has left as nobody knows.
+/// Error for a writer left in an unknown state by an internal fault.
 fn broken() -> Fault {
     let text = "a fault of the library ended this writer before; epochs that were complete stay".to_owned();
     Fault { code: Code::Failed, text }
 }
 
-/// Does something with a writer, which nobody else may be using.
+/// Does something with a writer that no other call is using.
 fn with<R>(
     handle: *const Writer,
     act: impl FnOnce(&mut RankWriter<Host>) -> Result<R, Fault>,
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn ascot_writer_open(
         let asked = unsafe { asked(directory, options, writer.is_null()) };
         let opened = match asked {
             Ok((path, options)) => RankWriter::open(host, &Disk::default(), &path, &options)?,
-            // The others are told, so that they do not wait for this rank.
+            // The other ranks learn it, so that they do not wait for this one.
             Err(fault) => return Err(RankWriter::decline(host, IndexError::Request(fault.text)).into()),
         };
         // SAFETY: a place, as `asked` has seen.
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn ascot_writer_open(
     })
 }
 
-/// What a writer is to be opened with.
+/// The options that a writer is opened with.
 ///
 /// # Safety
 /// C strings.
@@ -108,7 +108,7 @@ unsafe fn asked(
 /// `ascot_append`.
 ///
 /// # Safety
-/// So many bytes where they are said to be.
+/// As many bytes as given at the place given.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_append(
     writer: *mut Writer,

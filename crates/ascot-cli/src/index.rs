@@ -6,13 +6,13 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-use ascot_index::format::manifest::{from_hex, to_hex};
 use ascot_index::{
-    Condition, Directory, Gap, IndexError, Info, PartitionBy, RolledBack, Scan, Scheme, Sign, Unread,
-    Verified, roll_back,
+    Condition, Directory, IndexError, Info, PartitionBy, RolledBack, Scan, Scheme, Sign, UnknownEpochs,
+    Unread, Verified, roll_back,
 };
 use ascot_io::Disk;
 use ascot_model::units;
+use ascot_record::hex::{from_hex, to_hex};
 use clap::ArgMatches;
 use serde_json::json;
 
@@ -123,7 +123,7 @@ struct Unknown {
 }
 
 impl Unknown {
-    fn add(&mut self, key: &[u8], gap: &Gap) {
+    fn add(&mut self, key: &[u8], gap: &UnknownEpochs) {
         let epochs = match gap.epochs.end.saturating_sub(gap.epochs.start) {
             0 | 1 => format!("epoch {}", gap.epochs.start),
             _ => format!("epochs {} to {}", gap.epochs.start, gap.epochs.end - 1),
@@ -209,18 +209,18 @@ fn wanted(matches: &ArgMatches, directory: &Directory) -> Result<Vec<Vec<u8>>, F
 fn range(matches: &ArgMatches) -> Result<u8, Failure> {
     let directory = open(matches)?;
     let text = matches.get_one::<String>("range").map_or("", String::as_str);
-    let Some((from, upto)) = text.split_once("..") else {
+    let Some((from, end)) = text.split_once("..") else {
         return Err(Failure::usage(format!("'{text}' is no range of keys"), "write: A..B, A.., ..B or .."));
     };
-    let end = |text: &str| (!text.is_empty()).then(|| key(text, &directory)).transpose();
+    let bound = |text: &str| (!text.is_empty()).then(|| key(text, &directory)).transpose();
     let scan = Scan {
-        from: end(from)?.unwrap_or_default(),
-        upto: end(upto)?,
+        from: bound(from)?.unwrap_or_default(),
+        end: bound(end)?,
         epoch: epoch(matches, &directory)?,
         condition: matches.get_one::<String>("where").map(|text| condition(text, &directory)).transpose()?,
         by_key: !matches.get_flag("unordered"),
     };
-    if scan.upto.as_ref().is_some_and(|upto| *upto < scan.from) {
+    if scan.end.as_ref().is_some_and(|end| *end < scan.from) {
         return Err(Failure::usage("the range ends before it begins", "the lesser key comes first"));
     }
     let (mut out, mut unread) = (Output::new(&directory, Form::of(matches))?, Unread::default());
@@ -277,7 +277,7 @@ fn info_json(directory: &Directory, info: &Info) -> Result<String, Failure> {
         .map(|epoch| {
             json!({
                 "records": epoch.records(), "writer_records": epoch.writer_records, "tables": epoch.tables,
-                "segments": epoch.segments, "segments_most": epoch.segments_most, "filter_bytes": epoch.filter_bytes,
+                "segments": epoch.segments, "segments_most": epoch.segments_max, "filter_bytes": epoch.filter_bytes,
                 "auxiliary_bytes": epoch.auxiliary_bytes, "block_bytes": epoch.block_bytes,
             })
         })
@@ -336,7 +336,7 @@ fn info_text(directory: &Directory, info: &Info) -> String {
             "  {number:5} {:>13} {:>9} {:>17} {:>20.1} {auxiliary:>10.1}\n",
             units::count(epoch.records()),
             units::count(epoch.tables),
-            epoch.segments_most,
+            epoch.segments_max,
             epoch.filter_bits(kept)
         );
     }

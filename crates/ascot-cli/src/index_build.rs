@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use ascot_index::format::names::{LOCK, MANIFEST};
-use ascot_index::format::pointer::WRITERS_MOST;
+use ascot_index::format::pointer::WRITERS_MAX;
 use ascot_index::load::{MEMORY_BYTES, RecordFiles};
 use ascot_index::{
     Attribute, DirectoryWriter, IndexError, LayoutRequest, Manifest, NumberKind, OpenMode, Opening,
@@ -174,11 +174,11 @@ fn record_files(matches: &ArgMatches) -> Result<RecordFiles, Failure> {
     };
     let layout = ascot_record::layout::Layout::parse(text("format")).map_err(bad)?;
     let key = text("key");
-    let ends = key.split_once("..").and_then(|(from, upto)| Some((from.parse().ok()?, upto.parse().ok()?)));
-    let Some((from, upto)) = ends else {
+    let ends = key.split_once("..").and_then(|(from, end)| Some((from.parse().ok()?, end.parse().ok()?)));
+    let Some((from, end)) = ends else {
         return Err(Failure::usage(format!("'{key}' is no range of bytes for --key"), "write: --key 0..8"));
     };
-    Ok(RecordFiles::new(layout, from..upto)?)
+    Ok(RecordFiles::new(layout, from..end)?)
 }
 
 /// How the directory is opened, and whether it is gone on with: then what is not on the command line is whatever is there.
@@ -250,7 +250,7 @@ struct Plans {
 
 /// `ascot index plan`.
 pub fn plan(matches: &ArgMatches) -> Result<u8, Failure> {
-    let most = u64::from(WRITERS_MOST);
+    let most = u64::from(WRITERS_MAX);
     let many = |id: &'static str| match numbers::whole(matches, id)? {
         Some(count) if (1..=most).contains(&count) => Ok(count),
         _ => {

@@ -2,8 +2,8 @@
 
 use std::io::{self, BufWriter, Write};
 
-use ascot_index::format::manifest::to_hex;
 use ascot_index::{Content, Directory, IndexError, RecordValue, StoredRecord, StoredValue};
+use ascot_record::hex::to_hex;
 use clap::ArgMatches;
 
 use crate::failure::Failure;

@@ -1,7 +1,8 @@
 //! The two structures of auxiliary tables beside each other: bits a key, time to build, ranks named in vain.
 //!
-//! Usage: `auxiliary [KEYS] [REGION_KEYS]`; a million keys in regions of 8192 if not given. A row for each number of ranks and of fingerprint
-//! bits; ranks in vain are those named for keys that are there, beyond the right one, and those named for keys that are not.
+//! Usage: `auxiliary [KEYS] [REGION_KEYS]`; a million keys in regions of 8192 if not given. A row for each number of
+//! ranks and of fingerprint bits; ranks in vain are those named for keys that are there, beyond the right one, and
+//! those named for keys that are not.
 
 use std::time::Instant;
 

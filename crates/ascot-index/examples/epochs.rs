@@ -1,8 +1,9 @@
-//! Writes records from several ranks, threads of one process, to plain files or to an indexed directory, and says how long it took:
-//! what `./dev bench index` measures.
+//! Writes records from several ranks, threads of one process, to plain files or to an indexed directory, and says how
+//! long it took: what `./dev bench index` measures.
 //!
-//! Usage: `epochs OUT plain|records|pointers|ranks RANKS EPOCHS RECORDS VALUE_BYTES MEMORY_BYTES`; RECORDS of each rank and
-//! epoch, MEMORY_BYTES of each rank. One line of JSON tells the outcome. Keys are the same in every epoch, each written by one rank.
+//! Usage: `epochs OUT plain|records|pointers|ranks RANKS EPOCHS RECORDS VALUE_BYTES MEMORY_BYTES`; RECORDS of each
+//! rank and epoch, MEMORY_BYTES of each rank. One line of JSON tells the outcome. Keys are the same in every epoch,
+//! each written by one rank.
 
 use std::error::Error;
 use std::io::Write;
@@ -13,9 +14,10 @@ use std::time::Instant;
 
 use ascot_index::hash::mix;
 use ascot_index::rank_writer::{RankOptions, RankWriter};
-use ascot_index::routing::{Order, Route, RoutingSettings, Topology, in_process};
+use ascot_index::routing::{Route, RoutingSettings, Topology};
 use ascot_index::{Layout, Opening, Scheme};
 use ascot_io::Disk;
+use ascot_testing::in_process::{Order, in_process};
 
 const PLAIN_BYTES: usize = 1 << 20;
 const KEY_BYTES: usize = 8;

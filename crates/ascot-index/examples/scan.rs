@@ -1,7 +1,8 @@
-//! Reads all records of a folder of plain files for one key, by all processors: what finding a record takes without an index, which
-//! `./dev bench index` holds queries against.
+//! Reads all records of a folder of plain files for one key, by all processors: what finding a record takes without an
+//! index, which `./dev bench index` holds queries against.
 //!
-//! Usage: `scan FOLDER KEY RECORD_BYTES`; the key in hexadecimal digits, at the start of each record. One line of JSON tells the outcome.
+//! Usage: `scan FOLDER KEY RECORD_BYTES`; the key in hexadecimal digits, at the start of each record. One line of JSON
+//! tells the outcome.
 
 use std::error::Error;
 use std::fs::File;

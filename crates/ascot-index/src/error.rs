@@ -1,5 +1,4 @@
-//! What can go wrong with an indexed directory, said so that a user can act on it: which file, at which byte,
-//! and what to do.
+//! Errors of indexed directories. Each names the file, the byte and a remedy, so that a user can act on it.
 
 use std::path::{Path, PathBuf};
 
@@ -16,15 +15,15 @@ pub enum IndexError {
     #[error(transparent)]
     Memory(#[from] PoolError),
     /// Less memory was allowed than it takes at least.
-    #[error("{what} needs {least_kib} KiB of memory at least, and {allowed_kib} KiB are allowed; {advice}")]
+    #[error("{what} needs {min_kib} KiB of memory at least, and {allowed_kib} KiB are allowed; {advice}")]
     TooLittle {
-        /// What needs it.
+        /// The part that needs the memory.
         what: String,
         /// The least, KiB.
-        least_kib: usize,
-        /// What was allowed, KiB.
+        min_kib: usize,
+        /// The memory allowed, KiB.
         allowed_kib: usize,
-        /// What to do.
+        /// A remedy.
         advice: &'static str,
     },
     /// There is no indexed directory here.
@@ -33,14 +32,14 @@ pub enum IndexError {
         /// The directory.
         path: PathBuf,
     },
-    /// What is in a file is not what was written.
+    /// A file does not hold the bytes that were written.
     #[error("{} is damaged at byte {offset}: {what}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
         /// Where.
         offset: u64,
-        /// What is wrong.
+        /// The fault.
         what: &'static str,
     },
     /// A file of the directory is not there.
@@ -78,7 +77,7 @@ pub enum IndexError {
     /// A directory was to be made where something is.
     #[error("{} exists already{}", path.display(), instead(*indexed))]
     Exists {
-        /// What is there.
+        /// The path that exists.
         path: PathBuf,
         /// It is an indexed directory.
         indexed: bool,
@@ -114,7 +113,7 @@ pub enum IndexError {
     },
 }
 
-/// What to do where a directory cannot be made.
+/// A remedy where a directory cannot be made.
 fn instead(indexed: bool) -> &'static str {
     if indexed {
         ": name another directory, or append to this one"
@@ -133,7 +132,7 @@ pub(crate) fn counted(count: u64, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
-/// What functions of this crate return.
+/// The result of functions of this crate.
 pub type Result<T> = std::result::Result<T, IndexError>;
 
 impl IndexError {

@@ -1,4 +1,4 @@
-//! The bytes on disk are those of the golden directories: what is written today, tomorrow's reader reads.
+//! The bytes on disk are those of the golden directories, so that later readers read directories written today.
 //!
 //! `ASCOT_WRITE_GOLDEN=1 cargo test -p ascot-index golden` writes them anew, for a new version of the format.
 

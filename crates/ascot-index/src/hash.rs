@@ -1,12 +1,12 @@
-//! Where a key belongs: one 64-bit hash decides the partition, another made of it the region of a filter.
+//! The hash of a key selects its partition; a second hash, made of the first, selects the region of a filter.
 //!
 //! ```text
 //!   key ─▶ XXH3-64 with the directory's seed ─▶ hash ─▶ upper bits: partition
 //!                                               └─▶ local hash ─▶ upper bits: region, all bits: filter
 //! ```
 //!
-//! The local hash is a bijection of the hash with its bits mixed, so that the keys of one partition spread evenly over all
-//! regions. Both are part of the format (docs/formats/index.md).
+//! The local hash is a bijection of the hash with its bits mixed, so that the keys of one partition spread evenly over
+//! all regions. Both are part of the format (docs/formats/index.md).
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 

@@ -25,17 +25,18 @@ pub mod hash;
 pub mod load;
 pub mod rank_writer;
 pub mod read;
-mod room;
+mod reserve;
 pub mod routing;
 pub mod write;
 
 pub use error::{IndexError, Result};
-pub use format::manifest::{Attribute, AuxiliaryKind, Layout, Manifest, NumberKind, PartitionBy, Scheme};
+pub use format::layout::{Attribute, AuxiliaryKind, Layout, NumberKind, PartitionBy, Scheme};
+pub use format::manifest::Manifest;
 pub use format::pointer::Pointer;
 pub use format::shape::{Earlier, Shape};
 pub use read::{
-    Condition, Content, Directory, EpochInfo, Gap, Info, LongValue, Notices, QueryCounts, RecordValue, Scan,
-    ScanRecord, Sign, StoredRecord, StoredValue, Unread, Value, Verified,
+    Condition, Content, Directory, EpochInfo, Info, LongValue, Notices, QueryCounts, RecordValue, Scan,
+    ScanRecord, Sign, StoredRecord, StoredValue, UnknownEpochs, Unread, Value, Verified,
 };
 pub use write::{
     Coordinator, DirectoryWriter, EpochCounts, LayoutRequest, LocalWriter, OpenMode, Opening, RolledBack,

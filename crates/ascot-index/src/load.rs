@@ -1,11 +1,11 @@
-//! Files of records, into a directory: each record's key is a range of its bytes, its value all the others.
+//! Loading files of records into a directory: the key of a record is a range of its bytes, its value is all the others.
 //!
 //! ```text
 //!   record   | before | key | behind |      value = before, behind
 //! ```
 //!
-//! Invariant: of a file no more is in memory than two blocks and one record; a record longer than that grows a buffer by what the
-//! record has.
+//! Invariant: of a file no more is in memory than two blocks and one record; a record longer than that grows a buffer
+//! by what the record has.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use ascot_io::{Action, Buf, Disk, IoError, ReadStream};
 use ascot_record::layout::{FixedFraming, Framing, Layout, LineFraming, PrefixedFraming};
 
 use crate::error::{IndexError, Result};
-use crate::read::fetch::missing;
+use crate::read::files::missing;
 use crate::write::DirectoryWriter;
 
 /// Bytes read at a time, and how many such blocks there are.
@@ -34,7 +34,7 @@ pub struct RecordFiles {
 }
 
 impl RecordFiles {
-    /// What loads records of this kind.
+    /// A loader of records of this kind.
     ///
     /// # Errors
     /// A layout whose records have no byte ranges; a key that is empty, or outside records of one length.
@@ -95,7 +95,7 @@ impl RecordFiles {
     /// Appends the records of a file to the epoch; their number. `between` is called between blocks, and may end it.
     ///
     /// # Errors
-    /// What refuses the file or the records; a record without all of its key, or cut short.
+    /// A file or record that is refused; a record that is cut short, or too short for its key.
     pub fn append(
         &self,
         disk: &Disk,

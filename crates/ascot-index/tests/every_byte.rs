@@ -1,5 +1,5 @@
-//! Every byte of a directory is covered by a checksum, or is padding that must be zero: whichever byte is another, `verify` names the
-//! file and the place. And a reader opens each file once, whatever becomes of its descriptors.
+//! Every byte of a directory is covered by a checksum, or is padding that must be zero: whichever byte is another,
+//! `verify` names the file and the place. And a reader opens each file once, whatever becomes of its descriptors.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail loudly")]
 
@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use ascot_index::hash::mix;
 use ascot_index::{Directory, DirectoryWriter, IndexError, Layout, Scan, Scheme};
-use ascot_io::{Disk, DiskOptions, Effect, FaultPlan, Faults, Operation};
+use ascot_io::{Disk, DiskOptions, Effect, Operation};
+use ascot_testing::faults::{FaultPlan, Faults};
 
 const MEMORY: usize = 4 << 20;
 const EPOCHS: u64 = 3;
@@ -20,7 +21,8 @@ fn key(number: u64) -> [u8; 8] {
     mix(number).to_be_bytes()
 }
 
-/// The value of a key: one is longer than a block, and with `long` one is longer than what a reader has in memory at once.
+/// The value of a key: one is longer than a block, and with `long` one is longer than what a reader has in memory at
+/// once.
 fn value(number: u64, epoch: u64, long: bool) -> Vec<u8> {
     let bytes = match number {
         3 => 5000,
@@ -105,7 +107,7 @@ fn counting_opens(effect: Effect, at: u64) -> (Disk, Faults) {
     let operations = vec![Operation::Open];
     let faults =
         Faults::new(FaultPlan { at, effect, operations, path_contains: String::new(), lasting: false });
-    (Disk::new(DiskOptions { faults: Some(faults.clone()), ..DiskOptions::default() }), faults)
+    (Disk::new(DiskOptions { faults: Some(faults.clone().into()), ..DiskOptions::default() }), faults)
 }
 
 #[test]

@@ -5,7 +5,8 @@
 use std::path::Path;
 
 use ascot_index::{Directory, DirectoryWriter, IndexError, Layout, Manifest, Scheme};
-use ascot_io::{Disk, DiskOptions, Effect, FaultPlan, Faults};
+use ascot_io::{Disk, DiskOptions, Effect};
+use ascot_testing::faults::{FaultPlan, Faults};
 
 const MEMORY: usize = 8 << 20;
 
@@ -45,7 +46,7 @@ fn check(path: &Path, at_most: u64) -> u64 {
 }
 
 fn disk_with(faults: &Faults) -> Disk {
-    Disk::new(DiskOptions { faults: Some(faults.clone()), ..DiskOptions::default() })
+    Disk::new(DiskOptions { faults: Some(faults.clone().into()), ..DiskOptions::default() })
 }
 
 #[test]

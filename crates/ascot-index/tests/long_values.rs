@@ -1,5 +1,5 @@
-//! Values several times longer than the memory of their reader: found, read part by part in any order, scanned and verified within
-//! that memory, counted at the allocator.
+//! Values several times longer than the memory of their reader: found, read part by part in any order, scanned and
+//! verified within that memory, counted at the allocator.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail loudly")]
 
@@ -8,14 +8,14 @@ mod counting;
 use std::path::Path;
 
 use ascot_index::hash::mix;
-use ascot_index::read::LEAST_MEMORY_BYTES;
+use ascot_index::read::MIN_MEMORY_BYTES;
 use ascot_index::{
     Attribute, Condition, Content, Directory, DirectoryWriter, IndexError, Layout, NumberKind, RecordValue,
     Scan, Scheme, Sign, StoredValue, Unread,
 };
 use ascot_io::{Crc32c, Disk};
 
-const MEMORY: usize = LEAST_MEMORY_BYTES;
+const MEMORY: usize = MIN_MEMORY_BYTES;
 /// What no plan counts: threads of the device, lists of places, a part in the hand of who takes it.
 const CONSTANT_BYTES: usize = 1 << 20;
 /// Four times the memory, and no whole number of blocks or chunks.

@@ -1,5 +1,6 @@
-//! Memory is the cap: whatever a writer allocates while it works, counted at the allocator, and all that was resident, regions of
-//! the pool among it, as the system counts it. Each case is a process of its own, whose most is nobody else's.
+//! Memory is the cap: whatever a writer allocates while it works, counted at the allocator, and all that was resident,
+//! regions of the pool among it, as the system counts it. Each case is a process of its own, whose most is nobody
+//! else's.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail loudly")]
 

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use ascot_index::format::bytes::Cursor;
 use ascot_index::format::footer::{FOOTER_BYTES, Footer, PAGE, Root};
-use ascot_index::format::manifest::PartitionBy;
+use ascot_index::format::layout::PartitionBy;
 use ascot_index::format::names::{LOCK, Log};
 use ascot_index::format::pointer::{value_head, value_lengths};
 use ascot_index::hash::mix;
@@ -30,9 +30,9 @@ use ascot_io::{Disk, block_checksum, crc32c};
 
 const MEMORY: usize = 8 << 20;
 /// What a reader may have: its memory, and a constant for what no plan counts.
-const MOST_BYTES: usize = MEMORY + (4 << 20);
+const MAX_BYTES: usize = MEMORY + (4 << 20);
 /// Longest time that all questions of one case may take, by far.
-const MOST_TIME: Duration = Duration::from_secs(20);
+const MAX_TIME: Duration = Duration::from_secs(20);
 /// Changes tried in each directory.
 const CASES: u64 = 30;
 
@@ -286,8 +286,8 @@ fn ask(path: &Path, oracle: &Oracle, held: bool) {
 fn bounded(what: &str, ask: impl FnOnce()) {
     let since = Instant::now();
     let ((), bytes) = counting::peak_of(ask);
-    assert!(bytes <= MOST_BYTES, "{what}: {bytes} bytes");
-    assert!(since.elapsed() < MOST_TIME, "{what}: {:?}", since.elapsed());
+    assert!(bytes <= MAX_BYTES, "{what}: {bytes} bytes");
+    assert!(since.elapsed() < MAX_TIME, "{what}: {:?}", since.elapsed());
 }
 
 /// One after the other: memory is counted for all of the process.

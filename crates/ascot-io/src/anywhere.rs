@@ -17,7 +17,7 @@ use crate::PAGE_BYTES;
 use crate::arm::{Arm, Request, Ticket, part_count};
 use crate::buf::Buf;
 use crate::error::{Action, IoError};
-use crate::faulty::{Effect, Operation};
+use crate::fault_hook::{Effect, Operation};
 use crate::ledger::{Direction, Receipt};
 use crate::port::Port;
 use crate::stream::Filled;
@@ -105,7 +105,7 @@ impl Anywhere {
 
     fn meter(&self, at: u64, pages: usize) -> Result<(bool, Receipt), IoError> {
         let mut port = self.port();
-        let effect = port.meet(Operation::Read, at)?;
+        let effect = port.before(Operation::Read, at)?;
         let parts = part_count(pages, self.request_bytes) as u64;
         Ok((effect == Some(Effect::Short), port.meter.issue(at, pages as u64, parts)))
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::buf::Buf;
 use crate::error::{Action, IoError, nothing_written};
-use crate::faulty::{Effect, Operation};
+use crate::fault_hook::{Effect, Operation};
 use crate::port::Port;
 use crate::stream::{Filled, ReadStream, WriteStream};
 
@@ -57,7 +57,7 @@ impl FileRead {
         if wanted == 0 {
             return Ok(Filled { buf, start: 0, end: 0 });
         }
-        let mut halve = self.port.meet(Operation::Read, at)? == Some(Effect::Short);
+        let mut halve = self.port.before(Operation::Read, at)? == Some(Effect::Short);
         let calls = wanted.div_ceil(self.call_bytes) as u64;
         let receipt = self.port.meter.issue(at, wanted as u64, calls);
         let mut filled = 0;
@@ -131,7 +131,7 @@ impl FileWrite {
     }
 
     fn append(&mut self, mut buf: Buf, len: usize) -> Result<(), IoError> {
-        let effect = self.port.meet(Operation::Write, self.next)?;
+        let effect = self.port.before(Operation::Write, self.next)?;
         let (stored, offset) = lie(effect, &mut buf[..len], self.next);
         self.write(&buf[..stored], effect == Some(Effect::Short), offset)?;
         self.next += len as u64;
@@ -199,7 +199,7 @@ impl WriteStream for FileWrite {
 
     fn sync(&mut self) -> Result<(), IoError> {
         self.check()?;
-        self.port.meet(Operation::Sync, self.next)?;
+        self.port.before(Operation::Sync, self.next)?;
         let synced = self.port.waiting(|| self.file.sync_data());
         synced.map_err(|error| self.port.error(Action::Sync, self.next, error))
     }

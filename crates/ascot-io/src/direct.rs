@@ -26,7 +26,7 @@ use crate::arm::{Arm, Request, Ticket, part_count};
 use crate::backend::{NOTHING_BEGUN, TOO_LONG, lie};
 use crate::buf::Buf;
 use crate::error::{Action, IoError, nothing_written};
-use crate::faulty::{Effect, Operation};
+use crate::fault_hook::{Effect, Operation};
 use crate::ledger::Direction;
 use crate::port::Port;
 use crate::room::Writer;
@@ -120,7 +120,7 @@ impl ArmRead {
         if self.next >= self.end || buf.is_empty() {
             return Ok(Begun::End(buf));
         }
-        let effect = self.base.port.meet(Operation::Read, self.next)?;
+        let effect = self.base.port.before(Operation::Read, self.next)?;
         let whole_pages = buf.len().is_multiple_of(PAGE_BYTES) && buf.is_aligned_to(PAGE_BYTES);
         let direct = self.base.direct && whole_pages;
         let skip = if direct { (self.next % PAGE) as usize } else { 0 };
@@ -268,7 +268,7 @@ impl ArmWrite {
     }
 
     fn append(&mut self, mut buf: Buf, len: usize) -> Result<(), IoError> {
-        let effect = self.base.port.meet(Operation::Write, self.next)?;
+        let effect = self.base.port.before(Operation::Write, self.next)?;
         let halve = effect == Some(Effect::Short);
         let (stored, offset) = lie(effect, &mut buf[..len], self.next);
         self.allocate(offset.max(self.next) + len as u64);
@@ -353,7 +353,7 @@ impl WriteStream for ArmWrite {
     fn sync(&mut self) -> Result<(), IoError> {
         self.drain()?;
         self.trim()?;
-        let met = self.base.port.meet(Operation::Sync, self.next);
+        let met = self.base.port.before(Operation::Sync, self.next);
         self.keep(met)?;
         let port = &self.base.port;
         let synced = port.waiting(|| self.base.file.sync_data());

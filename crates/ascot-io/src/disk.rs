@@ -22,12 +22,12 @@ use crate::arm::Arm;
 use crate::backend::{BUFFERED_BYTES, Backend, FileRead, PLAIN_BYTES};
 use crate::direct::{ArmFile, ArmRead};
 use crate::error::{Action, IoError};
-use crate::faulty::{Faults, Operation};
+use crate::fault_hook::{FaultHook, Operation};
 use crate::ledger::{Direction, Ledger};
 use crate::mapped::MappedRead;
 use crate::pipe::{PipeRead, PipeWrite};
 use crate::pool::{Pool, Reservation};
-use crate::port::{Port, meet};
+use crate::port::{Port, before};
 use crate::room::{Removal, Room};
 use crate::stream::{ReadStream, WriteStream};
 use crate::sync::Unpoisoned;
@@ -52,8 +52,8 @@ pub struct DiskOptions {
     pub measured: Vec<(u64, VolumeRequests)>,
     /// Where everything moved is counted.
     pub ledger: Ledger,
-    /// Faults on purpose, for tests.
-    pub faults: Option<Faults>,
+    /// Sees every operation beforehand; tests make some of them fail.
+    pub faults: Option<Arc<dyn FaultHook>>,
 }
 
 /// Default for [`DiskOptions::depth`].
@@ -234,8 +234,8 @@ impl Disk {
         }
     }
 
-    fn meet(&self, operation: Operation, path: &Path, offset: u64) -> Result<(), IoError> {
-        meet(self.inner.options.faults.as_ref(), operation, path, offset).map(|_| ())
+    fn before(&self, operation: Operation, path: &Path, offset: u64) -> Result<(), IoError> {
+        before(self.inner.options.faults.as_deref(), operation, path, offset).map(|_| ())
     }
 
     fn port(&self, path: &Path, name: &str, stat: &Metadata, direction: Direction) -> Port {
@@ -256,7 +256,7 @@ impl Disk {
         range: Range<u64>,
         name: &str,
     ) -> Result<Box<dyn ReadStream>, IoError> {
-        self.meet(Operation::Open, path, range.start)?;
+        self.before(Operation::Open, path, range.start)?;
         let failed = |error| IoError::from_os(Action::Open, path, range.start, error);
         let file = File::open(path).map_err(failed)?;
         let stat = file.metadata().map_err(failed)?;
@@ -308,7 +308,7 @@ impl Disk {
     /// Opens a file to read bytes of it anywhere, by whomever, as often as wanted. Whatever the back-end, an
     /// arm reads it.
     pub fn open_anywhere(&self, path: &Path, name: &str) -> Result<Anywhere, IoError> {
-        self.meet(Operation::Open, path, 0)?;
+        self.before(Operation::Open, path, 0)?;
         let failed = |error| IoError::from_os(Action::Open, path, 0, error);
         let file = File::open(path).map_err(failed)?;
         let stat = file.metadata().map_err(failed)?;
@@ -325,7 +325,7 @@ impl Disk {
 
     /// Opens a file to read bytes of it through the page cache, at any place.
     pub(crate) fn open_cached(&self, path: &Path, name: &str) -> Result<(Anywhere, u64), IoError> {
-        self.meet(Operation::Open, path, 0)?;
+        self.before(Operation::Open, path, 0)?;
         let failed = |error| IoError::from_os(Action::Open, path, 0, error);
         let file = File::open(path).map_err(failed)?;
         let stat = file.metadata().map_err(failed)?;
@@ -405,7 +405,7 @@ impl Disk {
 
     /// Renames a file within its volume, replacing what has the new name.
     pub fn rename(&self, from: &Path, to: &Path) -> Result<(), IoError> {
-        self.meet(Operation::Rename, to, 0)?;
+        self.before(Operation::Rename, to, 0)?;
         std::fs::rename(from, to).map_err(|error| IoError::from_os(Action::Rename, to, 0, error))?;
         self.ledger().renamed(from, to);
         Ok(())
@@ -413,7 +413,7 @@ impl Disk {
 
     /// Removes a file.
     pub fn remove_file(&self, path: &Path) -> Result<(), IoError> {
-        self.meet(Operation::Remove, path, 0)?;
+        self.before(Operation::Remove, path, 0)?;
         let stat = std::fs::symlink_metadata(path);
         std::fs::remove_file(path).map_err(|error| IoError::from_os(Action::Remove, path, 0, error))?;
         stat.iter().for_each(|stat| self.inner.room.forget(stat));
@@ -422,7 +422,7 @@ impl Disk {
 
     /// Makes the names in a directory durable: files created, renamed and removed in it.
     pub fn sync_dir(&self, directory: &Path) -> Result<(), IoError> {
-        self.meet(Operation::Sync, directory, 0)?;
+        self.before(Operation::Sync, directory, 0)?;
         let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
         let synced = File::open(directory).and_then(|file| file.sync_all());
         match synced {

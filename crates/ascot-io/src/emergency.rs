@@ -52,7 +52,7 @@ pub(crate) fn out_of_memory(bytes: usize) -> ! {
     }
 }
 
-/// Registers a file.
+/// Registers a file, before it is created: afterwards there may be no memory for that.
 pub fn register_file(path: &Path) {
     register(path, None);
 }
@@ -63,6 +63,14 @@ pub fn register_directory(path: &Path, is_ours: IsOurs) {
 }
 
 fn register(path: &Path, is_ours: Option<IsOurs>) {
+    link(path, is_ours);
+    if REMOVING.load(SeqCst) {
+        // Nothing is created any more.
+        wait_for_the_end();
+    }
+}
+
+fn link(path: &Path, is_ours: Option<IsOurs>) {
     // A path with a NUL in it names nothing.
     let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return };
     let _changing = CHANGING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -106,12 +114,29 @@ fn slots() -> impl Iterator<Item = &'static Slot> {
     })
 }
 
-/// Removes everything registered. For a process that is about to end: a second caller waits for that end.
-pub fn remove_all() {
-    while REMOVING.swap(true, SeqCst) {
-        // SAFETY: waits for a signal; the first caller ends the process.
+/// Waits for the end of the process, which another thread brings about.
+fn wait_for_the_end() -> ! {
+    loop {
+        // SAFETY: waits for a signal.
         unsafe { libc::pause() };
     }
+}
+
+/// Time for other threads to create what they registered before the removal began, microseconds.
+const GRACE_US: libc::useconds_t = 10_000;
+
+/// Removes everything registered. For a process that is about to end: a second caller waits for that end.
+pub fn remove_all() {
+    if REMOVING.swap(true, SeqCst) {
+        wait_for_the_end();
+    }
+    remove_registered();
+    // SAFETY: sleeps.
+    unsafe { libc::usleep(GRACE_US) };
+    remove_registered();
+}
+
+fn remove_registered() {
     for slot in slots() {
         let path = slot.path.load(SeqCst);
         if path.is_null() {

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!   Pool -> Buf, BlockPool             memory: the pool is the budget
-//!   Disk -> ReadStream, WriteStream    files: one seam, several back-ends, faults on purpose
+//!   Disk -> ReadStream, WriteStream    files: one seam, several back-ends, a fault hook
 //!           \-> Arm                    the device: several requests in flight
 //!   RunWriter, RunReader               checksummed blocks on top of streams
 //!   AtomicOutput                       complete or not at all
@@ -23,7 +23,7 @@ mod direct;
 mod disk;
 pub mod emergency;
 mod error;
-mod faulty;
+mod fault_hook;
 mod growable;
 mod ledger;
 mod mapped;
@@ -48,7 +48,7 @@ pub use backend::{BUFFERED_BYTES, Backend, PLAIN_BYTES};
 pub use buf::{BlockPool, Buf};
 pub use disk::{DEFAULT_DEPTH, DEFAULT_REQUEST_BYTES, Disk, DiskOptions};
 pub use error::{Action, IoError, STANDARD_OUTPUT};
-pub use faulty::{Effect, FaultPlan, Faults, Operation};
+pub use fault_hook::{Effect, FaultHook, Operation};
 pub use growable::Growable;
 pub use ledger::{Direction, FileAccount, Ledger, StreamAccount, Totals};
 pub use output::{AtomicOutput, is_temporary, orphaned_outputs, remove_orphan};

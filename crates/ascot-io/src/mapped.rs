@@ -13,7 +13,7 @@ use crate::PAGE_BYTES;
 use crate::backend::{NOTHING_BEGUN, TOO_LONG, lie};
 use crate::buf::Buf;
 use crate::error::{Action, IoError};
-use crate::faulty::Operation;
+use crate::fault_hook::Operation;
 use crate::memory::Mapping;
 use crate::port::Port;
 use crate::stream::{Filled, ReadStream, WriteStream};
@@ -75,7 +75,7 @@ impl MappedRead {
         if wanted == 0 {
             return Ok(Filled { buf, start: 0, end: 0 });
         }
-        self.port.meet(Operation::Read, self.next)?;
+        self.port.before(Operation::Read, self.next)?;
         let windows = wanted.div_ceil(self.window_bytes) as u64;
         let receipt = self.port.meter.issue(self.next, wanted as u64, windows);
         let mut filled = 0;
@@ -163,7 +163,7 @@ impl MappedWrite {
     }
 
     fn append(&mut self, mut buf: Buf, len: usize) -> Result<(), IoError> {
-        let effect = self.port.meet(Operation::Write, self.next)?;
+        let effect = self.port.before(Operation::Write, self.next)?;
         let (stored, offset) = lie(effect, &mut buf[..len], self.next);
         let windows = stored.div_ceil(self.window_bytes) as u64;
         let receipt = self.port.meter.issue(offset, stored as u64, windows);
@@ -228,7 +228,7 @@ impl WriteStream for MappedWrite {
     fn sync(&mut self) -> Result<(), IoError> {
         self.check()?;
         self.trim()?;
-        self.port.meet(Operation::Sync, self.next)?;
+        self.port.before(Operation::Sync, self.next)?;
         let synced = self.port.waiting(|| self.file.sync_data());
         synced.map_err(|error| self.port.error(Action::Sync, self.next, error))
     }

@@ -64,17 +64,22 @@ impl AtomicOutput {
         }
         for attempt in 1..=NAMES_TRIED {
             let temporary = temporary_name(&target)?;
+            // Before there is a file: afterwards there may be no memory for it.
+            emergency::register_file(&temporary);
             match disk.create_as(&temporary, name, mode(old.as_ref())) {
-                Ok((stream, file)) => {
-                    // Otherwise somebody who cleans up came between: another name.
-                    if hold(&temporary, &file) {
-                        return Ok(Self::at(disk, stream, target, temporary, file));
-                    }
+                // Otherwise a cleaner took the file in between: another name.
+                Ok((stream, file)) if hold(&temporary, &file) => {
+                    return Ok(Self::at(disk, stream, target, temporary, file));
                 }
+                Ok(_) => {}
                 Err(IoError::Os { source, .. })
                     if source.kind() == io::ErrorKind::AlreadyExists && attempt < NAMES_TRIED => {}
-                Err(error) => return Err(of_output(error, path, &target)),
+                Err(error) => {
+                    emergency::forget(&temporary);
+                    return Err(of_output(error, path, &target));
+                }
             }
+            emergency::forget(&temporary);
         }
         Err(IoError::from_os(Action::Create, &target, 0, io::Error::from_raw_os_error(libc::EEXIST)))
     }
@@ -102,6 +107,18 @@ impl AtomicOutput {
     /// there is dropped.
     pub fn create_named(disk: &Disk, path: &Path, temporary: &Path, name: &str) -> Result<Self, IoError> {
         let target = resolve(path)?;
+        emergency::register_file(temporary);
+        let created = Self::create_registered(disk, path, target, temporary, name);
+        created.inspect_err(|_| emergency::forget(temporary))
+    }
+
+    fn create_registered(
+        disk: &Disk,
+        path: &Path,
+        target: PathBuf,
+        temporary: &Path,
+        name: &str,
+    ) -> Result<Self, IoError> {
         for _ in 0..NAMES_TRIED {
             match disk.create_as(temporary, name, mode(state(&target)?.as_ref())) {
                 Err(IoError::Os { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {
@@ -125,7 +142,6 @@ impl AtomicOutput {
         temporary: PathBuf,
         file: File,
     ) -> Self {
-        emergency::register_file(&temporary);
         let (temporary, file) = (Some(temporary), Some(file));
         Self { disk: disk.clone(), stream: Some(stream), target, temporary, file, sealed: None, kept: false }
     }
@@ -156,10 +172,8 @@ impl AtomicOutput {
         let _ = file.try_lock();
         let copy = file.try_clone().map_err(failed)?;
         let stream = disk.append_to(copy, temporary, offset, name)?;
-        let output = Self::at(disk, stream, target, temporary.to_path_buf(), file);
-        // What can be resumed stays.
-        emergency::forget(temporary);
-        Ok(output)
+        // It is not registered: what can be resumed stays.
+        Ok(Self::at(disk, stream, target, temporary.to_path_buf(), file))
     }
 
     /// The stream to write to.

@@ -22,7 +22,7 @@ use rustix::event::EventfdFlags;
 use crate::backend::{NOTHING_BEGUN, TOO_LONG};
 use crate::buf::Buf;
 use crate::error::{Action, IoError, nothing_written};
-use crate::faulty::{Effect, Operation};
+use crate::fault_hook::{Effect, Operation};
 use crate::port::Port;
 use crate::stream::{Filled, ReadStream, WriteStream};
 use crate::system;
@@ -103,7 +103,7 @@ impl Source {
     fn fill(&mut self, mut buf: Buf) -> Result<Filled, IoError> {
         let mut end = 0;
         if !self.ended && !buf.is_empty() {
-            let mut halve = self.port.meet(Operation::Read, self.at)? == Some(Effect::Short);
+            let mut halve = self.port.before(Operation::Read, self.at)? == Some(Effect::Short);
             let receipt = self.port.meter.issue(self.at, buf.len() as u64, 1);
             let mut result = Ok(());
             while end < buf.len() && !self.ended && result.is_ok() {
@@ -244,7 +244,7 @@ struct Sink {
 
 impl Sink {
     fn write(&mut self, buf: Buf, len: usize) -> Result<(), IoError> {
-        let halve = self.port.meet(Operation::Write, self.at)? == Some(Effect::Short);
+        let halve = self.port.before(Operation::Write, self.at)? == Some(Effect::Short);
         let receipt = self.port.meter.issue(self.at, len as u64, 1);
         let mut written = 0;
         let mut until = if halve { len.div_ceil(2) } else { len };
@@ -315,7 +315,7 @@ impl WriteStream for PipeWrite {
 
     fn sync(&mut self) -> Result<(), IoError> {
         self.drain()?;
-        self.port.meet(Operation::Sync, self.written)?;
+        self.port.before(Operation::Sync, self.written)?;
         match self.file.sync_data() {
             // A pipe or device has nothing to make durable.
             Err(error)

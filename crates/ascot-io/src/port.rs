@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
 use crate::error::{Action, IoError};
-use crate::faulty::{Effect, Faults, Operation};
+use crate::fault_hook::{Effect, FaultHook, Operation};
 use crate::ledger::Meter;
 use crate::room::Room;
 
@@ -16,7 +16,7 @@ use crate::room::Room;
 pub(crate) struct Port {
     pub(crate) path: PathBuf,
     pub(crate) meter: Meter,
-    pub(crate) faults: Option<Faults>,
+    pub(crate) faults: Option<Arc<dyn FaultHook>>,
     /// Where what files take is noted.
     pub(crate) room: Room,
     /// Set by whoever wants waits for the other end of a pipe to end.
@@ -24,9 +24,9 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// Counts an operation at the fault seam.
-    pub(crate) fn meet(&self, operation: Operation, offset: u64) -> Result<Option<Effect>, IoError> {
-        meet(self.faults.as_ref(), operation, &self.path, offset)
+    /// Asks the fault hook about an operation.
+    pub(crate) fn before(&self, operation: Operation, offset: u64) -> Result<Option<Effect>, IoError> {
+        before(self.faults.as_deref(), operation, &self.path, offset)
     }
 
     /// An error of this stream's file.
@@ -58,9 +58,9 @@ impl Port {
     }
 }
 
-/// Counts an operation on `path` at the fault seam.
-pub(crate) fn meet(
-    faults: Option<&Faults>,
+/// Asks the fault hook about an operation on `path`.
+pub(crate) fn before(
+    faults: Option<&dyn FaultHook>,
     operation: Operation,
     path: &Path,
     offset: u64,
@@ -75,5 +75,5 @@ pub(crate) fn meet(
         Operation::Rename => Action::Rename,
         Operation::Remove => Action::Remove,
     };
-    faults.meet(operation, path).map_err(|source| IoError::from_os(action, path, offset, source))
+    faults.before(operation, path).map_err(|source| IoError::from_os(action, path, offset, source))
 }

@@ -7,7 +7,8 @@ mod common;
 use std::path::Path;
 
 use ascot_io::{AtomicOutput, RunId, RunReader, RunWriter};
-use ascot_io::{Backend, Buf, Compression, Disk, Effect, FaultPlan, Faults, IoError, Operation};
+use ascot_io::{Backend, Buf, Compression, Disk, Effect, IoError, Operation};
+use ascot_testing::faults::{FaultPlan, Faults};
 use common::*;
 
 fn plan(at: u64, effect: Effect, operations: &[Operation]) -> Faults {

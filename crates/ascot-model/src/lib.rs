@@ -17,6 +17,7 @@
 //! * [`sort_plan`]: the methods to sort, merge and split records.
 //! * [`routing_plan`]: the cost of routing records among many processes.
 //! * [`account`]: what each pass moved and where it waited.
+//! * [`random`]: pseudo-random numbers that are the same in every run.
 //! * [`columns`]: the columns of keys of a CSV.
 //! * [`report`]: plan and account together, as written by `--report`.
 
@@ -29,6 +30,7 @@ pub mod measurement;
 pub mod multipass;
 pub mod passes_plan;
 pub mod plan;
+pub mod random;
 pub mod report;
 pub mod routing_plan;
 pub mod run_length;

@@ -1,4 +1,4 @@
-//! What the kernel asks of a file system that has one file.
+//! The requests of the kernel to a file system that has one file.
 
 use std::ffi::OsStr;
 use std::sync::Arc;

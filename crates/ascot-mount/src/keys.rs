@@ -1,26 +1,30 @@
-//! What the kernel asks of a file system with one file for each key of an indexed directory.
+//! The requests of the kernel to a file system with one file for each key of an indexed directory.
 //!
 //! ```text
 //!   MNT/0000000000012345     name: the key in hexadecimal; content: all that was appended to it, by epoch
 //! ```
 //!
-//! A file exists where its key was written: looking a name up is a query, and no list is kept. Listing works, and reads all keys.
+//! A file exists where its key was written: looking a name up is a query, and no list is kept. Listing works, and
+//! reads all keys.
 //!
-//! A directory may be written meanwhile. Whenever a name is looked up or the list is opened the manifest's file is looked at, and where
-//! it is another one the directory is opened again: so what is seen are the epochs complete at that moment.
+//! A directory may be written meanwhile. Whenever a name is looked up or the list is opened the manifest's file is
+//! looked at, and where it is another one the directory is opened again: so what is seen are the epochs complete at
+//! that moment.
 //!
-//! Invariants: a number of a file belongs to one key with one content for as long as the kernel knows it, so a file that has been
-//! opened never changes; when epochs are dropped all numbers are given anew; short values are kept for who has a file open, and
-//! besides them a bounded amount, because a name is looked up right before it is opened. Long values are read from the directory as they are asked for, a part at a time.
+//! Invariants: a number of a file belongs to one key with one content for as long as the kernel knows it, so a file
+//! that has been opened never changes; when epochs are dropped all numbers are given anew; short values are kept for
+//! who has a file open, and besides them a bounded amount, because a name is looked up right before it is opened. Long
+//! values are read from the directory as they are asked for, a part at a time.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
-use ascot_index::format::manifest::{Manifest, from_hex, to_hex};
-use ascot_index::{Content, Directory, IndexError, Scan, StoredValue, Unread};
+use ascot_index::{Content, Directory, IndexError, Manifest, Scan, StoredValue, Unread};
+use ascot_io::Unpoisoned;
+use ascot_record::hex::{from_hex, to_hex};
 use fuser::{
     Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, LockOwner,
     OpenAccMode, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, Request,
@@ -30,18 +34,18 @@ use crate::Shown;
 
 /// How long the kernel may remember what a number stands for: it never changes.
 const NUMBER_TTL: Duration = Duration::from_secs(3600);
-/// How long it may remember names of a directory that is closed, which might be gone on with; those of one being written it asks for
-/// every time.
+/// How long it may remember names of a directory that is closed, which might be gone on with; those of one being
+/// written it asks for every time.
 const CLOSED_TTL: Duration = Duration::from_secs(1);
 /// Longest name of a file.
-const NAME_MOST: usize = 255;
+const NAME_MAX: usize = 255;
 /// Contents kept besides those of open files, bytes.
-const KEPT_MOST: usize = 16 << 20;
+const KEPT_MAX: usize = 16 << 20;
 /// Most bytes of one file in memory.
-const CONTENT_MOST: usize = KEPT_MOST / 4;
+const CONTENT_MAX: usize = KEPT_MAX / 4;
 /// Names read at a time while listing.
 const NAMES_AT_ONCE: usize = 4096;
-/// What files and the directory are called in a list, before keys.
+/// The names before keys in a listing.
 const DOTS: [&str; 2] = [".", ".."];
 
 /// Files by their keys.
@@ -87,7 +91,7 @@ impl FileContent {
         self.values.last().map_or(0, |(end, _)| *end)
     }
 
-    /// What it takes in memory.
+    /// Its memory, bytes.
     fn memory(&self) -> usize {
         let bytes = |value: &StoredValue| match &value.content {
             Content::Bytes(bytes) => bytes.len(),
@@ -132,15 +136,15 @@ struct List {
     /// Place of the first name in memory, counted from the list's start.
     start: u64,
     names: Vec<Vec<u8>>,
-    /// There are no names behind those.
+    /// No names follow them.
     ended: bool,
     /// Some files could not be read, so there are names that are not known.
     has_gaps: bool,
 }
 
 impl State {
-    /// Forgets contents that have grown; and the numbers of all files, if another directory has taken the place of this one, or epochs
-    /// were dropped, so that what is there now may be of the same size and another content.
+    /// Forgets contents that have grown; and the numbers of all files, if another directory has taken the place of
+    /// this one, or epochs were dropped, so that what is there now may be of the same size and another content.
     fn begin_anew(&mut self, another: bool) {
         self.kept.clear();
         self.kept_bytes = 0;
@@ -152,10 +156,10 @@ impl State {
 
     fn keep(&mut self, key: &[u8], epochs: u64, content: &Arc<FileContent>) {
         let bytes = content.memory() + key.len();
-        if bytes > CONTENT_MOST {
+        if bytes > CONTENT_MAX {
             return;
         }
-        if self.kept_bytes + bytes > KEPT_MOST {
+        if self.kept_bytes + bytes > KEPT_MAX {
             self.kept.clear();
             self.kept_bytes = 0;
         }
@@ -174,7 +178,7 @@ impl KeyFiles {
 
     /// The directory with the epochs that are complete now.
     fn directory(&self) -> Arc<Directory> {
-        let mut directory = self.directory.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut directory = self.directory.lock().unpoisoned();
         if directory.has_gone_on() {
             match directory.open_again() {
                 Ok(now) => {
@@ -183,7 +187,7 @@ impl KeyFiles {
                     *directory = Arc::new(now);
                     self.state().begin_anew(another);
                 }
-                // What was there before can still be read.
+                // The state opened before can still be read.
                 Err(error) => (self.shown.log)(&error.to_string()),
             }
         }
@@ -191,7 +195,7 @@ impl KeyFiles {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unpoisoned()
     }
 
     /// All that was appended to `key` in the first `epochs` epochs; none where it was never written.
@@ -206,7 +210,7 @@ impl KeyFiles {
             return Ok(Some(Arc::clone(kept)));
         }
         let mut content = FileContent::new(directory.stored(key, None)?);
-        if content.memory() > CONTENT_MOST {
+        if content.memory() > CONTENT_MAX {
             content = FileContent::new(directory.stored_places(key, None)?);
         }
         directory.take_notices().iter().for_each(|notice| (self.shown.log)(notice));
@@ -260,7 +264,8 @@ impl KeyFiles {
     fn number_of(&self, key: Vec<u8>, size: u64, epochs: u64, modified: SystemTime) -> (u64, SystemTime) {
         let state = &mut *self.state();
         let had = state.numbers.get(&key).copied();
-        // Nothing is taken away from a key unless epochs are dropped, and then no numbers are left: of the same size is the same.
+        // Nothing is taken away from a key unless epochs are dropped, and then no numbers are left: of the same size
+        // is the same.
         let same = had.filter(|number| state.files.get(number).is_some_and(|known| known.size == size));
         let number = same.unwrap_or_else(|| self.next.fetch_add(1, Ordering::Relaxed));
         state.numbers.insert(key.clone(), number);
@@ -303,7 +308,7 @@ fn names_from(directory: &Directory, from: Vec<u8>, unread: &mut Unread) -> Resu
     let mut enough = false;
     let scan = Scan { from, by_key: true, ..Scan::default() };
     let done = directory.scan_there(&scan, unread, |record| {
-        let named = !record.key.is_empty() && 2 * record.key.len() <= NAME_MOST;
+        let named = !record.key.is_empty() && 2 * record.key.len() <= NAME_MAX;
         if named && names.last().is_none_or(|last| last != record.key) {
             enough = names.len() == NAMES_AT_ONCE;
             if enough {
@@ -401,9 +406,9 @@ impl Filesystem for KeyFiles {
     ) {
         let content = self.state().open.get(&handle.0).cloned();
         let Some(content) = content else { return reply.error(Errno::EBADF) };
-        // The directory as it is now has all that the file had when it was opened, unless epochs were dropped meanwhile: then
-        // checksums do not fit, and reading a long value fails.
-        let directory = Arc::clone(&self.directory.lock().unwrap_or_else(PoisonError::into_inner));
+        // The directory as it is now has all that the file had when it was opened, unless epochs were dropped
+        // meanwhile: then checksums do not fit, and reading a long value fails.
+        let directory = Arc::clone(&self.directory.lock().unpoisoned());
         match content.read(&directory, offset, size as usize) {
             Ok(bytes) => reply.data(&bytes),
             Err(error) => reply.error(self.failed(&error)),
@@ -444,7 +449,7 @@ impl Filesystem for KeyFiles {
                 return reply.ok();
             }
         }
-        // Taken out while it is read: nobody else has this handle.
+        // Taken out while it is read: no other call has this handle.
         let taken = self.state().lists.remove(&handle.0);
         let Some(mut list) = taken else { return reply.error(Errno::EBADF) };
         let mut done = self.fill(&mut list, place - dots);

@@ -1,4 +1,5 @@
-//! A view shown as an ordinary read-only file, in a directory of its own; an indexed directory shown as one file for each key.
+//! A view shown as an ordinary read-only file, in a directory of its own; an indexed directory shown as one file for
+//! each key.
 //!
 //! ```text
 //!   kernel ──▶ file     what a file system is asked: names, sizes, bytes at an offset
@@ -38,7 +39,7 @@ pub struct Shown {
     pub owner: (u32, u32),
     /// Users other than the one who mounts may read it.
     pub allow_other: bool,
-    /// Where errors of reading are told.
+    /// Receives errors of reading.
     pub log: Log,
 }
 
@@ -53,7 +54,7 @@ pub enum MountError {
     Refused {
         /// Where.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
     /// The connection to the kernel broke.
@@ -61,7 +62,7 @@ pub enum MountError {
     Ended {
         /// Where.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
 }

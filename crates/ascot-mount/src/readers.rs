@@ -14,17 +14,18 @@
 use std::collections::{HashMap, VecDeque};
 use std::error::Error;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use ascot_sort::SortError;
 use ascot_sort::view::{Stream, View};
 
 use crate::Source;
+use ascot_io::Unpoisoned;
 
 /// Streams at once.
 const STREAMS: usize = 4;
-/// A stream nobody has read from for so long gives its memory back.
+/// A stream that is not read from for this long returns its memory.
 const IDLE: Duration = Duration::from_secs(5);
 /// One that has been read from within this time is not taken from its reader.
 const BUSY: Duration = Duration::from_millis(200);
@@ -42,9 +43,9 @@ pub struct Readers {
     next: AtomicU64,
     /// Memory of a stream, bytes.
     share: usize,
-    /// A stream nobody has read from for so long gives its memory back.
+    /// A stream that is not read from for this long returns its memory.
     idle: Duration,
-    /// Held by whoever reads a few bytes: only one such read takes memory at a time.
+    /// Held during a read of a few bytes: only one such read takes memory at a time.
     few: Mutex<()>,
 }
 
@@ -60,7 +61,7 @@ impl Handle {
     }
 }
 
-/// What a reader has asked for of late.
+/// The latest requests of a reader.
 #[derive(Default)]
 struct Reading {
     /// Where its latest read ended.
@@ -86,7 +87,7 @@ struct Ahead {
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock().unpoisoned()
 }
 
 impl Readers {

@@ -5,6 +5,7 @@ pub mod cursor;
 pub mod file_format;
 pub mod framing;
 pub mod gensort;
+pub mod hex;
 pub mod keys;
 pub mod layout;
 pub mod merge;

@@ -80,7 +80,8 @@ impl PieceScratch {
         }
     }
 
-    /// Notes the next record's key, of the length that all have, before a [`sort_noted_piece`]; its memory counts as that of sorting.
+    /// Notes the next record's key, of the length that all have, before a [`sort_noted_piece`]; its memory counts as
+    /// that of sorting.
     pub fn note(&mut self, key: &[u8]) {
         self.codes.push(prefix(key));
     }
@@ -120,7 +121,8 @@ pub fn sort_piece<F: Framing, O: RecordOrder>(
 }
 
 /// As [`sort_piece`], for keys that were [noted](PieceScratch::note) when their records were put there, one after the
-/// other since the scratch was [cleared](PieceScratch::clear): they need not be looked for again in memory that is far by now.
+/// other since the scratch was [cleared](PieceScratch::clear): they need not be looked for again in memory that is far
+/// by now.
 pub fn sort_noted_piece<F: Framing, O: RecordOrder>(
     framing: &F,
     order: &O,

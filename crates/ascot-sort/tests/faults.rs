@@ -14,10 +14,11 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ascot_io::{Compression, Effect, FaultPlan, Faults, Operation};
+use ascot_io::{Compression, Effect, Operation};
 use ascot_model::volume::VolumeProfile;
 use ascot_record::layout::Endian;
 use ascot_sort::{Method, SortError, SortRequest};
+use ascot_testing::faults::{FaultPlan, Faults};
 use common::kinds::{Kind, csv, fixed, lines, lines_by_fields, numbers, prefixed};
 use common::shapes::{Shape, data, sort};
 use common::{Place, Random, Wanted, assert_same, expected, run};

@@ -9,10 +9,11 @@ use std::path::PathBuf;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use ascot_io::{Effect, FaultPlan, Faults, Operation};
+use ascot_io::{Effect, Operation};
 use ascot_model::report::Report;
 use ascot_sort::request::{Parts, SplitBy};
 use ascot_sort::{Cancel, Input, Output, RunOptions, Silent, SortError, SortRequest, sort, split};
+use ascot_testing::faults::{FaultPlan, Faults};
 use common::kinds::{Kind, fixed, lines};
 use common::shapes::{Shape, data, sort as in_order};
 use common::{Place, Random};
@@ -73,7 +74,8 @@ impl Job {
         let (send, receive) = channel();
         let (request, by) = (self.request.clone(), self.by);
         std::thread::spawn(move || {
-            let (options, cancel) = (RunOptions { faults, ..RunOptions::default() }, Cancel::new());
+            let options = RunOptions { faults: faults.map(Into::into), ..RunOptions::default() };
+            let cancel = Cancel::new();
             let result = match by {
                 Some(by) => split(&request, by, &options, &Silent, &cancel),
                 None => sort(&request, &options, &Silent, &cancel),

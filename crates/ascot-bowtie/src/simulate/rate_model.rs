@@ -4,6 +4,8 @@
 //! that moves one byte for each unit does exactly the same.
 
 use super::setup::{Setup, Skew};
+use ascot_model::random::SplitMix64;
+
 use crate::schedule::BlockedOn;
 
 /// Units of a block.
@@ -57,7 +59,7 @@ impl BlockOffset {
 pub(crate) struct RateModel {
     input_skew: Skew,
     output_skew: Skew,
-    random: SplitMix,
+    random: SplitMix64,
     /// Offsets in each input's first block.
     consumed: Vec<BlockOffset>,
     /// Offsets in the block that each output fills.
@@ -83,7 +85,7 @@ impl RateModel {
             output_rates: setup.output_skew.rates(m),
             input_skew: setup.input_skew.clone(),
             output_skew: setup.output_skew.clone(),
-            random: SplitMix(setup.seed),
+            random: SplitMix64(setup.seed),
             consumed: vec![BlockOffset::default(); n],
             filled: vec![BlockOffset::default(); m],
             gain: if n > 0 && m > 0 { (1.0 - shape.alpha) / shape.alpha } else { 1.0 },
@@ -168,10 +170,10 @@ impl RateModel {
     /// Changes the rates that vary with time.
     fn vary(&mut self, streams: &impl StreamState) {
         let produced = self.produced;
-        let change = |skew: &Skew, rates: &mut [f64], random: &mut SplitMix| match skew {
+        let change = |skew: &Skew, rates: &mut [f64], random: &mut SplitMix64| match skew {
             Skew::Noise(max) => {
                 for rate in rates {
-                    *rate = (1.0 + max * (2.0 * random.next() - 1.0)).max(0.01);
+                    *rate = (1.0 + max * (2.0 * random.fraction() - 1.0)).max(0.01);
                 }
             }
             Skew::Bursts(blocks) if !rates.is_empty() => {
@@ -189,19 +191,5 @@ impl RateModel {
         if inputs > 0 && !(0..inputs).any(|input| self.wants(streams, input)) {
             self.input_rates.fill(1.0);
         }
-    }
-}
-
-/// Random numbers, the same for the same seed (splitmix64).
-struct SplitMix(u64);
-
-impl SplitMix {
-    /// Between 0 and 1.
-    fn next(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (x ^ (x >> 31)) as f64 / u64::MAX as f64
     }
 }

@@ -1,4 +1,4 @@
-//! An array of numbers of a few bits each, without gaps.
+//! An array of numbers of a few bits each, without padding.
 
 /// Numbers of up to 40 bits each, lowest bits first.
 pub struct Bits {
@@ -6,7 +6,7 @@ pub struct Bits {
     width: u32,
 }
 
-/// Bytes of so many numbers.
+/// Bytes of `count` numbers.
 pub fn bytes_of(count: u64, width: u32) -> Option<usize> {
     usize::try_from(count.checked_mul(u64::from(width))?.div_ceil(8)).ok()
 }

@@ -1,13 +1,13 @@
-//! Partial-key cuckoo hashing: each entry is a fingerprint and a rank in one of two buckets of four slots, of which the other is told
-//! by the fingerprint alone (Fan et al., "Cuckoo Filter", CoNEXT 2014; with ranks beside fingerprints: papers/3, section on lossy
-//! indexing).
+//! Partial-key cuckoo hashing: each entry is a fingerprint and a rank in one of two buckets of four slots, of which
+//! the other is told by the fingerprint alone (Fan et al., "Cuckoo Filter", CoNEXT 2014; with ranks beside
+//! fingerprints: papers/3, section on lossy indexing).
 //!
 //! ```text
 //!   region   buckets of each table: 4 each │ table 0: slots of fingerprint + rank bits │ table 1 │ ...
 //! ```
 //!
-//! The first table is made for 95 percent of its slots. What finds no slot in 500 moves goes to a smaller table of the same kind, and
-//! what is left after four of them to the list. A fingerprint is never 0: that is an empty slot.
+//! The first table is made for 95 percent of its slots. What finds no slot in 500 moves goes to a smaller table of the
+//! same kind, and what is left after four of them to the list. A fingerprint is never 0: that is an empty slot.
 
 use super::bits::{self, Bits};
 use super::{Shape, hash_of, rank_of};
@@ -15,8 +15,8 @@ use crate::format::bytes::Cursor;
 use crate::hash::{mix, share};
 
 const SLOTS: usize = 4;
-const MOVES_MOST: usize = 500;
-const TABLES_MOST: usize = 4;
+const MOVES_MAX: usize = 500;
+const TABLES_MAX: usize = 4;
 const LOAD_PERCENT: usize = 95;
 
 /// The fingerprint of a hash, from 1.
@@ -37,7 +37,7 @@ fn other_bucket(bucket: u32, fingerprint: u64, buckets: u32) -> u32 {
     (turned + buckets - bucket) % buckets
 }
 
-/// A table while it is built. What an entry's buckets are is computed once, since others throw it out again and again.
+/// A table while it is built. The buckets of an entry are computed once, because others displace it again and again.
 struct Building {
     shape: Shape,
     /// The two buckets of each entry.
@@ -71,7 +71,7 @@ impl Building {
     /// Finds a slot for entry `number`, moving others; the one that is without in the end, if any.
     fn insert(&mut self, number: u32, random: &mut u64) -> Option<u32> {
         let (mut number, mut bucket) = (number, None);
-        for _ in 0..MOVES_MOST {
+        for _ in 0..MOVES_MAX {
             let [first, second] = self.places[number as usize];
             if self.settle(first, number) || self.settle(second, number) {
                 return None;
@@ -107,7 +107,7 @@ pub fn build(shape: Shape, entries: &[u64]) -> (u8, Vec<u8>, Vec<u64>) {
     let (mut counts, mut tables) = (Vec::new(), Vec::new());
     let mut rest = entries.to_vec();
     let mut random = entries.len() as u64;
-    while !rest.is_empty() && counts.len() < TABLES_MOST {
+    while !rest.is_empty() && counts.len() < TABLES_MAX {
         let mut table = Building::new(shape, &rest);
         // Numbers of at most some thousand entries.
         let left: Vec<u32> =

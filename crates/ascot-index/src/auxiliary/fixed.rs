@@ -1,12 +1,12 @@
-//! A static function: every key's fingerprint and rank are the exclusive-or of three slots (the construction of binary fuse filters,
-//! Graf and Lemire 2022, with a value in the place of part of the fingerprint).
+//! A static function: every key's fingerprint and rank are the exclusive-or of three slots (the construction of binary
+//! fuse filters, Graf and Lemire 2022, with a value in the place of part of the fingerprint).
 //!
 //! ```text
 //!   region   seed: 8 │ segment length: 4 │ segments' length: 4 │ slots of fingerprint + rank bits
 //! ```
 //!
-//! For a key that is in it, it names the one right rank and no other; for another key a wrong rank, once in 2^(fingerprint bits). It has
-//! room for one rank a key, so keys of several are in the list.
+//! For a key that is in it, it names the one right rank and no other; for another key a wrong rank, once in
+//! 2^(fingerprint bits). It has room for one rank a key, so keys of several are in the list.
 
 use super::bits::{self, Bits};
 use super::{Shape, hash_of, rank_of};
@@ -24,7 +24,7 @@ struct Places {
 }
 
 impl Places {
-    /// Places for so many keys; more room with each `growth`.
+    /// Slots for `keys` keys; more slots with each `growth`.
     fn new(keys: usize, seed: u64, growth: u64) -> Self {
         let count = keys.max(2) as f64;
         let segment = 1u32 << ((count.ln() / 3.33f64.ln() + 2.25).floor() as u32).min(18);

@@ -1,4 +1,5 @@
-//! Auxiliary tables: which ranks may have written a key. They may name ranks that have not; they never leave out one that has.
+//! Auxiliary tables: which ranks may have written a key. They may name ranks that have not; they never leave out one
+//! that has.
 //!
 //! A region of one holds the entries of one share of the hashes. Two structures can be in it, behind one interface:
 //!
@@ -17,13 +18,13 @@ mod cuckoo;
 mod fixed;
 
 use crate::format::bytes::Cursor;
-use crate::format::manifest::{AuxiliaryKind, Layout};
+use crate::format::layout::{AuxiliaryKind, Layout};
 
 /// Low bits of an entry that are the rank.
 const RANK_BITS: u32 = 24;
 const RANK_MASK: u64 = (1 << RANK_BITS) - 1;
 
-/// What a table needs to know beforehand.
+/// The parameters of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// The structure.
@@ -127,7 +128,7 @@ mod tests {
     use crate::hash::mix;
 
     fn shapes(ranks: u32) -> impl Iterator<Item = Shape> {
-        let mut layout = Layout::new(crate::format::manifest::Scheme::Ranks, 1, ranks);
+        let mut layout = Layout::new(crate::format::layout::Scheme::Ranks, 1, ranks);
         [AuxiliaryKind::Cuckoo, AuxiliaryKind::Static].into_iter().map(move |kind| {
             layout.auxiliary = kind;
             Shape::of(&layout)

@@ -1,21 +1,21 @@
-//! The boundaries in a manifest, of every epoch, read within a bound: a short text can name very many strings of no length, each of
-//! which takes memory.
+//! The boundaries in a manifest, of every epoch, read within a bound: a short text can name very many strings of no
+//! length, each of which takes memory.
 
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, SeqAccess, Visitor};
 
 /// Most boundaries of all epochs of a directory, and epochs that have them, together.
-pub const BOUNDARIES_MOST: usize = 1 << 20;
+pub const BOUNDARIES_MAX: usize = 1 << 20;
 
 /// Epochs and boundaries of a list.
 pub fn count(boundaries: &[Vec<String>]) -> usize {
     boundaries.iter().fold(0, |sum, keys| sum + 1 + keys.len())
 }
 
-/// Reads the boundaries of all epochs; an error as soon as there are more than [`BOUNDARIES_MOST`].
+/// Reads the boundaries of all epochs; an error as soon as there are more than [`BOUNDARIES_MAX`].
 pub fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Vec<String>>, D::Error> {
-    let mut left = BOUNDARIES_MOST;
+    let mut left = BOUNDARIES_MAX;
     from.deserialize_seq(Epochs { left: &mut left })
 }
 

@@ -5,10 +5,10 @@
 //!   1     blocks of 32 bytes; a key has a bit in each of the eight words of one block
 //! ```
 //!
-//! No bytes at all: a filter of no keys. They are the blocked Bloom filters of Putze, Sanders and Singler, "Cache-, Hash- and
-//! Space-Efficient Bloom Filters" (2007), with a word for each bit. At 14 bits a key one foreign key in some 400 passes, and none of its
-//! own is kept out. Fuse filters would need five bits less and are not taken: solving for them took seven times as long as setting bits does,
-//! an eighth of all the time of writing.
+//! No bytes at all: a filter of no keys. They are the blocked Bloom filters of Putze, Sanders and Singler, "Cache-,
+//! Hash- and Space-Efficient Bloom Filters" (2007), with a word for each bit. At 14 bits a key one foreign key in some
+//! 400 passes, and none of its own is kept out. Fuse filters would need five bits less and are not taken: solving for
+//! them took seven times as long as setting bits does, an eighth of all the time of writing.
 
 use crate::hash::{mix, share};
 
@@ -22,7 +22,7 @@ const BITS_PER_KEY: usize = 14;
 const SPREADS: [u32; WORDS] =
     [0x9e37_79b1, 0x85eb_ca6b, 0xc2b2_ae35, 0x27d4_eb2f, 0x1656_67b1, 0xd3a2_646d, 0xfd70_46c5, 0xb55a_4f09];
 
-/// Bytes of a filter of about so many keys.
+/// Bytes of a filter of about `keys` keys.
 pub fn filter_bytes(keys: usize) -> usize {
     1 + (keys * BITS_PER_KEY).div_ceil(8 * BLOCK_BYTES).max(1) * BLOCK_BYTES
 }
@@ -48,7 +48,7 @@ pub fn add_to_filter(filter: &mut [u8], hash: u64) {
 
 /// The block of a key among `blocks`, and its bit in each word.
 fn place(hash: u64, blocks: usize) -> (usize, [u32; WORDS]) {
-    // Upper bits of the hash told the region.
+    // The upper bits of the hash select the region.
     let mixed = mix(hash);
     // The lower half; a filter has less than 2^32 blocks.
     let (low, blocks) = (mixed as u32, u32::try_from(blocks).unwrap_or(u32::MAX));

@@ -10,10 +10,10 @@
 //!           48 the footer's own place  56 root's crc  60 crc of the 60 bytes before
 //! ```
 //!
-//! Each epoch ends with a footer, so the log is whole after every epoch, and the last footer is that of a closed log. A root lists
-//! the segments of all epochs before, until it would have more than [`ENTRIES_MOST`]; then a new one starts and names the full one.
-//! Behind the last footer may be the tail of a writer that was stopped: a reader looks for the last page that ends with a footer of
-//! this log, at its own place.
+//! Each epoch ends with a footer, so the log is whole after every epoch, and the last footer is that of a closed log.
+//! A root lists the segments of all epochs before, until it would have more than [`ENTRIES_MAX`]; then a new one
+//! starts and names the full one. Behind the last footer may be the tail of a writer that was stopped: a reader looks
+//! for the last page that ends with a footer of this log, at its own place.
 
 use ascot_io::crc32c;
 
@@ -23,8 +23,8 @@ use crate::format::bytes::Cursor;
 /// Bytes of a footer.
 pub const FOOTER_BYTES: usize = 64;
 /// Entries of a root, at most, unless one epoch alone has more segments.
-pub const ENTRIES_MOST: usize = 256;
-/// What an index log is written in multiples of.
+pub const ENTRIES_MAX: usize = 256;
+/// An index log is written in multiples of this many bytes.
 pub const PAGE: u64 = 4096;
 
 const ROOT_MAGIC: &[u8; 8] = b"ASCOTEPO";
@@ -43,7 +43,7 @@ pub struct Place {
     pub crc: u32,
 }
 
-/// One segment of an epoch; of values, one stretch of the data log.
+/// One segment of an epoch; of values, one byte range of the data log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The epoch.
@@ -52,7 +52,7 @@ pub struct Entry {
     pub head: Place,
     /// Records, auxiliary entries or values.
     pub records: u64,
-    /// Where the data log ended behind it.
+    /// The end of the data log after the segment.
     pub data_end: u64,
 }
 
@@ -166,7 +166,7 @@ impl Footer {
         })
     }
 
-    /// Where the log goes on behind it.
+    /// The end of the footer, where the log continues.
     pub fn end(&self) -> u64 {
         self.at + FOOTER_BYTES as u64
     }

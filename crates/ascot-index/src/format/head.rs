@@ -14,9 +14,9 @@
 //!             an auxiliary table                            (auxiliary)
 //! ```
 //!
-//! Blocks of a table follow each other in the data log, each from a multiple of 4096. A *unit* is a block that starts with a record,
-//! and the blocks behind it that a long record goes on in. `first key` of a unit is the shortest string above all keys before and
-//! not above its own; it is whole where the unit before ends with the same key (flag 2).
+//! Blocks of a table follow each other in the data log, each from a multiple of 4096. A *unit* is a block that starts
+//! with a record, and the blocks behind it that a long record goes on in. `first key` of a unit is the shortest string
+//! above all keys before and not above its own; it is whole where the unit before ends with the same key (flag 2).
 
 use crate::format::VERSION;
 use crate::format::bytes::{Cursor, put_sized, put_varint};
@@ -27,9 +27,9 @@ pub const STARTS: u8 = 1;
 /// The unit before ends with the key this one starts with.
 pub const JOINED: u8 = 2;
 /// Longest key that heads keep of a table's greatest.
-pub const GREATEST_MOST: usize = 255;
+pub const GREATEST_MAX: usize = 255;
 
-/// What regions hold.
+/// The contents of regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Filters of tables.
@@ -38,10 +38,10 @@ pub enum Kind {
     Auxiliary = 2,
 }
 
-/// What all of a segment has in common.
+/// The facts of a whole segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentFacts {
-    /// What regions hold.
+    /// The contents of regions.
     pub kind: Kind,
     /// The log's number, which checksums start from.
     pub log: u64,
@@ -84,7 +84,7 @@ pub struct Table {
 pub struct Block {
     /// Its first byte in the data log.
     pub at: u64,
-    /// Its bytes, without the zeros behind it.
+    /// Its bytes, without the zeros after it.
     pub bytes: u32,
     /// Its checksum, as run files have it: of log, place and bytes.
     pub crc: u32,
@@ -111,7 +111,7 @@ impl Block {
 /// A head, read back.
 #[derive(Clone, Debug)]
 pub struct Head {
-    /// What all of it has in common.
+    /// The facts of the segment.
     pub facts: SegmentFacts,
     /// Its regions.
     pub regions: Vec<Region>,
@@ -125,10 +125,10 @@ pub struct Head {
 /// Bytes of a region's entry in the head.
 const REGION_BYTES: usize = 8;
 /// Least bytes of a table's and a block's.
-const TABLE_LEAST_BYTES: usize = 14;
-const BLOCK_LEAST_BYTES: usize = 9;
+const TABLE_MIN_BYTES: usize = 14;
+const BLOCK_MIN_BYTES: usize = 9;
 
-/// A head being made. What it holds is its bytes already, so that its memory is known.
+/// A head while it is made. It is kept as bytes, so that its memory is known.
 #[derive(Debug, Default)]
 pub struct HeadMaker {
     /// Regions: length and checksum.
@@ -147,7 +147,7 @@ impl HeadMaker {
         self.tables.capacity() + self.blocks.capacity() + self.regions.capacity() * REGION_BYTES
     }
 
-    /// Makes room for so many bytes of blocks at most.
+    /// Reserves room for at most `bytes` bytes of blocks.
     pub fn reserve(&mut self, block_bytes: usize) {
         self.blocks.reserve(block_bytes);
     }
@@ -162,7 +162,7 @@ impl HeadMaker {
         self.tables.extend_from_slice(&at.to_le_bytes());
         self.tables.extend_from_slice(&blocks.to_le_bytes());
         put_varint(&mut self.tables, records);
-        if greatest.len() > GREATEST_MOST {
+        if greatest.len() > GREATEST_MAX {
             self.tables.push(0);
         } else {
             self.tables.push(1);
@@ -249,8 +249,8 @@ impl Head {
         let left = cursor.left();
         let least = |count: usize, bytes: usize| count.checked_mul(bytes).filter(|&all| all <= left);
         if least(regions, REGION_BYTES).is_none()
-            || least(tables, TABLE_LEAST_BYTES).is_none()
-            || least(blocks, BLOCK_LEAST_BYTES).is_none()
+            || least(tables, TABLE_MIN_BYTES).is_none()
+            || least(blocks, BLOCK_MIN_BYTES).is_none()
         {
             return Err(SHORT);
         }
@@ -271,8 +271,8 @@ impl Head {
         &self.bytes[at as usize..(at + len) as usize]
     }
 
-    /// Blocks of the units of `table` that may hold keys from `from` to `upto`, both counted in.
-    pub fn blocks_for(&self, table: &Table, from: &[u8], upto: Option<&[u8]>) -> std::ops::Range<usize> {
+    /// Blocks of the units of `table` that may hold keys from `from` to `end`, both inclusive.
+    pub fn blocks_for(&self, table: &Table, from: &[u8], end: Option<&[u8]>) -> std::ops::Range<usize> {
         let blocks = &self.blocks[table.blocks.clone()];
         let start_of = |index: usize| blocks[..=index].iter().rposition(Block::starts).unwrap_or(0);
         // The number of blocks whose unit starts at or below a key; blocks in a unit count as its first.
@@ -282,7 +282,7 @@ impl Head {
         while first > 0 && blocks[first].flags & JOINED != 0 && self.first_key(&blocks[first]) == from {
             first = start_of(first - 1);
         }
-        let end = upto.map_or(blocks.len(), below).max(first);
+        let end = end.map_or(blocks.len(), below).max(first);
         table.blocks.start + first..table.blocks.start + end
     }
 
@@ -297,7 +297,7 @@ impl Head {
     }
 }
 
-/// The first of `0..len` for which `below` does not hold, where it holds for all before and for none behind.
+/// The first index of `0..len` for which `below` is false; it is true for all before and for none after.
 fn partition(len: usize, below: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (0, len);
     while low < high {
@@ -403,7 +403,7 @@ mod tests {
             (Some(&b"zz"[..]), None)
         );
         assert_eq!((head.blocks[1].at, head.blocks[5].at), (4096 + 8192, 1 << 20));
-        let of = |from: &[u8], upto: &[u8]| head.blocks_for(&head.tables[0], from, Some(upto));
+        let of = |from: &[u8], end: &[u8]| head.blocks_for(&head.tables[0], from, Some(end));
         assert_eq!((of(b"b", b"b"), of(b"g", b"g"), of(b"f", b"f")), (0..1, 1..3, 1..3));
         assert_eq!(
             (of(b"k", b"k"), of(b"l", b"m"), of(b"b", b"g"), of(b"A", b"B")),

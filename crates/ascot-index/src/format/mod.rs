@@ -3,9 +3,11 @@
 
 mod boundaries;
 pub mod bytes;
+mod epochs;
 pub mod filter;
 pub mod footer;
 pub mod head;
+pub mod layout;
 pub mod manifest;
 pub mod names;
 pub mod pointer;

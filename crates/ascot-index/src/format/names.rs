@@ -1,4 +1,4 @@
-//! What files of a directory are called, and the numbers that their checksums start from.
+//! The names of the files of a directory, and the numbers that their checksums start from.
 //!
 //! ```text
 //!   MANIFEST  LOCK
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use ascot_io::RunId;
 
-use crate::format::manifest::Scheme;
+use crate::format::layout::Scheme;
 use crate::hash::mix;
 
 /// Name of the manifest.
@@ -27,7 +27,7 @@ pub enum Log {
     Partition(u32),
     /// The auxiliary table of a partition.
     Auxiliary(u32),
-    /// What a writer keeps: tables, or values.
+    /// Data that stays at a writer: tables, or values.
     Writer(u32),
 }
 

@@ -1,4 +1,4 @@
-//! Values apart from their keys: the pointer of twelve bytes, and how a value stands in its writer's log.
+//! Values apart from their keys: the pointer of twelve bytes, and the form of a value in its writer's log.
 //!
 //! ```text
 //!   pointer  | offset: 6 | length: 3 | writer: 3 |     length 0xffffff: as long as that or longer
@@ -14,10 +14,10 @@ use crate::format::bytes::{Cursor, put_varint};
 /// Bytes of a pointer.
 pub const POINTER_BYTES: usize = 12;
 /// Most writers, by the bytes of their numbers.
-pub const WRITERS_MOST: u32 = 1 << 24;
-/// What stands for lengths that are no shorter.
+pub const WRITERS_MAX: u32 = 1 << 24;
+/// Stands for this length and all greater ones.
 const LONG: u32 = (1 << 24) - 1;
-const OFFSET_MOST: u64 = (1 << 48) - 1;
+const OFFSET_MAX: u64 = (1 << 48) - 1;
 
 /// Where a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,7 +33,7 @@ pub struct Pointer {
 impl Pointer {
     /// The pointer to a value of `length` bytes; none where the offset is beyond 2^48.
     pub fn new(writer: u32, offset: u64, length: u64) -> Option<Self> {
-        let fits = offset <= OFFSET_MOST && writer < WRITERS_MOST;
+        let fits = offset <= OFFSET_MAX && writer < WRITERS_MAX;
         // No more than 24 bits.
         fits.then_some(Self { writer, offset, length: length.min(u64::from(LONG)) as u32 })
     }
@@ -57,16 +57,16 @@ impl Pointer {
         Some(Self { offset: number(0..6), length: number(6..9) as u32, writer: number(9..12) as u32 })
     }
 
-    /// Whether the value may be longer than `length` says.
+    /// Whether the value may be longer than `length`.
     pub fn is_long(self) -> bool {
         self.length == LONG
     }
 }
 
-/// Bytes before a value in its log: four of the checksum, and at most so many of the length.
-pub const VALUE_HEAD_MOST: usize = 4 + 10;
+/// Maximum bytes before a value in its log: four of the checksum, and those of the length.
+pub const VALUE_HEAD_MAX: usize = 4 + 10;
 
-/// What stands before a value at `offset` of the log `id`.
+/// The bytes before a value at `offset` of the log `id`.
 pub fn value_head(id: RunId, offset: u64, fixed: bool, value: &[u8]) -> Vec<u8> {
     let mut head = vec![0; 4];
     if !fixed {
@@ -100,13 +100,12 @@ mod tests {
 
     #[test]
     fn pointers_come_back() {
-        for (writer, offset, length) in [(0, 0, 0), (WRITERS_MOST - 1, OFFSET_MOST, 5), (7, 1 << 40, 1 << 30)]
-        {
+        for (writer, offset, length) in [(0, 0, 0), (WRITERS_MAX - 1, OFFSET_MAX, 5), (7, 1 << 40, 1 << 30)] {
             let pointer = Pointer::new(writer, offset, length).unwrap();
             assert_eq!(Pointer::from_bytes(&pointer.to_bytes()), Some(pointer));
             assert_eq!(pointer.is_long(), length > 1 << 24);
         }
-        assert_eq!(Pointer::new(0, OFFSET_MOST + 1, 0), None);
+        assert_eq!(Pointer::new(0, OFFSET_MAX + 1, 0), None);
         assert_eq!(Pointer::from_bytes(&[0; 11]), None);
     }
 

@@ -1,4 +1,4 @@
-//! How a record stands in a block: lengths only where the directory does not fix them.
+//! The form of a record in a block: lengths are stored only where the directory does not fix them.
 //!
 //! ```text
 //!   [key length, LEB128] [value length, LEB128] key value
@@ -8,7 +8,7 @@
 use crate::format::bytes::{Cursor, put_varint, varint_bytes};
 
 /// Longest key, bytes.
-pub const KEY_MOST: usize = 1 << 20;
+pub const KEY_MAX: usize = 1 << 20;
 
 /// Lengths that all records share; none where they differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl RecordForm {
         of(self.key, key) + of(self.value, value)
     }
 
-    /// What stands before the key.
+    /// The bytes before the key.
     pub fn head(&self, key: usize, value: usize) -> Vec<u8> {
         let mut head = Vec::new();
         for (fixed, len) in [(self.key, key), (self.value, value)] {
@@ -66,7 +66,7 @@ impl RecordForm {
     }
 
     /// Most bytes before a key.
-    pub const HEAD_MOST: usize = 20;
+    pub const HEAD_MAX: usize = 20;
 
     /// Of the record that starts `bytes`, as far as its head is there: bytes of the head, the key and the value.
     pub fn lengths(&self, bytes: &[u8]) -> Option<(usize, usize, u64)> {

@@ -1,4 +1,4 @@
-//! How many partitions and writers a directory has, epoch by epoch: those who go on with it may be more or fewer.
+//! How many partitions and writers a directory has, epoch by epoch: a job that continues it may have more or fewer.
 //!
 //! ```text
 //!   epochs     0 ...... 2 | 3 ...... 8 | 9 ..........
@@ -6,15 +6,12 @@
 //!              epochs: 3    epochs: 9
 //! ```
 //!
-//! Invariants: epochs of `earlier` ascend, and none is above those that are complete; a log has the epochs whose shape it
-//! belongs to, and no others; partition 0 and writer 0 belong to all.
-
-use std::ops::Range;
+//! Invariants: epochs of `earlier` ascend, and none is above those that are complete; a log has the epochs whose shape
+//! it belongs to, and no others; partition 0 and writer 0 belong to all.
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{IndexError, Result, counted};
-use crate::format::manifest::{Layout, Manifest, Scheme};
+use crate::format::layout::{Layout, Scheme};
 use crate::format::names::Log;
 
 /// Partitions and writers of some epochs.
@@ -27,7 +24,8 @@ pub struct Shape {
 }
 
 impl Shape {
-    fn has(self, scheme: Scheme, log: Log) -> bool {
+    /// Whether a log takes part in epochs of this shape.
+    pub(super) fn has(self, scheme: Scheme, log: Log) -> bool {
         match log {
             Log::Partition(number) => scheme != Scheme::Ranks && number < self.partitions,
             Log::Auxiliary(number) => scheme == Scheme::Ranks && number < self.partitions,
@@ -48,7 +46,8 @@ pub struct Earlier {
 }
 
 impl Earlier {
-    fn shape(&self) -> Shape {
+    /// Its partitions and writers.
+    pub(super) fn shape(&self) -> Shape {
         Shape { partitions: self.partitions, writers: self.writers }
     }
 }
@@ -59,198 +58,7 @@ impl Layout {
         Shape { partitions: self.partitions, writers: self.writers }
     }
 
-    fn set_shape(&mut self, shape: Shape) {
+    pub(super) fn set_shape(&mut self, shape: Shape) {
         (self.partitions, self.writers) = (shape.partitions, shape.writers);
-    }
-}
-
-impl Manifest {
-    /// The complete epochs, by shape.
-    pub fn sections(&self) -> impl Iterator<Item = (Range<u64>, Shape)> + '_ {
-        let last = (self.epochs, self.layout.shape());
-        let ends = self.earlier.iter().map(|one| (one.epochs, one.shape())).chain([last]);
-        let mut start = 0;
-        ends.map(move |(end, shape)| (std::mem::replace(&mut start, end)..end, shape))
-            .filter(|(epochs, _)| !epochs.is_empty())
-    }
-
-    /// The shape of an epoch; that of epochs to come where it is not complete.
-    pub fn shape_at(&self, epoch: u64) -> Shape {
-        let place = self.earlier.partition_point(|one| one.epochs <= epoch);
-        self.earlier.get(place).map_or(self.layout.shape(), Earlier::shape)
-    }
-
-    /// How many epochs are complete by the last one that a log takes part in: what its footer there says.
-    pub fn epochs_of(&self, log: Log) -> u64 {
-        let own = self.sections().filter(|(_, shape)| shape.has(self.layout.scheme, log));
-        own.map(|(epochs, _)| epochs.end).last().unwrap_or(0)
-    }
-
-    /// In how many complete epochs a log takes part.
-    pub fn epochs_taken(&self, log: Log) -> u64 {
-        let own = self.sections().filter(|(_, shape)| shape.has(self.layout.scheme, log));
-        own.map(|(epochs, _)| epochs.end - epochs.start).sum()
-    }
-
-    /// The first complete epoch from `epoch` on that a log takes part in.
-    pub fn next_epoch_of(&self, log: Log, epoch: u64) -> Option<u64> {
-        let mut own = self.sections().filter(|(_, shape)| shape.has(self.layout.scheme, log));
-        own.find(|(epochs, _)| epochs.end > epoch).map(|(epochs, _)| epochs.start.max(epoch))
-    }
-
-    /// The most partitions and writers there have been.
-    pub fn most(&self) -> Shape {
-        self.earlier.iter().fold(self.layout.shape(), |most, one| Shape {
-            partitions: most.partitions.max(one.partitions),
-            writers: most.writers.max(one.writers),
-        })
-    }
-
-    /// All logs there have been, in the order of their numbers.
-    pub fn logs(&self) -> impl Iterator<Item = Log> + use<> {
-        let most = self.most();
-        Log::all(self.layout.scheme, most.partitions, most.writers)
-    }
-
-    /// Epochs to come have another shape.
-    pub fn reshape(&mut self, shape: Shape) {
-        // What was to come in the shape before may never have.
-        self.drop_empty();
-        if self.layout.shape() == shape {
-            return;
-        }
-        if self.epochs > 0 {
-            let Shape { partitions, writers } = self.layout.shape();
-            self.earlier.push(Earlier { epochs: self.epochs, partitions, writers });
-        }
-        self.layout.set_shape(shape);
-    }
-
-    /// Forgets all epochs but the first `epochs`; how many those are.
-    ///
-    /// # Errors
-    /// There are not as many.
-    pub fn roll_back(&mut self, epochs: u64) -> Result<u64> {
-        let Some(dropped) = self.epochs.checked_sub(epochs) else {
-            return Err(IndexError::Request(format!(
-                "cannot roll back to {}: the directory has {}; name the directory that belongs to this checkpoint",
-                counted(epochs, "epoch"),
-                counted(self.epochs, "complete epoch")
-            )));
-        };
-        self.epochs = epochs;
-        // A vector is no longer than what fits memory.
-        self.boundaries.truncate(usize::try_from(epochs).unwrap_or(usize::MAX));
-        if dropped > 0 {
-            self.drop_empty();
-        }
-        Ok(dropped)
-    }
-
-    /// The last shape that has an epoch is that of what follows.
-    fn drop_empty(&mut self) {
-        while let Some(last) = self.earlier.pop_if(|last| last.epochs >= self.epochs) {
-            self.layout.set_shape(last.shape());
-        }
-    }
-
-    /// Boundaries to begin the next epoch with: those of the last one, or as many of them as there are partitions now.
-    pub fn next_boundaries(&self) -> Vec<Vec<u8>> {
-        let Some(last) = self.epochs.checked_sub(1) else { return Vec::new() };
-        let (before, partitions) = (self.boundaries_of(last), self.layout.partitions as usize);
-        if self.shape_at(last).partitions as usize == partitions || before.is_empty() {
-            return before;
-        }
-        let parts = before.len() + 1;
-        let place = |part: usize| (part * parts / partitions).clamp(1, before.len()) - 1;
-        (1..partitions).filter_map(|part| before.get(place(part)).cloned()).collect()
-    }
-
-    /// Whether what it says of shapes can be.
-    pub(super) fn shapes_can_be(&self) -> bool {
-        let ascend = self.earlier.is_sorted_by(|one, next| one.epochs < next.epochs);
-        let complete = self.earlier.last().is_none_or(|last| last.epochs <= self.epochs);
-        let some = self.earlier.first().is_none_or(|first| first.epochs > 0);
-        let sound = |one: &Earlier| {
-            let layout = Layout { partitions: one.partitions, writers: one.writers, ..self.layout.clone() };
-            layout.check().is_ok()
-        };
-        ascend && complete && some && self.earlier.iter().all(sound)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::format::manifest::PartitionBy;
-
-    fn shape(partitions: u32, writers: u32) -> Shape {
-        Shape { partitions, writers }
-    }
-
-    /// Three epochs of four ranks, two of two, one of six.
-    fn changed() -> Manifest {
-        let mut manifest = Manifest::new(Layout::new(Scheme::Ranks, 4, 4), 7);
-        for (epochs, ranks) in [(3, 4), (2, 2), (1, 6)] {
-            manifest.reshape(shape(ranks, ranks));
-            manifest.epochs += epochs;
-        }
-        manifest
-    }
-
-    #[test]
-    fn logs_have_the_epochs_of_their_shapes() {
-        let manifest = changed();
-        let sections: Vec<_> = manifest.sections().collect();
-        assert_eq!(sections, [(0..3, shape(4, 4)), (3..5, shape(2, 2)), (5..6, shape(6, 6))]);
-        assert_eq!((manifest.shape_at(2), manifest.shape_at(3)), (shape(4, 4), shape(2, 2)));
-        assert_eq!((manifest.shape_at(5), manifest.shape_at(9)), (shape(6, 6), shape(6, 6)));
-        let of = |log| (manifest.epochs_of(log), manifest.epochs_taken(log));
-        assert_eq!((of(Log::Auxiliary(1)), of(Log::Writer(3)), of(Log::Writer(5))), ((6, 6), (6, 4), (6, 1)));
-        assert_eq!((of(Log::Writer(6)), of(Log::Partition(0))), ((0, 0), (0, 0)));
-        let next = [0, 2, 3, 4, 5, 6].map(|epoch| manifest.next_epoch_of(Log::Writer(3), epoch));
-        assert_eq!(next, [Some(0), Some(2), Some(5), Some(5), Some(5), None]);
-        assert_eq!(manifest.logs().count(), 12);
-        assert!(manifest.shapes_can_be());
-    }
-
-    #[test]
-    fn rolling_back_brings_the_shape_of_the_last_epoch_that_stays() {
-        for (epochs, wanted, earlier) in [(6, 6, 2), (5, 2, 1), (4, 2, 1), (3, 4, 0), (1, 4, 0), (0, 4, 0)] {
-            let mut manifest = changed();
-            assert_eq!(manifest.roll_back(epochs).unwrap(), 6 - epochs);
-            assert_eq!((manifest.layout.shape(), manifest.earlier.len()), (shape(wanted, wanted), earlier));
-            assert!(manifest.shapes_can_be());
-        }
-        let error = changed().roll_back(7).unwrap_err().to_string();
-        assert!(error.contains("back to 7 epochs: the directory has 6 complete epochs"), "{error}");
-    }
-
-    #[test]
-    fn a_shape_without_an_epoch_leaves_no_trace() {
-        let mut manifest = changed();
-        let before = manifest.clone();
-        manifest.reshape(shape(3, 3));
-        assert_eq!(manifest.earlier.len(), 3);
-        manifest.reshape(shape(6, 6));
-        assert_eq!(manifest, before);
-        let mut fresh = Manifest::new(Layout::new(Scheme::Records, 4, 4), 7);
-        fresh.reshape(shape(2, 2));
-        assert_eq!((fresh.layout.shape(), fresh.earlier.len()), (shape(2, 2), 0));
-    }
-
-    #[test]
-    fn boundaries_are_as_many_as_partitions_become() {
-        let mut manifest = Manifest::new(Layout::new(Scheme::Records, 4, 4), 7);
-        manifest.layout.partition_by = PartitionBy::Range;
-        assert_eq!(manifest.next_boundaries(), Vec::<Vec<u8>>::new());
-        manifest.epochs = 1;
-        manifest.boundaries = vec![vec!["10".into(), "20".into(), "30".into()]];
-        assert_eq!(manifest.next_boundaries(), [[0x10], [0x20], [0x30]]);
-        manifest.reshape(shape(2, 2));
-        assert_eq!(manifest.next_boundaries(), [[0x20]]);
-        manifest.reshape(shape(8, 8));
-        let eight = manifest.next_boundaries();
-        assert_eq!(eight, [[0x10], [0x10], [0x10], [0x20], [0x20], [0x30], [0x30]]);
     }
 }

@@ -8,34 +8,35 @@
 //! It goes by the router, between epochs, as messages like others. The first epoch is divided as if keys were spread
 //! evenly over their first eight bytes, since nothing is known of them yet.
 
-use super::{RankError, together};
+use super::allreduce::together;
+use super::error::RankError;
 use crate::routing::{Router, Transport};
 use crate::write::Sampler;
 
-/// What ranks agree on here.
+/// Purposes of the allreduces here.
 const SAMPLED: u8 = 8;
 const TO_NODES: u8 = 9;
 const TO_RANKS: u8 = 10;
 /// Most partitions by key range: every rank keeps all boundaries.
-pub(super) const PARTITIONS_MOST: u32 = 4096;
+pub(super) const PARTITIONS_MAX: u32 = 4096;
 /// Keys of the joint sample for each partition, and in all.
 const KEYS_PER_PARTITION: u64 = 256;
-const KEYS_MOST: u64 = 1 << 14;
-/// A rank's own sample is one for so many partitions at most: 256 keys for each of them, of up to 64 bytes.
-const OWN_PARTITIONS_MOST: u32 = 16;
+const KEYS_MAX: u64 = 1 << 14;
+/// A rank samples for at most this many partitions: 256 keys for each, of up to 64 bytes.
+const OWN_PARTITIONS_MAX: u32 = 16;
 
 /// Bytes of a key of a sample, with its place in a list.
 const KEY_BYTES: usize = 64 + 24;
 
-/// What samples and boundaries may take: a rank's own sample, the joint one, boundaries old and new.
+/// Memory of samples and boundaries: a rank's own sample, the joint one, boundaries old and new.
 pub(super) fn memory_bytes(partitions: u32) -> usize {
-    let own = u64::from(partitions.min(OWN_PARTITIONS_MOST)) * KEYS_PER_PARTITION;
+    let own = u64::from(partitions.min(OWN_PARTITIONS_MAX)) * KEYS_PER_PARTITION;
     (own + joint(partitions)) as usize * KEY_BYTES + 2 * partitions as usize * KEY_BYTES
 }
 
 /// Keys of the joint sample.
 fn joint(partitions: u32) -> u64 {
-    (u64::from(partitions) * KEYS_PER_PARTITION).min(KEYS_MOST)
+    (u64::from(partitions) * KEYS_PER_PARTITION).min(KEYS_MAX)
 }
 
 /// The sample of one rank, and the boundaries in force.
@@ -49,7 +50,7 @@ impl Balance {
     /// With the boundaries of the epoch before, if there was one.
     pub fn new(partitions: u32, before: Vec<Vec<u8>>) -> Self {
         let boundaries = if before.is_empty() { evenly(partitions) } else { before };
-        Self { partitions, sampler: Sampler::new(partitions.min(OWN_PARTITIONS_MOST)), boundaries }
+        Self { partitions, sampler: Sampler::new(partitions.min(OWN_PARTITIONS_MAX)), boundaries }
     }
 
     /// Sees a key of this rank.
@@ -91,7 +92,7 @@ impl Balance {
         let keys = self.sampler.keys();
         let count = count.min(keys.len());
         let share = (0..count).filter_map(|number| keys.get(number * keys.len() / count)).cloned().collect();
-        self.sampler = Sampler::new(self.partitions.min(OWN_PARTITIONS_MOST));
+        self.sampler = Sampler::new(self.partitions.min(OWN_PARTITIONS_MAX));
         share
     }
 
@@ -139,7 +140,7 @@ mod tests {
             evenly(4),
             [[0x40, 0, 0, 0, 0, 0, 0, 0], [0x80, 0, 0, 0, 0, 0, 0, 0], [0xc0, 0, 0, 0, 0, 0, 0, 0]]
         );
-        assert_eq!(evenly(PARTITIONS_MOST).len(), PARTITIONS_MOST as usize - 1);
+        assert_eq!(evenly(PARTITIONS_MAX).len(), PARTITIONS_MAX as usize - 1);
     }
 
     #[test]

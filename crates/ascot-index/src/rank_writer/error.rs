@@ -1,4 +1,4 @@
-//! What can go wrong when several processes write one directory.
+//! Errors of several processes that write one directory.
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ pub enum RankError {
     /// The way between ranks.
     #[error(transparent)]
     Route(#[from] RouteError),
-    /// Another rank failed; all are told.
+    /// Another rank failed; all ranks learn it.
     #[error("rank {rank} failed, so that nothing more is written; epochs that were complete stay: {text}")]
     Peer {
         /// The lowest rank that failed.
         rank: u32,
-        /// What it said.
+        /// Its message.
         text: String,
     },
     /// It has failed, now: later calls get [`Failed`](Self::Failed) with the same cause.
@@ -58,7 +58,7 @@ pub enum RankError {
 }
 
 impl RankError {
-    /// The failure itself, whether it is told for the first time or again.
+    /// The failure itself, whether it is reported for the first time or again.
     pub fn cause(&self) -> &Self {
         match self {
             Self::Now(cause) | Self::Failed { cause } => cause.cause(),

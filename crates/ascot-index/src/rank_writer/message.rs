@@ -1,4 +1,4 @@
-//! What ranks send each other, by scheme. It lives as long as a batch does; files have formats of their own.
+//! The messages between ranks, by scheme. They exist in batches only; files have formats of their own.
 //!
 //! ```text
 //!   records    [key length] key, value             length: varint, only where lengths of keys differ
@@ -6,10 +6,10 @@
 //!   ranks      hash of the key (8), rank (varint)
 //! ```
 //!
-//! The partition is not sent: the receiver owns one, or tells it from the key as the sender did.
+//! The partition is not sent: the receiver owns one, or finds it from the key as the sender did.
 
 use crate::format::bytes::{Cursor, put_varint};
-use crate::format::manifest::Layout;
+use crate::format::layout::Layout;
 use crate::format::pointer::{POINTER_BYTES, Pointer};
 
 /// One message, taken apart.
@@ -64,7 +64,7 @@ pub(super) fn take_rank(message: &[u8]) -> Option<(u64, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::manifest::Scheme;
+    use crate::format::layout::Scheme;
 
     #[test]
     fn messages_come_back() {

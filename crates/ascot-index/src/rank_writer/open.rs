@@ -1,35 +1,50 @@
 //! Opening a directory at many ranks.
 //!
 //! ```text
-//!   meet    each has its buffers, and all have the same options       words alone: nothing is routed yet
-//!   mode    rank 0 says whether the directory is made or gone on with
+//!   meet    each has its buffers, and all have the same options       control messages only
+//!   mode    rank 0 decides whether the directory is made or continued
 //!   check   the directory can be, or is there to go on with
 //!   make    rank 0 makes it or locks it
 //!   open    the others open their logs in what they find at the path, which has to be what rank 0 has
 //! ```
 //!
-//! Each step is taken by all ranks or by none: whoever cannot take it says why, and all hear it at once. What can be
-//! refused is refused before rank 0 makes anything.
+//! All ranks take each step, or none does: a rank that cannot take it reports the reason, and all ranks get it at once.
+//! Refusals that need no files come before rank 0 makes anything.
 
 use std::fmt::Display;
 use std::path::Path;
 
 use ascot_io::{Disk, Pool};
 
-use super::{RankError, RankOptions, balance, outcome_of, together as agreed};
+use super::allreduce::{outcome_of, together as allreduced};
+use super::balance;
+use super::error::RankError;
 use crate::error::IndexError;
-use crate::format::manifest::{AuxiliaryKind, Layout, Manifest, PartitionBy, Scheme};
+use crate::format::layout::{AuxiliaryKind, Layout, PartitionBy, Scheme};
+use crate::format::manifest::Manifest;
 use crate::routing::{CODE_DIFFERENT, Meeting, Outcome, Router, RoutingSettings, Transport};
 use crate::write::{Coordinator, LocalWriter, OpenMode, Opening, Share};
 
-/// What ranks agree on here.
+/// Purposes of the allreduces here.
 const MEET: u8 = 11;
 const CHECK: u8 = 7;
 const OPEN: u8 = 1;
 const OPENED: u8 = 2;
 const MODE: u8 = 12;
 
-/// What opening yields.
+/// How ranks write a directory; the same at all of them.
+#[derive(Clone, Debug)]
+pub struct RankOptions {
+    /// Whether the directory is made or gone on with, and what it is; there is a partition for each rank unless
+    /// another number is asked for.
+    pub opening: Opening,
+    /// Memory of this rank for all of it, bytes.
+    pub memory_bytes: usize,
+    /// How messages are routed.
+    pub routing: RoutingSettings,
+}
+
+/// The result of opening.
 pub(super) struct Opened {
     /// At rank 0.
     pub coordinator: Option<Coordinator>,
@@ -46,8 +61,8 @@ pub(super) fn meet<T: Transport>(transport: T, options: &RankOptions) -> Result<
     let mut meeting = Meeting::new(transport, options.routing.patience);
     let parts = meeting.prepare(options.routing.clone(), &Pool::new(options.memory_bytes));
     let parts = parts.map_err(RankError::from);
-    // An error here is told to all when the meeting is dropped.
-    let agreement = meeting.agree(MEET, outcome_of(MEET, &parts), &same(options));
+    // When the meeting is dropped, all ranks learn of an error here.
+    let agreement = meeting.allreduce(MEET, outcome_of(MEET, &parts), &same(options));
     match (parts, agreement.map(|agreement| agreement.failure)) {
         (Ok(parts), Ok(None)) => Ok(meeting.begin(parts)),
         (Err(own), Ok(_)) => {
@@ -67,11 +82,11 @@ pub(super) fn meet<T: Transport>(transport: T, options: &RankOptions) -> Result<
     }
 }
 
-/// Meets the others only to say that this rank cannot open anything.
+/// Joins the opening only to report that this rank cannot open anything.
 pub(super) fn decline<T: Transport>(transport: T, why: IndexError) -> RankError {
     let mut meeting = Meeting::new(transport, RoutingSettings::default().patience);
     let outcome = Outcome::Failed { code: u32::from(MEET), text: why.to_string() };
-    if meeting.agree(MEET, outcome, "").is_ok() {
+    if meeting.allreduce(MEET, outcome, "").is_ok() {
         meeting.leave();
     }
     why.into()
@@ -116,9 +131,9 @@ pub(super) fn together<T: Transport>(
 ) -> Result<Opened, RankError> {
     let rank = router.rank();
     let goes_on = goes_on(router, path, &options.opening)?;
-    // Before anything is made: what is refused leaves nothing behind.
+    // Before anything is made, so that a refusal leaves no files.
     let checked = check(router, path, options, goes_on);
-    let ((layout, logs_bytes), _) = agreed(router, CHECK, checked, &[])?;
+    let ((layout, logs_bytes), _) = allreduced(router, CHECK, checked, &[])?;
     let made = match rank {
         0 => options.opening.coordinate(disk, path, &layout, goes_on).map(Some).map_err(RankError::from),
         _ => Ok(None),
@@ -126,25 +141,26 @@ pub(super) fn together<T: Transport>(
     let manifest = made.as_ref().ok().and_then(Option::as_ref).map(Coordinator::manifest);
     let (id, epochs) = manifest.map_or((0, 0), |manifest| (manifest.id, manifest.epochs));
     // Only rank 0 adds to the sums: they are the number of the directory that rank 0 has, and its epochs.
-    let (coordinator, sums) = agreed(router, OPEN, made, &[id, epochs])?;
+    let (coordinator, sums) = allreduced(router, OPEN, made, &[id, epochs])?;
     let opened = open_logs(disk, path, rank, &sums, &layout, logs_bytes);
-    let ((local, manifest), _) = agreed(router, OPENED, opened, &[])?;
+    let ((local, manifest), _) = allreduced(router, OPENED, opened, &[])?;
     let boundaries = manifest.next_boundaries();
     Ok(Opened { coordinator, local, epochs: manifest.epochs, layout: manifest.layout, boundaries })
 }
 
-/// Whether the directory is gone on with: where that depends on what is there, rank 0 looks, so that all come to the same answer.
+/// Whether the directory is gone on with: where that depends on what is there, rank 0 looks, so that all come to the
+/// same answer.
 fn goes_on<T: Transport>(router: &mut Router<T>, path: &Path, opening: &Opening) -> Result<bool, RankError> {
     if opening.mode != OpenMode::Auto {
         return Ok(opening.goes_on(path)?);
     }
     let seen = if router.rank() == 0 { opening.goes_on(path).map_err(RankError::from) } else { Ok(false) };
     let says = u64::from(matches!(seen, Ok(true)));
-    let (_, sums) = agreed(router, MODE, seen, &[says])?;
+    let (_, sums) = allreduced(router, MODE, seen, &[says])?;
     Ok(sums.first().is_some_and(|&sum| sum > 0))
 }
 
-/// What the directory is or will be, and what memory is left for logs.
+/// The layout of the directory, and the memory left for logs.
 fn check<T: Transport>(
     router: &Router<T>,
     path: &Path,
@@ -161,7 +177,7 @@ fn check<T: Transport>(
         return refused("a directory that ranks write has at most one partition for each");
     }
     let by_range = layout.partition_by == PartitionBy::Range;
-    if by_range && layout.partitions > balance::PARTITIONS_MOST {
+    if by_range && layout.partitions > balance::PARTITIONS_MAX {
         return refused("by key range there are at most 4096 partitions: say how many (partitions)");
     }
     let sample_bytes = if by_range { balance::memory_bytes(layout.partitions) } else { 0 };
@@ -171,7 +187,7 @@ fn check<T: Transport>(
     Ok((layout, logs_bytes))
 }
 
-/// What of a directory a rank writes.
+/// The parts of a directory that a rank writes.
 fn share_of(layout: &Layout, rank: u32) -> Share {
     let partitions = if rank < layout.partitions { vec![rank] } else { Vec::new() };
     Share { partitions, writer: (layout.scheme != Scheme::Records).then_some(rank) }

@@ -8,11 +8,11 @@ use ascot_io::{PAGE_BYTES, block_checksum};
 use crate::error::{IndexError, Result};
 use crate::format::bytes::Cursor;
 use crate::format::head::{Block, Head};
-use crate::format::record::{KEY_MOST, Record, RecordForm};
+use crate::format::record::{KEY_MAX, Record, RecordForm};
 use crate::read::covered::check_padding_bytes;
-use crate::read::fetch::Spot;
-use crate::read::gaps::Gaps;
+use crate::read::fetch::ByteRange;
 use crate::read::long_value::{LongValue, read_blocks};
+use crate::read::read_policy::ReadPolicy;
 use crate::read::stored::{Content, Inline};
 use crate::read::{Directory, Segment};
 
@@ -27,35 +27,36 @@ pub struct RecordPlace {
 
 /// Neighbouring blocks of one table, whole units.
 #[derive(Clone)]
-pub struct Stretch {
+pub struct BlockRange {
     /// Where they are.
     pub segment: Segment,
     /// Blocks, counted in the segment.
     pub blocks: Range<usize>,
 }
 
-impl Stretch {
+impl BlockRange {
     /// The place to read.
-    pub fn spot(&self) -> Spot {
+    pub fn byte_range(&self) -> ByteRange {
         let blocks = &self.segment.head.blocks[self.blocks.clone()];
         let (at, end) = match (blocks.first(), blocks.last()) {
             (Some(first), Some(last)) => (first.at, last.at + u64::from(last.bytes)),
             _ => (0, 0),
         };
         // Blocks of a segment that is in memory: no more than the file has.
-        Spot {
+        ByteRange {
             path: self.segment.log.data.clone(),
             at,
             bytes: usize::try_from(end - at).unwrap_or(usize::MAX),
         }
     }
 
-    /// Hands every record in `bytes`, which are those of the stretch, to `take`; of units that are damaged what `gaps` says.
+    /// Hands every record in `bytes`, the bytes of the block range, to `take`. For damaged units it does what
+    /// `policy` says.
     pub fn records(
         &self,
         form: RecordForm,
         bytes: &[u8],
-        gaps: &Gaps,
+        policy: &ReadPolicy,
         mut take: impl FnMut(Record<'_>, &RecordPlace) -> Result<()>,
     ) -> Result<()> {
         let blocks = &self.segment.head.blocks[self.blocks.clone()];
@@ -63,27 +64,27 @@ impl Stretch {
         let mut first = 0;
         while first < blocks.len() {
             let unit = first..unit_end(blocks, first);
-            let joined = gaps.allow(self.unit(&blocks[unit.clone()], start, bytes))?.unwrap_or_default();
+            let joined = policy.allow(self.unit(&blocks[unit.clone()], start, bytes))?.unwrap_or_default();
             let mut cursor = Cursor::new(&joined);
             // A layout has no records of no bytes, so it goes on.
             while cursor.left() > 0 {
                 let record = form.next(&mut cursor);
                 let record =
                     record.ok_or_else(|| self.damaged(&blocks[first], "a record ends outside its block"));
-                let Some(record) = gaps.allow(record)? else { break };
+                let Some(record) = policy.allow(record)? else { break };
                 let value_at = (cursor.at() - record.value.len()) as u64;
                 let own = self.blocks.start + unit.start..self.blocks.start + unit.end;
-                gaps.of_taker(take(record, &RecordPlace { blocks: own, value_at }))?;
+                policy.note_taken(take(record, &RecordPlace { blocks: own, value_at }))?;
             }
             first = unit.end;
         }
         Ok(())
     }
 
-    /// The place to read, with the padding behind its last block.
-    pub fn padded_spot(&self) -> Spot {
-        let spot = self.spot();
-        Spot { bytes: spot.bytes.next_multiple_of(PAGE_BYTES), ..spot }
+    /// The bytes to read, with the padding after the last block.
+    pub fn padded_spot(&self) -> ByteRange {
+        let byte_range = self.byte_range();
+        ByteRange { bytes: byte_range.bytes.next_multiple_of(PAGE_BYTES), ..byte_range }
     }
 
     /// Looks at the padding of its blocks in `bytes`, which were read at [`padded_spot`](Self::padded_spot).
@@ -132,11 +133,11 @@ impl Stretch {
     }
 
     /// Its parts of whole units, of no more than `bytes` each, unless a unit alone is longer.
-    pub fn parts(&self, bytes: u64) -> Vec<Stretch> {
+    pub fn parts(&self, bytes: u64) -> Vec<BlockRange> {
         let (mut parts, mut first) = (Vec::new(), self.blocks.start);
         while first < self.blocks.end {
-            let end = stretch_end(&self.segment.head, first, self.blocks.end, bytes);
-            parts.push(Stretch { segment: self.segment.clone(), blocks: first..end });
+            let end = block_range_end(&self.segment.head, first, self.blocks.end, bytes);
+            parts.push(BlockRange { segment: self.segment.clone(), blocks: first..end });
             first = end;
         }
         parts
@@ -151,10 +152,10 @@ impl Stretch {
             Some(block) => self.damaged(block, "a record ends outside its block"),
             None => IndexError::damaged(&self.segment.log.data, 0, "a record has no block"),
         };
-        let head = self.first_bytes(directory, whole.min(RecordForm::HEAD_MOST as u64))?;
+        let head = self.first_bytes(directory, whole.min(RecordForm::HEAD_MAX as u64))?;
         let (at, key, value) = form.lengths(&head).ok_or_else(wrong)?;
         let value_at = (at as u64).saturating_add(key as u64);
-        if key > KEY_MOST || value_at.checked_add(value) != Some(whole) {
+        if key > KEY_MAX || value_at.checked_add(value) != Some(whole) {
             return Err(wrong());
         }
         let _memory = directory.pool.reserve(2 * key, "the key of a long record")?;
@@ -204,15 +205,15 @@ pub fn unit_end(blocks: &[Block], first: usize) -> usize {
 }
 
 /// The number of blocks from `first` on, whole units, that come to no more than `bytes`; one unit at least.
-pub fn stretch_end(head: &Head, first: usize, end: usize, bytes: u64) -> usize {
+pub fn block_range_end(head: &Head, first: usize, end: usize, bytes: u64) -> usize {
     let blocks = &head.blocks[..end];
-    let mut upto = unit_end(blocks, first);
-    while upto < end {
-        let next = unit_end(blocks, upto);
+    let mut fits_until = unit_end(blocks, first);
+    while fits_until < end {
+        let next = unit_end(blocks, fits_until);
         if blocks[next - 1].at + blocks[next - 1].padded() - blocks[first].at > bytes {
             break;
         }
-        upto = next;
+        fits_until = next;
     }
-    upto
+    fits_until
 }

@@ -12,7 +12,7 @@ use crate::read::Directory;
 use crate::read::fetch::fetch_one;
 use crate::read::long_value::part_bytes;
 
-/// What padding should be.
+/// The fault of padding that is not zero.
 pub const NOT_ZERO: &str = "the padding here is not zero";
 
 /// Covered bytes of a file.
@@ -33,7 +33,7 @@ impl Covered {
         }
     }
 
-    /// What else is covered is not known.
+    /// It is not known which other bytes are covered.
     pub fn give_up(&mut self) {
         self.incomplete = true;
     }

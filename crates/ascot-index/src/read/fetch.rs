@@ -1,4 +1,4 @@
-//! Reads of places in files, several at a time; each is one request, and counted.
+//! Reads of byte ranges of files, several at a time; each is one request, and counted.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use ascot_io::{Action, Buf, Disk, Filled, IoError, PAGE_BYTES, PendingRead, RandomAccessFile};
 
 use crate::error::{IndexError, Result};
-use crate::read::files::is_too_many_open;
+use crate::read::files::{is_too_many_open, missing};
 use crate::read::{Directory, count};
 
 /// Reads in flight.
 const DEPTH: usize = 32;
 
-/// A place in a file.
+/// A byte range of a file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Spot {
+pub struct ByteRange {
     /// The file.
     pub path: PathBuf,
     /// The first byte.
@@ -23,7 +23,7 @@ pub struct Spot {
     pub bytes: usize,
 }
 
-/// Reads one place of a file that is not held open.
+/// Reads one byte range of a file that is not held open.
 pub fn fetch(disk: &Disk, name: &str, path: &Path, at: u64, bytes: usize) -> Result<Filled> {
     let end = end_of(path, at, bytes)?;
     let mut stream = disk.open_read(path, at..end, name).map_err(|error| missing(error, path))?;
@@ -41,17 +41,17 @@ pub fn fetch(disk: &Disk, name: &str, path: &Path, at: u64, bytes: usize) -> Res
     Ok(filled)
 }
 
-/// Reads places in the order given, which should be that of files; each is handed to `take` with its number. What is in flight takes
-/// no more than a quarter of the reader's memory, unless one place alone is larger.
+/// Reads places in the order given, which should be that of files; each is handed to `take` with its number. What is
+/// in flight takes no more than a quarter of the reader's memory, unless one place alone is larger.
 pub fn fetch_all(
     directory: &Directory,
-    spots: &[Spot],
+    byte_ranges: &[ByteRange],
     mut take: impl FnMut(usize, &[u8]) -> Result<()>,
 ) -> Result<()> {
     let most = directory.pool.budget() / 4;
     let (mut begun, mut in_flight, mut next) = (VecDeque::with_capacity(DEPTH), 0, 0);
-    for (number, spot) in spots.iter().enumerate() {
-        while let Some(ahead) = spots.get(next) {
+    for (number, byte_range) in byte_ranges.iter().enumerate() {
+        while let Some(ahead) = byte_ranges.get(next) {
             if begun.len() >= DEPTH || (!begun.is_empty() && in_flight + ahead.bytes > most) {
                 break;
             }
@@ -64,25 +64,25 @@ pub fn fetch_all(
             (in_flight, next) = (in_flight + ahead.bytes, next + 1);
         }
         if let Some(read) = begun.pop_front() {
-            let filled = complete(read, spot)?;
-            count(&directory.counters.bytes, spot.bytes as u64);
-            in_flight -= spot.bytes;
+            let filled = complete(read, byte_range)?;
+            count(&directory.counters.bytes, byte_range.bytes as u64);
+            in_flight -= byte_range.bytes;
             take(number, filled.bytes())?;
         }
     }
     Ok(())
 }
 
-/// Reads one place.
+/// Reads one byte range.
 pub fn fetch_one(directory: &Directory, path: &Path, at: u64, bytes: usize) -> Result<Filled> {
-    let spot = Spot { path: path.to_path_buf(), at, bytes };
-    let filled = complete(begin(directory, &spot)?, &spot)?;
+    let byte_range = ByteRange { path: path.to_path_buf(), at, bytes };
+    let filled = complete(begin(directory, &byte_range)?, &byte_range)?;
     count(&directory.counters.bytes, bytes as u64);
     Ok(filled)
 }
 
-fn begin(directory: &Directory, spot: &Spot) -> Result<PendingRead> {
-    let Spot { path, at, bytes } = spot;
+fn begin(directory: &Directory, byte_range: &ByteRange) -> Result<PendingRead> {
+    let ByteRange { path, at, bytes } = byte_range;
     let end = end_of(path, *at, *bytes)?;
     let file = directory.files.get(path)?;
     if end > file.size() {
@@ -93,9 +93,9 @@ fn begin(directory: &Directory, spot: &Spot) -> Result<PendingRead> {
     Ok(file.begin(*at, *bytes, buf)?)
 }
 
-fn complete(read: PendingRead, spot: &Spot) -> Result<Filled> {
+fn complete(read: PendingRead, byte_range: &ByteRange) -> Result<Filled> {
     read.complete().map_err(|error| match error {
-        IoError::Truncated { offset, .. } => IndexError::damaged(&spot.path, offset, CUT_SHORT),
+        IoError::Truncated { offset, .. } => IndexError::damaged(&byte_range.path, offset, CUT_SHORT),
         error => error.into(),
     })
 }
@@ -105,13 +105,3 @@ fn end_of(path: &Path, at: u64, bytes: usize) -> Result<u64> {
 }
 
 const CUT_SHORT: &str = "it ends before what its index names: it was cut short";
-
-/// Tells a file that is not there from other errors.
-pub fn missing(error: IoError, path: &Path) -> IndexError {
-    match error {
-        IoError::Os { ref source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
-            IndexError::Missing { path: path.to_path_buf() }
-        }
-        error => error.into(),
-    }
-}

@@ -1,24 +1,25 @@
-//! The files of a directory that a reader holds open: a query that comes back to a file neither opens nor inspects it again.
+//! The files of a directory that a reader holds open: a query that comes back to a file neither opens nor inspects it
+//! again.
 //!
-//! Invariants: no more files are held than a fraction of those that the process may have open, and those used longest ago are closed
-//! first; where the system refuses to open one more, all that no read is using are closed, and it is tried once more.
+//! Invariants: no more files are held than a fraction of those that the process may have open, and those used longest
+//! ago are closed first; where the system refuses to open one more, all that no read is using are closed, and it is
+//! tried once more.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use ascot_io::{Disk, MetadataCalls, RandomAccessFile, descriptor_limit};
+use ascot_io::{Disk, IoError, MetadataCalls, RandomAccessFile, Unpoisoned, descriptor_limit};
 
 use crate::error::{IndexError, Result};
-use crate::read::fetch::missing;
 
 /// The ledger's name for these files.
 const NAME: &str = "index read";
-/// One descriptor in so many is for the files of a reader, each of which may take two of them.
+/// One descriptor in this many is for the files of a reader; a file may take two.
 const SHARE: usize = 4;
 /// Bounds of the files held.
-const LEAST: usize = 2;
-const MOST: usize = 1024;
+const MIN: usize = 2;
+const MAX: usize = 1024;
 
 /// Files that are open.
 pub struct Files {
@@ -38,14 +39,14 @@ struct Held {
 impl Files {
     /// None yet; as many at once as the process may have.
     pub fn new(disk: &Disk, calls: Arc<MetadataCalls>) -> Self {
-        Self::bounded(disk, calls, (descriptor_limit() / SHARE).clamp(LEAST, MOST))
+        Self::bounded(disk, calls, (descriptor_limit() / SHARE).clamp(MIN, MAX))
     }
 
     fn bounded(disk: &Disk, calls: Arc<MetadataCalls>, most: usize) -> Self {
         Self { disk: disk.clone(), calls, most, held: Mutex::default() }
     }
 
-    /// What opening and inspecting files has taken so far.
+    /// Counts of the calls that open and inspect files.
     pub fn calls(&self) -> &MetadataCalls {
         &self.calls
     }
@@ -72,7 +73,7 @@ impl Files {
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.held.lock().unpoisoned()
     }
 }
 
@@ -96,6 +97,16 @@ impl Held {
     }
 }
 
+/// Tells a file that is not there from other errors.
+pub fn missing(error: IoError, path: &Path) -> IndexError {
+    match error {
+        IoError::Os { ref source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+            IndexError::Missing { path: path.to_path_buf() }
+        }
+        error => error.into(),
+    }
+}
+
 /// Whether an error says that too many files are open.
 pub fn is_too_many_open(error: &IndexError) -> bool {
     matches!(error, IndexError::Io(error) if error.is_too_many_open())
@@ -103,7 +114,8 @@ pub fn is_too_many_open(error: &IndexError) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use ascot_io::{DiskOptions, Effect, FaultPlan, Faults, Operation};
+    use ascot_io::{DiskOptions, Effect, Operation};
+    use ascot_testing::faults::{FaultPlan, Faults};
 
     use super::*;
 
@@ -136,7 +148,8 @@ mod tests {
             path_contains: String::new(),
             lasting: false,
         };
-        let disk = Disk::new(DiskOptions { faults: Some(Faults::new(plan)), ..DiskOptions::default() });
+        let disk =
+            Disk::new(DiskOptions { faults: Some(Faults::new(plan).into()), ..DiskOptions::default() });
         let files = Files::bounded(&disk, Arc::default(), 100);
         (0..3).for_each(|number| drop(files.get(&path(number)).unwrap()));
         assert_eq!(files.held().files.len(), 1);

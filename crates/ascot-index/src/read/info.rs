@@ -1,13 +1,13 @@
-//! What a directory is and holds, from its indexes alone.
+//! The layout and contents of a directory, from its indexes alone.
 
 use crate::error::Result;
 use crate::format::head::Kind;
 use crate::format::names::Log;
 use crate::read::Directory;
-use crate::read::cache::LOGS_AT_ONCE;
-use crate::read::gaps::{Gaps, Unread};
+use crate::read::open_logs::LOGS_AT_ONCE;
+use crate::read::read_policy::{ReadPolicy, Unread};
 
-/// What an epoch holds.
+/// The contents of an epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EpochInfo {
     /// Records, pointers or entries in its partitions.
@@ -19,7 +19,7 @@ pub struct EpochInfo {
     /// Segments: each costs a query one read.
     pub segments: u64,
     /// Most segments of one log: what one query reads.
-    pub segments_most: u64,
+    pub segments_max: u64,
     /// Bytes of filters.
     pub filter_bytes: u64,
     /// Bytes of auxiliary tables.
@@ -28,7 +28,7 @@ pub struct EpochInfo {
     pub block_bytes: u64,
 }
 
-/// What a directory holds.
+/// The contents of a directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Info {
     /// Its epochs.
@@ -37,7 +37,7 @@ pub struct Info {
     pub data_bytes: u64,
     /// Of index logs.
     pub index_bytes: u64,
-    /// Bytes behind them, of epochs that were not completed.
+    /// Bytes after them, of epochs that were not completed.
     pub tail_bytes: u64,
 }
 
@@ -59,27 +59,27 @@ impl Directory {
     /// # Errors
     /// Files that are missing, cut short or damaged.
     pub fn info(&self) -> Result<Info> {
-        self.info_by(&Gaps::strict())
+        self.info_by(&ReadPolicy::strict())
     }
 
     /// As [`info`](Self::info), where not all of the directory is there: of the indexes that are, and what is not.
     ///
     /// # Errors
-    /// What keeps from listing the directory; too little memory.
+    /// A directory that cannot be listed; too little memory.
     pub fn info_there(&self) -> Result<(Info, Unread)> {
-        let gaps = Gaps::lenient();
-        let info = self.info_by(&gaps)?;
-        Ok((info, gaps.into_unread()))
+        let policy = ReadPolicy::lenient();
+        let info = self.info_by(&policy)?;
+        Ok((info, policy.into_unread()))
     }
 
-    fn info_by(&self, gaps: &Gaps) -> Result<Info> {
-        // An index names every epoch, of which there are as many as the manifest says.
+    fn info_by(&self, policy: &ReadPolicy) -> Result<Info> {
+        // An index names every epoch that the manifest counts.
         let mut info = Info { epochs: Vec::new(), ..Info::default() };
         let mut held = 0;
-        for group in self.logs_wanted(gaps, |_| true)?.chunks(LOGS_AT_ONCE) {
+        for group in self.logs_wanted(policy, |_| true)?.chunks(LOGS_AT_ONCE) {
             self.open_logs(group.iter().copied());
             for &log in group {
-                if gaps.allow(self.add_log(&mut info, log))?.is_some() {
+                if policy.allow(self.add_log(&mut info, log))?.is_some() {
                     // A log that was read has all epochs it takes part in, each of them a page at least; a manifest may
                     // say anything.
                     if self.manifest.epochs_taken(log) == self.manifest.epochs {
@@ -115,7 +115,7 @@ impl Directory {
                 _ => epoch.partition_records += records,
             }
             epoch.segments += same.len() as u64;
-            epoch.segments_most = epoch.segments_most.max(same.len() as u64);
+            epoch.segments_max = epoch.segments_max.max(same.len() as u64);
             let kind = if has_data { Kind::Tables } else { Kind::Auxiliary };
             for entry in same.iter().filter(|entry| entry.head.bytes > 0) {
                 for segment in self.segments(&[(std::sync::Arc::clone(&reader), *entry)], kind)? {

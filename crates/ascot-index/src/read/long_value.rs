@@ -6,7 +6,8 @@
 //!                                                       out, and a checksum of each chunk is kept of that
 //! ```
 //!
-//! Invariant: no byte is given out whose checksum was not looked at, whenever and in whatever order parts are asked for.
+//! Invariant: no byte is given out whose checksum was not looked at, whenever and in whatever order parts are asked
+//! for.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -17,19 +18,19 @@ use ascot_io::{Crc32c, Reservation, RunId, block_checksum, crc32c};
 use crate::error::{IndexError, Result};
 use crate::format::head::Block;
 use crate::format::pointer::value_lengths;
-use crate::read::fetch::{Spot, fetch_all};
+use crate::read::fetch::{ByteRange, fetch_all};
 use crate::read::{Directory, Segment, count};
-use crate::room::room;
+use crate::reserve::vec_with_room;
 
 /// Bytes of a value with a checksum of their own in memory.
 const CHUNK_BYTES: u64 = 128 << 10;
 /// Most bytes read at a time.
-const PART_MOST: usize = 1 << 20;
-/// Of a reader's memory, one part in so many at a time.
+const PART_MAX: usize = 1 << 20;
+/// One part in this many of a reader's memory is read at a time.
 const PART_SHARE: usize = 16;
 /// Chunks or groups of blocks asked for at once: a list of all of them would be as long as the value lets it be.
 const CHUNKS_AT_ONCE: u64 = 64;
-/// What the pool is told.
+/// The purpose given to the pool.
 const TRUST: &str = "parts of a value that no block's checksum covers";
 
 /// A value in the files of a directory; it is read with the directory that it was found in.
@@ -41,7 +42,7 @@ pub struct LongValue {
 
 #[derive(Clone)]
 enum Place {
-    /// In blocks of a table, of which the value's first byte is `start` bytes away.
+    /// In blocks of a table; the value starts `start` bytes after the first of them.
     Blocks { segment: Segment, blocks: Range<usize>, start: u64 },
     /// In a writer's log of values.
     Log(Arc<LogPlace>),
@@ -57,12 +58,12 @@ struct LogPlace {
     sums: OnceLock<(Vec<u32>, Reservation)>,
 }
 
-/// What reads are done for.
+/// The purpose of reads.
 type Sink<'a> = &'a mut dyn FnMut(&[u8]) -> Result<()>;
 
 /// Bytes of values that are read at a time.
 pub(crate) fn part_bytes(directory: &Directory) -> usize {
-    (directory.pool.budget() / PART_SHARE).clamp(4096, PART_MOST)
+    (directory.pool.budget() / PART_SHARE).clamp(4096, PART_MAX)
 }
 
 impl std::fmt::Debug for LongValue {
@@ -83,7 +84,7 @@ impl LongValue {
         Self { length, place: Place::Blocks { segment, blocks, start } }
     }
 
-    /// A value in the log of values `id`, at `at`, behind a head of so many bytes.
+    /// A value in the log of values `id`, at `at`, after a header of `head` bytes.
     pub(crate) fn in_log(path: PathBuf, id: RunId, at: u64, head: usize, length: u64) -> Self {
         let log = LogPlace { path, id, at, head: head as u64, sums: OnceLock::new() };
         Self { length, place: Place::Log(Arc::new(log)) }
@@ -141,7 +142,7 @@ impl LongValue {
         const PURPOSE: &str = "a value that is asked for as a whole";
         let bytes = usize::try_from(self.length).unwrap_or(usize::MAX);
         let memory = directory.pool.reserve(bytes, PURPOSE)?;
-        let mut whole = room(&directory.pool, bytes, PURPOSE)?;
+        let mut whole = vec_with_room(&directory.pool, bytes, PURPOSE)?;
         let mut keep = |part: &[u8]| {
             whole.extend_from_slice(part);
             Ok(())
@@ -169,14 +170,15 @@ impl LongValue {
                 let (mut next, end) = (range.start / CHUNK_BYTES, range.end.div_ceil(CHUNK_BYTES));
                 while next < end {
                     let chunks = next..end.min(next + CHUNKS_AT_ONCE);
-                    let spots: Vec<Spot> = chunks.clone().map(|chunk| self.chunk(log, chunk)).collect();
-                    count(&directory.counters.value_reads, spots.len() as u64);
-                    fetch_all(directory, &spots, |number, bytes| {
+                    let byte_ranges: Vec<ByteRange> =
+                        chunks.clone().map(|chunk| self.chunk(log, chunk)).collect();
+                    count(&directory.counters.value_reads, byte_ranges.len() as u64);
+                    fetch_all(directory, &byte_ranges, |number, bytes| {
                         let chunk = chunks.start + number as u64;
                         let sum = usize::try_from(chunk).ok().and_then(|chunk| sums.get(chunk));
                         if sum != Some(&crc32c(&[bytes])) {
                             let what = "a value changed while it was read";
-                            return Err(IndexError::damaged(&log.path, spots[number].at, what));
+                            return Err(IndexError::damaged(&log.path, byte_ranges[number].at, what));
                         }
                         sink(inside(bytes, chunk * CHUNK_BYTES, &range))
                     })?;
@@ -187,11 +189,11 @@ impl LongValue {
         }
     }
 
-    fn chunk(&self, log: &LogPlace, chunk: u64) -> Spot {
+    fn chunk(&self, log: &LogPlace, chunk: u64) -> ByteRange {
         let from = chunk * CHUNK_BYTES;
         // At most a chunk.
         let bytes = (self.length - from).min(CHUNK_BYTES) as usize;
-        Spot { path: log.path.clone(), at: log.at + log.head + from, bytes }
+        ByteRange { path: log.path.clone(), at: log.at + log.head + from, bytes }
     }
 
     /// The checksums of chunks, all of the value having been looked at.
@@ -204,7 +206,8 @@ impl LongValue {
         Ok(log.sums.get().map_or(&[], |(sums, _)| sums.as_slice()))
     }
 
-    /// Reads all of a value in a log once, and looks at its checksum; what is handed to `sink` must not be used before that.
+    /// Reads all of a value in a log once, and looks at its checksum; what is handed to `sink` must not be used before
+    /// that.
     fn read_log(
         &self,
         directory: &Directory,
@@ -215,8 +218,8 @@ impl LongValue {
         let chunks = self.length.div_ceil(CHUNK_BYTES);
         let count_of = usize::try_from(chunks).map_err(|_| damaged("a value has no length"))?;
         let memory = directory.pool.reserve(count_of.saturating_mul(size_of::<u32>()), TRUST)?;
-        let mut sums = room(&directory.pool, count_of, TRUST)?;
-        let head = Spot { path: log.path.clone(), at: log.at, bytes: log.head as usize };
+        let mut sums = vec_with_room(&directory.pool, count_of, TRUST)?;
+        let head = ByteRange { path: log.path.clone(), at: log.at, bytes: log.head as usize };
         let mut sum = Crc32c::default();
         [log.id.0, log.at].iter().for_each(|number| sum.update(&number.to_le_bytes()));
         let mut stored = None;
@@ -236,8 +239,8 @@ impl LongValue {
         let mut next = 0;
         while next < chunks {
             let end = chunks.min(next + CHUNKS_AT_ONCE);
-            let spots: Vec<Spot> = (next..end).map(|chunk| self.chunk(log, chunk)).collect();
-            fetch_all(directory, &spots, |_, bytes| {
+            let byte_ranges: Vec<ByteRange> = (next..end).map(|chunk| self.chunk(log, chunk)).collect();
+            fetch_all(directory, &byte_ranges, |_, bytes| {
                 sum.update(bytes);
                 sums.push(crc32c(&[bytes]));
                 sink(bytes)
@@ -257,8 +260,8 @@ fn inside<'a>(bytes: &'a [u8], first: u64, range: &Range<u64>) -> &'a [u8] {
     &bytes[at(range.start)..at(range.end)]
 }
 
-/// Hands the bytes of `range`, counted in what blocks hold one after the other, to `sink`: whole blocks are read, and their checksums
-/// looked at.
+/// Hands the bytes of `range`, counted in what blocks hold one after the other, to `sink`: whole blocks are read, and
+/// their checksums looked at.
 pub(crate) fn read_blocks(
     directory: &Directory,
     segment: &Segment,
@@ -270,30 +273,30 @@ pub(crate) fn read_blocks(
     let all = &segment.head.blocks[blocks];
     let (mut first, mut before) = first_block(all, range.start);
     while first < all.len() && before < range.end {
-        let (mut end, mut spots, mut groups) = (first, Vec::new(), Vec::new());
-        let mut upto = before;
+        let (mut end, mut byte_ranges, mut groups) = (first, Vec::new(), Vec::new());
+        let mut bytes_end = before;
         // Groups of neighbours, a few at a time.
-        while end < all.len() && upto < range.end && (spots.len() as u64) < CHUNKS_AT_ONCE {
-            let (from, group_before) = (end, upto);
+        while end < all.len() && bytes_end < range.end && (byte_ranges.len() as u64) < CHUNKS_AT_ONCE {
+            let (from, group_before) = (end, bytes_end);
             let start = all[from].at;
             while end < all.len()
-                && upto < range.end
+                && bytes_end < range.end
                 && (end == from || all[end].at + u64::from(all[end].bytes) - start <= most)
             {
-                upto += u64::from(all[end].bytes);
+                bytes_end += u64::from(all[end].bytes);
                 end += 1;
             }
             let last = &all[end - 1];
             // No more than some blocks.
             let bytes = (last.at + u64::from(last.bytes) - start) as usize;
-            spots.push(Spot { path: segment.log.data.clone(), at: start, bytes });
+            byte_ranges.push(ByteRange { path: segment.log.data.clone(), at: start, bytes });
             groups.push((from..end, group_before));
         }
-        count(&directory.counters.block_reads, spots.len() as u64);
-        fetch_all(directory, &spots, |number, bytes| {
+        count(&directory.counters.block_reads, byte_ranges.len() as u64);
+        fetch_all(directory, &byte_ranges, |number, bytes| {
             let (group, mut before) = groups[number].clone();
             for block in &all[group] {
-                let at = usize::try_from(block.at - spots[number].at).unwrap_or(usize::MAX);
+                let at = usize::try_from(block.at - byte_ranges[number].at).unwrap_or(usize::MAX);
                 let own =
                     bytes.get(at..).and_then(|rest| rest.get(..block.bytes as usize)).unwrap_or_default();
                 if block_checksum(segment.log.id, block.at, own) != block.crc {
@@ -305,7 +308,7 @@ pub(crate) fn read_blocks(
             }
             Ok(())
         })?;
-        (first, before) = (end, upto);
+        (first, before) = (end, bytes_end);
     }
     Ok(())
 }

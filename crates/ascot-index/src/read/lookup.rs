@@ -1,4 +1,4 @@
-//! Finding keys: rounds of reads, each over all keys, epochs and logs at once, in the order of files.
+//! Finding keys: rounds of reads; each round covers all keys, epochs and logs at once, in the order of files.
 //!
 //! ```text
 //!   ranks      auxiliary regions ─▶ (key, epoch, writer)
@@ -7,7 +7,8 @@
 //!   pointers   value logs        ─▶ values
 //! ```
 //!
-//! Invariant: no value is missed. A region that is damaged says yes for all its tables, or names all ranks, and a notice tells of it.
+//! Invariant: no value is missed. A region that is damaged says yes for all its tables, or names all ranks, and a
+//! notice tells of it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -21,14 +22,14 @@ use crate::format::bytes::Cursor;
 use crate::format::filter::may_contain;
 use crate::format::footer::Entry;
 use crate::format::head::{Head, Kind, Region, Table};
-use crate::format::manifest::{PartitionBy, Scheme};
+use crate::format::layout::{PartitionBy, Scheme};
 use crate::format::names::Log;
 use crate::hash::{local_hash, share};
-use crate::read::block::Stretch;
-use crate::read::fetch::{Spot, fetch_all};
-use crate::read::gaps::Gaps;
+use crate::read::block::BlockRange;
+use crate::read::fetch::{ByteRange, fetch_all};
 use crate::read::log::LogReader;
 use crate::read::long_value::part_bytes;
+use crate::read::read_policy::ReadPolicy;
 use crate::read::stored::{Content, Inline, StoredValue};
 use crate::read::{Directory, LongValue, Segment, count};
 
@@ -49,7 +50,7 @@ struct Found {
     content: Content,
 }
 
-/// What was found so far, and the memory that it is.
+/// The values found so far, and their memory.
 struct Answers {
     found: Vec<Found>,
     memory: Reservation,
@@ -59,7 +60,7 @@ struct Answers {
 /// A table that may have a key.
 struct Candidate {
     key: usize,
-    stretch: Stretch,
+    block_range: BlockRange,
 }
 
 /// Segments looked into at once.
@@ -118,8 +119,8 @@ impl Directory {
         Ok((values, memory))
     }
 
-    /// Whether the epochs of a section may be looked into one by one for a key: the log that is asked first says that there
-    /// are as many.
+    /// Whether the epochs of a section may be looked into one by one for a key: the log that is asked first says that
+    /// there are as many.
     pub(crate) fn check_held(&self, key: &[u8], section: &Range<u64>) -> Result<()> {
         // By range a manifest has boundaries of every epoch, so it is as long as it says.
         if self.layout().partition_by == PartitionBy::Range {
@@ -163,8 +164,8 @@ impl Directory {
         for (entries, wants) in self.batches(wants)? {
             let segments = self.segments(&entries, Kind::Auxiliary)?;
             let regions = Regions::of(&segments, &wants, |key| hash_of(hashes[key]));
-            count(&self.counters.auxiliary_reads, regions.spots.len() as u64);
-            fetch_all(self, &regions.spots, |number, bytes| {
+            count(&self.counters.auxiliary_reads, regions.byte_ranges.len() as u64);
+            fetch_all(self, &regions.byte_ranges, |number, bytes| {
                 let (segment, region, keys) = &regions.wanted[number];
                 let epoch = segments[*segment].head.facts.epoch;
                 let whole = self.is_whole(&segments[*segment], region, bytes);
@@ -194,9 +195,9 @@ impl Directory {
     ) -> Result<()> {
         let segments = self.segments(entries, Kind::Tables)?;
         let regions = Regions::of(&segments, wants, |key| hashes[key]);
-        count(&self.counters.filter_reads, regions.spots.len() as u64);
+        count(&self.counters.filter_reads, regions.byte_ranges.len() as u64);
         let mut candidates = Vec::new();
-        fetch_all(self, &regions.spots, |number, bytes| {
+        fetch_all(self, &regions.byte_ranges, |number, bytes| {
             let (segment, region, wanted) = &regions.wanted[number];
             let segment = &segments[*segment];
             let whole = self.is_whole(segment, region, bytes);
@@ -209,8 +210,10 @@ impl Directory {
                 for (_, table) in tables {
                     let blocks = segment.head.blocks_for(table, keys[key], Some(keys[key]));
                     if !blocks.is_empty() {
-                        candidates
-                            .push(Candidate { key, stretch: Stretch { segment: segment.clone(), blocks } });
+                        candidates.push(Candidate {
+                            key,
+                            block_range: BlockRange { segment: segment.clone(), blocks },
+                        });
                     }
                 }
             }
@@ -220,23 +223,25 @@ impl Directory {
     }
 
     fn find_in_blocks(&self, candidates: Vec<Candidate>, keys: &[&[u8]], found: &mut Answers) -> Result<()> {
-        let (mut short, mut long) = (BTreeMap::<Spot, Vec<Candidate>>::new(), Vec::new());
+        let (mut short, mut long) = (BTreeMap::<ByteRange, Vec<Candidate>>::new(), Vec::new());
         let most = part_bytes(self) as u64;
         let inline = found.inline.bytes(self) as u64;
-        for Candidate { key, stretch } in candidates {
-            for stretch in stretch.parts(most) {
-                let is_long = stretch.is_one_record() && stretch.bytes() > inline;
-                let candidate = Candidate { key, stretch };
+        for Candidate { key, block_range } in candidates {
+            for block_range in block_range.parts(most) {
+                let is_long = block_range.is_one_record() && block_range.bytes() > inline;
+                let candidate = Candidate { key, block_range };
                 match is_long {
                     true => long.push(candidate),
-                    false => short.entry(candidate.stretch.spot()).or_default().push(candidate),
+                    false => short.entry(candidate.block_range.byte_range()).or_default().push(candidate),
                 }
             }
         }
         long.iter().try_for_each(|one| self.find_long(one, keys, found))?;
-        let (spots, candidates): (Vec<Spot>, Vec<Vec<Candidate>>) = short.into_iter().unzip();
-        count(&self.counters.block_reads, spots.len() as u64);
-        fetch_all(self, &spots, |number, bytes| self.find_short(&candidates[number], bytes, keys, found))
+        let (byte_ranges, candidates): (Vec<ByteRange>, Vec<Vec<Candidate>>) = short.into_iter().unzip();
+        count(&self.counters.block_reads, byte_ranges.len() as u64);
+        fetch_all(self, &byte_ranges, |number, bytes| {
+            self.find_short(&candidates[number], bytes, keys, found)
+        })
     }
 
     /// The values in blocks that were read.
@@ -247,17 +252,17 @@ impl Directory {
         keys: &[&[u8]],
         found: &mut Answers,
     ) -> Result<()> {
-        let Some(Candidate { stretch, .. }) = candidates.first() else { return Ok(()) };
+        let Some(Candidate { block_range, .. }) = candidates.first() else { return Ok(()) };
         let before = found.found.len();
         let mut wanted: BTreeMap<&[u8], Vec<usize>> = BTreeMap::new();
         candidates.iter().for_each(|one| wanted.entry(keys[one.key]).or_default().push(one.key));
-        let (at, mut place) = (stretch.spot().at, 0);
+        let (at, mut place) = (block_range.byte_range().at, 0);
         let inline = match self.layout().scheme {
             // Pointers, which are followed later.
             Scheme::Pointers => usize::MAX,
             Scheme::Records | Scheme::Ranks => found.inline.bytes(self),
         };
-        stretch.records(self.layout().form(), bytes, &Gaps::strict(), |record, unit| {
+        block_range.records(self.layout().form(), bytes, &ReadPolicy::strict(), |record, unit| {
             place += 1;
             for &key in wanted.get(record.key).map_or(&[][..], Vec::as_slice) {
                 let content = if record.value.len() <= inline {
@@ -265,10 +270,10 @@ impl Directory {
                     Content::Bytes(record.value.to_vec())
                 } else {
                     let (blocks, length) = (unit.blocks.clone(), record.value.len() as u64);
-                    let segment = stretch.segment.clone();
+                    let segment = block_range.segment.clone();
                     Content::Long(LongValue::in_blocks(segment, blocks, unit.value_at, length))
                 };
-                self.keep_found(stretch, (key, at, place), content, found)?;
+                self.keep_found(block_range, (key, at, place), content, found)?;
             }
             Ok(())
         })?;
@@ -278,25 +283,25 @@ impl Directory {
 
     /// The value of a record in blocks of its own, if its key is the one that is looked for.
     fn find_long(&self, candidate: &Candidate, keys: &[&[u8]], found: &mut Answers) -> Result<()> {
-        let Candidate { key, stretch } = candidate;
-        let (own, value) = stretch.long_record(self)?;
+        let Candidate { key, block_range } = candidate;
+        let (own, value) = block_range.long_record(self)?;
         if own != keys[*key] {
             count(&self.counters.false_positives, 1);
             return Ok(());
         }
-        self.keep_found(stretch, (*key, stretch.spot().at, 1), value, found)
+        self.keep_found(block_range, (*key, block_range.byte_range().at, 1), value, found)
     }
 
-    /// Keeps a value of a key, found at so many bytes of the data log as the record of this number there.
+    /// Keeps a value of a key, with its place in the data log.
     fn keep_found(
         &self,
-        stretch: &Stretch,
+        block_range: &BlockRange,
         (key, at, number): (usize, u64, usize),
         content: Content,
         found: &mut Answers,
     ) -> Result<()> {
         found.memory.absorb(self.pool.reserve(size_of::<Found>(), "values of keys")?);
-        let (log, epoch) = (stretch.segment.log.log, stretch.segment.head.facts.epoch);
+        let (log, epoch) = (block_range.segment.log.log, block_range.segment.head.facts.epoch);
         found.found.push(Found { key, epoch, order: (log, at, number), content });
         Ok(())
     }
@@ -337,7 +342,7 @@ pub(crate) fn region_is_whole(segment: &Segment, region: &Region, bytes: &[u8]) 
     crc32c(&[&segment.log.id.0.to_le_bytes(), &region.at.to_le_bytes(), bytes]) == region.crc
 }
 
-/// The filter of a table in a region of so many tables.
+/// The filter of a table in a region of `tables` tables.
 pub(crate) fn filter(bytes: &[u8], tables: usize, table: usize) -> Option<&[u8]> {
     let mut cursor = Cursor::new(bytes);
     let lengths: Option<Vec<usize>> = (0..tables).map(|_| Some(cursor.u32()? as usize)).collect();
@@ -360,23 +365,26 @@ pub(crate) fn region_of(head: &Head, hash: u64) -> Option<&Region> {
 
 /// Regions to read, in the order of files.
 struct Regions {
-    spots: Vec<Spot>,
+    byte_ranges: Vec<ByteRange>,
     /// Of each the segment, the region, and the keys.
     wanted: Vec<(usize, Region, Vec<usize>)>,
 }
 
 impl Regions {
     fn of(segments: &[Segment], wants: &[Vec<usize>], hash: impl Fn(usize) -> u64) -> Self {
-        let mut regions: BTreeMap<Spot, (usize, Region, Vec<usize>)> = BTreeMap::new();
+        let mut regions: BTreeMap<ByteRange, (usize, Region, Vec<usize>)> = BTreeMap::new();
         for (number, (segment, keys)) in segments.iter().zip(wants).enumerate() {
             for &key in keys {
                 let Some(region) = region_of(&segment.head, hash(key)) else { continue };
-                let spot =
-                    Spot { path: segment.log.index.clone(), at: region.at, bytes: region.bytes as usize };
-                regions.entry(spot).or_insert_with(|| (number, *region, Vec::new())).2.push(key);
+                let byte_range = ByteRange {
+                    path: segment.log.index.clone(),
+                    at: region.at,
+                    bytes: region.bytes as usize,
+                };
+                regions.entry(byte_range).or_insert_with(|| (number, *region, Vec::new())).2.push(key);
             }
         }
-        let (spots, wanted) = regions.into_iter().unzip();
-        Self { spots, wanted }
+        let (byte_ranges, wanted) = regions.into_iter().unzip();
+        Self { byte_ranges, wanted }
     }
 }

@@ -6,8 +6,9 @@
 //!             └─ something missing or damaged (lenient): key by key, then epoch by epoch
 //! ```
 //!
-//! Invariants: answers are part of the reader's memory until they are handed over. Values that are longer than a small part of it are
-//! not read to be found; where a single key has more short ones than fit, all of its values are left in the files.
+//! Invariants: answers are part of the reader's memory until they are handed over. Values that are longer than a small
+//! part of it are not read to be found; where a single key has more short ones than fit, all of its values are left in
+//! the files.
 
 use std::ops::Range;
 
@@ -21,19 +22,19 @@ use crate::read::{Directory, Value};
 const KEYS_AT_ONCE: usize = 1024;
 const WANTS_AT_ONCE: u64 = 1 << 16;
 
-/// Epochs in which it is not known whether a key has values.
+/// Epochs for which it is unknown whether a key has values.
 #[derive(Debug)]
-pub struct Gap {
+pub struct UnknownEpochs {
     /// Which, counted from 0.
     pub epochs: Range<u64>,
-    /// What keeps from knowing.
+    /// The reason.
     pub error: IndexError,
 }
 
 /// Who gets values, and what is not known of them, with the number of the key.
-type Take<'a> = &'a mut dyn FnMut(usize, Vec<StoredValue>, Vec<Gap>) -> Result<()>;
+type Take<'a> = &'a mut dyn FnMut(usize, Vec<StoredValue>, Vec<UnknownEpochs>) -> Result<()>;
 
-/// What is done with long values before they are handed over.
+/// The treatment of long values before they are handed over.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Long {
     /// They are read.
@@ -44,7 +45,7 @@ enum Long {
     Left,
 }
 
-/// What is looked for.
+/// The query.
 struct Query<'a, K> {
     keys: &'a [K],
     epoch: Option<u64>,
@@ -53,8 +54,34 @@ struct Query<'a, K> {
 }
 
 impl Directory {
-    /// The values of many keys, of all epochs or one: read in the order of files, handed to `take` in the order of `keys`, with the
-    /// number of the key.
+    /// All values of `key`, by epoch, those of one epoch in the order in which their writer appended them; none where
+    /// it was never written.
+    ///
+    /// # Errors
+    /// A key of another length than the directory's; files that are missing, cut short or damaged.
+    pub fn get(&self, key: &[u8]) -> Result<Vec<Value>> {
+        self.get_one(key, None)
+    }
+
+    /// The values of `key` in one epoch.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn get_at(&self, key: &[u8], epoch: u64) -> Result<Vec<Value>> {
+        self.get_one(key, Some(epoch))
+    }
+
+    fn get_one(&self, key: &[u8], epoch: Option<u64>) -> Result<Vec<Value>> {
+        let mut values = Vec::new();
+        self.get_many(&[key], epoch, |_, found| {
+            values = found;
+            Ok(())
+        })?;
+        Ok(values)
+    }
+
+    /// The values of many keys, of all epochs or one: read in the order of files, handed to `take` in the order of
+    /// `keys`, with the number of the key.
     ///
     /// # Errors
     /// As [`get`](Self::get), and those of `take`.
@@ -68,8 +95,8 @@ impl Directory {
         self.get_all(&query, &mut |number, values, _| take(number, whole(values)))
     }
 
-    /// As [`get_many`](Self::get_many), where not all of the directory is there: what can be found is handed over, with what is not
-    /// known because a file is missing or damaged.
+    /// As [`get_many`](Self::get_many), where not all of the directory is there: what can be found is handed over,
+    /// with what is not known because a file is missing or damaged.
     ///
     /// # Errors
     /// A key of another length than the directory's; too little memory; those of `take`.
@@ -77,14 +104,15 @@ impl Directory {
         &self,
         keys: &[K],
         epoch: Option<u64>,
-        mut take: impl FnMut(usize, Vec<Value>, Vec<Gap>) -> Result<()>,
+        mut take: impl FnMut(usize, Vec<Value>, Vec<UnknownEpochs>) -> Result<()>,
     ) -> Result<()> {
         let query = Query { keys, epoch, lenient: true, long: Long::Read };
-        self.get_all(&query, &mut |number, values, gaps| take(number, whole(values), gaps))
+        self.get_all(&query, &mut |number, values, policy| take(number, whole(values), policy))
     }
 
-    /// As [`get_many_there`](Self::get_many_there), for values of any length: long ones are read by whoever takes them, part by part.
-    /// All of each has been looked at before, so that one that is damaged is a gap and not half a value.
+    /// As [`get_many_there`](Self::get_many_there), for values of any length: long ones are read by whoever takes
+    /// them, part by part. All of each has been looked at before, so that one that is damaged is a gap and not half a
+    /// value.
     ///
     /// # Errors
     /// As `get_many_there`.
@@ -92,12 +120,13 @@ impl Directory {
         &self,
         keys: &[K],
         epoch: Option<u64>,
-        mut take: impl FnMut(usize, Vec<StoredValue>, Vec<Gap>) -> Result<()>,
+        mut take: impl FnMut(usize, Vec<StoredValue>, Vec<UnknownEpochs>) -> Result<()>,
     ) -> Result<()> {
         self.get_all(&Query { keys, epoch, lenient: true, long: Long::Checked }, &mut take)
     }
 
-    /// The values of `key`, of all epochs or one, of which long ones are not read: that is for who asks for parts of them.
+    /// The values of `key`, of all epochs or one, of which long ones are not read: that is for who asks for parts of
+    /// them.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -167,8 +196,8 @@ impl Directory {
             }
             Err(error) if query.lenient => {
                 let Some(key) = keys.first() else { return Ok(()) };
-                let (values, gaps) = self.get_epochs(key, query, error)?;
-                take(numbers.start, values, gaps)
+                let (values, policy) = self.get_epochs(key, query, error)?;
+                take(numbers.start, values, policy)
             }
             Err(error) => Err(error),
         }
@@ -216,7 +245,8 @@ impl Directory {
         Ok((values, memory))
     }
 
-    /// Refuses answers that leave less than half of the memory, of which there was so much before: whoever takes them reads long values.
+    /// Refuses answers that leave less than half of the memory, of which there was so much before: whoever takes them
+    /// reads long values.
     ///
     /// # Errors
     /// [`IndexError::Memory`]: fewer at a time may do.
@@ -234,34 +264,34 @@ impl Directory {
         key: &[u8],
         query: &Query<'_, K>,
         error: IndexError,
-    ) -> Result<(Vec<StoredValue>, Vec<Gap>)> {
-        let (mut values, mut gaps) = (Vec::new(), Vec::<Gap>::new());
+    ) -> Result<(Vec<StoredValue>, Vec<UnknownEpochs>)> {
+        let (mut values, mut policy) = (Vec::new(), Vec::<UnknownEpochs>::new());
         if let Some(epoch) = query.epoch {
-            gaps.push(Gap { epochs: epoch..epoch.saturating_add(1), error });
-            return Ok((values, gaps));
+            policy.push(UnknownEpochs { epochs: epoch..epoch.saturating_add(1), error });
+            return Ok((values, policy));
         }
         for (section, _) in self.manifest.sections() {
             // The files themselves say how many epochs there are; a manifest may say anything.
             if let Err(error) = self.check_held(key, &section) {
-                gaps.push(Gap { epochs: section, error });
+                policy.push(UnknownEpochs { epochs: section, error });
                 continue;
             }
             for epoch in section {
                 match self.find_as(&[key], Some(epoch), query.long) {
                     Ok((found, _memory)) => values.extend(found.into_iter().flatten()),
                     Err(error @ IndexError::Memory(_)) => return Err(error),
-                    Err(error) => match gaps.last_mut() {
+                    Err(error) => match policy.last_mut() {
                         Some(gap)
                             if gap.epochs.end == epoch && gap.error.to_string() == error.to_string() =>
                         {
                             gap.epochs.end = epoch + 1;
                         }
-                        _ => gaps.push(Gap { epochs: epoch..epoch + 1, error }),
+                        _ => policy.push(UnknownEpochs { epochs: epoch..epoch + 1, error }),
                     },
                 }
             }
         }
-        Ok((values, gaps))
+        Ok((values, policy))
     }
 }
 

@@ -10,22 +10,22 @@ use ascot_io::Reservation;
 use crate::error::Result;
 use crate::format::footer::Entry;
 use crate::format::head::Kind;
-use crate::read::block::Stretch;
-use crate::read::fetch::{Spot, fetch_all};
-use crate::read::gaps::Gaps;
+use crate::read::block::BlockRange;
+use crate::read::fetch::{ByteRange, fetch_all};
 use crate::read::log::LogReader;
+use crate::read::read_policy::ReadPolicy;
 use crate::read::scan::{RecordValue, Scan, StoredRecord, Take};
 use crate::read::stored::Content;
 use crate::read::{Directory, count};
 
 /// Least and most bytes of a table in memory.
-const PIECE_LEAST: u64 = 64 << 10;
-const PIECE_MOST: u64 = 1 << 20;
+const PIECE_MIN: u64 = 64 << 10;
+const PIECE_MAX: u64 = 1 << 20;
 
 /// Answers of a table, a piece of them in memory.
 struct Source {
     epoch: u64,
-    rest: IntoIter<Stretch>,
+    rest: IntoIter<BlockRange>,
     bytes: Vec<u8>,
     /// Of each record where its key and its value end.
     ends: Vec<(usize, usize)>,
@@ -54,14 +54,14 @@ impl Directory {
     pub(crate) fn merge(
         &self,
         scan: &Scan,
-        gaps: &Gaps,
+        policy: &ReadPolicy,
         entries: Vec<(Arc<LogReader>, Entry)>,
         take: Take<'_>,
     ) -> Result<()> {
-        let mut sources = self.sources(scan, gaps, &entries)?;
+        let mut sources = self.sources(scan, policy, &entries)?;
         let mut heap = BinaryHeap::new();
         for (number, source) in sources.iter_mut().enumerate() {
-            self.fill(scan, gaps, source)?;
+            self.fill(scan, policy, source)?;
             if let Some((key, _)) = source.current() {
                 heap.push(Reverse((key.to_vec(), source.epoch, number)));
             }
@@ -69,11 +69,11 @@ impl Directory {
         while let Some(Reverse((mut least, epoch, number))) = heap.pop() {
             let source = &mut sources[number];
             if let Some((key, value)) = source.current() {
-                gaps.of_taker(take(StoredRecord { epoch, key, value }))?;
+                policy.note_taken(take(StoredRecord { epoch, key, value }))?;
             }
             source.next += 1;
             if source.current().is_none() {
-                self.fill(scan, gaps, source)?;
+                self.fill(scan, policy, source)?;
             }
             if let Some((key, _)) = source.current() {
                 least.clear();
@@ -85,24 +85,29 @@ impl Directory {
     }
 
     /// The tables with a part of the range, in the order of epochs and files.
-    fn sources(&self, scan: &Scan, gaps: &Gaps, entries: &[(Arc<LogReader>, Entry)]) -> Result<Vec<Source>> {
+    fn sources(
+        &self,
+        scan: &Scan,
+        policy: &ReadPolicy,
+        entries: &[(Arc<LogReader>, Entry)],
+    ) -> Result<Vec<Source>> {
         let mut open = Vec::new();
         for entry in entries {
-            let segments = gaps.allow(self.segments(std::slice::from_ref(entry), Kind::Tables))?;
+            let segments = policy.allow(self.segments(std::slice::from_ref(entry), Kind::Tables))?;
             for segment in segments.unwrap_or_default() {
                 let tables = segment.head.tables.iter();
                 let wanted =
-                    tables.filter(|table| !self.stretches(scan, &segment, table, u64::MAX).is_empty());
+                    tables.filter(|table| !self.block_ranges(scan, &segment, table, u64::MAX).is_empty());
                 open.extend(wanted.map(|table| (segment.clone(), table.clone())));
             }
         }
         open.sort_by_key(|(segment, table)| (segment.head.facts.epoch, segment.log.log, table.at));
         let share = self.pool.available() as u64 / 4 / open.len().max(1) as u64;
-        let piece = share.clamp(PIECE_LEAST, PIECE_MOST);
+        let piece = share.clamp(PIECE_MIN, PIECE_MAX);
         let sources = open.into_iter().map(|(segment, table)| {
             // A piece of a table, and the places of its records.
             let memory = self.pool.reserve(2 * piece as usize, "the tables of a range, all open at once")?;
-            let rest = self.stretches(scan, &segment, &table, piece).into_iter();
+            let rest = self.block_ranges(scan, &segment, &table, piece).into_iter();
             let epoch = segment.head.facts.epoch;
             let (bytes, ends) = (Vec::new(), Vec::new());
             Ok(Source { epoch, rest, bytes, ends, next: 0, long: None, piece, memory })
@@ -111,18 +116,18 @@ impl Directory {
     }
 
     /// Reads pieces of a table until one has an answer.
-    fn fill(&self, scan: &Scan, gaps: &Gaps, source: &mut Source) -> Result<()> {
+    fn fill(&self, scan: &Scan, policy: &ReadPolicy, source: &mut Source) -> Result<()> {
         (source.next, source.ends, source.long) = (0, Vec::new(), None);
         source.bytes.clear();
         while source.ends.is_empty() {
-            let Some(stretch) = source.rest.next() else { return Ok(()) };
-            if stretch.is_one_record() && stretch.bytes() > source.piece {
-                if let Some(Some((key, value))) = gaps.allow(self.long_answer(scan, &stretch))? {
+            let Some(block_range) = source.rest.next() else { return Ok(()) };
+            if block_range.is_one_record() && block_range.bytes() > source.piece {
+                if let Some(Some((key, value))) = policy.allow(self.long_answer(scan, &block_range))? {
                     source.ends = vec![(key.len(), key.len())];
                     (source.bytes, source.long) = (key, Some(value));
                 }
             } else {
-                self.fill_from(scan, gaps, source, &stretch)?;
+                self.fill_from(scan, policy, source, &block_range)?;
             }
             // A block, or a key, may be longer than a piece.
             let taken = source.bytes.capacity() + source.ends.capacity() * size_of::<(usize, usize)>();
@@ -135,12 +140,18 @@ impl Directory {
     }
 
     /// Reads the answers in a piece.
-    fn fill_from(&self, scan: &Scan, gaps: &Gaps, source: &mut Source, stretch: &Stretch) -> Result<()> {
-        let spots: [Spot; 1] = [stretch.spot()];
+    fn fill_from(
+        &self,
+        scan: &Scan,
+        policy: &ReadPolicy,
+        source: &mut Source,
+        block_range: &BlockRange,
+    ) -> Result<()> {
+        let byte_ranges: [ByteRange; 1] = [block_range.byte_range()];
         count(&self.counters.block_reads, 1);
         let (bytes, ends) = (&mut source.bytes, &mut source.ends);
-        let done = fetch_all(self, &spots, |_, read| {
-            stretch.records(self.layout().form(), read, gaps, |record, _| {
+        let done = fetch_all(self, &byte_ranges, |_, read| {
+            block_range.records(self.layout().form(), read, policy, |record, _| {
                 if self.is_answer(scan, &record) {
                     bytes.extend_from_slice(record.key);
                     let key_end = bytes.len();
@@ -150,7 +161,7 @@ impl Directory {
                 Ok(())
             })
         });
-        gaps.allow(done)?;
+        policy.allow(done)?;
         Ok(())
     }
 }

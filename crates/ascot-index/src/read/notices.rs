@@ -1,9 +1,9 @@
-//! What a user should know though nothing failed: so many lines of it, and how many more there were.
+//! Notices for the user about queries that succeeded: a bounded number of lines, and how many more there were.
 
 /// Most notices kept until somebody takes them.
-const KEPT_MOST: usize = 64;
+const KEPT_MAX: usize = 64;
 
-/// What was noticed.
+/// The notices.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notices {
     texts: Vec<String>,
@@ -16,7 +16,7 @@ impl Notices {
         if self.texts.contains(&text) {
             return;
         }
-        if self.texts.len() < KEPT_MOST {
+        if self.texts.len() < KEPT_MAX {
             self.texts.push(text);
         } else {
             self.more += 1;

@@ -4,23 +4,23 @@
 //!   logs ─▶ tables whose keys may be in the range ─▶ their blocks ─▶ [bounds of the attribute] ─▶ records
 //! ```
 //!
-//! Invariants: only blocks that may hold an answer are read; each once. In the order of keys, all tables that hold part of the range
-//! are open at once, with a piece of memory each.
+//! Invariants: only blocks that may hold an answer are read; each once. In the order of keys, all tables that hold
+//! part of the range are open at once, with a piece of memory each.
 
 use std::sync::Arc;
 
 use crate::error::{IndexError, Result};
 use crate::format::footer::Entry;
 use crate::format::head::{Block, Kind, Table};
-use crate::format::manifest::{Attribute, PartitionBy, Scheme};
+use crate::format::layout::{Attribute, PartitionBy, Scheme};
 use crate::format::names::Log;
 use crate::format::record::Record;
-use crate::read::block::{Stretch, stretch_end, unit_end};
-use crate::read::cache::LOGS_AT_ONCE;
-use crate::read::fetch::Spot;
-use crate::read::gaps::{Gaps, Unread, fetch_each};
+use crate::read::block::{BlockRange, block_range_end, unit_end};
+use crate::read::fetch::ByteRange;
 use crate::read::log::LogReader;
 use crate::read::long_value::part_bytes;
+use crate::read::open_logs::LOGS_AT_ONCE;
+use crate::read::read_policy::{ReadPolicy, Unread, fetch_each};
 use crate::read::stored::{Content, Inline};
 use crate::read::{Directory, LongValue, Segment, count};
 
@@ -66,16 +66,16 @@ impl Condition {
     }
 }
 
-/// What is asked for.
+/// The request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scan {
     /// Least key.
     pub from: Vec<u8>,
     /// The key before which to end; none for all keys from `from` on.
-    pub upto: Option<Vec<u8>>,
+    pub end: Option<Vec<u8>>,
     /// One epoch; none for all.
     pub epoch: Option<u64>,
-    /// What the attribute must be.
+    /// The condition on the attribute.
     pub condition: Option<Condition>,
     /// In the order of keys, those of a key by epoch; else as they stand in the files.
     pub by_key: bool,
@@ -84,7 +84,7 @@ pub struct Scan {
 impl Scan {
     /// Whether a key is in the range.
     fn has(&self, key: &[u8]) -> bool {
-        key >= self.from.as_slice() && self.upto.as_ref().is_none_or(|upto| key < upto.as_slice())
+        key >= self.from.as_slice() && self.end.as_ref().is_none_or(|end| key < end.as_slice())
     }
 }
 
@@ -132,7 +132,7 @@ impl<'a> From<&'a Content> for RecordValue<'a> {
 type Waiting = (u64, Vec<u8>, Vec<u8>);
 
 /// Most bytes read at once.
-const PIECE_MOST: u64 = 1 << 20;
+const PIECE_MAX: u64 = 1 << 20;
 /// Records whose values are fetched at once.
 const VALUES_AT_ONCE: usize = 4096;
 
@@ -140,11 +140,11 @@ impl Directory {
     /// Hands the records asked for to `take`.
     ///
     /// # Errors
-    /// A condition on a directory without attribute; files that are missing, cut short or damaged; too little memory for all
-    /// tables of a range at once; those of `take`.
+    /// A condition on a directory without attribute; files that are missing, cut short or damaged; too little memory
+    /// for all tables of a range at once; those of `take`.
     pub fn scan(&self, scan: &Scan, mut take: impl FnMut(ScanRecord<'_>) -> Result<()>) -> Result<()> {
-        let gaps = Gaps::strict();
-        self.scan_by(scan, &gaps, &mut |record| self.give_whole(&gaps, record, &mut take))
+        let policy = ReadPolicy::strict();
+        self.scan_by(scan, &policy, &mut |record| self.give_whole(&policy, record, &mut take))
     }
 
     /// As [`scan`](Self::scan), for values of any length: long ones are read by whoever takes them, part by part.
@@ -156,10 +156,11 @@ impl Directory {
         scan: &Scan,
         mut take: impl FnMut(StoredRecord<'_>) -> Result<()>,
     ) -> Result<()> {
-        self.scan_by(scan, &Gaps::strict(), &mut take)
+        self.scan_by(scan, &ReadPolicy::strict(), &mut take)
     }
 
-    /// As [`scan`](Self::scan), where not all of the directory is there: what cannot be read is left out, and added to `unread`.
+    /// As [`scan`](Self::scan), where not all of the directory is there: what cannot be read is left out, and added to
+    /// `unread`.
     ///
     /// # Errors
     /// A condition on a directory without attribute; too little memory; those of `take`.
@@ -169,14 +170,14 @@ impl Directory {
         unread: &mut Unread,
         mut take: impl FnMut(ScanRecord<'_>) -> Result<()>,
     ) -> Result<()> {
-        let gaps = Gaps::lenient();
-        let done = self.scan_by(scan, &gaps, &mut |record| self.give_whole(&gaps, record, &mut take));
-        unread.append(gaps.into_unread());
+        let policy = ReadPolicy::lenient();
+        let done = self.scan_by(scan, &policy, &mut |record| self.give_whole(&policy, record, &mut take));
+        unread.append(policy.into_unread());
         done
     }
 
-    /// As [`scan_there`](Self::scan_there), for values of any length. All of a long one has been looked at before it is handed over, so
-    /// that one that is damaged is left out and not cut off.
+    /// As [`scan_there`](Self::scan_there), for values of any length. All of a long one has been looked at before it
+    /// is handed over, so that one that is damaged is left out and not cut off.
     ///
     /// # Errors
     /// As `scan_there`.
@@ -186,61 +187,61 @@ impl Directory {
         unread: &mut Unread,
         mut take: impl FnMut(StoredRecord<'_>) -> Result<()>,
     ) -> Result<()> {
-        let gaps = Gaps::lenient();
-        let done = self.scan_by(scan, &gaps, &mut |record| {
+        let policy = ReadPolicy::lenient();
+        let done = self.scan_by(scan, &policy, &mut |record| {
             let checked = match record.value {
                 RecordValue::Bytes(_) => Some(()),
-                RecordValue::Long(long) => gaps.allow(long.check(self))?,
+                RecordValue::Long(long) => policy.allow(long.check(self))?,
             };
             checked.map_or(Ok(()), |()| take(record))
         });
-        unread.append(gaps.into_unread());
+        unread.append(policy.into_unread());
         done
     }
 
     /// Hands a record to who wants all of its value in memory.
     fn give_whole(
         &self,
-        gaps: &Gaps,
+        policy: &ReadPolicy,
         record: StoredRecord<'_>,
         take: &mut dyn FnMut(ScanRecord<'_>) -> Result<()>,
     ) -> Result<()> {
         let StoredRecord { epoch, key, value } = record;
         match value {
             RecordValue::Bytes(value) => take(ScanRecord { epoch, key, value }),
-            RecordValue::Long(long) => match gaps.allow(long.to_bytes(self))? {
+            RecordValue::Long(long) => match policy.allow(long.to_bytes(self))? {
                 Some((value, _memory)) => take(ScanRecord { epoch, key, value: &value }),
                 None => Ok(()),
             },
         }
     }
 
-    fn scan_by(&self, scan: &Scan, gaps: &Gaps, take: Take<'_>) -> Result<()> {
+    fn scan_by(&self, scan: &Scan, policy: &ReadPolicy, take: Take<'_>) -> Result<()> {
         if scan.condition.is_some() && self.layout().attribute.is_none() {
             let text = "the directory was made without an attribute: there is no number to compare";
             return Err(IndexError::Request(text.into()));
         }
-        if scan.upto.as_ref().is_some_and(|upto| *upto <= scan.from) {
+        if scan.end.as_ref().is_some_and(|end| *end <= scan.from) {
             return Ok(());
         }
         if self.layout().scheme != Scheme::Pointers {
-            return self.tables(scan, gaps, take);
+            return self.tables(scan, policy, take);
         }
         let mut waiting: Vec<Waiting> = Vec::new();
-        self.tables(scan, gaps, &mut |record| {
+        self.tables(scan, policy, &mut |record| {
             // Pointers are short, and in memory.
             let RecordValue::Bytes(pointer) = record.value else { return Ok(()) };
             waiting.push((record.epoch, record.key.to_vec(), pointer.to_vec()));
             if waiting.len() < VALUES_AT_ONCE {
                 return Ok(());
             }
-            self.hand_over(gaps, &std::mem::take(&mut waiting), take)
+            self.hand_over(policy, &std::mem::take(&mut waiting), take)
         })?;
-        self.hand_over(gaps, &waiting, take)
+        self.hand_over(policy, &waiting, take)
     }
 
     /// Follows pointers, and hands the records over: as many at once as there is memory for.
-    fn hand_over(&self, gaps: &Gaps, waiting: &[Waiting], take: Take<'_>) -> Result<()> {
+    fn hand_over(&self, policy: &ReadPolicy, waiting: &[Waiting], take: Take<'_>) -> Result<()> {
         let pointers: Vec<&[u8]> = waiting.iter().map(|one| one.2.as_slice()).collect();
         let before = self.pool.available();
         let resolved = self.resolve(&pointers, Inline::Usual).and_then(|(contents, memory)| {
@@ -252,21 +253,21 @@ impl Directory {
         });
         let halves = match &resolved {
             Err(IndexError::Memory(_)) => waiting.len() > 1,
-            Err(_) => waiting.len() > 1 && gaps.is_lenient(),
+            Err(_) => waiting.len() > 1 && policy.is_lenient(),
             Ok(_) => false,
         };
         if halves {
             let (one, other) = waiting.split_at(waiting.len() / 2);
-            self.hand_over(gaps, one, take)?;
-            return self.hand_over(gaps, other, take);
+            self.hand_over(policy, one, take)?;
+            return self.hand_over(policy, other, take);
         }
-        let Some((contents, _memory)) = gaps.allow(resolved)? else { return Ok(()) };
+        let Some((contents, _memory)) = policy.allow(resolved)? else { return Ok(()) };
         waiting.iter().zip(&contents).try_for_each(|((epoch, key, _), content)| {
-            gaps.of_taker(take(StoredRecord { epoch: *epoch, key, value: content.into() }))
+            policy.note_taken(take(StoredRecord { epoch: *epoch, key, value: content.into() }))
         })
     }
 
-    fn tables(&self, scan: &Scan, gaps: &Gaps, take: Take<'_>) -> Result<()> {
+    fn tables(&self, scan: &Scan, policy: &ReadPolicy, take: Take<'_>) -> Result<()> {
         let epochs = match scan.epoch {
             Some(epoch) => epoch..epoch.saturating_add(1).min(self.manifest.epochs).max(epoch),
             None => 0..self.manifest.epochs,
@@ -277,10 +278,10 @@ impl Directory {
             self.has_tables(log)
                 && (!self.is_by_range(log) || epochs.clone().any(|epoch| self.may_hold(log, epoch, scan)))
         };
-        for group in self.logs_wanted(gaps, wanted)?.chunks(LOGS_AT_ONCE) {
+        for group in self.logs_wanted(policy, wanted)?.chunks(LOGS_AT_ONCE) {
             self.open_logs(group.iter().copied());
             for &log in group {
-                let Some(open) = gaps.allow(self.log(log))? else { continue };
+                let Some(open) = policy.allow(self.log(log))? else { continue };
                 let wanted = open
                     .entries
                     .iter()
@@ -289,10 +290,10 @@ impl Directory {
             }
         }
         if scan.by_key {
-            return self.merge(scan, gaps, entries, take);
+            return self.merge(scan, policy, entries, take);
         }
         for entry in entries {
-            self.one_by_one(scan, gaps, &[entry], take)?;
+            self.one_by_one(scan, policy, &[entry], take)?;
         }
         Ok(())
     }
@@ -323,25 +324,25 @@ impl Directory {
         let boundaries = self.boundaries_at(epoch);
         let number = number as usize;
         let above = number.checked_sub(1).and_then(|before| boundaries.get(before));
-        let starts_before = above.is_none_or(|least| scan.upto.as_ref().is_none_or(|upto| least < upto));
+        let starts_before = above.is_none_or(|least| scan.end.as_ref().is_none_or(|end| least < end));
         starts_before && boundaries.get(number).is_none_or(|end| *end > scan.from)
     }
 
-    /// The stretches of a table that may hold answers, of no more than `bytes` each.
-    pub(crate) fn stretches(
+    /// The block ranges of a table that may hold answers, of no more than `bytes` each.
+    pub(crate) fn block_ranges(
         &self,
         scan: &Scan,
         segment: &Segment,
         table: &Table,
         bytes: u64,
-    ) -> Vec<Stretch> {
+    ) -> Vec<BlockRange> {
         let head = &segment.head;
         if table.greatest.as_ref().is_some_and(|greatest| *greatest < scan.from) {
             return Vec::new();
         }
-        let blocks = head.blocks_for(table, &scan.from, scan.upto.as_deref());
+        let blocks = head.blocks_for(table, &scan.from, scan.end.as_deref());
         let passes = |block: &Block| scan.condition.is_none_or(|condition| condition.may_hold(block.bounds));
-        let (mut stretches, mut first) = (Vec::new(), blocks.start);
+        let (mut block_ranges, mut first) = (Vec::new(), blocks.start);
         while first < blocks.end {
             let end = unit_end(&head.blocks, first).min(blocks.end);
             if !passes(&head.blocks[first]) {
@@ -350,11 +351,11 @@ impl Directory {
             }
             let run =
                 head.blocks[first..blocks.end].iter().position(|block| block.starts() && !passes(block));
-            let upto = stretch_end(head, first, run.map_or(blocks.end, |run| first + run), bytes);
-            stretches.push(Stretch { segment: segment.clone(), blocks: first..upto });
-            first = upto;
+            let end = block_range_end(head, first, run.map_or(blocks.end, |run| first + run), bytes);
+            block_ranges.push(BlockRange { segment: segment.clone(), blocks: first..end });
+            first = end;
         }
-        stretches
+        block_ranges
     }
 
     /// Whether a record is an answer.
@@ -365,8 +366,12 @@ impl Directory {
     }
 
     /// The record in blocks of its own, if it is an answer.
-    pub(crate) fn long_answer(&self, scan: &Scan, stretch: &Stretch) -> Result<Option<(Vec<u8>, Content)>> {
-        let (key, value) = stretch.long_record(self)?;
+    pub(crate) fn long_answer(
+        &self,
+        scan: &Scan,
+        block_range: &BlockRange,
+    ) -> Result<Option<(Vec<u8>, Content)>> {
+        let (key, value) = block_range.long_record(self)?;
         if !scan.has(&key) {
             return Ok(None);
         }
@@ -382,20 +387,21 @@ impl Directory {
     fn one_by_one(
         &self,
         scan: &Scan,
-        gaps: &Gaps,
+        policy: &ReadPolicy,
         entries: &[(Arc<LogReader>, Entry)],
         take: Take<'_>,
     ) -> Result<()> {
-        let segments = gaps.allow(self.segments(entries, Kind::Tables))?;
+        let segments = policy.allow(self.segments(entries, Kind::Tables))?;
         for segment in segments.unwrap_or_default() {
             for table in &segment.head.tables {
-                let most = PIECE_MOST.min(part_bytes(self) as u64 * 2);
-                let stretches = self.stretches(scan, &segment, table, most);
-                let is_long = |stretch: &Stretch| stretch.is_one_record() && stretch.bytes() > most;
-                for same in stretches.chunk_by(|one, other| !is_long(one) && !is_long(other)) {
+                let most = PIECE_MAX.min(part_bytes(self) as u64 * 2);
+                let block_ranges = self.block_ranges(scan, &segment, table, most);
+                let is_long =
+                    |block_range: &BlockRange| block_range.is_one_record() && block_range.bytes() > most;
+                for same in block_ranges.chunk_by(|one, other| !is_long(one) && !is_long(other)) {
                     match same {
-                        [one] if is_long(one) => self.one_long(scan, gaps, one, take)?,
-                        several => self.many_short(scan, gaps, several, take)?,
+                        [one] if is_long(one) => self.one_long(scan, policy, one, take)?,
+                        several => self.many_short(scan, policy, several, take)?,
                     }
                 }
             }
@@ -403,19 +409,33 @@ impl Directory {
         Ok(())
     }
 
-    fn one_long(&self, scan: &Scan, gaps: &Gaps, stretch: &Stretch, take: Take<'_>) -> Result<()> {
-        let epoch = stretch.segment.head.facts.epoch;
-        let Some(Some((key, value))) = gaps.allow(self.long_answer(scan, stretch))? else { return Ok(()) };
-        gaps.of_taker(take(StoredRecord { epoch, key: &key, value: (&value).into() }))
+    fn one_long(
+        &self,
+        scan: &Scan,
+        policy: &ReadPolicy,
+        block_range: &BlockRange,
+        take: Take<'_>,
+    ) -> Result<()> {
+        let epoch = block_range.segment.head.facts.epoch;
+        let Some(Some((key, value))) = policy.allow(self.long_answer(scan, block_range))? else {
+            return Ok(());
+        };
+        policy.note_taken(take(StoredRecord { epoch, key: &key, value: (&value).into() }))
     }
 
-    fn many_short(&self, scan: &Scan, gaps: &Gaps, stretches: &[Stretch], take: Take<'_>) -> Result<()> {
-        let spots: Vec<Spot> = stretches.iter().map(Stretch::spot).collect();
-        count(&self.counters.block_reads, spots.len() as u64);
-        fetch_each(self, gaps, &spots, |number, bytes| {
-            let stretch = &stretches[number];
-            let epoch = stretch.segment.head.facts.epoch;
-            stretch.records(self.layout().form(), bytes, gaps, |record, _| {
+    fn many_short(
+        &self,
+        scan: &Scan,
+        policy: &ReadPolicy,
+        block_ranges: &[BlockRange],
+        take: Take<'_>,
+    ) -> Result<()> {
+        let byte_ranges: Vec<ByteRange> = block_ranges.iter().map(BlockRange::byte_range).collect();
+        count(&self.counters.block_reads, byte_ranges.len() as u64);
+        fetch_each(self, policy, &byte_ranges, |number, bytes| {
+            let block_range = &block_ranges[number];
+            let epoch = block_range.segment.head.facts.epoch;
+            block_range.records(self.layout().form(), bytes, policy, |record, _| {
                 if !self.is_answer(scan, &record) {
                     return Ok(());
                 }

@@ -4,7 +4,16 @@ use ascot_io::Reservation;
 
 use crate::error::Result;
 use crate::read::long_value::part_bytes;
-use crate::read::{Directory, LongValue, Value};
+use crate::read::{Directory, LongValue};
+
+/// A value that was appended to a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Value {
+    /// The epoch, from 0.
+    pub epoch: u64,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+}
 
 /// Least length of a value that is left in the files where memory is short: less than what its place takes.
 const PLACE_BYTES: usize = 256;

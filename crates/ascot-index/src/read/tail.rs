@@ -6,19 +6,21 @@ use ascot_io::{Action, Disk, IoError, crc32c};
 
 use crate::error::{IndexError, Result};
 use crate::format::footer::{FOOTER_BYTES, Footer, PAGE, Place, Root};
-use crate::read::fetch::{fetch, missing};
+use crate::read::fetch::fetch;
+use crate::read::files::missing;
 
-/// What is read at a time in search of a footer. First so much that its root is most often there, too: 256 entries are 10 KiB.
+/// Bytes read at a time in search of a footer. The first read is large enough to include most roots: 256 entries are
+/// 10 KiB.
 pub const FIRST_BYTES: u64 = 4 * PAGE;
 const MORE_BYTES: u64 = 1 << 20;
 
-/// An index log of which places are read.
+/// An index log whose byte ranges are read.
 pub trait IndexFile {
     /// The file.
     fn path(&self) -> &Path;
     /// Its size.
     fn size(&self) -> Result<u64>;
-    /// Reads so many bytes at a place.
+    /// Reads `bytes` bytes at `at`.
     fn read(&self, at: u64, bytes: usize) -> Result<Vec<u8>>;
 }
 

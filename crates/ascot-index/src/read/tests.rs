@@ -7,7 +7,8 @@ use ascot_io::Disk;
 use proptest::prelude::*;
 
 use super::*;
-use crate::format::manifest::{Attribute, AuxiliaryKind, NumberKind, PartitionBy, Scheme};
+use crate::format::layout::{Attribute, AuxiliaryKind, NumberKind, PartitionBy, Scheme};
+use crate::format::manifest::Manifest;
 use crate::hash::mix;
 use crate::write::DirectoryWriter;
 use crate::{IndexError, Layout};
@@ -115,11 +116,11 @@ fn ranges_are_all_and_only_what_is_asked() {
         let path = scratch.path().join("run.dir");
         let oracle = write(&path, &layout, 2, 2000);
         let directory = open(&path);
-        for (from, upto) in
+        for (from, end) in
             [(vec![], None), (vec![0x20], Some(vec![0x60])), (vec![0x61, 3], None), (vec![9], Some(vec![9]))]
         {
             for (by_key, epoch) in [(true, None), (false, None), (true, Some(1))] {
-                let scan = Scan { from: from.clone(), upto: upto.clone(), epoch, by_key, condition: None };
+                let scan = Scan { from: from.clone(), end: end.clone(), epoch, by_key, condition: None };
                 let mut found: Vec<(Vec<u8>, Value)> = Vec::new();
                 directory
                     .scan(&scan, |record| {
@@ -130,7 +131,7 @@ fn ranges_are_all_and_only_what_is_asked() {
                         Ok(())
                     })
                     .unwrap();
-                let inside = |key: &Vec<u8>| *key >= from && upto.as_ref().is_none_or(|upto| key < upto);
+                let inside = |key: &Vec<u8>| *key >= from && end.as_ref().is_none_or(|end| key < end);
                 let mut wanted: Vec<(Vec<u8>, Value)> = oracle
                     .iter()
                     .filter(|(key, _)| inside(key))
@@ -249,7 +250,8 @@ fn the_tail_of_a_writer_that_was_stopped_is_ignored_and_written_over() {
     }
 }
 
-/// Whatever length a file was cut to while its third epoch was written, two epochs are there; and less than that is an error.
+/// Whatever length a file was cut to while its third epoch was written, two epochs are there; and less than that is an
+/// error.
 #[test]
 fn every_length_of_every_file_is_two_epochs_or_an_error() {
     for layout in layouts() {

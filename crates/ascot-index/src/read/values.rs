@@ -1,4 +1,4 @@
-//! Values apart from their keys: read where pointers say, in the order of files; long ones are left where they are.
+//! Values apart from their keys: read by their pointers, in the order of files; long ones stay in the files.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use ascot_io::{Reservation, RunId};
 use crate::error::{IndexError, Result};
 use crate::format::bytes::varint_bytes;
 use crate::format::names::Log;
-use crate::format::pointer::{Pointer, VALUE_HEAD_MOST, value_is_whole, value_lengths};
-use crate::read::fetch::{Spot, fetch_all, fetch_one};
+use crate::format::pointer::{Pointer, VALUE_HEAD_MAX, value_is_whole, value_lengths};
+use crate::read::fetch::{ByteRange, fetch_all, fetch_one};
 use crate::read::stored::{Content, Inline};
 use crate::read::{Directory, LongValue, count};
 
-/// What the pool is told.
+/// The purpose given to the pool.
 const PURPOSE: &str = "values that pointers name";
 
 impl Directory {
@@ -41,11 +41,11 @@ impl Directory {
             memory.absorb(self.pool.reserve(wanted.len() * size_of::<LongValue>(), PURPOSE)?);
             wanted.into_iter().for_each(|place| found[place] = Some(Content::Long(value.clone())));
         }
-        let spots: Vec<Spot> = short.iter().map(|(pointer, _)| self.value_spot(pointer)).collect();
-        count(&self.counters.value_reads, spots.len() as u64);
-        fetch_all(self, &spots, |number, bytes| {
+        let byte_ranges: Vec<ByteRange> = short.iter().map(|(pointer, _)| self.value_spot(pointer)).collect();
+        count(&self.counters.value_reads, byte_ranges.len() as u64);
+        fetch_all(self, &byte_ranges, |number, bytes| {
             let (pointer, wanted) = &short[number];
-            let value = self.short_value(pointer, &spots[number], bytes)?;
+            let value = self.short_value(pointer, &byte_ranges[number], bytes)?;
             memory.absorb(self.pool.reserve(value.len() * wanted.len(), PURPOSE)?);
             wanted.iter().for_each(|&place| found[place] = Some(Content::Bytes(value.clone())));
             Ok(())
@@ -79,31 +79,31 @@ impl Directory {
         Ok(LongValue::in_log(path, id, pointer.offset, head, length))
     }
 
-    /// Bytes of the head and of the value at a place in a log, as its head says.
+    /// Bytes of the header and of the value at a place in a log, from the header.
     fn lengths_at(&self, path: &std::path::Path, at: u64) -> Result<(usize, u64)> {
-        let head = fetch_one(self, path, at, VALUE_HEAD_MOST)?;
+        let head = fetch_one(self, path, at, VALUE_HEAD_MAX)?;
         count(&self.counters.value_reads, 1);
         let lengths = value_lengths(None, head.bytes());
         lengths.ok_or_else(|| IndexError::damaged(path, at, "a value has no length"))
     }
 
-    fn value_spot(&self, pointer: &Pointer) -> Spot {
+    fn value_spot(&self, pointer: &Pointer) -> ByteRange {
         let (path, _) = self.value_log(pointer);
         let varint = varint_bytes(u64::from(pointer.length));
         let bytes = match self.layout().value_bytes {
             Some(fixed) => 4 + fixed as usize,
             None => 4 + varint + pointer.length as usize,
         };
-        Spot { path, at: pointer.offset, bytes }
+        ByteRange { path, at: pointer.offset, bytes }
     }
 
-    /// The value in `bytes`, read at `spot`.
-    fn short_value(&self, pointer: &Pointer, spot: &Spot, bytes: &[u8]) -> Result<Vec<u8>> {
-        let damaged = |what| Err(IndexError::damaged(&spot.path, spot.at, what));
+    /// The value in `bytes`, which were read at `byte_range`.
+    fn short_value(&self, pointer: &Pointer, byte_range: &ByteRange, bytes: &[u8]) -> Result<Vec<u8>> {
+        let damaged = |what| Err(IndexError::damaged(&byte_range.path, byte_range.at, what));
         let (_, id) = self.value_log(pointer);
         match value_lengths(self.layout().value_bytes, bytes) {
             Some((head, length)) if length == (bytes.len() - head) as u64 => {
-                match value_is_whole(id, spot.at, bytes) {
+                match value_is_whole(id, byte_range.at, bytes) {
                     true => Ok(bytes[head..].to_vec()),
                     false => damaged("the checksum of a value is wrong"),
                 }

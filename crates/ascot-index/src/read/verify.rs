@@ -1,5 +1,5 @@
-//! Whether all of a directory is what was written: every checksum, every order, every count, that each record is found where a query
-//! would look for it, and that bytes which no checksum covers are zeros.
+//! Whether all of a directory is what was written: every checksum, every order, every count, that each record is found
+//! where a query would look for it, and that bytes which no checksum covers are zeros.
 //!
 //! Invariant: memory is the reader's, however long records are. Too little of it is an error, and never called damage.
 
@@ -13,25 +13,25 @@ use crate::error::{IndexError, Result};
 use crate::format::filter::may_contain;
 use crate::format::footer::{Entry, FOOTER_BYTES, Footer, PAGE, Root};
 use crate::format::head::{Kind, Region, Table};
-use crate::format::manifest::Scheme;
+use crate::format::layout::Scheme;
 use crate::format::names::{LOCK, Log};
-use crate::format::pointer::{VALUE_HEAD_MOST, value_is_whole, value_lengths};
+use crate::format::pointer::{VALUE_HEAD_MAX, value_is_whole, value_lengths};
 use crate::hash::local_hash;
-use crate::read::block::Stretch;
-use crate::read::cache::LOGS_AT_ONCE;
+use crate::read::block::BlockRange;
 use crate::read::covered::Covered;
-use crate::read::fetch::{Spot, fetch_all, fetch_one};
+use crate::read::fetch::{ByteRange, fetch_all, fetch_one};
 use crate::read::files::is_too_many_open;
-use crate::read::gaps::Gaps;
 use crate::read::log::LogReader;
 use crate::read::long_value::part_bytes;
 use crate::read::lookup::{filter, region_is_whole, region_of};
+use crate::read::open_logs::LOGS_AT_ONCE;
+use crate::read::read_policy::ReadPolicy;
 use crate::read::{Directory, LongValue, Scan, Segment};
 
-/// Most problems that are told one by one.
-const TOLD_MOST: usize = 100;
+/// Maximum number of problems that are listed.
+const TOLD_MAX: usize = 100;
 
-/// What was looked at, and what is wrong.
+/// The work of a verification, and the problems it found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
     /// Index logs.
@@ -46,15 +46,15 @@ pub struct Verified {
     pub values: u64,
     /// Entries of auxiliary tables.
     pub auxiliary_entries: u64,
-    /// What is wrong: file, byte, what.
+    /// The problems: file, byte, fault.
     pub problems: Vec<String>,
-    /// Problems beyond those that are told.
+    /// Problems beyond those that are listed.
     pub more_problems: u64,
 }
 
 impl Verified {
     fn problem_of(&mut self, error: impl FnOnce() -> IndexError) {
-        if self.problems.len() < TOLD_MOST {
+        if self.problems.len() < TOLD_MAX {
             self.problems.push(error().to_string());
         } else {
             self.more_problems += 1;
@@ -81,7 +81,7 @@ impl Verified {
 }
 
 impl Directory {
-    /// Reads everything. What is wrong is in the answer; an error is only what keeps from looking.
+    /// Reads everything. The answer lists the problems; an error means that the verification itself could not go on.
     ///
     /// # Errors
     /// Too little memory.
@@ -146,8 +146,9 @@ impl Directory {
         Ok(())
     }
 
-    /// Looks at the ends of all epochs, those that later ones have taken the place of, too: whoever opened the directory earlier
-    /// reads by them, and so does a writer that goes on after a stop. Where the last epoch ends that the manifest names.
+    /// Looks at the ends of all epochs, those that later ones have taken the place of, too: whoever opened the
+    /// directory earlier reads by them, and so does a writer that goes on after a stop. Where the last epoch ends that
+    /// the manifest names.
     fn verify_footers(&self, reader: &LogReader, covered: &mut Covered) -> Result<u64> {
         let path = &reader.index;
         let (mut at, mut epochs, mut ended) = (0, 0, 0);
@@ -257,11 +258,12 @@ impl Directory {
     fn verify_regions(&self, segment: &Segment, verified: &mut Verified) -> Result<bool> {
         let path = &segment.log.index;
         let regions = &segment.head.regions;
-        let spot = |region: &Region| Spot { path: path.clone(), at: region.at, bytes: region.bytes as usize };
-        let spots: Vec<Spot> = regions.iter().map(spot).collect();
+        let byte_range =
+            |region: &Region| ByteRange { path: path.clone(), at: region.at, bytes: region.bytes as usize };
+        let byte_ranges: Vec<ByteRange> = regions.iter().map(byte_range).collect();
         let mut whole = true;
         let tables = segment.head.tables.len();
-        let done = fetch_all(self, &spots, |number, bytes| {
+        let done = fetch_all(self, &byte_ranges, |number, bytes| {
             let sound = region_is_whole(segment, &regions[number], bytes)
                 && match segment.head.facts.kind {
                     Kind::Auxiliary => ranks(bytes, 0).is_some(),
@@ -283,15 +285,15 @@ impl Directory {
     /// Looks at all blocks of a table; its records.
     fn verify_table(&self, segment: &Segment, number: usize, table: &Table, regions: bool) -> Result<u64> {
         let most = part_bytes(self) as u64;
-        let stretches = self.stretches(&Scan::default(), segment, table, most);
-        let is_long = |stretch: &Stretch| stretch.is_one_record() && stretch.bytes() > most;
+        let block_ranges = self.block_ranges(&Scan::default(), segment, table, most);
+        let is_long = |block_range: &BlockRange| block_range.is_one_record() && block_range.bytes() > most;
         let mut seen = Seen { segment, number, regions, records: 0, last: Vec::new(), sample: Vec::new() };
-        for same in stretches.chunk_by(|one, other| !is_long(one) && !is_long(other)) {
+        for same in block_ranges.chunk_by(|one, other| !is_long(one) && !is_long(other)) {
             match same {
                 [one] if is_long(one) => {
                     self.verify_long(one)?;
                     let (key, _) = one.long_record(self)?;
-                    self.see_key(&mut seen, &key, one.spot().at)?;
+                    self.see_key(&mut seen, &key, one.byte_range().at)?;
                     self.verify_seen(&mut seen)?;
                 }
                 several => self.verify_short(several, &mut seen)?,
@@ -308,31 +310,34 @@ impl Directory {
         Ok(records)
     }
 
-    fn verify_short(&self, stretches: &[Stretch], seen: &mut Seen<'_>) -> Result<()> {
-        let spots: Vec<Spot> = stretches.iter().map(Stretch::padded_spot).collect();
-        fetch_all(self, &spots, |stretch, bytes| {
-            stretches[stretch].check_padding(bytes)?;
-            stretches[stretch].records(self.layout().form(), bytes, &Gaps::strict(), |record, _| {
-                self.see_key(seen, record.key, spots[stretch].at)
-            })?;
+    fn verify_short(&self, block_ranges: &[BlockRange], seen: &mut Seen<'_>) -> Result<()> {
+        let byte_ranges: Vec<ByteRange> = block_ranges.iter().map(BlockRange::padded_spot).collect();
+        fetch_all(self, &byte_ranges, |block_range, bytes| {
+            block_ranges[block_range].check_padding(bytes)?;
+            block_ranges[block_range].records(
+                self.layout().form(),
+                bytes,
+                &ReadPolicy::strict(),
+                |record, _| self.see_key(seen, record.key, byte_ranges[block_range].at),
+            )?;
             self.verify_seen(seen)
         })
     }
 
     /// Looks at the blocks of a record that is longer than what is read at once.
-    fn verify_long(&self, stretch: &Stretch) -> Result<()> {
+    fn verify_long(&self, block_range: &BlockRange) -> Result<()> {
         let most = part_bytes(self) as u64;
-        let (mut first, end) = (stretch.blocks.start, stretch.blocks.end);
+        let (mut first, end) = (block_range.blocks.start, block_range.blocks.end);
         while first < end {
-            let blocks = &stretch.segment.head.blocks[first..end];
+            let blocks = &block_range.segment.head.blocks[first..end];
             let fits = blocks.iter().take_while(|block| block.at + block.padded() - blocks[0].at <= most);
-            let upto = first + fits.count().max(1);
-            let part = Stretch { segment: stretch.segment.clone(), blocks: first..upto };
+            let end = first + fits.count().max(1);
+            let part = BlockRange { segment: block_range.segment.clone(), blocks: first..end };
             fetch_all(self, &[part.padded_spot()], |_, bytes| {
                 part.check_sums(bytes)?;
                 part.check_padding(bytes)
             })?;
-            first = upto;
+            first = end;
         }
         Ok(())
     }
@@ -376,9 +381,10 @@ impl Directory {
         let regions: Vec<Region> =
             sample.iter().filter_map(|&hash| region_of(&segment.head, hash).copied()).collect();
         let path = &segment.log.index;
-        let spot = |region: &Region| Spot { path: path.clone(), at: region.at, bytes: region.bytes as usize };
-        let spots: Vec<Spot> = regions.iter().map(spot).collect();
-        fetch_all(self, &spots, |number, bytes| {
+        let byte_range =
+            |region: &Region| ByteRange { path: path.clone(), at: region.at, bytes: region.bytes as usize };
+        let byte_ranges: Vec<ByteRange> = regions.iter().map(byte_range).collect();
+        fetch_all(self, &byte_ranges, |number, bytes| {
             let own = filter(bytes, segment.head.tables.len(), table);
             if own.and_then(|own| may_contain(own, sample[number])) == Some(true) {
                 return Ok(());
@@ -400,14 +406,15 @@ impl Directory {
         let mut at = start;
         let (mut window, mut window_at) = (Vec::new(), start);
         for _ in 0..entry.records {
-            // What is left of the window holds the value, or another is read; a value that no window holds is read part by part.
+            // What is left of the window holds the value, or another is read; a value that no window holds is read
+            // part by part.
             loop {
                 let from = usize::try_from(at - window_at).unwrap_or(usize::MAX);
                 let have: &[u8] = window.get(from..).unwrap_or_default();
                 let (left, lengths) = (entry.data_end.saturating_sub(at), value_lengths(fixed, have));
                 let needed = match lengths {
                     Some((head, length)) => (head as u64).saturating_add(length),
-                    None => VALUE_HEAD_MOST as u64,
+                    None => VALUE_HEAD_MAX as u64,
                 };
                 if needed <= have.len() as u64 {
                     // No more than what is there.
@@ -483,7 +490,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Whether a data log is as long as its index says; behind that there may be more.
+    /// Whether a data log is at least as long as its index requires.
     fn verify_size(&self, path: &Path, end: u64) -> Result<()> {
         let size = self.files.get(path)?.size();
         if size >= end {
@@ -494,7 +501,7 @@ impl Directory {
     }
 }
 
-/// What has been seen of a table.
+/// The facts of a table seen so far.
 struct Seen<'a> {
     segment: &'a Segment,
     /// The table's number in its segment.

@@ -15,18 +15,20 @@
 //! Integers are little-endian; a varint has seven bits a byte, the lowest first. Reading checks every length.
 
 /// Bytes before the first message.
-pub(super) const HEADER_BYTES: usize = 13;
+pub const HEADER_BYTES: usize = 13;
 /// Most bytes of address and length before a message.
 pub(super) const PREFIX_BYTES_MAX: usize = 10;
 
 const FLAG_END: u8 = 1;
 
-/// What stands at the start of a batch.
+/// The header of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Header {
+pub struct Header {
+    /// The epoch.
     pub epoch: u32,
     /// The connection's last batch of the epoch.
     pub end: bool,
+    /// Messages of the epoch on this connection up to the end of this batch.
     pub messages: u64,
 }
 
@@ -37,6 +39,7 @@ impl Header {
         batch.resize(HEADER_BYTES, 0);
     }
 
+    /// Writes it at the start of `batch`.
     pub fn write(self, batch: &mut [u8]) {
         if let Some((place, _)) = batch.split_first_chunk_mut::<HEADER_BYTES>() {
             place[..4].copy_from_slice(&self.epoch.to_le_bytes());
@@ -45,6 +48,7 @@ impl Header {
         }
     }
 
+    /// Reads the start of `batch`; none where it is not a header.
     pub fn read(batch: &[u8]) -> Option<Self> {
         let ([a, b, c, d, flags, messages @ ..], _) = batch.split_first_chunk::<HEADER_BYTES>()?;
         let end = match *flags {
@@ -90,7 +94,8 @@ pub(super) fn message_bytes(address: Option<u32>, bytes: usize) -> usize {
     address.map_or(0, varint_bytes) + varint_bytes(length) + bytes
 }
 
-pub(super) fn put_message(batch: &mut Vec<u8>, address: Option<u32>, message: &[u8]) {
+/// Appends a message, with its address where it has one.
+pub fn put_message(batch: &mut Vec<u8>, address: Option<u32>, message: &[u8]) {
     if let Some(address) = address {
         put_varint(batch, address);
     }
@@ -99,11 +104,7 @@ pub(super) fn put_message(batch: &mut Vec<u8>, address: Option<u32>, message: &[
 }
 
 /// The message at `at`: its address, where one stands there, and where its bytes are.
-pub(super) fn take_message(
-    batch: &[u8],
-    at: usize,
-    addressed: bool,
-) -> Option<(u32, std::ops::Range<usize>)> {
+pub fn take_message(batch: &[u8], at: usize, addressed: bool) -> Option<(u32, std::ops::Range<usize>)> {
     let mut at = at;
     let address = if addressed { take_varint(batch, &mut at)? } else { 0 };
     let length = take_varint(batch, &mut at)? as usize;

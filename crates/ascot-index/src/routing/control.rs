@@ -1,11 +1,11 @@
-//! The control lane: words up and down the tree, and word of a rank that gives up.
+//! The control lane: messages up and down the tree, and the message that a rank gives up.
 //!
-//! It has two buffers for each neighbour in the tree: one for words, and one for the word that this rank or another
-//! gives up, which so need not wait until the neighbour has taken the last word. Words may come before this rank
-//! asks for them, one from each neighbour at most: a neighbour says the next thing only after an answer to the last.
-//! Whether a rank is there may be asked of any, neighbour or not ([`presence`](super::presence)).
+//! It has two buffers for each neighbour in the tree: one for messages of the allreduce, and one for the message that a
+//! rank gives up, which therefore does not wait until the neighbour has taken the message before. A message may come
+//! before this rank waits for it, at most one from each neighbour: a neighbour sends the next one only after an answer
+//! to the last. A rank may ask any other whether it is present, neighbour or not ([`presence`](super::presence)).
 
-use super::agree::{CODE_SILENT, CONTROL_BYTES, Kind, Word};
+use super::allreduce::{CODE_SILENT, CONTROL_BYTES, ControlMessage, Kind};
 use super::error::RouteError;
 use super::presence::Presence;
 use super::transport::{Lane, Sent, Transport};
@@ -13,11 +13,11 @@ use super::transport::{Lane, Sent, Transport};
 /// A neighbour in the tree.
 struct Neighbour {
     rank: u32,
-    /// None while its word is under way.
+    /// None while its message is under way.
     buffer: Option<Vec<u8>>,
-    /// None once it has been told that a rank gives up.
-    farewell: Option<Vec<u8>>,
-    heard: Option<Word>,
+    /// None after the last message, that a rank gives up, was sent.
+    last_message: Option<Vec<u8>>,
+    received: Option<ControlMessage>,
 }
 
 /// The state of the control lane.
@@ -31,30 +31,31 @@ impl Control {
     pub fn new(neighbours: impl Iterator<Item = u32>) -> Self {
         let buffer = || Vec::with_capacity(CONTROL_BYTES);
         let neighbour =
-            |rank| Neighbour { rank, buffer: Some(buffer()), farewell: Some(buffer()), heard: None };
+            |rank| Neighbour { rank, buffer: Some(buffer()), last_message: Some(buffer()), received: None };
         let presence = Presence::default();
         Self { neighbours: neighbours.map(neighbour).collect(), in_hand: buffer(), presence }
     }
 
-    #[cfg(test)]
+    /// Bytes of its buffers that are here.
     pub fn bytes(&self) -> usize {
         let both = |neighbour: &Neighbour| {
-            [&neighbour.buffer, &neighbour.farewell].map(|buffer| buffer.as_ref().map_or(0, Vec::capacity))
+            [&neighbour.buffer, &neighbour.last_message]
+                .map(|buffer| buffer.as_ref().map_or(0, Vec::capacity))
         };
         self.neighbours.iter().flat_map(both).sum::<usize>() + self.in_hand.capacity()
     }
 
-    /// Takes the next word, if one came. A rank that gives up is an error, after the word has been passed on.
+    /// Takes the next message, if one came. A rank that gives up is an error, after the message has been passed on.
     ///
-    /// One at a time: who said its last word and then left is heard out first.
+    /// One message at a time: the last message of a rank that left is taken before its absence counts.
     pub fn poll<T: Transport>(&mut self, transport: &mut T) -> Result<bool, RouteError> {
         let Some(from) = transport.receive(Lane::Control, &mut self.in_hand)? else { return Ok(false) };
-        let word = Word::read(&self.in_hand);
-        let word = word.ok_or(RouteError::Garbled { from, what: "a word of agreement" })?;
-        match word.kind {
+        let message = ControlMessage::read(&self.in_hand);
+        let message = message.ok_or(RouteError::Garbled { from, what: "a word of agreement" })?;
+        match message.kind {
             Kind::GivesUp => {
-                self.spread(transport, &word, Some(from));
-                return Err(given_up(from, word));
+                self.spread(transport, &message, Some(from));
+                return Err(given_up(from, message));
             }
             Kind::Question => {
                 self.presence.take_question(transport, from);
@@ -68,19 +69,19 @@ impl Control {
         }
         let neighbour = self.neighbours.iter_mut().find(|neighbour| neighbour.rank == from);
         let neighbour = neighbour.ok_or(RouteError::Garbled { from, what: "no neighbour in the tree" })?;
-        if neighbour.heard.replace(word).is_some() {
+        if neighbour.received.replace(message).is_some() {
             return Err(RouteError::Garbled { from, what: "two words at once" });
         }
         Ok(true)
     }
 
-    /// Takes a buffer back.
+    /// Takes back the buffer of a message that was received.
     pub fn take_back(&mut self, sent: Sent) {
         if self.presence.take_back(sent.to, &sent.buffer) {
             return;
         }
         let neighbour = self.neighbours.iter_mut().find(|neighbour| neighbour.rank == sent.to);
-        // What was a farewell is not needed again: nothing is said behind it.
+        // The buffer of a last message is not needed again.
         if let Some(neighbour) = neighbour
             && neighbour.buffer.is_none()
         {
@@ -88,54 +89,62 @@ impl Control {
         }
     }
 
-    /// What all neighbours above `rank` in number said, once they all have: the children's words.
-    pub fn take_from_children(&mut self, rank: u32) -> Option<Vec<(u32, Word)>> {
+    /// The messages of all children, the neighbours of higher rank, once all have come.
+    pub fn take_from_children(&mut self, rank: u32) -> Option<Vec<(u32, ControlMessage)>> {
         let mut children = self.neighbours.iter_mut().filter(|neighbour| neighbour.rank > rank);
-        if !children.by_ref().all(|child| child.heard.is_some()) {
+        if !children.by_ref().all(|child| child.received.is_some()) {
             return None;
         }
         let children = self.neighbours.iter_mut().filter(|neighbour| neighbour.rank > rank);
-        Some(children.filter_map(|child| Some((child.rank, child.heard.take()?))).collect())
+        Some(children.filter_map(|child| Some((child.rank, child.received.take()?))).collect())
     }
 
-    /// What the parent of `rank` said.
-    pub fn take_from_parent(&mut self, rank: u32) -> Option<Word> {
-        self.neighbours.iter_mut().find(|neighbour| neighbour.rank < rank)?.heard.take()
+    /// The message of the parent of `rank`.
+    pub fn take_from_parent(&mut self, rank: u32) -> Option<ControlMessage> {
+        self.neighbours.iter_mut().find(|neighbour| neighbour.rank < rank)?.received.take()
     }
 
-    /// Sends a word to a neighbour; `false` while its last one is under way.
-    pub fn say<T: Transport>(&mut self, transport: &mut T, to: u32, word: &Word) -> Result<bool, RouteError> {
+    /// Sends a message to a neighbour; `false` while its last one is under way.
+    pub fn send_message<T: Transport>(
+        &mut self,
+        transport: &mut T,
+        to: u32,
+        message: &ControlMessage,
+    ) -> Result<bool, RouteError> {
         let neighbour = self.neighbours.iter_mut().find(|neighbour| neighbour.rank == to);
         let Some(mut buffer) = neighbour.and_then(|neighbour| neighbour.buffer.take()) else {
             return Ok(false);
         };
-        word.write(&mut buffer);
+        message.write(&mut buffer);
         transport.send(to, Lane::Control, buffer)?;
         Ok(true)
     }
 
     /// Tells all neighbours but one, and all ranks that wait for this one, that a rank gives up, unless they were told
     /// before.
-    pub fn spread<T: Transport>(&mut self, transport: &mut T, word: &Word, but: Option<u32>) {
+    pub fn spread<T: Transport>(&mut self, transport: &mut T, message: &ControlMessage, but: Option<u32>) {
         for neighbour in self.neighbours.iter_mut().filter(|neighbour| Some(neighbour.rank) != but) {
-            let Some(mut buffer) = neighbour.farewell.take() else { continue };
-            word.write(&mut buffer);
-            // One that cannot be told will miss this rank soon enough.
+            let Some(mut buffer) = neighbour.last_message.take() else { continue };
+            message.write(&mut buffer);
+            // A neighbour that cannot be reached finds out by waiting.
             let _ = transport.send(neighbour.rank, Lane::Control, buffer);
         }
-        self.presence.tell(transport, word);
+        self.presence.tell(transport, message);
     }
 
-    /// The neighbours that have not been heard.
+    /// The neighbours whose message has not come.
     pub fn missing(&self) -> impl Iterator<Item = u32> + '_ {
-        self.neighbours.iter().filter(|neighbour| neighbour.heard.is_none()).map(|neighbour| neighbour.rank)
+        self.neighbours
+            .iter()
+            .filter(|neighbour| neighbour.received.is_none())
+            .map(|neighbour| neighbour.rank)
     }
 }
 
-/// What a word that a rank gives up says.
-fn given_up(from: u32, word: Word) -> RouteError {
-    let seconds = word.agreement.sums.first().copied().unwrap_or(0);
-    match word.agreement.failure {
+/// The error in a message that a rank gives up.
+fn given_up(from: u32, message: ControlMessage) -> RouteError {
+    let seconds = message.agreement.sums.first().copied().unwrap_or(0);
+    match message.agreement.failure {
         Some((_, CODE_SILENT, waited_for)) => RouteError::Silent { seconds, waited_for },
         Some((rank, _, text)) => RouteError::Abandoned { rank, text },
         None => RouteError::Abandoned { rank: from, text: String::new() },

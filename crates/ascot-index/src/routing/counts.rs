@@ -1,6 +1,6 @@
 //! Counts of what a router did.
 
-/// What went out on one lane.
+/// Counts of one lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HopCount {
     /// Batches sent.
@@ -13,7 +13,7 @@ pub struct HopCount {
     pub bytes_off_node: u64,
 }
 
-/// What a router did since it was made.
+/// Counts of a router since it was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RoutingCounts {
     /// Messages appended here.

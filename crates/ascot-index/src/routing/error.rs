@@ -9,7 +9,7 @@ use crate::error::counted;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RouteError {
-    /// A message for nobody.
+    /// A message for a rank that does not exist.
     #[error("there is no rank {rank}: there are {size}")]
     NoSuchRank {
         /// Whom it was for.
@@ -33,9 +33,9 @@ pub enum RouteError {
     Setting {
         /// Which.
         setting: &'static str,
-        /// What was asked.
+        /// The value asked for.
         value: u64,
-        /// What would be allowed.
+        /// The values allowed.
         why: &'static str,
     },
     /// The buffers do not fit the memory allowed.
@@ -47,9 +47,9 @@ pub enum RouteError {
         nodes: u32,
         /// The route's name.
         way: &'static str,
-        /// What the pool said.
+        /// The error of the pool.
         source: PoolError,
-        /// What would need less.
+        /// A setting that needs less.
         hint: String,
     },
     /// A rank is not there any more, or the transport fails.
@@ -72,7 +72,7 @@ pub enum RouteError {
         /// How long.
         seconds: u64,
     },
-    /// A rank gave up and said so.
+    /// A rank gave up, and all ranks learned it.
     #[error("rank {rank} gave up: {text}")]
     Abandoned {
         /// Who.
@@ -80,14 +80,14 @@ pub enum RouteError {
         /// Why.
         text: String,
     },
-    /// What came is not what a peer of this version sends.
+    /// A batch is not one that a peer of this version sends.
     #[error(
         "what came from rank {from} cannot be: {what}; do all ranks use the same version of the library?"
     )]
     Garbled {
         /// The sender.
         from: u32,
-        /// What is wrong.
+        /// The fault.
         what: &'static str,
     },
     /// A connection lost messages.
@@ -95,7 +95,7 @@ pub enum RouteError {
     Lost {
         /// The sender, named.
         lost_from: String,
-        /// How many it says it sent.
+        /// The number of messages it sent, by its own count.
         sent: u64,
         /// How many there were.
         arrived: u64,

@@ -10,9 +10,9 @@ use super::batch::{HEADER_BYTES, Header, message_bytes, put_message};
 use super::error::RouteError;
 use super::layout::{RoutingSettings, UNDER_WAY_MAX};
 use super::transport::{Lane, Sent, Transport};
-use crate::room::room;
+use crate::reserve::vec_with_room;
 
-/// What buffers are for, as is said where there is no memory for them.
+/// The purpose of buffers, for errors about memory.
 const PURPOSE: &str = "batches of messages between ranks";
 
 /// Buffers that belong to no connection at the moment.
@@ -22,16 +22,16 @@ pub(super) struct Spare {
 }
 
 impl Spare {
-    /// So many buffers of so many bytes.
+    /// `count` buffers of `bytes` bytes.
     pub fn new(count: usize, bytes: usize, pool: &Pool) -> Result<Self, PoolError> {
-        let mut buffers = room(pool, count, PURPOSE)?;
+        let mut buffers = vec_with_room(pool, count, PURPOSE)?;
         for _ in 0..count {
-            buffers.push(room(pool, bytes, PURPOSE)?);
+            buffers.push(vec_with_room(pool, bytes, PURPOSE)?);
         }
         Ok(Self { buffers })
     }
 
-    #[cfg(test)]
+    /// Bytes of its buffers that are here.
     pub fn bytes(&self) -> usize {
         self.buffers.iter().map(Vec::capacity).sum()
     }
@@ -51,7 +51,7 @@ struct Connection {
     end_arrived: bool,
 }
 
-/// What came last on a lane, as far as it is not passed on yet.
+/// The batch that came last on a lane, and how much of it is passed on.
 #[derive(Default)]
 pub(super) struct InHand {
     pub batch: Vec<u8>,
@@ -80,7 +80,7 @@ pub(super) struct LaneState {
     flush_at: usize,
 }
 
-/// What was sent on a lane.
+/// A batch that was sent on a lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Dispatched {
     pub to: u32,
@@ -99,7 +99,7 @@ impl LaneState {
         pool: &Pool,
     ) -> Result<Self, PoolError> {
         let connect = |peer| {
-            let mut batch = room(pool, settings.batch_bytes, PURPOSE)?;
+            let mut batch = vec_with_room(pool, settings.batch_bytes, PURPOSE)?;
             Header::begin(&mut batch);
             Ok(Connection {
                 peer,
@@ -114,8 +114,8 @@ impl LaneState {
         let connections = peers.map(connect).collect::<Result<Vec<_>, _>>()?;
         let mut this = Self::without_peers(lane, settings);
         if !connections.is_empty() {
-            this.in_hand.batch = room(pool, settings.longest_batch(), PURPOSE)?;
-            this.long = settings.long_batch().map(|bytes| room(pool, bytes, PURPOSE)).transpose()?;
+            this.in_hand.batch = vec_with_room(pool, settings.longest_batch(), PURPOSE)?;
+            this.long = settings.long_batch().map(|bytes| vec_with_room(pool, bytes, PURPOSE)).transpose()?;
             this.has_long = this.long.is_some();
         }
         Ok(Self { connections, ..this })
@@ -141,7 +141,7 @@ impl LaneState {
     }
 
     /// Bytes allocated for it, whether filled, under way or free.
-    #[cfg(test)]
+    /// Bytes of its buffers that are here.
     pub fn bytes(&self) -> usize {
         let filling = |connection: &Connection| connection.filling.as_ref().map_or(0, Vec::capacity);
         self.connections.iter().map(filling).sum::<usize>()
@@ -299,7 +299,7 @@ impl LaneState {
     }
 }
 
-/// What sending needs beside the lane: the transport, the spare buffers, and who counts.
+/// The parts that sending needs beside the lane: the transport, the spare buffers and the counts.
 pub(super) struct Outgoing<'a, T> {
     pub transport: &'a mut T,
     pub spare: &'a mut Spare,

@@ -6,7 +6,7 @@
 //!   local     other rank of the node
 //!   wire      other node represented
 //!   deliver   other rank of the node           other rank
-//!   control   parent and children in a tree    the same; two, one of them for word of a rank that gives up
+//!   control   parent and children in a tree    the same; two, one of them for the message that a rank gives up
 //!
 //!   and per lane in use: the batch that came last; a long message each way, if any may be longer
 //!   than a batch; spare batches, shared
@@ -16,13 +16,13 @@
 
 use std::time::Duration;
 
-use super::agree::CONTROL_BYTES;
+use super::allreduce::CONTROL_BYTES;
 use super::batch::{HEADER_BYTES, PREFIX_BYTES_MAX};
 use super::error::RouteError;
 use super::topology::{Route, Topology};
 use super::transport::Lane;
 
-/// What a batch holds unless told otherwise, bytes.
+/// Default bytes of a batch.
 const BATCH_BYTES: usize = 32 << 10;
 /// The least a batch may hold: less than this is mostly headers.
 const BATCH_BYTES_MIN: usize = 64;
@@ -32,7 +32,7 @@ pub(super) const UNDER_WAY_MAX: u32 = 2;
 /// How messages are routed. All ranks use the same settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoutingSettings {
-    /// The way.
+    /// The next hops.
     pub route: Route,
     /// Bytes of a batch.
     pub batch_bytes: usize,
@@ -40,7 +40,7 @@ pub struct RoutingSettings {
     pub max_message_bytes: usize,
     /// Batches that may be under way on top of one for each connection.
     pub spare_batches: usize,
-    /// Ranks to a node, whatever the transport says of its nodes: one machine then acts as several.
+    /// Ranks on a node, whatever nodes the transport has: one machine then acts as several.
     pub ranks_per_node: Option<u32>,
     /// How long to wait for others when nothing at all comes.
     pub patience: Duration,
@@ -169,7 +169,7 @@ impl Layout {
     }
 }
 
-/// The ranks next to `rank` in the tree that agreements go through: parent first, then children.
+/// The neighbours of `rank` in the tree of the allreduce: parent first, then children.
 pub(super) fn tree_neighbours(topology: &Topology, rank: u32) -> impl Iterator<Item = u32> {
     let (rank, size) = (u64::from(rank), u64::from(topology.size()));
     let parent = (rank > 0).then(|| (rank - 1) / 2);
@@ -177,7 +177,7 @@ pub(super) fn tree_neighbours(topology: &Topology, rank: u32) -> impl Iterator<I
     parent.into_iter().chain(children).map(|rank| rank as u32)
 }
 
-/// What routing costs a rank, for reports and plans.
+/// The cost of routing at a rank, for reports and plans.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Load {
     /// Ranks of the own node that batches go to.

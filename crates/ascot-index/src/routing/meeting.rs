@@ -1,8 +1,8 @@
 //! Ranks that meet: before anything is routed each tells whether it can take part, and as what.
 //!
 //! ```text
-//!   Meeting ─ agree: all can, and say the same ─▶ Router
-//!      └─ one cannot, or says something else ─▶ all know which, and why
+//!   Meeting ─ allreduce: all can, with the same options ─▶ Router
+//!      └─ one cannot, or has other options ─▶ all ranks get its number and the reason
 //! ```
 //!
 //! Words take the same way whatever the settings of each rank are, so a rank whose settings are wrong can still
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use ascot_io::Pool;
 
-use super::agree::{Agreement, Outcome, Word};
+use super::allreduce::{Combined, ControlMessage, Outcome};
 use super::control::Control;
 use super::error::RouteError;
 use super::layout::{RoutingSettings, tree_neighbours};
@@ -34,7 +34,7 @@ impl<T: Transport> Meeting<T> {
         Self { router: Router::of(transport, control, parts) }
     }
 
-    /// What a router needs, made now, while it can still be told if that cannot be.
+    /// The parts of a router, made while a failure can still be reported to all ranks.
     ///
     /// # Errors
     /// Those of [`Parts::new`].
@@ -42,14 +42,14 @@ impl<T: Transport> Meeting<T> {
         Parts::new(self.router.transport(), settings, pool)
     }
 
-    /// Tells all ranks how this one fared, and hears how all did. `same` are words `name=value` that must be the same
+    /// Combines the outcomes of all ranks. `same` are options `name=value` that must be the same
     /// at all of them: the failure of one that differs has the code [`CODE_DIFFERENT`](super::CODE_DIFFERENT).
-    pub fn agree(&mut self, purpose: u8, outcome: Outcome, same: &str) -> Result<Agreement, RouteError> {
-        let word = Word::of(purpose, self.router.epoch(), self.router.rank(), outcome, &[]);
-        self.router.agree_in(word.with_same(same))
+    pub fn allreduce(&mut self, purpose: u8, outcome: Outcome, same: &str) -> Result<Combined, RouteError> {
+        let message = ControlMessage::of(purpose, self.router.epoch(), self.router.rank(), outcome, &[]);
+        self.router.allreduce_message(message.with_same(same))
     }
 
-    /// Leaves in good order, after an agreement.
+    /// Leaves in good order, after an allreduce.
     pub fn leave(mut self) {
         self.router.leave();
     }

@@ -23,46 +23,37 @@
 //!   transport, and a rank takes the next batch of a lane only after it has passed on the last one. So
 //!   queues cannot grow.
 //! - **No deadlock.** A batch on one lane waits only for room on the next (local, wire, deliver), and what is
-//!   delivered waits for nobody. Hence the last lane always moves, then the one before it.
+//!   delivered waits for no rank. Hence the last lane always moves, then the one before it.
 //! - **Order.** Messages of one sender to one destination arrive in the order they were sent in: they take the
-//!   same way, and every connection keeps order.
+//!   same route, and every connection keeps order.
 //! - **Ends by counting.** A connection's last batch of an epoch tells how many messages it carried; a lane ends
 //!   when all connections that feed it have ended, and a count that differs is an error.
 //!
 //! One thread drives a router: progress is made inside calls. Nothing here knows what a message means.
 
-mod agree;
-mod batch;
+mod allreduce;
+pub mod batch;
 mod control;
 mod counts;
 mod error;
-mod in_process;
 mod lane;
 mod layout;
-mod limited;
 mod meeting;
+mod next_hop;
 mod parts;
 mod patience;
 mod presence;
 mod router;
 mod topology;
 mod transport;
-mod virtual_peers;
-mod way;
 
-#[cfg(test)]
-mod tests;
-
-pub use agree::{Agreement, CODE_DIFFERENT, Outcome, SUMS_MAX};
+pub use allreduce::{CODE_DIFFERENT, Combined, Outcome, SUMS_MAX};
 pub use counts::{HopCount, RoutingCounts};
 pub use error::RouteError;
-pub use in_process::{Endpoint, Order, in_process};
 pub use layout::{Layout, Load, RoutingSettings};
-pub use limited::{Limited, Pace, Wire, WireSpeed};
 pub use meeting::Meeting;
 pub use parts::Parts;
 pub use patience::Waiting;
 pub use router::{Delivery, Router};
 pub use topology::{Route, Topology};
 pub use transport::{Lane, Sent, Transport, TransportError};
-pub use virtual_peers::{SampledRank, sample_two_nodes};

@@ -1,4 +1,4 @@
-//! What a router is made of beside its transport: ways, lanes and their buffers, all of them made at once.
+//! The parts of a router beside its transport: next hops, lanes and their buffers, all made at once.
 //!
 //! Invariant: buffers are reserved from the pool before one of them is made.
 
@@ -7,15 +7,15 @@ use ascot_io::{Pool, PoolError, Reservation};
 use super::error::RouteError;
 use super::lane::{LaneState, Spare};
 use super::layout::{Layout, Load, RoutingSettings};
+use super::next_hop::NextHops;
 use super::topology::{Route, Topology};
 use super::transport::{Lane, Transport};
-use super::way::Way;
 
 /// The parts of a router.
 pub struct Parts {
     pub(super) settings: RoutingSettings,
     pub(super) layout: Layout,
-    pub(super) way: Way,
+    pub(super) next_hops: NextHops,
     /// By lane: local, wire, deliver.
     pub(super) lanes: [LaneState; 3],
     pub(super) spare: Spare,
@@ -23,7 +23,7 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// The parts of a router over `transport`, of which nothing is sent yet.
+    /// The parts of a router over `transport`, before anything is sent.
     ///
     /// # Errors
     /// Settings that cannot work; buffers that do not fit the pool, here or at the rank that needs the most.
@@ -48,25 +48,25 @@ impl Parts {
         });
         let told = |source| memory_error(&topology, rank, &settings, source);
         let memory = memory.map_err(told)?;
-        let way = Way::new(topology.clone(), rank, settings.route);
-        let lane = |lane| LaneState::new(lane, way.peers(lane).into_iter(), &settings, pool);
+        let next_hops = NextHops::new(topology.clone(), rank, settings.route);
+        let lane = |lane| LaneState::new(lane, next_hops.peers(lane).into_iter(), &settings, pool);
         let [local, wire, deliver] = Lane::DATA.map(lane);
         let mut lanes = [local.map_err(told)?, wire.map_err(told)?, deliver.map_err(told)?];
         for (lane, state) in Lane::DATA.into_iter().zip(&mut lanes) {
-            state.flush_from(if lane == Lane::Wire { way.node() } else { rank } as usize);
+            state.flush_from(if lane == Lane::Wire { next_hops.node() } else { rank } as usize);
         }
         let spare_batches = if layout.batches() == 0 { 0 } else { settings.spare_batches };
         let spare = Spare::new(spare_batches, settings.batch_bytes, pool).map_err(told)?;
-        Ok(Self { settings, layout, way, lanes, spare, memory: Some(memory) })
+        Ok(Self { settings, layout, next_hops, lanes, spare, memory: Some(memory) })
     }
 
-    /// Parts without a lane for messages: of ranks that only agree, whatever settings they have.
+    /// Parts without a lane for messages: for ranks that only take part in the allreduce, whatever settings they have.
     pub(super) fn of_words(transport: &impl Transport, settings: RoutingSettings) -> Self {
         let (topology, rank) = (transport.topology(), transport.rank());
         let layout = Layout::new(&topology, rank, &settings);
-        let way = Way::new(topology, rank, settings.route);
+        let next_hops = NextHops::new(topology, rank, settings.route);
         let lanes = Lane::DATA.map(|lane| LaneState::without_peers(lane, &settings));
-        Self { layout, way, lanes, spare: Spare::default(), memory: None, settings }
+        Self { layout, next_hops, lanes, spare: Spare::default(), memory: None, settings }
     }
 }
 

@@ -1,10 +1,10 @@
-//! Who is there of the ranks that are waited for.
+//! Which of the ranks that this one waits for are present.
 //!
-//! A rank that stands still asks those it may be waiting for. A rank that is inside a call of its writer answers,
-//! whatever it waits for itself, so the one that does not answer is the one that all wait for in the end:
+//! A blocked rank asks those it may be waiting for. A rank inside a call of its writer answers, whatever it waits for
+//! itself. So the rank that does not answer is the one that all others wait for, directly or not:
 //!
 //! ```text
-//!   A ── are you there? ──▶ B      B answers: A knows that it is not B that is gone
+//!   A ── are you there? ──▶ B      B answers: A knows that B is not gone
 //!   B ── are you there? ──▶ D      D does not answer: B names D to its neighbours in the tree and to A
 //! ```
 //!
@@ -13,17 +13,17 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::agree::{Kind, Outcome, Word};
+use super::allreduce::{ControlMessage, Kind, Outcome};
 use super::transport::{Lane, Transport};
 
-/// What is known of a rank.
+/// The state of a rank.
 #[derive(Default)]
 struct Peer {
     asked: Option<Instant>,
     question_under_way: bool,
     answered: Option<Instant>,
     answer_under_way: bool,
-    /// It was told that a rank gives up.
+    /// It learned that a rank gives up.
     told: bool,
 }
 
@@ -58,7 +58,7 @@ impl Presence {
         self.peers.entry(from).or_default().answered = Some(Instant::now());
     }
 
-    /// A word to `to` has been taken; whether it was one of those sent here.
+    /// A message to `to` has been received; whether it was sent by this module.
     pub fn take_back(&mut self, to: u32, bytes: &[u8]) -> bool {
         let Some(peer) = self.peers.get_mut(&to) else { return false };
         match Kind::of(bytes) {
@@ -76,22 +76,22 @@ impl Presence {
     }
 
     /// Tells all ranks that asked or were asked of one that gives up, each once.
-    pub fn tell<T: Transport>(&mut self, transport: &mut T, word: &Word) {
+    pub fn tell<T: Transport>(&mut self, transport: &mut T, message: &ControlMessage) {
         for (&rank, peer) in self.peers.iter_mut().filter(|(_, peer)| !peer.told) {
             peer.told = true;
-            send(transport, rank, word);
+            send(transport, rank, message);
         }
     }
 }
 
-/// A word that says nothing but its kind.
-fn plain(kind: Kind) -> Word {
-    Word { kind, ..Word::of(0, 0, 0, Outcome::Well, &[]) }
+/// A message with a kind and nothing else.
+fn plain(kind: Kind) -> ControlMessage {
+    ControlMessage { kind, ..ControlMessage::of(0, 0, 0, Outcome::Well, &[]) }
 }
 
-/// Sends a word in a buffer of its own; whether the transport takes it.
-fn send<T: Transport>(transport: &mut T, to: u32, word: &Word) -> bool {
+/// Sends a message in a buffer of its own; whether the transport takes it.
+fn send<T: Transport>(transport: &mut T, to: u32, message: &ControlMessage) -> bool {
     let mut bytes = Vec::new();
-    word.write(&mut bytes);
+    message.write(&mut bytes);
     transport.send(to, Lane::Control, bytes).is_ok()
 }

@@ -3,43 +3,43 @@
 //! An epoch goes through three phases; only the first takes messages:
 //!
 //! ```text
-//!   append ... append | drain: flush lane by lane until all has arrived | agree: up and down the tree
+//!   append ... append | drain: flush lane by lane until all has arrived | allreduce: up and down the tree
 //! ```
 //!
 //! A lane is flushed when nothing can be put on it any more: the local one when the rank stops appending, the
-//! wire when all local batches have arrived, delivery when all of the wire have. While agreeing no messages
+//! wire when all local batches have arrived, delivery when all of the wire have. During the allreduce no messages
 //! are taken, since faster ranks may be in the next epoch already.
 
 use ascot_io::{Pool, Reservation};
 
-use super::agree::{Agreement, Kind, Outcome, Word};
+use super::allreduce::{CODE_SILENT, Combined, ControlMessage, Kind, Outcome};
 use super::batch::{HEADER_BYTES, Header, take_message};
 use super::control::Control;
 use super::counts::RoutingCounts;
 use super::error::RouteError;
 use super::lane::{LaneState, Outgoing, Spare};
 use super::layout::{Layout, RoutingSettings, tree_neighbours};
+use super::next_hop::NextHops;
 use super::parts::Parts;
-use super::patience::Waiting;
+use super::patience::{WAIT, Waiting, named};
 use super::topology::Topology;
 use super::transport::{Lane, Transport};
-use super::way::Way;
 
 /// Appends between two looks at what has come in, when nothing else makes the rank look.
 const APPENDS_PER_LOOK: u32 = 256;
 
 /// Routes the messages of one rank.
 pub struct Router<T: Transport> {
-    pub(super) transport: T,
-    pub(super) settings: RoutingSettings,
+    transport: T,
+    settings: RoutingSettings,
     layout: Layout,
-    way: Way,
-    pub(super) epoch: u32,
+    next_hops: NextHops,
+    epoch: u32,
     /// By lane: local, wire, deliver.
-    pub(super) lanes: [LaneState; 3],
-    pub(super) control: Control,
+    lanes: [LaneState; 3],
+    control: Control,
     spare: Spare,
-    pub(super) counts: RoutingCounts,
+    counts: RoutingCounts,
     appends_to_look: u32,
     /// The first failure; after it nothing works any more.
     failed: Option<RouteError>,
@@ -47,27 +47,27 @@ pub struct Router<T: Transport> {
     _memory: Option<Reservation>,
 }
 
-/// What takes the messages that arrive.
+/// The function that takes the messages that arrive.
 pub type Delivery<'a> = dyn FnMut(&[u8]) + 'a;
 
 impl<T: Transport> Router<T> {
     /// A router over `transport`; its buffers come out of `pool`, all of them now.
     pub fn new(transport: T, settings: RoutingSettings, pool: &Pool) -> Result<Self, RouteError> {
         let parts = Parts::new(&transport, settings, pool)?;
-        let control = Control::new(tree_neighbours(parts.way.topology(), parts.way.rank()));
+        let control = Control::new(tree_neighbours(parts.next_hops.topology(), parts.next_hops.rank()));
         Ok(Self::of(transport, control, parts))
     }
 
     /// A router of these parts.
     pub(super) fn of(transport: T, control: Control, parts: Parts) -> Self {
-        let Parts { settings, layout, way, lanes, spare, memory } = parts;
+        let Parts { settings, layout, next_hops, lanes, spare, memory } = parts;
         Self {
             control,
             spare,
             lanes,
             transport,
             layout,
-            way,
+            next_hops,
             epoch: 0,
             counts: RoutingCounts::default(),
             appends_to_look: APPENDS_PER_LOOK,
@@ -80,19 +80,19 @@ impl<T: Transport> Router<T> {
 
     /// Takes other parts, before anything is routed.
     pub(super) fn take_parts(&mut self, parts: Parts) {
-        let Parts { settings, layout, way, lanes, spare, memory } = parts;
-        (self.settings, self.layout, self.way) = (settings, layout, way);
+        let Parts { settings, layout, next_hops, lanes, spare, memory } = parts;
+        (self.settings, self.layout, self.next_hops) = (settings, layout, next_hops);
         (self.lanes, self.spare, self._memory) = (lanes, spare, memory);
     }
 
     /// This rank.
     pub fn rank(&self) -> u32 {
-        self.way.rank()
+        self.next_hops.rank()
     }
 
     /// Which ranks there are, on which nodes.
     pub fn topology(&self) -> &Topology {
-        self.way.topology()
+        self.next_hops.topology()
     }
 
     /// The connections and the memory.
@@ -100,17 +100,17 @@ impl<T: Transport> Router<T> {
         &self.layout
     }
 
-    /// What was done so far.
+    /// Counts of this router.
     pub fn counts(&self) -> &RoutingCounts {
         &self.counts
     }
 
     /// Bytes of the longest message it takes: any, where this rank is the only one and nothing travels.
     pub fn longest_message(&self) -> usize {
-        if self.way.topology().size() > 1 { self.settings.max_message_bytes } else { usize::MAX }
+        if self.next_hops.topology().size() > 1 { self.settings.max_message_bytes } else { usize::MAX }
     }
 
-    /// What moves the batches.
+    /// The transport, which moves the batches.
     pub fn transport(&self) -> &T {
         &self.transport
     }
@@ -120,7 +120,7 @@ impl<T: Transport> Router<T> {
         self.epoch
     }
 
-    /// Sends a message to rank `to`, and delivers what has come meanwhile. Waits while there is no room.
+    /// Sends a message to rank `to`, and delivers messages that have arrived. Waits while there is no room.
     pub fn append(&mut self, to: u32, message: &[u8], delivery: &mut Delivery<'_>) -> Result<(), RouteError> {
         let mut waiting = Waiting::default();
         while !self.try_append(to, message, delivery)? {
@@ -138,8 +138,8 @@ impl<T: Transport> Router<T> {
         delivery: &mut Delivery<'_>,
     ) -> Result<bool, RouteError> {
         self.check_well()?;
-        if to >= self.way.topology().size() {
-            return Err(RouteError::NoSuchRank { rank: to, size: self.way.topology().size() });
+        if to >= self.next_hops.topology().size() {
+            return Err(RouteError::NoSuchRank { rank: to, size: self.next_hops.topology().size() });
         }
         let most = self.longest_message();
         if message.len() > most {
@@ -149,7 +149,7 @@ impl<T: Transport> Router<T> {
         let sent_before = self.batches_sent();
         let mut put = self.pass_on(to, message, delivery);
         if matches!(put, Ok(true)) && self.appends_to_look > 0 && self.batches_sent() == sent_before {
-            // What happens nearly always, without moving a result that might be an error.
+            // The usual case, without moving a result that might be an error.
             self.counts.appended += 1;
             self.counts.appended_bytes += message.len() as u64;
             return Ok(true);
@@ -180,7 +180,7 @@ impl<T: Transport> Router<T> {
     }
 
     /// Ends the epoch's messages: returns when all messages of all ranks for this one have been delivered.
-    /// All ranks call it. [`agree`](Self::agree) must follow.
+    /// All ranks call it. [`allreduce`](Self::allreduce) must follow.
     pub fn drain(&mut self, delivery: &mut Delivery<'_>) -> Result<(), RouteError> {
         let mut waiting = Waiting::default();
         while !self.try_drain(delivery)? {
@@ -197,44 +197,97 @@ impl<T: Transport> Router<T> {
         self.noted(done)
     }
 
-    /// Tells all ranks how this one fared and hears how all did; then the next epoch is open. All ranks call
-    /// it with the same purpose, a number of the caller's; else it tells all ranks of a failure.
-    pub fn agree(&mut self, purpose: u8, outcome: Outcome, sums: &[u64]) -> Result<Agreement, RouteError> {
-        self.agree_in(Word::of(purpose, self.epoch, self.way.rank(), outcome, sums))
+    /// Waits until something may have moved, after an append or drain that found no room; the same `waiting` for
+    /// all waits of one call.
+    pub fn wait(&mut self, waiting: &mut Waiting) -> Result<(), RouteError> {
+        self.counts.waits += 1;
+        let patience = self.settings.patience;
+        let waited = self.transport.wait(WAIT.min(patience / 16)).map_err(RouteError::from);
+        self.noted(waited)?;
+        let still = waiting.unmoved_for(self.moved_so_far());
+        if still < patience / 4 {
+            return Ok(());
+        }
+        let missing = self.missing();
+        for &rank in &missing {
+            self.control.presence.ask(&mut self.transport, rank, patience / 8);
+        }
+        if still <= patience {
+            return Ok(());
+        }
+        let there = |rank: &u32| self.control.presence.has_answered(*rank, patience);
+        let silent: Vec<u32> = missing.iter().copied().filter(|rank| !there(rank)).collect();
+        if let Some(&first) = silent.first() {
+            return self.give_up_on(first, &silent);
+        }
+        if still <= 2 * patience {
+            return Ok(());
+        }
+        self.noted(Err(RouteError::Stuck { seconds: still.as_secs() }))
     }
 
-    /// As [`agree`](Self::agree), in this rank's word.
-    pub(super) fn agree_in(&mut self, word: Word) -> Result<Agreement, RouteError> {
+    /// Combines the outcomes of all ranks; then the next epoch is open. All ranks call
+    /// it with the same purpose, a number of the caller's; otherwise all of them fail.
+    pub fn allreduce(&mut self, purpose: u8, outcome: Outcome, sums: &[u64]) -> Result<Combined, RouteError> {
+        self.allreduce_message(ControlMessage::of(purpose, self.epoch, self.next_hops.rank(), outcome, sums))
+    }
+
+    /// As [`allreduce`](Self::allreduce), in this rank's message.
+    pub(super) fn allreduce_message(&mut self, message: ControlMessage) -> Result<Combined, RouteError> {
         self.check_well()?;
-        let agreed = self.agree_on(word);
+        let agreed = self.run_allreduce(message);
         self.noted(agreed)
     }
 
-    /// Leaves in good order, after an agreement.
+    /// Leaves in good order, after an allreduce.
     pub fn leave(&mut self) {
         self.left = true;
         self.transport.leave();
     }
 
-    /// Tells the others that this rank gives up in the middle, so that they need not find out.
+    /// Reports to the other ranks that this one gives up, so that they need not find out by waiting.
     pub fn give_up(&mut self, text: &str) {
         if self.failed.is_none() {
             let outcome = Outcome::Failed { code: 0, text: text.to_owned() };
-            let mut word = Word::of(0, self.epoch, self.way.rank(), outcome, &[]);
-            word.kind = Kind::GivesUp;
-            self.control.spread(&mut self.transport, &word, None);
-            self.failed = Some(RouteError::Abandoned { rank: self.way.rank(), text: text.to_owned() });
+            let mut message = ControlMessage::of(0, self.epoch, self.next_hops.rank(), outcome, &[]);
+            message.kind = Kind::GivesUp;
+            self.control.spread(&mut self.transport, &message, None);
+            self.failed = Some(RouteError::Abandoned { rank: self.next_hops.rank(), text: text.to_owned() });
         }
     }
 
     /// Bytes of buffers that are here, not under way.
-    #[cfg(test)]
-    pub(super) fn bytes_held(&self) -> usize {
+    pub fn bytes_held(&self) -> usize {
         let lanes: usize = self.lanes.iter().map(LaneState::bytes).sum();
         lanes + self.spare.bytes() + self.control.bytes()
     }
 
     // ------------------------------------------------------------ inside
+
+    /// Reports ranks that do not answer to all ranks that can be reached.
+    fn give_up_on(&mut self, first: u32, silent: &[u32]) -> Result<(), RouteError> {
+        let (seconds, waited_for) = (self.settings.patience.as_secs(), named(silent));
+        let outcome = Outcome::Failed { code: CODE_SILENT, text: waited_for.clone() };
+        let mut message = ControlMessage::of(0, self.epoch, first, outcome, &[seconds]);
+        message.kind = Kind::GivesUp;
+        self.control.spread(&mut self.transport, &message, None);
+        self.noted(Err(RouteError::Silent { seconds, waited_for }))
+    }
+
+    /// A number that grows with anything that goes out or comes in.
+    fn moved_so_far(&self) -> u64 {
+        let in_hand = |lane: &LaneState| lane.in_hand.messages + lane.in_hand.at as u64;
+        self.batches_sent() + self.counts.delivered + self.lanes.iter().map(in_hand).sum::<u64>()
+    }
+
+    /// The ranks that this one may be waiting for.
+    fn missing(&self) -> Vec<u32> {
+        let mut ranks: Vec<u32> = self.lanes.iter().flat_map(LaneState::missing).collect();
+        ranks.extend(self.control.missing());
+        ranks.sort_unstable();
+        ranks.dedup();
+        ranks
+    }
 
     fn check_well(&self) -> Result<(), RouteError> {
         match &self.failed {
@@ -244,7 +297,7 @@ impl<T: Transport> Router<T> {
     }
 
     /// Keeps a failure: whatever the caller does next, the router is of no use any more.
-    pub(super) fn noted<R>(&mut self, result: Result<R, RouteError>) -> Result<R, RouteError> {
+    fn noted<R>(&mut self, result: Result<R, RouteError>) -> Result<R, RouteError> {
         if let Err(error) = &result
             && self.failed.is_none()
         {
@@ -253,13 +306,13 @@ impl<T: Transport> Router<T> {
         result
     }
 
-    pub(super) fn batches_sent(&self) -> u64 {
+    fn batches_sent(&self) -> u64 {
         self.counts.hops.iter().map(|hop| hop.batches).sum()
     }
 
     /// Sends a message on its way, or delivers it here. `false`: no room.
     fn pass_on(&mut self, to: u32, message: &[u8], delivery: &mut Delivery<'_>) -> Result<bool, RouteError> {
-        let Some(hop) = self.way.next_hop(to) else {
+        let Some(hop) = self.next_hops.next_hop(to) else {
             self.counts.delivered += 1;
             delivery(message);
             return Ok(true);
@@ -273,11 +326,11 @@ impl<T: Transport> Router<T> {
         lane: Lane,
         act: impl FnOnce(&mut LaneState, u32, &mut Outgoing<'_, T>) -> Result<R, RouteError>,
     ) -> Result<R, RouteError> {
-        let Self { lanes, transport, spare, counts, way, epoch, .. } = self;
+        let Self { lanes, transport, spare, counts, next_hops, epoch, .. } = self;
         let hops = &mut counts.hops;
         let mut dispatched = |lane: Lane, batch: super::lane::Dispatched| {
             if let Some(hop) = hops.get_mut(lane as usize) {
-                let off_node = u64::from(!way.on_own_node(batch.to));
+                let off_node = u64::from(!next_hops.on_own_node(batch.to));
                 hop.batches += 1;
                 hop.bytes += batch.bytes as u64;
                 hop.batches_off_node += off_node;
@@ -321,7 +374,7 @@ impl<T: Transport> Router<T> {
             moved = true;
             if sent.lane == Lane::Control {
                 self.control.take_back(sent);
-            } else if let Some(place) = self.way.place_of(sent.lane, sent.to) {
+            } else if let Some(place) = self.next_hops.place_of(sent.lane, sent.to) {
                 let [local, wire, deliver] = &mut self.lanes;
                 let state = match sent.lane {
                     Lane::Local => local,
@@ -362,8 +415,10 @@ impl<T: Transport> Router<T> {
         self.lane(lane).in_hand = hand;
         if passed? {
             let garbled = RouteError::Garbled { from, what: "the head of a batch" };
-            let place =
-                self.way.place_of(lane, from).ok_or(RouteError::Garbled { from, what: "not a peer" })?;
+            let place = self
+                .next_hops
+                .place_of(lane, from)
+                .ok_or(RouteError::Garbled { from, what: "not a peer" })?;
             self.lane(lane).finish_in_hand(place, header.ok_or(garbled)?)?;
             moved = true;
         }
@@ -388,13 +443,15 @@ impl<T: Transport> Router<T> {
                 .ok_or(RouteError::Garbled { from, what: "a message of a batch" })?;
             let to = match lane {
                 Lane::Local => address,
-                Lane::Wire if address < self.way.topology().ranks_on(self.way.node()) => {
-                    self.way.topology().rank_at(self.way.node(), address)
+                Lane::Wire if address < self.next_hops.topology().ranks_on(self.next_hops.node()) => {
+                    self.next_hops.topology().rank_at(self.next_hops.node(), address)
                 }
-                Lane::Deliver => self.way.rank(),
+                Lane::Deliver => self.next_hops.rank(),
                 Lane::Wire | Lane::Control => return Err(RouteError::Garbled { from, what: "an address" }),
             };
-            if to >= self.way.topology().size() || (lane == Lane::Local && !self.way.represents(to)) {
+            if to >= self.next_hops.topology().size()
+                || (lane == Lane::Local && !self.next_hops.represents(to))
+            {
                 return Err(RouteError::Garbled { from, what: "an address" });
             }
             let message = hand.batch.get(place.clone()).unwrap_or(&[]);
@@ -426,11 +483,11 @@ impl<T: Transport> Router<T> {
         }
     }
 
-    fn agree_on(&mut self, mut word: Word) -> Result<Agreement, RouteError> {
+    fn run_allreduce(&mut self, mut message: ControlMessage) -> Result<Combined, RouteError> {
         let mut waiting = Waiting::default();
         let children = loop {
-            self.hear()?;
-            if let Some(children) = self.control.take_from_children(self.way.rank()) {
+            self.poll_control()?;
+            if let Some(children) = self.control.take_from_children(self.next_hops.rank()) {
                 break children;
             }
             self.wait(&mut waiting)?;
@@ -440,32 +497,32 @@ impl<T: Transport> Router<T> {
             if said.kind != Kind::Up {
                 return Err(RouteError::Garbled { from: child, what: "an answer from below" });
             }
-            word.add(self.way.rank(), child, said);
+            message.add(self.next_hops.rank(), child, said);
         }
-        if self.way.rank() > 0 {
-            self.say((self.way.rank() - 1) / 2, &word)?;
-            word = self.answer()?;
+        if self.next_hops.rank() > 0 {
+            self.send_message((self.next_hops.rank() - 1) / 2, &message)?;
+            message = self.answer()?;
         }
-        word.kind = Kind::Down;
+        message.kind = Kind::Down;
         for child in below {
-            self.say(child, &word)?;
+            self.send_message(child, &message)?;
         }
         self.epoch += 1;
         for lane in &mut self.lanes {
             lane.begin_epoch();
         }
-        Ok(word.agreement)
+        Ok(message.agreement)
     }
 
-    /// Waits for the parent's word.
-    fn answer(&mut self) -> Result<Word, RouteError> {
+    /// Waits for the parent's message.
+    fn answer(&mut self) -> Result<ControlMessage, RouteError> {
         let mut waiting = Waiting::default();
         loop {
-            self.hear()?;
-            match self.control.take_from_parent(self.way.rank()) {
-                Some(word) if word.kind == Kind::Down => return Ok(word),
+            self.poll_control()?;
+            match self.control.take_from_parent(self.next_hops.rank()) {
+                Some(message) if message.kind == Kind::Down => return Ok(message),
                 Some(_) => {
-                    let from = (self.way.rank() - 1) / 2;
+                    let from = (self.next_hops.rank() - 1) / 2;
                     return Err(RouteError::Garbled { from, what: "a question from above" });
                 }
                 None => self.wait(&mut waiting)?,
@@ -473,17 +530,17 @@ impl<T: Transport> Router<T> {
         }
     }
 
-    fn say(&mut self, to: u32, word: &Word) -> Result<(), RouteError> {
+    fn send_message(&mut self, to: u32, message: &ControlMessage) -> Result<(), RouteError> {
         let mut waiting = Waiting::default();
-        while !self.control.say(&mut self.transport, to, word)? {
-            self.hear()?;
+        while !self.control.send_message(&mut self.transport, to, message)? {
+            self.poll_control()?;
             self.wait(&mut waiting)?;
         }
         Ok(())
     }
 
     /// Looks at the control lane only.
-    fn hear(&mut self) -> Result<(), RouteError> {
+    fn poll_control(&mut self) -> Result<(), RouteError> {
         self.take_back_buffers()?;
         self.control.poll(&mut self.transport)?;
         Ok(())

@@ -24,7 +24,7 @@ pub struct Topology {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Consecutive ranks, so many to a node; the last node may have fewer.
+    /// Consecutive ranks, `ranks_per_node` to a node; the last node may have fewer.
     Even { ranks_per_node: u32 },
     /// Any placement: ranks in order of node, where each node begins among them, and each rank's place there.
     Listed { order: Vec<u32>, begins: Vec<u32>, place: Vec<u32>, node: Vec<u32> },
@@ -152,7 +152,7 @@ impl Topology {
         Some(((other - first) / ranks) as usize - usize::from(own_is_before))
     }
 
-    /// What the description itself takes in memory.
+    /// The memory of the description itself.
     pub fn memory_bytes(&self) -> usize {
         match &self.kind {
             Kind::Even { .. } => 0,

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use super::topology::Topology;
 
-/// What a batch is on its way for. Batches wait only for later lanes, never for earlier ones.
+/// The step of the route that a batch is on. Batches wait only for later lanes, never for earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u32)]
 pub enum Lane {
@@ -24,7 +24,7 @@ pub enum Lane {
     Wire = 1,
     /// To the destination.
     Deliver = 2,
-    /// Agreement between all ranks, and word of failures.
+    /// Allreduce of all ranks, and reports of failures.
     Control = 3,
 }
 
@@ -44,7 +44,7 @@ pub struct Sent {
     pub buffer: Vec<u8>,
 }
 
-/// What a transport can fail with.
+/// Errors of a transport.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransportError {
@@ -54,10 +54,10 @@ pub enum TransportError {
         /// The rank.
         rank: u32,
     },
-    /// The transport itself says no.
+    /// The transport itself failed.
     #[error("{what}")]
     Failed {
-        /// What it says.
+        /// Its message.
         what: String,
     },
 }

@@ -1,5 +1,5 @@
-//! The auxiliary table of a partition being written: which ranks may have a key. Entries gather as a hash of 40 bits and
-//! a rank of 24, and become regions when the epoch ends, or when memory is full.
+//! The auxiliary table of a partition being written: which ranks may have a key. Entries gather as a hash of 40 bits
+//! and a rank of 24, and become regions when the epoch ends, or when memory is full.
 //!
 //! ```text
 //!   entry    | upper 40 bits of the local hash | rank: 24 |
@@ -12,9 +12,9 @@ use ascot_record::vsort;
 use crate::auxiliary::{self, Shape};
 use crate::error::Result;
 use crate::format::head::{HeadMaker, Kind, SegmentFacts};
-use crate::format::manifest::Layout;
+use crate::format::layout::Layout;
 use crate::hash::{local_hash, share};
-use crate::room::room;
+use crate::reserve::vec_with_room;
 use crate::write::index_log::IndexLog;
 use crate::write::logs::Logs;
 use crate::write::memory::Plan;
@@ -28,7 +28,7 @@ pub struct AuxiliaryLog {
     shape: Shape,
     entries: Vec<u64>,
     most: usize,
-    /// Records told of, before those told twice are one.
+    /// Entries put, before duplicates are merged.
     records: u64,
     epoch_records: u64,
     _memory: Reservation,
@@ -39,7 +39,7 @@ impl AuxiliaryLog {
     pub fn new(index: IndexLog, layout: &Layout, pool: &Pool, plan: &Plan) -> Result<Self> {
         let most = plan.auxiliary_entries;
         let memory = pool.reserve(most * 8, "entries of an auxiliary table")?;
-        let entries = room(pool, most, "entries of an auxiliary table")?;
+        let entries = vec_with_room(pool, most, "entries of an auxiliary table")?;
         let shape = Shape::of(layout);
         Ok(Self { index, shape, entries, most, records: 0, epoch_records: 0, _memory: memory })
     }

@@ -1,16 +1,17 @@
 //! Boundaries of partitions by key range: a sample of the keys of one epoch divides those of the next.
 //!
-//! Each key of an epoch has the same chance to be in the sample (reservoir sampling: Vitter, "Random Sampling with a Reservoir",
-//! 1985, algorithm R), which is bounded, as keys in it are: any string is a boundary, so long keys are cut.
+//! Each key of an epoch has the same chance to be in the sample (reservoir sampling: Vitter, "Random Sampling with a
+//! Reservoir", 1985, algorithm R), which is bounded, as keys in it are: any string is a boundary, so long keys are
+//! cut.
 
 use crate::hash::mix;
 
 /// Keys of a sample for each partition.
 const KEYS_PER_PARTITION: usize = 256;
 /// Most keys of a sample.
-const KEYS_MOST: usize = 1 << 16;
+const KEYS_MAX: usize = 1 << 16;
 /// Longest key in it.
-const KEY_MOST: usize = 64;
+const KEY_MAX: usize = 64;
 
 /// A sample of keys.
 #[derive(Clone, Debug)]
@@ -21,15 +22,15 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// A sample that can divide keys into so many partitions.
+    /// A sample that can divide keys into `partitions` partitions.
     pub fn new(partitions: u32) -> Self {
-        let most = (partitions as usize).saturating_mul(KEYS_PER_PARTITION).min(KEYS_MOST);
+        let most = (partitions as usize).saturating_mul(KEYS_PER_PARTITION).min(KEYS_MAX);
         Self { keys: Vec::new(), most, seen: 0 }
     }
 
     /// Sees a key.
     pub fn see(&mut self, key: &[u8]) {
-        let kept = || key[..key.len().min(KEY_MOST)].to_vec();
+        let kept = || key[..key.len().min(KEY_MAX)].to_vec();
         if self.keys.len() < self.most {
             self.keys.push(kept());
         } else {

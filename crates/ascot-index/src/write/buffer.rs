@@ -8,8 +8,8 @@
 //!
 //! Invariants: records of equal keys keep the order in which they came; no part grows beyond its share.
 //!
-//! Records are read in the order of keys, which is anywhere in memory: their bytes are in huge pages where the system has them, and
-//! are asked for before their turn.
+//! Records are read in the order of keys, which is anywhere in memory: their bytes are in huge pages where the system
+//! has them, and are asked for before their turn.
 
 use ascot_io::{Buf, PAGE_BYTES, Pool, Reservation};
 use ascot_record::cursor::prefetch_byte;
@@ -20,18 +20,13 @@ use ascot_record::piece::{self, PieceScratch};
 use crate::error::Result;
 use crate::format::bytes::Cursor;
 use crate::format::record::{Record, RecordForm};
-use crate::room::room;
-use crate::write::memory::Plan;
+use crate::reserve::vec_with_room;
+use crate::write::memory::{Plan, beside_bytes};
 
 /// Records asked for before their turn.
 const AHEAD: usize = 24;
 /// Bytes of a cache line.
 const LINE: usize = 64;
-
-/// Bytes of memory for so many records, besides their own.
-pub fn beside_bytes(records: usize) -> usize {
-    records * size_of::<u32>() + piece::scratch_bytes(records)
-}
 
 /// Records that wait to become a table.
 pub struct Buffer {
@@ -53,9 +48,9 @@ impl Buffer {
         let bytes = pool.region(most.0 / PAGE_BYTES * PAGE_BYTES, "records of a table")?;
         let memory = pool.reserve(beside_bytes(most.1), "places of records")?;
         let most = (bytes.len().min(most.0), most.1);
-        let starts = room(pool, most.1, "places of records")?;
-        // What sorting takes is asked for once to be told where it is refused, and then taken.
-        drop(room::<u8>(pool, piece::scratch_bytes(most.1), "sorting records")?);
+        let starts = vec_with_room(pool, most.1, "places of records")?;
+        // The memory of sorting is tried first, so that a refusal is an error, and then allocated.
+        drop(vec_with_room::<u8>(pool, piece::scratch_bytes(most.1), "sorting records")?);
         let scratch = PieceScratch::with_capacity(most.1);
         Ok(Self { form, bytes, used: 0, starts, scratch, most, _memory: memory })
     }

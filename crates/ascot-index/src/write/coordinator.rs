@@ -1,4 +1,4 @@
-//! Who makes a directory and says which epochs count: one process of all that write, rank 0 of a job.
+//! The coordinator makes a directory and decides which epochs count: one of the processes that write, rank 0 of a job.
 //!
 //! ```text
 //!   create ─▶ all writers open their logs ─▶ records ─▶ all end the epoch (durable) ─▶ commit ─▶ ... ─▶ close
@@ -15,12 +15,14 @@ use std::path::{Path, PathBuf};
 use ascot_io::{Action, Disk, IoError, O_NOFOLLOW, emergency, random_bytes};
 
 use crate::error::{IndexError, Result};
-use crate::format::manifest::{Layout, Manifest, PartitionBy, to_hex};
+use crate::format::layout::{Layout, PartitionBy};
+use crate::format::manifest::Manifest;
 use crate::format::names::{LOCK, Log, MANIFEST};
 use crate::format::shape::Shape;
 use crate::write::logs::lock_file;
+use ascot_record::hex::to_hex;
 
-/// The one that commits epochs of a directory; nobody else can while it lives.
+/// The process that commits epochs of a directory; it excludes all others while it lives.
 pub struct Coordinator {
     disk: Disk,
     directory: PathBuf,
@@ -47,8 +49,8 @@ impl Drop for Registered {
 }
 
 impl Coordinator {
-    /// Makes the directory, or takes one that holds nothing: that is empty, or whose writer was stopped before its first epoch was
-    /// complete.
+    /// Makes the directory, or takes one that holds nothing: that is empty, or whose writer was stopped before its
+    /// first epoch was complete.
     ///
     /// # Errors
     /// [`IndexError::Exists`] where something else of that name is; what refuses the layout; what the volume refuses.
@@ -67,7 +69,7 @@ impl Coordinator {
             Err(error) => return Err(failed(error)),
         };
         let lock = lock(directory, true)?;
-        // Again, now that nobody else can change it.
+        // Read again, because no other process can change it now.
         if !holds_nothing(directory) {
             return Err(exists_already(directory));
         }
@@ -89,14 +91,14 @@ impl Coordinator {
     pub fn append(disk: &Disk, directory: &Path) -> Result<Self> {
         Manifest::read(directory)?;
         let lock = lock(directory, false)?;
-        // Again, now that nobody else can change it.
+        // Read again, because no other process can change it now.
         let mut manifest = Manifest::read(directory)?;
         manifest.closed = false;
         let (disk, directory) = (disk.clone(), directory.to_path_buf());
         Ok(Self { disk, directory, manifest, registered: None, _lock: lock })
     }
 
-    /// What the directory is.
+    /// The layout of the directory.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
@@ -106,8 +108,8 @@ impl Coordinator {
         &self.directory
     }
 
-    /// The epoch that every writer has made durable is complete from here on. `boundaries` are those by which its keys were dealt
-    /// out, where that was by range.
+    /// The epoch that every writer has made durable is complete from here on. `boundaries` are those by which its keys
+    /// were dealt out, where that was by range.
     pub fn commit(&mut self, boundaries: &[Vec<u8>]) -> Result<()> {
         let mut next = self.manifest.clone();
         next.epochs += 1;
@@ -142,7 +144,7 @@ impl Coordinator {
         self.manifest.reshape(shape);
     }
 
-    /// Whether the next manifest says that the directory is closed.
+    /// Whether the next manifest marks the directory as closed.
     pub(crate) fn set_closed(&mut self, closed: bool) {
         self.manifest.closed = closed;
     }
@@ -168,8 +170,8 @@ fn is_draft(name: &OsStr) -> bool {
         .is_some_and(|rest| rest.ends_with(".tmp"))
 }
 
-/// Whether a directory has no epoch and nothing of others: it is empty, or a writer was stopped before its first epoch was
-/// complete.
+/// Whether a directory has no epoch and nothing of others: it is empty, or a writer was stopped before its first epoch
+/// was complete.
 fn holds_nothing(directory: &Path) -> bool {
     let Ok(entries) = std::fs::read_dir(directory) else { return false };
     let names: Vec<OsString> = entries.filter_map(|entry| Some(entry.ok()?.file_name())).collect();
@@ -195,13 +197,13 @@ fn remove_remains(directory: &Path) {
     let Ok(entries) = std::fs::read_dir(directory) else { return };
     let ours = |name: &OsStr| is_draft(name) || (name != MANIFEST && is_of_directory(name));
     for entry in entries.flatten().filter(|entry| ours(&entry.file_name())) {
-        // What stays is in nobody's way.
+        // A file that stays does no harm.
         let _ = std::fs::remove_file(entry.path());
     }
 }
 
 fn exists(directory: &Path) -> IndexError {
-    // A directory that is being written is told from one that is done with.
+    // A directory that is being written is distinguished from a closed one.
     match lock(directory, false) {
         Err(error @ IndexError::Locked { .. }) => error,
         _ => exists_already(directory),

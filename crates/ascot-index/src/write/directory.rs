@@ -8,11 +8,12 @@ use std::path::Path;
 use ascot_io::{Disk, Pool};
 
 use crate::error::Result;
-use crate::format::manifest::{Layout, Manifest, PartitionBy};
+use crate::format::layout::{Layout, PartitionBy};
+use crate::format::manifest::Manifest;
 use crate::write::boundaries::Sampler;
 use crate::write::coordinator::Coordinator;
-use crate::write::going_on::{OpenMode, Opening};
 use crate::write::local::{EpochCounts, LocalWriter, Share};
+use crate::write::opening::{OpenMode, Opening};
 
 /// Share of the memory in which first records wait for boundaries.
 const WAITING_SHARE: usize = 16;
@@ -43,7 +44,7 @@ impl DirectoryWriter {
         Self::begin(disk, coordinator, memory_bytes)
     }
 
-    /// Goes on after the last complete epoch of a directory, whoever wrote it.
+    /// Continues after the last complete epoch of a directory of any writer.
     ///
     /// # Errors
     /// Those of [`Coordinator::append`] and [`LocalWriter::open`].
@@ -52,11 +53,11 @@ impl DirectoryWriter {
         Self::open(disk, path, &opening, memory_bytes)
     }
 
-    /// Makes the directory or goes on with it, as `opening` says.
+    /// Makes the directory or continues it, as `opening` requires.
     ///
     /// # Errors
-    /// Those of [`create`](Self::create) and [`append`](Self::append); [`IndexError::Request`] where the directory that is
-    /// there is not what is asked for, or has not the epochs that are to stay.
+    /// Those of [`create`](Self::create) and [`append`](Self::append); [`IndexError::Request`] where the directory
+    /// that is there is not what is asked for, or has not the epochs that are to stay.
     pub fn open(disk: &Disk, path: &Path, opening: &Opening, memory_bytes: usize) -> Result<Self> {
         let goes_on = opening.goes_on(path)?;
         let layout = match goes_on {
@@ -64,7 +65,7 @@ impl DirectoryWriter {
             false => opening.request.layout(1, 1),
         };
         let share = all_of(&layout);
-        // What cannot be is refused before anything is changed.
+        // An impossible request is refused before anything is changed.
         let memory = memory_bytes - waiting_bytes(&layout, memory_bytes);
         LocalWriter::check_memory(&layout, &share, memory)?;
         let coordinator = opening.coordinate(disk, path, &layout, goes_on)?;
@@ -155,7 +156,7 @@ impl DirectoryWriter {
         self.coordinator.close()
     }
 
-    /// What the directory is.
+    /// The layout of the directory.
     pub fn manifest(&self) -> &Manifest {
         self.coordinator.manifest()
     }
@@ -166,7 +167,7 @@ impl DirectoryWriter {
     }
 }
 
-/// What one process writes: everything.
+/// The share of a single process: all partitions.
 fn all_of(layout: &Layout) -> Share {
     Share { partitions: (0..layout.partitions).collect(), writer: Some(0) }
 }
@@ -180,7 +181,7 @@ fn waiting_bytes(layout: &Layout, memory_bytes: usize) -> usize {
 mod tests {
     use super::*;
     use crate::error::IndexError;
-    use crate::format::manifest::Scheme;
+    use crate::format::layout::Scheme;
     use crate::write::request::LayoutRequest;
 
     const AUTO: OpenMode = OpenMode::Auto;

@@ -4,7 +4,7 @@
 use ascot_io::{RunId, crc32c};
 
 use crate::error::Result;
-use crate::format::footer::{ENTRIES_MOST, Entry, FOOTER_BYTES, Footer, Place, Root};
+use crate::format::footer::{ENTRIES_MAX, Entry, FOOTER_BYTES, Footer, Place, Root};
 use crate::write::logs::{LogNumber, Logs};
 
 /// An index log being written.
@@ -60,9 +60,9 @@ impl IndexLog {
         Ok(())
     }
 
-    /// Notes a stretch of the data log.
+    /// Notes a byte range of the data log.
     pub fn note(&mut self, head: Place, records: u64, data_end: u64) {
-        if self.root.entries.len() >= ENTRIES_MOST
+        if self.root.entries.len() >= ENTRIES_MAX
             && self.root.entries.last().is_some_and(|last| last.epoch < self.epochs)
         {
             self.root = Root { before: self.last, entries: Vec::new() };

@@ -1,5 +1,5 @@
-//! The logs of one process: of the partitions it owns, and of what it keeps as a writer. What is routed to it by others, or what it
-//! appends itself, is put here; where to, the caller knows.
+//! The logs of one process: of the partitions it owns, and of what it keeps as a writer. What is routed to it by
+//! others, or what it appends itself, is put here; where to, the caller knows.
 //!
 //! ```text
 //!   records   owner: put_record
@@ -7,8 +7,8 @@
 //!   ranks     writer: store_record             owner: put_rank
 //! ```
 //!
-//! Invariants: memory is the cap given, divided beforehand ([`memory`](super::memory)); after an error nothing more is taken, and
-//! epochs that were complete stay.
+//! Invariants: memory is the cap given, divided beforehand ([`memory`](super::memory)); after an error nothing more is
+//! taken, and epochs that were complete stay.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,8 @@ use ascot_io::{Disk, Pool, Reservation};
 
 use crate::error::{IndexError, Result};
 use crate::format::footer::{Footer, Root};
-use crate::format::manifest::{Layout, Manifest, Scheme};
+use crate::format::layout::{Layout, Scheme};
+use crate::format::manifest::Manifest;
 use crate::format::names::Log;
 use crate::format::pointer::Pointer;
 use crate::read::tail::{last_footer, read_root};
@@ -27,7 +28,7 @@ use crate::write::memory::{LogCounts, Plan};
 use crate::write::table_log::TableLog;
 use crate::write::value_log::ValueLog;
 
-/// What of a directory a process writes.
+/// The parts of a directory that a process writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Share {
     /// Partitions it owns.
@@ -36,7 +37,7 @@ pub struct Share {
     pub writer: Option<u32>,
 }
 
-/// What an epoch came to in one process.
+/// The records of an epoch in one process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EpochCounts {
     /// Records, pointers or ranks put to its partitions.
@@ -227,7 +228,7 @@ impl LocalWriter {
         Ok(counts)
     }
 
-    /// Closes the logs. What was put since the last epoch's end is dropped.
+    /// Closes the logs. Records put after the end of the last epoch are dropped.
     pub fn finish(mut self) -> Result<()> {
         if self.failed { Ok(()) } else { self.logs.finish() }
     }
@@ -259,7 +260,7 @@ impl LocalWriter {
         if self.failed { Err(IndexError::Failed { path: self.directory.clone() }) } else { Ok(()) }
     }
 
-    /// What was put did not become an epoch: nothing more is taken.
+    /// The records did not become an epoch: nothing more is taken.
     pub(crate) fn fail(&mut self) {
         self.failed = true;
     }
@@ -320,7 +321,7 @@ struct Opened {
 }
 
 impl Opening<'_> {
-    /// Adds the files of `log`, to go on behind the epochs the manifest names.
+    /// Adds the files of `log`, to continue after the epochs that the manifest names.
     fn add(&mut self, log: Log) -> Result<Opened> {
         let id = log.id(self.manifest.id);
         let path = log.index(self.directory);

@@ -4,8 +4,8 @@
 //!   tables, regions, values ─▶ append ─▶ [block being filled][full] ─▶ data log, index log, ...
 //! ```
 //!
-//! Invariants: bytes are handed over in the order of their places; an epoch's end is a multiple of 4096 in every file, so that all of them
-//! can be written directly; after an error nothing is taken any more.
+//! Invariants: bytes are handed over in the order of their places; an epoch's end is a multiple of 4096 in every file,
+//! so that all of them can be written directly; after an error nothing is taken any more.
 
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
@@ -19,7 +19,7 @@ use crate::error::{IndexError, Result};
 use crate::format::footer::PAGE;
 use crate::write::memory::Plan;
 
-/// A file being written, and locked meanwhile.
+/// A file that is being written, and its lock.
 struct LogFile {
     stream: Option<Box<dyn WriteStream>>,
     begun: usize,
@@ -51,11 +51,11 @@ impl BlockOutput for LogFile {
     }
 }
 
-/// A file to write, from `start` on; what it holds behind that is cut off.
+/// A file to write, from `start` on; bytes after that are cut off.
 pub struct LogSpec {
     /// The file.
     pub path: PathBuf,
-    /// What the ledger calls it.
+    /// Its name in the ledger.
     pub name: &'static str,
     /// Where to go on; 0 for a new file.
     pub start: u64,
@@ -122,7 +122,7 @@ impl Logs {
 fn open(disk: &Disk, spec: &LogSpec) -> Result<LogFile> {
     let path = &spec.path;
     let failed = |error| IoError::from_os(Action::Create, path, 0, error);
-    // What is gone on with must be there. A link in the place of a file is not followed.
+    // A log that is continued must exist. A link in place of a file is not followed.
     let mut options = File::options();
     let options = options.read(true).write(true).create(spec.start == 0).truncate(false);
     let lock = options.custom_flags(O_NOFOLLOW).open(path).map_err(failed)?;
@@ -131,7 +131,7 @@ fn open(disk: &Disk, spec: &LogSpec) -> Result<LogFile> {
     Ok(LogFile { stream: Some(stream), begun: 0, written: 0, _lock: lock })
 }
 
-/// Locks `file` for this process, or says who is in the way.
+/// Locks `file` for this process; an error where another process holds the lock.
 pub fn lock_file(file: &File, path: &Path) -> Result<()> {
     match file.try_lock() {
         Ok(()) => Ok(()),

@@ -1,4 +1,4 @@
-//! What a writer's memory is for: a fixed share for each of its parts, so that the sum is the cap.
+//! The memory of a writer: a fixed share for each of its parts, so that the sum is the cap.
 //!
 //! ```text
 //!   cap = blocks of the engine (an eighth)
@@ -7,28 +7,29 @@
 //!       + for an auxiliary log hashes and ranks, eight bytes each | a region being built
 //! ```
 
-use crate::error::{IndexError, Result, counted};
-use crate::format::manifest::Layout;
-use crate::write::buffer::beside_bytes;
+use ascot_record::piece;
 
-/// What building a region of an auxiliary table takes.
+use crate::error::{IndexError, Result, counted};
+use crate::format::layout::Layout;
+
+/// Memory for building a region of an auxiliary table.
 const AUXILIARY_SCRATCH_BYTES: usize = 1 << 20;
 /// Least memory of a writer, bytes, besides 512 KiB for each log.
-pub const LEAST_BYTES: usize = 2 << 20;
+pub const MIN_BYTES: usize = 2 << 20;
 /// Bytes of memory that each further log needs at least.
-const LEAST_OF_LOG_BYTES: usize = 512 << 10;
+const MIN_LOG_BYTES: usize = 512 << 10;
 /// Largest block of the engine: what a device writes at full speed.
-const ENGINE_BLOCK_MOST: usize = 1 << 20;
+const ENGINE_BLOCK_MAX: usize = 1 << 20;
 /// Largest buffer of records, or of entries of an auxiliary table: more makes tables larger, and nothing better.
-const BUFFER_MOST: usize = 256 << 20;
+const BUFFER_MAX: usize = 256 << 20;
 /// Most memory of the engine's blocks: more waits for no device.
-const ENGINE_MOST: usize = 16 << 30;
-/// A record is taken to have so many bytes where lengths differ.
+const ENGINE_MAX: usize = 16 << 30;
+/// Assumed bytes of a record where lengths differ.
 const USUAL_RECORD_BYTES: usize = 64;
 /// Keys of a table that share a region, about.
 pub const REGION_KEYS: usize = 2048;
 /// Most keys of a region in a table that joins a segment of smaller ones.
-pub const REGION_KEYS_MOST: usize = 4 * REGION_KEYS;
+pub const REGION_KEYS_MAX: usize = 4 * REGION_KEYS;
 
 /// The logs of a writer, counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,14 +49,14 @@ impl LogCounts {
     }
 }
 
-/// Shares of the memory, bytes unless said otherwise.
+/// Shares of the memory, in bytes unless noted otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// A block of the engine.
     pub engine_block_bytes: usize,
     /// Number of them.
     pub engine_blocks: usize,
-    /// What building a block and a filter takes.
+    /// Memory for building a block and a filter.
     pub scratch_bytes: usize,
     /// Records of a table log.
     pub buffer_bytes: usize,
@@ -73,19 +74,19 @@ impl Plan {
         let logs = counts.tables + counts.auxiliary + counts.values;
         let block = layout.block_bytes as usize;
         let scratch_bytes = block + AUXILIARY_SCRATCH_BYTES;
-        let least = LEAST_BYTES + scratch_bytes + logs * LEAST_OF_LOG_BYTES;
+        let least = MIN_BYTES + scratch_bytes + logs * MIN_LOG_BYTES;
         if memory < least {
             return Err(IndexError::TooLittle {
                 what: format!("a writer of {}", counted(logs as u64, "log")),
-                least_kib: least.div_ceil(1024),
+                min_kib: least.div_ceil(1024),
                 allowed_kib: memory / 1024,
                 advice: "allow more memory, or make fewer partitions",
             });
         }
         let outputs = counts.files();
-        let engine = (memory / 8).min(ENGINE_MOST);
+        let engine = (memory / 8).min(ENGINE_MAX);
         let fits = engine / (2 * outputs + 2);
-        let engine_block_bytes = (fits.max(4096) / 4096 * 4096).min(ENGINE_BLOCK_MOST);
+        let engine_block_bytes = (fits.max(4096) / 4096 * 4096).min(ENGINE_BLOCK_MAX);
         let engine_blocks = (engine / engine_block_bytes).max(2 * outputs + 1);
         let rest = memory - scratch_bytes - engine_blocks * engine_block_bytes;
         let shares = (counts.tables + counts.auxiliary).max(1);
@@ -96,11 +97,11 @@ impl Plan {
             (Some(key), Some(value)) => (key + value).max(1) as usize,
             _ => USUAL_RECORD_BYTES,
         };
-        let buffer = (share - segment_bytes).min(BUFFER_MOST);
+        let buffer = (share - segment_bytes).min(BUFFER_MAX);
         let each = beside_bytes(1) - beside_bytes(0);
         let buffer_records = buffer.saturating_sub(beside_bytes(0)) / (record + each);
         let buffer_bytes = buffer - beside_bytes(buffer_records);
-        let auxiliary_entries = (share / 8 - share / 64).min(BUFFER_MOST / size_of::<u64>());
+        let auxiliary_entries = (share / 8 - share / 64).min(BUFFER_MAX / size_of::<u64>());
         Ok(Self {
             engine_block_bytes,
             engine_blocks,
@@ -113,10 +114,15 @@ impl Plan {
     }
 }
 
+/// Bytes of memory for `records` records, besides their own.
+pub fn beside_bytes(records: usize) -> usize {
+    records * size_of::<u32>() + piece::scratch_bytes(records)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::manifest::Scheme;
+    use crate::format::layout::Scheme;
 
     impl Plan {
         /// Bytes of all shares.
@@ -141,7 +147,7 @@ mod tests {
                     let plan = Plan::new(memory, &layout, counts).unwrap();
                     assert!(plan.total(counts) <= memory, "{plan:?}");
                     assert!(plan.engine_blocks > 2 * counts.files());
-                    assert!(plan.buffer_bytes.max(plan.auxiliary_entries * 8) <= BUFFER_MOST);
+                    assert!(plan.buffer_bytes.max(plan.auxiliary_entries * 8) <= BUFFER_MAX);
                 }
             }
         }

@@ -1,14 +1,14 @@
-//! What a program asks a directory to be: of one that is made, the rest is as usual; one that is gone on with has to be so.
+//! The properties that a program requests of a directory: a new one gets them, an existing one must have them.
 
 use std::fmt::Display;
 
 use crate::error::{IndexError, Result};
-use crate::format::manifest::{Attribute, AuxiliaryKind, Layout, PartitionBy, Scheme};
+use crate::format::layout::{Attribute, AuxiliaryKind, Layout, PartitionBy, Scheme};
 
-/// What is asked for; none: whatever is usual, or there.
+/// The requested properties; none: the default, or that of the directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LayoutRequest {
-    /// What travels.
+    /// The bytes that travel.
     pub scheme: Option<Scheme>,
     /// Partitions; the one thing that may change between epochs.
     pub partitions: Option<u32>,
@@ -18,7 +18,7 @@ pub struct LayoutRequest {
     pub value_bytes: Option<u32>,
     /// Seed of the keys' hash.
     pub seed: Option<u64>,
-    /// What tells the partition of a key.
+    /// How the partition of a key is found.
     pub partition_by: Option<PartitionBy>,
     /// A number in every value.
     pub attribute: Option<Attribute>,
@@ -33,7 +33,8 @@ pub struct LayoutRequest {
 }
 
 impl From<Layout> for LayoutRequest {
-    /// All of a layout but its writers; lengths, an attribute and partitions (0) that it does not have are not asked for.
+    /// All of a layout but its writers; lengths, an attribute and partitions (0) that it does not have are not asked
+    /// for.
     fn from(layout: Layout) -> Self {
         Self {
             scheme: Some(layout.scheme),

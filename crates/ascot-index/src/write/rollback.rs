@@ -1,12 +1,13 @@
-//! Rolling back: only the first epochs of a directory stay, so that a run which starts again from an older checkpoint does not
-//! write an epoch a second time.
+//! Rolling back: only the first epochs of a directory stay, so that a run which starts again from an older checkpoint
+//! does not write an epoch a second time.
 //!
 //! ```text
 //!   manifest names fewer epochs ─▶ logs are cut off behind them, one by one
 //! ```
 //!
-//! Invariant: the manifest comes first. From then on what logs hold behind its last epoch is a tail like that of a writer that
-//! was stopped, so the directory can be read whenever this is interrupted, and whoever goes on with a log cuts it off.
+//! Invariant: the manifest comes first. From then on what logs hold behind its last epoch is a tail like that of a
+//! writer that was stopped, so the directory can be read whenever this is interrupted, and whoever goes on with a log
+//! cuts it off.
 
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
@@ -21,7 +22,7 @@ use crate::read::tail::last_footer;
 use crate::write::coordinator::Coordinator;
 use crate::write::logs::lock_file;
 
-/// What was done.
+/// The work done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RolledBack {
     /// Epochs that stay.
@@ -42,12 +43,12 @@ pub fn roll_back(disk: &Disk, directory: &Path, epochs: u64) -> Result<RolledBac
     let logs: Vec<Log> = coordinator.manifest().logs().collect();
     coordinator.set_closed(closed);
     let dropped = coordinator.roll_back(epochs)?;
-    // What cannot be cut off stays behind the last epoch, where nobody looks at it.
+    // Bytes that cannot be cut off stay after the last epoch, where readers ignore them.
     let cut = |log| cut_off(disk, directory, coordinator.manifest(), log).unwrap_or(0);
     Ok(RolledBack { kept: epochs, dropped, freed_bytes: logs.into_iter().map(cut).sum() })
 }
 
-/// Cuts off the files of a log behind the last complete epoch it has; the bytes that are freed.
+/// Truncates the files of a log after its last complete epoch; returns the bytes freed.
 fn cut_off(disk: &Disk, directory: &Path, manifest: &Manifest, log: Log) -> Result<u64> {
     let (index, epochs) = (log.index(directory), manifest.epochs_of(log));
     let (index_end, data_end) = match epochs {
@@ -58,7 +59,7 @@ fn cut_off(disk: &Disk, directory: &Path, manifest: &Manifest, log: Log) -> Resu
             (footer.end(), footer.data_end)
         }
     };
-    // The data first: an index without its tail still says where both end.
+    // The data first: an index without its tail still has the ends of both.
     let data = log.data(directory).map_or(0, |data| shorten(&data, data_end));
     Ok(data + shorten(&index, index_end))
 }

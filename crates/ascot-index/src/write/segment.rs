@@ -7,8 +7,8 @@
 //!   table 2   f20 f21 f22 ...     ╯
 //! ```
 //!
-//! Invariant: it is sealed before it would outgrow its share, so an epoch with more filters than that has several segments; each of
-//! them costs a query one more read.
+//! Invariant: it is sealed before it would outgrow its share, so an epoch with more filters than that has several
+//! segments; each of them costs a query one more read.
 
 use ascot_io::{Pool, Reservation};
 
@@ -18,7 +18,7 @@ use crate::format::head::{HeadMaker, Kind, SegmentFacts};
 use crate::hash::share;
 use crate::write::index_log::IndexLog;
 use crate::write::logs::Logs;
-use crate::write::memory::{REGION_KEYS, REGION_KEYS_MOST};
+use crate::write::memory::{REGION_KEYS, REGION_KEYS_MAX};
 
 /// Filters of one table, one for each region, equally long.
 struct Filters {
@@ -28,7 +28,7 @@ struct Filters {
 
 /// A segment that takes tables.
 pub struct OpenSegment {
-    /// What finds blocks in its tables.
+    /// The index of the blocks of its tables.
     pub head: HeadMaker,
     filters: Vec<Filters>,
     regions: u32,
@@ -46,7 +46,7 @@ impl OpenSegment {
         Ok(Self { head, filters, regions: 0, attribute, share, memory, pool: pool.clone() })
     }
 
-    /// Whether a table of so many records and blocks may join.
+    /// Whether a table of `records` records and `blocks` blocks may join.
     pub fn fits(&self, records: usize, blocks: usize) -> bool {
         if self.head.tables() == 0 {
             return true;
@@ -54,7 +54,7 @@ impl OpenSegment {
         let regions = self.regions.max(1) as usize;
         let filters = filter_bytes(records / regions) * regions;
         let next = filters + blocks * 64 + 1024;
-        records / regions <= REGION_KEYS_MOST && self.used() + next <= self.share
+        records / regions <= REGION_KEYS_MAX && self.used() + next <= self.share
     }
 
     fn used(&self) -> usize {

@@ -12,8 +12,8 @@
 use ascot_io::{Pool, RunId, block_checksum};
 
 use crate::error::Result;
-use crate::format::head::{GREATEST_MOST, HeadMaker};
-use crate::format::manifest::{Attribute, Layout};
+use crate::format::head::{GREATEST_MAX, HeadMaker};
+use crate::format::layout::{Attribute, Layout};
 use crate::format::record::RecordForm;
 use crate::hash::{key_hash, local_hash};
 use crate::write::buffer::Buffer;
@@ -22,7 +22,7 @@ use crate::write::logs::{LogNumber, Logs};
 use crate::write::memory::Plan;
 use crate::write::segment::OpenSegment;
 
-/// What a table log takes from the layout.
+/// The parts of the layout that a table log needs.
 struct Details {
     form: RecordForm,
     seed: u64,
@@ -238,7 +238,7 @@ impl Block {
 
 /// The shortest string that is above `last` and not above `key`; all of `key` where they are equal.
 fn separator<'a>(last: Option<&[u8]>, key: &'a [u8]) -> &'a [u8] {
-    let Some(last) = last else { return &key[..key.len().min(GREATEST_MOST)] };
+    let Some(last) = last else { return &key[..key.len().min(GREATEST_MAX)] };
     let common = last.iter().zip(key).take_while(|(one, other)| one == other).count();
     &key[..(common + 1).min(key.len())]
 }

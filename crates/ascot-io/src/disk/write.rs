@@ -10,7 +10,7 @@ use crate::PAGE_BYTES;
 use crate::backend::{BUFFERED_BYTES, Backend, FileWrite, PLAIN_BYTES};
 use crate::direct::ArmWrite;
 use crate::error::{Action, IoError};
-use crate::faulty::Operation;
+use crate::fault_hook::Operation;
 use crate::ledger::Direction;
 use crate::mapped::MappedWrite;
 use crate::pipe::PipeWrite;
@@ -47,7 +47,7 @@ impl Disk {
         path: &Path,
         name: &str,
     ) -> Result<(Box<dyn WriteStream>, File), IoError> {
-        self.meet(Operation::Create, path, 0)?;
+        self.before(Operation::Create, path, 0)?;
         let failed = |error| IoError::from_os(Action::Create, path, 0, error);
         // Mapped windows need to read, too; a fifo or device may allow writing only.
         let mapped = matches!(self.inner.options.backend, Backend::Mapped(_));
@@ -60,7 +60,7 @@ impl Disk {
     /// Opens what is no regular file (a pipe, a device) to write to it. A file that took its place meanwhile is
     /// not touched.
     pub(crate) fn open_special(&self, path: &Path, name: &str) -> Result<Box<dyn WriteStream>, IoError> {
-        self.meet(Operation::Create, path, 0)?;
+        self.before(Operation::Create, path, 0)?;
         let failed = |error| IoError::from_os(Action::Create, path, 0, error);
         let file = OpenOptions::new().write(true).open(path).map_err(failed)?;
         let stat = file.metadata().map_err(failed)?;
@@ -87,7 +87,7 @@ impl Disk {
         offset: u64,
         name: &str,
     ) -> Result<Box<dyn WriteStream>, IoError> {
-        self.meet(Operation::Create, path, offset)?;
+        self.before(Operation::Create, path, offset)?;
         let failed = |error| IoError::from_os(Action::Open, path, offset, error);
         let stat = file.metadata().map_err(failed)?;
         if !offset.is_multiple_of(PAGE_BYTES as u64) {

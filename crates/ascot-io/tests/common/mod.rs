@@ -4,7 +4,8 @@
 
 use std::path::Path;
 
-use ascot_io::{Arm, Backend, Buf, Disk, DiskOptions, Faults, IoError, ReadStream, WriteStream};
+use ascot_io::{Arm, Backend, Buf, Disk, DiskOptions, IoError, ReadStream, WriteStream};
+use ascot_testing::faults::Faults;
 
 /// Every back-end, the direct one on io_uring.
 pub const BACKENDS: [Backend; 6] = [
@@ -18,6 +19,7 @@ pub const BACKENDS: [Backend; 6] = [
 
 /// A disk with small requests, so that buffers are cut into parts.
 pub fn disk(backend: Backend, faults: Option<Faults>) -> Disk {
+    let faults = faults.map(Into::into);
     Disk::new(DiskOptions { backend, depth: 3, request_bytes: 8192, faults, ..DiskOptions::default() })
 }
 

@@ -6,9 +6,9 @@
 //! tenant:desc,#3:number:nulls-first     -ts (a leading minus: descending)     "a, b":date
 //! ```
 //!
-//! An empty field, quoted or not, a field the row does not reach and content named so (`--null`) are null. Nulls come last unless told
-//! otherwise, whatever the direction. In a column of numbers or dates, what is neither null nor of the type
-//! sorts behind all that is, as text; so a type taken from a sample cannot lose or mix up later values.
+//! An empty field, quoted or not, a field the row does not reach and content named so (`--null`) are null. Nulls come
+//! last unless told otherwise, whatever the direction. In a column of numbers or dates, what is neither null nor of
+//! the type sorts behind all that is, as text; so a type taken from a sample cannot lose or mix up later values.
 //!
 //! ```text
 //! 00 or FF FF null   |   a text, FF as its first byte written FF FE   |   17..E9 number   40 date   F0 text

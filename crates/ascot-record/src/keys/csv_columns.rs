@@ -4,12 +4,14 @@
 //! A column all sampled values of which are numbers is one of numbers, else of dates, else of text. Where it falls
 //! back to text although most values are of another type, or all of one in another spelling, that is said.
 
-use super::KeyError;
-use super::csv::{CsvType, infer_type};
+use super::bytes::Ending;
+use super::csv::{CsvKey, CsvType, infer_type};
+use super::csv_header::{find_column, header_names};
 use super::csv_row::Row;
-use super::csv_spec::{CsvColumn, CsvKeySpec, find_column, header_names};
+use super::csv_spec::{CsvColumn, CsvKeySpec};
 use super::date_format::DateFormat;
 use super::numeric::NumberMarks;
+use super::{KeyError, KeyProgram};
 
 /// A column that a key names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,6 +85,37 @@ pub fn csv_columns(
         Ok(KeyColumn { column, name, kind, inferred: true, fallback })
     };
     specs.iter().map(find).collect()
+}
+
+/// Compiles keys by column. `header` is the first row, where it holds the names; `sample_rows` are the rows that
+/// columns without a type take it from. Rows come without what ends them.
+///
+/// # Errors
+/// A column that is not there, or a name that is there twice.
+pub fn compile_csv(
+    specs: &[CsvKeySpec],
+    header: Option<&[u8]>,
+    separator: u8,
+    quote: u8,
+    sample_rows: &[&[u8]],
+) -> Result<KeyProgram, KeyError> {
+    let columns = csv_columns(specs, header, separator, quote, sample_rows)?;
+    Ok(compile_columns(specs, &columns, separator, quote))
+}
+
+/// Compiles keys whose columns have been found.
+#[must_use]
+pub fn compile_columns(specs: &[CsvKeySpec], columns: &[KeyColumn], separator: u8, quote: u8) -> KeyProgram {
+    let last = specs.len().saturating_sub(1);
+    let keys = specs.iter().zip(columns).enumerate().map(|(at, (spec, column))| CsvKey {
+        column: column.column,
+        kind: column.kind.clone(),
+        descending: spec.descending,
+        nulls_first: spec.nulls_first,
+        ending: if at == last && !spec.descending { Ending::Open } else { Ending::Closed },
+        nulls: spec.nulls.iter().map(|null| null.clone().into_bytes()).collect(),
+    });
+    KeyProgram::csv(separator, quote, keys.collect())
 }
 
 /// What values that are text look like.

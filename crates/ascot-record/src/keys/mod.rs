@@ -17,6 +17,7 @@
 mod bytes;
 mod csv;
 mod csv_columns;
+mod csv_header;
 mod csv_row;
 mod csv_spec;
 mod date;
@@ -35,17 +36,15 @@ mod spec;
 mod version;
 
 pub use csv::{CsvType, infer_type, misfits_written};
-pub use csv_columns::{Fallback, KeyColumn, csv_columns, header_like, shown};
-pub use csv_spec::{
-    CsvColumn, CsvKeySpec, HeaderDifference, compile_columns, compile_csv, header_columns, header_difference,
-    parse_csv_keys,
-};
+pub use csv_columns::{Fallback, KeyColumn, compile_columns, compile_csv, csv_columns, header_like, shown};
+pub use csv_header::{HeaderDifference, header_columns, header_difference};
+pub use csv_spec::{CsvColumn, CsvKeySpec, parse_csv_keys};
 pub use date_format::DateFormat;
 pub use error::KeyError;
 pub use flags::KeyFlags;
 pub use numeric::NumberMarks;
 pub use random::Salt;
-pub use range::{ByteRangeKey, compile_ranges, parse_ranges};
+pub use range::{ByteRangeKey, parse_ranges};
 pub use spec::{KeyDef, KeyOptions, KeyPosition, compile, parse_separator};
 
 use csv::CsvKey;
@@ -99,10 +98,6 @@ impl KeyProgram {
         KeyProgram { source: Source::Csv { separator, quote, keys } }
     }
 
-    fn ranges(keys: Vec<RangeKey>) -> KeyProgram {
-        KeyProgram { source: Source::Ranges { keys } }
-    }
-
     /// Appends the key of `record` to `out`. The record comes without what ends it.
     #[inline]
     pub fn write_key(&self, record: &[u8], out: &mut Vec<u8>) {
@@ -141,6 +136,15 @@ impl KeyProgram {
             Source::Csv { .. } => None,
         }
     }
+}
+
+/// Compiles ranges of records that are all `fixed_len` bytes long, or of any length each.
+///
+/// # Errors
+/// A range that reaches beyond a record of fixed length.
+pub fn compile_ranges(ranges: &[ByteRangeKey], fixed_len: Option<usize>) -> Result<KeyProgram, KeyError> {
+    let keys = range::compile(ranges, fixed_len)?;
+    Ok(KeyProgram { source: Source::Ranges { keys } })
 }
 
 #[cfg(test)]

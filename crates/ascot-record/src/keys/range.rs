@@ -4,8 +4,8 @@
 //! complemented. Where a record may end within or before a range, what there is of it counts and the shorter is
 //! the smaller; such ranges are closed as texts are.
 
+use super::KeyError;
 use super::bytes::{Ending, append_text, complement_from};
-use super::{KeyError, KeyProgram};
 use serde::{Deserialize, Serialize};
 
 /// A range of bytes of the record, counted from 0.
@@ -63,9 +63,9 @@ pub fn parse_ranges(text: &str) -> Result<Vec<ByteRangeKey>, KeyError> {
 ///
 /// # Errors
 /// A range that reaches beyond a record of fixed length.
-pub fn compile_ranges(ranges: &[ByteRangeKey], fixed_len: Option<usize>) -> Result<KeyProgram, KeyError> {
+pub(super) fn compile(ranges: &[ByteRangeKey], fixed_len: Option<usize>) -> Result<Vec<RangeKey>, KeyError> {
     let last = ranges.len().saturating_sub(1);
-    let compile = |(at, range): (usize, &ByteRangeKey)| {
+    let key = |(at, range): (usize, &ByteRangeKey)| {
         let mut range = *range;
         let ending = match fixed_len {
             Some(len) => {
@@ -80,7 +80,7 @@ pub fn compile_ranges(ranges: &[ByteRangeKey], fixed_len: Option<usize>) -> Resu
         };
         Ok(RangeKey { range, ending })
     };
-    Ok(KeyProgram::ranges(ranges.iter().enumerate().map(compile).collect::<Result<_, _>>()?))
+    ranges.iter().enumerate().map(key).collect()
 }
 
 /// A range and whether the records are sure to fill it.
@@ -109,6 +109,7 @@ impl RangeKey {
 
 #[cfg(test)]
 mod tests {
+    use super::super::compile_ranges;
     use super::*;
 
     fn key(ranges: &str, fixed_len: Option<usize>, record: &[u8]) -> Vec<u8> {

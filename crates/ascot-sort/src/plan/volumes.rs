@@ -4,8 +4,9 @@
 //! requests are used.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use ascot_io::{DEFAULT_DEPTH, DEFAULT_REQUEST_BYTES, Disk, DiskOptions, Faults};
+use ascot_io::{DEFAULT_DEPTH, DEFAULT_REQUEST_BYTES, Disk, DiskOptions, FaultHook};
 use ascot_model::measurement::{Requests, VolumeRequests};
 
 use crate::api::error::SortError;
@@ -99,8 +100,8 @@ fn devices(paths: &[PathBuf]) -> Vec<u64> {
 /// Options of a run that are no part of the request.
 #[derive(Clone, Debug, Default)]
 pub struct RunOptions {
-    /// Injected faults, for tests.
-    pub faults: Option<Faults>,
+    /// Sees every operation on files beforehand; tests make some of them fail.
+    pub faults: Option<Arc<dyn FaultHook>>,
     /// The cap of a resumed job, bytes, instead of the one it began with.
     pub memory_bytes: Option<u64>,
 }

@@ -1,5 +1,6 @@
 //! Keys as a user writes them, for ranges of a view.
 
+use ascot_record::hex::from_hex;
 use ascot_record::layout::{Endian, Layout, NumberFormat, NumberType};
 
 use crate::api::error::SortError;
@@ -8,7 +9,7 @@ use crate::api::request::{Keys, SortRequest};
 /// A record that has the key a user wrote, in the form of a user's file: 0x and hexadecimal digits, or the
 /// text itself; a number as such.
 pub fn record_with_key(request: &SortRequest, text: &str) -> Result<Vec<u8>, SortError> {
-    let bytes = match text.strip_prefix("0x").map(super::manifest::from_hex) {
+    let bytes = match text.strip_prefix("0x").map(from_hex) {
         Some(Some(bytes)) if !matches!(request.layout, Layout::Number(_)) => bytes,
         Some(None) if !matches!(request.layout, Layout::Number(_)) => {
             return Err(SortError::Request(format!(

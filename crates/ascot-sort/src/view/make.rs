@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use ascot_io::{Action, Disk, IoError};
 use ascot_model::report::Report;
 use ascot_record::checksum::RecordSum;
+use ascot_record::hex::to_hex;
 use ascot_record::layout::Layout;
 
 use crate::api::error::SortError;
@@ -24,7 +25,7 @@ use crate::records::Records;
 use crate::runs::form::Gather;
 use crate::runs::store::{JobDir, StoredView};
 use crate::view::block_size::block_bytes;
-use crate::view::manifest::{Member, VIEW_VERSION, ViewManifest, to_hex};
+use crate::view::manifest::{Member, VIEW_VERSION, ViewManifest};
 
 /// An error where a view cannot be made as asked for, before anything is read.
 pub fn check(request: &SortRequest, view: &Path) -> Result<(), SortError> {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use ascot_io::{Action, Disk, IoError, RunId, RunIndex, read_index};
 use ascot_record::checksum::RecordSum;
+use ascot_record::hex::from_hex;
 use serde::{Deserialize, Serialize};
 
 use crate::api::error::SortError;
@@ -258,23 +259,4 @@ impl ViewManifest {
         };
         Some(Head { input: self.name.clone(), header, records: from_hex(&self.head)? })
     }
-}
-
-/// Bytes in hexadecimal.
-pub fn to_hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-/// Bytes from hexadecimal; none where it is not that.
-pub fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let digits = text.as_bytes();
-    if !digits.len().is_multiple_of(2) {
-        return None;
-    }
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    digits.chunks_exact(2).map(|pair| u8::try_from(digit(pair[0])? * 16 + digit(pair[1])?).ok()).collect()
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use ascot_io::{Action, Disk, IoError};
 use ascot_record::checksum::RecordSum;
+use ascot_record::hex::to_hex;
 use ascot_record::layout::Layout;
 
 use crate::api::error::SortError;
@@ -18,7 +19,7 @@ use crate::records::{AnyRecords, Head, Records, with_records};
 use crate::report::watch::Watch;
 use crate::runs::store::{JobDir, VIEW_MANIFEST};
 use crate::view::make::{check_name, give_name, parent_of};
-use crate::view::manifest::{Member, VIEW_VERSION, ViewManifest, to_hex};
+use crate::view::manifest::{Member, VIEW_VERSION, ViewManifest};
 use crate::view::sorted_file::{Taking, not_a_file};
 
 /// Whether there is a view of this name.

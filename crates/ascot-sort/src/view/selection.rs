@@ -18,6 +18,8 @@
 
 use std::ops::Range;
 
+use ascot_model::random::SplitMix64;
+
 use crate::api::error::SortError;
 use crate::records::{Records, Segment, Side};
 use crate::runs::fence_keys::{FenceKey, Rest};
@@ -134,7 +136,7 @@ impl<R: Records> Loader<'_, R> {
         most: bool,
     ) -> Vec<usize> {
         let (mut lo, mut hi) = (windows.lo.clone(), windows.hi.clone());
-        let mut dice = Dice::default();
+        let mut dice = SplitMix64::default();
         loop {
             let left: usize = (0..lo.len()).map(|run| hi[run] - lo[run]).sum();
             if left == 0 {
@@ -206,7 +208,7 @@ impl<R: Records> Loader<'_, R> {
         let first = || loaded.iter().map(Loaded::first).collect();
         let mut lo: Vec<_> = known.map_or_else(first, |known| known.starts.clone());
         let mut hi: Vec<_> = loaded.iter().map(Loaded::end).collect();
-        let mut dice = Dice::default();
+        let mut dice = SplitMix64::default();
         loop {
             let sizes: Vec<u64> =
                 (0..loaded.len()).map(|run| loaded[run].span(records, lo[run], hi[run])).collect();
@@ -287,17 +289,5 @@ impl Position {
     fn into_selection<R: Records>(self, records: &R, loaded: &[Loaded]) -> Selection {
         let starts = self.starts.iter().zip(loaded).map(|(&at, window)| window.start(records, at)).collect();
         Selection { starts, beyond: self.beyond, next: self.next }
-    }
-}
-
-/// Pseudo-random numbers, the same every time.
-#[derive(Default)]
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, count: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        ((u128::from(mixed ^ (mixed >> 27)) * u128::from(count)) >> 64) as u64
     }
 }

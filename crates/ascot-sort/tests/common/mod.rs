@@ -14,11 +14,12 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-use ascot_io::{Compression, Faults};
+use ascot_io::Compression;
 use ascot_model::report::Report;
 use ascot_sort::Volumes;
 use ascot_sort::request::InputChecks;
 use ascot_sort::{Cancel, Input, Method, Output, RunOptions, Silent, SortError, SortRequest, sort};
+use ascot_testing::faults::Faults;
 
 use kinds::Kind;
 
@@ -170,7 +171,7 @@ pub fn run(request: &SortRequest, faults: Option<Faults>) -> Result<Report, Sort
     let (send, receive) = channel();
     let job = request.clone();
     std::thread::spawn(move || {
-        let options = RunOptions { faults, ..RunOptions::default() };
+        let options = RunOptions { faults: faults.map(Into::into), ..RunOptions::default() };
         // The receiver is gone when the watchdog has barked.
         let _ = send.send(sort(&job, &options, &Silent, &Cancel::new()));
     });

@@ -213,13 +213,14 @@ fn a_cancelled_job_writes_nothing() {
 
 #[test]
 fn faults_are_reported_and_leave_nothing() {
-    use ascot_io::{Effect, FaultPlan, Faults};
+    use ascot_io::Effect;
+    use ascot_testing::faults::{FaultPlan, Faults};
     let dir = TempDir::new().unwrap();
     let asked = request(dir.path(), "lines", lines(KeyOptions::default()), &[b"b\na\n", b"c\n"]);
     let counting = Faults::counting();
     sort(
         &asked,
-        &RunOptions { faults: Some(counting.clone()), ..RunOptions::default() },
+        &RunOptions { faults: Some(counting.clone().into()), ..RunOptions::default() },
         &Silent,
         &Cancel::new(),
     )
@@ -234,7 +235,7 @@ fn faults_are_reported_and_leave_nothing() {
             path_contains: String::new(),
             lasting: false,
         };
-        let options = RunOptions { faults: Some(Faults::new(plan)), ..RunOptions::default() };
+        let options = RunOptions { faults: Some(Faults::new(plan).into()), ..RunOptions::default() };
         let result = sort(&asked, &options, &Silent, &Cancel::new());
         // The very last one syncs the directory of a result that is in place.
         let kept = fs::read(output_of(&asked)).ok();

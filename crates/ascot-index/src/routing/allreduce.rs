@@ -1,7 +1,7 @@
-//! What all ranks tell each other at the end of an epoch: who failed, and sums.
+//! The allreduce of all ranks at the end of an epoch: which rank failed, and sums.
 //!
-//! It goes up a binary tree over the ranks and down again: rank `r` hears from `2 r + 1` and `2 r + 2`, adds
-//! its own, tells `(r - 1) / 2`, and passes the answer back. Each rank has three connections for it at most.
+//! It goes up a binary tree over the ranks and down again: rank `r` receives from `2 r + 1` and `2 r + 2`, adds
+//! its own, sends to `(r - 1) / 2`, and passes the answer back. Each rank has at most three connections for it.
 //!
 //! ```text
 //!   0    1     2      6        10     14    15          15 + 8 n
@@ -12,10 +12,10 @@
 //!   kind  1 up, 2 down, 3 a rank gives up, 4 are you there?, 5 here;  failed rank 2^32 - 1: nobody failed
 //! ```
 //!
-//! Where nobody failed, the text is what must be the same at all ranks, words `name=value`: each rank holds
-//! its children's against its own, so that one that differs is named with the first word that does.
+//! Where no rank failed, the text has the options that must be the same at all ranks, `name=value`: each rank compares
+//! those of its children with its own, so that the error names a rank that differs and its first such option.
 
-/// Most sums in one agreement.
+/// Maximum number of sums of one allreduce.
 pub const SUMS_MAX: usize = 16;
 /// Bytes of a message of this lane, at most.
 pub(super) const CONTROL_BYTES: usize = 1024;
@@ -24,30 +24,30 @@ const FIXED_BYTES: usize = 15;
 const NOBODY: u32 = u32::MAX;
 /// Room for the text of a failure.
 const TEXT_BYTES_MAX: usize = CONTROL_BYTES - FIXED_BYTES - 8 * SUMS_MAX;
-/// The code of ranks that call different things at the same time.
+/// The code of ranks that call different functions at the same time.
 pub(super) const CODE_MISMATCH: u32 = u32::MAX;
-/// The code of ranks that do not say the same where they must.
+/// The code of ranks whose options differ.
 pub const CODE_DIFFERENT: u32 = u32::MAX - 1;
 /// The code of a rank that does not answer: the text names all that do not, the sum is how many seconds they had.
 pub(super) const CODE_SILENT: u32 = u32::MAX - 2;
 
-/// What one rank has to say.
+/// The outcome of one rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// All is well here.
     Well,
     /// It failed, with a code of the caller's and a text.
     Failed {
-        /// What kind of failure, as the caller numbers them.
+        /// The kind of failure, a number of the caller's.
         code: u32,
-        /// What to tell the others.
+        /// The text for the other ranks.
         text: String,
     },
 }
 
-/// What all ranks know afterwards.
+/// The result of an allreduce, the same at all ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Agreement {
+pub struct Combined {
     /// The lowest rank that failed, its code and its text.
     pub failure: Option<(u32, u32, String)>,
     /// Each of the sums given, over all ranks.
@@ -81,24 +81,24 @@ impl Kind {
 
 /// One message of the control lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Word {
+pub(super) struct ControlMessage {
     pub kind: Kind,
-    /// What is agreed on, as the caller numbers it.
+    /// The purpose, a number of the caller's.
     pub purpose: u8,
     pub epoch: u32,
-    pub agreement: Agreement,
-    /// What must be the same at all ranks.
+    pub agreement: Combined,
+    /// Options that must be the same at all ranks.
     pub same: String,
 }
 
-impl Word {
+impl ControlMessage {
     pub fn of(purpose: u8, epoch: u32, rank: u32, outcome: Outcome, sums: &[u64]) -> Self {
         let failure = match outcome {
             Outcome::Well => None,
             Outcome::Failed { code, text } => Some((rank, code, text)),
         };
         let sums = sums.iter().copied().take(SUMS_MAX).collect();
-        Self { kind: Kind::Up, purpose, epoch, agreement: Agreement { failure, sums }, same: String::new() }
+        Self { kind: Kind::Up, purpose, epoch, agreement: Combined { failure, sums }, same: String::new() }
     }
 
     /// With what must be the same at all ranks, as far as there is room for it.
@@ -107,19 +107,19 @@ impl Word {
         self
     }
 
-    /// Adds what a child of `rank` says, whose word this is.
-    pub fn add(&mut self, rank: u32, child: u32, word: Self) {
-        if (word.purpose, word.epoch) != (self.purpose, self.epoch) {
+    /// Adds the message of a child to this one of `rank`.
+    pub fn add(&mut self, rank: u32, child: u32, message: Self) {
+        if (message.purpose, message.epoch) != (self.purpose, self.epoch) {
             let text = "ranks do not call the same thing (end of epoch, close) at the same time".to_owned();
             self.fail(child, CODE_MISMATCH, text);
-        } else if word.agreement.failure.is_none() && word.same != self.same {
-            let text = difference((rank, &self.same), (child, &word.same));
+        } else if message.agreement.failure.is_none() && message.same != self.same {
+            let text = difference((rank, &self.same), (child, &message.same));
             self.fail(child, CODE_DIFFERENT, text);
         }
-        if let Some((rank, code, text)) = word.agreement.failure {
+        if let Some((rank, code, text)) = message.agreement.failure {
             self.fail(rank, code, text);
         }
-        for (sum, more) in self.agreement.sums.iter_mut().zip(&word.agreement.sums) {
+        for (sum, more) in self.agreement.sums.iter_mut().zip(&message.agreement.sums) {
             *sum = sum.saturating_add(*more);
         }
     }
@@ -167,11 +167,11 @@ impl Word {
         let text = String::from_utf8_lossy(text).into_owned();
         let (failure, same) =
             if rank == NOBODY { (None, text) } else { (Some((rank, code, text)), String::new()) };
-        Some(Self { kind, purpose: fixed[1], epoch, agreement: Agreement { failure, sums }, same })
+        Some(Self { kind, purpose: fixed[1], epoch, agreement: Combined { failure, sums }, same })
     }
 }
 
-/// The first word in which two ranks differ.
+/// The first option in which two ranks differ.
 fn difference(one: (u32, &str), other: (u32, &str)) -> String {
     let words = |said: &str| said.split(' ').map(str::to_owned).collect::<Vec<_>>();
     let (own, theirs) = (words(one.1), words(other.1));
@@ -196,42 +196,50 @@ mod tests {
     #[test]
     fn words_come_back_and_fit_their_buffer() {
         let outcome = Outcome::Failed { code: 28, text: "é".repeat(2000) };
-        let word = Word::of(1, 9, 4, outcome, &[u64::MAX; SUMS_MAX]);
+        let message = ControlMessage::of(1, 9, 4, outcome, &[u64::MAX; SUMS_MAX]);
         let mut bytes = Vec::new();
-        word.write(&mut bytes);
+        message.write(&mut bytes);
         assert!(bytes.len() <= CONTROL_BYTES);
-        let back = Word::read(&bytes).unwrap();
+        let back = ControlMessage::read(&bytes).unwrap();
         assert_eq!((back.kind, back.purpose, back.epoch), (Kind::Up, 1, 9));
-        assert_eq!(back.agreement.sums, word.agreement.sums);
+        assert_eq!(back.agreement.sums, message.agreement.sums);
         assert_eq!(back.agreement.failure.map(|(rank, code, _)| (rank, code)), Some((4, 28)));
         for length in 0..bytes.len() {
-            let _ = Word::read(&bytes[..length]);
+            let _ = ControlMessage::read(&bytes[..length]);
         }
     }
 
     #[test]
     fn the_lowest_rank_that_failed_is_told_and_sums_add_up() {
-        let mut word = Word::of(1, 0, 2, Outcome::Well, &[1, 10]);
-        word.add(2, 6, Word::of(1, 0, 6, Outcome::Failed { code: 1, text: "six".into() }, &[2, 20]));
-        word.add(2, 5, Word::of(1, 0, 5, Outcome::Failed { code: 1, text: "five".into() }, &[3, 30]));
-        assert_eq!(word.agreement.sums, [6, 60]);
-        assert_eq!(word.agreement.failure, Some((5, 1, "five".to_owned())));
-        let mut word = Word::of(1, 0, 0, Outcome::Well, &[]);
-        word.add(0, 1, Word::of(2, 0, 1, Outcome::Well, &[]));
-        assert_eq!(word.agreement.failure.map(|(rank, code, _)| (rank, code)), Some((1, CODE_MISMATCH)));
+        let mut message = ControlMessage::of(1, 0, 2, Outcome::Well, &[1, 10]);
+        message.add(
+            2,
+            6,
+            ControlMessage::of(1, 0, 6, Outcome::Failed { code: 1, text: "six".into() }, &[2, 20]),
+        );
+        message.add(
+            2,
+            5,
+            ControlMessage::of(1, 0, 5, Outcome::Failed { code: 1, text: "five".into() }, &[3, 30]),
+        );
+        assert_eq!(message.agreement.sums, [6, 60]);
+        assert_eq!(message.agreement.failure, Some((5, 1, "five".to_owned())));
+        let mut message = ControlMessage::of(1, 0, 0, Outcome::Well, &[]);
+        message.add(0, 1, ControlMessage::of(2, 0, 1, Outcome::Well, &[]));
+        assert_eq!(message.agreement.failure.map(|(rank, code, _)| (rank, code)), Some((1, CODE_MISMATCH)));
     }
 
     #[test]
     fn who_says_something_else_is_named_with_the_word() {
-        let said = |text: &str, rank| Word::of(1, 0, rank, Outcome::Well, &[]).with_same(text);
-        let mut word = said("key=8 batch=4096", 2);
-        word.add(2, 5, said("key=8 batch=4096", 5));
-        assert_eq!(word.agreement.failure, None);
+        let said = |text: &str, rank| ControlMessage::of(1, 0, rank, Outcome::Well, &[]).with_same(text);
+        let mut message = said("key=8 batch=4096", 2);
+        message.add(2, 5, said("key=8 batch=4096", 5));
+        assert_eq!(message.agreement.failure, None);
         let mut bytes = Vec::new();
-        word.write(&mut bytes);
-        assert_eq!(Word::read(&bytes), Some(word.clone()));
-        word.add(2, 6, said("key=8 batch=64", 6));
-        let (rank, code, text) = word.agreement.failure.unwrap();
+        message.write(&mut bytes);
+        assert_eq!(ControlMessage::read(&bytes), Some(message.clone()));
+        message.add(2, 6, said("key=8 batch=64", 6));
+        let (rank, code, text) = message.agreement.failure.unwrap();
         assert_eq!((rank, code), (6, CODE_DIFFERENT));
         assert_eq!(text, "rank 6 has batch=64 and rank 2 has batch=4096");
     }

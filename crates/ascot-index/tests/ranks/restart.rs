@@ -5,12 +5,11 @@ use std::thread;
 
 use ascot_io::Disk;
 
-use super::tests::{MEMORY, PARTICLES, check_directory, going_on, key, on_ranks, options, value};
-use super::*;
-use crate::format::manifest::Manifest;
-use crate::read::Directory;
-use crate::routing::{Order, Route, Topology, in_process};
-use crate::write::OpenMode;
+use super::{MEMORY, PARTICLES, check_directory, going_on, key, on_ranks, options, value};
+use ascot_index::rank_writer::{RankEpoch, RankOptions, RankWriter};
+use ascot_index::routing::{Route, Topology};
+use ascot_index::{Directory, Manifest, OpenMode, PartitionBy, Scheme};
+use ascot_testing::in_process::{Order, in_process};
 
 /// Writes the epochs of a range with so many ranks, which go on with what is there, of which the epochs before stay.
 fn write_with(path: &Path, ranks: u32, scheme: Scheme, by: PartitionBy, epochs: std::ops::Range<u64>) {
@@ -73,7 +72,7 @@ fn go_on_with_other_numbers(scheme: Scheme, by: PartitionBy) {
     check_whole(&path, 5);
     // Four again: two of them have logs with old tails behind a gap.
     write_with(&path, 4, scheme, by, 5..6);
-    let mut one = crate::DirectoryWriter::append(&Disk::default(), &path, MEMORY).unwrap();
+    let mut one = ascot_index::DirectoryWriter::append(&Disk::default(), &path, MEMORY).unwrap();
     for particle in 0..PARTICLES {
         one.append_record(&key(particle), &value(particle, 6, 40)).unwrap();
     }

@@ -1,12 +1,12 @@
-//! Reading what is there, where not all is: what cannot be read is told, and everything else is given out.
+//! The lenient-read policy: files and blocks that cannot be read are reported, and everything else is handed over.
 //!
 //! ```text
 //!   strict    the first file that is missing or damaged ends the reading
-//!   lenient   it is noted, and reading goes on behind it: the next unit of blocks, the next segment, the next log
+//!   lenient   it is noted, and reading continues after it: the next unit of blocks, the next segment, the next log
 //! ```
 //!
-//! Invariants: an error of whoever takes the records always ends it; so does one of memory. What is noted is bounded, and
-//! counted beyond that.
+//! Invariants: an error of whoever takes the records always ends it; so does one of memory. What is noted is bounded,
+//! and counted beyond that.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -16,12 +16,12 @@ use ascot_io::{Action, IoError};
 use crate::error::{IndexError, Result};
 use crate::format::names::Log;
 use crate::read::Directory;
-use crate::read::fetch::{Spot, fetch_all};
+use crate::read::fetch::{ByteRange, fetch_all};
 
-/// Most gaps that are told one by one.
-const TOLD_MOST: usize = 100;
+/// Maximum number of faults that are listed.
+const TOLD_MAX: usize = 100;
 
-/// What could not be read.
+/// The faults of files that could not be read.
 #[derive(Debug, Default)]
 pub struct Unread {
     /// The first of it: files, places, what is wrong.
@@ -43,7 +43,7 @@ impl Unread {
 
     /// Notes one more.
     pub(crate) fn add(&mut self, error: IndexError) {
-        if self.errors.len() < TOLD_MOST {
+        if self.errors.len() < TOLD_MAX {
             self.errors.push(error);
         } else {
             self.more += 1;
@@ -51,15 +51,15 @@ impl Unread {
     }
 }
 
-/// What to do about what cannot be read.
-pub(crate) struct Gaps {
+/// The lenient-read policy: whether reading continues after a file or block that cannot be read.
+pub(crate) struct ReadPolicy {
     lenient: bool,
     /// Whoever takes the records wants no more.
     stopped: Cell<bool>,
     unread: RefCell<Unread>,
 }
 
-impl Gaps {
+impl ReadPolicy {
     /// The first ends the reading.
     pub fn strict() -> Self {
         Self { lenient: false, stopped: Cell::new(false), unread: RefCell::default() }
@@ -70,14 +70,14 @@ impl Gaps {
         Self { lenient: true, ..Self::strict() }
     }
 
-    /// Whether reading goes on behind a gap.
+    /// Whether reading continues after a fault.
     pub fn is_lenient(&self) -> bool {
         self.lenient
     }
 
-    /// Whether so many were noted that others are counted only.
+    /// Whether further faults are counted only.
     fn are_many(&self) -> bool {
-        self.unread.borrow().errors.len() >= TOLD_MOST
+        self.unread.borrow().errors.len() >= TOLD_MAX
     }
 
     /// Counts one more.
@@ -86,12 +86,12 @@ impl Gaps {
     }
 
     /// Keeps that an error is the taker's own.
-    pub fn of_taker<T>(&self, taken: Result<T>) -> Result<T> {
+    pub fn note_taken<T>(&self, taken: Result<T>) -> Result<T> {
         self.stopped.set(self.stopped.get() || taken.is_err());
         taken
     }
 
-    /// What was read; none where it could not be and reading goes on.
+    /// The value read; none where it could not be read and reading continues.
     pub fn allow<T>(&self, done: Result<T>) -> Result<Option<T>> {
         match done {
             Ok(read) => Ok(Some(read)),
@@ -103,33 +103,34 @@ impl Gaps {
         }
     }
 
-    /// What could not be read.
+    /// The faults of files that could not be read.
     pub fn into_unread(self) -> Unread {
         self.unread.into_inner()
     }
 }
 
-/// Reads places as [`fetch_all`] does; behind one that cannot be read it goes on if `gaps` says so.
+/// Reads byte ranges as [`fetch_all`] does; after one that cannot be read it continues if `policy` allows it.
 pub(crate) fn fetch_each(
     directory: &Directory,
-    gaps: &Gaps,
-    spots: &[Spot],
+    policy: &ReadPolicy,
+    byte_ranges: &[ByteRange],
     mut take: impl FnMut(usize, &[u8]) -> Result<()>,
 ) -> Result<()> {
     let (mut begun, mut inside) = (0, false);
-    let done = fetch_all(directory, spots, |number, bytes| {
+    let done = fetch_all(directory, byte_ranges, |number, bytes| {
         begun = number + 1;
         let taken = take(number, bytes);
         inside = taken.is_err();
         taken
     });
-    // What could not even be read is told when it is tried by itself; what was begun is not begun again.
-    if done.is_ok() || inside || !gaps.is_lenient() {
-        gaps.allow(done)?;
+    // A range that could not be read is reported when it is tried by itself; ranges already handed over are not read
+    // again.
+    if done.is_ok() || inside || !policy.is_lenient() {
+        policy.allow(done)?;
     }
-    for number in begun..spots.len() {
-        let one = fetch_all(directory, &spots[number..=number], |_, bytes| take(number, bytes));
-        gaps.allow(one)?;
+    for number in begun..byte_ranges.len() {
+        let one = fetch_all(directory, &byte_ranges[number..=number], |_, bytes| take(number, bytes));
+        policy.allow(one)?;
     }
     Ok(())
 }
@@ -138,7 +139,7 @@ impl Directory {
     /// The logs whose index is there; the others are handed to `missing`. Before the first epoch's end none is missed.
     ///
     /// # Errors
-    /// What keeps from listing the directory; those of `missing`.
+    /// A directory that cannot be listed; errors of `missing`.
     pub(crate) fn logs_there(&self, mut missing: impl FnMut(Log) -> Result<()>) -> Result<Vec<Log>> {
         let failed = |error| IndexError::from(IoError::from_os(Action::Read, &self.path, 0, error));
         let mut there = BTreeSet::new();
@@ -159,14 +160,14 @@ impl Directory {
         Ok(found)
     }
 
-    /// Those of them that are wanted, and of the missing ones that are, what `gaps` says.
-    pub(crate) fn logs_wanted(&self, gaps: &Gaps, wanted: impl Fn(Log) -> bool) -> Result<Vec<Log>> {
+    /// The logs that are wanted; `policy` decides about wanted ones that are missing.
+    pub(crate) fn logs_wanted(&self, policy: &ReadPolicy, wanted: impl Fn(Log) -> bool) -> Result<Vec<Log>> {
         let missed = |log| match wanted(log) {
-            true if gaps.are_many() => {
-                gaps.one_more();
+            true if policy.are_many() => {
+                policy.one_more();
                 Ok(())
             }
-            true => gaps.allow(Err(self.missing_log(log))).map(|_: Option<()>| ()),
+            true => policy.allow(Err(self.missing_log(log))).map(|_: Option<()>| ()),
             false => Ok(()),
         };
         let mut logs = self.logs_there(missed)?;

@@ -4,62 +4,12 @@
 //! for every k, and expects the right output or a clear error each time. The counter runs over
 //! the operations the plan's filter lets through, whichever thread they come from.
 
-use crate::sync::Unpoisoned;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// The operations that are counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Operation {
-    /// Opening a file to read.
-    Open,
-    /// Creating a file, or opening one to append.
-    Create,
-    /// One begun read.
-    Read,
-    /// One begun write.
-    Write,
-    /// Making a file or directory durable.
-    Sync,
-    /// Renaming.
-    Rename,
-    /// Removing.
-    Remove,
-}
-
-/// What happens to the operation the plan picks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Effect {
-    /// Fails with EIO.
-    Eio,
-    /// Fails with ENOSPC.
-    NoSpace,
-    /// Fails with EMFILE.
-    TooManyOpen,
-    /// The first system call moves half of the bytes; reads and writes must go on by themselves.
-    Short,
-    /// A write stores its first half only and reports success.
-    Torn,
-    /// A write stores zeros and reports success.
-    Zeroed,
-    /// A write lands at the place of the block before it (the first at the second's place) and
-    /// reports success.
-    Misdirected,
-}
-
-impl Effect {
-    fn error(self) -> Option<io::Error> {
-        let code = match self {
-            Self::Eio => libc::EIO,
-            Self::NoSpace => libc::ENOSPC,
-            Self::TooManyOpen => libc::EMFILE,
-            Self::Short | Self::Torn | Self::Zeroed | Self::Misdirected => return None,
-        };
-        Some(io::Error::from_raw_os_error(code))
-    }
-}
+use ascot_io::{Effect, FaultHook, Operation, Unpoisoned};
 
 /// Which operation is hit, and how.
 #[derive(Debug, Clone)]
@@ -120,9 +70,16 @@ impl Faults {
     pub fn fired(&self) -> u64 {
         self.fired.load(Ordering::Relaxed)
     }
+}
 
-    /// Counts an operation; what must happen to it, or the error it fails with.
-    pub(crate) fn meet(&self, operation: Operation, path: &Path) -> io::Result<Option<Effect>> {
+impl From<Faults> for Arc<dyn FaultHook> {
+    fn from(faults: Faults) -> Self {
+        Arc::new(faults)
+    }
+}
+
+impl FaultHook for Faults {
+    fn before(&self, operation: Operation, path: &Path) -> io::Result<Option<Effect>> {
         if let Some(recorded) = &self.recorded {
             recorded.lock().unpoisoned().push((operation, path.to_path_buf()));
         }
@@ -160,12 +117,12 @@ mod tests {
             lasting: false,
         });
         let (spill, other) = (Path::new("/tmp/spill-1"), Path::new("/tmp/out"));
-        assert!(faults.meet(Operation::Read, spill).is_ok());
-        assert!(faults.meet(Operation::Write, other).is_ok());
-        assert!(faults.meet(Operation::Write, spill).is_ok());
-        let error = faults.clone().meet(Operation::Write, spill).unwrap_err();
-        assert_eq!(error.raw_os_error(), Some(libc::ENOSPC));
-        assert!(faults.meet(Operation::Write, spill).is_ok());
+        assert!(faults.before(Operation::Read, spill).is_ok());
+        assert!(faults.before(Operation::Write, other).is_ok());
+        assert!(faults.before(Operation::Write, spill).is_ok());
+        let error = faults.clone().before(Operation::Write, spill).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(28));
+        assert!(faults.before(Operation::Write, spill).is_ok());
         assert_eq!((faults.counted(), faults.fired()), (3, 1));
     }
 
@@ -179,7 +136,7 @@ mod tests {
             lasting: true,
         });
         for _ in 0..3 {
-            assert_eq!(faults.meet(Operation::Write, Path::new("x")).unwrap(), Some(Effect::Torn));
+            assert_eq!(faults.before(Operation::Write, Path::new("x")).unwrap(), Some(Effect::Torn));
         }
     }
 }

@@ -15,11 +15,11 @@
 //! every run.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use super::topology::Topology;
-use super::transport::{Lane, Sent, Transport, TransportError};
+use ascot_index::routing::{Lane, Sent, Topology, Transport, TransportError};
+use ascot_io::Unpoisoned;
 
 /// What links between nodes can do.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -92,7 +92,7 @@ impl Wire {
     }
 
     /// In virtual time: `rank` waits until that device has done all that it was given.
-    pub fn settle(&self, rank: u32) {
+    pub fn wait_for_device(&self, rank: u32) {
         let mut state = self.lock();
         let done = state.device_free.get(self.topology.node_of(rank) as usize).copied();
         state.reaches(rank, done.unwrap_or(0.0));
@@ -113,7 +113,7 @@ impl Wire {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unpoisoned()
     }
 
     /// When a batch that `from` sends now arrives.
@@ -277,7 +277,7 @@ impl<T: Transport> Limited<T> {
             state.set_idle(rank, None);
             return Ok(());
         }
-        // Whoever sends it something later says so.
+        // A rank that sends to it later resets this.
         state.set_idle(rank, Some(next));
         drop(state);
         self.inner.wait(most)
@@ -332,7 +332,7 @@ impl<T: Transport> Transport for Limited<T> {
     }
 
     fn leave(&mut self) {
-        // What is held back is word to others that they need in order to leave too.
+        // The other ranks need the messages held back in order to leave too.
         while let Ok(Some(next)) = self.hand_over() {
             std::thread::sleep(next);
         }

@@ -6,11 +6,12 @@
 //! all who wait are told.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-use super::topology::Topology;
-use super::transport::{Lane, Sent, Transport, TransportError};
+use ascot_index::routing::{Lane, Sent, Topology, Transport, TransportError};
+use ascot_io::Unpoisoned;
+use ascot_model::random::SplitMix64;
 
 /// In which order ranks run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +62,7 @@ enum Presence {
 
 struct Turns {
     running: u32,
-    random: u64,
+    random: SplitMix64,
     /// The change that was the last one at the last turn, and turns since.
     changes: u64,
     idle: u64,
@@ -72,7 +73,7 @@ pub fn in_process(topology: &Topology, order: Order) -> Vec<Endpoint> {
     let size = topology.size() as usize;
     let turns = match order {
         Order::Free => None,
-        Order::Turns { seed } => Some(Turns { running: 0, random: seed, changes: 0, idle: 0 }),
+        Order::Turns { seed } => Some(Turns { running: 0, random: SplitMix64(seed), changes: 0, idle: 0 }),
     };
     let state = State {
         queues: (0..size).map(|_| Default::default()).collect(),
@@ -101,13 +102,7 @@ impl State {
         let Some(turns) = &mut self.turns else { return true };
         turns.idle = if turns.changes == changes { turns.idle + 1 } else { 0 };
         turns.changes = changes;
-        // SplitMix64 (Steele, Lea and Flood, Fast Splittable Pseudorandom Number Generators, figure 14).
-        turns.random = turns.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = turns.random;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^= mixed >> 31;
-        if let Some(&next) = here.get((mixed % here.len().max(1) as u64) as usize) {
+        if let Some(&next) = here.get((turns.random.next_u64() % here.len().max(1) as u64) as usize) {
             turns.running = next;
         }
         // By then each rank has had its turn, but for a chance of e to the -64th.
@@ -117,11 +112,11 @@ impl State {
 
 impl Hub {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unpoisoned()
     }
 
     fn sleep<'a>(&self, state: MutexGuard<'a, State>, most: Duration) -> MutexGuard<'a, State> {
-        self.changed.wait_timeout(state, most).unwrap_or_else(PoisonError::into_inner).0
+        self.changed.wait_timeout(state, most).unpoisoned().0
     }
 
     /// Waits until it is this rank's turn.

@@ -14,7 +14,8 @@ use std::path::Path;
 use ascot_io::Disk;
 
 use crate::error::{IndexError, Result};
-use crate::format::manifest::{Layout, Manifest, Scheme};
+use crate::format::layout::{Layout, Scheme};
+use crate::format::manifest::Manifest;
 use crate::format::names::MANIFEST;
 use crate::format::shape::Shape;
 use crate::write::coordinator::Coordinator;
@@ -37,7 +38,7 @@ impl OpenMode {
     pub const NAMED: [(&str, Self); 3] =
         [("create", Self::Create), ("append", Self::Append), ("auto", Self::Auto)];
 
-    /// What it is called.
+    /// Its name.
     pub fn name(self) -> &'static str {
         Self::NAMED.iter().find(|(_, mode)| *mode == self).map_or("", |(name, _)| name)
     }
@@ -48,9 +49,9 @@ impl OpenMode {
 pub struct Opening {
     /// Made or gone on with.
     pub mode: OpenMode,
-    /// Only the first so many epochs stay of a directory that is gone on with; none: all that are complete.
+    /// The number of epochs that stay of a directory that is continued; none: all complete ones.
     pub rollback: Option<u64>,
-    /// What it is to be.
+    /// The layout asked for.
     pub request: LayoutRequest,
 }
 
@@ -77,7 +78,7 @@ impl Opening {
     /// The manifest to go on from, by `writers` processes of which each can own so many partitions.
     ///
     /// # Errors
-    /// What is asked for and is not so in the directory; more epochs that are to stay than there are.
+    /// A request that contradicts the directory; more epochs to keep than there are.
     pub fn go_on(&self, mut manifest: Manifest, writers: u32, owned_most: u32) -> Result<Manifest> {
         self.request.check_same(&manifest.layout)?;
         if let Some(epochs) = self.rollback {

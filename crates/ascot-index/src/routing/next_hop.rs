@@ -1,4 +1,4 @@
-//! Where a message goes next, and which connection leads there: arithmetic on ranks, no state.
+//! The next hop of a message, and the connection that leads there: arithmetic on ranks, no state.
 
 use super::topology::{Route, Topology};
 use super::transport::Lane;
@@ -10,8 +10,8 @@ pub(super) struct Hop {
     pub address: Option<u32>,
 }
 
-/// The ways out of one rank.
-pub(super) struct Way {
+/// The next hops from one rank.
+pub(super) struct NextHops {
     topology: Topology,
     rank: u32,
     node: u32,
@@ -29,7 +29,7 @@ fn beside(own: u32, other: u32) -> usize {
     (other - u32::from(other > own)) as usize
 }
 
-impl Way {
+impl NextHops {
     pub fn new(topology: Topology, rank: u32, route: Route) -> Self {
         let node = topology.node_of(rank);
         let own_index = topology.index_on_node(rank);
@@ -146,15 +146,15 @@ mod tests {
     fn follow(topology: &Topology, route: Route, from: u32, to: u32) -> (u32, u32) {
         let (mut at, mut hops, mut off_node) = (from, 0, 0);
         loop {
-            let way = Way::new(topology.clone(), at, route);
-            let Some(hop) = way.next_hop(to) else { return (hops, off_node) };
-            let next = way.peers(hop.lane)[hop.place];
+            let next_hops = NextHops::new(topology.clone(), at, route);
+            let Some(hop) = next_hops.next_hop(to) else { return (hops, off_node) };
+            let next = next_hops.peers(hop.lane)[hop.place];
             for node in 0..topology.nodes() {
-                assert_eq!(way.place_of_node(node), topology.place_among_represented(at, node));
+                assert_eq!(next_hops.place_of_node(node), topology.place_among_represented(at, node));
             }
-            assert!(Way::new(topology.clone(), next, route).place_of(hop.lane, at).is_some());
-            assert_eq!(way.place_of(hop.lane, next), Some(hop.place));
-            off_node += u32::from(!way.on_own_node(next));
+            assert!(NextHops::new(topology.clone(), next, route).place_of(hop.lane, at).is_some());
+            assert_eq!(next_hops.place_of(hop.lane, next), Some(hop.place));
+            off_node += u32::from(!next_hops.on_own_node(next));
             (at, hops) = (next, hops + 1);
         }
     }

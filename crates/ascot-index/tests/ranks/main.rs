@@ -1,27 +1,28 @@
 //! Directories that ranks write together, as threads on emulated nodes: what is read back is what was written, by
 //! each scheme and route; the gain on a slow wire; and what happens when a rank fails.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail loudly")]
+
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use ascot_io::{Disk, DiskOptions, Effect, FaultPlan, Faults, Operation};
+use ascot_io::{Disk, DiskOptions, Effect, Operation};
+use ascot_testing::faults::{FaultPlan, Faults};
 
-use super::*;
-use crate::read::{Directory, Scan};
-use crate::routing::{Endpoint, Limited, Order, Pace, Route, Topology, Wire, WireSpeed, in_process};
-use crate::write::OpenMode;
+use ascot_index::rank_writer::{RankEpoch, RankError, RankOptions, RankWriter};
+use ascot_index::routing::{Route, RouteError, RoutingSettings, Topology};
+use ascot_index::{Directory, IndexError, Layout, OpenMode, Opening, PartitionBy, Scan, Scheme};
+use ascot_testing::in_process::{Endpoint, Order, in_process};
+use ascot_testing::limited::{Limited, Pace, Wire, WireSpeed};
+
+mod restart;
 
 const RANKS: u32 = 8;
 const RANKS_PER_NODE: u32 = 2;
-pub(super) const MEMORY: usize = 24 << 20;
+const MEMORY: usize = 24 << 20;
 
-pub(super) fn options(
-    scheme: Scheme,
-    route: Route,
-    key_bytes: Option<u32>,
-    value_bytes: Option<u32>,
-) -> RankOptions {
+fn options(scheme: Scheme, route: Route, key_bytes: Option<u32>, value_bytes: Option<u32>) -> RankOptions {
     let layout = Layout { key_bytes, value_bytes, ..Layout::new(scheme, 0, 0) };
     let routing = RoutingSettings {
         route,
@@ -35,13 +36,13 @@ pub(super) fn options(
 }
 
 /// Others that go on with a directory.
-pub(super) fn going_on(options: RankOptions, rollback: Option<u64>) -> RankOptions {
+fn going_on(options: RankOptions, rollback: Option<u64>) -> RankOptions {
     let opening = Opening { mode: OpenMode::Append, rollback, ..options.opening };
     RankOptions { opening, ..options }
 }
 
 /// Runs `each` for every rank in a thread of its own; the answers by rank.
-pub(super) fn on_ranks<R: Send>(order: Order, each: impl Fn(Endpoint) -> R + Sync) -> Vec<R> {
+fn on_ranks<R: Send>(order: Order, each: impl Fn(Endpoint) -> R + Sync) -> Vec<R> {
     thread::scope(|scope| {
         let each = &each;
         let ends = in_process(&Topology::even(RANKS, RANKS_PER_NODE), order);
@@ -51,12 +52,12 @@ pub(super) fn on_ranks<R: Send>(order: Order, each: impl Fn(Endpoint) -> R + Syn
 }
 
 /// The key of a particle, spread over all bytes.
-pub(super) fn key(particle: u64) -> [u8; 8] {
-    crate::hash::mix(particle + 1).to_be_bytes()
+fn key(particle: u64) -> [u8; 8] {
+    ascot_index::hash::mix(particle + 1).to_be_bytes()
 }
 
 /// The value of a particle in an epoch.
-pub(super) fn value(particle: u64, epoch: u64, bytes: usize) -> Vec<u8> {
+fn value(particle: u64, epoch: u64, bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| (particle.wrapping_mul(31) + epoch * 7 + at as u64) as u8).collect()
 }
 
@@ -76,7 +77,7 @@ fn written(path: &Path, scheme: Scheme, route: Route, per_rank: u64, disk_rate: 
     let wire = Wire::new(&topology, speed, Pace::Virtual);
     let results = on_ranks(Order::Turns { seed: 5 }, |end| {
         let disk = Disk::default();
-        let rank = crate::routing::Transport::rank(&end);
+        let rank = ascot_index::routing::Transport::rank(&end);
         let limited = Limited::new(end, &wire);
         let options = options(scheme, route, Some(8), Some(VALUE_BYTES as u32));
         let mut writer = RankWriter::open(limited, &disk, path, &options).unwrap();
@@ -97,7 +98,7 @@ fn written(path: &Path, scheme: Scheme, route: Route, per_rank: u64, disk_rate: 
         let bytes = writer.counts().bytes_off_node();
         writer.close().unwrap();
         work();
-        wire.settle(rank);
+        wire.wait_for_device(rank);
         (bytes, counted)
     });
     let (wire_bytes, disk_bytes) = results.iter().fold((0, 0), |sum, each| (sum.0 + each.0, sum.1 + each.1));
@@ -138,11 +139,11 @@ fn full_after(writes: u64) -> Disk {
         path_contains: String::new(),
         lasting: true,
     };
-    Disk::new(DiskOptions { faults: Some(Faults::new(plan)), ..DiskOptions::default() })
+    Disk::new(DiskOptions { faults: Some(Faults::new(plan).into()), ..DiskOptions::default() })
 }
 
 /// Appends one epoch from this rank: particles that are not the same at every rank in every epoch.
-fn append_epoch<T: crate::routing::Transport>(
+fn append_epoch<T: ascot_index::routing::Transport>(
     writer: &mut RankWriter<T>,
     epoch: u64,
     value_bytes: impl Fn(u64) -> usize,
@@ -154,7 +155,7 @@ fn append_epoch<T: crate::routing::Transport>(
     Ok(())
 }
 
-pub(super) const PARTICLES: u64 = 4000;
+const PARTICLES: u64 = 4000;
 
 /// The rank a particle is at in an epoch: they move.
 fn home(particle: u64, epoch: u64) -> u32 {
@@ -162,7 +163,7 @@ fn home(particle: u64, epoch: u64) -> u32 {
 }
 
 /// Checks that a directory holds `epochs` epochs of all particles, and nothing else.
-pub(super) fn check_directory(path: &Path, epochs: u64, value_bytes: impl Fn(u64) -> usize) {
+fn check_directory(path: &Path, epochs: u64, value_bytes: impl Fn(u64) -> usize) {
     let directory = Directory::open(&Disk::default(), path, 16 << 20).unwrap();
     assert_eq!(directory.manifest().epochs, epochs);
     for particle in (0..PARTICLES).step_by(37) {
@@ -175,7 +176,7 @@ pub(super) fn check_directory(path: &Path, epochs: u64, value_bytes: impl Fn(u64
     }
     assert_eq!(directory.get(&key(PARTICLES + 5)).unwrap(), []);
     let mut records = 0;
-    let count = |_: crate::read::ScanRecord<'_>| {
+    let count = |_: ascot_index::read::ScanRecord<'_>| {
         records += 1;
         Ok(())
     };
@@ -261,11 +262,11 @@ fn by_key_range_partitions_are_balanced_after_the_first_epoch() {
         let (mut last, mut records) = (Vec::new(), 0);
         let ordered = Scan {
             from: narrow(100).to_vec(),
-            upto: Some(narrow(900).to_vec()),
+            end: Some(narrow(900).to_vec()),
             by_key: true,
             ..Scan::default()
         };
-        let take = |record: crate::read::ScanRecord<'_>| {
+        let take = |record: ascot_index::read::ScanRecord<'_>| {
             assert!(last.as_slice() <= record.key);
             last = record.key.to_vec();
             records += 1;
@@ -324,7 +325,7 @@ fn a_full_disk_at_one_rank_is_told_to_all_and_earlier_epochs_stay() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("run.dir");
         let results = on_ranks(Order::Free, |end| {
-            let rank = crate::routing::Transport::rank(&end);
+            let rank = ascot_index::routing::Transport::rank(&end);
             let disk = full_after(if rank == 5 { 6 } else { u64::MAX });
             let options = options(scheme, Route::ThreeHop, Some(8), Some(40));
             let mut writer = RankWriter::open(end, &disk, &path, &options).unwrap();
@@ -410,7 +411,7 @@ fn a_rank_that_cannot_open_is_told_to_all() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("run.dir");
         let errors = on_ranks(Order::Free, |end| {
-            let options = match crate::routing::Transport::rank(&end) {
+            let options = match ascot_index::routing::Transport::rank(&end) {
                 5 => bad,
                 _ => Some(&usual),
             };
@@ -436,7 +437,8 @@ fn options_that_differ_are_named_at_all_ranks() {
         change(&mut options);
         options
     };
-    let attribute = crate::Attribute { name: "e".into(), offset: 0, kind: crate::NumberKind::F64 };
+    let attribute =
+        ascot_index::Attribute { name: "e".into(), offset: 0, kind: ascot_index::NumberKind::F64 };
     for (options, wanted) in [
         (other(&|options| options.opening.request.scheme = Some(Scheme::Ranks)), "scheme=ranks"),
         (other(&|options| options.opening.request.key_bytes = Some(16)), "key=16"),
@@ -452,7 +454,7 @@ fn options_that_differ_are_named_at_all_ranks() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("run.dir");
         let errors = on_ranks(Order::Free, |end| {
-            let options = if crate::routing::Transport::rank(&end) == 6 { &options } else { &usual };
+            let options = if ascot_index::routing::Transport::rank(&end) == 6 { &options } else { &usual };
             RankWriter::open(end, &Disk::default(), &path, options).err().unwrap()
         });
         for error in errors {
@@ -467,7 +469,7 @@ fn options_that_differ_are_named_at_all_ranks() {
     let path = directory.path().join("run.dir");
     let own = other(&|options| (options.memory_bytes, options.routing.spare_batches) = (32 << 20, 9));
     on_ranks(Order::Free, |end| {
-        let options = if crate::routing::Transport::rank(&end) == 6 { &own } else { &usual };
+        let options = if ascot_index::routing::Transport::rank(&end) == 6 { &own } else { &usual };
         RankWriter::open(end, &Disk::default(), &path, options).unwrap().close().unwrap();
     });
 }
@@ -519,7 +521,7 @@ fn any_memory_is_written_within_or_refused() {
             let scratch = tempfile::tempdir().unwrap();
             let path = scratch.path().join("run.dir");
             let layout = Layout::new(scheme, 2, 1);
-            match crate::DirectoryWriter::create(&Disk::default(), &path, layout, memory) {
+            match ascot_index::DirectoryWriter::create(&Disk::default(), &path, layout, memory) {
                 Ok(mut writer) => {
                     writer.append_record(b"key", b"value").unwrap();
                     writer.close().unwrap();

@@ -4,22 +4,19 @@
 //! comes back to the same connection, addressed to a rank of the sender's node that is drawn at random, and the
 //! buffer is free again when that has been taken. Where all ranks send evenly to all, that is what a real
 //! peer would have sent. So messages, bytes and memory of a rank are counted, not estimated, on a machine that is
-//! not there. Agreement between ranks is left out: it has three connections whatever the size.
+//! not there. Combined between ranks is left out: it has three connections whatever the size.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
+use ascot_index::routing::batch::{HEADER_BYTES, Header, put_message, take_message};
+use ascot_index::routing::{
+    Lane, Route, RouteError, Router, RoutingCounts, RoutingSettings, Sent, Topology, Transport,
+    TransportError,
+};
 use ascot_io::Pool;
-
-use super::batch::{HEADER_BYTES, Header, put_message, take_message};
-use super::counts::RoutingCounts;
-use super::error::RouteError;
-use super::layout::RoutingSettings;
-use super::router::Router;
-use super::topology::{Route, Topology};
-use super::transport::{Lane, Sent, Transport, TransportError};
 
 /// What one rank of the sampled nodes did.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,8 @@
 //! Whole epochs between ranks that are threads: all arrives, in order, in the memory that was promised, whatever
 //! the shape of the machine and of the traffic; and failures are told, not waited for.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail loudly")]
+
 use std::collections::HashMap;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,7 +11,10 @@ use ascot_io::Pool;
 use ascot_model::routing_plan::RoutingJob;
 use proptest::prelude::*;
 
-use super::*;
+use ascot_index::routing::*;
+use ascot_testing::in_process::{Endpoint, Order, in_process};
+use ascot_testing::limited::{Limited, Pace, Wire, WireSpeed};
+use ascot_testing::virtual_peers::{SampledRank, sample_two_nodes};
 
 const PURPOSE: u8 = 1;
 
@@ -78,7 +83,7 @@ fn send_epochs<T: Transport>(
             }
         }
         router.drain(&mut take)?;
-        let agreement = router.agree(PURPOSE, Outcome::Well, &[u64::from(traffic.messages)])?;
+        let agreement = router.allreduce(PURPOSE, Outcome::Well, &[u64::from(traffic.messages)])?;
         assert_eq!(agreement.failure, None);
         assert_eq!(agreement.sums, [u64::from(traffic.messages) * u64::from(size)]);
     }
@@ -297,11 +302,11 @@ fn a_rank_that_leaves_right_behind_an_agreement_is_told_to_all() {
             let mut router =
                 Router::new(blind, settings(Route::ThreeHop, 256, 1), &Pool::new(8 << 20)).unwrap();
             router.drain(&mut |_| {})?;
-            router.agree(PURPOSE, Outcome::Well, &[])?;
+            router.allreduce(PURPOSE, Outcome::Well, &[])?;
             if rank == leaving {
                 return Err(TransportError::PeerGone { rank }.into());
             }
-            let done = router.drain(&mut |_| {}).and_then(|()| router.agree(PURPOSE, Outcome::Well, &[]));
+            let done = router.drain(&mut |_| {}).and_then(|()| router.allreduce(PURPOSE, Outcome::Well, &[]));
             // Others are still there to be told by this one.
             thread::sleep(Duration::from_millis(300));
             done
@@ -360,7 +365,7 @@ fn failures_and_different_purposes_are_told_to_all() {
                 true => Outcome::Failed { code: 28, text: "disk is full".into() },
                 false => Outcome::Well,
             };
-            let agreement = router.agree(if rank == 5 { purpose } else { 1 }, outcome, &[]).unwrap();
+            let agreement = router.allreduce(if rank == 5 { purpose } else { 1 }, outcome, &[]).unwrap();
             router.leave();
             agreement.failure
         });
@@ -379,7 +384,7 @@ fn messages_that_cannot_be_are_refused_and_nothing_breaks() {
         let nobody = router.append(2, b"", &mut |_| {}).unwrap_err();
         assert!(matches!(nobody, RouteError::NoSuchRank { rank: 2, size: 2 }));
         router.drain(&mut |_| {}).unwrap();
-        router.agree(PURPOSE, Outcome::Well, &[]).unwrap();
+        router.allreduce(PURPOSE, Outcome::Well, &[]).unwrap();
         router.leave();
     });
 }

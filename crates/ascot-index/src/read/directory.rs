@@ -1,0 +1,173 @@
+//! An indexed directory, open for reading: its manifest, the memory of its queries, and what is kept between them.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::SystemTime;
+
+use ascot_io::{Disk, MetadataCalls, Pool, Unpoisoned};
+
+use crate::error::{IndexError, Result};
+use crate::format::layout::Layout;
+use crate::format::manifest::Manifest;
+use crate::read::cache::Cache;
+use crate::read::counters::{Counters, QueryCounts};
+use crate::read::files::Files;
+use crate::read::notices::Notices;
+use crate::read::stamp::Stamp;
+
+/// Default memory of a reader, bytes.
+pub const USUAL_MEMORY_BYTES: usize = 64 << 20;
+/// Least memory of a reader, bytes.
+pub const MIN_MEMORY_BYTES: usize = 4 << 20;
+/// One part of this many is for indexes that are kept.
+const KEPT_SHARE: usize = 4;
+
+/// An indexed directory, open for reading. Any number of threads may ask it at once.
+pub struct Directory {
+    pub(super) disk: Disk,
+    pub(super) path: PathBuf,
+    pub(super) manifest: Manifest,
+    /// Of the manifest, before it was read.
+    stamp: Stamp,
+    /// Of each epoch the boundaries of partitions, where they are by range.
+    boundaries: Vec<Vec<Vec<u8>>>,
+    /// The memory it was opened with, bytes: `pool` and `cache` together.
+    memory_bytes: usize,
+    pub(super) pool: Pool,
+    cache: Mutex<Cache>,
+    pub(super) files: Files,
+    pub(super) counters: Counters,
+    notices: Mutex<Notices>,
+}
+
+impl Directory {
+    /// Opens a directory as it is: the epochs that are complete now. It may be written meanwhile; what is completed
+    /// later is seen by who opens it later.
+    ///
+    /// # Errors
+    /// [`IndexError::NotIndexed`], what is wrong with the manifest, a newer version; [`IndexError::TooLittle`] for less
+    /// than [`MIN_MEMORY_BYTES`].
+    pub fn open(disk: &Disk, path: &Path, memory_bytes: usize) -> Result<Self> {
+        if memory_bytes < MIN_MEMORY_BYTES {
+            return Err(IndexError::TooLittle {
+                what: "reading an indexed directory".to_owned(),
+                min_kib: MIN_MEMORY_BYTES / 1024,
+                allowed_kib: memory_bytes / 1024,
+                advice: "allow more memory",
+            });
+        }
+        let stamp = Stamp::of(path);
+        let calls = Arc::new(MetadataCalls::default());
+        // The manifest: the stamp, its size before it is read, and while it is.
+        calls.count_opened(1);
+        calls.count_inspected(3);
+        // Divided in advance, so that the sum is the cap.
+        let (manifest, kept_bytes) = (Manifest::read(path)?, memory_bytes / KEPT_SHARE);
+        let bounded = 0..manifest.boundaries.len() as u64;
+        Ok(Self {
+            disk: disk.clone(),
+            path: path.to_path_buf(),
+            boundaries: bounded.map(|epoch| manifest.boundaries_of(epoch)).collect(),
+            manifest,
+            stamp,
+            memory_bytes,
+            pool: Pool::new(memory_bytes - kept_bytes),
+            cache: Mutex::new(Cache::new(kept_bytes)),
+            files: Files::new(disk, calls),
+            counters: Counters::default(),
+            notices: Mutex::default(),
+        })
+    }
+
+    /// The layout of the directory, and how many epochs are complete.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// Whether another manifest is there than was read: costs asking the file system once.
+    pub fn has_gone_on(&self) -> bool {
+        self.files.calls().count_inspected(1);
+        Stamp::of(&self.path) != self.stamp
+    }
+
+    /// When the manifest that was read had been written, as far as is known.
+    pub fn modified(&self) -> Option<SystemTime> {
+        self.stamp.modified
+    }
+
+    /// Opens the directory again, as it is now, with the same memory.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_again(&self) -> Result<Self> {
+        Self::open(&self.disk, &self.path, self.memory_bytes)
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Counts of the queries so far.
+    pub fn counts(&self) -> QueryCounts {
+        QueryCounts {
+            files_opened: self.files.calls().opened(),
+            files_inspected: self.files.calls().inspected(),
+            ..self.counters.counts()
+        }
+    }
+
+    /// Notices for the user about damaged filters that queries did without. Empty afterwards.
+    pub fn take_notices(&self) -> Notices {
+        std::mem::take(&mut *self.notices.lock().unpoisoned())
+    }
+
+    pub(super) fn notice(&self, text: String) {
+        self.notices.lock().unpoisoned().add(text);
+    }
+
+    pub(super) fn layout(&self) -> &Layout {
+        &self.manifest.layout
+    }
+
+    pub(super) fn cache(&self) -> MutexGuard<'_, Cache> {
+        self.cache.lock().unpoisoned()
+    }
+
+    /// The partition of a key in an epoch.
+    pub(crate) fn partition_at(&self, key: &[u8], epoch: u64) -> u32 {
+        let partitions = self.manifest.shape_at(epoch).partitions;
+        self.layout().partition_among(partitions, key, self.boundaries_at(epoch))
+    }
+
+    /// The boundaries of an epoch; none where partitions are by hash.
+    pub(super) fn boundaries_at(&self, epoch: u64) -> &[Vec<u8>] {
+        let epoch = usize::try_from(epoch).unwrap_or(usize::MAX);
+        self.boundaries.get(epoch).map_or(&[], Vec::as_slice)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DirectoryWriter, Layout, Scheme};
+
+    #[test]
+    fn what_is_opened_again_and_again_keeps_its_memory() {
+        let (disk, scratch) = (Disk::default(), tempfile::tempdir().unwrap());
+        let path = scratch.path().join("run.dir");
+        let mut writer =
+            DirectoryWriter::create(&disk, &path, Layout::new(Scheme::Records, 1, 1), 8 << 20).unwrap();
+        let mut reader: Option<Directory> = None;
+        for epoch in 0..20u64 {
+            writer.append_record(b"key", &epoch.to_le_bytes()).unwrap();
+            writer.end_epoch().unwrap();
+            let now = match &reader {
+                Some(before) => before.open_again().unwrap(),
+                None => Directory::open(&disk, &path, MIN_MEMORY_BYTES).unwrap(),
+            };
+            assert_eq!(now.get(b"key").unwrap().len() as u64, epoch + 1);
+            reader = Some(now);
+        }
+    }
+}

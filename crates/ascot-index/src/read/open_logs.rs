@@ -1,0 +1,241 @@
+//! Opening index logs: where complete epochs end, and the segments of them; heads of segments, read where they are not
+//! kept.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ascot_io::crc32c;
+
+use crate::error::{IndexError, Result};
+use crate::format::footer::{Entry, Footer, PAGE, Root};
+use crate::format::head::{Head, Kind};
+use crate::format::names::Log;
+use crate::read::fetch::{ByteRange, fetch_all, fetch_one};
+use crate::read::log::LogReader;
+use crate::read::tail::{FIRST_BYTES, IndexFile, find_footer, root_at};
+use crate::read::{Directory, Segment, count};
+
+/// Logs opened at once.
+pub(crate) const LOGS_AT_ONCE: usize = 16;
+
+/// The last bytes of an index log, where its footer is, and most often its root.
+pub struct Tail {
+    at: u64,
+    bytes: Vec<u8>,
+}
+
+impl Tail {
+    /// The byte range of the tail of a file of `size` bytes.
+    pub fn byte_range(path: PathBuf, size: u64) -> ByteRange {
+        let end = size / PAGE * PAGE;
+        let at = end.saturating_sub(FIRST_BYTES);
+        // A few pages.
+        ByteRange { path, at, bytes: (end - at) as usize }
+    }
+
+    /// The bytes read there.
+    pub fn new(byte_range: &ByteRange, bytes: &[u8]) -> Self {
+        Self { at: byte_range.at, bytes: bytes.to_vec() }
+    }
+
+    /// So many bytes at a place, where it has them.
+    fn part(&self, at: u64, bytes: usize) -> Option<Vec<u8>> {
+        let from = usize::try_from(at.checked_sub(self.at)?).ok()?;
+        self.bytes.get(from..from.checked_add(bytes)?).map(<[u8]>::to_vec)
+    }
+}
+
+/// The index of a log of a directory, held open.
+struct HeldIndex<'a> {
+    directory: &'a Directory,
+    path: &'a Path,
+    tail: Tail,
+}
+
+impl IndexFile for HeldIndex<'_> {
+    fn path(&self) -> &Path {
+        self.path
+    }
+
+    fn size(&self) -> Result<u64> {
+        Ok(self.directory.files.get(self.path)?.size())
+    }
+
+    fn read(&self, at: u64, bytes: usize) -> Result<Vec<u8>> {
+        if let Some(part) = self.tail.part(at, bytes) {
+            return Ok(part);
+        }
+        count(&self.directory.counters.opening_reads, 1);
+        Ok(fetch_one(self.directory, self.path, at, bytes)?.bytes().to_vec())
+    }
+}
+
+impl LogReader {
+    /// Opens `log`; `tail` holds its end where that was read before.
+    pub fn open(directory: &Directory, log: Log, tail: Option<Tail>) -> Result<Self> {
+        let manifest = directory.manifest();
+        let (index, id) = (log.index(directory.path()), log.id(manifest.id));
+        let data = log.data(directory.path()).unwrap_or_else(|| index.clone());
+        let mut this = Self { log, id, index, data, entries: Vec::new(), ends: (0, 0) };
+        let epochs = manifest.epochs_of(log);
+        if epochs == 0 {
+            return Ok(this);
+        }
+        let path = this.index.clone();
+        let tail = match tail {
+            Some(tail) => tail,
+            None => {
+                let byte_range = Tail::byte_range(path.clone(), directory.files.get(&path)?.size());
+                count(&directory.counters.opening_reads, 1);
+                Tail::new(&byte_range, fetch_one(directory, &path, byte_range.at, byte_range.bytes)?.bytes())
+            }
+        };
+        let file = HeldIndex { directory, path: &path, tail };
+        let footer = find_footer(&file, id.0, epochs, |footer| footer.epochs >= epochs)?;
+        // An epoch ends a page, so there are not more of them than pages.
+        if manifest.epochs_taken(log) > footer.end() / PAGE {
+            let what = "the manifest counts more epochs than it has room for";
+            return Err(IndexError::damaged(&path, footer.at, what));
+        }
+        let read = this.read_roots(&file, &footer, epochs);
+        if footer.epochs > epochs && read.is_err() {
+            // An epoch that is not complete may lack any part of it; the complete ones have a footer of their own.
+            let footer = find_footer(&file, id.0, epochs, |footer| footer.epochs == epochs)?;
+            this.read_roots(&file, &footer, epochs)?;
+        } else {
+            read?;
+        }
+        Ok(this)
+    }
+
+    /// Reads the roots that a footer names, one after the other, and keeps segments of the first `epochs` epochs.
+    fn read_roots(&mut self, file: &HeldIndex<'_>, footer: &Footer, epochs: u64) -> Result<()> {
+        let damaged = |at, what| Err(IndexError::damaged(&self.index, at, what));
+        let (mut place, mut limit) = (footer.root, footer.at);
+        let mut roots: Vec<Root> = Vec::new();
+        while place.bytes > 0 {
+            if place.at.checked_add(u64::from(place.bytes)).is_none_or(|end| end > limit) {
+                return damaged(place.at, "an epoch's root is not before what names it");
+            }
+            limit = place.at;
+            let root = root_at(file, &place, self.id.0)?;
+            place = root.before;
+            roots.push(root);
+        }
+        let entries = roots.into_iter().rev().flat_map(|root| root.entries);
+        let entries: Vec<Entry> = entries.filter(|entry| entry.epoch < epochs).collect();
+        if !entries.is_sorted_by_key(|entry| entry.epoch) {
+            return damaged(footer.root.at, "epochs are not in their order");
+        }
+        // A later footer has the end of later data, which need not be there.
+        let data_end = match footer.epochs == epochs {
+            true => footer.data_end,
+            false => entries.last().map_or(0, |entry| entry.data_end),
+        };
+        (self.ends, self.entries) = ((footer.end(), data_end), entries);
+        Ok(())
+    }
+}
+
+impl Directory {
+    /// A log, opened if it is not.
+    pub(crate) fn log(&self, log: Log) -> Result<Arc<LogReader>> {
+        if let Some(found) = self.cache().log(log) {
+            return Ok(found);
+        }
+        self.open_log(log, None)
+    }
+
+    fn open_log(&self, log: Log, tail: Option<Tail>) -> Result<Arc<LogReader>> {
+        let opened = Arc::new(LogReader::open(self, log, tail)?);
+        self.cache().keep_log(&opened);
+        Ok(opened)
+    }
+
+    /// Opens logs that are about to be asked for, reading the ends of several at once. What is wrong with one is told
+    /// when it is asked for itself.
+    pub(crate) fn open_logs(&self, wanted: impl Iterator<Item = Log>) {
+        let mut absent: Vec<Log> = Vec::new();
+        if self.manifest.epochs == 0 {
+            return;
+        }
+        for log in wanted {
+            if self.cache().log(log).is_some() || absent.contains(&log) {
+                continue;
+            }
+            absent.push(log);
+            if absent.len() == LOGS_AT_ONCE {
+                self.open_absent(&std::mem::take(&mut absent));
+            }
+        }
+        self.open_absent(&absent);
+    }
+
+    fn open_absent(&self, logs: &[Log]) {
+        if logs.len() < 2 {
+            return;
+        }
+        let byte_range = |log: &Log| {
+            let path = log.index(&self.path);
+            let size = self.files.get(&path).ok()?.size();
+            Some((*log, Tail::byte_range(path, size)))
+        };
+        let (logs, byte_ranges): (Vec<Log>, Vec<ByteRange>) = logs.iter().filter_map(byte_range).unzip();
+        let mut tails: Vec<Tail> = Vec::new();
+        let done = fetch_all(self, &byte_ranges, |number, bytes| {
+            tails.push(Tail::new(&byte_ranges[number], bytes));
+            Ok(())
+        });
+        count(&self.counters.opening_reads, tails.len() as u64);
+        if done.is_ok() {
+            for (log, tail) in logs.into_iter().zip(tails) {
+                let _ = self.open_log(log, Some(tail));
+            }
+        }
+    }
+
+    /// The heads of segments, read where they are not in memory.
+    pub(crate) fn segments(&self, wanted: &[(Arc<LogReader>, Entry)], kind: Kind) -> Result<Vec<Segment>> {
+        let mut found: Vec<Option<Arc<Head>>> = {
+            let mut cache = self.cache();
+            wanted.iter().map(|(log, entry)| cache.head(log.log, entry.head.at)).collect()
+        };
+        let absent: Vec<usize> = (0..wanted.len()).filter(|&index| found[index].is_none()).collect();
+        let byte_range = |&index: &usize| {
+            let (log, entry) = &wanted[index];
+            ByteRange { path: log.index.clone(), at: entry.head.at, bytes: entry.head.bytes as usize }
+        };
+        let byte_ranges: Vec<ByteRange> = absent.iter().map(byte_range).collect();
+        count(&self.counters.opening_reads, byte_ranges.len() as u64);
+        fetch_all(self, &byte_ranges, |number, bytes| {
+            let (log, entry) = &wanted[absent[number]];
+            let head = Arc::new(self.parse_head(log, entry, kind, bytes)?);
+            self.cache().keep_head(log.log, entry.head.at, &head);
+            found[absent[number]] = Some(head);
+            Ok(())
+        })?;
+        let segments = wanted.iter().zip(found);
+        Ok(segments
+            .filter_map(|((log, _), head)| Some(Segment { log: Arc::clone(log), head: head? }))
+            .collect())
+    }
+
+    fn parse_head(&self, log: &LogReader, entry: &Entry, kind: Kind, bytes: &[u8]) -> Result<Head> {
+        let damaged = |what| IndexError::damaged(&log.index, entry.head.at, what);
+        if crc32c(&[bytes]) != entry.head.crc {
+            return Err(damaged("the checksum of a segment's head is wrong"));
+        }
+        // A parsed head takes no more than a few times its bytes.
+        let _memory = self.pool.reserve(bytes.len(), "the head of a segment")?;
+        let head = Head::parse(bytes.to_vec()).map_err(damaged)?;
+        let facts = &head.facts;
+        if facts.log != log.id.0
+            || facts.epoch != entry.epoch
+            || facts.kind != kind
+            || facts.records != entry.records
+        {
+            return Err(damaged("a segment's head belongs somewhere else"));
+        }
+        Ok(head)
+    }
+}

@@ -1,0 +1,40 @@
+//! Vectors whose memory the system may refuse: then the caller gets an error, and the program goes on.
+//!
+//! Invariant: the caller has reserved the same memory from the pool before.
+
+use ascot_io::emergency::fallible;
+use ascot_io::{Pool, PoolError};
+
+/// errno for out of memory.
+const ENOMEM: i32 = 12;
+
+/// A vector with room for `count` elements.
+///
+/// # Errors
+/// [`PoolError::Refused`] where the system has less memory.
+pub fn vec_with_room<T>(pool: &Pool, count: usize, purpose: &'static str) -> Result<Vec<T>, PoolError> {
+    let mut list = Vec::new();
+    fallible(|| list.try_reserve_exact(count)).map_err(|_| PoolError::Refused {
+        purpose,
+        asked: count.saturating_mul(size_of::<T>()),
+        used: pool.used(),
+        budget: pool.budget(),
+        errno: ENOMEM,
+    })?;
+    Ok(list)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_is_not_there_is_an_error() {
+        let pool = Pool::new(1 << 20);
+        assert_eq!(vec_with_room::<u64>(&pool, 100, "a test").unwrap().capacity(), 100);
+        for count in [1 << 57, usize::MAX] {
+            let error = vec_with_room::<u64>(&pool, count, "a test").unwrap_err().to_string();
+            assert!(error.contains("allow less memory"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! The header of a CSV file: its names, the column that a name means, and where two headers differ.
+
+use super::KeyError;
+use super::csv_row::Row;
+use super::csv_spec::CsvColumn;
+
+pub(super) fn header_names(header: &[u8], separator: u8, quote: u8) -> Vec<Vec<u8>> {
+    let header = header.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(header);
+    Row::new(header, separator, quote).map(|field| field.content()).collect()
+}
+
+/// The names of the columns that a header, which comes without what ends it, has.
+pub fn header_columns(header: &[u8], separator: u8, quote: u8) -> Vec<String> {
+    let names = header_names(header, separator, quote);
+    names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect()
+}
+
+/// Where a header differs from another one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeaderDifference {
+    /// The first column that differs, from 1.
+    pub column: usize,
+    /// Its names in the two; none where a header ends before it.
+    pub names: [Option<String>; 2],
+}
+
+/// The first difference of two headers, which come without what ends them: their names count, not how these are
+/// quoted.
+pub fn header_difference(headers: [&[u8]; 2], separator: u8, quote: u8) -> Option<HeaderDifference> {
+    let [one, other] = headers.map(|header| header_names(header, separator, quote));
+    let differs = |at: &usize| one.get(*at) != other.get(*at);
+    let at = (0..one.len().max(other.len())).find(differs)?;
+    let name = |names: &[Vec<u8>]| names.get(at).map(|name| String::from_utf8_lossy(name).into_owned());
+    Some(HeaderDifference { column: at + 1, names: [name(&one), name(&other)] })
+}
+
+/// The column's number from 0.
+pub(super) fn find_column(column: &CsvColumn, names: Option<&[Vec<u8>]>) -> Result<usize, KeyError> {
+    match (column, names) {
+        (CsvColumn::Number(number), Some(names)) if *number > names.len() => {
+            let names: Vec<String> =
+                names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+            Err(KeyError::ColumnBeyond { number: *number, columns: names.len(), names })
+        }
+        (CsvColumn::Number(number), _) => Ok(number.saturating_sub(1)),
+        (CsvColumn::Name(name), None) => Err(KeyError::NoHeader { name: name.clone() }),
+        (CsvColumn::Name(name), Some(names)) => {
+            let mut found = names.iter().enumerate().filter(|(_, n)| n.as_slice() == name.as_bytes());
+            match (found.next(), found.next()) {
+                (Some((at, _)), None) => Ok(at),
+                (Some((first, _)), Some((second, _))) => Err(KeyError::AmbiguousColumn {
+                    name: name.clone(),
+                    first: first + 1,
+                    second: second + 1,
+                }),
+                (None, _) => Err(unknown_column(name, names)),
+            }
+        }
+    }
+}
+
+fn unknown_column(name: &str, names: &[Vec<u8>]) -> KeyError {
+    let columns: Vec<String> = names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+    let wanted = name.to_lowercase();
+    let distance = |column: &&String| edit_distance(&wanted, &column.to_lowercase());
+    let nearest = columns.iter().min_by_key(distance);
+    // A third of the name may differ; beyond, a suggestion is noise.
+    let nearest = nearest.filter(|column| distance(column) <= wanted.chars().count().div_ceil(3)).cloned();
+    KeyError::UnknownColumn { name: name.to_owned(), columns, nearest }
+}
+
+/// How many characters to insert, delete or replace to turn `a` into `b`.
+fn edit_distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut costs: Vec<usize> = (0..=b.len()).collect();
+    for (row, x) in a.chars().enumerate() {
+        // `diagonal` and `left` are the neighbours of the cell being filled; `costs` still holds those above.
+        let mut diagonal = row;
+        let mut left = row + 1;
+        for (cost, y) in costs.iter_mut().skip(1).zip(&b) {
+            let above = *cost;
+            left = (diagonal + usize::from(x != *y)).min(above + 1).min(left + 1);
+            diagonal = above;
+            *cost = left;
+        }
+        if let Some(first) = costs.first_mut() {
+            *first = row + 1;
+        }
+    }
+    costs.last().copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{compile_csv, parse_csv_keys};
+    use super::*;
+
+    #[test]
+    fn a_header_of_one_column_suggests_its_separator() {
+        for (header, flag) in [("id;name", "-t ';'"), ("id\tname", "-t tab"), ("id|name", "-t '|'")] {
+            for key in ["name", "#2"] {
+                let specs = parse_csv_keys(key).unwrap();
+                let told = compile_csv(&specs, Some(header.as_bytes()), b',', b'"', &[]).unwrap_err();
+                assert!(told.to_string().contains(flag), "{told}");
+            }
+        }
+        let specs = parse_csv_keys("name").unwrap();
+        let told = compile_csv(&specs, Some(b"id,nom"), b',', b'"', &[]).unwrap_err().to_string();
+        assert!(!told.contains("--separator"), "{told}");
+    }
+
+    #[test]
+    fn columns_are_found_or_suggested() {
+        let header: &[u8] = b"\xEF\xBB\xBFtenant,\"event, time\",count,count";
+        let compile =
+            |keys: &str, header| compile_csv(&parse_csv_keys(keys).unwrap(), header, b',', b'"', &[]);
+        for keys in ["tenant", "\"event, time\"", "#4", "#1,tenant"] {
+            assert!(compile(keys, Some(header)).is_ok(), "{keys}");
+        }
+        for (keys, words) in [
+            (
+                "Tennant",
+                "no column 'Tennant' (did you mean 'tenant'?); the header has: tenant, event, time, count, count",
+            ),
+            ("zzz", "no column 'zzz'; the header has"),
+            ("2,2n", "columns by number begin with '#': '#2', as numbers '#2:number'"),
+            ("#5", "no column #5: the header has 4"),
+            ("count", "use #3 or #4"),
+        ] {
+            let message = compile(keys, Some(header)).unwrap_err().to_string();
+            assert!(message.contains(words), "{keys}: {message}");
+        }
+        assert!(compile("#9", None).is_ok());
+        assert_eq!(compile("a", None), Err(KeyError::NoHeader { name: "a".into() }));
+    }
+
+    #[test]
+    fn headers_differ_by_names() {
+        let difference = |one: &str, other: &str| {
+            let found = header_difference([one.as_bytes(), other.as_bytes()], b',', b'"')?;
+            let [one, other] = found.names.map(|name| name.unwrap_or_else(|| "none".into()));
+            Some(format!("{} {one} {other}", found.column))
+        };
+        assert_eq!(difference("id,v", "id,v"), None);
+        assert_eq!(difference("\u{feff}id,v", "\"id\",\"v\""), None);
+        assert_eq!(difference("id,v", "v,id").as_deref(), Some("1 id v"));
+        assert_eq!(difference("id,v", "id,V").as_deref(), Some("2 v V"));
+        assert_eq!(difference("id", "id,v").as_deref(), Some("2 none v"));
+        assert_eq!(difference("id,v", "id").as_deref(), Some("2 v none"));
+        assert_eq!(difference("id,", "id").as_deref(), Some("2  none"));
+    }
+
+    #[test]
+    fn distances() {
+        for (a, b, distance) in
+            [("", "", 0), ("abc", "", 3), ("", "ab", 2), ("kitten", "sitting", 3), ("ab", "ba", 2)]
+        {
+            assert_eq!(edit_distance(a, b), distance, "{a} {b}");
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! Support for tests, benches and examples. Other crates name this one as a development dependency only; no program
+//! that is shipped contains it.
+//!
+//! * [`faults`]: operations on files that fail or lie.
+//! * [`in_process`]: ranks as threads of one process, in free order or one at a time.
+//! * [`limited`]: links between nodes with a bandwidth and a latency, in real or in virtual time.
+//! * [`virtual_peers`]: two nodes of a machine of any size, with real routers at their ranks.
+
+pub mod faults;
+pub mod in_process;
+pub mod limited;
+pub mod virtual_peers;
