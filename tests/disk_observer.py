@@ -14,7 +14,7 @@ def sort_watched(words, disk, report, *more_disks, pause=0.001):
     process = start("sort", *words, "--report", report)
     most = 0
     while process.poll() is None:
-        most = max(most, sum(map(taken_below, (disk, *more_disks))))
+        most = max(most, taken_below(disk, *more_disks))
         time.sleep(pause)
     told = process.communicate()[1]
     assert process.returncode == 0, told

@@ -154,14 +154,16 @@ def sorted_records(data):
     return b"".join(data[at : at + 100] for at in starts)
 
 
-def taken_below(directory):
-    """Bytes on disk of the files below a directory, which may disappear meanwhile."""
-    total = 0
-    for parent, _, names in os.walk(directory):
-        for name in names:
-            with contextlib.suppress(OSError):
-                total += os.lstat(os.path.join(parent, name)).st_blocks * 512
-    return total
+def taken_below(*directories):
+    """Bytes on disk of the files below directories, which may disappear or be renamed meanwhile."""
+    sizes = {}
+    for directory in directories:
+        for parent, _, names in os.walk(directory):
+            for name in names:
+                with contextlib.suppress(OSError):
+                    stat = os.lstat(os.path.join(parent, name))
+                    sizes[stat.st_dev, stat.st_ino] = stat.st_blocks * 512
+    return sum(sizes.values())
 
 
 def leave_free(mount, wanted_bytes):
