@@ -1,6 +1,7 @@
 //! A debug build reports a standstill: a process whose threads really wait for each other says who waits for whom.
 
 #![cfg(debug_assertions)]
+#![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
