@@ -1,7 +1,7 @@
 """Predicted disk space at full size: peak <= prediction <= 1.05 x peak.
 
-A distribution may exceed this by a sixteenth of the memory: the prediction allows a part as large as memory sorts, and
-parts are smaller where there are few of them.
+A distribution may exceed this by a sixteenth of the memory: the prediction allows for a part as large as memory
+sorts, and parts are smaller if there are few of them.
 """
 
 import random

@@ -341,7 +341,7 @@ def test_too_many_parts_say_what_memory_they_need(records, disk):
     told = run("sort", "--resume", kept, expect=2).stderr
     needed = re.search(r"8 MiB of memory is too little: .* give more \(--memory (\S+)\)", told, re.DOTALL)
     assert needed and f"the job is kept: ascot sort --resume {kept}" in told, told
-    with memory_cgroup(19 * MIB) as group:
+    with memory_cgroup(18 * MIB) as group:
         refused = measure("sort", "--resume", kept, "--memory", needed[1], cgroup=group)
         assert refused.returncode == 2 and out_of_memory_kills(group) == 0
     assert "the control group leaves" in refused.stderr and "of them for itself" in refused.stderr

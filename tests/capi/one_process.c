@@ -163,7 +163,7 @@ static void start_again(const char *path)
     CHECK(ascot_writer_open(path, "open=append rollback=3", NULL, &writer) == ASCOT_INVALID);
     CHECK(strstr(ascot_error_text(), "2 complete epochs") != NULL);
     CHECK(ascot_writer_open(path, "open=append scheme=records", NULL, &writer) == ASCOT_INVALID);
-    CHECK(strstr(ascot_error_text(), "scheme records is asked for") != NULL);
+    CHECK(strstr(ascot_error_text(), "scheme records was given") != NULL);
     CHECK(ascot_writer_open(path, "rollback=1", NULL, &writer) == ASCOT_INVALID);
 }
 

@@ -72,11 +72,13 @@ pub fn end_in_order_on_abort() {
 }
 
 extern "C" fn on_abort(_signal: libc::c_int) {
+    emergency::claim_end();
     remove_and_exit();
 }
 
 /// Ends the process in order, for want of so many bytes.
 pub fn end(bytes: usize) -> ! {
+    emergency::claim_end();
     let mut text = [0_u8; 200];
     let mut rest = &mut text[..];
     // What does not fit is cut off.

@@ -125,11 +125,16 @@ fn wait_for_the_end() -> ! {
 /// Time for other threads to create what they registered before the removal began, microseconds.
 const GRACE_US: libc::useconds_t = 10_000;
 
-/// Removes everything registered. For a process that is about to end: a second caller waits for that end.
-pub fn remove_all() {
+/// Claims the end of the process for this thread, which alone reports it and then calls [`remove_all`]. Every other
+/// thread that calls this waits for the end.
+pub fn claim_end() {
     if REMOVING.swap(true, SeqCst) {
         wait_for_the_end();
     }
+}
+
+/// Removes everything registered, for a thread that has claimed the end of the process.
+pub fn remove_all() {
     remove_registered();
     // SAFETY: sleeps.
     unsafe { libc::usleep(GRACE_US) };

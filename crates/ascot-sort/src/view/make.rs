@@ -23,7 +23,7 @@ use crate::output::Commit;
 use crate::plan::budget::Budget;
 use crate::records::Records;
 use crate::runs::form::Gather;
-use crate::runs::store::{JobDir, StoredView};
+use crate::runs::store::{JobDir, StoredView, VIEW_MANIFEST};
 use crate::view::block_size::block_bytes;
 use crate::view::manifest::{Member, VIEW_VERSION, ViewManifest};
 
@@ -172,8 +172,16 @@ struct Unnamed {
 }
 
 impl Commit for Unnamed {
+    fn seal(&mut self) -> Result<(), SortError> {
+        // A job that failed after this point and was resumed has a manifest already.
+        let old = self.dir.join(VIEW_MANIFEST);
+        if old.symlink_metadata().is_ok() {
+            self.disk.remove_file(&old)?;
+        }
+        self.manifest.store(&self.disk, &self.dir)
+    }
+
     fn commit(self) -> Result<(), SortError> {
-        self.manifest.store(&self.disk, &self.dir)?;
         give_name(&self.disk, &self.dir, &self.view)
     }
 }
