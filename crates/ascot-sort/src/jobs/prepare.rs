@@ -5,6 +5,7 @@ use std::path::Path;
 use ascot_io::ahead_bytes;
 use ascot_model::disk_use::{DiskNeed, beside_view};
 use ascot_model::plan::Plan;
+use ascot_record::layout::Layout;
 
 use crate::api::error::SortError;
 use crate::api::request::{Method, Output, SortRequest, SplitBy};
@@ -106,7 +107,10 @@ impl Prepared {
             spills => spills,
         };
         let kept = kept_bytes(request, self.mean_bytes(records)).ceil() as u64;
-        let all = runs + beside_view(bytes, chosen.pieces.max(1), self.budget.block as u64, kept);
+        // The manifest holds the sample by which columns get their types, in hexadecimal.
+        let typed = matches!(request.layout, Layout::Csv { .. });
+        let sample = if typed { 2 * self.head.records.len() as u64 } else { 0 };
+        let all = runs + beside_view(bytes, chosen.pieces.max(1), self.budget.block as u64, kept) + sample;
         chosen.peak_disk_bytes = all;
         chosen.disk =
             DiskNeed { peak_bytes: all, spills_bytes: all, least_bytes: all, ..DiskNeed::default() };
