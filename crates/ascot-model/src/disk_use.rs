@@ -169,7 +169,9 @@ impl DiskUse {
 #[must_use]
 pub fn beside_view(records: u64, runs: u64, block: u64, kept: u64) -> u64 {
     let blocks = records / block.max(1) + PART_BLOCKS * runs;
-    let known = blocks * (KNOWN_OF_BLOCK_BYTES + kept) + runs * 2 * PAGE_BYTES;
+    // Two files for each run; the lock, the header and both manifests: each takes whole pages.
+    let pages = 2 * runs + 4;
+    let known = blocks * (KNOWN_OF_BLOCK_BYTES + kept) + pages * PAGE_BYTES;
     known + 2 * MANIFEST_RESERVE_BYTES.max(2 * blocks * MANIFEST_ENTRY_BYTES)
 }
 
