@@ -110,7 +110,9 @@ impl Prepared {
         // The manifest holds the sample by which columns get their types, in hexadecimal.
         let typed = matches!(request.layout, Layout::Csv { .. });
         let sample = if typed { 2 * self.head.records.len() as u64 } else { 0 };
-        let all = runs + beside_view(bytes, chosen.pieces.max(1), self.budget.block as u64, kept) + sample;
+        // Space is laid out up to the limit in whole pages.
+        let all = (runs + beside_view(bytes, chosen.pieces.max(1), self.budget.block as u64, kept) + sample)
+            .next_multiple_of(ascot_io::PAGE_BYTES as u64);
         chosen.peak_disk_bytes = all;
         chosen.disk =
             DiskNeed { peak_bytes: all, spills_bytes: all, least_bytes: all, ..DiskNeed::default() };
