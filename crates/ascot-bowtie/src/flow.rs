@@ -4,7 +4,7 @@
 //! block ([`data`](Bowtie::data)), and consumes them ([`consume`](Bowtie::consume)). To an output it appends bytes
 //! ([`put`](Bowtie::put)) as far as there is memory ([`free_bytes`](Bowtie::free_bytes)). When it cannot go on, it
 //! returns and says why ([`Step`]); it is called again when that has changed. It keeps whatever spans two calls: the
-//! start of a record whose end is in the next block, a record of which one half is put. That memory is not the
+//! start of a record whose end is in the next block, or a record that is half written. That memory is not the
 //! engine's; reserve it from the same pool.
 //!
 //! A flow need not read as much as it writes: `alpha` is the share of reading, by which the engine divides its

@@ -397,12 +397,6 @@ impl Disk {
         Ok(Box::new(PipeWrite::start(port, writing, file)?))
     }
 
-    /// Counts in the ledger what the caller has written by itself, without a stream, to a descriptor that `path`
-    /// names: all of it in one run.
-    pub fn count_written(&self, path: &Path, name: &str, bytes: u64) {
-        self.ledger().meter(name, path, 0, 0, Direction::Write).issue(0, bytes, 1).settle(bytes);
-    }
-
     /// Renames a file within its volume, replacing what has the new name.
     pub fn rename(&self, from: &Path, to: &Path) -> Result<(), IoError> {
         self.before(Operation::Rename, to, 0)?;
