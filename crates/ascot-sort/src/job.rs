@@ -3,10 +3,8 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use ascot_bowtie::engine::{self, Bowtie, NoOutput};
-use ascot_bowtie::flow::{self, Flow};
 use ascot_io::{AtomicOutput, BlockPool, Disk, Pool};
 use ascot_model::account::PassAccount;
 use ascot_model::plan::Plan;
@@ -472,18 +470,4 @@ pub fn report_of_finished(manifest: &Manifest, finished: &Finished, disk: &Disk)
         notices: disk.notices(),
         ..report_of_records(&manifest.request, sums)
     }
-}
-
-/// Runs a flow over inputs, and stops between its steps if the job is cancelled. Returns the time waited for blocks.
-pub fn drive<I, F>(
-    inputs: &mut Bowtie<I, NoOutput>,
-    flow: &mut F,
-    cancel: &Cancel,
-) -> Result<Duration, SortError>
-where
-    I: engine::BlockInput,
-    F: Flow<I, NoOutput, Error = SortError>,
-{
-    flow::run(inputs, flow, || cancel.check())?;
-    Ok(inputs.waited())
 }

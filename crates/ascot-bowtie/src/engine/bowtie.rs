@@ -16,37 +16,23 @@
 //! Invariants: all blocks come from one pool and never exceed it; a full block waits in its output's queue until the
 //! schedule has it written; blocks of outputs stay free for them, and an input that holds no block finds one
 //! ([`schedule`](crate::schedule)); while the flow waits for memory, no device is idle that has a full block to write.
+//!
+//! A flow that knows records in blocks uses [`take`](Bowtie::take) and [`release`](Bowtie::release) on inputs; one
+//! that reads bytes uses [`data`](Bowtie::data) and [`consume`](Bowtie::consume). Outputs always get bytes.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use ascot_io::{BlockPool, IoError};
+use ascot_io::{BlockPool, Filled, IoError};
 use ascot_model::run_length::{Scheme, Shape};
 
-use super::device_loads::DeviceLoads;
-use super::inputs::{BlockInput, Input};
-use super::outputs::{BlockOutput, Output};
-use super::streams::{NoInput, NoOutput, Reader, Writer};
 use crate::constants::{DEFAULT_DEPTH, MIN_DEVICE_DEPTH};
+use crate::engine::device_loads::DeviceLoads;
+use crate::engine::streams::{
+    BlockInput, BlockOutput, Input, Output, PartBlock, Reader, TooFewBlocks, Writer,
+};
 use crate::occupancy::Occupancy;
 use crate::schedule::{BlockedOn, Move, Schedule, SchedulerView, Split, Staircase};
-
-/// A pool that is too small for a bowtie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{inputs} inputs and {outputs} outputs need {needed} blocks of memory, but there are {blocks}; \
-     allow more memory, or make blocks smaller"
-)]
-pub struct TooFewBlocks {
-    /// Input streams.
-    pub inputs: usize,
-    /// Output streams.
-    pub outputs: usize,
-    /// Blocks needed.
-    pub needed: usize,
-    /// Blocks in the pool.
-    pub blocks: usize,
-}
 
 /// Streams, what they hold, and the schedule that drives them.
 pub struct Bowtie<I: BlockInput = Reader, O: BlockOutput = Writer> {
@@ -72,7 +58,7 @@ pub struct Bowtie<I: BlockInput = Reader, O: BlockOutput = Writer> {
     waited: Duration,
 }
 
-impl<I: BlockInput> Bowtie<I, NoOutput> {
+impl<I: BlockInput> Bowtie<I> {
     /// Inputs that share the blocks of `pool`, at least one for each. Every block that the schedule grants is
     /// requested at once.
     pub fn from_inputs(inputs: Vec<I>, pool: BlockPool, schedule: Box<dyn Schedule>) -> Self {
@@ -82,7 +68,7 @@ impl<I: BlockInput> Bowtie<I, NoOutput> {
     }
 }
 
-impl<O: BlockOutput> Bowtie<NoInput, O> {
+impl<O: BlockOutput> Bowtie<Reader, O> {
     /// Outputs that share the blocks of `pool`, at least two for each; the flow brings their data. Every block that
     /// the schedule grants is written at once.
     pub fn from_outputs(
@@ -436,4 +422,173 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
 
 fn misuse(what: &'static str) -> IoError {
     IoError::Misuse { path: "the streams".into(), offset: 0, what }
+}
+
+/// Inputs, by blocks.
+impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
+    /// Number of inputs.
+    pub fn inputs(&self) -> usize {
+        self.inputs.len()
+    }
+
+    /// The next filled block of `input`, if one has arrived. When its memory is back in the pool, the caller calls
+    /// [`Bowtie::release`].
+    pub fn take(&mut self, input: usize) -> Option<I::Block> {
+        self.inputs[input].filled.pop_front()
+    }
+
+    /// The flow has dropped `count` blocks of `input`.
+    pub fn release(&mut self, input: usize, count: u32) {
+        for _ in 0..count {
+            self.occupancy.consume(input, self.pool.block_bytes() as u64);
+            self.occupancy.release(input);
+        }
+    }
+
+    /// Blocks of `input` that are requested and have not arrived.
+    pub fn in_flight(&self, input: usize) -> u32 {
+        self.inputs[input].in_flight
+    }
+
+    /// The input streams, when the flow is done.
+    pub fn streams(&self) -> impl Iterator<Item = &I> {
+        self.inputs.iter().map(|input| &input.stream)
+    }
+}
+
+/// Inputs, by bytes.
+impl<I: BlockInput<Block = Filled>, O: BlockOutput> Bowtie<I, O> {
+    /// The data of `input`, up to the end of a block. If it is empty, the input is
+    /// [`exhausted`](Self::exhausted) or must be waited for ([`Step::Need`](crate::flow::Step)).
+    pub fn data(&self, input: usize) -> &[u8] {
+        self.inputs[input].filled.front().map_or(&[], Filled::bytes)
+    }
+
+    /// Consumes the first `bytes` of [`data`](Self::data).
+    pub fn consume(&mut self, input: usize, bytes: usize) {
+        let filled = &mut self.inputs[input].filled;
+        let Some(front) = filled.front_mut() else {
+            debug_assert_eq!(bytes, 0, "bytes are consumed that have not arrived");
+            return;
+        };
+        debug_assert!(bytes <= front.len(), "more bytes are consumed than have arrived");
+        let bytes = bytes.min(front.len());
+        front.start += bytes;
+        self.occupancy.consume(input, bytes as u64);
+        if front.is_empty() {
+            filled.pop_front();
+            self.occupancy.release(input);
+        }
+    }
+}
+
+/// Outputs.
+impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
+    /// Number of outputs.
+    pub fn outputs(&self) -> usize {
+        self.outputs.len()
+    }
+
+    /// Bytes that `output` takes now at least. Part of them is memory that all outputs share.
+    pub fn free_bytes(&self, output: usize) -> usize {
+        let left = self.left_in_block(output);
+        if left == 0 { 0 } else { left + self.occupancy.free_to_write() as usize * self.pool.block_bytes() }
+    }
+
+    /// Appends as much of `bytes` to `output` as memory holds; says how much that was. The rest waits for memory
+    /// ([`Step::Full`](crate::flow::Step)).
+    pub fn put(&mut self, output: usize, bytes: &[u8]) -> usize {
+        let mut taken = 0;
+        while taken < bytes.len() {
+            let Some(block) = self.block(output) else { break };
+            taken += block.append(&bytes[taken..]);
+            if block.is_full() && !self.queue(output) {
+                break;
+            }
+        }
+        self.occupancy.fill(taken as u64);
+        taken
+    }
+
+    /// The block that `output` fills, if the pool has one.
+    fn block(&mut self, output: usize) -> Option<&mut PartBlock> {
+        let block = &mut self.outputs[output].block;
+        if block.is_none() {
+            let buf = self.pool.try_take()?;
+            self.output_blocks += 1;
+            *block = Some(PartBlock { buf, len: 0 });
+        }
+        block.as_mut()
+    }
+
+    /// Bytes that fit into the block which `output` fills; a whole block if none is begun.
+    pub fn left_in_block(&self, output: usize) -> usize {
+        self.pool.block_bytes() - self.outputs[output].filled()
+    }
+
+    /// Ends the block that `output` fills, so that the following bytes start another. Returns false if this must wait
+    /// for memory. If no block is begun there is nothing to end.
+    pub fn end_block(&mut self, output: usize) -> bool {
+        self.outputs[output].block.is_none() || self.queue(output)
+    }
+
+    /// Queues the block that `output` fills, if there is memory for the next one; says whether it did.
+    fn queue(&mut self, output: usize) -> bool {
+        let is_queued = self.occupancy.queue(output);
+        if is_queued {
+            self.outputs[output].queue();
+        }
+        is_queued
+    }
+
+    /// Queues the full blocks that memory had no room for before.
+    pub(crate) fn queue_full_blocks(&mut self) {
+        for output in 0..self.outputs.len() {
+            if self.outputs[output].block.as_ref().is_some_and(PartBlock::is_full) {
+                self.queue(output);
+            }
+        }
+    }
+
+    /// Appends all of `bytes` to `output` and waits for memory as often as needed: for a caller that has no flow.
+    /// Such a caller ends with [`finish`](Self::finish).
+    pub fn write_all(&mut self, output: usize, bytes: &[u8]) -> Result<(), IoError> {
+        let mut written = 0;
+        loop {
+            written += self.put(output, &bytes[written..]);
+            self.pump()?;
+            self.queue_full_blocks();
+            if written == bytes.len() {
+                return Ok(());
+            }
+            if self.free_bytes(output) == 0 {
+                self.wait(BlockedOn::OutputMemory)?;
+            }
+        }
+    }
+
+    /// Writes everything that outputs hold, with the blocks that they fill, and waits until it is written.
+    pub fn flush(&mut self) -> Result<(), IoError> {
+        for output in 0..self.outputs.len() {
+            while !self.end_block(output) {
+                self.wait(BlockedOn::OutputMemory)?;
+            }
+        }
+        self.write_full_blocks()
+    }
+
+    /// The stream of `output`.
+    pub fn output_stream(&mut self, output: usize) -> &mut O {
+        &mut self.outputs[output].stream
+    }
+
+    /// The streams of all outputs, after the end.
+    pub fn into_outputs(self) -> impl Iterator<Item = O> {
+        self.outputs.into_iter().map(|output| output.stream)
+    }
+
+    /// Bytes written to `output`, after the end.
+    pub fn written(&self, output: usize) -> u64 {
+        self.outputs[output].written
+    }
 }

@@ -8,20 +8,15 @@
 //!        ╰────────── Schedule: the next block ────────╯
 //! ```
 //!
-//! Files, each using only those before it: `device_loads.rs` (the requests of each device), `inputs.rs` and
-//! `outputs.rs` (streams of blocks), `streams.rs` (files as such streams), `bowtie.rs` (asks the schedule, moves
-//! blocks, waits), `access.rs` (the blocks and bytes that a flow takes and puts).
+//! Files, each using only those before it: `device_loads.rs` (the requests of each device), `streams.rs` (streams of
+//! blocks, and files as such streams), `bowtie.rs` (asks the schedule, moves blocks, waits, and gives the flow its
+//! blocks and bytes).
 
-mod access;
 mod bowtie;
 mod device_loads;
-mod inputs;
-mod outputs;
 mod streams;
 #[cfg(test)]
 mod tests;
 
-pub use bowtie::{Bowtie, TooFewBlocks};
-pub use inputs::{BlockInput, Completed};
-pub use outputs::BlockOutput;
-pub use streams::{NoInput, NoOutput, Reader, Writer, complete_down_to};
+pub use bowtie::Bowtie;
+pub use streams::{BlockInput, BlockOutput, Completed, Reader, TooFewBlocks, Writer, complete_down_to};

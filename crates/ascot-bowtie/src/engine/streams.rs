@@ -1,9 +1,176 @@
-//! Files as streams of blocks.
+//! Streams of blocks, read or written forward: what the engine needs of them, the blocks that each of them holds, and
+//! files as such streams.
+
+use std::collections::VecDeque;
 
 use ascot_io::{Buf, Filled, IoError, ReadStream, WriteStream};
 
-use super::inputs::{BlockInput, Completed};
-use super::outputs::BlockOutput;
+/// A stream of blocks, read forward.
+pub trait BlockInput: Send {
+    /// A filled block as the flow gets it.
+    type Block: Send;
+    /// Blocks not yet requested; an upper bound where the end is unknown.
+    fn remaining(&self) -> u32;
+    /// Requests the next block into `buf`.
+    fn begin(&mut self, buf: Buf) -> Result<(), IoError>;
+    /// Waits for the oldest request.
+    fn complete(&mut self) -> Result<Completed<Self::Block>, IoError>;
+    /// Whether `complete` would return at once.
+    fn ready(&mut self) -> bool;
+    /// The device of the stream, as [`ReadStream::channel`](ascot_io::ReadStream::channel) gives it.
+    fn channel(&self) -> Option<u64> {
+        None
+    }
+}
+
+impl<I: BlockInput + ?Sized> BlockInput for Box<I> {
+    type Block = I::Block;
+
+    fn remaining(&self) -> u32 {
+        (**self).remaining()
+    }
+
+    fn begin(&mut self, buf: Buf) -> Result<(), IoError> {
+        (**self).begin(buf)
+    }
+
+    fn complete(&mut self) -> Result<Completed<I::Block>, IoError> {
+        (**self).complete()
+    }
+
+    fn ready(&mut self) -> bool {
+        (**self).ready()
+    }
+
+    fn channel(&self) -> Option<u64> {
+        (**self).channel()
+    }
+}
+
+/// The result of a request for a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Completed<B> {
+    /// The block.
+    Block(B),
+    /// The stream keeps the bytes: they form a block together with later ones.
+    Nothing,
+    /// The stream had already ended.
+    Ended,
+}
+
+pub(super) struct Input<I: BlockInput> {
+    pub(super) stream: I,
+    /// Blocks that have arrived and were not taken.
+    pub(super) filled: VecDeque<I::Block>,
+    pub(super) in_flight: u32,
+    ended: bool,
+}
+
+impl<I: BlockInput> Input<I> {
+    pub(super) fn new(stream: I) -> Self {
+        Input { stream, filled: VecDeque::new(), in_flight: 0, ended: false }
+    }
+
+    pub(super) fn remaining(&self) -> u32 {
+        if self.ended { 0 } else { self.stream.remaining() }
+    }
+
+    /// Whether the oldest request is complete.
+    pub(super) fn ready(&mut self) -> bool {
+        self.in_flight > 0 && self.stream.ready()
+    }
+
+    pub(super) fn begin(&mut self, buf: Buf) -> Result<(), IoError> {
+        self.stream.begin(buf)?;
+        self.in_flight += 1;
+        Ok(())
+    }
+
+    /// Waits for the oldest request; says whether it brought a block.
+    pub(super) fn complete(&mut self) -> Result<bool, IoError> {
+        let completed = self.stream.complete();
+        self.in_flight -= 1;
+        match completed? {
+            Completed::Block(block) => {
+                self.filled.push_back(block);
+                return Ok(true);
+            }
+            Completed::Nothing => {}
+            Completed::Ended => self.ended = true,
+        }
+        Ok(false)
+    }
+}
+
+/// A stream of blocks, written forward.
+pub trait BlockOutput: Send {
+    /// Appends the first `len` bytes of `buf`.
+    fn begin(&mut self, buf: Buf, len: usize) -> Result<(), IoError>;
+    /// Waits until the oldest block is written and its memory is free.
+    fn complete(&mut self) -> Result<(), IoError>;
+    /// Whether `complete` would return at once.
+    fn ready(&mut self) -> bool {
+        false
+    }
+    /// The device of the stream, as [`WriteStream::channel`](ascot_io::WriteStream::channel) gives it.
+    fn channel(&self) -> Option<u64> {
+        None
+    }
+    /// Ends the stream: waits until all is written, and returns the number of bytes.
+    fn finish(&mut self) -> Result<u64, IoError>;
+}
+
+/// A block and the bytes in it.
+pub(super) struct PartBlock {
+    pub(super) buf: Buf,
+    pub(super) len: usize,
+}
+
+impl PartBlock {
+    /// Copies as many bytes as fit; says how many.
+    pub(super) fn append(&mut self, bytes: &[u8]) -> usize {
+        let taken = bytes.len().min(self.buf.len() - self.len);
+        self.buf[self.len..self.len + taken].copy_from_slice(&bytes[..taken]);
+        self.len += taken;
+        taken
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.len == self.buf.len()
+    }
+}
+
+pub(super) struct Output<O> {
+    pub(super) stream: O,
+    /// The block being filled; none before its first byte.
+    pub(super) block: Option<PartBlock>,
+    full: VecDeque<PartBlock>,
+    /// Bytes written, once the stream has ended.
+    pub(super) written: u64,
+}
+
+impl<O: BlockOutput> Output<O> {
+    pub(super) fn new(stream: O) -> Self {
+        Output { stream, block: None, full: VecDeque::new(), written: 0 }
+    }
+
+    /// Bytes in the block being filled.
+    pub(super) fn filled(&self) -> usize {
+        self.block.as_ref().map_or(0, |block| block.len)
+    }
+
+    /// The block being filled, full or not, waits to be written.
+    pub(super) fn queue(&mut self) {
+        self.full.extend(self.block.take());
+    }
+
+    /// Begins to write the oldest full block; says whether there was one.
+    pub(super) fn begin(&mut self) -> Result<bool, IoError> {
+        let Some(PartBlock { buf, len }) = self.full.pop_front() else { return Ok(false) };
+        self.stream.begin(buf, len)?;
+        Ok(true)
+    }
+}
 
 /// A file read forward.
 pub struct Reader {
@@ -114,44 +281,19 @@ pub fn complete_down_to(stream: &mut dyn WriteStream, blocks: usize) -> Result<(
     if blocks == 0 { stream.drain() } else { Ok(()) }
 }
 
-/// The input type of a bowtie without inputs: the flow brings the data.
-#[derive(Clone, Copy, Debug)]
-pub enum NoInput {}
-
-impl BlockInput for NoInput {
-    type Block = Filled;
-
-    fn remaining(&self) -> u32 {
-        match *self {}
-    }
-
-    fn begin(&mut self, _: Buf) -> Result<(), IoError> {
-        match *self {}
-    }
-
-    fn complete(&mut self) -> Result<Completed<Filled>, IoError> {
-        match *self {}
-    }
-
-    fn ready(&mut self) -> bool {
-        match *self {}
-    }
-}
-
-/// The output type of a bowtie without outputs: the flow takes the data away.
-#[derive(Clone, Copy, Debug)]
-pub enum NoOutput {}
-
-impl BlockOutput for NoOutput {
-    fn begin(&mut self, _: Buf, _: usize) -> Result<(), IoError> {
-        match *self {}
-    }
-
-    fn complete(&mut self) -> Result<(), IoError> {
-        match *self {}
-    }
-
-    fn finish(&mut self) -> Result<u64, IoError> {
-        match *self {}
-    }
+/// A pool that is too small for a bowtie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{inputs} inputs and {outputs} outputs need {needed} blocks of memory, but there are {blocks}; \
+     allow more memory, or make blocks smaller"
+)]
+pub struct TooFewBlocks {
+    /// Input streams.
+    pub inputs: usize,
+    /// Output streams.
+    pub outputs: usize,
+    /// Blocks needed.
+    pub needed: usize,
+    /// Blocks in the pool.
+    pub blocks: usize,
 }

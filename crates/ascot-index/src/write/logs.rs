@@ -11,7 +11,7 @@ use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use ascot_bowtie::engine::{BlockOutput, Bowtie, NoInput, complete_down_to};
+use ascot_bowtie::engine::{BlockOutput, Bowtie, Reader, complete_down_to};
 use ascot_bowtie::schedule::FewestHeld;
 use ascot_io::{Action, BlockPool, Buf, Disk, IoError, O_NOFOLLOW, Pool, WriteStream};
 
@@ -67,7 +67,7 @@ pub struct LogNumber(pub usize);
 
 /// All files of a process.
 pub struct Logs {
-    bowtie: Bowtie<NoInput, LogFile>,
+    bowtie: Bowtie<Reader, LogFile>,
     ends: Vec<u64>,
 }
 

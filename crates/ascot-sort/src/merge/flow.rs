@@ -15,19 +15,18 @@
 //! input.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
-use ascot_bowtie::engine::{BlockInput, Bowtie, NoOutput};
-use ascot_bowtie::flow::{Flow, Step};
+use ascot_bowtie::engine::{BlockInput, Bowtie};
+use ascot_bowtie::flow::{self, Flow, Step};
 
 use crate::api::error::SortError;
 use crate::api::observe::Cancel;
-use crate::merge::emit::EmitThreads;
-use crate::merge::tasks::{CutRules, cut_tasks};
-use crate::records::emitter::{Chunk, PassSums};
+use crate::merge::emit::{CutRules, EmitThreads, cut_tasks};
+use crate::records::emitter::{Chunk, Merged};
 use crate::records::{Records, Rules, Segment, Side};
 use crate::runs::run::RunStart;
 use crate::runs::run_file::RunBlock;
-use crate::runs::spill::Spill;
 
 /// Takes the merged records of a merge, and may store its progress.
 pub trait MergeSink {
@@ -39,13 +38,47 @@ pub trait MergeSink {
     }
     /// A batch is done: the sink has all records before the positions that `done` returns. A sink that stores no
     /// progress ignores it.
-    fn batch(
-        &mut self,
-        _done: &dyn Fn() -> Vec<RunStart>,
-        _sums: &PassSums,
-        _last_key: Option<&[u8]>,
-    ) -> Result<(), SortError> {
+    fn batch(&mut self, _done: &dyn Fn() -> Vec<RunStart>, _so_far: &Merged) -> Result<(), SortError> {
         Ok(())
+    }
+}
+
+/// A merge of sorted inputs.
+pub struct Merge<'a, R> {
+    /// Their records.
+    pub records: &'a R,
+    /// The threads that merge.
+    pub threads: &'a EmitThreads,
+    /// Which records it leaves out, and whether it sums them up.
+    pub rules: Rules,
+    /// Most records of the result.
+    pub limit: Option<u64>,
+    /// Stops it.
+    pub cancel: &'a Cancel,
+    /// What was merged before, if it continues.
+    pub so_far: Merged,
+}
+
+impl<R: Records> Merge<'_, R> {
+    /// Merges `inputs`, of which the first blocks have the numbers `starts`, into `sink`. Returns the sums of all that is
+    /// merged now, and the time waited for blocks.
+    pub fn run<I: BlockInput<Block = RunBlock>>(
+        self,
+        inputs: &mut Bowtie<I>,
+        starts: Vec<usize>,
+        sink: &mut dyn MergeSink,
+    ) -> Result<(Merged, Duration), SortError> {
+        let cancel = self.cancel;
+        let mut flow = MergeFlow {
+            held: starts.iter().map(|_| VecDeque::new()).collect(),
+            next_block: starts,
+            merge: self,
+            sink,
+            small_batch: false,
+            bounding: None,
+        };
+        flow::run(inputs, &mut flow, || cancel.check())?;
+        Ok((flow.merge.so_far, inputs.waited()))
     }
 }
 
@@ -55,19 +88,12 @@ struct Held {
     long: bool,
 }
 
-/// The merge.
-pub struct MergeFlow<'a, R: Records, S> {
-    records: &'a R,
-    threads: &'a EmitThreads,
-    rules: Rules,
-    limit: Option<u64>,
-    cancel: &'a Cancel,
-    sink: &'a mut S,
+struct MergeFlow<'a, R> {
+    merge: Merge<'a, R>,
+    sink: &'a mut dyn MergeSink,
     held: Vec<VecDeque<Held>>,
     /// The block of each input after those taken.
     next_block: Vec<usize>,
-    sums: PassSums,
-    last_key: Option<Vec<u8>>,
     /// It has waited once for the bounding input.
     small_batch: bool,
     /// The input whose last record in memory is the smallest: it runs out first.
@@ -80,45 +106,8 @@ const SMALL_BATCH_BYTES: u64 = 4 << 20;
 /// Bytes of a task at least; smaller ones cost more to cut than they gain.
 const TASK_BYTES: u64 = 1 << 20;
 
-impl<'a, R: Records, S: MergeSink> MergeFlow<'a, R, S> {
-    /// A merge of `starts.len()` inputs into `sink`.
-    pub fn new(
-        records: &'a R,
-        threads: &'a EmitThreads,
-        rules: Rules,
-        limit: Option<u64>,
-        cancel: &'a Cancel,
-        sink: &'a mut S,
-        starts: &[usize],
-    ) -> Self {
-        MergeFlow {
-            records,
-            threads,
-            rules,
-            limit,
-            cancel,
-            sink,
-            held: starts.iter().map(|_| VecDeque::new()).collect(),
-            next_block: starts.to_vec(),
-            sums: PassSums::default(),
-            last_key: None,
-            small_batch: false,
-            bounding: None,
-        }
-    }
-
-    /// Continues after records with these sums and this last key.
-    pub fn resume(&mut self, sums: PassSums, last_key: Option<Vec<u8>>) {
-        self.sums = sums;
-        self.last_key = last_key;
-    }
-
-    /// Sums over everything merged.
-    pub fn sums(&self) -> &PassSums {
-        &self.sums
-    }
-
-    fn gather<I: BlockInput<Block = RunBlock>>(&mut self, inputs: &mut Bowtie<I, NoOutput>) {
+impl<R: Records> MergeFlow<'_, R> {
+    fn gather<I: BlockInput<Block = RunBlock>>(&mut self, inputs: &mut Bowtie<I>) {
         for (index, held) in self.held.iter_mut().enumerate() {
             while let Some(RunBlock { segment, block, end, long }) = inputs.take(index) {
                 self.next_block[index] = end;
@@ -128,15 +117,21 @@ impl<'a, R: Records, S: MergeSink> MergeFlow<'a, R, S> {
     }
 
     /// The smallest last record of the inputs that have more to come, and its input.
-    fn bound<I: BlockInput<Block = RunBlock>>(
+    fn bound<I: BlockInput<Block = RunBlock>>(&self, inputs: &Bowtie<I>) -> Option<(R::Bound, usize)> {
+        self.smallest_last(|index, held| held.back().filter(|_| !inputs.exhausted(index)))
+    }
+
+    /// The smallest last record of one block of each input, and its input. `block` chooses the block.
+    fn smallest_last(
         &self,
-        inputs: &Bowtie<I, NoOutput>,
+        block: impl Fn(usize, &VecDeque<Held>) -> Option<&Held>,
     ) -> Option<(R::Bound, usize)> {
+        let records = self.merge.records;
         let mut smallest: Option<(R::Bound, usize)> = None;
         for (index, held) in self.held.iter().enumerate() {
-            let Some(last) = held.back().filter(|_| !inputs.exhausted(index)) else { continue };
-            let last = self.records.last(&last.segment);
-            if smallest.as_ref().is_none_or(|(bound, _)| self.records.compare(&last, bound).is_lt()) {
+            let Some(block) = block(index, held) else { continue };
+            let last = records.last(&block.segment);
+            if smallest.as_ref().is_none_or(|(bound, _)| records.compare(&last, bound).is_lt()) {
                 smallest = Some((last, index));
             }
         }
@@ -145,53 +140,47 @@ impl<'a, R: Records, S: MergeSink> MergeFlow<'a, R, S> {
 
     /// Takes the records below `bound` off the inputs.
     fn take_batch(&mut self, bound: Option<&R::Bound>) -> Vec<Vec<Segment>> {
-        let mut batch = Vec::with_capacity(self.held.len());
-        for held in &mut self.held {
-            let source = take_up_to(self.records, held, bound, Side::Lower);
-            if !source.is_empty() {
-                batch.push(source);
-            }
-        }
-        batch
+        let records = self.merge.records;
+        let sources = self.held.iter_mut().map(|held| take_up_to(records, held, bound, Side::Lower));
+        sources.filter(|source| !source.is_empty()).collect()
     }
 
     /// Everything in memory that equals `bound`, of the first input that has such a record.
     fn take_equals(&mut self, bound: &R::Bound) -> Vec<Vec<Segment>> {
-        for held in &mut self.held {
-            let source = take_up_to(self.records, held, Some(bound), Side::Upper);
-            if !source.is_empty() {
-                return vec![source];
-            }
-        }
-        Vec::new()
+        let records = self.merge.records;
+        let mut sources =
+            self.held.iter_mut().map(|held| take_up_to(records, held, Some(bound), Side::Upper));
+        sources.find(|source| !source.is_empty()).into_iter().collect()
     }
 
     fn emit<I: BlockInput<Block = RunBlock>>(
         &mut self,
         batch: Vec<Vec<Segment>>,
-        inputs: &mut Bowtie<I, NoOutput>,
+        inputs: &mut Bowtie<I>,
     ) -> Result<(), SortError> {
-        let bytes: u64 = batch.iter().flatten().map(|segment| self.records.bytes_in(segment)).sum();
-        let most = 8 * self.threads.count() as u64;
+        let bytes: u64 = batch.iter().flatten().map(|segment| self.merge.records.bytes_in(segment)).sum();
+        let Merge { records, threads, rules, limit, cancel, so_far } = &mut self.merge;
+        let most = 8 * threads.count() as u64;
         let tasks = (bytes / TASK_BYTES.max(batch.len() as u64 * (64 << 10))).clamp(1, most) as usize;
-        let left = self.limit.map(|limit| limit.saturating_sub(self.sums.out.count));
+        let left = limit.map(|limit| limit.saturating_sub(so_far.out.count));
         // The last task gives the key back, or one that comes after it.
-        let rules = CutRules { previous: self.last_key.take(), limit: left, keeps_key: true };
-        let tasks = cut_tasks(self.records, batch, tasks, rules);
+        let cut = CutRules { previous: so_far.last_key.take(), limit: left, keeps_key: true };
+        let tasks = cut_tasks(*records, batch, tasks, cut);
         let sink = &mut *self.sink;
-        let merged = self.threads.run(tasks, self.rules, self.cancel, &mut |chunk| {
+        let merged = threads.run(tasks, *rules, cancel, &mut |chunk| {
             sink.chunk(chunk)?;
             // Blocks come free while the batch is merged: the device must not run dry.
             Ok(inputs.pump()?)
         })?;
-        self.sums.add(&merged);
-        self.last_key = merged.last_key;
+        so_far.add(merged);
         Ok(())
     }
 
     /// Reports to the sink how far the merge has come.
     fn report_progress(&mut self) -> Result<(), SortError> {
-        let (held, next_block, records) = (&self.held, &self.next_block, self.records);
+        let held = &self.held;
+        let next_block = &self.next_block;
+        let records = self.merge.records;
         let done = || {
             let position = |(held, &next): (&VecDeque<Held>, &usize)| match held.front() {
                 Some(front) => RunStart { block: front.block, offset: records.offset_of(front.segment.lo) },
@@ -199,7 +188,7 @@ impl<'a, R: Records, S: MergeSink> MergeFlow<'a, R, S> {
             };
             held.iter().zip(next_block).map(position).collect()
         };
-        self.sink.batch(&done, &self.sums, self.last_key.as_deref())
+        self.sink.batch(&done, &self.merge.so_far)
     }
 }
 
@@ -226,10 +215,10 @@ fn take_up_to<R: Records>(
     source
 }
 
-impl<R: Records, S: MergeSink, I: BlockInput<Block = RunBlock>> Flow<I, NoOutput> for MergeFlow<'_, R, S> {
+impl<R: Records, I: BlockInput<Block = RunBlock>> Flow<I> for MergeFlow<'_, R> {
     type Error = SortError;
 
-    fn step(&mut self, inputs: &mut Bowtie<I, NoOutput>) -> Result<Step, SortError> {
+    fn step(&mut self, inputs: &mut Bowtie<I>) -> Result<Step, SortError> {
         self.gather(inputs);
         if let Some(empty) = (0..self.held.len()).find(|&i| self.held[i].is_empty() && !inputs.exhausted(i)) {
             return Ok(Step::Need(empty));
@@ -275,31 +264,26 @@ impl<R: Records, S: MergeSink, I: BlockInput<Block = RunBlock>> Flow<I, NoOutput
     }
 }
 
-impl<R: Records, S: MergeSink> MergeFlow<'_, R, S> {
+impl<R: Records> MergeFlow<'_, R> {
     /// A record that bounds a batch of about as many bytes as the sink takes at most; none where all records in
     /// memory are fewer, or no smaller batch exists.
-    fn nearer_bound<I: BlockInput<Block = RunBlock>>(
-        &self,
-        inputs: &Bowtie<I, NoOutput>,
-    ) -> Option<R::Bound> {
+    fn nearer_bound<I: BlockInput<Block = RunBlock>>(&self, inputs: &Bowtie<I>) -> Option<R::Bound> {
         let most = self.sink.batch_bytes_max();
-        let held: u64 = self.held.iter().flatten().map(|held| self.records.bytes_in(&held.segment)).sum();
+        let held: u64 =
+            self.held.iter().flatten().map(|held| self.merge.records.bytes_in(&held.segment)).sum();
         if held <= most {
             return None;
         }
         // The last record of one block of each input: the smallest of them bounds no more than these blocks.
         let bound_at = |depth: usize| {
-            let mut smallest: Option<R::Bound> = None;
-            for (index, held) in self.held.iter().enumerate() {
-                let ends = inputs.exhausted(index);
-                let at = if ends { depth } else { depth.min(held.len().saturating_sub(1)) };
-                let Some(block) = held.get(at) else { continue };
-                let last = self.records.last(&block.segment);
-                if smallest.as_ref().is_none_or(|bound| self.records.compare(&last, bound).is_lt()) {
-                    smallest = Some(last);
-                }
-            }
-            smallest.map(|bound| (self.bytes_below(&bound), bound))
+            let smallest = self.smallest_last(|index, held| {
+                held.get(if inputs.exhausted(index) {
+                    depth
+                } else {
+                    depth.min(held.len().saturating_sub(1))
+                })
+            });
+            smallest.map(|(bound, _)| (self.bytes_below(&bound), bound))
         };
         // The deepest that is not too much.
         let deepest = self.held.iter().map(VecDeque::len).max().unwrap_or(0);
@@ -318,14 +302,9 @@ impl<R: Records, S: MergeSink> MergeFlow<'_, R, S> {
     fn bytes_below(&self, bound: &R::Bound) -> u64 {
         let mut bytes = 0;
         for segment in self.held.iter().flatten().map(|held| &held.segment) {
-            let at = self.records.position(segment, bound, Side::Lower, false);
-            bytes += self.records.bytes_in(&Segment { hi: at, ..segment.clone() });
+            let at = self.merge.records.position(segment, bound, Side::Lower, false);
+            bytes += self.merge.records.bytes_in(&Segment { hi: at, ..segment.clone() });
         }
         bytes
-    }
-}
-impl<R: Records> MergeSink for Spill<R> {
-    fn chunk(&mut self, chunk: Chunk) -> Result<(), SortError> {
-        self.write(chunk)
     }
 }

@@ -2,4 +2,3 @@
 
 pub mod emit;
 pub mod flow;
-pub mod tasks;

@@ -10,41 +10,47 @@
 //! Invariant: nothing is freed that a killed job would need to go on, where it can go on.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use ascot_io::{IoError, read_index};
 use ascot_model::disk_use::MIN_STEP_BYTES;
 
 use crate::api::error::SortError;
-use crate::api::observe::Cancel;
 use crate::job::Job;
-use crate::merge::emit::EmitThreads;
 use crate::merge::flow::MergeSink;
 use crate::output::writer::OutputWriter;
 use crate::plan::planner::checkpoint_bytes;
 use crate::read::inputs::InputPosition;
 use crate::records::Records;
-use crate::records::emitter::{Chunk, PassSums};
+use crate::records::emitter::{Chunk, Merged};
 use crate::runs::run::{Run, RunStart};
 use crate::runs::spill::Spill;
-use crate::runs::store::{MergingGroup, OutputState, SoFar};
+use crate::runs::store::{MergingGroup, OutputState};
 
 /// Longest key that is stored with how far a job has come, bytes.
 const MOST_KEY_BYTES: usize = 64 << 10;
 /// A step may end so much earlier as a share of it: one in so many.
 const EARLY_SHARE: u64 = 8;
 
-/// Where merged runs go.
-pub enum Into<'t, R: Records> {
+/// Where merged records go.
+pub enum Destination<'t, R: Records> {
     /// The output.
     Output(&'t mut OutputWriter<R>),
     /// A spill.
     Spill(&'t mut Spill<R>),
 }
 
+impl<R: Records> MergeSink for Destination<'_, R> {
+    fn chunk(&mut self, chunk: Chunk) -> Result<(), SortError> {
+        match self {
+            Destination::Output(output) => output.write(chunk),
+            Destination::Spill(spill) => spill.write(chunk),
+        }
+    }
+}
+
 /// The sink of a merge of runs.
 pub struct FreeingSink<'s, 'a, R: Records> {
-    into: Into<'s, R>,
+    into: Destination<'s, R>,
     job: &'s mut Job<'a, R>,
     /// The runs of the manifest that are merged.
     which: Range<usize>,
@@ -60,7 +66,11 @@ pub struct FreeingSink<'s, 'a, R: Records> {
 
 impl<'s, 'a, R: Records> FreeingSink<'s, 'a, R> {
     /// A merge of some of the job's runs.
-    pub fn new(job: &'s mut Job<'a, R>, which: Range<usize>, into: Into<'s, R>) -> Result<Self, SortError> {
+    pub fn new(
+        job: &'s mut Job<'a, R>,
+        which: Range<usize>,
+        into: Destination<'s, R>,
+    ) -> Result<Self, SortError> {
         let runs = &job.manifest.runs[which.clone()];
         let total: u64 = runs.iter().map(|run| run.bytes).sum();
         let offsets = runs.iter().map(|run| block_offsets(job, run)).collect::<Result<Vec<_>, _>>()?;
@@ -74,20 +84,10 @@ impl<'s, 'a, R: Records> FreeingSink<'s, 'a, R> {
         Ok(this)
     }
 
-    /// How records look, and who may stop the job.
-    pub fn shared(&self) -> (Arc<R>, &'a Cancel) {
-        (Arc::clone(&self.job.records), self.job.cancel)
-    }
-
-    /// Who merges.
-    pub fn emitters(&self) -> Arc<EmitThreads> {
-        Arc::clone(&self.job.emitters)
-    }
-
     fn bytes(&self) -> u64 {
         match &self.into {
-            Into::Output(output) => output.bytes(),
-            Into::Spill(spill) => spill.bytes(),
+            Destination::Output(output) => output.bytes(),
+            Destination::Spill(spill) => spill.bytes(),
         }
     }
 
@@ -95,8 +95,8 @@ impl<'s, 'a, R: Records> FreeingSink<'s, 'a, R> {
     /// the runs too, has little left, or the job has taken what it was planned to.
     fn step(&self) -> u64 {
         let path = match &self.into {
-            Into::Output(output) => output.temporary(),
-            Into::Spill(spill) => Some(spill.path()),
+            Destination::Output(output) => output.temporary(),
+            Destination::Spill(spill) => Some(spill.path()),
         };
         let free = path.and_then(|path| self.job.disk.free_space(path).ok()).map(|free| free / 2);
         let planned = self.job.disk.left_of_limit();
@@ -105,20 +105,15 @@ impl<'s, 'a, R: Records> FreeingSink<'s, 'a, R> {
     }
 
     /// Makes what has been merged durable, and stores how far that is.
-    fn write_down(
-        &mut self,
-        starts: &[RunStart],
-        sums: &PassSums,
-        last: Option<&[u8]>,
-    ) -> Result<(), SortError> {
-        let so_far = SoFar { out: sums.out, dropped: sums.dropped, last_key: last.map(<[u8]>::to_vec) };
+    fn write_down(&mut self, starts: &[RunStart], so_far: &Merged) -> Result<(), SortError> {
+        let so_far = so_far.clone();
         match &mut self.into {
-            Into::Output(output) => {
+            Destination::Output(output) => {
                 let Some(durable) = output.checkpoint()? else { return Ok(()) };
                 self.job.manifest.move_starts(self.which.clone(), starts);
                 self.job.store_output(output, OutputState { durable, so_far })
             }
-            Into::Spill(spill) => {
+            Destination::Spill(spill) => {
                 let (first, count) = (self.which.start, self.which.len());
                 let open = spill.checkpoint()?;
                 self.job.manifest.merging = Some(MergingGroup { first, count, open, so_far });
@@ -147,32 +142,24 @@ impl<'s, 'a, R: Records> FreeingSink<'s, 'a, R> {
 
 impl<R: Records> MergeSink for FreeingSink<'_, '_, R> {
     fn chunk(&mut self, chunk: Chunk) -> Result<(), SortError> {
-        match &mut self.into {
-            Into::Output(output) => output.write(chunk),
-            Into::Spill(spill) => spill.write(chunk),
-        }
+        self.into.chunk(chunk)
     }
 
     fn batch_bytes_max(&self) -> u64 {
         self.next.saturating_sub(self.bytes())
     }
 
-    fn batch(
-        &mut self,
-        done: &dyn Fn() -> Vec<RunStart>,
-        sums: &PassSums,
-        last: Option<&[u8]>,
-    ) -> Result<(), SortError> {
+    fn batch(&mut self, done: &dyn Fn() -> Vec<RunStart>, so_far: &Merged) -> Result<(), SortError> {
         // A key too long to be stored is no place to stop at.
         let stores = self.job.resumable;
         if self.batch_bytes_max() > self.every / EARLY_SHARE
-            || (stores && last.is_some_and(|key| key.len() > MOST_KEY_BYTES))
+            || (stores && so_far.last_key.as_ref().is_some_and(|key| key.len() > MOST_KEY_BYTES))
         {
             return Ok(());
         }
         let starts = done();
         if stores {
-            self.write_down(&starts, sums, last)?;
+            self.write_down(&starts, so_far)?;
         }
         self.free(&starts)?;
         self.next = self.bytes() + self.step();

@@ -16,14 +16,14 @@ use crate::api::error::SortError;
 use crate::api::observe::Cancel;
 use crate::api::request::Output;
 use crate::check::order::{EqualKeys, OrderCheck};
-use crate::job::{Job, drive};
-use crate::merge::flow::{MergeFlow, MergeSink};
-use crate::output::writer::OutputWriter;
+use crate::job::Job;
+use crate::merge::flow::{Merge, MergeSink};
+use crate::methods::freeing::Destination;
 use crate::plan::budget::{SPARE_SHARE, merge_fan_in};
 use crate::plan::long_runs::merge_inputs_in_long_runs;
 use crate::read::damage::RecordStart;
 use crate::read::inputs::{COMPLETION_BYTES, InputFile, Inputs};
-use crate::records::emitter::{Chunk, PassSums};
+use crate::records::emitter::Merged;
 use crate::records::misfits::{InputStart, Misfits};
 use crate::records::{Records, Rules, Sorted};
 use crate::resources::pieces::Lease;
@@ -39,7 +39,7 @@ pub fn merge_inputs<R: Records>(mut job: Job<'_, R>) -> Result<Report, SortError
     let fan_in = merge_fan_in(&job.budget, job.request).min(job.merge_factor());
     if count <= fan_in {
         let rules = Rules { unique: job.request.unique, sum: true };
-        let sums = merge_range(&mut job, 0..count, rules, &mut Straight(&mut output))?;
+        let sums = merge_range(&mut job, 0..count, rules, &mut Destination::Output(&mut output))?;
         return job.finish(output, &sums.out, &sums.dropped);
     }
     for first in (0..count).step_by(fan_in) {
@@ -47,7 +47,7 @@ pub fn merge_inputs<R: Records>(mut job: Job<'_, R>) -> Result<Report, SortError
         let bytes = group.clone().filter_map(|index| job.inputs.get(index)?.size).sum();
         let mut spill = job.new_spill(bytes)?;
         let rules = Rules { unique: job.request.unique, sum: false };
-        let sums = merge_range(&mut job, group, rules, &mut spill)?;
+        let sums = merge_range(&mut job, group, rules, &mut Destination::Spill(&mut spill))?;
         let runs = spill.finish()?;
         job.passes.spilled(runs.iter().map(|run| run.bytes).sum());
         job.manifest.dropped.combine(&sums.dropped);
@@ -77,12 +77,12 @@ fn refuse_misfits_beforehand<R: Records>(job: &Job<'_, R>) -> Result<(), SortErr
     Ok(())
 }
 
-fn merge_range<R: Records, S: MergeSink>(
+fn merge_range<R: Records>(
     job: &mut Job<'_, R>,
     range: std::ops::Range<usize>,
     rules: Rules,
-    sink: &mut S,
-) -> Result<PassSums, SortError> {
+    sink: &mut dyn MergeSink,
+) -> Result<Merged, SortError> {
     let block = job.budget.block;
     let blocks = job.pool.available() / block;
     let region =
@@ -102,13 +102,17 @@ fn merge_range<R: Records, S: MergeSink>(
     };
     let turns = job.turns(&job.inputs.paths(), &job.output_dirs());
     let mut inputs = Bowtie::from_inputs(streams, blocks, schedule).alternating(turns.is_some());
-    let emitters = Arc::clone(&job.emitters);
-    let records = Arc::clone(&job.records);
-    let mut flow = MergeFlow::new(&*records, &emitters, rules, job.request.top, job.cancel, sink, &starts);
-    let result = drive(&mut inputs, &mut flow, job.cancel);
-    let sums = flow.sums().clone();
+    let merge = Merge {
+        records: &*job.records,
+        threads: &*job.emitters,
+        rules,
+        limit: job.request.top,
+        cancel: job.cancel,
+        so_far: Merged::default(),
+    };
+    let result = merge.run(&mut inputs, starts, sink);
     let fault = fault.lock().unpoisoned().take();
-    let waited = result.map_err(|error| fault.unwrap_or(error))?;
+    let (sums, waited) = result.map_err(|error| fault.unwrap_or(error))?;
     inputs.streams().for_each(|stream| {
         job.manifest.sum_in.combine(&stream.sum);
         job.manifest.misfits.combine(&stream.misfits);
@@ -119,14 +123,6 @@ fn merge_range<R: Records, S: MergeSink>(
 
 /// Records that span blocks an input may hold at once: one being merged, one being read.
 const LONG_RECORDS: usize = 2;
-
-struct Straight<'t, R: Records>(&'t mut OutputWriter<R>);
-
-impl<R: Records> MergeSink for Straight<'_, R> {
-    fn chunk(&mut self, chunk: Chunk) -> Result<(), SortError> {
-        self.0.write(chunk)
-    }
-}
 
 /// A sorted input, read block by block. The engine chooses the input whose next block is read. The cut record at the
 /// end of a block is the carry of the next one, and goes to the space kept for it before that block.

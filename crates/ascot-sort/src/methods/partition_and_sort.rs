@@ -20,6 +20,7 @@ use ascot_record::checksum::RecordSum;
 
 use crate::api::error::SortError;
 use crate::job::Job;
+use crate::methods::freeing::Destination;
 use crate::output::writer::OutputWriter;
 use crate::partition::key_sample::KeySample;
 use crate::partition::part_streams::PartRun;
@@ -30,7 +31,7 @@ use crate::plan::planner::part_count;
 use crate::read::inputs::InputPosition;
 use crate::read::inputs::{Inputs, part_ahead_bytes};
 use crate::read::record_reader::{CARRY_BYTES, RecordReader};
-use crate::records::emitter::PassSums;
+use crate::records::emitter::Merged;
 use crate::records::misfits::Misfits;
 use crate::records::{Records, Splitters};
 use crate::report::account::PassFacts;
@@ -39,7 +40,7 @@ use crate::runs::form::{Gather, Grouping, Load, sort_loads};
 use crate::runs::run::Run;
 use crate::runs::run_file::RunSink;
 use crate::runs::run_file::decode_index;
-use crate::runs::store::{LargePart, OutputState, SoFar, StoredWay};
+use crate::runs::store::{LargePart, OutputState, StoredWay};
 
 /// Sampled keys for each part: where keys are spread evenly, sizes of parts vary by 4 percent.
 const KEYS_PER_PART: usize = 512;
@@ -274,14 +275,14 @@ impl<R: Records> Job<'_, R> {
     }
 
     /// Pass two: each part sorted, one after another.
-    fn sort_parts(&mut self, output: &mut OutputWriter<R>) -> Result<PassSums, SortError> {
+    fn sort_parts(&mut self, output: &mut OutputWriter<R>) -> Result<Merged, SortError> {
         let StoredWay::Distribute(keys) = &self.manifest.way else {
             return Err(SortError::Internal("parts without splitters"));
         };
         let splitters = Splitters::new(keys, self.records.descending());
-        let mut sums = PassSums::default();
+        let mut sums = Merged::default();
         if let Some(state) = &self.manifest.output {
-            sums = state.so_far.clone().into_sums().0;
+            sums = state.so_far.clone();
         }
         if self.manifest.large.is_some() {
             self.sort_large_part(output, &mut sums)?;
@@ -327,7 +328,7 @@ impl<R: Records> Job<'_, R> {
         first: usize,
         parts: &[Run],
         output: &mut OutputWriter<R>,
-        sums: &mut PassSums,
+        sums: &mut Merged,
     ) -> Result<(), SortError> {
         let memory = self.sort_memory(self.part_stream_bytes());
         let inputs = Inputs::of_parts(parts.iter().map(Run::file), &self.pool);
@@ -351,7 +352,7 @@ impl<R: Records> Job<'_, R> {
             let upto = load.input + 1;
             let last = load.last || upto == parts.len();
             let limit = self.request.top.map(|top| top.saturating_sub(sums.out.count));
-            self.part_to_output(load, limit, output, sums)?;
+            sums.add(self.load_to_output(load, limit, output)?);
             // Parts without records are done with the one behind them.
             let freed = if last { parts.len() - done } else { upto - done };
             done += freed;
@@ -364,35 +365,23 @@ impl<R: Records> Job<'_, R> {
         Ok(())
     }
 
-    fn part_to_output(
-        &mut self,
-        load: Load,
-        limit: Option<u64>,
-        output: &mut OutputWriter<R>,
-        sums: &mut PassSums,
-    ) -> Result<(), SortError> {
-        let merged = self.load_to_output(load, limit, output)?;
-        sums.out.combine(&merged.out);
-        sums.dropped.combine(&merged.dropped);
-        Ok(())
-    }
-
     /// The first `count` parts are in the output: remembers that, then removes them.
     fn parts_done(
         &mut self,
         count: usize,
         output: &mut OutputWriter<R>,
-        sums: &PassSums,
+        sums: &mut Merged,
     ) -> Result<(), SortError> {
         if count == 0 {
             return Ok(());
         }
+        // The next part has other keys.
+        sums.last_key = None;
         let gone: Vec<Run> = self.manifest.runs.drain(..count).collect();
         if self.resumable
             && let Some(durable) = output.checkpoint()?
         {
-            let so_far = SoFar { out: sums.out, dropped: sums.dropped, last_key: None };
-            self.store_output(output, OutputState { durable, so_far })?;
+            self.store_output(output, OutputState { durable, so_far: sums.clone() })?;
         }
         self.remove_runs(&gone)
     }
@@ -402,31 +391,15 @@ impl<R: Records> Job<'_, R> {
     fn append_equal_part(
         &mut self,
         output: &mut OutputWriter<R>,
-        sums: &mut PassSums,
+        sums: &mut Merged,
     ) -> Result<(), SortError> {
-        self.merge_rest(1, output, sums)?;
+        *sums = self.merge_freeing(0..1, Destination::Output(output), sums.clone())?;
         self.parts_done(1, output, sums)
-    }
-
-    /// Merges the first `count` runs into the output, from where a killed job had come to.
-    fn merge_rest(
-        &mut self,
-        count: usize,
-        output: &mut OutputWriter<R>,
-        sums: &mut PassSums,
-    ) -> Result<(), SortError> {
-        let last_key = self.manifest.output.as_ref().and_then(|output| output.so_far.last_key.clone());
-        *sums = self.merge_limited(count, output, self.request.top, sums.clone(), last_key)?;
-        Ok(())
     }
 
     /// The first part, or the one a killed job was at, which is larger than memory: by runs and merges. It is freed as
     /// its runs are formed, and those as they are merged, so it does not matter to the disk how large it is.
-    fn sort_large_part(
-        &mut self,
-        output: &mut OutputWriter<R>,
-        sums: &mut PassSums,
-    ) -> Result<(), SortError> {
+    fn sort_large_part(&mut self, output: &mut OutputWriter<R>, sums: &mut Merged) -> Result<(), SortError> {
         if self.manifest.large.is_none() {
             let mut runs = std::mem::take(&mut self.manifest.runs).into_iter();
             let part = runs.next().ok_or(SortError::Internal("a part that is not there"))?;
@@ -437,7 +410,8 @@ impl<R: Records> Job<'_, R> {
             self.form_large_part(&part)?;
         }
         self.reduce_runs()?;
-        self.merge_rest(self.manifest.runs.len(), output, sums)?;
+        let runs = 0..self.manifest.runs.len();
+        *sums = self.merge_freeing(runs, Destination::Output(output), sums.clone())?;
         let Some(LargePart { part, later, .. }) = self.manifest.large.take() else { return Ok(()) };
         self.manifest.runs.push(part);
         let done = self.manifest.runs.len();

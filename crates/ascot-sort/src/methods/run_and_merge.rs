@@ -4,40 +4,33 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ascot_bowtie::engine::{Bowtie, NoOutput};
+use ascot_bowtie::engine::{BlockInput, Bowtie};
 use ascot_bowtie::schedule::{Forecast, Schedule};
 use ascot_io::BlockPool;
 use ascot_model::report::Report;
 
 use crate::api::error::SortError;
-use crate::job::{Job, drive};
-use crate::merge::flow::MergeFlow;
-use crate::merge::tasks::{CutRules, cut_tasks};
-use crate::methods::freeing::{FreeingSink, Into};
+use crate::job::Job;
+use crate::merge::emit::{CutRules, cut_tasks};
+use crate::merge::flow::{Merge, MergeSink};
+use crate::methods::freeing::{Destination, FreeingSink};
 use crate::output::writer::OutputWriter;
 use crate::pipeline::Times;
 use crate::plan::long_runs::merge_in_long_runs;
 use crate::read::record_reader::RecordReader;
-use crate::records::emitter::{Chunk, Merged, PassSums};
+use crate::records::emitter::Merged;
 use crate::records::{Records, Rules, Segment};
 use crate::report::account::{PassFacts, stage};
 use crate::resources::limits::descriptors;
 use crate::runs::form::{Gather, Load, SortMemory, sort_loads};
-use crate::runs::input_chunks::{AnyInput, Bench, ChunkInput};
+use crate::runs::input_chunks::{Bench, ChunkInput};
 use crate::runs::natural_runs::{NaturalRuns, find_natural_runs};
 use crate::runs::run::Run;
-use crate::runs::run_file::RunInput;
-use crate::runs::spill::Spill;
+use crate::runs::run_file::{RunBlock, RunInput};
 use crate::runs::store::MergingGroup;
 
 /// Bytes of a load merged as one task.
 const TASK_BYTES: u64 = 8 << 20;
-
-/// Where a load or a batch goes.
-enum Destination<'t, R: Records> {
-    Output(&'t mut OutputWriter<R>),
-    Spill(&'t mut Spill<R>),
-}
 
 impl<R: Records> Job<'_, R> {
     /// Sorts the inputs; the output gets the result.
@@ -72,7 +65,7 @@ impl<R: Records> Job<'_, R> {
         memory: &SortMemory,
         gather: Gather<'_>,
         mut output: Option<&mut OutputWriter<R>>,
-    ) -> Result<Option<PassSums>, SortError> {
+    ) -> Result<Option<Merged>, SortError> {
         let (records, cancel) = (Arc::clone(&self.records), self.cancel);
         let mut straight = None;
         let mut runs = 0;
@@ -114,11 +107,9 @@ impl<R: Records> Job<'_, R> {
         load: Load,
         limit: Option<u64>,
         output: &mut OutputWriter<R>,
-    ) -> Result<PassSums, SortError> {
+    ) -> Result<Merged, SortError> {
         let rules = Rules { unique: self.request.unique, sum: true };
-        let mut sums = PassSums::default();
-        sums.add(&self.emit_load(load.sources, load.bytes, rules, limit, Destination::Output(output))?);
-        Ok(sums)
+        self.emit_load(load.sources, load.bytes, rules, limit, Destination::Output(output))
     }
 
     /// Makes runs of a load: one, or several where parts of it are in order in the inputs. Gives the
@@ -211,10 +202,7 @@ impl<R: Records> Job<'_, R> {
         let tasks = if bytes < (1 << 20) { 1 } else { tasks as usize };
         let rules_of_cut = CutRules { previous: None, limit, keeps_key: false };
         let tasks = cut_tasks(&*self.records, sources, tasks, rules_of_cut);
-        self.emitters.run(tasks, rules, self.cancel, &mut |chunk: Chunk| match &mut into {
-            Destination::Output(output) => output.write(chunk),
-            Destination::Spill(spill) => spill.write(chunk),
-        })
+        self.emitters.run(tasks, rules, self.cancel, &mut |chunk| into.chunk(chunk))
     }
 
     /// Runs that can be merged at once, by memory and by descriptors, beginning with `runs`.
@@ -267,14 +255,8 @@ impl<R: Records> Job<'_, R> {
             Some(MergingGroup { open, .. }) => self.resume_spill(open.clone())?,
             None => self.new_spill(group.iter().map(|run| run.bytes).sum())?,
         };
-        let (sums, last_key) = match begun {
-            Some(MergingGroup { so_far, .. }) => so_far.into_sums(),
-            None => (PassSums::default(), None),
-        };
-        let rules = Rules { unique: self.request.unique, sum: false };
-        let limit = self.request.top;
-        let sums =
-            self.merge_freeing(first..first + count, Into::Spill(&mut spill), rules, limit, sums, last_key)?;
+        let so_far = begun.map(|group| group.so_far).unwrap_or_default();
+        let sums = self.merge_freeing(first..first + count, Destination::Spill(&mut spill), so_far)?;
         let runs = spill.finish()?;
         self.passes.spilled(runs.iter().map(|run| run.bytes).sum());
         self.manifest.dropped.combine(&sums.dropped);
@@ -284,61 +266,40 @@ impl<R: Records> Job<'_, R> {
         self.remove_runs(&group)
     }
 
-    /// Merges all runs into the output.
-    pub fn merge_to_output(&mut self, output: &mut OutputWriter<R>) -> Result<PassSums, SortError> {
-        let (sums, last_key) = self.output_so_far();
-        self.merge_limited(self.manifest.runs.len(), output, self.request.top, sums, last_key)
+    /// Merges all runs into the output, or what a killed job left of them.
+    pub fn merge_to_output(&mut self, output: &mut OutputWriter<R>) -> Result<Merged, SortError> {
+        let so_far = self.manifest.output.as_ref().map(|state| state.so_far.clone()).unwrap_or_default();
+        self.merge_freeing(0..self.manifest.runs.len(), Destination::Output(output), so_far)
     }
 
-    /// Sums of what a killed job had in its output, and the last key of it where that matters.
-    fn output_so_far(&self) -> (PassSums, Option<Vec<u8>>) {
-        match &self.manifest.output {
-            Some(state) => state.so_far.clone().into_sums(),
-            None => (PassSums::default(), None),
-        }
-    }
-
-    /// Merges the first `count` runs into the output, which holds what `sums` and `last_key` tell,
-    /// until it has `limit` records.
-    pub fn merge_limited(
-        &mut self,
-        count: usize,
-        output: &mut OutputWriter<R>,
-        limit: Option<u64>,
-        sums: PassSums,
-        last_key: Option<Vec<u8>>,
-    ) -> Result<PassSums, SortError> {
-        let rules = Rules { unique: self.request.unique, sum: true };
-        self.merge_freeing(0..count, Into::Output(output), rules, limit, sums, last_key)
-    }
-
-    /// Merges the runs `which` of the manifest, of which are in `into` what `sums` and `last_key` tell, and frees
-    /// what it consumes.
-    fn merge_freeing(
+    /// Merges the runs `which` of the manifest into `into`, which already has `so_far` of them, and frees what it
+    /// consumes.
+    pub fn merge_freeing(
         &mut self,
         which: Range<usize>,
-        into: Into<'_, R>,
-        rules: Rules,
-        limit: Option<u64>,
-        sums: PassSums,
-        last_key: Option<Vec<u8>>,
-    ) -> Result<PassSums, SortError> {
+        into: Destination<'_, R>,
+        so_far: Merged,
+    ) -> Result<Merged, SortError> {
         let runs = self.manifest.runs[which.clone()].to_vec();
-        let name = if matches!(into, Into::Output(_)) { "merge" } else { "merge some" };
-        // The job itself is lent to the sink, which stores how far the merge has come.
+        let is_output = matches!(into, Destination::Output(_));
         let mut inputs = self.open_runs(&runs)?;
-        let starts: Vec<usize> = runs.iter().map(|run| run.start.block).collect();
-        let mut sink = FreeingSink::new(self, which, into)?;
-        let (records, cancel) = sink.shared();
-        let emitters = sink.emitters();
-        let mut flow = MergeFlow::new(&*records, &emitters, rules, limit, cancel, &mut sink, &starts);
-        flow.resume(sums, last_key);
-        let waited = drive(&mut inputs, &mut flow, cancel);
-        let sums = flow.sums().clone();
+        let starts = runs.iter().map(|run| run.start.block).collect();
+        let records = Arc::clone(&self.records);
+        let threads = Arc::clone(&self.emitters);
+        let merge = Merge {
+            records: &*records,
+            threads: &*threads,
+            rules: Rules { unique: self.request.unique, sum: is_output },
+            limit: self.request.top,
+            cancel: self.cancel,
+            so_far,
+        };
+        // The job itself is lent to the sink, which stores how far the merge has come.
+        let result = merge.run(&mut inputs, starts, &mut FreeingSink::new(self, which, into)?);
         drop(inputs);
-        let waited = waited?;
-        self.merge_done(name, runs.len(), 1, waited);
-        Ok(sums)
+        let (merged, waited) = result?;
+        self.merge_done(if is_output { "merge" } else { "merge some" }, runs.len(), 1, waited);
+        Ok(merged)
     }
 
     /// Enters a merge into the account, `waited`: for blocks of its inputs.
@@ -370,17 +331,15 @@ impl<R: Records> Job<'_, R> {
         self.budget.pieces(&|bytes| self.records.scratch_bytes(bytes)).bytes
     }
 
-    fn open_run(&self, run: &Run, bench: Option<&Arc<Bench<R>>>) -> Result<AnyInput<R>, SortError> {
+    fn open_run(&self, run: &Run, bench: Option<&Arc<Bench<R>>>) -> Result<AnyRun, SortError> {
         Ok(match bench.filter(|_| run.input.is_some()) {
-            Some(bench) => {
-                AnyInput::Chunks(ChunkInput::new(&self.records, &self.disk, &self.inputs, run, bench))
-            }
-            None => AnyInput::Run(RunInput::open(&self.records, &self.disk, &self.pool, run)?),
+            Some(bench) => Box::new(ChunkInput::new(&self.records, &self.disk, &self.inputs, run, bench)),
+            None => Box::new(RunInput::open(&self.records, &self.disk, &self.pool, run)?),
         })
     }
 
     /// Opens runs for the engine, with all the memory there is for their blocks.
-    fn open_runs(&self, runs: &[Run]) -> Result<Bowtie<AnyInput<R>, NoOutput>, SortError> {
+    fn open_runs(&self, runs: &[Run]) -> Result<Bowtie<AnyRun>, SortError> {
         let block = runs.iter().map(|run| run.block_bytes).max().unwrap_or(1).max(ascot_io::PAGE_BYTES);
         let long: usize = runs.iter().map(Run::long_bytes).sum();
         let facts: usize = runs.iter().map(|run| run.first_keys.len() * BLOCK_FACTS_BYTES).sum();
@@ -421,3 +380,6 @@ const BLOCK_FACTS_BYTES: usize = 64;
 
 /// The last merge takes more runs than the plan's factor: one in so many.
 const MORE_AT_LAST: usize = 4;
+
+/// A run of either kind: spilled, or in the inputs.
+type AnyRun = Box<dyn BlockInput<Block = RunBlock>>;

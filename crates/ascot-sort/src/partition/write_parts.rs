@@ -11,7 +11,7 @@
 //!
 //! Invariant: a part gets its records in the order of the inputs.
 
-use ascot_bowtie::engine::{Bowtie, NoInput};
+use ascot_bowtie::engine::{Bowtie, Reader};
 use ascot_bowtie::flow::{Flow, Step, run};
 use ascot_bowtie::schedule::{FewestHeld, Schedule, Staircase};
 use ascot_io::BlockPool;
@@ -26,7 +26,7 @@ use crate::records::Records;
 use crate::resources::turns::Seat;
 
 /// The parts of a partitioned write, and the blocks they share.
-pub type Parts<P> = Bowtie<NoInput, P>;
+pub type Parts<P> = Bowtie<Reader, P>;
 
 /// Parts that share `blocks`, written in the order of the published schedule of `long_runs`, or else each block as
 /// soon as it is full.
@@ -119,7 +119,7 @@ struct Unwritten {
     written: usize,
 }
 
-impl<R: Records, P: PartStream> Flow<NoInput, P> for PartitionFlow<'_, '_, R, P> {
+impl<R: Records, P: PartStream> Flow<Reader, P> for PartitionFlow<'_, '_, R, P> {
     type Error = SortError;
 
     fn step(&mut self, parts: &mut Parts<P>) -> Result<Step, SortError> {

@@ -8,16 +8,26 @@ use std::time::{Duration, Instant};
 use ascot_io::{BlockPool, Buf};
 use ascot_record::checksum::RecordSum;
 use crossbeam_channel::Sender;
+use serde::{Deserialize, Serialize};
 
-/// What a merged task came to.
-#[derive(Clone, Debug, Default)]
+/// The sums of merged records: of a task, of a batch, or of a merge so far.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Merged {
-    /// Sum over what was emitted (only its counts are kept, unless the rules want the sum).
+    /// Sum of the records emitted; only the counts if the rules do not ask for the sum.
     pub out: RecordSum,
-    /// Sum over what was left out.
+    /// Sum of the records left out.
     pub dropped: RecordSum,
-    /// Key of the last record of a batch, where duplicates are left out.
+    /// Key of the last record, if duplicates are left out.
     pub last_key: Option<Vec<u8>>,
+}
+
+impl Merged {
+    /// Adds the sums of records that follow. The last key is the one that `more` has, if any.
+    pub fn add(&mut self, more: Merged) {
+        self.out.combine(&more.out);
+        self.dropped.combine(&more.dropped);
+        self.last_key = more.last_key.or(self.last_key.take());
+    }
 }
 
 /// Merged records on their way to a sink.
@@ -189,21 +199,4 @@ pub(crate) fn add(clock: &AtomicU64, time: Duration) {
 
 pub(crate) fn take(clock: &AtomicU64) -> Duration {
     Duration::from_nanos(clock.swap(0, Relaxed))
-}
-
-/// Adds up what tasks came to over a whole pass.
-#[derive(Clone, Debug, Default)]
-pub struct PassSums {
-    /// Records emitted.
-    pub out: RecordSum,
-    /// Records left out.
-    pub dropped: RecordSum,
-}
-
-impl PassSums {
-    /// Adds one batch or load.
-    pub fn add(&mut self, merged: &Merged) {
-        self.out.combine(&merged.out);
-        self.dropped.combine(&merged.dropped);
-    }
 }

@@ -19,7 +19,7 @@ use crate::records::{RawPiece, Records, Segment, Side};
 use crate::resources::pieces::{Lease, PiecePool};
 use crate::runs::run::InputChunk;
 use crate::runs::run::Run;
-use crate::runs::run_file::{RunBlock, RunInput};
+use crate::runs::run_file::RunBlock;
 
 /// Chunks of one run read ahead; each is a file opened.
 const CHUNKS_AHEAD: usize = 4;
@@ -203,52 +203,5 @@ impl<R: Records> BlockInput for ChunkInput<R> {
 
     fn ready(&mut self) -> bool {
         self.begun.front_mut().is_none_or(|begun| begun.stream.ready())
-    }
-}
-
-/// A run of either kind.
-pub enum AnyInput<R: Records> {
-    /// Spilled.
-    Run(RunInput<R>),
-    /// In the inputs.
-    Chunks(ChunkInput<R>),
-}
-
-impl<R: Records> BlockInput for AnyInput<R> {
-    type Block = RunBlock;
-
-    fn remaining(&self) -> u32 {
-        match self {
-            AnyInput::Run(run) => run.remaining(),
-            AnyInput::Chunks(run) => run.remaining(),
-        }
-    }
-
-    fn begin(&mut self, buf: Buf) -> Result<(), IoError> {
-        match self {
-            AnyInput::Run(run) => run.begin(buf),
-            AnyInput::Chunks(run) => run.begin(buf),
-        }
-    }
-
-    fn complete(&mut self) -> Result<Completed<RunBlock>, IoError> {
-        match self {
-            AnyInput::Run(run) => run.complete(),
-            AnyInput::Chunks(run) => run.complete(),
-        }
-    }
-
-    fn ready(&mut self) -> bool {
-        match self {
-            AnyInput::Run(run) => run.ready(),
-            AnyInput::Chunks(run) => run.ready(),
-        }
-    }
-
-    fn channel(&self) -> Option<u64> {
-        match self {
-            AnyInput::Run(run) => run.channel(),
-            AnyInput::Chunks(_) => None,
-        }
     }
 }

@@ -35,7 +35,7 @@ use manifest::OLDEST_VERSION;
 pub(crate) use manifest::check_line;
 pub use manifest::{
     FileIdentity, Finished, LargePart, MANIFEST_VERSION, Manifest, MergingGroup, OpenPart, OpenSpill,
-    OutputState, SoFar, StoredView, StoredWay,
+    OutputState, StoredView, StoredWay,
 };
 
 pub(crate) const MANIFEST: &str = "manifest.json";

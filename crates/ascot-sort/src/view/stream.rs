@@ -18,11 +18,10 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use crate::api::error::SortError;
 use crate::api::observe::Cancel;
 use crate::api::request::SortRequest;
-use crate::job::drive;
 use crate::merge::emit::EmitThreads;
-use crate::merge::flow::{MergeFlow, MergeSink};
+use crate::merge::flow::{Merge as Merging, MergeSink};
 use crate::plan::long_runs::read_in_long_runs;
-use crate::records::emitter::Chunk;
+use crate::records::emitter::{Chunk, Merged};
 use crate::records::{Records, Rules};
 use crate::runs::run::RunStart;
 use crate::runs::run_file::RunInput;
@@ -263,11 +262,16 @@ impl<R: Records> Merge<R> {
         drop(keys);
         let mut sink = Hand { records: &*records, send };
         let rules = Rules { sum: part.sums, ..Rules::default() };
-        let mut flow = MergeFlow::new(&*records, &emitters, rules, None, cancel, &mut sink, &starts);
-        match drive(&mut bowtie, &mut flow, cancel) {
-            Ok(_) if part.sums => {
-                *sum.lock().unpoisoned() = Some(flow.sums().out);
-            }
+        let merging = Merging {
+            records: &*records,
+            threads: &emitters,
+            rules,
+            limit: None,
+            cancel,
+            so_far: Merged::default(),
+        };
+        match merging.run(&mut bowtie, starts, &mut sink) {
+            Ok((merged, _)) if part.sums => *sum.lock().unpoisoned() = Some(merged.out),
             Ok(_) => {}
             // Where nobody listens any more nobody wants to know.
             Err(error) => drop(send.send(Err(error))),

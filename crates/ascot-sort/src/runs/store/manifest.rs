@@ -15,7 +15,7 @@ use crate::api::request::SortRequest;
 use crate::output::writer::DurableOutput;
 use crate::read::inputs::Fingerprint;
 use crate::read::inputs::InputPosition;
-use crate::records::emitter::PassSums;
+use crate::records::emitter::Merged;
 use crate::records::misfits::Misfits;
 use crate::runs::run::{Run, RunStart};
 
@@ -188,25 +188,7 @@ pub struct OutputState {
     pub durable: DurableOutput,
     /// What is known of the records in it.
     #[serde(flatten)]
-    pub so_far: SoFar,
-}
-
-/// What is known of what has been merged so far.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SoFar {
-    /// Sum of the records.
-    pub out: RecordSum,
-    /// Sum of the records left out on the way.
-    pub dropped: RecordSum,
-    /// Key of the last record, where duplicates are left out.
-    pub last_key: Option<Vec<u8>>,
-}
-
-impl SoFar {
-    /// As a merge goes on with it.
-    pub fn into_sums(self) -> (PassSums, Option<Vec<u8>>) {
-        (PassSums { out: self.out, dropped: self.dropped }, self.last_key)
-    }
+    pub so_far: Merged,
 }
 
 /// Runs that are being merged into one, what is consumed of them having been given back.
@@ -219,7 +201,7 @@ pub struct MergingGroup {
     /// What they are merged into.
     pub open: OpenSpill,
     /// What is known of it.
-    pub so_far: SoFar,
+    pub so_far: Merged,
 }
 
 /// A spill that is still being written.
