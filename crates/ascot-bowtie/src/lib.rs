@@ -40,6 +40,5 @@ mod constants;
 pub mod engine;
 pub mod flow;
 pub mod occupancy;
-mod rates;
 pub mod schedule;
 pub mod simulate;

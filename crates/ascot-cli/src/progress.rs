@@ -11,8 +11,8 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use ascot_model::columns::{ColumnAccount, column_words};
 use ascot_model::report::Report;
+use ascot_model::report::{ColumnAccount, column_words};
 use ascot_model::units;
 use ascot_sort::observe::{Observer, Progress};
 use clap::ArgMatches;

@@ -9,7 +9,7 @@ use ascot_record::gensort::Encoding;
 use ascot_record::layout::Layout;
 use ascot_sort::check::CheckRequest;
 use ascot_sort::generate::GenerateRequest;
-use ascot_sort::read::file_format::recognise_file;
+use ascot_sort::read::open::recognise_file;
 use ascot_sort::request::{Input, Output};
 use ascot_sort::{Cancel, Leftover, Removal, SortError};
 use clap::ArgMatches;

@@ -364,7 +364,7 @@ impl WriteStream for VirtualWrite {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ascot_model::switch_cost::SwitchCost;
+    use ascot_model::volume::SwitchCost;
 
     fn write(stream: &mut Box<dyn WriteStream>, bytes: usize) {
         stream.begin(Buf::heap(bytes), bytes).expect("it is written");

@@ -23,7 +23,6 @@
 
 pub mod account;
 pub mod bowtie_plan;
-pub mod columns;
 pub mod disk_use;
 pub mod host;
 pub mod measurement;
@@ -35,6 +34,5 @@ pub mod report;
 pub mod routing_plan;
 pub mod run_length;
 pub mod sort_plan;
-pub mod switch_cost;
 pub mod units;
 pub mod volume;

@@ -7,8 +7,7 @@ use std::ops::RangeInclusive;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::host::{HostProfile, KernelRates, RecordClass};
-use crate::switch_cost::SwitchCost;
-use crate::volume::{BadProfile, VolumeProfile};
+use crate::volume::{BadProfile, SwitchCost, VolumeProfile};
 
 /// A measured figure: the median of its repetitions and their spread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -296,7 +296,7 @@ pub fn interconnect(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::switch_cost::SwitchCost;
+    use crate::volume::SwitchCost;
     use proptest::prelude::*;
 
     fn array() -> VolumeProfile {

@@ -14,11 +14,10 @@ use ascot_record::checksum::RecordSum;
 use crate::api::error::SortError;
 use crate::api::observe::{Caller, Cancel, Observer};
 use crate::api::request::{Output, Parts, SortRequest};
-use crate::merge::emit::EmitThreads;
+use crate::merge::EmitThreads;
 use crate::output::Commit;
 use crate::output::rolling::RollingFiles;
-use crate::output::stream::OutputStream;
-use crate::output::writer::OutputWriter;
+use crate::output::writer::{OutputStream, OutputWriter};
 use crate::partition::key_sample::KeySample;
 use crate::plan::budget::Budget;
 use crate::plan::volumes::{output_dir, temp_dirs};
@@ -32,12 +31,10 @@ use crate::resources::pieces::PiecePool;
 use crate::resources::turns::Turns;
 use crate::runs::background_unlink::BackgroundUnlink;
 use crate::runs::form::SortMemory;
-use crate::runs::keeping::Keeping;
-use crate::runs::run::Run;
-use crate::runs::spill::Spill;
-use crate::runs::spill_dirs::SpillDirs;
+use crate::runs::run_file::Run;
+use crate::runs::spill::{Spill, SpillDirs};
 use crate::runs::store::{
-    FileIdentity, Finished, JobDir, MANIFEST_VERSION, Manifest, OpenSpill, OutputState, StoredWay,
+    FileIdentity, Finished, JobDir, Keeping, MANIFEST_VERSION, Manifest, OpenSpill, OutputState, StoredWay,
 };
 
 /// What a job starts with.

@@ -41,14 +41,12 @@ pub mod view;
 
 pub use api::error::{ErrorKind, SortError};
 pub use api::observe::{Cancel, Observer, Progress, Silent};
-pub use api::request::{Input, Keys, Method, Output, SortRequest};
-pub use api::volumes::Volumes;
+pub use api::request::{Input, Keys, Method, Output, SortRequest, Volumes};
 pub use api::{error, observe, request};
 pub use check::is_sorted::{Sortedness, is_sorted};
-pub use jobs::explanation::{Explanation, explain, explain_view};
+pub use jobs::explanation::{Explanation, SortPlan, explain, explain_view};
 pub use jobs::generate;
 pub use jobs::leftovers::{Leftover, Removal, clean, is_running, leftovers};
 pub use jobs::resume::resume;
 pub use jobs::sort::{make_view, sort, split};
-pub use jobs::sort_plan::SortPlan;
 pub use plan::volumes::RunOptions;

@@ -34,8 +34,7 @@
 //! number of inputs, in the round after the last. If memory does not hold them all, those that would last longest
 //! are filled for fewer rounds.
 
-use super::targets::Targets;
-use super::tasks::Tasks;
+use super::targets::{Targets, Tasks};
 use super::view::SchedulerView;
 use crate::constants::{EARLY_END, MIN_GAIN, MIN_RATE, ROUND_SLACK, SPARE_BLOCKS};
 

@@ -34,7 +34,6 @@ mod interconnect;
 mod split;
 mod staircase;
 mod targets;
-mod tasks;
 mod view;
 
 pub use equal_parts::EqualParts;

@@ -19,8 +19,7 @@
 use ascot_model::run_length::{Algorithm, Groups, Scheme, Shape};
 
 use super::interconnect;
-use super::targets::Targets;
-use super::tasks::Tasks;
+use super::targets::{Targets, Tasks};
 use super::view::{BlockedOn, Move, Schedule, SchedulerView};
 
 /// A1 to A6, whichever the scheme names.

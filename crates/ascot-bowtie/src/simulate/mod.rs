@@ -10,7 +10,6 @@
 
 mod rate_model;
 mod report;
-mod setup;
 mod simulator;
 #[cfg(test)]
 mod tests;
@@ -18,6 +17,6 @@ mod tests;
 pub use rate_model::UNITS;
 #[cfg(test)]
 pub(crate) use rate_model::{RateModel, StreamState};
+pub use rate_model::{Setup, Skew};
 pub use report::{EQUAL_PARTS, Simulation, SimulationReport};
-pub use setup::{Setup, Skew};
 pub use simulator::{Deadlock, Outcome, simulate, simulate_by};

@@ -5,7 +5,7 @@ use ascot_model::units;
 use serde::Serialize;
 
 use crate::schedule::EqualParts;
-use crate::simulate::setup::Setup;
+use crate::simulate::rate_model::Setup;
 use crate::simulate::simulator::{Deadlock, Outcome, simulate, simulate_by};
 
 /// Name of the schedule that is there for comparison.

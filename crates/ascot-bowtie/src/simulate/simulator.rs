@@ -2,8 +2,7 @@
 
 use std::mem::take;
 
-use super::rate_model::{Portion, RateModel, StreamState, UNITS};
-use super::setup::Setup;
+use super::rate_model::{Portion, RateModel, Setup, StreamState, UNITS};
 use crate::occupancy::Occupancy;
 use crate::schedule::{BlockedOn, Move, Schedule, Split, Staircase};
 

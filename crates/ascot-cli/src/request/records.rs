@@ -18,7 +18,7 @@ use ascot_record::keys::{
 };
 use ascot_record::layout::Layout;
 use ascot_sort::SortError;
-use ascot_sort::read::file_format::recognise_file;
+use ascot_sort::read::open::recognise_file;
 use ascot_sort::request::{Input, Keys};
 use clap::ArgMatches;
 

@@ -229,7 +229,7 @@ proptest! {
     /// What is planned on an array takes no longer than the fewest passes would, or all at once.
     #[test]
     fn the_factor_is_a_gain(gb in 10u64..20_000, memory in 8u64..8192, delta in 1e-3f64..0.05) {
-        let switch_seconds = crate::switch_cost::SwitchCost::Constant(delta);
+        let switch_seconds = crate::volume::SwitchCost::Constant(delta);
         let volume = VolumeProfile { switch_seconds, ..array() };
         let host = host();
         let job = job(gb * 1_000_000_000, memory * MIB, &volume, &host);

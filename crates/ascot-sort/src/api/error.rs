@@ -1,10 +1,8 @@
 //! What can go wrong with a job, in words a user can act on.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use ascot_io::IoError;
-use ascot_io::PoolError;
-use ascot_io::ThreadError;
+use ascot_io::{IoError, PoolError, ThreadError};
 use ascot_record::checksum::RecordSum;
 use ascot_record::framing::Partial;
 use ascot_record::keys::KeyError;
@@ -12,7 +10,6 @@ use ascot_record::keys::KeyError;
 use crate::resources::control_group::{GroupMemory, LoweredCap};
 use ascot_model::units;
 use ascot_record::file_format::FileFormat;
-use std::path::Path;
 
 /// Why a job failed.
 #[derive(Debug, thiserror::Error)]

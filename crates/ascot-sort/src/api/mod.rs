@@ -3,4 +3,3 @@
 pub mod error;
 pub mod observe;
 pub mod request;
-pub mod volumes;

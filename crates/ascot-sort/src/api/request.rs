@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use ascot_io::Compression;
+use ascot_model::measurement::{HostMeasurement, VolumeRequests};
+use ascot_model::volume::VolumeProfile;
 use ascot_record::keys::{ByteRangeKey, CsvKeySpec, KeyOptions};
 use ascot_record::layout::Layout;
 use serde::{Deserialize, Serialize};
 
 use crate::api::error::SortError;
-use crate::api::volumes::Volumes;
 
 /// Where records come from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -268,5 +269,37 @@ mod tests {
             assert_eq!(names(wrong), None, "{wrong}");
         }
         assert!(Parts::new("{}", 0).is_err());
+    }
+}
+
+/// What was measured of the volumes and processors of a job.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Volumes {
+    /// The volume by which plans are costed; none: a usual flash volume is assumed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume: Option<VolumeProfile>,
+    /// The requests with which that volume is fastest; none: the usual ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests: Option<VolumeRequests>,
+    /// The volume of the inputs, if it is not the one of spills and output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_volume: Option<VolumeProfile>,
+    /// The requests with which the volume of the inputs is fastest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_requests: Option<VolumeRequests>,
+    /// The processors; none: usual ones are assumed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostMeasurement>,
+}
+
+impl Volumes {
+    /// The volume of spills and output, or the one that is assumed.
+    pub fn profile(&self) -> VolumeProfile {
+        self.volume.clone().unwrap_or_else(VolumeProfile::assumed_flash)
+    }
+
+    /// Whether moving blocks of `files` files in turn would spend the time of the volume on switches.
+    pub fn wants_runs(&self, files: usize) -> bool {
+        self.volume.as_ref().is_some_and(|volume| volume.wants_runs(files as f64))
     }
 }

@@ -1,13 +1,23 @@
 //! Judges of records: they validate parts of a sequence of records, each part by itself.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
-use ascot_record::framing::{FixedFraming, Framing, Partial};
+use ascot_record::framing::{CsvFraming, FixedFraming, Framing, LineFraming, Partial, PrefixedFraming};
 use ascot_record::gensort::{Validation, Validator};
-use ascot_record::order::RecordOrder;
+use ascot_record::keys::{
+    ByteRangeKey, Compiled, CsvColumn, CsvKeySpec, KeyProgram, compile, compile_csv, compile_ranges,
+};
+use ascot_record::layout::{Layout, NumberFormat};
+use ascot_record::number::to_ordered;
+use ascot_record::order::{BodyOrder, LastResort, ProgramOrder, RecordOrder, WriteKey};
 use memchr::{memchr_iter, memrchr};
 
-use crate::records::{Cut, RecordEnds, cut_framed};
+use crate::api::error::SortError;
+use crate::api::request::Keys;
+use crate::read::inputs::Inputs;
+use crate::read::open::refuse_different;
+use crate::records::{Cut, RecordEnds, cut_framed, sample_rows};
 
 /// Judges parts of a sequence of records, each by itself.
 pub(super) trait Judge: RecordEnds {
@@ -123,3 +133,127 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Judge for Ordered<F, O> {
 #[cfg(test)]
 #[path = "reader_tests.rs"]
 mod tests;
+
+/// Bytes of the first input from which the columns of CSV are found and their types inferred.
+const HEAD_BYTES: usize = 256 << 10;
+
+/// The judge of the records of `inputs`, and the inputs with their headers left out.
+pub(super) fn judge(
+    layout: Layout,
+    keys: &Keys,
+    inputs: Inputs,
+) -> Result<(Arc<dyn Judge>, Inputs), SortError> {
+    let (Layout::Csv { separator, quote }, Keys::Columns(specs)) = (layout, keys) else {
+        return Ok((judge_without_header(layout, keys)?, inputs));
+    };
+    let framing = CsvFraming { separator, quote };
+    let head = inputs.get(0).map_or(Ok(Vec::new()), |first| first.peek(HEAD_BYTES))?;
+    // Only names need a header; without names the first row is a row like all others.
+    let has_header = specs.iter().any(|spec| matches!(spec.column, CsvColumn::Name(_)));
+    let judge = by_key(framing, csv_key(framing, specs, &head, has_header)?, None);
+    if !has_header {
+        return Ok((judge, inputs));
+    }
+    let inputs = inputs.skip_headers(&|head| framing.end(head, 0).unwrap_or(head.len()))?;
+    refuse_different(&inputs, framing)?;
+    Ok((judge, inputs))
+}
+
+fn csv_key(
+    framing: CsvFraming,
+    specs: &[CsvKeySpec],
+    head: &[u8],
+    has_header: bool,
+) -> Result<Written, SortError> {
+    let rows = sample_rows(framing, head);
+    let (header, rows) = rows.split_at(usize::from(has_header).min(rows.len()));
+    let header = header.first().copied();
+    Ok(Written(compile_csv(specs, header, framing.separator, framing.quote, rows)?))
+}
+
+fn judge_without_header(layout: Layout, keys: &Keys) -> Result<Arc<dyn Judge>, SortError> {
+    match (layout, keys) {
+        (Layout::Fixed { len }, Keys::Ranges(ranges)) => fixed(len, ranges),
+        (Layout::Prefixed { width, endian }, Keys::Ranges(ranges)) => {
+            by_ranges(PrefixedFraming { width, endian }, ranges)
+        }
+        (Layout::Number(format), Keys::Value { descending }) => Ok(numbers(format, *descending)),
+        (Layout::Lines { delimiter }, Keys::Command(options)) => {
+            let framing = LineFraming(delimiter);
+            Ok(match compile(options)? {
+                Compiled::WholeBody { reverse } => {
+                    Arc::new(Ordered::new(framing, BodyOrder::new(framing, reverse), Some(delimiter)))
+                }
+                Compiled::Program(program) => by_key(framing, Written(program), Some(delimiter)),
+            })
+        }
+        _ => Err(SortError::Request(format!(
+            "these keys do not fit records of format {layout}: lines take -k, csv takes --key COLUMN,..., fixed and \
+             prefixed records take --key START..END, numbers take none"
+        ))),
+    }
+}
+
+/// Records of one length: by one range or several, the fast way where all ascend.
+fn fixed(len: usize, ranges: &[ByteRangeKey]) -> Result<Arc<dyn Judge>, SortError> {
+    if ranges.iter().any(|range| range.descending) {
+        return by_ranges(FixedFraming(len), ranges);
+    }
+    // Says what is wrong with a range in the same words as a sort does.
+    compile_ranges(ranges, Some(len))?;
+    let mut plain: Vec<_> = ranges.iter().map(|range| range.start..range.end.min(len)).collect();
+    if plain.is_empty() {
+        plain.push(0..len);
+    }
+    let validator = Validator::new(len, plain).map_err(|error| SortError::Request(error.to_string()))?;
+    Ok(Arc::new(validator))
+}
+
+fn by_ranges<F: Framing + 'static>(framing: F, ranges: &[ByteRangeKey]) -> Result<Arc<dyn Judge>, SortError> {
+    if ranges.is_empty() {
+        return Ok(Arc::new(Ordered::new(framing, BodyOrder::new(framing, false), None)));
+    }
+    let program = compile_ranges(ranges, framing.fixed_len())?;
+    Ok(by_key(framing, Written(program), None))
+}
+
+fn numbers(format: NumberFormat, descending: bool) -> Arc<dyn Judge> {
+    let framing = FixedFraming(format.kind.width());
+    by_key(framing, Value { format, descending }, None)
+}
+
+fn by_key<F: Framing + 'static>(
+    framing: F,
+    key: impl WriteKey + 'static,
+    delimiter: Option<u8>,
+) -> Arc<dyn Judge> {
+    Arc::new(Ordered::new(framing, ProgramOrder::new(framing, key, LastResort::None), delimiter))
+}
+
+/// A compiled description of keys.
+struct Written(KeyProgram);
+
+impl WriteKey for Written {
+    fn write_key(&self, body: &[u8], out: &mut Vec<u8>) {
+        self.0.write_key(body, out);
+    }
+}
+
+/// The value of a bare number.
+struct Value {
+    format: NumberFormat,
+    descending: bool,
+}
+
+impl WriteKey for Value {
+    fn write_key(&self, body: &[u8], out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(body);
+        let ordered = &mut out[start..];
+        to_ordered(ordered, self.format, self.descending);
+        // The integer is in the machine's order of bytes, a key has the highest first.
+        if cfg!(target_endian = "little") {
+            ordered.reverse();
+        }
+    }
+}

@@ -10,7 +10,6 @@
 
 pub mod is_sorted;
 mod judge;
-mod keys;
 pub(crate) mod order;
 
 use std::fmt;
@@ -23,14 +22,14 @@ use crate::api::error::SortError;
 use crate::api::observe::{Cancel, Observer};
 use crate::api::request::{Input, Keys};
 use crate::pipeline::{ChunkWork, Pipeline, read_chunks};
-use crate::read::file_format::refuse_unless_text;
 use crate::read::inputs::{InputPosition, Inputs};
+use crate::read::open::refuse_unless_text;
 use crate::read::record_reader::RecordReader;
 use crate::records::misfits::InputStart;
-use crate::report::watch::Watch;
+use crate::report::progress::Watch;
 use crate::resources::control_group::lowered;
+use crate::resources::limits::compute_threads;
 use crate::resources::pieces::PiecePool;
-use crate::resources::threads::compute_threads;
 use judge::Judge;
 
 /// Memory of all chunks together.
@@ -121,7 +120,7 @@ pub fn check(
     if matches!(request.layout, Layout::Csv { .. }) {
         refuse_unless_text(&inputs, request.layout)?;
     }
-    let (judge, inputs) = keys::judge(request.layout, &request.keys, inputs)?;
+    let (judge, inputs) = judge::judge(request.layout, &request.keys, inputs)?;
     let pool = Pool::new(RECORD_BYTES_MAX + POOL_BYTES);
     let chunks = usize::try_from(lowered(POOL_BYTES as u64)).unwrap_or(POOL_BYTES) / CHUNK_BYTES;
     let pieces = PiecePool::with_share(&pool, CHUNK_BYTES, chunks.max(CHUNKS_MIN), pool.budget());

@@ -18,11 +18,11 @@ use ascot_record::gensort::{Encoding, RECORD_LEN, RecordGenerator};
 use crate::api::error::SortError;
 use crate::api::observe::{Cancel, Observer};
 use crate::api::request::Output;
-use crate::output::stream::OutputStream;
+use crate::output::writer::OutputStream;
 use crate::pipeline::{InOrder, Pipeline, ReadTimes};
-use crate::report::watch::Watch;
+use crate::report::progress::Watch;
 use crate::resources::control_group::lowered;
-use crate::resources::threads::compute_threads;
+use crate::resources::limits::compute_threads;
 
 /// Memory of all blocks together.
 const POOL_BYTES: usize = 64 << 20;

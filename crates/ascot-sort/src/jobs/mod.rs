@@ -7,11 +7,8 @@
 //!   explanation         prepare, and the plan in words
 //! ```
 
-mod execute;
 pub mod explanation;
 pub mod generate;
 pub mod leftovers;
-mod prepare;
 pub mod resume;
 pub mod sort;
-pub mod sort_plan;

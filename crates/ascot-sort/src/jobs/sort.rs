@@ -1,22 +1,32 @@
 //! Sorts, merges, splits, and makes views.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use ascot_io::AtomicOutput;
+use ascot_io::{AtomicOutput, Disk, ahead_bytes};
+use ascot_model::disk_use::{DiskNeed, beside_view};
+use ascot_model::plan::Plan;
 use ascot_model::report::Report;
+use ascot_record::layout::Layout;
 
 use crate::api::error::SortError;
 use crate::api::observe::{Caller, Cancel, Observer};
-use crate::api::request::{Output, SortRequest, SplitBy};
-use crate::jobs::execute::Execution;
-use crate::jobs::prepare::{Goal, Prepared, prepare, prepare_view};
+use crate::api::request::{Method, Output, SortRequest, SplitBy};
+use crate::job::{Job, JobStart};
+use crate::methods::merge_inputs::merge_inputs;
 use crate::methods::small::{self, SmallJob};
+use crate::methods::split::split_inputs;
+use crate::plan::budget::Budget;
+use crate::plan::disk_space::{explain_view_space, keep_within, refuse_without_space};
+use crate::plan::planner::{GUESSED_RECORD_BYTES, Lengths, budget_of, make_plan, plan_split};
 use crate::plan::volumes::{RunOptions, check_apart, disk_for, view_disk};
-use crate::read::file_format::refuse_others;
-use crate::read::header;
 use crate::read::inputs::Inputs;
-use crate::read::open::{csv_head, keys_need_head};
-use crate::records::{AnyRecords, Head, with_records};
+use crate::read::open::{csv_head, keys_need_head, look_at, notice_of_unnamed, refuse_others};
+use crate::records::{AnyRecords, InputHead, Records, with_records};
+use crate::report::progress::with_progress;
+use crate::runs::store::{JobDir, Manifest, StoredWay};
+use crate::view::block_size::kept_bytes;
+use crate::view::make;
 
 /// Sorts (or, with `merge_only`, merges).
 pub fn sort(
@@ -32,8 +42,8 @@ pub fn sort(
     };
     refuse_others(request, &inputs)?;
     let (inputs, head) =
-        if keys_need_head(request) { csv_head(request, inputs)? } else { (inputs, Head::default()) };
-    let notice = header::notice_of_unnamed(request, &inputs, &head)?;
+        if keys_need_head(request) { csv_head(request, inputs)? } else { (inputs, InputHead::default()) };
+    let notice = notice_of_unnamed(request, &inputs, &head)?;
     let records = AnyRecords::new(request, &head)?;
     let job = SmallJob { request, inputs, header: head.header, memory, options, caller };
     match with_records!(records, records => job.run(&*records))? {
@@ -110,8 +120,200 @@ fn warn_of_unnamed(
     prepared: &Prepared,
     observer: &dyn Observer,
 ) -> Result<(), SortError> {
-    if let Some(notice) = header::notice_of_unnamed(request, &prepared.inputs, &prepared.head)? {
+    if let Some(notice) = notice_of_unnamed(request, &prepared.inputs, &prepared.head)? {
         observer.warning(&notice);
     }
     Ok(())
+}
+
+/// A job that can be executed.
+pub(super) struct Execution<'a> {
+    pub(super) request: &'a SortRequest,
+    pub(super) goal: Goal<'a>,
+    pub(super) prepared: Prepared,
+    pub(super) disk: Disk,
+    pub(super) caller: Caller<'a>,
+    /// The killed job that it resumes.
+    pub(super) killed: Option<KilledJob>,
+}
+
+/// What a killed job left.
+pub(super) struct KilledJob {
+    pub(super) dir: JobDir,
+    pub(super) manifest: Manifest,
+}
+
+impl KilledJob {
+    fn method(&self) -> Method {
+        match self.manifest.way {
+            StoredWay::Merge => Method::Merge,
+            StoredWay::Distribute(_) => Method::Distribute,
+        }
+    }
+
+    fn moved_bytes(&self) -> u64 {
+        self.manifest.moved.0 + self.manifest.moved.1
+    }
+}
+
+impl Execution<'_> {
+    /// Executes the job, and returns its report.
+    pub(super) fn execute(self) -> Result<Report, SortError> {
+        let is_view = self.goal.is_view();
+        let records = AnyRecords::new(self.request, &self.prepared.head)?;
+        let report = with_records!(records, records => self.execute_with(records));
+        report.map_err(|error| if is_view { explain_view_space(error) } else { error })
+    }
+
+    fn execute_with<R: Records>(self, records: Arc<R>) -> Result<Report, SortError> {
+        let Execution { request, goal, prepared, disk, caller, mut killed } = self;
+        let mut plan = match &killed {
+            Some(killed) => {
+                let request = SortRequest { method: killed.method(), ..request.clone() };
+                prepared.plan(&request, goal, &*records)?
+            }
+            None => {
+                let mut plan = prepared.plan(request, goal, &*records)?;
+                refuse_without_space(request, &mut plan, &disk)?;
+                plan
+            }
+        };
+        if goal.is_view() {
+            prepared.end_with_runs(&mut plan, request, &*records);
+        }
+        let planned = if plan.chosen.method == "distribute" { Method::Distribute } else { Method::Merge };
+        let method = killed.as_ref().map_or(planned, KilledJob::method);
+        let moved_before = killed.as_ref().map_or(0, KilledJob::moved_bytes);
+        keep_within(&disk, &plan);
+        if let Some(KilledJob { dir, manifest }) = &mut killed {
+            dir.remove_unnamed(manifest)?;
+            manifest.spills().try_for_each(|run| disk.note_written(&run.path))?;
+        }
+        let ledger = disk.ledger().clone();
+        let Prepared { inputs, head, budget } = prepared;
+        let sample = if goal.is_view() { head.records } else { Vec::new() };
+        let start =
+            JobStart { request, plan: plan.clone(), disk, budget, inputs, header: head.header, caller };
+        let mut job = Job::new(records, start)?;
+        if let Some(KilledJob { dir, manifest }) = killed {
+            job.resume(dir, manifest);
+        }
+        let keeping = job.keeping.clone();
+        let report = with_progress(&plan, &ledger, moved_before, caller.observer, || match goal {
+            Goal::View(view) => job.make_view(view, &sample),
+            Goal::Split(by) => split_inputs(job, by),
+            Goal::Sort if request.merge_only => merge_inputs(job),
+            Goal::Sort if method == Method::Distribute => job.sort_by_distribution(),
+            Goal::Sort => job.sort_by_merge(),
+        });
+        report.map_err(|error| keeping.explain(error))
+    }
+}
+
+/// What becomes of the inputs.
+#[derive(Clone, Copy)]
+pub(super) enum Goal<'a> {
+    /// They are sorted or merged into the output.
+    Sort,
+    /// They are divided among the files of the output.
+    Split(SplitBy),
+    /// Their sorted runs become a view of this name.
+    View(&'a Path),
+}
+
+impl Goal<'_> {
+    pub(super) fn is_view(self) -> bool {
+        matches!(self, Goal::View(_))
+    }
+}
+
+/// A request whose inputs are open.
+pub(super) struct Prepared {
+    pub(super) inputs: Inputs,
+    pub(super) head: InputHead,
+    pub(super) budget: Budget,
+}
+
+/// Opens the head of `inputs`, and divides the memory of `request`.
+pub(super) fn prepare(request: &SortRequest, inputs: Inputs) -> Result<Prepared, SortError> {
+    let (inputs, head) = look_at(request, inputs)?;
+    let budget = budget_of(request, inputs.record_bytes())?;
+    Ok(Prepared { inputs, head, budget })
+}
+
+/// The request by which the runs of the view `view` are formed, and its inputs.
+pub(super) fn prepare_view(request: &SortRequest, view: &Path) -> Result<(SortRequest, Prepared), SortError> {
+    make::check(request, view)?;
+    let request = SortRequest {
+        // Runs are written beside the view, and nowhere else.
+        temp_dirs: vec![make::parent_of(view)],
+        method: Method::Merge,
+        output: Output::Stdout,
+        ..request.clone()
+    };
+    check_apart(&request, true)?;
+    let mut prepared = prepare(&request, Inputs::open(&request.inputs)?)?;
+    prepared.use_view_blocks(&request)?;
+    Ok((request, prepared))
+}
+
+impl Prepared {
+    /// Divides memory into blocks that suit the runs of a view.
+    pub(super) fn use_view_blocks(&mut self, request: &SortRequest) -> Result<(), SortError> {
+        let records = AnyRecords::new(request, &self.head)?;
+        let mean = with_records!(records, records => self.mean_bytes(&*records));
+        let kept = kept_bytes(request, mean);
+        self.budget = make::budget_of(self.budget, mean, kept, self.inputs.record_bytes());
+        Ok(())
+    }
+
+    /// The plan of a job that is not resumed and makes no view.
+    pub(super) fn plan<R: Records>(
+        &self,
+        request: &SortRequest,
+        goal: Goal<'_>,
+        records: &R,
+    ) -> Result<Plan, SortError> {
+        let Prepared { inputs, head, budget } = self;
+        let lengths = Lengths::of_head(records, head);
+        match (goal, &request.output) {
+            (Goal::Split(by), Output::Parts(parts)) => {
+                plan_split(request, inputs, budget, &lengths, records, by, parts.count)
+            }
+            _ => make_plan(request, inputs, budget, &lengths, records),
+        }
+    }
+
+    /// Turns the plan of a merge into that of a view, which ends when its runs are formed.
+    pub(super) fn end_with_runs<R: Records>(&self, plan: &mut Plan, request: &SortRequest, records: &R) {
+        plan.forced = false;
+        plan.others = Vec::new();
+        let bytes = plan.input_bytes.unwrap_or(0);
+        let chosen = &mut plan.chosen;
+        chosen.passes.truncate(1);
+        chosen.factors = Vec::new();
+        chosen.merge_factor = None;
+        let runs = match chosen.disk.spills_bytes {
+            // Records sorted in memory become one run.
+            0 => bytes + ahead_bytes(bytes),
+            spills => spills,
+        };
+        let kept = kept_bytes(request, self.mean_bytes(records)).ceil() as u64;
+        // The manifest holds the sample by which columns get their types, in hexadecimal.
+        let typed = matches!(request.layout, Layout::Csv { .. });
+        let sample = if typed { 2 * self.head.records.len() as u64 } else { 0 };
+        // Space is laid out up to the limit in whole pages.
+        let all = (runs + beside_view(bytes, chosen.pieces.max(1), self.budget.block as u64, kept) + sample)
+            .next_multiple_of(ascot_io::PAGE_BYTES as u64);
+        chosen.peak_disk_bytes = all;
+        chosen.disk =
+            DiskNeed { peak_bytes: all, spills_bytes: all, least_bytes: all, ..DiskNeed::default() };
+        chosen.summary = "form sorted runs, to be merged when they are read".into();
+    }
+
+    /// Mean length of a record, bytes.
+    fn mean_bytes<R: Records>(&self, records: &R) -> f64 {
+        let fixed = records.record_bytes().map(|bytes| bytes as f64);
+        fixed.or(Lengths::of_head(records, &self.head).mean_bytes).unwrap_or(GUESSED_RECORD_BYTES)
+    }
 }

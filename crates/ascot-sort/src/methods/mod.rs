@@ -1,7 +1,5 @@
 //! The ways a job is carried out, each a short list of passes.
 
-pub mod boundaries;
-pub mod freeing;
 pub mod merge_inputs;
 pub mod partition_and_sort;
 pub mod run_and_merge;

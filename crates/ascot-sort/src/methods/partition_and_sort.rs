@@ -20,16 +20,13 @@ use ascot_record::checksum::RecordSum;
 
 use crate::api::error::SortError;
 use crate::job::Job;
-use crate::methods::freeing::Destination;
+use crate::methods::run_and_merge::Destination;
 use crate::output::writer::OutputWriter;
 use crate::partition::key_sample::KeySample;
-use crate::partition::part_streams::PartRun;
 use crate::partition::route::{Grouped, Router, SPLIT_PIECE_BYTES, split_pieces, split_stages};
-use crate::partition::write_parts::{BetweenPieces, open_parts, write_partitioned};
-use crate::plan::long_runs::partition_in_long_runs;
-use crate::plan::planner::part_count;
-use crate::read::inputs::InputPosition;
-use crate::read::inputs::{Inputs, part_ahead_bytes};
+use crate::partition::write_parts::{BetweenPieces, PartRun, open_parts, write_partitioned};
+use crate::plan::planner::{part_count, partition_in_long_runs};
+use crate::read::inputs::{InputPosition, Inputs, part_ahead_bytes};
 use crate::read::record_reader::{CARRY_BYTES, RecordReader};
 use crate::records::emitter::Merged;
 use crate::records::misfits::Misfits;
@@ -37,9 +34,7 @@ use crate::records::{Records, Splitters};
 use crate::report::account::PassFacts;
 use crate::resources::pieces::{PIECES_READ, PiecePool};
 use crate::runs::form::{Gather, Grouping, Load, sort_loads};
-use crate::runs::run::Run;
-use crate::runs::run_file::RunSink;
-use crate::runs::run_file::decode_index;
+use crate::runs::run_file::{Run, RunSink, decode_index};
 use crate::runs::store::{LargePart, OutputState, StoredWay};
 
 /// Sampled keys for each part: where keys are spread evenly, sizes of parts vary by 4 percent.

@@ -26,7 +26,7 @@ use crate::api::error::SortError;
 use crate::api::observe::Caller;
 use crate::api::request::{Method, Output, SortRequest};
 use crate::job::predicted_disk;
-use crate::output::stream::OutputStream;
+use crate::output::writer::OutputStream;
 use crate::plan::budget::{Budget, LEAST_MEMORY_BYTES, default_memory};
 use crate::plan::planner::{Lengths, make_plan};
 use crate::plan::volumes::RunOptions;

@@ -6,7 +6,7 @@
 //!   stream    one AtomicOutput or one pipe; small jobs and copies of views write to it directly
 //! ```
 //!
-//! A partitioned write has many files open at once; its [`PartFile`](crate::partition::part_streams::PartFile)s
+//! A partitioned write has many files open at once; its [`PartFile`](crate::partition::write_parts::PartFile)s
 //! are committed here too. All of them follow one protocol, of which [`AtomicOutput`] carries out each step:
 //!
 //! ```text
@@ -20,7 +20,6 @@
 //! A pipe has no name: it is sealed when its reader has taken everything.
 
 pub mod rolling;
-pub mod stream;
 pub mod writer;
 
 use std::path::Path;

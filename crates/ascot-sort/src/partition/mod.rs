@@ -6,6 +6,5 @@
 //! ```
 
 pub mod key_sample;
-pub mod part_streams;
 pub mod route;
 pub mod write_parts;

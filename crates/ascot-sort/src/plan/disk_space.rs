@@ -16,7 +16,7 @@ use crate::api::error::SortError;
 use crate::api::request::{Output, SortRequest};
 use crate::plan::planner::output_files;
 use crate::plan::volumes::{output_dir, temp_dirs};
-use crate::resources::device::device_of;
+use crate::resources::limits::device_of;
 
 /// What does not fit, and on which volumes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

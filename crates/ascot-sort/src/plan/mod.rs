@@ -2,7 +2,5 @@
 
 pub mod budget;
 pub mod disk_space;
-pub mod long_runs;
-pub mod order_sample;
 pub mod planner;
 pub mod volumes;

@@ -1,22 +1,23 @@
 //! Describes a job for the model ([`RecordJob`]), from a request and its inputs or assumptions about them. The model
 //! costs the methods and makes the plan.
 
+use ascot_bowtie::schedule::Staircase;
 use ascot_io::{PAGE_BYTES, ahead_bytes};
 use ascot_model::disk_use::{DiskUse, MIN_STEP_BYTES};
 use ascot_model::host::{HostProfile, KernelRates, RecordClass};
 use ascot_model::plan::{MethodPlan, Plan};
+use ascot_model::run_length::{Algorithm, Scheme, Shape};
 pub use ascot_model::sort_plan::part_count;
 use ascot_model::sort_plan::{Methods, RecordJob, Shares};
 use ascot_model::volume::VolumeProfile;
 use ascot_record::layout::Layout;
 
 use crate::api::error::SortError;
-use crate::api::request::{Keys, Method, Output, SortRequest, SplitBy};
+use crate::api::request::{Keys, Method, Output, SortRequest, SplitBy, Volumes};
 use crate::plan::budget::{Budget, SPARE_SHARE, default_memory, merge_fan_in, part_block};
-use crate::plan::order_sample::looks_ordered;
 use crate::read::inputs::{Inputs, PART_BLOCKS};
 use crate::read::record_reader::carry_bytes;
-use crate::records::{AnyRecords, Head, Records, with_records};
+use crate::records::{AnyRecords, InputHead, Records, with_records};
 use crate::resources::limits::descriptors;
 
 /// Length of a record of which nothing is known, bytes.
@@ -69,7 +70,7 @@ impl Lengths {
     }
 
     /// Lengths of the records at the head of the input.
-    pub(crate) fn of_head<R: Records>(records: &R, head: &Head) -> Lengths {
+    pub(crate) fn of_head<R: Records>(records: &R, head: &InputHead) -> Lengths {
         let whole = records.cut(&head.records, usize::MAX);
         let mean_bytes = (whole.records > 0).then(|| whole.bytes as f64 / whole.records as f64);
         let mut first = Vec::new();
@@ -326,7 +327,7 @@ pub fn plan_ahead(request: &SortRequest, data_bytes: u64, record_bytes: f64) -> 
     let budget = budget_of(request, Some(data_bytes))?;
     let extent = Extent { bytes: Some(data_bytes), are_files: true, inputs: 1 };
     let lengths = Lengths::of_mean(Some(record_bytes), None);
-    with_records!(AnyRecords::new(request, &Head::default())?, records => {
+    with_records!(AnyRecords::new(request, &InputHead::default())?, records => {
         let facts = Facts::new(request, extent, &budget, &lengths, &*records);
         // The request does not say where the output goes: a file is assumed.
         Facts { output_files: 1, ..facts }.sort(request.method, false)
@@ -342,4 +343,80 @@ pub fn checkpoint_bytes(total: u64, memory: u64) -> u64 {
     const BATCH_BYTES: u64 = 64 << 20;
     let batch = memory.max(BATCH_BYTES);
     (total / SHARE).max((total / SHARE_OF_SMALL).min(batch)).max(MIN_STEP_BYTES)
+}
+
+/// The schedule of a merge of `inputs` spills into a file on the same volume (A4), if long runs are better.
+pub fn merge_in_long_runs(volumes: &Volumes, inputs: usize, blocks: usize) -> Option<Staircase> {
+    let shape = Shape { inputs: inputs as u32, outputs: 1, alpha: 0.5 };
+    let scheme = Scheme::best_of(shape, Algorithm::A4).filter(|_| inputs > 1)?;
+    volumes.wants_runs(inputs + 1).then(|| Staircase::new(scheme, blocks as u32))
+}
+
+/// The schedule of a merge of `inputs` files into memory or onto another volume (A3), if `long` runs are better.
+fn read_only(long: bool, inputs: usize, blocks: usize) -> Option<Staircase> {
+    let shape = Shape { inputs: inputs as u32, outputs: 0, alpha: 1.0 };
+    let scheme = Scheme::best_of(shape, Algorithm::A3).filter(|_| inputs > 1)?;
+    long.then(|| Staircase::new(scheme, blocks as u32))
+}
+
+/// The schedule of a merge of the `inputs` of a job, if long runs are better.
+pub fn merge_inputs_in_long_runs(volumes: &Volumes, inputs: usize, blocks: usize) -> Option<Staircase> {
+    match &volumes.input_volume {
+        Some(volume) => read_only(volume.wants_runs(inputs as f64), inputs, blocks),
+        None => merge_in_long_runs(volumes, inputs, blocks),
+    }
+}
+
+/// The schedule of reading `inputs` runs of a view, if long runs are better.
+pub fn read_in_long_runs(volumes: &Volumes, inputs: usize, blocks: usize) -> Option<Staircase> {
+    read_only(volumes.wants_runs(inputs + 1), inputs, blocks)
+}
+
+/// The algorithm of a partitioned write to `files`, if long runs are better: A2, or A1 where the inputs are on another
+/// volume and reading them costs no switch.
+pub fn partition_in_long_runs(volumes: &Volumes, files: usize) -> Option<Algorithm> {
+    let algorithm = if volumes.input_volume.is_some() { Algorithm::A1 } else { Algorithm::A2 };
+    volumes.wants_runs(files + 1).then_some(algorithm)
+}
+
+/// Samples taken, and bytes of each.
+const SAMPLES: u64 = 64;
+const SAMPLE_BYTES: usize = 4096;
+/// Keys of a sample.
+const SAMPLE_KEYS: usize = 16;
+/// Most samples at which a new sorted sequence begins.
+const BREAKS_MAX: usize = 16;
+
+/// Whether files look like a few sorted sequences, by the middle keys of samples spread over them.
+pub fn looks_ordered<R: Records>(records: &R, inputs: &Inputs) -> bool {
+    let total = inputs.record_bytes().unwrap_or(0);
+    if !inputs.are_files() || total == 0 {
+        return false;
+    }
+    let mut middles = Vec::new();
+    for file in inputs.iter() {
+        let size = file.size.unwrap_or(0).saturating_sub(file.start);
+        let samples = SAMPLES * size / total;
+        for sample in 0..samples {
+            let at = size / samples * sample;
+            let at = records.record_bytes().map_or(at, |len| at / len as u64 * len as u64);
+            let Ok(mut bytes) = file.sample(file.start + at, SAMPLE_BYTES) else { return false };
+            middles.extend(middle_key(records, &mut bytes, at == 0));
+        }
+    }
+    let falls = middles.windows(2).filter(|pair| pair[0] > pair[1]).count();
+    let rises = middles.windows(2).filter(|pair| pair[0] < pair[1]).count();
+    middles.len() >= SAMPLES as usize / 2 && falls.min(rises) < BREAKS_MAX
+}
+
+fn middle_key<R: Records>(records: &R, bytes: &mut [u8], whole: bool) -> Option<Vec<u8>> {
+    // Without a fixed record length the sample most likely begins within a record.
+    let skip = if whole || records.record_bytes().is_some() { 0 } else { records.cut(bytes, 1).bytes };
+    let end = skip + records.cut(&bytes[skip..], usize::MAX).bytes;
+    records.normalise(&mut bytes[skip..end]);
+    let mut keys = Vec::new();
+    records.sample_keys(&bytes[skip..end], SAMPLE_KEYS, &mut keys);
+    keys.sort();
+    let middle = keys.len() / 2;
+    keys.into_iter().nth(middle)
 }

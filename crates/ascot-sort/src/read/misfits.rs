@@ -8,8 +8,8 @@ use ascot_model::report::{ColumnAccount, ColumnFallback, ValuePlace};
 use ascot_record::keys::KeyColumn;
 
 use crate::api::error::SortError;
-use crate::read::header::bearer;
 use crate::read::inputs::{InputFile, Inputs};
+use crate::read::open::bearer;
 use crate::records::misfits::{KeyMisfits, Misfit, Misfits, fix_of, title};
 
 impl Misfits {

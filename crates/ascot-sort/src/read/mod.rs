@@ -5,8 +5,6 @@
 //! ```
 
 pub mod damage;
-pub mod file_format;
-pub mod header;
 pub mod inputs;
 pub mod misfits;
 pub mod open;

@@ -1,23 +1,26 @@
 //! Opening the inputs of a request: other formats are refused, headers taken off, the head of the first looked at.
 
+use std::path::Path;
+
+use ascot_record::file_format::{self, FileFormat, TEXT_BYTES, Verdict, verdict};
+use ascot_record::framing::{CsvFraming, Framing};
+use ascot_record::keys::{HeaderDifference, KeyOptions, header_difference, header_like};
 use ascot_record::layout::Layout;
 
 use crate::api::error::SortError;
-use crate::api::request::SortRequest;
-use crate::read::file_format::refuse_others;
-use crate::read::header;
+use crate::api::request::{Keys, SortRequest};
 use crate::read::inputs::{InputFile, Inputs};
-use crate::records::Head;
+use crate::records::{InputHead, sample_rows};
 
 /// Bytes of the first input looked at before a plan is made.
 const HEAD_BYTES: usize = 256 << 10;
 
 /// Opens the inputs and looks at the head of the first, as far as keys or a plan need it.
-pub fn open_inputs(request: &SortRequest) -> Result<(Inputs, Head), SortError> {
+pub fn open_inputs(request: &SortRequest) -> Result<(Inputs, InputHead), SortError> {
     look_at(request, Inputs::open(&request.inputs)?)
 }
 
-pub(crate) fn look_at(request: &SortRequest, inputs: Inputs) -> Result<(Inputs, Head), SortError> {
+pub(crate) fn look_at(request: &SortRequest, inputs: Inputs) -> Result<(Inputs, InputHead), SortError> {
     refuse_others(request, &inputs)?;
     if keys_need_head(request) {
         return csv_head(request, inputs);
@@ -28,7 +31,7 @@ pub(crate) fn look_at(request: &SortRequest, inputs: Inputs) -> Result<(Inputs, 
         None => Vec::new(),
     };
     let input = inputs.get(0).map_or_else(String::new, InputFile::name);
-    Ok((inputs, Head { input, header: None, records }))
+    Ok((inputs, InputHead { input, header: None, records }))
 }
 
 pub(crate) fn keys_need_head(request: &SortRequest) -> bool {
@@ -36,7 +39,7 @@ pub(crate) fn keys_need_head(request: &SortRequest) -> bool {
 }
 
 /// Takes the header off each input, as the layout ends its records.
-pub(crate) fn csv_head(request: &SortRequest, inputs: Inputs) -> Result<(Inputs, Head), SortError> {
+pub(crate) fn csv_head(request: &SortRequest, inputs: Inputs) -> Result<(Inputs, InputHead), SortError> {
     use ascot_record::framing::{CsvFraming, FixedFraming, Framing, LineFraming};
     let layout = request.layout;
     let header_bytes = move |head: &[u8]| match layout {
@@ -49,7 +52,7 @@ pub(crate) fn csv_head(request: &SortRequest, inputs: Inputs) -> Result<(Inputs,
     };
     let inputs = if request.header { inputs.skip_headers(&header_bytes)? } else { inputs };
     if let (true, Layout::Csv { separator, quote }) = (request.header, layout) {
-        header::refuse_different(&inputs, CsvFraming { separator, quote })?;
+        refuse_different(&inputs, CsvFraming { separator, quote })?;
     }
     let inputs = match layout {
         Layout::Csv { separator, quote } => {
@@ -58,7 +61,7 @@ pub(crate) fn csv_head(request: &SortRequest, inputs: Inputs) -> Result<(Inputs,
         }
         _ => inputs,
     };
-    let Some(first) = header::bearer(&inputs) else { return Ok((inputs, Head::default())) };
+    let Some(first) = bearer(&inputs) else { return Ok((inputs, InputHead::default())) };
     let start = first.start as usize;
     let mut bytes = first.peek(start + HEAD_BYTES)?;
     let records = bytes.split_off(start.min(bytes.len()));
@@ -76,5 +79,185 @@ pub(crate) fn csv_head(request: &SortRequest, inputs: Inputs) -> Result<(Inputs,
     }
     let header = (request.header && !bytes.is_empty()).then_some(bytes);
     let input = first.name();
-    Ok((inputs, Head { input, header, records }))
+    Ok((inputs, InputHead { input, header, records }))
+}
+
+/// The format of an input, if it is one of these.
+fn format_of(input: &InputFile) -> Result<Option<FileFormat>, SortError> {
+    // A file is there at once; a pipe is waited for no longer than it takes.
+    let mut wanted = if input.path().is_some() { TEXT_BYTES } else { 1 };
+    let (size, tail) = match (input.path(), input.size) {
+        (Some(_), Some(size)) => (Some(size), input.sample(size.saturating_sub(8), 8)?.try_into().ok()),
+        _ => (None, None),
+    };
+    loop {
+        let bytes = input.peek(wanted)?;
+        let whole = bytes.len() < wanted;
+        match verdict(&file_format::Head { bytes: &bytes, whole, size, tail }) {
+            Verdict::Is(format) => return Ok(Some(format)),
+            Verdict::More(bytes) if !whole => wanted = bytes.max(wanted + 1),
+            _ => return Ok(None),
+        }
+    }
+}
+
+/// The format of the file at `path`, if it is one of these.
+///
+/// # Errors
+/// What refuses to read it.
+pub fn recognise_file(path: &Path) -> Result<Option<FileFormat>, SortError> {
+    let inputs = Inputs::open(&[crate::api::request::Input::Path(path.to_path_buf())])?;
+    inputs.get(0).map_or(Ok(None), format_of)
+}
+
+/// An error where text is expected and one of the inputs is a file of another format.
+pub(crate) fn refuse_unless_text(inputs: &Inputs, layout: Layout) -> Result<(), SortError> {
+    let zero_ended = match layout {
+        Layout::Lines { delimiter } => delimiter == 0,
+        Layout::Csv { .. } => false,
+        Layout::Fixed { .. } | Layout::Number(_) | Layout::Prefixed { .. } => return Ok(()),
+    };
+    for input in inputs.iter() {
+        match format_of(input)? {
+            None => {}
+            // Lines of one byte, each ended by NUL.
+            Some(FileFormat::Utf16Le | FileFormat::Utf16Be) if zero_ended => {}
+            Some(format) => {
+                let (name, file) = (input.name(), input.path().map(Path::to_path_buf));
+                return Err(SortError::OtherFormat {
+                    input: name,
+                    file,
+                    format,
+                    inputs: inputs.iter().count(),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The same for the inputs of a request, unless it says that they are lines whatever they look like.
+pub(crate) fn refuse_others(request: &SortRequest, inputs: &Inputs) -> Result<(), SortError> {
+    if request.checks.any_format { Ok(()) } else { refuse_unless_text(inputs, request.layout) }
+}
+
+/// The input whose header is the output's, and whose rows are sampled: the first that has a header, else the first that
+/// is not empty.
+pub(crate) fn bearer(inputs: &Inputs) -> Option<&InputFile> {
+    let headed = inputs.iter().find(|input| input.start > 0);
+    headed.or(inputs.iter().find(|input| input.size != Some(0))).or(inputs.get(0))
+}
+
+/// An error where the headers of `inputs`, which have been skipped, name different columns. An empty input
+/// has none and fits all.
+pub(crate) fn refuse_different(inputs: &Inputs, framing: CsvFraming) -> Result<(), SortError> {
+    let mut with_header = inputs.iter().filter(|input| input.start > 0);
+    let Some(first) = with_header.next() else { return Ok(()) };
+    let header_of = |input: &InputFile| input.peek(input.start as usize);
+    let mut wanted = None;
+    for other in with_header {
+        let wanted = match &mut wanted {
+            Some(wanted) => wanted,
+            None => wanted.insert(header_of(first)?),
+        };
+        let header = header_of(other)?;
+        if *wanted == header {
+            continue;
+        }
+        let bodies = [framing.body(wanted), framing.body(&header)];
+        if let Some(difference) = header_difference(bodies, framing.separator, framing.quote) {
+            return Err(SortError::Request(told(&difference, [&first.name(), &other.name()])));
+        }
+    }
+    Ok(())
+}
+
+fn told(difference: &HeaderDifference, files: [&str; 2]) -> String {
+    let column = |name: &Option<String>| name.as_ref().map_or("missing".into(), |name| format!("'{name}'"));
+    let [one, other] = &difference.names;
+    format!(
+        "{} and {} have different headers: column #{} is {} in the one, {} in the other\n  \
+         sort files of the same columns in the same order together, others one by one",
+        files[0],
+        files[1],
+        difference.column,
+        column(one),
+        column(other),
+    )
+}
+
+/// Bytes of a file of lines that are looked at for a header.
+const LINES_HEAD_BYTES: usize = 64 << 10;
+
+/// What to say where the first row of the inputs looks like a header and is a record by the flags, with the flags that
+/// make it one.
+pub(crate) fn notice_of_unnamed(
+    request: &SortRequest,
+    inputs: &Inputs,
+    head: &InputHead,
+) -> Result<Option<String>, SortError> {
+    let Some(first) = inputs.get(0).filter(|_| !request.header) else { return Ok(None) };
+    let (framing, lines) = match (&request.keys, request.layout) {
+        (Keys::Columns(_), Layout::Csv { separator, quote }) => (CsvFraming { separator, quote }, None),
+        (Keys::Command(options), Layout::Lines { delimiter: b'\n' }) => match separator_of(first, options) {
+            Some(separator) => (CsvFraming { separator, quote: b'"' }, Some(options)),
+            None => return Ok(None),
+        },
+        _ => return Ok(None),
+    };
+    // What lines come through a pipe is not waited for.
+    let bytes = if lines.is_some() { first.peek(LINES_HEAD_BYTES)? } else { head.records.clone() };
+    let rows = sample_rows(framing, &bytes);
+    let Some((row, below)) = rows.split_first() else { return Ok(None) };
+    let Some(names) = header_like(row, below, framing.separator, framing.quote) else { return Ok(None) };
+    let flags = match lines {
+        None => "--header".to_owned(),
+        Some(options) => flags_of_columns(options, &names, framing.separator),
+    };
+    Ok(Some(format!(
+        "{}: the first row looks like a header ({}) and is sorted like any other row; to keep it first: {flags}",
+        first.name(),
+        names.join(", "),
+    )))
+}
+
+/// The byte between the columns of a file of lines that is a table by its name.
+fn separator_of(file: &InputFile, options: &KeyOptions) -> Option<u8> {
+    let ending = file.path().and_then(Path::extension)?.to_str()?.to_ascii_lowercase();
+    match (ending.as_str(), options.separator) {
+        ("csv" | "tsv", Some(separator)) => Some(separator),
+        ("csv", None) => Some(b','),
+        ("tsv", None) => Some(b'\t'),
+        _ => None,
+    }
+}
+
+/// The flags by which lines are rows with a header, in the order of the keys given.
+fn flags_of_columns(options: &KeyOptions, names: &[String], separator: u8) -> String {
+    let separator = match separator {
+        b',' => String::new(),
+        b'\t' => " -t tab".into(),
+        other => format!(" -t '{}'", char::from(other)),
+    };
+    let column = |field: usize| names.get(field.saturating_sub(1)).filter(|name| !name.is_empty());
+    let plain = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    let key = |(field, reverse, numeric): (usize, bool, bool)| {
+        let name = match column(field) {
+            Some(name) if plain(name) => name.clone(),
+            _ => format!("#{field}"),
+        };
+        format!("{}{name}{}", if reverse { "-" } else { "" }, if numeric { ":number" } else { "" })
+    };
+    let global = options.global;
+    let of_key = |def: &ascot_record::keys::KeyDef| {
+        let own = def.flags != ascot_record::keys::KeyFlags::default();
+        let flags = if own { def.flags } else { global };
+        key((def.start.field, flags.reverse, flags.numeric || flags.general_numeric))
+    };
+    let mut keys: Vec<String> = options.keys.iter().map(of_key).collect();
+    if keys.is_empty() {
+        // The whole line is ordered by its first column first.
+        keys.push(key((1, global.reverse, global.numeric || global.general_numeric)));
+    }
+    format!("--csv --header{separator} --key '{}' (without -k and order letters)", keys.join(","))
 }

@@ -16,7 +16,7 @@ use crate::records::misfits::refuse_fallbacks;
 
 /// The head of the first input, as far as keys depend on it.
 #[derive(Clone, Debug, Default)]
-pub struct Head {
+pub struct InputHead {
     /// The name of that input.
     pub input: String,
     /// The header, with its end.
@@ -72,7 +72,7 @@ pub(crate) use with_records;
 
 impl AnyRecords {
     /// The records of `request`, whose first input begins with `head`.
-    pub(crate) fn new(request: &SortRequest, head: &Head) -> Result<AnyRecords, SortError> {
+    pub(crate) fn new(request: &SortRequest, head: &InputHead) -> Result<AnyRecords, SortError> {
         match (request.layout, &request.keys) {
             (Layout::Number(format), Keys::Value { descending }) => Ok(numbers(format, *descending)),
             (Layout::Lines { delimiter }, Keys::Command(options)) => lines(request, delimiter, options),
@@ -168,7 +168,11 @@ fn several_ranges<F: Framing + 'static>(
     Ok(Framed::new(framing, ProgramOrder::new(framing, program, LastResort::None)))
 }
 
-fn csv_columns(framing: CsvFraming, specs: &[CsvKeySpec], head: &Head) -> Result<Vec<KeyColumn>, SortError> {
+fn csv_columns(
+    framing: CsvFraming,
+    specs: &[CsvKeySpec],
+    head: &InputHead,
+) -> Result<Vec<KeyColumn>, SortError> {
     let header = head.header.as_deref().map(|header| framing.body(header));
     let columns = |specs: &[CsvKeySpec], rows: &[&[u8]]| {
         keys::csv_columns(specs, header, framing.separator, framing.quote, rows)

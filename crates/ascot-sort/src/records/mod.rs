@@ -26,7 +26,7 @@ use ascot_record::framing::{Framing, Partial};
 use ascot_record::keys::KeyColumn;
 
 pub(crate) use dispatch::{AnyRecords, with_records};
-pub use dispatch::{Head, sample_rows};
+pub use dispatch::{InputHead, sample_rows};
 pub use framed::Framed;
 pub use numbers::{Number, Numbers};
 pub use splitters::Splitters;

@@ -9,8 +9,7 @@ use std::sync::Arc;
 use ascot_record::checksum::RecordSum;
 use ascot_record::framing::{FixedFraming, Framing, Partial};
 use ascot_record::layout::NumberFormat;
-use ascot_record::number;
-use ascot_record::vsort;
+use ascot_record::{number, vsort};
 use bytemuck::Pod;
 
 use super::{

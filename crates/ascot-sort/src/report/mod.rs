@@ -2,4 +2,3 @@
 
 pub mod account;
 pub mod progress;
-pub mod watch;

@@ -7,7 +7,7 @@ use ascot_io::{Ledger, threads};
 use ascot_model::plan::{PassPlan, Plan};
 
 use crate::api::error::SortError;
-use crate::api::observe::{Observer, Progress};
+use crate::api::observe::{Cancel, Observer, Progress};
 
 /// Time between two progress reports.
 const INTERVAL: Duration = Duration::from_millis(200);
@@ -242,5 +242,75 @@ mod tests {
         let mut clock = PassClock { pass: 0, since: start, from: 0.5, slower: 1.0, weight: 0.0 };
         let left = clock.seconds_left(&passes, 0, 0.75, start + Duration::from_secs(25));
         assert!(left.is_some_and(|left| (left - 125.0).abs() < 1.0), "{left:?}");
+    }
+}
+
+/// The same for a job of one pass.
+const WATCH_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Counts the bytes of a pass, reports its progress and checks whether it is cancelled.
+pub(crate) struct Watch<'a> {
+    observer: &'a dyn Observer,
+    cancel: &'a Cancel,
+    phase: &'static str,
+    total_bytes: Option<u64>,
+    done_bytes: u64,
+    since: Instant,
+    /// Time of the latest report.
+    reported: Duration,
+}
+
+impl<'a> Watch<'a> {
+    /// A pass that begins now and moves `total_bytes`, if that is known.
+    pub(crate) fn new(
+        observer: &'a dyn Observer,
+        cancel: &'a Cancel,
+        phase: &'static str,
+        total_bytes: Option<u64>,
+    ) -> Self {
+        Watch {
+            observer,
+            cancel,
+            phase,
+            total_bytes,
+            done_bytes: 0,
+            since: Instant::now(),
+            reported: Duration::ZERO,
+        }
+    }
+
+    /// Stops the job.
+    pub(crate) fn cancel(&self) -> &Cancel {
+        self.cancel
+    }
+
+    /// Bytes moved so far.
+    pub(crate) fn done_bytes(&self) -> u64 {
+        self.done_bytes
+    }
+
+    /// Counts `bytes` more. An error if the job is cancelled.
+    pub(crate) fn moved(&mut self, bytes: usize) -> Result<(), SortError> {
+        self.done_bytes += bytes as u64;
+        let elapsed = self.since.elapsed();
+        if elapsed - self.reported >= WATCH_INTERVAL {
+            self.reported = elapsed;
+            self.observer.progress(&self.progress(elapsed.as_secs_f64()));
+        }
+        self.cancel.check()
+    }
+
+    fn progress(&self, seconds: f64) -> Progress {
+        let rate = self.done_bytes as f64 / seconds;
+        let left = self.total_bytes.map(|total| total.saturating_sub(self.done_bytes));
+        Progress {
+            phase: self.phase.to_owned(),
+            done_bytes: self.done_bytes,
+            total_bytes: self.total_bytes,
+            rate_bytes_per_s: rate,
+            seconds_left: left.filter(|_| rate > 0.0).map(|left| left as f64 / rate),
+            fraction: self.total_bytes.map(|total| (self.done_bytes as f64 / total.max(1) as f64).min(1.0)),
+            ..Progress::default()
+        }
     }
 }

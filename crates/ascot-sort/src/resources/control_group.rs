@@ -8,9 +8,8 @@
 //! A group's limit holds for all groups below it, so the tightest of the ancestors counts. Both versions of
 //! control groups are read, since a machine can have both.
 
-use std::fmt;
-use std::fs;
 use std::path::Path;
+use std::{fmt, fs};
 
 use ascot_model::units;
 

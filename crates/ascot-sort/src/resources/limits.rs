@@ -2,6 +2,9 @@
 
 use std::fs::File;
 use std::io::Read as _;
+use std::num::NonZero;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 /// The most memory this process has had resident, by the kernel's count.
 pub fn peak_memory_bytes() -> u64 {
@@ -20,4 +23,14 @@ pub fn descriptors() -> usize {
     let status = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
     let most = if status == 0 { limit.rlim_cur.min(1 << 20) as usize } else { 1024 };
     most.saturating_sub(32).max(4)
+}
+
+/// The number of the device that `path` is on; none if the path cannot be inspected.
+pub fn device_of(path: &Path) -> Option<u64> {
+    std::fs::metadata(path).ok().map(|stat| stat.dev())
+}
+
+/// As many as asked for, at least one; one a core where nothing was asked.
+pub(crate) fn compute_threads(asked: Option<usize>) -> usize {
+    asked.map_or_else(|| std::thread::available_parallelism().map_or(1, NonZero::get), |asked| asked.max(1))
 }

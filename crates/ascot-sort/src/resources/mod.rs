@@ -1,8 +1,6 @@
 //! What a process has to work with: memory and its control group, threads, descriptors, the turn on a device.
 
 pub mod control_group;
-pub mod device;
 pub mod limits;
 pub mod pieces;
-pub mod threads;
 pub mod turns;

@@ -11,8 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use ascot_io::sync::Unpoisoned;
 use ascot_io::waits::{Held, Holders, Need, wait_for};
-use ascot_io::{Buf, Growable, PAGE_BYTES};
-use ascot_io::{Pool, PoolError};
+use ascot_io::{Buf, Growable, PAGE_BYTES, Pool, PoolError};
 
 struct Shelf {
     free: Vec<Buf>,

@@ -19,7 +19,7 @@ use ascot_io::sync::Unpoisoned;
 use ascot_io::waits::{Need, wait_for};
 use ascot_model::volume::VolumeProfile;
 
-use crate::resources::device::device_of;
+use crate::resources::limits::device_of;
 
 /// A side of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,8 +17,7 @@ use std::ops::Range;
 use crate::read::inputs::Span;
 use crate::records::{Records, Segment, Side};
 use crate::runs::form::Load;
-use crate::runs::run::{InputChunk, InputRun};
-use crate::runs::run::{Run, RunStart};
+use crate::runs::run_file::{InputChunk, InputRun, Run, RunStart};
 
 /// The natural runs of a run buffer.
 pub struct NaturalRuns {

@@ -13,8 +13,7 @@ use ascot_io::{BlockDecoder, BlockEntry, Codec, Disk, PAGE_BYTES, Pool, RunFile,
 use crate::api::error::SortError;
 use crate::records::{Records, Segment};
 use crate::runs::fence_keys::RunKeys;
-use crate::runs::run::{Run, RunStart};
-use crate::runs::run_file::{Assembly, RunBlock};
+use crate::runs::run_file::{Assembly, Run, RunBlock, RunStart};
 
 /// What a place is counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

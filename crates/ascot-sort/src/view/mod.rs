@@ -13,12 +13,8 @@
 //!   reader    the merged bytes from any position on: a stream, or a few of them
 //! ```
 
-mod block_file;
 pub mod block_size;
-mod copy;
 pub mod cost;
-mod interpolate;
-mod key_text;
 #[cfg(test)]
 mod liveness_tests;
 mod load;
@@ -32,9 +28,9 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
-pub use copy::write_part;
 pub use load::Measure;
 pub use manifest::ViewManifest;
+pub use reader::write_part;
 pub use reader::{OpenView, View};
 pub use refer::{is_view, join_parts, join_views, same_order};
 pub use selection::MOST_UNITS;

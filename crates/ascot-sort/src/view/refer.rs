@@ -15,8 +15,8 @@ use crate::api::observe::{Cancel, Observer};
 use crate::api::request::{Input, Method, Output, SortRequest};
 use crate::plan::volumes::{RunOptions, job_disk};
 use crate::read::open::open_inputs;
-use crate::records::{AnyRecords, Head, Records, with_records};
-use crate::report::watch::Watch;
+use crate::records::{AnyRecords, InputHead, Records, with_records};
+use crate::report::progress::Watch;
 use crate::runs::store::{JobDir, VIEW_MANIFEST};
 use crate::view::make::{check_name, give_name, parent_of};
 use crate::view::manifest::{Member, VIEW_VERSION, ViewManifest};
@@ -124,7 +124,7 @@ pub fn same_order(view: &ViewManifest, given: &SortRequest) -> Result<(), SortEr
 struct Joining<'a> {
     parts: &'a [PathBuf],
     request: &'a SortRequest,
-    head: &'a Head,
+    head: &'a InputHead,
     disk: &'a Disk,
     dir: &'a Path,
     observer: &'a dyn Observer,

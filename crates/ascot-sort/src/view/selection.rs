@@ -12,7 +12,7 @@
 //! ```
 //!
 //! At most two unit starts for each run lie inside, so some runs have windows of three units or fewer. Interpolation
-//! ([`crate::view::interpolate`]) chooses the units of these windows that are read first. Units in memory are known
+//! ([`crate::view::selection`]) chooses the units of these windows that are read first. Units in memory are known
 //! exactly: the windows shrink, their missing units are read, and once all of them are in memory the selection ends
 //! there. The window of a run is not read before it is narrow.
 
@@ -23,7 +23,7 @@ use ascot_model::random::SplitMix64;
 use crate::api::error::SortError;
 use crate::records::{Records, Segment, Side};
 use crate::runs::fence_keys::{FenceKey, Rest};
-use crate::runs::run::RunStart;
+use crate::runs::run_file::RunStart;
 use crate::view::load::{At, Loaded, Loader, Measure};
 
 /// Units read of one run at most, where blocks are of about the same size.
@@ -289,5 +289,87 @@ impl Position {
     fn into_selection<R: Records>(self, records: &R, loaded: &[Loaded]) -> Selection {
         let starts = self.starts.iter().zip(loaded).map(|(&at, window)| window.start(records, at)).collect();
         Selection { starts, beyond: self.beyond, next: self.next }
+    }
+}
+
+/// Margin of an estimate: this part of a unit, divided by the square root of the number of runs. It is twice the
+/// standard deviation of a position that is spread evenly over a unit.
+const MARGIN: f64 = 0.6;
+
+impl<R: Records> Loader<'_, R> {
+    /// The units of each run's window `lo..=hi` that probably hold the position with `wanted` before it.
+    pub fn interpolate(
+        &self,
+        lo: &[usize],
+        hi: &[usize],
+        wanted: u64,
+        measure: Measure,
+    ) -> Vec<Range<usize>> {
+        let windows: Vec<Window> =
+            (0..self.runs()).map(|run| self.window(run, lo[run]..=hi[run], measure)).collect();
+        let (mut least, mut most) = (0u64, u64::MAX);
+        while least < most {
+            let middle = least.midpoint(most);
+            let before: f64 = windows.iter().map(|window| window.before(window.unit_at(middle))).sum();
+            if before < wanted as f64 { least = middle + 1 } else { most = middle }
+        }
+        let margin = MARGIN / (self.runs() as f64).sqrt();
+        windows.iter().map(|window| window.around(least, margin)).collect()
+    }
+
+    fn window(&self, run: usize, units: std::ops::RangeInclusive<usize>, measure: Measure) -> Window {
+        let (keys, (lo, hi)) = (self.keys(run), units.into_inner());
+        let mut prefixes: Vec<u64> = (lo..=hi).filter_map(|unit| keys.prefix(unit)).collect();
+        let last = prefixes.last().copied().unwrap_or(0);
+        // No key is known after the last unit of a run: the unit counts as wide as the one before.
+        let width = last - hi.checked_sub(1).and_then(|before| keys.prefix(before)).unwrap_or(0).min(last);
+        prefixes.push(keys.prefix(hi + 1).unwrap_or(last.saturating_add(width)));
+        let before = (lo..=hi + 1).map(|unit| self.before(run, unit, measure)).collect();
+        Window { lo, prefixes, before }
+    }
+}
+
+/// What is known of the units in a run's window.
+struct Window {
+    /// Number of the first.
+    lo: usize,
+    /// Prefixes of their first keys, and that of what follows.
+    prefixes: Vec<u64>,
+    /// What of the run is before each of them.
+    before: Vec<u64>,
+}
+
+impl Window {
+    /// The place of a prefix, counted in units of the window.
+    fn unit_at(&self, prefix: u64) -> f64 {
+        let after = self.prefixes.partition_point(|&first| first <= prefix);
+        match (after.checked_sub(1), self.prefixes.get(after)) {
+            (None, _) => 0.0,
+            (Some(unit), Some(&next)) => {
+                let from = self.prefixes[unit];
+                unit as f64 + (prefix - from) as f64 / (next - from) as f64
+            }
+            (Some(all), None) => all as f64,
+        }
+    }
+
+    /// The count of the run before such a position.
+    fn before(&self, unit: f64) -> f64 {
+        let whole = (unit as usize).min(self.before.len().saturating_sub(2));
+        let (from, to) = (self.before.get(whole), self.before.get(whole + 1));
+        let (from, to) = (from.copied().unwrap_or(0) as f64, to.copied().unwrap_or(0) as f64);
+        from + (unit - whole as f64) * (to - from)
+    }
+
+    /// The units within `margin` of a prefix; all of them where all prefixes are equal.
+    fn around(&self, prefix: u64, margin: f64) -> Range<usize> {
+        let count = self.before.len() - 1;
+        if self.prefixes.first() == self.prefixes.last() {
+            return self.lo..self.lo + count;
+        }
+        let at = self.unit_at(prefix);
+        let first = ((at - margin).max(0.0) as usize).min(count - 1);
+        let last = ((at + margin) as usize).min(count - 1);
+        self.lo + first..self.lo + last + 1
     }
 }

@@ -23,12 +23,11 @@ use crate::check::is_sorted::{order_check, reader};
 use crate::read::inputs::Inputs;
 use crate::records::Records;
 use crate::records::emitter::Chunk;
-use crate::report::watch::Watch;
+use crate::report::progress::Watch;
 use crate::runs::fence_keys::KeysWriter;
 use crate::runs::run_file::{RunSink, write_whole};
-use crate::view::block_file::{ENTRY_BYTES, HEADER_BYTES, MAGIC, VERSION};
 use crate::view::block_size::{block_bytes, kept_bytes};
-use crate::view::manifest::{Member, SortedFile, identity_of};
+use crate::view::manifest::{ENTRY_BYTES, HEADER_BYTES, MAGIC, Member, SortedFile, VERSION, identity_of};
 
 /// What files become parts of a view with.
 pub struct Taking<'a, R> {

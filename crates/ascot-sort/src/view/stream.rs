@@ -18,13 +18,11 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use crate::api::error::SortError;
 use crate::api::observe::Cancel;
 use crate::api::request::SortRequest;
-use crate::merge::emit::EmitThreads;
-use crate::merge::flow::{Merge as Merging, MergeSink};
-use crate::plan::long_runs::read_in_long_runs;
+use crate::merge::{EmitThreads, Merge as Merging, MergeSink};
+use crate::plan::planner::read_in_long_runs;
 use crate::records::emitter::{Chunk, Merged};
 use crate::records::{Records, Rules};
-use crate::runs::run::RunStart;
-use crate::runs::run_file::RunInput;
+use crate::runs::run_file::{RunInput, RunStart};
 use crate::view::load::ViewRun;
 
 /// Blocks of each merging thread.

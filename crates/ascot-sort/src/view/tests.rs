@@ -10,8 +10,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::api::error::SortError;
-use crate::api::request::{Input, InputChecks, Keys, Method, Output, SortRequest};
-use crate::api::volumes::Volumes;
+use crate::api::request::{Input, InputChecks, Keys, Method, Output, SortRequest, Volumes};
 use crate::{Cancel, RunOptions, Silent};
 
 fn request(input: &Path, layout: Layout, keys: Keys) -> SortRequest {

@@ -10,8 +10,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::api::observe::{Cancel, Silent};
-use crate::api::request::{Input, InputChecks, Keys, Output};
-use crate::api::volumes::Volumes;
+use crate::api::request::{Input, InputChecks, Keys, Output, Volumes};
 use crate::jobs::sort::{sort, sort_large};
 
 fn request(dir: &Path, layout: &str, keys: Keys, inputs: &[&[u8]]) -> SortRequest {

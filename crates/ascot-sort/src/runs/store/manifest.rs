@@ -13,11 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::request::SortRequest;
 use crate::output::writer::DurableOutput;
-use crate::read::inputs::Fingerprint;
-use crate::read::inputs::InputPosition;
+use crate::read::inputs::{Fingerprint, InputPosition};
 use crate::records::emitter::Merged;
 use crate::records::misfits::Misfits;
-use crate::runs::run::{Run, RunStart};
+use crate::runs::run_file::{Run, RunStart};
 
 /// Version of the manifest; another version cannot be resumed.
 pub const MANIFEST_VERSION: u32 = 2;

@@ -1,0 +1,387 @@
+//! The ordered pipeline: one thread reads, several work, and the caller takes the results in the order of reading.
+//!
+//! ```text
+//!   reader ─▶ item n ─▶ workers ─▶ result n ─▶ InOrder ─▶ the caller
+//!     ▲                                                      │
+//!     ╰─────────── memory, once a result is used up ◀────────╯
+//! ```
+//!
+//! Items are numbered as they are read. A result waits in [`InOrder`] until its number is next.
+//!
+//! Invariants: only the reader waits for memory. It takes all memory of an item before it hands the item on, so the
+//! workers can finish every item they get. Where the device serves one side at a time ([`crate::resources::turns`]),
+//! the reader gives its turn back before it waits. A thread that panics wakes the caller.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::{Duration, Instant};
+
+use ascot_io::threads::{self, ScopedThread};
+use ascot_io::waits::{Need, receive, wait_for};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
+
+use crate::api::error::SortError;
+use crate::api::observe::Cancel;
+use crate::read::record_reader::{PlacedChunk, RecordReader};
+use crate::records::RecordEnds;
+use crate::resources::pieces::{Lease, PiecePool};
+use crate::resources::turns::{Seat, Side, Turns};
+
+/// The threads of a pipeline.
+pub struct Pipeline<'a> {
+    /// The name of the workers.
+    pub work: &'static str,
+    /// Number of workers.
+    pub threads: usize,
+    /// Items that may wait for a worker; none: any number.
+    pub queue: Option<usize>,
+    /// Turns of the reader and the caller on the device.
+    pub turns: Option<Arc<Turns>>,
+    /// Stops the pipeline.
+    pub cancel: &'a Cancel,
+}
+
+/// What the reader waited for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReadTimes {
+    /// The device.
+    pub device: Duration,
+    /// Free memory.
+    pub memory: Duration,
+}
+
+/// Time the stages of a pipeline spent.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Times {
+    /// The reader.
+    pub read: ReadTimes,
+    /// The workers at work, summed over threads.
+    pub busy: Duration,
+    /// The caller waiting for results.
+    pub waited: Duration,
+}
+
+/// What the threads share beside the channels.
+#[derive(Default)]
+struct Shared {
+    /// Items that the reader has handed on.
+    handed_on: AtomicU64,
+    /// The caller takes no more results.
+    closed: AtomicBool,
+}
+
+enum Message<O> {
+    /// A result and its number.
+    Done(u64, O),
+    /// The reader waits for memory.
+    Starved,
+    /// The reader has ended: the number of items, and its times.
+    Read(Result<(u64, ReadTimes), SortError>),
+    /// A worker has panicked.
+    Died,
+}
+
+/// The reader's end of a pipeline.
+pub struct Feed<'a, I, O> {
+    items: Sender<(u64, I)>,
+    messages: Sender<Message<O>>,
+    shared: &'a Shared,
+}
+
+impl<I, O> Feed<'_, I, O> {
+    /// Hands an item to the workers; false once the pipeline has ended.
+    pub fn hand_on(&self, item: I) -> bool {
+        let number = self.shared.handed_on.load(Relaxed);
+        let sent = self.items.send((number, item)).is_ok();
+        if sent {
+            // Stored after the item has been sent: the caller never waits for an item that waits for the queue.
+            self.shared.handed_on.store(number + 1, Relaxed);
+        }
+        sent
+    }
+
+    /// Wakes the caller: the reader waits for memory that results may hold.
+    pub fn starved(&self) {
+        notify(&self.messages, Message::Starved);
+    }
+
+    /// Whether the caller takes no more results.
+    pub fn is_closed(&self) -> bool {
+        self.shared.closed.load(Relaxed)
+    }
+}
+
+/// Sends a message to the caller, if it still receives: a pipeline that has ended needs no message.
+fn notify<O>(messages: &Sender<Message<O>>, message: Message<O>) {
+    messages.send(message).unwrap_or_default();
+}
+
+/// Tells the caller where its thread panics.
+struct Alarm<'a, O>(&'a Sender<Message<O>>);
+
+impl<O> Drop for Alarm<'_, O> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            notify(self.0, Message::Died);
+        }
+    }
+}
+
+impl Pipeline<'_> {
+    /// Runs `read` on a thread, the functions that `worker` makes on the workers' threads, and `sink` on this one.
+    pub fn run<I, O, T, W>(
+        self,
+        read: impl FnOnce(&Feed<'_, I, O>) -> Result<ReadTimes, SortError> + Send,
+        worker: impl Fn() -> W + Sync,
+        sink: impl FnOnce(&mut InOrder<'_, O>) -> Result<T, SortError>,
+    ) -> Result<(T, Times), SortError>
+    where
+        I: Send,
+        O: Send,
+        W: FnMut(I) -> O,
+    {
+        let shared = Shared::default();
+        let worker = &worker;
+        threads::scope(|scope| {
+            let (messages, results) = unbounded();
+            let (items, work) = self.queue.map_or_else(unbounded, bounded);
+            let feed = Feed { items, messages: messages.clone(), shared: &shared };
+            scope.spawn("read", move || {
+                let times = read(&feed);
+                let number = feed.shared.handed_on.load(Relaxed);
+                notify(&feed.messages, Message::Read(times.map(|times| (number, times))));
+            })?;
+            let workers = threads::start_some(self.threads, |number| {
+                let (work, messages) = (work.clone(), messages.clone());
+                scope.spawn(&format!("{} {number}", self.work), move || {
+                    let _alarm = Alarm(&messages);
+                    work_all(worker(), &work, &messages)
+                })
+            })?;
+            drop(messages);
+            drop(work);
+            let mut in_order = InOrder::new(results, &shared, self.turns, self.cancel);
+            let result = sink(&mut in_order);
+            let read = in_order.read_times();
+            let waited = in_order.waited();
+            // Gives memory back, so that a reader that waits for it ends.
+            drop(in_order);
+            let result = result?;
+            let busy = workers.into_iter().map(ScopedThread::join).sum::<Result<Duration, _>>()?;
+            Ok((result, Times { read, busy, waited }))
+        })
+    }
+}
+
+/// Works on items until no more come; returns the time that took.
+fn work_all<I, O>(
+    mut work: impl FnMut(I) -> O,
+    items: &Receiver<(u64, I)>,
+    messages: &Sender<Message<O>>,
+) -> Duration {
+    let mut busy = Duration::ZERO;
+    while let Ok((number, item)) = receive(items, "chunks to work on", Need::Idle) {
+        let since = Instant::now();
+        let result = work(item);
+        busy += since.elapsed();
+        if messages.send(Message::Done(number, result)).is_err() {
+            break;
+        }
+    }
+    busy
+}
+
+/// A chunk on its way to a worker.
+pub struct ChunkWork {
+    /// The chunk.
+    pub placed: PlacedChunk,
+    /// A second buffer, which the worker copies the records to; a long record needs none.
+    pub out: Option<Lease>,
+}
+
+/// Hands everything that `reader` gives to the workers, each chunk with a second buffer where `buffers` are given.
+pub fn read_chunks<R: RecordEnds + ?Sized, O>(
+    mut reader: RecordReader<R>,
+    buffers: Option<&PiecePool>,
+    feed: &Feed<'_, ChunkWork, O>,
+    cancel: &Cancel,
+) -> Result<ReadTimes, SortError> {
+    let seat = reader.seat();
+    let starving = || {
+        seat.give_back();
+        feed.starved();
+    };
+    loop {
+        cancel.check()?;
+        let Some(placed) = reader.next(&starving)? else { break };
+        let out = buffers.filter(|_| !placed.long).map(|buffers| buffers.take_for(&starving)).transpose()?;
+        if !feed.hand_on(ChunkWork { placed, out }) {
+            break;
+        }
+    }
+    Ok(ReadTimes { device: reader.waited_device, memory: reader.waited_memory })
+}
+
+/// Time between two calls of what the caller does while it waits.
+const IDLE_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Results in order.
+pub struct InOrder<'a, O> {
+    messages: Receiver<Message<O>>,
+    shared: &'a Shared,
+    turns: Option<Arc<Turns>>,
+    cancel: &'a Cancel,
+    /// Results that have arrived, by number.
+    arrived: BTreeMap<u64, O>,
+    /// Number of the next result.
+    next: u64,
+    /// Results that have arrived and follow one another from `next` on.
+    ready: u64,
+    /// Number of results, once the reader has ended.
+    total: Option<u64>,
+    read_times: ReadTimes,
+    waited: Duration,
+}
+
+impl<'a, O> InOrder<'a, O> {
+    fn new(
+        messages: Receiver<Message<O>>,
+        shared: &'a Shared,
+        turns: Option<Arc<Turns>>,
+        cancel: &'a Cancel,
+    ) -> Self {
+        InOrder {
+            messages,
+            shared,
+            turns,
+            cancel,
+            arrived: BTreeMap::new(),
+            next: 0,
+            ready: 0,
+            total: None,
+            read_times: ReadTimes::default(),
+            waited: Duration::ZERO,
+        }
+    }
+
+    /// The caller's seat at the device, for writes while the reader reads.
+    pub fn writer(&self) -> Seat {
+        Seat::new(self.turns.as_ref(), Side::Writer)
+    }
+
+    /// The next result, waited for; none after the last.
+    pub fn next_result(&mut self) -> Result<Option<O>, SortError> {
+        let cancel = self.cancel;
+        self.next_result_or(&mut || cancel.check())
+    }
+
+    /// As [`InOrder::next_result`]; calls `idle` now and then while it waits.
+    pub fn next_result_or(
+        &mut self,
+        idle: &mut dyn FnMut() -> Result<(), SortError>,
+    ) -> Result<Option<O>, SortError> {
+        loop {
+            self.cancel.check()?;
+            if self.ready > 0 {
+                return Ok(self.take());
+            }
+            if self.ends_after(0) {
+                return Ok(None);
+            }
+            self.wait_or(idle)?;
+        }
+    }
+
+    /// Waits until something changes: a result arrives, the reader ends or waits for memory.
+    pub fn wait(&mut self) -> Result<(), SortError> {
+        let cancel = self.cancel;
+        self.wait_or(&mut || cancel.check())
+    }
+
+    fn wait_or(&mut self, idle: &mut dyn FnMut() -> Result<(), SortError>) -> Result<(), SortError> {
+        let since = Instant::now();
+        let message = self.receive(idle);
+        self.waited += since.elapsed();
+        self.cancel.check()?;
+        match message? {
+            Message::Done(number, result) => {
+                self.arrived.insert(number, result);
+                while self.arrived.contains_key(&(self.next + self.ready)) {
+                    self.ready += 1;
+                }
+            }
+            Message::Starved => {}
+            Message::Read(end) => {
+                let (total, times) = end?;
+                self.total = Some(total);
+                self.read_times = times;
+            }
+            Message::Died => return Err(died()),
+        }
+        Ok(())
+    }
+
+    fn receive(&self, idle: &mut dyn FnMut() -> Result<(), SortError>) -> Result<Message<O>, SortError> {
+        let mut waiting = None;
+        loop {
+            match self.messages.recv_timeout(IDLE_INTERVAL) {
+                Ok(message) => return Ok(message),
+                Err(RecvTimeoutError::Timeout) => {
+                    waiting.get_or_insert_with(|| wait_for("results of workers", Need::Blocked, None));
+                    idle()?;
+                }
+                Err(RecvTimeoutError::Disconnected) => return Err(died()),
+            }
+        }
+    }
+
+    /// Results that can be taken without waiting, in order.
+    pub fn ready(&self) -> impl ExactSizeIterator<Item = &O> {
+        self.arrived.values().take(self.ready as usize)
+    }
+
+    /// Takes the next result, if it has arrived.
+    pub fn take(&mut self) -> Option<O> {
+        let result = self.arrived.remove(&self.next)?;
+        self.next += 1;
+        self.ready -= 1;
+        Some(result)
+    }
+
+    /// Whether the reader has ended.
+    pub fn all_read(&self) -> bool {
+        self.total.is_some()
+    }
+
+    /// Whether no results follow the next `count`.
+    pub fn ends_after(&self, count: usize) -> bool {
+        self.total == Some(self.next + count as u64)
+    }
+
+    /// Whether the workers have finished every item that the reader has handed on.
+    pub fn all_arrived(&self) -> bool {
+        self.shared.handed_on.load(Relaxed) == self.next + self.ready
+    }
+
+    fn read_times(&self) -> ReadTimes {
+        self.read_times
+    }
+
+    /// Time spent waiting for results.
+    pub fn waited(&self) -> Duration {
+        self.waited
+    }
+}
+
+impl<O> Drop for InOrder<'_, O> {
+    fn drop(&mut self) {
+        self.shared.closed.store(true, Relaxed);
+    }
+}
+
+/// Names no thread: the scope of the threads replaces this error by one that does.
+fn died() -> SortError {
+    SortError::Internal("a thread of a pass ended early")
+}
