@@ -257,57 +257,6 @@ impl Occupancy {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Three inputs of four blocks each, in a memory of twelve, and two outputs.
-    fn loaded() -> Occupancy {
-        let shape = Shape { inputs: 3, outputs: 2, alpha: 0.5 };
-        let mut occupancy = Occupancy::new(&shape, Split { read: 12, write: 6 }, 10);
-        for input in 0..3 {
-            occupancy.set_remaining(input, 9);
-            (0..4).for_each(|_| occupancy.begin_read(input));
-        }
-        occupancy
-    }
-
-    #[test]
-    fn inputs_run_out_as_they_are_consumed() {
-        let mut occupancy = loaded();
-        assert_eq!((occupancy.free_to_read(), occupancy.used()), (0, 14));
-        let view = occupancy.view(BlockedOn::Nothing, 0, None, &[]);
-        assert!(view.runs_out.iter().all(|&end| (end - 12.0).abs() < 1e-9), "{:?}", view.runs_out);
-        occupancy.consume(1, 10);
-        occupancy.release(1);
-        occupancy.consume(1, 5);
-        assert!((occupancy.held_part(1) - 2.5).abs() < 1e-12);
-        let view = occupancy.view(BlockedOn::Nothing, 1, None, &[]);
-        assert!(view.runs_out[1] < view.runs_out[0] && view.shares[1] > view.shares[0]);
-    }
-
-    #[test]
-    fn the_flow_s_knowledge_comes_first() {
-        let mut occupancy = loaded();
-        occupancy.consume(1, 5);
-        let view = occupancy.view(BlockedOn::Nothing, 0, Some(2), &[]);
-        assert!(view.runs_out[2] < view.runs_out[0] && view.runs_out[2] < view.runs_out[1]);
-    }
-
-    #[test]
-    fn a_full_block_waits_only_if_another_can_take_its_place() {
-        let mut occupancy = loaded();
-        let queued = (0..9).take_while(|_| occupancy.queue(0)).count();
-        assert_eq!((queued, occupancy.free_to_write(), occupancy.full(0)), (4, 0, 4));
-        occupancy.begin_write(0);
-        assert!(!occupancy.queue(1), "a block that is being written is not free");
-        occupancy.end_write();
-        assert!(occupancy.queue(1));
-        occupancy.close(|output| output == 1);
-        assert_eq!((occupancy.full(0), occupancy.full(1), occupancy.full_all()), (3, 2, 5));
-    }
-}
-
 /// The share of each input in the consumed bytes.
 #[derive(Clone, Debug)]
 pub struct Rates {
@@ -378,6 +327,57 @@ impl Gain {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
+    /// Three inputs of four blocks each, in a memory of twelve, and two outputs.
+    fn loaded() -> Occupancy {
+        let shape = Shape { inputs: 3, outputs: 2, alpha: 0.5 };
+        let mut occupancy = Occupancy::new(&shape, Split { read: 12, write: 6 }, 10);
+        for input in 0..3 {
+            occupancy.set_remaining(input, 9);
+            (0..4).for_each(|_| occupancy.begin_read(input));
+        }
+        occupancy
+    }
+
+    #[test]
+    fn inputs_run_out_as_they_are_consumed() {
+        let mut occupancy = loaded();
+        assert_eq!((occupancy.free_to_read(), occupancy.used()), (0, 14));
+        let view = occupancy.view(BlockedOn::Nothing, 0, None, &[]);
+        assert!(view.runs_out.iter().all(|&end| (end - 12.0).abs() < 1e-9), "{:?}", view.runs_out);
+        occupancy.consume(1, 10);
+        occupancy.release(1);
+        occupancy.consume(1, 5);
+        assert!((occupancy.held_part(1) - 2.5).abs() < 1e-12);
+        let view = occupancy.view(BlockedOn::Nothing, 1, None, &[]);
+        assert!(view.runs_out[1] < view.runs_out[0] && view.shares[1] > view.shares[0]);
+    }
+
+    #[test]
+    fn the_flow_s_knowledge_comes_first() {
+        let mut occupancy = loaded();
+        occupancy.consume(1, 5);
+        let view = occupancy.view(BlockedOn::Nothing, 0, Some(2), &[]);
+        assert!(view.runs_out[2] < view.runs_out[0] && view.runs_out[2] < view.runs_out[1]);
+    }
+
+    #[test]
+    fn a_full_block_waits_only_if_another_can_take_its_place() {
+        let mut occupancy = loaded();
+        let queued = (0..9).take_while(|_| occupancy.queue(0)).count();
+        assert_eq!((queued, occupancy.free_to_write(), occupancy.full(0)), (4, 0, 4));
+        occupancy.begin_write(0);
+        assert!(!occupancy.queue(1), "a block that is being written is not free");
+        occupancy.end_write();
+        assert!(occupancy.queue(1));
+        occupancy.close(|output| output == 1);
+        assert_eq!((occupancy.full(0), occupancy.full(1), occupancy.full_all()), (3, 2, 5));
+    }
+}
+
+#[cfg(test)]
+mod rate_tests {
     use super::*;
 
     fn shares_of(rates: &Rates, live: impl Fn(usize) -> bool) -> Vec<f64> {

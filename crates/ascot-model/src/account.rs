@@ -105,7 +105,7 @@ impl Serialize for StreamAccount {
 
 impl Serialize for PassAccount {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let moved = Self::moved_by(std::slice::from_ref(self));
+        let moved = self.moved();
         let mut fields = serializer.serialize_struct("PassAccount", 10)?;
         fields.serialize_field("name", &self.name)?;
         fields.serialize_field("times", &self.times)?;
@@ -176,25 +176,9 @@ impl PassAccount {
         }
     }
 
-    /// Bytes read, all streams.
-    pub fn read_bytes(&self) -> u64 {
-        self.streams.iter().map(|stream| stream.read_bytes).sum()
-    }
-    /// Bytes written, all streams.
-    pub fn written_bytes(&self) -> u64 {
-        self.streams.iter().map(|stream| stream.written_bytes).sum()
-    }
-    /// Runs read, all streams.
-    pub fn read_runs(&self) -> u64 {
-        self.streams.iter().map(|stream| stream.read_runs).sum()
-    }
-    /// Runs written, all streams.
-    pub fn written_runs(&self) -> u64 {
-        self.streams.iter().map(|stream| stream.written_runs).sum()
-    }
-    /// Switches of the devices: each run begins with one.
-    pub fn switches(&self) -> u64 {
-        self.read_runs() + self.written_runs()
+    /// What all its streams moved.
+    pub fn moved(&self) -> StreamAccount {
+        Self::moved_by(std::slice::from_ref(self))
     }
 
     /// What all streams of all passes moved.

@@ -109,6 +109,11 @@ impl Requests {
     }
 }
 
+/// Checks that a figure is a positive, finite number.
+fn positive(value: f64, field: &'static str) -> Result<(), BadProfile> {
+    (value.is_finite() && value > 0.0).then_some(()).ok_or(BadProfile::NotPositive(field))
+}
+
 /// How a volume was measured, and all figures. Reading refuses figures that cannot be true.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, remote = "Self")]
@@ -150,9 +155,6 @@ impl<'de> Deserialize<'de> for VolumeMeasurement {
 impl VolumeMeasurement {
     /// Checks that the figures can be true. A switch cost may be below zero, lost in its spread.
     pub fn check(&self) -> Result<(), BadProfile> {
-        let positive = |value: f64, field| {
-            (value.is_finite() && value > 0.0).then_some(()).ok_or(BadProfile::NotPositive(field))
-        };
         positive(self.read.rate.value, "measurement.read.rate.value")?;
         positive(self.read.request_bytes as f64, "measurement.read.request_bytes")?;
         positive(self.read.depth.into(), "measurement.read.depth")?;
@@ -240,9 +242,6 @@ pub struct HostMeasurement {
 impl HostMeasurement {
     /// Checks that the figures can be true.
     pub fn check(&self) -> Result<(), BadProfile> {
-        let positive = |value: f64, field| {
-            (value.is_finite() && value > 0.0).then_some(()).ok_or(BadProfile::NotPositive(field))
-        };
         positive(self.threads as f64, "host.threads")?;
         positive(self.fresh_memory.map_or(1.0, |figure| figure.value), "host.fresh_memory.value")?;
         for kernel in &self.kernels {

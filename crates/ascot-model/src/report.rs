@@ -76,13 +76,6 @@ const IN_ALL: &str = "in all";
 const SHORTEST_SHOWN: usize = 3;
 
 impl Report {
-    /// Bytes read and written, all passes.
-    pub fn moved_bytes(&self) -> (u64, u64) {
-        self.passes
-            .iter()
-            .fold((0, 0), |(read, written), pass| (read + pass.read_bytes(), written + pass.written_bytes()))
-    }
-
     /// The sums, and the files with the shortest runs: on a volume where switches cost time, most of it went there. A
     /// file that was moved in one run does not count.
     fn moved_lines(&self, width: usize) -> String {
@@ -174,19 +167,12 @@ fn pass_name(pass: &PassAccount) -> String {
 
 fn pass_line(pass: &PassAccount, width: usize) -> String {
     let mut text = format!("  {:width$}  {:>7}", pass_name(pass), units::seconds(pass.seconds));
-    if pass.read_bytes() > 0 {
-        text += &format!(
-            "   read {} in {}",
-            units::bytes(pass.read_bytes()),
-            units::plural(pass.read_runs(), "run")
-        );
+    let StreamAccount { read_bytes, read_runs, written_bytes, written_runs, .. } = pass.moved();
+    if read_bytes > 0 {
+        text += &format!("   read {} in {}", units::bytes(read_bytes), units::plural(read_runs, "run"));
     }
-    if pass.written_bytes() > 0 {
-        text += &format!(
-            ", wrote {} in {}",
-            units::bytes(pass.written_bytes()),
-            units::plural(pass.written_runs(), "run")
-        );
+    if written_bytes > 0 {
+        text += &format!(", wrote {} in {}", units::bytes(written_bytes), units::plural(written_runs, "run"));
     }
     if !pass.bound_by.is_empty() {
         text += &format!("   {} binds", pass.bound_by);

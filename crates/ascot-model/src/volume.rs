@@ -218,6 +218,72 @@ impl VolumeProfile {
     }
 }
 
+/// Seconds of a switch, over the number of files.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum SwitchCost {
+    /// The same for any number of files.
+    Constant(f64),
+    /// `[files, seconds]`, by ascending files.
+    Curve(Vec<(f64, f64)>),
+}
+
+/// The longest switch, seconds: winding a tape takes less.
+const MAX_SECONDS: f64 = 3600.0;
+
+/// A switch cost that cannot be true.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadSwitchCost {
+    /// There is no point.
+    #[error("the curve of switch costs has no point")]
+    Empty,
+    /// Seconds that are negative, more than an hour, or no number.
+    #[error("a switch cannot cost such a number of seconds: give 0 to 3,600")]
+    Seconds,
+    /// Numbers of files that do not ascend, or are below one.
+    #[error("the numbers of files of switch costs must ascend from 1")]
+    Files,
+}
+
+impl SwitchCost {
+    /// Seconds of a switch between `files` files.
+    pub fn seconds(&self, files: f64) -> f64 {
+        match self {
+            SwitchCost::Constant(seconds) => *seconds,
+            SwitchCost::Curve(points) => {
+                let after = points.partition_point(|point| point.0 <= files);
+                match (after.checked_sub(1).and_then(|before| points.get(before)), points.get(after)) {
+                    (Some(&(x0, y0)), Some(&(x1, y1))) => {
+                        let share = (files.ln() - x0.ln()) / (x1.ln() - x0.ln());
+                        y0 + share * (y1 - y0)
+                    }
+                    (Some(end), None) | (None, Some(end)) => end.1,
+                    (None, None) => 0.0,
+                }
+            }
+        }
+    }
+
+    /// Checks that the figures can be true.
+    pub fn check(&self) -> Result<(), BadSwitchCost> {
+        let sane = |seconds: f64| (0.0..=MAX_SECONDS).contains(&seconds);
+        match self {
+            SwitchCost::Constant(seconds) => sane(*seconds).then_some(()).ok_or(BadSwitchCost::Seconds),
+            SwitchCost::Curve(points) => {
+                if points.is_empty() {
+                    return Err(BadSwitchCost::Empty);
+                }
+                if !points.iter().all(|point| sane(point.1)) {
+                    return Err(BadSwitchCost::Seconds);
+                }
+                let ascending = points.windows(2).all(|pair| pair[0].0 < pair[1].0);
+                let counts = points.iter().all(|point| point.0.is_finite() && point.0 >= 1.0);
+                (ascending && counts).then_some(()).ok_or(BadSwitchCost::Files)
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -294,74 +360,8 @@ mod tests {
     }
 }
 
-/// Seconds of a switch, over the number of files.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum SwitchCost {
-    /// The same for any number of files.
-    Constant(f64),
-    /// `[files, seconds]`, by ascending files.
-    Curve(Vec<(f64, f64)>),
-}
-
-/// The longest switch, seconds: winding a tape takes less.
-const MAX_SECONDS: f64 = 3600.0;
-
-/// A switch cost that cannot be true.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadSwitchCost {
-    /// There is no point.
-    #[error("the curve of switch costs has no point")]
-    Empty,
-    /// Seconds that are negative, more than an hour, or no number.
-    #[error("a switch cannot cost such a number of seconds: give 0 to 3,600")]
-    Seconds,
-    /// Numbers of files that do not ascend, or are below one.
-    #[error("the numbers of files of switch costs must ascend from 1")]
-    Files,
-}
-
-impl SwitchCost {
-    /// Seconds of a switch between `files` files.
-    pub fn seconds(&self, files: f64) -> f64 {
-        match self {
-            SwitchCost::Constant(seconds) => *seconds,
-            SwitchCost::Curve(points) => {
-                let after = points.partition_point(|point| point.0 <= files);
-                match (after.checked_sub(1).and_then(|before| points.get(before)), points.get(after)) {
-                    (Some(&(x0, y0)), Some(&(x1, y1))) => {
-                        let share = (files.ln() - x0.ln()) / (x1.ln() - x0.ln());
-                        y0 + share * (y1 - y0)
-                    }
-                    (Some(end), None) | (None, Some(end)) => end.1,
-                    (None, None) => 0.0,
-                }
-            }
-        }
-    }
-
-    /// Checks that the figures can be true.
-    pub fn check(&self) -> Result<(), BadSwitchCost> {
-        let sane = |seconds: f64| (0.0..=MAX_SECONDS).contains(&seconds);
-        match self {
-            SwitchCost::Constant(seconds) => sane(*seconds).then_some(()).ok_or(BadSwitchCost::Seconds),
-            SwitchCost::Curve(points) => {
-                if points.is_empty() {
-                    return Err(BadSwitchCost::Empty);
-                }
-                if !points.iter().all(|point| sane(point.1)) {
-                    return Err(BadSwitchCost::Seconds);
-                }
-                let ascending = points.windows(2).all(|pair| pair[0].0 < pair[1].0);
-                let counts = points.iter().all(|point| point.0.is_finite() && point.0 >= 1.0);
-                (ascending && counts).then_some(()).ok_or(BadSwitchCost::Files)
-            }
-        }
-    }
-}
-
 #[cfg(test)]
-mod tests {
+mod switch_tests {
     use super::*;
 
     #[test]

@@ -37,24 +37,6 @@ use crate::runs::store::{
     FileIdentity, Finished, JobDir, Keeping, MANIFEST_VERSION, Manifest, OpenSpill, OutputState, StoredWay,
 };
 
-/// What a job starts with.
-pub struct JobStart<'a> {
-    /// The request.
-    pub request: &'a SortRequest,
-    /// The plan it follows.
-    pub plan: Plan,
-    /// The disk it reads and writes.
-    pub disk: Disk,
-    /// How its memory is divided.
-    pub budget: Budget,
-    /// Its inputs, without headers.
-    pub inputs: Inputs,
-    /// The header of the output.
-    pub header: Option<Vec<u8>>,
-    /// Its caller.
-    pub caller: Caller<'a>,
-}
-
 /// What the passes of one job share.
 pub struct Job<'a, R: Records> {
     /// Its records.
@@ -100,8 +82,15 @@ pub struct Job<'a, R: Records> {
 
 impl<'a, R: Records> Job<'a, R> {
     /// A job before its first pass.
-    pub fn new(records: Arc<R>, start: JobStart<'a>) -> Result<Self, SortError> {
-        let JobStart { request, plan, disk, budget, inputs, header, caller } = start;
+    pub fn new(
+        records: Arc<R>,
+        request: &'a SortRequest,
+        plan: Plan,
+        disk: Disk,
+        budget: Budget,
+        inputs: Inputs,
+        caller: Caller<'a>,
+    ) -> Result<Self, SortError> {
         let Caller { observer, cancel } = caller;
         let pool = Pool::new(budget.memory);
         disk.stop_when(cancel.flag());
@@ -145,7 +134,7 @@ impl<'a, R: Records> Job<'a, R> {
             budget,
             cancel,
             inputs,
-            header,
+            header: None,
             emitters: Arc::new(emitters),
             unlink,
             dir: None,
@@ -340,7 +329,10 @@ impl<'a, R: Records> Job<'a, R> {
     pub fn sort_memory(&self, bytes: usize) -> SortMemory {
         let budget = Budget { memory: self.budget.memory.saturating_sub(bytes), ..self.budget };
         let share = budget.pieces(&|bytes| self.records.scratch_bytes(bytes));
-        SortMemory { pieces: PiecePool::new(&self.pool, share.bytes, share.count), load_pieces: share.load() }
+        SortMemory {
+            pieces: PiecePool::new(&self.pool, share.bytes, share.count, share.bytes * share.count),
+            load_pieces: share.load(),
+        }
     }
 
     /// Starts a sorted spill of about `bytes`.

@@ -104,7 +104,12 @@ fn run(dir: &Path, case: &Case, input: &[u8]) -> (Vec<u8>, Report) {
 }
 
 fn moved(report: &Report, bytes: usize) -> f64 {
-    let moved: u64 = report.passes.iter().map(|pass| pass.read_bytes() + pass.written_bytes()).sum();
+    let moved: u64 = report
+        .passes
+        .iter()
+        .map(|pass| pass.moved())
+        .map(|moved| moved.read_bytes + moved.written_bytes)
+        .sum();
     moved as f64 / bytes as f64
 }
 

@@ -254,24 +254,6 @@ impl SortRequest {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn patterns_name_parts() {
-        let names = |pattern| Parts::new(pattern, 3).map(|parts| parts.paths().collect::<Vec<_>>()).ok();
-        let named = |names: [&str; 3]| Some(names.map(PathBuf::from).to_vec());
-        assert_eq!(names("out-{:05}"), named(["out-00000", "out-00001", "out-00002"]));
-        assert_eq!(names("dir{}/a{}.csv"), named(["dir{}/a0.csv", "dir{}/a1.csv", "dir{}/a2.csv"]));
-        assert_eq!(names("{x}-{:02}"), named(["{x}-00", "{x}-01", "{x}-02"]));
-        for wrong in ["out", "out-{", "out-{:5}", "out-{:0}", "{}-{}", "dir{}/out", "", "out-{:021}"] {
-            assert_eq!(names(wrong), None, "{wrong}");
-        }
-        assert!(Parts::new("{}", 0).is_err());
-    }
-}
-
 /// What was measured of the volumes and processors of a job.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Volumes {
@@ -301,5 +283,23 @@ impl Volumes {
     /// Whether moving blocks of `files` files in turn would spend the time of the volume on switches.
     pub fn wants_runs(&self, files: usize) -> bool {
         self.volume.as_ref().is_some_and(|volume| volume.wants_runs(files as f64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_name_parts() {
+        let names = |pattern| Parts::new(pattern, 3).map(|parts| parts.paths().collect::<Vec<_>>()).ok();
+        let named = |names: [&str; 3]| Some(names.map(PathBuf::from).to_vec());
+        assert_eq!(names("out-{:05}"), named(["out-00000", "out-00001", "out-00002"]));
+        assert_eq!(names("dir{}/a{}.csv"), named(["dir{}/a0.csv", "dir{}/a1.csv", "dir{}/a2.csv"]));
+        assert_eq!(names("{x}-{:02}"), named(["{x}-00", "{x}-01", "{x}-02"]));
+        for wrong in ["out", "out-{", "out-{:5}", "out-{:0}", "{}-{}", "dir{}/out", "", "out-{:021}"] {
+            assert_eq!(names(wrong), None, "{wrong}");
+        }
+        assert!(Parts::new("{}", 0).is_err());
     }
 }

@@ -96,7 +96,7 @@ pub(crate) fn reader<R: Records>(
     let pool = Pool::new(budget.memory);
     // The other half is for a copy of the last record, which may be long.
     let share = budget.memory / 2;
-    let pieces = PiecePool::with_share(&pool, (share / PIECES).min(4 << 20) / 4096 * 4096, PIECES, share);
+    let pieces = PiecePool::new(&pool, (share / PIECES).min(4 << 20) / 4096 * 4096, PIECES, share);
     let disk = job_disk(&RunOptions::default());
     disk.stop_when(cancel.flag());
     Ok(RecordReader::new(records, &disk, inputs, &pieces, InputPosition::default(), cancel))

@@ -123,7 +123,7 @@ pub fn check(
     let (judge, inputs) = judge::judge(request.layout, &request.keys, inputs)?;
     let pool = Pool::new(RECORD_BYTES_MAX + POOL_BYTES);
     let chunks = usize::try_from(lowered(POOL_BYTES as u64)).unwrap_or(POOL_BYTES) / CHUNK_BYTES;
-    let pieces = PiecePool::with_share(&pool, CHUNK_BYTES, chunks.max(CHUNKS_MIN), pool.budget());
+    let pieces = PiecePool::new(&pool, CHUNK_BYTES, chunks.max(CHUNKS_MIN), pool.budget());
     let disk = Disk::default();
     disk.stop_when(cancel.flag());
     let reader = RecordReader::new(&judge, &disk, inputs.clone(), &pieces, InputPosition::default(), cancel);

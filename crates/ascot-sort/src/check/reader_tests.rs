@@ -23,7 +23,7 @@ fn cut(judge: &Arc<dyn Judge>, bytes: &[u8], pages: usize) -> Result<Vec<Vec<u8>
     std::fs::write(file.path(), bytes).unwrap();
     let inputs = Inputs::open(&[Input::Path(file.path().into())]).unwrap();
     let pool = Pool::new(16 << 20);
-    let buffers = PiecePool::with_share(&pool, pages * 4096, 6, pool.budget());
+    let buffers = PiecePool::new(&pool, pages * 4096, 6, pool.budget());
     let cancel = Cancel::new();
     let start = InputPosition::default();
     let mut reader = RecordReader::new(judge, &Disk::default(), inputs, &buffers, start, &cancel);

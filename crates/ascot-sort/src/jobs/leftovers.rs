@@ -13,11 +13,10 @@ use ascot_io::{is_temporary, orphaned_outputs, remove_orphan};
 use serde::Serialize;
 
 use crate::api::error::SortError;
-use crate::read::inputs::Fingerprint;
 use crate::runs::store::{LOCK, MANIFEST, Manifest, PREFIX, UNSEEN, hold_dead, is_empty, load, remove_ours};
 
 /// What a job left behind.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Leftover {
     /// Its directory, or one of them; or an unfinished output.
     pub dir: PathBuf,
@@ -110,11 +109,8 @@ fn orphans(temp: &Path) -> Vec<Leftover> {
         bytes: fs::metadata(&path).map_or(0, |stat| stat.blocks() * 512),
         home: path.clone(),
         dir: path,
-        input: String::new(),
-        done_percent: 0,
-        resumable: false,
-        removed: false,
         note: "an unfinished output".into(),
+        ..Leftover::default()
     };
     orphaned_outputs(temp).into_iter().filter(mine).map(leftover).collect()
 }
@@ -169,19 +165,10 @@ fn home_of(dir: &Path) -> PathBuf {
 fn describe(dir: &Path) -> Leftover {
     let files = fs::read_dir(dir).map(|entries| entries.flatten().collect::<Vec<_>>()).unwrap_or_default();
     let bytes = files.iter().filter_map(|entry| entry.metadata().ok()).map(|stat| stat.blocks() * 512).sum();
-    let mut leftover = Leftover {
-        dir: dir.to_path_buf(),
-        home: home_of(dir),
-        bytes,
-        input: String::new(),
-        done_percent: 0,
-        resumable: false,
-        removed: false,
-        note: String::new(),
-    };
+    let mut leftover = Leftover { dir: dir.to_path_buf(), home: home_of(dir), bytes, ..Leftover::default() };
     if let Ok(manifest) = load(&leftover.home) {
         leftover.input =
-            manifest.inputs.first().map(|input| input.path().display().to_string()).unwrap_or_default();
+            manifest.inputs.first().map(|input| input.path.display().to_string()).unwrap_or_default();
         leftover.done_percent = done_percent(&manifest);
         leftover.resumable = true;
     }
@@ -190,7 +177,7 @@ fn describe(dir: &Path) -> Leftover {
 
 /// Half of the work is reading everything, half is writing the result, which a view does not have.
 fn done_percent(manifest: &Manifest) -> u32 {
-    let total: u64 = manifest.inputs.iter().map(Fingerprint::size).sum();
+    let total: u64 = manifest.inputs.iter().map(|print| print.size).sum();
     let written = manifest.output.as_ref().map_or(0, |output| output.durable.bytes);
     let whole = if manifest.view.is_some() { 100 } else { 50 };
     (whole * (manifest.sum_in.bytes + written)).checked_div(total).unwrap_or(0).min(100) as u32

@@ -48,7 +48,7 @@ fn resume_within(
     caller: Caller<'_>,
 ) -> Result<Report, SortError> {
     let view = manifest.view.as_ref().map(|view| view.path.clone());
-    let data_bytes = manifest.inputs.iter().map(Fingerprint::size).sum();
+    let data_bytes = manifest.inputs.iter().map(|print| print.size).sum();
     let budget = Budget::new(memory_bytes, manifest.threads, Some(data_bytes))?;
     let disk = match view {
         Some(_) => view_disk(options),
@@ -76,14 +76,14 @@ fn resume_within(
 }
 
 fn refuse_changed_inputs(dir: &Path, manifest: &Manifest) -> Result<(), SortError> {
-    let now = manifest.inputs.iter().map(|print| Fingerprint::of(print.path()));
+    let now = manifest.inputs.iter().map(|print| Fingerprint::of(&print.path));
     let now = now.collect::<Result<Vec<_>, _>>()?;
     let Some((changed, _)) = manifest.inputs.iter().zip(&now).find(|(before, now)| before != now) else {
         return Ok(());
     };
     let why = format!(
         "{} has changed since\n  ascot clean {}  removes what the job left; then sort anew",
-        changed.path().display(),
+        changed.path.display(),
         units::in_shell(dir)
     );
     Err(SortError::CannotResume { dir: dir.to_path_buf(), why })
@@ -95,7 +95,7 @@ fn request_of(manifest: &Manifest, memory_bytes: u64) -> SortRequest {
     // A file on standard input is opened by its name: standard input is something else now.
     for (input, print) in request.inputs.iter_mut().zip(&manifest.inputs) {
         if *input == Input::Stdin {
-            *input = Input::Path(print.path().to_path_buf());
+            *input = Input::Path(print.path.clone());
         }
     }
     request.memory_bytes = Some(memory_bytes);

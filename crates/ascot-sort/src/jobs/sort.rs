@@ -12,7 +12,7 @@ use ascot_record::layout::Layout;
 use crate::api::error::SortError;
 use crate::api::observe::{Caller, Cancel, Observer};
 use crate::api::request::{Method, Output, SortRequest, SplitBy};
-use crate::job::{Job, JobStart};
+use crate::job::Job;
 use crate::methods::merge_inputs::merge_inputs;
 use crate::methods::small::{self, SmallJob};
 use crate::methods::split::split_inputs;
@@ -66,7 +66,6 @@ pub(crate) fn sort_large(
     check_directory(request)?;
     check_apart(request, true)?;
     let prepared = prepare(request, inputs)?;
-    warn_of_unnamed(request, &prepared, caller.observer)?;
     let disk = disk_for(request, &prepared.budget, options);
     Execution { request, goal: Goal::Sort, prepared, disk, caller, killed: None }.execute()
 }
@@ -83,7 +82,6 @@ pub fn split(
     check_directory(request)?;
     check_apart(request, false)?;
     let prepared = prepare(request, Inputs::open(&request.inputs)?)?;
-    warn_of_unnamed(request, &prepared, observer)?;
     let disk = disk_for(request, &prepared.budget, options);
     let caller = Caller { observer, cancel };
     Execution { request, goal: Goal::Split(by), prepared, disk, caller, killed: None }.execute()
@@ -98,7 +96,6 @@ pub fn make_view(
     cancel: &Cancel,
 ) -> Result<Report, SortError> {
     let (request, prepared) = prepare_view(request, view)?;
-    warn_of_unnamed(&request, &prepared, observer)?;
     let disk = view_disk(options);
     let caller = Caller { observer, cancel };
     Execution { request: &request, goal: Goal::View(view), prepared, disk, caller, killed: None }.execute()
@@ -110,18 +107,6 @@ fn check_directory(request: &SortRequest) -> Result<(), SortError> {
         Output::Path(path) => AtomicOutput::check_directory(path)?,
         Output::Parts(parts) => AtomicOutput::check_directory(&parts.path(0))?,
         Output::Stdout => {}
-    }
-    Ok(())
-}
-
-/// Warns of a first row that looks like a header and is sorted as a record.
-fn warn_of_unnamed(
-    request: &SortRequest,
-    prepared: &Prepared,
-    observer: &dyn Observer,
-) -> Result<(), SortError> {
-    if let Some(notice) = notice_of_unnamed(request, &prepared.inputs, &prepared.head)? {
-        observer.warning(&notice);
     }
     Ok(())
 }
@@ -160,7 +145,13 @@ impl Execution<'_> {
     /// Executes the job, and returns its report.
     pub(super) fn execute(self) -> Result<Report, SortError> {
         let is_view = self.goal.is_view();
-        let records = AnyRecords::new(self.request, &self.prepared.head)?;
+        let Prepared { inputs, head, .. } = &self.prepared;
+        if self.killed.is_none()
+            && let Some(notice) = notice_of_unnamed(self.request, inputs, head)?
+        {
+            self.caller.observer.warning(&notice);
+        }
+        let records = AnyRecords::new(self.request, head)?;
         let report = with_records!(records, records => self.execute_with(records));
         report.map_err(|error| if is_view { explain_view_space(error) } else { error })
     }
@@ -191,16 +182,14 @@ impl Execution<'_> {
         }
         let ledger = disk.ledger().clone();
         let Prepared { inputs, head, budget } = prepared;
-        let sample = if goal.is_view() { head.records } else { Vec::new() };
-        let start =
-            JobStart { request, plan: plan.clone(), disk, budget, inputs, header: head.header, caller };
-        let mut job = Job::new(records, start)?;
+        let mut job = Job::new(records, request, plan.clone(), disk, budget, inputs, caller)?;
+        job.header = head.header;
         if let Some(KilledJob { dir, manifest }) = killed {
             job.resume(dir, manifest);
         }
         let keeping = job.keeping.clone();
         let report = with_progress(&plan, &ledger, moved_before, caller.observer, || match goal {
-            Goal::View(view) => job.make_view(view, &sample),
+            Goal::View(view) => job.make_view(view, &head.records),
             Goal::Split(by) => split_inputs(job, by),
             Goal::Sort if request.merge_only => merge_inputs(job),
             Goal::Sort if method == Method::Distribute => job.sort_by_distribution(),

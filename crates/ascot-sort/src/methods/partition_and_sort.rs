@@ -167,7 +167,7 @@ impl<R: Records> Job<'_, R> {
         let blocks = self.part_blocks(splitters.parts(), long_runs.is_some())?;
         let share = self.pool.available();
         let piece = SPLIT_PIECE_BYTES.min(share / 16).max(LEAST_SPLIT_PIECE_BYTES) / PAGE_BYTES * PAGE_BYTES;
-        let pieces = PiecePool::with_share(&self.pool, piece, (share / piece).min(64), share);
+        let pieces = PiecePool::new(&self.pool, piece, (share / piece).min(64), share);
         let parts = open_parts(self.part_runs(splitters)?, blocks, long_runs)?;
         let count = parts.outputs();
         let mut key_sample = self.key_sample.take();
@@ -326,7 +326,7 @@ impl<R: Records> Job<'_, R> {
         sums: &mut Merged,
     ) -> Result<(), SortError> {
         let memory = self.sort_memory(self.part_stream_bytes());
-        let inputs = Inputs::of_parts(parts.iter().map(Run::file), &self.pool);
+        let inputs = Inputs::of_files(parts.iter().map(|part| part.as_input(&self.pool)).collect());
         let start = InputPosition::default();
         let reader = RecordReader::new(&self.records, &self.disk, inputs, &memory.pieces, start, self.cancel)
             .of_parts()
@@ -417,7 +417,7 @@ impl<R: Records> Job<'_, R> {
     /// Makes sorted runs of what of a large part is in none yet.
     fn form_large_part(&mut self, part: &Run) -> Result<(), SortError> {
         let memory = self.sort_memory(self.part_stream_bytes());
-        let inputs = Inputs::of_parts([part].into_iter().map(Run::file), &self.pool);
+        let inputs = Inputs::of_files(vec![part.as_input(&self.pool)]);
         let start = self.manifest.read_upto;
         let reader = RecordReader::new(&self.records, &self.disk, inputs, &memory.pieces, start, self.cancel)
             .of_spills()

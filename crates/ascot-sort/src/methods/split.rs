@@ -125,7 +125,7 @@ fn by_key<R: Records>(mut job: Job<'_, R>, parts: &Parts, router: Router<'_>) ->
 fn piece_pool<R: Records>(job: &Job<'_, R>) -> PiecePool {
     let share = job.pool.available();
     let piece = SPLIT_PIECE_BYTES.min(share / 16).max(64 << 10) / 4096 * 4096;
-    PiecePool::with_share(&job.pool, piece, (share / piece).clamp(4, PIECES), share)
+    PiecePool::new(&job.pool, piece, (share / piece).clamp(4, PIECES), share)
 }
 
 fn account_split<R: Records>(job: &mut Job<'_, R>, parts: &Parts, times: &SplitTimes) {

@@ -35,16 +35,6 @@ pub struct InputFile {
     crlf: bool,
 }
 
-/// A file of spilled records.
-pub struct SpilledFile {
-    /// Its path.
-    pub path: PathBuf,
-    /// Its number, part of its checksums.
-    pub number: u64,
-    /// Bytes of records.
-    pub bytes: u64,
-}
-
 /// Most bytes that complete a last record which lacks its end.
 pub const COMPLETION_BYTES: usize = 2;
 
@@ -71,8 +61,10 @@ struct Pipe {
 /// What tells whether a file is still the one a job began with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fingerprint {
-    path: PathBuf,
-    size: u64,
+    /// The file.
+    pub path: PathBuf,
+    /// Its size then, bytes.
+    pub size: u64,
     modified_ns: i128,
     ends: u64,
 }
@@ -112,15 +104,9 @@ impl Inputs {
         Ok(Inputs { files: Arc::new(files) })
     }
 
-    /// Parts of a distribution, read through buffers from `pool`.
-    pub fn of_parts(parts: impl Iterator<Item = SpilledFile>, pool: &Pool) -> Inputs {
-        let part = |SpilledFile { path, number, bytes }| InputFile {
-            source: Source::Part { path, number, pool: pool.clone() },
-            size: Some(bytes),
-            start: 0,
-            crlf: false,
-        };
-        Inputs { files: Arc::new(parts.map(part).collect()) }
+    /// Inputs that were opened one by one.
+    pub fn of_files(files: Vec<InputFile>) -> Inputs {
+        Inputs { files: Arc::new(files) }
     }
 
     /// The same inputs, with the records of each starting where `header` says they do.
@@ -191,6 +177,12 @@ impl Inputs {
 }
 
 impl InputFile {
+    /// A part of a distribution: the run `number` at `path`, of `bytes` of records, read through buffers from `pool`.
+    pub fn of_part(path: &Path, number: u64, bytes: u64, pool: &Pool) -> InputFile {
+        let source = Source::Part { path: path.to_path_buf(), number, pool: pool.clone() };
+        InputFile { source, size: Some(bytes), start: 0, crlf: false }
+    }
+
     fn open_input(input: &Input) -> Result<InputFile, SortError> {
         let failed = |path: &Path, error| IoError::from_os(Action::Open, path, 0, error);
         let (name, file) = match input {
@@ -372,16 +364,6 @@ impl Fingerprint {
         let path = path.canonicalize().map_err(failed)?;
         let modified_ns = i128::from(stat.mtime()) * 1_000_000_000 + i128::from(stat.mtime_nsec());
         Ok(Fingerprint { path, size: stat.len(), modified_ns, ends: xxh3_64(&ends) })
-    }
-
-    /// The file it is of.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Its size when the print was taken, bytes.
-    pub fn size(&self) -> u64 {
-        self.size
     }
 }
 

@@ -378,7 +378,7 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
             self.next_input();
         }
         let LongStart { long, start, .. } = started;
-        let bytes = 0..long.len();
+        let bytes = 0..long.bytes();
         let piece = RawPiece { lease: long.into_lease(), bytes, spilled: self.spilled, grouping: None };
         if let Some(keyless) = self.records.keyless(piece.record_bytes()) {
             return Err(start.keyless(keyless));

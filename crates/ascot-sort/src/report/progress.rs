@@ -196,55 +196,6 @@ fn cpu_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use ascot_model::host::{HostProfile, KernelRates, RecordClass};
-    use ascot_model::plan::Moved;
-    use ascot_model::volume::VolumeProfile;
-
-    /// Two passes, predicted to take equally long.
-    fn passes() -> Vec<PassPlan> {
-        let host = HostProfile {
-            threads: 2,
-            rates: KernelRates::assumed(RecordClass::Fixed, 100.0),
-            fresh_bytes_per_s: None,
-        };
-        let moved = Moved { read_bytes: 1 << 30, written_bytes: 1 << 30, switches: 1, ..Moved::default() };
-        let pass = |name: &str| PassPlan::new(name, moved, &[], &VolumeProfile::assumed_flash(), &host);
-        vec![pass("one"), pass("two")]
-    }
-
-    #[test]
-    fn time_left_follows_what_is_measured() {
-        let (passes, start) = (passes(), Instant::now());
-        let mut clock = PassClock { pass: 0, since: start, from: 0.0, slower: 1.0, weight: 0.0 };
-        let mut left = |at, share, second| {
-            clock.seconds_left(&passes, at, share, start + Duration::from_secs_f64(second))
-        };
-        let near = |estimate: Option<f64>, wanted: f64| {
-            let estimate = estimate.expect("known by now");
-            assert!((estimate - wanted).abs() < 0.01 * wanted.max(1.0), "{estimate} for {wanted}");
-        };
-        assert!(left(0, 0.01, 1.0).is_none(), "too early to estimate");
-        // Both passes take a hundred seconds, however long they were thought to.
-        near(left(0, 0.5, 50.0), 150.0);
-        near(left(0, 0.9, 90.0), 110.0);
-        near(left(1, 0.0, 100.0), 100.0);
-        near(left(1, 0.5, 150.0), 50.0);
-        // The second turns out to be slower.
-        near(left(1, 0.75, 400.0), 100.0);
-    }
-
-    #[test]
-    fn a_resumed_job_starts_where_it_was() {
-        let (passes, start) = (passes(), Instant::now());
-        let mut clock = PassClock { pass: 0, since: start, from: 0.5, slower: 1.0, weight: 0.0 };
-        let left = clock.seconds_left(&passes, 0, 0.75, start + Duration::from_secs(25));
-        assert!(left.is_some_and(|left| (left - 125.0).abs() < 1.0), "{left:?}");
-    }
-}
-
 /// The same for a job of one pass.
 const WATCH_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -312,5 +263,54 @@ impl<'a> Watch<'a> {
             fraction: self.total_bytes.map(|total| (self.done_bytes as f64 / total.max(1) as f64).min(1.0)),
             ..Progress::default()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ascot_model::host::{HostProfile, KernelRates, RecordClass};
+    use ascot_model::plan::Moved;
+    use ascot_model::volume::VolumeProfile;
+
+    /// Two passes, predicted to take equally long.
+    fn passes() -> Vec<PassPlan> {
+        let host = HostProfile {
+            threads: 2,
+            rates: KernelRates::assumed(RecordClass::Fixed, 100.0),
+            fresh_bytes_per_s: None,
+        };
+        let moved = Moved { read_bytes: 1 << 30, written_bytes: 1 << 30, switches: 1, ..Moved::default() };
+        let pass = |name: &str| PassPlan::new(name, moved, &[], &VolumeProfile::assumed_flash(), &host);
+        vec![pass("one"), pass("two")]
+    }
+
+    #[test]
+    fn time_left_follows_what_is_measured() {
+        let (passes, start) = (passes(), Instant::now());
+        let mut clock = PassClock { pass: 0, since: start, from: 0.0, slower: 1.0, weight: 0.0 };
+        let mut left = |at, share, second| {
+            clock.seconds_left(&passes, at, share, start + Duration::from_secs_f64(second))
+        };
+        let near = |estimate: Option<f64>, wanted: f64| {
+            let estimate = estimate.expect("known by now");
+            assert!((estimate - wanted).abs() < 0.01 * wanted.max(1.0), "{estimate} for {wanted}");
+        };
+        assert!(left(0, 0.01, 1.0).is_none(), "too early to estimate");
+        // Both passes take a hundred seconds, however long they were thought to.
+        near(left(0, 0.5, 50.0), 150.0);
+        near(left(0, 0.9, 90.0), 110.0);
+        near(left(1, 0.0, 100.0), 100.0);
+        near(left(1, 0.5, 150.0), 50.0);
+        // The second turns out to be slower.
+        near(left(1, 0.75, 400.0), 100.0);
+    }
+
+    #[test]
+    fn a_resumed_job_starts_where_it_was() {
+        let (passes, start) = (passes(), Instant::now());
+        let mut clock = PassClock { pass: 0, since: start, from: 0.5, slower: 1.0, weight: 0.0 };
+        let left = clock.seconds_left(&passes, 0, 0.75, start + Duration::from_secs(25));
+        assert!(left.is_some_and(|left| (left - 125.0).abs() < 1.0), "{left:?}");
     }
 }

@@ -65,13 +65,8 @@ pub struct Long {
 pub type Starving<'a> = &'a dyn Fn();
 
 impl PiecePool {
-    /// At most `most` buffers of `piece_bytes` each, from `pool`.
-    pub fn new(pool: &Pool, piece_bytes: usize, most: usize) -> Self {
-        Self::with_share(pool, piece_bytes, most, piece_bytes * most)
-    }
-
-    /// The same where buffers and long records may take `share` bytes in all.
-    pub fn with_share(pool: &Pool, piece_bytes: usize, most: usize, share: usize) -> Self {
+    /// At most `most` buffers of `piece_bytes` each, from `pool`. Buffers and long records take at most `share` bytes.
+    pub fn new(pool: &Pool, piece_bytes: usize, most: usize, share: usize) -> Self {
         let shelf = Mutex::new(Shelf { free: Vec::new(), made: 0, long: 0, wanted: 0 });
         let pool = pool.clone();
         let inner = Inner {
@@ -228,13 +223,8 @@ impl Inner {
 
 impl Long {
     /// Bytes of it so far.
-    pub fn len(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.len
-    }
-
-    /// Whether nothing is there yet.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
     }
 
     /// The whole record, in no more memory than it needs.
@@ -335,7 +325,7 @@ mod tests {
     #[test]
     fn buffers_come_back() {
         let pool = Pool::new(3 * MIB);
-        let pieces = PiecePool::new(&pool, MIB, 3);
+        let pieces = PiecePool::new(&pool, MIB, 3, MIB * 3);
         let leases: Vec<Lease> = (0..3).map(|_| pieces.take_for(&|| ()).unwrap()).collect();
         assert!(pieces.try_take().is_none());
         drop(leases);
@@ -346,7 +336,7 @@ mod tests {
     #[test]
     fn a_long_record_takes_the_place_of_buffers() {
         let pool = Pool::new(4 * MIB);
-        let pieces = PiecePool::new(&pool, MIB, 4);
+        let pieces = PiecePool::new(&pool, MIB, 4, MIB * 4);
         drop((0..4).map(|_| pieces.take_for(&|| ()).unwrap()).collect::<Vec<_>>());
         let mut long = pieces.long().expect("nothing yet");
         let part = vec![7; MIB - 1];
@@ -355,7 +345,7 @@ mod tests {
         }
         let kept = pieces.take_for(&|| ()).unwrap();
         assert!(pieces.append(&mut long, &part, MIB, &|| ()).is_err(), "a buffer is kept");
-        assert_eq!((long.len(), pool.used()), (3 * part.len(), 4 * MIB));
+        assert_eq!((long.bytes(), pool.used()), (3 * part.len(), 4 * MIB));
         drop(kept);
         let lease = long.into_lease();
         assert_eq!((lease.len(), lease.bytes()[0]), (3 * MIB, 7));
@@ -367,7 +357,7 @@ mod tests {
     #[test]
     fn a_wait_ends_when_enough_has_come_back() {
         let pool = Pool::new(4 * MIB);
-        let pieces = PiecePool::new(&pool, MIB, 4);
+        let pieces = PiecePool::new(&pool, MIB, 4, MIB * 4);
         let leases: Vec<Lease> = (0..4).map(|_| pieces.take_for(&|| ()).unwrap()).collect();
         std::thread::scope(|scope| {
             let (waits, told) = std::sync::mpsc::channel();
@@ -375,7 +365,7 @@ mod tests {
             let waiting = scope.spawn(move || {
                 let mut long = pieces.long().expect("nothing yet");
                 let say = || waits.send(()).expect("somebody listens");
-                pieces.append(&mut long, &vec![1; 2 * MIB - 1], 0, &say).map(|()| long.len())
+                pieces.append(&mut long, &vec![1; 2 * MIB - 1], 0, &say).map(|()| long.bytes())
             });
             for lease in leases {
                 if told.recv().is_err() {

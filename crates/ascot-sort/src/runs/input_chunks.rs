@@ -43,7 +43,7 @@ impl<R: Records> Bench<R> {
 
     /// Memory from `pool` for chunks cut as pieces of `piece_bytes`.
     pub fn new(records: &R, pool: &Pool, piece_bytes: usize, block_bytes: usize) -> Self {
-        let copies = records.gathers().then(|| PiecePool::new(pool, block_bytes, 1));
+        let copies = records.gathers().then(|| PiecePool::new(pool, block_bytes, 1, block_bytes * 1));
         Bench { scratch: Mutex::new(records.scratch(piece_bytes)), copies }
     }
 

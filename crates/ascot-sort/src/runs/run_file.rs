@@ -11,7 +11,7 @@ use ascot_io::{
 use serde::{Deserialize, Serialize};
 
 use crate::api::error::SortError;
-use crate::read::inputs::{Span, SpilledFile, check_id};
+use crate::read::inputs::{InputFile, Span, check_id};
 use crate::records::emitter::Chunk;
 use crate::records::{Records, Segment, Sorted};
 use crate::resources::pieces::Lease;
@@ -363,9 +363,9 @@ pub struct Run {
 }
 
 impl Run {
-    /// Its file, to be read as an input.
-    pub fn file(&self) -> SpilledFile {
-        SpilledFile { path: self.path.clone(), number: self.number, bytes: self.bytes }
+    /// Its file as an input, read through buffers from `pool`.
+    pub fn as_input(&self, pool: &Pool) -> InputFile {
+        InputFile::of_part(&self.path, self.number, self.bytes, pool)
     }
 
     /// Memory that a record which spans blocks takes while the run is merged, bytes. There is but one

@@ -1,6 +1,6 @@
 //! A view, open: its size, any bytes of it, streams of it, as one file.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use ascot_io::sync::Unpoisoned;
@@ -86,41 +86,44 @@ impl OpenView {
         let bad =
             || SortError::View { path: dir.to_path_buf(), why: "its manifest has no valid header".into() };
         let head = manifest.head().ok_or_else(bad)?;
-        let disk = view_disk(&self.options);
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = self.threads.unwrap_or(cores).max(1);
         let pool = Pool::new(usize::try_from(memory).unwrap_or(usize::MAX));
-        let request = manifest.request.clone();
-        let header = head.header.clone().unwrap_or_default();
-        let opening = Opening { manifest, dir: dir.to_path_buf(), disk, pool, threads, header };
-        with_records!(AnyRecords::new(&request, &head)?, records => opening.open(records))
+        let records = AnyRecords::new(&manifest.request, &head)?;
+        let header = head.header.unwrap_or_default();
+        with_records!(records, records => self.open_records(records, manifest, header, dir, pool))
     }
-}
 
-struct Opening {
-    manifest: ViewManifest,
-    dir: PathBuf,
-    disk: Disk,
-    pool: Pool,
-    threads: usize,
-    header: Vec<u8>,
-}
-
-impl Opening {
-    fn open<R: Records>(self, records: Arc<R>) -> Result<Arc<dyn View>, SortError> {
-        let Opening { manifest, dir, disk, pool, threads, header } = self;
-        let opener =
-            Opener { records: &*records, disk: &disk, pool: &pool, dir: &dir, count: manifest.members.len() };
-        let runs = opener.all(&manifest.members)?;
+    fn open_records<R: Records>(
+        &self,
+        records: Arc<R>,
+        manifest: ViewManifest,
+        header: Vec<u8>,
+        dir: &Path,
+        pool: Pool,
+    ) -> Result<Arc<dyn View>, SortError> {
+        let disk = view_disk(&self.options);
+        let ViewManifest { name, request, sum, members, .. } = manifest;
+        let stay_open = members.len() + OTHER_DESCRIPTORS <= descriptors();
+        let runs = open_all(&members, &|member| {
+            let (run, index, keys) = member.open(&disk, dir)?;
+            let keys = RunKeys::read(&*records, &pool, &member.keys_path(dir), &keys, run.number)?;
+            let end = keys.unit(usize::MAX);
+            if (end.bytes, end.records, end.block) != (member.bytes, member.records, index.blocks.len())
+                || index.bytes != member.bytes
+            {
+                let why =
+                    "this run of the view and what the view knows of it do not agree\n  make the view anew";
+                return Err(SortError::View { path: run.path, why: why.into() });
+            }
+            Ok(ViewRun::new(run, index, keys, stay_open))
+        })?;
         let bytes = runs.iter().map(|run| run.run.bytes).sum();
         let count: u64 = runs.iter().map(|run| run.run.records).sum();
-        if (bytes, count) != (manifest.sum.bytes, manifest.sum.count) {
+        if (bytes, count) != (sum.bytes, sum.count) {
             let why = "its runs do not add up to its records\n  make the view anew".to_string();
-            return Err(SortError::View { path: dir, why });
+            return Err(SortError::View { path: dir.to_path_buf(), why });
         }
         let few = EmitThreads::start(&records, &pool, 1, FEW_BLOCKS, FEW_BLOCK_BYTES)?;
-        let (few, cancel) = (Mutex::new(few), Cancel::new());
-        let ViewManifest { name, request, sum, .. } = manifest;
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Arc::new(Opened {
             records,
             request: Arc::new(request),
@@ -131,20 +134,11 @@ impl Opening {
             name,
             bytes,
             sum,
-            threads,
-            few,
-            cancel,
+            threads: self.threads.unwrap_or(cores).max(1),
+            few: Mutex::new(few),
+            cancel: Cancel::new(),
         }))
     }
-}
-
-/// Opens the runs of a view, several at a time: each is a few small reads that wait for the device.
-struct Opener<'o, R> {
-    records: &'o R,
-    disk: &'o Disk,
-    pool: &'o Pool,
-    dir: &'o Path,
-    count: usize,
 }
 
 /// Runs opened at a time.
@@ -152,41 +146,28 @@ const OPENED_AT_ONCE: usize = 8;
 /// Descriptors left for all else, where runs stay open.
 const OTHER_DESCRIPTORS: usize = 64;
 
-impl<R: Records> Opener<'_, R> {
-    fn all(&self, members: &[Member]) -> Result<Vec<ViewRun>, SortError> {
-        let share = members.len().div_ceil(OPENED_AT_ONCE).max(1);
-        let some = |members: &[Member]| members.iter().map(|member| self.one(member)).collect::<Vec<_>>();
-        threads::scope(|scope| {
-            let start = |members| (members, scope.spawn("open", move || some(members)));
-            let started: Vec<_> = members.chunks(share).map(start).collect();
-            let mut runs = Vec::with_capacity(members.len());
-            for (members, thread) in started {
-                let opened = match thread {
-                    Ok(thread) => thread.join()?,
-                    Err(_refused) => some(members),
-                };
-                for run in opened {
-                    runs.push(run?);
-                }
+/// Opens the runs of a view, several at a time: each is a few small reads that wait for the device.
+fn open_all(
+    members: &[Member],
+    open: &(dyn Fn(&Member) -> Result<ViewRun, SortError> + Sync),
+) -> Result<Vec<ViewRun>, SortError> {
+    let share = members.len().div_ceil(OPENED_AT_ONCE).max(1);
+    let open_some = |members: &[Member]| members.iter().map(open).collect::<Vec<_>>();
+    threads::scope(|scope| {
+        let start = |members| (members, scope.spawn("open", move || open_some(members)));
+        let started: Vec<_> = members.chunks(share).map(start).collect();
+        let mut runs = Vec::with_capacity(members.len());
+        for (members, thread) in started {
+            let opened = match thread {
+                Ok(thread) => thread.join()?,
+                Err(_refused) => open_some(members),
+            };
+            for run in opened {
+                runs.push(run?);
             }
-            Ok(runs)
-        })
-    }
-
-    fn one(&self, member: &Member) -> Result<ViewRun, SortError> {
-        let (run, index, keys) = member.open(self.disk, self.dir)?;
-        let path = member.keys_path(self.dir);
-        let keys = RunKeys::read(self.records, self.pool, &path, &keys, run.number)?;
-        let end = keys.unit(usize::MAX);
-        if (end.bytes, end.records, end.block) != (member.bytes, member.records, index.blocks.len())
-            || index.bytes != member.bytes
-        {
-            let why = "this run of the view and what the view knows of it do not agree\n  make the view anew";
-            return Err(SortError::View { path: run.path, why: why.into() });
         }
-        let stays_open = self.count + OTHER_DESCRIPTORS <= descriptors();
-        Ok(ViewRun::new(run, index, keys, stays_open))
-    }
+        Ok(runs)
+    })
 }
 
 /// Memory that merges a few bytes.
