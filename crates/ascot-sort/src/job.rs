@@ -11,30 +11,18 @@ use ascot_model::plan::Plan;
 use ascot_model::report::Report;
 use ascot_record::checksum::RecordSum;
 
-use crate::api::error::SortError;
-use crate::api::observe::{Caller, Cancel, Observer};
-use crate::api::request::{Output, Parts, SortRequest};
+use crate::api::{Caller, Cancel, Observer, Output, Parts, SortError, SortRequest};
 use crate::merge::EmitThreads;
-use crate::output::Commit;
-use crate::output::rolling::RollingFiles;
-use crate::output::writer::{OutputStream, OutputWriter};
-use crate::partition::key_sample::KeySample;
-use crate::plan::budget::Budget;
-use crate::plan::volumes::{output_dir, temp_dirs};
-use crate::read::inputs::{InputPosition, Inputs};
-use crate::read::record_reader::RecordReader;
-use crate::records::Records;
-use crate::records::misfits::Misfits;
-use crate::report::account::{JobSums, Passes, files_of, report_of_records};
-use crate::resources::limits::descriptors;
-use crate::resources::pieces::PiecePool;
-use crate::resources::turns::Turns;
-use crate::runs::background_unlink::BackgroundUnlink;
-use crate::runs::form::SortMemory;
-use crate::runs::run_file::Run;
-use crate::runs::spill::{Spill, SpillDirs};
-use crate::runs::store::{
-    FileIdentity, Finished, JobDir, Keeping, MANIFEST_VERSION, Manifest, OpenSpill, OutputState, StoredWay,
+use crate::output::{Commit, OutputStream, OutputWriter, RollingFiles};
+use crate::partition::KeySample;
+use crate::plan::{Budget, output_dir, temp_dirs};
+use crate::read::{InputPosition, Inputs, RecordReader};
+use crate::records::{Misfits, Records};
+use crate::report::{JobSums, Passes, files_of, report_of_records};
+use crate::resources::{PiecePool, Turns, descriptors};
+use crate::runs::{
+    BackgroundUnlink, FileIdentity, Finished, JobDir, Keeping, MANIFEST_VERSION, Manifest, OpenSpill,
+    OutputState, Run, SortMemory, Spill, SpillDirs, StoredWay,
 };
 
 /// What the passes of one job share.

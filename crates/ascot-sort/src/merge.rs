@@ -13,11 +13,11 @@ use ascot_io::waits::{Need, receive, wait_for};
 use ascot_io::{BlockPool, Buf, Pool};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 
-use crate::api::error::SortError;
-use crate::api::observe::Cancel;
-use crate::records::emitter::{Chunk, Clocks, Emitter, Merged, Message, add, take};
-use crate::records::{Records, Rules, Segment, Side, Task};
-use crate::runs::run_file::{RunBlock, RunStart};
+use crate::api::{Cancel, SortError};
+use crate::records::{
+    Chunk, Clocks, Emitter, Merged, Message, Records, Rules, Segment, Side, Task, add, take,
+};
+use crate::runs::{RunBlock, RunStart};
 
 /// Takes the merged records of a merge, and may store its progress.
 pub trait MergeSink {

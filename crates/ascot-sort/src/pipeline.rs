@@ -22,12 +22,10 @@ use ascot_io::threads::{self, ScopedThread};
 use ascot_io::waits::{Need, receive, wait_for};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 
-use crate::api::error::SortError;
-use crate::api::observe::Cancel;
-use crate::read::record_reader::{PlacedChunk, RecordReader};
+use crate::api::{Cancel, SortError};
+use crate::read::{PlacedChunk, RecordReader};
 use crate::records::RecordEnds;
-use crate::resources::pieces::{Lease, PiecePool};
-use crate::resources::turns::{Seat, Side, Turns};
+use crate::resources::{Lease, PiecePool, Seat, Side, Turns};
 
 /// The threads of a pipeline.
 pub struct Pipeline<'a> {

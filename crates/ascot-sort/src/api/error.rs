@@ -7,7 +7,7 @@ use ascot_record::checksum::RecordSum;
 use ascot_record::framing::Partial;
 use ascot_record::keys::KeyError;
 
-use crate::resources::control_group::{GroupMemory, LoweredCap};
+use crate::resources::{GroupMemory, LoweredCap};
 use ascot_model::units;
 use ascot_record::file_format::FileFormat;
 

@@ -4,17 +4,12 @@ use std::sync::Arc;
 
 use ascot_io::Pool;
 
-use crate::api::error::SortError;
-use crate::api::observe::Cancel;
-use crate::api::request::SortRequest;
+use crate::api::{Cancel, SortError, SortRequest};
 use crate::check::order::{EqualKeys, OrderCheck};
-use crate::plan::budget::{Budget, default_memory};
-use crate::plan::volumes::{RunOptions, job_disk};
-use crate::read::inputs::{InputPosition, Inputs};
-use crate::read::open::open_inputs;
-use crate::read::record_reader::RecordReader;
+use crate::plan::{Budget, RunOptions, default_memory, job_disk};
+use crate::read::{InputPosition, Inputs, RecordReader, open_inputs};
 use crate::records::{AnyRecords, Records, with_records};
-use crate::resources::pieces::PiecePool;
+use crate::resources::PiecePool;
 
 /// What was found.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,10 +13,8 @@ use ascot_record::number::to_ordered;
 use ascot_record::order::{BodyOrder, LastResort, ProgramOrder, RecordOrder, WriteKey};
 use memchr::{memchr_iter, memrchr};
 
-use crate::api::error::SortError;
-use crate::api::request::Keys;
-use crate::read::inputs::Inputs;
-use crate::read::open::refuse_different;
+use crate::api::{Keys, SortError};
+use crate::read::{Inputs, refuse_different};
 use crate::records::{Cut, RecordEnds, cut_framed, sample_rows};
 
 /// Judges parts of a sequence of records, each by itself.

@@ -18,18 +18,12 @@ use ascot_io::{Disk, Pool};
 use ascot_record::gensort::Validation;
 use ascot_record::layout::Layout;
 
-use crate::api::error::SortError;
-use crate::api::observe::{Cancel, Observer};
-use crate::api::request::{Input, Keys};
+use crate::api::{Cancel, Input, Keys, Observer, SortError};
 use crate::pipeline::{ChunkWork, Pipeline, read_chunks};
-use crate::read::inputs::{InputPosition, Inputs};
-use crate::read::open::refuse_unless_text;
-use crate::read::record_reader::RecordReader;
-use crate::records::misfits::InputStart;
-use crate::report::progress::Watch;
-use crate::resources::control_group::lowered;
-use crate::resources::limits::compute_threads;
-use crate::resources::pieces::PiecePool;
+use crate::read::{InputPosition, Inputs, RecordReader, refuse_unless_text};
+use crate::records::InputStart;
+use crate::report::Watch;
+use crate::resources::{PiecePool, compute_threads, lowered};
 use judge::Judge;
 
 /// Memory of all chunks together.
@@ -197,3 +191,6 @@ impl Total {
 #[cfg(test)]
 #[path = "tests.rs"]
 mod tests;
+pub(crate) use order::{EqualKeys, OrderCheck};
+
+pub(crate) use is_sorted::{order_check, reader};

@@ -11,18 +11,15 @@ use ascot_model::volume::VolumeProfile;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-use crate::api::error::SortError;
-use crate::api::request::{Method, Output, SortRequest, SplitBy, Volumes};
+use crate::api::{Method, Output, SortError, SortRequest, SplitBy, Volumes};
 use crate::jobs::sort::{Goal, Prepared, prepare, prepare_view};
-use crate::plan::budget::default_memory;
-use crate::plan::disk_space::{Shortage, disk_is_estimate, free_of_plan, shortage};
-use crate::plan::planner::plan_ahead;
-use crate::plan::volumes::{RunOptions, check_apart, job_disk, temp_dirs, within_memory};
-use crate::read::inputs::Inputs;
-use crate::read::open::notice_of_unnamed;
-use crate::records::misfits::Misfits;
-use crate::records::{AnyRecords, Records, with_records};
-use crate::view::cost::ViewCost;
+use crate::plan::{
+    RunOptions, Shortage, check_apart, default_memory, disk_is_estimate, free_of_plan, job_disk, plan_ahead,
+    shortage, temp_dirs, within_memory,
+};
+use crate::read::{Inputs, notice_of_unnamed};
+use crate::records::{AnyRecords, Misfits, Records, with_records};
+use crate::view::ViewCost;
 
 /// What a job would do, and why.
 #[derive(Clone, Debug, Serialize)]

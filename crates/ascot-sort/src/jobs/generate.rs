@@ -15,14 +15,11 @@ use std::time::Duration;
 use ascot_io::{BlockPool, Buf, Disk, Pool, WriteStream};
 use ascot_record::gensort::{Encoding, RECORD_LEN, RecordGenerator};
 
-use crate::api::error::SortError;
-use crate::api::observe::{Cancel, Observer};
-use crate::api::request::Output;
-use crate::output::writer::OutputStream;
+use crate::api::{Cancel, Observer, Output, SortError};
+use crate::output::OutputStream;
 use crate::pipeline::{InOrder, Pipeline, ReadTimes};
-use crate::report::progress::Watch;
-use crate::resources::control_group::lowered;
-use crate::resources::limits::compute_threads;
+use crate::report::Watch;
+use crate::resources::{compute_threads, lowered};
 
 /// Memory of all blocks together.
 const POOL_BYTES: usize = 64 << 20;

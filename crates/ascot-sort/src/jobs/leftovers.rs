@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use ascot_io::{is_temporary, orphaned_outputs, remove_orphan};
 use serde::Serialize;
 
-use crate::api::error::SortError;
-use crate::runs::store::{LOCK, MANIFEST, Manifest, PREFIX, UNSEEN, hold_dead, is_empty, load, remove_ours};
+use crate::api::SortError;
+use crate::runs::{LOCK, MANIFEST, Manifest, PREFIX, UNSEEN, hold_dead, is_empty, load, remove_ours};
 
 /// What a job left behind.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

@@ -5,16 +5,14 @@ use std::path::Path;
 use ascot_model::report::Report;
 use ascot_model::units;
 
-use crate::api::error::SortError;
-use crate::api::observe::{Caller, Cancel, Observer};
-use crate::api::request::{Input, SortRequest};
+use crate::api::{Caller, Cancel, Input, Observer, SortError, SortRequest};
 use crate::job::report_of_finished;
 use crate::jobs::sort::{Execution, Goal, KilledJob, prepare};
-use crate::plan::budget::Budget;
-use crate::plan::volumes::{RunOptions, disk_for, view_disk};
-use crate::read::inputs::{Fingerprint, Inputs};
-use crate::resources::control_group::LoweredCap;
-use crate::runs::store::{self, JobDir, Manifest};
+use crate::plan::{Budget, RunOptions, disk_for, view_disk};
+use crate::read::{Fingerprint, Inputs};
+use crate::resources::LoweredCap;
+use crate::runs::store;
+use crate::runs::{JobDir, Manifest};
 use crate::view::make;
 
 /// Resumes the killed job whose directory is `dir`.

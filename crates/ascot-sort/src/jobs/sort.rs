@@ -9,24 +9,19 @@ use ascot_model::plan::Plan;
 use ascot_model::report::Report;
 use ascot_record::layout::Layout;
 
-use crate::api::error::SortError;
-use crate::api::observe::{Caller, Cancel, Observer};
-use crate::api::request::{Method, Output, SortRequest, SplitBy};
+use crate::api::{Caller, Cancel, Method, Observer, Output, SortError, SortRequest, SplitBy};
 use crate::job::Job;
-use crate::methods::merge_inputs::merge_inputs;
-use crate::methods::small::{self, SmallJob};
-use crate::methods::split::split_inputs;
-use crate::plan::budget::Budget;
-use crate::plan::disk_space::{explain_view_space, keep_within, refuse_without_space};
-use crate::plan::planner::{GUESSED_RECORD_BYTES, Lengths, budget_of, make_plan, plan_split};
-use crate::plan::volumes::{RunOptions, check_apart, disk_for, view_disk};
-use crate::read::inputs::Inputs;
-use crate::read::open::{csv_head, keys_need_head, look_at, notice_of_unnamed, refuse_others};
+use crate::methods::small;
+use crate::methods::{SmallJob, merge_inputs, split_inputs};
+use crate::plan::{
+    Budget, GUESSED_RECORD_BYTES, Lengths, RunOptions, budget_of, check_apart, disk_for, explain_view_space,
+    keep_within, make_plan, plan_split, refuse_without_space, view_disk,
+};
+use crate::read::{Inputs, csv_head, keys_need_head, look_at, notice_of_unnamed, refuse_others};
 use crate::records::{AnyRecords, InputHead, Records, with_records};
-use crate::report::progress::with_progress;
-use crate::runs::store::{JobDir, Manifest, StoredWay};
-use crate::view::block_size::kept_bytes;
-use crate::view::make;
+use crate::report::with_progress;
+use crate::runs::{JobDir, Manifest, StoredWay};
+use crate::view::{kept_bytes, make};
 
 /// Sorts (or, with `merge_only`, merges).
 pub fn sort(

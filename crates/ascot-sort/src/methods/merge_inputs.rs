@@ -12,22 +12,16 @@ use ascot_record::checksum::RecordSum;
 use ascot_record::framing::Partial;
 use ascot_record::keys::misfits_written;
 
-use crate::api::error::SortError;
-use crate::api::observe::Cancel;
-use crate::api::request::Output;
-use crate::check::order::{EqualKeys, OrderCheck};
+use crate::api::{Cancel, Output, SortError};
+use crate::check::{EqualKeys, OrderCheck};
 use crate::job::Job;
 use crate::merge::{Merge, MergeSink};
 use crate::methods::run_and_merge::Destination;
-use crate::plan::budget::{SPARE_SHARE, merge_fan_in};
-use crate::plan::planner::merge_inputs_in_long_runs;
-use crate::read::damage::RecordStart;
-use crate::read::inputs::{COMPLETION_BYTES, InputFile, Inputs};
-use crate::records::emitter::Merged;
-use crate::records::misfits::{InputStart, Misfits};
-use crate::records::{Records, Rules, Sorted};
-use crate::resources::pieces::Lease;
-use crate::runs::run_file::RunBlock;
+use crate::plan::{SPARE_SHARE, merge_fan_in, merge_inputs_in_long_runs};
+use crate::read::{COMPLETION_BYTES, InputFile, Inputs, RecordStart};
+use crate::records::{InputStart, Merged, Misfits, Records, Rules, Sorted};
+use crate::resources::Lease;
+use crate::runs::RunBlock;
 
 /// Merges the sorted inputs of a job into its output; in several passes where they are many.
 pub fn merge_inputs<R: Records>(mut job: Job<'_, R>) -> Result<Report, SortError> {

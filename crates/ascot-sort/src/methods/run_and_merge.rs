@@ -10,24 +10,20 @@ use ascot_io::{BlockPool, IoError, read_index};
 use ascot_model::disk_use::MIN_STEP_BYTES;
 use ascot_model::report::Report;
 
-use crate::api::error::SortError;
+use crate::api::SortError;
 use crate::job::Job;
 use crate::merge::{CutRules, Merge, MergeSink, cut_tasks};
-use crate::output::writer::OutputWriter;
+use crate::output::OutputWriter;
 use crate::pipeline::Times;
-use crate::plan::planner::{checkpoint_bytes, merge_in_long_runs};
-use crate::read::inputs::InputPosition;
-use crate::read::record_reader::RecordReader;
-use crate::records::emitter::{Chunk, Merged};
-use crate::records::{Records, Rules, Segment};
-use crate::report::account::{PassFacts, stage};
-use crate::resources::limits::descriptors;
-use crate::runs::form::{Gather, Load, SortMemory, sort_loads};
-use crate::runs::input_chunks::{Bench, ChunkInput};
-use crate::runs::natural_runs::{NaturalRuns, find_natural_runs};
-use crate::runs::run_file::{Run, RunBlock, RunInput, RunStart};
-use crate::runs::spill::Spill;
-use crate::runs::store::{MergingGroup, OutputState};
+use crate::plan::{checkpoint_bytes, merge_in_long_runs};
+use crate::read::{InputPosition, RecordReader};
+use crate::records::{Chunk, Merged, Records, Rules, Segment};
+use crate::report::{PassFacts, stage};
+use crate::resources::descriptors;
+use crate::runs::{
+    Bench, ChunkInput, Gather, Load, MergingGroup, NaturalRuns, OutputState, Run, RunBlock, RunInput,
+    RunStart, SortMemory, Spill, find_natural_runs, sort_loads,
+};
 
 /// Bytes of a load merged as one task.
 const TASK_BYTES: u64 = 8 << 20;

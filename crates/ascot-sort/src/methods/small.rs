@@ -22,20 +22,14 @@ use ascot_model::report::Report;
 use ascot_record::checksum::RecordSum;
 use ascot_record::keys::KeyColumn;
 
-use crate::api::error::SortError;
-use crate::api::observe::Caller;
-use crate::api::request::{Method, Output, SortRequest};
+use crate::api::{Caller, Method, Output, SortError, SortRequest};
 use crate::job::predicted_disk;
-use crate::output::writer::OutputStream;
-use crate::plan::budget::{Budget, LEAST_MEMORY_BYTES, default_memory};
-use crate::plan::planner::{Lengths, make_plan};
-use crate::plan::volumes::RunOptions;
-use crate::read::damage::RecordStart;
-use crate::read::inputs::{COMPLETION_BYTES, InputFile, Inputs};
-use crate::records::misfits::{InputStart, Misfits};
-use crate::records::{RawPiece, Records};
-use crate::report::account::{JobSums, Passes, files_of, report_of_records, stage};
-use crate::resources::pieces::Lease;
+use crate::output::OutputStream;
+use crate::plan::{Budget, LEAST_MEMORY_BYTES, Lengths, RunOptions, default_memory, make_plan};
+use crate::read::{COMPLETION_BYTES, InputFile, Inputs, RecordStart};
+use crate::records::{InputStart, Misfits, RawPiece, Records};
+use crate::report::{JobSums, Passes, files_of, report_of_records, stage};
+use crate::resources::Lease;
 
 /// Most bytes of records.
 const BYTES_MAX: u64 = 4 << 20;

@@ -18,19 +18,16 @@ use ascot_model::report::Report;
 use ascot_model::sort_plan::long_run_bytes;
 use ascot_record::checksum::RecordSum;
 
-use crate::api::error::SortError;
-use crate::api::request::{Output, Parts, SplitBy};
+use crate::api::{Output, Parts, SortError, SplitBy};
 use crate::job::Job;
-use crate::partition::route::{Grouped, Router, SPLIT_PIECE_BYTES, SplitTimes, split_pieces, split_stages};
-use crate::partition::write_parts::{
-    BetweenPieces, PartFile, Parts as OpenParts, open_parts, write_partitioned,
+use crate::partition::{
+    BetweenPieces, Grouped, PartFile, Parts as OpenParts, Router, SPLIT_PIECE_BYTES, SplitTimes, open_parts,
+    split_pieces, split_stages, write_partitioned,
 };
-use crate::plan::budget::part_block;
-use crate::plan::planner::partition_in_long_runs;
+use crate::plan::{part_block, partition_in_long_runs};
 use crate::records::{Records, Splitters};
-use crate::report::account::PassFacts;
-use crate::resources::limits::descriptors;
-use crate::resources::pieces::PiecePool;
+use crate::report::PassFacts;
+use crate::resources::{PiecePool, descriptors};
 
 /// Most pieces in memory.
 const PIECES: usize = 64;

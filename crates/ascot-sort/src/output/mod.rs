@@ -21,12 +21,15 @@
 
 pub mod rolling;
 pub mod writer;
+pub(crate) use writer::{DurableOutput, OutputStream, OutputWriter};
+
+pub(crate) use rolling::RollingFiles;
 
 use std::path::Path;
 
 use ascot_io::AtomicOutput;
 
-use crate::api::error::SortError;
+use crate::api::SortError;
 
 /// Output whose records are all written, on its way to its name.
 pub trait Commit {

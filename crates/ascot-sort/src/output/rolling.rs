@@ -15,9 +15,7 @@ use std::sync::{Arc, Mutex};
 use ascot_io::threads::{Thread, spawn};
 use ascot_io::{AtomicOutput, Disk, IoError, Unpoisoned};
 
-use crate::api::error::SortError;
-use crate::api::observe::Cancel;
-use crate::api::request::Parts;
+use crate::api::{Cancel, Parts, SortError};
 use crate::records::Records;
 
 /// A thread that seals a file and returns it.

@@ -17,13 +17,10 @@ use ascot_io::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::api::error::SortError;
-use crate::api::observe::Cancel;
-use crate::api::request::Output;
+use crate::api::{Cancel, Output, SortError};
 use crate::output::Commit;
 use crate::output::rolling::RollingFiles;
-use crate::records::Records;
-use crate::records::emitter::Chunk;
+use crate::records::{Chunk, Records};
 
 /// The bytes of an output file that are safe on disk, and those after them up to a record's end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

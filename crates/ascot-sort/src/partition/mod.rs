@@ -8,3 +8,7 @@
 pub mod key_sample;
 pub mod route;
 pub mod write_parts;
+pub(crate) use route::{Grouped, Router, SPLIT_PIECE_BYTES, SplitTimes, split_pieces, split_stages};
+pub(crate) use write_parts::{BetweenPieces, PartFile, Parts, open_parts, write_partitioned};
+
+pub(crate) use key_sample::KeySample;

@@ -13,15 +13,12 @@ use ascot_record::checksum::RecordSum;
 use ascot_record::keys::misfits_written;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::api::error::SortError;
-use crate::api::observe::Cancel;
+use crate::api::{Cancel, SortError};
 use crate::pipeline::{ChunkWork, InOrder, Pipeline, read_chunks};
-use crate::read::inputs::InputPosition;
-use crate::read::record_reader::RecordReader;
-use crate::records::misfits::{Misfits, PieceMisfits};
-use crate::records::{Records, Splitters, groups_of};
-use crate::report::account::stage;
-use crate::resources::pieces::{Lease, PiecePool};
+use crate::read::{InputPosition, RecordReader};
+use crate::records::{Misfits, PieceMisfits, Records, Splitters, groups_of};
+use crate::report::stage;
+use crate::resources::{Lease, PiecePool};
 
 /// Bytes of a chunk being split: two of them fit a second-level cache.
 pub const SPLIT_PIECE_BYTES: usize = 1 << 20;

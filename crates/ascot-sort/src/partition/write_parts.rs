@@ -20,15 +20,12 @@ use ascot_bowtie::schedule::{FewestHeld, Schedule, Staircase};
 use ascot_io::{AtomicOutput, BlockPool, Buf, IoError};
 use ascot_model::run_length::{Algorithm, Scheme, Shape};
 
-use crate::api::error::SortError;
-use crate::api::observe::Cancel;
+use crate::api::{Cancel, SortError};
 use crate::partition::route::Grouped;
 use crate::pipeline::InOrder;
-use crate::records::Records;
-use crate::records::emitter::Chunk;
-use crate::resources::turns::Seat;
-use crate::runs::run_file::{Run, RunSink, RunStart, encode_index};
-use crate::runs::store::OpenPart;
+use crate::records::{Chunk, Records};
+use crate::resources::Seat;
+use crate::runs::{OpenPart, Run, RunSink, RunStart, encode_index};
 
 /// The parts of a partitioned write, and the blocks they share.
 pub type Parts<P> = Bowtie<Reader, P>;

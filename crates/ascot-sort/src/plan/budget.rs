@@ -7,12 +7,9 @@
 //!
 //! The process itself (code, stacks, small allocations) is the constant beside the cap.
 
-use crate::api::error::SortError;
-use crate::api::request::SortRequest;
-use crate::resources::control_group::GroupMemory;
+use crate::api::{SortError, SortRequest};
 pub use crate::resources::control_group::LEAST_MEMORY_BYTES;
-use crate::resources::limits::descriptors;
-use crate::resources::pieces::PIECES_READ;
+use crate::resources::{GroupMemory, PIECES_READ, descriptors};
 
 /// Blocks of parts have this fraction of the memory of streams, as its denominator.
 const PARTS_SHARE: usize = 2;

@@ -12,11 +12,10 @@ use ascot_model::units;
 use ascot_record::layout::Layout;
 use serde::Serialize;
 
-use crate::api::error::SortError;
-use crate::api::request::{Output, SortRequest};
+use crate::api::{Output, SortError, SortRequest};
 use crate::plan::planner::output_files;
 use crate::plan::volumes::{output_dir, temp_dirs};
-use crate::resources::limits::device_of;
+use crate::resources::device_of;
 
 /// What does not fit, and on which volumes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

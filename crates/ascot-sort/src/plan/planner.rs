@@ -12,13 +12,11 @@ use ascot_model::sort_plan::{Methods, RecordJob, Shares};
 use ascot_model::volume::VolumeProfile;
 use ascot_record::layout::Layout;
 
-use crate::api::error::SortError;
-use crate::api::request::{Keys, Method, Output, SortRequest, SplitBy, Volumes};
+use crate::api::{Keys, Method, Output, SortError, SortRequest, SplitBy, Volumes};
 use crate::plan::budget::{Budget, SPARE_SHARE, default_memory, merge_fan_in, part_block};
-use crate::read::inputs::{Inputs, PART_BLOCKS};
-use crate::read::record_reader::carry_bytes;
+use crate::read::{Inputs, PART_BLOCKS, carry_bytes};
 use crate::records::{AnyRecords, InputHead, Records, with_records};
-use crate::resources::limits::descriptors;
+use crate::resources::descriptors;
 
 /// Length of a record of which nothing is known, bytes.
 pub const GUESSED_RECORD_BYTES: f64 = 64.0;

@@ -9,10 +9,9 @@ use std::sync::Arc;
 use ascot_io::{DEFAULT_DEPTH, DEFAULT_REQUEST_BYTES, Disk, DiskOptions, FaultHook};
 use ascot_model::measurement::{Requests, VolumeRequests};
 
-use crate::api::error::SortError;
-use crate::api::request::{Input, Output, SortRequest, Volumes};
+use crate::api::{Input, Output, SortError, SortRequest, Volumes};
 use crate::plan::budget::Budget;
-use crate::resources::limits::device_of;
+use crate::resources::device_of;
 
 /// The disk of a job, whose requests are those with which its volumes are fastest.
 pub fn disk_for(request: &SortRequest, budget: &Budget, options: &RunOptions) -> Disk {

@@ -2,8 +2,7 @@
 
 use ascot_record::framing::Partial;
 
-use crate::api::error::{Missing, SortError};
-use crate::api::observe::Cancel;
+use crate::api::{Cancel, Missing, SortError};
 use crate::read::inputs::InputFile;
 use crate::records::{Keyless, RecordEnds};
 

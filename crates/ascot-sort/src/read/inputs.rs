@@ -15,8 +15,7 @@ use ascot_io::{
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::api::error::SortError;
-use crate::api::request::Input;
+use crate::api::{Input, SortError};
 
 /// All inputs of a job, in order.
 #[derive(Clone)]

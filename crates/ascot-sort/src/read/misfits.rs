@@ -7,10 +7,10 @@
 use ascot_model::report::{ColumnAccount, ColumnFallback, ValuePlace};
 use ascot_record::keys::KeyColumn;
 
-use crate::api::error::SortError;
+use crate::api::SortError;
 use crate::read::inputs::{InputFile, Inputs};
 use crate::read::open::bearer;
-use crate::records::misfits::{KeyMisfits, Misfit, Misfits, fix_of, title};
+use crate::records::{KeyMisfits, Misfit, Misfits, fix_of, title};
 
 impl Misfits {
     /// The error of the first of them, where there is one: of that which stands first in the inputs.

@@ -9,3 +9,13 @@ pub mod inputs;
 pub mod misfits;
 pub mod open;
 pub mod record_reader;
+pub(crate) use inputs::{
+    COMPLETION_BYTES, Fingerprint, InputFile, InputPosition, Inputs, PART_BLOCKS, Span, check_id,
+};
+pub(crate) use open::{
+    csv_head, keys_need_head, look_at, notice_of_unnamed, open_inputs, refuse_different, refuse_others,
+    refuse_unless_text,
+};
+pub(crate) use record_reader::{PlacedChunk, RecordReader, carry_bytes};
+
+pub(crate) use damage::RecordStart;

@@ -7,8 +7,7 @@ use ascot_record::framing::{CsvFraming, Framing};
 use ascot_record::keys::{HeaderDifference, KeyOptions, header_difference, header_like};
 use ascot_record::layout::Layout;
 
-use crate::api::error::SortError;
-use crate::api::request::{Keys, SortRequest};
+use crate::api::{Keys, SortError, SortRequest};
 use crate::read::inputs::{InputFile, Inputs};
 use crate::records::{InputHead, sample_rows};
 

@@ -18,14 +18,11 @@ use std::time::{Duration, Instant};
 use ascot_io::{Buf, Disk, Filled, PAGE_BYTES, PoolError, ReadStream};
 use ascot_record::framing::Partial;
 
-use crate::api::error::SortError;
-use crate::api::observe::Cancel;
+use crate::api::{Cancel, SortError};
 use crate::read::damage::RecordStart;
 use crate::read::inputs::{COMPLETION_BYTES, InputFile, InputPosition, Inputs, Span};
-use crate::records::misfits::InputStart;
-use crate::records::{RawPiece, RecordEnds};
-use crate::resources::pieces::{Lease, Long, PIECES_READ, PiecePool, Starving};
-use crate::resources::turns::{Seat, Side, Turns};
+use crate::records::{InputStart, RawPiece, RecordEnds};
+use crate::resources::{Lease, Long, PIECES_READ, PiecePool, Seat, Side, Starving, Turns};
 
 /// Bytes before a page-aligned read, for the carry.
 pub const CARRY_BYTES: usize = 64 << 10;

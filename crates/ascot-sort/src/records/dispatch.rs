@@ -10,8 +10,7 @@ use ascot_record::layout::{Layout, NumberFormat};
 use ascot_record::order::{BodyOrder, LastResort, ProgramOrder, RangeOrder};
 
 use super::{Framed, Numbers};
-use crate::api::error::SortError;
-use crate::api::request::{Keys, SortRequest};
+use crate::api::{Keys, SortError, SortRequest};
 use crate::records::misfits::refuse_fallbacks;
 
 /// The head of the first input, as far as keys depend on it.

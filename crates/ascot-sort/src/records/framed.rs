@@ -18,7 +18,7 @@ use super::{
 };
 use crate::records::emitter::{Emitter, Merged, Stopped};
 use crate::records::misfits::PieceMisfits;
-use crate::resources::pieces::Lease;
+use crate::resources::Lease;
 
 /// Bytes between two record starts remembered for a block read back.
 const SPARSE_STEP: usize = 4096;

@@ -4,7 +4,7 @@
 use ascot_record::keys::{CsvType, Fallback, KeyColumn, shown};
 use serde::{Deserialize, Serialize};
 
-use crate::api::error::SortError;
+use crate::api::SortError;
 
 /// Spellings of null that are common.
 const NULLS: [&str; 14] =

@@ -16,6 +16,9 @@ mod framed;
 pub mod misfits;
 mod numbers;
 mod splitters;
+pub(crate) use misfits::{InputStart, KeyMisfits, Misfit, Misfits, PieceMisfits, fix_of, title};
+
+pub(crate) use emitter::{Chunk, Clocks, Emitter, Merged, Message, add, take};
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -31,9 +34,8 @@ pub use framed::Framed;
 pub use numbers::{Number, Numbers};
 pub use splitters::Splitters;
 
-use crate::records::emitter::{Emitter, Merged, Stopped};
-use crate::records::misfits::PieceMisfits;
-use crate::resources::pieces::Lease;
+use crate::records::emitter::Stopped;
+use crate::resources::Lease;
 
 /// Sorted records in memory.
 pub struct Sorted {

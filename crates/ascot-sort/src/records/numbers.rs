@@ -17,7 +17,7 @@ use super::{
     groups_of,
 };
 use crate::records::emitter::{Emitter, Merged, Stopped};
-use crate::resources::pieces::Lease;
+use crate::resources::Lease;
 
 /// An unsigned integer the kernels sort.
 pub trait Number: Pod + Ord + Send + Sync + std::fmt::Debug {

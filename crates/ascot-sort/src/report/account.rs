@@ -7,8 +7,8 @@ use ascot_model::account::{FileAccount, PassAccount, StageAccount, StreamAccount
 use ascot_model::report::{REPORT_VERSION, Report};
 use ascot_record::checksum::RecordSum;
 
-use crate::api::request::SortRequest;
-use crate::resources::limits::peak_memory_bytes;
+use crate::api::SortRequest;
+use crate::resources::peak_memory_bytes;
 
 /// The passes done, and the current one.
 pub struct Passes {

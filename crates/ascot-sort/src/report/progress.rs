@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 use ascot_io::{Ledger, threads};
 use ascot_model::plan::{PassPlan, Plan};
 
-use crate::api::error::SortError;
-use crate::api::observe::{Cancel, Observer, Progress};
+use crate::api::{Cancel, Observer, Progress, SortError};
 
 /// Time between two progress reports.
 const INTERVAL: Duration = Duration::from_millis(200);

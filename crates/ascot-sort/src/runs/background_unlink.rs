@@ -10,7 +10,7 @@ use std::sync::Arc;
 use ascot_io::threads::{Thread, spawn};
 use ascot_io::{Disk, IoError};
 
-use crate::api::error::SortError;
+use crate::api::SortError;
 
 /// Removes files of a job while the job goes on.
 pub struct BackgroundUnlink {

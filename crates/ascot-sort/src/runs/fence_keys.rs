@@ -18,10 +18,9 @@ use std::sync::Arc;
 use ascot_io::{Buf, IoError, Pool, Reservation};
 use ascot_record::order;
 
-use crate::api::error::SortError;
-use crate::records::emitter::Chunk;
-use crate::records::{Records, Segment, Side};
-use crate::resources::pieces::Lease;
+use crate::api::SortError;
+use crate::records::{Chunk, Records, Segment, Side};
+use crate::resources::Lease;
 
 /// Opens every file of keys.
 const MAGIC: [u8; 8] = *b"ASCOTKEY";

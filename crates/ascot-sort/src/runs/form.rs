@@ -16,14 +16,11 @@ use std::sync::Arc;
 
 use ascot_record::checksum::RecordSum;
 
-use crate::api::error::SortError;
-use crate::api::observe::Cancel;
+use crate::api::{Cancel, SortError};
 use crate::pipeline::{ChunkWork, InOrder, Pipeline, Times, read_chunks};
-use crate::read::inputs::{InputPosition, Span};
-use crate::read::record_reader::RecordReader;
-use crate::records::misfits::{Misfits, PieceMisfits};
-use crate::records::{RawPiece, Records, Segment, Sorted, Splitters};
-use crate::resources::pieces::PiecePool;
+use crate::read::{InputPosition, RecordReader, Span};
+use crate::records::{Misfits, PieceMisfits, RawPiece, Records, Segment, Sorted, Splitters};
+use crate::resources::PiecePool;
 
 /// A run buffer: sorted chunks that follow one another in the input.
 pub struct Load {

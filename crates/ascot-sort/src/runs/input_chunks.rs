@@ -13,9 +13,9 @@ use ascot_io::sync::Unpoisoned;
 use ascot_io::{Buf, Disk, Filled, IoError, PAGE_BYTES, Pool, PoolError, ReadStream};
 use ascot_record::checksum::RecordSum;
 
-use crate::read::inputs::{COMPLETION_BYTES, Inputs, Span};
+use crate::read::{COMPLETION_BYTES, Inputs, Span};
 use crate::records::{RawPiece, Records, Segment, Side};
-use crate::resources::pieces::{Lease, PiecePool};
+use crate::resources::{Lease, PiecePool};
 use crate::runs::run_file::{InputChunk, Run, RunBlock};
 
 /// Chunks of one run read ahead; each is a file opened.

@@ -13,3 +13,16 @@ pub mod natural_runs;
 pub mod run_file;
 pub mod spill;
 pub mod store;
+pub(crate) use fence_keys::{FenceKey, KeysWriter, Rest, RunKeys};
+pub(crate) use form::{Gather, Load, SortMemory, sort_loads};
+pub(crate) use input_chunks::{Bench, ChunkInput};
+pub(crate) use natural_runs::{NaturalRuns, find_natural_runs};
+pub(crate) use run_file::{Assembly, Run, RunBlock, RunInput, RunSink, RunStart, encode_index, write_whole};
+pub(crate) use spill::{Spill, SpillDirs};
+pub(crate) use store::{
+    FileIdentity, Finished, JobDir, Keeping, LOCK, MANIFEST, MANIFEST_VERSION, Manifest, MergingGroup,
+    OpenPart, OpenSpill, OutputState, PREFIX, StoredView, StoredWay, UNSEEN, VIEW_MANIFEST, check_line,
+    hold_dead, is_empty, load, remove_ours,
+};
+
+pub(crate) use background_unlink::BackgroundUnlink;

@@ -14,7 +14,7 @@
 
 use std::ops::Range;
 
-use crate::read::inputs::Span;
+use crate::read::Span;
 use crate::records::{Records, Segment, Side};
 use crate::runs::form::Load;
 use crate::runs::run_file::{InputChunk, InputRun, Run, RunStart};

@@ -10,11 +10,10 @@ use ascot_io::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::api::error::SortError;
-use crate::read::inputs::{InputFile, Span, check_id};
-use crate::records::emitter::Chunk;
-use crate::records::{Records, Segment, Sorted};
-use crate::resources::pieces::Lease;
+use crate::api::SortError;
+use crate::read::{InputFile, Span, check_id};
+use crate::records::{Chunk, Records, Segment, Sorted};
+use crate::resources::Lease;
 use crate::runs::fence_keys::KeysWriter;
 
 /// Writes chunks as a run.

@@ -14,11 +14,10 @@ use std::time::Duration;
 
 use ascot_io::{Compression, Direction, Disk, Unpoisoned};
 
-use crate::api::error::SortError;
-use crate::plan::disk_space::no_space_for_spills;
-use crate::records::Records;
-use crate::records::emitter::Chunk;
-use crate::resources::limits::device_of;
+use crate::api::SortError;
+use crate::plan::no_space_for_spills;
+use crate::records::{Chunk, Records};
+use crate::resources::device_of;
 use crate::runs::run_file::{Run, RunSink, decode_index, encode_index};
 use crate::runs::store::{OpenPart, OpenSpill};
 

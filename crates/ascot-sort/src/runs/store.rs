@@ -31,9 +31,7 @@ pub use manifest::{
     OutputState, StoredView, StoredWay,
 };
 
-use crate::api::error::SortError;
-use crate::api::observe::Cancel;
-use crate::api::request::Output;
+use crate::api::{Cancel, Output, SortError};
 pub(crate) use manifest::check_line;
 
 mod manifest;

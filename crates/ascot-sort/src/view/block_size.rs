@@ -2,7 +2,7 @@
 
 use ascot_record::keys::ByteRangeKey;
 
-use crate::api::request::{Keys, SortRequest};
+use crate::api::{Keys, SortRequest};
 
 /// Least and usual block of a view's runs: a reader that seeks reads one of each run, at least.
 const BLOCK_BYTES: usize = 64 << 10;

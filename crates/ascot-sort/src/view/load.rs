@@ -10,10 +10,9 @@ use std::sync::{Arc, OnceLock};
 use ascot_bowtie::engine::Completed;
 use ascot_io::{BlockDecoder, BlockEntry, Codec, Disk, PAGE_BYTES, Pool, RunFile, RunId, RunIndex};
 
-use crate::api::error::SortError;
+use crate::api::SortError;
 use crate::records::{Records, Segment};
-use crate::runs::fence_keys::RunKeys;
-use crate::runs::run_file::{Assembly, Run, RunBlock, RunStart};
+use crate::runs::{Assembly, Run, RunBlock, RunKeys, RunStart};
 
 /// What a place is counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,14 +16,12 @@ use ascot_record::checksum::RecordSum;
 use ascot_record::hex::to_hex;
 use ascot_record::layout::Layout;
 
-use crate::api::error::SortError;
-use crate::api::request::{Input, SortRequest};
+use crate::api::{Input, SortError, SortRequest};
 use crate::job::Job;
 use crate::output::Commit;
-use crate::plan::budget::Budget;
+use crate::plan::Budget;
 use crate::records::Records;
-use crate::runs::form::Gather;
-use crate::runs::store::{JobDir, StoredView, VIEW_MANIFEST};
+use crate::runs::{Gather, JobDir, StoredView, VIEW_MANIFEST};
 use crate::view::block_size::block_bytes;
 use crate::view::manifest::{Member, VIEW_VERSION, ViewManifest};
 

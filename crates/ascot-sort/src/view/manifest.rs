@@ -10,12 +10,10 @@ use ascot_record::checksum::RecordSum;
 use ascot_record::hex::from_hex;
 use serde::{Deserialize, Serialize};
 
-use crate::api::error::SortError;
-use crate::api::request::SortRequest;
-use crate::read::inputs::check_id;
+use crate::api::{SortError, SortRequest};
+use crate::read::check_id;
 use crate::records::InputHead;
-use crate::runs::run_file::{Run, RunStart, write_whole};
-use crate::runs::store::{VIEW_MANIFEST, check_line};
+use crate::runs::{Run, RunStart, VIEW_MANIFEST, check_line, write_whole};
 
 /// Version of the manifest; another version is not opened.
 pub const VIEW_VERSION: u32 = 3;

@@ -27,6 +27,9 @@ mod sorted_file;
 mod stream;
 #[cfg(test)]
 mod tests;
+pub(crate) use cost::ViewCost;
+
+pub(crate) use block_size::kept_bytes;
 
 pub use load::Measure;
 pub use manifest::ViewManifest;

@@ -9,19 +9,15 @@ use ascot_record::checksum::RecordSum;
 use ascot_record::hex::from_hex;
 use ascot_record::layout::{Endian, Layout, NumberFormat, NumberType};
 
-use crate::api::error::SortError;
-use crate::api::observe::Cancel;
-use crate::api::request::{Keys, Output, SortRequest};
+use crate::api::{Cancel, Keys, Output, SortError, SortRequest};
 use crate::merge::EmitThreads;
-use crate::output::writer::OutputStream;
-use crate::plan::budget::{LEAST_MEMORY_BYTES, default_memory, too_little};
-use crate::plan::disk_space::check_output_space;
-use crate::plan::volumes::{RunOptions, job_disk, view_disk};
+use crate::output::OutputStream;
+use crate::plan::{
+    LEAST_MEMORY_BYTES, RunOptions, check_output_space, default_memory, job_disk, too_little, view_disk,
+};
 use crate::records::{AnyRecords, Records, Rules, Task, with_records};
-use crate::resources::limits::descriptors;
-use crate::resources::pieces::Lease;
-use crate::runs::fence_keys::RunKeys;
-use crate::runs::run_file::RunStart;
+use crate::resources::{Lease, descriptors};
+use crate::runs::{RunKeys, RunStart};
 use crate::view::load::{Loader, Measure, ViewRun};
 use crate::view::manifest::{Member, ViewManifest};
 use crate::view::selection::Selection;

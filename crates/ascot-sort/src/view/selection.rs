@@ -20,10 +20,9 @@ use std::ops::Range;
 
 use ascot_model::random::SplitMix64;
 
-use crate::api::error::SortError;
+use crate::api::SortError;
 use crate::records::{Records, Segment, Side};
-use crate::runs::fence_keys::{FenceKey, Rest};
-use crate::runs::run_file::RunStart;
+use crate::runs::{FenceKey, Rest, RunStart};
 use crate::view::load::{At, Loaded, Loader, Measure};
 
 /// Units read of one run at most, where blocks are of about the same size.

@@ -16,16 +16,12 @@ use std::sync::Arc;
 use ascot_io::{Buf, Compression, Disk, IoError, RunId, RunIndex, block_checksum};
 use ascot_record::checksum::RecordSum;
 
-use crate::api::error::SortError;
-use crate::api::observe::Cancel;
-use crate::api::request::SortRequest;
-use crate::check::is_sorted::{order_check, reader};
-use crate::read::inputs::Inputs;
-use crate::records::Records;
-use crate::records::emitter::Chunk;
-use crate::report::progress::Watch;
-use crate::runs::fence_keys::KeysWriter;
-use crate::runs::run_file::{RunSink, write_whole};
+use crate::api::{Cancel, SortError, SortRequest};
+use crate::check::{order_check, reader};
+use crate::read::Inputs;
+use crate::records::{Chunk, Records};
+use crate::report::Watch;
+use crate::runs::{KeysWriter, RunSink, write_whole};
 use crate::view::block_size::{block_bytes, kept_bytes};
 use crate::view::manifest::{ENTRY_BYTES, HEADER_BYTES, MAGIC, Member, SortedFile, VERSION, identity_of};
 

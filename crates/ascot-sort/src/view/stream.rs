@@ -15,14 +15,11 @@ use ascot_io::{BlockPool, Disk, PAGE_BYTES, Pool};
 use ascot_record::checksum::RecordSum;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
-use crate::api::error::SortError;
-use crate::api::observe::Cancel;
-use crate::api::request::SortRequest;
+use crate::api::{Cancel, SortError, SortRequest};
 use crate::merge::{EmitThreads, Merge as Merging, MergeSink};
-use crate::plan::planner::read_in_long_runs;
-use crate::records::emitter::{Chunk, Merged};
-use crate::records::{Records, Rules};
-use crate::runs::run_file::{RunInput, RunStart};
+use crate::plan::read_in_long_runs;
+use crate::records::{Chunk, Merged, Records, Rules};
+use crate::runs::{RunInput, RunStart};
 use crate::view::load::ViewRun;
 
 /// Blocks of each merging thread.

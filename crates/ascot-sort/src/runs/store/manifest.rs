@@ -11,11 +11,10 @@ use std::path::{Path, PathBuf};
 use ascot_record::checksum::RecordSum;
 use serde::{Deserialize, Serialize};
 
-use crate::api::request::SortRequest;
-use crate::output::writer::DurableOutput;
-use crate::read::inputs::{Fingerprint, InputPosition};
-use crate::records::emitter::Merged;
-use crate::records::misfits::Misfits;
+use crate::api::SortRequest;
+use crate::output::DurableOutput;
+use crate::read::{Fingerprint, InputPosition};
+use crate::records::{Merged, Misfits};
 use crate::runs::run_file::{Run, RunStart};
 
 /// Version of the manifest; another version cannot be resumed.
