@@ -195,14 +195,14 @@ pub struct ColumnAccount {
     /// Values that are neither of the type nor null.
     pub misfits: u64,
     /// The first of those values.
-    pub first_misfit: Option<ValuePlace>,
+    pub first_misfit: Option<ValuePosition>,
     /// The type of most sampled values, if the column was taken for text.
     pub fallback: Option<ColumnFallback>,
 }
 
 /// A value and its position.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ValuePlace {
+pub struct ValuePosition {
     /// The input file.
     pub input: String,
     /// The row, from 1; a header counts.
@@ -222,7 +222,7 @@ pub struct ColumnFallback {
     /// Number of sampled values that are not, and not null.
     pub others: u64,
     /// The first value that kept the column from having a type.
-    pub first: ValuePlace,
+    pub first: ValuePosition,
     /// Flags that give the column this type.
     pub fix: String,
 }

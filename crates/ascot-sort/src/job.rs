@@ -19,10 +19,10 @@ use crate::plan::{Budget, output_dir, temp_dirs};
 use crate::read::{InputPosition, Inputs, RecordReader};
 use crate::records::{Misfits, Records};
 use crate::report::{JobSums, Passes, files_of, report_of_records};
-use crate::resources::{PiecePool, Turns, descriptors};
+use crate::resources::{ChunkPool, Turns, descriptors};
 use crate::runs::{
     BackgroundUnlink, FileIdentity, Finished, JobDir, Keeping, MANIFEST_VERSION, Manifest, OpenSpill,
-    OutputState, Run, SortMemory, Spill, SpillDirs, StoredWay,
+    OutputState, Run, SortMemory, Spill, SpillDirs, StoredMethod,
 };
 
 /// What the passes of one job share.
@@ -93,12 +93,12 @@ impl<'a, R: Records> Job<'a, R> {
             inputs: Vec::new(),
             memory_bytes: budget.memory as u64,
             threads: budget.threads,
-            way: StoredWay::Merge,
+            method: StoredMethod::Merge,
             dirs: Vec::new(),
             next_number: 1,
             runs: Vec::new(),
             parts: Vec::new(),
-            read_upto: InputPosition::default(),
+            read_end: InputPosition::default(),
             all_read: false,
             sum_in: RecordSum::new(),
             misfits: Misfits::default(),
@@ -281,13 +281,13 @@ impl<'a, R: Records> Job<'a, R> {
     }
 
     /// A reader of the inputs from where the stored state says.
-    pub fn reader(&self, pieces: &PiecePool) -> RecordReader<R> {
+    pub fn reader(&self, chunks: &ChunkPool) -> RecordReader<R> {
         RecordReader::new(
             &self.records,
             &self.disk,
             self.inputs.clone(),
-            pieces,
-            self.manifest.read_upto,
+            chunks,
+            self.manifest.read_end,
             self.cancel,
         )
     }
@@ -316,10 +316,10 @@ impl<'a, R: Records> Job<'a, R> {
     /// Memory for a pass that sorts; `bytes` stay free for other uses.
     pub fn sort_memory(&self, bytes: usize) -> SortMemory {
         let budget = Budget { memory: self.budget.memory.saturating_sub(bytes), ..self.budget };
-        let share = budget.pieces(&|bytes| self.records.scratch_bytes(bytes));
+        let share = budget.chunks(&|bytes| self.records.scratch_bytes(bytes));
         SortMemory {
-            pieces: PiecePool::new(&self.pool, share.bytes, share.count, share.bytes * share.count),
-            load_pieces: share.load(),
+            chunks: ChunkPool::new(&self.pool, share.bytes, share.count, share.bytes * share.count),
+            run_buffer_chunks: share.run_buffer(),
         }
     }
 

@@ -11,7 +11,7 @@
 //!   check         whether records are in order
 //!   partition     the partitioned write: records grouped by the part of their key, and written there
 //!   merge         sorted sources merged, as a flow and in parallel
-//!   runs          pieces sorted into runs; run files, their store, natural runs
+//!   runs          chunks sorted into runs; run files, their store, natural runs
 //!   output        files that appear whole or not at all, or a pipe: the commit protocol
 //!   plan          memory, volumes, disk space, the method
 //!   pipeline      one thread reads, several work, the caller takes the results in order

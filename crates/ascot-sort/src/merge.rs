@@ -15,14 +15,14 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 
 use crate::api::{Cancel, SortError};
 use crate::records::{
-    Chunk, Clocks, Emitter, Merged, Message, Records, Rules, Segment, Side, Task, add, take,
+    Clocks, Emitter, Merged, MergedBlock, Message, Records, Rules, Segment, Side, Task, add, take,
 };
 use crate::runs::{RunBlock, RunStart};
 
 /// Takes the merged records of a merge, and may store its progress.
 pub trait MergeSink {
     /// Takes merged records, in order.
-    fn chunk(&mut self, chunk: Chunk) -> Result<(), SortError>;
+    fn block(&mut self, block: MergedBlock) -> Result<(), SortError>;
     /// Most bytes of a batch, where records allow.
     fn batch_bytes_max(&self) -> u64 {
         u64::MAX
@@ -158,8 +158,8 @@ impl<R: Records> MergeFlow<'_, R> {
         let cut = CutRules { previous: so_far.last_key.take(), limit: left, keeps_key: true };
         let tasks = cut_tasks(*records, batch, tasks, cut);
         let sink = &mut *self.sink;
-        let merged = threads.run(tasks, *rules, cancel, &mut |chunk| {
-            sink.chunk(chunk)?;
+        let merged = threads.run(tasks, *rules, cancel, &mut |block| {
+            sink.block(block)?;
             // Blocks come free while the batch is merged: the device must not run dry.
             Ok(inputs.pump()?)
         })?;
@@ -303,7 +303,7 @@ impl<R: Records> MergeFlow<'_, R> {
 /// Threads left to others where the system refuses some: a reader, one that sorts, two for devices and pipes.
 const THREADS_OF_OTHERS: usize = 4;
 
-/// How often who waits for chunks looks whether the job is to stop.
+/// How often who waits for blocks looks whether the job is to stop.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
 enum Order {
@@ -393,13 +393,13 @@ impl EmitThreads {
         self.threads.len()
     }
 
-    /// Merges `tasks`; `sink` gets their chunks in order. Returns the sums over all of them.
+    /// Merges `tasks`; `sink` gets their blocks in order. Returns the sums over all of them.
     pub fn run(
         &self,
         tasks: Vec<Task>,
         rules: Rules,
         cancel: &Cancel,
-        sink: &mut dyn FnMut(Chunk) -> Result<(), SortError>,
+        sink: &mut dyn FnMut(MergedBlock) -> Result<(), SortError>,
     ) -> Result<Merged, SortError> {
         let stop = StopOnDrop(Arc::default());
         let mut receivers = Vec::with_capacity(tasks.len());
@@ -438,7 +438,7 @@ fn sequence(
     receive: &Receiver<Message>,
     cancel: &Cancel,
     clocks: &Clocks,
-    sink: &mut dyn FnMut(Chunk) -> Result<(), SortError>,
+    sink: &mut dyn FnMut(MergedBlock) -> Result<(), SortError>,
 ) -> Result<Merged, SortError> {
     let mut waiting = None;
     loop {
@@ -446,13 +446,13 @@ fn sequence(
             // Its thread may wait for blocks that the reader of a pipe does not take.
             Err(RecvTimeoutError::Timeout) => {
                 cancel.check()?;
-                waiting.get_or_insert_with(|| wait_for("chunks of merged records", Need::Blocked, None));
+                waiting.get_or_insert_with(|| wait_for("blocks of merged records", Need::Blocked, None));
             }
-            Ok(Message::Chunk(chunk)) => {
+            Ok(Message::Block(block)) => {
                 waiting = None;
                 cancel.check()?;
                 let since = Instant::now();
-                sink(chunk)?;
+                sink(block)?;
                 add(&clocks.sink_ns, since.elapsed());
             }
             Ok(Message::Done(merged)) => return Ok(merged),

@@ -25,7 +25,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use crate::api::{Cancel, SortError};
 use crate::read::{PlacedChunk, RecordReader};
 use crate::records::RecordEnds;
-use crate::resources::{Lease, PiecePool, Seat, Side, Turns};
+use crate::resources::{ChunkPool, Lease, Role, Seat, Turns};
 
 /// The threads of a pipeline.
 pub struct Pipeline<'a> {
@@ -202,7 +202,7 @@ pub struct ChunkWork {
 /// Hands everything that `reader` gives to the workers, each chunk with a second buffer where `buffers` are given.
 pub fn read_chunks<R: RecordEnds + ?Sized, O>(
     mut reader: RecordReader<R>,
-    buffers: Option<&PiecePool>,
+    buffers: Option<&ChunkPool>,
     feed: &Feed<'_, ChunkWork, O>,
     cancel: &Cancel,
 ) -> Result<ReadTimes, SortError> {
@@ -266,7 +266,7 @@ impl<'a, O> InOrder<'a, O> {
 
     /// The caller's seat at the device, for writes while the reader reads.
     pub fn writer(&self) -> Seat {
-        Seat::new(self.turns.as_ref(), Side::Writer)
+        Seat::new(self.turns.as_ref(), Role::Writer)
     }
 
     /// The next result, waited for; none after the last.

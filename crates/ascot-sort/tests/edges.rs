@@ -1,5 +1,5 @@
 //! Random small files with all that is awkward: no records, one record, no newline at the end, NULs,
-//! empty lines, lines longer than a block and than a piece, several inputs, empty ones among them, pipes,
+//! empty lines, lines longer than a block and than a chunk, several inputs, empty ones among them, pipes,
 //! inputs that are the output, records cut short.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail loudly")]
 
@@ -38,7 +38,7 @@ impl Line {
     }
 }
 
-/// Lengths around that of a block (32 KiB) and of a piece (128 KiB or somewhat more).
+/// Lengths around that of a block (32 KiB) and of a chunk (128 KiB or somewhat more).
 const LONG: [usize; 10] = [4095, 4096, 30_000, 32_767, 32_768, 40_000, 131_071, 140_000, 300_000, 700_000];
 
 fn line(longest: usize) -> impl Strategy<Value = Line> {
@@ -254,7 +254,7 @@ fn the_output_may_be_an_input() {
     }
 }
 
-/// Rows and lines far longer than a piece among many short ones, in data that spills.
+/// Rows and lines far longer than a chunk among many short ones, in data that spills.
 #[test]
 fn long_lines_among_short_ones_larger_than_memory() {
     for kind in [lines(false), lines_by_fields(false)] {

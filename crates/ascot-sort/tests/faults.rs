@@ -265,8 +265,8 @@ fn names_are_durable_before_the_manifest_has_them() {
         let faults = Faults::recording();
         job.check(&faults, run(&job.request, Some(faults.clone())), "no fault");
         let done = faults.recorded();
-        let synced = |from: usize, upto: usize, path: &Path| {
-            done[from..upto].iter().any(|(operation, of)| *operation == Operation::Sync && of == path)
+        let synced = |from: usize, end: usize, path: &Path| {
+            done[from..end].iter().any(|(operation, of)| *operation == Operation::Sync && of == path)
         };
         let is_run = |path: &PathBuf| path.extension().is_some_and(|end| end == "run");
         let renamed_to = |name: &str| {

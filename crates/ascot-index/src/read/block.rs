@@ -18,7 +18,7 @@ use crate::read::{Directory, Segment};
 
 /// Where in a table a record stands.
 #[derive(Clone, Debug)]
-pub struct RecordPlace {
+pub struct RecordPosition {
     /// The blocks of its unit, counted in the segment.
     pub blocks: Range<usize>,
     /// Bytes from the start of the unit to its value.
@@ -57,7 +57,7 @@ impl BlockRange {
         form: RecordForm,
         bytes: &[u8],
         policy: &ReadPolicy,
-        mut take: impl FnMut(Record<'_>, &RecordPlace) -> Result<()>,
+        mut take: impl FnMut(Record<'_>, &RecordPosition) -> Result<()>,
     ) -> Result<()> {
         let blocks = &self.segment.head.blocks[self.blocks.clone()];
         let start = blocks.first().map_or(0, |block| block.at);
@@ -74,7 +74,7 @@ impl BlockRange {
                 let Some(record) = policy.allow(record)? else { break };
                 let value_at = (cursor.at() - record.value.len()) as u64;
                 let own = self.blocks.start + unit.start..self.blocks.start + unit.end;
-                policy.note_taken(take(record, &RecordPlace { blocks: own, value_at }))?;
+                policy.note_taken(take(record, &RecordPosition { blocks: own, value_at }))?;
             }
             first = unit.end;
         }

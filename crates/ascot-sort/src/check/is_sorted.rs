@@ -9,7 +9,7 @@ use crate::check::order::{EqualKeys, OrderCheck};
 use crate::plan::{Budget, RunOptions, default_memory, job_disk};
 use crate::read::{InputPosition, Inputs, RecordReader, open_inputs};
 use crate::records::{AnyRecords, Records, with_records};
-use crate::resources::PiecePool;
+use crate::resources::ChunkPool;
 
 /// What was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,8 +29,8 @@ pub enum Sortedness {
     },
 }
 
-/// Pieces in memory at once.
-const PIECES: usize = 6;
+/// Chunks in memory at once.
+const CHUNKS: usize = 6;
 
 /// Checks the one input of `request`.
 pub fn is_sorted(request: &SortRequest, cancel: &Cancel) -> Result<Sortedness, SortError> {
@@ -57,7 +57,7 @@ fn check<R: Records>(
     let mut order = order_check(records, request);
     while let Some(mut placed) = reader.next(&|| ())? {
         cancel.check()?;
-        let bytes = placed.piece.record_bytes_mut();
+        let bytes = placed.chunk.record_bytes_mut();
         records.normalise(bytes);
         if let Some(unordered) = order.observe(bytes) {
             let rest = &bytes[unordered.offset..];
@@ -91,8 +91,8 @@ pub(crate) fn reader<R: Records>(
     let pool = Pool::new(budget.memory);
     // The other half is for a copy of the last record, which may be long.
     let share = budget.memory / 2;
-    let pieces = PiecePool::new(&pool, (share / PIECES).min(4 << 20) / 4096 * 4096, PIECES, share);
+    let chunks = ChunkPool::new(&pool, (share / CHUNKS).min(4 << 20) / 4096 * 4096, CHUNKS, share);
     let disk = job_disk(&RunOptions::default());
     disk.stop_when(cancel.flag());
-    Ok(RecordReader::new(records, &disk, inputs, &pieces, InputPosition::default(), cancel))
+    Ok(RecordReader::new(records, &disk, inputs, &chunks, InputPosition::default(), cancel))
 }

@@ -23,7 +23,7 @@ use crate::pipeline::{ChunkWork, Pipeline, read_chunks};
 use crate::read::{InputPosition, Inputs, RecordReader, refuse_unless_text};
 use crate::records::InputStart;
 use crate::report::Watch;
-use crate::resources::{PiecePool, compute_threads, lowered};
+use crate::resources::{ChunkPool, compute_threads, lowered};
 use judge::Judge;
 
 /// Memory of all chunks together.
@@ -57,14 +57,14 @@ pub struct CheckReport {
     /// Counts, order and checksum over all inputs.
     pub validation: Validation,
     /// Where the first record stands that is less than the one before it.
-    pub unordered: Option<RecordPlace>,
+    pub unordered: Option<RecordPosition>,
     /// Bytes of all inputs.
     pub bytes: u64,
 }
 
 /// A record's place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RecordPlace {
+pub struct RecordPosition {
     /// The input it is in.
     pub input: String,
     /// Its number there, from 0.
@@ -117,10 +117,10 @@ pub fn check(
     let (judge, inputs) = judge::judge(request.layout, &request.keys, inputs)?;
     let pool = Pool::new(RECORD_BYTES_MAX + POOL_BYTES);
     let chunks = usize::try_from(lowered(POOL_BYTES as u64)).unwrap_or(POOL_BYTES) / CHUNK_BYTES;
-    let pieces = PiecePool::new(&pool, CHUNK_BYTES, chunks.max(CHUNKS_MIN), pool.budget());
+    let chunks = ChunkPool::new(&pool, CHUNK_BYTES, chunks.max(CHUNKS_MIN), pool.budget());
     let disk = Disk::default();
     disk.stop_when(cancel.flag());
-    let reader = RecordReader::new(&judge, &disk, inputs.clone(), &pieces, InputPosition::default(), cancel);
+    let reader = RecordReader::new(&judge, &disk, inputs.clone(), &chunks, InputPosition::default(), cancel);
     let mut watch = Watch::new(observer, cancel, "check", inputs.record_bytes());
     let mut total = Total::default();
     let threads = compute_threads(request.threads);
@@ -152,7 +152,7 @@ struct Checked {
 
 fn validate(judge: &dyn Judge, work: ChunkWork) -> Checked {
     let ChunkWork { placed, .. } = work;
-    let records = placed.piece.record_bytes();
+    let records = placed.chunk.record_bytes();
     Checked {
         validation: judge.validate(records),
         bytes: records.len() - placed.added,
@@ -179,12 +179,12 @@ impl Total {
         self.validation = judge.combine(std::mem::take(&mut self.validation), chunk.validation);
     }
 
-    fn place_of_unordered(&self, inputs: &Inputs, judge: &dyn Judge) -> Option<RecordPlace> {
+    fn place_of_unordered(&self, inputs: &Inputs, judge: &dyn Judge) -> Option<RecordPosition> {
         let number = self.validation.first_unordered?;
         let input = self.before_input.partition_point(|&before| before <= number).checked_sub(1)?;
         let record = number - self.before_input.get(input)?;
         let offset = judge.record_len().map(|len| record * len as u64);
-        Some(RecordPlace { input: inputs.get(input)?.name(), record, offset })
+        Some(RecordPosition { input: inputs.get(input)?.name(), record, offset })
     }
 }
 

@@ -15,7 +15,7 @@ use crate::api::observe::Cancel;
 use crate::api::request::Input;
 use crate::read::inputs::{InputPosition, Inputs};
 use crate::read::record_reader::RecordReader;
-use crate::resources::pieces::PiecePool;
+use crate::resources::chunk_pool::ChunkPool;
 
 /// Cuts a file of `bytes`, read into buffers of some pages.
 fn cut(judge: &Arc<dyn Judge>, bytes: &[u8], pages: usize) -> Result<Vec<Vec<u8>>, SortError> {
@@ -23,13 +23,13 @@ fn cut(judge: &Arc<dyn Judge>, bytes: &[u8], pages: usize) -> Result<Vec<Vec<u8>
     std::fs::write(file.path(), bytes).unwrap();
     let inputs = Inputs::open(&[Input::Path(file.path().into())]).unwrap();
     let pool = Pool::new(16 << 20);
-    let buffers = PiecePool::new(&pool, pages * 4096, 6, pool.budget());
+    let buffers = ChunkPool::new(&pool, pages * 4096, 6, pool.budget());
     let cancel = Cancel::new();
     let start = InputPosition::default();
     let mut reader = RecordReader::new(judge, &Disk::default(), inputs, &buffers, start, &cancel);
     let mut parts = Vec::new();
     while let Some(placed) = reader.next(&|| ())? {
-        parts.push(placed.piece.lease.bytes()[placed.piece.bytes].to_vec());
+        parts.push(placed.chunk.lease.bytes()[placed.chunk.bytes].to_vec());
     }
     Ok(parts)
 }

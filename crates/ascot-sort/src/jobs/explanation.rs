@@ -263,14 +263,14 @@ impl Explanation {
     }
 
     fn write_others(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (number, way) in self.plan.others.iter().enumerate() {
+        for (number, other) in self.plan.others.iter().enumerate() {
             let lead = if number == 0 { "\n\n  why not  " } else { "\n           " };
             write!(
                 f,
                 "{lead}{}   about {}   {}",
-                way.summary,
-                units::seconds(way.seconds()),
-                compare(way, &self.plan.chosen)
+                other.summary,
+                units::seconds(other.seconds()),
+                compare(other, &self.plan.chosen)
             )?;
         }
         Ok(())
@@ -285,14 +285,14 @@ impl Explanation {
     }
 }
 
-fn compare(way: &MethodPlan, chosen: &MethodPlan) -> String {
-    let moved = |way: &MethodPlan| way.read_bytes() + way.written_bytes();
-    let io = match moved(way).cmp(&moved(chosen)) {
+fn compare(method: &MethodPlan, chosen: &MethodPlan) -> String {
+    let moved = |method: &MethodPlan| method.read_bytes() + method.written_bytes();
+    let io = match moved(method).cmp(&moved(chosen)) {
         std::cmp::Ordering::Equal => "same bytes moved".to_string(),
-        std::cmp::Ordering::Greater => format!("moves {} more", units::bytes(moved(way) - moved(chosen))),
-        std::cmp::Ordering::Less => format!("moves {} less", units::bytes(moved(chosen) - moved(way))),
+        std::cmp::Ordering::Greater => format!("moves {} more", units::bytes(moved(method) - moved(chosen))),
+        std::cmp::Ordering::Less => format!("moves {} less", units::bytes(moved(chosen) - moved(method))),
     };
-    format!("{io}; {}", way.remark)
+    format!("{io}; {}", method.remark)
 }
 
 /// The plan of a sort, and its cost in all.
@@ -301,7 +301,7 @@ pub struct SortPlan {
     job: String,
     /// Whether the processors were measured; else their speeds are assumed.
     host_measured: bool,
-    /// Of the way chosen, in all.
+    /// Of the method chosen, in all.
     seconds: f64,
     bytes: u64,
     switches: u64,
@@ -374,15 +374,15 @@ fn money(pass: &PassPlan, volume: &VolumeProfile) -> f64 {
     volume.money(switches * share, switches * (1.0 - share), pass.seconds())
 }
 
-fn moved_bytes(way: &MethodPlan) -> u64 {
-    way.read_bytes() + way.written_bytes()
+fn moved_bytes(method: &MethodPlan) -> u64 {
+    method.read_bytes() + method.written_bytes()
 }
 
-fn totals(way: &MethodPlan) -> String {
+fn totals(method: &MethodPlan) -> String {
     format!(
         "{}, {} moved, {} switches",
-        units::seconds(way.seconds()),
-        units::bytes(moved_bytes(way)),
-        units::count(way.switches())
+        units::seconds(method.seconds()),
+        units::bytes(moved_bytes(method)),
+        units::count(method.switches())
     )
 }

@@ -20,7 +20,7 @@ use crate::plan::{
 use crate::read::{Inputs, csv_head, keys_need_head, look_at, notice_of_unnamed, refuse_others};
 use crate::records::{AnyRecords, InputHead, Records, with_records};
 use crate::report::with_progress;
-use crate::runs::{JobDir, Manifest, StoredWay};
+use crate::runs::{JobDir, Manifest, StoredMethod};
 use crate::view::{kept_bytes, make};
 
 /// Sorts (or, with `merge_only`, merges).
@@ -125,9 +125,9 @@ pub(super) struct KilledJob {
 
 impl KilledJob {
     fn method(&self) -> Method {
-        match self.manifest.way {
-            StoredWay::Merge => Method::Merge,
-            StoredWay::Distribute(_) => Method::Distribute,
+        match self.manifest.method {
+            StoredMethod::Merge => Method::Merge,
+            StoredMethod::Distribute(_) => Method::Distribute,
         }
     }
 

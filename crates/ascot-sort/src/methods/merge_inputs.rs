@@ -61,11 +61,11 @@ fn refuse_misfits_beforehand<R: Records>(job: &Job<'_, R>) -> Result<(), SortErr
         ));
     }
     let memory = job.sort_memory(0);
-    let mut reader = job.reader(&memory.pieces);
+    let mut reader = job.reader(&memory.chunks);
     let mut misfits = Misfits::default();
     while let Some(placed) = reader.next(&|| ())? {
         job.cancel.check()?;
-        misfits.combine(&job.records.misfits(placed.piece.record_bytes()).placed(&placed.starts));
+        misfits.combine(&job.records.misfits(placed.chunk.record_bytes()).placed(&placed.starts));
         misfits.refuse(job.records.key_columns(), &job.inputs, job.request.header)?;
     }
     Ok(())

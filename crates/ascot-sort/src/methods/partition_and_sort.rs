@@ -1,13 +1,13 @@
 //! Sorting by distribution: split by sampled keys into parts that fit in memory, sort each, append.
 //!
 //! ```text
-//!   inputs ─▶ pieces ─▶ splitting threads: records grouped by part ─▶ partitioned write, in input order
+//!   inputs ─▶ chunks ─▶ splitting threads: records grouped by part ─▶ partitioned write, in input order
 //!                                                                        │
 //!   part 0 [block]  part 1 [block]  ...  part m [block]  ◀───────────────╯   full ones are written
 //! ```
 //!
 //! Invariants: a part holds its records in input order, so sorting parts stably sorts stably; the
-//! keys of part i all come before those of part i + 1. A part that turns out larger than a load is
+//! keys of part i all come before those of part i + 1. A part that turns out larger than a run buffer is
 //! sorted by runs and merges, like an input of its own; one whose keys are all equal needs no sort.
 
 use std::sync::{Arc, Mutex};
@@ -23,8 +23,8 @@ use crate::job::Job;
 use crate::methods::run_and_merge::Destination;
 use crate::output::writer::OutputWriter;
 use crate::partition::key_sample::KeySample;
-use crate::partition::route::{Grouped, Router, SPLIT_PIECE_BYTES, split_pieces, split_stages};
-use crate::partition::write_parts::{BetweenPieces, PartRun, open_parts, write_partitioned};
+use crate::partition::route::{Grouped, Router, SPLIT_CHUNK_BYTES, split_chunks, split_stages};
+use crate::partition::write_parts::{BetweenChunks, PartRun, open_parts, write_partitioned};
 use crate::plan::planner::{part_count, partition_in_long_runs};
 use crate::read::inputs::{InputPosition, Inputs, part_ahead_bytes};
 use crate::read::record_reader::{CARRY_BYTES, RecordReader};
@@ -32,10 +32,10 @@ use crate::records::emitter::Merged;
 use crate::records::misfits::Misfits;
 use crate::records::{Records, Splitters};
 use crate::report::account::PassFacts;
-use crate::resources::pieces::{PIECES_READ, PiecePool};
-use crate::runs::form::{Gather, Grouping, Load, sort_loads};
+use crate::resources::chunk_pool::{CHUNKS_READ, ChunkPool};
+use crate::runs::form::{Gather, Grouping, RunBuffer, sort_run_buffers};
 use crate::runs::run_file::{Run, RunSink, decode_index};
-use crate::runs::store::{LargePart, OutputState, StoredWay};
+use crate::runs::store::{LargePart, OutputState, StoredMethod};
 
 /// Sampled keys for each part: where keys are spread evenly, sizes of parts vary by 4 percent.
 const KEYS_PER_PART: usize = 512;
@@ -58,14 +58,14 @@ const UNEVEN_SHARE: u64 = 4;
 /// Share of memory for the blocks of the parts: one in so many.
 const PARTS_SHARE: usize = 2;
 
-/// Smallest piece that is split.
-const LEAST_SPLIT_PIECE_BYTES: usize = 64 << 10;
-/// Pieces that splitting needs: the reader holds some, and waits for one more to group records in.
-const LEAST_SPLIT_PIECES: usize = 2 * (PIECES_READ + 1);
+/// Smallest chunk that is split.
+const LEAST_SPLIT_CHUNK_BYTES: usize = 64 << 10;
+/// Chunks that splitting needs: the reader holds some, and waits for one more to group records in.
+const LEAST_SPLIT_CHUNKS: usize = 2 * (CHUNKS_READ + 1);
 
 /// Bytes of input after which the splitting pass stores how far it has come. Of what a killed job read and wrote
 /// since, at most twice as much is moved again: less than a twelfth of all that a job of `total` bytes moves, or a
-/// load of memory, as resuming may take.
+/// run buffer, as resuming may take.
 fn split_checkpoint_bytes(total: u64, memory: u64) -> u64 {
     const MOST_LEAST_BYTES: u64 = 64 << 20;
     (total / CHECKPOINTS).max((memory / 2).min(MOST_LEAST_BYTES))
@@ -95,17 +95,17 @@ impl<R: Records> Job<'_, R> {
 
     /// The splitters a killed job had, or new ones from a sample.
     fn splitters(&mut self) -> Result<Splitters, SortError> {
-        if let StoredWay::Distribute(keys) = &self.manifest.way {
+        if let StoredMethod::Distribute(keys) = &self.manifest.method {
             return Ok(Splitters::new(keys, self.records.descending()));
         }
         let total = self.inputs.record_bytes().unwrap_or(0);
         let memory = self.sort_memory(self.part_stream_bytes());
-        let load = (memory.pieces.piece_bytes() * memory.load_pieces) as u64;
+        let buffer = (memory.chunks.chunk_bytes() * memory.run_buffer_chunks) as u64;
         let most = (self.budget.streams() / PARTS_SHARE / (2 * self.budget.block))
             .min(crate::resources::limits::descriptors()) as u64;
-        let parts = part_count(total, load).min(most.max(2)) as usize;
+        let parts = part_count(total, buffer).min(most.max(2)) as usize;
         let chosen = self.sampled_bounds(parts, total)?;
-        self.manifest.way = StoredWay::Distribute(chosen.clone());
+        self.manifest.method = StoredMethod::Distribute(chosen.clone());
         Ok(Splitters::new(&chosen, self.records.descending()))
     }
 
@@ -166,8 +166,8 @@ impl<R: Records> Job<'_, R> {
         let long_runs = partition_in_long_runs(&self.request.volumes, splitters.parts());
         let blocks = self.part_blocks(splitters.parts(), long_runs.is_some())?;
         let share = self.pool.available();
-        let piece = SPLIT_PIECE_BYTES.min(share / 16).max(LEAST_SPLIT_PIECE_BYTES) / PAGE_BYTES * PAGE_BYTES;
-        let pieces = PiecePool::new(&self.pool, piece, (share / piece).min(64), share);
+        let chunk = SPLIT_CHUNK_BYTES.min(share / 16).max(LEAST_SPLIT_CHUNK_BYTES) / PAGE_BYTES * PAGE_BYTES;
+        let chunks = ChunkPool::new(&self.pool, chunk, (share / chunk).min(64), share);
         let parts = open_parts(self.part_runs(splitters)?, blocks, long_runs)?;
         let count = parts.outputs();
         let mut key_sample = self.key_sample.take();
@@ -176,14 +176,14 @@ impl<R: Records> Job<'_, R> {
         }
         let turns = self.turns_of_forming();
         let mut parts = parts.alternating(turns.is_some());
-        let reader = self.reader(&pieces).in_turn(turns);
+        let reader = self.reader(&chunks).in_turn(turns);
         let every =
             split_checkpoint_bytes(self.inputs.record_bytes().unwrap_or(0), self.budget.memory as u64);
         // All parts are written then: where switches cost time, only after many natural runs of each.
         let every = if long_runs.is_some() { every.max(8 * self.budget.streams() as u64) } else { every };
         let mut next = self.manifest.sum_in.bytes + every;
         let (records, cancel, threads) = (Arc::clone(&self.records), self.cancel, self.budget.threads);
-        let mut after_piece = |grouped: &Grouped, between: &mut BetweenPieces<'_, PartRun<R>>| {
+        let mut after_chunk = |grouped: &Grouped, between: &mut BetweenChunks<'_, PartRun<R>>| {
             if let (Some(sample), Some(width)) = (&mut key_sample, records.record_bytes()) {
                 for (part, range) in &grouped.groups {
                     let bytes = &grouped.lease.bytes()[range.clone()];
@@ -192,7 +192,7 @@ impl<R: Records> Job<'_, R> {
             }
             self.manifest.sum_in.combine(&grouped.sum);
             self.take_in(&grouped.misfits)?;
-            self.manifest.read_upto = grouped.end;
+            self.manifest.read_end = grouped.end;
             if self.resumable && self.manifest.sum_in.bytes >= next {
                 next = self.manifest.sum_in.bytes + every;
                 self.manifest.parts = between.checkpoint(PartRun::checkpoint)?;
@@ -203,8 +203,8 @@ impl<R: Records> Job<'_, R> {
             Ok(())
         };
         let times =
-            split_pieces(&records, reader, &pieces, Router::Ranges(splitters), threads, cancel, |pieces| {
-                write_partitioned(&*records, pieces, &mut parts, cancel, &mut after_piece)?;
+            split_chunks(&records, reader, &chunks, Router::Ranges(splitters), threads, cancel, |chunks| {
+                write_partitioned(&*records, chunks, &mut parts, cancel, &mut after_chunk)?;
                 Ok(parts.waited())
             })?;
         self.key_sample = key_sample;
@@ -225,7 +225,7 @@ impl<R: Records> Job<'_, R> {
     /// chose the parts.
     fn part_blocks(&self, parts: usize, long_runs: bool) -> Result<BlockPool, SortError> {
         let memory = self.budget.streams().min(self.pool.available());
-        let most = memory.saturating_sub(LEAST_SPLIT_PIECES * LEAST_SPLIT_PIECE_BYTES);
+        let most = memory.saturating_sub(LEAST_SPLIT_CHUNKS * LEAST_SPLIT_CHUNK_BYTES);
         let least = 2 * parts;
         let mut block = self.budget.block;
         while least * block > most && block > PAGE_BYTES {
@@ -247,7 +247,7 @@ impl<R: Records> Job<'_, R> {
     fn part_runs(&mut self, splitters: &Splitters) -> Result<Vec<PartRun<R>>, SortError> {
         let stored = std::mem::take(&mut self.manifest.parts);
         if stored.is_empty() {
-            self.manifest.read_upto = InputPosition::default();
+            self.manifest.read_end = InputPosition::default();
             self.manifest.sum_in = RecordSum::new();
             self.manifest.misfits = Misfits::default();
         }
@@ -271,7 +271,7 @@ impl<R: Records> Job<'_, R> {
 
     /// Pass two: each part sorted, one after another.
     fn sort_parts(&mut self, output: &mut OutputWriter<R>) -> Result<Merged, SortError> {
-        let StoredWay::Distribute(keys) = &self.manifest.way else {
+        let StoredMethod::Distribute(keys) = &self.manifest.method else {
             return Err(SortError::Internal("parts without splitters"));
         };
         let splitters = Splitters::new(keys, self.records.descending());
@@ -285,20 +285,20 @@ impl<R: Records> Job<'_, R> {
         }
         let first = splitters.parts() - self.manifest.runs.len();
         let memory = self.sort_memory(self.part_stream_bytes());
-        let mut load = (memory.pieces.piece_bytes() * memory.load_pieces) as u64;
+        let mut buffer = (memory.chunks.chunk_bytes() * memory.run_buffer_chunks) as u64;
         drop(memory);
         // A larger part would take more disk than the plan allows.
         if let Some(total) = self.inputs.record_bytes() {
-            load = load.min(uneven_part_bytes(total, planned_parts));
+            buffer = buffer.min(uneven_part_bytes(total, planned_parts));
         }
         let parts: Vec<(Run, bool)> = std::mem::take(&mut self.manifest.runs)
             .into_iter()
             .enumerate()
             .map(|(at, run)| {
                 let equal = splitters.all_equal(first + at) && self.records.keys_decide();
-                // Long records leave pieces part empty.
-                let load = if run.longest > CARRY_BYTES as u64 { load / 5 * 4 } else { load };
-                let normal = !equal && run.bytes <= load;
+                // Long records leave chunks part empty.
+                let buffer = if run.longest > CARRY_BYTES as u64 { buffer / 5 * 4 } else { buffer };
+                let normal = !equal && run.bytes <= buffer;
                 (run, normal)
             })
             .collect();
@@ -333,7 +333,7 @@ impl<R: Records> Job<'_, R> {
         let memory = self.sort_memory(self.part_stream_bytes());
         let inputs = Inputs::of_files(parts.iter().map(|part| part.as_input(&self.pool)).collect());
         let start = InputPosition::default();
-        let reader = RecordReader::new(&self.records, &self.disk, inputs, &memory.pieces, start, self.cancel)
+        let reader = RecordReader::new(&self.records, &self.disk, inputs, &memory.chunks, start, self.cancel)
             .of_parts()
             .in_turn(self.turns_of_spills());
         let (records, cancel, threads) = (Arc::clone(&self.records), self.cancel, self.budget.threads);
@@ -345,19 +345,27 @@ impl<R: Records> Job<'_, R> {
         };
         let grouping: Option<Grouping<'_>> = if key_sample.is_some() { Some(&bounds) } else { None };
         let gather = Gather::ByInput(grouping);
-        let times = sort_loads(&records, reader, &memory, threads, gather, cancel, &mut |load: Load| {
-            if load.sources.is_empty() {
-                return Ok(());
-            }
-            let upto = load.input + 1;
-            let last = load.last || upto == parts.len();
-            let limit = self.request.top.map(|top| top.saturating_sub(sums.out.count));
-            sums.add(self.load_to_output(load, limit, output)?);
-            // Parts without records are done with the one behind them.
-            let freed = if last { parts.len() - done } else { upto - done };
-            done += freed;
-            self.parts_done(freed, output, sums)
-        })?;
+        let times = sort_run_buffers(
+            &records,
+            reader,
+            &memory,
+            threads,
+            gather,
+            cancel,
+            &mut |buffer: RunBuffer| {
+                if buffer.sources.is_empty() {
+                    return Ok(());
+                }
+                let end = buffer.input + 1;
+                let last = buffer.last || end == parts.len();
+                let limit = self.request.top.map(|top| top.saturating_sub(sums.out.count));
+                sums.add(self.run_buffer_to_output(buffer, limit, output)?);
+                // Parts without records are done with the one behind them.
+                let freed = if last { parts.len() - done } else { end - done };
+                done += freed;
+                self.parts_done(freed, output, sums)
+            },
+        )?;
         self.parts_done(parts.len() - done, output, sums)?;
         self.key_sample = key_sample.and_then(|sample| sample.into_inner().ok());
         let facts = PassFacts { inputs: parts.len() as u64, ..self.form_facts(&times, 1) };
@@ -404,7 +412,7 @@ impl<R: Records> Job<'_, R> {
             let mut runs = std::mem::take(&mut self.manifest.runs).into_iter();
             let part = runs.next().ok_or(SortError::Internal("a part that is not there"))?;
             self.manifest.large = Some(LargePart { part, later: runs.collect(), formed: false });
-            self.manifest.read_upto = InputPosition::default();
+            self.manifest.read_end = InputPosition::default();
         }
         if let Some(LargePart { part, formed: false, .. }) = self.manifest.large.clone() {
             self.form_large_part(&part)?;
@@ -423,8 +431,8 @@ impl<R: Records> Job<'_, R> {
     fn form_large_part(&mut self, part: &Run) -> Result<(), SortError> {
         let memory = self.sort_memory(self.part_stream_bytes());
         let inputs = Inputs::of_files(vec![part.as_input(&self.pool)]);
-        let start = self.manifest.read_upto;
-        let reader = RecordReader::new(&self.records, &self.disk, inputs, &memory.pieces, start, self.cancel)
+        let start = self.manifest.read_end;
+        let reader = RecordReader::new(&self.records, &self.disk, inputs, &memory.chunks, start, self.cancel)
             .of_spills()
             .in_turn(self.turns_of_spills());
         self.form(reader, &memory, Gather::Halves, None)?;

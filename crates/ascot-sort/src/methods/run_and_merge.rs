@@ -17,15 +17,15 @@ use crate::output::OutputWriter;
 use crate::pipeline::Times;
 use crate::plan::{checkpoint_bytes, merge_in_long_runs};
 use crate::read::{InputPosition, RecordReader};
-use crate::records::{Chunk, Merged, Records, Rules, Segment};
+use crate::records::{Merged, MergedBlock, Records, Rules, Segment};
 use crate::report::{PassFacts, stage};
 use crate::resources::descriptors;
 use crate::runs::{
-    Bench, ChunkInput, Gather, Load, MergingGroup, NaturalRuns, OutputState, Run, RunBlock, RunInput,
-    RunStart, SortMemory, Spill, find_natural_runs, sort_loads,
+    Bench, ChunkInput, Gather, MergingGroup, NaturalRuns, OutputState, Run, RunBlock, RunBuffer, RunInput,
+    RunStart, SortMemory, Spill, find_natural_runs, sort_run_buffers,
 };
 
-/// Bytes of a load merged as one task.
+/// Bytes of a run buffer merged as one task.
 const TASK_BYTES: u64 = 8 << 20;
 
 impl<R: Records> Job<'_, R> {
@@ -39,7 +39,7 @@ impl<R: Records> Job<'_, R> {
         if !self.manifest.all_read {
             let gather = if fits { Gather::AllThatFits } else { Gather::Halves };
             let memory = self.sort_memory(0);
-            let reader = self.reader(&memory.pieces).in_turn(self.turns_of_forming());
+            let reader = self.reader(&memory.chunks).in_turn(self.turns_of_forming());
             let in_memory = self.form(reader, &memory, gather, Some(&mut output))?;
             if let Some(sums) = in_memory {
                 return self.finish(output, &sums.out, &sums.dropped);
@@ -65,19 +65,26 @@ impl<R: Records> Job<'_, R> {
         let (records, cancel) = (Arc::clone(&self.records), self.cancel);
         let mut straight = None;
         let mut runs = 0;
-        let times =
-            sort_loads(&records, reader, memory, self.budget.threads, gather, cancel, &mut |load: Load| {
-                self.manifest.sum_in.combine(&load.sum);
-                self.take_in(&load.misfits)?;
+        let times = sort_run_buffers(
+            &records,
+            reader,
+            memory,
+            self.budget.threads,
+            gather,
+            cancel,
+            &mut |buffer: RunBuffer| {
+                self.manifest.sum_in.combine(&buffer.sum);
+                self.take_in(&buffer.misfits)?;
                 if let (true, true, Some(output)) =
-                    (load.last, self.manifest.runs.is_empty(), output.as_deref_mut())
+                    (buffer.last, self.manifest.runs.is_empty(), output.as_deref_mut())
                 {
-                    straight = Some(self.load_to_output(load, self.request.top, output)?);
-                } else if load.records > 0 {
-                    runs += self.load_to_runs(load)?;
+                    straight = Some(self.run_buffer_to_output(buffer, self.request.top, output)?);
+                } else if buffer.records > 0 {
+                    runs += self.run_buffer_to_runs(buffer)?;
                 }
                 Ok(())
-            })?;
+            },
+        )?;
         let name = if straight.is_some() { "sort" } else { "form runs" };
         self.passes.done(name, self.form_facts(&times, runs));
         Ok(straight)
@@ -97,37 +104,37 @@ impl<R: Records> Job<'_, R> {
         PassFacts { inputs: self.inputs.iter().count() as u64, outputs: runs, stages }
     }
 
-    /// Merges a load into the output.
-    pub fn load_to_output(
+    /// Merges a run buffer into the output.
+    pub fn run_buffer_to_output(
         &mut self,
-        load: Load,
+        buffer: RunBuffer,
         limit: Option<u64>,
         output: &mut OutputWriter<R>,
     ) -> Result<Merged, SortError> {
         let rules = Rules { unique: self.request.unique, sum: true };
-        self.emit_load(load.sources, load.bytes, rules, limit, Destination::Output(output))
+        self.merge_run_buffer(buffer.sources, buffer.bytes, rules, limit, Destination::Output(output))
     }
 
-    /// Makes runs of a load: one, or several where parts of it are in order in the inputs. Gives the
+    /// Makes runs of a run buffer: one, or several where parts of it are in order in the inputs. Gives the
     /// number of those written.
-    fn load_to_runs(&mut self, load: Load) -> Result<u64, SortError> {
-        let end = load.end;
+    fn run_buffer_to_runs(&mut self, buffer: RunBuffer) -> Result<u64, SortError> {
+        let end = buffer.end;
         let refers = self.inputs.are_files() && self.request.top.is_none() && self.manifest.view.is_none();
         let latest = self.manifest.runs.iter().rev().find(|run| run.input.is_some());
-        let written = match refers.then(|| find_natural_runs(&*self.records, &load, latest)).flatten() {
+        let written = match refers.then(|| find_natural_runs(&*self.records, &buffer, latest)).flatten() {
             Some(found) => {
-                drop(load);
+                drop(buffer);
                 self.refer(found)?
             }
             None => {
-                let runs = self.spill(load.sources, load.bytes)?;
+                let runs = self.spill(buffer.sources, buffer.bytes)?;
                 self.manifest.runs.iter_mut().for_each(Run::close);
                 let count = runs.len() as u64;
                 self.manifest.runs.extend(runs);
                 count
             }
         };
-        self.manifest.read_upto = end;
+        self.manifest.read_end = end;
         self.store()?;
         self.free_large_part(end)?;
         Ok(written)
@@ -176,7 +183,7 @@ impl<R: Records> Job<'_, R> {
         }
         let rules = Rules { unique: self.request.unique, sum: self.manifest.view.is_some() };
         let into = Destination::Spill(&mut spill);
-        let merged = self.emit_load(sources, bytes, rules, self.request.top, into)?;
+        let merged = self.merge_run_buffer(sources, bytes, rules, self.request.top, into)?;
         let runs = spill.finish()?;
         self.passes.spilled(runs.iter().map(|run| run.bytes).sum());
         self.manifest.dropped.combine(&merged.dropped);
@@ -186,7 +193,7 @@ impl<R: Records> Job<'_, R> {
         Ok(runs)
     }
 
-    fn emit_load(
+    fn merge_run_buffer(
         &mut self,
         sources: Vec<Vec<Segment>>,
         bytes: u64,
@@ -198,7 +205,7 @@ impl<R: Records> Job<'_, R> {
         let tasks = if bytes < (1 << 20) { 1 } else { tasks as usize };
         let rules_of_cut = CutRules { previous: None, limit, keeps_key: false };
         let tasks = cut_tasks(&*self.records, sources, tasks, rules_of_cut);
-        self.emitters.run(tasks, rules, self.cancel, &mut |chunk| into.chunk(chunk))
+        self.emitters.run(tasks, rules, self.cancel, &mut |block| into.block(block))
     }
 
     /// Runs that can be merged at once, by memory and by descriptors, beginning with `runs`.
@@ -310,10 +317,10 @@ impl<R: Records> Job<'_, R> {
         self.passes.done(name, PassFacts { inputs: inputs as u64, outputs, stages });
     }
 
-    /// Bytes it takes to sort chunks of inputs again, if any run refers to them.
+    /// Bytes it takes to sort blocks of inputs again, if any run refers to them.
     fn bench_bytes(&self, runs: &[Run], block: usize) -> usize {
         let refers = runs.iter().any(|run| run.input.is_some());
-        if refers { Bench::bytes(&*self.records, self.piece_bytes(), block) } else { 0 }
+        if refers { Bench::bytes(&*self.records, self.chunk_bytes(), block) } else { 0 }
     }
 
     /// Bytes of the long keys that are kept from batch to batch where duplicates are left out: the
@@ -323,8 +330,8 @@ impl<R: Records> Job<'_, R> {
         if self.request.unique { 2 * longest } else { 0 }
     }
 
-    fn piece_bytes(&self) -> usize {
-        self.budget.pieces(&|bytes| self.records.scratch_bytes(bytes)).bytes
+    fn chunk_bytes(&self) -> usize {
+        self.budget.chunks(&|bytes| self.records.scratch_bytes(bytes)).bytes
     }
 
     fn open_run(&self, run: &Run, bench: Option<&Arc<Bench<R>>>) -> Result<AnyRun, SortError> {
@@ -354,7 +361,7 @@ impl<R: Records> Job<'_, R> {
         let region = self.pool.region((blocks * block).max(1), "blocks of runs")?;
         let refers = runs.iter().any(|run| run.input.is_some());
         let bench =
-            refers.then(|| Arc::new(Bench::new(&*self.records, &self.pool, self.piece_bytes(), block)));
+            refers.then(|| Arc::new(Bench::new(&*self.records, &self.pool, self.chunk_bytes(), block)));
         let streams =
             runs.iter().map(|run| self.open_run(run, bench.as_ref())).collect::<Result<Vec<_>, _>>()?;
         let keys: Vec<Vec<u64>> = runs
@@ -394,10 +401,10 @@ pub enum Destination<'t, R: Records> {
 }
 
 impl<R: Records> MergeSink for Destination<'_, R> {
-    fn chunk(&mut self, chunk: Chunk) -> Result<(), SortError> {
+    fn block(&mut self, block: MergedBlock) -> Result<(), SortError> {
         match self {
-            Destination::Output(output) => output.write(chunk),
-            Destination::Spill(spill) => spill.write(chunk),
+            Destination::Output(output) => output.write(block),
+            Destination::Spill(spill) => spill.write(block),
         }
     }
 }
@@ -480,14 +487,14 @@ impl<'s, 'a, R: Records> FreeingSink<'s, 'a, R> {
     /// Gives the blocks before `starts` back to their volumes.
     fn free(&mut self, starts: &[RunStart]) -> Result<(), SortError> {
         for (index, start) in starts.iter().enumerate() {
-            let Some(&upto) = self.offsets[index].get(start.block).or(self.offsets[index].last()) else {
+            let Some(&end) = self.offsets[index].get(start.block).or(self.offsets[index].last()) else {
                 continue;
             };
-            if upto > self.freed[index] {
+            if end > self.freed[index] {
                 let run = &self.job.manifest.runs[self.which.start + index];
-                give_back(self.job, run, upto)?;
-                self.job.passes.freed(upto - self.freed[index]);
-                self.freed[index] = upto;
+                give_back(self.job, run, end)?;
+                self.job.passes.freed(end - self.freed[index]);
+                self.freed[index] = end;
             }
         }
         Ok(())
@@ -495,8 +502,8 @@ impl<'s, 'a, R: Records> FreeingSink<'s, 'a, R> {
 }
 
 impl<R: Records> MergeSink for FreeingSink<'_, '_, R> {
-    fn chunk(&mut self, chunk: Chunk) -> Result<(), SortError> {
-        self.into.chunk(chunk)
+    fn block(&mut self, block: MergedBlock) -> Result<(), SortError> {
+        self.into.block(block)
     }
 
     fn batch_bytes_max(&self) -> u64 {
@@ -522,28 +529,28 @@ impl<R: Records> MergeSink for FreeingSink<'_, '_, R> {
 }
 
 impl<R: Records> Job<'_, R> {
-    /// Gives back what of a part larger than memory is in sorted runs, which are durable: all before `upto`.
-    pub fn free_large_part(&mut self, upto: InputPosition) -> Result<(), SortError> {
+    /// Gives back what of a part larger than memory is in sorted runs, which are durable: all before `end`.
+    pub fn free_large_part(&mut self, end: InputPosition) -> Result<(), SortError> {
         let Some(large) = &self.manifest.large else { return Ok(()) };
         let part = &large.part;
         let index = read_index(&self.disk, &part.path)?;
         // Behind its last record stands the next input, which there is none of.
-        let all = upto.input > 0;
+        let all = end.input > 0;
         let mut before = 0;
         let kept = index.blocks.iter().find(|block| {
             before += u64::from(block.raw);
-            !all && before > upto.offset
+            !all && before > end.offset
         });
         give_back(self, part, kept.map_or(index.data_end(), |block| block.offset))
     }
 }
 
-/// Gives the blocks of a spill before `upto` back to its volume.
-fn give_back<R: Records>(job: &Job<'_, R>, run: &Run, upto: u64) -> Result<(), SortError> {
-    if run.input.is_some() || upto == 0 {
+/// Gives the blocks of a spill before `end` back to its volume.
+fn give_back<R: Records>(job: &Job<'_, R>, run: &Run, end: u64) -> Result<(), SortError> {
+    if run.input.is_some() || end == 0 {
         return Ok(());
     }
-    match job.disk.punch(&run.path, upto) {
+    match job.disk.punch(&run.path, end) {
         // Freed space is a courtesy: the job goes on without.
         Ok(_) | Err(IoError::Os { .. }) => Ok(()),
         Err(error) => Err(error.into()),

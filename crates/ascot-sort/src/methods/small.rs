@@ -27,7 +27,7 @@ use crate::job::predicted_disk;
 use crate::output::OutputStream;
 use crate::plan::{Budget, LEAST_MEMORY_BYTES, Lengths, RunOptions, default_memory, make_plan};
 use crate::read::{COMPLETION_BYTES, InputFile, Inputs, RecordStart};
-use crate::records::{InputStart, Misfits, RawPiece, Records};
+use crate::records::{InputStart, Misfits, RawChunk, Records};
 use crate::report::{JobSums, Passes, files_of, report_of_records, stage};
 use crate::resources::Lease;
 
@@ -40,7 +40,7 @@ const MEMORY_SHARE: u64 = 8;
 /// Most records: they and their order fit in the least memory.
 const RECORDS_MAX: usize = 1 << 18;
 
-/// Bytes of a piece per record for which its scratch memory is made.
+/// Bytes of a chunk per record for which its scratch memory is made.
 const SCRATCH_RECORD_BYTES: usize = 16;
 
 /// Bytes moved by a system call.
@@ -275,8 +275,8 @@ fn sort<R: Records>(records: &R, raw: Raw, sums: &mut Sums) -> Option<Sorted> {
     }
     let mut scratch = records.scratch(raw.records * SCRATCH_RECORD_BYTES);
     let out = records.gathers().then(|| Lease::plain(Buf::heap_at_hand(raw.buf.len())));
-    let piece = RawPiece { lease: Lease::plain(raw.buf), bytes: 0..raw.len, spilled: false, grouping: None };
-    let mut parts = records.sort(piece, out, &mut scratch, &mut sums.read).into_iter();
+    let chunk = RawChunk { lease: Lease::plain(raw.buf), bytes: 0..raw.len, spilled: false, grouping: None };
+    let mut parts = records.sort(chunk, out, &mut scratch, &mut sums.read).into_iter();
     sums.misfits = records.take_misfits(&mut scratch).placed(&raw.starts);
     let whole = parts.next().filter(|part| part.bytes == (0..raw.len))?;
     let lease = Arc::into_inner(whole).and_then(|sorted| Arc::into_inner(sorted.lease))?;

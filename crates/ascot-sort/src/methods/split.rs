@@ -1,8 +1,8 @@
 //! Splits inputs into several files: by ranges of keys, by a hash of the key, or by position.
 //!
 //! ```text
-//!   by size    inputs ─▶ pieces ─▶ one file after another
-//!   by key     inputs ─▶ pieces ─▶ records grouped by part ─▶ [block] ─▶ file 0
+//!   by size    inputs ─▶ chunks ─▶ one file after another
+//!   by key     inputs ─▶ chunks ─▶ records grouped by part ─▶ [block] ─▶ file 0
 //!                                                         ├▶ [block] ─▶ file 1 ...
 //! ```
 //!
@@ -21,16 +21,16 @@ use ascot_record::checksum::RecordSum;
 use crate::api::{Output, Parts, SortError, SplitBy};
 use crate::job::Job;
 use crate::partition::{
-    BetweenPieces, Grouped, PartFile, Parts as OpenParts, Router, SPLIT_PIECE_BYTES, SplitTimes, open_parts,
-    split_pieces, split_stages, write_partitioned,
+    BetweenChunks, Grouped, PartFile, Parts as OpenParts, Router, SPLIT_CHUNK_BYTES, SplitTimes, open_parts,
+    split_chunks, split_stages, write_partitioned,
 };
 use crate::plan::{part_block, partition_in_long_runs};
 use crate::records::{Records, Splitters};
 use crate::report::PassFacts;
-use crate::resources::{PiecePool, descriptors};
+use crate::resources::{ChunkPool, descriptors};
 
-/// Most pieces in memory.
-const PIECES: usize = 64;
+/// Most chunks in memory.
+const CHUNKS: usize = 64;
 /// Descriptors of a file being written: the file, twice, and its lock.
 const DESCRIPTORS_PER_PART: usize = 3;
 
@@ -68,13 +68,13 @@ pub fn split_inputs<R: Records>(job: Job<'_, R>, by: SplitBy) -> Result<Report, 
 
 fn by_size<R: Records>(mut job: Job<'_, R>, parts: &Parts) -> Result<Report, SortError> {
     let mut output = job.open_rolling_output(parts, false)?;
-    let pieces = piece_pool(&job);
-    let mut reader = job.reader(&pieces);
+    let chunks = chunk_pool(&job);
+    let mut reader = job.reader(&chunks);
     let mut out = RecordSum::new();
     while let Some(mut placed) = reader.next(&|| ())? {
         job.cancel.check()?;
-        let range = placed.piece.bytes.clone();
-        let bytes = &mut placed.piece.lease.bytes_mut()[range];
+        let range = placed.chunk.bytes.clone();
+        let bytes = &mut placed.chunk.lease.bytes_mut()[range];
         job.records.normalise(bytes);
         let mut sum = RecordSum::new();
         job.records.sum(bytes, &mut sum);
@@ -95,13 +95,13 @@ fn by_size<R: Records>(mut job: Job<'_, R>, parts: &Parts) -> Result<Report, Sor
 fn by_key<R: Records>(mut job: Job<'_, R>, parts: &Parts, router: Router<'_>) -> Result<Report, SortError> {
     let turns = job.turns(&job.inputs.paths(), &job.output_dirs());
     let mut files = open_files(&job, parts)?.alternating(turns.is_some());
-    let pieces = piece_pool(&job);
-    let reader = job.reader(&pieces).in_turn(turns);
+    let chunks = chunk_pool(&job);
+    let reader = job.reader(&chunks).in_turn(turns);
     let records = job.records.clone();
     let threads = job.budget.threads;
     let cancel = job.cancel;
     let mut out = RecordSum::new();
-    let mut after_piece = |grouped: &Grouped, _: &mut BetweenPieces<'_, PartFile<R>>| {
+    let mut after_chunk = |grouped: &Grouped, _: &mut BetweenChunks<'_, PartFile<R>>| {
         job.manifest.sum_in.combine(&grouped.sum);
         job.take_in(&grouped.misfits)?;
         for (_, range) in &grouped.groups {
@@ -109,8 +109,8 @@ fn by_key<R: Records>(mut job: Job<'_, R>, parts: &Parts, router: Router<'_>) ->
         }
         Ok(())
     };
-    let times = split_pieces(&records, reader, &pieces, router, threads, cancel, |pieces| {
-        write_partitioned(&*records, pieces, &mut files, cancel, &mut after_piece)?;
+    let times = split_chunks(&records, reader, &chunks, router, threads, cancel, |chunks| {
+        write_partitioned(&*records, chunks, &mut files, cancel, &mut after_chunk)?;
         Ok(files.waited())
     })?;
     account_split(&mut job, parts, &times);
@@ -118,11 +118,11 @@ fn by_key<R: Records>(mut job: Job<'_, R>, parts: &Parts, router: Router<'_>) ->
     job.finish(files, &out, &RecordSum::new())
 }
 
-/// Pieces of the memory that the outputs leave.
-fn piece_pool<R: Records>(job: &Job<'_, R>) -> PiecePool {
+/// Chunks of the memory that the outputs leave.
+fn chunk_pool<R: Records>(job: &Job<'_, R>) -> ChunkPool {
     let share = job.pool.available();
-    let piece = SPLIT_PIECE_BYTES.min(share / 16).max(64 << 10) / 4096 * 4096;
-    PiecePool::new(&job.pool, piece, (share / piece).clamp(4, PIECES), share)
+    let chunk = SPLIT_CHUNK_BYTES.min(share / 16).max(64 << 10) / 4096 * 4096;
+    ChunkPool::new(&job.pool, chunk, (share / chunk).clamp(4, CHUNKS), share)
 }
 
 fn account_split<R: Records>(job: &mut Job<'_, R>, parts: &Parts, times: &SplitTimes) {

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::api::{Cancel, Output, SortError};
 use crate::output::Commit;
 use crate::output::rolling::RollingFiles;
-use crate::records::{Chunk, Records};
+use crate::records::{MergedBlock, Records};
 
 /// The bytes of an output file that are safe on disk, and those after them up to a record's end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,15 +102,15 @@ impl<R: Records> OutputWriter<R> {
     }
 
     /// Appends merged records.
-    pub fn write(&mut self, chunk: Chunk) -> Result<(), SortError> {
+    pub fn write(&mut self, block: MergedBlock) -> Result<(), SortError> {
         if self.rolling.is_some() {
-            return self.write_records(&chunk.buf[..chunk.len], chunk.first_record, chunk.records > 0);
+            return self.write_records(&block.buf[..block.len], block.first_record, block.records > 0);
         }
         let is_pipe = matches!(self.stream, Some(OutputStream::Pipe(_)));
-        if self.len == 0 && (is_pipe || chunk.len.is_multiple_of(PAGE_BYTES)) {
-            return self.write_block(chunk.buf, chunk.len);
+        if self.len == 0 && (is_pipe || block.len.is_multiple_of(PAGE_BYTES)) {
+            return self.write_block(block.buf, block.len);
         }
-        self.append(&chunk.buf[..chunk.len])
+        self.append(&block.buf[..block.len])
     }
 
     /// Appends records in the form of spills. The first record that starts in `bytes` starts at `first`; the last

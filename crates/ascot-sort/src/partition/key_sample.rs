@@ -1,14 +1,14 @@
-//! A sample of each part's keys, taken while the parts are written. Its keys bound the groups into which the pieces
+//! A sample of each part's keys, taken while the parts are written. Its keys bound the groups into which the chunks
 //! of a part are divided when the part is sorted.
 //!
 //! ```text
 //!   split      part 3 ─▶ every n-th number is kept (n doubles when the quota of the part is full)
-//!   sort part  kept numbers, sorted ─▶ bounds of groups of about GROUP_BYTES ─▶ pieces are grouped,
+//!   sort part  kept numbers, sorted ─▶ bounds of groups of about GROUP_BYTES ─▶ chunks are grouped,
 //!              and each group is sorted in the cache on its way to the output
 //! ```
 //!
-//! So every number is sorted once, in a group as large as the cache, instead of once in its piece and again in the
-//! merge. A resumed job has no sample: it sorts pieces and merges them.
+//! So every number is sorted once, in a group as large as the cache, instead of once in its chunk and again in the
+//! merge. A resumed job has no sample: it sorts chunks and merges them.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::records::Splitters;
 const GROUP_BYTES: u64 = 256 << 10;
 /// Keys kept for each group, about: the size of a group is then within a third of GROUP_BYTES.
 const KEYS_PER_GROUP: u64 = 24;
-/// Most groups of a part: grouping a piece writes to as many addresses at once.
+/// Most groups of a part: grouping a chunk writes to as many addresses at once.
 const MAX_GROUPS: u64 = 2048;
 /// The sample takes at most this fraction of memory, as its denominator.
 const MEMORY_SHARE: u64 = 16;
@@ -34,7 +34,7 @@ pub struct KeySample {
     group_bytes: u64,
     /// At first every `every`-th key is kept.
     every: u64,
-    /// The latest part asked for and its bounds: the pieces of a part come one after another.
+    /// The latest part asked for and its bounds: the chunks of a part come one after another.
     latest: Option<(usize, Option<Arc<Splitters>>)>,
 }
 
@@ -149,8 +149,8 @@ mod tests {
         let value = |i: usize| (i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
         let mut sample = KeySample::new(&pool, (count * 8) as u64, 8, 1 << 20).expect("memory");
         sample.divide(2);
-        for piece in 0..16 {
-            sample.add(1, count / 16, |i| value(piece * count / 16 + i));
+        for chunk in 0..16 {
+            sample.add(1, count / 16, |i| value(chunk * count / 16 + i));
         }
         assert!(sample.bounds(0, 1 << 20).is_none(), "nothing is known of the other part");
         let bounds = sample.bounds(1, (count * 8) as u64).expect("many groups");

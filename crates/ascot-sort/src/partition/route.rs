@@ -16,12 +16,12 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::api::{Cancel, SortError};
 use crate::pipeline::{ChunkWork, InOrder, Pipeline, read_chunks};
 use crate::read::{InputPosition, RecordReader};
-use crate::records::{Misfits, PieceMisfits, Records, Splitters, groups_of};
+use crate::records::{ChunkMisfits, Misfits, Records, Splitters, groups_of};
 use crate::report::stage;
-use crate::resources::{Lease, PiecePool};
+use crate::resources::{ChunkPool, Lease};
 
 /// Bytes of a chunk being split: two of them fit a second-level cache.
-pub const SPLIT_PIECE_BYTES: usize = 1 << 20;
+pub const SPLIT_CHUNK_BYTES: usize = 1 << 20;
 
 /// Decides which part a record belongs to.
 #[derive(Clone, Copy)]
@@ -112,10 +112,10 @@ pub struct SplitTimes {
 
 /// Reads and groups everything `reader` gives; `take` gets the chunks, and returns how long it waited for memory of
 /// the parts.
-pub fn split_pieces<R: Records>(
+pub fn split_chunks<R: Records>(
     records: &Arc<R>,
     reader: RecordReader<R>,
-    pieces: &PiecePool,
+    chunks: &ChunkPool,
     router: Router<'_>,
     threads: usize,
     cancel: &Cancel,
@@ -124,9 +124,9 @@ pub fn split_pieces<R: Records>(
     let turns = reader.turns().cloned();
     let pipeline = Pipeline { work: "split", threads, queue: None, turns, cancel };
     let ((room, took), times) = pipeline.run(
-        |feed| read_chunks(reader, Some(pieces), feed, cancel),
+        |feed| read_chunks(reader, Some(chunks), feed, cancel),
         || {
-            let mut scratch = records.scratch(SPLIT_PIECE_BYTES);
+            let mut scratch = records.scratch(SPLIT_CHUNK_BYTES);
             move |work| group(&**records, router, work, &mut scratch)
         },
         |grouped| {
@@ -147,10 +147,10 @@ pub fn split_pieces<R: Records>(
 
 fn group<R: Records>(records: &R, router: Router<'_>, work: ChunkWork, scratch: &mut R::Scratch) -> Grouped {
     let ChunkWork { mut placed, mut out } = work;
-    let range = placed.piece.bytes.clone();
+    let range = placed.chunk.bytes.clone();
     let mut sum = RecordSum::new();
-    let spilled = placed.piece.spilled;
-    let bytes = placed.piece.record_bytes_mut();
+    let spilled = placed.chunk.spilled;
+    let bytes = placed.chunk.record_bytes_mut();
     records.normalise(bytes);
     records.sum(bytes, &mut sum);
     // The key of every record is written, since it decides the record's part.
@@ -160,9 +160,9 @@ fn group<R: Records>(records: &R, router: Router<'_>, work: ChunkWork, scratch: 
         None => vec![(router.part_of(records, bytes), range)],
     };
     let misfit = before != misfits_written() && !spilled;
-    let misfits = if misfit { records.misfits(bytes) } else { PieceMisfits::default() };
+    let misfits = if misfit { records.misfits(bytes) } else { ChunkMisfits::default() };
     let misfits = misfits.placed(&placed.starts);
-    Grouped { lease: out.unwrap_or(placed.piece.lease), groups, sum, misfits, end: placed.end }
+    Grouped { lease: out.unwrap_or(placed.chunk.lease), groups, sum, misfits, end: placed.end }
 }
 
 /// The stages of a splitting pass, for its account.

@@ -2,7 +2,7 @@
 //! by part ([`route`](crate::partition::route)).
 //!
 //! ```text
-//!   grouped pieces, in input order ─▶ PartitionFlow ─▶ [block being filled] ─▶ part 0
+//!   grouped chunks, in input order ─▶ PartitionFlow ─▶ [block being filled] ─▶ part 0
 //!                                                  └─▶ [block being filled] ─▶ part 1 ... part m
 //! ```
 //!
@@ -23,7 +23,7 @@ use ascot_model::run_length::{Algorithm, Scheme, Shape};
 use crate::api::{Cancel, SortError};
 use crate::partition::route::Grouped;
 use crate::pipeline::InOrder;
-use crate::records::{Chunk, Records};
+use crate::records::{MergedBlock, Records};
 use crate::resources::Seat;
 use crate::runs::{OpenPart, Run, RunSink, RunStart, encode_index};
 
@@ -52,31 +52,31 @@ pub fn open_parts<P: PartStream>(
         .map_err(|_| SortError::Internal("parts have too few blocks of memory"))
 }
 
-/// Writes all `pieces` to `parts`. `after_piece` is called when all records of a piece have been given to their
+/// Writes all `chunks` to `parts`. `after_chunk` is called when all records of a chunk have been given to their
 /// parts.
 pub fn write_partitioned<R: Records, P: PartStream>(
     records: &R,
-    pieces: &mut InOrder<'_, Grouped>,
+    chunks: &mut InOrder<'_, Grouped>,
     parts: &mut Parts<P>,
     cancel: &Cancel,
-    after_piece: AfterPiece<'_, P>,
+    after_chunk: AfterChunk<'_, P>,
 ) -> Result<(), SortError> {
     let open = vec![OpenBlock::default(); parts.outputs()];
-    let seat = pieces.writer();
-    let mut flow = PartitionFlow { records, pieces, open, current: None, seat, after_piece };
+    let seat = chunks.writer();
+    let mut flow = PartitionFlow { records, chunks, open, current: None, seat, after_chunk };
     run(parts, &mut flow, || cancel.check())
 }
 
-/// A callback after each piece.
-pub type AfterPiece<'a, P> = &'a mut dyn FnMut(&Grouped, &mut BetweenPieces<'_, P>) -> Result<(), SortError>;
+/// A callback after each chunk.
+pub type AfterChunk<'a, P> = &'a mut dyn FnMut(&Grouped, &mut BetweenChunks<'_, P>) -> Result<(), SortError>;
 
-/// The parts between two pieces.
-pub struct BetweenPieces<'a, P: PartStream> {
+/// The parts between two chunks.
+pub struct BetweenChunks<'a, P: PartStream> {
     parts: &'a mut Parts<P>,
     open: &'a mut [OpenBlock],
 }
 
-impl<P: PartStream> BetweenPieces<'_, P> {
+impl<P: PartStream> BetweenChunks<'_, P> {
     /// Writes all blocks, also those that are not full, then calls `checkpoint` for each part.
     pub fn checkpoint<T>(
         &mut self,
@@ -105,18 +105,18 @@ struct OpenBlock {
 
 struct PartitionFlow<'a, 'p, R, P: PartStream> {
     records: &'a R,
-    pieces: &'a mut InOrder<'p, Grouped>,
+    chunks: &'a mut InOrder<'p, Grouped>,
     open: Vec<OpenBlock>,
-    /// The piece that found no memory for all of its records.
+    /// The chunk that found no memory for all of its records.
     current: Option<Unwritten>,
     /// Writes take turns with the reader.
     seat: Seat,
-    after_piece: AfterPiece<'a, P>,
+    after_chunk: AfterChunk<'a, P>,
 }
 
-/// A piece, the group of it that is written next, and the bytes of that group already written.
+/// A chunk, the group of it that is written next, and the bytes of that group already written.
 struct Unwritten {
-    piece: Grouped,
+    chunk: Grouped,
     group: usize,
     written: usize,
 }
@@ -128,7 +128,7 @@ impl<R: Records, P: PartStream> Flow<Reader, P> for PartitionFlow<'_, '_, R, P> 
         self.seat.give_back();
         let next = match self.current.take() {
             Some(current) => Some(current),
-            None => self.pieces.next_result()?.map(|piece| Unwritten { piece, group: 0, written: 0 }),
+            None => self.chunks.next_result()?.map(|chunk| Unwritten { chunk, group: 0, written: 0 }),
         };
         let Some(mut now) = next else {
             for (part, open) in self.open.iter_mut().enumerate() {
@@ -136,8 +136,8 @@ impl<R: Records, P: PartStream> Flow<Reader, P> for PartitionFlow<'_, '_, R, P> 
             }
             return Ok(Step::Done);
         };
-        while let Some((part, range)) = now.piece.groups.get(now.group) {
-            let bytes = &now.piece.lease.bytes()[range.clone()][now.written..];
+        while let Some((part, range)) = now.chunk.groups.get(now.group) {
+            let bytes = &now.chunk.lease.bytes()[range.clone()][now.written..];
             if bytes.is_empty() {
                 now.group += 1;
                 now.written = 0;
@@ -155,7 +155,7 @@ impl<R: Records, P: PartStream> Flow<Reader, P> for PartitionFlow<'_, '_, R, P> 
             }
             now.written += more;
         }
-        (self.after_piece)(&now.piece, &mut BetweenPieces { parts, open: &mut self.open })?;
+        (self.after_chunk)(&now.chunk, &mut BetweenChunks { parts, open: &mut self.open })?;
         Ok(Step::Progress)
     }
 }
@@ -311,7 +311,7 @@ impl<R: Records> BlockOutput for PartRun<R> {
         let (Some(sink), Some(facts)) = (&mut self.sink, self.facts.pop_front()) else { return Ok(()) };
         self.begun += 1;
         let BlockFacts { records, longest, first_record } = facts;
-        sink.write(Chunk { buf, len, first_record, longest, records })
+        sink.write(MergedBlock { buf, len, first_record, longest, records })
     }
 
     fn complete(&mut self) -> Result<(), IoError> {

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!   memory  = blocks of the merging threads + blocks of the output + scratch of the sorting threads
-//!           + pieces of records (form)  or  blocks of the inputs (merge)  or  blocks of the parts
+//!           + chunks of records (form)  or  blocks of the inputs (merge)  or  blocks of the parts
 //! ```
 //!
 //! The process itself (code, stacks, small allocations) is the constant beside the cap.
 
 use crate::api::{SortError, SortRequest};
 pub use crate::resources::control_group::LEAST_MEMORY_BYTES;
-use crate::resources::{GroupMemory, PIECES_READ, descriptors};
+use crate::resources::{CHUNKS_READ, GroupMemory, descriptors};
 
 /// Blocks of parts have this fraction of the memory of streams, as its denominator.
 const PARTS_SHARE: usize = 2;
@@ -17,12 +17,12 @@ const PARTS_SHARE: usize = 2;
 pub const BLOCK_BYTES_MIN: usize = 32 << 10;
 /// Largest block: larger ones are no faster on a device with a queue.
 pub const BLOCK_BYTES_MAX: usize = 1 << 20;
-/// Largest piece: it is sorted and gathered within the cache.
-const PIECE_BYTES_MAX: usize = 4 << 20;
-/// Smallest piece.
-const PIECE_BYTES_MIN: usize = 128 << 10;
-/// Number of pieces, if memory allows.
-const PIECES: usize = 64;
+/// Largest chunk: it is sorted and gathered within the cache.
+const CHUNK_BYTES_MAX: usize = 4 << 20;
+/// Smallest chunk.
+const CHUNK_BYTES_MIN: usize = 128 << 10;
+/// Number of chunks, if memory allows.
+const CHUNKS: usize = 64;
 
 /// How memory is divided, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,20 +39,20 @@ pub struct Budget {
     pub output_blocks: usize,
 }
 
-/// The pieces of a pass that sorts.
+/// The chunks of a pass that sorts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PieceShare {
-    /// Bytes of a piece.
+pub struct ChunkShare {
+    /// Bytes of a chunk.
     pub bytes: usize,
-    /// Number of pieces.
+    /// Number of chunks.
     pub count: usize,
-    /// Most pieces that are being read or sorted.
+    /// Most chunks that are being read or sorted.
     pub unsorted: usize,
 }
 
-impl PieceShare {
-    /// Pieces of one run buffer: half of those that can be sorted at once.
-    pub fn load(&self) -> usize {
+impl ChunkShare {
+    /// Chunks of one run buffer: half of those that can be sorted at once.
+    pub fn run_buffer(&self) -> usize {
         (self.count.saturating_sub(self.unsorted) / 2).max(1)
     }
 }
@@ -78,18 +78,18 @@ impl Budget {
         (self.threads * self.emit_blocks + self.output_blocks) * self.block
     }
 
-    /// Pieces of a pass that sorts. `scratch_bytes`: what a sorting thread needs for pieces of a size.
-    pub fn pieces(&self, scratch_bytes: &dyn Fn(usize) -> usize) -> PieceShare {
-        let mut bytes = PIECE_BYTES_MAX;
-        // Pieces being read; and pieces that wait for sorting or are sorted, each with the piece it is gathered to.
-        let unsorted = PIECES_READ + 2 * (self.threads + 2);
+    /// Chunks of a pass that sorts. `scratch_bytes`: what a sorting thread needs for chunks of a size.
+    pub fn chunks(&self, scratch_bytes: &dyn Fn(usize) -> usize) -> ChunkShare {
+        let mut bytes = CHUNK_BYTES_MAX;
+        // Chunks being read; and chunks that wait for sorting or are sorted, each with the chunk it is gathered to.
+        let unsorted = CHUNKS_READ + 2 * (self.threads + 2);
         loop {
             let taken = self.common() + self.threads * scratch_bytes(bytes);
             let left = self.memory.saturating_sub(taken);
-            if left / bytes >= PIECES.max(3 * unsorted) || bytes <= PIECE_BYTES_MIN {
-                return PieceShare { bytes, count: left / bytes, unsorted };
+            if left / bytes >= CHUNKS.max(3 * unsorted) || bytes <= CHUNK_BYTES_MIN {
+                return ChunkShare { bytes, count: left / bytes, unsorted };
             }
-            bytes = (bytes / 2).max(PIECE_BYTES_MIN);
+            bytes = (bytes / 2).max(CHUNK_BYTES_MIN);
         }
     }
 
@@ -173,7 +173,7 @@ mod tests {
             for data in [None, Some(1 << 30), Some(60_000_000_000)] {
                 for threads in [1, 2, 16] {
                     let budget = Budget::new(memory, threads, data).expect("enough");
-                    let share = budget.pieces(&|bytes| bytes / 3);
+                    let share = budget.chunks(&|bytes| bytes / 3);
                     let taken =
                         budget.common() + budget.threads * share.bytes / 3 + share.bytes * share.count;
                     assert!(taken <= budget.memory, "{budget:?} {share:?}");

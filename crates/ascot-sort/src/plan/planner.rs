@@ -172,11 +172,11 @@ impl<'a, R: Records> Facts<'a, R> {
     fn job(&self, in_order: bool) -> RecordJob<'_> {
         let budget = self.budget;
         let scratch = |bytes| self.records.scratch_bytes(bytes);
-        let pieces = budget.pieces(&scratch);
-        // A piece begins with space for the record that the piece before it cut off.
-        let filled = pieces.bytes - carry_bytes(pieces.bytes);
+        let chunks = budget.chunks(&scratch);
+        // A chunk begins with space for the record that the chunk before it cut off.
+        let filled = chunks.bytes - carry_bytes(chunks.bytes);
         let sorted_apart = budget.memory.saturating_sub(PART_BLOCKS * budget.block);
-        let of_parts = Budget { memory: sorted_apart, ..*budget }.pieces(&scratch);
+        let of_parts = Budget { memory: sorted_apart, ..*budget }.chunks(&scratch);
         let streams = budget.streams();
         let open = descriptors().saturating_sub(self.request.output.parts_held());
         let batch = self.request.batch_size.unwrap_or(usize::MAX);
@@ -191,10 +191,10 @@ impl<'a, R: Records> Facts<'a, R> {
             groups_parts: self.records.groups_parts(),
             memory_bytes: budget.memory as u64,
             shares: Shares {
-                all: (filled * (pieces.count - pieces.unsorted)) as u64,
-                load: (filled * pieces.load()) as u64,
-                load_pieces: pieces.load() as u64,
-                part: (of_parts.bytes * of_parts.load()) as u64,
+                all: (filled * (chunks.count - chunks.unsorted)) as u64,
+                load: (filled * chunks.run_buffer()) as u64,
+                load_pieces: chunks.run_buffer() as u64,
+                part: (of_parts.bytes * of_parts.run_buffer()) as u64,
                 fan_in: fan_in.max(2) as u64,
                 fan_out: fan_out.max(2) as u64,
                 streams: streams.saturating_sub(budget.output_blocks * budget.block) as u64,

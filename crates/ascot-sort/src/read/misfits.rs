@@ -4,7 +4,7 @@
 //! Counting costs nothing where all values fit: only records among which a key of such a value was written are
 //! looked at again ([`ascot_record::keys::misfits_written`]).
 
-use ascot_model::report::{ColumnAccount, ColumnFallback, ValuePlace};
+use ascot_model::report::{ColumnAccount, ColumnFallback, ValuePosition};
 use ascot_record::keys::KeyColumn;
 
 use crate::api::SortError;
@@ -35,7 +35,7 @@ impl Misfits {
         let none = KeyMisfits::default();
         let account = |(at, column): (usize, &KeyColumn)| {
             let key = self.keys.get(at).unwrap_or(&none);
-            let place = |misfit: &Misfit| ValuePlace {
+            let place = |misfit: &Misfit| ValuePosition {
                 input: name_of(inputs, misfit.input),
                 row: row_of(misfit, header),
                 value: misfit.value.clone(),
@@ -63,7 +63,7 @@ fn fallback_of(column: &KeyColumn, inputs: &Inputs, header: bool) -> Option<Colu
         kind: fallback.kind.to_string(),
         values: fallback.fitting as u64,
         others: fallback.others as u64,
-        first: ValuePlace {
+        first: ValuePosition {
             input: sampled.map_or_else(String::new, InputFile::name),
             row: *row as u64 + 1 + u64::from(header),
             value: value.clone(),

@@ -1,7 +1,7 @@
 //! From inputs to whole records.
 //!
 //! ```text
-//!   inputs ─▶ open (formats, headers) ─▶ record_reader ─▶ pieces of whole records
+//!   inputs ─▶ open (formats, headers) ─▶ record_reader ─▶ chunks of whole records
 //! ```
 
 pub mod damage;

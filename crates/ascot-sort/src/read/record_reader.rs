@@ -21,15 +21,15 @@ use ascot_record::framing::Partial;
 use crate::api::{Cancel, SortError};
 use crate::read::damage::RecordStart;
 use crate::read::inputs::{COMPLETION_BYTES, InputFile, InputPosition, Inputs, Span};
-use crate::records::{InputStart, RawPiece, RecordEnds};
-use crate::resources::{Lease, Long, PIECES_READ, PiecePool, Seat, Side, Starving, Turns};
+use crate::records::{InputStart, RawChunk, RecordEnds};
+use crate::resources::{CHUNKS_READ, ChunkPool, Lease, Long, Role, Seat, Starving, Turns};
 
 /// Bytes before a page-aligned read, for the carry.
 pub const CARRY_BYTES: usize = 64 << 10;
 
-/// Bytes for the carry in a buffer of `piece_bytes`.
-pub fn carry_bytes(piece_bytes: usize) -> usize {
-    CARRY_BYTES.min(piece_bytes / 4) / PAGE_BYTES * PAGE_BYTES
+/// Bytes for the carry in a buffer of `chunk_bytes`.
+pub fn carry_bytes(chunk_bytes: usize) -> usize {
+    CARRY_BYTES.min(chunk_bytes / 4) / PAGE_BYTES * PAGE_BYTES
 }
 
 /// Memory that is enough to sort a record, in lengths of it: a merge holds two runs with such a record, and a
@@ -44,7 +44,7 @@ pub struct RecordReader<R: ?Sized> {
     records: Arc<R>,
     disk: Disk,
     inputs: Inputs,
-    pieces: PiecePool,
+    chunks: ChunkPool,
     open: Option<Open>,
     /// The input being read, and how much of it has been read.
     at: InputPosition,
@@ -97,7 +97,7 @@ struct LongStart {
 /// A chunk and its place in the inputs.
 pub struct PlacedChunk {
     /// Its records.
-    pub piece: RawPiece,
+    pub chunk: RawChunk,
     /// Place after its last record.
     pub end: InputPosition,
     /// Number of records.
@@ -122,7 +122,7 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
         records: &Arc<R>,
         disk: &Disk,
         inputs: Inputs,
-        pieces: &PiecePool,
+        chunks: &ChunkPool,
         from: InputPosition,
         cancel: &Cancel,
     ) -> Self {
@@ -130,7 +130,7 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
             records: Arc::clone(records),
             disk: disk.clone(),
             inputs,
-            pieces: pieces.clone(),
+            chunks: chunks.clone(),
             open: None,
             at: from,
             separate: false,
@@ -141,7 +141,7 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
             long: None,
             after_long: None,
             turns: None,
-            seat: Arc::new(Seat::new(None, Side::Reader)),
+            seat: Arc::new(Seat::new(None, Role::Reader)),
             waited_memory: Duration::ZERO,
             waited_device: Duration::ZERO,
         }
@@ -161,7 +161,7 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
 
     /// Reads while it has the turn; the holder of [`RecordReader::seat`] gives the turn back.
     pub fn in_turn(mut self, turns: Option<Arc<Turns>>) -> Self {
-        self.seat = Arc::new(Seat::new(turns.as_ref(), Side::Reader));
+        self.seat = Arc::new(Seat::new(turns.as_ref(), Role::Reader));
         self.turns = turns;
         self
     }
@@ -187,12 +187,12 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
                 }
                 None => self.fill_small(starving)?,
             };
-            let piece = match self.long.take() {
+            let chunk = match self.long.take() {
                 Some(long) => self.lengthen(long, fill, starving)?,
                 None => self.cut_chunk(fill)?,
             };
-            if piece.is_some() {
-                return Ok(piece);
+            if chunk.is_some() {
+                return Ok(chunk);
             }
         }
     }
@@ -206,7 +206,7 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
         self.at.offset = self.at.offset.max(file.start);
         let left = file.size.map(|size| size.saturating_sub(self.at.offset));
         // A read from the middle starts at the page before.
-        let to_ask = left.filter(|&left| left >= self.pieces.piece_bytes() as u64);
+        let to_ask = left.filter(|&left| left >= self.chunks.chunk_bytes() as u64);
         let to_ask = to_ask.map(|left| left + self.at.offset % PAGE_BYTES as u64);
         let stream = file.open(&self.disk, self.at.offset)?;
         self.open = Some(Open { stream, to_ask, ahead: VecDeque::new(), pipe: file.size.is_none() });
@@ -215,7 +215,7 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
 
     fn lease(&mut self, starving: Starving<'_>) -> Result<Lease, SortError> {
         let since = Instant::now();
-        let lease = self.pieces.take_for(starving);
+        let lease = self.chunks.take_for(starving);
         self.waited_memory += since.elapsed();
         Ok(lease?)
     }
@@ -232,11 +232,11 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
     /// Keeps several chunks of a large input in flight.
     fn ask_ahead(&mut self, starving: Starving<'_>) -> Result<(), SortError> {
         while let Some(open) = &self.open {
-            if open.ahead.len() >= PIECES_READ || open.to_ask == Some(0) {
+            if open.ahead.len() >= CHUNKS_READ || open.to_ask == Some(0) {
                 return Ok(());
             }
             let lease =
-                if open.ahead.is_empty() { Some(self.lease(starving)?) } else { self.pieces.try_take() };
+                if open.ahead.is_empty() { Some(self.lease(starving)?) } else { self.chunks.try_take() };
             let (Some(mut lease), Some(open)) = (lease, &mut self.open) else { return Ok(()) };
             let Some(mut front) = lease.lend() else { return Ok(()) };
             let carry = carry_bytes(front.len());
@@ -309,7 +309,7 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
     /// Starts a long record with `bytes`, after which `read` more have been read.
     fn start_long(&mut self, bytes: &[u8], read: usize, starving: Starving<'_>) -> Result<(), SortError> {
         let start = self.start_of(bytes.len() + read);
-        let long = LongStart { long: self.pieces.long()?, partial: Partial::default(), start };
+        let long = LongStart { long: self.chunks.long()?, partial: Partial::default(), start };
         self.long = Some(self.append(long, bytes, starving)?.0);
         Ok(())
     }
@@ -324,9 +324,9 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
         let end = self.records.go_on(bytes, &mut started.partial);
         let part = &bytes[..end.unwrap_or(bytes.len())];
         let ahead = self.open.as_ref().map_or(0, |open| open.ahead.len());
-        let held = (ahead + 1) * self.pieces.piece_bytes();
+        let held = (ahead + 1) * self.chunks.chunk_bytes();
         let since = Instant::now();
-        let grown = self.pieces.append(&mut started.long, part, held, starving);
+        let grown = self.chunks.append(&mut started.long, part, held, starving);
         self.waited_memory += since.elapsed();
         match grown {
             Ok(()) => Ok((started, end)),
@@ -376,12 +376,12 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
         }
         let LongStart { long, start, .. } = started;
         let bytes = 0..long.bytes();
-        let piece = RawPiece { lease: long.into_lease(), bytes, spilled: self.spilled, grouping: None };
-        if let Some(keyless) = self.records.keyless(piece.record_bytes()) {
+        let chunk = RawChunk { lease: long.into_lease(), bytes, spilled: self.spilled, grouping: None };
+        if let Some(keyless) = self.records.keyless(chunk.record_bytes()) {
             return Err(start.keyless(keyless));
         }
         Ok(Some(PlacedChunk {
-            piece,
+            chunk,
             end: InputPosition {
                 input: self.at.input,
                 offset: self.at.offset - left,
@@ -447,7 +447,7 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
     /// A buffer that begins with the carry, unless the carry starts a long record.
     fn start_small(&mut self, starving: Starving<'_>) -> Result<Fill, SortError> {
         let carry = std::mem::take(&mut self.carry);
-        if carry.len() + 2 * PAGE_BYTES > self.pieces.piece_bytes() {
+        if carry.len() + 2 * PAGE_BYTES > self.chunks.chunk_bytes() {
             self.start_long(&carry, 0, starving)?;
             return Ok(Fill::of(self.lease(starving)?, 0..0));
         }
@@ -545,9 +545,9 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
         let offset = self.at.offset.saturating_sub(rest.len() as u64);
         let end = InputPosition { input: self.at.input, offset, record: self.record_number };
         self.carry = fill.lease.bytes()[rest].to_vec();
-        let piece = RawPiece { lease: fill.lease, bytes, spilled: self.spilled, grouping: None };
+        let chunk = RawChunk { lease: fill.lease, bytes, spilled: self.spilled, grouping: None };
         let Fill { records, starts, added, .. } = fill;
-        Ok(PlacedChunk { piece, end, records, starts, added, input, ends_input, span, long: false })
+        Ok(PlacedChunk { chunk, end, records, starts, added, input, ends_input, span, long: false })
     }
 }
 

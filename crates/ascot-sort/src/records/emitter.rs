@@ -1,4 +1,4 @@
-//! The records of one task of a merge on their way to its sequencer, in chunks.
+//! The records of one task of a merge on their way to its sequencer, in blocks.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -31,12 +31,12 @@ impl Merged {
 }
 
 /// Merged records on their way to a sink.
-pub struct Chunk {
+pub struct MergedBlock {
     /// The block; it returns to its thread when dropped.
     pub buf: Buf,
     /// Bytes of it that are records.
     pub len: usize,
-    /// Offset of the first record that starts here; `len` where one goes on from the chunk before.
+    /// Offset of the first record that starts here; `len` where one goes on from the block before.
     pub first_record: usize,
     /// Length of the longest record that ends here, bytes.
     pub longest: usize,
@@ -49,12 +49,12 @@ pub struct Chunk {
 pub struct Stopped;
 
 pub(crate) enum Message {
-    Chunk(Chunk),
+    Block(MergedBlock),
     Done(Merged),
 }
 
-/// Collects the records of one task into chunks. Chunks hold whole records, unless one is longer
-/// than a chunk.
+/// Collects the records of one task into blocks. Blocks hold whole records, unless one is longer
+/// than a block.
 pub struct Emitter {
     blocks: BlockPool,
     send: Sender<Message>,
@@ -91,11 +91,11 @@ impl Emitter {
                 return Ok(());
             }
         }
-        self.record_in_new_chunk(record)
+        self.record_in_new_block(record)
     }
 
     #[cold]
-    fn record_in_new_chunk(&mut self, record: &[u8]) -> Result<(), Stopped> {
+    fn record_in_new_block(&mut self, record: &[u8]) -> Result<(), Stopped> {
         self.flush()?;
         let capacity = self.blocks.block_bytes();
         let mut rest = record;
@@ -115,11 +115,11 @@ impl Emitter {
         self.first_record = if continues { rest.len() } else { 0 };
         self.longest = record.len();
         self.records = 1;
-        // What follows a record that spans chunks starts a chunk of its own.
+        // What follows a record that spans blocks starts a block of its own.
         if continues { self.flush() } else { Ok(()) }
     }
 
-    /// Room for up to `bytes` more bytes of whole records (at least `least`, unless a chunk is
+    /// Room for up to `bytes` more bytes of whole records (at least `least`, unless a block is
     /// smaller), to be filled from the front and claimed by [`Emitter::claim`].
     pub fn room(&mut self, least: usize) -> Result<&mut [u8], Stopped> {
         let free = self.current.as_ref().map_or(0, |buf| buf.len() - self.len);
@@ -137,8 +137,8 @@ impl Emitter {
         self.longest = self.longest.max(bytes.checked_div(records as usize).unwrap_or(0));
     }
 
-    /// Bytes of a chunk.
-    pub fn chunk_bytes(&self) -> usize {
+    /// Bytes of a block.
+    pub fn block_bytes(&self) -> usize {
         self.blocks.block_bytes()
     }
 
@@ -167,7 +167,7 @@ impl Emitter {
             self.current = Some(buf);
             return Ok(());
         }
-        let chunk = Chunk {
+        let block = MergedBlock {
             buf,
             len: self.len,
             first_record: self.first_record,
@@ -175,7 +175,7 @@ impl Emitter {
             records: self.records,
         };
         (self.len, self.first_record, self.longest, self.records) = (0, 0, 0, 0);
-        self.send.send(Message::Chunk(chunk)).map_err(|_| Stopped)
+        self.send.send(Message::Block(block)).map_err(|_| Stopped)
     }
 
     pub(crate) fn finish(mut self, merged: Merged) {

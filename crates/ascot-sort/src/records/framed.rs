@@ -13,17 +13,17 @@ use ascot_record::order::{self, RecordOrder};
 use ascot_record::piece::{PieceScratch, sort_piece};
 
 use super::{
-    Cut, Index, Keyless, RawPiece, RecordEnds, Records, Rules, Segment, Side, Sorted, Splitters, Task,
+    Cut, Index, Keyless, RawChunk, RecordEnds, Records, Rules, Segment, Side, Sorted, Splitters, Task,
     cut_framed, groups_of,
 };
 use crate::records::emitter::{Emitter, Merged, Stopped};
-use crate::records::misfits::PieceMisfits;
+use crate::records::misfits::ChunkMisfits;
 use crate::resources::Lease;
 
 /// Bytes between two record starts remembered for a block read back.
 const SPARSE_STEP: usize = 4096;
 
-/// Most records sorted at a time; a piece with more becomes several.
+/// Most records sorted at a time; a chunk with more becomes several.
 const MOST_RECORDS: usize = 1 << 18;
 
 /// A framing and an order.
@@ -38,13 +38,13 @@ pub struct Framed<F, O> {
 
 /// A record in memory, kept there by the reference.
 #[derive(Clone)]
-pub struct Place {
+pub struct RecordRef {
     sorted: Arc<Sorted>,
     start: u32,
     end: u32,
 }
 
-impl Place {
+impl RecordRef {
     fn record(&self) -> &[u8] {
         &self.sorted.record_bytes()[self.start as usize..self.end as usize]
     }
@@ -66,8 +66,8 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Framed<F, O> {
         self.columns.iter().any(|column| !column.kind.takes_all())
     }
 
-    /// Adds the misfits of `bytes`, before which the piece has so many records.
-    fn note_misfits(&self, bytes: &[u8], before: usize, misfits: &mut PieceMisfits) {
+    /// Adds the misfits of `bytes`, before which the chunk has so many records.
+    fn note_misfits(&self, bytes: &[u8], before: usize, misfits: &mut ChunkMisfits) {
         let (mut start, mut record) = (0, before);
         while let Some(end) = self.framing.end(bytes, start) {
             self.order.misfits(&bytes[start..end], &mut |key, value| misfits.note(key, record, value));
@@ -80,17 +80,17 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Framed<F, O> {
         Framed { least_body: bytes, ..self }
     }
 
-    fn most_records(piece_bytes: usize) -> usize {
-        (piece_bytes / 16).clamp(4096, MOST_RECORDS)
+    fn most_records(chunk_bytes: usize) -> usize {
+        (chunk_bytes / 16).clamp(4096, MOST_RECORDS)
     }
 
     fn end(&self, bytes: &[u8], start: usize) -> usize {
         self.framing.end(bytes, start).unwrap_or(bytes.len())
     }
 
-    fn place(&self, sorted: &Arc<Sorted>, start: u32) -> Place {
+    fn record_ref(&self, sorted: &Arc<Sorted>, start: u32) -> RecordRef {
         let end = self.end(sorted.record_bytes(), start as usize) as u32;
-        Place { sorted: Arc::clone(sorted), start, end }
+        RecordRef { sorted: Arc::clone(sorted), start, end }
     }
 
     /// Start of the last record before byte `hi`, searched from the nearest remembered start.
@@ -255,11 +255,11 @@ fn sparse_of(index: &Index) -> &[u32] {
     }
 }
 
-/// Scratch of a thread that sorts pieces.
+/// Scratch of a thread that sorts chunks.
 pub struct FramedScratch {
-    piece: PieceScratch,
+    chunk: PieceScratch,
     starts: Vec<u32>,
-    misfits: PieceMisfits,
+    misfits: ChunkMisfits,
 }
 
 impl<F: Framing + 'static, O: RecordOrder + 'static> RecordEnds for Framed<F, O> {
@@ -293,17 +293,17 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> RecordEnds for Framed<F, O>
 }
 
 impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
-    type Bound = Place;
+    type Bound = RecordRef;
     type Scratch = FramedScratch;
 
-    fn scratch(&self, piece_bytes: usize) -> FramedScratch {
-        let records = Self::most_records(piece_bytes);
-        let (piece, starts) = (PieceScratch::with_capacity(records), vec![0; records]);
-        FramedScratch { piece, starts, misfits: PieceMisfits::default() }
+    fn scratch(&self, chunk_bytes: usize) -> FramedScratch {
+        let records = Self::most_records(chunk_bytes);
+        let (chunk, starts) = (PieceScratch::with_capacity(records), vec![0; records]);
+        FramedScratch { chunk, starts, misfits: ChunkMisfits::default() }
     }
 
-    fn scratch_bytes(&self, piece_bytes: usize) -> usize {
-        let records = Self::most_records(piece_bytes);
+    fn scratch_bytes(&self, chunk_bytes: usize) -> usize {
+        let records = Self::most_records(chunk_bytes);
         ascot_record::piece::scratch_bytes(records) + records * size_of::<u32>()
     }
 
@@ -321,27 +321,27 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
 
     fn sort(
         &self,
-        piece: RawPiece,
+        chunk: RawChunk,
         out: Option<Lease>,
         scratch: &mut FramedScratch,
         sum: &mut RecordSum,
     ) -> Vec<Arc<Sorted>> {
         let Some(mut out) = out else { return Vec::new() };
-        let data = &piece.lease.bytes()[piece.bytes.clone()];
+        let data = &chunk.lease.bytes()[chunk.bytes.clone()];
         let (mut at, mut before, mut parts) = (0, 0, Vec::new());
-        scratch.misfits = PieceMisfits::default();
+        scratch.misfits = ChunkMisfits::default();
         while at < data.len() {
             let bytes = &data[at..];
             let framed = self.framing.frame(bytes, &mut scratch.starts);
             let (bytes, starts) = (&bytes[..framed.consumed], &mut scratch.starts[..framed.records]);
-            if !piece.spilled {
+            if !chunk.spilled {
                 add_all(sum, bytes, starts);
             }
             let misfits = misfits_written();
-            sort_piece(&self.framing, &self.order, bytes, starts, &mut scratch.piece);
+            sort_piece(&self.framing, &self.order, bytes, starts, &mut scratch.chunk);
             // The key of a record that is alone need not be written.
             let misfits = misfits != misfits_written() || (framed.records < 2 && self.is_typed());
-            if misfits && !piece.spilled {
+            if misfits && !chunk.spilled {
                 self.note_misfits(bytes, before, &mut scratch.misfits);
             }
             before += framed.records;
@@ -364,15 +364,15 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
         &self.columns
     }
 
-    fn misfits(&self, bytes: &[u8]) -> PieceMisfits {
-        let mut misfits = PieceMisfits::default();
+    fn misfits(&self, bytes: &[u8]) -> ChunkMisfits {
+        let mut misfits = ChunkMisfits::default();
         if self.is_typed() {
             self.note_misfits(bytes, 0, &mut misfits);
         }
         misfits
     }
 
-    fn take_misfits(&self, scratch: &mut FramedScratch) -> PieceMisfits {
+    fn take_misfits(&self, scratch: &mut FramedScratch) -> ChunkMisfits {
         std::mem::take(&mut scratch.misfits)
     }
 
@@ -410,43 +410,43 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
         u64::from(segment.hi.saturating_sub(segment.lo))
     }
 
-    fn first(&self, segment: &Segment) -> Place {
-        self.place(&segment.sorted, segment.lo)
+    fn first(&self, segment: &Segment) -> RecordRef {
+        self.record_ref(&segment.sorted, segment.lo)
     }
 
-    fn last(&self, segment: &Segment) -> Place {
+    fn last(&self, segment: &Segment) -> RecordRef {
         let sparse = sparse_of(&segment.sorted.index);
-        self.place(&segment.sorted, self.last_start(segment.sorted.record_bytes(), sparse, segment.hi))
+        self.record_ref(&segment.sorted, self.last_start(segment.sorted.record_bytes(), sparse, segment.hi))
     }
 
-    fn sample(&self, segment: &Segment, count: usize, out: &mut Vec<Place>) {
+    fn sample(&self, segment: &Segment, count: usize, out: &mut Vec<RecordRef>) {
         let span = segment.hi - segment.lo;
         for i in 0..count as u32 {
             let position = segment.lo + (u64::from(span) * u64::from(2 * i + 1) / (2 * count as u64)) as u32;
             let sparse = sparse_of(&segment.sorted.index);
             let at = sparse.partition_point(|&start| start <= position).saturating_sub(1);
             let start = sparse.get(at).copied().unwrap_or(0).max(segment.lo);
-            out.push(self.place(&segment.sorted, start));
+            out.push(self.record_ref(&segment.sorted, start));
         }
     }
 
-    fn compare(&self, a: &Place, b: &Place) -> Ordering {
+    fn compare(&self, a: &RecordRef, b: &RecordRef) -> Ordering {
         let (mut scratch_a, mut scratch_b) = (Vec::new(), Vec::new());
         order::compare(&self.order, a.record(), b.record(), &mut scratch_a, &mut scratch_b)
     }
 
-    fn compare_keys(&self, a: &Place, b: &Place) -> Ordering {
+    fn compare_keys(&self, a: &RecordRef, b: &RecordRef) -> Ordering {
         let (mut scratch_a, mut scratch_b) = (Vec::new(), Vec::new());
         let order =
             self.order.key(a.record(), &mut scratch_a).cmp(self.order.key(b.record(), &mut scratch_b));
         if self.order.descending() { order.reverse() } else { order }
     }
 
-    fn key_of(&self, bound: &Place) -> Vec<u8> {
+    fn key_of(&self, bound: &RecordRef) -> Vec<u8> {
         self.order.key(bound.record(), &mut Vec::new()).to_vec()
     }
 
-    fn position(&self, segment: &Segment, bound: &Place, side: Side, keys_only: bool) -> u32 {
+    fn position(&self, segment: &Segment, bound: &RecordRef, side: Side, keys_only: bool) -> u32 {
         let mut key_scratch = Vec::new();
         let key = self.order.key(bound.record(), &mut key_scratch);
         let mut probe = Probe { key, record: (!keys_only).then(|| bound.record()), scratch: Vec::new() };

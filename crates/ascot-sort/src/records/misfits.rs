@@ -10,23 +10,23 @@ use crate::api::SortError;
 const NULLS: [&str; 14] =
     ["\\N", "null", "na", "n/a", "#n/a", "none", "nil", "(null)", "-", "--", ".", "?", "missing", "unknown"];
 
-/// Where the records of an input begin among those of a piece.
+/// Where the records of an input begin among those of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InputStart {
-    /// Records of the piece before them.
+    /// Records of the chunk before them.
     pub at: usize,
     /// Number of the input.
     pub input: usize,
-    /// Records of the input before the piece.
+    /// Records of the input before the chunk.
     pub before: u64,
 }
 
-/// Misfits among the records of a piece: of each key the number, the record of the first one and its value.
+/// Misfits among the records of a chunk: of each key the number, the record of the first one and its value.
 #[derive(Clone, Debug, Default)]
-pub struct PieceMisfits(Vec<(u64, usize, String)>);
+pub struct ChunkMisfits(Vec<(u64, usize, String)>);
 
-impl PieceMisfits {
-    /// Takes note of a value of the key `key`, in record `record` of the piece.
+impl ChunkMisfits {
+    /// Takes note of a value of the key `key`, in record `record` of the chunk.
     pub fn note(&mut self, key: usize, record: usize, value: &[u8]) {
         if self.0.len() <= key {
             self.0.resize(key + 1, (0, 0, String::new()));

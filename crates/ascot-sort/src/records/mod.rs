@@ -1,7 +1,7 @@
 //! What the passes of a sort need to know of records, and sorted records in memory.
 //!
 //! ```text
-//!   Sorted   memory with sorted records: a piece (record starts in order) or a block read back
+//!   Sorted   memory with sorted records: a chunk (record starts in order) or a block read back
 //!   Segment  a stretch lo..hi of a Sorted
 //!   source   segments one after another: one sorted sequence
 //!   Task     a key range of several sources, to be merged into one stretch of output
@@ -16,9 +16,9 @@ mod framed;
 pub mod misfits;
 mod numbers;
 mod splitters;
-pub(crate) use misfits::{InputStart, KeyMisfits, Misfit, Misfits, PieceMisfits, fix_of, title};
+pub(crate) use misfits::{ChunkMisfits, InputStart, KeyMisfits, Misfit, Misfits, fix_of, title};
 
-pub(crate) use emitter::{Chunk, Clocks, Emitter, Merged, Message, add, take};
+pub(crate) use emitter::{Clocks, Emitter, Merged, MergedBlock, Message, add, take};
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -39,7 +39,7 @@ use crate::resources::Lease;
 
 /// Sorted records in memory.
 pub struct Sorted {
-    /// The memory; pieces cut from one buffer share it.
+    /// The memory; chunks cut from one buffer share it.
     pub lease: Arc<Lease>,
     /// Where the records are in it, bytes.
     pub bytes: Range<usize>,
@@ -134,7 +134,7 @@ pub struct Keyless {
 }
 
 /// Bytes of whole records, not yet sorted.
-pub struct RawPiece {
+pub struct RawChunk {
     /// The memory.
     pub lease: Lease,
     /// Where the records are.
@@ -145,7 +145,7 @@ pub struct RawPiece {
     pub grouping: Option<Arc<Splitters>>,
 }
 
-impl RawPiece {
+impl RawChunk {
     /// The bytes of the records.
     pub fn record_bytes(&self) -> &[u8] {
         &self.lease.bytes()[self.bytes.clone()]
@@ -187,13 +187,13 @@ pub trait Records: RecordEnds {
     /// Scratch of a sorting thread.
     type Scratch: Send;
 
-    /// Scratch for pieces; its size is [`Records::scratch_bytes`].
-    fn scratch(&self, piece_bytes: usize) -> Self::Scratch;
+    /// Scratch for chunks; its size is [`Records::scratch_bytes`].
+    fn scratch(&self, chunk_bytes: usize) -> Self::Scratch;
     /// Bytes [`Records::scratch`] takes.
-    fn scratch_bytes(&self, piece_bytes: usize) -> usize;
-    /// Whether sorting a piece copies its records to a second buffer.
+    fn scratch_bytes(&self, chunk_bytes: usize) -> usize;
+    /// Whether sorting a chunk copies its records to a second buffer.
     fn gathers(&self) -> bool;
-    /// Whether the pieces of a part are best grouped by key and sorted group by group while they are
+    /// Whether the chunks of a part are best grouped by key and sorted group by group while they are
     /// merged, instead of sorted twice.
     fn groups_parts(&self) -> bool {
         false
@@ -207,11 +207,11 @@ pub trait Records: RecordEnds {
         self.sample_keys(record, 1, &mut keys);
         keys.first().map_or(0, |key| splitters.part_of(key))
     }
-    /// Sorts a piece and adds its records to `sum`. Where sorting gathers, `out` is at least as long
-    /// as the piece's memory and takes the records; else they are sorted where they are.
+    /// Sorts a chunk and adds its records to `sum`. Where sorting gathers, `out` is at least as long
+    /// as the chunk's memory and takes the records; else they are sorted where they are.
     fn sort(
         &self,
-        piece: RawPiece,
+        chunk: RawChunk,
         out: Option<Lease>,
         scratch: &mut Self::Scratch,
         sum: &mut RecordSum,
@@ -221,12 +221,12 @@ pub trait Records: RecordEnds {
         &[]
     }
     /// The values of whole records that are not of their column's type.
-    fn misfits(&self, _bytes: &[u8]) -> PieceMisfits {
-        PieceMisfits::default()
+    fn misfits(&self, _bytes: &[u8]) -> ChunkMisfits {
+        ChunkMisfits::default()
     }
-    /// The same of the piece that was sorted last, unless it came from a spill.
-    fn take_misfits(&self, _scratch: &mut Self::Scratch) -> PieceMisfits {
-        PieceMisfits::default()
+    /// The same of the chunk that was sorted last, unless it came from a spill.
+    fn take_misfits(&self, _scratch: &mut Self::Scratch) -> ChunkMisfits {
+        ChunkMisfits::default()
     }
     /// Sorted records read back: finds its way in them.
     fn index(&self, lease: Lease, bytes: Range<usize>) -> Sorted;

@@ -13,7 +13,7 @@ use ascot_record::{number, vsort};
 use bytemuck::Pod;
 
 use super::{
-    Cut, Groups, Index, RawPiece, RecordEnds, Records, Rules, Segment, Side, Sorted, Splitters, Task,
+    Cut, Groups, Index, RawChunk, RecordEnds, Records, Rules, Segment, Side, Sorted, Splitters, Task,
     groups_of,
 };
 use crate::records::emitter::{Emitter, Merged, Stopped};
@@ -125,7 +125,7 @@ impl<T: Number> Numbers<T> {
 
     /// Merges as many values as a chunk holds at a time.
     fn merge_chunks(&self, mut live: Vec<&[T]>, collect: &mut Collect<'_, T>) -> Result<(), Stopped> {
-        let most = (collect.out.chunk_bytes() / size_of::<T>()).max(1);
+        let most = (collect.out.block_bytes() / size_of::<T>()).max(1);
         let total = |live: &[&[T]]| live.iter().map(|values| values.len()).sum::<usize>();
         while total(&live) > most {
             let cut = cut_for(&live, most);
@@ -248,7 +248,7 @@ impl<T: Number> Collect<'_, T> {
 impl<T: Number> Collect<'_, T> {
     /// Sorts and emits a group of values that lie in several slices.
     fn group(&mut self, slices: &[&[T]], equal: bool) -> Result<(), Stopped> {
-        let most = (self.out.chunk_bytes() / size_of::<T>()).max(1);
+        let most = (self.out.block_bytes() / size_of::<T>()).max(1);
         let count: usize = slices.iter().map(|values| values.len()).sum();
         if equal {
             return slices
@@ -275,23 +275,24 @@ impl<T: Number> Collect<'_, T> {
         let all = || slices.iter().copied().flatten().copied();
         let Some(mut from) = all().min() else { return Ok(()) };
         loop {
-            let mut upto: Option<T> = None;
-            let within = |value: &T, upto: Option<T>| *value >= from && upto.is_none_or(|upto| *value < upto);
+            let mut below: Option<T> = None;
+            let within =
+                |value: &T, below: Option<T>| *value >= from && below.is_none_or(|below| *value < below);
             let count = loop {
-                let count = all().filter(|value| within(value, upto)).count();
+                let count = all().filter(|value| within(value, below)).count();
                 if count <= most {
                     break count;
                 }
                 let mut sample: Vec<T> =
-                    all().filter(|value| within(value, upto)).step_by(count.div_ceil(SAMPLES)).collect();
+                    all().filter(|value| within(value, below)).step_by(count.div_ceil(SAMPLES)).collect();
                 sample.sort_unstable();
                 let pick = sample[sample.len() * most / count * 3 / 4];
-                upto = Some(pick);
+                below = Some(pick);
                 if pick == from {
                     break 0;
                 }
             };
-            if upto == Some(from) {
+            if below == Some(from) {
                 // The smallest value alone is a large share: its equals need no sort.
                 let mut left = all().filter(|value| *value == from).count();
                 while left > 0 {
@@ -299,15 +300,15 @@ impl<T: Number> Collect<'_, T> {
                     self.fill(now, |room| room.fill(from))?;
                     left -= now;
                 }
-                upto = all().filter(|value| *value > from).min();
+                below = all().filter(|value| *value > from).min();
             } else {
                 self.fill(count, |room| {
-                    let values = all().filter(|value| within(value, upto));
+                    let values = all().filter(|value| within(value, below));
                     room.iter_mut().zip(values).for_each(|(place, value)| *place = value);
                     T::sort(room);
                 })?;
             }
-            let Some(next) = upto else { return Ok(()) };
+            let Some(next) = below else { return Ok(()) };
             from = next;
         }
     }
@@ -354,15 +355,15 @@ impl<T: Number> RecordEnds for Numbers<T> {
 
 impl<T: Number> Records for Numbers<T> {
     type Bound = T;
-    /// The group of each value of a piece.
+    /// The group of each value of a chunk.
     type Scratch = Vec<u16>;
 
-    fn scratch(&self, piece_bytes: usize) -> Vec<u16> {
-        Vec::with_capacity(piece_bytes / size_of::<T>())
+    fn scratch(&self, chunk_bytes: usize) -> Vec<u16> {
+        Vec::with_capacity(chunk_bytes / size_of::<T>())
     }
 
-    fn scratch_bytes(&self, piece_bytes: usize) -> usize {
-        piece_bytes / size_of::<T>() * size_of::<u16>()
+    fn scratch_bytes(&self, chunk_bytes: usize) -> usize {
+        chunk_bytes / size_of::<T>() * size_of::<u16>()
     }
 
     fn groups_parts(&self) -> bool {
@@ -379,16 +380,16 @@ impl<T: Number> Records for Numbers<T> {
 
     fn sort(
         &self,
-        mut piece: RawPiece,
+        mut chunk: RawChunk,
         out: Option<Lease>,
         scratch: &mut Vec<u16>,
         sum: &mut RecordSum,
     ) -> Vec<Arc<Sorted>> {
-        let bytes = &mut piece.lease.bytes_mut()[piece.bytes.clone()];
-        if !piece.spilled {
+        let bytes = &mut chunk.lease.bytes_mut()[chunk.bytes.clone()];
+        if !chunk.spilled {
             self.take_in(bytes, sum);
         }
-        if let (Some(bounds), Some(mut out)) = (piece.grouping, out) {
+        if let (Some(bounds), Some(mut out)) = (chunk.grouping, out) {
             let range = 0..bytes.len();
             let sizes = group_values(
                 cast::<T>(bytes),
@@ -404,7 +405,7 @@ impl<T: Number> Records for Numbers<T> {
             return vec![Arc::new(Sorted { lease: Arc::new(out), bytes: range, index })];
         }
         T::sort(cast_mut(bytes));
-        vec![Arc::new(Sorted { lease: Arc::new(piece.lease), bytes: piece.bytes, index: Index::Array })]
+        vec![Arc::new(Sorted { lease: Arc::new(chunk.lease), bytes: chunk.bytes, index: Index::Array })]
     }
 
     fn index(&self, lease: Lease, bytes: Range<usize>) -> Sorted {
@@ -518,7 +519,7 @@ impl<T: Number> Records for Numbers<T> {
         out: &mut [u8],
         scratch: &mut Vec<u16>,
     ) -> Vec<(usize, Range<usize>)> {
-        // Numbers that are not aligned in their piece are copied as they are asked for.
+        // Numbers that are not aligned in their chunk are copied as they are asked for.
         let sizes = match bytemuck::try_cast_slice::<u8, T>(bytes) {
             Ok(values) => group_values(values, splitters, cast_mut(&mut out[..bytes.len()]), scratch),
             Err(_) => {

@@ -1,11 +1,11 @@
 //! What a process has to work with: memory and its control group, threads, descriptors, the turn on a device.
 
+pub mod chunk_pool;
 pub mod control_group;
 pub mod limits;
-pub mod pieces;
 pub mod turns;
+pub(crate) use chunk_pool::{CHUNKS_READ, ChunkPool, Lease, Long, Starving};
 pub(crate) use limits::{compute_threads, descriptors, device_of, peak_memory_bytes};
-pub(crate) use pieces::{Lease, Long, PIECES_READ, PiecePool, Starving};
-pub(crate) use turns::{Seat, Side, Turns};
+pub(crate) use turns::{Role, Seat, Turns};
 
 pub(crate) use control_group::{GroupMemory, LoweredCap, lowered};

@@ -21,9 +21,9 @@ use ascot_model::volume::VolumeProfile;
 
 use crate::resources::limits::device_of;
 
-/// A side of a pass.
+/// What a thread of a pass does on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum Role {
     /// Reads.
     Reader,
     /// Writes.
@@ -32,12 +32,12 @@ pub enum Side {
 
 #[derive(Debug, Default)]
 struct State {
-    held: Option<Side>,
-    last: Option<Side>,
+    held: Option<Role>,
+    last: Option<Role>,
     waiting: [usize; 2],
 }
 
-/// The side that uses the device.
+/// Which role may use the device.
 #[derive(Debug, Default)]
 pub struct Turns {
     state: Mutex<State>,
@@ -57,18 +57,18 @@ impl Turns {
         self.state.lock().unpoisoned()
     }
 
-    /// Waits for the turn. The side that had the last turn lets the other go first.
-    fn take(&self, side: Side) {
-        let other = 1 - side as usize;
+    /// Waits for the turn. The role that had the last turn lets the other go first.
+    fn take(&self, role: Role) {
+        let other = 1 - role as usize;
         let mut state = self.lock();
-        state.waiting[side as usize] += 1;
+        state.waiting[role as usize] += 1;
         let mut waiting = None;
-        while state.held.is_some() || (state.last == Some(side) && state.waiting[other] > 0) {
+        while state.held.is_some() || (state.last == Some(role) && state.waiting[other] > 0) {
             waiting.get_or_insert_with(|| wait_for("the turn on the device", Need::Blocked, None));
             state = self.changed.wait(state).unpoisoned();
         }
-        state.waiting[side as usize] -= 1;
-        (state.held, state.last) = (Some(side), Some(side));
+        state.waiting[role as usize] -= 1;
+        (state.held, state.last) = (Some(role), Some(role));
     }
 
     fn give_back(&self) {
@@ -77,31 +77,31 @@ impl Turns {
     }
 }
 
-/// One side's claim to the device. It has the turn or not, and gives it back when dropped.
+/// One role's claim to the device. It has the turn or not, and gives it back when dropped.
 #[derive(Debug)]
 pub struct Seat {
     turns: Option<Arc<Turns>>,
-    side: Side,
+    role: Role,
     has_turn: AtomicBool,
 }
 
 impl Seat {
     /// A seat at these turns; without turns both sides use the device at any time.
-    pub fn new(turns: Option<&Arc<Turns>>, side: Side) -> Seat {
-        Seat { turns: turns.cloned(), side, has_turn: AtomicBool::new(false) }
+    pub fn new(turns: Option<&Arc<Turns>>, role: Role) -> Seat {
+        Seat { turns: turns.cloned(), role, has_turn: AtomicBool::new(false) }
     }
 
-    /// Takes the turn, and waits for it if the other side has it.
+    /// Takes the turn, and waits for it if the other role has it.
     pub fn take(&self) {
         if let Some(turns) = &self.turns
             && !self.has_turn.load(Relaxed)
         {
-            turns.take(self.side);
+            turns.take(self.role);
             self.has_turn.store(true, Relaxed);
         }
     }
 
-    /// Gives the turn back, if this side has it.
+    /// Gives the turn back, if this role has it.
     pub fn give_back(&self) {
         if let Some(turns) = &self.turns
             && self.has_turn.swap(false, Relaxed)
@@ -127,15 +127,15 @@ mod tests {
         let turns = Arc::new(Turns::default());
         let (inside, order) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
         std::thread::scope(|scope| {
-            for side in [Side::Reader, Side::Writer] {
+            for role in [Role::Reader, Role::Writer] {
                 let (turns, inside, order) = (&turns, &inside, &order);
                 scope.spawn(move || {
                     for _ in 0..200 {
-                        let seat = Seat::new(Some(turns), side);
+                        let seat = Seat::new(Some(turns), role);
                         seat.take();
                         seat.take();
                         assert_eq!(inside.fetch_add(1, Relaxed), 0, "two at once");
-                        order.lock().unpoisoned().push(side);
+                        order.lock().unpoisoned().push(role);
                         inside.fetch_sub(1, Relaxed);
                     }
                 });

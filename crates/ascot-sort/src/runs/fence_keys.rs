@@ -19,7 +19,7 @@ use ascot_io::{Buf, IoError, Pool, Reservation};
 use ascot_record::order;
 
 use crate::api::SortError;
-use crate::records::{Chunk, Records, Segment, Side};
+use crate::records::{MergedBlock, Records, Segment, Side};
 use crate::resources::Lease;
 
 /// Opens every file of keys.
@@ -58,11 +58,11 @@ impl KeysWriter {
         KeysWriter { keys: records.keys_decide(), entries: Vec::new(), firsts: Vec::new(), blocks: 0 }
     }
 
-    /// Adds a chunk that is about to be written as a block.
-    pub fn push<R: Records>(&mut self, records: &R, chunk: &Chunk) {
-        // A record that is not whole in its first chunk has no fence key; its unit is found by its neighbours.
-        let whole = if chunk.first_record == 0 { records.cut(&chunk.buf[..chunk.len], 1).bytes } else { 0 };
-        self.note(records, &chunk.buf[..whole], chunk.records, chunk.len as u64);
+    /// Adds a block that is about to be written.
+    pub fn push<R: Records>(&mut self, records: &R, block: &MergedBlock) {
+        // A record that is not whole in its first block has no fence key; its unit is found by its neighbours.
+        let whole = if block.first_record == 0 { records.cut(&block.buf[..block.len], 1).bytes } else { 0 };
+        self.note(records, &block.buf[..whole], block.records, block.len as u64);
     }
 
     /// Adds a block of `count` records and `bytes`; `first` is its first record, if it starts with one.

@@ -19,11 +19,11 @@ use ascot_record::checksum::RecordSum;
 use crate::api::{Cancel, SortError};
 use crate::pipeline::{ChunkWork, InOrder, Pipeline, Times, read_chunks};
 use crate::read::{InputPosition, RecordReader, Span};
-use crate::records::{Misfits, PieceMisfits, RawPiece, Records, Segment, Sorted, Splitters};
-use crate::resources::PiecePool;
+use crate::records::{ChunkMisfits, Misfits, RawChunk, Records, Segment, Sorted, Splitters};
+use crate::resources::ChunkPool;
 
 /// A run buffer: sorted chunks that follow one another in the input.
-pub struct Load {
+pub struct RunBuffer {
     /// The sorted chunks, each a source of its own, in input order.
     pub sources: Vec<Vec<Segment>>,
     /// The byte range of each source in a file, where it is known.
@@ -47,9 +47,9 @@ pub struct Load {
 /// The memory of a pass that sorts.
 pub struct SortMemory {
     /// Buffers of chunks being read and of sorted chunks.
-    pub pieces: PiecePool,
+    pub chunks: ChunkPool,
     /// Sorted chunks that make a run buffer.
-    pub load_pieces: usize,
+    pub run_buffer_chunks: usize,
 }
 
 /// Splitters by which the chunks of an input are grouped instead of sorted.
@@ -70,25 +70,25 @@ pub enum Gather<'a> {
 const QUEUED_CHUNKS: usize = 1;
 
 /// Reads and sorts everything `reader` gives; `take` gets the run buffers, in input order.
-pub fn sort_loads<R: Records>(
+pub fn sort_run_buffers<R: Records>(
     records: &Arc<R>,
     reader: RecordReader<R>,
     memory: &SortMemory,
     threads: usize,
     gather: Gather<'_>,
     cancel: &Cancel,
-    take: &mut dyn FnMut(Load) -> Result<(), SortError>,
+    take: &mut dyn FnMut(RunBuffer) -> Result<(), SortError>,
 ) -> Result<Times, SortError> {
     let grouping = if let Gather::ByInput(grouping) = gather { grouping } else { None };
     let copies = records.gathers() || grouping.is_some();
     let turns = reader.turns().cloned();
     let pipeline = Pipeline { work: "sort", threads, queue: Some(QUEUED_CHUNKS), turns, cancel };
     let ((), times) = pipeline.run(
-        |feed| read_chunks(reader, copies.then_some(&memory.pieces), feed, cancel),
+        |feed| read_chunks(reader, copies.then_some(&memory.chunks), feed, cancel),
         || {
-            let mut scratch = records.scratch(memory.pieces.piece_bytes());
+            let mut scratch = records.scratch(memory.chunks.chunk_bytes());
             move |mut work: ChunkWork| {
-                work.placed.piece.grouping = grouping.and_then(|bounds| bounds(work.placed.input));
+                work.placed.chunk.grouping = grouping.and_then(|bounds| bounds(work.placed.input));
                 sort_chunk(&**records, work, &mut scratch)
             }
         },
@@ -100,14 +100,14 @@ pub fn sort_loads<R: Records>(
 fn sort_chunk<R: Records>(records: &R, work: ChunkWork, scratch: &mut R::Scratch) -> SortedChunk {
     let ChunkWork { placed, out } = work;
     let mut sum = RecordSum::new();
-    let bytes = placed.piece.bytes.len() as u64;
+    let bytes = placed.chunk.bytes.len() as u64;
     let (parts, misfits) = if placed.long {
-        let spilled = placed.piece.spilled;
-        let sorted = long_record(records, placed.piece, &mut sum);
-        let misfits = if spilled { PieceMisfits::default() } else { records.misfits(sorted.record_bytes()) };
+        let spilled = placed.chunk.spilled;
+        let sorted = long_record(records, placed.chunk, &mut sum);
+        let misfits = if spilled { ChunkMisfits::default() } else { records.misfits(sorted.record_bytes()) };
         (vec![Arc::new(sorted)], misfits)
     } else {
-        let parts = records.sort(placed.piece, out, scratch, &mut sum);
+        let parts = records.sort(placed.chunk, out, scratch, &mut sum);
         (parts, records.take_misfits(scratch))
     };
     SortedChunk {
@@ -124,8 +124,8 @@ fn sort_chunk<R: Records>(records: &R, work: ChunkWork, scratch: &mut R::Scratch
 }
 
 /// A chunk of one record.
-fn long_record<R: Records>(records: &R, piece: RawPiece, sum: &mut RecordSum) -> Sorted {
-    let RawPiece { mut lease, bytes, spilled, .. } = piece;
+fn long_record<R: Records>(records: &R, chunk: RawChunk, sum: &mut RecordSum) -> Sorted {
+    let RawChunk { mut lease, bytes, spilled, .. } = chunk;
     if !spilled {
         let record = &mut lease.bytes_mut()[bytes.clone()];
         records.normalise(record);
@@ -157,16 +157,16 @@ impl<R: Records> Collector<'_, R> {
     fn collect(
         &mut self,
         sorted: &mut InOrder<'_, SortedChunk>,
-        take: &mut dyn FnMut(Load) -> Result<(), SortError>,
+        take: &mut dyn FnMut(RunBuffer) -> Result<(), SortError>,
     ) -> Result<(), SortError> {
         loop {
             sorted.wait()?;
             while let Some(count) = self.ready(sorted)? {
-                let load = self.load(sorted, count);
-                let last = load.last;
+                let buffer = self.buffer(sorted, count);
+                let last = buffer.last;
                 let seat = sorted.writer();
                 seat.take();
-                take(load)?;
+                take(buffer)?;
                 if last {
                     return Ok(());
                 }
@@ -177,7 +177,7 @@ impl<R: Records> Collector<'_, R> {
     /// Number of chunks that make a run buffer now, if any do.
     fn ready(&mut self, sorted: &InOrder<'_, SortedChunk>) -> Result<Option<usize>, SortError> {
         // In this order: a reader that has waited for memory and goes on has handed on another chunk.
-        let waits = self.memory.pieces.starves();
+        let waits = self.memory.chunks.starves();
         let starves = waits && sorted.all_arrived();
         let count = sorted.ready().len();
         if matches!(self.gather, Gather::ByInput(_)) {
@@ -192,11 +192,11 @@ impl<R: Records> Collector<'_, R> {
             // The last chunks make one run buffer, once all of them are sorted.
             return Ok(sorted.ends_after(count).then_some(count));
         }
-        let half = self.memory.load_pieces;
+        let half = self.memory.run_buffer_chunks;
         Ok(match self.gather {
             Gather::Halves if count >= half => Some(half),
             // The reader waits for memory that no chunk holds.
-            _ if count == 0 && starves => return Err(self.memory.pieces.too_few().into()),
+            _ if count == 0 && starves => return Err(self.memory.chunks.too_few().into()),
             _ if starves => {
                 self.gather = Gather::Halves;
                 Some(count.min(half))
@@ -205,8 +205,8 @@ impl<R: Records> Collector<'_, R> {
         })
     }
 
-    fn load(&self, sorted: &mut InOrder<'_, SortedChunk>, count: usize) -> Load {
-        let mut load = Load {
+    fn buffer(&self, sorted: &mut InOrder<'_, SortedChunk>, count: usize) -> RunBuffer {
+        let mut buffer = RunBuffer {
             sources: Vec::new(),
             spans: Vec::new(),
             records: 0,
@@ -218,17 +218,17 @@ impl<R: Records> Collector<'_, R> {
             last: sorted.ends_after(count),
         };
         for chunk in (0..count).map_while(|_| sorted.take()) {
-            load.sum.combine(&chunk.sum);
-            load.misfits.combine(&chunk.misfits);
-            load.records += chunk.records;
-            load.bytes += chunk.bytes;
-            load.end = chunk.end;
-            load.input = chunk.input;
+            buffer.sum.combine(&chunk.sum);
+            buffer.misfits.combine(&chunk.misfits);
+            buffer.records += chunk.records;
+            buffer.bytes += chunk.bytes;
+            buffer.end = chunk.end;
+            buffer.input = chunk.input;
             // Parts of a chunk do not lie in order.
             let span = chunk.span.filter(|_| chunk.parts.len() == 1);
-            load.spans.extend(chunk.parts.iter().map(|_| span));
-            load.sources.extend(chunk.parts.into_iter().map(|part| vec![self.records.whole(part)]));
+            buffer.spans.extend(chunk.parts.iter().map(|_| span));
+            buffer.sources.extend(chunk.parts.into_iter().map(|part| vec![self.records.whole(part)]));
         }
-        load
+        buffer
     }
 }

@@ -14,8 +14,8 @@ use ascot_io::{Buf, Disk, Filled, IoError, PAGE_BYTES, Pool, PoolError, ReadStre
 use ascot_record::checksum::RecordSum;
 
 use crate::read::{COMPLETION_BYTES, Inputs, Span};
-use crate::records::{RawPiece, Records, Segment, Side};
-use crate::resources::{Lease, PiecePool};
+use crate::records::{RawChunk, Records, Segment, Side};
+use crate::resources::{ChunkPool, Lease};
 use crate::runs::run_file::{InputChunk, Run, RunBlock};
 
 /// Chunks of one run read ahead; each is a file opened.
@@ -32,19 +32,19 @@ impl Span {
 /// What sorting a chunk takes.
 pub struct Bench<R: Records> {
     scratch: Mutex<R::Scratch>,
-    copies: Option<PiecePool>,
+    copies: Option<ChunkPool>,
 }
 
 impl<R: Records> Bench<R> {
-    /// Bytes one takes, for pieces of `piece_bytes` read into blocks of `block_bytes`.
-    pub fn bytes(records: &R, piece_bytes: usize, block_bytes: usize) -> usize {
-        records.scratch_bytes(piece_bytes) + if records.gathers() { block_bytes } else { 0 }
+    /// Bytes one takes, for chunks of `chunk_bytes` read into blocks of `block_bytes`.
+    pub fn bytes(records: &R, chunk_bytes: usize, block_bytes: usize) -> usize {
+        records.scratch_bytes(chunk_bytes) + if records.gathers() { block_bytes } else { 0 }
     }
 
-    /// Memory from `pool` for chunks cut as pieces of `piece_bytes`.
-    pub fn new(records: &R, pool: &Pool, piece_bytes: usize, block_bytes: usize) -> Self {
-        let copies = records.gathers().then(|| PiecePool::new(pool, block_bytes, 1, block_bytes * 1));
-        Bench { scratch: Mutex::new(records.scratch(piece_bytes)), copies }
+    /// Memory from `pool` for chunks cut as chunks of `chunk_bytes`.
+    pub fn new(records: &R, pool: &Pool, chunk_bytes: usize, block_bytes: usize) -> Self {
+        let copies = records.gathers().then(|| ChunkPool::new(pool, block_bytes, 1, block_bytes * 1));
+        Bench { scratch: Mutex::new(records.scratch(chunk_bytes)), copies }
     }
 
     /// Sorts the records in `bytes` of `buf`.
@@ -62,8 +62,8 @@ impl<R: Records> Bench<R> {
             None => (Lease::plain(buf), None),
         };
         let mut scratch = self.scratch.lock().unpoisoned();
-        let piece = RawPiece { lease, bytes, spilled: true, grouping: None };
-        let mut parts = records.sort(piece, out, &mut scratch, &mut RecordSum::new());
+        let chunk = RawChunk { lease, bytes, spilled: true, grouping: None };
+        let mut parts = records.sort(chunk, out, &mut scratch, &mut RecordSum::new());
         let part = parts.pop().filter(|_| parts.is_empty());
         Ok(part.map(|part| records.whole(part)))
     }

@@ -1,7 +1,7 @@
 //! Sorted runs: forming them, writing them, what is known of them, where they are kept.
 //!
 //! ```text
-//!   pieces ─▶ form ─▶ loads ─▶ spill ─▶ run_file in spill_dirs, named by store
+//!   chunks ─▶ form ─▶ loads ─▶ spill ─▶ run_file in spill_dirs, named by store
 //!                       ╰─▶ natural_runs ─▶ input_chunks (records stay in the inputs)
 //! ```
 
@@ -14,14 +14,14 @@ pub mod run_file;
 pub mod spill;
 pub mod store;
 pub(crate) use fence_keys::{FenceKey, KeysWriter, Rest, RunKeys};
-pub(crate) use form::{Gather, Load, SortMemory, sort_loads};
+pub(crate) use form::{Gather, RunBuffer, SortMemory, sort_run_buffers};
 pub(crate) use input_chunks::{Bench, ChunkInput};
 pub(crate) use natural_runs::{NaturalRuns, find_natural_runs};
 pub(crate) use run_file::{Assembly, Run, RunBlock, RunInput, RunSink, RunStart, encode_index, write_whole};
 pub(crate) use spill::{Spill, SpillDirs};
 pub(crate) use store::{
     FileIdentity, Finished, JobDir, Keeping, LOCK, MANIFEST, MANIFEST_VERSION, Manifest, MergingGroup,
-    OpenPart, OpenSpill, OutputState, PREFIX, StoredView, StoredWay, UNSEEN, VIEW_MANIFEST, check_line,
+    OpenPart, OpenSpill, OutputState, PREFIX, StoredMethod, StoredView, UNSEEN, VIEW_MANIFEST, check_line,
     hold_dead, is_empty, load, remove_ours,
 };
 

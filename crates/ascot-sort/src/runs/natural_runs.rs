@@ -16,7 +16,7 @@ use std::ops::Range;
 
 use crate::read::Span;
 use crate::records::{Records, Segment, Side};
-use crate::runs::form::Load;
+use crate::runs::form::RunBuffer;
 use crate::runs::run_file::{InputChunk, InputRun, Run, RunStart};
 
 /// The natural runs of a run buffer.
@@ -40,17 +40,21 @@ const SAMPLES: usize = 50;
 
 /// Finds the natural runs of a run buffer, which may continue the `latest` run; none where they are less than half of
 /// it.
-pub fn find_natural_runs<R: Records>(records: &R, load: &Load, latest: Option<&Run>) -> Option<NaturalRuns> {
+pub fn find_natural_runs<R: Records>(
+    records: &R,
+    buffer: &RunBuffer,
+    latest: Option<&Run>,
+) -> Option<NaturalRuns> {
     let mut found = NaturalRuns { runs: Vec::new(), spilled: vec![Vec::new()], mixed: vec![false] };
     let (mut at, mut bytes) = (0, 0);
-    while at < load.sources.len() {
+    while at < buffer.sources.len() {
         let latest = latest.filter(|_| at == 0);
-        let natural = Natural::starting(records, load, at, latest);
-        let taken = natural.as_ref().and_then(|natural| natural.taken_after(records, load, latest));
+        let natural = Natural::starting(records, buffer, at, latest);
+        let taken = natural.as_ref().and_then(|natural| natural.taken_after(records, buffer, latest));
         let Some(taken) = taken else {
             let end = natural.map_or(at + 1, |natural| natural.chunks.end);
             if let (Some(spilled), Some(mixed)) = (found.spilled.last_mut(), found.mixed.last_mut()) {
-                spilled.extend(load.sources[at..end].iter().cloned());
+                spilled.extend(buffer.sources[at..end].iter().cloned());
                 *mixed = true;
             }
             at = end;
@@ -65,14 +69,14 @@ pub fn find_natural_runs<R: Records>(records: &R, load: &Load, latest: Option<&R
         found.spilled.push(taken.late);
         found.mixed.push(false);
     }
-    (2 * bytes >= load.bytes && found.runs.len() <= RUNS_MAX && !found.runs.is_empty()).then_some(found)
+    (2 * bytes >= buffer.bytes && found.runs.len() <= RUNS_MAX && !found.runs.is_empty()).then_some(found)
 }
 
 /// Neighbouring chunks whose keys ascend, or descend.
 struct Natural<B> {
     chunks: Range<usize>,
     backward: bool,
-    /// Between each piece and the next, in the order of the input: the smallest record of the
+    /// Between each chunk and the next, in the order of the input: the smallest record of the
     /// interval above, where it is not all of it.
     cuts: Vec<Option<B>>,
 }
@@ -85,10 +89,10 @@ struct Referred {
     late: Vec<Vec<Segment>>,
 }
 
-/// Chunk number `at`, if it lies in an input and is one sorted sequence.
-fn chunk(load: &Load, at: usize) -> Option<(&Segment, Span)> {
-    let span = (*load.spans.get(at)?)?;
-    match load.sources.get(at)?.as_slice() {
+/// MergedBlock number `at`, if it lies in an input and is one sorted sequence.
+fn chunk(buffer: &RunBuffer, at: usize) -> Option<(&Segment, Span)> {
+    let span = (*buffer.spans.get(at)?)?;
+    match buffer.sources.get(at)?.as_slice() {
         [segment] if !segment.is_empty() => Some((segment, span)),
         _ => None,
     }
@@ -98,12 +102,12 @@ impl<B: Clone> Natural<B> {
     /// The longest natural run that starts at chunk `at`.
     fn starting<R: Records<Bound = B>>(
         records: &R,
-        load: &Load,
+        buffer: &RunBuffer,
         at: usize,
         latest: Option<&Run>,
     ) -> Option<Self> {
         let cut = |at: usize, backward: bool| {
-            let (one, two) = (chunk(load, at)?.0, chunk(load, at + 1)?.0);
+            let (one, two) = (chunk(buffer, at)?.0, chunk(buffer, at + 1)?.0);
             if backward {
                 cut_between(records, two, one, true)
             } else {
@@ -128,23 +132,23 @@ impl<B: Clone> Natural<B> {
     fn taken_after<R: Records<Bound = B>>(
         &self,
         records: &R,
-        load: &Load,
+        buffer: &RunBuffer,
         latest: Option<&Run>,
     ) -> Option<Referred> {
         let follows =
             |taken: &Referred| latest.is_some_and(|latest| latest.is_followed_by(records, &taken.run));
         let exact = self.cuts.iter().all(Option::is_none);
-        let taken = self.taken(records, load, exact);
+        let taken = self.taken(records, buffer, exact);
         if latest.is_none() || !exact || taken.as_ref().is_some_and(follows) {
             let single = self.cuts.is_empty() && !taken.as_ref().is_some_and(follows);
             return taken.filter(|_| !single);
         }
         // Without its outliers it may.
-        self.taken(records, load, false).filter(follows).or(taken.filter(|_| !self.cuts.is_empty()))
+        self.taken(records, buffer, false).filter(follows).or(taken.filter(|_| !self.cuts.is_empty()))
     }
 
     /// The run it makes; none where it has too many outliers. An `exact` run has none at its ends.
-    fn taken<R: Records<Bound = B>>(&self, records: &R, load: &Load, exact: bool) -> Option<Referred> {
+    fn taken<R: Records<Bound = B>>(&self, records: &R, buffer: &RunBuffer, exact: bool) -> Option<Referred> {
         let mut taken = Referred {
             run: Run::of_input(self.backward),
             end: self.chunks.end,
@@ -153,7 +157,7 @@ impl<B: Clone> Natural<B> {
         };
         let mut inner = Vec::new();
         for at in self.chunks.clone() {
-            let (segment, span) = chunk(load, at)?;
+            let (segment, span) = chunk(buffer, at)?;
             let (lo, hi) = self.interval(records, segment, at - self.chunks.start, exact);
             let position = |bound: &Option<B>, none| {
                 bound.as_ref().map_or(none, |bound| records.position(segment, bound, Side::Lower, true))

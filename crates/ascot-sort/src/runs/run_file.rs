@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::SortError;
 use crate::read::{InputFile, Span, check_id};
-use crate::records::{Chunk, Records, Segment, Sorted};
+use crate::records::{MergedBlock, Records, Segment, Sorted};
 use crate::resources::Lease;
 use crate::runs::fence_keys::KeysWriter;
 
@@ -62,21 +62,21 @@ impl<R: Records> RunSink<R> {
         Ok(RunSink { records: Arc::clone(records), writer, run, keys: None, disk: disk.clone() })
     }
 
-    /// Appends a chunk as a block.
-    pub fn write(&mut self, chunk: Chunk) -> Result<(), IoError> {
-        let prefix = if chunk.first_record == 0 {
-            self.records.first_prefix(&chunk.buf[..chunk.len])
+    /// Appends a block of merged records.
+    pub fn write(&mut self, block: MergedBlock) -> Result<(), IoError> {
+        let prefix = if block.first_record == 0 {
+            self.records.first_prefix(&block.buf[..block.len])
         } else {
             self.run.first_keys.last().copied().unwrap_or_default()
         };
         if let Some(keys) = &mut self.keys {
-            keys.push(&*self.records, &chunk);
+            keys.push(&*self.records, &block);
         }
         self.run.first_keys.push(prefix);
-        self.run.bytes += chunk.len as u64;
-        self.run.records += chunk.records;
-        self.run.longest = self.run.longest.max(chunk.longest as u64);
-        self.writer.write_block(chunk.buf, chunk.len, chunk.first_record as u32)
+        self.run.bytes += block.len as u64;
+        self.run.records += block.records;
+        self.run.longest = self.run.longest.max(block.longest as u64);
+        self.writer.write_block(block.buf, block.len, block.first_record as u32)
     }
 
     /// Blocks handed over and not known to be written.
@@ -94,7 +94,7 @@ impl<R: Records> RunSink<R> {
         self.writer.complete()
     }
 
-    /// Sees to it that a chunk of `len` bytes can be written, and the run be finished after it. Where
+    /// Sees to it that a block of `len` bytes can be written, and the run be finished after it. Where
     /// its volume is full the run can still be finished without.
     pub fn make_room(&mut self, len: usize) -> Result<(), IoError> {
         self.writer.make_room(len)
@@ -384,7 +384,7 @@ pub struct RunStart {
     pub offset: u32,
 }
 
-/// A piece of an input, the records of a key interval of which belong to a run.
+/// A chunk of an input, the records of a key interval of which belong to a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InputChunk {
     /// Where it lies.

@@ -1,7 +1,7 @@
 //! Spills one sorted sequence: as one run, or as several if volumes fill up.
 //!
 //! ```text
-//!   directory 0   |== run 7 ==|      no space for the next chunk
+//!   directory 0   |== run 7 ==|      no space for the next block
 //!   directory 1               |==== run 8 ====|
 //! ```
 //!
@@ -16,7 +16,7 @@ use ascot_io::{Compression, Direction, Disk, Unpoisoned};
 
 use crate::api::SortError;
 use crate::plan::no_space_for_spills;
-use crate::records::{Chunk, Records};
+use crate::records::{MergedBlock, Records};
 use crate::resources::device_of;
 use crate::runs::run_file::{Run, RunSink, decode_index, encode_index};
 use crate::runs::store::{OpenPart, OpenSpill};
@@ -102,15 +102,15 @@ impl<R: Records> Spill<R> {
     }
 
     /// Appends merged records.
-    pub fn write(&mut self, chunk: Chunk) -> Result<(), SortError> {
-        if let Err(error) = self.sink.make_room(chunk.len) {
+    pub fn write(&mut self, block: MergedBlock) -> Result<(), SortError> {
+        if let Err(error) = self.sink.make_room(block.len) {
             // No run can start within a record.
-            if !error.is_disk_full() || chunk.first_record > 0 {
+            if !error.is_disk_full() || block.first_record > 0 {
                 return Err(error.into());
             }
-            self.start_next_run(chunk.len as u64)?;
+            self.start_next_run(block.len as u64)?;
         }
-        Ok(self.sink.write(chunk)?)
+        Ok(self.sink.write(block)?)
     }
 
     /// Ends the run, whose volume is full, and starts one on another volume.

@@ -28,7 +28,7 @@ use ascot_model::units;
 use manifest::OLDEST_VERSION;
 pub use manifest::{
     FileIdentity, Finished, LargePart, MANIFEST_VERSION, Manifest, MergingGroup, OpenPart, OpenSpill,
-    OutputState, StoredView, StoredWay,
+    OutputState, StoredMethod, StoredView,
 };
 
 use crate::api::{Cancel, Output, SortError};

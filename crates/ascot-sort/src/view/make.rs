@@ -92,7 +92,7 @@ impl<R: Records> Job<'_, R> {
         let gather = if self.fits_in_memory() { Gather::AllThatFits } else { Gather::Halves };
         if !self.manifest.all_read {
             let memory = self.sort_memory(0);
-            let reader = self.reader(&memory.pieces).in_turn(self.turns_of_forming());
+            let reader = self.reader(&memory.chunks).in_turn(self.turns_of_forming());
             self.form(reader, &memory, gather, None)?;
             self.manifest.all_read = true;
             self.store()?;

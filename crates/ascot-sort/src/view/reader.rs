@@ -224,8 +224,8 @@ impl<R: Records> Opened<R> {
         let task = Task { sources, previous: None, last: false, limit: u64::MAX };
         let mut bytes = Vec::with_capacity(len + first.beyond as usize);
         let few = self.few.lock().unpoisoned();
-        few.run(vec![task], Rules::default(), &self.cancel, &mut |chunk| {
-            bytes.extend_from_slice(&chunk.buf[..chunk.len]);
+        few.run(vec![task], Rules::default(), &self.cancel, &mut |block| {
+            bytes.extend_from_slice(&block.buf[..block.len]);
             Ok(())
         })?;
         records.finish(&mut bytes);

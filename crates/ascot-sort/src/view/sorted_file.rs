@@ -19,7 +19,7 @@ use ascot_record::checksum::RecordSum;
 use crate::api::{Cancel, SortError, SortRequest};
 use crate::check::{order_check, reader};
 use crate::read::Inputs;
-use crate::records::{Chunk, Records};
+use crate::records::{MergedBlock, Records};
 use crate::report::Watch;
 use crate::runs::{KeysWriter, RunSink, write_whole};
 use crate::view::block_size::{block_bytes, kept_bytes};
@@ -86,7 +86,7 @@ impl<R: Records> Taking<'_, R> {
         let mut before = u64::from(self.request.header);
         let mut read = start;
         while let Some(mut placed) = reader.next(&|| ())? {
-            let bytes = placed.piece.record_bytes_mut();
+            let bytes = placed.chunk.record_bytes_mut();
             blocks.as_read(bytes)?;
             self.records.normalise(bytes);
             if let Some(unordered) = order.observe(bytes) {
@@ -143,7 +143,7 @@ impl<R: Records> Taking<'_, R> {
         sink.keep_keys();
         let mut buf = Buf::heap(tail.len());
         buf[..tail.len()].copy_from_slice(tail);
-        sink.write(Chunk { buf, len: tail.len(), first_record: 0, longest: tail.len(), records: 1 })?;
+        sink.write(MergedBlock { buf, len: tail.len(), first_record: 0, longest: tail.len(), records: 1 })?;
         Member::of(self.disk, &sink.finish()?)
     }
 }
@@ -160,7 +160,7 @@ struct Blocks<'b, 'w, R> {
     start: u64,
     /// How far it has come.
     end: u64,
-    /// The blocks of the latest piece: length, the first record's or nothing, and records that end there.
+    /// The blocks of the latest chunk: length, the first record's or nothing, and records that end there.
     cuts: Vec<(usize, usize, u64)>,
     /// Length and checksum of each.
     entries: Vec<(u32, u32)>,

@@ -18,7 +18,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use crate::api::{Cancel, SortError, SortRequest};
 use crate::merge::{EmitThreads, Merge as Merging, MergeSink};
 use crate::plan::read_in_long_runs;
-use crate::records::{Chunk, Merged, Records, Rules};
+use crate::records::{Merged, MergedBlock, Records, Rules};
 use crate::runs::{RunInput, RunStart};
 use crate::view::load::ViewRun;
 
@@ -56,7 +56,7 @@ pub struct Stream {
     current: Current,
     /// Bytes of it given.
     given: usize,
-    chunks: Option<Receiver<Result<Chunk, SortError>>>,
+    blocks: Option<Receiver<Result<MergedBlock, SortError>>>,
     cancel: Cancel,
     thread: Option<Thread<()>>,
     /// Bytes to leave out, and to give after those.
@@ -68,14 +68,14 @@ pub struct Stream {
 
 enum Current {
     Bytes(Vec<u8>),
-    Chunk(Chunk),
+    Block(MergedBlock),
 }
 
 impl Current {
     fn bytes(&self) -> &[u8] {
         match self {
             Current::Bytes(bytes) => bytes,
-            Current::Chunk(chunk) => &chunk.buf[..chunk.len],
+            Current::Block(block) => &block.buf[..block.len],
         }
     }
 }
@@ -87,7 +87,7 @@ impl Stream {
         Stream {
             current: Current::Bytes(front),
             given: 0,
-            chunks: None,
+            blocks: None,
             cancel,
             thread: None,
             skip: 0,
@@ -111,25 +111,25 @@ impl Stream {
         let merge = Merge::prepare(records, disk, pool, &part, memory, threads)?;
         let (cancel, sum) = (this.cancel.clone(), Arc::clone(&this.sum));
         this.thread = Some(spawn("view", move || merge.run(part, &send, &cancel, &sum))?);
-        (this.chunks, this.skip, this.left) = (Some(receive), skip, left);
+        (this.blocks, this.skip, this.left) = (Some(receive), skip, left);
         Ok(this)
     }
 
-    /// The next bytes, as many as are there in one piece; none at the end.
+    /// The next bytes, as many as lie together; none at the end.
     pub fn next_bytes(&mut self) -> Result<&[u8], SortError> {
         while self.given >= self.current.bytes().len() {
-            let Some(chunks) = self.chunks.as_ref().filter(|_| self.left > 0) else { return Ok(&[]) };
+            let Some(blocks) = self.blocks.as_ref().filter(|_| self.left > 0) else { return Ok(&[]) };
             self.current = Current::Bytes(Vec::new());
             self.given = 0;
             let ended = |_| Err(SortError::Internal("a view ended before its last record"));
-            let mut chunk =
-                receive(chunks, "merged records of a view", Need::Blocked).unwrap_or_else(ended)?;
-            let skipped = self.skip.min(chunk.len as u64);
+            let mut block =
+                receive(blocks, "merged records of a view", Need::Blocked).unwrap_or_else(ended)?;
+            let skipped = self.skip.min(block.len as u64);
             self.skip -= skipped;
             self.given = skipped as usize;
-            chunk.len = chunk.len.min((skipped + self.left) as usize);
-            self.left -= chunk.len as u64 - skipped;
-            self.current = Current::Chunk(chunk);
+            block.len = block.len.min((skipped + self.left) as usize);
+            self.left -= block.len as u64 - skipped;
+            self.current = Current::Block(block);
         }
         Ok(&self.current.bytes()[self.given..])
     }
@@ -143,7 +143,7 @@ impl Stream {
         self.given = 0;
         // A part ends within a unit of a run, and its thread merges that to its end: it has more, and cannot
         // go on unless somebody takes that.
-        for rest in self.chunks.take().iter().flatten() {
+        for rest in self.blocks.take().iter().flatten() {
             drop(rest?);
         }
         if let Some(thread) = self.thread.take() {
@@ -179,7 +179,7 @@ impl Drop for Stream {
         self.cancel.cancel();
         self.current = Current::Bytes(Vec::new());
         // Without a receiver whoever sends stops.
-        self.chunks = None;
+        self.blocks = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -236,7 +236,7 @@ impl<R: Records> Merge<R> {
     fn run(
         self,
         part: Part,
-        send: &Sender<Result<Chunk, SortError>>,
+        send: &Sender<Result<MergedBlock, SortError>>,
         cancel: &Cancel,
         sum: &Mutex<Option<RecordSum>>,
     ) {
@@ -274,16 +274,16 @@ impl<R: Records> Merge<R> {
     }
 }
 
-/// Hands chunks to the reader, in the form of the output.
+/// Hands blocks to the reader, in the form of the output.
 struct Hand<'s, R: Records> {
     records: &'s R,
-    send: &'s Sender<Result<Chunk, SortError>>,
+    send: &'s Sender<Result<MergedBlock, SortError>>,
 }
 
 impl<R: Records> MergeSink for Hand<'_, R> {
-    fn chunk(&mut self, mut chunk: Chunk) -> Result<(), SortError> {
-        let len = chunk.len;
-        self.records.finish(&mut chunk.buf[..len]);
-        self.send.send(Ok(chunk)).map_err(|_| SortError::Cancelled)
+    fn block(&mut self, mut block: MergedBlock) -> Result<(), SortError> {
+        let len = block.len;
+        self.records.finish(&mut block.buf[..len]);
+        self.send.send(Ok(block)).map_err(|_| SortError::Cancelled)
     }
 }

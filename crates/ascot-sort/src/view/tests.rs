@@ -1,4 +1,4 @@
-//! A view read in pieces, by several readers, against the sorted file.
+//! A view read in chunks, by several readers, against the sorted file.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -185,7 +185,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_view_in_pieces_is_the_sorted_file(
+    fn a_view_in_chunks_is_the_sorted_file(
         kind in 0usize..5,
         megabytes in 1usize..30,
         different in prop_oneof![Just(1u64), Just(3), Just(1000), Just(u64::MAX)],
@@ -338,8 +338,8 @@ fn readers_share_memory_and_give_it_back() {
         for reader in 0..4 {
             let (view, sorted) = (&view, &case.sorted);
             scope.spawn(move || {
-                for piece in 0..5 {
-                    let from = sorted.len() * ((reader + 3 * piece) % 5) / 5;
+                for chunk in 0..5 {
+                    let from = sorted.len() * ((reader + 3 * chunk) % 5) / 5;
                     let mut stream =
                         view.stream(from as u64, sorted.len() as u64, 6 << 20, false).expect("a stream");
                     let mut out = vec![0; 2 << 20];

@@ -37,7 +37,8 @@ pub struct Manifest {
     /// Compute threads.
     pub threads: usize,
     /// Which way was taken.
-    pub way: StoredWay,
+    #[serde(rename = "way")]
+    pub method: StoredMethod,
     /// The job's directories, this one first.
     pub dirs: Vec<PathBuf>,
     /// Number of the next run.
@@ -47,7 +48,8 @@ pub struct Manifest {
     /// Parts being written: each with its index so far.
     pub parts: Vec<OpenPart>,
     /// What of the inputs is in the runs or parts.
-    pub read_upto: InputPosition,
+    #[serde(rename = "read_upto")]
+    pub read_end: InputPosition,
     /// All of the inputs is.
     pub all_read: bool,
     /// Sum of the records read.
@@ -163,7 +165,7 @@ pub struct StoredView {
 
 /// The way a stored job goes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum StoredWay {
+pub enum StoredMethod {
     /// Runs, then merges.
     Merge,
     /// Parts bounded by these keys, ascending, doubled ones standing twice; then sorts.

@@ -1,6 +1,6 @@
 //! Memory for records on their way through a pass: leases of buffers that return home by themselves.
 //!
-//! A [`PiecePool`] hands out buffers of one size, allocated from the job's pool when first needed
+//! A [`ChunkPool`] hands out buffers of one size, allocated from the job's pool when first needed
 //! and reused afterwards. A record that does not fit one grows in memory of its own ([`Long`]), for
 //! which free buffers are given up. All of it together never exceeds the pool's share.
 //!
@@ -25,7 +25,7 @@ struct Shelf {
 
 struct Inner {
     pool: Pool,
-    piece_bytes: usize,
+    chunk_bytes: usize,
     most: usize,
     /// Bytes of buffers and long records at most.
     share: usize,
@@ -34,12 +34,12 @@ struct Inner {
     holders: Holders,
 }
 
-/// Pieces being read at once.
-pub const PIECES_READ: usize = 3;
+/// Chunks being read at once.
+pub const CHUNKS_READ: usize = 3;
 
-/// Buffers of one size for pieces.
+/// Buffers of one size for chunks.
 #[derive(Clone)]
-pub struct PiecePool {
+pub struct ChunkPool {
     inner: Arc<Inner>,
 }
 
@@ -54,7 +54,7 @@ pub struct Lease {
     _held: Option<Held>,
 }
 
-/// A record that fits no piece, as far as it is known.
+/// A record that fits no chunk, as far as it is known.
 pub struct Long {
     memory: Option<Growable>,
     len: usize,
@@ -64,26 +64,26 @@ pub struct Long {
 /// Called before waiting for memory.
 pub type Starving<'a> = &'a dyn Fn();
 
-impl PiecePool {
-    /// At most `most` buffers of `piece_bytes` each, from `pool`. Buffers and long records take at most `share` bytes.
-    pub fn new(pool: &Pool, piece_bytes: usize, most: usize, share: usize) -> Self {
+impl ChunkPool {
+    /// At most `most` buffers of `chunk_bytes` each, from `pool`. Buffers and long records take at most `share` bytes.
+    pub fn new(pool: &Pool, chunk_bytes: usize, most: usize, share: usize) -> Self {
         let shelf = Mutex::new(Shelf { free: Vec::new(), made: 0, long: 0, wanted: 0 });
         let pool = pool.clone();
         let inner = Inner {
             pool,
-            piece_bytes,
+            chunk_bytes,
             most,
             share,
             shelf,
             returned: Condvar::new(),
             holders: Holders::default(),
         };
-        PiecePool { inner: Arc::new(inner) }
+        ChunkPool { inner: Arc::new(inner) }
     }
 
     /// Size of a buffer, bytes.
-    pub fn piece_bytes(&self) -> usize {
-        self.inner.piece_bytes
+    pub fn chunk_bytes(&self) -> usize {
+        self.inner.chunk_bytes
     }
 
     /// Bytes of buffers and long records at most.
@@ -94,7 +94,7 @@ impl PiecePool {
     /// Whether somebody waits for memory that is not there.
     pub fn starves(&self) -> bool {
         let shelf = self.inner.lock();
-        let free = shelf.free.len() * self.inner.piece_bytes;
+        let free = shelf.free.len() * self.inner.chunk_bytes;
         let left = self.inner.left(&shelf).min(self.inner.pool.available()) + free;
         shelf.wanted > left
     }
@@ -103,8 +103,8 @@ impl PiecePool {
     pub fn too_few(&self) -> PoolError {
         let shelf = self.inner.lock();
         let (asked, budget) = (shelf.wanted, self.inner.share);
-        let used = shelf.made * self.inner.piece_bytes + shelf.long;
-        PoolError::OverBudget { purpose: "pieces of records", asked, used, budget }
+        let used = shelf.made * self.inner.chunk_bytes + shelf.long;
+        PoolError::OverBudget { purpose: "chunks of records", asked, used, budget }
     }
 
     /// A buffer of the common size; calls `starving` before it waits for one. Fails where the system refuses
@@ -116,7 +116,7 @@ impl PiecePool {
                 shelf.wanted = 0;
                 return Ok(lease);
             }
-            shelf = self.inner.wait(shelf, self.inner.piece_bytes, starving);
+            shelf = self.inner.wait(shelf, self.inner.chunk_bytes, starving);
         }
     }
 
@@ -130,10 +130,10 @@ impl PiecePool {
         if let Some(buf) = shelf.free.pop() {
             return Ok(Some(lease(buf)));
         }
-        if shelf.made >= self.inner.most || self.inner.left(shelf) < self.inner.piece_bytes {
+        if shelf.made >= self.inner.most || self.inner.left(shelf) < self.inner.chunk_bytes {
             return Ok(None);
         }
-        match self.inner.pool.region(self.inner.piece_bytes, "pieces of records") {
+        match self.inner.pool.region(self.inner.chunk_bytes, "chunks of records") {
             Ok(buf) => {
                 shelf.made += 1;
                 Ok(Some(lease(buf)))
@@ -204,7 +204,7 @@ impl Inner {
 
     /// Bytes of the share that nothing has.
     fn left(&self, shelf: &Shelf) -> usize {
-        self.share.saturating_sub(shelf.made * self.piece_bytes + shelf.long)
+        self.share.saturating_sub(shelf.made * self.chunk_bytes + shelf.long)
     }
 
     /// Says what is waited for, and waits until something comes back.
@@ -325,57 +325,57 @@ mod tests {
     #[test]
     fn buffers_come_back() {
         let pool = Pool::new(3 * MIB);
-        let pieces = PiecePool::new(&pool, MIB, 3, MIB * 3);
-        let leases: Vec<Lease> = (0..3).map(|_| pieces.take_for(&|| ()).unwrap()).collect();
-        assert!(pieces.try_take().is_none());
+        let chunks = ChunkPool::new(&pool, MIB, 3, MIB * 3);
+        let leases: Vec<Lease> = (0..3).map(|_| chunks.take_for(&|| ()).unwrap()).collect();
+        assert!(chunks.try_take().is_none());
         drop(leases);
-        assert!(pieces.try_take().is_some());
+        assert!(chunks.try_take().is_some());
         assert_eq!(pool.used(), 3 * MIB, "buffers are kept for reuse");
     }
 
     #[test]
     fn a_long_record_takes_the_place_of_buffers() {
         let pool = Pool::new(4 * MIB);
-        let pieces = PiecePool::new(&pool, MIB, 4, MIB * 4);
-        drop((0..4).map(|_| pieces.take_for(&|| ()).unwrap()).collect::<Vec<_>>());
-        let mut long = pieces.long().expect("nothing yet");
+        let chunks = ChunkPool::new(&pool, MIB, 4, MIB * 4);
+        drop((0..4).map(|_| chunks.take_for(&|| ()).unwrap()).collect::<Vec<_>>());
+        let mut long = chunks.long().expect("nothing yet");
         let part = vec![7; MIB - 1];
         for _ in 0..3 {
-            pieces.append(&mut long, &part, 0, &|| ()).expect("fits the share");
+            chunks.append(&mut long, &part, 0, &|| ()).expect("fits the share");
         }
-        let kept = pieces.take_for(&|| ()).unwrap();
-        assert!(pieces.append(&mut long, &part, MIB, &|| ()).is_err(), "a buffer is kept");
+        let kept = chunks.take_for(&|| ()).unwrap();
+        assert!(chunks.append(&mut long, &part, MIB, &|| ()).is_err(), "a buffer is kept");
         assert_eq!((long.bytes(), pool.used()), (3 * part.len(), 4 * MIB));
         drop(kept);
         let lease = long.into_lease();
         assert_eq!((lease.len(), lease.bytes()[0]), (3 * MIB, 7));
-        assert!(pieces.try_take().is_some() && pool.used() <= 4 * MIB);
+        assert!(chunks.try_take().is_some() && pool.used() <= 4 * MIB);
         drop(lease);
-        assert_eq!((0..4).map(|_| pieces.take_for(&|| ()).unwrap()).collect::<Vec<_>>().len(), 4);
+        assert_eq!((0..4).map(|_| chunks.take_for(&|| ()).unwrap()).collect::<Vec<_>>().len(), 4);
     }
 
     #[test]
     fn a_wait_ends_when_enough_has_come_back() {
         let pool = Pool::new(4 * MIB);
-        let pieces = PiecePool::new(&pool, MIB, 4, MIB * 4);
-        let leases: Vec<Lease> = (0..4).map(|_| pieces.take_for(&|| ()).unwrap()).collect();
+        let chunks = ChunkPool::new(&pool, MIB, 4, MIB * 4);
+        let leases: Vec<Lease> = (0..4).map(|_| chunks.take_for(&|| ()).unwrap()).collect();
         std::thread::scope(|scope| {
             let (waits, told) = std::sync::mpsc::channel();
-            let pieces = &pieces;
+            let chunks = &chunks;
             let waiting = scope.spawn(move || {
-                let mut long = pieces.long().expect("nothing yet");
+                let mut long = chunks.long().expect("nothing yet");
                 let say = || waits.send(()).expect("somebody listens");
-                pieces.append(&mut long, &vec![1; 2 * MIB - 1], 0, &say).map(|()| long.bytes())
+                chunks.append(&mut long, &vec![1; 2 * MIB - 1], 0, &say).map(|()| long.bytes())
             });
             for lease in leases {
                 if told.recv().is_err() {
                     break;
                 }
-                assert!(pieces.starves());
+                assert!(chunks.starves());
                 drop(lease);
             }
             assert_eq!(waiting.join().expect("no panic").ok(), Some(2 * MIB - 1));
         });
-        assert!(!pieces.starves());
+        assert!(!chunks.starves());
     }
 }
