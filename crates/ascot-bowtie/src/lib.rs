@@ -30,8 +30,7 @@
 //!
 //! * `constants`: every tuned constant, with its reason.
 //! * [`schedule`]: the published algorithms as pure state machines; which block moves next.
-//! * `rates`: how fast inputs are consumed and outputs filled.
-//! * [`occupancy`]: what the streams hold, and the view that a schedule gets of it.
+//! * [`occupancy`]: what the streams hold, how fast they are consumed and filled, and the view that a schedule gets.
 //! * [`simulate`]: drives numbers with the schedules.
 //! * [`engine`]: drives real streams with the same schedules.
 //! * [`flow`]: the function in the middle, and the loop that runs it.

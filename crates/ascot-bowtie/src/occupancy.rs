@@ -11,6 +11,9 @@
 //!
 //! Invariants: a full block is queued only if there is a free one to take its place; nothing is completed that was
 //! not begun.
+//!
+//! [`Rates`] and [`Gain`] learn how fast inputs are consumed relative to each other, and how much is written for it. Both
+//! forget: after as many blocks as the window holds, the past counts a third.
 
 use ascot_model::run_length::Shape;
 

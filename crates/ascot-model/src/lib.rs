@@ -4,7 +4,6 @@
 //! In reading order; each module uses only those above it:
 //!
 //! * [`units`]: bytes, rates and times in text for people.
-//! * [`switch_cost`]: the cost of a switch by the number of files.
 //! * [`volume`]: speeds and switch cost of a volume, and the time of a pass on it.
 //! * [`host`]: speeds of the compute kernels by kind of record.
 //! * [`measurement`]: measured figures of a volume and a host, with their spread.
@@ -18,7 +17,6 @@
 //! * [`routing_plan`]: the cost of routing records among many processes.
 //! * [`account`]: what each pass moved and where it waited.
 //! * [`random`]: pseudo-random numbers that are the same in every run.
-//! * [`columns`]: the columns of keys of a CSV.
 //! * [`report`]: plan and account together, as written by `--report`.
 
 pub mod account;

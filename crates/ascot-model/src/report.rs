@@ -1,4 +1,6 @@
 //! Plan and account of one job, as written by `--report` (schema: docs/report.md).
+//!
+//! The columns of keys of a CSV are part of it: their types, and the values that are not of their column's type.
 
 use std::fmt;
 

@@ -1,4 +1,23 @@
-//! Merging sorted sources: as a flow of the bowtie, in parallel tasks.
+//! Merges sorted inputs into one sequence: the flow in the middle of an n x 1 bowtie.
+//!
+//! The inputs hold blocks in memory. Every record that is smaller than the last record in memory of each input that has
+//! more to come can be merged now; these records are a *batch*. A batch is cut into tasks by key range, and the merging
+//! threads merge the tasks while the engine reads on:
+//!
+//! ```text
+//!   input 0  [==========|..]           |: the bound, the smallest of the inputs' last records
+//!   input 1  [=====|......]            =: the batch
+//!   input 2  [=============|]  <- its last record is the bound
+//!
+//!   tasks ─▶ thread 0 ─▶ blocks of task 0, 2, ... ─╮
+//!         ╰▶ thread 1 ─▶ blocks of task 1, 3, ... ─┴▶ the caller, in the order of tasks ─▶ sink
+//! ```
+//!
+//! If the blocks of an input hold only equal records, nothing is below the bound. The first input that has such records
+//! then gives all that it holds, because equal records are ordered by input.
+//!
+//! Invariants: a thread has blocks of its own, so that the thread with the first unfinished task always continues; the
+//! memory of a task is freed before the task reports its end.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -25,7 +25,7 @@
 //! | inputs that end | not in the paper | `Staircase::follow_ends` |
 //!
 //! Files, each using only those before it: `view.rs` (what a schedule sees and answers), `split.rs` (memory of both
-//! sides), `tasks.rs` (buckets to fill and drain), `targets.rs` (how full a bucket is made), `interconnect.rs` (two
+//! sides), `targets.rs` (buckets to fill and drain, and how full a bucket is made), `interconnect.rs` (two
 //! sides in step), `staircase.rs` (A1 to A6), `equal_parts.rs`, `forecast.rs`.
 
 mod equal_parts;

@@ -11,6 +11,14 @@
 //!     |# # # #
 //!     +--------- inputs, by the time at which they run out
 //! ```
+//!
+//! Buckets to fill and to drain wait in a queue of tasks between two decisions. The first task that has anything to do
+//! says which block moves next:
+//!
+//! ```text
+//!   Fill { input, target }    read until the input's bucket holds `target` blocks
+//!   Drain { output }          write until the output's bucket holds no full block, with what arrives meanwhile
+//! ```
 
 use std::collections::VecDeque;
 

@@ -5,7 +5,7 @@
 //! The function is infinitely fast and runs as far as it can between any two blocks that move, as in the published
 //! model (section II.A: the device is the bottleneck).
 //!
-//! Files, each using only those before it: `setup.rs` (what to simulate), `rate_model.rs` (the function),
+//! Files, each using only those before it: `rate_model.rs` (what to simulate, and the function),
 //! `simulator.rs` (the loop), `report.rs` (the outcome in bytes, beside the formulas).
 
 mod rate_model;

@@ -3,7 +3,7 @@
 pub mod error;
 pub mod observe;
 pub mod request;
-pub(crate) use observe::{Caller, Cancel, Observer, Progress};
-pub(crate) use request::{Input, Keys, Method, Output, Parts, SortRequest, SplitBy, Volumes};
 
 pub(crate) use error::{Missing, SortError};
+pub(crate) use observe::{Caller, Cancel, Observer, Progress};
+pub(crate) use request::{Input, Keys, Method, Output, Parts, SortRequest, SplitBy, Volumes};

@@ -1,4 +1,10 @@
-//! Requests: plain data, which a face parses from flags and a job stores in its manifest.
+//! Requests: plain data, which a face parses from flags and a job stores in its manifest; and the volumes that a job uses,
+//! as far as they were measured:
+//!
+//! ```text
+//!   inputs            input_volume, if they are on a volume of their own; else volume
+//!   spills, output    volume
+//! ```
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! Judges of records: they validate parts of a sequence of records, each part by itself.
+//! Judges of records, found from a layout and keys: they validate parts of a sequence of records, each part by itself.
 
 use std::cmp::Ordering;
 use std::sync::Arc;

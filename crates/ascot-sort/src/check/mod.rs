@@ -12,6 +12,9 @@ pub mod is_sorted;
 mod judge;
 pub(crate) mod order;
 
+pub(crate) use is_sorted::{order_check, reader};
+pub(crate) use order::{EqualKeys, OrderCheck};
+
 use std::fmt;
 
 use ascot_io::{Disk, Pool};
@@ -191,6 +194,3 @@ impl Total {
 #[cfg(test)]
 #[path = "tests.rs"]
 mod tests;
-pub(crate) use order::{EqualKeys, OrderCheck};
-
-pub(crate) use is_sorted::{order_check, reader};

@@ -1,4 +1,6 @@
 //! Explains a job without running it (`--explain`): its plan, its cost, and why other methods are worse.
+//!
+//! A sort can also be planned for a file that does not exist (`ascot plan sort`, [`SortPlan`]).
 
 use std::fmt;
 use std::path::{Path, PathBuf};

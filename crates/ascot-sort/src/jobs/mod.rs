@@ -1,10 +1,9 @@
 //! The entries of the library. Each takes a request, opens its inputs, makes a plan, runs a job and returns a report.
 //!
 //! ```text
-//!   sort, resume        a request, or the state of a killed job
-//!     └▶ prepare        inputs open, their head read, memory divided: the plan
-//!         └▶ execute    the job, by the method of the plan, with progress: the report
-//!   explanation         prepare, and the plan in words
+//!   sort          inputs opened, memory divided, the plan, and the passes of its method, with progress: the report
+//!   resume        the same from the state of a killed job
+//!   explanation   the plan in words, for inputs that exist or are only imagined
 //! ```
 
 pub mod explanation;

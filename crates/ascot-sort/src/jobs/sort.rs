@@ -1,4 +1,5 @@
-//! Sorts, merges, splits, and makes views.
+//! Sorts, merges, splits, and makes views: opens the inputs, reads the head of the first, divides memory, makes the plan,
+//! and runs the passes of the planned method while an observer is told of the progress.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -5,7 +5,7 @@ pub mod partition_and_sort;
 pub mod run_and_merge;
 pub mod small;
 pub mod split;
-pub(crate) use small::SmallJob;
-pub(crate) use split::split_inputs;
 
 pub(crate) use merge_inputs::merge_inputs;
+pub(crate) use small::SmallJob;
+pub(crate) use split::split_inputs;

@@ -1,4 +1,15 @@
-//! Sorting by forming runs and merging them, or in memory where everything fits.
+//! Sorts by forming runs and merging them, or in memory if everything fits.
+//!
+//! A merge of runs makes its output durable step by step, stores how far it is, and gives the consumed blocks of the runs
+//! back to their volumes:
+//!
+//! ```text
+//!   run 0   |......|=====|          ....  given back
+//!   run 1   |...|========|
+//!   into    |==== durable ====|~~~|  ~~~  one step at most: it is in the runs, too
+//! ```
+//!
+//! Invariant: nothing is freed that a killed job needs to continue, if it can be resumed.
 
 use std::ops::Range;
 use std::sync::Arc;

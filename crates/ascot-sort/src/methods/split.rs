@@ -8,6 +8,14 @@
 //!
 //! Invariants: every record is in one file, and files hold records in the order of the inputs. No file gets its name
 //! before all of them are sealed.
+//!
+//! A user may name the boundaries: a file of records, whose keys say where the parts begin. They must ascend in the order
+//! asked for, so that every part can have records.
+//!
+//! ```text
+//!   boundaries   c     g     t
+//!   parts      a..b | c..f | g..s | t..z       a record whose key is a boundary's begins a part
+//! ```
 
 use std::fs::File;
 use std::io::Read;

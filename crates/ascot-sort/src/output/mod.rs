@@ -21,9 +21,9 @@
 
 pub mod rolling;
 pub mod writer;
-pub(crate) use writer::{DurableOutput, OutputStream, OutputWriter};
 
 pub(crate) use rolling::RollingFiles;
+pub(crate) use writer::{DurableOutput, OutputStream, OutputWriter};
 
 use std::path::Path;
 

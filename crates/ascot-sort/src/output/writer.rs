@@ -6,6 +6,8 @@
 //!
 //! A checkpoint makes the whole pages of a file durable and remembers the bytes after them, fewer than a page, so
 //! that a killed job continues at a page's boundary.
+//!
+//! [`OutputStream`] is one file that appears whole or not at all, or standard output.
 
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};

@@ -10,6 +10,9 @@
 //! up first and the fullest parts are then written out (algorithm A2).
 //!
 //! Invariant: a part gets its records in the order of the inputs.
+//!
+//! The parts of a distribution are runs. Their blocks hold whole records, except for a record longer than a block, and a
+//! run is given the [`BlockFacts`] of each block. The parts of a split are files, whose blocks hold bytes as they come.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -4,6 +4,10 @@ pub mod budget;
 pub mod disk_space;
 pub mod planner;
 pub mod volumes;
+
+pub(crate) use budget::{
+    Budget, LEAST_MEMORY_BYTES, SPARE_SHARE, default_memory, merge_fan_in, part_block, too_little,
+};
 pub(crate) use disk_space::{
     Shortage, check_output_space, disk_is_estimate, explain_view_space, free_of_plan, keep_within,
     no_space_for_spills, refuse_without_space, shortage,
@@ -14,8 +18,4 @@ pub(crate) use planner::{
 };
 pub(crate) use volumes::{
     RunOptions, check_apart, disk_for, job_disk, output_dir, temp_dirs, view_disk, within_memory,
-};
-
-pub(crate) use budget::{
-    Budget, LEAST_MEMORY_BYTES, SPARE_SHARE, default_memory, merge_fan_in, part_block, too_little,
 };

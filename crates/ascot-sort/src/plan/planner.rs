@@ -1,5 +1,10 @@
 //! Describes a job for the model ([`RecordJob`]), from a request and its inputs or assumptions about them. The model
 //! costs the methods and makes the plan.
+//!
+//! The files of a pass are moved in the long runs of the published schedules if switches are expensive on their volume;
+//! otherwise block by block, in the order of need, which never waits. A volume that was not measured counts as flash.
+//!
+//! Inputs that look sorted by a few samples are sorted by runs and merges, which writes little of them.
 
 use ascot_bowtie::schedule::Staircase;
 use ascot_io::{PAGE_BYTES, ahead_bytes};

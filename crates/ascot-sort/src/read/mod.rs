@@ -9,6 +9,8 @@ pub mod inputs;
 pub mod misfits;
 pub mod open;
 pub mod record_reader;
+
+pub(crate) use damage::RecordStart;
 pub(crate) use inputs::{
     COMPLETION_BYTES, Fingerprint, InputFile, InputPosition, Inputs, PART_BLOCKS, Span, check_id,
 };
@@ -17,5 +19,3 @@ pub(crate) use open::{
     refuse_unless_text,
 };
 pub(crate) use record_reader::{PlacedChunk, RecordReader, carry_bytes};
-
-pub(crate) use damage::RecordStart;

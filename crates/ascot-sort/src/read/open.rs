@@ -1,4 +1,9 @@
-//! Opening the inputs of a request: other formats are refused, headers taken off, the head of the first looked at.
+//! Opens the inputs of a request: refuses files of other formats than text where text is expected, takes headers off, and
+//! reads the head of the first input.
+//!
+//! A pipe is read only as far as the decision needs, two bytes of most text, and these bytes are delivered again later.
+//! The header of one CSV input stands for all in the output, so all inputs must name the same columns. A first row that
+//! looks like a header but is sorted as a record causes a warning.
 
 use std::path::Path;
 

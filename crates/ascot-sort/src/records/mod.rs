@@ -1,10 +1,10 @@
 //! What the passes of a sort need to know of records, and sorted records in memory.
 //!
 //! ```text
-//!   Sorted   memory with sorted records: a chunk (record starts in order) or a block read back
-//!   Segment  a stretch lo..hi of a Sorted
+//!   Sorted   memory with sorted records: a chunk (records in order) or a block read back
+//!   Segment  the positions lo..hi of a Sorted
 //!   source   segments one after another: one sorted sequence
-//!   Task     a key range of several sources, to be merged into one stretch of output
+//!   Task     a key range of several sources, to be merged into consecutive output
 //! ```
 //!
 //! Positions inside a [`Sorted`] are ordinals for numbers, byte offsets for all else. Only the
@@ -16,9 +16,10 @@ mod framed;
 pub mod misfits;
 mod numbers;
 mod splitters;
-pub(crate) use misfits::{ChunkMisfits, InputStart, KeyMisfits, Misfit, Misfits, fix_of, title};
 
+pub(crate) use dispatch::{AnyRecords, with_records};
 pub(crate) use emitter::{Clocks, Emitter, Merged, MergedBlock, Message, add, take};
+pub(crate) use misfits::{ChunkMisfits, InputStart, KeyMisfits, Misfit, Misfits, fix_of, title};
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -28,7 +29,6 @@ use ascot_record::checksum::RecordSum;
 use ascot_record::framing::{Framing, Partial};
 use ascot_record::keys::KeyColumn;
 
-pub(crate) use dispatch::{AnyRecords, with_records};
 pub use dispatch::{InputHead, sample_rows};
 pub use framed::Framed;
 pub use numbers::{Number, Numbers};

@@ -2,6 +2,6 @@
 
 pub mod account;
 pub mod progress;
-pub(crate) use progress::{Watch, with_progress};
 
 pub(crate) use account::{JobSums, PassFacts, Passes, files_of, report_of_records, stage};
+pub(crate) use progress::{Watch, with_progress};

@@ -1,4 +1,5 @@
-//! Progress of a job: how many of the planned bytes have been moved, and how much time is left.
+//! Progress of a job: how many of the planned bytes have been moved, and how much time is left. [`Watch`] does this for a
+//! job of one pass.
 
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};

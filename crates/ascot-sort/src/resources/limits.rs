@@ -1,4 +1,4 @@
-//! What the system lets this process have: descriptors, and the memory it has had.
+//! What the system tells of this process and its files: descriptors, processors, memory used, the device of a path.
 
 use std::fs::File;
 use std::io::Read as _;

@@ -1,7 +1,7 @@
 //! Sorted runs: forming them, writing them, what is known of them, where they are kept.
 //!
 //! ```text
-//!   chunks ─▶ form ─▶ loads ─▶ spill ─▶ run_file in spill_dirs, named by store
+//!   chunks ─▶ form ─▶ run buffers ─▶ spill ─▶ run_file, in the directories of store
 //!                       ╰─▶ natural_runs ─▶ input_chunks (records stay in the inputs)
 //! ```
 
@@ -13,6 +13,8 @@ pub mod natural_runs;
 pub mod run_file;
 pub mod spill;
 pub mod store;
+
+pub(crate) use background_unlink::BackgroundUnlink;
 pub(crate) use fence_keys::{FenceKey, KeysWriter, Rest, RunKeys};
 pub(crate) use form::{Gather, RunBuffer, SortMemory, sort_run_buffers};
 pub(crate) use input_chunks::{Bench, ChunkInput};
@@ -24,5 +26,3 @@ pub(crate) use store::{
     OpenPart, OpenSpill, OutputState, PREFIX, StoredMethod, StoredView, UNSEEN, VIEW_MANIFEST, check_line,
     hold_dead, is_empty, load, remove_ours,
 };
-
-pub(crate) use background_unlink::BackgroundUnlink;

@@ -1,4 +1,5 @@
-//! Runs on disk: what is known of them, writing merged chunks to them, reading them back.
+//! Runs: what is stored of a run in the manifest of its job or view, writing merged blocks to its file, and reading the
+//! file back block by block. A record that spans blocks is put together in memory of its own.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};

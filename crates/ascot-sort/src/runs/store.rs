@@ -12,8 +12,18 @@
 //!
 //! Invariants: only files with these names are ever removed, one by one, the lock last; a directory
 //! whose lock is held is never touched; the manifest names only files that are complete and durable. A job
-//! killed between making its directory and locking it, or between unlocking it and removing it, leaves an
-//! empty one, which is nobody's.
+//! that is killed before it locks its directory, or after it unlocks it, leaves an empty directory without an owner.
+//!
+//! When a job ends, [`Keeping`] decides what becomes of the directory. Only a job whose directory has a manifest is kept,
+//! so that every kept job can be resumed:
+//!
+//! ```text
+//!   begun                     an error, a stop    everything is removed
+//!   begun to be kept          a stop              the job's directory and its unfinished output stay
+//!     past its first pass     an error, a stop    both stay
+//!   resumed, or kept for good an error, a stop    both stay
+//!   done                                          everything is removed
+//! ```
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::Write as _;

@@ -1,5 +1,7 @@
 //! `view.json`: what a view is made of, and how its records are told apart and ordered
 //! (docs/formats/view.md). Two lines, as the manifest of a job has.
+//!
+//! A sorted file that a view refers to has a file of its blocks beside it, with the length and the checksum of each.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -4,13 +4,11 @@
 //!   make      a sort that stops after its runs, which become a directory   (docs/formats/view.md)
 //!   manifest  what is in that directory, and whether it still is what it was
 //!   load      some units of runs in memory
-//!   interpolate  estimates the units of a position
 //!   selection the position in every run of a byte, a record or a key of the merged sequence
 //!   refer     a view of views and of sorted files, by reference
 //!   sorted_file   what a view keeps of a file that is part of it
 //!   cost      what a view costs, beside a file
-//!   copy      a part of it to a file or a pipe
-//!   reader    the merged bytes from any position on: a stream, or a few of them
+//!   reader    the merged bytes from any position on: a stream, a few of them, or a copy
 //! ```
 
 pub mod block_size;
@@ -27,9 +25,9 @@ mod sorted_file;
 mod stream;
 #[cfg(test)]
 mod tests;
-pub(crate) use cost::ViewCost;
 
 pub(crate) use block_size::kept_bytes;
+pub(crate) use cost::ViewCost;
 
 pub use load::Measure;
 pub use manifest::ViewManifest;

@@ -1,4 +1,8 @@
-//! A view, open: its size, any bytes of it, streams of it, as one file.
+//! An open view: its size, any bytes of it, streams of it, as of one file; keys as a user writes them; and a copy of a part
+//! to a file or to standard output.
+//!
+//! If a whole view is copied to a file, the sum of the records written must equal that of the records from which the view
+//! was made, before the file gets its name.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};

@@ -12,9 +12,21 @@
 //! ```
 //!
 //! At most two unit starts for each run lie inside, so some runs have windows of three units or fewer. Interpolation
-//! ([`crate::view::selection`]) chooses the units of these windows that are read first. Units in memory are known
+//! chooses the units of these windows that are read first. Units in memory are known
 //! exactly: the windows shrink, their missing units are read, and once all of them are in memory the selection ends
 //! there. The window of a run is not read before it is narrow.
+//!
+//! Interpolation estimates the unit of each run from fence keys alone:
+//!
+//! ```text
+//!   keys of run 0   10 ......... 50 ......... 90        the count of each run before key 63, as if keys were
+//!   keys of run 1     20 ... 40 ... 60 ... 80           spread evenly between fence keys; in the sum, the errors
+//!                                   ^ 63                of the runs mostly cancel out
+//! ```
+//!
+//! With n runs each error is a fraction of a unit, and the sum of the errors is about that fraction times the square
+//! root of n. An error of the key moves the position in each run by an nth part of it. So the position is inside one
+//! unit of nearly every run.
 
 use std::ops::Range;
 
