@@ -382,7 +382,9 @@ impl EmitThreads {
         let mut regions = (0..threads).map(|_| region()).collect::<Result<Vec<_>, _>>()?;
         let started = start_some(threads, |number| {
             let blocks = BlockPool::new(regions.pop().unwrap_or_else(|| Buf::heap(0)), block_bytes);
-            let (records, receive, clocks) = (Arc::clone(records), receive.clone(), Arc::clone(&clocks));
+            let records = Arc::clone(records);
+            let receive = receive.clone();
+            let clocks = Arc::clone(&clocks);
             spawn(&format!("merge {number}"), move || emit_thread(&*records, &receive, &blocks, &clocks))
         })?;
         let mut this = EmitThreads { orders: Some(send), threads: started, clocks };

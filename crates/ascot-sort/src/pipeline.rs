@@ -152,7 +152,8 @@ impl Pipeline<'_> {
                 notify(&feed.messages, Message::Read(times.map(|times| (number, times))));
             })?;
             let workers = threads::start_some(self.threads, |number| {
-                let (work, messages) = (work.clone(), messages.clone());
+                let work = work.clone();
+                let messages = messages.clone();
                 scope.spawn(&format!("{} {number}", self.work), move || {
                     let _alarm = Alarm(&messages);
                     work_all(worker(), &work, &messages)

@@ -103,7 +103,8 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Judge for Ordered<F, O> {
 
     fn validate(&self, part: &[u8]) -> Validation {
         let mut validation = Validation::default();
-        let (mut scratch, mut before) = (Vec::new(), Vec::new());
+        let mut scratch = Vec::new();
+        let mut before = Vec::new();
         let mut start = 0;
         while let Some(end) = self.framing.end(part, start) {
             let record = &part[start..end];

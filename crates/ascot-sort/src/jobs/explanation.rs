@@ -365,13 +365,15 @@ fn pass_line(pass: &PassPlan) -> String {
         1 => "once".to_owned(),
         times => format!("{} times", units::count(times)),
     };
-    let (seconds, bound_by) = (units::seconds(pass.seconds()), pass.bound_by());
+    let seconds = units::seconds(pass.seconds());
+    let bound_by = pass.bound_by();
     format!("{}: {} x {}, {times}, {seconds}, bound by {bound_by}", pass.name, pass.inputs, pass.outputs)
 }
 
 /// What a pass costs, its switches being requests of both ways as the bytes are.
 fn money(pass: &PassPlan, volume: &VolumeProfile) -> f64 {
-    let (read, switches) = (pass.read_bytes as f64, pass.switches as f64);
+    let read = pass.read_bytes as f64;
+    let switches = pass.switches as f64;
     let share = read / (read + pass.written_bytes as f64).max(1.0);
     volume.money(switches * share, switches * (1.0 - share), pass.seconds())
 }

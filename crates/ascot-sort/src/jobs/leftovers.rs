@@ -62,7 +62,9 @@ impl Removal {
 /// Finds what dead jobs left in `temps`, which may be jobs' directories themselves, their unfinished
 /// output files included, and removes of it what is asked for.
 pub fn clean(temps: &[PathBuf], removal: Removal) -> Result<Vec<Leftover>, SortError> {
-    let (mut found, mut seen, mut outputs) = (Vec::new(), Vec::new(), Vec::new());
+    let mut found = Vec::new();
+    let mut seen = Vec::new();
+    let mut outputs = Vec::new();
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
     for dir in temps.iter().flat_map(|temp| dead_jobs(temp)) {
         if seen.contains(&real(&dir)) {

@@ -182,7 +182,9 @@ impl<R: Records> Job<'_, R> {
         // All parts are written then: where switches cost time, only after many natural runs of each.
         let every = if long_runs.is_some() { every.max(8 * self.budget.streams() as u64) } else { every };
         let mut next = self.manifest.sum_in.bytes + every;
-        let (records, cancel, threads) = (Arc::clone(&self.records), self.cancel, self.budget.threads);
+        let records = Arc::clone(&self.records);
+        let cancel = self.cancel;
+        let threads = self.budget.threads;
         let mut after_chunk = |grouped: &Grouped, between: &mut BetweenChunks<'_, PartRun<R>>| {
             if let (Some(sample), Some(width)) = (&mut key_sample, records.record_bytes()) {
                 for (part, range) in &grouped.groups {
@@ -336,7 +338,9 @@ impl<R: Records> Job<'_, R> {
         let reader = RecordReader::new(&self.records, &self.disk, inputs, &memory.chunks, start, self.cancel)
             .of_parts()
             .in_turn(self.turns_of_spills());
-        let (records, cancel, threads) = (Arc::clone(&self.records), self.cancel, self.budget.threads);
+        let records = Arc::clone(&self.records);
+        let cancel = self.cancel;
+        let threads = self.budget.threads;
         let mut done = 0;
         let key_sample = self.key_sample.take().map(Mutex::new);
         let bounds = |input: usize| {

@@ -73,7 +73,8 @@ impl<R: Records> Job<'_, R> {
         gather: Gather<'_>,
         mut output: Option<&mut OutputWriter<R>>,
     ) -> Result<Option<Merged>, SortError> {
-        let (records, cancel) = (Arc::clone(&self.records), self.cancel);
+        let records = Arc::clone(&self.records);
+        let cancel = self.cancel;
         let mut straight = None;
         let mut runs = 0;
         let times = sort_run_buffers(
@@ -486,9 +487,9 @@ impl<'s, 'a, R: Records> FreeingSink<'s, 'a, R> {
                 self.job.store_output(output, OutputState { durable, so_far })
             }
             Destination::Spill(spill) => {
-                let (first, count) = (self.which.start, self.which.len());
                 let open = spill.checkpoint()?;
-                self.job.manifest.merging = Some(MergingGroup { first, count, open, so_far });
+                let Range { start: first, end } = self.which;
+                self.job.manifest.merging = Some(MergingGroup { first, count: end - first, open, so_far });
                 self.job.manifest.move_starts(self.which.clone(), starts);
                 self.job.store()
             }

@@ -207,7 +207,8 @@ fn read_boundaries<R: Records>(job: &Job<'_, R>, path: &Path, parts: u32) -> Res
 /// What is wrong with boundaries, if anything is.
 fn check(keys: &[Vec<u8>], descending: bool, parts: u32) -> Result<(), String> {
     if keys.len() + 1 != parts as usize {
-        let (count, wanted) = (keys.len(), keys.len() + 1);
+        let count = keys.len();
+        let wanted = keys.len() + 1;
         return Err(format!(
             "it has {count} boundaries, which make {wanted} parts\n  write: --parts {wanted}"
         ));

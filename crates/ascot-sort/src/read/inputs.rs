@@ -449,7 +449,8 @@ impl PartStream {
     /// The records from `offset` on, counted in bytes of records.
     fn open(disk: &Disk, path: &Path, id: RunId, offset: u64, pool: &Pool) -> Result<Self, SortError> {
         let index = read_index(disk, path)?;
-        let (mut first_block, mut skip) = (0, offset);
+        let mut first_block = 0;
+        let mut skip = offset;
         for block in index.blocks.iter() {
             if u64::from(block.raw) > skip {
                 break;

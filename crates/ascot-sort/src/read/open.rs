@@ -127,10 +127,9 @@ pub(crate) fn refuse_unless_text(inputs: &Inputs, layout: Layout) -> Result<(), 
             // Lines of one byte, each ended by NUL.
             Some(FileFormat::Utf16Le | FileFormat::Utf16Be) if zero_ended => {}
             Some(format) => {
-                let (name, file) = (input.name(), input.path().map(Path::to_path_buf));
                 return Err(SortError::OtherFormat {
-                    input: name,
-                    file,
+                    input: input.name(),
+                    file: input.path().map(Path::to_path_buf),
                     format,
                     inputs: inputs.iter().count(),
                 });

@@ -367,7 +367,9 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
             return Ok(None);
         };
         fill.skip(end);
-        let (input, left, before) = (self.at.input, fill.bytes.len() as u64, self.record_number);
+        let input = self.at.input;
+        let left = fill.bytes.len() as u64;
+        let before = self.record_number;
         self.record_number += 1;
         if left > 0 {
             self.after_long = Some(fill);

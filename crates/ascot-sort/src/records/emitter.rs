@@ -74,8 +74,17 @@ impl Emitter {
         clocks: Arc<Clocks>,
         stopped: Arc<AtomicBool>,
     ) -> Self {
-        let (current, len, first_record, longest, records) = (None, 0, 0, 0, 0);
-        Emitter { blocks, send, clocks, stopped, current, len, first_record, longest, records }
+        Emitter {
+            blocks,
+            send,
+            clocks,
+            stopped,
+            current: None,
+            len: 0,
+            first_record: 0,
+            longest: 0,
+            records: 0,
+        }
     }
 
     /// Appends one record.
@@ -147,7 +156,8 @@ impl Emitter {
             Some(block) => Ok(block),
             empty => {
                 let since = Instant::now();
-                let (blocks, stopped) = (&self.blocks, &self.stopped);
+                let blocks = &self.blocks;
+                let stopped = &self.stopped;
                 let block = match blocks.try_take() {
                     Some(block) => block,
                     None => {

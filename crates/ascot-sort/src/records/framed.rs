@@ -68,7 +68,8 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Framed<F, O> {
 
     /// Adds the misfits of `bytes`, before which the chunk has so many records.
     fn note_misfits(&self, bytes: &[u8], before: usize, misfits: &mut ChunkMisfits) {
-        let (mut start, mut record) = (0, before);
+        let mut start = 0;
+        let mut record = before;
         while let Some(end) = self.framing.end(bytes, start) {
             self.order.misfits(&bytes[start..end], &mut |key, value| misfits.note(key, record, value));
             (start, record) = (end, record + 1);
@@ -113,7 +114,8 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Framed<F, O> {
             return (0..records.len()).step_by(step).map(|start| start as u32).collect();
         }
         let mut sparse = Vec::with_capacity(records.len() / SPARSE_STEP + 1);
-        let (mut start, mut next) = (0, 0);
+        let mut start = 0;
+        let mut next = 0;
         while let Some(end) = self.framing.end(records, start) {
             if start >= next {
                 sparse.push(start as u32);
@@ -168,7 +170,8 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Framed<F, O> {
         let mut merged = Merged::default();
         let sources = slices_of(task);
         let mut latest = task.previous.as_deref().map(Latest::Key);
-        let (mut scratch, mut other) = (Vec::new(), Vec::new());
+        let mut scratch = Vec::new();
+        let mut other = Vec::new();
         let flow = self.merge_with(&sources, &mut |record| {
             if rules.unique {
                 let key = self.order.key(record, &mut scratch);
@@ -280,7 +283,8 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> RecordEnds for Framed<F, O>
         if needed == 0 {
             return None;
         }
-        let (mut before, mut offset) = (0, 0);
+        let mut before = 0;
+        let mut offset = 0;
         while let Some(end) = self.framing.end(bytes, offset) {
             let have = self.framing.body(&bytes[offset..end]).len();
             if have < needed {
@@ -298,7 +302,8 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
 
     fn scratch(&self, chunk_bytes: usize) -> FramedScratch {
         let records = Self::most_records(chunk_bytes);
-        let (chunk, starts) = (PieceScratch::with_capacity(records), vec![0; records]);
+        let chunk = PieceScratch::with_capacity(records);
+        let starts = vec![0; records];
         FramedScratch { chunk, starts, misfits: ChunkMisfits::default() }
     }
 
@@ -328,12 +333,15 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
     ) -> Vec<Arc<Sorted>> {
         let Some(mut out) = out else { return Vec::new() };
         let data = &chunk.lease.bytes()[chunk.bytes.clone()];
-        let (mut at, mut before, mut parts) = (0, 0, Vec::new());
+        let mut at = 0;
+        let mut before = 0;
+        let mut parts = Vec::new();
         scratch.misfits = ChunkMisfits::default();
         while at < data.len() {
             let bytes = &data[at..];
             let framed = self.framing.frame(bytes, &mut scratch.starts);
-            let (bytes, starts) = (&bytes[..framed.consumed], &mut scratch.starts[..framed.records]);
+            let bytes = &bytes[..framed.consumed];
+            let starts = &mut scratch.starts[..framed.records];
             if !chunk.spilled {
                 add_all(sum, bytes, starts);
             }
@@ -491,7 +499,8 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
     ) -> Vec<(usize, Range<usize>)> {
         let mut sizes = vec![0usize; splitters.parts()];
         let mut parts: Vec<u16> = Vec::with_capacity(bytes.len() / 32);
-        let (mut scratch, mut start) = (Vec::new(), 0);
+        let mut scratch = Vec::new();
+        let mut start = 0;
         while let Some(end) = self.framing.end(bytes, start) {
             let part = splitters.part_of(self.order.key(&bytes[start..end], &mut scratch));
             sizes[part] += end - start;
@@ -521,7 +530,8 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
     fn disorder(&self, previous: Option<&[u8]>, bytes: &[u8], strict: bool) -> Option<usize> {
         let (mut scratch_a, mut scratch_b) = (Vec::new(), Vec::new());
         let most = if strict { Ordering::Less } else { Ordering::Equal };
-        let (mut before, mut start) = (previous, 0);
+        let mut before = previous;
+        let mut start = 0;
         while let Some(end) = self.framing.end(bytes, start) {
             let record = &bytes[start..end];
             if let Some(before) = before
@@ -540,7 +550,8 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
     }
 
     fn each_key(&self, bytes: &[u8], take: &mut dyn FnMut(Range<usize>, &[u8])) {
-        let (mut start, mut scratch) = (0, Vec::new());
+        let mut start = 0;
+        let mut scratch = Vec::new();
         while let Some(end) = self.framing.end(bytes, start) {
             take(start..end, self.order.key(&bytes[start..end], &mut scratch));
             start = end;
@@ -549,7 +560,8 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
 
     fn sample_keys(&self, bytes: &[u8], count: usize, out: &mut Vec<Vec<u8>>) {
         let step = (bytes.len() / count.max(1)).max(1);
-        let (mut start, mut next) = (0, 0);
+        let mut start = 0;
+        let mut next = 0;
         let mut scratch = Vec::new();
         while let Some(end) = self.framing.end(bytes, start) {
             if start >= next {

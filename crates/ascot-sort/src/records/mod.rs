@@ -308,7 +308,9 @@ pub(crate) fn cut_framed<F: Framing>(framing: &F, bytes: &[u8], max_records: usi
 
 /// Where the records of each part go in a buffer grouped by part: the parts that have any.
 pub fn groups_of(sizes: &[usize]) -> (Vec<usize>, Vec<(usize, Range<usize>)>) {
-    let (mut places, mut groups, mut at) = (Vec::with_capacity(sizes.len()), Vec::new(), 0);
+    let mut places = Vec::with_capacity(sizes.len());
+    let mut groups = Vec::new();
+    let mut at = 0;
     for (part, &size) in sizes.iter().enumerate() {
         places.push(at);
         if size > 0 {

@@ -102,7 +102,8 @@ impl ChunkPool {
     /// The error of a job whose reader waits for memory that nobody else has.
     pub fn too_few(&self) -> PoolError {
         let shelf = self.inner.lock();
-        let (asked, budget) = (shelf.wanted, self.inner.share);
+        let asked = shelf.wanted;
+        let budget = self.inner.share;
         let used = shelf.made * self.inner.chunk_bytes + shelf.long;
         PoolError::OverBudget { purpose: "chunks of records", asked, used, budget }
     }
@@ -183,7 +184,8 @@ impl ChunkPool {
                 return refused.map_or(Ok(()), Err);
             }
             if needed + held > self.inner.share {
-                let (purpose, budget) = ("one very long record", self.inner.share);
+                let purpose = "one very long record";
+                let budget = self.inner.share;
                 let over = PoolError::OverBudget { purpose, asked: more, used: before + held, budget };
                 return Err(refused.unwrap_or(over));
             }

@@ -151,7 +151,8 @@ fn group_memory(files: &GroupFiles, group: &Path) -> Option<GroupMemory> {
     let read = |name: &str| fs::read_to_string(group.join(name)).ok();
     let limit = |name: &&str| read(name)?.trim().parse::<u64>().ok();
     let limit = files.limits.iter().filter_map(limit).min().filter(|limit| *limit < NO_LIMIT_BYTES)?;
-    let (usage, stat) = (read(files.usage), read("memory.stat"));
+    let usage = read(files.usage);
+    let stat = read("memory.stat");
     Some(left_of(files, limit, &usage.unwrap_or_default(), &stat.unwrap_or_default()))
 }
 

@@ -348,10 +348,13 @@ impl<'a> Parsed<'a> {
             return None;
         }
         let count = self.entries.len();
-        let (mut units, mut prefixes) = (Vec::with_capacity(count + 1), Vec::with_capacity(count));
-        let (mut ends, mut total) = (Vec::with_capacity(count), Unit::default());
+        let mut units = Vec::with_capacity(count + 1);
+        let mut prefixes = Vec::with_capacity(count);
+        let mut ends = Vec::with_capacity(count);
+        let mut total = Unit::default();
         // The fence key of the first unit comes first in the file; only its prefix is needed.
-        let (mut at, mut skip) = (0usize, 0);
+        let mut at = 0usize;
+        let mut skip = 0;
         for (number, entry) in self.entries.iter().enumerate() {
             units.push(Unit { block: entry.block as usize, ..total });
             total.records = total.records.checked_add(entry.records)?;

@@ -46,7 +46,8 @@ pub fn find_natural_runs<R: Records>(
     latest: Option<&Run>,
 ) -> Option<NaturalRuns> {
     let mut found = NaturalRuns { runs: Vec::new(), spilled: vec![Vec::new()], mixed: vec![false] };
-    let (mut at, mut bytes) = (0, 0);
+    let mut at = 0;
+    let mut bytes = 0;
     while at < buffer.sources.len() {
         let latest = latest.filter(|_| at == 0);
         let natural = Natural::starting(records, buffer, at, latest);
@@ -107,7 +108,8 @@ impl<B: Clone> Natural<B> {
         latest: Option<&Run>,
     ) -> Option<Self> {
         let cut = |at: usize, backward: bool| {
-            let (one, two) = (chunk(buffer, at)?.0, chunk(buffer, at + 1)?.0);
+            let one = chunk(buffer, at)?.0;
+            let two = chunk(buffer, at + 1)?.0;
             if backward {
                 cut_between(records, two, one, true)
             } else {

@@ -181,7 +181,8 @@ impl JobDir {
     /// Stores the manifest: it is replaced whole or not at all, after the names of all files that it names are
     /// durable.
     pub fn store(&self, manifest: &Manifest) -> Result<(), SortError> {
-        let (new, path) = (self.path().join(MANIFEST_NEW), self.path().join(MANIFEST));
+        let new = self.path().join(MANIFEST_NEW);
+        let path = self.path().join(MANIFEST);
         let failed = |error| IoError::from_os(Action::Write, &new, 0, error);
         if self.synced.swap(manifest.next_number, Ordering::Relaxed) != manifest.next_number {
             self.dirs.iter().try_for_each(|dir| self.disk.sync_dir(dir))?;

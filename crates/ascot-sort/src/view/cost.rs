@@ -28,7 +28,8 @@ impl ViewCost {
     /// else half of the merge's.
     pub fn of(merge: &MethodPlan, file_seconds: f64, volume: &VolumeProfile) -> Option<ViewCost> {
         let [first, .., last] = &merge.passes[..] else { return None };
-        let (bytes, runs) = (last.read_bytes as f64, first.outputs.max(last.inputs));
+        let bytes = last.read_bytes as f64;
+        let runs = first.outputs.max(last.inputs);
         let switches = if volume.wants_runs((runs + 1) as f64) {
             let shape = Shape { inputs: runs as u32, outputs: 0, alpha: 1.0 };
             let run =

@@ -150,7 +150,8 @@ impl<'v, R: Records> Loader<'v, R> {
             asked.push((file, of_run));
         }
         for ((number, units), (file, of_run)) in ranges.iter().zip(asked) {
-            let (run, from) = (&runs[*number], runs[*number].keys.unit(units.start));
+            let run = &runs[*number];
+            let from = runs[*number].keys.unit(units.start);
             let start = RunStart { block: from.block, offset: 0 };
             let mut assembly = Assembly::new(self.shared, self.pool, &Run { start, ..run.run.clone() });
             let mut loaded = Loaded {

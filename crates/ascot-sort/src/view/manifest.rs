@@ -237,7 +237,8 @@ impl ViewManifest {
             Err(error) => return Err(no_manifest(dir, &path, error)),
         };
         let end = text.iter().position(|&byte| byte == b'\n').unwrap_or(text.len());
-        let (line, sum) = (&text[..end], text.get(end + 1..).unwrap_or_default());
+        let line = &text[..end];
+        let sum = text.get(end + 1..).unwrap_or_default();
         if sum != check_line(line).as_bytes() {
             return Err(bad("its checksum is wrong: it was altered or cut off\n  make the view anew"));
         }

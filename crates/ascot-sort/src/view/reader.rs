@@ -214,13 +214,15 @@ impl<R: Records> Opened<R> {
         if from >= to {
             return Ok(Vec::new());
         }
-        let (mut loader, records) = (self.loader(), &*self.records);
+        let mut loader = self.loader();
+        let records = &*self.records;
         let loaded = loader.load_windows(&[from, to.min(self.bytes - 1)], Measure::Bytes)?;
         let first = loader.select_in_memory(&loaded, None, from, Measure::Bytes);
         let mut last = loader.select_in_memory(&loaded, Some(&first), to, Measure::Bytes);
         if last.beyond > 0 {
             // The record that the last byte belongs to, too.
-            let (at, window) = (last.starts[last.next], &loaded[last.next]);
+            let at = last.starts[last.next];
+            let window = &loaded[last.next];
             last.starts[last.next] = window.go_on(records, at, 1, Measure::Records).0;
         }
         let sources = (0..loaded.len()).map(|run| loaded[run].between(first.starts[run], last.starts[run]));

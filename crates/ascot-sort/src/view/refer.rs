@@ -174,7 +174,9 @@ impl Joining<'_> {
         let cut = records.cut(&head.records, usize::MAX);
         let fixed = records.record_bytes().map(|bytes| bytes as f64);
         let mean = fixed.unwrap_or(cut.bytes as f64 / cut.records.max(1) as f64);
-        let (disk, dir, cancel) = (self.disk, self.dir, self.cancel);
+        let disk = self.disk;
+        let dir = self.dir;
+        let cancel = self.cancel;
         let taking = Taking { records, request: &request, disk, dir, cancel };
         taking.take(inputs, mean, number, watch, &mut self.sum)
     }

@@ -154,7 +154,8 @@ impl<R: Records> Loader<'_, R> {
                 return lo;
             }
             // A random one of the starts left, so that half of them go each time.
-            let (mut pick, mut run) = (dice.below(left as u64) as usize, 0);
+            let mut pick = dice.below(left as u64) as usize;
+            let mut run = 0;
             while pick >= hi[run] - lo[run] {
                 pick -= hi[run] - lo[run];
                 run += 1;
@@ -227,7 +228,8 @@ impl<R: Records> Loader<'_, R> {
             if left == 0 {
                 break;
             }
-            let (mut pick, mut run) = (dice.below(left), 0);
+            let mut pick = dice.below(left);
+            let mut run = 0;
             while pick >= sizes[run] {
                 pick -= sizes[run];
                 run += 1;

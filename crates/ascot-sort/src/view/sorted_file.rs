@@ -118,7 +118,8 @@ impl<R: Records> Taking<'_, R> {
     ) -> Result<Member, SortError> {
         let number = blocks.id.0;
         let beside = PathBuf::from(format!("run-{number:06}"));
-        let (index, keys) = (blocks.to_bytes(), blocks.keys.to_bytes(number));
+        let index = blocks.to_bytes();
+        let keys = blocks.keys.to_bytes(number);
         write_whole(self.disk, &self.dir.join(&beside).with_extension("blocks"), &index)?;
         write_whole(self.disk, &self.dir.join(&beside).with_extension("keys"), &keys)?;
         let entries = blocks.entries.iter().copied();

@@ -105,11 +105,13 @@ impl Stream {
         part: Part,
         (memory, threads): (usize, usize),
     ) -> Result<Stream, SortError> {
-        let (skip, left) = (part.skip, part.bytes);
+        let skip = part.skip;
+        let left = part.bytes;
         let (send, receive) = unbounded();
         let mut this = Stream::of(front);
         let merge = Merge::prepare(records, disk, pool, &part, memory, threads)?;
-        let (cancel, sum) = (this.cancel.clone(), Arc::clone(&this.sum));
+        let cancel = this.cancel.clone();
+        let sum = Arc::clone(&this.sum);
         this.thread = Some(spawn("view", move || merge.run(part, &send, &cancel, &sum))?);
         (this.blocks, this.skip, this.left) = (Some(receive), skip, left);
         Ok(this)

@@ -118,7 +118,8 @@ impl Manifest {
     /// None where the two lines do not fit, or make no manifest.
     pub(super) fn from_bytes(text: &[u8]) -> Option<Self> {
         let end = text.iter().position(|&byte| byte == b'\n')?;
-        let (line, sum) = (&text[..end], &text[end + 1..]);
+        let line = &text[..end];
+        let sum = &text[end + 1..];
         if sum != check_line(line).as_bytes() {
             return None;
         }
