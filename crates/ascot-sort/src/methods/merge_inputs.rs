@@ -98,7 +98,7 @@ fn merge_range<R: Records>(
     let mut inputs = Bowtie::from_inputs(streams, blocks, schedule).alternating(turns.is_some());
     let merge = Merge {
         records: &*job.records,
-        threads: &*job.emitters,
+        threads: &job.emitters,
         rules,
         limit: job.request.top,
         cancel: job.cancel,

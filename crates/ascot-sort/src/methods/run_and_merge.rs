@@ -303,7 +303,7 @@ impl<R: Records> Job<'_, R> {
         let threads = Arc::clone(&self.emitters);
         let merge = Merge {
             records: &*records,
-            threads: &*threads,
+            threads: &threads,
             rules: Rules { unique: self.request.unique, sum: is_output },
             limit: self.request.top,
             cancel: self.cancel,

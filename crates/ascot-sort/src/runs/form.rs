@@ -23,6 +23,7 @@ use crate::records::{ChunkMisfits, Misfits, RawChunk, Records, Segment, Sorted, 
 use crate::resources::ChunkPool;
 
 /// A run buffer: sorted chunks that follow one another in the input.
+#[derive(Default)]
 pub struct RunBuffer {
     /// The sorted chunks, each a source of its own, in input order.
     pub sources: Vec<Vec<Segment>>,
@@ -206,17 +207,7 @@ impl<R: Records> Collector<'_, R> {
     }
 
     fn buffer(&self, sorted: &mut InOrder<'_, SortedChunk>, count: usize) -> RunBuffer {
-        let mut buffer = RunBuffer {
-            sources: Vec::new(),
-            spans: Vec::new(),
-            records: 0,
-            bytes: 0,
-            sum: RecordSum::new(),
-            misfits: Misfits::default(),
-            end: InputPosition::default(),
-            input: 0,
-            last: sorted.ends_after(count),
-        };
+        let mut buffer = RunBuffer { last: sorted.ends_after(count), ..RunBuffer::default() };
         for chunk in (0..count).map_while(|_| sorted.take()) {
             buffer.sum.combine(&chunk.sum);
             buffer.misfits.combine(&chunk.misfits);

@@ -43,7 +43,7 @@ impl<R: Records> Bench<R> {
 
     /// Memory from `pool` for chunks cut as chunks of `chunk_bytes`.
     pub fn new(records: &R, pool: &Pool, chunk_bytes: usize, block_bytes: usize) -> Self {
-        let copies = records.gathers().then(|| ChunkPool::new(pool, block_bytes, 1, block_bytes * 1));
+        let copies = records.gathers().then(|| ChunkPool::new(pool, block_bytes, 1, block_bytes));
         Bench { scratch: Mutex::new(records.scratch(chunk_bytes)), copies }
     }
 
