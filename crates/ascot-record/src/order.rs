@@ -15,6 +15,8 @@ use std::ops::Range;
 use crate::framing::Framing;
 use crate::keys::KeyProgram;
 
+pub use crate::keys::LastResort;
+
 /// The order of records. Those given to it are as framed, terminator included.
 pub trait RecordOrder: Send + Sync {
     /// The normalised key, which may lie in the record or be written to `scratch` (cleared
@@ -50,18 +52,6 @@ pub trait RecordOrder: Send + Sync {
     fn computed(&self) -> bool {
         false
     }
-}
-
-/// What settles records of equal keys.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LastResort {
-    /// Nothing: input order.
-    #[default]
-    None,
-    /// The bytes of the bodies, ascending.
-    Bytes,
-    /// The bytes of the bodies, descending.
-    BytesReversed,
 }
 
 /// The first eight bytes of a key as a big-endian number, zero padded. Prefixes that differ

@@ -105,7 +105,7 @@ pub fn infer_type<'v>(sample: impl IntoIterator<Item = &'v [u8]>) -> CsvType {
 }
 
 /// One column, ready to be used.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CsvKey {
     /// From 0.
     pub(super) column: usize,
@@ -114,7 +114,6 @@ pub(super) struct CsvKey {
     pub(super) nulls_first: bool,
     pub(super) ending: Ending,
     /// Content that counts as null, besides none.
-    #[serde(default)]
     pub(super) nulls: Vec<Vec<u8>>,
 }
 

@@ -4,7 +4,7 @@
 //! takes those given for all; without any key, the options given for all make the whole line the key.
 
 use super::bytes::{Ending, Ignore};
-use super::field::{LineEnd, LineKey, LineOrder, LineStart};
+use super::field::{LineKey, LineOrder, LinePosition};
 use super::flags::{KeyFlags, Place};
 use super::random::Salt;
 use super::{Compiled, KeyError, KeyProgram, LastResort};
@@ -161,9 +161,11 @@ impl KeyOptions {
     #[must_use]
     pub fn last_resort(&self, stable: bool, unique: bool) -> LastResort {
         if stable || unique || self.is_whole_body() {
-            LastResort::InputOrder
+            LastResort::None
+        } else if self.global.reverse {
+            LastResort::BytesReversed
         } else {
-            LastResort::WholeBody { reverse: self.global.reverse }
+            LastResort::Bytes
         }
     }
 }
@@ -214,12 +216,12 @@ fn line_key(def: &KeyDef, salt: Salt, last: bool) -> Result<LineKey, KeyError> {
         LineOrder::Text
     };
     Ok(LineKey {
-        start: LineStart {
+        start: LinePosition {
             field: def.start.field.saturating_sub(1),
             char: def.start.char.saturating_sub(1),
             skip_blanks: flags.ignore_leading_blanks_start,
         },
-        end: def.end.map(|end| LineEnd {
+        end: def.end.map(|end| LinePosition {
             field: end.field.saturating_sub(1),
             char: end.char,
             skip_blanks: flags.ignore_leading_blanks_end,
