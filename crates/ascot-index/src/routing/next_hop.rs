@@ -45,7 +45,7 @@ impl NextHops {
         }
     }
 
-    /// As [`Topology::place_among_represented`], for this rank, for a node that there is.
+    /// The place of a node among those that this rank [represents](Topology::represented) its own to.
     fn place_of_node(&self, other: u32) -> Option<usize> {
         let from_first = other.checked_sub(self.first_represented)?;
         if other == self.node || !from_first.is_multiple_of(self.ranks_on_node) {
@@ -150,7 +150,10 @@ mod tests {
             let Some(hop) = next_hops.next_hop(to) else { return (hops, off_node) };
             let next = next_hops.peers(hop.lane)[hop.place];
             for node in 0..topology.nodes() {
-                assert_eq!(next_hops.place_of_node(node), topology.place_among_represented(at, node));
+                assert_eq!(
+                    next_hops.place_of_node(node),
+                    topology.represented(at).position(|other| other == node)
+                );
             }
             assert!(NextHops::new(topology.clone(), next, route).place_of(hop.lane, at).is_some());
             assert_eq!(next_hops.place_of(hop.lane, next), Some(hop.place));

@@ -141,17 +141,6 @@ impl Topology {
         (index + ranks - node % ranks) % ranks
     }
 
-    /// The number of `other` among the nodes that `rank` represents its own to.
-    pub fn place_among_represented(&self, rank: u32, other: u32) -> Option<usize> {
-        let node = self.node_of(rank);
-        if other == node || other >= self.nodes() || self.representative(node, other) != rank {
-            return None;
-        }
-        let (first, ranks) = (self.first_represented(rank), self.ranks_on(node).max(1));
-        let own_is_before = node < other && self.representative(node, node) == rank;
-        Some(((other - first) / ranks) as usize - usize::from(own_is_before))
-    }
-
     /// The memory of the description itself.
     pub fn memory_bytes(&self) -> usize {
         match &self.kind {
@@ -175,9 +164,8 @@ mod tests {
                 assert_eq!((topology.node_of(rank), topology.index_on_node(rank)), (node, index));
                 let represented: Vec<u32> = topology.represented(rank).collect();
                 share[index as usize] = represented.len();
-                for (place, &other) in represented.iter().enumerate() {
+                for &other in &represented {
                     assert_eq!(topology.representative(node, other), rank);
-                    assert_eq!(topology.place_among_represented(rank, other), Some(place));
                 }
             }
             assert_eq!(share.iter().sum::<usize>(), topology.nodes() as usize - 1);
