@@ -24,7 +24,8 @@ use ascot_index::format::names::{LOCK, Log};
 use ascot_index::format::pointer::{value_head, value_lengths};
 use ascot_index::hash::mix;
 use ascot_index::{
-    AuxiliaryKind, Directory, DirectoryWriter, Earlier, Layout, Manifest, Scan, Scheme, Unread,
+    AuxiliaryKind, Content, Directory, DirectoryWriter, Earlier, Layout, Manifest, RecordValue, Scan, Scheme,
+    Unread,
 };
 use ascot_io::{Disk, block_checksum, crc32c};
 
@@ -243,6 +244,17 @@ fn change(bytes: &mut [u8], random: u64) {
     }
 }
 
+/// The bytes of a value that was found whole.
+fn read(directory: &Directory, content: &Content) -> Vec<u8> {
+    let mut whole = Vec::new();
+    let done = content.for_each_part(directory, |part| {
+        whole.extend_from_slice(part);
+        Ok(())
+    });
+    done.unwrap();
+    whole
+}
+
 /// Asks everything; values that were found must be among those written under their keys, if `held`.
 fn ask(path: &Path, oracle: &Oracle, held: bool) {
     let Ok(directory) = Directory::open(&Disk::default(), path, MEMORY) else { return };
@@ -254,8 +266,8 @@ fn ask(path: &Path, oracle: &Oracle, held: bool) {
         values.iter().for_each(|value| known(keys[number], &value.bytes));
         Ok(())
     });
-    let _ = directory.get_many_there(&keys[..9], None, |number, values, _| {
-        values.iter().for_each(|value| known(keys[number], &value.bytes));
+    let _ = directory.stored_many_there(&keys[..9], None, |number, values, _| {
+        values.iter().for_each(|value| known(keys[number], &read(&directory, &value.content)));
         Ok(())
     });
     for by_key in [true, false] {
@@ -264,8 +276,11 @@ fn ask(path: &Path, oracle: &Oracle, held: bool) {
             known(record.key, record.value);
             Ok(())
         });
-        let _ = directory.scan_there(&scan, &mut Unread::default(), |record| {
-            known(record.key, record.value);
+        let _ = directory.scan_stored_there(&scan, &mut Unread::default(), |record| {
+            match record.value {
+                RecordValue::Bytes(value) => known(record.key, value),
+                RecordValue::Long(long) => known(record.key, &read(&directory, &Content::Long(long.clone()))),
+            }
             Ok(())
         });
     }

@@ -307,7 +307,7 @@ fn names_from(directory: &Directory, from: Vec<u8>, unread: &mut Unread) -> Resu
     let mut names: Vec<Vec<u8>> = Vec::new();
     let mut enough = false;
     let scan = Scan { from, by_key: true, ..Scan::default() };
-    let done = directory.scan_there(&scan, unread, |record| {
+    let done = directory.scan_stored_there(&scan, unread, |record| {
         let named = !record.key.is_empty() && 2 * record.key.len() <= NAME_MAX;
         if named && names.last().is_none_or(|last| last != record.key) {
             enough = names.len() == NAMES_AT_ONCE;

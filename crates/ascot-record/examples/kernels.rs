@@ -148,7 +148,7 @@ fn numbers(bench: &Bench) {
     let format = NumberFormat { kind: NumberType::F64, endian: Endian::Big };
     bench.rate("to_ordered f64-be", 16 << 20, || input.clone(), |v| to_ordered(v, format, false));
     let numbers = noise.numbers(1 << 20);
-    bench.rate("checksum add_u64s", 8 << 20, RecordSum::new, |sum| sum.add_u64s(&numbers));
+    bench.rate("checksum add_numbers", 8 << 20, RecordSum::new, |sum| sum.add_numbers(&numbers));
     bench.rate("checksum add, 100 bytes", 16 << 20, RecordSum::new, |sum| {
         input.chunks(RECORD).for_each(|record| sum.add(record));
     });

@@ -6,7 +6,7 @@
 //! exclusive or, a sum notices a record that comes twice.
 //!
 //! Records hash by their bytes, terminator included ([`RecordSum::add`]); numbers hash by value
-//! ([`RecordSum::add_u64s`]). The two do not mix: sums to be compared are taken the same way.
+//! ([`RecordSum::add_numbers`]). The two do not mix: sums to be compared are taken the same way.
 
 use std::fmt;
 
@@ -39,17 +39,10 @@ impl RecordSum {
     }
 
     /// Adds every number of a slice.
-    pub fn add_u64s(&mut self, numbers: &[u64]) {
+    pub fn add_numbers<T: Copy + Into<u64>>(&mut self, numbers: &[T]) {
         self.count += numbers.len() as u64;
         self.bytes += size_of_val(numbers) as u64;
-        self.sum = self.sum.wrapping_add(mix::sum_u64s(numbers));
-    }
-
-    /// Adds every number of a slice.
-    pub fn add_u32s(&mut self, numbers: &[u32]) {
-        self.count += numbers.len() as u64;
-        self.bytes += size_of_val(numbers) as u64;
-        self.sum = self.sum.wrapping_add(mix::sum_u32s(numbers));
+        self.sum = self.sum.wrapping_add(mix::sum(numbers));
     }
 
     /// Adds another set.
@@ -113,31 +106,23 @@ mod mix {
         u128::from(low) + (u128::from(high) << 32)
     }
 
-    macro_rules! sums {
-        ($($name:ident, $wide:ident, $type:ty;)*) => {$(
-            #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx512f,avx512dq,avx512vl")]
-            fn $wide(numbers: &[$type]) -> u128 {
-                sum_chunk(numbers)
-            }
-
-            pub(super) fn $name(numbers: &[$type]) -> u128 {
-                #[cfg(target_arch = "x86_64")]
-                if is_x86_feature_detected!("avx512f")
-                    && is_x86_feature_detected!("avx512dq")
-                    && is_x86_feature_detected!("avx512vl")
-                {
-                    // SAFETY: the processor has the features the function is compiled for.
-                    return numbers.chunks(CHUNK).map(|chunk| unsafe { $wide(chunk) }).sum();
-                }
-                numbers.chunks(CHUNK).map(sum_chunk).sum()
-            }
-        )*};
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f,avx512dq,avx512vl")]
+    fn sum_chunk_wide<T: Copy + Into<u64>>(numbers: &[T]) -> u128 {
+        sum_chunk(numbers)
     }
 
-    sums! {
-        sum_u64s, sum_u64s_wide, u64;
-        sum_u32s, sum_u32s_wide, u32;
+    /// The sum of the hashes of all numbers.
+    pub(super) fn sum<T: Copy + Into<u64>>(numbers: &[T]) -> u128 {
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl")
+        {
+            // SAFETY: the processor has the features the function is compiled for.
+            return numbers.chunks(CHUNK).map(|chunk| unsafe { sum_chunk_wide(chunk) }).sum();
+        }
+        numbers.chunks(CHUNK).map(sum_chunk).sum()
     }
 
     #[cfg(test)]
@@ -185,13 +170,13 @@ mod tests {
         #[test]
         fn numbers_sum_as_one_by_one(mut numbers in proptest::collection::vec(any::<u64>(), 0..100)) {
             let mut sum = RecordSum::new();
-            sum.add_u64s(&numbers);
+            sum.add_numbers(&numbers);
             prop_assert_eq!(sum.sum, mix::sum_one_by_one(&numbers));
             numbers.reverse();
             let mut parts = RecordSum::new();
             let (left, right) = numbers.split_at(numbers.len() / 3);
-            parts.add_u64s(left);
-            parts.add_u64s(right);
+            parts.add_numbers(left);
+            parts.add_numbers(right);
             prop_assert_eq!(sum, parts);
         }
     }

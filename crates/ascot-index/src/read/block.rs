@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use ascot_io::{PAGE_BYTES, block_checksum};
+use ascot_io::PAGE_BYTES;
 
 use crate::error::{IndexError, Result};
 use crate::format::bytes::Cursor;
@@ -37,17 +37,10 @@ pub struct BlockRange {
 impl BlockRange {
     /// The place to read.
     pub fn byte_range(&self) -> ByteRange {
-        let blocks = &self.segment.head.blocks[self.blocks.clone()];
-        let (at, end) = match (blocks.first(), blocks.last()) {
-            (Some(first), Some(last)) => (first.at, last.at + u64::from(last.bytes)),
-            _ => (0, 0),
-        };
+        let at = self.segment.head.blocks[self.blocks.clone()].first().map_or(0, |block| block.at);
         // Blocks of a segment that is in memory: no more than the file has.
-        ByteRange {
-            path: self.segment.log.data.clone(),
-            at,
-            bytes: usize::try_from(end - at).unwrap_or(usize::MAX),
-        }
+        let bytes = usize::try_from(self.bytes()).unwrap_or(usize::MAX);
+        ByteRange { path: self.segment.log.data.clone(), at, bytes }
     }
 
     /// Hands every record in `bytes`, the bytes of the block range, to `take`. For damaged units it does what
@@ -103,18 +96,7 @@ impl BlockRange {
     pub fn check_sums(&self, bytes: &[u8]) -> Result<()> {
         let blocks = &self.segment.head.blocks[self.blocks.clone()];
         let start = blocks.first().map_or(0, |block| block.at);
-        blocks.iter().try_for_each(|block| self.own_bytes(block, start, bytes).map(|_| ()))
-    }
-
-    /// The bytes of a block in `bytes`, which start at `start`, its checksum looked at.
-    fn own_bytes<'a>(&self, block: &Block, start: u64, bytes: &'a [u8]) -> Result<&'a [u8]> {
-        let at = usize::try_from(block.at - start).unwrap_or(usize::MAX);
-        let own = bytes.get(at..).and_then(|rest| rest.get(..block.bytes as usize));
-        let own = own.ok_or_else(|| self.damaged(block, "a block ends outside what was read"))?;
-        if block_checksum(self.segment.log.id, block.at, own) != block.crc {
-            return Err(self.damaged(block, "the checksum of a block is wrong"));
-        }
-        Ok(own)
+        blocks.iter().try_for_each(|block| self.segment.block_bytes(block, start, bytes).map(|_| ()))
     }
 
     /// Bytes from its first block to the end of its last.
@@ -126,10 +108,11 @@ impl BlockRange {
         }
     }
 
-    /// Whether it is one record alone, in several blocks.
-    pub fn is_one_record(&self) -> bool {
+    /// Whether it is one record alone, in several blocks, of more than `bytes`.
+    pub fn is_longer_record(&self, bytes: u64) -> bool {
         let blocks = &self.segment.head.blocks;
-        self.blocks.len() > 1 && unit_end(blocks, self.blocks.start) >= self.blocks.end
+        let is_one = self.blocks.len() > 1 && unit_end(blocks, self.blocks.start) >= self.blocks.end;
+        is_one && self.bytes() > bytes
     }
 
     /// Its parts of whole units, of no more than `bytes` each, unless a unit alone is longer.
@@ -183,7 +166,7 @@ impl BlockRange {
     fn unit<'a>(&self, blocks: &[Block], start: u64, bytes: &'a [u8]) -> Result<Cow<'a, [u8]>> {
         let mut joined = Cow::Borrowed(&bytes[..0]);
         for block in blocks {
-            let own = self.own_bytes(block, start, bytes)?;
+            let own = self.segment.block_bytes(block, start, bytes)?;
             if joined.is_empty() {
                 joined = Cow::Borrowed(own);
             } else {
@@ -196,6 +179,23 @@ impl BlockRange {
     fn damaged(&self, block: &Block, what: &'static str) -> IndexError {
         IndexError::damaged(&self.segment.log.data, block.at, what)
     }
+}
+
+/// Block ranges that are read alike.
+pub enum Group<'a> {
+    /// One record that is read part by part.
+    Long(&'a BlockRange),
+    /// Block ranges that are read whole.
+    Short(&'a [BlockRange]),
+}
+
+/// Block ranges in their order: those that are one record of more than `most` bytes, and the others together.
+pub fn groups(block_ranges: &[BlockRange], most: u64) -> impl Iterator<Item = Group<'_>> {
+    let is_long = move |block_range: &BlockRange| block_range.is_longer_record(most);
+    block_ranges.chunk_by(move |one, other| !is_long(one) && !is_long(other)).map(move |same| match same {
+        [one] if is_long(one) => Group::Long(one),
+        several => Group::Short(several),
+    })
 }
 
 /// One past the last block of the unit that starts at `first`.

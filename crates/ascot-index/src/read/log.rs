@@ -3,11 +3,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ascot_io::RunId;
+use ascot_io::{RunId, block_checksum};
 
+use crate::error::{IndexError, Result};
 use crate::format::footer::Entry;
-use crate::format::head::Head;
+use crate::format::head::{Block, Head, Region};
 use crate::format::names::Log;
+use crate::read::fetch::ByteRange;
 
 /// An index log, and the data log beside it.
 #[derive(Debug)]
@@ -47,4 +49,23 @@ pub struct Segment {
     pub log: Arc<LogReader>,
     /// Its head.
     pub head: Arc<Head>,
+}
+
+impl Segment {
+    /// The bytes of `block` in `bytes`, which start at `start` in the data log, once their checksum has been checked.
+    pub fn block_bytes<'a>(&self, block: &Block, start: u64, bytes: &'a [u8]) -> Result<&'a [u8]> {
+        let damaged = |what| IndexError::damaged(&self.log.data, block.at, what);
+        let at = usize::try_from(block.at - start).unwrap_or(usize::MAX);
+        let own = bytes.get(at..).and_then(|rest| rest.get(..block.bytes as usize));
+        let own = own.ok_or_else(|| damaged("a block ends outside what was read"))?;
+        if block_checksum(self.log.id, block.at, own) != block.crc {
+            return Err(damaged("the checksum of a block is wrong"));
+        }
+        Ok(own)
+    }
+
+    /// The bytes of a region in the index log.
+    pub fn region_bytes(&self, region: &Region) -> ByteRange {
+        ByteRange { path: self.log.index.clone(), at: region.at, bytes: region.bytes as usize }
+    }
 }

@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use ascot_io::{Crc32c, Reservation, RunId, block_checksum, crc32c};
+use ascot_io::{Crc32c, Reservation, RunId, crc32c};
 
 use crate::error::{IndexError, Result};
 use crate::format::head::Block;
@@ -296,13 +296,7 @@ pub(crate) fn read_blocks(
         fetch_all(directory, &byte_ranges, |number, bytes| {
             let (group, mut before) = groups[number].clone();
             for block in &all[group] {
-                let at = usize::try_from(block.at - byte_ranges[number].at).unwrap_or(usize::MAX);
-                let own =
-                    bytes.get(at..).and_then(|rest| rest.get(..block.bytes as usize)).unwrap_or_default();
-                if block_checksum(segment.log.id, block.at, own) != block.crc {
-                    let what = "the checksum of a block is wrong";
-                    return Err(IndexError::damaged(&segment.log.data, block.at, what));
-                }
+                let own = segment.block_bytes(block, byte_ranges[number].at, bytes)?;
                 sink(inside(own, before, &range))?;
                 before += u64::from(block.bytes);
             }

@@ -228,7 +228,7 @@ impl Directory {
         let inline = found.inline.bytes(self) as u64;
         for Candidate { key, block_range } in candidates {
             for block_range in block_range.parts(most) {
-                let is_long = block_range.is_one_record() && block_range.bytes() > inline;
+                let is_long = block_range.is_longer_record(inline);
                 let candidate = Candidate { key, block_range };
                 match is_long {
                     true => long.push(candidate),
@@ -376,12 +376,11 @@ impl Regions {
         for (number, (segment, keys)) in segments.iter().zip(wants).enumerate() {
             for &key in keys {
                 let Some(region) = region_of(&segment.head, hash(key)) else { continue };
-                let byte_range = ByteRange {
-                    path: segment.log.index.clone(),
-                    at: region.at,
-                    bytes: region.bytes as usize,
-                };
-                regions.entry(byte_range).or_insert_with(|| (number, *region, Vec::new())).2.push(key);
+                regions
+                    .entry(segment.region_bytes(region))
+                    .or_insert_with(|| (number, *region, Vec::new()))
+                    .2
+                    .push(key);
             }
         }
         let (byte_ranges, wanted) = regions.into_iter().unzip();

@@ -17,7 +17,7 @@ use crate::format::layout::Scheme;
 use crate::format::names::{LOCK, Log};
 use crate::format::pointer::{VALUE_HEAD_MAX, value_is_whole, value_lengths};
 use crate::hash::local_hash;
-use crate::read::block::BlockRange;
+use crate::read::block::{BlockRange, Group, groups};
 use crate::read::covered::Covered;
 use crate::read::fetch::{ByteRange, fetch_all, fetch_one};
 use crate::read::files::is_too_many_open;
@@ -258,9 +258,7 @@ impl Directory {
     fn verify_regions(&self, segment: &Segment, verified: &mut Verified) -> Result<bool> {
         let path = &segment.log.index;
         let regions = &segment.head.regions;
-        let byte_range =
-            |region: &Region| ByteRange { path: path.clone(), at: region.at, bytes: region.bytes as usize };
-        let byte_ranges: Vec<ByteRange> = regions.iter().map(byte_range).collect();
+        let byte_ranges: Vec<ByteRange> = regions.iter().map(|region| segment.region_bytes(region)).collect();
         let mut whole = true;
         let tables = segment.head.tables.len();
         let done = fetch_all(self, &byte_ranges, |number, bytes| {
@@ -285,18 +283,17 @@ impl Directory {
     /// Looks at all blocks of a table; its records.
     fn verify_table(&self, segment: &Segment, number: usize, table: &Table, regions: bool) -> Result<u64> {
         let most = part_bytes(self) as u64;
-        let block_ranges = self.block_ranges(&Scan::default(), segment, table, most);
-        let is_long = |block_range: &BlockRange| block_range.is_one_record() && block_range.bytes() > most;
+        let block_ranges = Scan::default().block_ranges(segment, table, most);
         let mut seen = Seen { segment, number, regions, records: 0, last: Vec::new(), sample: Vec::new() };
-        for same in block_ranges.chunk_by(|one, other| !is_long(one) && !is_long(other)) {
+        for same in groups(&block_ranges, most) {
             match same {
-                [one] if is_long(one) => {
+                Group::Long(one) => {
                     self.verify_long(one)?;
                     let (key, _) = one.long_record(self)?;
                     self.see_key(&mut seen, &key, one.byte_range().at)?;
                     self.verify_seen(&mut seen)?;
                 }
-                several => self.verify_short(several, &mut seen)?,
+                Group::Short(several) => self.verify_short(several, &mut seen)?,
             }
         }
         let Seen { records, last, .. } = seen;
@@ -381,9 +378,7 @@ impl Directory {
         let regions: Vec<Region> =
             sample.iter().filter_map(|&hash| region_of(&segment.head, hash).copied()).collect();
         let path = &segment.log.index;
-        let byte_range =
-            |region: &Region| ByteRange { path: path.clone(), at: region.at, bytes: region.bytes as usize };
-        let byte_ranges: Vec<ByteRange> = regions.iter().map(byte_range).collect();
+        let byte_ranges: Vec<ByteRange> = regions.iter().map(|region| segment.region_bytes(region)).collect();
         fetch_all(self, &byte_ranges, |number, bytes| {
             let own = filter(bytes, segment.head.tables.len(), table);
             if own.and_then(|own| may_contain(own, sample[number])) == Some(true) {
