@@ -1,9 +1,8 @@
 //! Sums over sets of records that do not depend on their order.
 //!
 //! The sum of a hash of every record, in 128 bits: a sort is right only if the sum going in
-//! equals the sum coming out. Sums of parts add up to the sum of the whole, and a part may be
-//! taken away again, so that many threads and many passes can share one account. Unlike an
-//! exclusive or, a sum notices a record that comes twice.
+//! equals the sum coming out. Sums of parts add up to the sum of the whole, so that many threads can
+//! share one account. Unlike an exclusive or, a sum notices a record that comes twice.
 //!
 //! Records hash by their bytes, terminator included ([`RecordSum::add`]); numbers hash by value
 //! ([`RecordSum::add_numbers`]). The two do not mix: sums to be compared are taken the same way.
@@ -50,13 +49,6 @@ impl RecordSum {
         self.count += other.count;
         self.bytes += other.bytes;
         self.sum = self.sum.wrapping_add(other.sum);
-    }
-
-    /// Takes a set away that was added before.
-    pub fn subtract(&mut self, other: &RecordSum) {
-        self.count = self.count.wrapping_sub(other.count);
-        self.bytes = self.bytes.wrapping_sub(other.bytes);
-        self.sum = self.sum.wrapping_sub(other.sum);
     }
 }
 
@@ -151,13 +143,11 @@ mod tests {
     }
 
     #[test]
-    fn parts_add_up_and_can_be_taken_away() {
+    fn parts_add_up() {
         let mut whole = sum_of(&[b"a", b"b"]);
         whole.combine(&sum_of(&[b"c"]));
         assert_eq!(whole, sum_of(&[b"c", b"b", b"a"]));
-        whole.subtract(&sum_of(&[b"b"]));
-        assert_eq!(whole, sum_of(&[b"a", b"c"]));
-        assert_eq!((whole.count, whole.bytes), (2, 2));
+        assert_eq!((whole.count, whole.bytes), (3, 3));
     }
 
     #[test]

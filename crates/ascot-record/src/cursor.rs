@@ -4,10 +4,7 @@
 //! next. So every cursor asks for memory ahead of its need: [`PieceCursor`] for records it will
 //! come to, [`SliceCursor`] for the bytes some hundred bytes on.
 
-use std::cmp::Ordering;
-
 use crate::framing::{FrameResult, Framing};
-use crate::order::RecordOrder;
 
 /// A sorted source of records.
 pub trait Cursor {
@@ -205,44 +202,4 @@ impl<F: Framing> Cursor for SliceCursor<'_, F> {
             at += LINE;
         }
     }
-}
-
-/// Position in a sorted piece of the first record whose key does not come before `key`, a
-/// normalised key.
-pub fn lower_bound_piece<F: Framing, O: RecordOrder>(
-    order: &O,
-    framing: &F,
-    bytes: &[u8],
-    starts: &[u32],
-    key: &[u8],
-) -> usize {
-    bound(order, framing, bytes, starts, |ordering| ordering == Ordering::Less, key)
-}
-
-/// Position in a sorted piece of the first record whose key comes after `key`, a normalised key.
-pub fn upper_bound_piece<F: Framing, O: RecordOrder>(
-    order: &O,
-    framing: &F,
-    bytes: &[u8],
-    starts: &[u32],
-    key: &[u8],
-) -> usize {
-    bound(order, framing, bytes, starts, |ordering| ordering != Ordering::Greater, key)
-}
-
-fn bound<F: Framing, O: RecordOrder>(
-    order: &O,
-    framing: &F,
-    bytes: &[u8],
-    starts: &[u32],
-    belongs_before: impl Fn(Ordering) -> bool,
-    key: &[u8],
-) -> usize {
-    let mut scratch = Vec::new();
-    starts.partition_point(|start| {
-        let start = *start as usize;
-        let record = framing.end(bytes, start).and_then(|end| bytes.get(start..end)).unwrap_or_default();
-        let ordering = order.key(record, &mut scratch).cmp(key);
-        belongs_before(if order.descending() { ordering.reverse() } else { ordering })
-    })
 }

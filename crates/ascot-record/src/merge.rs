@@ -21,7 +21,7 @@ use std::ops::ControlFlow;
 
 use crate::order::{RecordOrder, prefix};
 
-pub use crate::cursor::{Cursor, PieceCursor, SliceCursor, gather, lower_bound_piece, upper_bound_piece};
+pub use crate::cursor::{Cursor, PieceCursor, SliceCursor};
 pub use crate::order::compare;
 
 /// Consecutive wins after which a source is tried against the runner-up alone.

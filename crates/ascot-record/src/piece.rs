@@ -97,15 +97,6 @@ impl PieceScratch {
     }
 }
 
-/// What the order of a piece turned out to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PieceShape {
-    /// The records were in order.
-    pub already_sorted: bool,
-    /// The sorted records are the input from last to first.
-    pub reversed: bool,
-}
-
 /// Sorts the starts of a piece's records: in input order on entry, in `order` on exit. Stable.
 ///
 /// The records lie back to back in `bytes`, as [`frame`](crate::framing::frame) finds them.
@@ -115,9 +106,9 @@ pub fn sort_piece<F: Framing, O: RecordOrder>(
     bytes: &[u8],
     starts: &mut [u32],
     scratch: &mut PieceScratch,
-) -> PieceShape {
+) {
     scratch.codes.clear();
-    sort_noted_piece(framing, order, bytes, starts, scratch)
+    sort_noted_piece(framing, order, bytes, starts, scratch);
 }
 
 /// As [`sort_piece`], for keys that were [noted](PieceScratch::note) when their records were put there, one after the
@@ -129,7 +120,7 @@ pub fn sort_noted_piece<F: Framing, O: RecordOrder>(
     bytes: &[u8],
     starts: &mut [u32],
     scratch: &mut PieceScratch,
-) -> PieceShape {
+) {
     let PieceScratch { codes, origin, tools } = scratch;
     origin.clear();
     origin.extend_from_slice(starts);
@@ -144,20 +135,9 @@ pub fn sort_noted_piece<F: Framing, O: RecordOrder>(
     let coding = Coding { ordinal_bits, fixed: order.fixed_key_len(), flips: order.descending() };
     let piece = Piece { order, bytes, origin, last_end, ordinals: (1 << ordinal_bits) - 1 };
     Sorter { piece: &piece, coding, tools }.sort(codes, noted);
-    place(codes, &piece, starts)
-}
-
-/// Writes the starts in the order of the codes.
-fn place<O>(codes: &[u64], piece: &Piece<'_, O>, starts: &mut [u32]) -> PieceShape {
-    let last = starts.len().wrapping_sub(1);
-    let (mut sorted, mut reversed) = (true, true);
-    for (at, (start, code)) in starts.iter_mut().zip(codes).enumerate() {
-        let ordinal = (code & piece.ordinals) as usize;
-        *start = piece.origin[ordinal];
-        sorted &= ordinal == at;
-        reversed &= ordinal == last - at;
+    for (start, code) in starts.iter_mut().zip(codes) {
+        *start = origin[(*code & piece.ordinals) as usize];
     }
-    PieceShape { already_sorted: sorted, reversed }
 }
 
 /// The records by ordinal.
