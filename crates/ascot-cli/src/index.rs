@@ -261,7 +261,7 @@ fn condition(text: &str, directory: &Directory) -> Result<Condition, Failure> {
 
 fn info(matches: &ArgMatches) -> Result<u8, Failure> {
     let directory = open(matches)?;
-    let (info, unread) = directory.info_there()?;
+    let (info, unread) = directory.info()?;
     print(&if matches.get_flag("json") {
         info_json(&directory, &info)?
     } else {

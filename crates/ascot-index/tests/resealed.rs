@@ -295,7 +295,7 @@ fn ask(path: &Path, oracle: &Oracle, held: bool) {
             read.is_ok().then(|| known(key, &whole));
         }
     }
-    let _ = (directory.get_at(keys[0], 1), directory.info(), directory.info_there(), directory.verify());
+    let _ = (directory.get_at(keys[0], 1), directory.info(), directory.verify());
 }
 
 fn bounded(what: &str, ask: impl FnOnce()) {

@@ -159,11 +159,6 @@ impl<'a, F: Framing> SliceCursor<'a, F> {
         cursor
     }
 
-    /// Bytes not yet passed, the current record's included.
-    pub fn remaining(&self) -> usize {
-        self.bytes.len() + self.slices.iter().map(|slice| slice.len()).sum::<usize>()
-    }
-
     /// Finds the record at the head of what is left.
     #[inline]
     fn settle(&mut self) {

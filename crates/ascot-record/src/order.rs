@@ -27,10 +27,16 @@ pub trait RecordOrder: Send + Sync {
     fn body<'a>(&self, record: &'a [u8]) -> &'a [u8];
 
     /// Whether greater keys come first. Records of equal keys keep their input order even then.
-    fn descending(&self) -> bool;
+    #[inline]
+    fn descending(&self) -> bool {
+        false
+    }
 
     /// What settles equal keys.
-    fn last_resort_kind(&self) -> LastResort;
+    #[inline]
+    fn last_resort_kind(&self) -> LastResort {
+        LastResort::None
+    }
 
     /// Settles two records of equal keys; `Equal` leaves them in input order.
     #[inline]
@@ -168,12 +174,6 @@ impl<F: Framing> RecordOrder for BodyOrder<F> {
         self.descending
     }
 
-    /// Equal bodies leave nothing to settle.
-    #[inline]
-    fn last_resort_kind(&self) -> LastResort {
-        LastResort::None
-    }
-
     #[inline]
     fn fixed_key_len(&self) -> Option<usize> {
         self.framing.fixed_len()
@@ -231,11 +231,6 @@ impl<F: Framing, W: WriteKey> RecordOrder for ProgramOrder<F, W> {
     #[inline]
     fn body<'a>(&self, record: &'a [u8]) -> &'a [u8] {
         self.framing.body(record)
-    }
-
-    #[inline]
-    fn descending(&self) -> bool {
-        false
     }
 
     #[inline]

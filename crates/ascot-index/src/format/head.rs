@@ -147,11 +147,6 @@ impl HeadMaker {
         self.tables.capacity() + self.blocks.capacity() + self.regions.capacity() * REGION_BYTES
     }
 
-    /// Reserves room for at most `bytes` bytes of blocks.
-    pub fn reserve(&mut self, block_bytes: usize) {
-        self.blocks.reserve(block_bytes);
-    }
-
     /// Tables so far.
     pub fn tables(&self) -> u32 {
         self.table_count

@@ -167,11 +167,6 @@ impl<T: Transport> RankWriter<T> {
         closed
     }
 
-    /// The layout of the directory.
-    pub fn layout(&self) -> &Layout {
-        &self.layout
-    }
-
     /// This rank.
     pub fn rank(&self) -> u32 {
         self.router.rank()

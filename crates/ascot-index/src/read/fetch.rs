@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use ascot_io::{Action, Buf, Disk, Filled, IoError, PAGE_BYTES, PendingRead, RandomAccessFile};
 
 use crate::error::{IndexError, Result};
+use crate::read::Directory;
 use crate::read::files::{is_too_many_open, missing};
-use crate::read::{Directory, count};
 
 /// Reads in flight.
 const DEPTH: usize = 32;
@@ -65,7 +65,7 @@ pub fn fetch_all(
         }
         if let Some(read) = begun.pop_front() {
             let filled = complete(read, byte_range)?;
-            count(&directory.counters.bytes, byte_range.bytes as u64);
+            directory.count(|counts| counts.bytes += byte_range.bytes as u64);
             in_flight -= byte_range.bytes;
             take(number, filled.bytes())?;
         }
@@ -77,7 +77,7 @@ pub fn fetch_all(
 pub fn fetch_one(directory: &Directory, path: &Path, at: u64, bytes: usize) -> Result<Filled> {
     let byte_range = ByteRange { path: path.to_path_buf(), at, bytes };
     let filled = complete(begin(directory, &byte_range)?, &byte_range)?;
-    count(&directory.counters.bytes, bytes as u64);
+    directory.count(|counts| counts.bytes += bytes as u64);
     Ok(filled)
 }
 

@@ -19,7 +19,7 @@ use crate::error::{IndexError, Result};
 use crate::format::head::Block;
 use crate::format::pointer::value_lengths;
 use crate::read::fetch::{ByteRange, fetch_all};
-use crate::read::{Directory, Segment, count};
+use crate::read::{Directory, Segment};
 use crate::reserve::vec_with_room;
 
 /// Bytes of a value with a checksum of their own in memory.
@@ -172,7 +172,7 @@ impl LongValue {
                     let chunks = next..end.min(next + CHUNKS_AT_ONCE);
                     let byte_ranges: Vec<ByteRange> =
                         chunks.clone().map(|chunk| self.chunk(log, chunk)).collect();
-                    count(&directory.counters.value_reads, byte_ranges.len() as u64);
+                    directory.count(|counts| counts.value_reads += byte_ranges.len() as u64);
                     fetch_all(directory, &byte_ranges, |number, bytes| {
                         let chunk = chunks.start + number as u64;
                         let sum = usize::try_from(chunk).ok().and_then(|chunk| sums.get(chunk));
@@ -224,7 +224,7 @@ impl LongValue {
         [log.id.0, log.at].iter().for_each(|number| sum.update(&number.to_le_bytes()));
         let mut stored = None;
         let fixed = directory.layout().value_bytes;
-        count(&directory.counters.value_reads, chunks + 1);
+        directory.count(|counts| counts.value_reads += chunks + 1);
         fetch_all(directory, &[head], |_, bytes| {
             let lengths = value_lengths(fixed, bytes);
             if lengths.is_none_or(|(head, length)| (head as u64, length) != (log.head, self.length)) {
@@ -292,7 +292,7 @@ pub(crate) fn read_blocks(
             byte_ranges.push(ByteRange { path: segment.log.data.clone(), at: start, bytes });
             groups.push((from..end, group_before));
         }
-        count(&directory.counters.block_reads, byte_ranges.len() as u64);
+        directory.count(|counts| counts.block_reads += byte_ranges.len() as u64);
         fetch_all(directory, &byte_ranges, |number, bytes| {
             let (group, mut before) = groups[number].clone();
             for block in &all[group] {

@@ -31,7 +31,7 @@ use crate::read::log::LogReader;
 use crate::read::long_value::part_bytes;
 use crate::read::read_policy::ReadPolicy;
 use crate::read::stored::{Content, Inline, StoredValue};
-use crate::read::{Directory, LongValue, Segment, count};
+use crate::read::{Directory, LongValue, Segment};
 
 /// A key to be found in one epoch of one log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -164,7 +164,7 @@ impl Directory {
         for (entries, wants) in self.batches(wants)? {
             let segments = self.segments(&entries, Kind::Auxiliary)?;
             let regions = Regions::of(&segments, &wants, |key| hash_of(hashes[key]));
-            count(&self.counters.auxiliary_reads, regions.byte_ranges.len() as u64);
+            self.count(|counts| counts.auxiliary_reads += regions.byte_ranges.len() as u64);
             fetch_all(self, &regions.byte_ranges, |number, bytes| {
                 let (segment, region, keys) = &regions.wanted[number];
                 let epoch = segments[*segment].head.facts.epoch;
@@ -172,7 +172,7 @@ impl Directory {
                 for &key in keys {
                     let found = if whole { ranks(bytes, hashes[key]) } else { None };
                     let found = found.unwrap_or_else(|| (0..self.manifest.shape_at(epoch).writers).collect());
-                    count(&self.counters.ranks_named, found.len() as u64);
+                    self.count(|counts| counts.ranks_named += found.len() as u64);
                     let writers =
                         found.into_iter().filter(|&rank| rank < self.manifest.shape_at(epoch).writers);
                     named.extend(writers.map(|rank| Want { log: Log::Writer(rank), epoch, key }));
@@ -195,7 +195,7 @@ impl Directory {
     ) -> Result<()> {
         let segments = self.segments(entries, Kind::Tables)?;
         let regions = Regions::of(&segments, wants, |key| hashes[key]);
-        count(&self.counters.filter_reads, regions.byte_ranges.len() as u64);
+        self.count(|counts| counts.filter_reads += regions.byte_ranges.len() as u64);
         let mut candidates = Vec::new();
         fetch_all(self, &regions.byte_ranges, |number, bytes| {
             let (segment, region, wanted) = &regions.wanted[number];
@@ -238,7 +238,7 @@ impl Directory {
         }
         long.iter().try_for_each(|one| self.find_long(one, keys, found))?;
         let (byte_ranges, candidates): (Vec<ByteRange>, Vec<Vec<Candidate>>) = short.into_iter().unzip();
-        count(&self.counters.block_reads, byte_ranges.len() as u64);
+        self.count(|counts| counts.block_reads += byte_ranges.len() as u64);
         fetch_all(self, &byte_ranges, |number, bytes| {
             self.find_short(&candidates[number], bytes, keys, found)
         })
@@ -277,7 +277,7 @@ impl Directory {
             }
             Ok(())
         })?;
-        count(&self.counters.false_positives, u64::from(found.found.len() == before));
+        self.count(|counts| counts.false_positives += u64::from(found.found.len() == before));
         Ok(())
     }
 
@@ -286,7 +286,7 @@ impl Directory {
         let Candidate { key, block_range } = candidate;
         let (own, value) = block_range.long_record(self)?;
         if own != keys[*key] {
-            count(&self.counters.false_positives, 1);
+            self.count(|counts| counts.false_positives += 1);
             return Ok(());
         }
         self.keep_found(block_range, (*key, block_range.byte_range().at, 1), value, found)

@@ -11,7 +11,6 @@ use crate::error::Result;
 use crate::format::footer::Entry;
 use crate::format::head::Kind;
 use crate::read::block::BlockRange;
-use crate::read::count;
 use crate::read::fetch::fetch_all;
 use crate::read::log::LogReader;
 use crate::read::scan::{RecordValue, Scanning, StoredRecord, Take};
@@ -133,7 +132,7 @@ impl Scanning<'_> {
     /// Reads the answers in a piece.
     fn fill_from(&self, source: &mut Source, block_range: &BlockRange) -> Result<()> {
         let Scanning { directory, policy, .. } = *self;
-        count(&directory.counters.block_reads, 1);
+        directory.count(|counts| counts.block_reads += 1);
         let (bytes, ends) = (&mut source.bytes, &mut source.ends);
         let done = fetch_all(directory, &[block_range.byte_range()], |_, read| {
             block_range.records(directory.layout().form(), read, policy, |record, _| {

@@ -13,7 +13,7 @@ use crate::format::names::Log;
 use crate::read::fetch::{ByteRange, fetch_all, fetch_one};
 use crate::read::log::LogReader;
 use crate::read::tail::{FIRST_BYTES, IndexFile, find_footer, root_at};
-use crate::read::{Directory, Segment, count};
+use crate::read::{Directory, Segment};
 
 /// Logs opened at once.
 pub(crate) const LOGS_AT_ONCE: usize = 16;
@@ -65,7 +65,7 @@ impl IndexFile for HeldIndex<'_> {
         if let Some(part) = self.tail.part(at, bytes) {
             return Ok(part);
         }
-        count(&self.directory.counters.opening_reads, 1);
+        self.directory.count(|counts| counts.opening_reads += 1);
         Ok(fetch_one(self.directory, self.path, at, bytes)?.bytes().to_vec())
     }
 }
@@ -86,7 +86,7 @@ impl LogReader {
             Some(tail) => tail,
             None => {
                 let byte_range = Tail::byte_range(path.clone(), directory.files.get(&path)?.size());
-                count(&directory.counters.opening_reads, 1);
+                directory.count(|counts| counts.opening_reads += 1);
                 Tail::new(&byte_range, fetch_one(directory, &path, byte_range.at, byte_range.bytes)?.bytes())
             }
         };
@@ -186,7 +186,7 @@ impl Directory {
             tails.push(Tail::new(&byte_ranges[number], bytes));
             Ok(())
         });
-        count(&self.counters.opening_reads, tails.len() as u64);
+        self.count(|counts| counts.opening_reads += tails.len() as u64);
         if done.is_ok() {
             for (log, tail) in logs.into_iter().zip(tails) {
                 let _ = self.open_log(log, Some(tail));
@@ -206,7 +206,7 @@ impl Directory {
             ByteRange { path: log.index.clone(), at: entry.head.at, bytes: entry.head.bytes as usize }
         };
         let byte_ranges: Vec<ByteRange> = absent.iter().map(byte_range).collect();
-        count(&self.counters.opening_reads, byte_ranges.len() as u64);
+        self.count(|counts| counts.opening_reads += byte_ranges.len() as u64);
         fetch_all(self, &byte_ranges, |number, bytes| {
             let (log, entry) = &wanted[absent[number]];
             let head = Arc::new(self.parse_head(log, entry, kind, bytes)?);

@@ -22,7 +22,7 @@ use crate::read::long_value::part_bytes;
 use crate::read::open_logs::LOGS_AT_ONCE;
 use crate::read::read_policy::{ReadPolicy, Unread, fetch_each};
 use crate::read::stored::{Content, Inline};
-use crate::read::{Directory, LongValue, Segment, count};
+use crate::read::{Directory, LongValue, Segment};
 
 /// How an attribute is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -390,7 +390,7 @@ impl Scanning<'_> {
     fn many_short(&self, block_ranges: &[BlockRange], take: Take<'_>) -> Result<()> {
         let Scanning { directory, policy, .. } = *self;
         let byte_ranges: Vec<ByteRange> = block_ranges.iter().map(BlockRange::byte_range).collect();
-        count(&directory.counters.block_reads, byte_ranges.len() as u64);
+        directory.count(|counts| counts.block_reads += byte_ranges.len() as u64);
         fetch_each(directory, policy, &byte_ranges, |number, bytes| {
             let block_range = &block_ranges[number];
             let epoch = block_range.segment.head.facts.epoch;

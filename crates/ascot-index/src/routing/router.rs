@@ -113,11 +113,6 @@ impl<T: Transport> Router<T> {
         if self.topology().size() > 1 { self.parts.settings.max_message_bytes } else { usize::MAX }
     }
 
-    /// The epoch that is open, counted from 0.
-    pub fn epoch(&self) -> u32 {
-        self.epoch
-    }
-
     /// Sends a message to rank `to`, and delivers messages that have arrived. Waits while there is no room.
     pub fn append(&mut self, to: u32, message: &[u8], delivery: &mut Delivery<'_>) -> Result<(), RouteError> {
         let mut waiting = Waiting::default();

@@ -14,7 +14,7 @@
 use ascot_io::{Buf, PAGE_BYTES, Pool, Reservation};
 use ascot_record::cursor::prefetch_byte;
 use ascot_record::framing::{Framing, Partial};
-use ascot_record::order::{LastResort, RecordOrder};
+use ascot_record::order::RecordOrder;
 use ascot_record::piece::{self, PieceScratch};
 
 use crate::error::Result;
@@ -148,14 +148,6 @@ impl Framing for RecordForm {
         usize::try_from(end).ok().filter(|&end| end <= bytes.len())
     }
 
-    fn body<'a>(&self, record: &'a [u8]) -> &'a [u8] {
-        record
-    }
-
-    fn completes(&self) -> Option<u8> {
-        None
-    }
-
     fn fixed_len(&self) -> Option<usize> {
         self.fixed_bytes()
     }
@@ -173,14 +165,6 @@ impl RecordOrder for RecordForm {
 
     fn body<'a>(&self, record: &'a [u8]) -> &'a [u8] {
         record
-    }
-
-    fn descending(&self) -> bool {
-        false
-    }
-
-    fn last_resort_kind(&self) -> LastResort {
-        LastResort::None
     }
 
     fn fixed_key_len(&self) -> Option<usize> {
