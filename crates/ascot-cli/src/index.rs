@@ -7,8 +7,8 @@ use std::io;
 use std::path::PathBuf;
 
 use ascot_index::{
-    Condition, Directory, IndexError, Info, PartitionBy, RolledBack, Scan, Scheme, Sign, UnknownEpochs,
-    Unread, Verified, roll_back,
+    Condition, Directory, IndexError, Info, Named, PartitionBy, RolledBack, Scan, Scheme, Sign,
+    UnknownEpochs, Unread, Verified, roll_back,
 };
 use ascot_io::Disk;
 use ascot_model::units;

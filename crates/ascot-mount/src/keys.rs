@@ -30,13 +30,15 @@ use fuser::{
     OpenAccMode, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, Request,
 };
 
-use crate::Shown;
+use crate::{Shown, attributes};
 
 /// How long the kernel may remember what a number stands for: it never changes.
 const NUMBER_TTL: Duration = Duration::from_secs(3600);
 /// How long it may remember names of a directory that is closed, which might be gone on with; those of one being
 /// written it asks for every time.
 const CLOSED_TTL: Duration = Duration::from_secs(1);
+/// Bytes that programs read at a time.
+const BLOCK_BYTES: u32 = 4096;
 /// Longest name of a file.
 const NAME_MAX: usize = 255;
 /// Contents kept besides those of open files, bytes.
@@ -231,28 +233,7 @@ impl KeyFiles {
     }
 
     fn attributes(&self, number: INodeNo, size: u64, modified: SystemTime) -> FileAttr {
-        let (kind, perm, nlink) = if number == INodeNo::ROOT {
-            (FileType::Directory, 0o555, 2)
-        } else {
-            (FileType::RegularFile, 0o444, 1)
-        };
-        FileAttr {
-            ino: number,
-            size,
-            blocks: size.div_ceil(512),
-            atime: modified,
-            mtime: modified,
-            ctime: modified,
-            crtime: modified,
-            kind,
-            perm,
-            nlink,
-            uid: self.shown.owner.0,
-            gid: self.shown.owner.1,
-            rdev: 0,
-            blksize: 4096,
-            flags: 0,
-        }
+        attributes(number, size, modified, self.shown.owner, BLOCK_BYTES)
     }
 
     /// When the directory that is shown was written last.

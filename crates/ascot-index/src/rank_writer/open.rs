@@ -20,7 +20,7 @@ use super::allreduce::{outcome_of, together as allreduced};
 use super::balance;
 use super::error::RankError;
 use crate::error::IndexError;
-use crate::format::layout::{AuxiliaryKind, Layout, PartitionBy, Scheme};
+use crate::format::layout::{AuxiliaryKind, Layout, Named, PartitionBy, Scheme};
 use crate::format::manifest::Manifest;
 use crate::routing::{CODE_DIFFERENT, Outcome, Router, RoutingSettings, Transport};
 use crate::write::{Coordinator, LocalWriter, OpenMode, Opening, Share};
@@ -102,9 +102,7 @@ fn same(options: &RankOptions) -> String {
     fn or_any<T: Display>(asked: Option<T>) -> String {
         asked.map_or_else(|| "any".to_owned(), |asked| asked.to_string())
     }
-    let attribute = request.attribute.as_ref().map(|attribute| {
-        format!("{}:{}:{:?}", attribute.name.replace(' ', "_"), attribute.offset, attribute.kind)
-    });
+    let attribute = request.attribute.as_ref().map(|attribute| attribute.to_string().replace(' ', "_"));
     let words = [
         format!("open={} rollback={}", mode.name(), or_any(*rollback)),
         format!("scheme={} key={}", or_any(request.scheme.map(Scheme::name)), or_any(request.key_bytes)),

@@ -114,32 +114,20 @@ impl LocalWriter {
             _scratch: scratch,
             pool,
         };
-        this.start(layout, writer, parts, kept, &plan)?;
-        Ok(this)
-    }
-
-    fn start(
-        &mut self,
-        layout: &Layout,
-        writer: Option<u32>,
-        parts: Vec<Opened>,
-        kept: Option<Opened>,
-        plan: &Plan,
-    ) -> Result<()> {
         for Opened { data, index } in parts {
             match data {
-                Some(data) => self.tables.push(TableLog::new(data, index, layout, &self.pool, plan)?),
-                None => self.auxiliary.push(AuxiliaryLog::new(index, layout, &self.pool, plan)?),
+                Some(data) => this.tables.push(TableLog::new(data, index, layout, &this.pool, &plan)?),
+                None => this.auxiliary.push(AuxiliaryLog::new(index, layout, &this.pool, &plan)?),
             }
         }
         if let (Some(Opened { data: Some(data), index }), Some(writer)) = (kept, writer) {
-            if self.scheme == Scheme::Pointers {
-                self.values = Some(ValueLog::new(data, index, writer, layout.value_bytes.is_some()));
+            if scheme == Scheme::Pointers {
+                this.values = Some(ValueLog::new(data, index, writer, layout.value_bytes.is_some()));
             } else {
-                self.own = Some(TableLog::new(data, index, layout, &self.pool, plan)?);
+                this.own = Some(TableLog::new(data, index, layout, &this.pool, &plan)?);
             }
         }
-        Ok(())
+        Ok(this)
     }
 
     /// Puts a record to a partition this process owns (scheme `records`).
