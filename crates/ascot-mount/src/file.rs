@@ -45,13 +45,10 @@ impl OneFile {
 impl Filesystem for OneFile {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
         // Where the kernel takes less it says how much.
-        if let Err(most) = config.set_max_write(REQUEST_BYTES) {
-            let _ = config.set_max_write(most);
-        }
-        if let Err(most) = config.set_max_readahead(REQUEST_BYTES) {
-            let _ = config.set_max_readahead(most);
-        }
-        Ok(())
+        let refused = |_| std::io::Error::from(std::io::ErrorKind::InvalidInput);
+        let write = config.set_max_write(REQUEST_BYTES).or_else(|most| config.set_max_write(most));
+        let ahead = config.set_max_readahead(REQUEST_BYTES).or_else(|most| config.set_max_readahead(most));
+        write.and(ahead).map(drop).map_err(refused)
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {

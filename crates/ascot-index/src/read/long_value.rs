@@ -198,12 +198,12 @@ impl LongValue {
 
     /// The checksums of chunks, all of the value having been looked at.
     fn sums<'a>(&self, directory: &Directory, log: &'a LogPlace) -> Result<&'a [u32]> {
-        if log.sums.get().is_none() {
-            let sums = self.read_log(directory, log, &mut |_| Ok(()))?;
-            // Another thread may have been as fast, with the same answer.
-            let _ = log.sums.set(sums);
+        if let Some((sums, _)) = log.sums.get() {
+            return Ok(sums);
         }
-        Ok(log.sums.get().map_or(&[], |(sums, _)| sums.as_slice()))
+        let sums = self.read_log(directory, log, &mut |_| Ok(()))?;
+        // Another thread may have been as fast, with the same answer.
+        Ok(&log.sums.get_or_init(|| sums).0)
     }
 
     /// Reads all of a value in a log once, and looks at its checksum; what is handed to `sink` must not be used before

@@ -154,6 +154,8 @@ impl Directory {
         let (mut at, mut epochs, mut ended) = (0, 0, 0);
         let window = (part_bytes(self) as u64 / PAGE).max(1) * PAGE;
         let complete = self.manifest.epochs_of(reader.log);
+        let lacks_footer =
+            |at| Err(IndexError::damaged(path, at, "the footer of the epoch that starts here is missing"));
         while at < reader.ends.0 {
             // At most 1 MiB.
             let bytes = (reader.ends.0 - at).min(window) as usize;
@@ -170,11 +172,7 @@ impl Directory {
                 // The next epoch that this log takes part in.
                 epochs = self.manifest.next_epoch_of(reader.log, epochs).map_or(epochs, |epoch| epoch + 1);
                 if footer.epochs != epochs {
-                    return Err(IndexError::damaged(
-                        path,
-                        ended,
-                        "the footer of the epoch that starts here is missing",
-                    ));
+                    return lacks_footer(ended);
                 }
                 self.verify_root(reader, &footer)?;
                 covered.add(footer.root.at, footer.root.bytes.into());
@@ -182,14 +180,7 @@ impl Directory {
                 ended = footer.end();
             }
         }
-        if epochs < complete {
-            return Err(IndexError::damaged(
-                path,
-                ended,
-                "the footer of the epoch that starts here is missing",
-            ));
-        }
-        Ok(ended)
+        if epochs < complete { lacks_footer(ended) } else { Ok(ended) }
     }
 
     /// Looks at the root that ends an epoch.
