@@ -95,8 +95,6 @@ impl Host {
             // SAFETY: the caller promises `size` numbers.
             Topology::listed(unsafe { std::slice::from_raw_parts(table.node_of_rank, table.size as usize) })
         };
-        let (under_way, next_ticket, orderly) = (HashMap::new(), 0, false);
-        let arriving = Default::default();
         Ok(Self::Brought(Box::new(Brought {
             table,
             topology,
@@ -104,10 +102,10 @@ impl Host {
             sent,
             receive,
             wait,
-            under_way,
-            next_ticket,
-            arriving,
-            orderly,
+            under_way: HashMap::new(),
+            next_ticket: 0,
+            arriving: Default::default(),
+            orderly: false,
         })))
     }
 }

@@ -1,7 +1,7 @@
 //! Opening index logs: where complete epochs end, and the segments of them; heads of segments, read where they are not
 //! kept.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use ascot_io::crc32c;
@@ -45,31 +45,6 @@ impl Tail {
     }
 }
 
-/// The index of a log of a directory, held open.
-struct HeldIndex<'a> {
-    directory: &'a Directory,
-    path: &'a Path,
-    tail: Tail,
-}
-
-impl IndexFile for HeldIndex<'_> {
-    fn path(&self) -> &Path {
-        self.path
-    }
-
-    fn size(&self) -> Result<u64> {
-        Ok(self.directory.files.get(self.path)?.size())
-    }
-
-    fn read(&self, at: u64, bytes: usize) -> Result<Vec<u8>> {
-        if let Some(part) = self.tail.part(at, bytes) {
-            return Ok(part);
-        }
-        self.directory.count(|counts| counts.opening_reads += 1);
-        Ok(fetch_one(self.directory, self.path, at, bytes)?.bytes().to_vec())
-    }
-}
-
 impl LogReader {
     /// Opens `log`; `tail` holds its end where that was read before.
     pub fn open(directory: &Directory, log: Log, tail: Option<Tail>) -> Result<Self> {
@@ -90,7 +65,14 @@ impl LogReader {
                 Tail::new(&byte_range, fetch_one(directory, &path, byte_range.at, byte_range.bytes)?.bytes())
             }
         };
-        let file = HeldIndex { directory, path: &path, tail };
+        let read = |at, bytes| {
+            if let Some(part) = tail.part(at, bytes) {
+                return Ok(part);
+            }
+            directory.count(|counts| counts.opening_reads += 1);
+            Ok(fetch_one(directory, &path, at, bytes)?.bytes().to_vec())
+        };
+        let file = IndexFile { path: &path, size: directory.files.get(&path)?.size(), read: &read };
         let footer = find_footer(&file, id.0, epochs, |footer| footer.epochs >= epochs)?;
         // An epoch ends a page, so there are not more of them than pages.
         if manifest.epochs_taken(log) > footer.end() / PAGE {
@@ -109,7 +91,7 @@ impl LogReader {
     }
 
     /// Reads the roots that a footer names, one after the other, and keeps segments of the first `epochs` epochs.
-    fn read_roots(&mut self, file: &HeldIndex<'_>, footer: &Footer, epochs: u64) -> Result<()> {
+    fn read_roots(&mut self, file: &IndexFile<'_>, footer: &Footer, epochs: u64) -> Result<()> {
         let damaged = |at, what| Err(IndexError::damaged(&self.index, at, what));
         let (mut place, mut limit) = (footer.root, footer.at);
         let mut roots: Vec<Root> = Vec::new();

@@ -6,12 +6,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use ascot_io::crc32c;
-
 use crate::auxiliary::ranks;
 use crate::error::{IndexError, Result};
 use crate::format::filter::may_contain;
-use crate::format::footer::{Entry, FOOTER_BYTES, Footer, PAGE, Root};
+use crate::format::footer::{Entry, FOOTER_BYTES, Footer, PAGE};
 use crate::format::head::{Kind, Region, Table};
 use crate::format::layout::Scheme;
 use crate::format::names::{LOCK, Log};
@@ -26,6 +24,7 @@ use crate::read::long_value::part_bytes;
 use crate::read::lookup::{filter, region_is_whole, region_of};
 use crate::read::open_logs::LOGS_AT_ONCE;
 use crate::read::read_policy::ReadPolicy;
+use crate::read::tail::parse_root;
 use crate::read::{Directory, LongValue, Scan, Segment};
 
 /// Maximum number of problems that are listed.
@@ -185,17 +184,12 @@ impl Directory {
 
     /// Looks at the root that ends an epoch.
     fn verify_root(&self, reader: &LogReader, footer: &Footer) -> Result<()> {
-        let (path, root) = (&reader.index, &footer.root);
-        let damaged = |what| IndexError::damaged(path, root.at, what);
-        let read = fetch_one(self, path, root.at, root.bytes as usize)?;
-        if crc32c(&[read.bytes()]) != root.crc {
-            return Err(damaged("the checksum of an epoch's root is wrong"));
-        }
-        let root = Root::parse(read.bytes(), reader.id.0);
-        let root = root.ok_or_else(|| damaged("an epoch's root is not what it should be"))?;
+        let (path, place) = (&reader.index, &footer.root);
+        let read = fetch_one(self, path, place.at, place.bytes as usize)?;
+        let root = parse_root(path, place, reader.id.0, read.bytes())?;
         let own = root.entries.iter().filter(|entry| entry.epoch + 1 == footer.epochs);
         if !own.eq(reader.of_epoch(footer.epochs - 1)) {
-            return Err(damaged("an epoch's root names other segments"));
+            return Err(IndexError::damaged(path, place.at, "an epoch's root names other segments"));
         }
         Ok(())
     }

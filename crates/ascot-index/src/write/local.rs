@@ -330,7 +330,7 @@ impl Opening<'_> {
         if epochs == 0 {
             return Ok(None);
         }
-        let footer = last_footer(self.disk, path, id, epochs, |footer| footer.epochs == epochs)?;
+        let footer = last_footer(self.disk, path, id, epochs)?;
         let root = read_root(self.disk, path, &footer.root, id)?;
         Ok(Some((footer, root)))
     }

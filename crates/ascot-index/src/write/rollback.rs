@@ -55,7 +55,7 @@ fn cut_off(disk: &Disk, directory: &Path, manifest: &Manifest, log: Log) -> Resu
         0 => (0, 0),
         _ => {
             let id = log.id(manifest.id);
-            let footer = last_footer(disk, &index, id.0, epochs, |footer| footer.epochs == epochs)?;
+            let footer = last_footer(disk, &index, id.0, epochs)?;
             (footer.end(), footer.data_end)
         }
     };
