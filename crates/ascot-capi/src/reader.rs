@@ -8,7 +8,7 @@ use ascot_index::{Content, IndexError, RecordValue, Result as IndexResult, Store
 use ascot_io::Disk;
 use ascot_io::Unpoisoned;
 
-use crate::arguments::{bytes_of, options_of, path_of, slice_of};
+use crate::arguments::{bytes_of, options_of, path_of, put, slice_of};
 use crate::fault::{Code, Fault, guard};
 use crate::handles::{Shelf, give};
 use crate::options::reader_memory;
@@ -137,12 +137,8 @@ pub unsafe extern "C" fn ascot_reader_open(
 pub unsafe extern "C" fn ascot_epochs(reader: *const Reader, epochs: *mut u64) -> c_int {
     guard(|| {
         let reader = READERS.get(reader)?;
-        if epochs.is_null() {
-            return Err(Fault::invalid("there is no place for the number of epochs (NULL)"));
-        }
-        // SAFETY: not null.
-        unsafe { *epochs = reader.directory.manifest().epochs };
-        Ok(())
+        // SAFETY: null or a place, as the caller promises.
+        unsafe { put(epochs, "the number of epochs", || Ok(reader.directory.manifest().epochs)) }
     })
 }
 

@@ -34,6 +34,15 @@ impl Places {
         Self { seed, segment, segments }
     }
 
+    /// The function's bytes, with these slots.
+    fn to_bytes(self, slots: Bits) -> Vec<u8> {
+        let mut bytes = self.seed.to_le_bytes().to_vec();
+        bytes.extend_from_slice(&self.segment.to_le_bytes());
+        bytes.extend_from_slice(&self.segments.to_le_bytes());
+        bytes.extend_from_slice(&slots.into_bytes());
+        bytes
+    }
+
     fn slots(&self) -> u64 {
         u64::from(self.segments) + 2 * u64::from(self.segment)
     }
@@ -63,20 +72,12 @@ pub fn build(shape: Shape, entries: &[u64]) -> (Vec<u8>, Vec<u64>) {
     for attempt in 0..TRIES {
         let places = Places::new(single.len(), mix(attempt + 1), attempt / 8);
         if let Some(bits) = solve(shape, &single, places) {
-            let mut bytes = places.seed.to_le_bytes().to_vec();
-            bytes.extend_from_slice(&places.segment.to_le_bytes());
-            bytes.extend_from_slice(&places.segments.to_le_bytes());
-            bytes.extend_from_slice(&bits.into_bytes());
-            return (bytes, list);
+            return (places.to_bytes(bits), list);
         }
     }
     // As good as never: then the list has everything.
     let places = Places::new(0, 0, 0);
-    let mut bytes = places.seed.to_le_bytes().to_vec();
-    bytes.extend_from_slice(&places.segment.to_le_bytes());
-    bytes.extend_from_slice(&places.segments.to_le_bytes());
-    bytes.extend_from_slice(&Bits::new(places.slots() as usize, shape.slot_bits()).into_bytes());
-    (bytes, entries.to_vec())
+    (places.to_bytes(Bits::new(places.slots() as usize, shape.slot_bits())), entries.to_vec())
 }
 
 /// Slots whose exclusive-ors are the values; none where the keys cannot be taken off one by one.

@@ -167,26 +167,36 @@ impl LongValue {
             }
             Place::Log(log) => {
                 let sums = self.sums(directory, log)?;
-                let (mut next, end) = (range.start / CHUNK_BYTES, range.end.div_ceil(CHUNK_BYTES));
-                while next < end {
-                    let chunks = next..end.min(next + CHUNKS_AT_ONCE);
-                    let byte_ranges: Vec<ByteRange> =
-                        chunks.clone().map(|chunk| self.chunk(log, chunk)).collect();
-                    directory.count(|counts| counts.value_reads += byte_ranges.len() as u64);
-                    fetch_all(directory, &byte_ranges, |number, bytes| {
-                        let chunk = chunks.start + number as u64;
-                        let sum = usize::try_from(chunk).ok().and_then(|chunk| sums.get(chunk));
-                        if sum != Some(&crc32c(&[bytes])) {
-                            let what = "a value changed while it was read";
-                            return Err(IndexError::damaged(&log.path, byte_ranges[number].at, what));
-                        }
-                        sink(inside(bytes, chunk * CHUNK_BYTES, &range))
-                    })?;
-                    next = chunks.end;
-                }
-                Ok(())
+                let chunks = range.start / CHUNK_BYTES..range.end.div_ceil(CHUNK_BYTES);
+                self.read_chunks(directory, log, chunks, |chunk, bytes| {
+                    let sum = usize::try_from(chunk).ok().and_then(|chunk| sums.get(chunk));
+                    if sum != Some(&crc32c(&[bytes])) {
+                        let what = "a value changed while it was read";
+                        return Err(IndexError::damaged(&log.path, self.chunk(log, chunk).at, what));
+                    }
+                    sink(inside(bytes, chunk * CHUNK_BYTES, &range))
+                })
             }
         }
+    }
+
+    /// Reads chunks of a value in a log, and hands each to `take` with its number.
+    fn read_chunks(
+        &self,
+        directory: &Directory,
+        log: &LogPlace,
+        chunks: Range<u64>,
+        mut take: impl FnMut(u64, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let mut next = chunks.start;
+        while next < chunks.end {
+            let end = chunks.end.min(next + CHUNKS_AT_ONCE);
+            let byte_ranges: Vec<ByteRange> = (next..end).map(|chunk| self.chunk(log, chunk)).collect();
+            directory.count(|counts| counts.value_reads += byte_ranges.len() as u64);
+            fetch_all(directory, &byte_ranges, |number, bytes| take(next + number as u64, bytes))?;
+            next = end;
+        }
+        Ok(())
     }
 
     fn chunk(&self, log: &LogPlace, chunk: u64) -> ByteRange {
@@ -224,7 +234,7 @@ impl LongValue {
         [log.id.0, log.at].iter().for_each(|number| sum.update(&number.to_le_bytes()));
         let mut stored = None;
         let fixed = directory.layout().value_bytes;
-        directory.count(|counts| counts.value_reads += chunks + 1);
+        directory.count(|counts| counts.value_reads += 1);
         fetch_all(directory, &[head], |_, bytes| {
             let lengths = value_lengths(fixed, bytes);
             if lengths.is_none_or(|(head, length)| (head as u64, length) != (log.head, self.length)) {
@@ -236,17 +246,11 @@ impl LongValue {
             sum.update(rest);
             Ok(())
         })?;
-        let mut next = 0;
-        while next < chunks {
-            let end = chunks.min(next + CHUNKS_AT_ONCE);
-            let byte_ranges: Vec<ByteRange> = (next..end).map(|chunk| self.chunk(log, chunk)).collect();
-            fetch_all(directory, &byte_ranges, |_, bytes| {
-                sum.update(bytes);
-                sums.push(crc32c(&[bytes]));
-                sink(bytes)
-            })?;
-            next = end;
-        }
+        self.read_chunks(directory, log, 0..chunks, |_, bytes| {
+            sum.update(bytes);
+            sums.push(crc32c(&[bytes]));
+            sink(bytes)
+        })?;
         if stored != Some(sum.finish()) {
             return Err(damaged("the checksum of a value is wrong"));
         }
