@@ -167,7 +167,8 @@ pub unsafe extern "C" fn ascot_writer_epochs(writer: *const Writer, epochs: *mut
 pub unsafe extern "C" fn ascot_writer_stats(writer: *const Writer, stats: *mut Stats) -> c_int {
     guard(|| {
         let now = |writer: &mut RankWriter<Host>| {
-            let (counts, memory) = (writer.counts(), writer.memory());
+            let counts = writer.counts();
+            let memory = writer.memory();
             let [local, wire, deliver] = counts.hops;
             Ok(Stats {
                 memory_routing: memory.routing as u64,

@@ -106,7 +106,8 @@ impl FileContent {
     fn read(&self, directory: &Directory, offset: u64, size: usize) -> Result<Vec<u8>, IndexError> {
         let left = usize::try_from(self.size().saturating_sub(offset)).unwrap_or(usize::MAX);
         let mut read = vec![0; size.min(left)];
-        let (mut filled, mut at) = (0, offset);
+        let mut filled = 0;
+        let mut at = offset;
         let first = self.values.partition_point(|(end, _)| *end <= offset);
         for (end, value) in &self.values[first..] {
             if filled == read.len() {

@@ -89,7 +89,8 @@ mod mix {
 
     #[inline(always)]
     fn sum_chunk<T: Copy + Into<u64>>(numbers: &[T]) -> u128 {
-        let (mut low, mut high) = (0u64, 0u64);
+        let mut low = 0u64;
+        let mut high = 0u64;
         for &number in numbers {
             let hash = mix(number.into());
             low += hash & 0xffff_ffff;

@@ -70,7 +70,8 @@ impl Building {
 
     /// Finds a slot for entry `number`, moving others; the one that is without in the end, if any.
     fn insert(&mut self, number: u32, random: &mut u64) -> Option<u32> {
-        let (mut number, mut bucket) = (number, None);
+        let mut number = number;
+        let mut bucket = None;
         for _ in 0..MOVES_MAX {
             let [first, second] = self.places[number as usize];
             if self.settle(first, number) || self.settle(second, number) {
@@ -104,7 +105,8 @@ impl Building {
 
 /// How many tables there are, their bytes, and the entries that are in none.
 pub fn build(shape: Shape, entries: &[u64]) -> (u8, Vec<u8>, Vec<u64>) {
-    let (mut counts, mut tables) = (Vec::new(), Vec::new());
+    let mut counts = Vec::new();
+    let mut tables = Vec::new();
     let mut rest = entries.to_vec();
     let mut random = entries.len() as u64;
     while !rest.is_empty() && counts.len() < TABLES_MAX {

@@ -50,7 +50,8 @@ impl Places {
     fn of(&self, hash: u64) -> (u64, [usize; 3]) {
         let mixed = mix(hash ^ self.seed);
         let first = ((u128::from(mixed) * u128::from(self.segments)) >> 64) as u64;
-        let (segment, mask) = (u64::from(self.segment), u64::from(self.segment) - 1);
+        let segment = u64::from(self.segment);
+        let mask = u64::from(self.segment) - 1;
         let second = (first + segment) ^ (mixed >> 18 & mask);
         let third = (first + 2 * segment) ^ (mixed & mask);
         (mixed, [first as usize, second as usize, third as usize])
@@ -65,7 +66,8 @@ fn value(shape: Shape, mixed: u64, rank: u32) -> u64 {
 
 /// The function's bytes, and the entries that are not in it.
 pub fn build(shape: Shape, entries: &[u64]) -> (Vec<u8>, Vec<u64>) {
-    let (mut single, mut list) = (Vec::with_capacity(entries.len()), Vec::new());
+    let mut single = Vec::with_capacity(entries.len());
+    let mut list = Vec::new();
     for same in entries.chunk_by(|one, other| hash_of(*one) == hash_of(*other)) {
         if same.len() == 1 { single.extend_from_slice(same) } else { list.extend_from_slice(same) }
     }
@@ -83,7 +85,8 @@ pub fn build(shape: Shape, entries: &[u64]) -> (Vec<u8>, Vec<u64>) {
 /// Slots whose exclusive-ors are the values; none where the keys cannot be taken off one by one.
 fn solve(shape: Shape, entries: &[u64], places: Places) -> Option<Bits> {
     let slots = places.slots() as usize;
-    let (mut counts, mut keys) = (vec![0u32; slots], vec![0u64; slots]);
+    let mut counts = vec![0u32; slots];
+    let mut keys = vec![0u64; slots];
     for (number, &entry) in entries.iter().enumerate() {
         for place in places.of(hash_of(entry)).1 {
             counts[place] += 1;

@@ -96,7 +96,8 @@ impl Root {
         let before = place(&mut cursor)?;
         let mut entries = Vec::with_capacity(count);
         for _ in 0..count {
-            let (epoch, head) = (cursor.u64()?, place(&mut cursor)?);
+            let epoch = cursor.u64()?;
+            let head = place(&mut cursor)?;
             entries.push(Entry { epoch, head, records: cursor.u64()?, data_end: cursor.u64()? });
         }
         entries.is_sorted_by_key(|entry| entry.epoch).then_some(Self { before, entries })
@@ -152,8 +153,11 @@ impl Footer {
         let mut cursor = Cursor::new(bytes);
         let known = cursor.take(8)? == MAGIC && cursor.u32()? == VERSION;
         let root_bytes = cursor.u32()?;
-        let (found, epochs, root_at) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);
-        let (data_end, own) = (cursor.u64()?, cursor.u64()?);
+        let found = cursor.u64()?;
+        let epochs = cursor.u64()?;
+        let root_at = cursor.u64()?;
+        let data_end = cursor.u64()?;
+        let own = cursor.u64()?;
         let root = Place { at: root_at, bytes: root_bytes, crc: cursor.u32()? };
         let sum = cursor.u32()? == crc32c(&[bytes.get(..60)?]);
         let inside = root.at.checked_add(u64::from(root.bytes))? <= at;

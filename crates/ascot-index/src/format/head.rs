@@ -233,7 +233,8 @@ impl Head {
             2 => Kind::Auxiliary,
             _ => return Err("the kind of a segment is not known"),
         };
-        let (log, epoch) = (cursor.u64().ok_or(SHORT)?, cursor.u64().ok_or(SHORT)?);
+        let log = cursor.u64().ok_or(SHORT)?;
+        let epoch = cursor.u64().ok_or(SHORT)?;
         let tables = cursor.u32().ok_or(SHORT)? as usize;
         let regions = cursor.u32().ok_or(SHORT)? as usize;
         let blocks = usize::try_from(cursor.u64().ok_or(SHORT)?).map_err(|_| SHORT)?;
@@ -294,7 +295,8 @@ impl Head {
 
 /// The first index of `0..len` for which `below` is false; it is true for all before and for none after.
 fn partition(len: usize, below: impl Fn(usize) -> bool) -> usize {
-    let (mut low, mut high) = (0, len);
+    let mut low = 0;
+    let mut high = len;
     while low < high {
         let middle = low + (high - low) / 2;
         if below(middle) { low = middle + 1 } else { high = middle }
@@ -316,7 +318,8 @@ fn parse_tables(cursor: &mut Cursor<'_>, count: usize, blocks: usize) -> Option<
     let mut tables = Vec::with_capacity(count);
     let mut first = 0usize;
     for _ in 0..count {
-        let (at, own) = (cursor.u64()?, cursor.u32()? as usize);
+        let at = cursor.u64()?;
+        let own = cursor.u32()? as usize;
         let records = cursor.varint()?;
         let greatest = match cursor.u8()? {
             0 => None,
@@ -334,7 +337,9 @@ fn parse_blocks(cursor: &mut Cursor<'_>, tables: &[Table], attribute: bool) -> O
     for table in tables {
         let mut at = table.at;
         for index in table.blocks.clone() {
-            let (bytes, crc, flags) = (cursor.u32()?, cursor.u32()?, cursor.u8()?);
+            let bytes = cursor.u32()?;
+            let crc = cursor.u32()?;
+            let flags = cursor.u8()?;
             let key = match flags & STARTS {
                 // The first block of a table starts a unit: there is nothing before for it to go on with.
                 0 if index == table.blocks.start => return None,

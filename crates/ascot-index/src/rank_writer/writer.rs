@@ -226,7 +226,8 @@ impl<T: Transport> RankWriter<T> {
             Scheme::Ranks => return Ok(()),
         };
         let length = if self.layout.key_bytes.is_none() { 10 } else { 0 };
-        let (bytes, most) = (length + key.len() + travels, self.router.longest_message());
+        let bytes = length + key.len() + travels;
+        let most = self.router.longest_message();
         if bytes > most { Err(RouteError::TooLong { bytes, most }.into()) } else { Ok(()) }
     }
 
@@ -279,7 +280,8 @@ impl<T: Transport> RankWriter<T> {
         let arrived = ended.as_ref().map_or(0, |counts| counts.partition_records);
         let appended = std::mem::take(&mut self.appended);
         let (_, sums) = self.allreduce(EPOCH, ended, &[appended, arrived])?;
-        let (appended, arrived) = (sums.first().copied().unwrap_or(0), sums.get(1).copied().unwrap_or(0));
+        let appended = sums.first().copied().unwrap_or(0);
+        let arrived = sums.get(1).copied().unwrap_or(0);
         if appended != arrived {
             // All ranks see the same sums, and come to the same end.
             self.failure_shared = true;

@@ -85,7 +85,8 @@ impl BlockRange {
         let blocks = &self.segment.head.blocks[self.blocks.clone()];
         let start = blocks.first().map_or(0, |block| block.at);
         blocks.iter().try_for_each(|block| {
-            let (from, end) = (block.at + u64::from(block.bytes), block.at + block.padded());
+            let from = block.at + u64::from(block.bytes);
+            let end = block.at + block.padded();
             let at = |place: u64| usize::try_from(place - start).unwrap_or(usize::MAX);
             let padding = bytes.get(at(from)..at(end)).unwrap_or_default();
             check_padding_bytes(&self.segment.log.data, from, padding)
@@ -117,7 +118,8 @@ impl BlockRange {
 
     /// Its parts of whole units, of no more than `bytes` each, unless a unit alone is longer.
     pub fn parts(&self, bytes: u64) -> Vec<BlockRange> {
-        let (mut parts, mut first) = (Vec::new(), self.blocks.start);
+        let mut parts = Vec::new();
+        let mut first = self.blocks.start;
         while first < self.blocks.end {
             let end = block_range_end(&self.segment.head, first, self.blocks.end, bytes);
             parts.push(BlockRange { segment: self.segment.clone(), blocks: first..end });

@@ -62,7 +62,8 @@ impl Directory {
         calls.count_opened(1);
         calls.count_inspected(3);
         // Divided in advance, so that the sum is the cap.
-        let (manifest, kept_bytes) = (Manifest::read(path)?, memory_bytes / KEPT_SHARE);
+        let manifest = Manifest::read(path)?;
+        let kept_bytes = memory_bytes / KEPT_SHARE;
         let bounded = 0..manifest.boundaries.len() as u64;
         Ok(Self {
             disk: disk.clone(),

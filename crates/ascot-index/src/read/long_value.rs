@@ -277,11 +277,14 @@ pub(crate) fn read_blocks(
     let all = &segment.head.blocks[blocks];
     let (mut first, mut before) = first_block(all, range.start);
     while first < all.len() && before < range.end {
-        let (mut end, mut byte_ranges, mut groups) = (first, Vec::new(), Vec::new());
+        let mut end = first;
+        let mut byte_ranges = Vec::new();
+        let mut groups = Vec::new();
         let mut bytes_end = before;
         // Groups of neighbours, a few at a time.
         while end < all.len() && bytes_end < range.end && (byte_ranges.len() as u64) < CHUNKS_AT_ONCE {
-            let (from, group_before) = (end, bytes_end);
+            let from = end;
+            let group_before = bytes_end;
             let start = all[from].at;
             while end < all.len()
                 && bytes_end < range.end

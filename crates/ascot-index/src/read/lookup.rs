@@ -250,7 +250,8 @@ impl Search<'_> {
 
     fn blocks(&mut self, candidates: Vec<Candidate>) -> Result<()> {
         let directory = self.directory;
-        let (mut short, mut long) = (BTreeMap::<ByteRange, Vec<Candidate>>::new(), Vec::new());
+        let mut short = BTreeMap::<ByteRange, Vec<Candidate>>::new();
+        let mut long = Vec::new();
         let most = part_bytes(directory) as u64;
         let inline = self.inline.bytes(directory) as u64;
         for Candidate { key, block_range } in candidates {
@@ -276,7 +277,8 @@ impl Search<'_> {
         let before = self.found.len();
         let mut wanted: BTreeMap<&[u8], Vec<usize>> = BTreeMap::new();
         candidates.iter().for_each(|one| wanted.entry(keys[one.key]).or_default().push(one.key));
-        let (at, mut place) = (block_range.byte_range().at, 0);
+        let at = block_range.byte_range().at;
+        let mut place = 0;
         let inline = match directory.layout().scheme {
             // Pointers, which are followed later.
             Scheme::Pointers => usize::MAX,
@@ -289,7 +291,8 @@ impl Search<'_> {
                     self.memory.absorb(directory.pool.reserve(record.value.len(), "values of keys")?);
                     Content::Bytes(record.value.to_vec())
                 } else {
-                    let (blocks, length) = (unit.blocks.clone(), record.value.len() as u64);
+                    let blocks = unit.blocks.clone();
+                    let length = record.value.len() as u64;
                     let segment = block_range.segment.clone();
                     Content::Long(LongValue::in_blocks(segment, blocks, unit.value_at, length))
                 };
@@ -322,7 +325,8 @@ impl Search<'_> {
         content: Content,
     ) -> Result<()> {
         self.memory.absorb(self.directory.pool.reserve(size_of::<Found>(), "values of keys")?);
-        let (log, epoch) = (block_range.segment.log.log, block_range.segment.head.facts.epoch);
+        let log = block_range.segment.log.log;
+        let epoch = block_range.segment.head.facts.epoch;
         self.found.push(Found { key, epoch, order: (log, at, number), content });
         Ok(())
     }

@@ -251,7 +251,8 @@ impl Directory {
         query: &Query<'_, K>,
         error: IndexError,
     ) -> Result<(Vec<StoredValue>, Vec<UnknownEpochs>)> {
-        let (mut values, mut policy) = (Vec::new(), Vec::<UnknownEpochs>::new());
+        let mut values = Vec::new();
+        let mut policy = Vec::<UnknownEpochs>::new();
         if let Some(epoch) = query.epoch {
             policy.push(UnknownEpochs { epochs: epoch..epoch.saturating_add(1), error });
             return Ok((values, policy));

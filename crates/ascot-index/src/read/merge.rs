@@ -97,7 +97,8 @@ impl Scanning<'_> {
                 directory.pool.reserve(2 * piece as usize, "the tables of a range, all open at once")?;
             let rest = scan.block_ranges(&segment, &table, piece).into_iter();
             let epoch = segment.head.facts.epoch;
-            let (bytes, ends) = (Vec::new(), Vec::new());
+            let bytes = Vec::new();
+            let ends = Vec::new();
             Ok(Source { epoch, rest, bytes, ends, next: 0, long: None, piece, memory })
         });
         sources.collect()
@@ -133,7 +134,8 @@ impl Scanning<'_> {
     fn fill_from(&self, source: &mut Source, block_range: &BlockRange) -> Result<()> {
         let Scanning { directory, policy, .. } = *self;
         directory.count(|counts| counts.block_reads += 1);
-        let (bytes, ends) = (&mut source.bytes, &mut source.ends);
+        let bytes = &mut source.bytes;
+        let ends = &mut source.ends;
         let done = fetch_all(directory, &[block_range.byte_range()], |_, read| {
             block_range.records(directory.layout().form(), read, policy, |record, _| {
                 if self.is_answer(&record) {

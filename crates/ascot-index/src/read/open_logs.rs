@@ -49,7 +49,8 @@ impl LogReader {
     /// Opens `log`; `tail` holds its end where that was read before.
     pub fn open(directory: &Directory, log: Log, tail: Option<Tail>) -> Result<Self> {
         let manifest = directory.manifest();
-        let (index, id) = (log.index(directory.path()), log.id(manifest.id));
+        let index = log.index(directory.path());
+        let id = log.id(manifest.id);
         let data = log.data(directory.path()).unwrap_or_else(|| index.clone());
         let mut this = Self { log, id, index, data, entries: Vec::new(), ends: (0, 0) };
         let epochs = manifest.epochs_of(log);
@@ -93,7 +94,8 @@ impl LogReader {
     /// Reads the roots that a footer names, one after the other, and keeps segments of the first `epochs` epochs.
     fn read_roots(&mut self, file: &IndexFile<'_>, footer: &Footer, epochs: u64) -> Result<()> {
         let damaged = |at, what| Err(IndexError::damaged(&self.index, at, what));
-        let (mut place, mut limit) = (footer.root, footer.at);
+        let mut place = footer.root;
+        let mut limit = footer.at;
         let mut roots: Vec<Root> = Vec::new();
         while place.bytes > 0 {
             if place.at.checked_add(u64::from(place.bytes)).is_none_or(|end| end > limit) {

@@ -95,7 +95,8 @@ impl Scan {
         }
         let blocks = head.blocks_for(table, &self.from, self.end.as_deref());
         let passes = |block: &Block| self.condition.is_none_or(|condition| condition.may_hold(block.bounds));
-        let (mut block_ranges, mut first) = (Vec::new(), blocks.start);
+        let mut block_ranges = Vec::new();
+        let mut first = blocks.start;
         while first < blocks.end {
             let end = unit_end(&head.blocks, first).min(blocks.end);
             if !passes(&head.blocks[first]) {

@@ -126,7 +126,8 @@ impl Directory {
     }
 
     fn verify_log(&self, reader: &Arc<LogReader>, verified: &mut Verified) -> Result<()> {
-        let (mut index, mut data) = (Covered::default(), Covered::default());
+        let mut index = Covered::default();
+        let mut data = Covered::default();
         let footers = self.verify_footers(reader, &mut index);
         let ends = verified.note(footers)?;
         if self.manifest.epochs_of(reader.log) > 0 {
@@ -150,7 +151,9 @@ impl Directory {
     /// the manifest names.
     fn verify_footers(&self, reader: &LogReader, covered: &mut Covered) -> Result<u64> {
         let path = &reader.index;
-        let (mut at, mut epochs, mut ended) = (0, 0, 0);
+        let mut at = 0;
+        let mut epochs = 0;
+        let mut ended = 0;
         let window = (part_bytes(self) as u64 / PAGE).max(1) * PAGE;
         let complete = self.manifest.epochs_of(reader.log);
         let lacks_footer =
@@ -184,7 +187,8 @@ impl Directory {
 
     /// Looks at the root that ends an epoch.
     fn verify_root(&self, reader: &LogReader, footer: &Footer) -> Result<()> {
-        let (path, place) = (&reader.index, &footer.root);
+        let path = &reader.index;
+        let place = &footer.root;
         let read = fetch_one(self, path, place.at, place.bytes as usize)?;
         let root = parse_root(path, place, reader.id.0, read.bytes())?;
         let own = root.entries.iter().filter(|entry| entry.epoch + 1 == footer.epochs);
@@ -309,7 +313,8 @@ impl Directory {
     /// Looks at the blocks of a record that is longer than what is read at once.
     fn verify_long(&self, block_range: &BlockRange) -> Result<()> {
         let most = part_bytes(self) as u64;
-        let (mut first, end) = (block_range.blocks.start, block_range.blocks.end);
+        let mut first = block_range.blocks.start;
+        let end = block_range.blocks.end;
         while first < end {
             let blocks = &block_range.segment.head.blocks[first..end];
             let fits = blocks.iter().take_while(|block| block.at + block.padded() - blocks[0].at <= most);
@@ -382,16 +387,19 @@ impl Directory {
         covered: &mut Covered,
     ) -> Result<u64> {
         let damaged = |at, what| Err(IndexError::damaged(&reader.data, at, what));
-        let (window_most, fixed) = (part_bytes(self) as u64, self.layout().value_bytes);
+        let window_most = part_bytes(self) as u64;
+        let fixed = self.layout().value_bytes;
         let mut at = start;
-        let (mut window, mut window_at) = (Vec::new(), start);
+        let mut window = Vec::new();
+        let mut window_at = start;
         for _ in 0..entry.records {
             // What is left of the window holds the value, or another is read; a value that no window holds is read
             // part by part.
             loop {
                 let from = usize::try_from(at - window_at).unwrap_or(usize::MAX);
                 let have: &[u8] = window.get(from..).unwrap_or_default();
-                let (left, lengths) = (entry.data_end.saturating_sub(at), value_lengths(fixed, have));
+                let left = entry.data_end.saturating_sub(at);
+                let lengths = value_lengths(fixed, have);
                 let needed = match lengths {
                     Some((head, length)) => (head as u64).saturating_add(length),
                     None => VALUE_HEAD_MAX as u64,

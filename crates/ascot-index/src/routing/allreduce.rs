@@ -151,7 +151,9 @@ impl ControlMessage {
         let kind = Kind::of(bytes)?;
         let mut cursor = Cursor::new(bytes.get(1..)?);
         let purpose = cursor.u8()?;
-        let (epoch, rank, code) = (cursor.u32()?, cursor.u32()?, cursor.u32()?);
+        let epoch = cursor.u32()?;
+        let rank = cursor.u32()?;
+        let code = cursor.u32()?;
         let count = usize::from(cursor.u8()?);
         if count > SUMS_MAX {
             return None;
@@ -167,7 +169,8 @@ impl ControlMessage {
 /// The first option in which two ranks differ.
 fn difference(one: (u32, &str), other: (u32, &str)) -> String {
     let words = |said: &str| said.split(' ').map(str::to_owned).collect::<Vec<_>>();
-    let (own, theirs) = (words(one.1), words(other.1));
+    let own = words(one.1);
+    let theirs = words(other.1);
     let differ = (0..own.len().max(theirs.len())).find(|&at| own.get(at) != theirs.get(at)).unwrap_or(0);
     let word = |words: &[String]| words.get(differ).cloned().unwrap_or_default();
     format!("rank {} has {} and rank {} has {}", other.0, word(&theirs), one.0, word(&own))

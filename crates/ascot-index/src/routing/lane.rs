@@ -206,7 +206,8 @@ impl LaneState {
 
     /// Sends last batches of the epoch as far as possible; whether something moved.
     pub fn flush<T: Transport>(&mut self, epoch: u32, out: &mut Outgoing<'_, T>) -> Result<bool, RouteError> {
-        let (count, mut moved) = (self.connections.len(), false);
+        let count = self.connections.len();
+        let mut moved = false;
         for step in 0..count {
             // From another connection each time, so that ranks do not all send to the same one first.
             let place = (self.flush_at + step) % count;

@@ -183,7 +183,8 @@ impl Layout {
 
 /// The neighbours of `rank` in the tree of the allreduce: parent first, then children.
 pub(super) fn tree_neighbours(topology: &Topology, rank: u32) -> impl Iterator<Item = u32> {
-    let (rank, size) = (u64::from(rank), u64::from(topology.size()));
+    let rank = u64::from(rank);
+    let size = u64::from(topology.size());
     let parent = (rank > 0).then(|| (rank - 1) / 2);
     let children = [2 * rank + 1, 2 * rank + 2].into_iter().filter(move |&child| child < size);
     parent.into_iter().chain(children).map(|rank| rank as u32)

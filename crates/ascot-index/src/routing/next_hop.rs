@@ -102,7 +102,8 @@ impl NextHops {
             return Some(Hop { lane: Lane::Deliver, place: beside(self.rank, to), address: None });
         }
         let topology = &self.topology;
-        let (node, index) = (topology.node_of(to), topology.index_on_node(to));
+        let node = topology.node_of(to);
+        let index = topology.index_on_node(to);
         let own_index = self.own_index;
         if node == self.node {
             return Some(Hop { lane: Lane::Deliver, place: beside(own_index, index), address: None });

@@ -62,7 +62,8 @@ impl Parts {
 
     /// Parts without a lane for messages.
     pub(super) fn without_lanes(transport: &impl Transport, settings: RoutingSettings) -> Self {
-        let (topology, rank) = (transport.topology(), transport.rank());
+        let topology = transport.topology();
+        let rank = transport.rank();
         let layout = Layout::new(&topology, rank, &settings);
         let next_hops = NextHops::new(topology, rank, settings.route);
         let lanes = Lane::DATA.map(|lane| LaneState::without_peers(lane, &settings));

@@ -270,7 +270,8 @@ impl<T: Transport> Router<T> {
 
     /// Reports ranks that do not answer to all ranks that can be reached.
     fn give_up_on(&mut self, first: u32, silent: &[u32]) -> Result<(), RouteError> {
-        let (seconds, waited_for) = (self.parts.settings.patience.as_secs(), named(silent));
+        let seconds = self.parts.settings.patience.as_secs();
+        let waited_for = named(silent);
         let outcome = Outcome::Failed { code: CODE_SILENT, text: waited_for.clone() };
         let mut message = ControlMessage::of(0, self.epoch, first, outcome, &[seconds]);
         message.kind = Kind::GivesUp;
@@ -389,7 +390,8 @@ impl<T: Transport> Router<T> {
         let before = hand.at;
         let passed = self.pass_on_batch(lane, &mut hand, delivery);
         moved |= hand.at > before;
-        let (from, header) = (hand.from, Header::read(&hand.batch));
+        let from = hand.from;
+        let header = Header::read(&hand.batch);
         self.lane(lane).in_hand = hand;
         if passed? {
             let garbled = |what| RouteError::Garbled { from, what };

@@ -75,7 +75,8 @@ impl DirectoryWriter {
     pub(crate) fn begin(disk: &Disk, coordinator: Coordinator, memory_bytes: usize) -> Result<Self> {
         let layout = coordinator.manifest().layout.clone();
         let by_range = layout.partition_by == PartitionBy::Range;
-        let (share, waiting_most) = (all_of(&layout), waiting_bytes(&layout, memory_bytes));
+        let share = all_of(&layout);
+        let waiting_most = waiting_bytes(&layout, memory_bytes);
         let memory = memory_bytes - waiting_most;
         let local = LocalWriter::open(disk, coordinator.directory(), coordinator.manifest(), &share, memory)?;
         Ok(Self {

@@ -37,7 +37,8 @@ impl IndexLog {
     /// Appends a region's bytes; its length and checksum.
     pub fn region(&self, logs: &mut Logs, parts: &[&[u8]]) -> Result<(u32, u32)> {
         let at = logs.end(self.file);
-        let (log, place) = (self.id.0.to_le_bytes(), at.to_le_bytes());
+        let log = self.id.0.to_le_bytes();
+        let place = at.to_le_bytes();
         let mut summed = vec![&log[..], &place[..]];
         summed.extend_from_slice(parts);
         let crc = crc32c(&summed);

@@ -270,7 +270,8 @@ fn sorted(partitions: &[u32]) -> Vec<u32> {
 
 /// The logs of a share.
 fn counts_of(scheme: Scheme, share: &Share) -> LogCounts {
-    let (owned, kept) = (sorted(&share.partitions).len(), share.writer.iter().count());
+    let owned = sorted(&share.partitions).len();
+    let kept = share.writer.iter().count();
     match scheme {
         Scheme::Records => LogCounts { tables: owned, ..LogCounts::default() },
         Scheme::Pointers => LogCounts { tables: owned, values: kept, auxiliary: 0 },

@@ -188,12 +188,15 @@ fn contradiction(items: &[Item]) -> Option<&'static str> {
     let of = |field| count(&|item| is_number(item, field));
     let years = of(Field::Year) + of(Field::YearOfCentury);
     let months = of(Field::Month) + count(&|item| *item == Item::MonthName);
-    let (days, days_of_year) = (of(Field::Day), of(Field::DayOfYear));
-    let (hours, halves) = (of(Field::Hour), of(Field::HourOfHalf));
+    let days = of(Field::Day);
+    let days_of_year = of(Field::DayOfYear);
+    let hours = of(Field::Hour);
+    let halves = of(Field::HourOfHalf);
     let fractions = count(&|item| matches!(item, Item::Fraction | Item::PointFraction));
     let zones = count(&|item| matches!(item, Item::Zone | Item::ZoneName));
     let epochs = count(&|item| *item == Item::Epoch);
-    let (minutes, seconds) = (of(Field::Minute), of(Field::Second));
+    let minutes = of(Field::Minute);
+    let seconds = of(Field::Second);
     let half_names = count(&|item| *item == Item::HalfOfDay);
     let counts = [years, months, days, days_of_year, hours + halves, half_names, minutes, seconds, fractions];
     let calendar = years + months + days + days_of_year;
@@ -317,7 +320,8 @@ impl Parts {
                 (days < days_before(year + 1, 1, 1)).then_some(days)?
             }
             None => {
-                let (month, day) = (self.month.unwrap_or(1), self.day.unwrap_or(1));
+                let month = self.month.unwrap_or(1);
+                let day = self.day.unwrap_or(1);
                 (day <= month_days(year, month)?).then(|| days_before(year, month, day))?
             }
         };
