@@ -88,7 +88,7 @@ struct Sealed {
 enum Level {
     Data,
     Region,
-    Head,
+    SegmentHead,
     Root,
     Footer,
 }
@@ -144,7 +144,7 @@ fn sealed(path: &Path, layout: &Layout, id: u64, log: Log, files: &Files) -> Vec
         for (number, entry) in root.entries.iter().enumerate().filter(|(_, entry)| entry.head.bytes > 0) {
             let (head_at, head_bytes) = (entry.head.at as usize, entry.head.bytes as usize);
             let seal = root_at + 40 + 40 * number + 20;
-            all.push(sealed(Level::Head, &index, head_at, head_bytes, seal, Kind::Plain));
+            all.push(sealed(Level::SegmentHead, &index, head_at, head_bytes, seal, Kind::Plain));
             let head = &bytes[head_at..head_at + head_bytes];
             for (region_at, region_bytes, seal) in regions(head) {
                 let kind = Kind::Placed(id);

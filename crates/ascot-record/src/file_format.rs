@@ -126,7 +126,7 @@ pub const TEXT_BYTES: usize = 256;
 
 /// The first bytes of a file.
 #[derive(Clone, Copy, Debug)]
-pub struct Head<'h> {
+pub struct FileStart<'h> {
     /// These.
     pub bytes: &'h [u8],
     /// There are no more.
@@ -137,7 +137,7 @@ pub struct Head<'h> {
     pub tail: Option<[u8; 8]>,
 }
 
-impl Head<'_> {
+impl FileStart<'_> {
     /// Whether the file begins with `magic`; none: too little of it is there to tell.
     fn begins(&self, magic: &[u8]) -> Option<bool> {
         let have = self.bytes.len().min(magic.len());
@@ -209,14 +209,14 @@ fn is_bzip2_block(rest: &[u8]) -> bool {
 }
 
 /// Frames to be skipped begin alike in zstd and LZ4; what follows them tells which it is.
-fn skippable(head: &Head<'_>) -> Verdict {
+fn skippable(head: &FileStart<'_>) -> Verdict {
     const LONGEST: usize = 64 << 10;
     let mut at = 0;
     loop {
         let rest = head.bytes.get(at..).unwrap_or_default();
         let frame = rest.first().is_some_and(|first| first & 0xF0 == 0x50);
         let magic = [rest.first().copied().unwrap_or(0x50), 0x2A, 0x4D, 0x18];
-        let here = Head { bytes: rest, whole: head.whole, size: None, tail: None };
+        let here = FileStart { bytes: rest, whole: head.whole, size: None, tail: None };
         if at > 0 && here.begins(ZSTD) == Some(true) {
             return Verdict::Is(FileFormat::Zstd);
         }
@@ -246,7 +246,7 @@ fn skippable(head: &Head<'_>) -> Verdict {
 }
 
 /// The magic number stands at both ends; of a pipe the first page begins as pages do.
-fn parquet(head: &Head<'_>) -> Verdict {
+fn parquet(head: &FileStart<'_>) -> Verdict {
     for magic in [b"PAR1", b"PARE"] {
         let verdict = head.after(magic, 1, |rest| {
             let certain = match head.tail {
@@ -279,7 +279,7 @@ fn is_arrow_message(rest: &[u8]) -> bool {
 }
 
 /// A byte order mark, and text behind it.
-fn utf(head: &Head<'_>) -> Verdict {
+fn utf(head: &FileStart<'_>) -> Verdict {
     match head.bytes {
         [] if !head.whole => Verdict::More(1),
         [0xFF | 0xFE] | [0xFF, 0xFE] | [0xFE, 0xFF] if !head.whole => Verdict::More(TEXT_BYTES),
@@ -296,7 +296,7 @@ fn utf(head: &Head<'_>) -> Verdict {
 }
 
 /// Whether `text`, behind a mark, is made of characters of UTF-16 that a text may hold.
-fn is_utf16(head: &Head<'_>, text: &[u8], unit: fn([u8; 2]) -> u16) -> bool {
+fn is_utf16(head: &FileStart<'_>, text: &[u8], unit: fn([u8; 2]) -> u16) -> bool {
     let even = match head.size {
         Some(size) => size % 2 == 0,
         None => !head.whole || text.len().is_multiple_of(2),
@@ -313,7 +313,7 @@ fn is_utf16(head: &Head<'_>, text: &[u8], unit: fn([u8; 2]) -> u16) -> bool {
 }
 
 /// Characters of ASCII, a zero byte beside each.
-fn utf16_without_mark(head: &Head<'_>) -> Verdict {
+fn utf16_without_mark(head: &FileStart<'_>) -> Verdict {
     const UNITS: usize = 32;
     let is_text = |byte: u8| matches!(byte, b' '..=b'~' | b'\t' | b'\n' | b'\r');
     let pairs = head.bytes[..head.bytes.len().min(2 * UNITS)].as_chunks::<2>().0;
@@ -332,7 +332,7 @@ fn utf16_without_mark(head: &Head<'_>) -> Verdict {
 
 /// What the file is, as far as `head` tells.
 #[must_use]
-pub fn verdict(head: &Head<'_>) -> Verdict {
+pub fn verdict(head: &FileStart<'_>) -> Verdict {
     let by_magic = MAGICS
         .iter()
         .map(|magic| head.after(magic.bytes, magic.more, |rest| is(magic.format, (magic.agree)(rest))));

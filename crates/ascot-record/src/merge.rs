@@ -21,7 +21,7 @@ use std::ops::ControlFlow;
 
 use crate::order::{RecordOrder, prefix};
 
-pub use crate::cursor::{Cursor, PieceCursor, SliceCursor};
+pub use crate::cursor::{ChunkCursor, Cursor, SliceCursor};
 pub use crate::order::compare;
 
 /// Consecutive wins after which a source is tried against the runner-up alone.

@@ -62,7 +62,7 @@ impl Building {
     }
 
     /// Puts entry `number` into a free slot of a bucket; whether there is one.
-    fn settle(&mut self, bucket: u32, number: u32) -> bool {
+    fn put_free(&mut self, bucket: u32, number: u32) -> bool {
         let taken = &mut self.taken[bucket as usize];
         let slot = self.slots[bucket as usize].get_mut(usize::from(*taken));
         slot.map(|slot| (*slot, *taken) = (number, *taken + 1)).is_some()
@@ -74,7 +74,7 @@ impl Building {
         let mut bucket = None;
         for _ in 0..MOVES_MAX {
             let [first, second] = self.places[number as usize];
-            if self.settle(first, number) || self.settle(second, number) {
+            if self.put_free(first, number) || self.put_free(second, number) {
                 return None;
             }
             *random = mix(*random ^ 0x9e37_79b9_7f4a_7c15);

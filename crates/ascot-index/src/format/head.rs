@@ -110,7 +110,7 @@ impl Block {
 
 /// A head, read back.
 #[derive(Clone, Debug)]
-pub struct Head {
+pub struct SegmentHead {
     /// The facts of the segment.
     pub facts: SegmentFacts,
     /// Its regions.
@@ -217,7 +217,7 @@ impl HeadMaker {
     }
 }
 
-impl Head {
+impl SegmentHead {
     /// Reads a head whose checksum has been looked at; what is wrong with it, if it is no head.
     pub fn parse(bytes: Vec<u8>) -> Result<Self, &'static str> {
         const SHORT: &str = "a segment's head ends too early";
@@ -396,7 +396,7 @@ mod tests {
     #[test]
     fn it_comes_back() {
         let (bytes, facts) = made();
-        let head = Head::parse(bytes).unwrap();
+        let head = SegmentHead::parse(bytes).unwrap();
         assert_eq!((head.facts, head.regions[1]), (facts, Region { at: 74, bytes: 20, crc: 2 }));
         assert_eq!(
             (head.tables[0].greatest.as_deref(), head.tables[1].greatest.as_deref()),
@@ -418,9 +418,9 @@ mod tests {
             let (mut bytes, _) = made();
             let at = at % bytes.len();
             bytes[at] = byte;
-            let _ = Head::parse(bytes.clone());
+            let _ = SegmentHead::parse(bytes.clone());
             bytes.truncate(cut % bytes.len());
-            prop_assert!(Head::parse(bytes).is_err());
+            prop_assert!(SegmentHead::parse(bytes).is_err());
         }
     }
 }

@@ -57,7 +57,7 @@ pub(super) struct Opened {
 }
 
 /// Ranks meet: each has the buffers it needs, and all were given the same options.
-pub(super) fn meet<T: Transport>(transport: T, options: &RankOptions) -> Result<Router<T>, RankError> {
+pub(super) fn connect<T: Transport>(transport: T, options: &RankOptions) -> Result<Router<T>, RankError> {
     let mut router = Router::without_lanes(transport, options.routing.patience);
     let parts = router.prepare(options.routing.clone(), &Pool::new(options.memory_bytes));
     let parts = parts.map_err(RankError::from);

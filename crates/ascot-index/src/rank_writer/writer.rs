@@ -74,7 +74,7 @@ impl<T: Transport> RankWriter<T> {
     /// [`RankError::Peer`] at all others; [`RankError::Options`] at all where options differ; [`RouteError`] where
     /// ranks do not reach each other.
     pub fn open(transport: T, disk: &Disk, path: &Path, options: &RankOptions) -> Result<Self, RankError> {
-        let mut router = open::meet(transport, options)?;
+        let mut router = open::connect(transport, options)?;
         let opened = open::together(&mut router, disk, path, options);
         if let Err(error) = &opened
             && !matches!(error, RankError::Route(_))

@@ -7,7 +7,7 @@ use ascot_io::PAGE_BYTES;
 
 use crate::error::{IndexError, Result};
 use crate::format::bytes::Cursor;
-use crate::format::head::{Block, Head};
+use crate::format::head::{Block, SegmentHead};
 use crate::format::record::{KEY_MAX, Record, RecordForm};
 use crate::read::covered::check_padding_bytes;
 use crate::read::fetch::ByteRange;
@@ -75,12 +75,12 @@ impl BlockRange {
     }
 
     /// The bytes to read, with the padding after the last block.
-    pub fn padded_spot(&self) -> ByteRange {
+    pub fn padded_range(&self) -> ByteRange {
         let byte_range = self.byte_range();
         ByteRange { bytes: byte_range.bytes.next_multiple_of(PAGE_BYTES), ..byte_range }
     }
 
-    /// Looks at the padding of its blocks in `bytes`, which were read at [`padded_spot`](Self::padded_spot).
+    /// Looks at the padding of its blocks in `bytes`, which were read at [`padded_range`](Self::padded_range).
     pub fn check_padding(&self, bytes: &[u8]) -> Result<()> {
         let blocks = &self.segment.head.blocks[self.blocks.clone()];
         let start = blocks.first().map_or(0, |block| block.at);
@@ -207,7 +207,7 @@ pub fn unit_end(blocks: &[Block], first: usize) -> usize {
 }
 
 /// The number of blocks from `first` on, whole units, that come to no more than `bytes`; one unit at least.
-pub fn block_range_end(head: &Head, first: usize, end: usize, bytes: u64) -> usize {
+pub fn block_range_end(head: &SegmentHead, first: usize, end: usize, bytes: u64) -> usize {
     let blocks = &head.blocks[..end];
     let mut fits_until = unit_end(blocks, first);
     while fits_until < end {

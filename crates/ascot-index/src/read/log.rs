@@ -7,7 +7,7 @@ use ascot_io::{RunId, block_checksum};
 
 use crate::error::{IndexError, Result};
 use crate::format::footer::Entry;
-use crate::format::head::{Block, Head, Region};
+use crate::format::head::{Block, Region, SegmentHead};
 use crate::format::names::Log;
 use crate::read::fetch::ByteRange;
 
@@ -48,7 +48,7 @@ pub struct Segment {
     /// The log.
     pub log: Arc<LogReader>,
     /// Its head.
-    pub head: Arc<Head>,
+    pub head: Arc<SegmentHead>,
 }
 
 impl Segment {

@@ -37,11 +37,11 @@ const TRUST: &str = "parts of a value that no block's checksum covers";
 #[derive(Clone)]
 pub struct LongValue {
     length: u64,
-    place: Place,
+    place: Location,
 }
 
 #[derive(Clone)]
-enum Place {
+enum Location {
     /// In blocks of a table; the value starts `start` bytes after the first of them.
     Blocks { segment: Segment, blocks: Range<usize>, start: u64 },
     /// In a writer's log of values.
@@ -69,10 +69,10 @@ pub(crate) fn part_bytes(directory: &Directory) -> usize {
 impl std::fmt::Debug for LongValue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (path, at) = match &self.place {
-            Place::Blocks { segment, blocks, start } => {
+            Location::Blocks { segment, blocks, start } => {
                 (&segment.log.data, segment.head.blocks.get(blocks.start).map_or(0, |block| block.at) + start)
             }
-            Place::Log(log) => (&log.path, log.at),
+            Location::Log(log) => (&log.path, log.at),
         };
         write!(f, "{} bytes at byte {at} of {}", self.length, path.display())
     }
@@ -81,13 +81,13 @@ impl std::fmt::Debug for LongValue {
 impl LongValue {
     /// A value in blocks of a table.
     pub(crate) fn in_blocks(segment: Segment, blocks: Range<usize>, start: u64, length: u64) -> Self {
-        Self { length, place: Place::Blocks { segment, blocks, start } }
+        Self { length, place: Location::Blocks { segment, blocks, start } }
     }
 
     /// A value in the log of values `id`, at `at`, after a header of `head` bytes.
     pub(crate) fn in_log(path: PathBuf, id: RunId, at: u64, head: usize, length: u64) -> Self {
         let log = LogPlace { path, id, at, head: head as u64, sums: OnceLock::new() };
-        Self { length, place: Place::Log(Arc::new(log)) }
+        Self { length, place: Location::Log(Arc::new(log)) }
     }
 
     /// Bytes of the value.
@@ -117,8 +117,8 @@ impl LongValue {
     /// As [`read_at`](Self::read_at).
     pub fn check(&self, directory: &Directory) -> Result<()> {
         match &self.place {
-            Place::Blocks { .. } => self.read(directory, 0..self.length, &mut |_| Ok(())),
-            Place::Log(log) => self.sums(directory, log).map(|_| ()),
+            Location::Blocks { .. } => self.read(directory, 0..self.length, &mut |_| Ok(())),
+            Location::Log(log) => self.sums(directory, log).map(|_| ()),
         }
     }
 
@@ -148,7 +148,7 @@ impl LongValue {
             Ok(())
         };
         match &self.place {
-            Place::Log(log) if log.sums.get().is_none() => {
+            Location::Log(log) if log.sums.get().is_none() => {
                 self.read_log(directory, log, &mut keep).map(drop)?
             }
             _ => self.read(directory, 0..self.length, &mut keep)?,
@@ -162,10 +162,10 @@ impl LongValue {
             return Ok(());
         }
         match &self.place {
-            Place::Blocks { segment, blocks, start } => {
+            Location::Blocks { segment, blocks, start } => {
                 read_blocks(directory, segment, blocks.clone(), start + range.start..start + range.end, sink)
             }
-            Place::Log(log) => {
+            Location::Log(log) => {
                 let sums = self.sums(directory, log)?;
                 let chunks = range.start / CHUNK_BYTES..range.end.div_ceil(CHUNK_BYTES);
                 self.read_chunks(directory, log, chunks, |chunk, bytes| {

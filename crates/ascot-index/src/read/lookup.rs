@@ -21,7 +21,7 @@ use crate::error::Result;
 use crate::format::bytes::Cursor;
 use crate::format::filter::may_contain;
 use crate::format::footer::Entry;
-use crate::format::head::{Head, Kind, Region, Table};
+use crate::format::head::{Kind, Region, SegmentHead, Table};
 use crate::format::layout::{PartitionBy, Scheme};
 use crate::format::names::Log;
 use crate::hash::{local_hash, share};
@@ -195,7 +195,7 @@ impl Directory {
         let answer =
             filter(bytes, segment.head.tables.len(), table).and_then(|filter| may_contain(filter, hash));
         answer.unwrap_or_else(|| {
-            self.tell_damaged(segment, region);
+            self.note_damaged(segment, region);
             true
         })
     }
@@ -204,12 +204,12 @@ impl Directory {
     fn is_whole(&self, segment: &Segment, region: &Region, bytes: &[u8]) -> bool {
         let whole = region_is_whole(segment, region, bytes);
         if !whole {
-            self.tell_damaged(segment, region);
+            self.note_damaged(segment, region);
         }
         whole
     }
 
-    fn tell_damaged(&self, segment: &Segment, region: &Region) {
+    fn note_damaged(&self, segment: &Segment, region: &Region) {
         let kind = match segment.head.facts.kind {
             Kind::Tables => "the filters are damaged, so all tables were looked into",
             Kind::Auxiliary => "an auxiliary table is damaged, so all writers were asked",
@@ -356,7 +356,7 @@ fn may_be_in(table: &Table, key: &[u8]) -> bool {
 }
 
 /// The region of a hash.
-pub(crate) fn region_of(head: &Head, hash: u64) -> Option<&Region> {
+pub(crate) fn region_of(head: &SegmentHead, hash: u64) -> Option<&Region> {
     // Regions were counted with 32 bits.
     head.regions.get(share(hash, head.regions.len() as u32) as usize)
 }

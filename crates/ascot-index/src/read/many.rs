@@ -268,10 +268,10 @@ impl Directory {
                     Ok((found, _memory)) => values.extend(found.into_iter().flatten()),
                     Err(error @ IndexError::Memory(_)) => return Err(error),
                     Err(error) => match policy.last_mut() {
-                        Some(gap)
-                            if gap.epochs.end == epoch && gap.error.to_string() == error.to_string() =>
+                        Some(last)
+                            if last.epochs.end == epoch && last.error.to_string() == error.to_string() =>
                         {
-                            gap.epochs.end = epoch + 1;
+                            last.epochs.end = epoch + 1;
                         }
                         _ => policy.push(UnknownEpochs { epochs: epoch..epoch + 1, error }),
                     },

@@ -8,7 +8,7 @@ use ascot_io::crc32c;
 
 use crate::error::{IndexError, Result};
 use crate::format::footer::{Entry, Footer, PAGE, Root};
-use crate::format::head::{Head, Kind};
+use crate::format::head::{Kind, SegmentHead};
 use crate::format::names::Log;
 use crate::read::fetch::{ByteRange, fetch_all, fetch_one};
 use crate::read::log::LogReader;
@@ -180,7 +180,7 @@ impl Directory {
 
     /// The heads of segments, read where they are not in memory.
     pub(crate) fn segments(&self, wanted: &[(Arc<LogReader>, Entry)], kind: Kind) -> Result<Vec<Segment>> {
-        let mut found: Vec<Option<Arc<Head>>> = {
+        let mut found: Vec<Option<Arc<SegmentHead>>> = {
             let mut cache = self.cache();
             wanted.iter().map(|(log, entry)| cache.head(log.log, entry.head.at)).collect()
         };
@@ -204,14 +204,14 @@ impl Directory {
             .collect())
     }
 
-    fn parse_head(&self, log: &LogReader, entry: &Entry, kind: Kind, bytes: &[u8]) -> Result<Head> {
+    fn parse_head(&self, log: &LogReader, entry: &Entry, kind: Kind, bytes: &[u8]) -> Result<SegmentHead> {
         let damaged = |what| IndexError::damaged(&log.index, entry.head.at, what);
         if crc32c(&[bytes]) != entry.head.crc {
             return Err(damaged("the checksum of a segment's head is wrong"));
         }
         // A parsed head takes no more than a few times its bytes.
         let _memory = self.pool.reserve(bytes.len(), "the head of a segment")?;
-        let head = Head::parse(bytes.to_vec()).map_err(damaged)?;
+        let head = SegmentHead::parse(bytes.to_vec()).map_err(damaged)?;
         let facts = &head.facts;
         if facts.log != log.id.0
             || facts.epoch != entry.epoch

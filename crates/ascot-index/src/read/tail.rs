@@ -5,7 +5,7 @@ use std::path::Path;
 use ascot_io::{Action, Disk, IoError, crc32c};
 
 use crate::error::{IndexError, Result};
-use crate::format::footer::{FOOTER_BYTES, Footer, PAGE, Place, Root};
+use crate::format::footer::{FOOTER_BYTES, Footer, LogRange, PAGE, Root};
 use crate::read::fetch::fetch;
 use crate::read::files::missing;
 
@@ -80,17 +80,17 @@ fn cut_short(path: &Path, held: u64, named: u64) -> IndexError {
 }
 
 /// Reads a root.
-pub fn read_root(disk: &Disk, path: &Path, place: &Place, id: u64) -> Result<Root> {
+pub fn read_root(disk: &Disk, path: &Path, place: &LogRange, id: u64) -> Result<Root> {
     by_path(disk, path, |file| root_at(file, place, id))
 }
 
 /// Reads a root of a file that may be open.
-pub fn root_at(file: &IndexFile<'_>, place: &Place, id: u64) -> Result<Root> {
+pub fn root_at(file: &IndexFile<'_>, place: &LogRange, id: u64) -> Result<Root> {
     parse_root(file.path, place, id, &(file.read)(place.at, place.bytes as usize)?)
 }
 
 /// The root whose bytes are `read`, once their checksum has been checked.
-pub fn parse_root(path: &Path, place: &Place, id: u64, read: &[u8]) -> Result<Root> {
+pub fn parse_root(path: &Path, place: &LogRange, id: u64, read: &[u8]) -> Result<Root> {
     let damaged = |what| IndexError::damaged(path, place.at, what);
     if crc32c(&[read]) != place.crc {
         return Err(damaged("the checksum of an epoch's root is wrong"));

@@ -41,7 +41,8 @@ impl Directory {
             memory.absorb(self.pool.reserve(wanted.len() * size_of::<LongValue>(), PURPOSE)?);
             wanted.into_iter().for_each(|place| found[place] = Some(Content::Long(value.clone())));
         }
-        let byte_ranges: Vec<ByteRange> = short.iter().map(|(pointer, _)| self.value_spot(pointer)).collect();
+        let byte_ranges: Vec<ByteRange> =
+            short.iter().map(|(pointer, _)| self.value_range(pointer)).collect();
         self.count(|counts| counts.value_reads += byte_ranges.len() as u64);
         fetch_all(self, &byte_ranges, |number, bytes| {
             let (pointer, wanted) = &short[number];
@@ -87,7 +88,7 @@ impl Directory {
         lengths.ok_or_else(|| IndexError::damaged(path, at, "a value has no length"))
     }
 
-    fn value_spot(&self, pointer: &Pointer) -> ByteRange {
+    fn value_range(&self, pointer: &Pointer) -> ByteRange {
         let (path, _) = self.value_log(pointer);
         let varint = varint_bytes(u64::from(pointer.length));
         let bytes = match self.layout().value_bytes {

@@ -297,7 +297,7 @@ impl Directory {
     }
 
     fn verify_short(&self, block_ranges: &[BlockRange], seen: &mut Seen<'_>) -> Result<()> {
-        let byte_ranges: Vec<ByteRange> = block_ranges.iter().map(BlockRange::padded_spot).collect();
+        let byte_ranges: Vec<ByteRange> = block_ranges.iter().map(BlockRange::padded_range).collect();
         fetch_all(self, &byte_ranges, |block_range, bytes| {
             block_ranges[block_range].check_padding(bytes)?;
             block_ranges[block_range].records(
@@ -320,7 +320,7 @@ impl Directory {
             let fits = blocks.iter().take_while(|block| block.at + block.padded() - blocks[0].at <= most);
             let end = first + fits.count().max(1);
             let part = BlockRange { segment: block_range.segment.clone(), blocks: first..end };
-            fetch_all(self, &[part.padded_spot()], |_, bytes| {
+            fetch_all(self, &[part.padded_range()], |_, bytes| {
                 part.check_sums(bytes)?;
                 part.check_padding(bytes)
             })?;

@@ -168,7 +168,7 @@ impl ControlMessage {
 
 /// The first option in which two ranks differ.
 fn difference(one: (u32, &str), other: (u32, &str)) -> String {
-    let words = |said: &str| said.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let words = |options: &str| options.split(' ').map(str::to_owned).collect::<Vec<_>>();
     let own = words(one.1);
     let theirs = words(other.1);
     let differ = (0..own.len().max(theirs.len())).find(|&at| own.get(at) != theirs.get(at)).unwrap_or(0);
@@ -227,14 +227,14 @@ mod tests {
 
     #[test]
     fn who_says_something_else_is_named_with_the_word() {
-        let said = |text: &str, rank| ControlMessage::of(1, 0, rank, Outcome::Well, &[]).with_same(text);
-        let mut message = said("key=8 batch=4096", 2);
-        message.add(2, 5, said("key=8 batch=4096", 5));
+        let options = |text: &str, rank| ControlMessage::of(1, 0, rank, Outcome::Well, &[]).with_same(text);
+        let mut message = options("key=8 batch=4096", 2);
+        message.add(2, 5, options("key=8 batch=4096", 5));
         assert_eq!(message.agreement.failure, None);
         let mut bytes = Vec::new();
         message.write(&mut bytes);
         assert_eq!(ControlMessage::read(&bytes), Some(message.clone()));
-        message.add(2, 6, said("key=8 batch=64", 6));
+        message.add(2, 6, options("key=8 batch=64", 6));
         let (rank, code, text) = message.agreement.failure.unwrap();
         assert_eq!((rank, code), (6, CODE_DIFFERENT));
         assert_eq!(text, "rank 6 has batch=64 and rank 2 has batch=4096");

@@ -470,11 +470,11 @@ impl<T: Transport> Router<T> {
             self.wait(&mut waiting)?;
         };
         let below: Vec<u32> = children.iter().map(|(child, _)| *child).collect();
-        for (child, said) in children {
-            if said.kind != Kind::Up {
+        for (child, message_of_child) in children {
+            if message_of_child.kind != Kind::Up {
                 return Err(RouteError::Garbled { from: child, what: "an answer from below" });
             }
-            message.add(self.rank(), child, said);
+            message.add(self.rank(), child, message_of_child);
         }
         if self.rank() > 0 {
             self.send_message((self.rank() - 1) / 2, &message)?;

@@ -39,7 +39,7 @@ fn check<F: Framing, O: RecordOrder>(framing: F, order: &O, mut sources: Vec<Vec
         })
         .collect();
     let mut cursors: Vec<_> =
-        bytes.iter().zip(&starts).map(|(bytes, starts)| PieceCursor::new(framing, bytes, starts)).collect();
+        bytes.iter().zip(&starts).map(|(bytes, starts)| ChunkCursor::new(framing, bytes, starts)).collect();
     assert!(merged(&mut cursors, order, stop) == wanted);
 
     let slices: Vec<Vec<&[u8]>> = bytes

@@ -50,8 +50,8 @@ fn check<F: Framing, O: RecordOrder>(framing: F, order: &O, bytes: &[u8]) {
     let mut wanted = starts.clone();
     wanted.sort_by(|a, b| compare(order, record(*a), record(*b), &mut vec![], &mut vec![]));
     let mut sorted = starts.clone();
-    let mut scratch = PieceScratch::with_capacity(starts.len());
-    sort_piece(&framing, order, bytes, &mut sorted, &mut scratch);
+    let mut scratch = ChunkScratch::with_capacity(starts.len());
+    sort_chunk(&framing, order, bytes, &mut sorted, &mut scratch);
     assert!(sorted == wanted);
     let mut noted = starts.clone();
     scratch.clear();
@@ -62,7 +62,7 @@ fn check<F: Framing, O: RecordOrder>(framing: F, order: &O, bytes: &[u8]) {
             scratch.note(key);
         }
     }
-    sort_noted_piece(&framing, order, bytes, &mut noted, &mut scratch);
+    sort_noted_chunk(&framing, order, bytes, &mut noted, &mut scratch);
     assert!(noted == wanted);
 }
 
@@ -183,8 +183,8 @@ fn scratch_is_what_was_said() {
     let bytes: Vec<u8> = (0..100 * 2000).map(|_| next(2) as u8).collect();
     let framing = FixedFraming(100);
     let order = RangeOrder::new(framing, 0..10, false, LastResort::Bytes);
-    let mut scratch = PieceScratch::with_capacity(2000);
-    sort_piece(&framing, &order, &bytes, &mut starts_of(&framing, &bytes), &mut scratch);
+    let mut scratch = ChunkScratch::with_capacity(2000);
+    sort_chunk(&framing, &order, &bytes, &mut starts_of(&framing, &bytes), &mut scratch);
     let Tools { frames, materialised, key_bytes, key_a, key_b } = &scratch.tools;
     let held = scratch.codes.capacity() * 8
         + scratch.origin.capacity() * 4
