@@ -234,7 +234,7 @@ impl<T: Transport> RankWriter<T> {
     fn send(&mut self, partition: u32, key: &[u8], value: &[u8]) -> Result<(), RankError> {
         if self.router.topology().size() == 1 {
             // However long it is: it goes nowhere.
-            return Ok(self.local.put_own(&self.layout, (partition, 0), key, value)?);
+            return Ok(self.local.put_own(&self.layout, partition, key, value)?);
         }
         let message = &mut self.message;
         match self.layout.scheme {

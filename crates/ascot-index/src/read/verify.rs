@@ -136,7 +136,7 @@ impl Directory {
         }
         for (number, entry) in reader.entries.iter().enumerate() {
             let start = number.checked_sub(1).map_or(0, |before| reader.entries[before].data_end);
-            self.verify_entry(reader, entry, start, (&mut index, &mut data), verified)?;
+            self.verify_entry(reader, entry, start, &mut index, &mut data, verified)?;
         }
         let Some(index_end) = ends else { return Ok(()) };
         verified.note(index.check_padding(self, &reader.index, index_end))?;
@@ -203,7 +203,8 @@ impl Directory {
         reader: &Arc<LogReader>,
         entry: &Entry,
         start: u64,
-        (index, data): (&mut Covered, &mut Covered),
+        index: &mut Covered,
+        data: &mut Covered,
         verified: &mut Verified,
     ) -> Result<()> {
         let values = self.layout().scheme == Scheme::Pointers && matches!(reader.log, Log::Writer(_));

@@ -111,7 +111,7 @@ impl ControlMessage {
             let text = "ranks do not call the same thing (end of epoch, close) at the same time".to_owned();
             self.fail(child, CODE_MISMATCH, text);
         } else if message.agreement.failure.is_none() && message.same != self.same {
-            let text = difference((rank, &self.same), (child, &message.same));
+            let text = difference(rank, &self.same, child, &message.same);
             self.fail(child, CODE_DIFFERENT, text);
         }
         if let Some((rank, code, text)) = message.agreement.failure {
@@ -167,13 +167,13 @@ impl ControlMessage {
 }
 
 /// The first option in which two ranks differ.
-fn difference(one: (u32, &str), other: (u32, &str)) -> String {
+fn difference(rank: u32, own: &str, child: u32, theirs: &str) -> String {
     let words = |options: &str| options.split(' ').map(str::to_owned).collect::<Vec<_>>();
-    let own = words(one.1);
-    let theirs = words(other.1);
+    let own = words(own);
+    let theirs = words(theirs);
     let differ = (0..own.len().max(theirs.len())).find(|&at| own.get(at) != theirs.get(at)).unwrap_or(0);
     let word = |words: &[String]| words.get(differ).cloned().unwrap_or_default();
-    format!("rank {} has {} and rank {} has {}", other.0, word(&theirs), one.0, word(&own))
+    format!("rank {} has {} and rank {} has {}", child, word(&theirs), rank, word(&own))
 }
 
 /// As much of a text as a message has room for, whole characters.

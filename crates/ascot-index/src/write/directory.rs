@@ -125,7 +125,7 @@ impl DirectoryWriter {
 
     fn route(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let partition = self.layout.partition_of(key, &self.boundaries);
-        self.local.put_own(&self.layout, (partition, 0), key, value)
+        self.local.put_own(&self.layout, partition, key, value)
     }
 
     /// Ends the epoch: it is durable and complete.

@@ -164,9 +164,8 @@ impl LocalWriter {
         self.kept(done)
     }
 
-    /// Puts a record whose key's partition and whose writer are both this process's: it goes nowhere.
-    pub fn put_own(&mut self, layout: &Layout, own: (u32, u32), key: &[u8], value: &[u8]) -> Result<()> {
-        let (partition, writer) = own;
+    /// Puts a record where one process writes alone: every partition is its own, and it is writer 0.
+    pub fn put_own(&mut self, layout: &Layout, partition: u32, key: &[u8], value: &[u8]) -> Result<()> {
         match self.scheme {
             Scheme::Records => self.put_record(partition, key, value),
             Scheme::Pointers => {
@@ -175,7 +174,7 @@ impl LocalWriter {
             }
             Scheme::Ranks => {
                 self.store_record(key, value)?;
-                self.put_rank(partition, layout.hash(key), writer)
+                self.put_rank(partition, layout.hash(key), 0)
             }
         }
     }
