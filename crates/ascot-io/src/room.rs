@@ -135,19 +135,22 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// How much of `wanted` may be laid out behind the data.
-    pub(crate) fn ahead(&self, wanted: u64) -> u64 {
+    /// How much of `wanted` may be allocated after the next `bytes` of data.
+    pub(crate) fn ahead(&self, wanted: u64, bytes: u64) -> u64 {
         let books = self.room.books();
         let to_come = books.expected.saturating_sub(books.held);
         let most = to_come.max(ahead_bytes(books.expected.max(books.held)));
-        let most = books.limit.map_or(most, |limit| most.min(limit.saturating_sub(books.held + SPARE_BYTES)));
+        let most = books
+            .limit
+            .map_or(most, |limit| most.min(limit.saturating_sub(books.held + bytes + SPARE_BYTES)));
         wanted.min(most / books.writers.max(1))
     }
 
     /// Waits while `bytes` more would pass the limit and files are being removed.
     pub(crate) fn wait_for_removals(&self, bytes: u64) {
         let mut books = self.room.books();
-        while books.removals > 0 && books.limit.is_some_and(|limit| books.held + bytes > limit) {
+        let needed = bytes + SPARE_BYTES;
+        while books.removals > 0 && books.limit.is_some_and(|limit| books.held + needed > limit) {
             let waited = self.room.removed.wait_timeout(books, REMOVAL_POLL);
             books = waited.unpoisoned().0;
         }
@@ -191,17 +194,18 @@ mod tests {
         let room = Room::default();
         room.expect(4096 * MIB);
         let first = room.writer();
-        assert_eq!(first.ahead(64 * MIB), 64 * MIB);
+        assert_eq!(first.ahead(64 * MIB, 0), 64 * MIB);
         let others: Vec<Writer> = (0..127).map(|_| room.writer()).collect();
-        assert_eq!(first.ahead(64 * MIB), 32 * MIB);
+        assert_eq!(first.ahead(64 * MIB, 0), 32 * MIB);
         room.books().held = 4096 * MIB;
-        assert_eq!(first.ahead(64 * MIB), MIB / 2, "a share of the job is left to all of them");
+        assert_eq!(first.ahead(64 * MIB, 0), MIB / 2, "a share of the job is left to all of them");
         drop(others);
-        assert_eq!(first.ahead(1024 * MIB), 64 * MIB);
+        assert_eq!(first.ahead(1024 * MIB, 0), 64 * MIB);
         room.limit(4100 * MIB);
-        assert_eq!(first.ahead(1024 * MIB), 4 * MIB - SPARE_BYTES, "nothing is laid out beyond the limit");
+        assert_eq!(first.ahead(1024 * MIB, 0), 4 * MIB - SPARE_BYTES, "nothing is laid out beyond the limit");
+        assert_eq!(first.ahead(1024 * MIB, MIB), 3 * MIB - SPARE_BYTES, "the data itself counts");
         room.limit(4000 * MIB);
-        assert_eq!(first.ahead(1024 * MIB), 0);
+        assert_eq!(first.ahead(1024 * MIB, 0), 0);
     }
 
     #[test]
