@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use ascot_io::{Action, Buf, Disk, Filled, IoError, PAGE_BYTES, PendingRead, RandomAccessFile};
 
 use crate::error::{IndexError, Result};
-use crate::read::Directory;
+use crate::format::head::Region;
 use crate::read::files::{is_too_many_open, missing};
+use crate::read::{Directory, Segment};
 
 /// Reads in flight.
 const DEPTH: usize = 32;
@@ -21,6 +22,13 @@ pub struct ByteRange {
     pub at: u64,
     /// Bytes.
     pub bytes: usize,
+}
+
+impl Segment {
+    /// The bytes of a region in the index log.
+    pub fn region_bytes(&self, region: &Region) -> ByteRange {
+        ByteRange { path: self.log.index.clone(), at: region.at, bytes: region.bytes as usize }
+    }
 }
 
 /// Reads one byte range of a file that is not held open.

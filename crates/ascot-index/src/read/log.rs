@@ -7,9 +7,8 @@ use ascot_io::{RunId, block_checksum};
 
 use crate::error::{IndexError, Result};
 use crate::format::footer::Entry;
-use crate::format::head::{Block, Region, SegmentHead};
+use crate::format::head::{Block, SegmentHead};
 use crate::format::names::Log;
-use crate::read::fetch::ByteRange;
 
 /// An index log, and the data log beside it.
 #[derive(Debug)]
@@ -62,10 +61,5 @@ impl Segment {
             return Err(damaged("the checksum of a block is wrong"));
         }
         Ok(own)
-    }
-
-    /// The bytes of a region in the index log.
-    pub fn region_bytes(&self, region: &Region) -> ByteRange {
-        ByteRange { path: self.log.index.clone(), at: region.at, bytes: region.bytes as usize }
     }
 }
