@@ -10,7 +10,7 @@ use ascot_index::format::names::{LOCK, MANIFEST};
 use ascot_index::format::pointer::WRITERS_MAX;
 use ascot_index::load::{MEMORY_BYTES, RecordFiles};
 use ascot_index::{
-    Attribute, DirectoryWriter, IndexError, LayoutRequest, Manifest, NumberKind, OpenMode, Opening,
+    Attribute, DirectoryWriter, IndexError, LayoutRequest, Manifest, Named, NumberKind, OpenMode, Opening,
     PartitionBy, Scheme,
 };
 use ascot_io::Disk;
@@ -187,7 +187,7 @@ fn opening(matches: &ArgMatches, files: &RecordFiles, output: &Path) -> Result<(
     let mode = if matches.get_flag("append") {
         Some(OpenMode::Append)
     } else {
-        named(&OpenMode::NAMED, word("open"))
+        word("open").and_then(OpenMode::named)
     };
     let (mode, rollback) = (mode.unwrap_or_default(), numbers::whole(matches, "rollback")?);
     if mode == OpenMode::Create && rollback.is_some() {
@@ -198,9 +198,9 @@ fn opening(matches: &ArgMatches, files: &RecordFiles, output: &Path) -> Result<(
     }
     let partitions = numbers::whole(matches, "partitions")?;
     let mut request = LayoutRequest {
-        scheme: named(&Scheme::NAMED, word("scheme")),
+        scheme: word("scheme").and_then(Scheme::named),
         partitions: partitions.map(|count| u32::try_from(count).unwrap_or(u32::MAX)),
-        partition_by: named(&PartitionBy::NAMED, word("partition-by")),
+        partition_by: word("partition-by").and_then(PartitionBy::named),
         attribute: word("attribute").map(attribute).transpose()?,
         ..LayoutRequest::default()
     };
@@ -214,11 +214,6 @@ fn opening(matches: &ArgMatches, files: &RecordFiles, output: &Path) -> Result<(
         request.layout(1, 1).check()?;
     }
     Ok((Opening { mode, rollback, request }, goes_on))
-}
-
-/// What is called so.
-fn named<T: Copy>(names: &[(&str, T)], name: Option<&str>) -> Option<T> {
-    names.iter().find(|(text, _)| Some(*text) == name).map(|(_, meaning)| *meaning)
 }
 
 fn attribute(text: &str) -> Result<Attribute, Failure> {

@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use ascot_record::file_format::{self, FileFormat, TEXT_BYTES, Verdict, verdict};
+use ascot_record::file_format::{FileFormat, FileStart, TEXT_BYTES, Verdict, verdict};
 use ascot_record::framing::{CsvFraming, Framing};
 use ascot_record::keys::{HeaderDifference, KeyOptions, header_difference, header_like};
 use ascot_record::layout::Layout;
@@ -97,7 +97,7 @@ fn format_of(input: &InputFile) -> Result<Option<FileFormat>, SortError> {
     loop {
         let bytes = input.peek(wanted)?;
         let whole = bytes.len() < wanted;
-        match verdict(&file_format::Head { bytes: &bytes, whole, size, tail }) {
+        match verdict(&FileStart { bytes: &bytes, whole, size, tail }) {
             Verdict::Is(format) => return Ok(Some(format)),
             Verdict::More(bytes) if !whole => wanted = bytes.max(wanted + 1),
             _ => return Ok(None),
