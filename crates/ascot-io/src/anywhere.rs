@@ -1,7 +1,7 @@
 //! A file that is read here and there, by several at a time, through one descriptor.
 //!
 //! Streams read forward, and each opens its file. Where bytes are wanted at places nobody can foretell,
-//! a file stays open instead, and as many requests are in flight as the arm takes:
+//! a file stays open instead, and as many requests are in flight as the queue takes:
 //!
 //! ```text
 //!   begin(70_000, 100) -> Asked a      begin(5_000_000, 4096) -> Asked b       in any order, from any thread
@@ -14,13 +14,13 @@ use std::fs::File;
 use std::sync::{Arc, Mutex};
 
 use crate::PAGE_BYTES;
-use crate::arm::{Arm, Request, Ticket, part_count};
 use crate::buf::Buf;
 use crate::error::{Action, IoError};
-use crate::fault_hook::{Effect, Operation};
+use crate::fault_hook::Effect;
+use crate::io_queue::{IoQueue, Request, Ticket, part_count};
 use crate::ledger::{Direction, Receipt};
-use crate::port::Port;
 use crate::stream::Filled;
+use crate::stream_context::StreamContext;
 use crate::sync::Unpoisoned;
 
 const PAGE: u64 = PAGE_BYTES as u64;
@@ -32,8 +32,8 @@ pub(crate) fn pages_of(offset: u64, len: u64) -> u64 {
 
 /// A file, open for reading at any place.
 pub struct Anywhere {
-    port: Mutex<Port>,
-    arm: Arm,
+    context: Mutex<StreamContext>,
+    queue: IoQueue,
     file: Arc<File>,
     device: u64,
     direct: bool,
@@ -52,13 +52,13 @@ pub(crate) struct Asked {
 
 impl Anywhere {
     pub(crate) fn new(
-        port: Port,
-        (arm, device): (Arm, u64),
+        context: StreamContext,
+        (queue, device): (IoQueue, u64),
         file: File,
         direct: bool,
         request_bytes: usize,
     ) -> Self {
-        Self { port: Mutex::new(port), arm, file: Arc::new(file), device, direct, request_bytes }
+        Self { context: Mutex::new(context), queue, file: Arc::new(file), device, direct, request_bytes }
     }
 
     /// The device it is on.
@@ -66,8 +66,8 @@ impl Anywhere {
         self.device
     }
 
-    fn port(&self) -> std::sync::MutexGuard<'_, Port> {
-        self.port.lock().unpoisoned()
+    fn context(&self) -> std::sync::MutexGuard<'_, StreamContext> {
+        self.context.lock().unpoisoned()
     }
 
     /// Whether it is read past the page cache.
@@ -86,10 +86,10 @@ impl Anywhere {
         let at = offset - offset % PAGE;
         let (halve, receipt) = self.meter(at, pages)?;
         if buf.len() < pages {
-            return Err(self.port().misuse(offset, "a buffer is smaller than what is read into it"));
+            return Err(self.context().misuse(offset, "a buffer is smaller than what is read into it"));
         }
         let start = (offset - at) as usize;
-        let ticket = self.arm.submit(Request {
+        let ticket = self.queue.submit(Request {
             file: Arc::clone(&self.file),
             direction: Direction::Read,
             buf,
@@ -104,10 +104,10 @@ impl Anywhere {
     }
 
     fn meter(&self, at: u64, pages: usize) -> Result<(bool, Receipt), IoError> {
-        let mut port = self.port();
-        let effect = port.before(Operation::Read, at)?;
+        let mut context = self.context();
+        let effect = context.inject_fault(Action::Read, at)?;
         let parts = part_count(pages, self.request_bytes) as u64;
-        Ok((effect == Some(Effect::Short), port.meter.issue(at, pages as u64, parts)))
+        Ok((effect == Some(Effect::Short), context.meter.issue(at, pages as u64, parts)))
     }
 
     /// Waits for what was asked for. Fewer bytes than that are an error.
@@ -115,12 +115,12 @@ impl Anywhere {
         let Asked { ticket, start, end, at } = asked;
         let since = std::time::Instant::now();
         let (buf, moved) = ticket.wait();
-        let port = self.port();
-        port.meter.waited(since.elapsed());
-        let moved = moved.map_err(|error| port.error(Action::Read, at, error))?;
+        let context = self.context();
+        context.meter.waited(since.elapsed());
+        let moved = moved.map_err(|error| context.error(Action::Read, at, error))?;
         match buf {
             Some(buf) if moved >= end => Ok(Filled { buf, start, end }),
-            _ => Err(port.truncated(at + moved as u64, at + end as u64)),
+            _ => Err(context.truncated(at + moved as u64, at + end as u64)),
         }
     }
 }

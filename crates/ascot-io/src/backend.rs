@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 use crate::buf::Buf;
 use crate::error::{Action, IoError, nothing_written};
-use crate::fault_hook::{Effect, Operation};
-use crate::port::Port;
+use crate::fault_hook::Effect;
 use crate::stream::{Filled, ReadStream, WriteStream};
+use crate::stream_context::StreamContext;
 
 /// How files are read and written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -28,7 +28,7 @@ pub enum Backend {
     /// Windows of this many bytes mapped to memory. A file that someone else cuts short while it
     /// is mapped can kill the process (SIGBUS).
     Mapped(usize),
-    /// O_DIRECT through an [`Arm`](crate::Arm), past the page cache.
+    /// O_DIRECT through an [`IoQueue`](crate::IoQueue), past the page cache.
     #[default]
     Direct,
 }
@@ -41,7 +41,7 @@ pub const BUFFERED_BYTES: usize = 8 << 10;
 
 /// Reads a range of a file with system calls of at most `call_bytes`.
 pub(crate) struct FileRead {
-    pub(crate) port: Port,
+    pub(crate) context: StreamContext,
     pub(crate) file: Arc<File>,
     pub(crate) next: u64,
     pub(crate) end: u64,
@@ -57,9 +57,9 @@ impl FileRead {
         if wanted == 0 {
             return Ok(Filled { buf, start: 0, end: 0 });
         }
-        let mut halve = self.port.before(Operation::Read, at)? == Some(Effect::Short);
+        let mut halve = self.context.inject_fault(Action::Read, at)? == Some(Effect::Short);
         let calls = wanted.div_ceil(self.call_bytes) as u64;
-        let receipt = self.port.meter.issue(at, wanted as u64, calls);
+        let receipt = self.context.meter.issue(at, wanted as u64, calls);
         let mut filled = 0;
         let result = loop {
             let mut until = (filled + self.call_bytes).min(wanted);
@@ -67,10 +67,10 @@ impl FileRead {
                 until = filled + (until - filled).div_ceil(2);
             }
             match self.file.read_at(&mut buf[filled..until], at + filled as u64) {
-                Ok(0) => break Err(self.port.truncated(at + filled as u64, self.end)),
+                Ok(0) => break Err(self.context.truncated(at + filled as u64, self.end)),
                 Ok(more) => filled += more,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => break Err(self.port.error(Action::Read, at + filled as u64, error)),
+                Err(error) => break Err(self.context.error(Action::Read, at + filled as u64, error)),
             }
             if filled == wanted {
                 break Ok(());
@@ -90,7 +90,7 @@ impl ReadStream for FileRead {
     }
 
     fn complete(&mut self) -> Result<Filled, IoError> {
-        self.done.pop_front().unwrap_or_else(|| Err(self.port.misuse(self.next, NOTHING_BEGUN)))
+        self.done.pop_front().unwrap_or_else(|| Err(self.context.misuse(self.next, NOTHING_BEGUN)))
     }
 
     fn ready(&mut self) -> bool {
@@ -111,7 +111,7 @@ pub(crate) const TOO_LONG: &str = "more bytes were to be written than the buffer
 
 /// Writes a file forward with system calls of at most `call_bytes`.
 pub(crate) struct FileWrite {
-    pub(crate) port: Port,
+    pub(crate) context: StreamContext,
     pub(crate) file: Arc<File>,
     pub(crate) next: u64,
     pub(crate) call_bytes: usize,
@@ -121,18 +121,18 @@ pub(crate) struct FileWrite {
 impl FileWrite {
     fn write(&mut self, bytes: &[u8], halve: bool, offset: u64) -> Result<(), IoError> {
         let calls = bytes.len().div_ceil(self.call_bytes) as u64;
-        let receipt = self.port.meter.issue(offset, bytes.len() as u64, calls);
+        let receipt = self.context.meter.issue(offset, bytes.len() as u64, calls);
         let (written, result) = write_all_at(&self.file, bytes, offset, self.call_bytes, halve);
         receipt.settle(written as u64);
         result.map_err(|error| {
-            let failed = self.port.error(Action::Write, offset + written as u64, error);
+            let failed = self.context.error(Action::Write, offset + written as u64, error);
             failed.needing((bytes.len() - written) as u64)
         })
     }
 
     fn append(&mut self, mut buf: Buf, len: usize) -> Result<(), IoError> {
-        let effect = self.port.before(Operation::Write, self.next)?;
-        let (stored, offset) = lie(effect, &mut buf[..len], self.next);
+        let effect = self.context.inject_fault(Action::Write, self.next)?;
+        let (stored, offset) = apply_effect(effect, &mut buf[..len], self.next);
         self.write(&buf[..stored], effect == Some(Effect::Short), offset)?;
         self.next += len as u64;
         Ok(())
@@ -144,7 +144,7 @@ impl FileWrite {
 }
 
 /// Carries out a fault that reports success: what is stored, and where.
-pub(crate) fn lie(effect: Option<Effect>, bytes: &mut [u8], offset: u64) -> (usize, u64) {
+pub(crate) fn apply_effect(effect: Option<Effect>, bytes: &mut [u8], offset: u64) -> (usize, u64) {
     let len = bytes.len();
     match effect {
         Some(Effect::Torn) => (len / 2, offset),
@@ -185,7 +185,7 @@ impl WriteStream for FileWrite {
     fn begin(&mut self, buf: Buf, len: usize) -> Result<(), IoError> {
         self.check()?;
         if len > buf.len() {
-            return Err(self.port.misuse(self.next, TOO_LONG));
+            return Err(self.context.misuse(self.next, TOO_LONG));
         }
         if len == 0 {
             return Ok(());
@@ -199,14 +199,14 @@ impl WriteStream for FileWrite {
 
     fn sync(&mut self) -> Result<(), IoError> {
         self.check()?;
-        self.port.before(Operation::Sync, self.next)?;
-        let synced = self.port.waiting(|| self.file.sync_data());
-        synced.map_err(|error| self.port.error(Action::Sync, self.next, error))
+        self.context.inject_fault(Action::Sync, self.next)?;
+        let synced = self.context.waiting(|| self.file.sync_data());
+        synced.map_err(|error| self.context.error(Action::Sync, self.next, error))
     }
 
     fn finish(mut self: Box<Self>) -> Result<u64, IoError> {
         self.drain()?;
-        self.port.room.note(&self.file);
+        self.context.space.note(&self.file);
         Ok(self.next)
     }
 }

@@ -18,7 +18,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 /// Tells by its name whether an entry of a directory may be removed.
 pub type IsOurs = fn(&[u8]) -> bool;
 
-/// Room for one path; slots are reused and never freed.
+/// SpaceReservation for one path; slots are reused and never freed.
 struct Slot {
     /// Null where the slot is free.
     path: AtomicPtr<c_char>,

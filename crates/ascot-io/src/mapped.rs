@@ -10,13 +10,12 @@ use std::fs::File;
 use std::sync::Arc;
 
 use crate::PAGE_BYTES;
-use crate::backend::{NOTHING_BEGUN, TOO_LONG, lie};
+use crate::backend::{NOTHING_BEGUN, TOO_LONG, apply_effect};
 use crate::buf::Buf;
 use crate::error::{Action, IoError};
-use crate::fault_hook::Operation;
 use crate::memory::Mapping;
-use crate::port::Port;
 use crate::stream::{Filled, ReadStream, WriteStream};
+use crate::stream_context::StreamContext;
 use crate::system;
 
 const PAGE: u64 = PAGE_BYTES as u64;
@@ -40,7 +39,7 @@ pub(crate) fn window_bytes(asked: usize) -> usize {
 
 /// Reads a range of a file through a mapped window.
 pub(crate) struct MappedRead {
-    port: Port,
+    context: StreamContext,
     file: Arc<File>,
     next: u64,
     end: u64,
@@ -51,22 +50,22 @@ pub(crate) struct MappedRead {
 }
 
 impl MappedRead {
-    pub(crate) fn new(port: Port, file: Arc<File>, start: u64, end: u64, window: usize) -> Self {
+    pub(crate) fn new(context: StreamContext, file: Arc<File>, start: u64, end: u64, window: usize) -> Self {
         let window_bytes = window_bytes(window);
         let done = VecDeque::new();
-        Self { port, file, next: start, end, len: end - start, window_bytes, window: None, done }
+        Self { context, file, next: start, end, len: end - start, window_bytes, window: None, done }
     }
 
     fn map(&self, at: u64) -> Result<Window, IoError> {
         let start = at / PAGE * PAGE;
         let wanted = (self.window_bytes as u64).min(self.end - start);
-        let stat = self.file.metadata().map_err(|error| self.port.error(Action::Inspect, at, error))?;
+        let stat = self.file.metadata().map_err(|error| self.context.error(Action::Inspect, at, error))?;
         if stat.is_file() && stat.len() < start + wanted {
-            return Err(self.port.truncated(stat.len(), self.end));
+            return Err(self.context.truncated(stat.len(), self.end));
         }
         // Fits usize: no more than `window_bytes`.
         let mapping = Mapping::window(&self.file, start, wanted as usize, false)
-            .map_err(|errno| self.port.error(Action::Map, at, std::io::Error::from_raw_os_error(errno)))?;
+            .map_err(|errno| self.context.error(Action::Map, at, std::io::Error::from_raw_os_error(errno)))?;
         Ok(Window { mapping, start })
     }
 
@@ -75,9 +74,9 @@ impl MappedRead {
         if wanted == 0 {
             return Ok(Filled { buf, start: 0, end: 0 });
         }
-        self.port.before(Operation::Read, self.next)?;
+        self.context.inject_fault(Action::Read, self.next)?;
         let windows = wanted.div_ceil(self.window_bytes) as u64;
-        let receipt = self.port.meter.issue(self.next, wanted as u64, windows);
+        let receipt = self.context.meter.issue(self.next, wanted as u64, windows);
         let mut filled = 0;
         let result = loop {
             match self.copy(&mut buf[filled..wanted]) {
@@ -114,7 +113,7 @@ impl ReadStream for MappedRead {
     }
 
     fn complete(&mut self) -> Result<Filled, IoError> {
-        self.done.pop_front().unwrap_or_else(|| Err(self.port.misuse(self.next, NOTHING_BEGUN)))
+        self.done.pop_front().unwrap_or_else(|| Err(self.context.misuse(self.next, NOTHING_BEGUN)))
     }
 
     fn ready(&mut self) -> bool {
@@ -132,7 +131,7 @@ impl ReadStream for MappedRead {
 
 /// Writes a file forward through a mapped window.
 pub(crate) struct MappedWrite {
-    port: Port,
+    context: StreamContext,
     file: Arc<File>,
     next: u64,
     allocated: u64,
@@ -142,9 +141,9 @@ pub(crate) struct MappedWrite {
 }
 
 impl MappedWrite {
-    pub(crate) fn new(port: Port, file: Arc<File>, start: u64, window: usize) -> Self {
+    pub(crate) fn new(context: StreamContext, file: Arc<File>, start: u64, window: usize) -> Self {
         let window_bytes = window_bytes(window);
-        Self { port, file, next: start, allocated: start, window_bytes, window: None, failed: None }
+        Self { context, file, next: start, allocated: start, window_bytes, window: None, failed: None }
     }
 
     fn map(&mut self, at: u64) -> Result<Window, IoError> {
@@ -152,21 +151,21 @@ impl MappedWrite {
         let end = start + self.window_bytes as u64;
         if end > self.allocated {
             system::allocate(&self.file, start, self.window_bytes as u64).map_err(|error| {
-                self.port.error(Action::Write, at, error).needing(self.window_bytes as u64)
+                self.context.error(Action::Write, at, error).needing(self.window_bytes as u64)
             })?;
             self.allocated = end;
-            self.port.room.note(&self.file);
+            self.context.space.note(&self.file);
         }
         let mapping = Mapping::window(&self.file, start, self.window_bytes, true)
-            .map_err(|errno| self.port.error(Action::Map, at, std::io::Error::from_raw_os_error(errno)))?;
+            .map_err(|errno| self.context.error(Action::Map, at, std::io::Error::from_raw_os_error(errno)))?;
         Ok(Window { mapping, start })
     }
 
     fn append(&mut self, mut buf: Buf, len: usize) -> Result<(), IoError> {
-        let effect = self.port.before(Operation::Write, self.next)?;
-        let (stored, offset) = lie(effect, &mut buf[..len], self.next);
+        let effect = self.context.inject_fault(Action::Write, self.next)?;
+        let (stored, offset) = apply_effect(effect, &mut buf[..len], self.next);
         let windows = stored.div_ceil(self.window_bytes) as u64;
-        let receipt = self.port.meter.issue(offset, stored as u64, windows);
+        let receipt = self.context.meter.issue(offset, stored as u64, windows);
         let mut copied = 0;
         let mut result = Ok(());
         while copied < stored && result.is_ok() {
@@ -201,9 +200,9 @@ impl MappedWrite {
         self.window = None;
         if self.allocated > self.next {
             let cut = self.file.set_len(self.next);
-            cut.map_err(|error| self.port.error(Action::Resize, self.next, error))?;
+            cut.map_err(|error| self.context.error(Action::Resize, self.next, error))?;
             self.allocated = self.next;
-            self.port.room.note(&self.file);
+            self.context.space.note(&self.file);
         }
         Ok(())
     }
@@ -213,7 +212,7 @@ impl WriteStream for MappedWrite {
     fn begin(&mut self, buf: Buf, len: usize) -> Result<(), IoError> {
         self.check()?;
         if len > buf.len() {
-            return Err(self.port.misuse(self.next, TOO_LONG));
+            return Err(self.context.misuse(self.next, TOO_LONG));
         }
         if len == 0 {
             return Ok(());
@@ -228,9 +227,9 @@ impl WriteStream for MappedWrite {
     fn sync(&mut self) -> Result<(), IoError> {
         self.check()?;
         self.trim()?;
-        self.port.before(Operation::Sync, self.next)?;
-        let synced = self.port.waiting(|| self.file.sync_data());
-        synced.map_err(|error| self.port.error(Action::Sync, self.next, error))
+        self.context.inject_fault(Action::Sync, self.next)?;
+        let synced = self.context.waiting(|| self.file.sync_data());
+        synced.map_err(|error| self.context.error(Action::Sync, self.next, error))
     }
 
     fn finish(mut self: Box<Self>) -> Result<u64, IoError> {

@@ -144,13 +144,13 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
-    use crate::{DiskOptions, Effect, FaultHook, Operation};
+    use crate::{Action, DiskOptions, Effect, FaultHook};
 
     #[derive(Debug, Default)]
     struct Counting(AtomicU64);
 
     impl FaultHook for Counting {
-        fn before(&self, _: Operation, _: &Path) -> std::io::Result<Option<Effect>> {
+        fn before(&self, _: Action, _: &Path) -> std::io::Result<Option<Effect>> {
             self.0.fetch_add(1, Ordering::Relaxed);
             Ok(None)
         }

@@ -8,9 +8,8 @@ use std::sync::Arc;
 use super::Disk;
 use crate::PAGE_BYTES;
 use crate::backend::{BUFFERED_BYTES, Backend, FileWrite, PLAIN_BYTES};
-use crate::direct::ArmWrite;
+use crate::direct::DirectWrite;
 use crate::error::{Action, IoError};
-use crate::fault_hook::Operation;
 use crate::ledger::Direction;
 use crate::mapped::MappedWrite;
 use crate::pipe::PipeWrite;
@@ -47,7 +46,7 @@ impl Disk {
         path: &Path,
         name: &str,
     ) -> Result<(Box<dyn WriteStream>, File), IoError> {
-        self.before(Operation::Create, path, 0)?;
+        self.inject_fault(Action::Create, path, 0)?;
         let failed = |error| IoError::from_os(Action::Create, path, 0, error);
         // Mapped windows need to read, too; a fifo or device may allow writing only.
         let mapped = matches!(self.inner.options.backend, Backend::Mapped(_));
@@ -60,7 +59,7 @@ impl Disk {
     /// Opens what is no regular file (a pipe, a device) to write to it. A file that took its place meanwhile is
     /// not touched.
     pub(crate) fn open_special(&self, path: &Path, name: &str) -> Result<Box<dyn WriteStream>, IoError> {
-        self.before(Operation::Create, path, 0)?;
+        self.inject_fault(Action::Create, path, 0)?;
         let failed = |error| IoError::from_os(Action::Create, path, 0, error);
         let file = OpenOptions::new().write(true).open(path).map_err(failed)?;
         let stat = file.metadata().map_err(failed)?;
@@ -87,7 +86,7 @@ impl Disk {
         offset: u64,
         name: &str,
     ) -> Result<Box<dyn WriteStream>, IoError> {
-        self.before(Operation::Create, path, offset)?;
+        self.inject_fault(Action::Create, path, offset)?;
         let failed = |error| IoError::from_os(Action::Open, path, offset, error);
         let stat = file.metadata().map_err(failed)?;
         if !offset.is_multiple_of(PAGE_BYTES as u64) {
@@ -102,7 +101,7 @@ impl Disk {
             });
         }
         file.set_len(offset).map_err(|error| IoError::from_os(Action::Resize, path, offset, error))?;
-        self.inner.room.note(&file);
+        self.inner.space.note(&file);
         self.writer(file, &stat, path, offset, name)
     }
 
@@ -114,26 +113,26 @@ impl Disk {
         start: u64,
         name: &str,
     ) -> Result<Box<dyn WriteStream>, IoError> {
-        let port = self.port(path, name, stat, Direction::Write);
+        let context = self.context(path, name, stat, Direction::Write);
         if !stat.is_file() {
-            let writing = self.port(path, name, stat, Direction::Write);
-            return Ok(Box::new(PipeWrite::start(port, writing, file)?));
+            let writing = self.context(path, name, stat, Direction::Write);
+            return Ok(Box::new(PipeWrite::start(context, writing, file)?));
         }
         let call_bytes = match self.inner.options.backend {
             Backend::Plain => PLAIN_BYTES,
             Backend::Buffered => BUFFERED_BYTES,
             Backend::Sized(bytes) => bytes.max(1),
             Backend::Mapped(window) => {
-                return Ok(Box::new(MappedWrite::new(port, Arc::new(file), start, window)));
+                return Ok(Box::new(MappedWrite::new(context, Arc::new(file), start, window)));
             }
             Backend::Direct => {
                 let direct = self.enter_direct(&file, path, stat);
-                return Ok(Box::new(ArmWrite::new(
-                    self.arm_file((port, Direction::Write), file, direct, stat),
+                return Ok(Box::new(DirectWrite::new(
+                    self.queued_file((context, Direction::Write), file, direct, stat),
                     start,
                 )));
             }
         };
-        Ok(Box::new(FileWrite { port, file: Arc::new(file), next: start, call_bytes, failed: None }))
+        Ok(Box::new(FileWrite { context, file: Arc::new(file), next: start, call_bytes, failed: None }))
     }
 }

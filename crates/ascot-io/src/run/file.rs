@@ -71,7 +71,7 @@ impl BlockDecoder {
     pub fn new(disk: &Disk, path: &Path, codec: Codec, raw: usize) -> Result<Self, IoError> {
         let inner =
             Decompressor::new(codec).map_err(|error| IoError::from_os(Action::Open, path, 0, error))?;
-        let scratch = disk.reserve(path, Decompressor::memory(codec, raw), "decompression")?;
+        let scratch = disk.reserve_memory(path, Decompressor::memory(codec, raw), "decompression")?;
         Ok(Self { inner, _scratch: scratch })
     }
 }

@@ -41,7 +41,7 @@ impl RunReader {
     }
 
     /// Reads a run file that is open already from block `from_block` on.
-    pub fn of_file(
+    pub fn from_file(
         disk: &Disk,
         path: &Path,
         file: &Arc<RunFile>,
@@ -64,7 +64,7 @@ impl RunReader {
         let decompressor =
             Decompressor::new(index.codec).map_err(|error| IoError::from_os(Action::Open, path, 0, error))?;
         let raw = blocks.iter().map(|block| block.raw as usize).max().unwrap_or(0);
-        let scratch = disk.reserve(path, Decompressor::memory(index.codec, raw), "decompression")?;
+        let scratch = disk.reserve_memory(path, Decompressor::memory(index.codec, raw), "decompression")?;
         let from = from_block.min(blocks.len());
         Ok(Self {
             path: path.to_path_buf(),

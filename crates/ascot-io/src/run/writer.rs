@@ -100,7 +100,7 @@ impl RunWriter {
         if len > self.scratch_for {
             self.scratch = None;
             let bytes = Compressor::memory(self.index.codec, len);
-            self.scratch = self.disk.reserve(&self.path, bytes, "compression")?;
+            self.scratch = self.disk.reserve_memory(&self.path, bytes, "compression")?;
             self.scratch_for = len;
         }
         let ledger = self.disk.ledger();
@@ -114,9 +114,9 @@ impl RunWriter {
     /// Sees to it that a block of `len` bytes can be written, and the index behind it, before the
     /// block is handed over. A full volume is an error here only where it is known to be full; the
     /// run can then still be finished with what it has.
-    pub fn make_room(&mut self, len: usize) -> Result<(), IoError> {
+    pub fn reserve(&mut self, len: usize) -> Result<(), IoError> {
         let index = (self.index.blocks.len() + 1) * ENTRY_BYTES + FOOTER_BYTES;
-        self.stream.make_room((len.next_multiple_of(PAGE_BYTES) + index) as u64)
+        self.stream.reserve((len.next_multiple_of(PAGE_BYTES) + index) as u64)
     }
 
     /// Blocks handed over and not known to be written.

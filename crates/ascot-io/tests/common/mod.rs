@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use ascot_io::{Arm, Backend, Buf, Disk, DiskOptions, IoError, ReadStream, WriteStream};
+use ascot_io::{Backend, Buf, Disk, DiskOptions, IoError, IoQueue, ReadStream, WriteStream};
 use ascot_testing::faults::Faults;
 
 /// Every back-end, the direct one on io_uring.
@@ -23,12 +23,12 @@ pub fn disk(backend: Backend, faults: Option<Faults>) -> Disk {
     Disk::new(DiskOptions { backend, depth: 3, request_bytes: 8192, faults, ..DiskOptions::default() })
 }
 
-/// A direct disk whose arm is threads.
+/// A direct disk whose queue is threads.
 pub fn threaded_disk(faults: Option<Faults>) -> Disk {
     let disk = disk(Backend::Direct, faults);
-    let arm = Arm::start_threads(2);
-    assert_eq!(arm.kind(), "threads");
-    assert!(disk.use_arm(arm));
+    let queue = IoQueue::start_threads(2);
+    assert_eq!(queue.kind(), "threads");
+    assert!(disk.use_io_queue(queue));
     disk
 }
 

@@ -99,7 +99,7 @@ impl<'s, 'a, R: Records> FreeingSink<'s, 'a, R> {
             Into::Spill(spill) => Some(spill.path()),
         };
         let free = path.and_then(|path| self.job.disk.free_space(path).ok()).map(|free| free / 2);
-        let planned = self.job.disk.left_of_limit();
+        let planned = self.job.disk.space_left();
         let most = free.into_iter().chain(planned).min().unwrap_or(self.every);
         self.every.min(most.max(MIN_STEP_BYTES))
     }

@@ -56,7 +56,7 @@ impl<R: Records> Job<'_, R> {
                 return self.finish(output, &sums.out, &sums.dropped);
             }
             self.manifest.all_read = true;
-            self.disk.expect(self.manifest.sum_in.bytes);
+            self.disk.reserve_space(self.manifest.sum_in.bytes);
             self.store()?;
         }
         self.reduce_runs()?;

@@ -35,7 +35,7 @@ impl BackgroundUnlink {
         let files = Arc::new(files);
         let all = move || files.iter().try_for_each(|file| disk.remove_file(file));
         if bytes > Self::FEW_BYTES {
-            let (under_way, all) = (self.disk.removal(), all.clone());
+            let (under_way, all) = (self.disk.begin_removal(), all.clone());
             let beside = move || {
                 let _under_way = under_way;
                 all()

@@ -96,8 +96,8 @@ impl<R: Records> RunSink<R> {
 
     /// Sees to it that a chunk of `len` bytes can be written, and the run be finished after it. Where
     /// its volume is full the run can still be finished without.
-    pub fn make_room(&mut self, len: usize) -> Result<(), IoError> {
-        self.writer.make_room(len)
+    pub fn reserve(&mut self, len: usize) -> Result<(), IoError> {
+        self.writer.reserve(len)
     }
 
     /// Gives the run up.
@@ -167,7 +167,7 @@ impl<R: Records> RunInput<R> {
         (run, file): (&Run, &Arc<RunFile>),
         index: &RunIndex,
     ) -> Result<Self, SortError> {
-        let reader = RunReader::of_file(disk, &run.path, file, index, run.start.block)?;
+        let reader = RunReader::from_file(disk, &run.path, file, index, run.start.block)?;
         Ok(RunInput { reader, blocks: Assembly::new(records, pool, run) })
     }
 }

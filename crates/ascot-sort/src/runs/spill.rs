@@ -104,7 +104,7 @@ impl<R: Records> Spill<R> {
 
     /// Appends merged records.
     pub fn write(&mut self, chunk: Chunk) -> Result<(), SortError> {
-        if let Err(error) = self.sink.make_room(chunk.len) {
+        if let Err(error) = self.sink.reserve(chunk.len) {
             // No run can start within a record.
             if !error.is_disk_full() || chunk.first_record > 0 {
                 return Err(error.into());
@@ -125,7 +125,7 @@ impl<R: Records> Spill<R> {
             let number = next_number(&mut self.numbers)?;
             let path = self.dirs.run_path(dir, number);
             let mut sink = RunSink::create(&self.records, &self.disk, path, number, self.compression)?;
-            let fits = sink.make_room(bytes as usize);
+            let fits = sink.reserve(bytes as usize);
             let ended = if fits.is_ok() { std::mem::replace(&mut self.sink, sink) } else { sink };
             if ended.bytes() > 0 {
                 self.done.push(ended.finish()?);

@@ -1,17 +1,17 @@
-//! The arm without io_uring: threads that read and write at offsets.
+//! The queue without io_uring: threads that read and write at offsets.
 
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::thread;
 
-use super::queue::Queue;
+use super::part_queue::PartQueue;
 use super::transfer::Part;
 use crate::ledger::Direction;
 use crate::threads::{Thread, ThreadError};
 
 /// Starts so many threads for each direction, or none where the system refuses the first one for either.
-pub(super) fn start(queue: &Arc<Queue>, reads: usize, writes: usize) -> Vec<Thread<()>> {
+pub(super) fn start(queue: &Arc<PartQueue>, reads: usize, writes: usize) -> Vec<Thread<()>> {
     let mut threads = Vec::with_capacity(reads + writes);
     for number in 0..reads.max(writes) {
         let wanted = [(Direction::Read, number < reads), (Direction::Write, number < writes)];
@@ -30,7 +30,7 @@ pub(super) fn start(queue: &Arc<Queue>, reads: usize, writes: usize) -> Vec<Thre
     threads
 }
 
-fn spawn(queue: &Arc<Queue>, direction: Direction) -> Result<Thread<()>, ThreadError> {
+fn spawn(queue: &Arc<PartQueue>, direction: Direction) -> Result<Thread<()>, ThreadError> {
     let queue = Arc::clone(queue);
     crate::threads::spawn("device", move || {
         let _abandon = queue.abandon_on_panic();

@@ -1,4 +1,4 @@
-//! Transfers and their parts: what is asked of an arm, and what came of it.
+//! Transfers and their parts: what is asked of an I/O queue, and what came of it.
 //!
 //! Invariants: a transfer owns its buffer until it is finished, so the memory a part points to
 //! lives as long as the part; parts of a transfer do not overlap; each part settles exactly once
@@ -136,7 +136,7 @@ impl Ticket {
     }
 }
 
-/// A piece of a transfer, on its way through the arm.
+/// A piece of a transfer, on its way through the queue.
 pub(super) struct Part {
     transfer: Arc<Transfer>,
     at: usize,
