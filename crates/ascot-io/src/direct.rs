@@ -61,6 +61,7 @@ impl QueuedFile {
         self.direct && !(aligned && offset.is_multiple_of(PAGE))
     }
 
+    /// Submits a transfer of `len` bytes; `halve` makes its first system call move half of them.
     fn submit(
         &mut self,
         direction: Direction,
@@ -69,6 +70,19 @@ impl QueuedFile {
         len: usize,
         halve: bool,
     ) -> Result<Ticket, IoError> {
+        let request = self.request(direction, buf, offset, len, halve)?;
+        Ok(self.queue.submit(request))
+    }
+
+    /// The request for a transfer, which counts from now on.
+    pub(crate) fn request(
+        &mut self,
+        direction: Direction,
+        buf: Buf,
+        offset: u64,
+        len: usize,
+        halve: bool,
+    ) -> Result<Request, IoError> {
         if self.must_leave_direct(&buf, offset, len) {
             system::leave_direct(&self.file)
                 .map_err(|error| self.context.error(Action::Inspect, offset, error))?;
@@ -76,7 +90,7 @@ impl QueuedFile {
         }
         let parts = part_count(len, self.request_bytes) as u64;
         let receipt = self.context.meter.issue(offset, len as u64, parts);
-        Ok(self.queue.submit(Request {
+        Ok(Request {
             file: Arc::clone(&self.file),
             direction,
             buf,
@@ -86,7 +100,7 @@ impl QueuedFile {
             direct: self.direct,
             halve,
             receipt,
-        }))
+        })
     }
 }
 

@@ -17,7 +17,6 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use ascot_model::measurement::{Requests, VolumeRequests};
 
-use crate::anywhere::Anywhere;
 use crate::backend::{BUFFERED_BYTES, Backend, FileRead, PLAIN_BYTES};
 use crate::direct::{DirectRead, QueuedFile};
 use crate::error::{Action, IoError};
@@ -27,6 +26,7 @@ use crate::ledger::{Direction, Ledger};
 use crate::mapped::MappedRead;
 use crate::pipe::{PipeRead, PipeWrite};
 use crate::pool::{Pool, Reservation};
+use crate::random_access::Descriptor;
 use crate::space_reservation::{PendingRemoval, SpaceReservation};
 use crate::stream::{ReadStream, WriteStream};
 use crate::stream_context::StreamContext;
@@ -300,7 +300,7 @@ impl Disk {
                     || system::cached_share(&file, start, end - start) >= MOSTLY_CACHED;
                 let direct = !cached && self.enter_direct(&file, &context.path, stat);
                 return Box::new(DirectRead::new(
-                    self.queued_file((context, Direction::Read), file, direct, stat),
+                    self.queued_file(context, Direction::Read, file, direct, stat),
                     start,
                     end,
                 ));
@@ -311,34 +311,18 @@ impl Disk {
         Box::new(FileRead { context, file: Arc::new(file), next: start, end, len, call_bytes, done })
     }
 
-    /// Opens a file to read bytes of it anywhere, by whomever, as often as wanted. Whatever the back-end, an
-    /// queue reads it.
-    pub fn open_anywhere(&self, path: &Path, name: &str) -> Result<Anywhere, IoError> {
+    /// Opens a descriptor to read any bytes of a file, through an I/O queue whatever the back-end. It reads past
+    /// the page cache if `direct` asks for that, the file is large, and the page cache does not hold most of it.
+    pub(crate) fn open_random(&self, path: &Path, name: &str, direct: bool) -> Result<Descriptor, IoError> {
         self.inject_fault(Action::Open, path, 0)?;
         let failed = |error| IoError::from_os(Action::Open, path, 0, error);
         let file = File::open(path).map_err(failed)?;
         let stat = file.metadata().map_err(failed)?;
+        let direct =
+            direct && self.prefers_direct(&file, 0, stat.len()) && self.enter_direct(&file, path, &stat);
         let context = self.context(path, name, &stat, Direction::Read);
-        let small = stat.len() < SMALL_FILE_BYTES;
-        let direct = !small && self.inner.options.backend == Backend::Direct;
-        let direct = direct
-            && system::cached_share(&file, 0, stat.len()) < MOSTLY_CACHED
-            && self.enter_direct(&file, path, &stat);
-        let device = device_of(&stat);
-        let (_, request_bytes) = self.requests(device, Direction::Read);
-        Ok(Anywhere::new(context, (self.io_queue(device), device), file, direct, request_bytes))
-    }
-
-    /// Opens a file to read bytes of it through the page cache, at any place.
-    pub(crate) fn open_cached(&self, path: &Path, name: &str) -> Result<(Anywhere, u64), IoError> {
-        self.inject_fault(Action::Open, path, 0)?;
-        let failed = |error| IoError::from_os(Action::Open, path, 0, error);
-        let file = File::open(path).map_err(failed)?;
-        let stat = file.metadata().map_err(failed)?;
-        let context = self.context(path, name, &stat, Direction::Read);
-        let device = device_of(&stat);
-        let (_, request_bytes) = self.requests(device, Direction::Read);
-        Ok((Anywhere::new(context, (self.io_queue(device), device), file, false, request_bytes), stat.len()))
+        let base = self.queued_file(context, Direction::Read, file, direct, &stat);
+        Ok(Descriptor::new(base, device_of(&stat), stat.len()))
     }
 
     /// Whether so many bytes at `offset` are worth reading past the page cache: many, and not in it.
@@ -350,7 +334,8 @@ impl Disk {
 
     fn queued_file(
         &self,
-        (context, direction): (StreamContext, Direction),
+        context: StreamContext,
+        direction: Direction,
         file: File,
         direct: bool,
         stat: &Metadata,

@@ -14,7 +14,6 @@
 //!
 //! Nothing in this crate knows what a record is, or in which order streams are served.
 
-mod anywhere;
 mod arena;
 mod backend;
 mod buf;

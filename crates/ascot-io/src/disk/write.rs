@@ -128,7 +128,7 @@ impl Disk {
             Backend::Direct => {
                 let direct = self.enter_direct(&file, path, stat);
                 return Ok(Box::new(DirectWrite::new(
-                    self.queued_file((context, Direction::Write), file, direct, stat),
+                    self.queued_file(context, Direction::Write, file, direct, stat),
                     start,
                 )));
             }

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use super::codec::Decompressor;
 use super::index::{BlockEntry, Codec};
 use super::{RunId, block_checksum};
-use crate::anywhere::{Anywhere, Asked};
 use crate::buf::Buf;
 use crate::disk::Disk;
 use crate::error::{Action, IoError};
 use crate::pool::Reservation;
+use crate::random_access::{Descriptor, PendingRead};
 use crate::stream::{Filled, ReadStream};
 
 /// The ledger's name for run files being read.
@@ -21,12 +21,12 @@ pub(super) const NAME: &str = "run read";
 pub struct RunFile {
     path: PathBuf,
     id: RunId,
-    file: Anywhere,
+    file: Descriptor,
 }
 
 /// A block that is being read.
-pub struct AskedBlock {
-    asked: Asked,
+pub struct PendingBlock {
+    read: PendingRead,
     number: u64,
     block: BlockEntry,
 }
@@ -34,12 +34,12 @@ pub struct AskedBlock {
 impl RunFile {
     /// Opens the file of run `id`.
     pub fn open(disk: &Disk, path: &Path, id: RunId) -> Result<Self, IoError> {
-        Ok(Self { path: path.to_path_buf(), id, file: disk.open_anywhere(path, NAME)? })
+        Ok(Self { path: path.to_path_buf(), id, file: disk.open_random(path, NAME, true)? })
     }
 
     /// Asks for block `number`, which the index has as `block`; `buf` must hold its
     /// [`BlockEntry::buffer_bytes`].
-    pub fn begin(&self, number: usize, block: &BlockEntry, buf: Buf) -> Result<AskedBlock, IoError> {
+    pub fn begin(&self, number: usize, block: &BlockEntry, buf: Buf) -> Result<PendingBlock, IoError> {
         if buf.len() < block.buffer_bytes() {
             let (path, offset) = (self.path.clone(), block.offset);
             return Err(IoError::Misuse {
@@ -48,14 +48,14 @@ impl RunFile {
                 what: "a buffer is smaller than the block to be read",
             });
         }
-        let asked = self.file.begin(block.offset, block.stored as usize, buf)?;
-        Ok(AskedBlock { asked, number: number as u64, block: *block })
+        let read = self.file.begin(block.offset, block.stored as usize, buf)?;
+        Ok(PendingBlock { read, number: number as u64, block: *block })
     }
 
     /// Waits for a block, and verifies it.
-    pub fn complete(&self, asked: AskedBlock, decoder: &mut BlockDecoder) -> Result<Filled, IoError> {
-        let AskedBlock { asked, number, block } = asked;
-        let filled = self.file.complete(asked)?;
+    pub fn complete(&self, pending: PendingBlock, decoder: &mut BlockDecoder) -> Result<Filled, IoError> {
+        let PendingBlock { read, number, block } = pending;
+        let filled = read.complete()?;
         verified(&self.path, (self.id, number), &block, filled, &mut decoder.inner)
     }
 }
@@ -106,7 +106,7 @@ pub(super) struct BlockStream {
     file: Arc<RunFile>,
     /// Where the blocks to come are, and how long they are.
     places: VecDeque<(u64, u32)>,
-    begun: VecDeque<Asked>,
+    begun: VecDeque<PendingRead>,
 }
 
 impl BlockStream {
@@ -129,12 +129,11 @@ impl ReadStream for BlockStream {
     fn complete(&mut self) -> Result<Filled, IoError> {
         let what = crate::backend::NOTHING_BEGUN;
         let misuse = || IoError::Misuse { path: self.file.path.clone(), offset: 0, what };
-        let asked = self.begun.pop_front().ok_or_else(misuse)?;
-        self.file.file.complete(asked)
+        self.begun.pop_front().ok_or_else(misuse)?.complete()
     }
 
     fn ready(&mut self) -> bool {
-        self.begun.front().is_some_and(Asked::is_finished)
+        self.begun.front().is_some_and(PendingRead::is_finished)
     }
 
     fn in_flight(&self) -> usize {
