@@ -131,7 +131,7 @@ fn source_of(error: IoError) -> io::Error {
         | IoError::NoDirectory { source, .. }
         | IoError::DiskFull { source, .. }
         | IoError::BrokenPipe { source, .. }
-        | IoError::TooManyOpen { source, .. } => source,
+        | IoError::TooManyOpen { source, .. } => io::Error::new(source.kind(), source),
         other => io::Error::other(other.to_string()),
     }
 }

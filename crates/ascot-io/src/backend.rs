@@ -139,7 +139,7 @@ impl FileWrite {
     }
 
     fn check(&self) -> Result<(), IoError> {
-        self.failed.as_ref().map_or(Ok(()), |error| Err(error.repeat()))
+        self.failed.as_ref().map_or(Ok(()), |error| Err(error.clone()))
     }
 }
 
@@ -190,7 +190,7 @@ impl WriteStream for FileWrite {
         if len == 0 {
             return Ok(());
         }
-        self.append(buf, len).inspect_err(|error| self.failed = Some(error.repeat()))
+        self.append(buf, len).inspect_err(|error| self.failed = Some(error.clone()))
     }
 
     fn drain(&mut self) -> Result<(), IoError> {

@@ -215,12 +215,12 @@ impl DirectWrite {
     }
 
     fn check(&self) -> Result<(), IoError> {
-        self.failed.as_ref().map_or(Ok(()), |error| Err(error.repeat()))
+        self.failed.as_ref().map_or(Ok(()), |error| Err(error.clone()))
     }
 
     fn keep<T>(&mut self, result: Result<T, IoError>) -> Result<T, IoError> {
         result.inspect_err(|error| {
-            self.failed.get_or_insert_with(|| error.repeat());
+            self.failed.get_or_insert_with(|| error.clone());
         })
     }
 

@@ -25,7 +25,6 @@ use crate::io_queue::IoQueue;
 use crate::ledger::{Direction, Ledger};
 use crate::mapped::MappedRead;
 use crate::pipe::{PipeRead, PipeWrite};
-use crate::pool::{Pool, Reservation};
 use crate::random_access::Descriptor;
 use crate::space_reservation::{PendingRemoval, SpaceReservation};
 use crate::stream::{ReadStream, WriteStream};
@@ -86,7 +85,6 @@ struct Inner {
     given: OnceLock<IoQueue>,
     /// Else that of each device, started on first use: devices do not wait for each other.
     queues: Mutex<HashMap<u64, IoQueue>>,
-    pool: OnceLock<Pool>,
     space: SpaceReservation,
     /// Set where waits for the other end of a pipe are to end.
     stop: OnceLock<Arc<AtomicBool>>,
@@ -112,7 +110,6 @@ impl Disk {
             options,
             given: OnceLock::new(),
             queues: Mutex::default(),
-            pool: OnceLock::new(),
             space: SpaceReservation::default(),
             stop: OnceLock::new(),
             notices: Mutex::default(),
@@ -154,25 +151,6 @@ impl Disk {
     /// [`IoError::Stopped`]. The first call stays.
     pub fn stop_when(&self, flag: Arc<AtomicBool>) {
         let _ = self.inner.stop.set(flag);
-    }
-
-    /// Counts the streams' own memory (compression) against `pool`; the first call stays.
-    pub fn account_to(&self, pool: &Pool) {
-        let _ = self.inner.pool.set(pool.clone());
-    }
-
-    /// Reserves memory a stream of `path` allocates for itself; nothing without a pool.
-    pub(crate) fn reserve_memory(
-        &self,
-        path: &Path,
-        bytes: usize,
-        purpose: &'static str,
-    ) -> Result<Option<Reservation>, IoError> {
-        let Some(pool) = self.inner.pool.get() else { return Ok(None) };
-        match pool.reserve(bytes, purpose) {
-            Ok(reservation) => Ok(Some(reservation)),
-            Err(source) => Err(IoError::Memory { path: path.to_path_buf(), offset: 0, source }),
-        }
     }
 
     /// The options this disk was made with.

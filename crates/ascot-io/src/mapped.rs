@@ -193,7 +193,7 @@ impl MappedWrite {
     }
 
     fn check(&self) -> Result<(), IoError> {
-        self.failed.as_ref().map_or(Ok(()), |error| Err(error.repeat()))
+        self.failed.as_ref().map_or(Ok(()), |error| Err(error.clone()))
     }
 
     fn trim(&mut self) -> Result<(), IoError> {
@@ -217,7 +217,7 @@ impl WriteStream for MappedWrite {
         if len == 0 {
             return Ok(());
         }
-        self.append(buf, len).inspect_err(|error| self.failed = Some(error.repeat()))
+        self.append(buf, len).inspect_err(|error| self.failed = Some(error.clone()))
     }
 
     fn drain(&mut self) -> Result<(), IoError> {

@@ -20,6 +20,7 @@ use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::disk::Disk;
 use crate::emergency;
@@ -97,7 +98,7 @@ impl AtomicOutput {
         let target = resolve(path)?;
         match fs::metadata(directory_of(&target)) {
             Err(source) if source.kind() == io::ErrorKind::NotFound => {
-                Err(no_directory(path, directory_of(&target), source))
+                Err(no_directory(path, directory_of(&target), source.into()))
             }
             _ => Ok(()),
         }
@@ -191,17 +192,6 @@ impl AtomicOutput {
     /// The device it is on, where that is known and the stream was not taken.
     pub fn channel(&self) -> Option<u64> {
         self.stream.as_ref().and_then(|stream| stream.channel())
-    }
-
-    /// Hands the stream to someone else; give it back with [`put_stream`](Self::put_stream)
-    /// before committing.
-    pub fn take_stream(&mut self) -> Option<Box<dyn WriteStream>> {
-        self.stream.take()
-    }
-
-    /// Takes the stream back.
-    pub fn put_stream(&mut self, stream: Box<dyn WriteStream>) {
-        self.stream = Some(stream);
     }
 
     /// The temporary name, for [`resume`](Self::resume) after a kill; `None` where the output is
@@ -319,8 +309,12 @@ fn of_output(error: IoError, path: &Path, target: &Path) -> IoError {
     }
 }
 
-fn no_directory(path: &Path, directory: &Path, source: io::Error) -> IoError {
-    IoError::NoDirectory { path: path.to_path_buf(), directory: directory.to_path_buf(), source }
+fn no_directory(path: &Path, directory: &Path, source: Arc<io::Error>) -> IoError {
+    IoError::NoDirectory {
+        path: path.to_path_buf(),
+        directory: directory.to_path_buf(),
+        source: source.into(),
+    }
 }
 
 /// The permission bits of a temporary file, before the umask. Replacing a file, nobody may read the new bytes

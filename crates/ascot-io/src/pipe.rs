@@ -150,18 +150,18 @@ impl ReadStream for PipeRead {
                 self.in_flight += 1;
                 Ok(())
             }
-            _ => Err(self.misuse.repeat()),
+            _ => Err(self.misuse.clone()),
         }
     }
 
     fn complete(&mut self) -> Result<Filled, IoError> {
         if self.in_flight == 0 {
-            return Err(self.misuse.repeat());
+            return Err(self.misuse.clone());
         }
         self.in_flight -= 1;
         let is_stopped = || self.job_stop.as_ref().is_some_and(|stop| stop.load(Relaxed));
         let answer = answer_of(&self.filled, (&self.path, is_stopped));
-        answer.unwrap_or_else(|| Err(self.misuse.repeat()))
+        answer.unwrap_or_else(|| Err(self.misuse.clone()))
     }
 
     fn ready(&mut self) -> bool {
@@ -223,7 +223,7 @@ impl PipeWrite {
     }
 
     fn check(&self) -> Result<(), IoError> {
-        self.failed.as_ref().map_or(Ok(()), |error| Err(error.repeat()))
+        self.failed.as_ref().map_or(Ok(()), |error| Err(error.clone()))
     }
 
     fn note(&mut self, result: Result<(), IoError>) {

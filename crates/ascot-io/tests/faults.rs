@@ -109,7 +109,7 @@ fn lying_writes_of_a_run_are_found_by_its_reader() {
                 let result = job(&disk_kinds(&faults)[kind], directory.path());
                 assert_eq!(faults.fired(), 1);
                 let error = result.expect_err("a block that lies is found");
-                assert!(error.is_corrupt(), "{effect:?} at {at}: {error}");
+                assert!(is_corrupt(&error), "{effect:?} at {at}: {error}");
                 assert!(!directory.path().join("out").exists());
             }
         }

@@ -4,13 +4,12 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::codec::Decompressor;
-use super::index::{BlockEntry, Codec};
+use super::codec::BlockDecoder;
+use super::index::BlockEntry;
 use super::{RunId, block_checksum};
 use crate::buf::Buf;
 use crate::disk::Disk;
-use crate::error::{Action, IoError};
-use crate::pool::Reservation;
+use crate::error::IoError;
 use crate::random_access::{Descriptor, PendingRead};
 use crate::stream::{Filled, ReadStream};
 
@@ -56,23 +55,7 @@ impl RunFile {
     pub fn complete(&self, pending: PendingBlock, decoder: &mut BlockDecoder) -> Result<Filled, IoError> {
         let PendingBlock { read, number, block } = pending;
         let filled = read.complete()?;
-        verified(&self.path, (self.id, number), &block, filled, &mut decoder.inner)
-    }
-}
-
-/// Decompresses blocks of runs of one codec, one at a time.
-pub struct BlockDecoder {
-    inner: Option<Decompressor>,
-    _scratch: Option<Reservation>,
-}
-
-impl BlockDecoder {
-    /// For blocks of at most `raw` bytes of the run at `path`.
-    pub fn new(disk: &Disk, path: &Path, codec: Codec, raw: usize) -> Result<Self, IoError> {
-        let inner =
-            Decompressor::new(codec).map_err(|error| IoError::from_os(Action::Open, path, 0, error))?;
-        let scratch = disk.reserve_memory(path, Decompressor::memory(codec, raw), "decompression")?;
-        Ok(Self { inner, _scratch: scratch })
+        verified(&self.path, (self.id, number), &block, filled, decoder)
     }
 }
 
@@ -82,7 +65,7 @@ pub(super) fn verified(
     (id, number): (RunId, u64),
     block: &BlockEntry,
     filled: Filled,
-    decompressor: &mut Option<Decompressor>,
+    decoder: &mut BlockDecoder,
 ) -> Result<Filled, IoError> {
     let corrupt =
         |what| IoError::Corrupt { path: path.to_path_buf(), offset: block.offset, block: number, what };
@@ -93,8 +76,7 @@ pub(super) fn verified(
     }
     if stored < raw {
         // What is compressed lies in a run file, where blocks start with pages.
-        let expands = |it: &mut Decompressor| start == 0 && it.expand(&mut buf, stored, raw);
-        if !decompressor.as_mut().is_some_and(expands) {
+        if start != 0 || !decoder.expand(&mut buf, stored, raw) {
             return Err(corrupt("it does not decompress to its length"));
         }
     }

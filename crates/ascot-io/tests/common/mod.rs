@@ -106,3 +106,14 @@ pub fn create(disk: &Disk, path: &Path, bytes: &[u8], pieces: &[usize]) -> Resul
 pub fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
+
+/// Whether a file's bytes are not the bytes that were written.
+pub fn is_corrupt(error: &IoError) -> bool {
+    matches!(error, IoError::Corrupt { .. } | IoError::BadIndex { .. } | IoError::Truncated { .. })
+}
+
+/// Whether the file, or the directory of a file to be created, does not exist.
+pub fn is_not_found(error: &IoError) -> bool {
+    let (IoError::Os { source, .. } | IoError::NoDirectory { source, .. }) = error else { return false };
+    source.kind() == std::io::ErrorKind::NotFound
+}

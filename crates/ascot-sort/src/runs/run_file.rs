@@ -162,12 +162,11 @@ impl<R: Records> RunInput<R> {
     /// A run whose file is open, as far as `index` goes.
     pub fn of_file(
         records: &Arc<R>,
-        disk: &Disk,
         pool: &Pool,
         (run, file): (&Run, &Arc<RunFile>),
         index: &RunIndex,
     ) -> Result<Self, SortError> {
-        let reader = RunReader::from_file(disk, &run.path, file, index, run.start.block)?;
+        let reader = RunReader::from_file(&run.path, file, index, run.start.block)?;
         Ok(RunInput { reader, blocks: Assembly::new(records, pool, run) })
     }
 }
