@@ -65,7 +65,7 @@ impl MappedRead {
         }
         // Fits usize: no more than `window_bytes`.
         let mapping = Mapping::window(&self.file, start, wanted as usize, false)
-            .map_err(|errno| self.context.error(Action::Map, at, std::io::Error::from_raw_os_error(errno)))?;
+            .map_err(|errno| self.context.error(Action::Map, at, errno.into()))?;
         Ok(Window { mapping, start })
     }
 
@@ -157,7 +157,7 @@ impl MappedWrite {
             self.context.space.note(&self.file);
         }
         let mapping = Mapping::window(&self.file, start, self.window_bytes, true)
-            .map_err(|errno| self.context.error(Action::Map, at, std::io::Error::from_raw_os_error(errno)))?;
+            .map_err(|errno| self.context.error(Action::Map, at, errno.into()))?;
         Ok(Window { mapping, start })
     }
 

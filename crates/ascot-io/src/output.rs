@@ -163,8 +163,7 @@ impl AtomicOutput {
         let options = options.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
         let file = options.open(temporary).map_err(failed)?;
         let stat = file.metadata().map_err(failed)?;
-        // SAFETY: geteuid reads a number and cannot fail.
-        let me = unsafe { libc::geteuid() };
+        let me = rustix::process::geteuid().as_raw();
         let own = stat.is_file() && stat.nlink() == 1 && stat.uid() == me;
         if !own || inode.is_some_and(|inode| inode != stat.ino()) {
             return Err(IoError::Replaced { path: temporary.to_path_buf() });

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
-use rustix::event::EventfdFlags;
+use rustix::event::{EventfdFlags, PollFlags};
 
 use crate::backend::{NOTHING_BEGUN, TOO_LONG};
 use crate::buf::Buf;
@@ -120,7 +120,7 @@ impl Source {
     }
 
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        if !system::wait_readable(&self.file, self.stop.as_ref())? {
+        if !system::wait(&self.file, self.stop.as_ref(), PollFlags::IN)? {
             self.ended = true;
             return Ok(0);
         }
@@ -267,7 +267,7 @@ impl Sink {
     }
 
     fn push(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if !system::wait_writable(self.file.as_ref(), self.stop.as_ref())? {
+        if !system::wait(self.file.as_ref(), self.stop.as_ref(), PollFlags::OUT)? {
             return Err(io::ErrorKind::Interrupted.into());
         }
         match (&*self.file).write(bytes) {

@@ -18,6 +18,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use rustix::io::Errno;
+
 use crate::arena::Arena;
 use crate::sync::Unpoisoned;
 
@@ -161,9 +163,9 @@ impl Pool {
     }
 
     /// The error where the system refused `bytes` that are counted already.
-    pub(crate) fn refused(&self, purpose: &'static str, bytes: usize, errno: i32) -> PoolError {
+    pub(crate) fn refused(&self, purpose: &'static str, bytes: usize, errno: Errno) -> PoolError {
         let (used, budget) = (self.used().saturating_sub(bytes), self.budget());
-        PoolError::Refused { purpose, asked: bytes, used, budget, errno }
+        PoolError::Refused { purpose, asked: bytes, used, budget, errno: errno.raw_os_error() }
     }
 
     /// A range of the arena; only a reservation where there is no arena, or no free range in it

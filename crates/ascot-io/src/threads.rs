@@ -58,7 +58,7 @@ const START_BYTES: usize = 3 << 20;
 /// A thread about to start, where there is memory for it: one that finds none while it starts would end the
 /// process, and leave its spills.
 fn begin(name: &str) -> io::Result<Builder> {
-    let memory = Mapping::anonymous(START_BYTES).map_err(io::Error::from_raw_os_error)?;
+    let memory = Mapping::anonymous(START_BYTES)?;
     drop(memory);
     Ok(Builder::new().name(name.into()))
 }
