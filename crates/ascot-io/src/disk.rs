@@ -17,13 +17,13 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use ascot_model::measurement::{Requests, VolumeRequests};
 
-use crate::backend::{BUFFERED_BYTES, Backend, FileRead, PLAIN_BYTES};
+use crate::backend::{BUFFERED_BYTES, Backend, Calls, PLAIN_BYTES, SyncRead};
 use crate::direct::{DirectRead, QueuedFile};
 use crate::error::{Action, IoError};
 use crate::fault_hook::{FaultHook, inject_fault};
 use crate::io_queue::IoQueue;
 use crate::ledger::{Direction, Ledger};
-use crate::mapped::MappedRead;
+use crate::mapped::Mapped;
 use crate::pipe::{PipeRead, PipeWrite};
 use crate::random_access::Descriptor;
 use crate::space_reservation::{PendingRemoval, SpaceReservation};
@@ -216,6 +216,21 @@ impl Disk {
         inject_fault(self.inner.options.faults.as_deref(), action, path, offset).map(|_| ())
     }
 
+    /// Opens or creates a file, as `options` say.
+    fn open(
+        &self,
+        options: &OpenOptions,
+        action: Action,
+        path: &Path,
+        offset: u64,
+    ) -> Result<(File, Metadata), IoError> {
+        self.inject_fault(action, path, offset)?;
+        let failed = |error| IoError::from_os(action, path, offset, error);
+        let file = options.open(path).map_err(failed)?;
+        let stat = file.metadata().map_err(failed)?;
+        Ok((file, stat))
+    }
+
     fn context(&self, path: &Path, name: &str, stat: &Metadata, direction: Direction) -> StreamContext {
         StreamContext {
             path: path.to_path_buf(),
@@ -234,10 +249,8 @@ impl Disk {
         range: Range<u64>,
         name: &str,
     ) -> Result<Box<dyn ReadStream>, IoError> {
-        self.inject_fault(Action::Open, path, range.start)?;
+        let (file, stat) = self.open(OpenOptions::new().read(true), Action::Open, path, range.start)?;
         let failed = |error| IoError::from_os(Action::Open, path, range.start, error);
-        let file = File::open(path).map_err(failed)?;
-        let stat = file.metadata().map_err(failed)?;
         let size = match size_of(&file, &stat).map_err(failed)? {
             Some(size) => size,
             None if range.start > 0 => {
@@ -265,41 +278,34 @@ impl Disk {
         range: Range<u64>,
         stat: &Metadata,
     ) -> Box<dyn ReadStream> {
-        let (start, end) = (range.start, range.end);
-        let call_bytes = match self.inner.options.backend {
+        let Range { start, end } = range;
+        let bytes = match self.inner.options.backend {
             Backend::Plain => PLAIN_BYTES,
             Backend::Buffered => BUFFERED_BYTES,
             Backend::Sized(bytes) => bytes.max(1),
             Backend::Mapped(window) => {
-                return Box::new(MappedRead::new(context, Arc::new(file), start, end, window));
+                let access = Mapped::new(Arc::new(file), window, start, end);
+                return Box::new(SyncRead::new(context, access, start, end));
             }
             Backend::Direct => {
                 let cached = end - start < SMALL_FILE_BYTES
                     || system::cached_share(&file, start, end - start) >= MOSTLY_CACHED;
                 let direct = !cached && self.enter_direct(&file, &context.path, stat);
-                return Box::new(DirectRead::new(
-                    self.queued_file(context, Direction::Read, file, direct, stat),
-                    start,
-                    end,
-                ));
+                let base = self.queued_file(context, Direction::Read, Arc::new(file), direct, stat);
+                return Box::new(DirectRead::new(base, start, end));
             }
         };
-        let done = Default::default();
-        let len = end - start;
-        Box::new(FileRead { context, file: Arc::new(file), next: start, end, len, call_bytes, done })
+        Box::new(SyncRead::new(context, Calls { file: Arc::new(file), bytes }, start, end))
     }
 
     /// Opens a descriptor to read any bytes of a file, through an I/O queue whatever the back-end. It reads past
     /// the page cache if `direct` asks for that, the file is large, and the page cache does not hold most of it.
     pub(crate) fn open_random(&self, path: &Path, name: &str, direct: bool) -> Result<Descriptor, IoError> {
-        self.inject_fault(Action::Open, path, 0)?;
-        let failed = |error| IoError::from_os(Action::Open, path, 0, error);
-        let file = File::open(path).map_err(failed)?;
-        let stat = file.metadata().map_err(failed)?;
+        let (file, stat) = self.open(OpenOptions::new().read(true), Action::Open, path, 0)?;
         let direct =
             direct && self.prefers_direct(&file, 0, stat.len()) && self.enter_direct(&file, path, &stat);
         let context = self.context(path, name, &stat, Direction::Read);
-        let base = self.queued_file(context, Direction::Read, file, direct, &stat);
+        let base = self.queued_file(context, Direction::Read, Arc::new(file), direct, &stat);
         Ok(Descriptor::new(base, device_of(&stat), stat.len()))
     }
 
@@ -314,13 +320,13 @@ impl Disk {
         &self,
         context: StreamContext,
         direction: Direction,
-        file: File,
+        file: Arc<File>,
         direct: bool,
         stat: &Metadata,
     ) -> QueuedFile {
         let device = device_of(stat);
         let (_, request_bytes) = self.requests(device, direction);
-        QueuedFile { context, queue: self.io_queue(device), file: Arc::new(file), direct, request_bytes }
+        QueuedFile { context, queue: self.io_queue(device), file, direct, request_bytes }
     }
 
     /// Turns O_DIRECT on where the volume allows it.
