@@ -36,7 +36,7 @@ pub enum Failure {
     #[error("{flag} {source}")]
     Size {
         /// The flag or variable it was given to.
-        flag: &'static str,
+        flag: String,
         /// What is wrong with it.
         source: SizeError,
     },

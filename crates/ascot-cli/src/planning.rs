@@ -8,9 +8,9 @@ use clap::ArgMatches;
 
 use crate::failure::Failure;
 use crate::numbers;
-use crate::sort::print;
 use crate::sort_planning::plan_sort;
-use crate::view_flags::is_given;
+use crate::sys::print;
+use crate::values;
 use crate::volume;
 
 /// Bytes of the smallest blocks that are worth reading or writing.
@@ -20,7 +20,7 @@ const LEAST_STREAMS: u32 = 3;
 
 /// `ascot plan`.
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
-    let what = matches.get_one::<String>("what").map_or("bowtie", String::as_str);
+    let what = values::word(matches, "what").unwrap_or("bowtie");
     refuse_meaningless(matches, what)?;
     let profile = volume::profile(matches)?;
     let volume = &profile.volume;
@@ -73,7 +73,7 @@ fn refuse_meaningless(matches: &ArgMatches, what: &str) -> Result<(), Failure> {
         "sort" => (&["inputs", "outputs", "alpha"], "a sort is planned by its bytes and records"),
         _ => (&[], ""),
     };
-    let given = |ids: &[&'static str]| ids.iter().find(|id| is_given(matches, id)).copied();
+    let given = |ids: &[&'static str]| ids.iter().find(|id| values::is_given(matches, id)).copied();
     if let Some(id) = given(none) {
         return Err(Failure::usage(format!("--{id} means nothing for plan {what}"), why));
     }
@@ -91,7 +91,7 @@ fn no_ends() -> Failure {
 }
 
 fn too_many(matches: &ArgMatches, streams: u32, memory_bytes: u64) -> Failure {
-    if let Some(most) = matches.get_one::<String>("most-streams") {
+    if let Some(most) = values::word(matches, "most-streams") {
         return Failure::usage(
             format!("--most-streams {most} is too few: {streams} files at once are needed"),
             format!("--most-streams {streams} is the least"),

@@ -1,9 +1,8 @@
 //! `ascot probe`: measures a volume and the processors, and shows what came of it.
 
-use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use ascot_device::{DEFAULT_BYTES, DEFAULT_SECONDS, ProbeError, ProbeRequest, SECONDS_RANGE};
 use ascot_model::measurement::{Figure, MeasuredProfile, Speed, SwitchPoint};
@@ -16,7 +15,8 @@ use crate::failure::Failure;
 use crate::numbers;
 use crate::report_file::write_whole;
 use crate::signals::Stop;
-use crate::sort::print;
+use crate::sys::print;
+use crate::values;
 
 /// Letters of the longest bar of the curve.
 const BAR_LETTERS: f64 = 16.0;
@@ -24,14 +24,14 @@ const PROGRESS_LETTERS: usize = 30;
 
 /// `ascot probe`.
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
-    let directory = matches.get_one::<OsString>("directory").map(PathBuf::from).unwrap_or_default();
+    let directory = values::path(matches, "directory").unwrap_or_default();
     let request = ProbeRequest {
         directory,
         bytes: numbers::memory(matches, "bytes", DEFAULT_BYTES)?,
         seconds: seconds(matches)?,
         threads: std::thread::available_parallelism().map_or(1, usize::from),
     };
-    let [output, plot] = ["output", "plot"].map(|id| matches.get_one::<OsString>(id).map(PathBuf::from));
+    let [output, plot] = ["output", "plot"].map(|id| values::path(matches, id));
     for path in [&output, &plot].into_iter().flatten() {
         check_place(path)?;
     }
@@ -63,7 +63,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
 
 /// `--seconds`.
 fn seconds(matches: &ArgMatches) -> Result<f64, Failure> {
-    let Some(text) = matches.get_one::<String>("seconds") else { return Ok(DEFAULT_SECONDS) };
+    let Some(text) = values::word(matches, "seconds") else { return Ok(DEFAULT_SECONDS) };
     let (least, most) = SECONDS_RANGE;
     match text.parse::<f64>() {
         Ok(seconds) if (least..=most).contains(&seconds) => Ok(seconds),

@@ -18,6 +18,7 @@ use clap::ArgMatches;
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::values;
 
 /// Bytes moved by a system call.
 const CALL_BYTES: usize = 1 << 20;
@@ -45,7 +46,7 @@ impl ReportFile {
         matches: &ArgMatches,
         request: Option<&SortRequest>,
     ) -> Result<Option<ReportFile>, Failure> {
-        let Some(path) = matches.get_one::<OsString>("report").map(PathBuf::from) else { return Ok(None) };
+        let Some(path) = values::path(matches, "report") else { return Ok(None) };
         if let Some(request) = request {
             let list = matches.try_get_one::<OsString>("files0-from").ok().flatten();
             refuse_files_of_job(&path, request, list.map(Path::new))?;

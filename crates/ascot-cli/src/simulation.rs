@@ -1,8 +1,5 @@
 //! `ascot simulate`: the schedules on numbers, beside the formulas.
 
-use std::ffi::OsString;
-use std::path::PathBuf;
-
 use ascot_bowtie::simulate::{EQUAL_PARTS, Setup, Simulation, SimulationReport, Skew};
 use ascot_model::run_length::{Algorithm, Scheme};
 use ascot_model::units;
@@ -12,7 +9,8 @@ use crate::chart::stairs;
 use crate::failure::Failure;
 use crate::numbers;
 use crate::report_file::write_whole;
-use crate::sort::print;
+use crate::sys::print;
+use crate::values;
 
 /// Blocks the memory is cut into unless a block's size is given: so many that what does not fit a
 /// block is nothing.
@@ -26,7 +24,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let report = setup(matches)?
         .run()
         .map_err(|stuck| Failure::usage(stuck.to_string(), "more --memory, or smaller blocks (--block)"))?;
-    if let Some(path) = matches.get_one::<OsString>("plot").map(PathBuf::from) {
+    if let Some(path) = values::path(matches, "plot") {
         let written = write_whole(&path, chart(&report).as_bytes());
         written.map_err(|source| Failure::File { path, doing: "cannot write the chart", source })?;
     }
@@ -72,7 +70,7 @@ fn setup(matches: &ArgMatches) -> Result<Simulation, Failure> {
             )
         })?,
     };
-    let equal_parts = matches.get_one::<String>("schedule").is_some_and(|name| name == EQUAL_PARTS);
+    let equal_parts = values::word(matches, "schedule").is_some_and(|name| name == EQUAL_PARTS);
     if let Some(group) = numbers::whole(matches, "group")? {
         if equal_parts {
             let what = "--group with --schedule equal: no stream is filled or written with others".to_owned();
@@ -87,7 +85,7 @@ fn setup(matches: &ArgMatches) -> Result<Simulation, Failure> {
         }
         scheme = Scheme::new(shape, scheme.algorithm, group as f64, group as f64);
     }
-    let skew = skew(matches.get_one::<String>("skew").map_or("equal", String::as_str))?;
+    let skew = skew(values::word(matches, "skew").unwrap_or("equal"))?;
     let setup = Setup {
         scheme,
         memory_blocks: memory_blocks as u32,
@@ -100,7 +98,7 @@ fn setup(matches: &ArgMatches) -> Result<Simulation, Failure> {
 }
 
 fn algorithm(matches: &ArgMatches) -> Option<Algorithm> {
-    let name = matches.get_one::<String>("schedule")?;
+    let name = values::word(matches, "schedule")?;
     Algorithm::ALL.into_iter().find(|algorithm| algorithm.name() == name)
 }
 

@@ -14,6 +14,7 @@ use crate::failure::Failure;
 use crate::numbers;
 use crate::request::named_records;
 use crate::size;
+use crate::values;
 use crate::volume::Profile;
 
 /// Bytes of a record where none are given: those of the sort benchmark.
@@ -32,7 +33,7 @@ pub fn plan_sort(
     memory_bytes: u64,
     profile: &Profile,
 ) -> Result<SortPlan, Failure> {
-    let record_bytes = match matches.get_one::<String>("record-bytes") {
+    let record_bytes = match values::word(matches, "record-bytes") {
         None => None,
         Some(text) => Some(size::count(text).ok().filter(|bytes| *bytes > 0).ok_or_else(|| {
             Failure::usage(format!("--record-bytes '{text}' is not a length in bytes"), "such as 100")
@@ -68,13 +69,13 @@ fn request(
     memory_bytes: u64,
     profile: &Profile,
 ) -> Result<SortRequest, Failure> {
-    let format = match (matches.get_one::<String>("format"), record_bytes.unwrap_or(USUAL_RECORD_BYTES)) {
-        (Some(format), _) => format.clone(),
+    let format = match (values::word(matches, "format"), record_bytes.unwrap_or(USUAL_RECORD_BYTES)) {
+        (Some(format), _) => format.to_owned(),
         (None, 4) => "u32".to_owned(),
         (None, ..=NUMBER_BYTES) => "u64".to_owned(),
         (None, bytes) => format!("fixed:{bytes}"),
     };
-    let keys: Vec<OsString> = matches.get_many::<OsString>("key").into_iter().flatten().cloned().collect();
+    let keys: Vec<OsString> = values::all(matches, "key").cloned().collect();
     let (layout, keys) = named_records(Some(&format), &keys, Layout::LINES, &[])?;
     let given = matches.contains_id("format") && record_bytes.is_some();
     if given && matches!(layout, Layout::Fixed { .. } | Layout::Number(_)) {

@@ -1,7 +1,7 @@
 //! The few calls to the operating system a command makes at its start and for its display.
 
 use std::fs::File;
-use std::io::{Seek, SeekFrom};
+use std::io::{Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
 use std::sync::OnceLock;
@@ -75,6 +75,19 @@ pub fn standard_input_for(inputs: &[Input]) -> Result<(), Failure> {
 /// An error where standard output was closed, as by `>&-`.
 pub fn standard_output() -> std::io::Result<()> {
     standard_stream(libc::STDOUT_FILENO)
+}
+
+/// Writes the result of a command to standard output; its last line ends.
+pub fn print(text: impl AsRef<[u8]>) -> Result<(), Failure> {
+    let text = text.as_ref();
+    let mut out = std::io::stdout().lock();
+    let written = out.write_all(text).and_then(|()| {
+        if !text.is_empty() && !text.ends_with(b"\n") {
+            out.write_all(b"\n")?;
+        }
+        out.flush()
+    });
+    standard_output().and(written).map_err(Failure::Output)
 }
 
 /// A file on standard input that a job has read by its name stands at its end from now on, as after any

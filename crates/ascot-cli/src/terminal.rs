@@ -8,7 +8,7 @@ use ascot_sort::request::{Input, Output, SortRequest};
 use clap::ArgMatches;
 
 use crate::failure::Failure;
-use crate::view_flags::is_given;
+use crate::values;
 
 /// Bytes that are looked at.
 pub const LOOKED_AT_BYTES: usize = 512;
@@ -25,7 +25,7 @@ pub fn spare(bytes: &[u8]) -> Result<(), Failure> {
 
 /// An error where a sort would write binary records to a terminal. Who names that with `-o` gets them.
 pub fn spare_of_sort(matches: &ArgMatches, request: &SortRequest) -> Result<(), Failure> {
-    let wanted = !matches!(request.output, Output::Stdout) || is_given(matches, "output");
+    let wanted = !matches!(request.output, Output::Stdout) || values::is_given(matches, "output");
     if wanted || !std::io::stdout().is_terminal() {
         return Ok(());
     }
