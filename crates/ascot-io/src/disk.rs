@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use ascot_model::measurement::{Requests, VolumeRequests};
 
 use crate::backend::{BUFFERED_BYTES, Backend, Calls, PLAIN_BYTES, SyncRead};
+use crate::descriptor::Descriptor;
 use crate::direct::{DirectRead, QueuedFile};
 use crate::error::{Action, IoError};
 use crate::fault_hook::{FaultHook, inject_fault};
@@ -25,7 +26,6 @@ use crate::io_queue::IoQueue;
 use crate::ledger::{Direction, Ledger};
 use crate::mapped::Mapped;
 use crate::pipe::{PipeRead, PipeWrite};
-use crate::random_access::Descriptor;
 use crate::space_reservation::{PendingRemoval, SpaceReservation};
 use crate::stream::{ReadStream, WriteStream};
 use crate::stream_context::StreamContext;

@@ -17,6 +17,7 @@
 mod arena;
 mod backend;
 mod buf;
+mod descriptor;
 mod direct;
 mod disk;
 pub mod emergency;
@@ -44,6 +45,7 @@ pub mod waits;
 
 pub use backend::{BUFFERED_BYTES, Backend, PLAIN_BYTES};
 pub use buf::{BlockPool, Buf};
+pub use descriptor::PendingRead;
 pub use disk::{DEFAULT_DEPTH, DEFAULT_REQUEST_BYTES, Disk, DiskOptions};
 pub use error::{Action, IoError, STANDARD_OUTPUT};
 pub use fault_hook::{Effect, FaultHook};
@@ -52,7 +54,7 @@ pub use io_queue::IoQueue;
 pub use ledger::{Direction, FileAccount, Ledger, StreamAccount, Totals};
 pub use output::{AtomicOutput, is_temporary, orphaned_outputs, remove_orphan};
 pub use pool::{Pool, PoolError, Reservation};
-pub use random_access::{MetadataCalls, PendingRead, RandomAccessFile};
+pub use random_access::{MetadataCalls, RandomAccessFile};
 pub use run::{
     BlockDecoder, BlockEntry, Codec, Compression, Crc32c, RunFile, RunId, RunIndex, RunReader, RunWriter,
     block_checksum, crc32c, read_index,

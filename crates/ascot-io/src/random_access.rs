@@ -8,111 +8,14 @@
 //!
 //! Two descriptors, because O_DIRECT belongs to the descriptor, and small reads are worth keeping in the page cache.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
-use std::time::Instant;
+use std::sync::{Arc, OnceLock};
 
-use crate::PAGE_BYTES;
 use crate::buf::Buf;
-use crate::direct::QueuedFile;
+use crate::descriptor::{Descriptor, PendingRead, pages_of};
 use crate::disk::Disk;
-use crate::error::{Action, IoError};
-use crate::fault_hook::Effect;
-use crate::io_queue::{IoQueue, Ticket};
-use crate::ledger::Direction;
-use crate::stream::Filled;
-use crate::sync::Unpoisoned;
-
-const PAGE: u64 = PAGE_BYTES as u64;
-
-/// Bytes of the whole pages that contain `len` bytes at `offset`: the size of a buffer for them.
-pub(crate) fn pages_of(offset: u64, len: u64) -> u64 {
-    (offset % PAGE + len).next_multiple_of(PAGE)
-}
-
-/// One open descriptor of a file. Several threads can read through it at once.
-///
-/// Invariant: reads ask for whole pages, so that O_DIRECT stays on.
-pub(crate) struct Descriptor {
-    base: Arc<Mutex<QueuedFile>>,
-    queue: IoQueue,
-    file: Arc<File>,
-    device: u64,
-    direct: bool,
-    /// The size of the file when it was opened.
-    bytes: u64,
-}
-
-/// A read that has begun.
-pub struct PendingRead {
-    base: Arc<Mutex<QueuedFile>>,
-    ticket: Ticket,
-    /// Where the requested bytes are in the buffer.
-    start: usize,
-    end: usize,
-    /// Where the buffer is in the file.
-    at: u64,
-}
-
-impl Descriptor {
-    pub(crate) fn new(base: QueuedFile, device: u64, bytes: u64) -> Self {
-        let queue = base.queue.clone();
-        let file = Arc::clone(&base.file);
-        let direct = base.direct;
-        Self { base: Arc::new(Mutex::new(base)), queue, file, device, direct, bytes }
-    }
-
-    /// The device of the file.
-    pub(crate) fn device(&self) -> u64 {
-        self.device
-    }
-
-    /// Begins a read of `len` bytes at `offset`; `buf` holds the [pages](pages_of) that contain them.
-    pub(crate) fn begin(&self, offset: u64, len: usize, buf: Buf) -> Result<PendingRead, IoError> {
-        let pages = pages_of(offset, len as u64) as usize;
-        let at = offset - offset % PAGE;
-        let start = (offset - at) as usize;
-        let mut base = lock(&self.base);
-        let effect = base.context.inject_fault(Action::Read, at)?;
-        if buf.len() < pages {
-            return Err(base.context.misuse(offset, "a buffer is smaller than what is read into it"));
-        }
-        let request = base.request(Direction::Read, buf, at, pages, effect == Some(Effect::Short))?;
-        drop(base);
-        let ticket = self.queue.submit(request);
-        Ok(PendingRead { base: Arc::clone(&self.base), ticket, start, end: start + len, at })
-    }
-}
-
-fn lock(base: &Mutex<QueuedFile>) -> MutexGuard<'_, QueuedFile> {
-    base.lock().unpoisoned()
-}
-
-impl PendingRead {
-    /// Whether completing it does not wait.
-    pub(crate) fn is_finished(&self) -> bool {
-        self.ticket.is_finished()
-    }
-
-    /// Waits for the bytes. Fewer bytes than requested are an error.
-    ///
-    /// # Errors
-    /// A failed read, or a file that ends early.
-    pub fn complete(self) -> Result<Filled, IoError> {
-        let Self { base, ticket, start, end, at } = self;
-        let since = Instant::now();
-        let (buf, moved) = ticket.wait();
-        let context = &lock(&base).context;
-        context.meter.waited(since.elapsed());
-        let moved = moved.map_err(|error| context.error(Action::Read, at, error))?;
-        match buf {
-            Some(buf) if moved >= end => Ok(Filled { buf, start, end }),
-            _ => Err(context.truncated(at + moved as u64, at + end as u64)),
-        }
-    }
-}
+use crate::error::IoError;
 
 /// Calls that ask a file system for a file and not for its bytes.
 #[derive(Debug, Default)]
@@ -180,7 +83,7 @@ impl RandomAccessFile {
 
     /// Its size when it was opened.
     pub fn size(&self) -> u64 {
-        self.cached.bytes
+        self.cached.bytes()
     }
 
     /// Bytes of the buffer that a read of `bytes` at `offset` needs: the whole pages that contain them.
@@ -198,14 +101,14 @@ impl RandomAccessFile {
 
     /// The descriptor past the page cache, if these bytes are to be read through it.
     fn direct_for(&self, offset: u64, bytes: u64) -> Option<&Descriptor> {
-        if !self.disk.prefers_direct(&self.cached.file, offset, bytes) {
+        if !self.disk.prefers_direct(self.cached.file(), offset, bytes) {
             return None;
         }
         let open = || {
             self.calls.count_opened(1);
             self.calls.count_inspected(1);
             // If it does not open, reads go through the page cache.
-            self.disk.open_random(&self.path, &self.name, true).ok().filter(|opened| opened.direct)
+            self.disk.open_random(&self.path, &self.name, true).ok().filter(Descriptor::is_direct)
         };
         self.direct.get_or_init(open).as_ref()
     }
@@ -216,7 +119,7 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
-    use crate::{DiskOptions, FaultHook, Pool};
+    use crate::{Action, DiskOptions, Effect, FaultHook, Pool};
 
     #[derive(Debug, Default)]
     struct Counting(AtomicU64);
@@ -265,7 +168,7 @@ mod tests {
         let asked: Vec<_> = places
             .iter()
             .map(|&(at, len)| {
-                let pages = super::pages_of(at as u64, len as u64) as usize;
+                let pages = pages_of(at as u64, len as u64) as usize;
                 file.begin(at as u64, len, pool.region(pages, "a test").unwrap()).unwrap()
             })
             .collect();

@@ -8,9 +8,9 @@ use super::codec::BlockDecoder;
 use super::index::BlockEntry;
 use super::{RunId, block_checksum};
 use crate::buf::Buf;
+use crate::descriptor::{Descriptor, PendingRead};
 use crate::disk::Disk;
 use crate::error::IoError;
-use crate::random_access::{Descriptor, PendingRead};
 use crate::stream::{Filled, ReadStream};
 
 /// The ledger's name for run files being read.

@@ -15,9 +15,9 @@ use std::path::Path;
 use super::{RunId, crc32c};
 use crate::PAGE_BYTES;
 use crate::buf::Buf;
+use crate::descriptor::pages_of;
 use crate::disk::Disk;
 use crate::error::{Action, IoError};
-use crate::random_access::pages_of;
 use crate::stream::ReadStream;
 
 /// Opens every footer.
