@@ -79,10 +79,7 @@ def check_bound(seen, report, exact=True):
     assert seen <= told + MIB // 4, "the report shows the peak"
     assert seen <= predicted and told <= predicted, f"{max(seen, told) / predicted:.3f} times the prediction"
     if exact:
-        slack = SLACK_BYTES
-        if report["plan"]["chosen"]["method"] == "distribute":
-            slack += report["memory_bytes"] // 4
-        assert predicted <= 1.05 * told + slack, f"predicted {predicted}, taken {told}"
+        assert predicted <= 1.05 * told + SLACK_BYTES, f"predicted {predicted}, taken {told}"
 
 
 SEVERAL_PASSES = ["u64", "lines", "skewed lines"]

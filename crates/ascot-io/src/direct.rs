@@ -257,8 +257,9 @@ impl DirectWrite {
         let wanted = self.next.clamp(MIN_AHEAD_BYTES, MAX_AHEAD_BYTES).min(free / AHEAD_FREE_SHARE);
         let from = self.allocated;
         let needed = end.next_multiple_of(PAGE);
-        self.writer.wait_for_removals(needed.saturating_sub(from));
-        let until = (end + self.writer.ahead(wanted)).next_multiple_of(PAGE);
+        let data = needed.saturating_sub(from);
+        self.writer.wait_for_removals(data);
+        let until = needed + self.writer.ahead(wanted, data) / PAGE * PAGE;
         let mut result = system::allocate(&self.base.file, from, until - from).map(|()| until);
         if result.is_err() {
             // The last of the room may do, without any ahead. What was allocated in vain goes back;

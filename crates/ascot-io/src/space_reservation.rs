@@ -135,19 +135,21 @@ pub(crate) struct WriterShare {
 }
 
 impl WriterShare {
-    /// How much of `wanted` may be laid out behind the data.
-    pub(crate) fn ahead(&self, wanted: u64) -> u64 {
+    /// How much of `wanted` may be allocated after the next `bytes` of data.
+    pub(crate) fn ahead(&self, wanted: u64, bytes: u64) -> u64 {
         let state = self.space.lock();
         let to_come = state.reserved.saturating_sub(state.held);
         let max = to_come.max(ahead_bytes(state.reserved.max(state.held)));
-        let max = state.limit.map_or(max, |limit| max.min(limit.saturating_sub(state.held + SPARE_BYTES)));
+        let max =
+            state.limit.map_or(max, |limit| max.min(limit.saturating_sub(state.held + bytes + SPARE_BYTES)));
         wanted.min(max / state.writers.max(1))
     }
 
     /// Waits while `bytes` more would pass the limit and files are being removed.
     pub(crate) fn wait_for_removals(&self, bytes: u64) {
         let mut state = self.space.lock();
-        while state.removals > 0 && state.limit.is_some_and(|limit| state.held + bytes > limit) {
+        let needed = bytes + SPARE_BYTES;
+        while state.removals > 0 && state.limit.is_some_and(|limit| state.held + needed > limit) {
             let waited = self.space.removed.wait_timeout(state, REMOVAL_POLL);
             state = waited.unpoisoned().0;
         }
@@ -191,17 +193,18 @@ mod tests {
         let space = SpaceReservation::default();
         space.reserve(4096 * MIB);
         let first = space.writer();
-        assert_eq!(first.ahead(64 * MIB), 64 * MIB);
+        assert_eq!(first.ahead(64 * MIB, 0), 64 * MIB);
         let others: Vec<WriterShare> = (0..127).map(|_| space.writer()).collect();
-        assert_eq!(first.ahead(64 * MIB), 32 * MIB);
+        assert_eq!(first.ahead(64 * MIB, 0), 32 * MIB);
         space.lock().held = 4096 * MIB;
-        assert_eq!(first.ahead(64 * MIB), MIB / 2, "a share of the job is left to all of them");
+        assert_eq!(first.ahead(64 * MIB, 0), MIB / 2, "a share of the job is left to all of them");
         drop(others);
-        assert_eq!(first.ahead(1024 * MIB), 64 * MIB);
+        assert_eq!(first.ahead(1024 * MIB, 0), 64 * MIB);
         space.limit(4100 * MIB);
-        assert_eq!(first.ahead(1024 * MIB), 4 * MIB - SPARE_BYTES, "nothing is laid out beyond the limit");
+        assert_eq!(first.ahead(1024 * MIB, 0), 4 * MIB - SPARE_BYTES, "nothing is laid out beyond the limit");
+        assert_eq!(first.ahead(1024 * MIB, MIB), 3 * MIB - SPARE_BYTES, "the data itself counts");
         space.limit(4000 * MIB);
-        assert_eq!(first.ahead(1024 * MIB), 0);
+        assert_eq!(first.ahead(1024 * MIB, 0), 0);
     }
 
     #[test]

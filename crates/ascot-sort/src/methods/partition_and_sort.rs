@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use ascot_io::sync::Unpoisoned;
 use ascot_io::{BlockPool, PAGE_BYTES};
 use ascot_model::report::Report;
-use ascot_model::sort_plan::long_run_bytes;
+use ascot_model::sort_plan::{long_run_bytes, uneven_part_bytes};
 use ascot_record::checksum::RecordSum;
 
 use crate::api::error::SortError;
@@ -279,6 +279,7 @@ impl<R: Records> Job<'_, R> {
             return Err(SortError::Internal("parts without splitters"));
         };
         let splitters = Splitters::new(keys, self.records.descending());
+        let planned_parts = keys.len() as u64 + 1;
         let mut sums = PassSums::default();
         if let Some(state) = &self.manifest.output {
             sums = state.so_far.clone().into_sums().0;
@@ -288,8 +289,12 @@ impl<R: Records> Job<'_, R> {
         }
         let first = splitters.parts() - self.manifest.runs.len();
         let memory = self.sort_memory(self.part_stream_bytes());
-        let load = (memory.pieces.piece_bytes() * memory.load_pieces) as u64;
+        let mut load = (memory.pieces.piece_bytes() * memory.load_pieces) as u64;
         drop(memory);
+        // A larger part would take more disk than the plan allows.
+        if let Some(total) = self.inputs.record_bytes() {
+            load = load.min(uneven_part_bytes(total, planned_parts));
+        }
         let parts: Vec<(Run, bool)> = std::mem::take(&mut self.manifest.runs)
             .into_iter()
             .enumerate()
