@@ -24,7 +24,7 @@ use crate::sys::print;
 use crate::values;
 
 /// Memory of a reader where nothing is said, bytes.
-const USUAL_MEMORY_BYTES: u64 = 64 << 20;
+const DEFAULT_MEMORY_BYTES: u64 = 64 << 20;
 
 /// Runs one of the commands.
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
@@ -42,7 +42,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
 
 fn open(matches: &ArgMatches) -> Result<Directory, Failure> {
     let path = values::path(matches, "dir").unwrap_or_default();
-    let bytes = memory_or(matches, USUAL_MEMORY_BYTES)?;
+    let bytes = memory_or(matches, DEFAULT_MEMORY_BYTES)?;
     Ok(Directory::open(&Disk::default(), &path, usize::try_from(bytes).unwrap_or(usize::MAX))?)
 }
 
@@ -82,7 +82,7 @@ fn get(matches: &ArgMatches) -> Result<u8, Failure> {
     let keys = wanted(matches, &directory)?;
     let many = matches.get_one::<OsString>("keys-file").is_some();
     let epoch = epoch(matches, &directory)?;
-    let mut out = Output::new(&directory, Form::of(matches))?;
+    let mut out = Output::new(&directory, Form::requested(matches))?;
     let (mut found, mut unknown) = (0, Unknown::default());
     let done = directory.stored_many_there(&keys, epoch, |number, values, gaps| {
         let key = &keys[number][..];
@@ -223,7 +223,7 @@ fn range(matches: &ArgMatches) -> Result<u8, Failure> {
     if scan.end.as_ref().is_some_and(|end| *end < scan.from) {
         return Err(Failure::usage("the range ends before it begins", "the lesser key comes first"));
     }
-    let (mut out, mut unread) = (Output::new(&directory, Form::of(matches))?, Unread::default());
+    let (mut out, mut unread) = (Output::new(&directory, Form::requested(matches))?, Unread::default());
     let done = directory.scan_stored_there(&scan, &mut unread, |record| out.record(&record));
     out.finish(done)?;
     tell_notices(&directory);

@@ -27,11 +27,11 @@ use crate::sys::print;
 use crate::values;
 
 /// Memory of a build where nothing is said, bytes.
-const USUAL_MEMORY_BYTES: u64 = 256 << 20;
+const DEFAULT_MEMORY_BYTES: u64 = 256 << 20;
 /// What epochs of one file each are limited to: a page of each index is rewritten for each of them.
-const USUAL_BATCH_BYTES: u64 = 32 << 10;
+const DEFAULT_BATCH_BYTES: u64 = 32 << 10;
 /// Bytes of an epoch where nothing is said.
-const USUAL_EPOCH_BYTES: u64 = 256 << 20;
+const DEFAULT_EPOCH_BYTES: u64 = 256 << 20;
 
 /// `ascot index build`.
 pub fn build(matches: &ArgMatches) -> Result<u8, Failure> {
@@ -56,7 +56,7 @@ fn build_until(matches: &ArgMatches, cancel: &Cancel) -> Result<u8, Failure> {
         }
     }
     let disk = Disk::default();
-    let memory_bytes = memory_or(matches, USUAL_MEMORY_BYTES)?;
+    let memory_bytes = memory_or(matches, DEFAULT_MEMORY_BYTES)?;
     let writer_bytes = usize::try_from(memory_bytes).unwrap_or(usize::MAX).saturating_sub(MEMORY_BYTES);
     let (opening, goes_on) = opening(matches, &files, &output)?;
     // What is there already is somebody else's.
@@ -249,16 +249,14 @@ struct Plans {
 
 /// `ascot index plan`.
 pub fn plan(matches: &ArgMatches) -> Result<u8, Failure> {
-    let most = u64::from(WRITERS_MAX);
+    let max = u64::from(WRITERS_MAX);
     let many = |id: &'static str| match numbers::whole(matches, id)? {
-        Some(count) if (1..=most).contains(&count) => Ok(count),
-        _ => {
-            Err(Failure::usage(format!("--{id} is a number from 1 to {}", units::count(most)), "such as 64"))
-        }
+        Some(count) if (1..=max).contains(&count) => Ok(count),
+        _ => Err(Failure::usage(format!("--{id} is a number from 1 to {}", units::count(max)), "such as 64")),
     };
     let (ranks, ranks_per_node) = (many("ranks")?, many("ranks-per-node")?);
-    let batch_bytes = numbers::memory(matches, "batch", USUAL_BATCH_BYTES)?.max(1);
-    let epoch_bytes = numbers::memory(matches, "bytes", USUAL_EPOCH_BYTES)?;
+    let batch_bytes = numbers::memory(matches, "batch", DEFAULT_BATCH_BYTES)?.max(1);
+    let epoch_bytes = numbers::memory(matches, "bytes", DEFAULT_EPOCH_BYTES)?;
     let job = RoutingJob { ranks, ranks_per_node, batch_bytes, epoch_bytes };
     let (nodes, direct, three_hop) = (job.nodes(), job.direct(), job.three_hop());
     let plans = Plans { ranks, ranks_per_node, nodes, batch_bytes, epoch_bytes, direct, three_hop };

@@ -99,7 +99,7 @@ fn explain(error: &clap::Error, named: &[Option<String>]) -> Result<u8, Failure>
     match error.kind() {
         ErrorKind::DisplayHelp => print(help::screen(command, &name)).map(|()| 0),
         ErrorKind::DisplayVersion => print(concat!("ascot ", env!("CARGO_PKG_VERSION"), "\n")).map(|()| 0),
-        _ => Err(failure::of_parser(error, &name, command)),
+        _ => Err(failure::from_parser(error, &name, command)),
     }
 }
 
@@ -109,7 +109,7 @@ fn spelled_out(mut words: Vec<OsString>, root: &Command) -> Result<Vec<OsString>
     let word = words.get(1).and_then(|word| word.to_str()).filter(|word| LIKE_SORT.contains(word));
     if let Some(command) = word.and_then(|word| root.find_subcommand(word)) {
         let rest = words.split_off(2);
-        if let Some(failure) = failure::of_foreign_flag(&rest, command) {
+        if let Some(failure) = failure::from_foreign_flag(&rest, command) {
             return Err(failure);
         }
         words.extend(arguments::rewritten(rest, command));

@@ -11,7 +11,7 @@ use crate::sys;
 use crate::values;
 
 /// More files than anybody has, and few enough to compute with.
-const MOST_STREAMS: u64 = 1_000_000;
+const MAX_STREAMS: u64 = 1_000_000;
 
 /// A size in bytes, or `default` where none is given.
 pub fn memory(matches: &ArgMatches, id: &str, default: u64) -> Result<u64, Failure> {
@@ -34,21 +34,20 @@ pub fn whole(matches: &ArgMatches, id: &str) -> Result<Option<u64>, Failure> {
 pub fn streams(matches: &ArgMatches, id: &str, default: u32) -> Result<u32, Failure> {
     match whole(matches, id)? {
         None => Ok(default),
-        Some(count @ ..=MOST_STREAMS) => Ok(count as u32),
+        Some(count @ ..=MAX_STREAMS) => Ok(count as u32),
         Some(count) => {
             Err(Failure::usage(format!("--{id} {count} is too many"), "up to 1000000 can be computed"))
         }
     }
 }
 
-/// A number between `least` and `most`.
-pub fn real(text: &str, what: &str, least: f64, most: f64) -> Result<f64, Failure> {
+/// A number between `min` and `max`.
+pub fn real(text: &str, what: &str, min: f64, max: f64) -> Result<f64, Failure> {
     match text.parse::<f64>() {
-        Ok(value) if (least..=most).contains(&value) => Ok(value),
-        _ => Err(Failure::usage(
-            format!("{what} '{text}' is not a number from {least} to {most}"),
-            "such as 0.5",
-        )),
+        Ok(value) if (min..=max).contains(&value) => Ok(value),
+        _ => {
+            Err(Failure::usage(format!("{what} '{text}' is not a number from {min} to {max}"), "such as 0.5"))
+        }
     }
 }
 

@@ -15,9 +15,9 @@ use crate::values;
 /// Blocks the memory is cut into unless a block's size is given: so many that what does not fit a
 /// block is nothing.
 const BLOCKS: u64 = 16384;
-const LEAST_BLOCK_BYTES: u64 = 4096;
+const MIN_BLOCK_BYTES: u64 = 4096;
 /// More blocks than this are not worth waiting for: each takes a look at every stream.
-const MOST_BLOCKS: u64 = 1 << 26;
+const MAX_BLOCKS: u64 = 1 << 26;
 
 /// `ascot simulate`.
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
@@ -38,24 +38,22 @@ fn setup(matches: &ArgMatches) -> Result<Simulation, Failure> {
         (numbers::streams(matches, "inputs", 1)?, numbers::streams(matches, "outputs", 1)?);
     let shape = numbers::shape(inputs, outputs, numbers::alpha(matches)?)?;
     let memory_bytes = numbers::memory(matches, "memory", 1 << 30)?;
-    let usual = (memory_bytes / BLOCKS).max(LEAST_BLOCK_BYTES);
+    let usual = (memory_bytes / BLOCKS).max(MIN_BLOCK_BYTES);
     let block_bytes = numbers::memory(matches, "block", usual)?.max(1);
     let memory_blocks = memory_bytes / block_bytes;
-    let least = u64::from(inputs) + 1 + 2 * u64::from(outputs);
-    if memory_blocks < least {
+    let min = u64::from(inputs) + 1 + 2 * u64::from(outputs);
+    if memory_blocks < min {
         return Err(Failure::usage(
             format!(
                 "{} holds {memory_blocks} blocks of {}",
                 units::memory(memory_bytes),
                 units::memory(block_bytes)
             ),
-            format!(
-                "{inputs} x {outputs} needs at least {least}: more --memory, or smaller blocks (--block)"
-            ),
+            format!("{inputs} x {outputs} needs at least {min}: more --memory, or smaller blocks (--block)"),
         ));
     }
     let total_blocks = numbers::memory(matches, "total", memory_bytes.saturating_mul(40))? / block_bytes;
-    if total_blocks > MOST_BLOCKS || memory_blocks > MOST_BLOCKS {
+    if total_blocks > MAX_BLOCKS || memory_blocks > MAX_BLOCKS {
         return Err(Failure::usage(
             format!("{} blocks are too many to simulate", units::count(total_blocks.max(memory_blocks))),
             "larger blocks (--block), or less in all (--total)",
@@ -76,11 +74,11 @@ fn setup(matches: &ArgMatches) -> Result<Simulation, Failure> {
             let what = "--group with --schedule equal: no stream is filled or written with others".to_owned();
             return Err(Failure::usage(what, "one of the two"));
         }
-        let most = u64::from(inputs.max(outputs));
-        if !(1..=most).contains(&group) {
+        let max = u64::from(inputs.max(outputs));
+        if !(1..=max).contains(&group) {
             return Err(Failure::usage(
                 format!("--group {group}: {inputs} x {outputs} has no group of so many"),
-                format!("from 1 to {most}"),
+                format!("from 1 to {max}"),
             ));
         }
         scheme = Scheme::new(shape, scheme.algorithm, group as f64, group as f64);
@@ -104,8 +102,8 @@ fn algorithm(matches: &ArgMatches) -> Option<Algorithm> {
 
 fn skew(text: &str) -> Result<Skew, Failure> {
     let (name, value) = text.split_once(':').map_or((text, None), |(name, value)| (name, Some(value)));
-    let number = |usual: f64, least: f64, most: f64| {
-        value.map_or(Ok(usual), |text| numbers::real(text, "--skew", least, most))
+    let number = |usual: f64, min: f64, max: f64| {
+        value.map_or(Ok(usual), |text| numbers::real(text, "--skew", min, max))
     };
     match name {
         "equal" if value.is_none() => Ok(Skew::Equal),

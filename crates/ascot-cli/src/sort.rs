@@ -228,7 +228,7 @@ fn job(
         }
     };
     if let Some(file) = report_file {
-        file.place()?;
+        file.commit()?;
     }
     screen.tell_columns(&report.columns);
     screen.summary(&report);

@@ -18,9 +18,9 @@ use crate::values;
 use crate::volume::Profile;
 
 /// Bytes of a record where none are given: those of the sort benchmark.
-const USUAL_RECORD_BYTES: u64 = 100;
+const DEFAULT_RECORD_BYTES: u64 = 100;
 /// More than anybody sorts, and little enough for all passes together to be counted.
-const MOST_BYTES: u64 = 100_000_000_000_000_000;
+const MAX_BYTES: u64 = 100_000_000_000_000_000;
 /// Records of the longest kind that memory has room for.
 const RECORDS_OF_MEMORY: u64 = 4;
 /// Records up to this length are taken to be numbers, where nothing is said of them.
@@ -50,15 +50,15 @@ pub fn plan_sort(
             format!("--memory {}MiB is the least", bytes.saturating_mul(RECORDS_OF_MEMORY).div_ceil(1 << 20)),
         ));
     }
-    if input_bytes > MOST_BYTES {
-        let most = units::bytes(MOST_BYTES);
+    if input_bytes > MAX_BYTES {
+        let max = units::bytes(MAX_BYTES);
         return Err(Failure::usage(
             format!("--input {} is too much", units::bytes(input_bytes)),
-            format!("sorts of up to {most} can be computed"),
+            format!("sorts of up to {max} can be computed"),
         ));
     }
     let request = request(matches, record_bytes, memory_bytes, profile)?;
-    let mean_bytes = record_bytes.unwrap_or(USUAL_RECORD_BYTES) as f64;
+    let mean_bytes = record_bytes.unwrap_or(DEFAULT_RECORD_BYTES) as f64;
     Ok(SortPlan::new(&request, input_bytes, mean_bytes)?)
 }
 
@@ -69,7 +69,7 @@ fn request(
     memory_bytes: u64,
     profile: &Profile,
 ) -> Result<SortRequest, Failure> {
-    let format = match (values::word(matches, "format"), record_bytes.unwrap_or(USUAL_RECORD_BYTES)) {
+    let format = match (values::word(matches, "format"), record_bytes.unwrap_or(DEFAULT_RECORD_BYTES)) {
         (Some(format), _) => format.to_owned(),
         (None, 4) => "u32".to_owned(),
         (None, ..=NUMBER_BYTES) => "u64".to_owned(),
@@ -90,7 +90,7 @@ fn request(
             "--format lines is about as fast; ascot sort FILE --explain plans for a file that is there",
         ));
     }
-    let most = numbers::whole(matches, "most-streams")?;
+    let max = numbers::whole(matches, "most-streams")?;
     Ok(SortRequest {
         inputs: Vec::new(),
         output: Output::Stdout,
@@ -107,7 +107,7 @@ fn request(
         method: Method::Auto,
         compression: Compression::None,
         threads: profile.host.as_ref().map(|host| host.threads),
-        batch_size: most.map(|most| usize::try_from(most).unwrap_or(usize::MAX).max(2)),
+        batch_size: max.map(|max| usize::try_from(max).unwrap_or(usize::MAX).max(2)),
         volumes: Volumes {
             volume: Some(profile.volume.clone()),
             host: profile.host.clone(),

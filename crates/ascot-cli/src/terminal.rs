@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::values;
 
 /// Bytes that are looked at.
-pub const LOOKED_AT_BYTES: usize = 512;
+pub const SAMPLED_BYTES: usize = 512;
 
 /// Whether bytes are not what text has: control bytes beside those that move to another place or colour.
 pub fn is_binary(bytes: &[u8]) -> bool {
@@ -50,7 +50,7 @@ fn head_of(input: &Input) -> Option<Vec<u8>> {
     let Input::Path(path) = input else { return None };
     let file = File::open(path).ok().filter(|file| file.metadata().is_ok_and(|stat| stat.is_file()))?;
     let mut head = Vec::new();
-    file.take(LOOKED_AT_BYTES as u64).read_to_end(&mut head).ok()?;
+    file.take(SAMPLED_BYTES as u64).read_to_end(&mut head).ok()?;
     Some(head)
 }
 

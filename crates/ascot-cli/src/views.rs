@@ -22,7 +22,7 @@ use crate::values;
 use crate::view_flags::{refuse_others, say_an_order};
 
 /// Memory of a view where nothing is said, bytes.
-const USUAL_MEMORY_BYTES: u64 = 256 << 20;
+const DEFAULT_MEMORY_BYTES: u64 = 256 << 20;
 
 /// `ascot view`.
 pub fn view(matches: &ArgMatches) -> Result<u8, Failure> {
@@ -35,8 +35,7 @@ pub fn view(matches: &ArgMatches) -> Result<u8, Failure> {
     let output = file.map_or(Output::Stdout, Output::Path);
     sys::standard_streams(&[], &output)?;
     if matches!(output, Output::Stdout) {
-        let looked_at =
-            terminal::LOOKED_AT_BYTES.min(usize::try_from(range.1 - range.0).unwrap_or(usize::MAX));
+        let looked_at = terminal::SAMPLED_BYTES.min(usize::try_from(range.1 - range.0).unwrap_or(usize::MAX));
         terminal::spare(&view.read_at(range.0, looked_at)?)?;
     }
     finish(write_part(&*view, range, &output, &RunOptions::default(), &cancel), &stop)?;
@@ -49,13 +48,13 @@ pub fn open(matches: &ArgMatches, dir: &Path) -> Result<Arc<dyn View>, Failure> 
 }
 
 fn opening(matches: &ArgMatches) -> Result<OpenView, Failure> {
-    let memory_bytes = Some(memory_or(matches, USUAL_MEMORY_BYTES)?);
+    let memory_bytes = Some(memory_or(matches, DEFAULT_MEMORY_BYTES)?);
     Ok(OpenView { memory_bytes, threads: threads(matches)?, options: RunOptions::default() })
 }
 
 /// Opens an indexed directory with the memory a view would have.
 pub fn open_index(matches: &ArgMatches, dir: &Path) -> Result<Directory, Failure> {
-    let bytes = memory_or(matches, USUAL_MEMORY_BYTES)?;
+    let bytes = memory_or(matches, DEFAULT_MEMORY_BYTES)?;
     Ok(Directory::open(&Disk::default(), dir, usize::try_from(bytes).unwrap_or(usize::MAX))?)
 }
 

@@ -192,11 +192,11 @@ impl<'a> Bench<'a> {
 
     /// The patterns to read and to write with.
     fn sweep(&mut self) -> Result<(Pattern, Pattern), ProbeError> {
-        let most = self.areas.read.bytes() / 2;
+        let max = self.areas.read.bytes() / 2;
         let patterns: Vec<Pattern> = REQUESTS
             .iter()
             .flat_map(|&request_bytes| DEPTHS.map(|depth| Pattern { request_bytes, depth, streams: 1 }))
-            .filter(|pattern| pattern.memory() <= BUFFER_BYTES && pattern.request_bytes <= most)
+            .filter(|pattern| pattern.memory() <= BUFFER_BYTES && pattern.request_bytes <= max)
             .collect();
         let seconds = Clock::seconds_until(self.clock.share(SWEEP_UNTIL)).max(0.1);
         let slice = MEASURED_SHARE * seconds / (2 * TRIES * patterns.len()) as f64;

@@ -134,7 +134,7 @@ impl<A: Access> SyncRead<A> {
                 Err(error) => result = Err(error),
             }
         }
-        receipt.settle(filled as u64);
+        receipt.complete(filled as u64);
         self.next += wanted as u64;
         result.map(|()| Filled { buf, start: 0, end: wanted })
     }
@@ -193,7 +193,7 @@ impl<A: Access> SyncWrite<A> {
                 Err(error) => result = Err(error),
             }
         }
-        receipt.settle(written as u64);
+        receipt.complete(written as u64);
         self.next += len as u64;
         result
     }

@@ -225,7 +225,7 @@ impl DirectWrite {
     }
 
     /// Looks at the oldest request: waits for it, or only if it has finished.
-    fn settle_oldest(&mut self, wait: bool) -> Result<bool, IoError> {
+    fn finish_oldest(&mut self, wait: bool) -> Result<bool, IoError> {
         let Some((ticket, ..)) = self.begun.front() else { return Ok(false) };
         if !wait && !ticket.is_finished() {
             return Ok(false);
@@ -318,7 +318,7 @@ impl WriteStream for DirectWrite {
 
     fn begin(&mut self, buf: Buf, len: usize) -> Result<(), IoError> {
         self.check()?;
-        while self.settle_oldest(false)? {}
+        while self.finish_oldest(false)? {}
         if len > buf.len() {
             return Err(self.base.context.misuse(self.next, TOO_LONG));
         }
@@ -348,19 +348,19 @@ impl WriteStream for DirectWrite {
 
     fn in_flight(&mut self) -> usize {
         // Failures are kept, and told by whatever is called next.
-        while self.settle_oldest(false).is_ok_and(|settled| settled) {}
+        while self.finish_oldest(false).is_ok_and(|finished| finished) {}
         self.begun.len()
     }
 
     fn complete(&mut self) -> Result<(), IoError> {
-        let _ = self.settle_oldest(true);
+        let _ = self.finish_oldest(true);
         self.check()
     }
 
     fn drain(&mut self) -> Result<(), IoError> {
         while !self.begun.is_empty() {
             // Kept in `failed`; the rest is waited for all the same.
-            let _ = self.settle_oldest(true);
+            let _ = self.finish_oldest(true);
         }
         self.check()
     }

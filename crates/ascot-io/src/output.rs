@@ -77,7 +77,7 @@ impl AtomicOutput {
                     if source.kind() == io::ErrorKind::AlreadyExists && attempt < NAMES_TRIED => {}
                 Err(error) => {
                     emergency::forget(&temporary);
-                    return Err(of_output(error, path, &target));
+                    return Err(name_output(error, path, &target));
                 }
             }
             emergency::forget(&temporary);
@@ -125,7 +125,7 @@ impl AtomicOutput {
                 Err(IoError::Os { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {
                     disk.remove_file(temporary)?;
                 }
-                Err(error) => return Err(of_output(error, path, &target)),
+                Err(error) => return Err(name_output(error, path, &target)),
                 Ok((stream, file)) => {
                     if hold(temporary, &file) {
                         return Ok(Self::at(disk, stream, target, temporary.to_path_buf(), file));
@@ -295,7 +295,7 @@ impl Drop for AtomicOutput {
 }
 
 /// An error in making the temporary file of `target`, said of `path`, which the user knows.
-fn of_output(error: IoError, path: &Path, target: &Path) -> IoError {
+fn name_output(error: IoError, path: &Path, target: &Path) -> IoError {
     let directory = directory_of(target);
     match error {
         IoError::Os { source, .. } if source.kind() == io::ErrorKind::NotFound && !directory.exists() => {

@@ -33,7 +33,7 @@ use crate::waits::{Need, receive, wait_for};
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
 /// The answer of a pipe's thread; none where the thread has ended.
-fn answer_of<T>(
+fn receive_answer<T>(
     from: &Receiver<Result<T, IoError>>,
     (path, is_stopped): (&Path, impl Fn() -> bool),
 ) -> Option<Result<T, IoError>> {
@@ -113,7 +113,7 @@ impl Source {
                     Err(error) => result = Err(self.context.error(Action::Read, self.at, error)),
                 }
             }
-            receipt.settle(end as u64);
+            receipt.complete(end as u64);
             result?;
         }
         Ok(Filled { buf, start: 0, end })
@@ -160,7 +160,7 @@ impl ReadStream for PipeRead {
         }
         self.in_flight -= 1;
         let is_stopped = || self.job_stop.as_ref().is_some_and(|stop| stop.load(Relaxed));
-        let answer = answer_of(&self.filled, (&self.path, is_stopped));
+        let answer = receive_answer(&self.filled, (&self.path, is_stopped));
         answer.unwrap_or_else(|| Err(self.misuse.clone()))
     }
 
@@ -261,7 +261,7 @@ impl Sink {
             }
             until = len;
         };
-        receipt.settle(written as u64);
+        receipt.complete(written as u64);
         self.at += written as u64;
         result
     }
@@ -304,7 +304,7 @@ impl WriteStream for PipeWrite {
     fn drain(&mut self) -> Result<(), IoError> {
         while self.in_flight > 0 {
             let of = (self.context.path.as_path(), || self.context.is_stopped());
-            match self.context.waiting(|| answer_of(&self.done, of)) {
+            match self.context.waiting(|| receive_answer(&self.done, of)) {
                 Some(Err(stopped @ IoError::Stopped { .. })) => return Err(stopped),
                 Some(result) => self.note(result),
                 None => return Err(self.context.misuse(self.written, "the stream's thread has ended")),

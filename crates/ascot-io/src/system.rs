@@ -31,9 +31,9 @@ pub(crate) fn allocate(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
 }
 
 /// Frees the blocks of `[0, upto)`; the file keeps its length.
-pub(crate) fn punch(file: &File, upto: u64) -> io::Result<()> {
+pub(crate) fn punch(file: &File, end: u64) -> io::Result<()> {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    Ok(rustix::fs::fallocate(file, flags, 0, upto)?)
+    Ok(rustix::fs::fallocate(file, flags, 0, end)?)
 }
 
 /// Turns O_DIRECT off for good on this descriptor.

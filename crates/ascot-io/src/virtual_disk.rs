@@ -207,7 +207,7 @@ struct VirtualContext {
 impl VirtualContext {
     /// Performs a request: lets the clock go on, and `copy` move the bytes of the file. Says when it is done.
     fn request(&mut self, offset: u64, bytes: u64, copy: impl FnOnce(&mut Vec<u8>)) -> f64 {
-        self.meter.issue(offset, bytes, 1).settle(bytes);
+        self.meter.issue(offset, bytes, 1).complete(bytes);
         let mut state = self.disk.state();
         let state = &mut *state;
         let file = &mut state.files[self.file];

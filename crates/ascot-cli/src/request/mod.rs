@@ -100,7 +100,7 @@ fn volumes(matches: &ArgMatches) -> Result<Volumes, Failure> {
     if let Some(Profile { volume, host, requests }) = volume::named(matches)? {
         volumes = Volumes { volume: Some(volume), host, requests, ..volumes };
     }
-    if let Some(Profile { volume, requests, .. }) = volume::of_inputs(matches)? {
+    if let Some(Profile { volume, requests, .. }) = volume::for_inputs(matches)? {
         volumes = Volumes { input_volume: Some(volume), input_requests: requests, ..volumes };
     }
     Ok(volumes)

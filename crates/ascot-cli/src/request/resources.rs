@@ -172,13 +172,13 @@ pub fn batch_size(matches: &ArgMatches) -> Result<Option<usize>, Failure> {
     at_least(matches, "batch-size", "--batch-size", 2)
 }
 
-fn at_least(matches: &ArgMatches, id: &str, flag: &str, least: usize) -> Result<Option<usize>, Failure> {
+fn at_least(matches: &ArgMatches, id: &str, flag: &str, min: usize) -> Result<Option<usize>, Failure> {
     let Some(text) = values::word(matches, id) else { return Ok(None) };
     match text.parse::<usize>() {
-        Ok(number) if number >= least => Ok(Some(number)),
+        Ok(number) if number >= min => Ok(Some(number)),
         _ => Err(Failure::usage(
             format!("invalid {flag} argument '{text}'"),
-            format!("accepted: a whole number of at least {least}"),
+            format!("accepted: a whole number of at least {min}"),
         )),
     }
 }

@@ -6,7 +6,7 @@
 //! ```text
 //!   stream --Request--> [part part part]--> queue --> ring thread (io_uring)
 //!      ^                                          \-> depth threads (pread/pwrite)
-//!      '-- Ticket <----------- settled ------------'
+//!      '-- Ticket <----------- finished -----------'
 //! ```
 //!
 //! With io_uring, one thread owns the ring and sleeps in it; a bell (eventfd) read through the

@@ -71,7 +71,7 @@ impl PartQueue {
     pub(super) fn push(&self, parts: Vec<Part>) {
         let mut state = self.lock();
         if state.abandoned {
-            // Dropped parts settle with an error.
+            // Dropped parts fail.
             drop(state);
             return;
         }
@@ -89,7 +89,7 @@ impl PartQueue {
     }
 
     /// Where the thread that holds the answer panics, nothing is performed any more: all parts, waiting or to
-    /// come, settle with an error, so that nobody waits for them.
+    /// come, fail, so that no caller waits for them.
     pub(super) fn abandon_on_panic(&self) -> Abandon<'_> {
         Abandon { queue: self }
     }

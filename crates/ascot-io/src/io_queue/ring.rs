@@ -64,7 +64,7 @@ struct InFlight {
 }
 
 impl InFlight {
-    fn of(&mut self, direction: Direction) -> &mut usize {
+    fn count(&mut self, direction: Direction) -> &mut usize {
         match direction {
             Direction::Read => &mut self.reads,
             Direction::Write => &mut self.writes,
@@ -134,7 +134,7 @@ impl Ring {
             super::threads::perform(part);
             return;
         };
-        *self.in_flight.of(part.direction()) += 1;
+        *self.in_flight.count(part.direction()) += 1;
         let (memory, len) = part.memory();
         let fd = types::Fd(part.file().as_raw_fd());
         let entry = match part.direction() {
@@ -172,13 +172,13 @@ impl Ring {
                 queue.hush();
             } else {
                 let result = usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result));
-                self.settle(data as usize, result);
+                self.record(data as usize, result);
             }
         }
         self.reaped = reaped;
     }
 
-    fn settle(&mut self, slot: usize, result: io::Result<usize>) {
+    fn record(&mut self, slot: usize, result: io::Result<usize>) {
         let Some(part) = self.slots.get_mut(slot).and_then(Option::take) else { return };
         self.vacate(slot, part.direction());
         // The kernel cancels a request for which it cannot start a worker of its own: a limit of processes.
@@ -186,13 +186,13 @@ impl Ring {
             super::threads::perform(part);
             return;
         }
-        if let Some(part) = part.settle(result) {
+        if let Some(part) = part.record(result) {
             self.submit(part);
         }
     }
 
     fn vacate(&mut self, slot: usize, direction: Direction) {
-        *self.in_flight.of(direction) -= 1;
+        *self.in_flight.count(direction) -= 1;
         self.vacant.push(slot);
     }
 }

@@ -48,7 +48,7 @@ pub(super) fn perform(part: Part) {
         if matches!(&result, Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
             thread::yield_now();
         }
-        next = part.settle(result);
+        next = part.record(result);
     }
 }
 
@@ -57,7 +57,7 @@ fn call(part: &Part) -> io::Result<usize> {
         libc::off_t::try_from(part.offset()).map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW))?;
     let (memory, len) = part.memory();
     let fd = part.file().as_raw_fd();
-    // SAFETY: the part's memory is valid for `len` bytes and nobody else's until it settles; the
+    // SAFETY: the part's memory is valid for `len` bytes and of no other thread until it ends; the
     // descriptor is open as long as the part holds the file.
     let moved = unsafe {
         match part.direction() {
