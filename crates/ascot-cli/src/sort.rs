@@ -304,7 +304,7 @@ fn explain_to(
     if let Some(file) = report_file {
         file.write_at_once(&explanation)?;
     }
-    print(&explanation.to_string())?;
+    print(explanation.to_string())?;
     Ok(if explanation.shortage.is_some() { STATUS_OF_ERROR } else { 0 })
 }
 

@@ -73,7 +73,7 @@ pub fn check(matches: &ArgMatches) -> Result<u8, Failure> {
     let verdict = stoppable(&screen, |cancel| ascot_sort::check::check(&request, &screen, cancel))
         .map_err(|failure| if format.is_none() { with_word_on_layout(failure, layout) } else { failure })?;
     if !quiet {
-        print(&verdict.to_string())?;
+        print(verdict.to_string())?;
     }
     Ok(if verdict.is_ordered() { 0 } else { STATUS_OF_DISORDER })
 }
@@ -144,7 +144,7 @@ pub fn clean(matches: &ArgMatches) -> Result<u8, Failure> {
             );
         }
     }
-    print(&lines.join("\n"))?;
+    print(lines.join("\n"))?;
     Ok(0)
 }
 

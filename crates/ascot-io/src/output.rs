@@ -309,11 +309,7 @@ fn name_output(error: IoError, path: &Path, target: &Path) -> IoError {
 }
 
 fn no_directory(path: &Path, directory: &Path, source: Arc<io::Error>) -> IoError {
-    IoError::NoDirectory {
-        path: path.to_path_buf(),
-        directory: directory.to_path_buf(),
-        source: source.into(),
-    }
+    IoError::NoDirectory { path: path.to_path_buf(), directory: directory.to_path_buf(), source }
 }
 
 /// The permission bits of a temporary file, before the umask. Replacing a file, nobody may read the new bytes

@@ -142,7 +142,7 @@ fn utf8(text: &OsStr) -> Result<String, Failure> {
 }
 
 fn named_layout(matches: &ArgMatches) -> Result<Option<Layout>, Failure> {
-    let format = values::word(matches, "format").map(|text| parse_layout(text)).transpose()?;
+    let format = values::word(matches, "format").map(parse_layout).transpose()?;
     match (format, matches.get_flag("csv")) {
         (Some(layout), true) if !matches!(layout, Layout::Csv { .. }) => Err(Failure::usage(
             format!("--csv and --format {layout} contradict each other"),
