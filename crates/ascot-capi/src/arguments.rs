@@ -58,3 +58,21 @@ pub unsafe fn slice_of<'a, T>(first: *const T, count: usize) -> Result<&'a [T], 
     // SAFETY: not null, and as long as the caller promises.
     Ok(unsafe { std::slice::from_raw_parts(first, count) })
 }
+
+/// Puts an answer into its place, which may not be null.
+///
+/// # Safety
+/// `place` is null or a place for a `T`.
+pub unsafe fn put<T>(
+    place: *mut T,
+    what: &str,
+    answer: impl FnOnce() -> Result<T, Fault>,
+) -> Result<(), Fault> {
+    if place.is_null() {
+        return Err(Fault::invalid(format!("there is no place for {what} (NULL)")));
+    }
+    let answer = answer()?;
+    // SAFETY: not null, and a place as the caller promises.
+    unsafe { *place = answer };
+    Ok(())
+}

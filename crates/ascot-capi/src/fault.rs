@@ -87,9 +87,12 @@ thread_local! {
 /// Runs `body`; its error becomes the thread's last and the code returned, and so does a panic.
 pub fn guard(body: impl FnOnce() -> Result<(), Fault>) -> c_int {
     let result = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
-        let said = panic.downcast_ref::<String>().map(String::as_str);
-        let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no word why");
-        Err(Fault { code: Code::Internal, text: format!("a fault of the library, please report it: {said}") })
+        let reason = panic.downcast_ref::<String>().map(String::as_str);
+        let reason = reason.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no word why");
+        Err(Fault {
+            code: Code::Internal,
+            text: format!("a fault of the library, please report it: {reason}"),
+        })
     });
     let (code, text) = match result {
         // The usual case, which costs nothing where it was so before, too.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ascot_index::rank_writer::RankOptions;
 use ascot_index::read::USUAL_MEMORY_BYTES as READER_MEMORY_BYTES;
 use ascot_index::routing::{Route, RoutingSettings};
-use ascot_index::{Attribute, AuxiliaryKind, NumberKind, OpenMode, Opening, PartitionBy, Scheme};
+use ascot_index::{Attribute, AuxiliaryKind, Named, NumberKind, OpenMode, Opening, PartitionBy, Scheme};
 
 use crate::fault::Fault;
 
@@ -54,15 +54,15 @@ pub fn reader_memory(text: &str) -> Result<usize, Fault> {
 fn set(options: &mut RankOptions, name: &str, value: &str) -> Result<(), Fault> {
     let RankOptions { opening: Opening { mode, rollback, request }, memory_bytes, routing } = options;
     match name {
-        "scheme" => request.scheme = Some(choice(name, value, &Scheme::NAMED)?),
-        "auxiliary" => request.auxiliary = Some(choice(name, value, &AuxiliaryKind::NAMED)?),
-        "partition_by" => request.partition_by = Some(choice(name, value, &PartitionBy::NAMED)?),
+        "scheme" => request.scheme = Some(choice(name, value, Scheme::NAMED)?),
+        "auxiliary" => request.auxiliary = Some(choice(name, value, AuxiliaryKind::NAMED)?),
+        "partition_by" => request.partition_by = Some(choice(name, value, PartitionBy::NAMED)?),
         "attribute" => request.attribute = Some(attribute(name, value)?),
         "route" => {
             routing.route =
                 choice(name, value, &[("direct", Route::Direct), ("three-hop", Route::ThreeHop)])?;
         }
-        "open" => *mode = choice(name, value, &OpenMode::NAMED)?,
+        "open" => *mode = choice(name, value, OpenMode::NAMED)?,
         "append" => *mode = choice(name, value, &[("yes", OpenMode::Append), ("no", OpenMode::Create)])?,
         "rollback" => *rollback = Some(number(name, value)?),
         "key" => request.key_bytes = Some(at_least_one(name, number(name, value)?)?),
@@ -119,12 +119,8 @@ fn attribute(option: &str, value: &str) -> Result<Attribute, Fault> {
         let text = "name:byte:kind is wanted, such as energy:40:f64; kinds are f64, f32, i64, u64, i32, u32";
         Fault::invalid(format!("{option}={value}: {text}"))
     };
-    let mut parts = value.split(':');
-    let (Some(name), Some(offset), Some(kind), None) =
-        (parts.next(), parts.next(), parts.next(), parts.next())
-    else {
-        return Err(wrong());
-    };
+    let parts: Vec<&str> = value.split(':').collect();
+    let [name, offset, kind] = parts[..] else { return Err(wrong()) };
     match (offset.parse(), NumberKind::named(kind)) {
         (Ok(offset), Some(kind)) if !name.is_empty() => Ok(Attribute { name: name.to_owned(), offset, kind }),
         _ => Err(wrong()),

@@ -8,7 +8,7 @@ use ascot_index::{Content, IndexError, RecordValue, Result as IndexResult, Store
 use ascot_io::Disk;
 use ascot_io::Unpoisoned;
 
-use crate::arguments::{bytes_of, options_of, path_of, slice_of};
+use crate::arguments::{bytes_of, options_of, path_of, put, slice_of};
 use crate::fault::{Code, Fault, guard};
 use crate::handles::{Shelf, give};
 use crate::options::reader_memory;
@@ -137,12 +137,8 @@ pub unsafe extern "C" fn ascot_reader_open(
 pub unsafe extern "C" fn ascot_epochs(reader: *const Reader, epochs: *mut u64) -> c_int {
     guard(|| {
         let reader = READERS.get(reader)?;
-        if epochs.is_null() {
-            return Err(Fault::invalid("there is no place for the number of epochs (NULL)"));
-        }
-        // SAFETY: not null.
-        unsafe { *epochs = reader.directory.manifest().epochs };
-        Ok(())
+        // SAFETY: null or a place, as the caller promises.
+        unsafe { put(epochs, "the number of epochs", || Ok(reader.directory.manifest().epochs)) }
     })
 }
 
@@ -349,8 +345,10 @@ unsafe fn hand_records(
     let each = each.ok_or_else(|| Fault::invalid("there is no function to give records to (NULL)"))?;
     handing_over(|go_on| {
         reader.directory.scan(scan, |record| {
-            let (key, value) = (record.key, record.value);
-            let (key_at, value_at) = (key.as_ptr().cast(), value.as_ptr().cast());
+            let key = record.key;
+            let value = record.value;
+            let key_at = key.as_ptr().cast();
+            let value_at = value.as_ptr().cast();
             // SAFETY: as the caller promises; the bytes live during the call.
             go_on(unsafe { each(context, record.epoch, key_at, key.len(), value_at, value.len()) })
         })
@@ -414,13 +412,15 @@ pub unsafe extern "C" fn ascot_reader_range_parts(
         let each = each.ok_or_else(|| Fault::invalid("there is no function to give parts to (NULL)"))?;
         handing_over(|go_on| {
             reader.directory.scan_stored(&scan, |record| {
-                let (key, mut offset) = (record.key, 0u64);
+                let key = record.key;
+                let mut offset = 0u64;
                 let length = match record.value {
                     RecordValue::Bytes(bytes) => bytes.len() as u64,
                     RecordValue::Long(long) => long.length(),
                 };
                 let mut hand = |part: &[u8]| {
-                    let (key_at, part_at) = (key.as_ptr().cast(), part.as_ptr().cast());
+                    let key_at = key.as_ptr().cast();
+                    let part_at = part.as_ptr().cast();
                     let at = offset;
                     offset += part.len() as u64;
                     // SAFETY: as the caller promises; the bytes live during the call.
@@ -478,7 +478,8 @@ pub unsafe extern "C" fn ascot_reader_get_many(
         handing_over(|go_on| {
             reader.directory.get_many(&keys, None, |number, values| {
                 values.iter().try_for_each(|value| {
-                    let (at, length) = (value.bytes.as_ptr().cast(), value.bytes.len());
+                    let at = value.bytes.as_ptr().cast();
+                    let length = value.bytes.len();
                     // SAFETY: as the caller promises; the bytes live during the call.
                     go_on(unsafe { each(context, number, value.epoch, at, length) })
                 })

@@ -95,8 +95,6 @@ impl Host {
             // SAFETY: the caller promises `size` numbers.
             Topology::listed(unsafe { std::slice::from_raw_parts(table.node_of_rank, table.size as usize) })
         };
-        let (under_way, next_ticket, orderly) = (HashMap::new(), 0, false);
-        let arriving = Default::default();
         Ok(Self::Brought(Box::new(Brought {
             table,
             topology,
@@ -104,10 +102,10 @@ impl Host {
             sent,
             receive,
             wait,
-            under_way,
-            next_ticket,
-            arriving,
-            orderly,
+            under_way: HashMap::new(),
+            next_ticket: 0,
+            arriving: Default::default(),
+            orderly: false,
         })))
     }
 }
@@ -148,7 +146,8 @@ impl Transport for Host {
         let Self::Brought(host) = self else { return Err(TransportError::PeerGone { rank: to }) };
         let ticket = host.next_ticket;
         host.next_ticket += 1;
-        let (bytes, length) = (batch.as_ptr().cast(), batch.len());
+        let bytes = batch.as_ptr().cast();
+        let length = batch.len();
         host.under_way.insert(ticket, Sent { to, lane, buffer: batch });
         // SAFETY: the bytes stay in `under_way`, unmoved on the heap, until their ticket comes back.
         let code = unsafe { (host.send)(host.table.state, to, lane as u32, bytes, length, ticket) };
@@ -176,8 +175,10 @@ impl Transport for Host {
         // The caller's buffer stays here until a whole batch is in it.
         let buffer = place.get_or_insert_with(|| std::mem::take(into));
         buffer.clear();
-        let (mut length, mut from) = (0, 0);
-        let (bytes, capacity) = (buffer.as_mut_ptr().cast(), buffer.capacity());
+        let mut length = 0;
+        let mut from = 0;
+        let bytes = buffer.as_mut_ptr().cast();
+        let capacity = buffer.capacity();
         // SAFETY: there are `capacity` bytes at `bytes`, the host writes no more, and they stay there until the host
         // says that a batch is complete, or for good.
         let code = unsafe {

@@ -8,7 +8,7 @@ use ascot_index::IndexError;
 use ascot_index::rank_writer::{RankOptions, RankWriter};
 use ascot_io::Disk;
 
-use crate::arguments::{bytes_of, options_of, path_of};
+use crate::arguments::{bytes_of, options_of, path_of, put};
 use crate::fault::{Code, Fault, guard};
 use crate::handles::{Shelf, give};
 use crate::options::writer_options;
@@ -153,13 +153,9 @@ pub unsafe extern "C" fn ascot_end_epoch(writer: *mut Writer, records: *mut u64)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_writer_epochs(writer: *const Writer, epochs: *mut u64) -> c_int {
     guard(|| {
-        if epochs.is_null() {
-            return Err(Fault::invalid("there is no place for the number of epochs (NULL)"));
-        }
-        let complete = with(writer, |writer| Ok(writer.epochs()))?;
-        // SAFETY: not null, and a place for a number, as the caller promises.
-        unsafe { *epochs = complete };
-        Ok(())
+        let complete = || with(writer, |writer| Ok(writer.epochs()));
+        // SAFETY: null or a place, as the caller promises.
+        unsafe { put(epochs, "the number of epochs", complete) }
     })
 }
 
@@ -170,27 +166,25 @@ pub unsafe extern "C" fn ascot_writer_epochs(writer: *const Writer, epochs: *mut
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_writer_stats(writer: *const Writer, stats: *mut Stats) -> c_int {
     guard(|| {
-        if stats.is_null() {
-            return Err(Fault::invalid("there is no place for the counts (NULL)"));
-        }
-        let (counts, memory, records) =
-            with(writer, |writer| Ok((writer.counts().clone(), writer.memory(), writer.records())))?;
-        let [local, wire, deliver] = counts.hops;
-        let told = Stats {
-            memory_routing: memory.routing as u64,
-            memory_logs: memory.logs as u64,
-            memory_logs_peak: memory.logs_peak as u64,
-            records,
-            batches_local: local.batches,
-            batches_wire: wire.batches,
-            batches_deliver: deliver.batches,
-            batches_off_node: counts.batches_off_node(),
-            bytes_off_node: counts.bytes_off_node(),
-            waits: counts.waits,
+        let now = |writer: &mut RankWriter<Host>| {
+            let counts = writer.counts();
+            let memory = writer.memory();
+            let [local, wire, deliver] = counts.hops;
+            Ok(Stats {
+                memory_routing: memory.routing as u64,
+                memory_logs: memory.logs as u64,
+                memory_logs_peak: memory.logs_peak as u64,
+                records: writer.records(),
+                batches_local: local.batches,
+                batches_wire: wire.batches,
+                batches_deliver: deliver.batches,
+                batches_off_node: counts.batches_off_node(),
+                bytes_off_node: counts.bytes_off_node(),
+                waits: counts.waits,
+            })
         };
-        // SAFETY: not null.
-        unsafe { *stats = told };
-        Ok(())
+        // SAFETY: null or a place, as the caller promises.
+        unsafe { put(stats, "the counts", || with(writer, now)) }
     })
 }
 

@@ -6,8 +6,8 @@ use std::fs;
 use std::io;
 
 use ascot_index::{
-    Condition, Directory, IndexError, Info, PartitionBy, RolledBack, Scan, Scheme, Sign, UnknownEpochs,
-    Unread, Verified, roll_back,
+    Condition, Directory, IndexError, Info, Named, PartitionBy, RolledBack, Scan, Scheme, Sign,
+    UnknownEpochs, Unread, Verified, roll_back,
 };
 use ascot_io::Disk;
 use ascot_model::units;
@@ -261,7 +261,7 @@ fn condition(text: &str, directory: &Directory) -> Result<Condition, Failure> {
 
 fn info(matches: &ArgMatches) -> Result<u8, Failure> {
     let directory = open(matches)?;
-    let (info, unread) = directory.info_there()?;
+    let (info, unread) = directory.info()?;
     print(&if matches.get_flag("json") {
         info_json(&directory, &info)?
     } else {

@@ -9,7 +9,7 @@ use ascot_index::format::names::{LOCK, MANIFEST};
 use ascot_index::format::pointer::WRITERS_MAX;
 use ascot_index::load::{MEMORY_BYTES, RecordFiles};
 use ascot_index::{
-    Attribute, DirectoryWriter, IndexError, LayoutRequest, Manifest, NumberKind, OpenMode, Opening,
+    Attribute, DirectoryWriter, IndexError, LayoutRequest, Manifest, Named, NumberKind, OpenMode, Opening,
     PartitionBy, Scheme,
 };
 use ascot_io::Disk;
@@ -186,7 +186,7 @@ fn opening(matches: &ArgMatches, files: &RecordFiles, output: &Path) -> Result<(
     let mode = if matches.get_flag("append") {
         Some(OpenMode::Append)
     } else {
-        named(&OpenMode::NAMED, values::word(matches, "open"))
+        values::word(matches, "open").and_then(OpenMode::named)
     };
     let (mode, rollback) = (mode.unwrap_or_default(), numbers::whole(matches, "rollback")?);
     if mode == OpenMode::Create && rollback.is_some() {
@@ -197,9 +197,9 @@ fn opening(matches: &ArgMatches, files: &RecordFiles, output: &Path) -> Result<(
     }
     let partitions = numbers::whole(matches, "partitions")?;
     let mut request = LayoutRequest {
-        scheme: named(&Scheme::NAMED, values::word(matches, "scheme")),
+        scheme: values::word(matches, "scheme").and_then(Scheme::named),
         partitions: partitions.map(|count| u32::try_from(count).unwrap_or(u32::MAX)),
-        partition_by: named(&PartitionBy::NAMED, values::word(matches, "partition-by")),
+        partition_by: values::word(matches, "partition-by").and_then(PartitionBy::named),
         attribute: values::word(matches, "attribute").map(attribute).transpose()?,
         ..LayoutRequest::default()
     };
@@ -213,11 +213,6 @@ fn opening(matches: &ArgMatches, files: &RecordFiles, output: &Path) -> Result<(
         request.layout(1, 1).check()?;
     }
     Ok((Opening { mode, rollback, request }, goes_on))
-}
-
-/// What is called so.
-fn named<T: Copy>(names: &[(&str, T)], name: Option<&str>) -> Option<T> {
-    names.iter().find(|(text, _)| Some(*text) == name).map(|(_, meaning)| *meaning)
 }
 
 fn attribute(text: &str) -> Result<Attribute, Failure> {

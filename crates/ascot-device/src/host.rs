@@ -13,11 +13,11 @@ use ascot_io::threads::{self, ScopedThread};
 use ascot_io::{PAGE_BYTES, Pool, ThreadError};
 use ascot_model::host::{NARROW_MERGE, RecordClass, WIDE_MERGE};
 use ascot_model::measurement::{Figure, HostMeasurement, KernelMeasurement};
+use ascot_record::chunk::{ChunkScratch, sort_chunk};
 use ascot_record::framing::{FixedFraming, Framing, LineFraming, frame};
-use ascot_record::merge::{PieceCursor, merge};
+use ascot_record::merge::{ChunkCursor, merge};
 use ascot_record::number::merge_numbers_u64;
 use ascot_record::order::{BodyOrder, LastResort, RangeOrder, RecordOrder};
-use ascot_record::piece::{PieceScratch, sort_piece};
 use ascot_record::vsort::sort_u64;
 
 use crate::Clock;
@@ -69,7 +69,7 @@ pub fn measure(clock: &Clock<'_>, until: Instant, threads: usize) -> Result<Host
     let hasty = Clock::seconds_until(until) < HASTE_SECONDS;
     let bytes = if hasty { BYTES_IN_HASTE } else { BYTES };
     let subjects = subjects((bytes / threads.max(1)).max(MIN_BYTES));
-    let mut scratches: Vec<PieceScratch> = (0..threads.max(1)).map(|_| PieceScratch::default()).collect();
+    let mut scratches: Vec<ChunkScratch> = (0..threads.max(1)).map(|_| ChunkScratch::default()).collect();
     let mut rates = vec![Rates::default(); subjects.len()];
     let mut fresh = Vec::new();
     for repeat in 0..MAX_REPEATS {
@@ -133,7 +133,7 @@ impl Subject {
     }
 
     /// What a thread takes in the mean, all of them at it; each has its scratch.
-    fn run_on_all(&self, pieces: usize, scratches: &mut [PieceScratch]) -> Result<Seconds, ThreadError> {
+    fn run_on_all(&self, pieces: usize, scratches: &mut [ChunkScratch]) -> Result<Seconds, ThreadError> {
         let count = scratches.len().max(1) as f64;
         let all: Vec<Seconds> = threads::scope(|scope| {
             let start = |scratch| scope.spawn("measure", move || self.run(pieces, scratch));
@@ -144,7 +144,7 @@ impl Subject {
         Ok(Seconds { sort: mean(|one| one.sort), merge: mean(|one| one.merge) })
     }
 
-    fn run(&self, pieces: usize, scratch: &mut PieceScratch) -> Seconds {
+    fn run(&self, pieces: usize, scratch: &mut ChunkScratch) -> Seconds {
         match self {
             Subject::Numbers(numbers) => run_numbers(numbers, pieces),
             Subject::Fixed(bytes) => {
@@ -194,7 +194,7 @@ fn run_records<F: Framing, O: RecordOrder>(
     framing: F,
     order: &O,
     (bytes, count): (&[u8], usize),
-    scratch: &mut PieceScratch,
+    scratch: &mut ChunkScratch,
 ) -> Seconds {
     let mut out = vec![1; bytes.len()];
     let mut pieces: Vec<(&[u8], Vec<u32>)> = Vec::with_capacity(count);
@@ -210,14 +210,14 @@ fn run_records<F: Framing, O: RecordOrder>(
         }
         starts.truncate(found.records);
         let (piece, after) = rest.split_at(found.consumed);
-        sort_piece(&framing, order, piece, &mut starts, scratch);
+        sort_chunk(&framing, order, piece, &mut starts, scratch);
         sort += began.elapsed().as_secs_f64();
         pieces.push((piece, starts));
         rest = after;
     }
     let began = Instant::now();
     let mut cursors: Vec<_> =
-        pieces.iter().map(|(piece, starts)| PieceCursor::new(framing, piece, starts)).collect();
+        pieces.iter().map(|(piece, starts)| ChunkCursor::new(framing, piece, starts)).collect();
     let mut at = 0;
     let _ = merge(&mut cursors, order, &mut |record: &[u8]| {
         match out.get_mut(at..at + record.len()) {

@@ -15,7 +15,7 @@ use std::time::Instant;
 use ascot_index::hash::mix;
 use ascot_index::rank_writer::{RankOptions, RankWriter};
 use ascot_index::routing::{Route, RoutingSettings, Topology};
-use ascot_index::{Layout, Opening, Scheme};
+use ascot_index::{LayoutRequest, Opening, Scheme};
 use ascot_io::Disk;
 use ascot_testing::in_process::{Order, in_process};
 
@@ -133,11 +133,16 @@ fn on_all(ranks: u32, each: impl Fn(u32) -> Result<(), Failed> + Sync) -> Result
 
 fn indexed(job: &Job) -> Result<usize, Failed> {
     let disk = Disk::default();
-    let mut layout = Layout::new(job.scheme.unwrap_or(Scheme::Records), job.ranks, job.ranks);
-    (layout.key_bytes, layout.value_bytes) = (Some(KEY_BYTES as u32), Some(job.value_bytes as u32));
+    let request = LayoutRequest {
+        scheme: job.scheme,
+        partitions: Some(job.ranks),
+        key_bytes: Some(KEY_BYTES as u32),
+        value_bytes: Some(job.value_bytes as u32),
+        ..LayoutRequest::default()
+    };
     let routing = RoutingSettings { route: Route::Direct, ..RoutingSettings::default() };
     let options = RankOptions {
-        opening: Opening { request: layout.into(), ..Opening::default() },
+        opening: Opening { request, ..Opening::default() },
         memory_bytes: job.memory_bytes,
         routing,
     };

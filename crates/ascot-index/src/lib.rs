@@ -30,7 +30,7 @@ pub mod routing;
 pub mod write;
 
 pub use error::{IndexError, Result};
-pub use format::layout::{Attribute, AuxiliaryKind, Layout, NumberKind, PartitionBy, Scheme};
+pub use format::layout::{Attribute, AuxiliaryKind, Layout, Named, NumberKind, PartitionBy, Scheme};
 pub use format::manifest::Manifest;
 pub use format::pointer::Pointer;
 pub use format::shape::{Earlier, Shape};

@@ -9,7 +9,7 @@ mod counting;
 use std::process::Command;
 
 use ascot_index::hash::mix;
-use ascot_index::{DirectoryWriter, Layout, Scheme};
+use ascot_index::{DirectoryWriter, Layout, Named, Scheme};
 use ascot_io::Disk;
 
 /// What no plan counts: streams, threads of the device and their stacks, names, code that had not run yet.
@@ -29,7 +29,7 @@ fn status(name: &str) -> usize {
 fn a_case() {
     let Ok(case) = std::env::var(CASE) else { return };
     let words: Vec<&str> = case.splitn(5, ' ').collect();
-    let scheme = Scheme::NAMED.iter().find(|(name, _)| *name == words[0]).unwrap().1;
+    let scheme = Scheme::named(words[0]).unwrap();
     let (value_bytes, memory) = (words[2].parse::<u32>().ok(), words[3].parse::<usize>().unwrap());
     let mut layout = Layout::new(scheme, words[1].parse().unwrap(), 1);
     (layout.key_bytes, layout.value_bytes) = (Some(8), value_bytes);

@@ -24,7 +24,8 @@ use ascot_index::format::names::{LOCK, Log};
 use ascot_index::format::pointer::{value_head, value_lengths};
 use ascot_index::hash::mix;
 use ascot_index::{
-    AuxiliaryKind, Directory, DirectoryWriter, Earlier, Layout, Manifest, Scan, Scheme, Unread,
+    AuxiliaryKind, Content, Directory, DirectoryWriter, Earlier, Layout, Manifest, RecordValue, Scan, Scheme,
+    Unread,
 };
 use ascot_io::{Disk, block_checksum, crc32c};
 
@@ -87,7 +88,7 @@ struct Sealed {
 enum Level {
     Data,
     Region,
-    Head,
+    SegmentHead,
     Root,
     Footer,
 }
@@ -143,7 +144,7 @@ fn sealed(path: &Path, layout: &Layout, id: u64, log: Log, files: &Files) -> Vec
         for (number, entry) in root.entries.iter().enumerate().filter(|(_, entry)| entry.head.bytes > 0) {
             let (head_at, head_bytes) = (entry.head.at as usize, entry.head.bytes as usize);
             let seal = root_at + 40 + 40 * number + 20;
-            all.push(sealed(Level::Head, &index, head_at, head_bytes, seal, Kind::Plain));
+            all.push(sealed(Level::SegmentHead, &index, head_at, head_bytes, seal, Kind::Plain));
             let head = &bytes[head_at..head_at + head_bytes];
             for (region_at, region_bytes, seal) in regions(head) {
                 let kind = Kind::Placed(id);
@@ -243,6 +244,17 @@ fn change(bytes: &mut [u8], random: u64) {
     }
 }
 
+/// The bytes of a value that was found whole.
+fn read(directory: &Directory, content: &Content) -> Vec<u8> {
+    let mut whole = Vec::new();
+    let done = content.for_each_part(directory, |part| {
+        whole.extend_from_slice(part);
+        Ok(())
+    });
+    done.unwrap();
+    whole
+}
+
 /// Asks everything; values that were found must be among those written under their keys, if `held`.
 fn ask(path: &Path, oracle: &Oracle, held: bool) {
     let Ok(directory) = Directory::open(&Disk::default(), path, MEMORY) else { return };
@@ -254,8 +266,8 @@ fn ask(path: &Path, oracle: &Oracle, held: bool) {
         values.iter().for_each(|value| known(keys[number], &value.bytes));
         Ok(())
     });
-    let _ = directory.get_many_there(&keys[..9], None, |number, values, _| {
-        values.iter().for_each(|value| known(keys[number], &value.bytes));
+    let _ = directory.stored_many_there(&keys[..9], None, |number, values, _| {
+        values.iter().for_each(|value| known(keys[number], &read(&directory, &value.content)));
         Ok(())
     });
     for by_key in [true, false] {
@@ -264,8 +276,11 @@ fn ask(path: &Path, oracle: &Oracle, held: bool) {
             known(record.key, record.value);
             Ok(())
         });
-        let _ = directory.scan_there(&scan, &mut Unread::default(), |record| {
-            known(record.key, record.value);
+        let _ = directory.scan_stored_there(&scan, &mut Unread::default(), |record| {
+            match record.value {
+                RecordValue::Bytes(value) => known(record.key, value),
+                RecordValue::Long(long) => known(record.key, &read(&directory, &Content::Long(long.clone()))),
+            }
             Ok(())
         });
     }
@@ -280,7 +295,7 @@ fn ask(path: &Path, oracle: &Oracle, held: bool) {
             read.is_ok().then(|| known(key, &whole));
         }
     }
-    let _ = (directory.get_at(keys[0], 1), directory.info(), directory.info_there(), directory.verify());
+    let _ = (directory.get_at(keys[0], 1), directory.info(), directory.verify());
 }
 
 fn bounded(what: &str, ask: impl FnOnce()) {

@@ -437,8 +437,11 @@ fn two_nodes_of_a_machine_that_is_not_there() {
         let of_node: usize = sample[..32].iter().map(|rank| rank.remote).sum();
         assert_eq!(of_node, remote, "the ranks of a node share all other nodes");
         for rank in &sample {
-            let load = Load::of(&topology, rank.rank, &settings);
-            assert_eq!((rank.remote as u64, rank.memory_bytes as u64), (load.remote, load.memory_bytes));
+            let layout = Layout::new(&topology, rank.rank, &settings);
+            assert_eq!(
+                (rank.remote, rank.memory_bytes),
+                (layout.connections(Lane::Wire), layout.memory_bytes())
+            );
             // Each of its connections has sent at least its last batch, and all of them together what the node's
             // ranks have for the nodes it represents, and a little for addresses.
             let wire = rank.counts.hops[1];

@@ -10,7 +10,7 @@ use fuser::{
     ReplyOpen, Request,
 };
 
-use crate::{Log, Shown, Source};
+use crate::{Log, Shown, Source, attributes};
 
 /// How long the kernel may remember names and sizes: they never change.
 const TTL: Duration = Duration::from_secs(3600);
@@ -33,42 +33,22 @@ impl OneFile {
     }
 
     fn attributes(&self, ino: INodeNo) -> Option<FileAttr> {
-        let size = self.source.bytes();
-        let (kind, size, perm, nlink) = match ino {
-            INodeNo::ROOT => (FileType::Directory, 0, 0o555, 2),
-            FILE => (FileType::RegularFile, size, 0o444, 1),
+        let size = match ino {
+            INodeNo::ROOT => 0,
+            FILE => self.source.bytes(),
             _ => return None,
         };
-        Some(FileAttr {
-            ino,
-            size,
-            blocks: size.div_ceil(512),
-            atime: self.modified,
-            mtime: self.modified,
-            ctime: self.modified,
-            crtime: self.modified,
-            kind,
-            perm,
-            nlink,
-            uid: self.owner.0,
-            gid: self.owner.1,
-            rdev: 0,
-            blksize: REQUEST_BYTES,
-            flags: 0,
-        })
+        Some(attributes(ino, size, self.modified, self.owner, REQUEST_BYTES))
     }
 }
 
 impl Filesystem for OneFile {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
         // Where the kernel takes less it says how much.
-        if let Err(most) = config.set_max_write(REQUEST_BYTES) {
-            let _ = config.set_max_write(most);
-        }
-        if let Err(most) = config.set_max_readahead(REQUEST_BYTES) {
-            let _ = config.set_max_readahead(most);
-        }
-        Ok(())
+        let refused = |_| std::io::Error::from(std::io::ErrorKind::InvalidInput);
+        let write = config.set_max_write(REQUEST_BYTES).or_else(|most| config.set_max_write(most));
+        let ahead = config.set_max_readahead(REQUEST_BYTES).or_else(|most| config.set_max_readahead(most));
+        write.and(ahead).map(drop).map_err(refused)
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {

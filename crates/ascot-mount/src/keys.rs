@@ -30,13 +30,15 @@ use fuser::{
     OpenAccMode, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, Request,
 };
 
-use crate::Shown;
+use crate::{Shown, attributes};
 
 /// How long the kernel may remember what a number stands for: it never changes.
 const NUMBER_TTL: Duration = Duration::from_secs(3600);
 /// How long it may remember names of a directory that is closed, which might be gone on with; those of one being
 /// written it asks for every time.
 const CLOSED_TTL: Duration = Duration::from_secs(1);
+/// Bytes that programs read at a time.
+const BLOCK_BYTES: u32 = 4096;
 /// Longest name of a file.
 const NAME_MAX: usize = 255;
 /// Contents kept besides those of open files, bytes.
@@ -104,7 +106,8 @@ impl FileContent {
     fn read(&self, directory: &Directory, offset: u64, size: usize) -> Result<Vec<u8>, IndexError> {
         let left = usize::try_from(self.size().saturating_sub(offset)).unwrap_or(usize::MAX);
         let mut read = vec![0; size.min(left)];
-        let (mut filled, mut at) = (0, offset);
+        let mut filled = 0;
+        let mut at = offset;
         let first = self.values.partition_point(|(end, _)| *end <= offset);
         for (end, value) in &self.values[first..] {
             if filled == read.len() {
@@ -231,28 +234,7 @@ impl KeyFiles {
     }
 
     fn attributes(&self, number: INodeNo, size: u64, modified: SystemTime) -> FileAttr {
-        let (kind, perm, nlink) = if number == INodeNo::ROOT {
-            (FileType::Directory, 0o555, 2)
-        } else {
-            (FileType::RegularFile, 0o444, 1)
-        };
-        FileAttr {
-            ino: number,
-            size,
-            blocks: size.div_ceil(512),
-            atime: modified,
-            mtime: modified,
-            ctime: modified,
-            crtime: modified,
-            kind,
-            perm,
-            nlink,
-            uid: self.shown.owner.0,
-            gid: self.shown.owner.1,
-            rdev: 0,
-            blksize: 4096,
-            flags: 0,
-        }
+        attributes(number, size, modified, self.shown.owner, BLOCK_BYTES)
     }
 
     /// When the directory that is shown was written last.
@@ -307,7 +289,7 @@ fn names_from(directory: &Directory, from: Vec<u8>, unread: &mut Unread) -> Resu
     let mut names: Vec<Vec<u8>> = Vec::new();
     let mut enough = false;
     let scan = Scan { from, by_key: true, ..Scan::default() };
-    let done = directory.scan_there(&scan, unread, |record| {
+    let done = directory.scan_stored_there(&scan, unread, |record| {
         let named = !record.key.is_empty() && 2 * record.key.len() <= NAME_MAX;
         if named && names.last().is_none_or(|last| last != record.key) {
             enough = names.len() == NAMES_AT_ONCE;

@@ -21,7 +21,7 @@ use std::time::SystemTime;
 
 use ascot_index::Directory;
 use ascot_sort::view::View;
-use fuser::{BackgroundSession, Config, Filesystem, MountOption, SessionACL};
+use fuser::{BackgroundSession, Config, FileAttr, FileType, Filesystem, INodeNo, MountOption, SessionACL};
 
 use crate::file::OneFile;
 use crate::keys::KeyFiles;
@@ -65,6 +65,31 @@ pub enum MountError {
         /// The error of the system.
         source: io::Error,
     },
+}
+
+/// The attributes of a file, or of the root directory, that nobody writes.
+fn attributes(ino: INodeNo, size: u64, modified: SystemTime, owner: (u32, u32), blksize: u32) -> FileAttr {
+    let (kind, perm, nlink) = match ino {
+        INodeNo::ROOT => (FileType::Directory, 0o555, 2),
+        _ => (FileType::RegularFile, 0o444, 1),
+    };
+    FileAttr {
+        ino,
+        size,
+        blocks: size.div_ceil(512),
+        atime: modified,
+        mtime: modified,
+        ctime: modified,
+        crtime: modified,
+        kind,
+        perm,
+        nlink,
+        uid: owner.0,
+        gid: owner.1,
+        rdev: 0,
+        blksize,
+        flags: 0,
+    }
 }
 
 /// Threads that answer the kernel: one that merges holds up no other.

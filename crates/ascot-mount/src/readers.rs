@@ -95,7 +95,9 @@ impl Readers {
     pub fn new(view: Arc<dyn View>) -> Self {
         // A share is left for reads of a few bytes, and the bytes kept come out of each.
         let share = (view.memory_left() / (STREAMS + 1)).saturating_sub(WINDOW_BYTES);
-        let (handles, next, few) = (Mutex::default(), AtomicU64::new(1), Mutex::default());
+        let handles = Mutex::default();
+        let next = AtomicU64::new(1);
+        let few = Mutex::default();
         Readers { view, handles, next, share, idle: IDLE, few }
     }
 

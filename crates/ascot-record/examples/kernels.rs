@@ -8,13 +8,13 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 use ascot_record::checksum::RecordSum;
+use ascot_record::chunk::{ChunkScratch, sort_chunk};
 use ascot_record::cursor::gather;
 use ascot_record::framing::{FixedFraming, Framing, LineFraming, frame};
 use ascot_record::layout::{Endian, NumberFormat, NumberType};
-use ascot_record::merge::{Cursor, PieceCursor, SliceCursor, merge};
+use ascot_record::merge::{ChunkCursor, Cursor, SliceCursor, merge};
 use ascot_record::number::{merge_numbers_u64, to_ordered};
 use ascot_record::order::{BodyOrder, LastResort, RangeOrder, RecordOrder};
-use ascot_record::piece::{PieceScratch, sort_piece};
 use ascot_record::vsort::{sort_u32, sort_u64};
 
 const RECORD: usize = 100;
@@ -148,7 +148,7 @@ fn numbers(bench: &Bench) {
     let format = NumberFormat { kind: NumberType::F64, endian: Endian::Big };
     bench.rate("to_ordered f64-be", 16 << 20, || input.clone(), |v| to_ordered(v, format, false));
     let numbers = noise.numbers(1 << 20);
-    bench.rate("checksum add_u64s", 8 << 20, RecordSum::new, |sum| sum.add_u64s(&numbers));
+    bench.rate("checksum add_numbers", 8 << 20, RecordSum::new, |sum| sum.add_numbers(&numbers));
     bench.rate("checksum add, 100 bytes", 16 << 20, RecordSum::new, |sum| {
         input.chunks(RECORD).for_each(|record| sum.add(record));
     });
@@ -157,14 +157,14 @@ fn numbers(bench: &Bench) {
 /// Frames and sorts one piece.
 fn piece<F: Framing, O: RecordOrder>(bench: &Bench, name: &str, framing: F, order: &O, bytes: &[u8]) {
     let starts = starts_of(&framing, bytes);
-    let mut scratch = PieceScratch::with_capacity(starts.len());
-    let name = format!("sort_piece {name}, {} records", starts.len());
+    let mut scratch = ChunkScratch::with_capacity(starts.len());
+    let name = format!("sort_chunk {name}, {} records", starts.len());
     bench.rate(
         &name,
         bytes.len(),
         || starts.clone(),
         |starts| {
-            sort_piece(&framing, order, bytes, starts, &mut scratch);
+            sort_chunk(&framing, order, bytes, starts, &mut scratch);
         },
     );
 }
@@ -216,12 +216,12 @@ fn merges(bench: &Bench) {
     let mut block = Vec::with_capacity(1 << 20);
     for ways in [2, 16, 64, 256] {
         let records = (1 << 20) / ways;
-        let mut scratch = PieceScratch::with_capacity(records);
+        let mut scratch = ChunkScratch::with_capacity(records);
         let pieces: Vec<(Vec<u8>, Vec<u32>)> = (0..ways)
             .map(|_| {
                 let bytes = noise.bytes(records * RECORD);
                 let mut starts = starts_of(&RECORDS, &bytes);
-                sort_piece(&RECORDS, &order, &bytes, &mut starts, &mut scratch);
+                sort_chunk(&RECORDS, &order, &bytes, &mut starts, &mut scratch);
                 (bytes, starts)
             })
             .collect();
@@ -232,7 +232,7 @@ fn merges(bench: &Bench) {
             || {
                 pieces
                     .iter()
-                    .map(|(bytes, starts)| PieceCursor::new(RECORDS, bytes, starts))
+                    .map(|(bytes, starts)| ChunkCursor::new(RECORDS, bytes, starts))
                     .collect::<Vec<_>>()
             },
             |cursors| merge_all(cursors, &order, &mut block),
@@ -261,7 +261,7 @@ fn gathers(bench: &Bench) {
     for records in [1 << 14, 1 << 18, 1 << 20] {
         let bytes = noise.bytes(records * RECORD);
         let mut starts = starts_of(&RECORDS, &bytes);
-        sort_piece(&RECORDS, &order, &bytes, &mut starts, &mut PieceScratch::with_capacity(records));
+        sort_chunk(&RECORDS, &order, &bytes, &mut starts, &mut ChunkScratch::with_capacity(records));
         let out = &mut huge(&bytes);
         bench.rate(
             &format!("gather {records} 100-byte records"),

@@ -1,12 +1,11 @@
 //! Sums over sets of records that do not depend on their order.
 //!
 //! The sum of a hash of every record, in 128 bits: a sort is right only if the sum going in
-//! equals the sum coming out. Sums of parts add up to the sum of the whole, and a part may be
-//! taken away again, so that many threads and many passes can share one account. Unlike an
-//! exclusive or, a sum notices a record that comes twice.
+//! equals the sum coming out. Sums of parts add up to the sum of the whole, so that many threads can
+//! share one account. Unlike an exclusive or, a sum notices a record that comes twice.
 //!
 //! Records hash by their bytes, terminator included ([`RecordSum::add`]); numbers hash by value
-//! ([`RecordSum::add_u64s`]). The two do not mix: sums to be compared are taken the same way.
+//! ([`RecordSum::add_numbers`]). The two do not mix: sums to be compared are taken the same way.
 
 use std::fmt;
 
@@ -39,17 +38,10 @@ impl RecordSum {
     }
 
     /// Adds every number of a slice.
-    pub fn add_u64s(&mut self, numbers: &[u64]) {
+    pub fn add_numbers<T: Copy + Into<u64>>(&mut self, numbers: &[T]) {
         self.count += numbers.len() as u64;
         self.bytes += size_of_val(numbers) as u64;
-        self.sum = self.sum.wrapping_add(mix::sum_u64s(numbers));
-    }
-
-    /// Adds every number of a slice.
-    pub fn add_u32s(&mut self, numbers: &[u32]) {
-        self.count += numbers.len() as u64;
-        self.bytes += size_of_val(numbers) as u64;
-        self.sum = self.sum.wrapping_add(mix::sum_u32s(numbers));
+        self.sum = self.sum.wrapping_add(mix::sum(numbers));
     }
 
     /// Adds another set.
@@ -57,13 +49,6 @@ impl RecordSum {
         self.count += other.count;
         self.bytes += other.bytes;
         self.sum = self.sum.wrapping_add(other.sum);
-    }
-
-    /// Takes a set away that was added before.
-    pub fn subtract(&mut self, other: &RecordSum) {
-        self.count = self.count.wrapping_sub(other.count);
-        self.bytes = self.bytes.wrapping_sub(other.bytes);
-        self.sum = self.sum.wrapping_sub(other.sum);
     }
 }
 
@@ -104,7 +89,8 @@ mod mix {
 
     #[inline(always)]
     fn sum_chunk<T: Copy + Into<u64>>(numbers: &[T]) -> u128 {
-        let (mut low, mut high) = (0u64, 0u64);
+        let mut low = 0u64;
+        let mut high = 0u64;
         for &number in numbers {
             let hash = mix(number.into());
             low += hash & 0xffff_ffff;
@@ -113,31 +99,23 @@ mod mix {
         u128::from(low) + (u128::from(high) << 32)
     }
 
-    macro_rules! sums {
-        ($($name:ident, $wide:ident, $type:ty;)*) => {$(
-            #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx512f,avx512dq,avx512vl")]
-            fn $wide(numbers: &[$type]) -> u128 {
-                sum_chunk(numbers)
-            }
-
-            pub(super) fn $name(numbers: &[$type]) -> u128 {
-                #[cfg(target_arch = "x86_64")]
-                if is_x86_feature_detected!("avx512f")
-                    && is_x86_feature_detected!("avx512dq")
-                    && is_x86_feature_detected!("avx512vl")
-                {
-                    // SAFETY: the processor has the features the function is compiled for.
-                    return numbers.chunks(CHUNK).map(|chunk| unsafe { $wide(chunk) }).sum();
-                }
-                numbers.chunks(CHUNK).map(sum_chunk).sum()
-            }
-        )*};
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f,avx512dq,avx512vl")]
+    fn sum_chunk_wide<T: Copy + Into<u64>>(numbers: &[T]) -> u128 {
+        sum_chunk(numbers)
     }
 
-    sums! {
-        sum_u64s, sum_u64s_wide, u64;
-        sum_u32s, sum_u32s_wide, u32;
+    /// The sum of the hashes of all numbers.
+    pub(super) fn sum<T: Copy + Into<u64>>(numbers: &[T]) -> u128 {
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl")
+        {
+            // SAFETY: the processor has the features the function is compiled for.
+            return numbers.chunks(CHUNK).map(|chunk| unsafe { sum_chunk_wide(chunk) }).sum();
+        }
+        numbers.chunks(CHUNK).map(sum_chunk).sum()
     }
 
     #[cfg(test)]
@@ -166,13 +144,11 @@ mod tests {
     }
 
     #[test]
-    fn parts_add_up_and_can_be_taken_away() {
+    fn parts_add_up() {
         let mut whole = sum_of(&[b"a", b"b"]);
         whole.combine(&sum_of(&[b"c"]));
         assert_eq!(whole, sum_of(&[b"c", b"b", b"a"]));
-        whole.subtract(&sum_of(&[b"b"]));
-        assert_eq!(whole, sum_of(&[b"a", b"c"]));
-        assert_eq!((whole.count, whole.bytes), (2, 2));
+        assert_eq!((whole.count, whole.bytes), (3, 3));
     }
 
     #[test]
@@ -185,13 +161,13 @@ mod tests {
         #[test]
         fn numbers_sum_as_one_by_one(mut numbers in proptest::collection::vec(any::<u64>(), 0..100)) {
             let mut sum = RecordSum::new();
-            sum.add_u64s(&numbers);
+            sum.add_numbers(&numbers);
             prop_assert_eq!(sum.sum, mix::sum_one_by_one(&numbers));
             numbers.reverse();
             let mut parts = RecordSum::new();
             let (left, right) = numbers.split_at(numbers.len() / 3);
-            parts.add_u64s(left);
-            parts.add_u64s(right);
+            parts.add_numbers(left);
+            parts.add_numbers(right);
             prop_assert_eq!(sum, parts);
         }
     }

@@ -1,13 +1,10 @@
 //! Sorted sources of records, read one record at a time.
 //!
 //! A merge reads from many places in turn, faster than a processor guesses where it will read
-//! next. So every cursor asks for memory ahead of its need: [`PieceCursor`] for records it will
+//! next. So every cursor asks for memory ahead of its need: [`ChunkCursor`] for records it will
 //! come to, [`SliceCursor`] for the bytes some hundred bytes on.
 
-use std::cmp::Ordering;
-
 use crate::framing::{FrameResult, Framing};
-use crate::order::RecordOrder;
 
 /// A sorted source of records.
 pub trait Cursor {
@@ -37,9 +34,9 @@ pub fn prefetch_byte(bytes: &[u8], at: usize) {
     let _ = (bytes, at);
 }
 
-/// Records of a piece in the order of its sorted starts.
+/// Records of a chunk in the order of its sorted starts.
 #[derive(Clone, Debug)]
-pub struct PieceCursor<'a, F> {
+pub struct ChunkCursor<'a, F> {
     framing: F,
     bytes: &'a [u8],
     /// Starts of the records to come, the current one left out.
@@ -47,7 +44,7 @@ pub struct PieceCursor<'a, F> {
     current: Option<&'a [u8]>,
 }
 
-/// How many records ahead a piece's records are asked for.
+/// How many records ahead a chunk's records are asked for.
 const RECORDS_AHEAD: usize = 4;
 
 /// Bytes asked for of a record whose length is not known.
@@ -72,8 +69,8 @@ fn prefetch_record<F: Framing>(framing: &F, bytes: &[u8], start: u32) {
 /// Copies the records that start at `starts`, in that order, to `out` until the next does not fit;
 /// how many records and bytes those are.
 ///
-/// Copying a piece while it is in the cache, and merging the copies later as slices, costs less
-/// than merging pieces where they lie once these have long left it.
+/// Copying a chunk while it is in the cache, and merging the copies later as slices, costs less
+/// than merging chunks where they lie once these have long left it.
 pub fn gather<F: Framing>(framing: &F, bytes: &[u8], starts: &[u32], out: &mut [u8]) -> FrameResult {
     let mut copied = FrameResult::default();
     for (at, start) in starts.iter().enumerate() {
@@ -93,10 +90,10 @@ pub fn gather<F: Framing>(framing: &F, bytes: &[u8], starts: &[u32], out: &mut [
 /// How many records ahead [`gather`] asks for: there is but one source.
 const GATHERED_AHEAD: usize = 8;
 
-impl<'a, F: Framing> PieceCursor<'a, F> {
+impl<'a, F: Framing> ChunkCursor<'a, F> {
     /// A cursor over the records of `bytes` that start at `starts`, in that order.
     pub fn new(framing: F, bytes: &'a [u8], starts: &'a [u32]) -> Self {
-        let mut cursor = PieceCursor { framing, bytes, starts, current: None };
+        let mut cursor = ChunkCursor { framing, bytes, starts, current: None };
         for start in starts.iter().take(RECORDS_AHEAD) {
             cursor.prefetch_record(*start);
         }
@@ -110,7 +107,7 @@ impl<'a, F: Framing> PieceCursor<'a, F> {
     }
 }
 
-impl<F: Framing> Cursor for PieceCursor<'_, F> {
+impl<F: Framing> Cursor for ChunkCursor<'_, F> {
     #[inline]
     fn current(&self) -> Option<&[u8]> {
         self.current
@@ -153,7 +150,7 @@ impl<'a, F: Framing> SliceCursor<'a, F> {
     /// A cursor over the records of `slices`, one slice after the other.
     pub fn new(framing: F, slices: &'a [&'a [u8]]) -> Self {
         let mut cursor = SliceCursor { framing, slices, bytes: &[], len: 0 };
-        cursor.settle();
+        cursor.find_record();
         let mut at = 0;
         while at < BYTES_AHEAD {
             prefetch_byte(cursor.bytes, at);
@@ -162,14 +159,9 @@ impl<'a, F: Framing> SliceCursor<'a, F> {
         cursor
     }
 
-    /// Bytes not yet passed, the current record's included.
-    pub fn remaining(&self) -> usize {
-        self.bytes.len() + self.slices.iter().map(|slice| slice.len()).sum::<usize>()
-    }
-
     /// Finds the record at the head of what is left.
     #[inline]
-    fn settle(&mut self) {
+    fn find_record(&mut self) {
         loop {
             if let Some(len) = self.framing.end(self.bytes, 0) {
                 self.len = len;
@@ -193,7 +185,7 @@ impl<F: Framing> Cursor for SliceCursor<'_, F> {
     #[inline]
     fn advance(&mut self) {
         self.bytes = self.bytes.get(self.len..).unwrap_or_default();
-        self.settle();
+        self.find_record();
     }
 
     #[inline]
@@ -205,44 +197,4 @@ impl<F: Framing> Cursor for SliceCursor<'_, F> {
             at += LINE;
         }
     }
-}
-
-/// Position in a sorted piece of the first record whose key does not come before `key`, a
-/// normalised key.
-pub fn lower_bound_piece<F: Framing, O: RecordOrder>(
-    order: &O,
-    framing: &F,
-    bytes: &[u8],
-    starts: &[u32],
-    key: &[u8],
-) -> usize {
-    bound(order, framing, bytes, starts, |ordering| ordering == Ordering::Less, key)
-}
-
-/// Position in a sorted piece of the first record whose key comes after `key`, a normalised key.
-pub fn upper_bound_piece<F: Framing, O: RecordOrder>(
-    order: &O,
-    framing: &F,
-    bytes: &[u8],
-    starts: &[u32],
-    key: &[u8],
-) -> usize {
-    bound(order, framing, bytes, starts, |ordering| ordering != Ordering::Greater, key)
-}
-
-fn bound<F: Framing, O: RecordOrder>(
-    order: &O,
-    framing: &F,
-    bytes: &[u8],
-    starts: &[u32],
-    belongs_before: impl Fn(Ordering) -> bool,
-    key: &[u8],
-) -> usize {
-    let mut scratch = Vec::new();
-    starts.partition_point(|start| {
-        let start = *start as usize;
-        let record = framing.end(bytes, start).and_then(|end| bytes.get(start..end)).unwrap_or_default();
-        let ordering = order.key(record, &mut scratch).cmp(key);
-        belongs_before(if order.descending() { ordering.reverse() } else { ordering })
-    })
 }

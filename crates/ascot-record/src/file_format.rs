@@ -60,35 +60,39 @@ impl FileFormat {
     /// The command that writes the text of the file `quoted` (a word of the shell; none: of its standard input).
     #[must_use]
     pub fn unpack_command(self, quoted: Option<&str>) -> String {
-        let plain = |command: &str| quoted.map_or(command.to_owned(), |file| format!("{command} {file}"));
-        // These tools need a file that they can read in any order.
-        let file = quoted.unwrap_or("FILE");
-        match self {
-            FileFormat::Gzip if quoted.is_some() => plain("zcat"),
-            FileFormat::Gzip => "gzip -dc".into(),
-            FileFormat::Zstd => plain("zstd -dc"),
-            FileFormat::Xz => plain("xz -dc"),
-            FileFormat::Bzip2 => plain("bzip2 -dc"),
-            FileFormat::Lz4 => plain("lz4 -dc"),
-            FileFormat::Zip => format!("unzip -p {file}"),
-            FileFormat::Parquet => python(
-                "import sys, pyarrow.csv as c, pyarrow.parquet as p; c.write_csv(p.read_table(sys.argv[1]), sys.stdout.buffer)",
-                file,
-            ),
-            FileFormat::ArrowFile => python(
-                "import sys, pyarrow as a, pyarrow.csv as c; c.write_csv(a.ipc.open_file(sys.argv[1]).read_all(), sys.stdout.buffer)",
-                file,
-            ),
-            FileFormat::ArrowStream => python(
-                "import sys, pyarrow as a, pyarrow.csv as c; c.write_csv(a.ipc.open_stream(open(sys.argv[1], \"rb\")).read_all(), sys.stdout.buffer)",
-                quoted.unwrap_or("/dev/stdin"),
-            ),
-            FileFormat::Sqlite => format!("sqlite3 -csv -header {file} 'SELECT * FROM TABLE'"),
-            FileFormat::Utf16 => plain("iconv -f UTF-16 -t UTF-8"),
-            FileFormat::Utf16Le => plain("iconv -f UTF-16LE -t UTF-8"),
-            FileFormat::Utf16Be => plain("iconv -f UTF-16BE -t UTF-8"),
-            FileFormat::Utf32 => plain("iconv -f UTF-32 -t UTF-8"),
-        }
+        let command = match self {
+            FileFormat::Gzip if quoted.is_some() => "zcat",
+            FileFormat::Gzip => "gzip -dc",
+            FileFormat::Zstd => "zstd -dc",
+            FileFormat::Xz => "xz -dc",
+            FileFormat::Bzip2 => "bzip2 -dc",
+            FileFormat::Lz4 => "lz4 -dc",
+            FileFormat::Utf16 => "iconv -f UTF-16 -t UTF-8",
+            FileFormat::Utf16Le => "iconv -f UTF-16LE -t UTF-8",
+            FileFormat::Utf16Be => "iconv -f UTF-16BE -t UTF-8",
+            FileFormat::Utf32 => "iconv -f UTF-32 -t UTF-8",
+            FileFormat::Zip => "unzip -p",
+            FileFormat::Sqlite => "sqlite3 -csv -header",
+            FileFormat::Parquet => {
+                "python3 -c 'import sys, pyarrow.csv as c, pyarrow.parquet as p; c.write_csv(p.read_table(sys.argv[1]), sys.stdout.buffer)'"
+            }
+            FileFormat::ArrowFile => {
+                "python3 -c 'import sys, pyarrow as a, pyarrow.csv as c; c.write_csv(a.ipc.open_file(sys.argv[1]).read_all(), sys.stdout.buffer)'"
+            }
+            FileFormat::ArrowStream => {
+                "python3 -c 'import sys, pyarrow as a, pyarrow.csv as c; c.write_csv(a.ipc.open_stream(open(sys.argv[1], \"rb\")).read_all(), sys.stdout.buffer)'"
+            }
+        };
+        let file = quoted.or(match self {
+            // These tools need a file that they can read in any order.
+            FileFormat::Zip | FileFormat::Sqlite | FileFormat::Parquet | FileFormat::ArrowFile => {
+                Some("FILE")
+            }
+            FileFormat::ArrowStream => Some("/dev/stdin"),
+            _ => None,
+        });
+        let words = [Some(command), file, (self == FileFormat::Sqlite).then_some("'SELECT * FROM TABLE'")];
+        words.into_iter().flatten().collect::<Vec<_>>().join(" ")
     }
 
     /// Whether it is text, of another encoding.
@@ -106,10 +110,6 @@ impl FileFormat {
     }
 }
 
-fn python(program: &str, file: &str) -> String {
-    format!("python3 -c '{program}' {file}")
-}
-
 /// What the first bytes of a file tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -124,12 +124,9 @@ pub enum Verdict {
 /// Most bytes of UTF-16 that are looked at.
 pub const TEXT_BYTES: usize = 256;
 
-/// What looks for one format.
-type Check = fn(&Head<'_>) -> Verdict;
-
 /// The first bytes of a file.
 #[derive(Clone, Copy, Debug)]
-pub struct Head<'h> {
+pub struct FileStart<'h> {
     /// These.
     pub bytes: &'h [u8],
     /// There are no more.
@@ -140,7 +137,7 @@ pub struct Head<'h> {
     pub tail: Option<[u8; 8]>,
 }
 
-impl Head<'_> {
+impl FileStart<'_> {
     /// Whether the file begins with `magic`; none: too little of it is there to tell.
     fn begins(&self, magic: &[u8]) -> Option<bool> {
         let have = self.bytes.len().min(magic.len());
@@ -166,48 +163,42 @@ fn is(format: FileFormat, certain: bool) -> Verdict {
     if certain { Verdict::Is(format) } else { Verdict::Other }
 }
 
-const CHECKS: &[Check] = &[
+/// A format that its magic number tells, and the bytes after it.
+struct Magic {
+    format: FileFormat,
+    bytes: &'static [u8],
+    /// Bytes after it that tell more.
+    more: usize,
+    /// Whether those agree with the format.
+    agree: fn(&[u8]) -> bool,
+}
+
+const fn magic(format: FileFormat, bytes: &'static [u8], more: usize, agree: fn(&[u8]) -> bool) -> Magic {
+    Magic { format, bytes, more, agree }
+}
+
+const MAGICS: &[Magic] = &[
     // Deflate is the only method there is; the upper bits of the flags are reserved.
-    |head| {
-        head.after(&[0x1F, 0x8B, 8], 1, |rest| {
-            is(FileFormat::Gzip, rest.first().is_some_and(|flags| flags & 0xE0 == 0))
-        })
-    },
+    magic(FileFormat::Gzip, &[0x1F, 0x8B, 8], 1, |rest| rest.first().is_some_and(|flags| flags & 0xE0 == 0)),
     // A reserved bit of the frame's descriptor is zero.
-    |head| {
-        head.after(&[0x28, 0xB5, 0x2F, 0xFD], 1, |rest| {
-            is(FileFormat::Zstd, rest.first().is_some_and(|byte| byte & 8 == 0))
-        })
-    },
-    |head| head.after(&[0xFD, b'7', b'z', b'X', b'Z', 0], 0, |_| Verdict::Is(FileFormat::Xz)),
-    |head| head.after(b"BZh", 7, |rest| is(FileFormat::Bzip2, is_bzip2_block(rest))),
+    magic(FileFormat::Zstd, ZSTD, 1, |rest| rest.first().is_some_and(|byte| byte & 8 == 0)),
+    magic(FileFormat::Xz, &[0xFD, b'7', b'z', b'X', b'Z', 0], 0, |_| true),
+    magic(FileFormat::Bzip2, b"BZh", 7, is_bzip2_block),
     // The version is 1, and a reserved bit zero.
-    |head| {
-        head.after(&[4, 0x22, 0x4D, 0x18], 1, |rest| {
-            is(FileFormat::Lz4, rest.first().is_some_and(|flags| flags & 0xC2 == 0x40))
-        })
-    },
-    |head| head.after(&[2, 0x21, 0x4C, 0x18], 4, |rest| is(FileFormat::Lz4, rest.len() >= 4)),
-    skippable,
+    magic(FileFormat::Lz4, LZ4, 1, |rest| rest.first().is_some_and(|flags| flags & 0xC2 == 0x40)),
+    magic(FileFormat::Lz4, &[2, 0x21, 0x4C, 0x18], 4, |rest| rest.len() >= 4),
     // The version needed is small, the method one of those there are.
-    |head| {
-        head.after(b"PK\x03\x04", 6, |rest| {
-            is(FileFormat::Zip, rest.len() >= 6 && rest[0] <= 63 && rest[5] == 0)
-        })
-    },
-    |head| {
-        head.after(b"PK\x05\x06", 18, |rest| {
-            is(FileFormat::Zip, rest.len() >= 18 && rest.iter().take(4).all(|&byte| byte == 0))
-        })
-    },
-    |head| head.after(b"PK\x07\x08PK\x03\x04", 0, |_| Verdict::Is(FileFormat::Zip)),
-    parquet,
-    |head| head.after(b"ARROW1\0\0", 0, |_| Verdict::Is(FileFormat::ArrowFile)),
-    |head| head.after(&[0xFF; 4], 8, |rest| is(FileFormat::ArrowStream, is_arrow_message(rest))),
-    |head| head.after(b"SQLite format 3\0", 0, |_| Verdict::Is(FileFormat::Sqlite)),
-    utf,
-    utf16_without_mark,
+    magic(FileFormat::Zip, b"PK\x03\x04", 6, |rest| rest.len() >= 6 && rest[0] <= 63 && rest[5] == 0),
+    magic(FileFormat::Zip, b"PK\x05\x06", 18, |rest| rest.len() >= 18 && rest.starts_with(&[0; 4])),
+    magic(FileFormat::Zip, b"PK\x07\x08PK\x03\x04", 0, |_| true),
+    magic(FileFormat::ArrowFile, b"ARROW1\0\0", 0, |_| true),
+    magic(FileFormat::ArrowStream, &[0xFF; 4], 8, is_arrow_message),
+    magic(FileFormat::Sqlite, b"SQLite format 3\0", 0, |_| true),
 ];
+
+/// Magic numbers of frames, which may follow frames to be skipped.
+const ZSTD: &[u8] = &[0x28, 0xB5, 0x2F, 0xFD];
+const LZ4: &[u8] = &[4, 0x22, 0x4D, 0x18];
 
 /// The level, and the magic number of a block or of the end.
 fn is_bzip2_block(rest: &[u8]) -> bool {
@@ -218,18 +209,18 @@ fn is_bzip2_block(rest: &[u8]) -> bool {
 }
 
 /// Frames to be skipped begin alike in zstd and LZ4; what follows them tells which it is.
-fn skippable(head: &Head<'_>) -> Verdict {
+fn skippable(head: &FileStart<'_>) -> Verdict {
     const LONGEST: usize = 64 << 10;
     let mut at = 0;
     loop {
         let rest = head.bytes.get(at..).unwrap_or_default();
         let frame = rest.first().is_some_and(|first| first & 0xF0 == 0x50);
         let magic = [rest.first().copied().unwrap_or(0x50), 0x2A, 0x4D, 0x18];
-        let here = Head { bytes: rest, whole: head.whole, size: None, tail: None };
-        if at > 0 && here.begins(&[0x28, 0xB5, 0x2F, 0xFD]) == Some(true) {
+        let here = FileStart { bytes: rest, whole: head.whole, size: None, tail: None };
+        if at > 0 && here.begins(ZSTD) == Some(true) {
             return Verdict::Is(FileFormat::Zstd);
         }
-        if at > 0 && here.begins(&[4, 0x22, 0x4D, 0x18]) == Some(true) {
+        if at > 0 && here.begins(LZ4) == Some(true) {
             return Verdict::Is(FileFormat::Lz4);
         }
         let (Some(true), true) = (here.begins(&magic), frame) else {
@@ -255,7 +246,7 @@ fn skippable(head: &Head<'_>) -> Verdict {
 }
 
 /// The magic number stands at both ends; of a pipe the first page begins as pages do.
-fn parquet(head: &Head<'_>) -> Verdict {
+fn parquet(head: &FileStart<'_>) -> Verdict {
     for magic in [b"PAR1", b"PARE"] {
         let verdict = head.after(magic, 1, |rest| {
             let certain = match head.tail {
@@ -288,7 +279,7 @@ fn is_arrow_message(rest: &[u8]) -> bool {
 }
 
 /// A byte order mark, and text behind it.
-fn utf(head: &Head<'_>) -> Verdict {
+fn utf(head: &FileStart<'_>) -> Verdict {
     match head.bytes {
         [] if !head.whole => Verdict::More(1),
         [0xFF | 0xFE] | [0xFF, 0xFE] | [0xFE, 0xFF] if !head.whole => Verdict::More(TEXT_BYTES),
@@ -305,7 +296,7 @@ fn utf(head: &Head<'_>) -> Verdict {
 }
 
 /// Whether `text`, behind a mark, is made of characters of UTF-16 that a text may hold.
-fn is_utf16(head: &Head<'_>, text: &[u8], unit: fn([u8; 2]) -> u16) -> bool {
+fn is_utf16(head: &FileStart<'_>, text: &[u8], unit: fn([u8; 2]) -> u16) -> bool {
     let even = match head.size {
         Some(size) => size % 2 == 0,
         None => !head.whole || text.len().is_multiple_of(2),
@@ -322,7 +313,7 @@ fn is_utf16(head: &Head<'_>, text: &[u8], unit: fn([u8; 2]) -> u16) -> bool {
 }
 
 /// Characters of ASCII, a zero byte beside each.
-fn utf16_without_mark(head: &Head<'_>) -> Verdict {
+fn utf16_without_mark(head: &FileStart<'_>) -> Verdict {
     const UNITS: usize = 32;
     let is_text = |byte: u8| matches!(byte, b' '..=b'~' | b'\t' | b'\n' | b'\r');
     let pairs = head.bytes[..head.bytes.len().min(2 * UNITS)].as_chunks::<2>().0;
@@ -341,10 +332,14 @@ fn utf16_without_mark(head: &Head<'_>) -> Verdict {
 
 /// What the file is, as far as `head` tells.
 #[must_use]
-pub fn verdict(head: &Head<'_>) -> Verdict {
+pub fn verdict(head: &FileStart<'_>) -> Verdict {
+    let by_magic = MAGICS
+        .iter()
+        .map(|magic| head.after(magic.bytes, magic.more, |rest| is(magic.format, (magic.agree)(rest))));
+    let others = [skippable, parquet, utf, utf16_without_mark].into_iter().map(|check| check(head));
     let mut more = None;
-    for check in CHECKS {
-        match check(head) {
+    for verdict in by_magic.chain(others) {
+        match verdict {
             Verdict::Is(format) => return Verdict::Is(format),
             Verdict::More(bytes) => more = Some(more.unwrap_or(bytes).min(bytes)),
             Verdict::Other => {}

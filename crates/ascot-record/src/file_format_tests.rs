@@ -9,7 +9,7 @@ fn told(bytes: &[u8], mut wanted: usize, file: bool) -> (Verdict, usize) {
         (file.then_some(bytes.len() as u64), bytes.last_chunk::<8>().copied().filter(|_| file));
     loop {
         let (head, whole) = (&bytes[..wanted.min(bytes.len())], bytes.len() < wanted);
-        match verdict(&Head { bytes: head, whole, size, tail }) {
+        match verdict(&FileStart { bytes: head, whole, size, tail }) {
             Verdict::More(more) if !whole => {
                 assert!(more > wanted, "asks for {more} and has {wanted}");
                 wanted = more;

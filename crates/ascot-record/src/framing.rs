@@ -59,14 +59,21 @@ pub trait Framing: Copy + Send + Sync {
     fn end(&self, bytes: &[u8], start: usize) -> Option<usize>;
 
     /// A record without its terminator or length: what keys are taken from.
-    fn body<'a>(&self, record: &'a [u8]) -> &'a [u8];
+    #[inline]
+    fn body<'a>(&self, record: &'a [u8]) -> &'a [u8] {
+        record
+    }
 
     /// The byte that completes a last record which lacks its terminator. `None`: such a record
     /// is truncated. A CSV row may still be incomplete after it, if a quote was left open.
-    fn completes(&self) -> Option<u8>;
+    fn completes(&self) -> Option<u8> {
+        None
+    }
 
     /// Bytes of every record, where all have the same length.
-    fn fixed_len(&self) -> Option<usize>;
+    fn fixed_len(&self) -> Option<usize> {
+        None
+    }
 
     /// Looks for the end of a record in its next part; gives where in the part it is.
     fn go_on(&self, part: &[u8], partial: &mut Partial) -> Option<usize>;
@@ -111,18 +118,9 @@ impl Framing for FixedFraming {
         (end <= bytes.len() && self.0 > 0).then_some(end)
     }
 
-    #[inline]
-    fn body<'a>(&self, record: &'a [u8]) -> &'a [u8] {
-        record
-    }
-
     fn go_on(&self, part: &[u8], partial: &mut Partial) -> Option<usize> {
         partial.whole = Some(self.0 as u64);
         partial.saw_of_whole(part)
-    }
-
-    fn completes(&self) -> Option<u8> {
-        None
     }
 
     fn fixed_len(&self) -> Option<usize> {
@@ -155,10 +153,6 @@ impl Framing for LineFraming {
 
     fn completes(&self) -> Option<u8> {
         Some(self.0)
-    }
-
-    fn fixed_len(&self) -> Option<usize> {
-        None
     }
 
     /// One scan over all bytes costs less than one search per line where lines are short.
@@ -300,10 +294,6 @@ impl Framing for CsvFraming {
     fn completes(&self) -> Option<u8> {
         Some(b'\n')
     }
-
-    fn fixed_len(&self) -> Option<usize> {
-        None
-    }
 }
 
 /// Records that follow their own length.
@@ -349,14 +339,6 @@ impl Framing for PrefixedFraming {
         }
         partial.whole = Some(width.saturating_add(partial.length));
         partial.saw_of_whole(part)
-    }
-
-    fn completes(&self) -> Option<u8> {
-        None
-    }
-
-    fn fixed_len(&self) -> Option<usize> {
-        None
     }
 }
 

@@ -141,15 +141,6 @@ impl Layout {
         };
         parsed.map_err(|hint| LayoutError { text: text.to_owned(), hint })
     }
-
-    /// Bytes of every record, where the layout gives them all the same length.
-    pub fn fixed_len(self) -> Option<usize> {
-        match self {
-            Layout::Fixed { len } => Some(len),
-            Layout::Number(format) => Some(format.kind.width()),
-            Layout::Lines { .. } | Layout::Csv { .. } | Layout::Prefixed { .. } => None,
-        }
-    }
 }
 
 fn separator_named(text: &str) -> Result<Layout, &'static str> {

@@ -1,6 +1,7 @@
 //! Records and keys: layouts, key normalisation, in-memory sort, merging.
 
 pub mod checksum;
+pub mod chunk;
 pub mod cursor;
 pub mod file_format;
 pub mod framing;
@@ -11,5 +12,4 @@ pub mod layout;
 pub mod merge;
 pub mod number;
 pub mod order;
-pub mod piece;
 pub mod vsort;

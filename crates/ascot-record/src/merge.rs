@@ -21,7 +21,7 @@ use std::ops::ControlFlow;
 
 use crate::order::{RecordOrder, prefix};
 
-pub use crate::cursor::{Cursor, PieceCursor, SliceCursor, gather, lower_bound_piece, upper_bound_piece};
+pub use crate::cursor::{ChunkCursor, Cursor, SliceCursor};
 pub use crate::order::compare;
 
 /// Consecutive wins after which a source is tried against the runner-up alone.
@@ -151,7 +151,8 @@ impl<'c, 'o, C: Cursor, O: RecordOrder> Tree<'c, 'o, C, O> {
         if node >= self.leaves {
             return self.head((node - self.leaves) as u32);
         }
-        let (left, right) = (self.play_all(2 * node), self.play_all(2 * node + 1));
+        let left = self.play_all(2 * node);
+        let right = self.play_all(2 * node + 1);
         let (winner, loser) = if self.precedes(left, right) { (left, right) } else { (right, left) };
         self.losers[node] = loser;
         winner
@@ -193,7 +194,8 @@ impl<'c, 'o, C: Cursor, O: RecordOrder> Tree<'c, 'o, C, O> {
     #[cold]
     #[inline(never)]
     fn tie_precedes(&mut self, a: Head, b: Head) -> bool {
-        let (at, bt) = (a.source as usize, b.source as usize);
+        let at = a.source as usize;
+        let bt = b.source as usize;
         let current = |at: usize| self.cursors.get(at).and_then(Cursor::current);
         let (record_a, record_b) = match (current(at), current(bt)) {
             (Some(record_a), Some(record_b)) => (record_a, record_b),

@@ -24,16 +24,16 @@ mod scatter;
 /// Turns numbers as stored in a file into native-endian integers that order as they do, in place.
 /// Trailing bytes that make no whole number are left alone.
 pub fn to_ordered(bytes: &mut [u8], format: NumberFormat, descending: bool) {
-    transform(bytes, format, descending, Way::ToOrdered);
+    transform(bytes, format, descending, Direction::ToOrdered);
 }
 
 /// Turns what [`to_ordered`] made back into numbers as stored in a file, in place.
 pub fn from_ordered(bytes: &mut [u8], format: NumberFormat, descending: bool) {
-    transform(bytes, format, descending, Way::FromOrdered);
+    transform(bytes, format, descending, Direction::FromOrdered);
 }
 
 #[derive(Clone, Copy)]
-enum Way {
+enum Direction {
     ToOrdered,
     FromOrdered,
 }
@@ -43,25 +43,25 @@ fn foreign(endian: Endian) -> bool {
     cfg!(target_endian = "little") != (endian == Endian::Little)
 }
 
-fn transform(bytes: &mut [u8], format: NumberFormat, descending: bool, way: Way) {
+fn transform(bytes: &mut [u8], format: NumberFormat, descending: bool, direction: Direction) {
     let swap = foreign(format.endian);
     let flip = |flips: u64| if descending { !flips } else { flips };
     let (sign32, sign64) = (1 << 31, 1 << 63);
-    match (format.kind, way) {
-        (NumberType::U32, _) => passes::integers_u32(bytes, swap, flip(0) as u32, way),
-        (NumberType::I32, _) => passes::integers_u32(bytes, swap, flip(sign32) as u32, way),
-        (NumberType::F32, Way::ToOrdered) => passes::floats_in_u32(bytes, swap, flip(0) as u32),
-        (NumberType::F32, Way::FromOrdered) => passes::floats_out_u32(bytes, swap, flip(0) as u32),
-        (NumberType::U64, _) => passes::integers_u64(bytes, swap, flip(0), way),
-        (NumberType::I64, _) => passes::integers_u64(bytes, swap, flip(sign64), way),
-        (NumberType::F64, Way::ToOrdered) => passes::floats_in_u64(bytes, swap, flip(0)),
-        (NumberType::F64, Way::FromOrdered) => passes::floats_out_u64(bytes, swap, flip(0)),
+    match (format.kind, direction) {
+        (NumberType::U32, _) => passes::integers_u32(bytes, swap, flip(0) as u32, direction),
+        (NumberType::I32, _) => passes::integers_u32(bytes, swap, flip(sign32) as u32, direction),
+        (NumberType::F32, Direction::ToOrdered) => passes::floats_in_u32(bytes, swap, flip(0) as u32),
+        (NumberType::F32, Direction::FromOrdered) => passes::floats_out_u32(bytes, swap, flip(0) as u32),
+        (NumberType::U64, _) => passes::integers_u64(bytes, swap, flip(0), direction),
+        (NumberType::I64, _) => passes::integers_u64(bytes, swap, flip(sign64), direction),
+        (NumberType::F64, Direction::ToOrdered) => passes::floats_in_u64(bytes, swap, flip(0)),
+        (NumberType::F64, Direction::FromOrdered) => passes::floats_out_u64(bytes, swap, flip(0)),
     }
 }
 
 /// The loops, each compiled for the widest vectors the processor may have.
 mod passes {
-    use super::Way;
+    use super::Direction;
 
     macro_rules! passes {
         ($($type:ty, $signed:ty, $each:ident, $integers:ident, $floats_in:ident, $floats_out:ident;)*) => {$(
@@ -73,12 +73,12 @@ mod passes {
                 }
             }
 
-            pub(super) fn $integers(bytes: &mut [u8], swap: bool, flips: $type, way: Way) {
-                match (swap, way) {
+            pub(super) fn $integers(bytes: &mut [u8], swap: bool, flips: $type, direction: Direction) {
+                match (swap, direction) {
                     (false, _) if flips == 0 => {}
                     (false, _) => widest(bytes, |bytes| $each(bytes, |x| x ^ flips)),
-                    (true, Way::ToOrdered) => widest(bytes, |bytes| $each(bytes, |x| x.swap_bytes() ^ flips)),
-                    (true, Way::FromOrdered) => widest(bytes, |bytes| $each(bytes, |x| (x ^ flips).swap_bytes())),
+                    (true, Direction::ToOrdered) => widest(bytes, |bytes| $each(bytes, |x| x.swap_bytes() ^ flips)),
+                    (true, Direction::FromOrdered) => widest(bytes, |bytes| $each(bytes, |x| (x ^ flips).swap_bytes())),
                 }
             }
 

@@ -15,6 +15,8 @@ use std::ops::Range;
 use crate::framing::Framing;
 use crate::keys::KeyProgram;
 
+pub use crate::keys::LastResort;
+
 /// The order of records. Those given to it are as framed, terminator included.
 pub trait RecordOrder: Send + Sync {
     /// The normalised key, which may lie in the record or be written to `scratch` (cleared
@@ -25,10 +27,16 @@ pub trait RecordOrder: Send + Sync {
     fn body<'a>(&self, record: &'a [u8]) -> &'a [u8];
 
     /// Whether greater keys come first. Records of equal keys keep their input order even then.
-    fn descending(&self) -> bool;
+    #[inline]
+    fn descending(&self) -> bool {
+        false
+    }
 
     /// What settles equal keys.
-    fn last_resort_kind(&self) -> LastResort;
+    #[inline]
+    fn last_resort_kind(&self) -> LastResort {
+        LastResort::None
+    }
 
     /// Settles two records of equal keys; `Equal` leaves them in input order.
     #[inline]
@@ -50,18 +58,6 @@ pub trait RecordOrder: Send + Sync {
     fn computed(&self) -> bool {
         false
     }
-}
-
-/// What settles records of equal keys.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LastResort {
-    /// Nothing: input order.
-    #[default]
-    None,
-    /// The bytes of the bodies, ascending.
-    Bytes,
-    /// The bytes of the bodies, descending.
-    BytesReversed,
 }
 
 /// The first eight bytes of a key as a big-endian number, zero padded. Prefixes that differ
@@ -178,12 +174,6 @@ impl<F: Framing> RecordOrder for BodyOrder<F> {
         self.descending
     }
 
-    /// Equal bodies leave nothing to settle.
-    #[inline]
-    fn last_resort_kind(&self) -> LastResort {
-        LastResort::None
-    }
-
     #[inline]
     fn fixed_key_len(&self) -> Option<usize> {
         self.framing.fixed_len()
@@ -241,11 +231,6 @@ impl<F: Framing, W: WriteKey> RecordOrder for ProgramOrder<F, W> {
     #[inline]
     fn body<'a>(&self, record: &'a [u8]) -> &'a [u8] {
         self.framing.body(record)
-    }
-
-    #[inline]
-    fn descending(&self) -> bool {
-        false
     }
 
     #[inline]

@@ -36,7 +36,7 @@ fn has_vectors(count: usize) -> bool {
 
 /// Sorts ascending, in place, without allocating.
 pub fn sort_u64(v: &mut [u64]) {
-    if settle_runs(v) {
+    if sort_runs(v) {
         return;
     }
     #[cfg(target_arch = "x86_64")]
@@ -49,7 +49,7 @@ pub fn sort_u64(v: &mut [u64]) {
 
 /// Sorts ascending, in place, without allocating.
 pub fn sort_u32(v: &mut [u32]) {
-    if settle_runs(v) {
+    if sort_runs(v) {
         return;
     }
     #[cfg(target_arch = "x86_64")]
@@ -62,7 +62,7 @@ pub fn sort_u32(v: &mut [u32]) {
 
 /// Leaves ascending input as it is and turns strictly descending input round; whether it was
 /// either. Other input is given up at its first step the wrong way.
-fn settle_runs<T: Ord>(v: &mut [T]) -> bool {
+fn sort_runs<T: Ord>(v: &mut [T]) -> bool {
     let [first, second, ..] = v else { return true };
     if first <= second {
         return v.is_sorted();

@@ -62,7 +62,7 @@ impl Building {
     }
 
     /// Puts entry `number` into a free slot of a bucket; whether there is one.
-    fn settle(&mut self, bucket: u32, number: u32) -> bool {
+    fn put_free(&mut self, bucket: u32, number: u32) -> bool {
         let taken = &mut self.taken[bucket as usize];
         let slot = self.slots[bucket as usize].get_mut(usize::from(*taken));
         slot.map(|slot| (*slot, *taken) = (number, *taken + 1)).is_some()
@@ -70,10 +70,11 @@ impl Building {
 
     /// Finds a slot for entry `number`, moving others; the one that is without in the end, if any.
     fn insert(&mut self, number: u32, random: &mut u64) -> Option<u32> {
-        let (mut number, mut bucket) = (number, None);
+        let mut number = number;
+        let mut bucket = None;
         for _ in 0..MOVES_MAX {
             let [first, second] = self.places[number as usize];
-            if self.settle(first, number) || self.settle(second, number) {
+            if self.put_free(first, number) || self.put_free(second, number) {
                 return None;
             }
             *random = mix(*random ^ 0x9e37_79b9_7f4a_7c15);
@@ -104,7 +105,8 @@ impl Building {
 
 /// How many tables there are, their bytes, and the entries that are in none.
 pub fn build(shape: Shape, entries: &[u64]) -> (u8, Vec<u8>, Vec<u64>) {
-    let (mut counts, mut tables) = (Vec::new(), Vec::new());
+    let mut counts = Vec::new();
+    let mut tables = Vec::new();
     let mut rest = entries.to_vec();
     let mut random = entries.len() as u64;
     while !rest.is_empty() && counts.len() < TABLES_MAX {

@@ -34,6 +34,15 @@ impl Places {
         Self { seed, segment, segments }
     }
 
+    /// The function's bytes, with these slots.
+    fn to_bytes(self, slots: Bits) -> Vec<u8> {
+        let mut bytes = self.seed.to_le_bytes().to_vec();
+        bytes.extend_from_slice(&self.segment.to_le_bytes());
+        bytes.extend_from_slice(&self.segments.to_le_bytes());
+        bytes.extend_from_slice(&slots.into_bytes());
+        bytes
+    }
+
     fn slots(&self) -> u64 {
         u64::from(self.segments) + 2 * u64::from(self.segment)
     }
@@ -41,7 +50,8 @@ impl Places {
     fn of(&self, hash: u64) -> (u64, [usize; 3]) {
         let mixed = mix(hash ^ self.seed);
         let first = ((u128::from(mixed) * u128::from(self.segments)) >> 64) as u64;
-        let (segment, mask) = (u64::from(self.segment), u64::from(self.segment) - 1);
+        let segment = u64::from(self.segment);
+        let mask = u64::from(self.segment) - 1;
         let second = (first + segment) ^ (mixed >> 18 & mask);
         let third = (first + 2 * segment) ^ (mixed & mask);
         (mixed, [first as usize, second as usize, third as usize])
@@ -56,33 +66,27 @@ fn value(shape: Shape, mixed: u64, rank: u32) -> u64 {
 
 /// The function's bytes, and the entries that are not in it.
 pub fn build(shape: Shape, entries: &[u64]) -> (Vec<u8>, Vec<u64>) {
-    let (mut single, mut list) = (Vec::with_capacity(entries.len()), Vec::new());
+    let mut single = Vec::with_capacity(entries.len());
+    let mut list = Vec::new();
     for same in entries.chunk_by(|one, other| hash_of(*one) == hash_of(*other)) {
         if same.len() == 1 { single.extend_from_slice(same) } else { list.extend_from_slice(same) }
     }
     for attempt in 0..TRIES {
         let places = Places::new(single.len(), mix(attempt + 1), attempt / 8);
         if let Some(bits) = solve(shape, &single, places) {
-            let mut bytes = places.seed.to_le_bytes().to_vec();
-            bytes.extend_from_slice(&places.segment.to_le_bytes());
-            bytes.extend_from_slice(&places.segments.to_le_bytes());
-            bytes.extend_from_slice(&bits.into_bytes());
-            return (bytes, list);
+            return (places.to_bytes(bits), list);
         }
     }
     // As good as never: then the list has everything.
     let places = Places::new(0, 0, 0);
-    let mut bytes = places.seed.to_le_bytes().to_vec();
-    bytes.extend_from_slice(&places.segment.to_le_bytes());
-    bytes.extend_from_slice(&places.segments.to_le_bytes());
-    bytes.extend_from_slice(&Bits::new(places.slots() as usize, shape.slot_bits()).into_bytes());
-    (bytes, entries.to_vec())
+    (places.to_bytes(Bits::new(places.slots() as usize, shape.slot_bits())), entries.to_vec())
 }
 
 /// Slots whose exclusive-ors are the values; none where the keys cannot be taken off one by one.
 fn solve(shape: Shape, entries: &[u64], places: Places) -> Option<Bits> {
     let slots = places.slots() as usize;
-    let (mut counts, mut keys) = (vec![0u32; slots], vec![0u64; slots]);
+    let mut counts = vec![0u32; slots];
+    let mut keys = vec![0u64; slots];
     for (number, &entry) in entries.iter().enumerate() {
         for place in places.of(hash_of(entry)).1 {
             counts[place] += 1;

@@ -90,7 +90,8 @@ pub fn ranks(bytes: &[u8], hash: u64) -> Option<Vec<u32>> {
     let hash = hash_of(hash);
     let mut cursor = Cursor::new(bytes);
     let kind = cursor.u8()?;
-    let (fingerprint_bits, rank_bits) = (cursor.u8()?, cursor.u8()?);
+    let fingerprint_bits = cursor.u8()?;
+    let rank_bits = cursor.u8()?;
     let shape = |kind| Shape { kind, fingerprint_bits, rank_bits };
     if !(1..=16).contains(&fingerprint_bits) || u32::from(rank_bits) > RANK_BITS {
         return None;

@@ -84,7 +84,8 @@ impl Manifest {
     /// Boundaries to begin the next epoch with: those of the last one, or as many of them as there are partitions now.
     pub fn next_boundaries(&self) -> Vec<Vec<u8>> {
         let Some(last) = self.epochs.checked_sub(1) else { return Vec::new() };
-        let (before, partitions) = (self.boundaries_of(last), self.layout.partitions as usize);
+        let before = self.boundaries_of(last);
+        let partitions = self.layout.partitions as usize;
         if self.shape_at(last).partitions as usize == partitions || before.is_empty() {
             return before;
         }

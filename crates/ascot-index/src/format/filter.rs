@@ -51,7 +51,8 @@ fn place(hash: u64, blocks: usize) -> (usize, [u32; WORDS]) {
     // The upper bits of the hash select the region.
     let mixed = mix(hash);
     // The lower half; a filter has less than 2^32 blocks.
-    let (low, blocks) = (mixed as u32, u32::try_from(blocks).unwrap_or(u32::MAX));
+    let low = mixed as u32;
+    let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
     (share(mixed, blocks) as usize, SPREADS.map(|spread| 1 << (low.wrapping_mul(spread) >> 27)))
 }
 

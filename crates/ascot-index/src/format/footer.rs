@@ -34,7 +34,7 @@ const ENTRY_BYTES: usize = 40;
 
 /// A place in an index log, with the checksum of what is there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct LogRange {
     /// The first byte.
     pub at: u64,
     /// Bytes.
@@ -49,7 +49,7 @@ pub struct Entry {
     /// The epoch.
     pub epoch: u64,
     /// Its head; of values, no bytes.
-    pub head: Place,
+    pub head: LogRange,
     /// Records, auxiliary entries or values.
     pub records: u64,
     /// The end of the data log after the segment.
@@ -60,7 +60,7 @@ pub struct Entry {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Root {
     /// The root before; no bytes where this is the first.
-    pub before: Place,
+    pub before: LogRange,
     /// Segments, by epoch.
     pub entries: Vec<Entry>,
 }
@@ -96,21 +96,22 @@ impl Root {
         let before = place(&mut cursor)?;
         let mut entries = Vec::with_capacity(count);
         for _ in 0..count {
-            let (epoch, head) = (cursor.u64()?, place(&mut cursor)?);
+            let epoch = cursor.u64()?;
+            let head = place(&mut cursor)?;
             entries.push(Entry { epoch, head, records: cursor.u64()?, data_end: cursor.u64()? });
         }
         entries.is_sorted_by_key(|entry| entry.epoch).then_some(Self { before, entries })
     }
 }
 
-fn put_place(bytes: &mut Vec<u8>, place: Place) {
+fn put_place(bytes: &mut Vec<u8>, place: LogRange) {
     bytes.extend_from_slice(&place.at.to_le_bytes());
     bytes.extend_from_slice(&place.bytes.to_le_bytes());
     bytes.extend_from_slice(&place.crc.to_le_bytes());
 }
 
-fn place(cursor: &mut Cursor<'_>) -> Option<Place> {
-    Some(Place { at: cursor.u64()?, bytes: cursor.u32()?, crc: cursor.u32()? })
+fn place(cursor: &mut Cursor<'_>) -> Option<LogRange> {
+    Some(LogRange { at: cursor.u64()?, bytes: cursor.u32()?, crc: cursor.u32()? })
 }
 
 /// The end of an epoch.
@@ -121,7 +122,7 @@ pub struct Footer {
     /// Epochs ended so far.
     pub epochs: u64,
     /// The root.
-    pub root: Place,
+    pub root: LogRange,
     /// Bytes of the data log that belong to these epochs.
     pub data_end: u64,
     /// Its own first byte.
@@ -152,9 +153,12 @@ impl Footer {
         let mut cursor = Cursor::new(bytes);
         let known = cursor.take(8)? == MAGIC && cursor.u32()? == VERSION;
         let root_bytes = cursor.u32()?;
-        let (found, epochs, root_at) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);
-        let (data_end, own) = (cursor.u64()?, cursor.u64()?);
-        let root = Place { at: root_at, bytes: root_bytes, crc: cursor.u32()? };
+        let found = cursor.u64()?;
+        let epochs = cursor.u64()?;
+        let root_at = cursor.u64()?;
+        let data_end = cursor.u64()?;
+        let own = cursor.u64()?;
+        let root = LogRange { at: root_at, bytes: root_bytes, crc: cursor.u32()? };
         let sum = cursor.u32()? == crc32c(&[bytes.get(..60)?]);
         let inside = root.at.checked_add(u64::from(root.bytes))? <= at;
         (known && sum && found == log && own == at && inside).then_some(Self {
@@ -178,7 +182,7 @@ mod tests {
 
     #[test]
     fn both_come_back_and_nothing_else_does() {
-        let place = Place { at: 100, bytes: 80, crc: 3 };
+        let place = LogRange { at: 100, bytes: 80, crc: 3 };
         let entries = vec![
             Entry { epoch: 0, head: place, records: 5, data_end: 4096 },
             Entry { epoch: 2, head: place, records: 7, data_end: 8192 },

@@ -110,7 +110,7 @@ impl Block {
 
 /// A head, read back.
 #[derive(Clone, Debug)]
-pub struct Head {
+pub struct SegmentHead {
     /// The facts of the segment.
     pub facts: SegmentFacts,
     /// Its regions.
@@ -145,11 +145,6 @@ impl HeadMaker {
     /// Bytes it holds.
     pub fn memory(&self) -> usize {
         self.tables.capacity() + self.blocks.capacity() + self.regions.capacity() * REGION_BYTES
-    }
-
-    /// Reserves room for at most `bytes` bytes of blocks.
-    pub fn reserve(&mut self, block_bytes: usize) {
-        self.blocks.reserve(block_bytes);
     }
 
     /// Tables so far.
@@ -222,7 +217,7 @@ impl HeadMaker {
     }
 }
 
-impl Head {
+impl SegmentHead {
     /// Reads a head whose checksum has been looked at; what is wrong with it, if it is no head.
     pub fn parse(bytes: Vec<u8>) -> Result<Self, &'static str> {
         const SHORT: &str = "a segment's head ends too early";
@@ -238,7 +233,8 @@ impl Head {
             2 => Kind::Auxiliary,
             _ => return Err("the kind of a segment is not known"),
         };
-        let (log, epoch) = (cursor.u64().ok_or(SHORT)?, cursor.u64().ok_or(SHORT)?);
+        let log = cursor.u64().ok_or(SHORT)?;
+        let epoch = cursor.u64().ok_or(SHORT)?;
         let tables = cursor.u32().ok_or(SHORT)? as usize;
         let regions = cursor.u32().ok_or(SHORT)? as usize;
         let blocks = usize::try_from(cursor.u64().ok_or(SHORT)?).map_err(|_| SHORT)?;
@@ -299,7 +295,8 @@ impl Head {
 
 /// The first index of `0..len` for which `below` is false; it is true for all before and for none after.
 fn partition(len: usize, below: impl Fn(usize) -> bool) -> usize {
-    let (mut low, mut high) = (0, len);
+    let mut low = 0;
+    let mut high = len;
     while low < high {
         let middle = low + (high - low) / 2;
         if below(middle) { low = middle + 1 } else { high = middle }
@@ -321,7 +318,8 @@ fn parse_tables(cursor: &mut Cursor<'_>, count: usize, blocks: usize) -> Option<
     let mut tables = Vec::with_capacity(count);
     let mut first = 0usize;
     for _ in 0..count {
-        let (at, own) = (cursor.u64()?, cursor.u32()? as usize);
+        let at = cursor.u64()?;
+        let own = cursor.u32()? as usize;
         let records = cursor.varint()?;
         let greatest = match cursor.u8()? {
             0 => None,
@@ -339,7 +337,9 @@ fn parse_blocks(cursor: &mut Cursor<'_>, tables: &[Table], attribute: bool) -> O
     for table in tables {
         let mut at = table.at;
         for index in table.blocks.clone() {
-            let (bytes, crc, flags) = (cursor.u32()?, cursor.u32()?, cursor.u8()?);
+            let bytes = cursor.u32()?;
+            let crc = cursor.u32()?;
+            let flags = cursor.u8()?;
             let key = match flags & STARTS {
                 // The first block of a table starts a unit: there is nothing before for it to go on with.
                 0 if index == table.blocks.start => return None,
@@ -396,7 +396,7 @@ mod tests {
     #[test]
     fn it_comes_back() {
         let (bytes, facts) = made();
-        let head = Head::parse(bytes).unwrap();
+        let head = SegmentHead::parse(bytes).unwrap();
         assert_eq!((head.facts, head.regions[1]), (facts, Region { at: 74, bytes: 20, crc: 2 }));
         assert_eq!(
             (head.tables[0].greatest.as_deref(), head.tables[1].greatest.as_deref()),
@@ -418,9 +418,9 @@ mod tests {
             let (mut bytes, _) = made();
             let at = at % bytes.len();
             bytes[at] = byte;
-            let _ = Head::parse(bytes.clone());
+            let _ = SegmentHead::parse(bytes.clone());
             bytes.truncate(cut % bytes.len());
-            prop_assert!(Head::parse(bytes).is_err());
+            prop_assert!(SegmentHead::parse(bytes).is_err());
         }
     }
 }

@@ -3,6 +3,8 @@
 //!
 //! Invariant: it is the same from the first epoch to the last, but for the numbers of partitions and writers.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::error::{IndexError, Result};
@@ -62,40 +64,37 @@ pub enum NumberKind {
     U32,
 }
 
-impl Scheme {
-    /// All, as they are called.
-    pub const NAMED: [(&str, Self); 3] =
-        [("records", Self::Records), ("pointers", Self::Pointers), ("ranks", Self::Ranks)];
+/// A choice among values that each have a name.
+pub trait Named: Copy + PartialEq + 'static {
+    /// All values with their names.
+    const NAMED: &'static [(&'static str, Self)];
 
     /// Its name.
-    pub fn name(self) -> &'static str {
-        Self::NAMED.iter().find(|(_, scheme)| *scheme == self).map_or("", |(name, _)| name)
+    fn name(self) -> &'static str {
+        Self::NAMED.iter().find(|(_, value)| *value == self).map_or("", |(name, _)| name)
+    }
+
+    /// The value of this name.
+    fn named(name: &str) -> Option<Self> {
+        Self::NAMED.iter().find(|(text, _)| *text == name).map(|(_, value)| *value)
     }
 }
 
-impl PartitionBy {
-    /// All, as they are called.
-    pub const NAMED: [(&str, Self); 2] = [("hash", Self::Hash), ("range", Self::Range)];
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        Self::NAMED.iter().find(|(_, by)| *by == self).map_or("", |(name, _)| name)
-    }
+impl Named for Scheme {
+    const NAMED: &'static [(&'static str, Self)] =
+        &[("records", Self::Records), ("pointers", Self::Pointers), ("ranks", Self::Ranks)];
 }
 
-impl AuxiliaryKind {
-    /// All, as they are called.
-    pub const NAMED: [(&str, Self); 2] = [("cuckoo", Self::Cuckoo), ("static", Self::Static)];
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        Self::NAMED.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
-    }
+impl Named for PartitionBy {
+    const NAMED: &'static [(&'static str, Self)] = &[("hash", Self::Hash), ("range", Self::Range)];
 }
 
-impl NumberKind {
-    /// All, as they are called.
-    pub const NAMED: [(&str, Self); 6] = [
+impl Named for AuxiliaryKind {
+    const NAMED: &'static [(&'static str, Self)] = &[("cuckoo", Self::Cuckoo), ("static", Self::Static)];
+}
+
+impl Named for NumberKind {
+    const NAMED: &'static [(&'static str, Self)] = &[
         ("f64", Self::F64),
         ("f32", Self::F32),
         ("i64", Self::I64),
@@ -103,12 +102,9 @@ impl NumberKind {
         ("i32", Self::I32),
         ("u32", Self::U32),
     ];
+}
 
-    /// The one of this name.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::NAMED.iter().find(|(text, _)| *text == name).map(|(_, kind)| *kind)
-    }
-
+impl NumberKind {
     /// Bytes of one.
     pub fn bytes(self) -> u64 {
         match self {
@@ -143,6 +139,12 @@ impl Attribute {
             NumberKind::I32 => f64::from(i32::from_le_bytes(four?)),
             NumberKind::U32 => f64::from(u32::from_le_bytes(four?)),
         })
+    }
+}
+
+impl fmt::Display for Attribute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.name, self.offset, self.kind.name())
     }
 }
 

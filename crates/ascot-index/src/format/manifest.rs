@@ -68,7 +68,8 @@ const MANIFEST_MAX: u64 = 16 << 20;
 impl Manifest {
     /// A directory without epochs yet.
     pub fn new(layout: Layout, id: u64) -> Self {
-        let (earlier, boundaries) = (Vec::new(), Vec::new());
+        let earlier = Vec::new();
+        let boundaries = Vec::new();
         Self { version: VERSION, id, layout, earlier, epochs: 0, boundaries, closed: false, history: 0 }
     }
 
@@ -96,7 +97,8 @@ impl Manifest {
 
     fn parse(path: &Path, bytes: &[u8]) -> Result<Self> {
         let line = bytes.iter().position(|&byte| byte == b'\n').unwrap_or(bytes.len());
-        let (json, check) = (&bytes[..line], bytes.get(line + 1..).unwrap_or_default());
+        let json = &bytes[..line];
+        let check = bytes.get(line + 1..).unwrap_or_default();
         if check != check_line(json).as_bytes() {
             return Err(IndexError::damaged(path, 0, "its checksum is wrong"));
         }

@@ -34,11 +34,16 @@ pub enum Log {
 impl Log {
     /// The file of its index.
     pub fn index(&self, directory: &Path) -> PathBuf {
-        directory.join(match self {
-            Log::Partition(number) => format!("part-{number:08}.index"),
-            Log::Auxiliary(number) => format!("part-{number:08}.aux"),
-            Log::Writer(number) => format!("writer-{number:08}.index"),
-        })
+        let ending = if matches!(self, Log::Auxiliary(_)) { "aux" } else { "index" };
+        directory.join(format!("{}.{ending}", self.stem()))
+    }
+
+    /// The names of its files without their endings.
+    fn stem(&self) -> String {
+        match self {
+            Log::Partition(number) | Log::Auxiliary(number) => format!("part-{number:08}"),
+            Log::Writer(number) => format!("writer-{number:08}"),
+        }
     }
 
     /// The log whose index has this name.
@@ -64,11 +69,8 @@ impl Log {
 
     /// The file of its data; none for auxiliary tables, which are all index.
     pub fn data(&self, directory: &Path) -> Option<PathBuf> {
-        match self {
-            Log::Partition(number) => Some(directory.join(format!("part-{number:08}.data"))),
-            Log::Auxiliary(_) => None,
-            Log::Writer(number) => Some(directory.join(format!("writer-{number:08}.data"))),
-        }
+        let has_data = !matches!(self, Log::Auxiliary(_));
+        has_data.then(|| directory.join(format!("{}.data", self.stem())))
     }
 
     /// The number its checksums start from, made of that of the directory.

@@ -60,9 +60,8 @@ impl RecordForm {
 
     /// Bytes of the record that starts `bytes`, as far as its head is there.
     pub fn length(&self, bytes: &[u8]) -> Option<u64> {
-        let mut cursor = Cursor::new(bytes);
-        let (key, value) = self.read_lengths(&mut cursor)?;
-        (cursor.at() as u64).checked_add(key as u64)?.checked_add(value as u64)
+        let (head, key, value) = self.lengths(bytes)?;
+        (head as u64).checked_add(key as u64)?.checked_add(value)
     }
 
     /// Most bytes before a key.

@@ -66,7 +66,8 @@ impl Balance {
         exchange(router, to_first, &mut keys, SAMPLED)?;
         let found = if router.rank() == 0 { self.divide(keys) } else { Vec::new() };
         let topology = router.topology().clone();
-        let (rank, node) = (router.rank(), topology.node_of(router.rank()));
+        let rank = router.rank();
+        let node = topology.node_of(router.rank());
         // To the first rank of each other node, then from each of those (and rank 0) to the rest of its node.
         let leads = |of: u32| topology.rank_at(of, 0);
         let lead = if node == topology.node_of(0) { 0 } else { leads(node) };
@@ -98,7 +99,8 @@ impl Balance {
 
     fn divide(&self, mut keys: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
         keys.sort_unstable();
-        let (parts, count) = (self.partitions as usize, keys.len());
+        let parts = self.partitions as usize;
+        let count = keys.len();
         (1..parts).filter_map(|part| keys.get(part * count / parts).cloned()).collect()
     }
 }

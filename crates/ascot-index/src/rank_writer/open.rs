@@ -20,9 +20,9 @@ use super::allreduce::{outcome_of, together as allreduced};
 use super::balance;
 use super::error::RankError;
 use crate::error::IndexError;
-use crate::format::layout::{AuxiliaryKind, Layout, PartitionBy, Scheme};
+use crate::format::layout::{AuxiliaryKind, Layout, Named, PartitionBy, Scheme};
 use crate::format::manifest::Manifest;
-use crate::routing::{CODE_DIFFERENT, Meeting, Outcome, Router, RoutingSettings, Transport};
+use crate::routing::{CODE_DIFFERENT, Outcome, Router, RoutingSettings, Transport};
 use crate::write::{Coordinator, LocalWriter, OpenMode, Opening, Share};
 
 /// Purposes of the allreduces here.
@@ -57,22 +57,25 @@ pub(super) struct Opened {
 }
 
 /// Ranks meet: each has the buffers it needs, and all were given the same options.
-pub(super) fn meet<T: Transport>(transport: T, options: &RankOptions) -> Result<Router<T>, RankError> {
-    let mut meeting = Meeting::new(transport, options.routing.patience);
-    let parts = meeting.prepare(options.routing.clone(), &Pool::new(options.memory_bytes));
+pub(super) fn connect<T: Transport>(transport: T, options: &RankOptions) -> Result<Router<T>, RankError> {
+    let mut router = Router::without_lanes(transport, options.routing.patience);
+    let parts = router.prepare(options.routing.clone(), &Pool::new(options.memory_bytes));
     let parts = parts.map_err(RankError::from);
-    // When the meeting is dropped, all ranks learn of an error here.
-    let agreement = meeting.allreduce(MEET, outcome_of(MEET, &parts), &same(options));
-    match (parts, agreement.map(|agreement| agreement.failure)) {
-        (Ok(parts), Ok(None)) => Ok(meeting.begin(parts)),
+    // When the router is dropped, all ranks learn of an error here.
+    let combined = router.allreduce_options(MEET, outcome_of(MEET, &parts), &same(options));
+    match (parts, combined.map(|combined| combined.failure)) {
+        (Ok(parts), Ok(None)) => {
+            router.begin(parts);
+            Ok(router)
+        }
         (Err(own), Ok(_)) => {
-            meeting.leave();
+            router.leave();
             Err(own)
         }
         (Err(own), Err(_)) => Err(own),
         (Ok(_), Err(error)) => Err(error.into()),
         (Ok(_), Ok(Some((rank, code, text)))) => {
-            meeting.leave();
+            router.leave();
             Err(if code == CODE_DIFFERENT {
                 RankError::Options { text }
             } else {
@@ -84,10 +87,10 @@ pub(super) fn meet<T: Transport>(transport: T, options: &RankOptions) -> Result<
 
 /// Joins the opening only to report that this rank cannot open anything.
 pub(super) fn decline<T: Transport>(transport: T, why: IndexError) -> RankError {
-    let mut meeting = Meeting::new(transport, RoutingSettings::default().patience);
+    let mut router = Router::without_lanes(transport, RoutingSettings::default().patience);
     let outcome = Outcome::Failed { code: u32::from(MEET), text: why.to_string() };
-    if meeting.allreduce(MEET, outcome, "").is_ok() {
-        meeting.leave();
+    if router.allreduce_options(MEET, outcome, "").is_ok() {
+        router.leave();
     }
     why.into()
 }
@@ -99,9 +102,7 @@ fn same(options: &RankOptions) -> String {
     fn or_any<T: Display>(asked: Option<T>) -> String {
         asked.map_or_else(|| "any".to_owned(), |asked| asked.to_string())
     }
-    let attribute = request.attribute.as_ref().map(|attribute| {
-        format!("{}:{}:{:?}", attribute.name.replace(' ', "_"), attribute.offset, attribute.kind)
-    });
+    let attribute = request.attribute.as_ref().map(|attribute| attribute.to_string().replace(' ', "_"));
     let words = [
         format!("open={} rollback={}", mode.name(), or_any(*rollback)),
         format!("scheme={} key={}", or_any(request.scheme.map(Scheme::name)), or_any(request.key_bytes)),

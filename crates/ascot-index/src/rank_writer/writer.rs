@@ -74,7 +74,7 @@ impl<T: Transport> RankWriter<T> {
     /// [`RankError::Peer`] at all others; [`RankError::Options`] at all where options differ; [`RouteError`] where
     /// ranks do not reach each other.
     pub fn open(transport: T, disk: &Disk, path: &Path, options: &RankOptions) -> Result<Self, RankError> {
-        let mut router = open::meet(transport, options)?;
+        let mut router = open::connect(transport, options)?;
         let opened = open::together(&mut router, disk, path, options);
         if let Err(error) = &opened
             && !matches!(error, RankError::Route(_))
@@ -167,11 +167,6 @@ impl<T: Transport> RankWriter<T> {
         closed
     }
 
-    /// The layout of the directory.
-    pub fn layout(&self) -> &Layout {
-        &self.layout
-    }
-
     /// This rank.
     pub fn rank(&self) -> u32 {
         self.router.rank()
@@ -231,14 +226,15 @@ impl<T: Transport> RankWriter<T> {
             Scheme::Ranks => return Ok(()),
         };
         let length = if self.layout.key_bytes.is_none() { 10 } else { 0 };
-        let (bytes, most) = (length + key.len() + travels, self.router.longest_message());
+        let bytes = length + key.len() + travels;
+        let most = self.router.longest_message();
         if bytes > most { Err(RouteError::TooLong { bytes, most }.into()) } else { Ok(()) }
     }
 
     fn send(&mut self, partition: u32, key: &[u8], value: &[u8]) -> Result<(), RankError> {
         if self.router.topology().size() == 1 {
             // However long it is: it goes nowhere.
-            return Ok(self.local.put_own(&self.layout, (partition, 0), key, value)?);
+            return Ok(self.local.put_own(&self.layout, partition, key, value)?);
         }
         let message = &mut self.message;
         match self.layout.scheme {
@@ -284,7 +280,8 @@ impl<T: Transport> RankWriter<T> {
         let arrived = ended.as_ref().map_or(0, |counts| counts.partition_records);
         let appended = std::mem::take(&mut self.appended);
         let (_, sums) = self.allreduce(EPOCH, ended, &[appended, arrived])?;
-        let (appended, arrived) = (sums.first().copied().unwrap_or(0), sums.get(1).copied().unwrap_or(0));
+        let appended = sums.first().copied().unwrap_or(0);
+        let arrived = sums.get(1).copied().unwrap_or(0);
         if appended != arrived {
             // All ranks see the same sums, and come to the same end.
             self.failure_shared = true;

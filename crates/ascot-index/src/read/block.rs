@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use ascot_io::{PAGE_BYTES, block_checksum};
+use ascot_io::PAGE_BYTES;
 
 use crate::error::{IndexError, Result};
 use crate::format::bytes::Cursor;
-use crate::format::head::{Block, Head};
+use crate::format::head::{Block, SegmentHead};
 use crate::format::record::{KEY_MAX, Record, RecordForm};
 use crate::read::covered::check_padding_bytes;
 use crate::read::fetch::ByteRange;
@@ -37,17 +37,10 @@ pub struct BlockRange {
 impl BlockRange {
     /// The place to read.
     pub fn byte_range(&self) -> ByteRange {
-        let blocks = &self.segment.head.blocks[self.blocks.clone()];
-        let (at, end) = match (blocks.first(), blocks.last()) {
-            (Some(first), Some(last)) => (first.at, last.at + u64::from(last.bytes)),
-            _ => (0, 0),
-        };
+        let at = self.segment.head.blocks[self.blocks.clone()].first().map_or(0, |block| block.at);
         // Blocks of a segment that is in memory: no more than the file has.
-        ByteRange {
-            path: self.segment.log.data.clone(),
-            at,
-            bytes: usize::try_from(end - at).unwrap_or(usize::MAX),
-        }
+        let bytes = usize::try_from(self.bytes()).unwrap_or(usize::MAX);
+        ByteRange { path: self.segment.log.data.clone(), at, bytes }
     }
 
     /// Hands every record in `bytes`, the bytes of the block range, to `take`. For damaged units it does what
@@ -82,17 +75,18 @@ impl BlockRange {
     }
 
     /// The bytes to read, with the padding after the last block.
-    pub fn padded_spot(&self) -> ByteRange {
+    pub fn padded_range(&self) -> ByteRange {
         let byte_range = self.byte_range();
         ByteRange { bytes: byte_range.bytes.next_multiple_of(PAGE_BYTES), ..byte_range }
     }
 
-    /// Looks at the padding of its blocks in `bytes`, which were read at [`padded_spot`](Self::padded_spot).
+    /// Looks at the padding of its blocks in `bytes`, which were read at [`padded_range`](Self::padded_range).
     pub fn check_padding(&self, bytes: &[u8]) -> Result<()> {
         let blocks = &self.segment.head.blocks[self.blocks.clone()];
         let start = blocks.first().map_or(0, |block| block.at);
         blocks.iter().try_for_each(|block| {
-            let (from, end) = (block.at + u64::from(block.bytes), block.at + block.padded());
+            let from = block.at + u64::from(block.bytes);
+            let end = block.at + block.padded();
             let at = |place: u64| usize::try_from(place - start).unwrap_or(usize::MAX);
             let padding = bytes.get(at(from)..at(end)).unwrap_or_default();
             check_padding_bytes(&self.segment.log.data, from, padding)
@@ -103,18 +97,7 @@ impl BlockRange {
     pub fn check_sums(&self, bytes: &[u8]) -> Result<()> {
         let blocks = &self.segment.head.blocks[self.blocks.clone()];
         let start = blocks.first().map_or(0, |block| block.at);
-        blocks.iter().try_for_each(|block| self.own_bytes(block, start, bytes).map(|_| ()))
-    }
-
-    /// The bytes of a block in `bytes`, which start at `start`, its checksum looked at.
-    fn own_bytes<'a>(&self, block: &Block, start: u64, bytes: &'a [u8]) -> Result<&'a [u8]> {
-        let at = usize::try_from(block.at - start).unwrap_or(usize::MAX);
-        let own = bytes.get(at..).and_then(|rest| rest.get(..block.bytes as usize));
-        let own = own.ok_or_else(|| self.damaged(block, "a block ends outside what was read"))?;
-        if block_checksum(self.segment.log.id, block.at, own) != block.crc {
-            return Err(self.damaged(block, "the checksum of a block is wrong"));
-        }
-        Ok(own)
+        blocks.iter().try_for_each(|block| self.segment.block_bytes(block, start, bytes).map(|_| ()))
     }
 
     /// Bytes from its first block to the end of its last.
@@ -126,15 +109,17 @@ impl BlockRange {
         }
     }
 
-    /// Whether it is one record alone, in several blocks.
-    pub fn is_one_record(&self) -> bool {
+    /// Whether it is one record alone, in several blocks, of more than `bytes`.
+    pub fn is_longer_record(&self, bytes: u64) -> bool {
         let blocks = &self.segment.head.blocks;
-        self.blocks.len() > 1 && unit_end(blocks, self.blocks.start) >= self.blocks.end
+        let is_one = self.blocks.len() > 1 && unit_end(blocks, self.blocks.start) >= self.blocks.end;
+        is_one && self.bytes() > bytes
     }
 
     /// Its parts of whole units, of no more than `bytes` each, unless a unit alone is longer.
     pub fn parts(&self, bytes: u64) -> Vec<BlockRange> {
-        let (mut parts, mut first) = (Vec::new(), self.blocks.start);
+        let mut parts = Vec::new();
+        let mut first = self.blocks.start;
         while first < self.blocks.end {
             let end = block_range_end(&self.segment.head, first, self.blocks.end, bytes);
             parts.push(BlockRange { segment: self.segment.clone(), blocks: first..end });
@@ -183,7 +168,7 @@ impl BlockRange {
     fn unit<'a>(&self, blocks: &[Block], start: u64, bytes: &'a [u8]) -> Result<Cow<'a, [u8]>> {
         let mut joined = Cow::Borrowed(&bytes[..0]);
         for block in blocks {
-            let own = self.own_bytes(block, start, bytes)?;
+            let own = self.segment.block_bytes(block, start, bytes)?;
             if joined.is_empty() {
                 joined = Cow::Borrowed(own);
             } else {
@@ -198,6 +183,23 @@ impl BlockRange {
     }
 }
 
+/// Block ranges that are read alike.
+pub enum Group<'a> {
+    /// One record that is read part by part.
+    Long(&'a BlockRange),
+    /// Block ranges that are read whole.
+    Short(&'a [BlockRange]),
+}
+
+/// Block ranges in their order: those that are one record of more than `most` bytes, and the others together.
+pub fn groups(block_ranges: &[BlockRange], most: u64) -> impl Iterator<Item = Group<'_>> {
+    let is_long = move |block_range: &BlockRange| block_range.is_longer_record(most);
+    block_ranges.chunk_by(move |one, other| !is_long(one) && !is_long(other)).map(move |same| match same {
+        [one] if is_long(one) => Group::Long(one),
+        several => Group::Short(several),
+    })
+}
+
 /// One past the last block of the unit that starts at `first`.
 pub fn unit_end(blocks: &[Block], first: usize) -> usize {
     let rest = blocks.iter().skip(first + 1);
@@ -205,7 +207,7 @@ pub fn unit_end(blocks: &[Block], first: usize) -> usize {
 }
 
 /// The number of blocks from `first` on, whole units, that come to no more than `bytes`; one unit at least.
-pub fn block_range_end(head: &Head, first: usize, end: usize, bytes: u64) -> usize {
+pub fn block_range_end(head: &SegmentHead, first: usize, end: usize, bytes: u64) -> usize {
     let blocks = &head.blocks[..end];
     let mut fits_until = unit_end(blocks, first);
     while fits_until < end {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::format::head::Head;
+use crate::format::head::SegmentHead;
 use crate::format::names::Log;
 use crate::read::log::LogReader;
 
@@ -14,7 +14,7 @@ pub struct Cache {
     /// Counts uses.
     clock: u64,
     logs: HashMap<Log, (Arc<LogReader>, u64)>,
-    heads: HashMap<(Log, u64), (Arc<Head>, u64)>,
+    heads: HashMap<(Log, u64), (Arc<SegmentHead>, u64)>,
 }
 
 impl Cache {
@@ -36,14 +36,14 @@ impl Cache {
         self.logs.insert(log.log, (Arc::clone(log), self.clock));
     }
 
-    pub fn head(&mut self, log: Log, at: u64) -> Option<Arc<Head>> {
+    pub fn head(&mut self, log: Log, at: u64) -> Option<Arc<SegmentHead>> {
         self.clock += 1;
         let (found, used) = self.heads.get_mut(&(log, at))?;
         *used = self.clock;
         Some(Arc::clone(found))
     }
 
-    pub fn keep_head(&mut self, log: Log, at: u64, head: &Arc<Head>) {
+    pub fn keep_head(&mut self, log: Log, at: u64, head: &Arc<SegmentHead>) {
         if head.memory() > self.most / 2 || self.heads.contains_key(&(log, at)) {
             return;
         }

@@ -10,7 +10,7 @@ use crate::error::{IndexError, Result};
 use crate::format::layout::Layout;
 use crate::format::manifest::Manifest;
 use crate::read::cache::Cache;
-use crate::read::counters::{Counters, QueryCounts};
+use crate::read::counters::QueryCounts;
 use crate::read::files::Files;
 use crate::read::notices::Notices;
 use crate::read::stamp::Stamp;
@@ -36,7 +36,7 @@ pub struct Directory {
     pub(super) pool: Pool,
     cache: Mutex<Cache>,
     pub(super) files: Files,
-    pub(super) counters: Counters,
+    counts: Mutex<QueryCounts>,
     notices: Mutex<Notices>,
 }
 
@@ -62,7 +62,8 @@ impl Directory {
         calls.count_opened(1);
         calls.count_inspected(3);
         // Divided in advance, so that the sum is the cap.
-        let (manifest, kept_bytes) = (Manifest::read(path)?, memory_bytes / KEPT_SHARE);
+        let manifest = Manifest::read(path)?;
+        let kept_bytes = memory_bytes / KEPT_SHARE;
         let bounded = 0..manifest.boundaries.len() as u64;
         Ok(Self {
             disk: disk.clone(),
@@ -74,7 +75,7 @@ impl Directory {
             pool: Pool::new(memory_bytes - kept_bytes),
             cache: Mutex::new(Cache::new(kept_bytes)),
             files: Files::new(disk, calls),
-            counters: Counters::default(),
+            counts: Mutex::default(),
             notices: Mutex::default(),
         })
     }
@@ -113,8 +114,13 @@ impl Directory {
         QueryCounts {
             files_opened: self.files.calls().opened(),
             files_inspected: self.files.calls().inspected(),
-            ..self.counters.counts()
+            ..*self.counts.lock().unpoisoned()
         }
+    }
+
+    /// Adds to the counts.
+    pub(super) fn count(&self, add: impl FnOnce(&mut QueryCounts)) {
+        add(&mut self.counts.lock().unpoisoned());
     }
 
     /// Notices for the user about damaged filters that queries did without. Empty afterwards.

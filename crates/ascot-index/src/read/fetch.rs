@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use ascot_io::{Action, Buf, Disk, Filled, IoError, PAGE_BYTES, PendingRead, RandomAccessFile};
 
 use crate::error::{IndexError, Result};
+use crate::format::head::Region;
 use crate::read::files::{is_too_many_open, missing};
-use crate::read::{Directory, count};
+use crate::read::{Directory, Segment};
 
 /// Reads in flight.
 const DEPTH: usize = 32;
@@ -21,6 +22,13 @@ pub struct ByteRange {
     pub at: u64,
     /// Bytes.
     pub bytes: usize,
+}
+
+impl Segment {
+    /// The bytes of a region in the index log.
+    pub fn region_bytes(&self, region: &Region) -> ByteRange {
+        ByteRange { path: self.log.index.clone(), at: region.at, bytes: region.bytes as usize }
+    }
 }
 
 /// Reads one byte range of a file that is not held open.
@@ -49,7 +57,9 @@ pub fn fetch_all(
     mut take: impl FnMut(usize, &[u8]) -> Result<()>,
 ) -> Result<()> {
     let most = directory.pool.budget() / 4;
-    let (mut begun, mut in_flight, mut next) = (VecDeque::with_capacity(DEPTH), 0, 0);
+    let mut begun = VecDeque::with_capacity(DEPTH);
+    let mut in_flight = 0;
+    let mut next = 0;
     for (number, byte_range) in byte_ranges.iter().enumerate() {
         while let Some(ahead) = byte_ranges.get(next) {
             if begun.len() >= DEPTH || (!begun.is_empty() && in_flight + ahead.bytes > most) {
@@ -65,7 +75,7 @@ pub fn fetch_all(
         }
         if let Some(read) = begun.pop_front() {
             let filled = complete(read, byte_range)?;
-            count(&directory.counters.bytes, byte_range.bytes as u64);
+            directory.count(|counts| counts.bytes += byte_range.bytes as u64);
             in_flight -= byte_range.bytes;
             take(number, filled.bytes())?;
         }
@@ -77,7 +87,7 @@ pub fn fetch_all(
 pub fn fetch_one(directory: &Directory, path: &Path, at: u64, bytes: usize) -> Result<Filled> {
     let byte_range = ByteRange { path: path.to_path_buf(), at, bytes };
     let filled = complete(begin(directory, &byte_range)?, &byte_range)?;
-    count(&directory.counters.bytes, bytes as u64);
+    directory.count(|counts| counts.bytes += bytes as u64);
     Ok(filled)
 }
 

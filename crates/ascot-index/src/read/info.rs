@@ -54,29 +54,16 @@ impl EpochInfo {
 }
 
 impl Directory {
-    /// Reads all indexes and adds up.
-    ///
-    /// # Errors
-    /// Files that are missing, cut short or damaged.
-    pub fn info(&self) -> Result<Info> {
-        self.info_by(&ReadPolicy::strict())
-    }
-
-    /// As [`info`](Self::info), where not all of the directory is there: of the indexes that are, and what is not.
+    /// Adds up the indexes that are there; what is missing or damaged is listed beside them.
     ///
     /// # Errors
     /// A directory that cannot be listed; too little memory.
-    pub fn info_there(&self) -> Result<(Info, Unread)> {
+    pub fn info(&self) -> Result<(Info, Unread)> {
         let policy = ReadPolicy::lenient();
-        let info = self.info_by(&policy)?;
-        Ok((info, policy.into_unread()))
-    }
-
-    fn info_by(&self, policy: &ReadPolicy) -> Result<Info> {
         // An index names every epoch that the manifest counts.
         let mut info = Info { epochs: Vec::new(), ..Info::default() };
         let mut held = 0;
-        for group in self.logs_wanted(policy, |_| true)?.chunks(LOGS_AT_ONCE) {
+        for group in self.logs_wanted(&policy, |_| true)?.chunks(LOGS_AT_ONCE) {
             self.open_logs(group.iter().copied());
             for &log in group {
                 if policy.allow(self.add_log(&mut info, log))?.is_some() {
@@ -89,7 +76,7 @@ impl Directory {
             }
         }
         info.epochs.resize_with(held.max(info.epochs.len()), EpochInfo::default);
-        Ok(info)
+        Ok((info, policy.into_unread()))
     }
 
     fn add_log(&self, info: &mut Info, log: Log) -> Result<()> {

@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ascot_io::RunId;
+use ascot_io::{RunId, block_checksum};
 
+use crate::error::{IndexError, Result};
 use crate::format::footer::Entry;
-use crate::format::head::Head;
+use crate::format::head::{Block, SegmentHead};
 use crate::format::names::Log;
 
 /// An index log, and the data log beside it.
@@ -46,5 +47,19 @@ pub struct Segment {
     /// The log.
     pub log: Arc<LogReader>,
     /// Its head.
-    pub head: Arc<Head>,
+    pub head: Arc<SegmentHead>,
+}
+
+impl Segment {
+    /// The bytes of `block` in `bytes`, which start at `start` in the data log, once their checksum has been checked.
+    pub fn block_bytes<'a>(&self, block: &Block, start: u64, bytes: &'a [u8]) -> Result<&'a [u8]> {
+        let damaged = |what| IndexError::damaged(&self.log.data, block.at, what);
+        let at = usize::try_from(block.at - start).unwrap_or(usize::MAX);
+        let own = bytes.get(at..).and_then(|rest| rest.get(..block.bytes as usize));
+        let own = own.ok_or_else(|| damaged("a block ends outside what was read"))?;
+        if block_checksum(self.log.id, block.at, own) != block.crc {
+            return Err(damaged("the checksum of a block is wrong"));
+        }
+        Ok(own)
+    }
 }

@@ -13,13 +13,13 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use ascot_io::{Crc32c, Reservation, RunId, block_checksum, crc32c};
+use ascot_io::{Crc32c, Reservation, RunId, crc32c};
 
 use crate::error::{IndexError, Result};
 use crate::format::head::Block;
 use crate::format::pointer::value_lengths;
 use crate::read::fetch::{ByteRange, fetch_all};
-use crate::read::{Directory, Segment, count};
+use crate::read::{Directory, Segment};
 use crate::reserve::vec_with_room;
 
 /// Bytes of a value with a checksum of their own in memory.
@@ -37,11 +37,11 @@ const TRUST: &str = "parts of a value that no block's checksum covers";
 #[derive(Clone)]
 pub struct LongValue {
     length: u64,
-    place: Place,
+    place: Location,
 }
 
 #[derive(Clone)]
-enum Place {
+enum Location {
     /// In blocks of a table; the value starts `start` bytes after the first of them.
     Blocks { segment: Segment, blocks: Range<usize>, start: u64 },
     /// In a writer's log of values.
@@ -69,10 +69,10 @@ pub(crate) fn part_bytes(directory: &Directory) -> usize {
 impl std::fmt::Debug for LongValue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (path, at) = match &self.place {
-            Place::Blocks { segment, blocks, start } => {
+            Location::Blocks { segment, blocks, start } => {
                 (&segment.log.data, segment.head.blocks.get(blocks.start).map_or(0, |block| block.at) + start)
             }
-            Place::Log(log) => (&log.path, log.at),
+            Location::Log(log) => (&log.path, log.at),
         };
         write!(f, "{} bytes at byte {at} of {}", self.length, path.display())
     }
@@ -81,13 +81,13 @@ impl std::fmt::Debug for LongValue {
 impl LongValue {
     /// A value in blocks of a table.
     pub(crate) fn in_blocks(segment: Segment, blocks: Range<usize>, start: u64, length: u64) -> Self {
-        Self { length, place: Place::Blocks { segment, blocks, start } }
+        Self { length, place: Location::Blocks { segment, blocks, start } }
     }
 
     /// A value in the log of values `id`, at `at`, after a header of `head` bytes.
     pub(crate) fn in_log(path: PathBuf, id: RunId, at: u64, head: usize, length: u64) -> Self {
         let log = LogPlace { path, id, at, head: head as u64, sums: OnceLock::new() };
-        Self { length, place: Place::Log(Arc::new(log)) }
+        Self { length, place: Location::Log(Arc::new(log)) }
     }
 
     /// Bytes of the value.
@@ -117,8 +117,8 @@ impl LongValue {
     /// As [`read_at`](Self::read_at).
     pub fn check(&self, directory: &Directory) -> Result<()> {
         match &self.place {
-            Place::Blocks { .. } => self.read(directory, 0..self.length, &mut |_| Ok(())),
-            Place::Log(log) => self.sums(directory, log).map(|_| ()),
+            Location::Blocks { .. } => self.read(directory, 0..self.length, &mut |_| Ok(())),
+            Location::Log(log) => self.sums(directory, log).map(|_| ()),
         }
     }
 
@@ -148,7 +148,7 @@ impl LongValue {
             Ok(())
         };
         match &self.place {
-            Place::Log(log) if log.sums.get().is_none() => {
+            Location::Log(log) if log.sums.get().is_none() => {
                 self.read_log(directory, log, &mut keep).map(drop)?
             }
             _ => self.read(directory, 0..self.length, &mut keep)?,
@@ -162,31 +162,41 @@ impl LongValue {
             return Ok(());
         }
         match &self.place {
-            Place::Blocks { segment, blocks, start } => {
+            Location::Blocks { segment, blocks, start } => {
                 read_blocks(directory, segment, blocks.clone(), start + range.start..start + range.end, sink)
             }
-            Place::Log(log) => {
+            Location::Log(log) => {
                 let sums = self.sums(directory, log)?;
-                let (mut next, end) = (range.start / CHUNK_BYTES, range.end.div_ceil(CHUNK_BYTES));
-                while next < end {
-                    let chunks = next..end.min(next + CHUNKS_AT_ONCE);
-                    let byte_ranges: Vec<ByteRange> =
-                        chunks.clone().map(|chunk| self.chunk(log, chunk)).collect();
-                    count(&directory.counters.value_reads, byte_ranges.len() as u64);
-                    fetch_all(directory, &byte_ranges, |number, bytes| {
-                        let chunk = chunks.start + number as u64;
-                        let sum = usize::try_from(chunk).ok().and_then(|chunk| sums.get(chunk));
-                        if sum != Some(&crc32c(&[bytes])) {
-                            let what = "a value changed while it was read";
-                            return Err(IndexError::damaged(&log.path, byte_ranges[number].at, what));
-                        }
-                        sink(inside(bytes, chunk * CHUNK_BYTES, &range))
-                    })?;
-                    next = chunks.end;
-                }
-                Ok(())
+                let chunks = range.start / CHUNK_BYTES..range.end.div_ceil(CHUNK_BYTES);
+                self.read_chunks(directory, log, chunks, |chunk, bytes| {
+                    let sum = usize::try_from(chunk).ok().and_then(|chunk| sums.get(chunk));
+                    if sum != Some(&crc32c(&[bytes])) {
+                        let what = "a value changed while it was read";
+                        return Err(IndexError::damaged(&log.path, self.chunk(log, chunk).at, what));
+                    }
+                    sink(inside(bytes, chunk * CHUNK_BYTES, &range))
+                })
             }
         }
+    }
+
+    /// Reads chunks of a value in a log, and hands each to `take` with its number.
+    fn read_chunks(
+        &self,
+        directory: &Directory,
+        log: &LogPlace,
+        chunks: Range<u64>,
+        mut take: impl FnMut(u64, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let mut next = chunks.start;
+        while next < chunks.end {
+            let end = chunks.end.min(next + CHUNKS_AT_ONCE);
+            let byte_ranges: Vec<ByteRange> = (next..end).map(|chunk| self.chunk(log, chunk)).collect();
+            directory.count(|counts| counts.value_reads += byte_ranges.len() as u64);
+            fetch_all(directory, &byte_ranges, |number, bytes| take(next + number as u64, bytes))?;
+            next = end;
+        }
+        Ok(())
     }
 
     fn chunk(&self, log: &LogPlace, chunk: u64) -> ByteRange {
@@ -198,12 +208,12 @@ impl LongValue {
 
     /// The checksums of chunks, all of the value having been looked at.
     fn sums<'a>(&self, directory: &Directory, log: &'a LogPlace) -> Result<&'a [u32]> {
-        if log.sums.get().is_none() {
-            let sums = self.read_log(directory, log, &mut |_| Ok(()))?;
-            // Another thread may have been as fast, with the same answer.
-            let _ = log.sums.set(sums);
+        if let Some((sums, _)) = log.sums.get() {
+            return Ok(sums);
         }
-        Ok(log.sums.get().map_or(&[], |(sums, _)| sums.as_slice()))
+        let sums = self.read_log(directory, log, &mut |_| Ok(()))?;
+        // Another thread may have been as fast, with the same answer.
+        Ok(&log.sums.get_or_init(|| sums).0)
     }
 
     /// Reads all of a value in a log once, and looks at its checksum; what is handed to `sink` must not be used before
@@ -224,7 +234,7 @@ impl LongValue {
         [log.id.0, log.at].iter().for_each(|number| sum.update(&number.to_le_bytes()));
         let mut stored = None;
         let fixed = directory.layout().value_bytes;
-        count(&directory.counters.value_reads, chunks + 1);
+        directory.count(|counts| counts.value_reads += 1);
         fetch_all(directory, &[head], |_, bytes| {
             let lengths = value_lengths(fixed, bytes);
             if lengths.is_none_or(|(head, length)| (head as u64, length) != (log.head, self.length)) {
@@ -236,17 +246,11 @@ impl LongValue {
             sum.update(rest);
             Ok(())
         })?;
-        let mut next = 0;
-        while next < chunks {
-            let end = chunks.min(next + CHUNKS_AT_ONCE);
-            let byte_ranges: Vec<ByteRange> = (next..end).map(|chunk| self.chunk(log, chunk)).collect();
-            fetch_all(directory, &byte_ranges, |_, bytes| {
-                sum.update(bytes);
-                sums.push(crc32c(&[bytes]));
-                sink(bytes)
-            })?;
-            next = end;
-        }
+        self.read_chunks(directory, log, 0..chunks, |_, bytes| {
+            sum.update(bytes);
+            sums.push(crc32c(&[bytes]));
+            sink(bytes)
+        })?;
         if stored != Some(sum.finish()) {
             return Err(damaged("the checksum of a value is wrong"));
         }
@@ -273,11 +277,14 @@ pub(crate) fn read_blocks(
     let all = &segment.head.blocks[blocks];
     let (mut first, mut before) = first_block(all, range.start);
     while first < all.len() && before < range.end {
-        let (mut end, mut byte_ranges, mut groups) = (first, Vec::new(), Vec::new());
+        let mut end = first;
+        let mut byte_ranges = Vec::new();
+        let mut groups = Vec::new();
         let mut bytes_end = before;
         // Groups of neighbours, a few at a time.
         while end < all.len() && bytes_end < range.end && (byte_ranges.len() as u64) < CHUNKS_AT_ONCE {
-            let (from, group_before) = (end, bytes_end);
+            let from = end;
+            let group_before = bytes_end;
             let start = all[from].at;
             while end < all.len()
                 && bytes_end < range.end
@@ -292,17 +299,11 @@ pub(crate) fn read_blocks(
             byte_ranges.push(ByteRange { path: segment.log.data.clone(), at: start, bytes });
             groups.push((from..end, group_before));
         }
-        count(&directory.counters.block_reads, byte_ranges.len() as u64);
+        directory.count(|counts| counts.block_reads += byte_ranges.len() as u64);
         fetch_all(directory, &byte_ranges, |number, bytes| {
             let (group, mut before) = groups[number].clone();
             for block in &all[group] {
-                let at = usize::try_from(block.at - byte_ranges[number].at).unwrap_or(usize::MAX);
-                let own =
-                    bytes.get(at..).and_then(|rest| rest.get(..block.bytes as usize)).unwrap_or_default();
-                if block_checksum(segment.log.id, block.at, own) != block.crc {
-                    let what = "the checksum of a block is wrong";
-                    return Err(IndexError::damaged(&segment.log.data, block.at, what));
-                }
+                let own = segment.block_bytes(block, byte_ranges[number].at, bytes)?;
                 sink(inside(own, before, &range))?;
                 before += u64::from(block.bytes);
             }

@@ -21,7 +21,7 @@ use crate::error::Result;
 use crate::format::bytes::Cursor;
 use crate::format::filter::may_contain;
 use crate::format::footer::Entry;
-use crate::format::head::{Head, Kind, Region, Table};
+use crate::format::head::{Kind, Region, SegmentHead, Table};
 use crate::format::layout::{PartitionBy, Scheme};
 use crate::format::names::Log;
 use crate::hash::{local_hash, share};
@@ -31,7 +31,7 @@ use crate::read::log::LogReader;
 use crate::read::long_value::part_bytes;
 use crate::read::read_policy::ReadPolicy;
 use crate::read::stored::{Content, Inline, StoredValue};
-use crate::read::{Directory, LongValue, Segment, count};
+use crate::read::{Directory, LongValue, Segment};
 
 /// A key to be found in one epoch of one log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,11 +50,16 @@ struct Found {
     content: Content,
 }
 
-/// The values found so far, and their memory.
-struct Answers {
-    found: Vec<Found>,
-    memory: Reservation,
+/// A search for keys in tables, and the values found so far.
+struct Search<'a> {
+    directory: &'a Directory,
+    keys: &'a [&'a [u8]],
+    /// Their local hashes.
+    hashes: Vec<u64>,
     inline: Inline,
+    found: Vec<Found>,
+    /// The memory of the values.
+    memory: Reservation,
 }
 
 /// A table that may have a key.
@@ -100,11 +105,11 @@ impl Directory {
             wants = self.named(wants, &hashes)?;
         }
         let memory = self.pool.reserve(wants.len() * size_of::<Want>(), "keys to be found")?;
-        let mut all = Answers { found: Vec::new(), memory, inline };
+        let mut search = Search { directory: self, keys, hashes, inline, found: Vec::new(), memory };
         for (segments, wants) in self.batches(wants)? {
-            self.find_in_tables(&segments, &wants, keys, &hashes, &mut all)?;
+            search.tables(&segments, &wants)?;
         }
-        let Answers { mut found, mut memory, .. } = all;
+        let Search { mut found, mut memory, .. } = search;
         if self.layout().scheme == Scheme::Pointers {
             let pointers: Vec<&[u8]> = found.iter().map(|one| one.content.in_memory()).collect();
             let (contents, more) = self.resolve(&pointers, inline)?;
@@ -164,7 +169,7 @@ impl Directory {
         for (entries, wants) in self.batches(wants)? {
             let segments = self.segments(&entries, Kind::Auxiliary)?;
             let regions = Regions::of(&segments, &wants, |key| hash_of(hashes[key]));
-            count(&self.counters.auxiliary_reads, regions.byte_ranges.len() as u64);
+            self.count(|counts| counts.auxiliary_reads += regions.byte_ranges.len() as u64);
             fetch_all(self, &regions.byte_ranges, |number, bytes| {
                 let (segment, region, keys) = &regions.wanted[number];
                 let epoch = segments[*segment].head.facts.epoch;
@@ -172,7 +177,7 @@ impl Directory {
                 for &key in keys {
                     let found = if whole { ranks(bytes, hashes[key]) } else { None };
                     let found = found.unwrap_or_else(|| (0..self.manifest.shape_at(epoch).writers).collect());
-                    count(&self.counters.ranks_named, found.len() as u64);
+                    self.count(|counts| counts.ranks_named += found.len() as u64);
                     let writers =
                         found.into_iter().filter(|&rank| rank < self.manifest.shape_at(epoch).writers);
                     named.extend(writers.map(|rank| Want { log: Log::Writer(rank), epoch, key }));
@@ -185,133 +190,12 @@ impl Directory {
         Ok(named)
     }
 
-    fn find_in_tables(
-        &self,
-        entries: &[(Arc<LogReader>, Entry)],
-        wants: &[Vec<usize>],
-        keys: &[&[u8]],
-        hashes: &[u64],
-        found: &mut Answers,
-    ) -> Result<()> {
-        let segments = self.segments(entries, Kind::Tables)?;
-        let regions = Regions::of(&segments, wants, |key| hashes[key]);
-        count(&self.counters.filter_reads, regions.byte_ranges.len() as u64);
-        let mut candidates = Vec::new();
-        fetch_all(self, &regions.byte_ranges, |number, bytes| {
-            let (segment, region, wanted) = &regions.wanted[number];
-            let segment = &segments[*segment];
-            let whole = self.is_whole(segment, region, bytes);
-            for &key in wanted {
-                let tables = segment.head.tables.iter().enumerate();
-                let tables = tables.filter(|(number, table)| {
-                    may_be_in(table, keys[key])
-                        && (!whole || self.passes(segment, region, bytes, *number, hashes[key]))
-                });
-                for (_, table) in tables {
-                    let blocks = segment.head.blocks_for(table, keys[key], Some(keys[key]));
-                    if !blocks.is_empty() {
-                        candidates.push(Candidate {
-                            key,
-                            block_range: BlockRange { segment: segment.clone(), blocks },
-                        });
-                    }
-                }
-            }
-            Ok(())
-        })?;
-        self.find_in_blocks(candidates, keys, found)
-    }
-
-    fn find_in_blocks(&self, candidates: Vec<Candidate>, keys: &[&[u8]], found: &mut Answers) -> Result<()> {
-        let (mut short, mut long) = (BTreeMap::<ByteRange, Vec<Candidate>>::new(), Vec::new());
-        let most = part_bytes(self) as u64;
-        let inline = found.inline.bytes(self) as u64;
-        for Candidate { key, block_range } in candidates {
-            for block_range in block_range.parts(most) {
-                let is_long = block_range.is_one_record() && block_range.bytes() > inline;
-                let candidate = Candidate { key, block_range };
-                match is_long {
-                    true => long.push(candidate),
-                    false => short.entry(candidate.block_range.byte_range()).or_default().push(candidate),
-                }
-            }
-        }
-        long.iter().try_for_each(|one| self.find_long(one, keys, found))?;
-        let (byte_ranges, candidates): (Vec<ByteRange>, Vec<Vec<Candidate>>) = short.into_iter().unzip();
-        count(&self.counters.block_reads, byte_ranges.len() as u64);
-        fetch_all(self, &byte_ranges, |number, bytes| {
-            self.find_short(&candidates[number], bytes, keys, found)
-        })
-    }
-
-    /// The values in blocks that were read.
-    fn find_short(
-        &self,
-        candidates: &[Candidate],
-        bytes: &[u8],
-        keys: &[&[u8]],
-        found: &mut Answers,
-    ) -> Result<()> {
-        let Some(Candidate { block_range, .. }) = candidates.first() else { return Ok(()) };
-        let before = found.found.len();
-        let mut wanted: BTreeMap<&[u8], Vec<usize>> = BTreeMap::new();
-        candidates.iter().for_each(|one| wanted.entry(keys[one.key]).or_default().push(one.key));
-        let (at, mut place) = (block_range.byte_range().at, 0);
-        let inline = match self.layout().scheme {
-            // Pointers, which are followed later.
-            Scheme::Pointers => usize::MAX,
-            Scheme::Records | Scheme::Ranks => found.inline.bytes(self),
-        };
-        block_range.records(self.layout().form(), bytes, &ReadPolicy::strict(), |record, unit| {
-            place += 1;
-            for &key in wanted.get(record.key).map_or(&[][..], Vec::as_slice) {
-                let content = if record.value.len() <= inline {
-                    found.memory.absorb(self.pool.reserve(record.value.len(), "values of keys")?);
-                    Content::Bytes(record.value.to_vec())
-                } else {
-                    let (blocks, length) = (unit.blocks.clone(), record.value.len() as u64);
-                    let segment = block_range.segment.clone();
-                    Content::Long(LongValue::in_blocks(segment, blocks, unit.value_at, length))
-                };
-                self.keep_found(block_range, (key, at, place), content, found)?;
-            }
-            Ok(())
-        })?;
-        count(&self.counters.false_positives, u64::from(found.found.len() == before));
-        Ok(())
-    }
-
-    /// The value of a record in blocks of its own, if its key is the one that is looked for.
-    fn find_long(&self, candidate: &Candidate, keys: &[&[u8]], found: &mut Answers) -> Result<()> {
-        let Candidate { key, block_range } = candidate;
-        let (own, value) = block_range.long_record(self)?;
-        if own != keys[*key] {
-            count(&self.counters.false_positives, 1);
-            return Ok(());
-        }
-        self.keep_found(block_range, (*key, block_range.byte_range().at, 1), value, found)
-    }
-
-    /// Keeps a value of a key, with its place in the data log.
-    fn keep_found(
-        &self,
-        block_range: &BlockRange,
-        (key, at, number): (usize, u64, usize),
-        content: Content,
-        found: &mut Answers,
-    ) -> Result<()> {
-        found.memory.absorb(self.pool.reserve(size_of::<Found>(), "values of keys")?);
-        let (log, epoch) = (block_range.segment.log.log, block_range.segment.head.facts.epoch);
-        found.found.push(Found { key, epoch, order: (log, at, number), content });
-        Ok(())
-    }
-
     /// Whether the filter of a table lets a hash pass; one that is no filter does.
     fn passes(&self, segment: &Segment, region: &Region, bytes: &[u8], table: usize, hash: u64) -> bool {
         let answer =
             filter(bytes, segment.head.tables.len(), table).and_then(|filter| may_contain(filter, hash));
         answer.unwrap_or_else(|| {
-            self.tell_damaged(segment, region);
+            self.note_damaged(segment, region);
             true
         })
     }
@@ -320,17 +204,131 @@ impl Directory {
     fn is_whole(&self, segment: &Segment, region: &Region, bytes: &[u8]) -> bool {
         let whole = region_is_whole(segment, region, bytes);
         if !whole {
-            self.tell_damaged(segment, region);
+            self.note_damaged(segment, region);
         }
         whole
     }
 
-    fn tell_damaged(&self, segment: &Segment, region: &Region) {
+    fn note_damaged(&self, segment: &Segment, region: &Region) {
         let kind = match segment.head.facts.kind {
             Kind::Tables => "the filters are damaged, so all tables were looked into",
             Kind::Auxiliary => "an auxiliary table is damaged, so all writers were asked",
         };
         self.notice(format!("{}, byte {}: {kind}", segment.log.index.display(), region.at));
+    }
+}
+
+impl Search<'_> {
+    fn tables(&mut self, entries: &[(Arc<LogReader>, Entry)], wants: &[Vec<usize>]) -> Result<()> {
+        let Self { directory, keys, ref hashes, .. } = *self;
+        let segments = directory.segments(entries, Kind::Tables)?;
+        let regions = Regions::of(&segments, wants, |key| hashes[key]);
+        directory.count(|counts| counts.filter_reads += regions.byte_ranges.len() as u64);
+        let mut candidates = Vec::new();
+        fetch_all(directory, &regions.byte_ranges, |number, bytes| {
+            let (segment, region, wanted) = &regions.wanted[number];
+            let segment = &segments[*segment];
+            let whole = directory.is_whole(segment, region, bytes);
+            for &key in wanted {
+                let tables = segment.head.tables.iter().enumerate();
+                let tables = tables.filter(|(number, table)| {
+                    may_be_in(table, keys[key])
+                        && (!whole || directory.passes(segment, region, bytes, *number, hashes[key]))
+                });
+                for (_, table) in tables {
+                    let blocks = segment.head.blocks_for(table, keys[key], Some(keys[key]));
+                    if !blocks.is_empty() {
+                        let block_range = BlockRange { segment: segment.clone(), blocks };
+                        candidates.push(Candidate { key, block_range });
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        self.blocks(candidates)
+    }
+
+    fn blocks(&mut self, candidates: Vec<Candidate>) -> Result<()> {
+        let directory = self.directory;
+        let mut short = BTreeMap::<ByteRange, Vec<Candidate>>::new();
+        let mut long = Vec::new();
+        let most = part_bytes(directory) as u64;
+        let inline = self.inline.bytes(directory) as u64;
+        for Candidate { key, block_range } in candidates {
+            for block_range in block_range.parts(most) {
+                let is_long = block_range.is_longer_record(inline);
+                let candidate = Candidate { key, block_range };
+                match is_long {
+                    true => long.push(candidate),
+                    false => short.entry(candidate.block_range.byte_range()).or_default().push(candidate),
+                }
+            }
+        }
+        long.iter().try_for_each(|one| self.long(one))?;
+        let (byte_ranges, candidates): (Vec<ByteRange>, Vec<Vec<Candidate>>) = short.into_iter().unzip();
+        directory.count(|counts| counts.block_reads += byte_ranges.len() as u64);
+        fetch_all(directory, &byte_ranges, |number, bytes| self.short(&candidates[number], bytes))
+    }
+
+    /// The values in blocks that were read.
+    fn short(&mut self, candidates: &[Candidate], bytes: &[u8]) -> Result<()> {
+        let Self { directory, keys, .. } = *self;
+        let Some(Candidate { block_range, .. }) = candidates.first() else { return Ok(()) };
+        let before = self.found.len();
+        let mut wanted: BTreeMap<&[u8], Vec<usize>> = BTreeMap::new();
+        candidates.iter().for_each(|one| wanted.entry(keys[one.key]).or_default().push(one.key));
+        let at = block_range.byte_range().at;
+        let mut place = 0;
+        let inline = match directory.layout().scheme {
+            // Pointers, which are followed later.
+            Scheme::Pointers => usize::MAX,
+            Scheme::Records | Scheme::Ranks => self.inline.bytes(directory),
+        };
+        block_range.records(directory.layout().form(), bytes, &ReadPolicy::strict(), |record, unit| {
+            place += 1;
+            for &key in wanted.get(record.key).map_or(&[][..], Vec::as_slice) {
+                let content = if record.value.len() <= inline {
+                    self.memory.absorb(directory.pool.reserve(record.value.len(), "values of keys")?);
+                    Content::Bytes(record.value.to_vec())
+                } else {
+                    let blocks = unit.blocks.clone();
+                    let length = record.value.len() as u64;
+                    let segment = block_range.segment.clone();
+                    Content::Long(LongValue::in_blocks(segment, blocks, unit.value_at, length))
+                };
+                self.keep(block_range, key, at, place, content)?;
+            }
+            Ok(())
+        })?;
+        let is_false = u64::from(self.found.len() == before);
+        directory.count(|counts| counts.false_positives += is_false);
+        Ok(())
+    }
+
+    /// The value of a record in blocks of its own, if its key is the one that is looked for.
+    fn long(&mut self, Candidate { key, block_range }: &Candidate) -> Result<()> {
+        let (own, value) = block_range.long_record(self.directory)?;
+        if own != self.keys[*key] {
+            self.directory.count(|counts| counts.false_positives += 1);
+            return Ok(());
+        }
+        self.keep(block_range, *key, block_range.byte_range().at, 1, value)
+    }
+
+    /// Keeps a value of a key, which is number `number` of what was read at `at` in the data log.
+    fn keep(
+        &mut self,
+        block_range: &BlockRange,
+        key: usize,
+        at: u64,
+        number: usize,
+        content: Content,
+    ) -> Result<()> {
+        self.memory.absorb(self.directory.pool.reserve(size_of::<Found>(), "values of keys")?);
+        let log = block_range.segment.log.log;
+        let epoch = block_range.segment.head.facts.epoch;
+        self.found.push(Found { key, epoch, order: (log, at, number), content });
+        Ok(())
     }
 }
 
@@ -358,7 +356,7 @@ fn may_be_in(table: &Table, key: &[u8]) -> bool {
 }
 
 /// The region of a hash.
-pub(crate) fn region_of(head: &Head, hash: u64) -> Option<&Region> {
+pub(crate) fn region_of(head: &SegmentHead, hash: u64) -> Option<&Region> {
     // Regions were counted with 32 bits.
     head.regions.get(share(hash, head.regions.len() as u32) as usize)
 }
@@ -376,12 +374,11 @@ impl Regions {
         for (number, (segment, keys)) in segments.iter().zip(wants).enumerate() {
             for &key in keys {
                 let Some(region) = region_of(&segment.head, hash(key)) else { continue };
-                let byte_range = ByteRange {
-                    path: segment.log.index.clone(),
-                    at: region.at,
-                    bytes: region.bytes as usize,
-                };
-                regions.entry(byte_range).or_insert_with(|| (number, *region, Vec::new())).2.push(key);
+                regions
+                    .entry(segment.region_bytes(region))
+                    .or_insert_with(|| (number, *region, Vec::new()))
+                    .2
+                    .push(key);
             }
         }
         let (byte_ranges, wanted) = regions.into_iter().unzip();

@@ -95,27 +95,13 @@ impl Directory {
         self.get_all(&query, &mut |number, values, _| take(number, whole(values)))
     }
 
-    /// As [`get_many`](Self::get_many), where not all of the directory is there: what can be found is handed over,
-    /// with what is not known because a file is missing or damaged.
+    /// As [`get_many`](Self::get_many), where not all of the directory is there, and for values of any length: what
+    /// can be found is handed over, with the epochs that are unknown because a file is missing or damaged. Long values
+    /// are read by whoever takes them, part by part; all of each has been checked before, so that a damaged one is
+    /// left out and not cut off.
     ///
     /// # Errors
     /// A key of another length than the directory's; too little memory; those of `take`.
-    pub fn get_many_there<K: AsRef<[u8]>>(
-        &self,
-        keys: &[K],
-        epoch: Option<u64>,
-        mut take: impl FnMut(usize, Vec<Value>, Vec<UnknownEpochs>) -> Result<()>,
-    ) -> Result<()> {
-        let query = Query { keys, epoch, lenient: true, long: Long::Read };
-        self.get_all(&query, &mut |number, values, policy| take(number, whole(values), policy))
-    }
-
-    /// As [`get_many_there`](Self::get_many_there), for values of any length: long ones are read by whoever takes
-    /// them, part by part. All of each has been looked at before, so that one that is damaged is a gap and not half a
-    /// value.
-    ///
-    /// # Errors
-    /// As `get_many_there`.
     pub fn stored_many_there<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
@@ -265,7 +251,8 @@ impl Directory {
         query: &Query<'_, K>,
         error: IndexError,
     ) -> Result<(Vec<StoredValue>, Vec<UnknownEpochs>)> {
-        let (mut values, mut policy) = (Vec::new(), Vec::<UnknownEpochs>::new());
+        let mut values = Vec::new();
+        let mut policy = Vec::<UnknownEpochs>::new();
         if let Some(epoch) = query.epoch {
             policy.push(UnknownEpochs { epochs: epoch..epoch.saturating_add(1), error });
             return Ok((values, policy));
@@ -281,10 +268,10 @@ impl Directory {
                     Ok((found, _memory)) => values.extend(found.into_iter().flatten()),
                     Err(error @ IndexError::Memory(_)) => return Err(error),
                     Err(error) => match policy.last_mut() {
-                        Some(gap)
-                            if gap.epochs.end == epoch && gap.error.to_string() == error.to_string() =>
+                        Some(last)
+                            if last.epochs.end == epoch && last.error.to_string() == error.to_string() =>
                         {
-                            gap.epochs.end = epoch + 1;
+                            last.epochs.end = epoch + 1;
                         }
                         _ => policy.push(UnknownEpochs { epochs: epoch..epoch + 1, error }),
                     },

@@ -11,12 +11,10 @@ use crate::error::Result;
 use crate::format::footer::Entry;
 use crate::format::head::Kind;
 use crate::read::block::BlockRange;
-use crate::read::fetch::{ByteRange, fetch_all};
+use crate::read::fetch::fetch_all;
 use crate::read::log::LogReader;
-use crate::read::read_policy::ReadPolicy;
-use crate::read::scan::{RecordValue, Scan, StoredRecord, Take};
+use crate::read::scan::{RecordValue, Scanning, StoredRecord, Take};
 use crate::read::stored::Content;
-use crate::read::{Directory, count};
 
 /// Least and most bytes of a table in memory.
 const PIECE_MIN: u64 = 64 << 10;
@@ -50,18 +48,12 @@ impl Source {
     }
 }
 
-impl Directory {
-    pub(crate) fn merge(
-        &self,
-        scan: &Scan,
-        policy: &ReadPolicy,
-        entries: Vec<(Arc<LogReader>, Entry)>,
-        take: Take<'_>,
-    ) -> Result<()> {
-        let mut sources = self.sources(scan, policy, &entries)?;
+impl Scanning<'_> {
+    pub(crate) fn merge(&self, entries: &[(Arc<LogReader>, Entry)], take: Take<'_>) -> Result<()> {
+        let mut sources = self.sources(entries)?;
         let mut heap = BinaryHeap::new();
         for (number, source) in sources.iter_mut().enumerate() {
-            self.fill(scan, policy, source)?;
+            self.fill(source)?;
             if let Some((key, _)) = source.current() {
                 heap.push(Reverse((key.to_vec(), source.epoch, number)));
             }
@@ -69,11 +61,11 @@ impl Directory {
         while let Some(Reverse((mut least, epoch, number))) = heap.pop() {
             let source = &mut sources[number];
             if let Some((key, value)) = source.current() {
-                policy.note_taken(take(StoredRecord { epoch, key, value }))?;
+                self.policy.note_taken(take(StoredRecord { epoch, key, value }))?;
             }
             source.next += 1;
             if source.current().is_none() {
-                self.fill(scan, policy, source)?;
+                self.fill(source)?;
             }
             if let Some((key, _)) = source.current() {
                 least.clear();
@@ -85,74 +77,68 @@ impl Directory {
     }
 
     /// The tables with a part of the range, in the order of epochs and files.
-    fn sources(
-        &self,
-        scan: &Scan,
-        policy: &ReadPolicy,
-        entries: &[(Arc<LogReader>, Entry)],
-    ) -> Result<Vec<Source>> {
+    fn sources(&self, entries: &[(Arc<LogReader>, Entry)]) -> Result<Vec<Source>> {
+        let Scanning { directory, scan, policy } = *self;
         let mut open = Vec::new();
         for entry in entries {
-            let segments = policy.allow(self.segments(std::slice::from_ref(entry), Kind::Tables))?;
+            let segments = policy.allow(directory.segments(std::slice::from_ref(entry), Kind::Tables))?;
             for segment in segments.unwrap_or_default() {
                 let tables = segment.head.tables.iter();
-                let wanted =
-                    tables.filter(|table| !self.block_ranges(scan, &segment, table, u64::MAX).is_empty());
+                let wanted = tables.filter(|table| !scan.block_ranges(&segment, table, u64::MAX).is_empty());
                 open.extend(wanted.map(|table| (segment.clone(), table.clone())));
             }
         }
         open.sort_by_key(|(segment, table)| (segment.head.facts.epoch, segment.log.log, table.at));
-        let share = self.pool.available() as u64 / 4 / open.len().max(1) as u64;
+        let share = directory.pool.available() as u64 / 4 / open.len().max(1) as u64;
         let piece = share.clamp(PIECE_MIN, PIECE_MAX);
         let sources = open.into_iter().map(|(segment, table)| {
             // A piece of a table, and the places of its records.
-            let memory = self.pool.reserve(2 * piece as usize, "the tables of a range, all open at once")?;
-            let rest = self.block_ranges(scan, &segment, &table, piece).into_iter();
+            let memory =
+                directory.pool.reserve(2 * piece as usize, "the tables of a range, all open at once")?;
+            let rest = scan.block_ranges(&segment, &table, piece).into_iter();
             let epoch = segment.head.facts.epoch;
-            let (bytes, ends) = (Vec::new(), Vec::new());
+            let bytes = Vec::new();
+            let ends = Vec::new();
             Ok(Source { epoch, rest, bytes, ends, next: 0, long: None, piece, memory })
         });
         sources.collect()
     }
 
     /// Reads pieces of a table until one has an answer.
-    fn fill(&self, scan: &Scan, policy: &ReadPolicy, source: &mut Source) -> Result<()> {
+    fn fill(&self, source: &mut Source) -> Result<()> {
         (source.next, source.ends, source.long) = (0, Vec::new(), None);
         source.bytes.clear();
         while source.ends.is_empty() {
             let Some(block_range) = source.rest.next() else { return Ok(()) };
-            if block_range.is_one_record() && block_range.bytes() > source.piece {
-                if let Some(Some((key, value))) = policy.allow(self.long_answer(scan, &block_range))? {
+            if block_range.is_longer_record(source.piece) {
+                if let Some(Some((key, value))) = self.policy.allow(self.long_answer(&block_range))? {
                     source.ends = vec![(key.len(), key.len())];
                     (source.bytes, source.long) = (key, Some(value));
                 }
             } else {
-                self.fill_from(scan, policy, source, &block_range)?;
+                self.fill_from(source, &block_range)?;
             }
             // A block, or a key, may be longer than a piece.
             let taken = source.bytes.capacity() + source.ends.capacity() * size_of::<(usize, usize)>();
             if taken > source.memory.bytes() {
                 let more = taken - source.memory.bytes();
-                source.memory.absorb(self.pool.reserve(more, "the tables of a range, all open at once")?);
+                source
+                    .memory
+                    .absorb(self.directory.pool.reserve(more, "the tables of a range, all open at once")?);
             }
         }
         Ok(())
     }
 
     /// Reads the answers in a piece.
-    fn fill_from(
-        &self,
-        scan: &Scan,
-        policy: &ReadPolicy,
-        source: &mut Source,
-        block_range: &BlockRange,
-    ) -> Result<()> {
-        let byte_ranges: [ByteRange; 1] = [block_range.byte_range()];
-        count(&self.counters.block_reads, 1);
-        let (bytes, ends) = (&mut source.bytes, &mut source.ends);
-        let done = fetch_all(self, &byte_ranges, |_, read| {
-            block_range.records(self.layout().form(), read, policy, |record, _| {
-                if self.is_answer(scan, &record) {
+    fn fill_from(&self, source: &mut Source, block_range: &BlockRange) -> Result<()> {
+        let Scanning { directory, policy, .. } = *self;
+        directory.count(|counts| counts.block_reads += 1);
+        let bytes = &mut source.bytes;
+        let ends = &mut source.ends;
+        let done = fetch_all(directory, &[block_range.byte_range()], |_, read| {
+            block_range.records(directory.layout().form(), read, policy, |record, _| {
+                if self.is_answer(&record) {
                     bytes.extend_from_slice(record.key);
                     let key_end = bytes.len();
                     bytes.extend_from_slice(record.value);

@@ -35,7 +35,6 @@ mod values;
 mod verify;
 
 pub use counters::QueryCounts;
-pub(crate) use counters::count;
 pub use directory::{Directory, MIN_MEMORY_BYTES, USUAL_MEMORY_BYTES};
 pub use info::{EpochInfo, Info};
 pub(crate) use log::Segment;

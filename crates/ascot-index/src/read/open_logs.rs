@@ -1,19 +1,19 @@
 //! Opening index logs: where complete epochs end, and the segments of them; heads of segments, read where they are not
 //! kept.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use ascot_io::crc32c;
 
 use crate::error::{IndexError, Result};
 use crate::format::footer::{Entry, Footer, PAGE, Root};
-use crate::format::head::{Head, Kind};
+use crate::format::head::{Kind, SegmentHead};
 use crate::format::names::Log;
 use crate::read::fetch::{ByteRange, fetch_all, fetch_one};
 use crate::read::log::LogReader;
 use crate::read::tail::{FIRST_BYTES, IndexFile, find_footer, root_at};
-use crate::read::{Directory, Segment, count};
+use crate::read::{Directory, Segment};
 
 /// Logs opened at once.
 pub(crate) const LOGS_AT_ONCE: usize = 16;
@@ -45,36 +45,12 @@ impl Tail {
     }
 }
 
-/// The index of a log of a directory, held open.
-struct HeldIndex<'a> {
-    directory: &'a Directory,
-    path: &'a Path,
-    tail: Tail,
-}
-
-impl IndexFile for HeldIndex<'_> {
-    fn path(&self) -> &Path {
-        self.path
-    }
-
-    fn size(&self) -> Result<u64> {
-        Ok(self.directory.files.get(self.path)?.size())
-    }
-
-    fn read(&self, at: u64, bytes: usize) -> Result<Vec<u8>> {
-        if let Some(part) = self.tail.part(at, bytes) {
-            return Ok(part);
-        }
-        count(&self.directory.counters.opening_reads, 1);
-        Ok(fetch_one(self.directory, self.path, at, bytes)?.bytes().to_vec())
-    }
-}
-
 impl LogReader {
     /// Opens `log`; `tail` holds its end where that was read before.
     pub fn open(directory: &Directory, log: Log, tail: Option<Tail>) -> Result<Self> {
         let manifest = directory.manifest();
-        let (index, id) = (log.index(directory.path()), log.id(manifest.id));
+        let index = log.index(directory.path());
+        let id = log.id(manifest.id);
         let data = log.data(directory.path()).unwrap_or_else(|| index.clone());
         let mut this = Self { log, id, index, data, entries: Vec::new(), ends: (0, 0) };
         let epochs = manifest.epochs_of(log);
@@ -86,11 +62,18 @@ impl LogReader {
             Some(tail) => tail,
             None => {
                 let byte_range = Tail::byte_range(path.clone(), directory.files.get(&path)?.size());
-                count(&directory.counters.opening_reads, 1);
+                directory.count(|counts| counts.opening_reads += 1);
                 Tail::new(&byte_range, fetch_one(directory, &path, byte_range.at, byte_range.bytes)?.bytes())
             }
         };
-        let file = HeldIndex { directory, path: &path, tail };
+        let read = |at, bytes| {
+            if let Some(part) = tail.part(at, bytes) {
+                return Ok(part);
+            }
+            directory.count(|counts| counts.opening_reads += 1);
+            Ok(fetch_one(directory, &path, at, bytes)?.bytes().to_vec())
+        };
+        let file = IndexFile { path: &path, size: directory.files.get(&path)?.size(), read: &read };
         let footer = find_footer(&file, id.0, epochs, |footer| footer.epochs >= epochs)?;
         // An epoch ends a page, so there are not more of them than pages.
         if manifest.epochs_taken(log) > footer.end() / PAGE {
@@ -109,9 +92,10 @@ impl LogReader {
     }
 
     /// Reads the roots that a footer names, one after the other, and keeps segments of the first `epochs` epochs.
-    fn read_roots(&mut self, file: &HeldIndex<'_>, footer: &Footer, epochs: u64) -> Result<()> {
+    fn read_roots(&mut self, file: &IndexFile<'_>, footer: &Footer, epochs: u64) -> Result<()> {
         let damaged = |at, what| Err(IndexError::damaged(&self.index, at, what));
-        let (mut place, mut limit) = (footer.root, footer.at);
+        let mut place = footer.root;
+        let mut limit = footer.at;
         let mut roots: Vec<Root> = Vec::new();
         while place.bytes > 0 {
             if place.at.checked_add(u64::from(place.bytes)).is_none_or(|end| end > limit) {
@@ -186,7 +170,7 @@ impl Directory {
             tails.push(Tail::new(&byte_ranges[number], bytes));
             Ok(())
         });
-        count(&self.counters.opening_reads, tails.len() as u64);
+        self.count(|counts| counts.opening_reads += tails.len() as u64);
         if done.is_ok() {
             for (log, tail) in logs.into_iter().zip(tails) {
                 let _ = self.open_log(log, Some(tail));
@@ -196,7 +180,7 @@ impl Directory {
 
     /// The heads of segments, read where they are not in memory.
     pub(crate) fn segments(&self, wanted: &[(Arc<LogReader>, Entry)], kind: Kind) -> Result<Vec<Segment>> {
-        let mut found: Vec<Option<Arc<Head>>> = {
+        let mut found: Vec<Option<Arc<SegmentHead>>> = {
             let mut cache = self.cache();
             wanted.iter().map(|(log, entry)| cache.head(log.log, entry.head.at)).collect()
         };
@@ -206,7 +190,7 @@ impl Directory {
             ByteRange { path: log.index.clone(), at: entry.head.at, bytes: entry.head.bytes as usize }
         };
         let byte_ranges: Vec<ByteRange> = absent.iter().map(byte_range).collect();
-        count(&self.counters.opening_reads, byte_ranges.len() as u64);
+        self.count(|counts| counts.opening_reads += byte_ranges.len() as u64);
         fetch_all(self, &byte_ranges, |number, bytes| {
             let (log, entry) = &wanted[absent[number]];
             let head = Arc::new(self.parse_head(log, entry, kind, bytes)?);
@@ -220,14 +204,14 @@ impl Directory {
             .collect())
     }
 
-    fn parse_head(&self, log: &LogReader, entry: &Entry, kind: Kind, bytes: &[u8]) -> Result<Head> {
+    fn parse_head(&self, log: &LogReader, entry: &Entry, kind: Kind, bytes: &[u8]) -> Result<SegmentHead> {
         let damaged = |what| IndexError::damaged(&log.index, entry.head.at, what);
         if crc32c(&[bytes]) != entry.head.crc {
             return Err(damaged("the checksum of a segment's head is wrong"));
         }
         // A parsed head takes no more than a few times its bytes.
         let _memory = self.pool.reserve(bytes.len(), "the head of a segment")?;
-        let head = Head::parse(bytes.to_vec()).map_err(damaged)?;
+        let head = SegmentHead::parse(bytes.to_vec()).map_err(damaged)?;
         let facts = &head.facts;
         if facts.log != log.id.0
             || facts.epoch != entry.epoch

@@ -116,7 +116,8 @@ pub(crate) fn fetch_each(
     byte_ranges: &[ByteRange],
     mut take: impl FnMut(usize, &[u8]) -> Result<()>,
 ) -> Result<()> {
-    let (mut begun, mut inside) = (0, false);
+    let mut begun = 0;
+    let mut inside = false;
     let done = fetch_all(directory, byte_ranges, |number, bytes| {
         begun = number + 1;
         let taken = take(number, bytes);

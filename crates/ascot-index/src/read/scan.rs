@@ -15,14 +15,14 @@ use crate::format::head::{Block, Kind, Table};
 use crate::format::layout::{Attribute, PartitionBy, Scheme};
 use crate::format::names::Log;
 use crate::format::record::Record;
-use crate::read::block::{BlockRange, block_range_end, unit_end};
+use crate::read::block::{BlockRange, Group, block_range_end, groups, unit_end};
 use crate::read::fetch::ByteRange;
 use crate::read::log::LogReader;
 use crate::read::long_value::part_bytes;
 use crate::read::open_logs::LOGS_AT_ONCE;
 use crate::read::read_policy::{ReadPolicy, Unread, fetch_each};
 use crate::read::stored::{Content, Inline};
-use crate::read::{Directory, LongValue, Segment, count};
+use crate::read::{Directory, LongValue, Segment};
 
 /// How an attribute is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +86,31 @@ impl Scan {
     fn has(&self, key: &[u8]) -> bool {
         key >= self.from.as_slice() && self.end.as_ref().is_none_or(|end| key < end.as_slice())
     }
+
+    /// The block ranges of a table that may hold answers, of no more than `bytes` each.
+    pub(crate) fn block_ranges(&self, segment: &Segment, table: &Table, bytes: u64) -> Vec<BlockRange> {
+        let head = &segment.head;
+        if table.greatest.as_ref().is_some_and(|greatest| *greatest < self.from) {
+            return Vec::new();
+        }
+        let blocks = head.blocks_for(table, &self.from, self.end.as_deref());
+        let passes = |block: &Block| self.condition.is_none_or(|condition| condition.may_hold(block.bounds));
+        let mut block_ranges = Vec::new();
+        let mut first = blocks.start;
+        while first < blocks.end {
+            let end = unit_end(&head.blocks, first).min(blocks.end);
+            if !passes(&head.blocks[first]) {
+                first = end;
+                continue;
+            }
+            let run =
+                head.blocks[first..blocks.end].iter().position(|block| block.starts() && !passes(block));
+            let end = block_range_end(head, first, run.map_or(blocks.end, |run| first + run), bytes);
+            block_ranges.push(BlockRange { segment: segment.clone(), blocks: first..end });
+            first = end;
+        }
+        block_ranges
+    }
 }
 
 /// A record of an answer.
@@ -143,8 +168,13 @@ impl Directory {
     /// A condition on a directory without attribute; files that are missing, cut short or damaged; too little memory
     /// for all tables of a range at once; those of `take`.
     pub fn scan(&self, scan: &Scan, mut take: impl FnMut(ScanRecord<'_>) -> Result<()>) -> Result<()> {
-        let policy = ReadPolicy::strict();
-        self.scan_by(scan, &policy, &mut |record| self.give_whole(&policy, record, &mut take))
+        self.scan_stored(scan, |StoredRecord { epoch, key, value }| match value {
+            RecordValue::Bytes(value) => take(ScanRecord { epoch, key, value }),
+            RecordValue::Long(long) => {
+                let (value, _memory) = long.to_bytes(self)?;
+                take(ScanRecord { epoch, key, value: &value })
+            }
+        })
     }
 
     /// As [`scan`](Self::scan), for values of any length: long ones are read by whoever takes them, part by part.
@@ -156,31 +186,15 @@ impl Directory {
         scan: &Scan,
         mut take: impl FnMut(StoredRecord<'_>) -> Result<()>,
     ) -> Result<()> {
-        self.scan_by(scan, &ReadPolicy::strict(), &mut take)
+        Scanning { directory: self, scan, policy: &ReadPolicy::strict() }.run(&mut take)
     }
 
-    /// As [`scan`](Self::scan), where not all of the directory is there: what cannot be read is left out, and added to
-    /// `unread`.
+    /// As [`scan_stored`](Self::scan_stored), where not all of the directory is there: what cannot be read is left
+    /// out, and added to `unread`. All of a long value has been checked before it is handed over, so that a damaged
+    /// one is left out and not cut off.
     ///
     /// # Errors
     /// A condition on a directory without attribute; too little memory; those of `take`.
-    pub fn scan_there(
-        &self,
-        scan: &Scan,
-        unread: &mut Unread,
-        mut take: impl FnMut(ScanRecord<'_>) -> Result<()>,
-    ) -> Result<()> {
-        let policy = ReadPolicy::lenient();
-        let done = self.scan_by(scan, &policy, &mut |record| self.give_whole(&policy, record, &mut take));
-        unread.append(policy.into_unread());
-        done
-    }
-
-    /// As [`scan_there`](Self::scan_there), for values of any length. All of a long one has been looked at before it
-    /// is handed over, so that one that is damaged is left out and not cut off.
-    ///
-    /// # Errors
-    /// As `scan_there`.
     pub fn scan_stored_there(
         &self,
         scan: &Scan,
@@ -188,7 +202,7 @@ impl Directory {
         mut take: impl FnMut(StoredRecord<'_>) -> Result<()>,
     ) -> Result<()> {
         let policy = ReadPolicy::lenient();
-        let done = self.scan_by(scan, &policy, &mut |record| {
+        let done = Scanning { directory: self, scan, policy: &policy }.run(&mut |record| {
             let checked = match record.value {
                 RecordValue::Bytes(_) => Some(()),
                 RecordValue::Long(long) => policy.allow(long.check(self))?,
@@ -197,105 +211,6 @@ impl Directory {
         });
         unread.append(policy.into_unread());
         done
-    }
-
-    /// Hands a record to who wants all of its value in memory.
-    fn give_whole(
-        &self,
-        policy: &ReadPolicy,
-        record: StoredRecord<'_>,
-        take: &mut dyn FnMut(ScanRecord<'_>) -> Result<()>,
-    ) -> Result<()> {
-        let StoredRecord { epoch, key, value } = record;
-        match value {
-            RecordValue::Bytes(value) => take(ScanRecord { epoch, key, value }),
-            RecordValue::Long(long) => match policy.allow(long.to_bytes(self))? {
-                Some((value, _memory)) => take(ScanRecord { epoch, key, value: &value }),
-                None => Ok(()),
-            },
-        }
-    }
-
-    fn scan_by(&self, scan: &Scan, policy: &ReadPolicy, take: Take<'_>) -> Result<()> {
-        if scan.condition.is_some() && self.layout().attribute.is_none() {
-            let text = "the directory was made without an attribute: there is no number to compare";
-            return Err(IndexError::Request(text.into()));
-        }
-        if scan.end.as_ref().is_some_and(|end| *end <= scan.from) {
-            return Ok(());
-        }
-        if self.layout().scheme != Scheme::Pointers {
-            return self.tables(scan, policy, take);
-        }
-        let mut waiting: Vec<Waiting> = Vec::new();
-        self.tables(scan, policy, &mut |record| {
-            // Pointers are short, and in memory.
-            let RecordValue::Bytes(pointer) = record.value else { return Ok(()) };
-            waiting.push((record.epoch, record.key.to_vec(), pointer.to_vec()));
-            if waiting.len() < VALUES_AT_ONCE {
-                return Ok(());
-            }
-            self.hand_over(policy, &std::mem::take(&mut waiting), take)
-        })?;
-        self.hand_over(policy, &waiting, take)
-    }
-
-    /// Follows pointers, and hands the records over: as many at once as there is memory for.
-    fn hand_over(&self, policy: &ReadPolicy, waiting: &[Waiting], take: Take<'_>) -> Result<()> {
-        let pointers: Vec<&[u8]> = waiting.iter().map(|one| one.2.as_slice()).collect();
-        let before = self.pool.available();
-        let resolved = self.resolve(&pointers, Inline::Usual).and_then(|(contents, memory)| {
-            let several = contents.len() > 1 && contents.iter().any(|one| matches!(one, Content::Long(_)));
-            if several {
-                self.leave_half(before, &memory)?;
-            }
-            Ok((contents, memory))
-        });
-        let halves = match &resolved {
-            Err(IndexError::Memory(_)) => waiting.len() > 1,
-            Err(_) => waiting.len() > 1 && policy.is_lenient(),
-            Ok(_) => false,
-        };
-        if halves {
-            let (one, other) = waiting.split_at(waiting.len() / 2);
-            self.hand_over(policy, one, take)?;
-            return self.hand_over(policy, other, take);
-        }
-        let Some((contents, _memory)) = policy.allow(resolved)? else { return Ok(()) };
-        waiting.iter().zip(&contents).try_for_each(|((epoch, key, _), content)| {
-            policy.note_taken(take(StoredRecord { epoch: *epoch, key, value: content.into() }))
-        })
-    }
-
-    fn tables(&self, scan: &Scan, policy: &ReadPolicy, take: Take<'_>) -> Result<()> {
-        let epochs = match scan.epoch {
-            Some(epoch) => epoch..epoch.saturating_add(1).min(self.manifest.epochs).max(epoch),
-            None => 0..self.manifest.epochs,
-        };
-        let mut entries = Vec::new();
-        // By range a manifest has boundaries of every epoch, so there are not more than it is long.
-        let wanted = |log| {
-            self.has_tables(log)
-                && (!self.is_by_range(log) || epochs.clone().any(|epoch| self.may_hold(log, epoch, scan)))
-        };
-        for group in self.logs_wanted(policy, wanted)?.chunks(LOGS_AT_ONCE) {
-            self.open_logs(group.iter().copied());
-            for &log in group {
-                let Some(open) = policy.allow(self.log(log))? else { continue };
-                let wanted = open
-                    .entries
-                    .iter()
-                    .filter(|entry| epochs.contains(&entry.epoch) && self.may_hold(log, entry.epoch, scan));
-                entries.extend(wanted.map(|entry| (Arc::clone(&open), *entry)));
-            }
-        }
-        if scan.by_key {
-            return self.merge(scan, policy, entries, take);
-        }
-        for entry in entries {
-            self.one_by_one(scan, policy, &[entry], take)?;
-        }
-        Ok(())
     }
 
     fn has_tables(&self, log: Log) -> bool {
@@ -310,98 +225,154 @@ impl Directory {
     pub(crate) fn table_logs(&self) -> impl Iterator<Item = Log> + '_ {
         self.manifest.logs().filter(|&log| self.has_tables(log))
     }
+}
+
+/// A scan under way.
+pub(crate) struct Scanning<'a> {
+    pub directory: &'a Directory,
+    pub scan: &'a Scan,
+    /// What is done about files that cannot be read.
+    pub policy: &'a ReadPolicy,
+}
+
+impl Scanning<'_> {
+    fn run(&self, take: Take<'_>) -> Result<()> {
+        let Scanning { directory, scan, .. } = *self;
+        if scan.condition.is_some() && directory.layout().attribute.is_none() {
+            let text = "the directory was made without an attribute: there is no number to compare";
+            return Err(IndexError::Request(text.into()));
+        }
+        if scan.end.as_ref().is_some_and(|end| *end <= scan.from) {
+            return Ok(());
+        }
+        if directory.layout().scheme != Scheme::Pointers {
+            return self.tables(take);
+        }
+        let mut waiting: Vec<Waiting> = Vec::new();
+        self.tables(&mut |record| {
+            // Pointers are short, and in memory.
+            let RecordValue::Bytes(pointer) = record.value else { return Ok(()) };
+            waiting.push((record.epoch, record.key.to_vec(), pointer.to_vec()));
+            if waiting.len() < VALUES_AT_ONCE {
+                return Ok(());
+            }
+            self.hand_over(&std::mem::take(&mut waiting), take)
+        })?;
+        self.hand_over(&waiting, take)
+    }
+
+    /// Follows pointers, and hands the records over: as many at once as there is memory for.
+    fn hand_over(&self, waiting: &[Waiting], take: Take<'_>) -> Result<()> {
+        let Scanning { directory, policy, .. } = *self;
+        let pointers: Vec<&[u8]> = waiting.iter().map(|one| one.2.as_slice()).collect();
+        let before = directory.pool.available();
+        let resolved = directory.resolve(&pointers, Inline::Usual).and_then(|(contents, memory)| {
+            let several = contents.len() > 1 && contents.iter().any(|one| matches!(one, Content::Long(_)));
+            if several {
+                directory.leave_half(before, &memory)?;
+            }
+            Ok((contents, memory))
+        });
+        let halves = match &resolved {
+            Err(IndexError::Memory(_)) => waiting.len() > 1,
+            Err(_) => waiting.len() > 1 && policy.is_lenient(),
+            Ok(_) => false,
+        };
+        if halves {
+            let (one, other) = waiting.split_at(waiting.len() / 2);
+            self.hand_over(one, take)?;
+            return self.hand_over(other, take);
+        }
+        let Some((contents, _memory)) = policy.allow(resolved)? else { return Ok(()) };
+        waiting.iter().zip(&contents).try_for_each(|((epoch, key, _), content)| {
+            policy.note_taken(take(StoredRecord { epoch: *epoch, key, value: content.into() }))
+        })
+    }
+
+    fn tables(&self, take: Take<'_>) -> Result<()> {
+        let Scanning { directory, scan, policy } = *self;
+        let epochs = match scan.epoch {
+            Some(epoch) => epoch..epoch.saturating_add(1).min(directory.manifest.epochs).max(epoch),
+            None => 0..directory.manifest.epochs,
+        };
+        let mut entries = Vec::new();
+        // By range a manifest has boundaries of every epoch, so there are not more than it is long.
+        let wanted = |log| {
+            directory.has_tables(log)
+                && (!self.is_by_range(log) || epochs.clone().any(|epoch| self.may_hold(log, epoch)))
+        };
+        for group in directory.logs_wanted(policy, wanted)?.chunks(LOGS_AT_ONCE) {
+            directory.open_logs(group.iter().copied());
+            for &log in group {
+                let Some(open) = policy.allow(directory.log(log))? else { continue };
+                let wanted = open
+                    .entries
+                    .iter()
+                    .filter(|entry| epochs.contains(&entry.epoch) && self.may_hold(log, entry.epoch));
+                entries.extend(wanted.map(|entry| (Arc::clone(&open), *entry)));
+            }
+        }
+        if scan.by_key {
+            return self.merge(&entries, take);
+        }
+        for entry in entries {
+            self.one_by_one(&[entry], take)?;
+        }
+        Ok(())
+    }
 
     fn is_by_range(&self, log: Log) -> bool {
-        matches!(log, Log::Partition(_)) && self.layout().partition_by == PartitionBy::Range
+        matches!(log, Log::Partition(_)) && self.directory.layout().partition_by == PartitionBy::Range
     }
 
     /// Whether a log may have keys of the range in an epoch.
-    fn may_hold(&self, log: Log, epoch: u64, scan: &Scan) -> bool {
+    fn may_hold(&self, log: Log, epoch: u64) -> bool {
         let Log::Partition(number) = log else { return true };
         if !self.is_by_range(log) {
             return true;
         }
-        let boundaries = self.boundaries_at(epoch);
+        let Scanning { directory, scan, .. } = *self;
+        let boundaries = directory.boundaries_at(epoch);
         let number = number as usize;
         let above = number.checked_sub(1).and_then(|before| boundaries.get(before));
         let starts_before = above.is_none_or(|least| scan.end.as_ref().is_none_or(|end| least < end));
         starts_before && boundaries.get(number).is_none_or(|end| *end > scan.from)
     }
 
-    /// The block ranges of a table that may hold answers, of no more than `bytes` each.
-    pub(crate) fn block_ranges(
-        &self,
-        scan: &Scan,
-        segment: &Segment,
-        table: &Table,
-        bytes: u64,
-    ) -> Vec<BlockRange> {
-        let head = &segment.head;
-        if table.greatest.as_ref().is_some_and(|greatest| *greatest < scan.from) {
-            return Vec::new();
-        }
-        let blocks = head.blocks_for(table, &scan.from, scan.end.as_deref());
-        let passes = |block: &Block| scan.condition.is_none_or(|condition| condition.may_hold(block.bounds));
-        let (mut block_ranges, mut first) = (Vec::new(), blocks.start);
-        while first < blocks.end {
-            let end = unit_end(&head.blocks, first).min(blocks.end);
-            if !passes(&head.blocks[first]) {
-                first = end;
-                continue;
-            }
-            let run =
-                head.blocks[first..blocks.end].iter().position(|block| block.starts() && !passes(block));
-            let end = block_range_end(head, first, run.map_or(blocks.end, |run| first + run), bytes);
-            block_ranges.push(BlockRange { segment: segment.clone(), blocks: first..end });
-            first = end;
-        }
-        block_ranges
-    }
-
     /// Whether a record is an answer.
-    pub(crate) fn is_answer(&self, scan: &Scan, record: &Record<'_>) -> bool {
-        let number = || self.layout().attribute.as_ref().and_then(|attribute| attribute.of(record.value));
+    pub(crate) fn is_answer(&self, record: &Record<'_>) -> bool {
+        let Scanning { directory, scan, .. } = *self;
+        let number =
+            || directory.layout().attribute.as_ref().and_then(|attribute| attribute.of(record.value));
         scan.has(record.key)
             && scan.condition.is_none_or(|condition| number().is_some_and(|number| condition.holds(number)))
     }
 
     /// The record in blocks of its own, if it is an answer.
-    pub(crate) fn long_answer(
-        &self,
-        scan: &Scan,
-        block_range: &BlockRange,
-    ) -> Result<Option<(Vec<u8>, Content)>> {
-        let (key, value) = block_range.long_record(self)?;
+    pub(crate) fn long_answer(&self, block_range: &BlockRange) -> Result<Option<(Vec<u8>, Content)>> {
+        let Scanning { directory, scan, .. } = *self;
+        let (key, value) = block_range.long_record(directory)?;
         if !scan.has(&key) {
             return Ok(None);
         }
-        let (Some(condition), Some(attribute)) = (scan.condition, &self.layout().attribute) else {
+        let (Some(condition), Some(attribute)) = (scan.condition, &directory.layout().attribute) else {
             return Ok(Some((key, value)));
         };
         let mut number = [0; 8];
-        let read = value.read_at(self, attribute.offset.into(), &mut number)?;
+        let read = value.read_at(directory, attribute.offset.into(), &mut number)?;
         let number = Attribute { offset: 0, ..attribute.clone() }.of(&number[..read]);
         Ok(number.is_some_and(|number| condition.holds(number)).then_some((key, value)))
     }
 
-    fn one_by_one(
-        &self,
-        scan: &Scan,
-        policy: &ReadPolicy,
-        entries: &[(Arc<LogReader>, Entry)],
-        take: Take<'_>,
-    ) -> Result<()> {
-        let segments = policy.allow(self.segments(entries, Kind::Tables))?;
+    fn one_by_one(&self, entries: &[(Arc<LogReader>, Entry)], take: Take<'_>) -> Result<()> {
+        let segments = self.policy.allow(self.directory.segments(entries, Kind::Tables))?;
+        let most = PIECE_MAX.min(part_bytes(self.directory) as u64 * 2);
         for segment in segments.unwrap_or_default() {
             for table in &segment.head.tables {
-                let most = PIECE_MAX.min(part_bytes(self) as u64 * 2);
-                let block_ranges = self.block_ranges(scan, &segment, table, most);
-                let is_long =
-                    |block_range: &BlockRange| block_range.is_one_record() && block_range.bytes() > most;
-                for same in block_ranges.chunk_by(|one, other| !is_long(one) && !is_long(other)) {
+                for same in groups(&self.scan.block_ranges(&segment, table, most), most) {
                     match same {
-                        [one] if is_long(one) => self.one_long(scan, policy, one, take)?,
-                        several => self.many_short(scan, policy, several, take)?,
+                        Group::Long(one) => self.one_long(one, take)?,
+                        Group::Short(several) => self.many_short(several, take)?,
                     }
                 }
             }
@@ -409,34 +380,23 @@ impl Directory {
         Ok(())
     }
 
-    fn one_long(
-        &self,
-        scan: &Scan,
-        policy: &ReadPolicy,
-        block_range: &BlockRange,
-        take: Take<'_>,
-    ) -> Result<()> {
+    fn one_long(&self, block_range: &BlockRange, take: Take<'_>) -> Result<()> {
         let epoch = block_range.segment.head.facts.epoch;
-        let Some(Some((key, value))) = policy.allow(self.long_answer(scan, block_range))? else {
+        let Some(Some((key, value))) = self.policy.allow(self.long_answer(block_range))? else {
             return Ok(());
         };
-        policy.note_taken(take(StoredRecord { epoch, key: &key, value: (&value).into() }))
+        self.policy.note_taken(take(StoredRecord { epoch, key: &key, value: (&value).into() }))
     }
 
-    fn many_short(
-        &self,
-        scan: &Scan,
-        policy: &ReadPolicy,
-        block_ranges: &[BlockRange],
-        take: Take<'_>,
-    ) -> Result<()> {
+    fn many_short(&self, block_ranges: &[BlockRange], take: Take<'_>) -> Result<()> {
+        let Scanning { directory, policy, .. } = *self;
         let byte_ranges: Vec<ByteRange> = block_ranges.iter().map(BlockRange::byte_range).collect();
-        count(&self.counters.block_reads, byte_ranges.len() as u64);
-        fetch_each(self, policy, &byte_ranges, |number, bytes| {
+        directory.count(|counts| counts.block_reads += byte_ranges.len() as u64);
+        fetch_each(directory, policy, &byte_ranges, |number, bytes| {
             let block_range = &block_ranges[number];
             let epoch = block_range.segment.head.facts.epoch;
-            block_range.records(self.layout().form(), bytes, policy, |record, _| {
-                if !self.is_answer(scan, &record) {
+            block_range.records(directory.layout().form(), bytes, policy, |record, _| {
+                if !self.is_answer(&record) {
                     return Ok(());
                 }
                 take(StoredRecord { epoch, key: record.key, value: RecordValue::Bytes(record.value) })

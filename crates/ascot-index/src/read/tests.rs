@@ -103,7 +103,8 @@ fn every_scheme_gives_back_what_was_written() {
         assert!(directory.take_notices().is_empty());
         let verified = directory.verify().unwrap();
         assert!(verified.is_whole(), "{verified:?}");
-        let info = directory.info().unwrap();
+        let (info, unread) = directory.info().unwrap();
+        assert!(unread.is_nothing());
         assert_eq!(info.epochs.iter().map(EpochInfo::records).collect::<Vec<_>>(), vec![2000; 3]);
         assert_eq!(info.tail_bytes, 0);
     }
@@ -201,7 +202,7 @@ fn a_query_reads_a_block_of_filters_and_a_block() {
         }
         writer.close().unwrap();
         let directory = open(&path);
-        let tables = directory.info().unwrap().epochs[0].tables;
+        let tables = directory.info().unwrap().0.epochs[0].tables;
         assert!(tables > 1, "{tables}");
         let mut joined = 0;
         for number in 0..300u64 {

@@ -10,7 +10,7 @@ use crate::format::names::Log;
 use crate::format::pointer::{Pointer, VALUE_HEAD_MAX, value_is_whole, value_lengths};
 use crate::read::fetch::{ByteRange, fetch_all, fetch_one};
 use crate::read::stored::{Content, Inline};
-use crate::read::{Directory, LongValue, count};
+use crate::read::{Directory, LongValue};
 
 /// The purpose given to the pool.
 const PURPOSE: &str = "values that pointers name";
@@ -41,8 +41,9 @@ impl Directory {
             memory.absorb(self.pool.reserve(wanted.len() * size_of::<LongValue>(), PURPOSE)?);
             wanted.into_iter().for_each(|place| found[place] = Some(Content::Long(value.clone())));
         }
-        let byte_ranges: Vec<ByteRange> = short.iter().map(|(pointer, _)| self.value_spot(pointer)).collect();
-        count(&self.counters.value_reads, byte_ranges.len() as u64);
+        let byte_ranges: Vec<ByteRange> =
+            short.iter().map(|(pointer, _)| self.value_range(pointer)).collect();
+        self.count(|counts| counts.value_reads += byte_ranges.len() as u64);
         fetch_all(self, &byte_ranges, |number, bytes| {
             let (pointer, wanted) = &short[number];
             let value = self.short_value(pointer, &byte_ranges[number], bytes)?;
@@ -82,12 +83,12 @@ impl Directory {
     /// Bytes of the header and of the value at a place in a log, from the header.
     fn lengths_at(&self, path: &std::path::Path, at: u64) -> Result<(usize, u64)> {
         let head = fetch_one(self, path, at, VALUE_HEAD_MAX)?;
-        count(&self.counters.value_reads, 1);
+        self.count(|counts| counts.value_reads += 1);
         let lengths = value_lengths(None, head.bytes());
         lengths.ok_or_else(|| IndexError::damaged(path, at, "a value has no length"))
     }
 
-    fn value_spot(&self, pointer: &Pointer) -> ByteRange {
+    fn value_range(&self, pointer: &Pointer) -> ByteRange {
         let (path, _) = self.value_log(pointer);
         let varint = varint_bytes(u64::from(pointer.length));
         let bytes = match self.layout().value_bytes {

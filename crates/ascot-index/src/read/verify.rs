@@ -6,18 +6,16 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use ascot_io::crc32c;
-
 use crate::auxiliary::ranks;
 use crate::error::{IndexError, Result};
 use crate::format::filter::may_contain;
-use crate::format::footer::{Entry, FOOTER_BYTES, Footer, PAGE, Root};
+use crate::format::footer::{Entry, FOOTER_BYTES, Footer, PAGE};
 use crate::format::head::{Kind, Region, Table};
 use crate::format::layout::Scheme;
 use crate::format::names::{LOCK, Log};
 use crate::format::pointer::{VALUE_HEAD_MAX, value_is_whole, value_lengths};
 use crate::hash::local_hash;
-use crate::read::block::BlockRange;
+use crate::read::block::{BlockRange, Group, groups};
 use crate::read::covered::Covered;
 use crate::read::fetch::{ByteRange, fetch_all, fetch_one};
 use crate::read::files::is_too_many_open;
@@ -26,6 +24,7 @@ use crate::read::long_value::part_bytes;
 use crate::read::lookup::{filter, region_is_whole, region_of};
 use crate::read::open_logs::LOGS_AT_ONCE;
 use crate::read::read_policy::ReadPolicy;
+use crate::read::tail::parse_root;
 use crate::read::{Directory, LongValue, Scan, Segment};
 
 /// Maximum number of problems that are listed.
@@ -127,7 +126,8 @@ impl Directory {
     }
 
     fn verify_log(&self, reader: &Arc<LogReader>, verified: &mut Verified) -> Result<()> {
-        let (mut index, mut data) = (Covered::default(), Covered::default());
+        let mut index = Covered::default();
+        let mut data = Covered::default();
         let footers = self.verify_footers(reader, &mut index);
         let ends = verified.note(footers)?;
         if self.manifest.epochs_of(reader.log) > 0 {
@@ -136,7 +136,7 @@ impl Directory {
         }
         for (number, entry) in reader.entries.iter().enumerate() {
             let start = number.checked_sub(1).map_or(0, |before| reader.entries[before].data_end);
-            self.verify_entry(reader, entry, start, (&mut index, &mut data), verified)?;
+            self.verify_entry(reader, entry, start, &mut index, &mut data, verified)?;
         }
         let Some(index_end) = ends else { return Ok(()) };
         verified.note(index.check_padding(self, &reader.index, index_end))?;
@@ -151,9 +151,13 @@ impl Directory {
     /// the manifest names.
     fn verify_footers(&self, reader: &LogReader, covered: &mut Covered) -> Result<u64> {
         let path = &reader.index;
-        let (mut at, mut epochs, mut ended) = (0, 0, 0);
+        let mut at = 0;
+        let mut epochs = 0;
+        let mut ended = 0;
         let window = (part_bytes(self) as u64 / PAGE).max(1) * PAGE;
         let complete = self.manifest.epochs_of(reader.log);
+        let lacks_footer =
+            |at| Err(IndexError::damaged(path, at, "the footer of the epoch that starts here is missing"));
         while at < reader.ends.0 {
             // At most 1 MiB.
             let bytes = (reader.ends.0 - at).min(window) as usize;
@@ -170,11 +174,7 @@ impl Directory {
                 // The next epoch that this log takes part in.
                 epochs = self.manifest.next_epoch_of(reader.log, epochs).map_or(epochs, |epoch| epoch + 1);
                 if footer.epochs != epochs {
-                    return Err(IndexError::damaged(
-                        path,
-                        ended,
-                        "the footer of the epoch that starts here is missing",
-                    ));
+                    return lacks_footer(ended);
                 }
                 self.verify_root(reader, &footer)?;
                 covered.add(footer.root.at, footer.root.bytes.into());
@@ -182,29 +182,18 @@ impl Directory {
                 ended = footer.end();
             }
         }
-        if epochs < complete {
-            return Err(IndexError::damaged(
-                path,
-                ended,
-                "the footer of the epoch that starts here is missing",
-            ));
-        }
-        Ok(ended)
+        if epochs < complete { lacks_footer(ended) } else { Ok(ended) }
     }
 
     /// Looks at the root that ends an epoch.
     fn verify_root(&self, reader: &LogReader, footer: &Footer) -> Result<()> {
-        let (path, root) = (&reader.index, &footer.root);
-        let damaged = |what| IndexError::damaged(path, root.at, what);
-        let read = fetch_one(self, path, root.at, root.bytes as usize)?;
-        if crc32c(&[read.bytes()]) != root.crc {
-            return Err(damaged("the checksum of an epoch's root is wrong"));
-        }
-        let root = Root::parse(read.bytes(), reader.id.0);
-        let root = root.ok_or_else(|| damaged("an epoch's root is not what it should be"))?;
+        let path = &reader.index;
+        let place = &footer.root;
+        let read = fetch_one(self, path, place.at, place.bytes as usize)?;
+        let root = parse_root(path, place, reader.id.0, read.bytes())?;
         let own = root.entries.iter().filter(|entry| entry.epoch + 1 == footer.epochs);
         if !own.eq(reader.of_epoch(footer.epochs - 1)) {
-            return Err(damaged("an epoch's root names other segments"));
+            return Err(IndexError::damaged(path, place.at, "an epoch's root names other segments"));
         }
         Ok(())
     }
@@ -214,7 +203,8 @@ impl Directory {
         reader: &Arc<LogReader>,
         entry: &Entry,
         start: u64,
-        (index, data): (&mut Covered, &mut Covered),
+        index: &mut Covered,
+        data: &mut Covered,
         verified: &mut Verified,
     ) -> Result<()> {
         let values = self.layout().scheme == Scheme::Pointers && matches!(reader.log, Log::Writer(_));
@@ -258,9 +248,7 @@ impl Directory {
     fn verify_regions(&self, segment: &Segment, verified: &mut Verified) -> Result<bool> {
         let path = &segment.log.index;
         let regions = &segment.head.regions;
-        let byte_range =
-            |region: &Region| ByteRange { path: path.clone(), at: region.at, bytes: region.bytes as usize };
-        let byte_ranges: Vec<ByteRange> = regions.iter().map(byte_range).collect();
+        let byte_ranges: Vec<ByteRange> = regions.iter().map(|region| segment.region_bytes(region)).collect();
         let mut whole = true;
         let tables = segment.head.tables.len();
         let done = fetch_all(self, &byte_ranges, |number, bytes| {
@@ -285,18 +273,17 @@ impl Directory {
     /// Looks at all blocks of a table; its records.
     fn verify_table(&self, segment: &Segment, number: usize, table: &Table, regions: bool) -> Result<u64> {
         let most = part_bytes(self) as u64;
-        let block_ranges = self.block_ranges(&Scan::default(), segment, table, most);
-        let is_long = |block_range: &BlockRange| block_range.is_one_record() && block_range.bytes() > most;
+        let block_ranges = Scan::default().block_ranges(segment, table, most);
         let mut seen = Seen { segment, number, regions, records: 0, last: Vec::new(), sample: Vec::new() };
-        for same in block_ranges.chunk_by(|one, other| !is_long(one) && !is_long(other)) {
+        for same in groups(&block_ranges, most) {
             match same {
-                [one] if is_long(one) => {
+                Group::Long(one) => {
                     self.verify_long(one)?;
                     let (key, _) = one.long_record(self)?;
                     self.see_key(&mut seen, &key, one.byte_range().at)?;
                     self.verify_seen(&mut seen)?;
                 }
-                several => self.verify_short(several, &mut seen)?,
+                Group::Short(several) => self.verify_short(several, &mut seen)?,
             }
         }
         let Seen { records, last, .. } = seen;
@@ -311,7 +298,7 @@ impl Directory {
     }
 
     fn verify_short(&self, block_ranges: &[BlockRange], seen: &mut Seen<'_>) -> Result<()> {
-        let byte_ranges: Vec<ByteRange> = block_ranges.iter().map(BlockRange::padded_spot).collect();
+        let byte_ranges: Vec<ByteRange> = block_ranges.iter().map(BlockRange::padded_range).collect();
         fetch_all(self, &byte_ranges, |block_range, bytes| {
             block_ranges[block_range].check_padding(bytes)?;
             block_ranges[block_range].records(
@@ -327,13 +314,14 @@ impl Directory {
     /// Looks at the blocks of a record that is longer than what is read at once.
     fn verify_long(&self, block_range: &BlockRange) -> Result<()> {
         let most = part_bytes(self) as u64;
-        let (mut first, end) = (block_range.blocks.start, block_range.blocks.end);
+        let mut first = block_range.blocks.start;
+        let end = block_range.blocks.end;
         while first < end {
             let blocks = &block_range.segment.head.blocks[first..end];
             let fits = blocks.iter().take_while(|block| block.at + block.padded() - blocks[0].at <= most);
             let end = first + fits.count().max(1);
             let part = BlockRange { segment: block_range.segment.clone(), blocks: first..end };
-            fetch_all(self, &[part.padded_spot()], |_, bytes| {
+            fetch_all(self, &[part.padded_range()], |_, bytes| {
                 part.check_sums(bytes)?;
                 part.check_padding(bytes)
             })?;
@@ -381,9 +369,7 @@ impl Directory {
         let regions: Vec<Region> =
             sample.iter().filter_map(|&hash| region_of(&segment.head, hash).copied()).collect();
         let path = &segment.log.index;
-        let byte_range =
-            |region: &Region| ByteRange { path: path.clone(), at: region.at, bytes: region.bytes as usize };
-        let byte_ranges: Vec<ByteRange> = regions.iter().map(byte_range).collect();
+        let byte_ranges: Vec<ByteRange> = regions.iter().map(|region| segment.region_bytes(region)).collect();
         fetch_all(self, &byte_ranges, |number, bytes| {
             let own = filter(bytes, segment.head.tables.len(), table);
             if own.and_then(|own| may_contain(own, sample[number])) == Some(true) {
@@ -402,16 +388,19 @@ impl Directory {
         covered: &mut Covered,
     ) -> Result<u64> {
         let damaged = |at, what| Err(IndexError::damaged(&reader.data, at, what));
-        let (window_most, fixed) = (part_bytes(self) as u64, self.layout().value_bytes);
+        let window_most = part_bytes(self) as u64;
+        let fixed = self.layout().value_bytes;
         let mut at = start;
-        let (mut window, mut window_at) = (Vec::new(), start);
+        let mut window = Vec::new();
+        let mut window_at = start;
         for _ in 0..entry.records {
             // What is left of the window holds the value, or another is read; a value that no window holds is read
             // part by part.
             loop {
                 let from = usize::try_from(at - window_at).unwrap_or(usize::MAX);
                 let have: &[u8] = window.get(from..).unwrap_or_default();
-                let (left, lengths) = (entry.data_end.saturating_sub(at), value_lengths(fixed, have));
+                let left = entry.data_end.saturating_sub(at);
+                let lengths = value_lengths(fixed, have);
                 let needed = match lengths {
                     Some((head, length)) => (head as u64).saturating_add(length),
                     None => VALUE_HEAD_MAX as u64,

@@ -15,6 +15,8 @@
 //! Where no rank failed, the text has the options that must be the same at all ranks, `name=value`: each rank compares
 //! those of its children with its own, so that the error names a rank that differs and its first such option.
 
+use crate::format::bytes::Cursor;
+
 /// Maximum number of sums of one allreduce.
 pub const SUMS_MAX: usize = 16;
 /// Bytes of a message of this lane, at most.
@@ -56,26 +58,22 @@ pub struct Combined {
 
 /// The kinds of message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub(super) enum Kind {
-    Up,
-    Down,
-    GivesUp,
-    Question,
-    Answer,
+    Up = 1,
+    Down = 2,
+    GivesUp = 3,
+    Question = 4,
+    Answer = 5,
 }
 
 impl Kind {
-    const ALL: [(u8, Self); 5] =
-        [(1, Self::Up), (2, Self::Down), (3, Self::GivesUp), (4, Self::Question), (5, Self::Answer)];
+    const ALL: [Self; 5] = [Self::Up, Self::Down, Self::GivesUp, Self::Question, Self::Answer];
 
     /// The kind of a message.
     pub fn of(bytes: &[u8]) -> Option<Self> {
         let first = bytes.first()?;
-        Self::ALL.iter().find(|(number, _)| number == first).map(|(_, kind)| *kind)
-    }
-
-    fn number(self) -> u8 {
-        Self::ALL.iter().find(|(_, kind)| *kind == self).map_or(0, |(number, _)| *number)
+        Self::ALL.into_iter().find(|kind| *kind as u8 == *first)
     }
 }
 
@@ -113,7 +111,7 @@ impl ControlMessage {
             let text = "ranks do not call the same thing (end of epoch, close) at the same time".to_owned();
             self.fail(child, CODE_MISMATCH, text);
         } else if message.agreement.failure.is_none() && message.same != self.same {
-            let text = difference((rank, &self.same), (child, &message.same));
+            let text = difference(rank, &self.same, child, &message.same);
             self.fail(child, CODE_DIFFERENT, text);
         }
         if let Some((rank, code, text)) = message.agreement.failure {
@@ -137,7 +135,7 @@ impl ControlMessage {
             None => (NOBODY, 0, self.same.as_str()),
         };
         into.clear();
-        into.push(self.kind.number());
+        into.push(self.kind as u8);
         into.push(self.purpose);
         for number in [self.epoch, rank, code] {
             into.extend_from_slice(&number.to_le_bytes());
@@ -150,34 +148,32 @@ impl ControlMessage {
     }
 
     pub fn read(bytes: &[u8]) -> Option<Self> {
-        let (fixed, rest) = bytes.split_first_chunk::<FIXED_BYTES>()?;
         let kind = Kind::of(bytes)?;
-        let number = |at: usize| {
-            let bytes = fixed.get(at..at + 4)?;
-            Some(u32::from_le_bytes(bytes.try_into().ok()?))
-        };
-        let (epoch, rank, code) = (number(2)?, number(6)?, number(10)?);
-        let sums_bytes = 8 * usize::from(fixed[14]);
-        if usize::from(fixed[14]) > SUMS_MAX || sums_bytes > rest.len() {
+        let mut cursor = Cursor::new(bytes.get(1..)?);
+        let purpose = cursor.u8()?;
+        let epoch = cursor.u32()?;
+        let rank = cursor.u32()?;
+        let code = cursor.u32()?;
+        let count = usize::from(cursor.u8()?);
+        if count > SUMS_MAX {
             return None;
         }
-        let (sums, text) = rest.split_at(sums_bytes);
-        let sums =
-            sums.chunks_exact(8).filter_map(|sum| Some(u64::from_le_bytes(sum.try_into().ok()?))).collect();
-        let text = String::from_utf8_lossy(text).into_owned();
+        let sums = (0..count).map(|_| cursor.u64()).collect::<Option<Vec<u64>>>()?;
+        let text = String::from_utf8_lossy(cursor.take(cursor.left())?).into_owned();
         let (failure, same) =
             if rank == NOBODY { (None, text) } else { (Some((rank, code, text)), String::new()) };
-        Some(Self { kind, purpose: fixed[1], epoch, agreement: Combined { failure, sums }, same })
+        Some(Self { kind, purpose, epoch, agreement: Combined { failure, sums }, same })
     }
 }
 
 /// The first option in which two ranks differ.
-fn difference(one: (u32, &str), other: (u32, &str)) -> String {
-    let words = |said: &str| said.split(' ').map(str::to_owned).collect::<Vec<_>>();
-    let (own, theirs) = (words(one.1), words(other.1));
+fn difference(rank: u32, own: &str, child: u32, theirs: &str) -> String {
+    let words = |options: &str| options.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let own = words(own);
+    let theirs = words(theirs);
     let differ = (0..own.len().max(theirs.len())).find(|&at| own.get(at) != theirs.get(at)).unwrap_or(0);
     let word = |words: &[String]| words.get(differ).cloned().unwrap_or_default();
-    format!("rank {} has {} and rank {} has {}", other.0, word(&theirs), one.0, word(&own))
+    format!("rank {} has {} and rank {} has {}", child, word(&theirs), rank, word(&own))
 }
 
 /// As much of a text as a message has room for, whole characters.
@@ -231,14 +227,14 @@ mod tests {
 
     #[test]
     fn who_says_something_else_is_named_with_the_word() {
-        let said = |text: &str, rank| ControlMessage::of(1, 0, rank, Outcome::Well, &[]).with_same(text);
-        let mut message = said("key=8 batch=4096", 2);
-        message.add(2, 5, said("key=8 batch=4096", 5));
+        let options = |text: &str, rank| ControlMessage::of(1, 0, rank, Outcome::Well, &[]).with_same(text);
+        let mut message = options("key=8 batch=4096", 2);
+        message.add(2, 5, options("key=8 batch=4096", 5));
         assert_eq!(message.agreement.failure, None);
         let mut bytes = Vec::new();
         message.write(&mut bytes);
         assert_eq!(ControlMessage::read(&bytes), Some(message.clone()));
-        message.add(2, 6, said("key=8 batch=64", 6));
+        message.add(2, 6, options("key=8 batch=64", 6));
         let (rank, code, text) = message.agreement.failure.unwrap();
         assert_eq!((rank, code), (6, CODE_DIFFERENT));
         assert_eq!(text, "rank 6 has batch=64 and rank 2 has batch=4096");

@@ -14,6 +14,8 @@
 //!
 //! Integers are little-endian; a varint has seven bits a byte, the lowest first. Reading checks every length.
 
+use crate::format::bytes::{Cursor, put_sized, put_varint, varint_bytes};
+
 /// Bytes before the first message.
 pub const HEADER_BYTES: usize = 13;
 /// Most bytes of address and length before a message.
@@ -61,73 +63,31 @@ impl Header {
     }
 }
 
-/// Bytes of `value` as a varint.
-pub(super) fn varint_bytes(value: u32) -> usize {
-    (32 - (value | 1).leading_zeros() as usize).div_ceil(7)
-}
-
-pub(super) fn put_varint(batch: &mut Vec<u8>, mut value: u32) {
-    while value >= 0x80 {
-        batch.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    batch.push(value as u8);
-}
-
-/// The varint at `at`, which moves past it.
-pub(super) fn take_varint(batch: &[u8], at: &mut usize) -> Option<u32> {
-    let mut value = 0u64;
-    for shift in [0, 7, 14, 21, 28] {
-        let byte = *batch.get(*at)?;
-        *at += 1;
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return u32::try_from(value).ok();
-        }
-    }
-    None
-}
-
 /// Bytes that a message takes in a batch.
 pub(super) fn message_bytes(address: Option<u32>, bytes: usize) -> usize {
-    let length = u32::try_from(bytes).unwrap_or(u32::MAX);
-    address.map_or(0, varint_bytes) + varint_bytes(length) + bytes
+    address.map_or(0, |address| varint_bytes(address.into())) + varint_bytes(bytes as u64) + bytes
 }
 
 /// Appends a message, with its address where it has one.
 pub fn put_message(batch: &mut Vec<u8>, address: Option<u32>, message: &[u8]) {
     if let Some(address) = address {
-        put_varint(batch, address);
+        put_varint(batch, address.into());
     }
-    put_varint(batch, message.len() as u32);
-    batch.extend_from_slice(message);
+    put_sized(batch, message);
 }
 
 /// The message at `at`: its address, where one stands there, and where its bytes are.
 pub fn take_message(batch: &[u8], at: usize, addressed: bool) -> Option<(u32, std::ops::Range<usize>)> {
-    let mut at = at;
-    let address = if addressed { take_varint(batch, &mut at)? } else { 0 };
-    let length = take_varint(batch, &mut at)? as usize;
-    let end = at.checked_add(length).filter(|&end| end <= batch.len())?;
-    Some((address, at..end))
+    let mut cursor = Cursor::new(batch.get(at..)?);
+    let address = if addressed { u32::try_from(cursor.varint()?).ok()? } else { 0 };
+    let length = cursor.sized()?.len();
+    let end = at + cursor.at();
+    Some((address, end - length..end))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn varints_come_back() {
-        for value in [0, 1, 127, 128, 16_383, 16_384, 1 << 24, u32::MAX] {
-            let mut bytes = Vec::new();
-            put_varint(&mut bytes, value);
-            assert_eq!(bytes.len(), varint_bytes(value));
-            let mut at = 0;
-            assert_eq!((take_varint(&bytes, &mut at), at), (Some(value), bytes.len()));
-            assert_eq!(take_varint(&bytes[..bytes.len() - 1], &mut 0), None);
-        }
-        assert_eq!(take_varint(&[0xff; 5], &mut 0), None, "more than 32 bits");
-    }
 
     #[test]
     fn a_batch_reads_as_it_was_written() {

@@ -7,8 +7,10 @@
 use ascot_io::{Pool, PoolError};
 
 use super::batch::{HEADER_BYTES, Header, message_bytes, put_message};
+use super::counts::RoutingCounts;
 use super::error::RouteError;
 use super::layout::{RoutingSettings, UNDER_WAY_MAX};
+use super::next_hop::NextHops;
 use super::transport::{Lane, Sent, Transport};
 use crate::reserve::vec_with_room;
 
@@ -80,13 +82,6 @@ pub(super) struct LaneState {
     flush_at: usize,
 }
 
-/// A batch that was sent on a lane.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Dispatched {
-    pub to: u32,
-    pub bytes: usize,
-}
-
 impl LaneState {
     /// With a buffer for each of `peers`, in the order in which they are addressed.
     ///
@@ -140,7 +135,6 @@ impl LaneState {
         !self.connections.is_empty()
     }
 
-    /// Bytes allocated for it, whether filled, under way or free.
     /// Bytes of its buffers that are here.
     pub fn bytes(&self) -> usize {
         let filling = |connection: &Connection| connection.filling.as_ref().map_or(0, Vec::capacity);
@@ -212,7 +206,8 @@ impl LaneState {
 
     /// Sends last batches of the epoch as far as possible; whether something moved.
     pub fn flush<T: Transport>(&mut self, epoch: u32, out: &mut Outgoing<'_, T>) -> Result<bool, RouteError> {
-        let (count, mut moved) = (self.connections.len(), false);
+        let count = self.connections.len();
+        let mut moved = false;
         for step in 0..count {
             // From another connection each time, so that ranks do not all send to the same one first.
             let place = (self.flush_at + step) % count;
@@ -299,16 +294,23 @@ impl LaneState {
     }
 }
 
-/// The parts that sending needs beside the lane: the transport, the spare buffers and the counts.
+/// What sending needs beside the lane.
 pub(super) struct Outgoing<'a, T> {
     pub transport: &'a mut T,
     pub spare: &'a mut Spare,
-    pub dispatched: &'a mut dyn FnMut(Lane, Dispatched),
+    pub counts: &'a mut RoutingCounts,
+    pub next_hops: &'a NextHops,
 }
 
 impl<T: Transport> Outgoing<'_, T> {
     fn send(&mut self, to: u32, lane: Lane, batch: Vec<u8>) -> Result<(), RouteError> {
-        (self.dispatched)(lane, Dispatched { to, bytes: batch.len() });
+        if let Some(hop) = self.counts.hops.get_mut(lane as usize) {
+            let off_node = u64::from(!self.next_hops.on_own_node(to));
+            hop.batches += 1;
+            hop.bytes += batch.len() as u64;
+            hop.batches_off_node += off_node;
+            hop.bytes_off_node += off_node * batch.len() as u64;
+        }
         Ok(self.transport.send(to, lane, batch)?)
     }
 }

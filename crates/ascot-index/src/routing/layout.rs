@@ -129,6 +129,18 @@ impl Layout {
         }
     }
 
+    /// The layout of the rank that needs the most memory.
+    pub fn heaviest(topology: &Topology, settings: &RoutingSettings) -> Self {
+        // A rank represents the most nodes where its place comes up once more than others'; each place of
+        // the first nodes is looked at, and the last node, which may be smaller, so that its ranks do more.
+        let nodes = topology.nodes();
+        let ranks = (0..nodes.min(2))
+            .chain(nodes.saturating_sub(2)..nodes)
+            .flat_map(|node| (0..topology.ranks_on(node)).map(move |index| topology.rank_at(node, index)));
+        let layouts = ranks.map(|rank| Self::new(topology, rank, settings));
+        layouts.max_by_key(Self::memory_bytes).unwrap_or_else(|| Self::new(topology, 0, settings))
+    }
+
     /// The route it is for.
     pub fn route(&self) -> Route {
         self.route
@@ -171,46 +183,11 @@ impl Layout {
 
 /// The neighbours of `rank` in the tree of the allreduce: parent first, then children.
 pub(super) fn tree_neighbours(topology: &Topology, rank: u32) -> impl Iterator<Item = u32> {
-    let (rank, size) = (u64::from(rank), u64::from(topology.size()));
+    let rank = u64::from(rank);
+    let size = u64::from(topology.size());
     let parent = (rank > 0).then(|| (rank - 1) / 2);
     let children = [2 * rank + 1, 2 * rank + 2].into_iter().filter(move |&child| child < size);
     parent.into_iter().chain(children).map(|rank| rank as u32)
-}
-
-/// The cost of routing at a rank, for reports and plans.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Load {
-    /// Ranks of the own node that batches go to.
-    pub neighbours: u64,
-    /// Ranks of other nodes that batches go to.
-    pub remote: u64,
-    /// Bytes of all buffers.
-    pub memory_bytes: u64,
-}
-
-impl Load {
-    /// The heaviest load of any rank.
-    pub fn heaviest(topology: &Topology, settings: &RoutingSettings) -> Self {
-        // A rank represents the most nodes where its place comes up once more than others'; each place of
-        // the first nodes is looked at, and the last node, which may be smaller, so that its ranks do more.
-        let nodes = topology.nodes();
-        let most = (0..nodes.min(2))
-            .chain(nodes.saturating_sub(2)..nodes)
-            .flat_map(|node| (0..topology.ranks_on(node)).map(move |index| topology.rank_at(node, index)));
-        let loads = most.map(|rank| Self::of(topology, rank, settings));
-        loads.max_by_key(|load| load.memory_bytes).unwrap_or_else(|| Self::of(topology, 0, settings))
-    }
-
-    /// The load of one rank.
-    pub fn of(topology: &Topology, rank: u32, settings: &RoutingSettings) -> Self {
-        let layout = Layout::new(topology, rank, settings);
-        let neighbours = u64::from(topology.ranks_on(topology.node_of(rank))) - 1;
-        let remote = match settings.route {
-            Route::Direct => layout.deliver as u64 - neighbours,
-            Route::ThreeHop => layout.wire as u64,
-        };
-        Self { neighbours, remote, memory_bytes: layout.memory_bytes() as u64 }
-    }
 }
 
 #[cfg(test)]
@@ -220,13 +197,13 @@ mod tests {
     #[test]
     fn three_hops_stay_within_the_published_bound_where_direct_does_not() {
         let topology = Topology::even(131_072, 32);
-        let three = Load::heaviest(&topology, &RoutingSettings::default());
-        assert_eq!((three.neighbours, three.remote), (31, 128));
-        assert!(three.memory_bytes < 16_000_000, "{} bytes", three.memory_bytes);
+        let three = Layout::heaviest(&topology, &RoutingSettings::default());
+        assert_eq!((three.connections(Lane::Deliver), three.connections(Lane::Wire)), (31, 128));
+        assert!(three.memory_bytes() < 16_000_000, "{} bytes", three.memory_bytes());
         let settings = RoutingSettings { route: Route::Direct, ..RoutingSettings::default() };
-        let direct = Load::heaviest(&topology, &settings);
-        assert_eq!((direct.neighbours, direct.remote), (31, 131_040));
-        assert!(direct.memory_bytes > 4_000_000_000, "{} bytes", direct.memory_bytes);
+        let direct = Layout::heaviest(&topology, &settings);
+        assert_eq!(direct.connections(Lane::Deliver), 31 + 131_040);
+        assert!(direct.memory_bytes() > 4_000_000_000, "{} bytes", direct.memory_bytes());
     }
 
     #[test]

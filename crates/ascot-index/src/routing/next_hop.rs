@@ -45,7 +45,7 @@ impl NextHops {
         }
     }
 
-    /// As [`Topology::place_among_represented`], for this rank, for a node that there is.
+    /// The place of a node among those that this rank [represents](Topology::represented) its own to.
     fn place_of_node(&self, other: u32) -> Option<usize> {
         let from_first = other.checked_sub(self.first_represented)?;
         if other == self.node || !from_first.is_multiple_of(self.ranks_on_node) {
@@ -102,7 +102,8 @@ impl NextHops {
             return Some(Hop { lane: Lane::Deliver, place: beside(self.rank, to), address: None });
         }
         let topology = &self.topology;
-        let (node, index) = (topology.node_of(to), topology.index_on_node(to));
+        let node = topology.node_of(to);
+        let index = topology.index_on_node(to);
         let own_index = self.own_index;
         if node == self.node {
             return Some(Hop { lane: Lane::Deliver, place: beside(own_index, index), address: None });
@@ -150,7 +151,10 @@ mod tests {
             let Some(hop) = next_hops.next_hop(to) else { return (hops, off_node) };
             let next = next_hops.peers(hop.lane)[hop.place];
             for node in 0..topology.nodes() {
-                assert_eq!(next_hops.place_of_node(node), topology.place_among_represented(at, node));
+                assert_eq!(
+                    next_hops.place_of_node(node),
+                    topology.represented(at).position(|other| other == node)
+                );
             }
             assert!(NextHops::new(topology.clone(), next, route).place_of(hop.lane, at).is_some());
             assert_eq!(next_hops.place_of(hop.lane, next), Some(hop.place));

@@ -6,7 +6,7 @@ use ascot_io::{Pool, PoolError, Reservation};
 
 use super::error::RouteError;
 use super::lane::{LaneState, Spare};
-use super::layout::{Layout, Load, RoutingSettings};
+use super::layout::{Layout, RoutingSettings};
 use super::next_hop::NextHops;
 use super::topology::{Route, Topology};
 use super::transport::{Lane, Transport};
@@ -19,7 +19,7 @@ pub struct Parts {
     /// By lane: local, wire, deliver.
     pub(super) lanes: [LaneState; 3],
     pub(super) spare: Spare,
-    pub(super) memory: Option<Reservation>,
+    _memory: Option<Reservation>,
 }
 
 impl Parts {
@@ -40,33 +40,34 @@ impl Parts {
         let rank = transport.rank();
         let layout = Layout::new(&topology, rank, &settings);
         // By what the rank with the most needs, so that all come to the same answer.
-        let heaviest = Load::heaviest(&topology, &settings).memory_bytes as usize;
+        let heaviest = Layout::heaviest(&topology, &settings).memory_bytes();
         let purpose = "batches of messages between ranks";
         let memory = pool.reserve(heaviest.max(layout.memory_bytes()), purpose).and_then(|memory| {
             drop(memory);
             pool.reserve(layout.memory_bytes(), purpose)
         });
-        let told = |source| memory_error(&topology, rank, &settings, source);
-        let memory = memory.map_err(told)?;
+        let refused = |source| memory_error(&topology, rank, &settings, source);
+        let memory = memory.map_err(refused)?;
         let next_hops = NextHops::new(topology.clone(), rank, settings.route);
         let lane = |lane| LaneState::new(lane, next_hops.peers(lane).into_iter(), &settings, pool);
         let [local, wire, deliver] = Lane::DATA.map(lane);
-        let mut lanes = [local.map_err(told)?, wire.map_err(told)?, deliver.map_err(told)?];
+        let mut lanes = [local.map_err(refused)?, wire.map_err(refused)?, deliver.map_err(refused)?];
         for (lane, state) in Lane::DATA.into_iter().zip(&mut lanes) {
             state.flush_from(if lane == Lane::Wire { next_hops.node() } else { rank } as usize);
         }
         let spare_batches = if layout.batches() == 0 { 0 } else { settings.spare_batches };
-        let spare = Spare::new(spare_batches, settings.batch_bytes, pool).map_err(told)?;
-        Ok(Self { settings, layout, next_hops, lanes, spare, memory: Some(memory) })
+        let spare = Spare::new(spare_batches, settings.batch_bytes, pool).map_err(refused)?;
+        Ok(Self { settings, layout, next_hops, lanes, spare, _memory: Some(memory) })
     }
 
-    /// Parts without a lane for messages: for ranks that only take part in the allreduce, whatever settings they have.
-    pub(super) fn of_words(transport: &impl Transport, settings: RoutingSettings) -> Self {
-        let (topology, rank) = (transport.topology(), transport.rank());
+    /// Parts without a lane for messages.
+    pub(super) fn without_lanes(transport: &impl Transport, settings: RoutingSettings) -> Self {
+        let topology = transport.topology();
+        let rank = transport.rank();
         let layout = Layout::new(&topology, rank, &settings);
         let next_hops = NextHops::new(topology, rank, settings.route);
         let lanes = Lane::DATA.map(|lane| LaneState::without_peers(lane, &settings));
-        Self { layout, next_hops, lanes, spare: Spare::default(), memory: None, settings }
+        Self { layout, next_hops, lanes, spare: Spare::default(), _memory: None, settings }
     }
 }
 

@@ -24,7 +24,7 @@ struct Peer {
     answered: Option<Instant>,
     answer_under_way: bool,
     /// It learned that a rank gives up.
-    told: bool,
+    informed: bool,
 }
 
 /// The ranks that were asked, or have asked.
@@ -77,8 +77,8 @@ impl Presence {
 
     /// Tells all ranks that asked or were asked of one that gives up, each once.
     pub fn tell<T: Transport>(&mut self, transport: &mut T, message: &ControlMessage) {
-        for (&rank, peer) in self.peers.iter_mut().filter(|(_, peer)| !peer.told) {
-            peer.told = true;
+        for (&rank, peer) in self.peers.iter_mut().filter(|(_, peer)| !peer.informed) {
+            peer.informed = true;
             send(transport, rank, message);
         }
     }

@@ -10,16 +10,17 @@
 //! wire when all local batches have arrived, delivery when all of the wire have. During the allreduce no messages
 //! are taken, since faster ranks may be in the next epoch already.
 
-use ascot_io::{Pool, Reservation};
+use std::time::Duration;
+
+use ascot_io::Pool;
 
 use super::allreduce::{CODE_SILENT, Combined, ControlMessage, Kind, Outcome};
 use super::batch::{HEADER_BYTES, Header, take_message};
 use super::control::Control;
 use super::counts::RoutingCounts;
 use super::error::RouteError;
-use super::lane::{LaneState, Outgoing, Spare};
+use super::lane::{InHand, LaneState, Outgoing};
 use super::layout::{Layout, RoutingSettings, tree_neighbours};
-use super::next_hop::NextHops;
 use super::parts::Parts;
 use super::patience::{WAIT, Waiting, named};
 use super::topology::Topology;
@@ -31,20 +32,14 @@ const APPENDS_PER_LOOK: u32 = 256;
 /// Routes the messages of one rank.
 pub struct Router<T: Transport> {
     transport: T,
-    settings: RoutingSettings,
-    layout: Layout,
-    next_hops: NextHops,
+    parts: Parts,
     epoch: u32,
-    /// By lane: local, wire, deliver.
-    lanes: [LaneState; 3],
     control: Control,
-    spare: Spare,
     counts: RoutingCounts,
     appends_to_look: u32,
     /// The first failure; after it nothing works any more.
     failed: Option<RouteError>,
     left: bool,
-    _memory: Option<Reservation>,
 }
 
 /// The function that takes the messages that arrive.
@@ -54,50 +49,58 @@ impl<T: Transport> Router<T> {
     /// A router over `transport`; its buffers come out of `pool`, all of them now.
     pub fn new(transport: T, settings: RoutingSettings, pool: &Pool) -> Result<Self, RouteError> {
         let parts = Parts::new(&transport, settings, pool)?;
-        let control = Control::new(tree_neighbours(parts.next_hops.topology(), parts.next_hops.rank()));
-        Ok(Self::of(transport, control, parts))
+        let neighbours = tree_neighbours(parts.next_hops.topology(), parts.next_hops.rank());
+        Ok(Self::with_parts(transport, Control::new(neighbours), parts))
     }
 
-    /// A router of these parts.
-    pub(super) fn of(transport: T, control: Control, parts: Parts) -> Self {
-        let Parts { settings, layout, next_hops, lanes, spare, memory } = parts;
+    /// A router without lanes for messages: it takes part in allreduces, whatever the settings of each rank are, so a
+    /// rank whose settings are wrong can still report that. It waits for other ranks for as long as `patience`.
+    pub fn without_lanes(transport: T, patience: Duration) -> Self {
+        let control = Control::new(tree_neighbours(&transport.topology(), transport.rank()));
+        let parts =
+            Parts::without_lanes(&transport, RoutingSettings { patience, ..RoutingSettings::default() });
+        Self::with_parts(transport, control, parts)
+    }
+
+    fn with_parts(transport: T, control: Control, parts: Parts) -> Self {
         Self {
-            control,
-            spare,
-            lanes,
             transport,
-            layout,
-            next_hops,
+            parts,
+            control,
             epoch: 0,
             counts: RoutingCounts::default(),
             appends_to_look: APPENDS_PER_LOOK,
             failed: None,
             left: false,
-            settings,
-            _memory: memory,
         }
     }
 
-    /// Takes other parts, before anything is routed.
-    pub(super) fn take_parts(&mut self, parts: Parts) {
-        let Parts { settings, layout, next_hops, lanes, spare, memory } = parts;
-        (self.settings, self.layout, self.next_hops) = (settings, layout, next_hops);
-        (self.lanes, self.spare, self._memory) = (lanes, spare, memory);
+    /// The lanes of a router, made while a failure can still be reported to all ranks.
+    ///
+    /// # Errors
+    /// Those of [`Parts::new`].
+    pub fn prepare(&self, settings: RoutingSettings, pool: &Pool) -> Result<Parts, RouteError> {
+        Parts::new(&self.transport, settings, pool)
+    }
+
+    /// Takes the lanes that were prepared, before anything is routed.
+    pub fn begin(&mut self, parts: Parts) {
+        self.parts = parts;
     }
 
     /// This rank.
     pub fn rank(&self) -> u32 {
-        self.next_hops.rank()
+        self.parts.next_hops.rank()
     }
 
     /// Which ranks there are, on which nodes.
     pub fn topology(&self) -> &Topology {
-        self.next_hops.topology()
+        self.parts.next_hops.topology()
     }
 
     /// The connections and the memory.
     pub fn layout(&self) -> &Layout {
-        &self.layout
+        &self.parts.layout
     }
 
     /// Counts of this router.
@@ -107,17 +110,7 @@ impl<T: Transport> Router<T> {
 
     /// Bytes of the longest message it takes: any, where this rank is the only one and nothing travels.
     pub fn longest_message(&self) -> usize {
-        if self.next_hops.topology().size() > 1 { self.settings.max_message_bytes } else { usize::MAX }
-    }
-
-    /// The transport, which moves the batches.
-    pub fn transport(&self) -> &T {
-        &self.transport
-    }
-
-    /// The epoch that is open, counted from 0.
-    pub fn epoch(&self) -> u32 {
-        self.epoch
+        if self.topology().size() > 1 { self.parts.settings.max_message_bytes } else { usize::MAX }
     }
 
     /// Sends a message to rank `to`, and delivers messages that have arrived. Waits while there is no room.
@@ -138,8 +131,8 @@ impl<T: Transport> Router<T> {
         delivery: &mut Delivery<'_>,
     ) -> Result<bool, RouteError> {
         self.check_well()?;
-        if to >= self.next_hops.topology().size() {
-            return Err(RouteError::NoSuchRank { rank: to, size: self.next_hops.topology().size() });
+        if to >= self.topology().size() {
+            return Err(RouteError::NoSuchRank { rank: to, size: self.topology().size() });
         }
         let most = self.longest_message();
         if message.len() > most {
@@ -201,7 +194,7 @@ impl<T: Transport> Router<T> {
     /// all waits of one call.
     pub fn wait(&mut self, waiting: &mut Waiting) -> Result<(), RouteError> {
         self.counts.waits += 1;
-        let patience = self.settings.patience;
+        let patience = self.parts.settings.patience;
         let waited = self.transport.wait(WAIT.min(patience / 16)).map_err(RouteError::from);
         self.noted(waited)?;
         let still = waiting.unmoved_for(self.moved_so_far());
@@ -229,11 +222,22 @@ impl<T: Transport> Router<T> {
     /// Combines the outcomes of all ranks; then the next epoch is open. All ranks call
     /// it with the same purpose, a number of the caller's; otherwise all of them fail.
     pub fn allreduce(&mut self, purpose: u8, outcome: Outcome, sums: &[u64]) -> Result<Combined, RouteError> {
-        self.allreduce_message(ControlMessage::of(purpose, self.epoch, self.next_hops.rank(), outcome, sums))
+        self.allreduce_message(ControlMessage::of(purpose, self.epoch, self.rank(), outcome, sums))
     }
 
-    /// As [`allreduce`](Self::allreduce), in this rank's message.
-    pub(super) fn allreduce_message(&mut self, message: ControlMessage) -> Result<Combined, RouteError> {
+    /// As [`allreduce`](Self::allreduce) without sums. `same` are options `name=value` that must be the same at all
+    /// ranks: the failure of a rank that differs has the code [`CODE_DIFFERENT`](super::CODE_DIFFERENT).
+    pub fn allreduce_options(
+        &mut self,
+        purpose: u8,
+        outcome: Outcome,
+        same: &str,
+    ) -> Result<Combined, RouteError> {
+        let message = ControlMessage::of(purpose, self.epoch, self.rank(), outcome, &[]);
+        self.allreduce_message(message.with_same(same))
+    }
+
+    fn allreduce_message(&mut self, message: ControlMessage) -> Result<Combined, RouteError> {
         self.check_well()?;
         let agreed = self.run_allreduce(message);
         self.noted(agreed)
@@ -249,24 +253,25 @@ impl<T: Transport> Router<T> {
     pub fn give_up(&mut self, text: &str) {
         if self.failed.is_none() {
             let outcome = Outcome::Failed { code: 0, text: text.to_owned() };
-            let mut message = ControlMessage::of(0, self.epoch, self.next_hops.rank(), outcome, &[]);
+            let mut message = ControlMessage::of(0, self.epoch, self.rank(), outcome, &[]);
             message.kind = Kind::GivesUp;
             self.control.spread(&mut self.transport, &message, None);
-            self.failed = Some(RouteError::Abandoned { rank: self.next_hops.rank(), text: text.to_owned() });
+            self.failed = Some(RouteError::Abandoned { rank: self.rank(), text: text.to_owned() });
         }
     }
 
     /// Bytes of buffers that are here, not under way.
     pub fn bytes_held(&self) -> usize {
-        let lanes: usize = self.lanes.iter().map(LaneState::bytes).sum();
-        lanes + self.spare.bytes() + self.control.bytes()
+        let lanes: usize = self.parts.lanes.iter().map(LaneState::bytes).sum();
+        lanes + self.parts.spare.bytes() + self.control.bytes()
     }
 
     // ------------------------------------------------------------ inside
 
     /// Reports ranks that do not answer to all ranks that can be reached.
     fn give_up_on(&mut self, first: u32, silent: &[u32]) -> Result<(), RouteError> {
-        let (seconds, waited_for) = (self.settings.patience.as_secs(), named(silent));
+        let seconds = self.parts.settings.patience.as_secs();
+        let waited_for = named(silent);
         let outcome = Outcome::Failed { code: CODE_SILENT, text: waited_for.clone() };
         let mut message = ControlMessage::of(0, self.epoch, first, outcome, &[seconds]);
         message.kind = Kind::GivesUp;
@@ -277,12 +282,12 @@ impl<T: Transport> Router<T> {
     /// A number that grows with anything that goes out or comes in.
     fn moved_so_far(&self) -> u64 {
         let in_hand = |lane: &LaneState| lane.in_hand.messages + lane.in_hand.at as u64;
-        self.batches_sent() + self.counts.delivered + self.lanes.iter().map(in_hand).sum::<u64>()
+        self.batches_sent() + self.counts.delivered + self.parts.lanes.iter().map(in_hand).sum::<u64>()
     }
 
     /// The ranks that this one may be waiting for.
     fn missing(&self) -> Vec<u32> {
-        let mut ranks: Vec<u32> = self.lanes.iter().flat_map(LaneState::missing).collect();
+        let mut ranks: Vec<u32> = self.parts.lanes.iter().flat_map(LaneState::missing).collect();
         ranks.extend(self.control.missing());
         ranks.sort_unstable();
         ranks.dedup();
@@ -312,7 +317,7 @@ impl<T: Transport> Router<T> {
 
     /// Sends a message on its way, or delivers it here. `false`: no room.
     fn pass_on(&mut self, to: u32, message: &[u8], delivery: &mut Delivery<'_>) -> Result<bool, RouteError> {
-        let Some(hop) = self.next_hops.next_hop(to) else {
+        let Some(hop) = self.parts.next_hops.next_hop(to) else {
             self.counts.delivered += 1;
             delivery(message);
             return Ok(true);
@@ -326,34 +331,13 @@ impl<T: Transport> Router<T> {
         lane: Lane,
         act: impl FnOnce(&mut LaneState, u32, &mut Outgoing<'_, T>) -> Result<R, RouteError>,
     ) -> Result<R, RouteError> {
-        let Self { lanes, transport, spare, counts, next_hops, epoch, .. } = self;
-        let hops = &mut counts.hops;
-        let mut dispatched = |lane: Lane, batch: super::lane::Dispatched| {
-            if let Some(hop) = hops.get_mut(lane as usize) {
-                let off_node = u64::from(!next_hops.on_own_node(batch.to));
-                hop.batches += 1;
-                hop.bytes += batch.bytes as u64;
-                hop.batches_off_node += off_node;
-                hop.bytes_off_node += off_node * batch.bytes as u64;
-            }
-        };
-        let mut out = Outgoing { transport, spare, dispatched: &mut dispatched };
-        let [local, wire, deliver] = lanes;
-        let state = match lane {
-            Lane::Local => local,
-            Lane::Wire => wire,
-            Lane::Deliver | Lane::Control => deliver,
-        };
-        act(state, *epoch, &mut out)
+        let Self { transport, counts, parts: Parts { lanes, spare, next_hops, .. }, epoch, .. } = self;
+        let mut out = Outgoing { transport, spare, counts, next_hops };
+        act(lane_of(lanes, lane), *epoch, &mut out)
     }
 
     fn lane(&mut self, lane: Lane) -> &mut LaneState {
-        let [local, wire, deliver] = &mut self.lanes;
-        match lane {
-            Lane::Local => local,
-            Lane::Wire => wire,
-            Lane::Deliver | Lane::Control => deliver,
-        }
+        lane_of(&mut self.parts.lanes, lane)
     }
 
     fn look(&mut self, delivery: &mut Delivery<'_>) -> Result<bool, RouteError> {
@@ -374,14 +358,9 @@ impl<T: Transport> Router<T> {
             moved = true;
             if sent.lane == Lane::Control {
                 self.control.take_back(sent);
-            } else if let Some(place) = self.next_hops.place_of(sent.lane, sent.to) {
-                let [local, wire, deliver] = &mut self.lanes;
-                let state = match sent.lane {
-                    Lane::Local => local,
-                    Lane::Wire => wire,
-                    Lane::Deliver | Lane::Control => deliver,
-                };
-                state.take_back(place, sent, &mut self.spare);
+            } else if let Some(place) = self.parts.next_hops.place_of(sent.lane, sent.to) {
+                let Parts { lanes, spare, .. } = &mut self.parts;
+                lane_of(lanes, sent.lane).take_back(place, sent, spare);
             }
         }
         Ok(moved)
@@ -411,15 +390,14 @@ impl<T: Transport> Router<T> {
         let before = hand.at;
         let passed = self.pass_on_batch(lane, &mut hand, delivery);
         moved |= hand.at > before;
-        let (from, header) = (hand.from, Header::read(&hand.batch));
+        let from = hand.from;
+        let header = Header::read(&hand.batch);
         self.lane(lane).in_hand = hand;
         if passed? {
-            let garbled = RouteError::Garbled { from, what: "the head of a batch" };
-            let place = self
-                .next_hops
-                .place_of(lane, from)
-                .ok_or(RouteError::Garbled { from, what: "not a peer" })?;
-            self.lane(lane).finish_in_hand(place, header.ok_or(garbled)?)?;
+            let garbled = |what| RouteError::Garbled { from, what };
+            let place = self.parts.next_hops.place_of(lane, from).ok_or(garbled("not a peer"))?;
+            let header = header.ok_or(garbled("the head of a batch"))?;
+            self.lane(lane).finish_in_hand(place, header)?;
             moved = true;
         }
         Ok(moved)
@@ -429,30 +407,29 @@ impl<T: Transport> Router<T> {
     fn pass_on_batch(
         &mut self,
         lane: Lane,
-        hand: &mut super::lane::InHand,
+        hand: &mut InHand,
         delivery: &mut Delivery<'_>,
     ) -> Result<bool, RouteError> {
         let from = hand.from;
-        let header =
-            Header::read(&hand.batch).ok_or(RouteError::Garbled { from, what: "the head of a batch" })?;
+        let garbled = |what| RouteError::Garbled { from, what };
+        let header = Header::read(&hand.batch).ok_or(garbled("the head of a batch"))?;
         if header.epoch != self.epoch {
-            return Err(RouteError::Garbled { from, what: "a batch of another epoch" });
+            return Err(garbled("a batch of another epoch"));
         }
         while hand.at < hand.batch.len() {
             let (address, place) = take_message(&hand.batch, hand.at, lane != Lane::Deliver)
-                .ok_or(RouteError::Garbled { from, what: "a message of a batch" })?;
+                .ok_or(garbled("a message of a batch"))?;
+            let node = self.parts.next_hops.node();
             let to = match lane {
                 Lane::Local => address,
-                Lane::Wire if address < self.next_hops.topology().ranks_on(self.next_hops.node()) => {
-                    self.next_hops.topology().rank_at(self.next_hops.node(), address)
+                Lane::Wire if address < self.topology().ranks_on(node) => {
+                    self.topology().rank_at(node, address)
                 }
-                Lane::Deliver => self.next_hops.rank(),
-                Lane::Wire | Lane::Control => return Err(RouteError::Garbled { from, what: "an address" }),
+                Lane::Deliver => self.rank(),
+                Lane::Wire | Lane::Control => return Err(garbled("an address")),
             };
-            if to >= self.next_hops.topology().size()
-                || (lane == Lane::Local && !self.next_hops.represents(to))
-            {
-                return Err(RouteError::Garbled { from, what: "an address" });
+            if to >= self.topology().size() || (lane == Lane::Local && !self.parts.next_hops.represents(to)) {
+                return Err(garbled("an address"));
             }
             let message = hand.batch.get(place.clone()).unwrap_or(&[]);
             if !self.pass_on(to, message, delivery)? {
@@ -474,7 +451,7 @@ impl<T: Transport> Router<T> {
                 }
                 fed &= self.lane(lane).all_arrived();
             }
-            if self.lanes.iter().all(|lane| lane.all_sent() && lane.all_arrived()) {
+            if self.parts.lanes.iter().all(|lane| lane.all_sent() && lane.all_arrived()) {
                 return Ok(true);
             }
             if !moved {
@@ -487,20 +464,20 @@ impl<T: Transport> Router<T> {
         let mut waiting = Waiting::default();
         let children = loop {
             self.poll_control()?;
-            if let Some(children) = self.control.take_from_children(self.next_hops.rank()) {
+            if let Some(children) = self.control.take_from_children(self.rank()) {
                 break children;
             }
             self.wait(&mut waiting)?;
         };
         let below: Vec<u32> = children.iter().map(|(child, _)| *child).collect();
-        for (child, said) in children {
-            if said.kind != Kind::Up {
+        for (child, message_of_child) in children {
+            if message_of_child.kind != Kind::Up {
                 return Err(RouteError::Garbled { from: child, what: "an answer from below" });
             }
-            message.add(self.next_hops.rank(), child, said);
+            message.add(self.rank(), child, message_of_child);
         }
-        if self.next_hops.rank() > 0 {
-            self.send_message((self.next_hops.rank() - 1) / 2, &message)?;
+        if self.rank() > 0 {
+            self.send_message((self.rank() - 1) / 2, &message)?;
             message = self.answer()?;
         }
         message.kind = Kind::Down;
@@ -508,7 +485,7 @@ impl<T: Transport> Router<T> {
             self.send_message(child, &message)?;
         }
         self.epoch += 1;
-        for lane in &mut self.lanes {
+        for lane in &mut self.parts.lanes {
             lane.begin_epoch();
         }
         Ok(message.agreement)
@@ -519,10 +496,10 @@ impl<T: Transport> Router<T> {
         let mut waiting = Waiting::default();
         loop {
             self.poll_control()?;
-            match self.control.take_from_parent(self.next_hops.rank()) {
+            match self.control.take_from_parent(self.rank()) {
                 Some(message) if message.kind == Kind::Down => return Ok(message),
                 Some(_) => {
-                    let from = (self.next_hops.rank() - 1) / 2;
+                    let from = (self.rank() - 1) / 2;
                     return Err(RouteError::Garbled { from, what: "a question from above" });
                 }
                 None => self.wait(&mut waiting)?,
@@ -544,6 +521,14 @@ impl<T: Transport> Router<T> {
         self.take_back_buffers()?;
         self.control.poll(&mut self.transport)?;
         Ok(())
+    }
+}
+
+fn lane_of([local, wire, deliver]: &mut [LaneState; 3], lane: Lane) -> &mut LaneState {
+    match lane {
+        Lane::Local => local,
+        Lane::Wire => wire,
+        Lane::Deliver | Lane::Control => deliver,
     }
 }
 

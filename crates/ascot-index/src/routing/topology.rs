@@ -45,7 +45,9 @@ impl Topology {
         let mut order: Vec<u32> = (0..node_of_rank.len() as u32).collect();
         let mark = |rank: u32| node_of_rank.get(rank as usize).copied().unwrap_or(0);
         order.sort_by_key(|&rank| (mark(rank), rank));
-        let (mut begins, mut node, mut place) = (vec![0], vec![0; order.len()], vec![0; order.len()]);
+        let mut begins = vec![0];
+        let mut node = vec![0; order.len()];
+        let mut place = vec![0; order.len()];
         let mut last = order.first().map(|&rank| mark(rank));
         for (at, &rank) in (0u32..).zip(&order) {
             if last != Some(mark(rank)) {
@@ -136,20 +138,10 @@ impl Topology {
 
     /// The lowest node `other` with `(node + other) mod ranks` equal to the rank's place, its own not left out.
     pub(super) fn first_represented(&self, rank: u32) -> u32 {
-        let (node, index) = (self.node_of(rank), self.index_on_node(rank));
+        let node = self.node_of(rank);
+        let index = self.index_on_node(rank);
         let ranks = self.ranks_on(node).max(1);
         (index + ranks - node % ranks) % ranks
-    }
-
-    /// The number of `other` among the nodes that `rank` represents its own to.
-    pub fn place_among_represented(&self, rank: u32, other: u32) -> Option<usize> {
-        let node = self.node_of(rank);
-        if other == node || other >= self.nodes() || self.representative(node, other) != rank {
-            return None;
-        }
-        let (first, ranks) = (self.first_represented(rank), self.ranks_on(node).max(1));
-        let own_is_before = node < other && self.representative(node, node) == rank;
-        Some(((other - first) / ranks) as usize - usize::from(own_is_before))
     }
 
     /// The memory of the description itself.
@@ -175,9 +167,8 @@ mod tests {
                 assert_eq!((topology.node_of(rank), topology.index_on_node(rank)), (node, index));
                 let represented: Vec<u32> = topology.represented(rank).collect();
                 share[index as usize] = represented.len();
-                for (place, &other) in represented.iter().enumerate() {
+                for &other in &represented {
                     assert_eq!(topology.representative(node, other), rank);
-                    assert_eq!(topology.place_among_represented(rank, other), Some(place));
                 }
             }
             assert_eq!(share.iter().sum::<usize>(), topology.nodes() as usize - 1);

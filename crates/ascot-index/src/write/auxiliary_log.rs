@@ -69,7 +69,8 @@ impl AuxiliaryLog {
         self.entries.dedup();
         // As many as memory holds.
         let regions = self.entries.len().div_ceil(REGION_ENTRIES) as u32;
-        let (mut head, regions_at) = (HeadMaker::default(), logs.end(self.index.file));
+        let mut head = HeadMaker::default();
+        let regions_at = logs.end(self.index.file);
         let mut start = 0;
         for region in 0..regions {
             // Regions are shares of the hash, which entries are ordered by.

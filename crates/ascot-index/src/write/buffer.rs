@@ -12,10 +12,10 @@
 //! has them, and are asked for before their turn.
 
 use ascot_io::{Buf, PAGE_BYTES, Pool, Reservation};
+use ascot_record::chunk::{self, ChunkScratch};
 use ascot_record::cursor::prefetch_byte;
 use ascot_record::framing::{Framing, Partial};
-use ascot_record::order::{LastResort, RecordOrder};
-use ascot_record::piece::{self, PieceScratch};
+use ascot_record::order::RecordOrder;
 
 use crate::error::Result;
 use crate::format::bytes::Cursor;
@@ -34,7 +34,7 @@ pub struct Buffer {
     bytes: Buf,
     used: usize,
     starts: Vec<u32>,
-    scratch: PieceScratch,
+    scratch: ChunkScratch,
     /// Most bytes and records.
     most: (usize, usize),
     _memory: Reservation,
@@ -50,8 +50,8 @@ impl Buffer {
         let most = (bytes.len().min(most.0), most.1);
         let starts = vec_with_room(pool, most.1, "places of records")?;
         // The memory of sorting is tried first, so that a refusal is an error, and then allocated.
-        drop(vec_with_room::<u8>(pool, piece::scratch_bytes(most.1), "sorting records")?);
-        let scratch = PieceScratch::with_capacity(most.1);
+        drop(vec_with_room::<u8>(pool, chunk::scratch_bytes(most.1), "sorting records")?);
+        let scratch = ChunkScratch::with_capacity(most.1);
         Ok(Self { form, bytes, used: 0, starts, scratch, most, _memory: memory })
     }
 
@@ -93,7 +93,7 @@ impl Buffer {
     /// Puts the records in the order of their keys. They, and memory for a number of each.
     pub fn sorted(&mut self) -> (Sorted<'_>, &mut [u64]) {
         let bytes = &self.bytes[..self.used];
-        piece::sort_noted_piece(&self.form, &self.form, bytes, &mut self.starts, &mut self.scratch);
+        chunk::sort_noted_chunk(&self.form, &self.form, bytes, &mut self.starts, &mut self.scratch);
         let record_bytes = self.form.fixed_bytes();
         (Sorted { form: self.form, bytes, starts: &self.starts, record_bytes }, self.scratch.numbers())
     }
@@ -148,14 +148,6 @@ impl Framing for RecordForm {
         usize::try_from(end).ok().filter(|&end| end <= bytes.len())
     }
 
-    fn body<'a>(&self, record: &'a [u8]) -> &'a [u8] {
-        record
-    }
-
-    fn completes(&self) -> Option<u8> {
-        None
-    }
-
     fn fixed_len(&self) -> Option<usize> {
         self.fixed_bytes()
     }
@@ -173,14 +165,6 @@ impl RecordOrder for RecordForm {
 
     fn body<'a>(&self, record: &'a [u8]) -> &'a [u8] {
         record
-    }
-
-    fn descending(&self) -> bool {
-        false
-    }
-
-    fn last_resort_kind(&self) -> LastResort {
-        LastResort::None
     }
 
     fn fixed_key_len(&self) -> Option<usize> {

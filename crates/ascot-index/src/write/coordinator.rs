@@ -80,7 +80,8 @@ impl Coordinator {
         if let Some(parent) = directory.parent() {
             disk.sync_dir(parent)?;
         }
-        let (disk, directory) = (disk.clone(), directory.to_path_buf());
+        let disk = disk.clone();
+        let directory = directory.to_path_buf();
         Ok(Self { disk, directory, manifest, registered, _lock: lock })
     }
 
@@ -94,7 +95,8 @@ impl Coordinator {
         // Read again, because no other process can change it now.
         let mut manifest = Manifest::read(directory)?;
         manifest.closed = false;
-        let (disk, directory) = (disk.clone(), directory.to_path_buf());
+        let disk = disk.clone();
+        let directory = directory.to_path_buf();
         Ok(Self { disk, directory, manifest, registered: None, _lock: lock })
     }
 

@@ -75,7 +75,8 @@ impl DirectoryWriter {
     pub(crate) fn begin(disk: &Disk, coordinator: Coordinator, memory_bytes: usize) -> Result<Self> {
         let layout = coordinator.manifest().layout.clone();
         let by_range = layout.partition_by == PartitionBy::Range;
-        let (share, waiting_most) = (all_of(&layout), waiting_bytes(&layout, memory_bytes));
+        let share = all_of(&layout);
+        let waiting_most = waiting_bytes(&layout, memory_bytes);
         let memory = memory_bytes - waiting_most;
         let local = LocalWriter::open(disk, coordinator.directory(), coordinator.manifest(), &share, memory)?;
         Ok(Self {
@@ -124,7 +125,7 @@ impl DirectoryWriter {
 
     fn route(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let partition = self.layout.partition_of(key, &self.boundaries);
-        self.local.put_own(&self.layout, (partition, 0), key, value)
+        self.local.put_own(&self.layout, partition, key, value)
     }
 
     /// Ends the epoch: it is durable and complete.

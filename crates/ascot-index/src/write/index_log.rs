@@ -4,7 +4,7 @@
 use ascot_io::{RunId, crc32c};
 
 use crate::error::Result;
-use crate::format::footer::{ENTRIES_MAX, Entry, FOOTER_BYTES, Footer, Place, Root};
+use crate::format::footer::{ENTRIES_MAX, Entry, FOOTER_BYTES, Footer, LogRange, Root};
 use crate::write::logs::{LogNumber, Logs};
 
 /// An index log being written.
@@ -16,7 +16,7 @@ pub struct IndexLog {
     epochs: u64,
     root: Root,
     /// Where the root of the epoch before is.
-    last: Place,
+    last: LogRange,
 }
 
 impl IndexLog {
@@ -24,7 +24,7 @@ impl IndexLog {
     pub fn new(file: LogNumber, id: RunId, epochs: u64, from: Option<(Footer, Root)>) -> Self {
         let (last, root) = match from {
             Some((footer, root)) => (footer.root, root),
-            None => (Place::default(), Root::default()),
+            None => (LogRange::default(), Root::default()),
         };
         Self { file, id, epochs, root, last }
     }
@@ -37,7 +37,8 @@ impl IndexLog {
     /// Appends a region's bytes; its length and checksum.
     pub fn region(&self, logs: &mut Logs, parts: &[&[u8]]) -> Result<(u32, u32)> {
         let at = logs.end(self.file);
-        let (log, place) = (self.id.0.to_le_bytes(), at.to_le_bytes());
+        let log = self.id.0.to_le_bytes();
+        let place = at.to_le_bytes();
         let mut summed = vec![&log[..], &place[..]];
         summed.extend_from_slice(parts);
         let crc = crc32c(&summed);
@@ -55,13 +56,13 @@ impl IndexLog {
             logs.append(self.file, part)?;
         }
         // A head is a share of the memory of a writer, which is below 4 GiB.
-        let head = Place { at, bytes: (logs.end(self.file) - at) as u32, crc: crc32c(parts) };
+        let head = LogRange { at, bytes: (logs.end(self.file) - at) as u32, crc: crc32c(parts) };
         self.note(head, records, data_end);
         Ok(())
     }
 
     /// Notes a byte range of the data log.
-    pub fn note(&mut self, head: Place, records: u64, data_end: u64) {
+    pub fn note(&mut self, head: LogRange, records: u64, data_end: u64) {
         if self.root.entries.len() >= ENTRIES_MAX
             && self.root.entries.last().is_some_and(|last| last.epoch < self.epochs)
         {
@@ -76,7 +77,7 @@ impl IndexLog {
         let at = logs.end(self.file);
         logs.append(self.file, &bytes)?;
         // Few entries for each epoch.
-        self.last = Place { at, bytes: bytes.len() as u32, crc: crc32c(&[&bytes]) };
+        self.last = LogRange { at, bytes: bytes.len() as u32, crc: crc32c(&[&bytes]) };
         self.epochs += 1;
         logs.pad(self.file, FOOTER_BYTES)?;
         let at = logs.end(self.file);

@@ -114,32 +114,20 @@ impl LocalWriter {
             _scratch: scratch,
             pool,
         };
-        this.start(layout, writer, parts, kept, &plan)?;
-        Ok(this)
-    }
-
-    fn start(
-        &mut self,
-        layout: &Layout,
-        writer: Option<u32>,
-        parts: Vec<Opened>,
-        kept: Option<Opened>,
-        plan: &Plan,
-    ) -> Result<()> {
         for Opened { data, index } in parts {
             match data {
-                Some(data) => self.tables.push(TableLog::new(data, index, layout, &self.pool, plan)?),
-                None => self.auxiliary.push(AuxiliaryLog::new(index, layout, &self.pool, plan)?),
+                Some(data) => this.tables.push(TableLog::new(data, index, layout, &this.pool, &plan)?),
+                None => this.auxiliary.push(AuxiliaryLog::new(index, layout, &this.pool, &plan)?),
             }
         }
         if let (Some(Opened { data: Some(data), index }), Some(writer)) = (kept, writer) {
-            if self.scheme == Scheme::Pointers {
-                self.values = Some(ValueLog::new(data, index, writer, layout.value_bytes.is_some()));
+            if scheme == Scheme::Pointers {
+                this.values = Some(ValueLog::new(data, index, writer, layout.value_bytes.is_some()));
             } else {
-                self.own = Some(TableLog::new(data, index, layout, &self.pool, plan)?);
+                this.own = Some(TableLog::new(data, index, layout, &this.pool, &plan)?);
             }
         }
-        Ok(())
+        Ok(this)
     }
 
     /// Puts a record to a partition this process owns (scheme `records`).
@@ -176,9 +164,8 @@ impl LocalWriter {
         self.kept(done)
     }
 
-    /// Puts a record whose key's partition and whose writer are both this process's: it goes nowhere.
-    pub fn put_own(&mut self, layout: &Layout, own: (u32, u32), key: &[u8], value: &[u8]) -> Result<()> {
-        let (partition, writer) = own;
+    /// Puts a record where one process writes alone: every partition is its own, and it is writer 0.
+    pub fn put_own(&mut self, layout: &Layout, partition: u32, key: &[u8], value: &[u8]) -> Result<()> {
         match self.scheme {
             Scheme::Records => self.put_record(partition, key, value),
             Scheme::Pointers => {
@@ -187,7 +174,7 @@ impl LocalWriter {
             }
             Scheme::Ranks => {
                 self.store_record(key, value)?;
-                self.put_rank(partition, layout.hash(key), writer)
+                self.put_rank(partition, layout.hash(key), 0)
             }
         }
     }
@@ -282,7 +269,8 @@ fn sorted(partitions: &[u32]) -> Vec<u32> {
 
 /// The logs of a share.
 fn counts_of(scheme: Scheme, share: &Share) -> LogCounts {
-    let (owned, kept) = (sorted(&share.partitions).len(), share.writer.iter().count());
+    let owned = sorted(&share.partitions).len();
+    let kept = share.writer.iter().count();
     match scheme {
         Scheme::Records => LogCounts { tables: owned, ..LogCounts::default() },
         Scheme::Pointers => LogCounts { tables: owned, values: kept, auxiliary: 0 },
@@ -342,7 +330,7 @@ impl Opening<'_> {
         if epochs == 0 {
             return Ok(None);
         }
-        let footer = last_footer(self.disk, path, id, epochs, |footer| footer.epochs == epochs)?;
+        let footer = last_footer(self.disk, path, id, epochs)?;
         let root = read_root(self.disk, path, &footer.root, id)?;
         Ok(Some((footer, root)))
     }

@@ -7,7 +7,7 @@
 //!       + for an auxiliary log hashes and ranks, eight bytes each | a region being built
 //! ```
 
-use ascot_record::piece;
+use ascot_record::chunk;
 
 use crate::error::{IndexError, Result, counted};
 use crate::format::layout::Layout;
@@ -116,7 +116,7 @@ impl Plan {
 
 /// Bytes of memory for `records` records, besides their own.
 pub fn beside_bytes(records: usize) -> usize {
-    records * size_of::<u32>() + piece::scratch_bytes(records)
+    records * size_of::<u32>() + chunk::scratch_bytes(records)
 }
 
 #[cfg(test)]

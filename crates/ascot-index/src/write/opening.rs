@@ -14,7 +14,7 @@ use std::path::Path;
 use ascot_io::Disk;
 
 use crate::error::{IndexError, Result};
-use crate::format::layout::{Layout, Scheme};
+use crate::format::layout::{Layout, Named, Scheme};
 use crate::format::manifest::Manifest;
 use crate::format::names::MANIFEST;
 use crate::format::shape::Shape;
@@ -33,15 +33,9 @@ pub enum OpenMode {
     Auto,
 }
 
-impl OpenMode {
-    /// All, as they are called.
-    pub const NAMED: [(&str, Self); 3] =
-        [("create", Self::Create), ("append", Self::Append), ("auto", Self::Auto)];
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        Self::NAMED.iter().find(|(_, mode)| *mode == self).map_or("", |(name, _)| name)
-    }
+impl Named for OpenMode {
+    const NAMED: &'static [(&'static str, Self)] =
+        &[("create", Self::Create), ("append", Self::Append), ("auto", Self::Auto)];
 }
 
 /// How a directory is opened for writing.

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use crate::error::{IndexError, Result};
-use crate::format::layout::{Attribute, AuxiliaryKind, Layout, PartitionBy, Scheme};
+use crate::format::layout::{Attribute, AuxiliaryKind, Layout, Named, PartitionBy, Scheme};
 
 /// The requested properties; none: the default, or that of the directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,26 +30,6 @@ pub struct LayoutRequest {
     pub fingerprint_bits: Option<u8>,
     /// How files were taken apart.
     pub source: Option<String>,
-}
-
-impl From<Layout> for LayoutRequest {
-    /// All of a layout but its writers; lengths, an attribute and partitions (0) that it does not have are not asked
-    /// for.
-    fn from(layout: Layout) -> Self {
-        Self {
-            scheme: Some(layout.scheme),
-            partitions: Some(layout.partitions).filter(|&partitions| partitions > 0),
-            key_bytes: layout.key_bytes,
-            value_bytes: layout.value_bytes,
-            seed: Some(layout.seed),
-            partition_by: Some(layout.partition_by),
-            attribute: layout.attribute,
-            block_bytes: Some(layout.block_bytes),
-            auxiliary: Some(layout.auxiliary),
-            fingerprint_bits: Some(layout.fingerprint_bits),
-            source: layout.source,
-        }
-    }
 }
 
 impl LayoutRequest {
@@ -81,16 +61,12 @@ impl LayoutRequest {
     pub fn check_same(&self, there: &Layout) -> Result<()> {
         let length =
             |bytes: Option<u32>| bytes.map_or_else(|| "any length".to_owned(), |bytes| bytes.to_string());
-        let attribute = |attribute: &Attribute| {
-            let kind = format!("{:?}", attribute.kind).to_lowercase();
-            format!("{}:{}:{kind}", attribute.name, attribute.offset)
-        };
-        let own_attribute = there.attribute.as_ref().map_or_else(|| "none".to_owned(), attribute);
+        let attribute = there.attribute.as_ref().map_or_else(|| "none".to_owned(), Attribute::to_string);
         same("scheme", self.scheme.map(Scheme::name), there.scheme.name())?;
         same("key", self.key_bytes.map(|bytes| bytes.to_string()), length(there.key_bytes))?;
         same("value", self.value_bytes.map(|bytes| bytes.to_string()), length(there.value_bytes))?;
         same("partition_by", self.partition_by.map(PartitionBy::name), there.partition_by.name())?;
-        same("attribute", self.attribute.as_ref().map(attribute), own_attribute)?;
+        same("attribute", self.attribute.as_ref().map(Attribute::to_string), attribute)?;
         same("seed", self.seed, there.seed)?;
         same("block_bytes", self.block_bytes, there.block_bytes)?;
         if there.scheme == Scheme::Ranks {
@@ -121,8 +97,15 @@ mod tests {
         let mut there = Layout::new(Scheme::Ranks, 4, 4);
         (there.key_bytes, there.seed) = (Some(8), 9);
         LayoutRequest::default().check_same(&there).unwrap();
-        LayoutRequest::from(there.clone()).check_same(&there).unwrap();
-        assert_eq!(LayoutRequest::from(there.clone()).layout(1, 4), there);
+        let same = LayoutRequest {
+            scheme: Some(there.scheme),
+            partitions: Some(there.partitions),
+            key_bytes: there.key_bytes,
+            seed: Some(there.seed),
+            ..LayoutRequest::default()
+        };
+        same.check_same(&there).unwrap();
+        assert_eq!(same.layout(1, 4), there);
         let more = LayoutRequest { partitions: Some(9), ..LayoutRequest::default() };
         more.check_same(&there).unwrap();
         let none = LayoutRequest::default;

@@ -50,12 +50,13 @@ pub fn roll_back(disk: &Disk, directory: &Path, epochs: u64) -> Result<RolledBac
 
 /// Truncates the files of a log after its last complete epoch; returns the bytes freed.
 fn cut_off(disk: &Disk, directory: &Path, manifest: &Manifest, log: Log) -> Result<u64> {
-    let (index, epochs) = (log.index(directory), manifest.epochs_of(log));
+    let index = log.index(directory);
+    let epochs = manifest.epochs_of(log);
     let (index_end, data_end) = match epochs {
         0 => (0, 0),
         _ => {
             let id = log.id(manifest.id);
-            let footer = last_footer(disk, &index, id.0, epochs, |footer| footer.epochs == epochs)?;
+            let footer = last_footer(disk, &index, id.0, epochs)?;
             (footer.end(), footer.data_end)
         }
     };

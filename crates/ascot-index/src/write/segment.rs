@@ -42,7 +42,8 @@ impl OpenSegment {
     /// An empty segment with its share of `pool`.
     pub fn new(pool: &Pool, share: usize, attribute: bool) -> Result<Self> {
         let memory = pool.reserve(share, "filters of a segment")?;
-        let (head, filters) = (HeadMaker::default(), Vec::new());
+        let head = HeadMaker::default();
+        let filters = Vec::new();
         Ok(Self { head, filters, regions: 0, attribute, share, memory, pool: pool.clone() })
     }
 

@@ -13,28 +13,19 @@ use ascot_io::{Pool, RunId, block_checksum};
 
 use crate::error::Result;
 use crate::format::head::{GREATEST_MAX, HeadMaker};
-use crate::format::layout::{Attribute, Layout};
-use crate::format::record::RecordForm;
-use crate::hash::{key_hash, local_hash};
+use crate::format::layout::Layout;
+use crate::hash::local_hash;
 use crate::write::buffer::Buffer;
 use crate::write::index_log::IndexLog;
 use crate::write::logs::{LogNumber, Logs};
 use crate::write::memory::Plan;
 use crate::write::segment::OpenSegment;
 
-/// The parts of the layout that a table log needs.
-struct Details {
-    form: RecordForm,
-    seed: u64,
-    attribute: Option<Attribute>,
-    block_bytes: usize,
-}
-
 /// A log of tables being written.
 pub struct TableLog {
     data: LogNumber,
     index: IndexLog,
-    details: Details,
+    layout: Layout,
     buffer: Buffer,
     segment: OpenSegment,
     block: Block,
@@ -45,16 +36,10 @@ pub struct TableLog {
 impl TableLog {
     /// A log with its share of `pool`.
     pub fn new(data: LogNumber, index: IndexLog, layout: &Layout, pool: &Pool, plan: &Plan) -> Result<Self> {
-        let details = Details {
-            form: layout.form(),
-            seed: layout.seed,
-            attribute: layout.attribute.clone(),
-            block_bytes: layout.block_bytes as usize,
-        };
-        let buffer = Buffer::new(details.form, pool, plan)?;
-        let segment = OpenSegment::new(pool, plan.segment_bytes, details.attribute.is_some())?;
+        let buffer = Buffer::new(layout.form(), pool, plan)?;
+        let segment = OpenSegment::new(pool, plan.segment_bytes, layout.attribute.is_some())?;
         let block = Block::new(index.id);
-        Ok(Self { data, index, details, buffer, segment, block, records: 0 })
+        Ok(Self { data, index, layout: layout.clone(), buffer, segment, block, records: 0 })
     }
 
     /// Takes a record of this log's partition or writer.
@@ -98,13 +83,13 @@ impl TableLog {
         let mut distinct = 0;
         for index in 0..sorted.len() {
             let (bytes, record) = sorted.record(index);
-            let bounds = self.details.attribute.as_ref().map(|attribute| attribute.of(record.value));
+            let bounds = self.layout.attribute.as_ref().map(|attribute| attribute.of(record.value));
             let mut files = BlockFiles { logs, data: self.data, head: &mut self.segment.head };
-            let most = self.details.block_bytes;
+            let most = self.layout.block_bytes as usize;
             self.block.record(&mut files, most, previous, record.key, &[bytes], bounds)?;
             // Equal keys are neighbours.
             if previous != Some(record.key) {
-                hashes[distinct] = local_hash(key_hash(self.details.seed, record.key));
+                hashes[distinct] = local_hash(self.layout.hash(record.key));
                 distinct += 1;
             }
             previous = Some(record.key);
@@ -120,18 +105,18 @@ impl TableLog {
     fn flush_one(&mut self, logs: &mut Logs, key: &[u8], value: &[u8]) -> Result<()> {
         self.make_room(logs, 1)?;
         let at = logs.end(self.data);
-        let before = self.details.form.head(key.len(), value.len());
-        let bounds = self.details.attribute.as_ref().map(|attribute| attribute.of(value));
+        let before = self.layout.form().head(key.len(), value.len());
+        let bounds = self.layout.attribute.as_ref().map(|attribute| attribute.of(value));
         let mut files = BlockFiles { logs, data: self.data, head: &mut self.segment.head };
-        let most = self.details.block_bytes;
+        let most = self.layout.block_bytes as usize;
         self.block.record(&mut files, most, None, key, &[&before, key, value], bounds)?;
         self.block.end_table(&mut files, at, 1, key)?;
-        self.segment.add_filters(&[local_hash(key_hash(self.details.seed, key))])
+        self.segment.add_filters(&[local_hash(self.layout.hash(key))])
     }
 
     /// Seals the open segment where the next table has no room in it.
     fn make_room(&mut self, logs: &mut Logs, records: usize) -> Result<()> {
-        let blocks = self.buffer.bytes() / self.details.block_bytes + 2;
+        let blocks = self.buffer.bytes() / (self.layout.block_bytes as usize) + 2;
         if !self.segment.fits(records, blocks) {
             let data_end = logs.end(self.data);
             self.segment.seal(logs, &mut self.index, data_end)?;

@@ -6,7 +6,7 @@
 //! ```
 
 use crate::error::{IndexError, Result};
-use crate::format::footer::Place;
+use crate::format::footer::LogRange;
 use crate::format::pointer::{Pointer, value_head};
 use crate::write::index_log::IndexLog;
 use crate::write::logs::{LogNumber, Logs};
@@ -42,7 +42,7 @@ impl ValueLog {
         logs.pad(self.data, 0)?;
         let data_end = logs.end(self.data);
         if self.values > 0 {
-            self.index.note(Place::default(), self.values, data_end);
+            self.index.note(LogRange::default(), self.values, data_end);
         }
         self.index.end_epoch(logs, data_end)?;
         Ok(std::mem::take(&mut self.values))

@@ -12,7 +12,9 @@ use ascot_testing::faults::{FaultPlan, Faults};
 
 use ascot_index::rank_writer::{RankEpoch, RankError, RankOptions, RankWriter};
 use ascot_index::routing::{Route, RouteError, RoutingSettings, Topology};
-use ascot_index::{Directory, IndexError, Layout, OpenMode, Opening, PartitionBy, Scan, Scheme};
+use ascot_index::{
+    Directory, IndexError, Layout, LayoutRequest, OpenMode, Opening, PartitionBy, Scan, Scheme,
+};
 use ascot_testing::in_process::{Endpoint, Order, in_process};
 use ascot_testing::limited::{Limited, Pace, Wire, WireSpeed};
 
@@ -23,7 +25,7 @@ const RANKS_PER_NODE: u32 = 2;
 const MEMORY: usize = 24 << 20;
 
 fn options(scheme: Scheme, route: Route, key_bytes: Option<u32>, value_bytes: Option<u32>) -> RankOptions {
-    let layout = Layout { key_bytes, value_bytes, ..Layout::new(scheme, 0, 0) };
+    let request = LayoutRequest { scheme: Some(scheme), key_bytes, value_bytes, ..LayoutRequest::default() };
     let routing = RoutingSettings {
         route,
         batch_bytes: 4096,
@@ -31,7 +33,7 @@ fn options(scheme: Scheme, route: Route, key_bytes: Option<u32>, value_bytes: Op
         patience: Duration::from_secs(20),
         ..RoutingSettings::default()
     };
-    let opening = Opening { request: layout.into(), ..Opening::default() };
+    let opening = Opening { request, ..Opening::default() };
     RankOptions { opening, memory_bytes: MEMORY, routing }
 }
 

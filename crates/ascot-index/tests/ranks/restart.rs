@@ -89,7 +89,8 @@ fn check_whole(path: &Path, epochs: u64) {
     let directory = Directory::open(&Disk::default(), path, 16 << 20).unwrap();
     let verified = directory.verify().unwrap();
     assert!(verified.is_whole(), "{:?}", verified.problems);
-    let info = directory.info().unwrap();
+    let (info, unread) = directory.info().unwrap();
+    assert!(unread.is_nothing());
     assert_eq!(info.epochs.len() as u64, epochs);
     assert!(info.epochs.iter().all(|epoch| epoch.records() == PARTICLES));
 }

@@ -1,6 +1,6 @@
 //! The carry-less products of `crc`, in the x86 instructions for them.
 //!
-//! Invariants: callers have asked [`has_wide`] or [`has_narrow`]; a record has 1 to
+//! Invariants: callers have asked [`available`]; a record has 1 to
 //! [`FOLD_BYTES`](super::crc_tables::FOLD_BYTES) bytes and `records` holds whole ones. Words are
 //! counted from the end of a record, so that its first block is the incomplete one; what that
 //! block lacks in front reads as zeros and adds nothing.
@@ -8,42 +8,31 @@
 use super::crc_tables::{BARRETT_P, BARRETT_QUOTIENT, FOLD, FOLD_96};
 use std::arch::x86_64::*;
 
-/// Bytes of a wide and of a narrow block.
-const WIDE: usize = 64;
-const NARROW: usize = 16;
+/// Bytes of a block.
+const BLOCK: usize = 64;
 
 /// Which halves of its operands a product takes: first operand, then second.
 const LOW_LOW: i32 = 0x00;
 const HIGH_LOW: i32 = 0x01;
 const HIGH_HIGH: i32 = 0x11;
 
-/// Whether [`sum_wide`] works on this processor.
-pub(super) fn has_wide() -> bool {
+/// Whether [`sum`] works on this processor.
+pub(super) fn available() -> bool {
     is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512bw")
         && is_x86_feature_detected!("avx512dq")
         && is_x86_feature_detected!("vpclmulqdq")
 }
 
-/// Whether [`sum_narrow`] works on this processor.
-pub(super) fn has_narrow() -> bool {
-    is_x86_feature_detected!("pclmulqdq") && is_x86_feature_detected!("sse4.1")
-}
-
-/// The constants of the last `count` words.
-fn constants(count: usize) -> &'static [u64] {
-    &FOLD[FOLD.len() - count..]
-}
-
 /// The sum of the CRC-32 of every record; `zeros` is that of a record of zeros.
 ///
 /// # Safety
-/// The processor must have what [`has_wide`] asks for.
+/// The processor must have what [`available`] asks for.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,vpclmulqdq")]
-pub(super) fn sum_wide(records: &[u8], record_len: usize, zeros: u32) -> u64 {
-    let missing = record_len.next_multiple_of(WIDE) - record_len;
-    let blocks = record_len.div_ceil(WIDE);
-    let factors = constants(blocks * (WIDE / 8));
+pub(super) fn sum(records: &[u8], record_len: usize, zeros: u32) -> u64 {
+    let missing = record_len.next_multiple_of(BLOCK) - record_len;
+    let blocks = record_len.div_ceil(BLOCK);
+    let factors = &FOLD[FOLD.len() - blocks * (BLOCK / 8)..];
     let zero_crc = _mm512_set1_epi64(zeros.into());
     let mut sums = _mm512_setzero_si512();
 
@@ -51,17 +40,17 @@ pub(super) fn sum_wide(records: &[u8], record_len: usize, zeros: u32) -> u64 {
     for quad in quads.by_ref() {
         let mut products = [_mm512_setzero_si512(); 4];
         for (product, record) in products.iter_mut().zip(quad.chunks_exact(record_len)) {
-            *product = products_wide(record, missing, factors);
+            *product = products_of(record, missing, factors);
         }
-        let crcs = _mm512_xor_si512(reduce_wide(add_lanes(products)), zero_crc);
+        let crcs = _mm512_xor_si512(reduce(add_lanes(products)), zero_crc);
         // The odd halves hold leftovers of the reduction.
         sums = _mm512_add_epi64(sums, _mm512_maskz_mov_epi64(0b0101_0101, crcs));
     }
     let mut sum = _mm512_reduce_add_epi64(sums) as u64;
     for record in quads.remainder().chunks_exact(record_len) {
         let mut products = [_mm512_setzero_si512(); 4];
-        products[0] = products_wide(record, missing, factors);
-        let crcs = _mm512_xor_si512(reduce_wide(add_lanes(products)), zero_crc);
+        products[0] = products_of(record, missing, factors);
+        let crcs = _mm512_xor_si512(reduce(add_lanes(products)), zero_crc);
         sum += _mm_cvtsi128_si64(_mm512_castsi512_si128(crcs)) as u64;
     }
     sum
@@ -70,11 +59,11 @@ pub(super) fn sum_wide(records: &[u8], record_len: usize, zeros: u32) -> u64 {
 /// The products of all words of one record, added up by place within a block.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,vpclmulqdq")]
-fn products_wide(record: &[u8], missing: usize, factors: &[u64]) -> __m512i {
+fn products_of(record: &[u8], missing: usize, factors: &[u64]) -> __m512i {
     let mut sum = _mm512_setzero_si512();
     let mut mask = u64::MAX << missing;
     let mut block_at = record.as_ptr().wrapping_sub(missing);
-    for factor in factors.chunks_exact(WIDE / 8) {
+    for factor in factors.chunks_exact(BLOCK / 8) {
         // SAFETY: the mask leaves out the bytes before the record, and the last block ends where
         // the record ends; bytes that are masked out are not touched. The constants are eight.
         let (words, factor) = unsafe {
@@ -84,7 +73,7 @@ fn products_wide(record: &[u8], missing: usize, factors: &[u64]) -> __m512i {
         let high = _mm512_clmulepi64_epi128::<HIGH_HIGH>(words, factor);
         sum = _mm512_ternarylogic_epi64::<0x96>(sum, low, high);
         mask = u64::MAX;
-        block_at = block_at.wrapping_add(WIDE);
+        block_at = block_at.wrapping_add(BLOCK);
     }
     sum
 }
@@ -105,7 +94,7 @@ fn add_lanes([a, b, c, d]: [__m512i; 4]) -> __m512i {
 /// Reduces each lane from 96 bits to the 32 of a remainder, in the lane's low half.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,vpclmulqdq")]
-fn reduce_wide(sum: __m512i) -> __m512i {
+fn reduce(sum: __m512i) -> __m512i {
     let low_32 = _mm512_set1_epi64(0xffff_ffff);
     let times = |value, factor: u64| (value, _mm512_set1_epi64(factor as i64));
     let (value, factor) = times(sum, FOLD_96);
@@ -117,54 +106,4 @@ fn reduce_wide(sum: __m512i) -> __m512i {
     let multiple = _mm512_clmulepi64_epi128::<LOW_LOW>(quotient, factor);
     let value = _mm512_unpackhi_epi64(value, value);
     _mm512_srli_epi64::<32>(_mm512_xor_si512(value, multiple))
-}
-
-/// As [`sum_wide`], two words at a time.
-///
-/// # Safety
-/// The processor must have what [`has_narrow`] asks for.
-#[target_feature(enable = "pclmulqdq,sse4.1")]
-pub(super) fn sum_narrow(records: &[u8], record_len: usize, zeros: u32) -> u64 {
-    let factors = constants(record_len.div_ceil(NARROW) * (NARROW / 8));
-    let mut sum = 0;
-    for record in records.chunks_exact(record_len) {
-        sum += u64::from(reduce_narrow(products_narrow(record, factors)) ^ zeros);
-    }
-    sum
-}
-
-/// The products of all words of one record, added up.
-#[inline]
-#[target_feature(enable = "pclmulqdq,sse4.1")]
-fn products_narrow(record: &[u8], factors: &[u64]) -> __m128i {
-    let (head, blocks) = record.as_rchunks::<NARROW>();
-    let mut first = [0; NARROW];
-    first[NARROW - head.len()..].copy_from_slice(head);
-    let first = if head.is_empty() { None } else { Some(&first) };
-    let mut sum = _mm_setzero_si128();
-    for (block, factor) in first.into_iter().chain(blocks).zip(factors.as_chunks::<2>().0) {
-        // SAFETY: both are arrays of 16 bytes.
-        let (words, factor) =
-            unsafe { (_mm_loadu_si128(block.as_ptr().cast()), _mm_loadu_si128(factor.as_ptr().cast())) };
-        let low = _mm_clmulepi64_si128::<LOW_LOW>(words, factor);
-        let high = _mm_clmulepi64_si128::<HIGH_HIGH>(words, factor);
-        sum = _mm_xor_si128(sum, _mm_xor_si128(low, high));
-    }
-    sum
-}
-
-/// Reduces 96 bits to the 32 of a remainder.
-#[inline]
-#[target_feature(enable = "pclmulqdq,sse4.1")]
-fn reduce_narrow(sum: __m128i) -> u32 {
-    let low_32 = _mm_set1_epi64x(0xffff_ffff);
-    let folded = _mm_clmulepi64_si128::<LOW_LOW>(sum, _mm_set1_epi64x(FOLD_96 as i64));
-    // From here on the value is the high half.
-    let value = _mm_xor_si128(sum, folded);
-    let top = _mm_and_si128(value, low_32);
-    let quotient = _mm_clmulepi64_si128::<HIGH_LOW>(top, _mm_set1_epi64x(BARRETT_QUOTIENT as i64));
-    let quotient = _mm_and_si128(quotient, low_32);
-    let multiple = _mm_clmulepi64_si128::<LOW_LOW>(quotient, _mm_set1_epi64x(BARRETT_P as i64));
-    let value = _mm_extract_epi64::<1>(value) ^ _mm_cvtsi128_si64(multiple);
-    (value as u64 >> 32) as u32
 }

@@ -9,7 +9,7 @@
 //!        └ records, duplicates, unordered, checksum: added up ┘
 //! ```
 
-use super::{KEY_LEN, RECORD_LEN, RecordCrc};
+use super::RecordCrc;
 use std::cmp::Ordering;
 use std::ops::Range;
 
@@ -140,21 +140,11 @@ impl Validator {
         if let Some(key) = keys.iter().find(|key| key.end > record_len) {
             return Err(ShapeError::KeyPastRecord { key: key.clone(), record_len });
         }
-        Ok(Self::of_shape(record_len, keys))
-    }
-
-    /// For the benchmark's records: 100 bytes, the first ten of them the key.
-    pub fn benchmark() -> Self {
-        let key = 0..KEY_LEN;
-        Self::of_shape(RECORD_LEN, vec![key])
-    }
-
-    fn of_shape(record_len: usize, keys: Vec<Range<usize>>) -> Self {
         let window = match keys.as_slice() {
             [key] => KeyWindow::new(key, record_len),
             _ => None,
         };
-        Validator { record_len, keys, crc: RecordCrc::new(record_len), window }
+        Ok(Validator { record_len, keys, crc: RecordCrc::new(record_len), window })
     }
 
     /// Bytes of a record.
@@ -324,7 +314,7 @@ mod tests {
 
     #[test]
     fn no_records_are_in_order() {
-        let validation = Validator::benchmark().validate(&[0; 99]);
+        let validation = Validator::new(100, vec![0..10]).unwrap().validate(&[0; 99]);
         assert_eq!(validation, Validation::default());
         assert!(validation.is_ordered());
     }

@@ -12,10 +12,9 @@
 //! A descending key is the complement of the closed ascending one.
 
 use memchr::memchr2;
-use serde::{Deserialize, Serialize};
 
 /// How a text ends in the key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
     /// Nothing follows: the raw bytes do.
     Open,
@@ -24,7 +23,7 @@ pub(super) enum Ending {
 }
 
 /// Which bytes of a text take part.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Ignore {
     /// All of them.
     #[default]

@@ -88,7 +88,9 @@ pub fn misfits_written() -> u64 {
 /// The type of which all of `sample` are: numbers, else dates, else text. Empty values do not count; without
 /// any other it is text.
 pub fn infer_type<'v>(sample: impl IntoIterator<Item = &'v [u8]>) -> CsvType {
-    let (mut any, mut numbers, mut dates) = (false, true, true);
+    let mut any = false;
+    let mut numbers = true;
+    let mut dates = true;
     for value in sample.into_iter().filter(|value| !value.is_empty()) {
         any = true;
         numbers = numbers && Number::parse(value).is_some();
@@ -105,7 +107,7 @@ pub fn infer_type<'v>(sample: impl IntoIterator<Item = &'v [u8]>) -> CsvType {
 }
 
 /// One column, ready to be used.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CsvKey {
     /// From 0.
     pub(super) column: usize,
@@ -114,7 +116,6 @@ pub(super) struct CsvKey {
     pub(super) nulls_first: bool,
     pub(super) ending: Ending,
     /// Content that counts as null, besides none.
-    #[serde(default)]
     pub(super) nulls: Vec<Vec<u8>>,
 }
 

@@ -6,7 +6,7 @@
 
 use super::bytes::Ending;
 use super::csv::{CsvKey, CsvType, infer_type};
-use super::csv_header::{find_column, header_names};
+use super::csv_header::{find_column, header_names, texts};
 use super::csv_row::Row;
 use super::csv_spec::{CsvColumn, CsvKeySpec};
 use super::date_format::DateFormat;
@@ -211,6 +211,5 @@ pub fn header_like(first: &[u8], rows: &[&[u8]], separator: u8, quote: u8) -> Op
     let below = typed.iter().any(|(count, all)| *count > 0 && *all);
     // A table's own numbers have no name, often.
     let any = names.iter().any(|name| !name.is_empty());
-    (below && any && names.iter().enumerate().all(named))
-        .then(|| names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect())
+    (below && any && names.iter().enumerate().all(named)).then(|| texts(&names))
 }

@@ -4,14 +4,19 @@ use super::KeyError;
 use super::csv_row::Row;
 use super::csv_spec::CsvColumn;
 
+/// The names in a header, quotes removed.
 pub(super) fn header_names(header: &[u8], separator: u8, quote: u8) -> Vec<Vec<u8>> {
     let header = header.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(header);
     Row::new(header, separator, quote).map(|field| field.content()).collect()
 }
 
-/// The names of the columns that a header, which comes without what ends it, has.
+/// The names of the columns of a header, which is given without its line end.
 pub fn header_columns(header: &[u8], separator: u8, quote: u8) -> Vec<String> {
-    let names = header_names(header, separator, quote);
+    texts(&header_names(header, separator, quote))
+}
+
+/// Names as texts; bytes that are not UTF-8 are replaced.
+pub(super) fn texts(names: &[Vec<u8>]) -> Vec<String> {
     names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect()
 }
 
@@ -27,20 +32,18 @@ pub struct HeaderDifference {
 /// The first difference of two headers, which come without what ends them: their names count, not how these are
 /// quoted.
 pub fn header_difference(headers: [&[u8]; 2], separator: u8, quote: u8) -> Option<HeaderDifference> {
-    let [one, other] = headers.map(|header| header_names(header, separator, quote));
-    let differs = |at: &usize| one.get(*at) != other.get(*at);
-    let at = (0..one.len().max(other.len())).find(differs)?;
-    let name = |names: &[Vec<u8>]| names.get(at).map(|name| String::from_utf8_lossy(name).into_owned());
-    Some(HeaderDifference { column: at + 1, names: [name(&one), name(&other)] })
+    let names = headers.map(|header| header_names(header, separator, quote));
+    let [one, other] = &names;
+    let at = (0..one.len().max(other.len())).find(|&at| one.get(at) != other.get(at))?;
+    let names = names.map(|names| texts(&names).into_iter().nth(at));
+    Some(HeaderDifference { column: at + 1, names })
 }
 
 /// The column's number from 0.
 pub(super) fn find_column(column: &CsvColumn, names: Option<&[Vec<u8>]>) -> Result<usize, KeyError> {
     match (column, names) {
         (CsvColumn::Number(number), Some(names)) if *number > names.len() => {
-            let names: Vec<String> =
-                names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
-            Err(KeyError::ColumnBeyond { number: *number, columns: names.len(), names })
+            Err(KeyError::ColumnBeyond { number: *number, columns: names.len(), names: texts(names) })
         }
         (CsvColumn::Number(number), _) => Ok(number.saturating_sub(1)),
         (CsvColumn::Name(name), None) => Err(KeyError::NoHeader { name: name.clone() }),
@@ -60,34 +63,13 @@ pub(super) fn find_column(column: &CsvColumn, names: Option<&[Vec<u8>]>) -> Resu
 }
 
 fn unknown_column(name: &str, names: &[Vec<u8>]) -> KeyError {
-    let columns: Vec<String> = names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+    let columns = texts(names);
     let wanted = name.to_lowercase();
-    let distance = |column: &&String| edit_distance(&wanted, &column.to_lowercase());
+    let distance = |column: &&String| strsim::levenshtein(&wanted, &column.to_lowercase());
     let nearest = columns.iter().min_by_key(distance);
     // A third of the name may differ; beyond, a suggestion is noise.
     let nearest = nearest.filter(|column| distance(column) <= wanted.chars().count().div_ceil(3)).cloned();
     KeyError::UnknownColumn { name: name.to_owned(), columns, nearest }
-}
-
-/// How many characters to insert, delete or replace to turn `a` into `b`.
-fn edit_distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut costs: Vec<usize> = (0..=b.len()).collect();
-    for (row, x) in a.chars().enumerate() {
-        // `diagonal` and `left` are the neighbours of the cell being filled; `costs` still holds those above.
-        let mut diagonal = row;
-        let mut left = row + 1;
-        for (cost, y) in costs.iter_mut().skip(1).zip(&b) {
-            let above = *cost;
-            left = (diagonal + usize::from(x != *y)).min(above + 1).min(left + 1);
-            diagonal = above;
-            *cost = left;
-        }
-        if let Some(first) = costs.first_mut() {
-            *first = row + 1;
-        }
-    }
-    costs.last().copied().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -148,14 +130,5 @@ mod tests {
         assert_eq!(difference("id", "id,v").as_deref(), Some("2 none v"));
         assert_eq!(difference("id,v", "id").as_deref(), Some("2 v none"));
         assert_eq!(difference("id,", "id").as_deref(), Some("2  none"));
-    }
-
-    #[test]
-    fn distances() {
-        for (a, b, distance) in
-            [("", "", 0), ("abc", "", 3), ("", "ab", 2), ("kitten", "sitting", 3), ("ab", "ba", 2)]
-        {
-            assert_eq!(edit_distance(a, b), distance, "{a} {b}");
-        }
     }
 }

@@ -32,7 +32,8 @@ impl<'r> Field<'r> {
         if self.raw.first() != Some(&self.quote) {
             return f(self.raw);
         }
-        let (mut rest, mut inside) = (self.raw.get(1..).unwrap_or_default(), true);
+        let mut rest = self.raw.get(1..).unwrap_or_default();
+        let mut inside = true;
         while let Some(at) = memchr(self.quote, rest) {
             let doubled = inside && rest.get(at + 1) == Some(&self.quote);
             f(rest.get(..at + usize::from(doubled)).unwrap_or_default());

@@ -78,7 +78,9 @@ fn parse_column(text: &str) -> Result<CsvColumn, KeyError> {
 /// Splits at `separator` outside double quotes, and outside the parentheses of a modifier: those of a column's name
 /// are part of it.
 fn split_unquoted<'t>(part: &'t str, separator: char, text: &str) -> Result<Vec<&'t str>, KeyError> {
-    let (mut quoted, mut modifier, mut depth) = (false, false, 0);
+    let mut quoted = false;
+    let mut modifier = false;
+    let mut depth = 0;
     let split = |c: char| {
         match c {
             '(' if modifier && !quoted => depth += 1,

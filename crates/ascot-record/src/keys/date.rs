@@ -36,7 +36,14 @@ impl Moment {
             return None;
         }
         let (clock, nanoseconds, rest) = time(rest)?;
-        seconds += clock - zone(rest.trim_ascii_start())?;
+        let (ahead_seconds, rest) = match rest.trim_ascii_start() {
+            [] => (0, rest),
+            rest => zone(rest, number::<2>)?,
+        };
+        if !rest.is_empty() {
+            return None;
+        }
+        seconds += clock - ahead_seconds;
         Some(Moment { seconds, nanoseconds })
     }
 
@@ -122,20 +129,19 @@ pub(super) fn fraction(text: &[u8]) -> Option<(u32, &[u8])> {
     Some((padded.take(9).fold(0, |value, digit| value * 10 + digit), rest))
 }
 
-/// Seconds that the zone in `text` is ahead of UTC.
-fn zone(text: &[u8]) -> Option<i64> {
-    let (sign, rest) = match text.split_first() {
-        None | Some((b'Z' | b'z', [])) => return Some(0),
-        Some((b'+', rest)) => (1, rest),
-        Some((b'-', rest)) => (-1, rest),
+/// Seconds that the zone at the start of `text` is ahead of UTC, and what follows. `digits` reads two digits.
+pub(super) fn zone(text: &[u8], digits: impl Fn(&[u8]) -> Option<(i64, &[u8])>) -> Option<(i64, &[u8])> {
+    let (sign, rest) = match text.split_first()? {
+        (b'Z' | b'z', rest) => return Some((0, rest)),
+        (b'+', rest) => (1, rest),
+        (b'-', rest) => (-1, rest),
         _ => return None,
     };
-    let (hours, rest) = number::<2>(rest)?;
-    let (minutes, rest) = match rest.strip_prefix(b":").unwrap_or(rest) {
-        [] if rest.is_empty() => (0, rest),
-        rest => number::<2>(rest)?,
-    };
-    (rest.is_empty() && hours < 24 && minutes < 60).then_some(sign * (hours * 3_600 + minutes * 60))
+    let (hours, rest) = digits(rest)?;
+    let minutes = rest.strip_prefix(b":").unwrap_or(rest);
+    let (minutes, rest) =
+        if minutes.first().is_some_and(u8::is_ascii_digit) { digits(minutes)? } else { (0, rest) };
+    (hours < 24 && minutes < 60).then_some((sign * (hours * 3_600 + minutes * 60), rest))
 }
 
 #[cfg(test)]

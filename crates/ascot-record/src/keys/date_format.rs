@@ -10,8 +10,7 @@
 //! blanks stand for any blanks. What a format leaves out is that of 2000-01-01T00:00:00Z.
 
 use super::KeyError;
-use super::date::{Moment, days_before, fraction, month_days};
-use super::numeric::take_digits;
+use super::date::{Moment, days_before, fraction, month_days, zone};
 use serde::{Deserialize, Serialize};
 
 /// A form of dates, read from its text and stored as that.
@@ -189,12 +188,15 @@ fn contradiction(items: &[Item]) -> Option<&'static str> {
     let of = |field| count(&|item| is_number(item, field));
     let years = of(Field::Year) + of(Field::YearOfCentury);
     let months = of(Field::Month) + count(&|item| *item == Item::MonthName);
-    let (days, days_of_year) = (of(Field::Day), of(Field::DayOfYear));
-    let (hours, halves) = (of(Field::Hour), of(Field::HourOfHalf));
+    let days = of(Field::Day);
+    let days_of_year = of(Field::DayOfYear);
+    let hours = of(Field::Hour);
+    let halves = of(Field::HourOfHalf);
     let fractions = count(&|item| matches!(item, Item::Fraction | Item::PointFraction));
     let zones = count(&|item| matches!(item, Item::Zone | Item::ZoneName));
     let epochs = count(&|item| *item == Item::Epoch);
-    let (minutes, seconds) = (of(Field::Minute), of(Field::Second));
+    let minutes = of(Field::Minute);
+    let seconds = of(Field::Second);
     let half_names = count(&|item| *item == Item::HalfOfDay);
     let counts = [years, months, days, days_of_year, hours + halves, half_names, minutes, seconds, fractions];
     let calendar = years + months + days + days_of_year;
@@ -266,7 +268,7 @@ impl Parts {
                 _ => Some(text),
             },
             Item::Zone => {
-                let (ahead_seconds, rest) = zone(text)?;
+                let (ahead_seconds, rest) = zone(text, |digits| number(digits, 2, true))?;
                 self.ahead_seconds = ahead_seconds;
                 Some(rest)
             }
@@ -318,7 +320,8 @@ impl Parts {
                 (days < days_before(year + 1, 1, 1)).then_some(days)?
             }
             None => {
-                let (month, day) = (self.month.unwrap_or(1), self.day.unwrap_or(1));
+                let month = self.month.unwrap_or(1);
+                let day = self.day.unwrap_or(1);
                 (day <= month_days(year, month)?).then(|| days_before(year, month, day))?
             }
         };
@@ -349,23 +352,6 @@ fn name<'t>(names: &[&str], text: &'t [u8]) -> Option<(i64, &'t [u8])> {
         let length = if begins(name) { name.len() } else { short.len() };
         Some((at, text.get(length..).unwrap_or_default()))
     })
-}
-
-/// Seconds that the zone at the start of `text` is ahead of UTC, and what follows.
-fn zone(text: &[u8]) -> Option<(i64, &[u8])> {
-    let (sign, rest) = match text.split_first()? {
-        (b'Z' | b'z', rest) => return Some((0, rest)),
-        (b'+', rest) => (1, rest),
-        (b'-', rest) => (-1, rest),
-        _ => return None,
-    };
-    let (hours, rest) = number(rest, 2, true)?;
-    let minutes = rest.strip_prefix(b":").unwrap_or(rest);
-    let (minutes, rest) = match take_digits(minutes).0.len() {
-        0 => (0, rest),
-        _ => number(minutes, 2, true)?,
-    };
-    (hours < 24 && minutes < 60).then_some((sign * (hours * 3_600 + minutes * 60), rest))
 }
 
 #[cfg(test)]

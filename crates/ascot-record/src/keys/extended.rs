@@ -8,8 +8,12 @@
 //!         exponent 0: subnormal, as exponent 1 without that bit; 7FFF: infinity
 //! ```
 //!
-//! Two ways lead there: up to 19 digits and a small power of ten are done exactly in 128 bits; all else in
-//! integers of any length, bounded because digits beyond [`DIGITS`] can only break a tie.
+//! Up to 19 digits and a small power of ten are rounded here, exactly, in 128 bits: that is fast, and most numbers are
+//! so short. All others are rounded by `rustc_apfloat`, whose work is bounded because digits beyond [`DIGITS`] can only
+//! break a tie.
+
+use rustc_apfloat::ieee::X87DoubleExtended;
+use rustc_apfloat::{Float, Round};
 
 /// Significant digits that can matter: the midpoint of two neighbouring values never has more.
 pub(super) const DIGITS: usize = 11_600;
@@ -57,13 +61,14 @@ impl Extended {
             let value = digits.fold(0u64, |value, digit| value * 10 + u64::from(digit));
             return small(value, exponent);
         }
-        let dropped = count.saturating_sub(DIGITS);
-        let mut number = Natural::from_digits(digits.clone().take(DIGITS));
-        if dropped > 0 {
-            number.multiply_add(10, u64::from(digits.skip(DIGITS).any(|digit| digit != 0)));
+        let mut text: String = digits.clone().take(DIGITS).map(|digit| char::from(b'0' + digit)).collect();
+        let mut exponent = exponent;
+        if count > DIGITS {
+            // One more digit stands for all that follow.
+            text.push(if digits.skip(DIGITS).any(|digit| digit != 0) { '1' } else { '0' });
+            exponent += (count - DIGITS) as i64 - 1;
         }
-        let exponent = exponent + dropped as i64 - i64::from(dropped > 0);
-        large(number, exponent)
+        large(&text, exponent)
     }
 }
 
@@ -111,144 +116,14 @@ fn small(value: u64, exponent: i64) -> Extended {
     Extended::from_bits(quotient, exponent - i64::from(shift), quotient * divisor != numerator)
 }
 
-/// `number x 10^exponent` for any length.
-fn large(mut number: Natural, exponent: i64) -> Extended {
-    if exponent >= 0 {
-        number.multiply_power_of_five(exponent as u64);
-        let (bits, dropped, more) = number.top();
-        return Extended::from_bits(bits, exponent + dropped as i64, more);
-    }
-    let mut divisor = Natural::from(1);
-    divisor.multiply_power_of_five(exponent.unsigned_abs());
-    // Align both so that divisor <= number < 2 x divisor, then take the quotient bit by bit.
-    let mut power = exponent;
-    let (have, need) = (number.bits(), divisor.bits());
-    if have < need {
-        number.shift_left(need - have);
-        power -= (need - have) as i64;
-    } else {
-        divisor.shift_left(have - need);
-        power += (have - need) as i64;
-    }
-    if number < divisor {
-        number.shift_left(1);
-        power -= 1;
-    }
-    let mut quotient = 0u128;
-    for _ in 0..65 {
-        quotient <<= 1;
-        if number >= divisor {
-            number.subtract(&divisor);
-            quotient |= 1;
-        }
-        number.shift_left(1);
-    }
-    Extended::from_bits(quotient, power - 64, !number.is_zero())
-}
-
-/// A natural number: 64-bit limbs, the lowest first, the last one not zero.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Natural {
-    limbs: Vec<u64>,
-}
-
-impl From<u64> for Natural {
-    fn from(value: u64) -> Natural {
-        let mut number = Natural::default();
-        number.multiply_add(1, value);
-        number
-    }
-}
-
-impl PartialOrd for Natural {
-    fn partial_cmp(&self, other: &Natural) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Natural {
-    fn cmp(&self, other: &Natural) -> std::cmp::Ordering {
-        let by_length = self.limbs.len().cmp(&other.limbs.len());
-        by_length.then_with(|| self.limbs.iter().rev().cmp(other.limbs.iter().rev()))
-    }
-}
-
-impl Natural {
-    fn from_digits(digits: impl Iterator<Item = u8>) -> Natural {
-        let mut number = Natural::default();
-        // Up to 19 digits fit a limb.
-        let (mut power, mut value) = (1, 0);
-        for digit in digits {
-            (power, value) = (power * 10, value * 10 + u64::from(digit));
-            if power == 10u64.pow(19) {
-                number.multiply_add(power, value);
-                (power, value) = (1, 0);
-            }
-        }
-        number.multiply_add(power, value);
-        number
-    }
-
-    fn is_zero(&self) -> bool {
-        self.limbs.is_empty()
-    }
-
-    fn bits(&self) -> usize {
-        self.limbs.last().map_or(0, |last| self.limbs.len() * 64 - last.leading_zeros() as usize)
-    }
-
-    fn multiply_add(&mut self, factor: u64, summand: u64) {
-        let mut carry = summand;
-        for limb in &mut self.limbs {
-            let product = u128::from(*limb) * u128::from(factor) + u128::from(carry);
-            *limb = product as u64;
-            carry = (product >> 64) as u64;
-        }
-        if carry != 0 {
-            self.limbs.push(carry);
-        }
-    }
-
-    fn multiply_power_of_five(&mut self, exponent: u64) {
-        for _ in 0..exponent / 27 {
-            self.multiply_add(5u64.pow(27), 0);
-        }
-        self.multiply_add(5u64.pow((exponent % 27) as u32), 0);
-    }
-
-    fn shift_left(&mut self, bits: usize) {
-        let (limbs, bits) = (bits / 64, (bits % 64) as u32);
-        if bits != 0 {
-            self.multiply_add(1 << bits, 0);
-        }
-        if limbs != 0 && !self.is_zero() {
-            self.limbs.splice(0..0, std::iter::repeat_n(0, limbs));
-        }
-    }
-
-    /// Takes off `other`, which is not greater.
-    fn subtract(&mut self, other: &Natural) {
-        let mut borrow = false;
-        for (at, limb) in self.limbs.iter_mut().enumerate() {
-            let take = other.limbs.get(at).copied().unwrap_or(0);
-            let (rest, first) = limb.overflowing_sub(take);
-            let (rest, second) = rest.overflowing_sub(u64::from(borrow));
-            *limb = rest;
-            borrow = first || second;
-        }
-        while self.limbs.last() == Some(&0) {
-            self.limbs.pop();
-        }
-    }
-
-    /// The highest two limbs, how many bits lie below them, and whether any of those is set.
-    fn top(&self) -> (u128, usize, bool) {
-        let below = self.limbs.len().saturating_sub(2);
-        let (low, high) = self.limbs.split_at(below);
-        let bits = high.iter().rev().fold(0, |bits, &limb| (bits << 64) | u128::from(limb));
-        // With a small highest limb the two hold at least 65 bits, one more than is kept, and `more` the rest.
-        (bits, below * 64, low.iter().any(|&limb| limb != 0))
-    }
+/// `digits x 10^exponent` for any number of digits.
+fn large(digits: &str, exponent: i64) -> Extended {
+    let text = format!("{digits}e{exponent}");
+    // Digits and an exponent are a number.
+    let bits = X87DoubleExtended::from_str_r(&text, Round::NearestTiesToEven)
+        .map_or(0, |rounded| rounded.value.to_bits());
+    // The lower half is the significand, its top bit included; the sign is not set.
+    Extended { exponent: (bits >> 64) as u16, significand: bits as u64 }
 }
 
 #[cfg(test)]
@@ -299,11 +174,7 @@ mod tests {
     fn both_ways_agree() {
         for exponent in -27..=27 {
             for value in [1u64, 3, 7, 999, 123_456_789_012_345_678, 9_999_999_999_999_999_999] {
-                assert_eq!(
-                    small(value, exponent),
-                    large(Natural::from(value), exponent),
-                    "{value}e{exponent}"
-                );
+                assert_eq!(small(value, exponent), large(&value.to_string(), exponent), "{value}e{exponent}");
             }
         }
     }

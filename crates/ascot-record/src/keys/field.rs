@@ -12,10 +12,9 @@ use super::bytes::{Ending, Ignore, append_filtered, complement_from, is_blank, s
 use super::random::Salt;
 use super::{general, human, month, numeric, random, version};
 use memchr::{memchr, memchr_iter};
-use serde::{Deserialize, Serialize};
 
 /// How the bytes of a key are ordered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LineOrder {
     Text,
     Numeric,
@@ -26,27 +25,20 @@ pub(super) enum LineOrder {
     Version,
 }
 
-/// Start of a key; field and character count from 0.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct LineStart {
-    pub(super) field: usize,
-    pub(super) char: usize,
-    pub(super) skip_blanks: bool,
-}
-
-/// End of a key; the field counts from 0, the characters are how many of it belong to the key, 0 for all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct LineEnd {
+/// Start or end of a key; the field counts from 0. At the start the character counts from 0, too; at the end it is how
+/// many of the field belong to the key, 0 for all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct LinePosition {
     pub(super) field: usize,
     pub(super) char: usize,
     pub(super) skip_blanks: bool,
 }
 
 /// One key of lines, ready to be used.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct LineKey {
-    pub(super) start: LineStart,
-    pub(super) end: Option<LineEnd>,
+    pub(super) start: LinePosition,
+    pub(super) end: Option<LinePosition>,
     pub(super) order: LineOrder,
     pub(super) fold: bool,
     pub(super) ignore: Ignore,
@@ -55,15 +47,6 @@ pub(super) struct LineKey {
 }
 
 impl LineKey {
-    /// Whether the key is the bytes of the line where it lies.
-    pub(super) fn is_slice(&self) -> bool {
-        self.order == LineOrder::Text
-            && self.ending == Ending::Open
-            && self.ignore == Ignore::Nothing
-            && !self.fold
-            && !self.reverse
-    }
-
     /// Appends the key of the cursor's line.
     #[inline]
     pub(super) fn append(&self, cursor: &mut Cursor<'_>, out: &mut Vec<u8>) {
@@ -98,7 +81,7 @@ impl LineKey {
 
     /// The bytes of the cursor's line the key lies in.
     #[inline]
-    pub(super) fn slice<'r>(&self, cursor: &mut Cursor<'r>) -> &'r [u8] {
+    fn slice<'r>(&self, cursor: &mut Cursor<'r>) -> &'r [u8] {
         let separator = cursor.separator;
         let from_field = cursor.seek(self.start.field);
         let mut from = from_field;
@@ -145,7 +128,7 @@ impl<'r> Cursor<'r> {
 
 /// How many bytes of `text` lie behind the end of a key, `fields` further on.
 #[inline]
-fn behind_end(text: &[u8], fields: usize, end: LineEnd, separator: Option<u8>) -> usize {
+fn behind_end(text: &[u8], fields: usize, end: LinePosition, separator: Option<u8>) -> usize {
     let field = skip_fields(text, fields, separator);
     if end.char == 0 {
         return match separator {

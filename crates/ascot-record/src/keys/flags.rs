@@ -36,7 +36,7 @@ pub struct KeyFlags {
 
 /// To which end of a key the letter `b` belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum KeyEnd {
     Start,
     End,
     Both,
@@ -46,14 +46,14 @@ impl KeyFlags {
     /// Turns on the option of a letter, as of an option given for all keys; false for a letter that is none.
     #[must_use]
     pub fn set(&mut self, letter: char) -> bool {
-        self.set_at(letter, Place::Both)
+        self.set_at(letter, KeyEnd::Both)
     }
 
-    pub(super) fn set_at(&mut self, letter: char, place: Place) -> bool {
+    pub(super) fn set_at(&mut self, letter: char, end: KeyEnd) -> bool {
         match letter {
             'b' => {
-                self.ignore_leading_blanks_start |= place != Place::End;
-                self.ignore_leading_blanks_end |= place != Place::Start;
+                self.ignore_leading_blanks_start |= end != KeyEnd::End;
+                self.ignore_leading_blanks_end |= end != KeyEnd::Start;
             }
             'd' => self.dictionary = true,
             'f' => self.fold_case = true,

@@ -97,7 +97,8 @@ fn hexadecimal(text: &[u8]) -> Option<Extended> {
     let mut bits = 0u128;
     let mut more = false;
     let mut exponent = 0i64;
-    let (mut digits, mut point) = (0usize, false);
+    let mut digits = 0usize;
+    let mut point = false;
     let mut used = 0;
     for &byte in text {
         match char::from(byte).to_digit(16) {

@@ -50,10 +50,9 @@ pub use spec::{KeyDef, KeyOptions, KeyPosition, compile, parse_separator};
 use csv::CsvKey;
 use field::{Cursor, LineKey};
 use range::RangeKey;
-use serde::{Deserialize, Serialize};
 
 /// What a description of keys compiles to.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Compiled {
     /// The record itself, compared as bytes.
     WholeBody {
@@ -65,24 +64,24 @@ pub enum Compiled {
 }
 
 /// What orders records whose keys are equal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LastResort {
     /// Their place in the input.
-    InputOrder,
-    /// The records themselves, compared as bytes.
-    WholeBody {
-        /// The greatest first.
-        reverse: bool,
-    },
+    #[default]
+    None,
+    /// The bytes of their bodies, ascending.
+    Bytes,
+    /// The bytes of their bodies, descending.
+    BytesReversed,
 }
 
-/// Compiled keys. Plain data: it can be stored, sent to other threads and read back.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// Compiled keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyProgram {
     source: Source,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Source {
     Lines { separator: Option<u8>, keys: Vec<LineKey> },
     Csv { separator: u8, quote: u8, keys: Vec<CsvKey> },
@@ -116,24 +115,6 @@ impl KeyProgram {
     pub fn misfits(&self, record: &[u8], note: &mut dyn FnMut(usize, &[u8])) {
         if let Source::Csv { separator, quote, keys } = &self.source {
             csv::row_misfits(record, *separator, *quote, keys, note);
-        }
-    }
-
-    /// The key where it lies in the record, if the program's keys are one plain ascending piece of it: then the
-    /// slice equals what [`KeyProgram::write_key`] writes. The answer is the same for every record.
-    #[inline]
-    #[must_use]
-    pub fn key_slice<'r>(&self, record: &'r [u8]) -> Option<&'r [u8]> {
-        match &self.source {
-            Source::Lines { separator, keys } => match keys.as_slice() {
-                [key] if key.is_slice() => Some(key.slice(&mut Cursor::new(record, *separator))),
-                _ => None,
-            },
-            Source::Ranges { keys } => match keys.as_slice() {
-                [key] => key.slice(record),
-                _ => None,
-            },
-            Source::Csv { .. } => None,
         }
     }
 }
@@ -187,14 +168,6 @@ mod tests {
         let mut key = Vec::new();
         program.write_key(b"2024-05-01,bob,17", &mut key);
         assert_eq!(key, [b'b', b'o', b'b', 0, 0x67, 0xED, 0xFF]);
-    }
-
-    #[test]
-    fn programs_survive_being_stored() {
-        for program in programs() {
-            let stored = serde_json::to_string(&program).unwrap();
-            assert_eq!(serde_json::from_str::<KeyProgram>(&stored).unwrap(), program, "{stored}");
-        }
     }
 
     proptest! {

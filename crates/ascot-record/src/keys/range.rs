@@ -43,8 +43,7 @@ impl ByteRangeKey {
 
     /// The bytes of `record` in the range, as many as there are.
     #[inline]
-    #[must_use]
-    pub fn slice<'r>(&self, record: &'r [u8]) -> &'r [u8] {
+    fn slice<'r>(&self, record: &'r [u8]) -> &'r [u8] {
         let end = self.end.min(record.len());
         record.get(self.start..end).unwrap_or_default()
     }
@@ -84,7 +83,7 @@ pub(super) fn compile(ranges: &[ByteRangeKey], fixed_len: Option<usize>) -> Resu
 }
 
 /// A range and whether the records are sure to fill it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RangeKey {
     range: ByteRangeKey,
     ending: Ending,
@@ -99,12 +98,6 @@ impl RangeKey {
             complement_from(out, base);
         }
     }
-
-    /// The key as it lies in the record, if it does.
-    #[inline]
-    pub(super) fn slice<'r>(&self, record: &'r [u8]) -> Option<&'r [u8]> {
-        (!self.range.descending && self.ending == Ending::Open).then(|| self.range.slice(record))
-    }
 }
 
 #[cfg(test)]
@@ -116,9 +109,6 @@ mod tests {
         let program = compile_ranges(&parse_ranges(ranges).unwrap(), fixed_len).unwrap();
         let mut out = Vec::new();
         program.write_key(record, &mut out);
-        if let Some(slice) = program.key_slice(record) {
-            assert_eq!(slice, out);
-        }
         out
     }
 

@@ -4,8 +4,8 @@
 //! takes those given for all; without any key, the options given for all make the whole line the key.
 
 use super::bytes::{Ending, Ignore};
-use super::field::{LineEnd, LineKey, LineOrder, LineStart};
-use super::flags::{KeyFlags, Place};
+use super::field::{LineKey, LineOrder, LinePosition};
+use super::flags::{KeyEnd, KeyFlags};
 use super::random::Salt;
 use super::{Compiled, KeyError, KeyProgram, LastResort};
 use serde::{Deserialize, Serialize};
@@ -50,13 +50,13 @@ impl KeyDef {
                 return Err(refuse("character offset is zero"));
             }
         }
-        rest = options(rest, Place::Start, &mut flags);
+        rest = options(rest, KeyEnd::Start, &mut flags);
         let mut end = None;
         if let Some(text) = rest.strip_prefix(',') {
             let position;
             (position, rest) = end_position(text, &refuse)?;
             end = Some(position);
-            rest = options(rest, Place::End, &mut flags);
+            rest = options(rest, KeyEnd::End, &mut flags);
         }
         if !rest.is_empty() {
             return Err(refuse("stray character in field spec"));
@@ -93,7 +93,7 @@ fn count<'t>(text: &'t str, place: &'static str) -> Result<(usize, &'t str), Key
 }
 
 /// What follows the ordering options at the start of `text`.
-fn options<'t>(text: &'t str, place: Place, flags: &mut KeyFlags) -> &'t str {
+fn options<'t>(text: &'t str, place: KeyEnd, flags: &mut KeyFlags) -> &'t str {
     let mut rest = text;
     while let Some(letter) = rest.chars().next().filter(|&letter| flags.set_at(letter, place)) {
         rest = rest.get(letter.len_utf8()..).unwrap_or_default();
@@ -161,9 +161,11 @@ impl KeyOptions {
     #[must_use]
     pub fn last_resort(&self, stable: bool, unique: bool) -> LastResort {
         if stable || unique || self.is_whole_body() {
-            LastResort::InputOrder
+            LastResort::None
+        } else if self.global.reverse {
+            LastResort::BytesReversed
         } else {
-            LastResort::WholeBody { reverse: self.global.reverse }
+            LastResort::Bytes
         }
     }
 }
@@ -214,12 +216,12 @@ fn line_key(def: &KeyDef, salt: Salt, last: bool) -> Result<LineKey, KeyError> {
         LineOrder::Text
     };
     Ok(LineKey {
-        start: LineStart {
+        start: LinePosition {
             field: def.start.field.saturating_sub(1),
             char: def.start.char.saturating_sub(1),
             skip_blanks: flags.ignore_leading_blanks_start,
         },
-        end: def.end.map(|end| LineEnd {
+        end: def.end.map(|end| LinePosition {
             field: end.field.saturating_sub(1),
             char: end.char,
             skip_blanks: flags.ignore_leading_blanks_end,

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::cursor::gather;
 use crate::framing::{FixedFraming, Framing, LineFraming, frame};
 use crate::order::{BodyOrder, LastResort, ProgramOrder, RangeOrder, WriteKey};
 
@@ -38,7 +39,7 @@ fn check<F: Framing, O: RecordOrder>(framing: F, order: &O, mut sources: Vec<Vec
         })
         .collect();
     let mut cursors: Vec<_> =
-        bytes.iter().zip(&starts).map(|(bytes, starts)| PieceCursor::new(framing, bytes, starts)).collect();
+        bytes.iter().zip(&starts).map(|(bytes, starts)| ChunkCursor::new(framing, bytes, starts)).collect();
     assert!(merged(&mut cursors, order, stop) == wanted);
 
     let slices: Vec<Vec<&[u8]>> = bytes
@@ -99,25 +100,6 @@ fn keys_that_look_like_the_end() {
     let descending = RangeOrder::new(framing, 0..9, true, LastResort::None);
     let sources = vec![vec![vec![0; 10], record(1)], vec![record(2), vec![0; 10]], vec![]];
     check(framing, &descending, sources, 100);
-}
-
-#[test]
-fn bounds_of_a_key_enclose_its_records() {
-    let bytes = b"a1\nb1\nb2\nd1\n";
-    let starts = [0, 3, 6, 9];
-    let order = RangeOrder::new(LINES, 0..1, false, LastResort::None);
-    let bounds = |key: &[u8]| {
-        let lower = lower_bound_piece(&order, &LINES, bytes, &starts, key);
-        (lower, upper_bound_piece(&order, &LINES, bytes, &starts, key))
-    };
-    assert_eq!(bounds(b"b"), (1, 3));
-    assert_eq!(bounds(b"c"), (3, 3));
-    assert_eq!(bounds(b""), (0, 0));
-    assert_eq!(bounds(b"z"), (4, 4));
-    let reversed = [9, 6, 3, 0];
-    let order = RangeOrder::new(LINES, 0..1, true, LastResort::None);
-    assert_eq!(lower_bound_piece(&order, &LINES, bytes, &reversed, b"b"), 1);
-    assert_eq!(upper_bound_piece(&order, &LINES, bytes, &reversed, b"b"), 3);
 }
 
 proptest! {

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use ascot_record::file_format::{FileFormat, Head, TEXT_BYTES, Verdict, verdict};
+use ascot_record::file_format::{FileFormat, FileStart, TEXT_BYTES, Verdict, verdict};
 use ascot_record::layout::Layout;
 
 use crate::api::error::SortError;
@@ -23,7 +23,7 @@ fn format_of(input: &InputFile) -> Result<Option<FileFormat>, SortError> {
     loop {
         let bytes = input.peek(wanted)?;
         let whole = bytes.len() < wanted;
-        match verdict(&Head { bytes: &bytes, whole, size, tail }) {
+        match verdict(&FileStart { bytes: &bytes, whole, size, tail }) {
             Verdict::Is(format) => return Ok(Some(format)),
             Verdict::More(bytes) if !whole => wanted = bytes.max(wanted + 1),
             _ => return Ok(None),

@@ -107,11 +107,7 @@ fn numbers(format: NumberFormat, descending: bool) -> AnyRecords {
 
 fn lines(request: &SortRequest, delimiter: u8, options: &KeyOptions) -> Result<AnyRecords, SortError> {
     let framing = LineFraming(delimiter);
-    let last_resort = match options.last_resort(request.stable, request.unique) {
-        keys::LastResort::InputOrder => LastResort::None,
-        keys::LastResort::WholeBody { reverse: false } => LastResort::Bytes,
-        keys::LastResort::WholeBody { reverse: true } => LastResort::BytesReversed,
-    };
+    let last_resort = options.last_resort(request.stable, request.unique);
     Ok(match keys::compile(options)? {
         Compiled::WholeBody { reverse } => {
             AnyRecords::LineBodies(Arc::new(Framed::new(framing, BodyOrder::new(framing, reverse))))

@@ -5,12 +5,12 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use ascot_record::checksum::RecordSum;
+use ascot_record::chunk::{ChunkScratch, sort_chunk};
 use ascot_record::cursor::gather;
 use ascot_record::framing::{Framing, Partial};
 use ascot_record::keys::{KeyColumn, misfits_written};
 use ascot_record::merge::{SliceCursor, merge};
 use ascot_record::order::{self, RecordOrder};
-use ascot_record::piece::{PieceScratch, sort_piece};
 
 use super::{
     Cut, Index, Keyless, RawPiece, RecordEnds, Records, Rules, Segment, Side, Sorted, Splitters, Task,
@@ -257,7 +257,7 @@ fn sparse_of(index: &Index) -> &[u32] {
 
 /// Scratch of a thread that sorts pieces.
 pub struct FramedScratch {
-    piece: PieceScratch,
+    piece: ChunkScratch,
     starts: Vec<u32>,
     misfits: PieceMisfits,
 }
@@ -298,13 +298,13 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
 
     fn scratch(&self, piece_bytes: usize) -> FramedScratch {
         let records = Self::most_records(piece_bytes);
-        let (piece, starts) = (PieceScratch::with_capacity(records), vec![0; records]);
+        let (piece, starts) = (ChunkScratch::with_capacity(records), vec![0; records]);
         FramedScratch { piece, starts, misfits: PieceMisfits::default() }
     }
 
     fn scratch_bytes(&self, piece_bytes: usize) -> usize {
         let records = Self::most_records(piece_bytes);
-        ascot_record::piece::scratch_bytes(records) + records * size_of::<u32>()
+        ascot_record::chunk::scratch_bytes(records) + records * size_of::<u32>()
     }
 
     fn gathers(&self) -> bool {
@@ -338,7 +338,7 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
                 add_all(sum, bytes, starts);
             }
             let misfits = misfits_written();
-            sort_piece(&self.framing, &self.order, bytes, starts, &mut scratch.piece);
+            sort_chunk(&self.framing, &self.order, bytes, starts, &mut scratch.piece);
             // The key of a record that is alone need not be written.
             let misfits = misfits != misfits_written() || (framed.records < 2 && self.is_typed());
             if misfits && !piece.spilled {

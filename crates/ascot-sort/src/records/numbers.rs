@@ -42,7 +42,7 @@ impl Number for u64 {
         number::merge_numbers_u64(slices, out);
     }
     fn add(sum: &mut RecordSum, values: &[u64]) {
-        sum.add_u64s(values);
+        sum.add_numbers(values);
     }
     fn prefix(self) -> u64 {
         self
@@ -60,7 +60,7 @@ impl Number for u32 {
         number::merge_numbers_u32(slices, out);
     }
     fn add(sum: &mut RecordSum, values: &[u32]) {
-        sum.add_u32s(values);
+        sum.add_numbers(values);
     }
     fn prefix(self) -> u64 {
         u64::from(self) << 32

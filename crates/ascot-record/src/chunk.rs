@@ -1,4 +1,4 @@
-//! Sorting a piece of memory: not its records but where they start.
+//! Sorting a chunk of memory: not its records but where they start.
 //!
 //! Every record becomes one u64 *code*, and codes are sorted as bare integers, which vectors do
 //! many times faster than any sort by comparison:
@@ -11,7 +11,7 @@
 //! ```
 //!
 //! The ordinal is the record's place in the input: it leads back to the record, and it keeps
-//! equal keys in input order for nothing. A group of equal codes is not settled yet: a small one
+//! equal keys in input order for nothing. A group of equal codes is not in order yet: a small one
 //! is sorted by comparison, a large one gets codes from deeper bytes. Levels are bounded, after
 //! them comparison takes over, so that no input is quadratic. Then the last resort is treated
 //! likewise, as a second key.
@@ -26,7 +26,7 @@ use crate::framing::Framing;
 use crate::order::{LastResort, RecordOrder, prefix};
 use crate::vsort;
 
-/// Groups up to this size are settled by comparison.
+/// Groups up to this size are sorted by comparison.
 const SMALL_GROUP: usize = 48;
 
 /// Codes looked through at a time; records in groups are asked for that many codes ahead.
@@ -38,7 +38,7 @@ const LEVELS_MAX: usize = 12;
 /// Room for the computed keys of a small group; keys that do not fit are computed per comparison.
 const KEY_ROOM: usize = 64 << 10;
 
-/// Bytes of scratch that sorting a piece of so many records needs; two keys come on top if the
+/// Bytes of scratch that sorting a chunk of so many records needs; two keys come on top if the
 /// order computes keys.
 pub fn scratch_bytes(records: usize) -> usize {
     records * (size_of::<u64>() + size_of::<u32>())
@@ -47,9 +47,9 @@ pub fn scratch_bytes(records: usize) -> usize {
         + LEVELS_MAX * size_of::<Frame>()
 }
 
-/// Memory that sorting pieces works in, to be used over and over.
+/// Memory that sorting chunks works in, to be used over and over.
 #[derive(Debug, Default)]
-pub struct PieceScratch {
+pub struct ChunkScratch {
     codes: Vec<u64>,
     origin: Vec<u32>,
     tools: Tools,
@@ -64,11 +64,11 @@ struct Tools {
     key_b: Vec<u8>,
 }
 
-impl PieceScratch {
-    /// Scratch for pieces of up to `records` records: [`scratch_bytes`] of memory. Larger pieces
+impl ChunkScratch {
+    /// Scratch for chunks of up to `records` records: [`scratch_bytes`] of memory. Larger chunks
     /// make it grow.
-    pub fn with_capacity(records: usize) -> PieceScratch {
-        PieceScratch {
+    pub fn with_capacity(records: usize) -> ChunkScratch {
+        ChunkScratch {
             codes: Vec::with_capacity(records),
             origin: Vec::with_capacity(records),
             tools: Tools {
@@ -80,7 +80,7 @@ impl PieceScratch {
         }
     }
 
-    /// Notes the next record's key, of the length that all have, before a [`sort_noted_piece`]; its memory counts as
+    /// Notes the next record's key, of the length that all have, before a [`sort_noted_chunk`]; its memory counts as
     /// that of sorting.
     pub fn note(&mut self, key: &[u8]) {
         self.codes.push(prefix(key));
@@ -91,46 +91,37 @@ impl PieceScratch {
         self.codes.clear();
     }
 
-    /// Memory for a number of each record of the piece sorted last; the next sort overwrites it.
+    /// Memory for a number of each record of the chunk sorted last; the next sort overwrites it.
     pub fn numbers(&mut self) -> &mut [u64] {
         &mut self.codes
     }
 }
 
-/// What the order of a piece turned out to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PieceShape {
-    /// The records were in order.
-    pub already_sorted: bool,
-    /// The sorted records are the input from last to first.
-    pub reversed: bool,
-}
-
-/// Sorts the starts of a piece's records: in input order on entry, in `order` on exit. Stable.
+/// Sorts the starts of a chunk's records: in input order on entry, in `order` on exit. Stable.
 ///
 /// The records lie back to back in `bytes`, as [`frame`](crate::framing::frame) finds them.
-pub fn sort_piece<F: Framing, O: RecordOrder>(
+pub fn sort_chunk<F: Framing, O: RecordOrder>(
     framing: &F,
     order: &O,
     bytes: &[u8],
     starts: &mut [u32],
-    scratch: &mut PieceScratch,
-) -> PieceShape {
+    scratch: &mut ChunkScratch,
+) {
     scratch.codes.clear();
-    sort_noted_piece(framing, order, bytes, starts, scratch)
+    sort_noted_chunk(framing, order, bytes, starts, scratch);
 }
 
-/// As [`sort_piece`], for keys that were [noted](PieceScratch::note) when their records were put there, one after the
-/// other since the scratch was [cleared](PieceScratch::clear): they need not be looked for again in memory that is far
+/// As [`sort_chunk`], for keys that were [noted](ChunkScratch::note) when their records were put there, one after the
+/// other since the scratch was [cleared](ChunkScratch::clear): they need not be looked for again in memory that is far
 /// by now.
-pub fn sort_noted_piece<F: Framing, O: RecordOrder>(
+pub fn sort_noted_chunk<F: Framing, O: RecordOrder>(
     framing: &F,
     order: &O,
     bytes: &[u8],
     starts: &mut [u32],
-    scratch: &mut PieceScratch,
-) -> PieceShape {
-    let PieceScratch { codes, origin, tools } = scratch;
+    scratch: &mut ChunkScratch,
+) {
+    let ChunkScratch { codes, origin, tools } = scratch;
     origin.clear();
     origin.extend_from_slice(starts);
     let noted = codes.len() == origin.len() && order.fixed_key_len().is_some();
@@ -142,26 +133,15 @@ pub fn sort_noted_piece<F: Framing, O: RecordOrder>(
         origin.last().map_or(0, |start| framing.end(bytes, *start as usize).unwrap_or(bytes.len()));
     let ordinal_bits = usize::BITS - origin.len().saturating_sub(1).leading_zeros();
     let coding = Coding { ordinal_bits, fixed: order.fixed_key_len(), flips: order.descending() };
-    let piece = Piece { order, bytes, origin, last_end, ordinals: (1 << ordinal_bits) - 1 };
-    Sorter { piece: &piece, coding, tools }.sort(codes, noted);
-    place(codes, &piece, starts)
-}
-
-/// Writes the starts in the order of the codes.
-fn place<O>(codes: &[u64], piece: &Piece<'_, O>, starts: &mut [u32]) -> PieceShape {
-    let last = starts.len().wrapping_sub(1);
-    let (mut sorted, mut reversed) = (true, true);
-    for (at, (start, code)) in starts.iter_mut().zip(codes).enumerate() {
-        let ordinal = (code & piece.ordinals) as usize;
-        *start = piece.origin[ordinal];
-        sorted &= ordinal == at;
-        reversed &= ordinal == last - at;
+    let chunk = Chunk { order, bytes, origin, last_end, ordinals: (1 << ordinal_bits) - 1 };
+    Sorter { chunk: &chunk, coding, tools }.sort(codes, noted);
+    for (start, code) in starts.iter_mut().zip(codes) {
+        *start = origin[(*code & chunk.ordinals) as usize];
     }
-    PieceShape { already_sorted: sorted, reversed }
 }
 
 /// The records by ordinal.
-struct Piece<'a, O> {
+struct Chunk<'a, O> {
     order: &'a O,
     bytes: &'a [u8],
     origin: &'a [u32],
@@ -170,7 +150,7 @@ struct Piece<'a, O> {
     ordinals: u64,
 }
 
-impl<O> Piece<'_, O> {
+impl<O> Chunk<'_, O> {
     #[inline]
     fn record(&self, code: u64) -> &[u8] {
         let ordinal = (code & self.ordinals) as usize;
@@ -228,7 +208,7 @@ impl Coding {
 
     /// Whether strings with the key bits of `code` at `depth` are equal, given that they agree up
     /// to there.
-    fn settles(&self, code: u64, depth: usize) -> bool {
+    fn decides(&self, code: u64, depth: usize) -> bool {
         match self.fixed {
             Some(len) => (len.saturating_sub(depth) as u64) * 8 <= u64::from(64 - self.ordinal_bits),
             None => {
@@ -273,7 +253,7 @@ struct Materialised {
 }
 
 struct Sorter<'a, O> {
-    piece: &'a Piece<'a, O>,
+    chunk: &'a Chunk<'a, O>,
     /// Of keys.
     coding: Coding,
     tools: &'a mut Tools,
@@ -304,28 +284,28 @@ impl<O: RecordOrder> Sorter<'_, O> {
             };
             at += group;
             let group_end = at + group_len(&codes[at..end], self.coding.ordinal_bits);
-            at = self.settle(codes, at, group_end, level);
+            at = self.resolve(codes, at, group_end, level);
         }
     }
 
-    /// Asks for the memory of records in groups, from `codes[from]` on: settling them will read
+    /// Asks for the memory of records in groups, from `codes[from]` on: sorting them will read
     /// it in no order a processor could guess. How far that is now done.
     fn ask_ahead(&self, codes: &[u64], from: usize) -> usize {
         for at in from..codes.len() {
             if (codes[at] ^ codes[at - 1]) >> self.coding.ordinal_bits == 0 {
-                self.piece.prefetch(codes[at - 1]);
-                self.piece.prefetch(codes[at]);
+                self.chunk.prefetch(codes[at - 1]);
+                self.chunk.prefetch(codes[at]);
             }
         }
         codes.len().max(from)
     }
 
-    /// Settles a group of equal codes, or codes it deeper; where to go on.
-    fn settle(&mut self, codes: &mut [u64], at: usize, end: usize, level: Level) -> usize {
+    /// Sorts a group of equal codes, or codes it deeper; where to go on.
+    fn resolve(&mut self, codes: &mut [u64], at: usize, end: usize, level: Level) -> usize {
         let Some(next) = self.next_level(codes[at], level) else { return end };
         let group = &mut codes[at..end];
         if group.len() <= SMALL_GROUP || self.tools.frames.len() >= LEVELS_MAX {
-            self.settle_by_comparison(group, next);
+            self.resolve_by_comparison(group, next);
             return end;
         }
         let level = self.code(group, next);
@@ -333,12 +313,12 @@ impl<O: RecordOrder> Sorter<'_, O> {
         at
     }
 
-    /// What settles records with the code `code` at `level`; `None` if they are equal.
+    /// What decides between records with the code `code` at `level`; `None` if they are equal.
     fn next_level(&self, code: u64, level: Level) -> Option<Level> {
-        if !level.coding.settles(code, level.depth) {
+        if !level.coding.decides(code, level.depth) {
             return Some(Level { depth: level.depth + level.coding.bytes_coded(), ..level });
         }
-        let last_resort = self.piece.order.last_resort_kind();
+        let last_resort = self.chunk.order.last_resort_kind();
         if level.subject == Subject::Body || last_resort == LastResort::None {
             return None;
         }
@@ -361,7 +341,7 @@ impl<O: RecordOrder> Sorter<'_, O> {
             level.coding = self.coding;
             uniform = self.write_codes(group, level);
         }
-        if uniform == Some(true) && group.len() > SMALL_GROUP && !level.coding.settles(group[0], level.depth)
+        if uniform == Some(true) && group.len() > SMALL_GROUP && !level.coding.decides(group[0], level.depth)
         {
             level.depth = self.common_len(group, level);
             self.write_codes(group, level);
@@ -373,7 +353,7 @@ impl<O: RecordOrder> Sorter<'_, O> {
     /// Makes codes of prefixes of keys; whether their key bits are all equal.
     fn take_noted(&self, codes: &mut [u64]) -> bool {
         let first = codes.first().copied().unwrap_or(0);
-        let (ordinals, mut differing) = (self.piece.ordinals, 0);
+        let (ordinals, mut differing) = (self.chunk.ordinals, 0);
         for (ordinal, code) in (0..).zip(codes) {
             differing |= *code ^ first;
             let bits = if self.coding.flips { !*code } else { *code };
@@ -385,18 +365,18 @@ impl<O: RecordOrder> Sorter<'_, O> {
     /// Writes the group's codes. Whether their key bits are all equal; `None` if a string has not
     /// the length it should have, so that the codes are worth nothing.
     fn write_codes(&mut self, group: &mut [u64], level: Level) -> Option<bool> {
-        let (piece, scratch) = (self.piece, &mut self.tools.key_a);
+        let (chunk, scratch) = (self.chunk, &mut self.tools.key_a);
         let mut differing = 0;
         let mut first = None;
         for code in group {
-            let record = piece.record(*code);
-            let string = string(piece.order, level.subject, record, scratch);
+            let record = chunk.record(*code);
+            let string = string(chunk.order, level.subject, record, scratch);
             if level.coding.fixed.is_some_and(|len| len != string.len()) {
                 return None;
             }
             let bits = level.coding.bits(string, level.depth);
             differing |= bits ^ *first.get_or_insert(bits);
-            *code = bits | (*code & piece.ordinals);
+            *code = bits | (*code & chunk.ordinals);
         }
         Some(differing == 0)
     }
@@ -404,11 +384,11 @@ impl<O: RecordOrder> Sorter<'_, O> {
     /// Bytes that all strings of a group have in common, at least `level.depth`.
     fn common_len(&mut self, group: &[u64], level: Level) -> usize {
         let Tools { key_a, key_b, .. } = &mut *self.tools;
-        let piece = self.piece;
-        let first = string(piece.order, level.subject, piece.record(group[0]), key_a);
+        let chunk = self.chunk;
+        let first = string(chunk.order, level.subject, chunk.record(group[0]), key_a);
         let mut common = first.len();
         for code in &group[1..] {
-            let other = string(piece.order, level.subject, piece.record(*code), key_b);
+            let other = string(chunk.order, level.subject, chunk.record(*code), key_b);
             let head = &first[level.depth.min(common)..common];
             let other = other.get(level.depth..).unwrap_or_default();
             common = level.depth + common_prefix_len(head, other);
@@ -417,23 +397,23 @@ impl<O: RecordOrder> Sorter<'_, O> {
     }
 
     /// Sorts a group by the strings of `level` from its depth on, and what comes after them.
-    fn settle_by_comparison(&mut self, group: &mut [u64], level: Level) {
-        let computed = level.subject == Subject::Key && self.piece.order.computed();
+    fn resolve_by_comparison(&mut self, group: &mut [u64], level: Level) {
+        let computed = level.subject == Subject::Key && self.chunk.order.computed();
         if computed && group.len() <= SMALL_GROUP && self.materialise(group) {
-            return self.settle_materialised(group);
+            return self.resolve_materialised(group);
         }
         let Tools { key_a, key_b, .. } = &mut *self.tools;
-        let piece = self.piece;
+        let chunk = self.chunk;
         group.sort_unstable_by(|a, b| {
-            let (record_a, record_b) = (piece.record(*a), piece.record(*b));
+            let (record_a, record_b) = (chunk.record(*a), chunk.record(*b));
             let by_key = match level.subject {
                 Subject::Body => Ordering::Equal,
                 Subject::Key => {
-                    let key_a = piece.order.key(record_a, key_a);
-                    key_a.cmp(piece.order.key(record_b, key_b))
+                    let key_a = chunk.order.key(record_a, key_a);
+                    key_a.cmp(chunk.order.key(record_b, key_b))
                 }
             };
-            self.coding.directed(by_key).then_with(|| piece.settle(*a, *b))
+            self.coding.directed(by_key).then_with(|| chunk.compare_equal_keys(*a, *b))
         });
     }
 
@@ -443,7 +423,7 @@ impl<O: RecordOrder> Sorter<'_, O> {
         materialised.clear();
         key_bytes.clear();
         for code in group {
-            let key = self.piece.order.key(self.piece.record(*code), key_a);
+            let key = self.chunk.order.key(self.chunk.record(*code), key_a);
             let from = key_bytes.len();
             if from + key.len() > KEY_ROOM {
                 return false;
@@ -454,11 +434,13 @@ impl<O: RecordOrder> Sorter<'_, O> {
         true
     }
 
-    fn settle_materialised(&mut self, group: &mut [u64]) {
+    fn resolve_materialised(&mut self, group: &mut [u64]) {
         let Tools { materialised, key_bytes, .. } = &mut *self.tools;
         let key = |entry: &Materialised| &key_bytes[entry.from as usize..entry.to as usize];
         materialised.sort_unstable_by(|a, b| {
-            self.coding.directed(key(a).cmp(key(b))).then_with(|| self.piece.settle(a.code, b.code))
+            self.coding
+                .directed(key(a).cmp(key(b)))
+                .then_with(|| self.chunk.compare_equal_keys(a.code, b.code))
         });
         for (code, entry) in group.iter_mut().zip(materialised.iter()) {
             *code = entry.code;
@@ -472,9 +454,9 @@ impl Coding {
     }
 }
 
-impl<O: RecordOrder> Piece<'_, O> {
+impl<O: RecordOrder> Chunk<'_, O> {
     /// Order of two records of equal keys.
-    fn settle(&self, a: u64, b: u64) -> Ordering {
+    fn compare_equal_keys(&self, a: u64, b: u64) -> Ordering {
         self.order
             .last_resort(self.record(a), self.record(b))
             .then((a & self.ordinals).cmp(&(b & self.ordinals)))

@@ -44,17 +44,15 @@ fn starts_of<F: Framing>(framing: &F, bytes: &[u8]) -> Vec<u32> {
     starts
 }
 
-fn check<F: Framing, O: RecordOrder>(framing: F, order: &O, bytes: &[u8]) -> PieceShape {
+fn check<F: Framing, O: RecordOrder>(framing: F, order: &O, bytes: &[u8]) {
     let starts = starts_of(&framing, bytes);
     let record = |start: u32| &bytes[start as usize..framing.end(bytes, start as usize).unwrap()];
     let mut wanted = starts.clone();
     wanted.sort_by(|a, b| compare(order, record(*a), record(*b), &mut vec![], &mut vec![]));
     let mut sorted = starts.clone();
-    let mut scratch = PieceScratch::with_capacity(starts.len());
-    let shape = sort_piece(&framing, order, bytes, &mut sorted, &mut scratch);
+    let mut scratch = ChunkScratch::with_capacity(starts.len());
+    sort_chunk(&framing, order, bytes, &mut sorted, &mut scratch);
     assert!(sorted == wanted);
-    assert_eq!(shape.already_sorted, sorted == starts);
-    assert_eq!(shape.reversed, sorted.iter().rev().eq(&starts));
     let mut noted = starts.clone();
     scratch.clear();
     for start in &starts {
@@ -64,8 +62,8 @@ fn check<F: Framing, O: RecordOrder>(framing: F, order: &O, bytes: &[u8]) -> Pie
             scratch.note(key);
         }
     }
-    assert!(sort_noted_piece(&framing, order, bytes, &mut noted, &mut scratch) == shape && noted == wanted);
-    shape
+    sort_noted_chunk(&framing, order, bytes, &mut noted, &mut scratch);
+    assert!(noted == wanted);
 }
 
 fn check_lines(lines: &[Vec<u8>]) {
@@ -166,15 +164,15 @@ fn very_long_computed_keys_do_not_fit_the_room() {
 }
 
 #[test]
-fn shapes_are_recognised() {
+fn sorted_reversed_and_equal_records() {
     let framing = FixedFraming(4);
     let order = RangeOrder::new(framing, 0..4, false, LastResort::None);
     let ascending: Vec<u8> = (0u32..1000).flat_map(u32::to_be_bytes).collect();
     let descending: Vec<u8> = (0u32..1000).rev().flat_map(u32::to_be_bytes).collect();
     let equal = vec![7; 400];
-    assert_eq!(check(framing, &order, &ascending), PieceShape { already_sorted: true, reversed: false });
-    assert_eq!(check(framing, &order, &descending), PieceShape { already_sorted: false, reversed: true });
-    assert_eq!(check(framing, &order, &equal), PieceShape { already_sorted: true, reversed: false });
+    check(framing, &order, &ascending);
+    check(framing, &order, &descending);
+    check(framing, &order, &equal);
     check(framing, &order, &[]);
     check(framing, &order, &[1, 2, 3, 4]);
 }
@@ -185,8 +183,8 @@ fn scratch_is_what_was_said() {
     let bytes: Vec<u8> = (0..100 * 2000).map(|_| next(2) as u8).collect();
     let framing = FixedFraming(100);
     let order = RangeOrder::new(framing, 0..10, false, LastResort::Bytes);
-    let mut scratch = PieceScratch::with_capacity(2000);
-    sort_piece(&framing, &order, &bytes, &mut starts_of(&framing, &bytes), &mut scratch);
+    let mut scratch = ChunkScratch::with_capacity(2000);
+    sort_chunk(&framing, &order, &bytes, &mut starts_of(&framing, &bytes), &mut scratch);
     let Tools { frames, materialised, key_bytes, key_a, key_b } = &scratch.tools;
     let held = scratch.codes.capacity() * 8
         + scratch.origin.capacity() * 4
