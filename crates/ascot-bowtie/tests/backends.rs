@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use ascot_bowtie::engine::{Bowtie, Reader, Writer};
 use ascot_bowtie::flow::{Flow, Step, run};
 use ascot_io::{
-    Arm, Backend, BlockPool, Direction, Disk, DiskOptions, Effect, IoError, Ledger, Operation, Pool,
+    Action, Backend, BlockPool, Direction, Disk, DiskOptions, Effect, IoError, IoQueue, Ledger, Pool,
     VirtualDisk,
 };
 use ascot_model::run_length::{Scheme, Shape};
@@ -152,7 +152,7 @@ impl Job {
         };
         let disk = Disk::new(options);
         if let Kind::Threads = kind {
-            assert!(disk.use_arm(Arm::start_threads(2)));
+            assert!(disk.use_io_queue(IoQueue::start_threads(2)));
         }
         let read = |k| {
             let stream = disk.open_read(&name("in", k), 0..u64::MAX, &format!("in-{k}"))?;
@@ -263,7 +263,7 @@ fn a_fault_anywhere_is_told_on_every_backend() {
         assert!(counting.counted() > 12, "{kind:?}: {}", counting.counted());
         for effect in [Effect::Eio, Effect::NoSpace, Effect::Short] {
             for at in 0..counting.counted() {
-                let operations = vec![Operation::Open, Operation::Create, Operation::Read, Operation::Write];
+                let operations = vec![Action::Open, Action::Create, Action::Read, Action::Write];
                 let plan = FaultPlan { at, effect, operations, path_contains: String::new(), lasting: false };
                 let faults = Faults::new(plan);
                 let result = job.run(kind, dir.path(), Some(faults.clone()));

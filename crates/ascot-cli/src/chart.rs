@@ -28,26 +28,25 @@ const GRID_LINES: u32 = 4;
 /// Where points go.
 struct Scale {
     files: (f64, f64),
-    most_ms: f64,
+    max_ms: f64,
 }
 
 impl Scale {
-    fn of(points: &[&SwitchPoint]) -> Scale {
+    fn new(points: &[&SwitchPoint]) -> Scale {
         let files = points.iter().map(|point| f64::from(point.files));
-        let (least, most) =
-            files.fold((f64::MAX, 1.0), |(least, most), files| (files.min(least), files.max(most)));
+        let (min, max) = files.fold((f64::MAX, 1.0), |(min, max), files| (files.min(min), files.max(max)));
         let top = points.iter().map(|point| point.seconds.value + point.seconds.spread).fold(0.0, f64::max);
-        Scale { files: (least.min(most), most), most_ms: round_up(top * 1e3) }
+        Scale { files: (min.min(max), max), max_ms: round_up(top * 1e3) }
     }
 
     fn x(&self, files: f64) -> f64 {
-        let (least, most) = self.files;
-        let span = (most / least).ln().max(1e-9);
-        LEFT + (WIDTH - LEFT - RIGHT) * (files / least).ln() / span
+        let (min, max) = self.files;
+        let span = (max / min).ln().max(1e-9);
+        LEFT + (WIDTH - LEFT - RIGHT) * (files / min).ln() / span
     }
 
     fn y(&self, ms: f64) -> f64 {
-        HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (ms.max(0.0) / self.most_ms).min(1.0)
+        HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (ms.max(0.0) / self.max_ms).min(1.0)
     }
 }
 
@@ -63,7 +62,7 @@ pub fn switches(profile: &MeasuredProfile) -> String {
     let lines =
         [("reading", READING, &measured.read_switches), ("writing", WRITING, &measured.write_switches)];
     let all: Vec<&SwitchPoint> = lines.iter().flat_map(|(_, _, points)| points.iter()).collect();
-    let scale = Scale::of(&all);
+    let scale = Scale::new(&all);
     let mut svg = sheet(&format!("What a switch between files costs: {}", profile.volume.name));
     let figures = format!(
         "reads {}, writes {}, both at once {} each; runs of {}",
@@ -96,7 +95,7 @@ fn sheet(title: &str) -> String {
 
 fn axes(svg: &mut String, scale: &Scale, points: &[SwitchPoint]) {
     for line in 0..=GRID_LINES {
-        let ms = scale.most_ms * f64::from(line) / f64::from(GRID_LINES);
+        let ms = scale.max_ms * f64::from(line) / f64::from(GRID_LINES);
         let y = scale.y(ms);
         let end = WIDTH - RIGHT;
         let _ = writeln!(svg, "<path d=\"M{LEFT} {y:.1}H{end}\" stroke=\"{GRID}\"/>");
@@ -169,10 +168,10 @@ mod tests {
         assert!(round_up(0.0) > 0.0);
         let point = |files, value| SwitchPoint { files, seconds: Figure { value, spread: 1e-4 } };
         let points = [point(2, 1e-3), point(256, 9e-3)];
-        let scale = Scale::of(&points.iter().collect::<Vec<_>>());
+        let scale = Scale::new(&points.iter().collect::<Vec<_>>());
         assert!((scale.x(2.0) - LEFT).abs() < 1e-9 && (scale.x(256.0) - (WIDTH - RIGHT)).abs() < 1e-9);
         assert!(scale.y(-1.0) > scale.y(9.1) && scale.y(9.1) >= TOP);
-        assert!(Scale::of(&[]).x(2.0).is_finite());
+        assert!(Scale::new(&[]).x(2.0).is_finite());
     }
 
     #[test]

@@ -15,7 +15,7 @@ use clap::Command;
 use clap_complete::Shell;
 
 /// Bytes of a header that are looked at.
-const MOST_HEADER_BYTES: u64 = 64 << 10;
+const MAX_HEADER_BYTES: u64 = 64 << 10;
 
 use crate::request::SORT_WORDS;
 
@@ -165,7 +165,7 @@ fn columns(words: &[String]) -> Vec<String> {
     let separator = separator(words).unwrap_or(if tsv { b'\t' } else { b',' });
     let mut header = Vec::new();
     let read = File::open(file)
-        .and_then(|file| BufReader::new(file.take(MOST_HEADER_BYTES)).read_until(b'\n', &mut header));
+        .and_then(|file| BufReader::new(file.take(MAX_HEADER_BYTES)).read_until(b'\n', &mut header));
     if read.is_err() {
         return Vec::new();
     }

@@ -36,7 +36,7 @@ pub enum Failure {
     #[error("{flag} {source}")]
     Size {
         /// The flag or variable it was given to.
-        flag: &'static str,
+        flag: String,
         /// What is wrong with it.
         source: SizeError,
     },
@@ -105,7 +105,7 @@ impl Failure {
 }
 
 /// The parser's complaint in our form; `name` is the command as called ("ascot sort").
-pub fn of_parser(error: &clap::Error, name: &str, command: &Command) -> Failure {
+pub fn from_parser(error: &clap::Error, name: &str, command: &Command) -> Failure {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
         Some(ContextValue::Strings(texts)) => {
@@ -237,7 +237,7 @@ fn ambiguous(flag: &str, command: &Command) -> Option<Failure> {
 
 /// The first word that is a flag of other programs only. The parser would take it for short for a flag of
 /// `command` that begins so (`--keep` for `--keep-on-interrupt`).
-pub fn of_foreign_flag(words: &[OsString], command: &Command) -> Option<Failure> {
+pub fn from_foreign_flag(words: &[OsString], command: &Command) -> Option<Failure> {
     let flags = words.iter().map_while(|word| word.to_str().filter(|word| *word != "--"));
     flags.filter_map(|word| word.strip_prefix("--")).find_map(|flag| {
         let name = flag.split('=').next().unwrap_or_default();
@@ -262,12 +262,13 @@ mod tests {
         let root = crate::flags::root();
         let name = line.split(' ').nth(1).unwrap_or_default();
         let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-        if let Some(failure) = root.find_subcommand(name).and_then(|command| of_foreign_flag(&words, command))
+        if let Some(failure) =
+            root.find_subcommand(name).and_then(|command| from_foreign_flag(&words, command))
         {
             return failure.to_string();
         }
         let error = crate::flags::root().try_get_matches_from(words).unwrap_err();
-        of_parser(&error, "ascot sort", root.find_subcommand(name).unwrap_or(&root)).to_string()
+        from_parser(&error, "ascot sort", root.find_subcommand(name).unwrap_or(&root)).to_string()
     }
 
     #[test]

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::path::PathBuf;
 
 use ascot_index::{
     Condition, Directory, IndexError, Info, Named, PartitionBy, RolledBack, Scan, Scheme, Sign,
@@ -21,10 +20,11 @@ use crate::index_build;
 use crate::index_output::{Form, Output};
 use crate::numbers;
 use crate::request::memory_or;
-use crate::sort::print;
+use crate::sys::print;
+use crate::values;
 
 /// Memory of a reader where nothing is said, bytes.
-const USUAL_MEMORY_BYTES: u64 = 64 << 20;
+const DEFAULT_MEMORY_BYTES: u64 = 64 << 20;
 
 /// Runs one of the commands.
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
@@ -41,8 +41,8 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
 }
 
 fn open(matches: &ArgMatches) -> Result<Directory, Failure> {
-    let path = matches.get_one::<OsString>("dir").map(PathBuf::from).unwrap_or_default();
-    let bytes = memory_or(matches, USUAL_MEMORY_BYTES)?;
+    let path = values::path(matches, "dir").unwrap_or_default();
+    let bytes = memory_or(matches, DEFAULT_MEMORY_BYTES)?;
     Ok(Directory::open(&Disk::default(), &path, usize::try_from(bytes).unwrap_or(usize::MAX))?)
 }
 
@@ -82,7 +82,7 @@ fn get(matches: &ArgMatches) -> Result<u8, Failure> {
     let keys = wanted(matches, &directory)?;
     let many = matches.get_one::<OsString>("keys-file").is_some();
     let epoch = epoch(matches, &directory)?;
-    let mut out = Output::new(&directory, Form::of(matches))?;
+    let mut out = Output::new(&directory, Form::requested(matches))?;
     let (mut found, mut unknown) = (0, Unknown::default());
     let done = directory.stored_many_there(&keys, epoch, |number, values, gaps| {
         let key = &keys[number][..];
@@ -196,19 +196,19 @@ fn tell_notices(directory: &Directory) {
 }
 
 fn wanted(matches: &ArgMatches, directory: &Directory) -> Result<Vec<Vec<u8>>, Failure> {
-    if let Some(file) = matches.get_one::<OsString>("keys-file").map(PathBuf::from) {
+    if let Some(file) = values::path(matches, "keys-file") {
         let text =
             if file.as_os_str() == "-" { io::read_to_string(io::stdin()) } else { fs::read_to_string(&file) };
         let text =
             text.map_err(|source| Failure::File { path: file, doing: "cannot read the keys", source })?;
         return text.lines().filter(|line| !line.is_empty()).map(|line| key(line, directory)).collect();
     }
-    matches.get_one::<String>("key").map(|text| key(text, directory)).into_iter().collect()
+    values::word(matches, "key").map(|text| key(text, directory)).into_iter().collect()
 }
 
 fn range(matches: &ArgMatches) -> Result<u8, Failure> {
     let directory = open(matches)?;
-    let text = matches.get_one::<String>("range").map_or("", String::as_str);
+    let text = values::word(matches, "range").unwrap_or("");
     let Some((from, end)) = text.split_once("..") else {
         return Err(Failure::usage(format!("'{text}' is no range of keys"), "write: A..B, A.., ..B or .."));
     };
@@ -217,13 +217,13 @@ fn range(matches: &ArgMatches) -> Result<u8, Failure> {
         from: bound(from)?.unwrap_or_default(),
         end: bound(end)?,
         epoch: epoch(matches, &directory)?,
-        condition: matches.get_one::<String>("where").map(|text| condition(text, &directory)).transpose()?,
+        condition: values::word(matches, "where").map(|text| condition(text, &directory)).transpose()?,
         by_key: !matches.get_flag("unordered"),
     };
     if scan.end.as_ref().is_some_and(|end| *end < scan.from) {
         return Err(Failure::usage("the range ends before it begins", "the lesser key comes first"));
     }
-    let (mut out, mut unread) = (Output::new(&directory, Form::of(matches))?, Unread::default());
+    let (mut out, mut unread) = (Output::new(&directory, Form::requested(matches))?, Unread::default());
     let done = directory.scan_stored_there(&scan, &mut unread, |record| out.record(&record));
     out.finish(done)?;
     tell_notices(&directory);
@@ -344,7 +344,7 @@ fn info_text(directory: &Directory, info: &Info) -> String {
 }
 
 fn rollback(matches: &ArgMatches) -> Result<u8, Failure> {
-    let path = matches.get_one::<OsString>("dir").map(PathBuf::from).unwrap_or_default();
+    let path = values::path(matches, "dir").unwrap_or_default();
     let epochs = numbers::whole(matches, "to-epoch")?.unwrap_or_default();
     let done = roll_back(&Disk::default(), &path, epochs)?;
     let RolledBack { kept, dropped, freed_bytes } = done;

@@ -1,6 +1,5 @@
 //! `ascot index build` and `ascot index plan`.
 
-use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,16 +21,17 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::numbers;
-use crate::request::{memory_or, paths};
+use crate::request::memory_or;
 use crate::signals::Stop;
-use crate::sort::print;
+use crate::sys::print;
+use crate::values;
 
 /// Memory of a build where nothing is said, bytes.
-const USUAL_MEMORY_BYTES: u64 = 256 << 20;
+const DEFAULT_MEMORY_BYTES: u64 = 256 << 20;
 /// What epochs of one file each are limited to: a page of each index is rewritten for each of them.
-const USUAL_BATCH_BYTES: u64 = 32 << 10;
+const DEFAULT_BATCH_BYTES: u64 = 32 << 10;
 /// Bytes of an epoch where nothing is said.
-const USUAL_EPOCH_BYTES: u64 = 256 << 20;
+const DEFAULT_EPOCH_BYTES: u64 = 256 << 20;
 
 /// `ascot index build`.
 pub fn build(matches: &ArgMatches) -> Result<u8, Failure> {
@@ -45,7 +45,7 @@ pub fn build(matches: &ArgMatches) -> Result<u8, Failure> {
 }
 
 fn build_until(matches: &ArgMatches, cancel: &Cancel) -> Result<u8, Failure> {
-    let output = matches.get_one::<OsString>("output").map(PathBuf::from).unwrap_or_default();
+    let output = values::path(matches, "output").unwrap_or_default();
     let inputs = inputs(matches)?;
     let files = record_files(matches)?;
     for input in &inputs {
@@ -56,7 +56,7 @@ fn build_until(matches: &ArgMatches, cancel: &Cancel) -> Result<u8, Failure> {
         }
     }
     let disk = Disk::default();
-    let memory_bytes = memory_or(matches, USUAL_MEMORY_BYTES)?;
+    let memory_bytes = memory_or(matches, DEFAULT_MEMORY_BYTES)?;
     let writer_bytes = usize::try_from(memory_bytes).unwrap_or(usize::MAX).saturating_sub(MEMORY_BYTES);
     let (opening, goes_on) = opening(matches, &files, &output)?;
     // What is there already is somebody else's.
@@ -111,7 +111,7 @@ fn build_until(matches: &ArgMatches, cancel: &Cancel) -> Result<u8, Failure> {
 /// The files to read; `-` is standard input.
 fn inputs(matches: &ArgMatches) -> Result<Vec<PathBuf>, Failure> {
     const STANDARD_INPUT: &str = "/dev/stdin";
-    let named = paths(matches, "files");
+    let named = values::paths(matches, "files");
     if named.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
         return Err(Failure::usage("- is named twice", "standard input can be read once"));
     }
@@ -168,12 +168,12 @@ fn remove_empty(directory: &Path, made: bool) {
 }
 
 fn record_files(matches: &ArgMatches) -> Result<RecordFiles, Failure> {
-    let text = |id: &str| matches.get_one::<String>(id).map_or("", String::as_str);
     let bad = |error: ascot_record::layout::LayoutError| {
         Failure::usage(error.to_string(), "ascot index build --help shows what there is")
     };
-    let layout = ascot_record::layout::Layout::parse(text("format")).map_err(bad)?;
-    let key = text("key");
+    let layout =
+        ascot_record::layout::Layout::parse(values::word(matches, "format").unwrap_or("")).map_err(bad)?;
+    let key = values::word(matches, "key").unwrap_or("");
     let ends = key.split_once("..").and_then(|(from, end)| Some((from.parse().ok()?, end.parse().ok()?)));
     let Some((from, end)) = ends else {
         return Err(Failure::usage(format!("'{key}' is no range of bytes for --key"), "write: --key 0..8"));
@@ -183,11 +183,10 @@ fn record_files(matches: &ArgMatches) -> Result<RecordFiles, Failure> {
 
 /// How the directory is opened, and whether it is gone on with: then what is not on the command line is whatever is there.
 fn opening(matches: &ArgMatches, files: &RecordFiles, output: &Path) -> Result<(Opening, bool), Failure> {
-    let word = |id: &str| matches.get_one::<String>(id).map(String::as_str);
     let mode = if matches.get_flag("append") {
         Some(OpenMode::Append)
     } else {
-        word("open").and_then(OpenMode::named)
+        values::word(matches, "open").and_then(OpenMode::named)
     };
     let (mode, rollback) = (mode.unwrap_or_default(), numbers::whole(matches, "rollback")?);
     if mode == OpenMode::Create && rollback.is_some() {
@@ -198,10 +197,10 @@ fn opening(matches: &ArgMatches, files: &RecordFiles, output: &Path) -> Result<(
     }
     let partitions = numbers::whole(matches, "partitions")?;
     let mut request = LayoutRequest {
-        scheme: word("scheme").and_then(Scheme::named),
+        scheme: values::word(matches, "scheme").and_then(Scheme::named),
         partitions: partitions.map(|count| u32::try_from(count).unwrap_or(u32::MAX)),
-        partition_by: word("partition-by").and_then(PartitionBy::named),
-        attribute: word("attribute").map(attribute).transpose()?,
+        partition_by: values::word(matches, "partition-by").and_then(PartitionBy::named),
+        attribute: values::word(matches, "attribute").map(attribute).transpose()?,
         ..LayoutRequest::default()
     };
     let goes_on = Opening { mode, rollback, ..Opening::default() }.goes_on(output)?;
@@ -245,16 +244,14 @@ struct Plans {
 
 /// `ascot index plan`.
 pub fn plan(matches: &ArgMatches) -> Result<u8, Failure> {
-    let most = u64::from(WRITERS_MAX);
+    let max = u64::from(WRITERS_MAX);
     let many = |id: &'static str| match numbers::whole(matches, id)? {
-        Some(count) if (1..=most).contains(&count) => Ok(count),
-        _ => {
-            Err(Failure::usage(format!("--{id} is a number from 1 to {}", units::count(most)), "such as 64"))
-        }
+        Some(count) if (1..=max).contains(&count) => Ok(count),
+        _ => Err(Failure::usage(format!("--{id} is a number from 1 to {}", units::count(max)), "such as 64")),
     };
     let (ranks, ranks_per_node) = (many("ranks")?, many("ranks-per-node")?);
-    let batch_bytes = numbers::memory(matches, "batch", USUAL_BATCH_BYTES)?.max(1);
-    let epoch_bytes = numbers::memory(matches, "bytes", USUAL_EPOCH_BYTES)?;
+    let batch_bytes = numbers::memory(matches, "batch", DEFAULT_BATCH_BYTES)?.max(1);
+    let epoch_bytes = numbers::memory(matches, "bytes", DEFAULT_EPOCH_BYTES)?;
     let job = RoutingJob { ranks, ranks_per_node, batch_bytes, epoch_bytes };
     let (nodes, direct, three_hop) = (job.nodes(), job.direct(), job.three_hop());
     let plans = Plans { ranks, ranks_per_node, nodes, batch_bytes, epoch_bytes, direct, three_hop };

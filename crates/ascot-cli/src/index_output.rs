@@ -23,7 +23,7 @@ pub enum Form {
 
 impl Form {
     /// The one that is asked for.
-    pub fn of(matches: &ArgMatches) -> Self {
+    pub fn requested(matches: &ArgMatches) -> Self {
         match (matches.get_flag("raw"), matches.get_flag("json")) {
             (true, _) => Form::Raw,
             (_, true) => Form::Json,

@@ -32,19 +32,20 @@ mod sys;
 mod terminal;
 mod tools;
 mod unpacking;
+mod values;
 mod view_flags;
 mod views;
 mod volume;
 
 use std::ffi::OsString;
 use std::io::Write;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Command};
 
 use failure::{Failure, STATUS_OF_ERROR};
+use sys::print;
 
 fn main() -> ExitCode {
     stack_signals::restore();
@@ -96,9 +97,9 @@ fn explain(error: &clap::Error, named: &[Option<String>]) -> Result<u8, Failure>
         (command, name) = (below, format!("{name} {word}"));
     }
     match error.kind() {
-        ErrorKind::DisplayHelp => say(help::screen(command, &name).as_bytes()),
-        ErrorKind::DisplayVersion => say(concat!("ascot ", env!("CARGO_PKG_VERSION"), "\n").as_bytes()),
-        _ => Err(failure::of_parser(error, &name, command)),
+        ErrorKind::DisplayHelp => print(help::screen(command, &name)).map(|()| 0),
+        ErrorKind::DisplayVersion => print(concat!("ascot ", env!("CARGO_PKG_VERSION"), "\n")).map(|()| 0),
+        _ => Err(failure::from_parser(error, &name, command)),
     }
 }
 
@@ -108,7 +109,7 @@ fn spelled_out(mut words: Vec<OsString>, root: &Command) -> Result<Vec<OsString>
     let word = words.get(1).and_then(|word| word.to_str()).filter(|word| LIKE_SORT.contains(word));
     if let Some(command) = word.and_then(|word| root.find_subcommand(word)) {
         let rest = words.split_off(2);
-        if let Some(failure) = failure::of_foreign_flag(&rest, command) {
+        if let Some(failure) = failure::from_foreign_flag(&rest, command) {
             return Err(failure);
         }
         words.extend(arguments::rewritten(rest, command));
@@ -132,7 +133,7 @@ fn dispatch(matches: &ArgMatches) -> Result<u8, Failure> {
         Some(("simulate", matches)) => simulation::run(matches),
         Some(("man", matches)) => man(matches),
         Some(("completions", matches)) => completions(matches),
-        Some((_, matches)) => help_of(matches.get_one::<String>("command").map(String::as_str)),
+        Some((_, matches)) => help_of(values::word(matches, "command")),
         None => help_of(None),
     }
 }
@@ -140,9 +141,9 @@ fn dispatch(matches: &ArgMatches) -> Result<u8, Failure> {
 fn help_of(name: Option<&str>) -> Result<u8, Failure> {
     let root = flags::root();
     match name {
-        None => say(help::screen(&root, "ascot").as_bytes()),
+        None => print(help::screen(&root, "ascot")).map(|()| 0),
         Some(name) => match root.find_subcommand(name) {
-            Some(command) => say(help::screen(command, &format!("ascot {name}")).as_bytes()),
+            Some(command) => print(help::screen(command, &format!("ascot {name}"))).map(|()| 0),
             None => Err(no_such_command(name)),
         },
     }
@@ -150,28 +151,31 @@ fn help_of(name: Option<&str>) -> Result<u8, Failure> {
 
 fn man(matches: &ArgMatches) -> Result<u8, Failure> {
     let root = flags::root();
-    if let Some(dir) = matches.get_one::<OsString>("dir").map(PathBuf::from) {
+    if let Some(dir) = values::path(matches, "dir") {
         let written = manual::write_pages(&root, &dir);
         written.map_err(|source| Failure::File { path: dir, doing: "cannot write manual pages", source })?;
         return Ok(0);
     }
-    let name = matches.get_one::<String>("page").map(String::as_str);
+    let name = values::word(matches, "page");
     match manual::page(&root, name.filter(|name| *name != "ascot")).map_err(Failure::Output)? {
-        Some(page) => say(&page),
+        Some(page) => print(&page).map(|()| 0),
         None => Err(no_such_command(name.unwrap_or_default())),
     }
 }
 
 fn completions(matches: &ArgMatches) -> Result<u8, Failure> {
-    let word = |id: &str| matches.get_one::<String>(id).map_or("", String::as_str);
-    let shell = word("shell");
+    let shell = values::word(matches, "shell").unwrap_or_default();
     if shell == "values" {
         let words: Vec<String> = matches.get_many("words").into_iter().flatten().cloned().collect();
-        let values = completion::values(word("flag"), word("word"), &words);
-        return say(values.iter().map(|value| format!("{value}\n")).collect::<String>().as_bytes());
+        let values = completion::values(
+            values::word(matches, "flag").unwrap_or_default(),
+            values::word(matches, "word").unwrap_or_default(),
+            &words,
+        );
+        return print(values.iter().map(|value| format!("{value}\n")).collect::<String>()).map(|()| 0);
     }
     match completion::script(flags::root(), shell) {
-        Some(script) => say(&script),
+        Some(script) => print(&script).map(|()| 0),
         None => Err(Failure::usage(
             format!("there are no completions for '{shell}'"),
             "accepted: bash, elvish, fish, powershell, zsh",
@@ -181,11 +185,4 @@ fn completions(matches: &ArgMatches) -> Result<u8, Failure> {
 
 fn no_such_command(name: &str) -> Failure {
     Failure::usage(format!("there is no command {name}"), "ascot --help lists them")
-}
-
-fn say(text: &[u8]) -> Result<u8, Failure> {
-    let mut out = std::io::stdout().lock();
-    let written = out.write_all(text).and_then(|()| out.flush());
-    sys::standard_output().and(written).map_err(Failure::Output)?;
-    Ok(0)
 }

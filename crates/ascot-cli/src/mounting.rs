@@ -25,7 +25,8 @@ use clap::ArgMatches;
 
 use crate::failure::Failure;
 use crate::signals::Stop;
-use crate::views::{open, open_index, path};
+use crate::values;
+use crate::views::{open, open_index};
 
 /// How often a mount looks whether it is to end, and whether readers are idle.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
@@ -41,7 +42,7 @@ const TRIED_BYTES: usize = 4096;
 
 /// `ascot mount`.
 pub fn mount(matches: &ArgMatches) -> Result<u8, Failure> {
-    let at = path(matches, "mountpoint").unwrap_or_default();
+    let at = values::path(matches, "mountpoint").unwrap_or_default();
     check_place(&at)?;
     if matches.get_flag("foreground") || std::env::var_os(STARTED_BY).is_some() {
         serve(matches, &at)
@@ -92,7 +93,7 @@ fn start() -> Result<u8, Failure> {
 
 /// Mounts, and answers until it is unmounted or told to stop.
 fn serve(matches: &ArgMatches, at: &Path) -> Result<u8, Failure> {
-    let dir = path(matches, "dir").unwrap_or_default();
+    let dir = values::path(matches, "dir").unwrap_or_default();
     let cancel = Cancel::new();
     let stop = Stop::watch(&cancel);
     let is_index = dir.join(MANIFEST).is_file();

@@ -8,30 +8,17 @@ use serde::Serialize;
 use crate::failure::Failure;
 use crate::size;
 use crate::sys;
+use crate::values;
 
 /// More files than anybody has, and few enough to compute with.
-const MOST_STREAMS: u64 = 1_000_000;
-
-fn text<'a>(matches: &'a ArgMatches, id: &str) -> Option<&'a str> {
-    matches.get_one::<String>(id).map(String::as_str)
-}
+const MAX_STREAMS: u64 = 1_000_000;
 
 /// A size in bytes, or `default` where none is given.
-pub fn memory(matches: &ArgMatches, id: &'static str, default: u64) -> Result<u64, Failure> {
-    let Some(text) = text(matches, id) else { return Ok(default) };
-    let amount = size::memory_size(text).map_err(|source| Failure::Size { flag: flag(id), source })?;
+pub fn memory(matches: &ArgMatches, id: &str, default: u64) -> Result<u64, Failure> {
+    let Some(text) = values::word(matches, id) else { return Ok(default) };
+    let amount =
+        size::memory_size(text).map_err(|source| Failure::Size { flag: format!("--{id}"), source })?;
     Ok(amount.bytes_of(sys::memory_bytes()))
-}
-
-fn flag(id: &'static str) -> &'static str {
-    match id {
-        "memory" => "--memory",
-        "block" => "--block",
-        "bytes" => "--bytes",
-        "total" => "--total",
-        "batch" => "--batch",
-        _ => "--input",
-    }
 }
 
 /// A whole number, if one is given.
@@ -40,34 +27,33 @@ pub fn whole(matches: &ArgMatches, id: &str) -> Result<Option<u64>, Failure> {
         size::count(text)
             .map_err(|_| Failure::usage(format!("--{id} '{text}' is not a whole number"), "such as 64"))
     };
-    text(matches, id).map(number).transpose()
+    values::word(matches, id).map(number).transpose()
 }
 
 /// A number of streams.
 pub fn streams(matches: &ArgMatches, id: &str, default: u32) -> Result<u32, Failure> {
     match whole(matches, id)? {
         None => Ok(default),
-        Some(count @ ..=MOST_STREAMS) => Ok(count as u32),
+        Some(count @ ..=MAX_STREAMS) => Ok(count as u32),
         Some(count) => {
             Err(Failure::usage(format!("--{id} {count} is too many"), "up to 1000000 can be computed"))
         }
     }
 }
 
-/// A number between `least` and `most`.
-pub fn real(text: &str, what: &str, least: f64, most: f64) -> Result<f64, Failure> {
+/// A number between `min` and `max`.
+pub fn real(text: &str, what: &str, min: f64, max: f64) -> Result<f64, Failure> {
     match text.parse::<f64>() {
-        Ok(value) if (least..=most).contains(&value) => Ok(value),
-        _ => Err(Failure::usage(
-            format!("{what} '{text}' is not a number from {least} to {most}"),
-            "such as 0.5",
-        )),
+        Ok(value) if (min..=max).contains(&value) => Ok(value),
+        _ => {
+            Err(Failure::usage(format!("{what} '{text}' is not a number from {min} to {max}"), "such as 0.5"))
+        }
     }
 }
 
 /// `--alpha`.
 pub fn alpha(matches: &ArgMatches) -> Result<f64, Failure> {
-    text(matches, "alpha").map_or(Ok(0.5), |text| real(text, "--alpha", 0.0, 1.0))
+    values::word(matches, "alpha").map_or(Ok(0.5), |text| real(text, "--alpha", 0.0, 1.0))
 }
 
 /// A bowtie of so many streams; without inputs nothing is read, without outputs nothing is written.

@@ -8,19 +8,19 @@ use clap::ArgMatches;
 
 use crate::failure::Failure;
 use crate::numbers;
-use crate::sort::print;
 use crate::sort_planning::plan_sort;
-use crate::view_flags::is_given;
+use crate::sys::print;
+use crate::values;
 use crate::volume;
 
 /// Bytes of the smallest blocks that are worth reading or writing.
-const LEAST_BLOCK_BYTES: u64 = 64 << 10;
+const MIN_BLOCK_BYTES: u64 = 64 << 10;
 /// Files of the smallest pass that changes their number: two at one end, one at the other.
-const LEAST_STREAMS: u32 = 3;
+const MIN_STREAMS: u32 = 3;
 
 /// `ascot plan`.
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
-    let what = matches.get_one::<String>("what").map_or("bowtie", String::as_str);
+    let what = values::word(matches, "what").unwrap_or("bowtie");
     refuse_meaningless(matches, what)?;
     let profile = volume::profile(matches)?;
     let volume = &profile.volume;
@@ -28,13 +28,13 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let (inputs, outputs) =
         (numbers::streams(matches, "inputs", 1)?, numbers::streams(matches, "outputs", 1)?);
     let alpha = numbers::alpha(matches)?;
-    let most = match numbers::whole(matches, "most-streams")? {
-        Some(most) => u32::try_from(most).unwrap_or(u32::MAX),
-        None => u32::try_from(memory_bytes / (2 * LEAST_BLOCK_BYTES)).unwrap_or(u32::MAX),
+    let max = match numbers::whole(matches, "most-streams")? {
+        Some(max) => u32::try_from(max).unwrap_or(u32::MAX),
+        None => u32::try_from(memory_bytes / (2 * MIN_BLOCK_BYTES)).unwrap_or(u32::MAX),
     };
     let text = if what == "bowtie" {
         let shape = numbers::shape(inputs, outputs, alpha)?;
-        if shape.streams() > most {
+        if shape.streams() > max {
             return Err(too_many(matches, shape.streams(), memory_bytes));
         }
         let plan = BowtiePlan::new(shape, memory_bytes, volume);
@@ -51,11 +51,11 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         }
         let job = FileJob { what, inputs, outputs, input_bytes: input_bytes as f64, alpha };
         let memory = memory_bytes as f64;
-        let cost = DeviceCost { volume, memory_bytes: memory, max_streams: most, baseline: None };
+        let cost = DeviceCost { volume, memory_bytes: memory, max_streams: max, baseline: None };
         let way = job
             .best(&cost)
             .map_err(|_| no_ends())?
-            .ok_or_else(|| too_many(matches, LEAST_STREAMS, memory_bytes))?;
+            .ok_or_else(|| too_many(matches, MIN_STREAMS, memory_bytes))?;
         let plan = PassesPlan::new(&job, way, &cost, memory_bytes);
         if matches.get_flag("json") { numbers::json(&plan)? } else { plan.to_string() }
     };
@@ -73,7 +73,7 @@ fn refuse_meaningless(matches: &ArgMatches, what: &str) -> Result<(), Failure> {
         "sort" => (&["inputs", "outputs", "alpha"], "a sort is planned by its bytes and records"),
         _ => (&[], ""),
     };
-    let given = |ids: &[&'static str]| ids.iter().find(|id| is_given(matches, id)).copied();
+    let given = |ids: &[&'static str]| ids.iter().find(|id| values::is_given(matches, id)).copied();
     if let Some(id) = given(none) {
         return Err(Failure::usage(format!("--{id} means nothing for plan {what}"), why));
     }
@@ -91,15 +91,15 @@ fn no_ends() -> Failure {
 }
 
 fn too_many(matches: &ArgMatches, streams: u32, memory_bytes: u64) -> Failure {
-    if let Some(most) = matches.get_one::<String>("most-streams") {
+    if let Some(max) = values::word(matches, "most-streams") {
         return Failure::usage(
-            format!("--most-streams {most} is too few: {streams} files at once are needed"),
+            format!("--most-streams {max} is too few: {streams} files at once are needed"),
             format!("--most-streams {streams} is the least"),
         );
     }
-    let least = u64::from(streams) * 2 * LEAST_BLOCK_BYTES;
+    let min = u64::from(streams) * 2 * MIN_BLOCK_BYTES;
     Failure::usage(
         format!("{streams} files at once do not fit into {}", units::memory(memory_bytes)),
-        format!("--memory {}KiB is the least that has two blocks for each", least >> 10),
+        format!("--memory {}KiB is the least that has two blocks for each", min >> 10),
     )
 }

@@ -1,9 +1,8 @@
 //! `ascot probe`: measures a volume and the processors, and shows what came of it.
 
-use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use ascot_device::{DEFAULT_BYTES, DEFAULT_SECONDS, ProbeError, ProbeRequest, SECONDS_RANGE};
 use ascot_model::measurement::{Figure, MeasuredProfile, Speed, SwitchPoint};
@@ -16,7 +15,8 @@ use crate::failure::Failure;
 use crate::numbers;
 use crate::report_file::write_whole;
 use crate::signals::Stop;
-use crate::sort::print;
+use crate::sys::print;
+use crate::values;
 
 /// Letters of the longest bar of the curve.
 const BAR_LETTERS: f64 = 16.0;
@@ -24,14 +24,14 @@ const PROGRESS_LETTERS: usize = 30;
 
 /// `ascot probe`.
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
-    let directory = matches.get_one::<OsString>("directory").map(PathBuf::from).unwrap_or_default();
+    let directory = values::path(matches, "directory").unwrap_or_default();
     let request = ProbeRequest {
         directory,
         bytes: numbers::memory(matches, "bytes", DEFAULT_BYTES)?,
         seconds: seconds(matches)?,
         threads: std::thread::available_parallelism().map_or(1, usize::from),
     };
-    let [output, plot] = ["output", "plot"].map(|id| matches.get_one::<OsString>(id).map(PathBuf::from));
+    let [output, plot] = ["output", "plot"].map(|id| values::path(matches, id));
     for path in [&output, &plot].into_iter().flatten() {
         check_place(path)?;
     }
@@ -63,12 +63,12 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
 
 /// `--seconds`.
 fn seconds(matches: &ArgMatches) -> Result<f64, Failure> {
-    let Some(text) = matches.get_one::<String>("seconds") else { return Ok(DEFAULT_SECONDS) };
-    let (least, most) = SECONDS_RANGE;
+    let Some(text) = values::word(matches, "seconds") else { return Ok(DEFAULT_SECONDS) };
+    let (min, max) = SECONDS_RANGE;
     match text.parse::<f64>() {
-        Ok(seconds) if (least..=most).contains(&seconds) => Ok(seconds),
+        Ok(seconds) if (min..=max).contains(&seconds) => Ok(seconds),
         _ => Err(Failure::usage(
-            format!("--seconds '{text}' is not a number from {least} to {most}"),
+            format!("--seconds '{text}' is not a number from {min} to {max}"),
             format!("{DEFAULT_SECONDS} is usual; the less, the farther apart are the repetitions"),
         )),
     }
@@ -125,9 +125,9 @@ fn text(profile: &MeasuredProfile) -> String {
     );
     let _ = writeln!(text, "  files   {:<38}writing", "reading");
     let (reads, writes) = (&measured.read_switches, &measured.write_switches);
-    let most = reads.iter().chain(writes).map(|point| point.seconds.value).fold(0.0, f64::max);
+    let max = reads.iter().chain(writes).map(|point| point.seconds.value).fold(0.0, f64::max);
     for (read, write) in reads.iter().zip(writes) {
-        let line = format!("  {:>5}   {:<38}{}", read.files, switch(read, most), switch(write, most));
+        let line = format!("  {:>5}   {:<38}{}", read.files, switch(read, max), switch(write, max));
         let _ = writeln!(text, "{}", line.trim_end());
     }
     let _ = writeln!(
@@ -154,10 +154,10 @@ fn rate(figure: Figure) -> String {
     format!("{:>9} ± {:>2.0}%", units::rate(figure.value), figure.relative_spread() * 100.0)
 }
 
-/// Milliseconds with a bar; the longest bar is `most` seconds.
-fn switch(point: &SwitchPoint, most: f64) -> String {
+/// Milliseconds with a bar; the longest bar is `max` seconds.
+fn switch(point: &SwitchPoint, max: f64) -> String {
     let Figure { value, spread } = point.seconds;
-    let letters = if most > 0.0 { (value.max(0.0) / most * BAR_LETTERS).round() as usize } else { 0 };
+    let letters = if max > 0.0 { (value.max(0.0) / max * BAR_LETTERS).round() as usize } else { 0 };
     format!("{:>7.3} ± {:<6.3} {}", value * 1e3, spread * 1e3, "#".repeat(letters))
 }
 

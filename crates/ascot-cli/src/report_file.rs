@@ -18,6 +18,7 @@ use clap::ArgMatches;
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::values;
 
 /// Bytes moved by a system call.
 const CALL_BYTES: usize = 1 << 20;
@@ -25,10 +26,10 @@ const CALL_BYTES: usize = 1 << 20;
 /// A report to be written.
 pub struct ReportFile {
     path: PathBuf,
-    way: Way,
+    destination: Destination,
 }
 
-enum Way {
+enum Destination {
     /// By another file, which takes its name.
     Replace,
     /// As it stands: a device or pipe, or a file in a directory where no other can be made.
@@ -45,13 +46,13 @@ impl ReportFile {
         matches: &ArgMatches,
         request: Option<&SortRequest>,
     ) -> Result<Option<ReportFile>, Failure> {
-        let Some(path) = matches.get_one::<OsString>("report").map(PathBuf::from) else { return Ok(None) };
+        let Some(path) = values::path(matches, "report") else { return Ok(None) };
         if let Some(request) = request {
             let list = matches.try_get_one::<OsString>("files0-from").ok().flatten();
             refuse_files_of_job(&path, request, list.map(Path::new))?;
         }
-        let way = way_to(&path).map_err(|source| failed(&path, source))?;
-        Ok(Some(ReportFile { path, way }))
+        let destination = destination_of(&path).map_err(|source| failed(&path, source))?;
+        Ok(Some(ReportFile { path, destination }))
     }
 
     /// The file.
@@ -63,42 +64,42 @@ impl ReportFile {
     pub fn write(&mut self, value: &impl Serialize) -> io::Result<()> {
         let mut text = serde_json::to_vec_pretty(value)?;
         text.push(b'\n');
-        self.way = match &mut self.way {
-            Way::Replace => Way::Written(beside(&self.path, &text).map_err(source_of)?),
-            Way::InPlace(file) => {
+        self.destination = match &mut self.destination {
+            Destination::Replace => Destination::Written(beside(&self.path, &text).map_err(source_of)?),
+            Destination::InPlace(file) => {
                 if file.metadata()?.is_file() {
                     file.set_len(0)?;
                 }
                 file.write_all(&text)?;
-                Way::Done
+                Destination::Done
             }
-            Way::Written(_) | Way::Done => return Ok(()),
+            Destination::Written(_) | Destination::Done => return Ok(()),
         };
         Ok(())
     }
 
     /// Gives what has been written its name.
-    pub fn place(self) -> Result<(), Failure> {
-        let Way::Written(output) = self.way else { return Ok(()) };
+    pub fn commit(self) -> Result<(), Failure> {
+        let Destination::Written(output) = self.destination else { return Ok(()) };
         output.commit().map(|_| ()).map_err(|error| failed(&self.path, source_of(error)))
     }
 
     /// Writes it and gives it its name.
     pub fn write_at_once(mut self, value: &impl Serialize) -> Result<(), Failure> {
         self.write(value).map_err(|source| failed(&self.path, source))?;
-        self.place()
+        self.commit()
     }
 }
 
 /// How the file can be written. Nothing is left of the attempt.
-fn way_to(path: &Path) -> io::Result<Way> {
+fn destination_of(path: &Path) -> io::Result<Destination> {
     let stat = fs::metadata(path).ok();
-    let in_place = || File::options().write(true).open(path).map(Way::InPlace);
+    let in_place = || File::options().write(true).open(path).map(Destination::InPlace);
     if stat.as_ref().is_some_and(|stat| !stat.is_file()) {
         return in_place();
     }
     match AtomicOutput::create(&disk(), path, "report") {
-        Ok(_) => Ok(Way::Replace),
+        Ok(_) => Ok(Destination::Replace),
         Err(error) if stat.is_some() => in_place().map_err(|_| source_of(error)),
         Err(error) => Err(source_of(error)),
     }
@@ -131,7 +132,7 @@ fn source_of(error: IoError) -> io::Error {
         | IoError::NoDirectory { source, .. }
         | IoError::DiskFull { source, .. }
         | IoError::BrokenPipe { source, .. }
-        | IoError::TooManyOpen { source, .. } => source,
+        | IoError::TooManyOpen { source, .. } => io::Error::new(source.kind(), source),
         other => io::Error::other(other.to_string()),
     }
 }
@@ -141,15 +142,17 @@ fn failed(path: &Path, source: io::Error) -> Failure {
 }
 
 fn refuse_files_of_job(report: &Path, request: &SortRequest, list: Option<&Path>) -> Result<(), Failure> {
-    let Some(place) = Place::of(report) else { return Ok(()) };
+    let Some(identity) = FileIdentity::from_path(report) else { return Ok(()) };
     let is_input = |input: &&Input| match input {
-        Input::Path(path) => Place::of(path).as_ref() == Some(&place),
-        Input::Stdin => Place::of_stream(io::stdin()).as_ref() == Some(&place),
+        Input::Path(path) => FileIdentity::from_path(path).as_ref() == Some(&identity),
+        Input::Stdin => FileIdentity::from_stream(io::stdin()).as_ref() == Some(&identity),
     };
     let is_output = match &request.output {
-        Output::Path(path) => Place::of(path).as_ref() == Some(&place),
-        Output::Parts(parts) => parts.paths().any(|path| Place::of(&path).as_ref() == Some(&place)),
-        Output::Stdout => Place::of_stream(io::stdout()).as_ref() == Some(&place),
+        Output::Path(path) => FileIdentity::from_path(path).as_ref() == Some(&identity),
+        Output::Parts(parts) => {
+            parts.paths().any(|path| FileIdentity::from_path(&path).as_ref() == Some(&identity))
+        }
+        Output::Stdout => FileIdentity::from_stream(io::stdout()).as_ref() == Some(&identity),
     };
     let what = match request.inputs.iter().find(is_input) {
         Some(Input::Path(path)) => format!("the input {}", path.display()),
@@ -159,7 +162,9 @@ fn refuse_files_of_job(report: &Path, request: &SortRequest, list: Option<&Path>
             Output::Parts(parts) => format!("one of the parts {}", parts.pattern),
             Output::Stdout => "the file on standard output".to_owned(),
         },
-        None if list.and_then(Place::of).as_ref() == Some(&place) => "the list of --files0-from".to_owned(),
+        None if list.and_then(FileIdentity::from_path).as_ref() == Some(&identity) => {
+            "the list of --files0-from".to_owned()
+        }
         None => return Ok(()),
     };
     Err(Failure::usage(
@@ -170,21 +175,21 @@ fn refuse_files_of_job(report: &Path, request: &SortRequest, list: Option<&Path>
 
 /// What tells whether two names mean one regular file.
 #[derive(Debug, PartialEq, Eq)]
-enum Place {
+enum FileIdentity {
     /// Volume and number of a file.
     File(u64, u64),
     /// Volume and number of a directory, and the name of a file that is not there yet.
     New(u64, u64, OsString),
 }
 
-impl Place {
+impl FileIdentity {
     /// `None`: no regular file, or none that can be made.
-    fn of(path: &Path) -> Option<Place> {
+    fn from_path(path: &Path) -> Option<FileIdentity> {
         const LINKS_FOLLOWED: usize = 40;
         let mut path = path.to_path_buf();
         for _ in 0..LINKS_FOLLOWED {
             if let Ok(stat) = fs::metadata(&path) {
-                return Place::of_file(&stat);
+                return FileIdentity::from_stat(&stat);
             }
             let directory = match path.parent() {
                 Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
@@ -194,20 +199,20 @@ impl Place {
                 Ok(link) => path = directory.join(link),
                 Err(_) => {
                     let stat = fs::metadata(&directory).ok()?;
-                    return Some(Place::New(stat.dev(), stat.ino(), path.file_name()?.to_owned()));
+                    return Some(FileIdentity::New(stat.dev(), stat.ino(), path.file_name()?.to_owned()));
                 }
             }
         }
         None
     }
 
-    fn of_stream(stream: impl AsFd) -> Option<Place> {
+    fn from_stream(stream: impl AsFd) -> Option<FileIdentity> {
         let descriptor = stream.as_fd().try_clone_to_owned().ok()?;
-        Place::of_file(&File::from(descriptor).metadata().ok()?)
+        FileIdentity::from_stat(&File::from(descriptor).metadata().ok()?)
     }
 
-    fn of_file(stat: &Metadata) -> Option<Place> {
-        stat.is_file().then(|| Place::File(stat.dev(), stat.ino()))
+    fn from_stat(stat: &Metadata) -> Option<FileIdentity> {
+        stat.is_file().then(|| FileIdentity::File(stat.dev(), stat.ino()))
     }
 }
 
@@ -223,15 +228,18 @@ mod tests {
         fs::hard_link(at("file"), at("hard")).unwrap();
         std::os::unix::fs::symlink("file", at("soft")).unwrap();
         std::os::unix::fs::symlink("none", at("dangling")).unwrap();
-        let file = Place::of(&at("file"));
-        assert!(matches!(file, Some(Place::File(..))));
-        assert_eq!(Place::of(&at("hard")), file);
-        assert_eq!(Place::of(&at("soft")), file);
-        assert_eq!(Place::of(&at("../").join(root.path().file_name().unwrap()).join("file")), file);
-        let none = Place::of(&at("none"));
-        assert!(matches!(none, Some(Place::New(..))));
-        assert_eq!(Place::of(&at("dangling")), none);
-        assert_ne!(Place::of(&at("other")), none);
-        assert_eq!(Place::of(Path::new("/dev/null")), None);
+        let file = FileIdentity::from_path(&at("file"));
+        assert!(matches!(file, Some(FileIdentity::File(..))));
+        assert_eq!(FileIdentity::from_path(&at("hard")), file);
+        assert_eq!(FileIdentity::from_path(&at("soft")), file);
+        assert_eq!(
+            FileIdentity::from_path(&at("../").join(root.path().file_name().unwrap()).join("file")),
+            file
+        );
+        let none = FileIdentity::from_path(&at("none"));
+        assert!(matches!(none, Some(FileIdentity::New(..))));
+        assert_eq!(FileIdentity::from_path(&at("dangling")), none);
+        assert_ne!(FileIdentity::from_path(&at("other")), none);
+        assert_eq!(FileIdentity::from_path(Path::new("/dev/null")), None);
     }
 }

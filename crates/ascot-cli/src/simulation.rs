@@ -1,8 +1,5 @@
 //! `ascot simulate`: the schedules on numbers, beside the formulas.
 
-use std::ffi::OsString;
-use std::path::PathBuf;
-
 use ascot_bowtie::simulate::{EQUAL_PARTS, Setup, Simulation, SimulationReport, Skew};
 use ascot_model::run_length::{Algorithm, Scheme};
 use ascot_model::units;
@@ -12,21 +9,22 @@ use crate::chart::stairs;
 use crate::failure::Failure;
 use crate::numbers;
 use crate::report_file::write_whole;
-use crate::sort::print;
+use crate::sys::print;
+use crate::values;
 
 /// Blocks the memory is cut into unless a block's size is given: so many that what does not fit a
 /// block is nothing.
 const BLOCKS: u64 = 16384;
-const LEAST_BLOCK_BYTES: u64 = 4096;
+const MIN_BLOCK_BYTES: u64 = 4096;
 /// More blocks than this are not worth waiting for: each takes a look at every stream.
-const MOST_BLOCKS: u64 = 1 << 26;
+const MAX_BLOCKS: u64 = 1 << 26;
 
 /// `ascot simulate`.
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let report = setup(matches)?
         .run()
         .map_err(|stuck| Failure::usage(stuck.to_string(), "more --memory, or smaller blocks (--block)"))?;
-    if let Some(path) = matches.get_one::<OsString>("plot").map(PathBuf::from) {
+    if let Some(path) = values::path(matches, "plot") {
         let written = write_whole(&path, chart(&report).as_bytes());
         written.map_err(|source| Failure::File { path, doing: "cannot write the chart", source })?;
     }
@@ -40,24 +38,22 @@ fn setup(matches: &ArgMatches) -> Result<Simulation, Failure> {
         (numbers::streams(matches, "inputs", 1)?, numbers::streams(matches, "outputs", 1)?);
     let shape = numbers::shape(inputs, outputs, numbers::alpha(matches)?)?;
     let memory_bytes = numbers::memory(matches, "memory", 1 << 30)?;
-    let usual = (memory_bytes / BLOCKS).max(LEAST_BLOCK_BYTES);
+    let usual = (memory_bytes / BLOCKS).max(MIN_BLOCK_BYTES);
     let block_bytes = numbers::memory(matches, "block", usual)?.max(1);
     let memory_blocks = memory_bytes / block_bytes;
-    let least = u64::from(inputs) + 1 + 2 * u64::from(outputs);
-    if memory_blocks < least {
+    let min = u64::from(inputs) + 1 + 2 * u64::from(outputs);
+    if memory_blocks < min {
         return Err(Failure::usage(
             format!(
                 "{} holds {memory_blocks} blocks of {}",
                 units::memory(memory_bytes),
                 units::memory(block_bytes)
             ),
-            format!(
-                "{inputs} x {outputs} needs at least {least}: more --memory, or smaller blocks (--block)"
-            ),
+            format!("{inputs} x {outputs} needs at least {min}: more --memory, or smaller blocks (--block)"),
         ));
     }
     let total_blocks = numbers::memory(matches, "total", memory_bytes.saturating_mul(40))? / block_bytes;
-    if total_blocks > MOST_BLOCKS || memory_blocks > MOST_BLOCKS {
+    if total_blocks > MAX_BLOCKS || memory_blocks > MAX_BLOCKS {
         return Err(Failure::usage(
             format!("{} blocks are too many to simulate", units::count(total_blocks.max(memory_blocks))),
             "larger blocks (--block), or less in all (--total)",
@@ -72,22 +68,22 @@ fn setup(matches: &ArgMatches) -> Result<Simulation, Failure> {
             )
         })?,
     };
-    let equal_parts = matches.get_one::<String>("schedule").is_some_and(|name| name == EQUAL_PARTS);
+    let equal_parts = values::word(matches, "schedule").is_some_and(|name| name == EQUAL_PARTS);
     if let Some(group) = numbers::whole(matches, "group")? {
         if equal_parts {
             let what = "--group with --schedule equal: no stream is filled or written with others".to_owned();
             return Err(Failure::usage(what, "one of the two"));
         }
-        let most = u64::from(inputs.max(outputs));
-        if !(1..=most).contains(&group) {
+        let max = u64::from(inputs.max(outputs));
+        if !(1..=max).contains(&group) {
             return Err(Failure::usage(
                 format!("--group {group}: {inputs} x {outputs} has no group of so many"),
-                format!("from 1 to {most}"),
+                format!("from 1 to {max}"),
             ));
         }
         scheme = Scheme::new(shape, scheme.algorithm, group as f64, group as f64);
     }
-    let skew = skew(matches.get_one::<String>("skew").map_or("equal", String::as_str))?;
+    let skew = skew(values::word(matches, "skew").unwrap_or("equal"))?;
     let setup = Setup {
         scheme,
         memory_blocks: memory_blocks as u32,
@@ -100,14 +96,14 @@ fn setup(matches: &ArgMatches) -> Result<Simulation, Failure> {
 }
 
 fn algorithm(matches: &ArgMatches) -> Option<Algorithm> {
-    let name = matches.get_one::<String>("schedule")?;
+    let name = values::word(matches, "schedule")?;
     Algorithm::ALL.into_iter().find(|algorithm| algorithm.name() == name)
 }
 
 fn skew(text: &str) -> Result<Skew, Failure> {
     let (name, value) = text.split_once(':').map_or((text, None), |(name, value)| (name, Some(value)));
-    let number = |usual: f64, least: f64, most: f64| {
-        value.map_or(Ok(usual), |text| numbers::real(text, "--skew", least, most))
+    let number = |usual: f64, min: f64, max: f64| {
+        value.map_or(Ok(usual), |text| numbers::real(text, "--skew", min, max))
     };
     match name {
         "equal" if value.is_none() => Ok(Skew::Equal),

@@ -20,9 +20,10 @@ use crate::progress::{Screen, Style, Wishes};
 use crate::report_file::ReportFile;
 use crate::request::{self, Mode};
 use crate::signals::Stop;
-use crate::sys;
+use crate::sys::{self, print};
 use crate::terminal;
-use crate::view_flags::{is_given, named_view, refuse_views};
+use crate::values;
+use crate::view_flags::refuse_views;
 use crate::views;
 use ascot_io::Unpoisoned;
 
@@ -109,12 +110,12 @@ fn run_request(matches: &ArgMatches, sort_request: &SortRequest) -> Result<u8, F
 
 /// The directory of `--view`.
 fn view_of(matches: &ArgMatches, request: &SortRequest, screen: &Screen) -> Result<Option<PathBuf>, Failure> {
-    let Some(dir) = named_view(matches) else { return Ok(None) };
+    let Some(dir) = values::path(matches, "view") else { return Ok(None) };
     if dir == Path::new("auto") {
         return cheaper_view(matches, request, screen);
     }
     const NOT_WITH: [&str; 6] = ["output", "parts", "temp", "merge", "batch-size", "reads"];
-    match NOT_WITH.into_iter().find(|id| is_given(matches, id)) {
+    match NOT_WITH.into_iter().find(|id| values::is_given(matches, id)) {
         None if request.method == Method::Distribute => Err(Failure::usage(
             "--view does not go with --method distribute",
             "a view is made of sorted runs: leave out --method",
@@ -227,7 +228,7 @@ fn job(
         }
     };
     if let Some(file) = report_file {
-        file.place()?;
+        file.commit()?;
     }
     screen.tell_columns(&report.columns);
     screen.summary(&report);
@@ -303,7 +304,7 @@ fn explain_to(
     if let Some(file) = report_file {
         file.write_at_once(&explanation)?;
     }
-    print(&explanation.to_string())?;
+    print(explanation.to_string())?;
     Ok(if explanation.shortage.is_some() { STATUS_OF_ERROR } else { 0 })
 }
 
@@ -339,20 +340,8 @@ fn shown(record: &[u8], layout: Layout) -> Vec<u8> {
     record.strip_suffix(&[end]).unwrap_or(record).to_vec()
 }
 
-/// Writes `text` to standard output, where it is what was asked for.
-pub fn print(text: &str) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
-    let written = out.write_all(text.as_bytes()).and_then(|()| {
-        if !text.ends_with('\n') {
-            out.write_all(b"\n")?;
-        }
-        out.flush()
-    });
-    sys::standard_output().and(written).map_err(Failure::Output)
-}
-
 fn screen(matches: &ArgMatches, output_is_file: bool) -> Screen {
-    let style = match matches.get_one::<String>("progress").map(String::as_str) {
+    let style = match values::word(matches, "progress") {
         Some("none") => Some(Style::Silent),
         Some("bar") => Some(Style::Bar),
         Some("json") => Some(Style::Json),

@@ -14,12 +14,13 @@ use crate::failure::Failure;
 use crate::numbers;
 use crate::request::named_records;
 use crate::size;
+use crate::values;
 use crate::volume::Profile;
 
 /// Bytes of a record where none are given: those of the sort benchmark.
-const USUAL_RECORD_BYTES: u64 = 100;
+const DEFAULT_RECORD_BYTES: u64 = 100;
 /// More than anybody sorts, and little enough for all passes together to be counted.
-const MOST_BYTES: u64 = 100_000_000_000_000_000;
+const MAX_BYTES: u64 = 100_000_000_000_000_000;
 /// Records of the longest kind that memory has room for.
 const RECORDS_OF_MEMORY: u64 = 4;
 /// Records up to this length are taken to be numbers, where nothing is said of them.
@@ -32,7 +33,7 @@ pub fn plan_sort(
     memory_bytes: u64,
     profile: &Profile,
 ) -> Result<SortPlan, Failure> {
-    let record_bytes = match matches.get_one::<String>("record-bytes") {
+    let record_bytes = match values::word(matches, "record-bytes") {
         None => None,
         Some(text) => Some(size::count(text).ok().filter(|bytes| *bytes > 0).ok_or_else(|| {
             Failure::usage(format!("--record-bytes '{text}' is not a length in bytes"), "such as 100")
@@ -49,15 +50,15 @@ pub fn plan_sort(
             format!("--memory {}MiB is the least", bytes.saturating_mul(RECORDS_OF_MEMORY).div_ceil(1 << 20)),
         ));
     }
-    if input_bytes > MOST_BYTES {
-        let most = units::bytes(MOST_BYTES);
+    if input_bytes > MAX_BYTES {
+        let max = units::bytes(MAX_BYTES);
         return Err(Failure::usage(
             format!("--input {} is too much", units::bytes(input_bytes)),
-            format!("sorts of up to {most} can be computed"),
+            format!("sorts of up to {max} can be computed"),
         ));
     }
     let request = request(matches, record_bytes, memory_bytes, profile)?;
-    let mean_bytes = record_bytes.unwrap_or(USUAL_RECORD_BYTES) as f64;
+    let mean_bytes = record_bytes.unwrap_or(DEFAULT_RECORD_BYTES) as f64;
     Ok(SortPlan::new(&request, input_bytes, mean_bytes)?)
 }
 
@@ -68,13 +69,13 @@ fn request(
     memory_bytes: u64,
     profile: &Profile,
 ) -> Result<SortRequest, Failure> {
-    let format = match (matches.get_one::<String>("format"), record_bytes.unwrap_or(USUAL_RECORD_BYTES)) {
-        (Some(format), _) => format.clone(),
+    let format = match (values::word(matches, "format"), record_bytes.unwrap_or(DEFAULT_RECORD_BYTES)) {
+        (Some(format), _) => format.to_owned(),
         (None, 4) => "u32".to_owned(),
         (None, ..=NUMBER_BYTES) => "u64".to_owned(),
         (None, bytes) => format!("fixed:{bytes}"),
     };
-    let keys: Vec<OsString> = matches.get_many::<OsString>("key").into_iter().flatten().cloned().collect();
+    let keys: Vec<OsString> = values::all(matches, "key").cloned().collect();
     let (layout, keys) = named_records(Some(&format), &keys, Layout::LINES, &[])?;
     let given = matches.contains_id("format") && record_bytes.is_some();
     if given && matches!(layout, Layout::Fixed { .. } | Layout::Number(_)) {
@@ -89,7 +90,7 @@ fn request(
             "--format lines is about as fast; ascot sort FILE --explain plans for a file that is there",
         ));
     }
-    let most = numbers::whole(matches, "most-streams")?;
+    let max = numbers::whole(matches, "most-streams")?;
     Ok(SortRequest {
         inputs: Vec::new(),
         output: Output::Stdout,
@@ -106,7 +107,7 @@ fn request(
         method: Method::Auto,
         compression: Compression::None,
         threads: profile.host.as_ref().map(|host| host.threads),
-        batch_size: most.map(|most| usize::try_from(most).unwrap_or(usize::MAX).max(2)),
+        batch_size: max.map(|max| usize::try_from(max).unwrap_or(usize::MAX).max(2)),
         volumes: Volumes {
             volume: Some(profile.volume.clone()),
             host: profile.host.clone(),

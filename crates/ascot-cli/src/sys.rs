@@ -1,7 +1,7 @@
 //! The few calls to the operating system a command makes at its start and for its display.
 
 use std::fs::File;
-use std::io::{Seek, SeekFrom};
+use std::io::{Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
 use std::sync::OnceLock;
@@ -9,20 +9,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use ascot_sort::request::{Input, Output};
 use ascot_sort::resources::control_group::GroupMemory;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::failure::Failure;
 
 /// Raises the soft limit of open files to the hard one: a merge reads many runs at once, and the
 /// soft limit is a leftover of programs that use `select`. Failing is fine: plans respect the limit.
 pub fn raise_open_files_limit() {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is a valid rlimit for the duration of both calls.
-    unsafe {
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 && limit.rlim_cur < limit.rlim_max {
-            limit.rlim_cur = limit.rlim_max;
-            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
-        }
-    }
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// Makes a write beyond the file size limit (`ulimit -f`) an error that is reported and cleaned up
@@ -82,6 +77,19 @@ pub fn standard_output() -> std::io::Result<()> {
     standard_stream(libc::STDOUT_FILENO)
 }
 
+/// Writes the result of a command to standard output; its last line ends.
+pub fn print(text: impl AsRef<[u8]>) -> Result<(), Failure> {
+    let text = text.as_ref();
+    let mut out = std::io::stdout().lock();
+    let written = out.write_all(text).and_then(|()| {
+        if !text.is_empty() && !text.ends_with(b"\n") {
+            out.write_all(b"\n")?;
+        }
+        out.flush()
+    });
+    standard_output().and(written).map_err(Failure::Output)
+}
+
 /// A file on standard input that a job has read by its name stands at its end from now on, as after any
 /// program that reads what it is given: the next one in the shell finds nothing more.
 pub fn leave_standard_input_read(inputs: &[Input]) {
@@ -102,18 +110,14 @@ fn standard_stream(number: libc::c_int) -> std::io::Result<()> {
 
 /// Columns of the terminal on standard error.
 pub fn terminal_columns() -> Option<usize> {
-    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
-    // SAFETY: TIOCGWINSZ writes one winsize to the pointer, which is valid for it.
-    let result = unsafe { libc::ioctl(libc::STDERR_FILENO, libc::TIOCGWINSZ, &mut size) };
-    (result == 0 && size.ws_col > 0).then_some(usize::from(size.ws_col))
+    let size = rustix::termios::tcgetwinsize(std::io::stderr()).ok()?;
+    (size.ws_col > 0).then_some(usize::from(size.ws_col))
 }
 
 /// Memory this process can have at most: the machine's, or less where its control groups say so.
 pub fn memory_bytes() -> u64 {
-    // SAFETY: sysconf only reads its argument.
-    let (pages, page_bytes) =
-        unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
-    let machine = u64::try_from(pages).unwrap_or(0).saturating_mul(u64::try_from(page_bytes).unwrap_or(0));
+    let system = rustix::system::sysinfo();
+    let machine = system.totalram.saturating_mul(u64::from(system.mem_unit));
     control_group().map_or(machine, |group| group.limit.min(machine))
 }
 

@@ -8,10 +8,10 @@ use ascot_sort::request::{Input, Output, SortRequest};
 use clap::ArgMatches;
 
 use crate::failure::Failure;
-use crate::view_flags::is_given;
+use crate::values;
 
 /// Bytes that are looked at.
-pub const LOOKED_AT_BYTES: usize = 512;
+pub const SAMPLED_BYTES: usize = 512;
 
 /// Whether bytes are not what text has: control bytes beside those that move to another place or colour.
 pub fn is_binary(bytes: &[u8]) -> bool {
@@ -25,7 +25,7 @@ pub fn spare(bytes: &[u8]) -> Result<(), Failure> {
 
 /// An error where a sort would write binary records to a terminal. Who names that with `-o` gets them.
 pub fn spare_of_sort(matches: &ArgMatches, request: &SortRequest) -> Result<(), Failure> {
-    let wanted = !matches!(request.output, Output::Stdout) || is_given(matches, "output");
+    let wanted = !matches!(request.output, Output::Stdout) || values::is_given(matches, "output");
     if wanted || !std::io::stdout().is_terminal() {
         return Ok(());
     }
@@ -50,7 +50,7 @@ fn head_of(input: &Input) -> Option<Vec<u8>> {
     let Input::Path(path) = input else { return None };
     let file = File::open(path).ok().filter(|file| file.metadata().is_ok_and(|stat| stat.is_file()))?;
     let mut head = Vec::new();
-    file.take(LOOKED_AT_BYTES as u64).read_to_end(&mut head).ok()?;
+    file.take(SAMPLED_BYTES as u64).read_to_end(&mut head).ok()?;
     Some(head)
 }
 

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use ascot_model::units::{self, in_shell};
 use ascot_record::gensort::Encoding;
@@ -16,13 +16,12 @@ use clap::ArgMatches;
 
 use crate::failure::{Failure, STATUS_OF_DISORDER};
 use crate::progress::{Screen, Style, Wishes};
-use crate::request::{
-    are_text_by_name, count, named_records, paths, record_number, threads, usual_temp_dirs,
-};
+use crate::request::{are_text_by_name, count, named_records, record_number, threads, usual_temp_dirs};
 use crate::signals::Stop;
-use crate::sort::print;
 use crate::sys;
+use crate::sys::print;
 use crate::terminal;
+use crate::values;
 
 /// Benchmark records, what `ascot check` expects if nothing else is said.
 const BENCHMARK_LAYOUT: Layout = Layout::Fixed { len: BENCHMARK_BYTES as usize };
@@ -31,7 +30,7 @@ const BENCHMARK_KEY: &str = "0..10";
 
 /// `ascot gen`.
 pub fn generate(matches: &ArgMatches) -> Result<u8, Failure> {
-    let output = matches.get_one::<OsString>("output").map(PathBuf::from);
+    let output = values::path(matches, "output");
     let request = GenerateRequest {
         count: count(matches, "count", "COUNT")?.unwrap_or_default(),
         start: record_number(matches)?,
@@ -51,10 +50,10 @@ pub fn generate(matches: &ArgMatches) -> Result<u8, Failure> {
 
 /// `ascot check`.
 pub fn check(matches: &ArgMatches) -> Result<u8, Failure> {
-    let format = matches.get_one::<String>("format").map(String::as_str);
+    let format = values::word(matches, "format");
     let mut keys: Vec<OsString> = matches.get_many("key").into_iter().flatten().cloned().collect();
     let mut inputs: Vec<Input> =
-        paths(matches, "files").iter().map(|path| Input::from_argument(path)).collect();
+        values::paths(matches, "files").iter().map(|path| Input::from_argument(path)).collect();
     if inputs.is_empty() {
         inputs.push(Input::Stdin);
     }
@@ -74,7 +73,7 @@ pub fn check(matches: &ArgMatches) -> Result<u8, Failure> {
     let verdict = stoppable(&screen, |cancel| ascot_sort::check::check(&request, &screen, cancel))
         .map_err(|failure| if format.is_none() { with_word_on_layout(failure, layout) } else { failure })?;
     if !quiet {
-        print(&verdict.to_string())?;
+        print(verdict.to_string())?;
     }
     Ok(if verdict.is_ordered() { 0 } else { STATUS_OF_DISORDER })
 }
@@ -117,7 +116,7 @@ fn refuse_other_formats(inputs: &[Input]) -> Result<(), Failure> {
 
 /// `ascot clean`.
 pub fn clean(matches: &ArgMatches) -> Result<u8, Failure> {
-    let named = paths(matches, "dirs");
+    let named = values::paths(matches, "dirs");
     for dir in &named {
         let failed = |source| Failure::File { path: dir.clone(), doing: "cannot be looked through", source };
         fs::read_dir(dir).map_err(failed)?;
@@ -145,7 +144,7 @@ pub fn clean(matches: &ArgMatches) -> Result<u8, Failure> {
             );
         }
     }
-    print(&lines.join("\n"))?;
+    print(lines.join("\n"))?;
     Ok(0)
 }
 

@@ -3,38 +3,29 @@
 //! Invariant: a flag that is given is honoured or refused, with the way out; none is dropped. What orders
 //! records is the views' own: flags that say the same are fine, others are refused by the library.
 
-use std::ffi::OsString;
-use std::path::PathBuf;
-
 use ascot_model::units;
 use ascot_sort::request::Input;
 use ascot_sort::view::is_view;
 use clap::ArgMatches;
-use clap::parser::ValueSource;
 
 use crate::failure::Failure;
 use crate::flags;
+use crate::values;
 
 /// What every merge of views takes.
 const HONOURED: [&str; 8] =
     ["files", "view", "memory", "buffer-size", "threads", "progress", "quiet", "verbose"];
 
-/// Whether a flag is on the command line.
-pub fn is_given(matches: &ArgMatches, id: &str) -> bool {
-    let known = matches.ids().any(|known| known.as_str() == id);
-    known && matches.value_source(id) == Some(ValueSource::CommandLine)
-}
-
 /// Whether flags say how records are ordered.
 pub fn say_an_order(matches: &ArgMatches) -> bool {
-    matches.ids().any(|id| is_given(matches, id.as_str()) && flags::says_an_order(id.as_str()))
+    matches.ids().any(|id| values::is_given(matches, id.as_str()) && flags::says_an_order(id.as_str()))
 }
 
 /// An error where a flag is given that a merge of views does not honour; `also`: those that it does, besides
 /// the usual ones.
 pub fn refuse_others(matches: &ArgMatches, also: &[&str]) -> Result<(), Failure> {
     let taken = |id: &str| HONOURED.contains(&id) || also.contains(&id) || flags::says_an_order(id);
-    match matches.ids().map(clap::Id::as_str).find(|id| is_given(matches, id) && !taken(id)) {
+    match matches.ids().map(clap::Id::as_str).find(|id| values::is_given(matches, id) && !taken(id)) {
         None => Ok(()),
         Some(id) => Err(Failure::usage(format!("views do not go with --{id}"), way_out(id))),
     }
@@ -76,9 +67,4 @@ pub fn refuse_views(inputs: &[Input]) -> Result<(), Failure> {
             ),
         )),
     }
-}
-
-/// The directory that `--view` names.
-pub fn named_view(matches: &ArgMatches) -> Option<PathBuf> {
-    matches.try_get_one::<OsString>("view").ok().flatten().map(PathBuf::from)
 }

@@ -1,6 +1,5 @@
 //! `ascot view`, and `ascot merge` of views.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,29 +13,29 @@ use clap::ArgMatches;
 
 use crate::failure::Failure;
 use crate::progress::Screen;
-use crate::request::{Mode, count, memory_or, output, paths, sort_request, threads};
+use crate::request::{Mode, count, memory_or, output, sort_request, threads};
 use crate::signals::Stop;
 use crate::size;
 use crate::sys;
 use crate::terminal;
-use crate::view_flags::{named_view, refuse_others, say_an_order};
+use crate::values;
+use crate::view_flags::{refuse_others, say_an_order};
 
 /// Memory of a view where nothing is said, bytes.
-const USUAL_MEMORY_BYTES: u64 = 256 << 20;
+const DEFAULT_MEMORY_BYTES: u64 = 256 << 20;
 
 /// `ascot view`.
 pub fn view(matches: &ArgMatches) -> Result<u8, Failure> {
-    let dir = path(matches, "dir").unwrap_or_default();
+    let dir = values::path(matches, "dir").unwrap_or_default();
     let cancel = Cancel::new();
     let stop = Stop::watch(&cancel);
     let view = open(matches, &dir)?;
     let range = range_of(matches, &*view)?;
-    let file = path(matches, "materialize").or_else(|| path(matches, "output"));
+    let file = values::path(matches, "materialize").or_else(|| values::path(matches, "output"));
     let output = file.map_or(Output::Stdout, Output::Path);
     sys::standard_streams(&[], &output)?;
     if matches!(output, Output::Stdout) {
-        let looked_at =
-            terminal::LOOKED_AT_BYTES.min(usize::try_from(range.1 - range.0).unwrap_or(usize::MAX));
+        let looked_at = terminal::SAMPLED_BYTES.min(usize::try_from(range.1 - range.0).unwrap_or(usize::MAX));
         terminal::spare(&view.read_at(range.0, looked_at)?)?;
     }
     finish(write_part(&*view, range, &output, &RunOptions::default(), &cancel), &stop)?;
@@ -49,26 +48,21 @@ pub fn open(matches: &ArgMatches, dir: &Path) -> Result<Arc<dyn View>, Failure> 
 }
 
 fn opening(matches: &ArgMatches) -> Result<OpenView, Failure> {
-    let memory_bytes = Some(memory_or(matches, USUAL_MEMORY_BYTES)?);
+    let memory_bytes = Some(memory_or(matches, DEFAULT_MEMORY_BYTES)?);
     Ok(OpenView { memory_bytes, threads: threads(matches)?, options: RunOptions::default() })
 }
 
 /// Opens an indexed directory with the memory a view would have.
 pub fn open_index(matches: &ArgMatches, dir: &Path) -> Result<Directory, Failure> {
-    let bytes = memory_or(matches, USUAL_MEMORY_BYTES)?;
+    let bytes = memory_or(matches, DEFAULT_MEMORY_BYTES)?;
     Ok(Directory::open(&Disk::default(), dir, usize::try_from(bytes).unwrap_or(usize::MAX))?)
-}
-
-/// A file or directory named on the command line.
-pub fn path(matches: &ArgMatches, id: &str) -> Option<PathBuf> {
-    matches.try_get_one::<OsString>(id).ok().flatten().map(PathBuf::from)
 }
 
 /// `ascot merge` of views: to the output, or, with files, too, to a view of them; nothing where files are
 /// merged to the output.
 pub fn merge(matches: &ArgMatches, screen: &Screen) -> Result<Option<u8>, Failure> {
-    let files = paths(matches, "files");
-    if let Some(dir) = named_view(matches) {
+    let files = values::paths(matches, "files");
+    if let Some(dir) = values::path(matches, "view") {
         return join(matches, &files, &dir, screen).map(Some);
     }
     if !files.iter().any(|file| is_view(file)) {
@@ -131,20 +125,19 @@ fn finish<T>(result: Result<T, SortError>, stop: &Stop) -> Result<T, Failure> {
 
 /// The bytes that are asked for.
 fn range_of(matches: &ArgMatches, view: &dyn View) -> Result<(u64, u64), Failure> {
-    let text = |id: &str| matches.get_one::<String>(id).map(String::as_str);
     let end = view.bytes();
-    if let Some(text) = text("range") {
+    if let Some(text) = values::word(matches, "range") {
         let (from, to) = two_ends("--range", text)?;
         let offset =
             |text: &str| match size::memory_size(text).or_else(|_| size::buffer_size(&format!("{text}b"))) {
                 Ok(amount) => Ok(amount.bytes_of(end)),
-                Err(source) => Err(Failure::Size { flag: "--range", source }),
+                Err(source) => Err(Failure::Size { flag: "--range".into(), source }),
             };
         let plain = |text: &str| text.parse::<u64>().map_or_else(|_| offset(text), Ok);
         let from = from.map(plain).transpose()?.unwrap_or(0);
         return in_order("--range", (from, to.map(plain).transpose()?.unwrap_or(end)), end);
     }
-    if let Some(text) = text("keys") {
+    if let Some(text) = values::word(matches, "keys") {
         let (from, to) = two_ends("--keys", text)?;
         let place = |text: &str| view.key(text).and_then(|key| view.offset_of_key(&key));
         let from = from.map(place).transpose()?.unwrap_or(view.header_bytes());

@@ -40,7 +40,7 @@ pub fn named(matches: &ArgMatches) -> Result<Option<Profile>, Failure> {
 }
 
 /// The profile `--volume-in` names, where the command has the flag and it is given.
-pub fn of_inputs(matches: &ArgMatches) -> Result<Option<Profile>, Failure> {
+pub fn for_inputs(matches: &ArgMatches) -> Result<Option<Profile>, Failure> {
     let path = matches.try_get_one::<OsString>("volume-in").ok().flatten();
     path.map(|path| read(Path::new(path))).transpose()
 }

@@ -8,18 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use ascot_io::threads;
+use ascot_io::{Direction, Unpoisoned, threads};
 
 use crate::area::Area;
 use crate::error::ProbeError;
-use ascot_io::Unpoisoned;
-
-/// Which way bytes go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
-    Read,
-    Write,
-}
 
 /// How requests go to an area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +32,7 @@ impl Pattern {
 /// Requests of one direction.
 pub(crate) struct Lane<'a> {
     pub(crate) area: &'a Area,
-    pub(crate) way: Way,
+    pub(crate) direction: Direction,
     pub(crate) pattern: Pattern,
     /// Requests of its kind that the area has seen: it goes on from there.
     pub(crate) seen: u64,
@@ -93,7 +85,7 @@ struct Course<'a> {
 struct Track<'a> {
     number: usize,
     area: &'a Area,
-    way: Way,
+    direction: Direction,
     pattern: Pattern,
     seen: u64,
     next: AtomicU64,
@@ -110,7 +102,7 @@ pub(crate) fn slice(
     let began = Instant::now();
     let mut sums = vec![Moved::default(); lanes.len()];
     loop {
-        for lane in lanes.iter().filter(|lane| lane.way == Way::Write) {
+        for lane in lanes.iter().filter(|lane| lane.direction == Direction::Write) {
             lane.area.empty()?;
         }
         let measured = sums.first().map_or(0.0, |sum| sum.seconds);
@@ -145,9 +137,12 @@ fn once(lanes: &mut [Lane<'_>], seconds: f64, cancel: &AtomicBool) -> Result<Vec
         .iter_mut()
         .enumerate()
         .map(|(number, lane)| {
-            let Lane { area, way, pattern, .. } = *lane;
-            let seen = if way == Way::Read { lane.seen } else { 0 };
-            (Track { number, area, way, pattern, seen, next: AtomicU64::new(0), coupled }, &mut *lane.memory)
+            let Lane { area, direction, pattern, .. } = *lane;
+            let seen = if direction == Direction::Read { lane.seen } else { 0 };
+            (
+                Track { number, area, direction, pattern, seen, next: AtomicU64::new(0), coupled },
+                &mut *lane.memory,
+            )
         })
         .collect();
     threads::scope(|scope| {
@@ -236,9 +231,9 @@ fn work(track: &Track<'_>, course: &Course<'_>, buf: &mut [u8]) -> Result<Moved,
             course.stop.store(true, Ordering::Relaxed);
             break;
         };
-        let done = match track.way {
-            Way::Read => track.area.read(at, buf),
-            Way::Write => track.area.write(at, buf),
+        let done = match track.direction {
+            Direction::Read => track.area.read(at, buf),
+            Direction::Write => track.area.write(at, buf),
         };
         if let Err(error) = done {
             course.stop.store(true, Ordering::Relaxed);
@@ -267,7 +262,7 @@ impl Track<'_> {
     fn take(&self) -> Option<u64> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let total = self.area.bytes() / self.pattern.request_bytes;
-        (self.way == Way::Read || number < total).then(|| self.position(number, total))
+        (self.direction == Direction::Read || number < total).then(|| self.position(number, total))
     }
 
     /// The streams divide the area; each wraps round at its end.
@@ -286,9 +281,9 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn lane<'a>(area: &'a Area, way: Way, streams: u64, memory: &'a mut [u8]) -> Lane<'a> {
+    fn lane<'a>(area: &'a Area, direction: Direction, streams: u64, memory: &'a mut [u8]) -> Lane<'a> {
         let pattern = Pattern { request_bytes: MIB / 4, depth: 4, streams };
-        Lane { area, way, pattern, seen: 0, memory }
+        Lane { area, direction, pattern, seen: 0, memory }
     }
 
     #[test]
@@ -296,20 +291,20 @@ mod tests {
         let directory = tempfile::tempdir_in(".").unwrap();
         let area = Area::create(directory.path(), 2, MIB).unwrap();
         let pattern = Pattern { request_bytes: MIB / 4, depth: 1, streams: 2 };
-        let track = |way| Track {
+        let track = |direction| Track {
             number: 0,
             area: &area,
-            way,
+            direction,
             pattern,
             seen: 2,
             next: AtomicU64::new(0),
             coupled: false,
         };
         let quarter = MIB / 4;
-        let reading = track(Way::Read);
+        let reading = track(Direction::Read);
         let wanted = [1, 5, 2, 6, 3, 7, 0, 4].map(|at| Some(at * quarter));
         assert_eq!([(); 8].map(|()| reading.take()), wanted);
-        let writing = track(Way::Write);
+        let writing = track(Direction::Write);
         assert!((0..8).all(|_| writing.take().is_some()));
         assert_eq!(writing.take(), None);
     }
@@ -320,10 +315,11 @@ mod tests {
         let area = Area::create(directory.path(), 2, 4 * MIB).unwrap();
         let (mut one, mut two) = (Buf::heap(MIB as usize), Buf::heap(MIB as usize));
         let no = AtomicBool::new(false);
-        let moved = fill(lane(&area, Way::Write, 1, &mut one), &no).unwrap();
+        let moved = fill(lane(&area, Direction::Write, 1, &mut one), &no).unwrap();
         assert_eq!((moved.requests, moved.bytes), (32, 8 * MIB));
         let other = Area::create(directory.path(), 1, 8 * MIB).unwrap();
-        let mut lanes = [lane(&area, Way::Read, 2, &mut one), lane(&other, Way::Write, 1, &mut two)];
+        let mut lanes =
+            [lane(&area, Direction::Read, 2, &mut one), lane(&other, Direction::Write, 1, &mut two)];
         let moved = slice(&mut lanes, 0.05, &no).unwrap();
         assert!(moved[0].bytes > 0 && moved[1].bytes > 0);
         assert!(moved.iter().all(|lane| lane.seconds > 0.0 && lane.rate() > 0.0));
@@ -335,7 +331,8 @@ mod tests {
         let directory = tempfile::tempdir_in(".").unwrap();
         let area = Area::create(directory.path(), 1, 8 * MIB).unwrap();
         let mut memory = Buf::heap(MIB as usize);
-        let stopped = slice(&mut [lane(&area, Way::Write, 1, &mut memory)], 60.0, &AtomicBool::new(true));
+        let stopped =
+            slice(&mut [lane(&area, Direction::Write, 1, &mut memory)], 60.0, &AtomicBool::new(true));
         assert!(matches!(stopped, Err(ProbeError::Cancelled)));
     }
 }

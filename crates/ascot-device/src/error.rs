@@ -49,7 +49,7 @@ pub enum ProbeError {
          or name another volume; nothing was written",
         path.display(), units::memory(*needed), units::memory(*free)
     )]
-    Room {
+    NoSpace {
         /// The directory.
         path: PathBuf,
         /// Least bytes of a measurement.

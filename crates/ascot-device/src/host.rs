@@ -28,18 +28,18 @@ const PIECES: [usize; 2] = [NARROW_MERGE as usize, WIDE_MERGE as usize];
 /// Bytes of them all, of all threads together, but some for each; less where there is little time.
 const BYTES: usize = 64 << 20;
 const BYTES_IN_HASTE: usize = 8 << 20;
-const LEAST_BYTES: usize = 4 << 20;
+const MIN_BYTES: usize = 4 << 20;
 const HASTE_SECONDS: f64 = 1.0;
 /// Bytes of memory that is got anew: so much that it comes in huge pages, as it does for jobs.
 const FRESH_BYTES: usize = 64 << 20;
 /// Each kind of record is measured at least, and at most, so many times.
-const LEAST_REPEATS: usize = 3;
-const MOST_REPEATS: usize = 9;
+const MIN_REPEATS: usize = 3;
+const MAX_REPEATS: usize = 9;
 
 const FIXED_BYTES: usize = 100;
 const FIXED_KEY: std::ops::Range<usize> = 0..10;
 /// Lengths of lines, without their end.
-const LEAST_LINE: u64 = 16;
+const MIN_LINE: u64 = 16;
 const LINE_RANGE: u64 = 64;
 
 /// Seconds of sorting and of merging the same data.
@@ -68,12 +68,12 @@ enum Subject {
 pub fn measure(clock: &Clock<'_>, until: Instant, threads: usize) -> Result<HostMeasurement, ProbeError> {
     let hasty = Clock::seconds_until(until) < HASTE_SECONDS;
     let bytes = if hasty { BYTES_IN_HASTE } else { BYTES };
-    let subjects = subjects((bytes / threads.max(1)).max(LEAST_BYTES));
+    let subjects = subjects((bytes / threads.max(1)).max(MIN_BYTES));
     let mut scratches: Vec<ChunkScratch> = (0..threads.max(1)).map(|_| ChunkScratch::default()).collect();
     let mut rates = vec![Rates::default(); subjects.len()];
     let mut fresh = Vec::new();
-    for repeat in 0..MOST_REPEATS {
-        if repeat >= LEAST_REPEATS && Clock::seconds_until(until) == 0.0 {
+    for repeat in 0..MAX_REPEATS {
+        if repeat >= MIN_REPEATS && Clock::seconds_until(until) == 0.0 {
             break;
         }
         fresh.extend(fresh_memory());
@@ -114,8 +114,8 @@ fn subjects(bytes: usize) -> [Subject; 3] {
     }
     let mut text = Vec::with_capacity(bytes);
     let mut lines = 0;
-    while text.len() + ((LEAST_LINE + LINE_RANGE) as usize) < bytes {
-        for _ in 0..LEAST_LINE + noise.next() % LINE_RANGE {
+    while text.len() + ((MIN_LINE + LINE_RANGE) as usize) < bytes {
+        for _ in 0..MIN_LINE + noise.next() % LINE_RANGE {
             text.push(b'a' + (noise.next() >> 32) as u8 % 26);
         }
         text.push(b'\n');
@@ -201,7 +201,7 @@ fn run_records<F: Framing, O: RecordOrder>(
     let mut sort = 0.0;
     let mut rest = bytes;
     while !rest.is_empty() {
-        let mut starts = vec![1; (bytes.len() / count / LEAST_LINE as usize).max(1)];
+        let mut starts = vec![1; (bytes.len() / count / MIN_LINE as usize).max(1)];
         let began = Instant::now();
         let limit = rest.len().min(bytes.len() / count + FIXED_BYTES);
         let found = frame(&framing, &rest[..limit], &mut starts);

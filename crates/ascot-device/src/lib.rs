@@ -1,7 +1,7 @@
 //! Measures the volume a directory lies on, and the host, into a profile that plans are made with.
 //!
 //! ```text
-//!   place   may it be measured there, and in how much room
+//!   target  may it be measured there, and in how much space
 //!   area    nameless files on the volume: they are gone when the process is, however it ends
 //!   drive   requests in flight against areas for a slice of time: what moved, in how long
 //!   volume  which slices, how often, and the figures they give
@@ -15,7 +15,7 @@ mod area;
 mod drive;
 mod error;
 mod host;
-mod place;
+mod target;
 mod volume;
 
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ pub const SECONDS_RANGE: (f64, f64) = (1.0, 600.0);
 /// Most room taken where none is asked for, bytes.
 pub const DEFAULT_BYTES: u64 = 4 << 30;
 /// Least room a measurement needs, bytes.
-pub const LEAST_BYTES: u64 = 32 << 20;
+pub const MIN_BYTES: u64 = 32 << 20;
 
 /// What is to be measured.
 #[derive(Clone, Debug)]
@@ -71,14 +71,14 @@ pub fn probe(
     progress: &dyn Fn(f64),
 ) -> Result<Probed, ProbeError> {
     let began = Instant::now();
-    let place = place::Place::find(&request.directory, request.bytes)?;
+    let target = target::Target::find(&request.directory, request.bytes)?;
     let seconds = request.seconds.clamp(SECONDS_RANGE.0, SECONDS_RANGE.1);
     let clock = Clock { began, budget: Duration::from_secs_f64(seconds), cancel, progress };
     let host_until = clock.share(HOST_SHARE);
     let host = host::measure(&clock, host_until, request.threads)?;
-    let measurement = volume::measure(&place, &clock)?;
-    let volume = measurement.profile(&place.name);
-    Ok(Probed { profile: MeasuredProfile { volume, measurement, host }, notices: place.notices })
+    let measurement = volume::measure(&target, &clock)?;
+    let volume = measurement.profile(&target.name);
+    Ok(Probed { profile: MeasuredProfile { volume, measurement, host }, notices: target.notices })
 }
 
 /// The time there is, and who may end it early.

@@ -13,13 +13,13 @@
 
 use std::time::Instant;
 
-use ascot_io::{Buf, DEFAULT_DEPTH, Pool};
+use ascot_io::{Buf, DEFAULT_DEPTH, Direction, Pool};
 use ascot_model::measurement::{Figure, Speed, SwitchPoint, VolumeMeasurement};
 
 use crate::area::Area;
-use crate::drive::{self, Lane, Moved, Pattern, Way};
+use crate::drive::{self, Lane, Moved, Pattern};
 use crate::error::ProbeError;
-use crate::place::Place;
+use crate::target::Target;
 use crate::{Clock, PAGE};
 
 const KIB: u64 = 1 << 10;
@@ -36,9 +36,9 @@ const ABOUT_AS_FAST: f64 = 0.97;
 /// What is moved between two switches: short, so that what a switch costs shows beside it.
 const RUN_BYTES: u64 = 256 * KIB;
 /// Most files that requests alternate between.
-const MOST_FILES: u64 = 256;
+const MAX_FILES: u64 = 256;
 /// Least runs in each of them.
-const LEAST_RUNS: u64 = 2;
+const MIN_RUNS: u64 = 2;
 
 /// There are four areas: one file to read and one to write, many files to read and many to write.
 const AREAS: u64 = 4;
@@ -55,14 +55,14 @@ const MEASURED_SHARE: f64 = 0.7;
 const RATE_WEIGHT: f64 = 2.0;
 
 /// Rounds: the more the shorter; never fewer than the least.
-const MOST_ROUNDS: u32 = 5;
-const LEAST_ROUNDS: u32 = 3;
+const MAX_ROUNDS: u32 = 5;
+const MIN_ROUNDS: u32 = 3;
 /// Least seconds of a round, for the greater number of them.
 const ROUND_SECONDS: f64 = 1.5;
 
 /// Measures the volume of `place`.
-pub(crate) fn measure(place: &Place, clock: &Clock<'_>) -> Result<VolumeMeasurement, ProbeError> {
-    let mut bench = Bench::new(place, clock)?;
+pub(crate) fn measure(target: &Target, clock: &Clock<'_>) -> Result<VolumeMeasurement, ProbeError> {
+    let mut bench = Bench::new(target, clock)?;
     bench.lay_out()?;
     let (read, write) = bench.sweep()?;
     let rounds = bench.rounds(read, write)?;
@@ -109,17 +109,17 @@ impl Areas {
     }
 
     /// Four areas of `bytes` in all, the many of as many files as there may be.
-    fn create(place: &Place, bytes: u64) -> Result<Areas, ProbeError> {
+    fn create(target: &Target, bytes: u64) -> Result<Areas, ProbeError> {
         let largest = REQUESTS.iter().max().copied().unwrap_or(MIB);
         let one = (bytes / AREAS / largest).max(1) * largest;
-        let mut files = (one / (LEAST_RUNS * RUN_BYTES)).clamp(2, MOST_FILES);
+        let mut files = (one / (MIN_RUNS * RUN_BYTES)).clamp(2, MAX_FILES);
         files = 1 << files.ilog2();
         // These first: that there be many of the others is the lesser need.
-        let single = || Area::create(&place.directory, 1, one);
+        let single = || Area::create(&target.directory, 1, one);
         let (read, write) = (single()?, single()?);
         loop {
             let file_bytes = one / files / RUN_BYTES * RUN_BYTES;
-            let many = || Area::create(&place.directory, files, file_bytes);
+            let many = || Area::create(&target.directory, files, file_bytes);
             match (many(), many()) {
                 (Ok(read_many), Ok(write_many)) => {
                     return Ok(Areas { read, write, read_many, write_many, files });
@@ -158,16 +158,16 @@ struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    fn new(place: &Place, clock: &'a Clock<'a>) -> Result<Self, ProbeError> {
+    fn new(target: &Target, clock: &'a Clock<'a>) -> Result<Self, ProbeError> {
         let pool = Pool::new(2 * BUFFER_BYTES);
         let reading = pool.region(BUFFER_BYTES, "reading")?;
         let mut writing = pool.region(BUFFER_BYTES, "writing")?;
         fill_with_noise(&mut writing);
-        let rate = pilot(place, clock, &mut writing)?;
+        let rate = pilot(target, clock, &mut writing)?;
         // Half of the files are laid out before they are read.
         let seconds = clock.budget.as_secs_f64() * LAYOUT_SHARE;
-        let bytes = place.bytes.min((2.0 * rate * seconds) as u64).max(crate::LEAST_BYTES);
-        let areas = Areas::create(place, bytes)?;
+        let bytes = target.bytes.min((2.0 * rate * seconds) as u64).max(crate::MIN_BYTES);
+        let areas = Areas::create(target, bytes)?;
         Ok(Bench { clock, areas, seen: 0, seen_many: 0, reading, writing })
     }
 
@@ -182,26 +182,29 @@ impl<'a> Bench<'a> {
             self.clock.tick()?;
             let pattern = Pattern { request_bytes: RUN_BYTES, depth: 16, streams: 1 };
             let memory = memory_of(&mut self.writing, &pattern);
-            drive::fill(Lane { area, way: Way::Write, pattern, seen: 0, memory }, self.clock.cancel)?;
+            drive::fill(
+                Lane { area, direction: Direction::Write, pattern, seen: 0, memory },
+                self.clock.cancel,
+            )?;
         }
         Ok(())
     }
 
     /// The patterns to read and to write with.
     fn sweep(&mut self) -> Result<(Pattern, Pattern), ProbeError> {
-        let most = self.areas.read.bytes() / 2;
+        let max = self.areas.read.bytes() / 2;
         let patterns: Vec<Pattern> = REQUESTS
             .iter()
             .flat_map(|&request_bytes| DEPTHS.map(|depth| Pattern { request_bytes, depth, streams: 1 }))
-            .filter(|pattern| pattern.memory() <= BUFFER_BYTES && pattern.request_bytes <= most)
+            .filter(|pattern| pattern.memory() <= BUFFER_BYTES && pattern.request_bytes <= max)
             .collect();
         let seconds = Clock::seconds_until(self.clock.share(SWEEP_UNTIL)).max(0.1);
         let slice = MEASURED_SHARE * seconds / (2 * TRIES * patterns.len()) as f64;
         let (mut reads, mut writes) = (vec![0.0; patterns.len()], vec![0.0; patterns.len()]);
         for _ in 0..TRIES {
             for (pattern, (read, write)) in patterns.iter().zip(reads.iter_mut().zip(&mut writes)) {
-                *read = self.one(Way::Read, *pattern, slice)?.rate().max(*read);
-                *write = self.one(Way::Write, *pattern, slice)?.rate().max(*write);
+                *read = self.one(Direction::Read, *pattern, slice)?.rate().max(*read);
+                *write = self.one(Direction::Write, *pattern, slice)?.rate().max(*write);
             }
         }
         let (read, write) = (leanest(&patterns, &reads), leanest(&patterns, &writes));
@@ -214,7 +217,7 @@ impl<'a> Bench<'a> {
     fn rounds(&mut self, read: Pattern, write: Pattern) -> Result<Rounds, ProbeError> {
         let began = Instant::now();
         let left = Clock::seconds_until(self.clock.share(1.0)).max(0.3);
-        let wanted = ((left / ROUND_SECONDS) as u32).clamp(LEAST_ROUNDS, MOST_ROUNDS);
+        let wanted = ((left / ROUND_SECONDS) as u32).clamp(MIN_ROUNDS, MAX_ROUNDS);
         // A base before and after the numbers of files, for each direction.
         let slices = 3.0 * RATE_WEIGHT + 2.0 * (self.file_counts().len() + 2) as f64;
         let slice = MEASURED_SHARE * left / f64::from(wanted) / slices;
@@ -238,26 +241,26 @@ impl<'a> Bench<'a> {
         slice: f64,
         backward: bool,
     ) -> Result<(), ProbeError> {
-        rounds.read.push(self.one(Way::Read, read, RATE_WEIGHT * slice)?.rate());
-        rounds.write.push(self.one(Way::Write, write, RATE_WEIGHT * slice)?.rate());
+        rounds.read.push(self.one(Direction::Read, read, RATE_WEIGHT * slice)?.rate());
+        rounds.write.push(self.one(Direction::Write, write, RATE_WEIGHT * slice)?.rate());
         rounds.duplex.push(self.both(read, write, RATE_WEIGHT * slice)?);
-        rounds.read_switches.push(self.switches(Way::Read, slice, backward)?);
-        rounds.write_switches.push(self.switches(Way::Write, slice, backward)?);
+        rounds.read_switches.push(self.switches(Direction::Read, slice, backward)?);
+        rounds.write_switches.push(self.switches(Direction::Write, slice, backward)?);
         Ok(())
     }
 
     /// Seconds of a switch by number of files.
-    fn switches(&mut self, way: Way, slice: f64, backward: bool) -> Result<Vec<f64>, ProbeError> {
+    fn switches(&mut self, direction: Direction, slice: f64, backward: bool) -> Result<Vec<f64>, ProbeError> {
         let mut counts = self.file_counts();
         if backward {
             counts.reverse();
         }
-        let before = self.many(way, 1, slice)?;
+        let before = self.many(direction, 1, slice)?;
         let mut costs = Vec::with_capacity(counts.len());
         for streams in counts {
-            costs.push(self.many(way, streams, slice)?);
+            costs.push(self.many(direction, streams, slice)?);
         }
-        let base = f64::midpoint(before, self.many(way, 1, slice)?);
+        let base = f64::midpoint(before, self.many(direction, 1, slice)?);
         if backward {
             costs.reverse();
         }
@@ -265,42 +268,48 @@ impl<'a> Bench<'a> {
     }
 
     /// Seconds of a request among so many files.
-    fn many(&mut self, way: Way, streams: u64, slice: f64) -> Result<f64, ProbeError> {
+    fn many(&mut self, direction: Direction, streams: u64, slice: f64) -> Result<f64, ProbeError> {
         self.clock.tick()?;
         let pattern = Pattern { request_bytes: RUN_BYTES, depth: DEFAULT_DEPTH, streams };
-        let (area, memory) = match way {
-            Way::Read => (&self.areas.read_many, memory_of(&mut self.reading, &pattern)),
-            Way::Write => (&self.areas.write_many, memory_of(&mut self.writing, &pattern)),
+        let (area, memory) = match direction {
+            Direction::Read => (&self.areas.read_many, memory_of(&mut self.reading, &pattern)),
+            Direction::Write => (&self.areas.write_many, memory_of(&mut self.writing, &pattern)),
         };
-        let lane = Lane { area, way, pattern, seen: self.seen_many, memory };
+        let lane = Lane { area, direction, pattern, seen: self.seen_many, memory };
         let moved = drive::slice(&mut [lane], slice, self.clock.cancel)?;
         let moved = moved.first().copied().unwrap_or_default();
-        self.seen_many += if way == Way::Read { moved.requests } else { 0 };
+        self.seen_many += if direction == Direction::Read { moved.requests } else { 0 };
         Ok(moved.seconds_of_request())
     }
 
     /// One direction alone, in one file.
-    fn one(&mut self, way: Way, pattern: Pattern, slice: f64) -> Result<Moved, ProbeError> {
+    fn one(&mut self, direction: Direction, pattern: Pattern, slice: f64) -> Result<Moved, ProbeError> {
         self.clock.tick()?;
-        let (area, memory) = match way {
-            Way::Read => (&self.areas.read, memory_of(&mut self.reading, &pattern)),
-            Way::Write => (&self.areas.write, memory_of(&mut self.writing, &pattern)),
+        let (area, memory) = match direction {
+            Direction::Read => (&self.areas.read, memory_of(&mut self.reading, &pattern)),
+            Direction::Write => (&self.areas.write, memory_of(&mut self.writing, &pattern)),
         };
-        let lane = Lane { area, way, pattern, seen: self.seen / pattern.request_bytes, memory };
+        let lane = Lane { area, direction, pattern, seen: self.seen / pattern.request_bytes, memory };
         let moved = drive::slice(&mut [lane], slice, self.clock.cancel)?;
         let moved = moved.first().copied().unwrap_or_default();
-        self.seen += if way == Way::Read { moved.bytes } else { 0 };
+        self.seen += if direction == Direction::Read { moved.bytes } else { 0 };
         Ok(moved)
     }
 
-    /// Bytes/s each way, both directions going on.
+    /// Bytes/s of each direction while both are active.
     fn both(&mut self, read: Pattern, write: Pattern, slice: f64) -> Result<f64, ProbeError> {
         self.clock.tick()?;
         let seen = self.seen / read.request_bytes;
         let (one, two) = (memory_of(&mut self.reading, &read), memory_of(&mut self.writing, &write));
         let mut lanes = [
-            Lane { area: &self.areas.read, way: Way::Read, pattern: read, seen, memory: one },
-            Lane { area: &self.areas.write, way: Way::Write, pattern: write, seen: 0, memory: two },
+            Lane { area: &self.areas.read, direction: Direction::Read, pattern: read, seen, memory: one },
+            Lane {
+                area: &self.areas.write,
+                direction: Direction::Write,
+                pattern: write,
+                seen: 0,
+                memory: two,
+            },
         ];
         let moved = drive::slice(&mut lanes, slice, self.clock.cancel)?;
         self.seen += moved.first().map_or(0, |moved| moved.bytes);
@@ -315,13 +324,13 @@ fn memory_of<'b>(buf: &'b mut Buf, pattern: &Pattern) -> &'b mut [u8] {
 }
 
 /// Roughly what writing does, bytes/s.
-fn pilot(place: &Place, clock: &Clock<'_>, memory: &mut Buf) -> Result<f64, ProbeError> {
+fn pilot(target: &Target, clock: &Clock<'_>, memory: &mut Buf) -> Result<f64, ProbeError> {
     clock.tick()?;
-    let bytes = (place.bytes / AREAS).min(PILOT_BYTES) / MIB * MIB;
-    let area = Area::create(&place.directory, 1, bytes.max(MIB))?;
+    let bytes = (target.bytes / AREAS).min(PILOT_BYTES) / MIB * MIB;
+    let area = Area::create(&target.directory, 1, bytes.max(MIB))?;
     let pattern = Pattern { request_bytes: RUN_BYTES, depth: 16, streams: 1 };
     let memory = memory_of(memory, &pattern);
-    let lane = Lane { area: &area, way: Way::Write, pattern, seen: 0, memory };
+    let lane = Lane { area: &area, direction: Direction::Write, pattern, seen: 0, memory };
     let moved = drive::slice(&mut [lane], PILOT_SECONDS, clock.cancel)?;
     Ok(moved.first().map_or(0.0, Moved::rate))
 }
@@ -358,10 +367,10 @@ mod tests {
     #[test]
     fn a_small_measurement_has_every_figure() {
         let directory = tempfile::tempdir_in(".").unwrap();
-        let place = Place::find(directory.path(), 32 << 20).unwrap();
+        let target = Target::find(directory.path(), 32 << 20).unwrap();
         let cancel = AtomicBool::new(false);
         let clock = Clock::start(1.0, &cancel, &|_| {});
-        let measured = measure(&place, &clock).unwrap();
+        let measured = measure(&target, &clock).unwrap();
         assert!(measured.used_bytes <= 32 << 20);
         assert!(measured.repeats >= 2);
         assert!(measured.read.rate.value > 0.0 && measured.write.rate.value > 0.0);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use ascot_index::hash::mix;
 use ascot_index::{Directory, DirectoryWriter, IndexError, Layout, Scan, Scheme};
-use ascot_io::{Disk, DiskOptions, Effect, Operation};
+use ascot_io::{Action, Disk, DiskOptions, Effect};
 use ascot_testing::faults::{FaultPlan, Faults};
 
 const MEMORY: usize = 4 << 20;
@@ -104,7 +104,7 @@ fn a_lock_has_no_bytes() {
 
 /// Opening files is counted at the fault seam, which every open of a reader but that of the manifest goes through.
 fn counting_opens(effect: Effect, at: u64) -> (Disk, Faults) {
-    let operations = vec![Operation::Open];
+    let operations = vec![Action::Open];
     let faults =
         Faults::new(FaultPlan { at, effect, operations, path_contains: String::new(), lasting: false });
     (Disk::new(DiskOptions { faults: Some(faults.clone().into()), ..DiskOptions::default() }), faults)

@@ -94,7 +94,7 @@ fn lies_of_the_volume_are_found() {
         for at in 0..4 {
             let scratch = tempfile::tempdir().unwrap();
             let path = scratch.path().join("run.dir");
-            let operations = vec![ascot_io::Operation::Write];
+            let operations = vec![ascot_io::Action::Write];
             let plan = FaultPlan { at, effect, operations, path_contains: "part-".into(), lasting: false };
             let faults = Faults::new(plan);
             write(&disk_with(&faults), &path, Scheme::Records, 2).unwrap();

@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let depths = list(arguments.next(), "1,2,4,8,16,32")?;
     let files = Files { old: directory.join("ascot-streams-old"), new: directory.join("ascot-streams-new") };
     let start = Bench::new(1 << 20, 8)?;
-    println!("{} bytes a file, arm: {}", bytes, start.disk.arm(0).kind());
+    println!("{} bytes a file, queue: {}", bytes, start.disk.io_queue(0).kind());
     start.write(&files.old, bytes)?;
     println!("{:>9} {:>5} {:>8} {:>8} {:>8}", "block KiB", "depth", "read", "write", "both");
     for &kib in &blocks {

@@ -48,7 +48,7 @@ impl Arena {
     }
 
     /// Most bytes that can be resident now.
-    pub(crate) fn resident_most(&self) -> usize {
+    pub(crate) fn max_resident(&self) -> usize {
         self.touched.total()
     }
 
@@ -179,14 +179,14 @@ mod tests {
         let mut arena = arena(8);
         let [first, second] = [0, 1].map(|_| arena.take(3 * MIB).unwrap());
         touch(&arena, 0..6 * MIB);
-        assert_eq!((arena.resident(), arena.resident_most()), (6 * MIB, 6 * MIB));
+        assert_eq!((arena.resident(), arena.max_resident()), (6 * MIB, 6 * MIB));
         // SAFETY: the test uses the range no more.
         unsafe { arena.give(first..first + 3 * MIB) };
         assert_eq!(arena.resident(), 6 * MIB, "pages stay");
         arena.discard(MIB);
-        assert_eq!((arena.resident(), arena.resident_most()), (5 * MIB, 5 * MIB));
+        assert_eq!((arena.resident(), arena.max_resident()), (5 * MIB, 5 * MIB));
         arena.discard(100 * MIB);
-        assert_eq!((arena.resident(), arena.resident_most()), (3 * MIB, 3 * MIB));
+        assert_eq!((arena.resident(), arena.max_resident()), (3 * MIB, 3 * MIB));
         // SAFETY: within the mapping.
         assert_eq!(unsafe { arena.address(second).read() }, 1);
     }
@@ -196,13 +196,13 @@ mod tests {
         let mut arena = arena(64);
         let kept = arena.take(MIB).unwrap();
         let gone = arena.take(MIB / 2).unwrap();
-        assert_eq!((kept, gone, arena.resident_most()), (0, MIB, 2 * MIB));
+        assert_eq!((kept, gone, arena.max_resident()), (0, MIB, 2 * MIB));
         touch(&arena, 0..MIB + MIB / 2);
         // SAFETY: the test uses the range no more.
         unsafe { arena.give(gone..gone + MIB / 2) };
         arena.discard(MIB);
         touch(&arena, 0..MIB);
-        assert_eq!((arena.resident(), arena.resident_most()), (MIB, MIB));
+        assert_eq!((arena.resident(), arena.max_resident()), (MIB, MIB));
         assert_eq!(Arena::map(100).map(|_| ()), None);
     }
 }

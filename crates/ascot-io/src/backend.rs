@@ -1,7 +1,7 @@
-//! The back-ends, and the ones that are plain system calls: plain, buffered and sized.
+//! The back-ends, and the streams of those that work on the caller's thread: plain, buffered, sized and mapped.
 //!
-//! These streams do their work inside `begin`, on the caller's thread, in system calls of at most
-//! so many bytes; `complete` only hands back what is there already. Any regular file or block
+//! These streams do their work inside `begin`; `complete` only hands back a finished result. An [`Access`] moves the
+//! bytes, through system calls of a fixed size or through a mapped window of the file. Any regular file or block
 //! device will do.
 
 use std::collections::VecDeque;
@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 use crate::buf::Buf;
 use crate::error::{Action, IoError, nothing_written};
-use crate::fault_hook::{Effect, Operation};
-use crate::port::Port;
+use crate::fault_hook::Effect;
 use crate::stream::{Filled, ReadStream, WriteStream};
+use crate::stream_context::StreamContext;
 
 /// How files are read and written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -28,7 +28,7 @@ pub enum Backend {
     /// Windows of this many bytes mapped to memory. A file that someone else cuts short while it
     /// is mapped can kill the process (SIGBUS).
     Mapped(usize),
-    /// O_DIRECT through an [`Arm`](crate::Arm), past the page cache.
+    /// O_DIRECT through an [`IoQueue`](crate::IoQueue), past the page cache.
     #[default]
     Direct,
 }
@@ -39,50 +39,108 @@ pub const PLAIN_BYTES: usize = 4;
 /// Bytes a system call of the buffered back-end moves: the size of a stdio buffer.
 pub const BUFFERED_BYTES: usize = 8 << 10;
 
-/// Reads a range of a file with system calls of at most `call_bytes`.
-pub(crate) struct FileRead {
-    pub(crate) port: Port,
-    pub(crate) file: Arc<File>,
-    pub(crate) next: u64,
-    pub(crate) end: u64,
-    pub(crate) len: u64,
-    pub(crate) call_bytes: usize,
-    pub(crate) done: VecDeque<Result<Filled, IoError>>,
+pub(crate) const NOTHING_BEGUN: &str = "a read was completed that had not been begun";
+pub(crate) const TOO_LONG: &str = "more bytes were to be written than the buffer holds";
+
+/// How a stream on the caller's thread moves bytes of its file.
+pub(crate) trait Access: Send {
+    /// Bytes of one request: a system call or a window.
+    fn request_bytes(&self) -> usize;
+
+    /// Reads at most one request from `offset` on into `to`; 0 bytes are the end of the file.
+    fn read(&mut self, context: &StreamContext, to: &mut [u8], offset: u64) -> Result<usize, IoError>;
+
+    /// Writes at most one request from `offset` on.
+    fn write(&mut self, context: &StreamContext, from: &[u8], offset: u64) -> Result<usize, IoError>;
+
+    /// Cuts off what is allocated after `end`.
+    fn trim(&mut self, context: &StreamContext, end: u64) -> Result<(), IoError> {
+        let _ = (context, end);
+        Ok(())
+    }
 }
 
-impl FileRead {
+/// System calls of at most `bytes` each.
+pub(crate) struct Calls {
+    pub(crate) file: Arc<File>,
+    pub(crate) bytes: usize,
+}
+
+impl Access for Calls {
+    fn request_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn read(&mut self, context: &StreamContext, to: &mut [u8], offset: u64) -> Result<usize, IoError> {
+        let len = to.len().min(self.bytes);
+        loop {
+            match self.file.read_at(&mut to[..len], offset) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => return result.map_err(|error| context.error(Action::Read, offset, error)),
+            }
+        }
+    }
+
+    fn write(&mut self, context: &StreamContext, from: &[u8], offset: u64) -> Result<usize, IoError> {
+        let len = from.len().min(self.bytes);
+        let result = loop {
+            match self.file.write_at(&from[..len], offset) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(0) => break Err(nothing_written()),
+                result => break result,
+            }
+        };
+        result.map_err(|error| context.error(Action::Write, offset, error).needing(from.len() as u64))
+    }
+}
+
+/// The bytes of the next request, or half of them if `halve` is set, which it clears.
+fn next_bytes(left: usize, request_bytes: usize, halve: &mut bool) -> usize {
+    if std::mem::take(halve) { left.min(request_bytes).div_ceil(2) } else { left }
+}
+
+/// Reads a range of a file.
+pub(crate) struct SyncRead<A> {
+    context: StreamContext,
+    access: A,
+    next: u64,
+    end: u64,
+    len: u64,
+    done: VecDeque<Result<Filled, IoError>>,
+}
+
+impl<A: Access> SyncRead<A> {
+    pub(crate) fn new(context: StreamContext, access: A, start: u64, end: u64) -> Self {
+        Self { context, access, next: start, end, len: end - start, done: VecDeque::new() }
+    }
+
     fn fill(&mut self, mut buf: Buf) -> Result<Filled, IoError> {
         let at = self.next;
         let wanted = usize::try_from(self.end - at).unwrap_or(usize::MAX).min(buf.len());
         if wanted == 0 {
             return Ok(Filled { buf, start: 0, end: 0 });
         }
-        let mut halve = self.port.before(Operation::Read, at)? == Some(Effect::Short);
-        let calls = wanted.div_ceil(self.call_bytes) as u64;
-        let receipt = self.port.meter.issue(at, wanted as u64, calls);
+        let mut halve = self.context.inject_fault(Action::Read, at)? == Some(Effect::Short);
+        let request_bytes = self.access.request_bytes();
+        let receipt = self.context.meter.issue(at, wanted as u64, wanted.div_ceil(request_bytes) as u64);
         let mut filled = 0;
-        let result = loop {
-            let mut until = (filled + self.call_bytes).min(wanted);
-            if std::mem::take(&mut halve) {
-                until = filled + (until - filled).div_ceil(2);
-            }
-            match self.file.read_at(&mut buf[filled..until], at + filled as u64) {
-                Ok(0) => break Err(self.port.truncated(at + filled as u64, self.end)),
+        let mut result = Ok(());
+        while filled < wanted && result.is_ok() {
+            let offset = at + filled as u64;
+            let len = next_bytes(wanted - filled, request_bytes, &mut halve);
+            match self.access.read(&self.context, &mut buf[filled..filled + len], offset) {
+                Ok(0) => result = Err(self.context.truncated(offset, self.end)),
                 Ok(more) => filled += more,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => break Err(self.port.error(Action::Read, at + filled as u64, error)),
+                Err(error) => result = Err(error),
             }
-            if filled == wanted {
-                break Ok(());
-            }
-        };
-        receipt.settle(filled as u64);
+        }
+        receipt.complete(filled as u64);
         self.next += wanted as u64;
         result.map(|()| Filled { buf, start: 0, end: wanted })
     }
 }
 
-impl ReadStream for FileRead {
+impl<A: Access> ReadStream for SyncRead<A> {
     fn begin(&mut self, buf: Buf) -> Result<(), IoError> {
         let filled = self.fill(buf);
         self.done.push_back(filled);
@@ -90,7 +148,7 @@ impl ReadStream for FileRead {
     }
 
     fn complete(&mut self) -> Result<Filled, IoError> {
-        self.done.pop_front().unwrap_or_else(|| Err(self.port.misuse(self.next, NOTHING_BEGUN)))
+        self.done.pop_front().unwrap_or_else(|| Err(self.context.misuse(self.next, NOTHING_BEGUN)))
     }
 
     fn ready(&mut self) -> bool {
@@ -106,45 +164,47 @@ impl ReadStream for FileRead {
     }
 }
 
-pub(crate) const NOTHING_BEGUN: &str = "a read was completed that had not been begun";
-pub(crate) const TOO_LONG: &str = "more bytes were to be written than the buffer holds";
-
-/// Writes a file forward with system calls of at most `call_bytes`.
-pub(crate) struct FileWrite {
-    pub(crate) port: Port,
-    pub(crate) file: Arc<File>,
-    pub(crate) next: u64,
-    pub(crate) call_bytes: usize,
-    pub(crate) failed: Option<IoError>,
+/// Writes a file forward.
+pub(crate) struct SyncWrite<A: Access> {
+    context: StreamContext,
+    file: Arc<File>,
+    access: A,
+    next: u64,
+    failed: Option<IoError>,
 }
 
-impl FileWrite {
-    fn write(&mut self, bytes: &[u8], halve: bool, offset: u64) -> Result<(), IoError> {
-        let calls = bytes.len().div_ceil(self.call_bytes) as u64;
-        let receipt = self.port.meter.issue(offset, bytes.len() as u64, calls);
-        let (written, result) = write_all_at(&self.file, bytes, offset, self.call_bytes, halve);
-        receipt.settle(written as u64);
-        result.map_err(|error| {
-            let failed = self.port.error(Action::Write, offset + written as u64, error);
-            failed.needing((bytes.len() - written) as u64)
-        })
+impl<A: Access> SyncWrite<A> {
+    pub(crate) fn new(context: StreamContext, file: Arc<File>, access: A, start: u64) -> Self {
+        Self { context, file, access, next: start, failed: None }
     }
 
     fn append(&mut self, mut buf: Buf, len: usize) -> Result<(), IoError> {
-        let effect = self.port.before(Operation::Write, self.next)?;
-        let (stored, offset) = lie(effect, &mut buf[..len], self.next);
-        self.write(&buf[..stored], effect == Some(Effect::Short), offset)?;
+        let effect = self.context.inject_fault(Action::Write, self.next)?;
+        let mut halve = effect == Some(Effect::Short);
+        let (stored, offset) = apply_effect(effect, &mut buf[..len], self.next);
+        let request_bytes = self.access.request_bytes();
+        let receipt = self.context.meter.issue(offset, stored as u64, stored.div_ceil(request_bytes) as u64);
+        let mut written = 0;
+        let mut result = Ok(());
+        while written < stored && result.is_ok() {
+            let some = next_bytes(stored - written, request_bytes, &mut halve);
+            match self.access.write(&self.context, &buf[written..written + some], offset + written as u64) {
+                Ok(more) => written += more,
+                Err(error) => result = Err(error),
+            }
+        }
+        receipt.complete(written as u64);
         self.next += len as u64;
-        Ok(())
+        result
     }
 
     fn check(&self) -> Result<(), IoError> {
-        self.failed.as_ref().map_or(Ok(()), |error| Err(error.repeat()))
+        self.failed.clone().map_or(Ok(()), Err)
     }
 }
 
 /// Carries out a fault that reports success: what is stored, and where.
-pub(crate) fn lie(effect: Option<Effect>, bytes: &mut [u8], offset: u64) -> (usize, u64) {
+pub(crate) fn apply_effect(effect: Option<Effect>, bytes: &mut [u8], offset: u64) -> (usize, u64) {
     let len = bytes.len();
     match effect {
         Some(Effect::Torn) => (len / 2, offset),
@@ -157,40 +217,16 @@ pub(crate) fn lie(effect: Option<Effect>, bytes: &mut [u8], offset: u64) -> (usi
     }
 }
 
-/// Writes all of `bytes`, in calls of at most `call_bytes`; says how many were written.
-pub(crate) fn write_all_at(
-    file: &File,
-    bytes: &[u8],
-    offset: u64,
-    call_bytes: usize,
-    mut halve: bool,
-) -> (usize, io::Result<()>) {
-    let mut written = 0;
-    while written < bytes.len() {
-        let mut until = (written + call_bytes).min(bytes.len());
-        if std::mem::take(&mut halve) {
-            until = written + (until - written).div_ceil(2);
-        }
-        match file.write_at(&bytes[written..until], offset + written as u64) {
-            Ok(0) => return (written, Err(nothing_written())),
-            Ok(more) => written += more,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return (written, Err(error)),
-        }
-    }
-    (written, Ok(()))
-}
-
-impl WriteStream for FileWrite {
+impl<A: Access> WriteStream for SyncWrite<A> {
     fn begin(&mut self, buf: Buf, len: usize) -> Result<(), IoError> {
         self.check()?;
         if len > buf.len() {
-            return Err(self.port.misuse(self.next, TOO_LONG));
+            return Err(self.context.misuse(self.next, TOO_LONG));
         }
         if len == 0 {
             return Ok(());
         }
-        self.append(buf, len).inspect_err(|error| self.failed = Some(error.repeat()))
+        self.append(buf, len).inspect_err(|error| self.failed = Some(error.clone()))
     }
 
     fn drain(&mut self) -> Result<(), IoError> {
@@ -199,14 +235,23 @@ impl WriteStream for FileWrite {
 
     fn sync(&mut self) -> Result<(), IoError> {
         self.check()?;
-        self.port.before(Operation::Sync, self.next)?;
-        let synced = self.port.waiting(|| self.file.sync_data());
-        synced.map_err(|error| self.port.error(Action::Sync, self.next, error))
+        self.access.trim(&self.context, self.next)?;
+        self.context.inject_fault(Action::Sync, self.next)?;
+        let synced = self.context.waiting(|| self.file.sync_data());
+        synced.map_err(|error| self.context.error(Action::Sync, self.next, error))
     }
 
     fn finish(mut self: Box<Self>) -> Result<u64, IoError> {
-        self.drain()?;
-        self.port.room.note(&self.file);
+        self.check()?;
+        self.access.trim(&self.context, self.next)?;
+        self.context.space.note(&self.file);
         Ok(self.next)
+    }
+}
+
+impl<A: Access> Drop for SyncWrite<A> {
+    fn drop(&mut self) {
+        // A stream that is given up: the caller has reported why, and the file keeps what was written.
+        let _ = self.access.trim(&self.context, self.next);
     }
 }

@@ -15,6 +15,8 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
+use rustix::io::Errno;
+
 use crate::PAGE_BYTES;
 use crate::memory::Mapping;
 use crate::pool::{Grant, Pool, PoolError, Reservation};
@@ -79,7 +81,7 @@ impl Buf {
     /// # Errors
     /// The system's reason.
     pub fn try_heap(len: usize) -> io::Result<Self> {
-        Self::try_mapped(len, false).map_err(io::Error::from_raw_os_error)
+        Self::try_mapped(len, false).map_err(io::Error::from)
     }
 
     /// As [`heap`](Self::heap), all of it about to be written: its pages come in one call to the system,
@@ -96,7 +98,7 @@ impl Buf {
     }
 
     /// The error is an errno.
-    fn try_mapped(len: usize, touch: bool) -> Result<Self, i32> {
+    fn try_mapped(len: usize, touch: bool) -> Result<Self, Errno> {
         let mapping = Mapping::anonymous(len.max(1).next_multiple_of(PAGE_BYTES))?;
         if touch {
             mapping.touch();

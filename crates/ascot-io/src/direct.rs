@@ -1,9 +1,9 @@
-//! The direct back-end: streams whose requests an [`Arm`] performs, past the page cache where it
+//! The direct back-end: streams whose requests an [`IoQueue`] performs, past the page cache where it
 //! can.
 //!
 //! O_DIRECT wants memory, offset and length on block boundaries. A request that is not (an odd
 //! buffer, a file's last bytes) turns O_DIRECT off for the rest of the stream and goes through the
-//! page cache, by the same descriptor and arm. A read that starts off a boundary starts at the
+//! page cache, by the same descriptor and queue. A read that starts off a boundary starts at the
 //! boundary before it and skips (`Filled::start`).
 //!
 //! Files being written are allocated ahead of the data, in steps, since writes inside a file's
@@ -22,23 +22,23 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use crate::PAGE_BYTES;
-use crate::arm::{Arm, Request, Ticket, part_count};
-use crate::backend::{NOTHING_BEGUN, TOO_LONG, lie};
+use crate::backend::{NOTHING_BEGUN, TOO_LONG, apply_effect};
 use crate::buf::Buf;
 use crate::error::{Action, IoError, nothing_written};
-use crate::fault_hook::{Effect, Operation};
+use crate::fault_hook::Effect;
+use crate::io_queue::{IoQueue, Request, Ticket, part_count};
 use crate::ledger::Direction;
-use crate::port::Port;
-use crate::room::Writer;
+use crate::space_reservation::WriterShare;
 use crate::stream::{Filled, ReadStream, WriteStream};
+use crate::stream_context::StreamContext;
 use crate::system;
 
 const PAGE: u64 = PAGE_BYTES as u64;
 
 /// Bounds of the step of allocating ahead that is asked for; between them, it is as long as the file
 /// so far. Most part files and runs get by with the first two or three steps.
-const AHEAD_LEAST_BYTES: u64 = 64 << 20;
-const AHEAD_MOST_BYTES: u64 = 1 << 30;
+const MIN_AHEAD_BYTES: u64 = 64 << 20;
+const MAX_AHEAD_BYTES: u64 = 1 << 30;
 /// The share of a volume's free space one step may take.
 const AHEAD_FREE_SHARE: u64 = 16;
 /// Where a volume does not allocate ahead, a file is asked for what it takes as often as it has grown
@@ -46,21 +46,22 @@ const AHEAD_FREE_SHARE: u64 = 16;
 const NOTED_BYTES: u64 = 8 << 20;
 
 /// What reading and writing have in common.
-pub(crate) struct ArmFile {
-    pub(crate) port: Port,
-    pub(crate) arm: Arm,
+pub(crate) struct QueuedFile {
+    pub(crate) context: StreamContext,
+    pub(crate) queue: IoQueue,
     pub(crate) file: Arc<File>,
     /// O_DIRECT is on.
     pub(crate) direct: bool,
     pub(crate) request_bytes: usize,
 }
 
-impl ArmFile {
+impl QueuedFile {
     fn must_leave_direct(&self, buf: &Buf, offset: u64, len: usize) -> bool {
         let aligned = buf.is_aligned_to(PAGE_BYTES) && len.is_multiple_of(PAGE_BYTES);
         self.direct && !(aligned && offset.is_multiple_of(PAGE))
     }
 
+    /// Submits a transfer of `len` bytes; `halve` makes its first system call move half of them.
     fn submit(
         &mut self,
         direction: Direction,
@@ -69,14 +70,27 @@ impl ArmFile {
         len: usize,
         halve: bool,
     ) -> Result<Ticket, IoError> {
+        let request = self.request(direction, buf, offset, len, halve)?;
+        Ok(self.queue.submit(request))
+    }
+
+    /// The request for a transfer, which counts from now on.
+    pub(crate) fn request(
+        &mut self,
+        direction: Direction,
+        buf: Buf,
+        offset: u64,
+        len: usize,
+        halve: bool,
+    ) -> Result<Request, IoError> {
         if self.must_leave_direct(&buf, offset, len) {
             system::leave_direct(&self.file)
-                .map_err(|error| self.port.error(Action::Inspect, offset, error))?;
+                .map_err(|error| self.context.error(Action::Inspect, offset, error))?;
             self.direct = false;
         }
         let parts = part_count(len, self.request_bytes) as u64;
-        let receipt = self.port.meter.issue(offset, len as u64, parts);
-        Ok(self.arm.submit(Request {
+        let receipt = self.context.meter.issue(offset, len as u64, parts);
+        Ok(Request {
             file: Arc::clone(&self.file),
             direction,
             buf,
@@ -86,13 +100,13 @@ impl ArmFile {
             direct: self.direct,
             halve,
             receipt,
-        }))
+        })
     }
 }
 
-/// Reads a range of a file through an arm.
-pub(crate) struct ArmRead {
-    base: ArmFile,
+/// Reads a range of a file through an I/O queue.
+pub(crate) struct DirectRead {
+    base: QueuedFile,
     next: u64,
     end: u64,
     len: u64,
@@ -111,8 +125,8 @@ enum Begun {
     Failed(IoError),
 }
 
-impl ArmRead {
-    pub(crate) fn new(base: ArmFile, start: u64, end: u64) -> Self {
+impl DirectRead {
+    pub(crate) fn new(base: QueuedFile, start: u64, end: u64) -> Self {
         Self { base, next: start, end, len: end - start, begun: VecDeque::new() }
     }
 
@@ -120,7 +134,7 @@ impl ArmRead {
         if self.next >= self.end || buf.is_empty() {
             return Ok(Begun::End(buf));
         }
-        let effect = self.base.port.before(Operation::Read, self.next)?;
+        let effect = self.base.context.inject_fault(Action::Read, self.next)?;
         let whole_pages = buf.len().is_multiple_of(PAGE_BYTES) && buf.is_aligned_to(PAGE_BYTES);
         let direct = self.base.direct && whole_pages;
         let skip = if direct { (self.next % PAGE) as usize } else { 0 };
@@ -134,7 +148,7 @@ impl ArmRead {
     }
 }
 
-impl ReadStream for ArmRead {
+impl ReadStream for DirectRead {
     fn begin(&mut self, buf: Buf) -> Result<(), IoError> {
         let begun = self.ask(buf).unwrap_or_else(Begun::Failed);
         self.begun.push_back(begun);
@@ -142,17 +156,17 @@ impl ReadStream for ArmRead {
     }
 
     fn complete(&mut self) -> Result<Filled, IoError> {
-        let port = &self.base.port;
+        let context = &self.base.context;
         match self.begun.pop_front() {
-            None => Err(port.misuse(self.next, NOTHING_BEGUN)),
+            None => Err(context.misuse(self.next, NOTHING_BEGUN)),
             Some(Begun::Failed(error)) => Err(error),
             Some(Begun::End(buf)) => Ok(Filled { buf, start: 0, end: 0 }),
             Some(Begun::Asked { ticket, at, skip, wanted }) => {
-                let (buf, moved) = port.waiting(|| ticket.wait());
-                let moved = moved.map_err(|error| port.error(Action::Read, at, error))?;
+                let (buf, moved) = context.waiting(|| ticket.wait());
+                let moved = moved.map_err(|error| context.error(Action::Read, at, error))?;
                 match buf {
                     Some(buf) if moved >= wanted => Ok(Filled { buf, start: skip, end: wanted }),
-                    _ => Err(port.truncated(at + moved as u64, self.end)),
+                    _ => Err(context.truncated(at + moved as u64, self.end)),
                 }
             }
         }
@@ -179,50 +193,50 @@ impl ReadStream for ArmRead {
     }
 }
 
-/// Writes a file forward through an arm.
-pub(crate) struct ArmWrite {
-    base: ArmFile,
+/// Writes a file forward through an I/O queue.
+pub(crate) struct DirectWrite {
+    base: QueuedFile,
     next: u64,
     /// The file's length, with what is allocated ahead.
     allocated: u64,
     /// False once the volume has refused to allocate ahead.
     allocates: bool,
-    writer: Writer,
+    writer: WriterShare,
     begun: VecDeque<(Ticket, u64, usize)>,
     failed: Option<IoError>,
 }
 
-impl ArmWrite {
-    pub(crate) fn new(base: ArmFile, start: u64) -> Self {
+impl DirectWrite {
+    pub(crate) fn new(base: QueuedFile, start: u64) -> Self {
         let allocates = base.direct;
-        let writer = base.port.room.writer();
+        let writer = base.context.space.writer();
         let begun = VecDeque::new();
         Self { base, next: start, allocated: start, allocates, writer, begun, failed: None }
     }
 
     fn check(&self) -> Result<(), IoError> {
-        self.failed.as_ref().map_or(Ok(()), |error| Err(error.repeat()))
+        self.failed.as_ref().map_or(Ok(()), |error| Err(error.clone()))
     }
 
     fn keep<T>(&mut self, result: Result<T, IoError>) -> Result<T, IoError> {
         result.inspect_err(|error| {
-            self.failed.get_or_insert_with(|| error.repeat());
+            self.failed.get_or_insert_with(|| error.clone());
         })
     }
 
     /// Looks at the oldest request: waits for it, or only if it has finished.
-    fn settle_oldest(&mut self, wait: bool) -> Result<bool, IoError> {
+    fn finish_oldest(&mut self, wait: bool) -> Result<bool, IoError> {
         let Some((ticket, ..)) = self.begun.front() else { return Ok(false) };
         if !wait && !ticket.is_finished() {
             return Ok(false);
         }
         let Some((ticket, at, len)) = self.begun.pop_front() else { return Ok(false) };
-        let port = &self.base.port;
-        let (_buf, moved) = if wait { port.waiting(|| ticket.wait()) } else { ticket.wait() };
+        let context = &self.base.context;
+        let (_buf, moved) = if wait { context.waiting(|| ticket.wait()) } else { ticket.wait() };
         let result = match moved {
             Ok(moved) if moved == len => Ok(true),
-            Ok(_) => Err(port.error(Action::Write, at, nothing_written())),
-            Err(error) => Err(port.error(Action::Write, at, error).needing(len as u64)),
+            Ok(_) => Err(context.error(Action::Write, at, nothing_written())),
+            Err(error) => Err(context.error(Action::Write, at, error).needing(len as u64)),
         };
         self.keep(result)
     }
@@ -240,7 +254,7 @@ impl ArmWrite {
 
     fn try_allocate(&mut self, end: u64) -> io::Result<()> {
         let free = system::free_space_of(&self.base.file).unwrap_or(0);
-        let wanted = self.next.clamp(AHEAD_LEAST_BYTES, AHEAD_MOST_BYTES).min(free / AHEAD_FREE_SHARE);
+        let wanted = self.next.clamp(MIN_AHEAD_BYTES, MAX_AHEAD_BYTES).min(free / AHEAD_FREE_SHARE);
         let from = self.allocated;
         let needed = end.next_multiple_of(PAGE);
         let data = needed.saturating_sub(from);
@@ -269,9 +283,9 @@ impl ArmWrite {
     }
 
     fn append(&mut self, mut buf: Buf, len: usize) -> Result<(), IoError> {
-        let effect = self.base.port.before(Operation::Write, self.next)?;
+        let effect = self.base.context.inject_fault(Action::Write, self.next)?;
         let halve = effect == Some(Effect::Short);
-        let (stored, offset) = lie(effect, &mut buf[..len], self.next);
+        let (stored, offset) = apply_effect(effect, &mut buf[..len], self.next);
         self.allocate(offset.max(self.next) + len as u64);
         let whole = stored / PAGE_BYTES * PAGE_BYTES;
         let splits = self.base.direct && whole > 0 && whole < stored;
@@ -288,7 +302,7 @@ impl ArmWrite {
     fn trim(&mut self) -> Result<(), IoError> {
         if self.allocated > self.next {
             let cut = self.base.file.set_len(self.next);
-            let cut = cut.map_err(|error| self.base.port.error(Action::Resize, self.next, error));
+            let cut = cut.map_err(|error| self.base.context.error(Action::Resize, self.next, error));
             self.keep(cut)?;
             self.allocated = self.next;
         }
@@ -297,16 +311,16 @@ impl ArmWrite {
     }
 }
 
-impl WriteStream for ArmWrite {
+impl WriteStream for DirectWrite {
     fn channel(&self) -> Option<u64> {
         self.base.file.metadata().ok().map(|stat| stat.dev())
     }
 
     fn begin(&mut self, buf: Buf, len: usize) -> Result<(), IoError> {
         self.check()?;
-        while self.settle_oldest(false)? {}
+        while self.finish_oldest(false)? {}
         if len > buf.len() {
-            return Err(self.base.port.misuse(self.next, TOO_LONG));
+            return Err(self.base.context.misuse(self.next, TOO_LONG));
         }
         if len == 0 {
             return Ok(());
@@ -315,7 +329,7 @@ impl WriteStream for ArmWrite {
         self.keep(result)
     }
 
-    fn make_room(&mut self, bytes: u64) -> Result<(), IoError> {
+    fn reserve(&mut self, bytes: u64) -> Result<(), IoError> {
         self.check()?;
         let end = self.next + bytes;
         if !self.allocates || end <= self.allocated {
@@ -323,7 +337,7 @@ impl WriteStream for ArmWrite {
         }
         match self.try_allocate(end) {
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT)) => {
-                Err(self.base.port.error(Action::Write, self.next, error).needing(bytes))
+                Err(self.base.context.error(Action::Write, self.next, error).needing(bytes))
             }
             result => {
                 self.allocates = result.is_ok();
@@ -334,19 +348,19 @@ impl WriteStream for ArmWrite {
 
     fn in_flight(&mut self) -> usize {
         // Failures are kept, and told by whatever is called next.
-        while self.settle_oldest(false).is_ok_and(|settled| settled) {}
+        while self.finish_oldest(false).is_ok_and(|finished| finished) {}
         self.begun.len()
     }
 
     fn complete(&mut self) -> Result<(), IoError> {
-        let _ = self.settle_oldest(true);
+        let _ = self.finish_oldest(true);
         self.check()
     }
 
     fn drain(&mut self) -> Result<(), IoError> {
         while !self.begun.is_empty() {
             // Kept in `failed`; the rest is waited for all the same.
-            let _ = self.settle_oldest(true);
+            let _ = self.finish_oldest(true);
         }
         self.check()
     }
@@ -354,11 +368,11 @@ impl WriteStream for ArmWrite {
     fn sync(&mut self) -> Result<(), IoError> {
         self.drain()?;
         self.trim()?;
-        let met = self.base.port.before(Operation::Sync, self.next);
+        let met = self.base.context.inject_fault(Action::Sync, self.next);
         self.keep(met)?;
-        let port = &self.base.port;
-        let synced = port.waiting(|| self.base.file.sync_data());
-        let synced = synced.map_err(|error| port.error(Action::Sync, self.next, error));
+        let context = &self.base.context;
+        let synced = context.waiting(|| self.base.file.sync_data());
+        let synced = synced.map_err(|error| context.error(Action::Sync, self.next, error));
         self.keep(synced)
     }
 
@@ -369,7 +383,7 @@ impl WriteStream for ArmWrite {
     }
 }
 
-impl Drop for ArmWrite {
+impl Drop for DirectWrite {
     fn drop(&mut self) {
         // A stream given up: whoever gave it up has reported why; the file keeps what was written.
         let _ = self.drain();

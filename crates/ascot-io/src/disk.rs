@@ -17,19 +17,18 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use ascot_model::measurement::{Requests, VolumeRequests};
 
-use crate::anywhere::Anywhere;
-use crate::arm::Arm;
-use crate::backend::{BUFFERED_BYTES, Backend, FileRead, PLAIN_BYTES};
-use crate::direct::{ArmFile, ArmRead};
+use crate::backend::{BUFFERED_BYTES, Backend, Calls, PLAIN_BYTES, SyncRead};
+use crate::descriptor::Descriptor;
+use crate::direct::{DirectRead, QueuedFile};
 use crate::error::{Action, IoError};
-use crate::fault_hook::{FaultHook, Operation};
+use crate::fault_hook::{FaultHook, inject_fault};
+use crate::io_queue::IoQueue;
 use crate::ledger::{Direction, Ledger};
-use crate::mapped::MappedRead;
+use crate::mapped::Mapped;
 use crate::pipe::{PipeRead, PipeWrite};
-use crate::pool::{Pool, Reservation};
-use crate::port::{Port, before};
-use crate::room::{Removal, Room};
+use crate::space_reservation::{PendingRemoval, SpaceReservation};
 use crate::stream::{ReadStream, WriteStream};
+use crate::stream_context::StreamContext;
 use crate::sync::Unpoisoned;
 use crate::{system, threads};
 
@@ -82,12 +81,11 @@ pub struct Disk {
 
 struct Inner {
     options: DiskOptions,
-    /// The arm that performs everything, where one was given.
-    given: OnceLock<Arm>,
+    /// The queue that performs everything, where one was given.
+    given: OnceLock<IoQueue>,
     /// Else that of each device, started on first use: devices do not wait for each other.
-    arms: Mutex<HashMap<u64, Arm>>,
-    pool: OnceLock<Pool>,
-    room: Room,
+    queues: Mutex<HashMap<u64, IoQueue>>,
+    space: SpaceReservation,
     /// Set where waits for the other end of a pipe are to end.
     stop: OnceLock<Arc<AtomicBool>>,
     notices: Mutex<Vec<String>>,
@@ -111,9 +109,8 @@ impl Disk {
         let inner = Inner {
             options,
             given: OnceLock::new(),
-            arms: Mutex::default(),
-            pool: OnceLock::new(),
-            room: Room::default(),
+            queues: Mutex::default(),
+            space: SpaceReservation::default(),
             stop: OnceLock::new(),
             notices: Mutex::default(),
             noticed: Mutex::default(),
@@ -121,20 +118,20 @@ impl Disk {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Uses `arm` for everything instead of starting one for each device; false where one was given before.
-    pub fn use_arm(&self, arm: Arm) -> bool {
-        self.inner.given.set(arm).is_ok()
+    /// Uses `queue` for everything instead of starting one for each device; false where one was given before.
+    pub fn use_io_queue(&self, queue: IoQueue) -> bool {
+        self.inner.given.set(queue).is_ok()
     }
 
-    /// The arm of a device's direct back-end, started on first use.
-    pub fn arm(&self, device: u64) -> Arm {
-        if let Some(arm) = self.inner.given.get() {
-            return arm.clone();
+    /// The queue of a device's direct back-end, started on first use.
+    pub fn io_queue(&self, device: u64) -> IoQueue {
+        if let Some(queue) = self.inner.given.get() {
+            return queue.clone();
         }
-        let mut arms = self.inner.arms.lock().unpoisoned();
+        let mut queues = self.inner.queues.lock().unpoisoned();
         let [reads, writes] =
             [Direction::Read, Direction::Write].map(|direction| self.requests(device, direction).0);
-        arms.entry(device).or_insert_with(|| Arm::start_with(reads, writes)).clone()
+        queues.entry(device).or_insert_with(|| IoQueue::start_with(reads, writes)).clone()
     }
 
     /// Requests in flight on a device in one direction, and bytes of the largest.
@@ -156,25 +153,6 @@ impl Disk {
         let _ = self.inner.stop.set(flag);
     }
 
-    /// Counts the streams' own memory (compression) against `pool`; the first call stays.
-    pub fn account_to(&self, pool: &Pool) {
-        let _ = self.inner.pool.set(pool.clone());
-    }
-
-    /// Reserves memory a stream of `path` allocates for itself; nothing without a pool.
-    pub(crate) fn reserve(
-        &self,
-        path: &Path,
-        bytes: usize,
-        purpose: &'static str,
-    ) -> Result<Option<Reservation>, IoError> {
-        let Some(pool) = self.inner.pool.get() else { return Ok(None) };
-        match pool.reserve(bytes, purpose) {
-            Ok(reservation) => Ok(Some(reservation)),
-            Err(source) => Err(IoError::Memory { path: path.to_path_buf(), offset: 0, source }),
-        }
-    }
-
     /// The options this disk was made with.
     pub fn options(&self) -> &DiskOptions {
         &self.inner.options
@@ -194,36 +172,36 @@ impl Disk {
 
     /// Files written from here on are expected to take `bytes` in all, at most so much at once: they
     /// may be laid out ahead of their data within that.
-    pub fn expect(&self, bytes: u64) {
-        self.inner.room.expect(bytes);
+    pub fn reserve_space(&self, bytes: u64) {
+        self.inner.space.reserve(bytes);
     }
 
     /// Files written from here on should not take more than `bytes` at once, those noted before included.
-    pub fn limit(&self, bytes: u64) {
-        self.inner.room.limit(bytes);
+    pub fn limit_space(&self, bytes: u64) {
+        self.inner.space.limit(bytes);
     }
 
     /// Bytes that may be taken before that, where there is a limit.
-    pub fn left_of_limit(&self) -> Option<u64> {
-        self.inner.room.left_of_limit()
+    pub fn space_left(&self) -> Option<u64> {
+        self.inner.space.left()
     }
 
     /// Says that files are being removed, as long as the value lives: what is written beyond the limit waits for it.
-    pub fn removal(&self) -> Removal {
-        self.inner.room.removal()
+    pub fn begin_removal(&self) -> PendingRemoval {
+        self.inner.space.begin_removal()
     }
 
     /// Notes a file that is not written through a stream, or was written before by a job that was killed.
     pub fn note_written(&self, path: &Path) -> Result<(), IoError> {
         let stat =
             std::fs::metadata(path).map_err(|error| IoError::from_os(Action::Inspect, path, 0, error))?;
-        self.inner.room.note_stat(&stat);
+        self.inner.space.note_stat(&stat);
         Ok(())
     }
 
     /// Most bytes that the files written have taken at once, by the file system's count.
     pub fn peak_bytes(&self) -> u64 {
-        self.inner.room.peak()
+        self.inner.space.peak()
     }
 
     fn notice(&self, device: u64, what: &'static str, path: &Path) {
@@ -234,16 +212,31 @@ impl Disk {
         }
     }
 
-    fn before(&self, operation: Operation, path: &Path, offset: u64) -> Result<(), IoError> {
-        before(self.inner.options.faults.as_deref(), operation, path, offset).map(|_| ())
+    fn inject_fault(&self, action: Action, path: &Path, offset: u64) -> Result<(), IoError> {
+        inject_fault(self.inner.options.faults.as_deref(), action, path, offset).map(|_| ())
     }
 
-    fn port(&self, path: &Path, name: &str, stat: &Metadata, direction: Direction) -> Port {
-        Port {
+    /// Opens or creates a file, as `options` say.
+    fn open(
+        &self,
+        options: &OpenOptions,
+        action: Action,
+        path: &Path,
+        offset: u64,
+    ) -> Result<(File, Metadata), IoError> {
+        self.inject_fault(action, path, offset)?;
+        let failed = |error| IoError::from_os(action, path, offset, error);
+        let file = options.open(path).map_err(failed)?;
+        let stat = file.metadata().map_err(failed)?;
+        Ok((file, stat))
+    }
+
+    fn context(&self, path: &Path, name: &str, stat: &Metadata, direction: Direction) -> StreamContext {
+        StreamContext {
             path: path.to_path_buf(),
             meter: self.ledger().meter(name, path, device_of(stat), stat.ino(), direction),
             faults: self.inner.options.faults.clone(),
-            room: self.inner.room.clone(),
+            space: self.inner.space.clone(),
             stop: self.inner.stop.get().cloned(),
         }
     }
@@ -256,10 +249,8 @@ impl Disk {
         range: Range<u64>,
         name: &str,
     ) -> Result<Box<dyn ReadStream>, IoError> {
-        self.before(Operation::Open, path, range.start)?;
+        let (file, stat) = self.open(OpenOptions::new().read(true), Action::Open, path, range.start)?;
         let failed = |error| IoError::from_os(Action::Open, path, range.start, error);
-        let file = File::open(path).map_err(failed)?;
-        let stat = file.metadata().map_err(failed)?;
         let size = match size_of(&file, &stat).map_err(failed)? {
             Some(size) => size,
             None if range.start > 0 => {
@@ -270,69 +261,52 @@ impl Disk {
                 });
             }
             None => {
-                let port = self.port(path, name, &stat, Direction::Read);
-                return Ok(Box::new(PipeRead::start(port, file)?));
+                let context = self.context(path, name, &stat, Direction::Read);
+                return Ok(Box::new(PipeRead::start(context, file)?));
             }
         };
         let end = range.end.min(size);
         let range = range.start.min(end)..end;
-        let port = self.port(path, name, &stat, Direction::Read);
-        Ok(self.reader(port, file, range, &stat))
+        let context = self.context(path, name, &stat, Direction::Read);
+        Ok(self.reader(context, file, range, &stat))
     }
 
-    fn reader(&self, port: Port, file: File, range: Range<u64>, stat: &Metadata) -> Box<dyn ReadStream> {
-        let (start, end) = (range.start, range.end);
-        let call_bytes = match self.inner.options.backend {
+    fn reader(
+        &self,
+        context: StreamContext,
+        file: File,
+        range: Range<u64>,
+        stat: &Metadata,
+    ) -> Box<dyn ReadStream> {
+        let Range { start, end } = range;
+        let bytes = match self.inner.options.backend {
             Backend::Plain => PLAIN_BYTES,
             Backend::Buffered => BUFFERED_BYTES,
             Backend::Sized(bytes) => bytes.max(1),
             Backend::Mapped(window) => {
-                return Box::new(MappedRead::new(port, Arc::new(file), start, end, window));
+                let access = Mapped::new(Arc::new(file), window, start, end);
+                return Box::new(SyncRead::new(context, access, start, end));
             }
             Backend::Direct => {
                 let cached = end - start < SMALL_FILE_BYTES
                     || system::cached_share(&file, start, end - start) >= MOSTLY_CACHED;
-                let direct = !cached && self.enter_direct(&file, &port.path, stat);
-                return Box::new(ArmRead::new(
-                    self.arm_file((port, Direction::Read), file, direct, stat),
-                    start,
-                    end,
-                ));
+                let direct = !cached && self.enter_direct(&file, &context.path, stat);
+                let base = self.queued_file(context, Direction::Read, Arc::new(file), direct, stat);
+                return Box::new(DirectRead::new(base, start, end));
             }
         };
-        let done = Default::default();
-        let len = end - start;
-        Box::new(FileRead { port, file: Arc::new(file), next: start, end, len, call_bytes, done })
+        Box::new(SyncRead::new(context, Calls { file: Arc::new(file), bytes }, start, end))
     }
 
-    /// Opens a file to read bytes of it anywhere, by whomever, as often as wanted. Whatever the back-end, an
-    /// arm reads it.
-    pub fn open_anywhere(&self, path: &Path, name: &str) -> Result<Anywhere, IoError> {
-        self.before(Operation::Open, path, 0)?;
-        let failed = |error| IoError::from_os(Action::Open, path, 0, error);
-        let file = File::open(path).map_err(failed)?;
-        let stat = file.metadata().map_err(failed)?;
-        let port = self.port(path, name, &stat, Direction::Read);
-        let small = stat.len() < SMALL_FILE_BYTES;
-        let direct = !small && self.inner.options.backend == Backend::Direct;
-        let direct = direct
-            && system::cached_share(&file, 0, stat.len()) < MOSTLY_CACHED
-            && self.enter_direct(&file, path, &stat);
-        let device = device_of(&stat);
-        let (_, request_bytes) = self.requests(device, Direction::Read);
-        Ok(Anywhere::new(port, (self.arm(device), device), file, direct, request_bytes))
-    }
-
-    /// Opens a file to read bytes of it through the page cache, at any place.
-    pub(crate) fn open_cached(&self, path: &Path, name: &str) -> Result<(Anywhere, u64), IoError> {
-        self.before(Operation::Open, path, 0)?;
-        let failed = |error| IoError::from_os(Action::Open, path, 0, error);
-        let file = File::open(path).map_err(failed)?;
-        let stat = file.metadata().map_err(failed)?;
-        let port = self.port(path, name, &stat, Direction::Read);
-        let device = device_of(&stat);
-        let (_, request_bytes) = self.requests(device, Direction::Read);
-        Ok((Anywhere::new(port, (self.arm(device), device), file, false, request_bytes), stat.len()))
+    /// Opens a descriptor to read any bytes of a file, through an I/O queue whatever the back-end. It reads past
+    /// the page cache if `direct` asks for that, the file is large, and the page cache does not hold most of it.
+    pub(crate) fn open_random(&self, path: &Path, name: &str, direct: bool) -> Result<Descriptor, IoError> {
+        let (file, stat) = self.open(OpenOptions::new().read(true), Action::Open, path, 0)?;
+        let direct =
+            direct && self.prefers_direct(&file, 0, stat.len()) && self.enter_direct(&file, path, &stat);
+        let context = self.context(path, name, &stat, Direction::Read);
+        let base = self.queued_file(context, Direction::Read, Arc::new(file), direct, &stat);
+        Ok(Descriptor::new(base, device_of(&stat), stat.len()))
     }
 
     /// Whether so many bytes at `offset` are worth reading past the page cache: many, and not in it.
@@ -342,16 +316,17 @@ impl Disk {
             && system::cached_share(file, offset, bytes) < MOSTLY_CACHED
     }
 
-    fn arm_file(
+    fn queued_file(
         &self,
-        (port, direction): (Port, Direction),
-        file: File,
+        context: StreamContext,
+        direction: Direction,
+        file: Arc<File>,
         direct: bool,
         stat: &Metadata,
-    ) -> ArmFile {
+    ) -> QueuedFile {
         let device = device_of(stat);
         let (_, request_bytes) = self.requests(device, direction);
-        ArmFile { port, arm: self.arm(device), file: Arc::new(file), direct, request_bytes }
+        QueuedFile { context, queue: self.io_queue(device), file, direct, request_bytes }
     }
 
     /// Turns O_DIRECT on where the volume allows it.
@@ -377,9 +352,9 @@ impl Disk {
     ) -> Result<Box<dyn ReadStream>, IoError> {
         let file = File::from(source.into());
         let stat = file.metadata().map_err(|error| IoError::from_os(Action::Inspect, path, 0, error))?;
-        let port = self.port(path, name, &stat, Direction::Read);
+        let context = self.context(path, name, &stat, Direction::Read);
         system::widen_pipe(&file);
-        Ok(Box::new(PipeRead::start(port, file)?))
+        Ok(Box::new(PipeRead::start(context, file)?))
     }
 
     /// Writes to a descriptor (standard output, say) from where it is. `path` names it in errors.
@@ -391,15 +366,15 @@ impl Disk {
     ) -> Result<Box<dyn WriteStream>, IoError> {
         let file = File::from(sink.into());
         let stat = file.metadata().map_err(|error| IoError::from_os(Action::Inspect, path, 0, error))?;
-        let port = self.port(path, name, &stat, Direction::Write);
-        let writing = self.port(path, name, &stat, Direction::Write);
+        let context = self.context(path, name, &stat, Direction::Write);
+        let writing = self.context(path, name, &stat, Direction::Write);
         system::widen_pipe(&file);
-        Ok(Box::new(PipeWrite::start(port, writing, file)?))
+        Ok(Box::new(PipeWrite::start(context, writing, file)?))
     }
 
     /// Renames a file within its volume, replacing what has the new name.
     pub fn rename(&self, from: &Path, to: &Path) -> Result<(), IoError> {
-        self.before(Operation::Rename, to, 0)?;
+        self.inject_fault(Action::Rename, to, 0)?;
         std::fs::rename(from, to).map_err(|error| IoError::from_os(Action::Rename, to, 0, error))?;
         self.ledger().renamed(from, to);
         Ok(())
@@ -407,16 +382,16 @@ impl Disk {
 
     /// Removes a file.
     pub fn remove_file(&self, path: &Path) -> Result<(), IoError> {
-        self.before(Operation::Remove, path, 0)?;
+        self.inject_fault(Action::Remove, path, 0)?;
         let stat = std::fs::symlink_metadata(path);
         std::fs::remove_file(path).map_err(|error| IoError::from_os(Action::Remove, path, 0, error))?;
-        stat.iter().for_each(|stat| self.inner.room.forget(stat));
+        stat.iter().for_each(|stat| self.inner.space.forget(stat));
         Ok(())
     }
 
     /// Makes the names in a directory durable: files created, renamed and removed in it.
     pub fn sync_dir(&self, directory: &Path) -> Result<(), IoError> {
-        self.before(Operation::Sync, directory, 0)?;
+        self.inject_fault(Action::Sync, directory, 0)?;
         let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
         let synced = File::open(directory).and_then(|file| file.sync_all());
         match synced {
@@ -433,17 +408,17 @@ impl Disk {
         system::free_space(path).map_err(|error| IoError::from_os(Action::Inspect, path, 0, error))
     }
 
-    /// Gives the blocks of `[0, upto)` back to the volume; the file keeps its length and reads
+    /// Gives the blocks of `[0, end)` back to the volume; the file keeps its length and reads
     /// zeros there. False where the volume cannot.
-    pub fn punch(&self, path: &Path, upto: u64) -> Result<bool, IoError> {
+    pub fn punch(&self, path: &Path, end: u64) -> Result<bool, IoError> {
         let failed = |error| IoError::from_os(Action::Resize, path, 0, error);
         let mut options = OpenOptions::new();
         let file = options.write(true).custom_flags(libc::O_NOFOLLOW).open(path).map_err(failed)?;
-        if upto == 0 {
+        if end == 0 {
             return Ok(true);
         }
-        let punched = system::punch(&file, upto);
-        self.inner.room.note(&file);
+        let punched = system::punch(&file, end);
+        self.inner.space.note(&file);
         match punched {
             Ok(()) => Ok(true),
             Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS)) => Ok(false),
@@ -484,10 +459,10 @@ mod tests {
     #[test]
     fn devices_have_arms_of_their_own() {
         let disk = Disk::default();
-        assert!(disk.arm(1).is(&disk.arm(1)));
-        assert!(!disk.arm(1).is(&disk.arm(2)));
-        let given = Arm::start_threads(1);
-        assert!(disk.use_arm(given.clone()));
-        assert!(disk.arm(1).is(&given) && disk.arm(2).is(&given));
+        assert!(disk.io_queue(1).is(&disk.io_queue(1)));
+        assert!(!disk.io_queue(1).is(&disk.io_queue(2)));
+        let given = IoQueue::start_threads(1);
+        assert!(disk.use_io_queue(given.clone()));
+        assert!(disk.io_queue(1).is(&given) && disk.io_queue(2).is(&given));
     }
 }

@@ -9,16 +9,21 @@
 use std::alloc::{Layout, handle_alloc_error};
 use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::SeqCst};
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use rustix::fs::{AtFlags, Mode, OFlags, RawDir};
 
 /// Tells by its name whether an entry of a directory may be removed.
 pub type IsOurs = fn(&[u8]) -> bool;
 
-/// Room for one path; slots are reused and never freed.
+/// A place for one path; slots are reused and never freed.
 struct Slot {
     /// Null where the slot is free.
     path: AtomicPtr<c_char>,
@@ -117,13 +122,12 @@ fn slots() -> impl Iterator<Item = &'static Slot> {
 /// Waits for the end of the process, which another thread brings about.
 fn wait_for_the_end() -> ! {
     loop {
-        // SAFETY: waits for a signal.
-        unsafe { libc::pause() };
+        rustix::event::pause();
     }
 }
 
-/// Time for other threads to create what they registered before the removal began, microseconds.
-const GRACE_US: libc::useconds_t = 10_000;
+/// Time for other threads to create files that they registered before the removal began.
+const GRACE: Duration = Duration::from_millis(10);
 
 /// Claims the end of the process for this thread, which alone reports it and then calls [`remove_all`]. Every other
 /// thread that calls this waits for the end.
@@ -136,8 +140,7 @@ pub fn claim_end() {
 /// Removes everything registered, for a thread that has claimed the end of the process.
 pub fn remove_all() {
     remove_registered();
-    // SAFETY: sleeps.
-    unsafe { libc::usleep(GRACE_US) };
+    std::thread::sleep(GRACE);
     remove_registered();
 }
 
@@ -150,8 +153,7 @@ fn remove_registered() {
         // SAFETY: a C string that is not freed from now on.
         let path = unsafe { CStr::from_ptr(path) };
         match slot.is_ours {
-            // SAFETY: a C string.
-            None => _ = unsafe { libc::unlink(path.as_ptr()) },
+            None => _ = rustix::fs::unlink(path),
             Some(is_ours) => remove_directory(path, is_ours),
         }
     }
@@ -162,47 +164,21 @@ const ATTEMPTS: usize = 20;
 
 fn remove_directory(path: &CStr, is_ours: IsOurs) {
     for _ in 0..ATTEMPTS {
-        let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
-        // SAFETY: a C string, and flags that create nothing.
-        let directory = unsafe { libc::open(path.as_ptr(), flags) };
-        if directory < 0 {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let Ok(directory) = rustix::fs::open(path, flags, Mode::empty()) else { return };
+        remove_entries(directory.as_fd(), is_ours);
+        if rustix::fs::rmdir(path).is_ok() {
             return;
-        }
-        remove_entries(directory, is_ours);
-        // SAFETY: our own descriptor, closed once, and a C string.
-        unsafe {
-            libc::close(directory);
-            if libc::rmdir(path.as_ptr()) == 0 {
-                return;
-            }
         }
     }
 }
 
-/// Where the name begins in what the kernel tells of an entry (`struct linux_dirent64`), and its length field.
-const NAME_AT: usize = 19;
-const LENGTH_AT: usize = 16;
-
-fn remove_entries(directory: libc::c_int, is_ours: IsOurs) {
-    // The kernel aligns entries to eight bytes.
-    let mut entries = [0_u64; 512];
-    loop {
-        let bytes = size_of_val(&entries);
-        // SAFETY: the kernel writes at most `bytes` to the array, which is valid for them.
-        let filled = unsafe { libc::syscall(libc::SYS_getdents64, directory, entries.as_mut_ptr(), bytes) };
-        let Ok(filled @ 1..) = usize::try_from(filled) else { return };
-        // SAFETY: the kernel has written these bytes, which are within the array.
-        let mut left = unsafe { std::slice::from_raw_parts(entries.as_ptr().cast::<u8>(), filled) };
-        while let Some(&[low, high]) = left.get(LENGTH_AT..LENGTH_AT + 2) {
-            let length = usize::from(u16::from_ne_bytes([low, high]));
-            let Some(name) = left.get(NAME_AT..length) else { return };
-            if let Ok(name) = CStr::from_bytes_until_nul(name)
-                && is_ours(name.to_bytes())
-            {
-                // SAFETY: an open directory and a C string.
-                unsafe { libc::unlinkat(directory, name.as_ptr(), 0) };
-            }
-            left = left.get(length..).unwrap_or_default();
+fn remove_entries(directory: BorrowedFd<'_>, is_ours: IsOurs) {
+    let mut buffer = [const { MaybeUninit::uninit() }; 4096];
+    let mut entries = RawDir::new(directory, &mut buffer);
+    while let Some(Ok(entry)) = entries.next() {
+        if is_ours(entry.file_name().to_bytes()) {
+            let _ = rustix::fs::unlinkat(directory, entry.file_name(), AtFlags::empty());
         }
     }
 }

@@ -7,6 +7,7 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ascot_model::units::bytes;
 
@@ -63,7 +64,7 @@ impl fmt::Display for Action {
 }
 
 /// An error of a stream, a file or a volume.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum IoError {
     /// The operating system refused an operation.
@@ -76,7 +77,7 @@ pub enum IoError {
         /// At which byte of it (0 where the whole file is meant).
         offset: u64,
         /// The system's reason.
-        source: io::Error,
+        source: Arc<io::Error>,
     },
     /// The name of a file being written means another file by now.
     #[error(
@@ -100,10 +101,10 @@ pub enum IoError {
         /// The directory.
         directory: PathBuf,
         /// The system's reason.
-        source: io::Error,
+        source: Arc<io::Error>,
     },
     /// The volume has no room (or the user's quota or file-size limit is reached).
-    #[error("no space left on the volume of {}{}: {} ({source})\n  free some space, or name another volume", path.display(), At(*offset), Room { needed: *needed, free: *free })]
+    #[error("no space left on the volume of {}{}: {} ({source})\n  free some space, or name another volume", path.display(), At(*offset), SpaceNeeded { needed: *needed, free: *free })]
     DiskFull {
         /// The file being written.
         path: PathBuf,
@@ -114,7 +115,7 @@ pub enum IoError {
         /// Bytes the volume has left, where known.
         free: Option<u64>,
         /// The system's reason.
-        source: io::Error,
+        source: Arc<io::Error>,
     },
     /// A device or the like takes no more.
     #[error("cannot write {}{}: it takes no more bytes: {source}\n  name another output (-o FILE)", path.display(), At(*offset))]
@@ -124,7 +125,7 @@ pub enum IoError {
         /// Where in the output.
         offset: u64,
         /// The system's error.
-        source: io::Error,
+        source: Arc<io::Error>,
     },
     /// The reader of a pipe went away; usually no error to report.
     #[error("the reader of {} went away at byte {offset}: {source}", path.display())]
@@ -134,7 +135,7 @@ pub enum IoError {
         /// Bytes it had taken.
         offset: u64,
         /// The system's reason.
-        source: io::Error,
+        source: Arc<io::Error>,
     },
     /// The process or the system has no file descriptor left.
     #[error("too many open files while opening {}: {source}; raise the limit (ulimit -n) or let fewer files be open at once", path.display())]
@@ -142,7 +143,7 @@ pub enum IoError {
         /// The file that could not be opened.
         path: PathBuf,
         /// The system's reason.
-        source: io::Error,
+        source: Arc<io::Error>,
     },
     /// A file ended before the size it had when it was opened.
     #[error("{} ended at byte {offset}, before the {expected} bytes it had when opened: it was cut short while being read", path.display())]
@@ -225,12 +226,12 @@ impl fmt::Display for At {
 }
 
 /// "needs X, Y left", as far as known.
-struct Room {
+struct SpaceNeeded {
     needed: Option<u64>,
     free: Option<u64>,
 }
 
-impl fmt::Display for Room {
+impl fmt::Display for SpaceNeeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.needed, self.free) {
             (Some(needed), Some(free)) => write!(f, "{} more needed, {} left", bytes(needed), bytes(free)),
@@ -248,6 +249,7 @@ impl IoError {
     /// Sorts a system error into the variant a caller can act on.
     pub fn from_os(action: Action, path: &Path, offset: u64, source: io::Error) -> Self {
         let path = path.to_path_buf();
+        let source = Arc::new(source);
         match source.raw_os_error() {
             Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => {
                 let is_stdout = path == Path::new(STANDARD_OUTPUT);
@@ -309,60 +311,6 @@ impl IoError {
     pub fn is_too_many_open(&self) -> bool {
         matches!(self, Self::TooManyOpen { .. })
     }
-
-    /// True where stored bytes are not the bytes written.
-    pub fn is_corrupt(&self) -> bool {
-        matches!(self, Self::Corrupt { .. } | Self::BadIndex { .. } | Self::Truncated { .. })
-    }
-
-    /// True where the file (or its directory) does not exist.
-    pub fn is_not_found(&self) -> bool {
-        matches!(self, Self::Os { source, .. } | Self::NoDirectory { source, .. } if source.kind() == io::ErrorKind::NotFound)
-    }
-
-    /// The same error once more, for a stream that keeps failing after its first failure.
-    pub(crate) fn repeat(&self) -> Self {
-        match self {
-            Self::Os { action, path, offset, source } => {
-                Self::Os { action: *action, path: path.clone(), offset: *offset, source: again(source) }
-            }
-            Self::NoDirectory { path, directory, source } => {
-                Self::NoDirectory { path: path.clone(), directory: directory.clone(), source: again(source) }
-            }
-            Self::DiskFull { path, offset, needed, free, source } => Self::DiskFull {
-                path: path.clone(),
-                offset: *offset,
-                needed: *needed,
-                free: *free,
-                source: again(source),
-            },
-            Self::DeviceFull { path, offset, source } => {
-                Self::DeviceFull { path: path.clone(), offset: *offset, source: again(source) }
-            }
-            Self::BrokenPipe { path, offset, source } => {
-                Self::BrokenPipe { path: path.clone(), offset: *offset, source: again(source) }
-            }
-            Self::TooManyOpen { path, source } => {
-                Self::TooManyOpen { path: path.clone(), source: again(source) }
-            }
-            Self::Replaced { path } => Self::Replaced { path: path.clone() },
-            Self::Truncated { path, offset, expected } => {
-                Self::Truncated { path: path.clone(), offset: *offset, expected: *expected }
-            }
-            Self::Corrupt { path, offset, block, what } => {
-                Self::Corrupt { path: path.clone(), offset: *offset, block: *block, what }
-            }
-            Self::BadIndex { path, offset, what } => {
-                Self::BadIndex { path: path.clone(), offset: *offset, what }
-            }
-            Self::Stopped { path } => Self::Stopped { path: path.clone() },
-            Self::Thread { path, source } => Self::Thread { path: path.clone(), source: source.repeat() },
-            Self::Misuse { path, offset, what } => Self::Misuse { path: path.clone(), offset: *offset, what },
-            Self::Memory { path, offset, source } => {
-                Self::Memory { path: path.clone(), offset: *offset, source: source.clone() }
-            }
-        }
-    }
 }
 
 /// A write that moved nothing and named no reason.
@@ -371,19 +319,19 @@ pub(crate) fn nothing_written() -> io::Error {
 }
 
 /// Why a thread did not do its work.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ThreadError {
     /// The system starts no more threads.
     #[error(
         "the system starts no more threads (for '{name}'): {source}\n  {}, or take fewer threads (--threads)",
-        Lack::of(source).advice()
+        Lack::from_error(source).advice()
     )]
     Refused {
         /// What the thread was for.
         name: String,
         /// The system's reason.
-        source: io::Error,
+        source: Arc<io::Error>,
     },
     /// A fault of this program ended the thread.
     #[error("internal error: the thread '{name}' ended early; please report this")]
@@ -393,43 +341,26 @@ pub enum ThreadError {
     },
 }
 
-impl ThreadError {
-    /// The same error once more.
-    pub(crate) fn repeat(&self) -> Self {
-        match self {
-            Self::Refused { name, source } => Self::Refused { name: name.clone(), source: again(source) },
-            Self::Died { name } => Self::Died { name: name.clone() },
-        }
-    }
-}
-
 /// What a thread that is refused lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lack {
     Memory,
-    /// A place among the processes, or memory: the system has one error for both.
-    Place,
+    /// Processes or memory: the system has one error for both.
+    Processes,
 }
 
 impl Lack {
-    pub(crate) fn of(error: &io::Error) -> Self {
-        if error.raw_os_error() == Some(libc::ENOMEM) { Lack::Memory } else { Lack::Place }
+    pub(crate) fn from_error(error: &io::Error) -> Self {
+        if error.raw_os_error() == Some(libc::ENOMEM) { Lack::Memory } else { Lack::Processes }
     }
 
     pub(crate) fn advice(self) -> &'static str {
         match self {
             Lack::Memory => "allow the process more memory (ulimit -v, ulimit -d)",
-            Lack::Place => {
+            Lack::Processes => {
                 "allow more processes (ulimit -u, or pids.max of the control group) and memory (ulimit -d, ulimit -v)"
             }
         }
-    }
-}
-
-pub(crate) fn again(source: &io::Error) -> io::Error {
-    match source.raw_os_error() {
-        Some(code) => io::Error::from_raw_os_error(code),
-        None => io::Error::new(source.kind(), source.to_string()),
     }
 }
 

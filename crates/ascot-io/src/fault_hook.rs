@@ -1,27 +1,10 @@
-//! The fault hook: tests see every operation on files before it happens, and may make it fail or lie.
+//! The fault hook: tests see every operation on files before it happens, and can make it fail or store wrong bytes.
 
 use std::fmt::Debug;
 use std::io;
 use std::path::Path;
 
-/// The operations that a hook sees.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Operation {
-    /// Opening a file to read.
-    Open,
-    /// Creating a file, or opening one to append.
-    Create,
-    /// One begun read.
-    Read,
-    /// One begun write.
-    Write,
-    /// Making a file or directory durable.
-    Sync,
-    /// Renaming.
-    Rename,
-    /// Removing.
-    Remove,
-}
+use crate::error::{Action, IoError};
 
 /// What happens to an operation that a hook picks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,8 +28,19 @@ pub enum Effect {
 
 /// What a disk asks before each operation on a file.
 pub trait FaultHook: Debug + Send + Sync {
-    /// What must happen to the operation, or the error it fails with; none where it takes place as usual.
-    fn before(&self, operation: Operation, path: &Path) -> io::Result<Option<Effect>>;
+    /// The effect on the operation, or the error it fails with; `None` lets it take place as usual.
+    fn before(&self, action: Action, path: &Path) -> io::Result<Option<Effect>>;
+}
+
+/// Asks the fault hook about an operation on `path`.
+pub(crate) fn inject_fault(
+    faults: Option<&dyn FaultHook>,
+    action: Action,
+    path: &Path,
+    offset: u64,
+) -> Result<Option<Effect>, IoError> {
+    let Some(faults) = faults else { return Ok(None) };
+    faults.before(action, path).map_err(|source| IoError::from_os(action, path, offset, source))
 }
 
 impl Effect {

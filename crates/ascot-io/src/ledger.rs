@@ -2,7 +2,7 @@
 //!
 //! A *switch* is a request that does not continue where its device's last request ended; a *run*
 //! is what happens between two switches. Both are counted when a request is issued, in the order
-//! of issue, bytes and time when it settles. One short lock per request.
+//! of issue, bytes and time when it completes. One short lock per request.
 //!
 //! ```text
 //!   device   a0 a1 a2 | b0 b1 | a3      3 runs (two of stream a, one of stream b)
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 pub use direction::Direction;
 pub use files::FileAccount;
-use files::{Files, Place};
+use files::{Files, Row};
 
 /// What one stream (all streams of one name, direction and device) has moved.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -149,8 +149,8 @@ impl Ledger {
             None => books.open(key),
         };
         books.streams[stream].account.streams += 1;
-        let place = books.files.place(name, path);
-        Meter { ledger: self.clone(), stream, place, direction, inode, file_end: None }
+        let row = books.files.row(name, path);
+        Meter { ledger: self.clone(), stream, row, direction, inode, file_end: None }
     }
 
     /// A file has another name from here on.
@@ -227,7 +227,7 @@ impl Books {
 pub(crate) struct Meter {
     ledger: Ledger,
     stream: usize,
-    place: Place,
+    row: Row,
     direction: Direction,
     inode: u64,
     file_end: Option<u64>,
@@ -245,7 +245,7 @@ impl Meter {
         let device = &mut books.devices[entry.device_at];
         if device.head != Some((self.inode, offset)) {
             entry.account.runs += 1;
-            books.files.at(self.place).run(self.direction);
+            books.files.at(self.row).run(self.direction);
         }
         device.head = Some((self.inode, end));
         if self.file_end != Some(offset) {
@@ -255,8 +255,8 @@ impl Meter {
         entry.account.requests += requests;
         entry.clock.start(now);
         device.clock.start(now);
-        let Meter { stream, place, direction, .. } = *self;
-        Receipt { ledger: self.ledger.clone(), stream, place, direction }
+        let Meter { stream, row, direction, .. } = *self;
+        Receipt { ledger: self.ledger.clone(), stream, row, direction }
     }
 
     /// Notes time a caller spent waiting.
@@ -265,24 +265,24 @@ impl Meter {
     }
 }
 
-/// A request in flight, settled once.
+/// A request in flight, completed once.
 #[derive(Debug)]
 pub(crate) struct Receipt {
     ledger: Ledger,
     stream: usize,
-    place: Place,
+    row: Row,
     direction: Direction,
 }
 
 impl Receipt {
     /// Notes that the request has ended with `bytes` moved.
-    pub(crate) fn settle(self, bytes: u64) {
+    pub(crate) fn complete(self, bytes: u64) {
         let now = Instant::now();
         let mut books = self.ledger.lock();
         let books = &mut *books;
         let entry = &mut books.streams[self.stream];
         entry.account.bytes += bytes;
-        books.files.at(self.place).moved(self.direction, bytes);
+        books.files.at(self.row).moved(self.direction, bytes);
         entry.clock.stop(now);
         books.devices[entry.device_at].clock.stop(now);
     }
@@ -298,11 +298,11 @@ mod tests {
         let mut a = ledger.meter("a", Path::new("a 10"), 1, 10, Direction::Read);
         let mut b = ledger.meter("b", Path::new("b 11"), 1, 11, Direction::Write);
         for at in 0..3 {
-            a.issue(at * 100, 100, 1).settle(100);
+            a.issue(at * 100, 100, 1).complete(100);
         }
-        b.issue(0, 50, 2).settle(50);
-        b.issue(50, 50, 2).settle(50);
-        a.issue(300, 100, 1).settle(90);
+        b.issue(0, 50, 2).complete(50);
+        b.issue(50, 50, 2).complete(50);
+        a.issue(300, 100, 1).complete(90);
         a.waited(Duration::from_millis(5));
         let account = ledger.account();
         assert_eq!((account[0].runs, account[0].file_runs, account[0].requests), (2, 1, 4));
@@ -319,10 +319,10 @@ mod tests {
         let mut first = ledger.meter("part", Path::new("part 10"), 1, 10, Direction::Write);
         let mut second = ledger.meter("part", Path::new("part 11"), 1, 11, Direction::Write);
         let mut other = ledger.meter("part", Path::new("part 10"), 2, 10, Direction::Write);
-        first.issue(0, 10, 1).settle(10);
-        other.issue(0, 10, 1).settle(10);
-        first.issue(10, 10, 1).settle(10);
-        second.issue(0, 10, 1).settle(10);
+        first.issue(0, 10, 1).complete(10);
+        other.issue(0, 10, 1).complete(10);
+        first.issue(10, 10, 1).complete(10);
+        second.issue(0, 10, 1).complete(10);
         let account = ledger.account();
         assert_eq!(account.len(), 2);
         assert_eq!((account[0].streams, account[0].bytes, account[0].runs), (2, 30, 2));
@@ -337,9 +337,9 @@ mod tests {
         let first = meter.issue(0, 10, 1);
         let second = meter.issue(10, 10, 1);
         std::thread::sleep(Duration::from_millis(5));
-        first.settle(10);
+        first.complete(10);
         assert!(ledger.totals().busy >= Duration::from_millis(5));
-        second.settle(10);
+        second.complete(10);
         let busy = ledger.account()[0].busy;
         assert!(busy >= Duration::from_millis(5) && busy <= start.elapsed());
     }

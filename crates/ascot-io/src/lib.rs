@@ -4,8 +4,8 @@
 //!
 //! ```text
 //!   Pool -> Buf, BlockPool             memory: the pool is the budget
-//!   Disk -> ReadStream, WriteStream    files: one seam, several back-ends, a fault hook
-//!           \-> Arm                    the device: several requests in flight
+//!   Disk -> ReadStream, WriteStream    files: one interface, several back-ends, a fault hook
+//!           \-> IoQueue                the device: several requests in flight
 //!   RunWriter, RunReader               checksummed blocks on top of streams
 //!   AtomicOutput                       complete or not at all
 //!   Ledger                             what moved, in how many runs
@@ -14,51 +14,52 @@
 //!
 //! Nothing in this crate knows what a record is, or in which order streams are served.
 
-mod anywhere;
 mod arena;
-mod arm;
 mod backend;
 mod buf;
+mod descriptor;
 mod direct;
 mod disk;
 pub mod emergency;
 mod error;
 mod fault_hook;
 mod growable;
+mod io_queue;
 mod ledger;
 mod mapped;
 mod memory;
 mod output;
 mod pipe;
 mod pool;
-mod port;
 mod random_access;
 mod ranges;
-mod room;
 mod run;
+mod space_reservation;
 mod stream;
+mod stream_context;
 pub mod sync;
 mod system;
 pub mod threads;
 mod virtual_disk;
 pub mod waits;
 
-pub use arm::Arm;
 pub use backend::{BUFFERED_BYTES, Backend, PLAIN_BYTES};
 pub use buf::{BlockPool, Buf};
+pub use descriptor::PendingRead;
 pub use disk::{DEFAULT_DEPTH, DEFAULT_REQUEST_BYTES, Disk, DiskOptions};
 pub use error::{Action, IoError, STANDARD_OUTPUT};
-pub use fault_hook::{Effect, FaultHook, Operation};
+pub use fault_hook::{Effect, FaultHook};
 pub use growable::Growable;
+pub use io_queue::IoQueue;
 pub use ledger::{Direction, FileAccount, Ledger, StreamAccount, Totals};
 pub use output::{AtomicOutput, is_temporary, orphaned_outputs, remove_orphan};
 pub use pool::{Pool, PoolError, Reservation};
-pub use random_access::{MetadataCalls, PendingRead, RandomAccessFile};
-pub use room::{Removal, ahead_bytes};
+pub use random_access::{MetadataCalls, RandomAccessFile};
 pub use run::{
     BlockDecoder, BlockEntry, Codec, Compression, Crc32c, RunFile, RunId, RunIndex, RunReader, RunWriter,
     block_checksum, crc32c, read_index,
 };
+pub use space_reservation::{PendingRemoval, ahead_bytes};
 pub use stream::{Filled, ReadStream, WriteStream};
 pub use sync::Unpoisoned;
 pub use system::{descriptor_limit, random_bytes};

@@ -5,18 +5,14 @@
 //! else cutting the file while a window is mapped: that is SIGBUS, which is why nothing maps files
 //! unless asked to.
 
-use std::collections::VecDeque;
 use std::fs::File;
 use std::sync::Arc;
 
 use crate::PAGE_BYTES;
-use crate::backend::{NOTHING_BEGUN, TOO_LONG, lie};
-use crate::buf::Buf;
+use crate::backend::Access;
 use crate::error::{Action, IoError};
-use crate::fault_hook::Operation;
 use crate::memory::Mapping;
-use crate::port::Port;
-use crate::stream::{Filled, ReadStream, WriteStream};
+use crate::stream_context::StreamContext;
 use crate::system;
 
 const PAGE: u64 = PAGE_BYTES as u64;
@@ -33,216 +29,92 @@ impl Window {
     }
 }
 
-/// Whole pages, at least one.
-pub(crate) fn window_bytes(asked: usize) -> usize {
-    asked.clamp(PAGE_BYTES, 1 << 40).next_multiple_of(PAGE_BYTES)
-}
-
-/// Reads a range of a file through a mapped window.
-pub(crate) struct MappedRead {
-    port: Port,
+/// A file accessed through a window of whole pages.
+pub(crate) struct Mapped {
     file: Arc<File>,
-    next: u64,
-    end: u64,
-    len: u64,
     window_bytes: usize,
     window: Option<Window>,
-    done: VecDeque<Result<Filled, IoError>>,
+    /// The end of the range to read.
+    end: u64,
+    /// The end of the blocks allocated for writing.
+    allocated: u64,
 }
 
-impl MappedRead {
-    pub(crate) fn new(port: Port, file: Arc<File>, start: u64, end: u64, window: usize) -> Self {
-        let window_bytes = window_bytes(window);
-        let done = VecDeque::new();
-        Self { port, file, next: start, end, len: end - start, window_bytes, window: None, done }
+impl Mapped {
+    /// A file whose range from `start` to `end` is read, or which is written from `start` on.
+    pub(crate) fn new(file: Arc<File>, window_bytes: usize, start: u64, end: u64) -> Self {
+        let window_bytes = window_bytes.clamp(PAGE_BYTES, 1 << 40).next_multiple_of(PAGE_BYTES);
+        Self { file, window_bytes, window: None, end, allocated: start }
     }
 
-    fn map(&self, at: u64) -> Result<Window, IoError> {
-        let start = at / PAGE * PAGE;
+    /// The window that contains `at`, which is mapped by `map` unless it is the present one.
+    fn window_at(
+        &mut self,
+        at: u64,
+        map: impl FnOnce(&mut Self, u64) -> Result<Window, IoError>,
+    ) -> Result<&mut Window, IoError> {
+        let window = match self.window.take().filter(|window| (window.start..window.end()).contains(&at)) {
+            Some(window) => window,
+            None => map(self, at / PAGE * PAGE)?,
+        };
+        Ok(self.window.insert(window))
+    }
+
+    fn map(&self, context: &StreamContext, start: u64, bytes: usize, write: bool) -> Result<Window, IoError> {
+        let mapping = Mapping::window(&self.file, start, bytes, write)
+            .map_err(|errno| context.error(Action::Map, start, errno.into()))?;
+        Ok(Window { mapping, start })
+    }
+
+    fn map_to_read(&mut self, context: &StreamContext, start: u64) -> Result<Window, IoError> {
         let wanted = (self.window_bytes as u64).min(self.end - start);
-        let stat = self.file.metadata().map_err(|error| self.port.error(Action::Inspect, at, error))?;
+        let stat = self.file.metadata().map_err(|error| context.error(Action::Inspect, start, error))?;
         if stat.is_file() && stat.len() < start + wanted {
-            return Err(self.port.truncated(stat.len(), self.end));
+            return Err(context.truncated(stat.len(), self.end));
         }
         // Fits usize: no more than `window_bytes`.
-        let mapping = Mapping::window(&self.file, start, wanted as usize, false)
-            .map_err(|errno| self.port.error(Action::Map, at, std::io::Error::from_raw_os_error(errno)))?;
-        Ok(Window { mapping, start })
+        self.map(context, start, wanted as usize, false)
     }
 
-    fn fill(&mut self, mut buf: Buf) -> Result<Filled, IoError> {
-        let wanted = usize::try_from(self.end - self.next).unwrap_or(usize::MAX).min(buf.len());
-        if wanted == 0 {
-            return Ok(Filled { buf, start: 0, end: 0 });
+    fn map_to_write(&mut self, context: &StreamContext, start: u64) -> Result<Window, IoError> {
+        let bytes = self.window_bytes as u64;
+        if start + bytes > self.allocated {
+            system::allocate(&self.file, start, bytes)
+                .map_err(|error| context.error(Action::Write, start, error).needing(bytes))?;
+            self.allocated = start + bytes;
+            context.space.note(&self.file);
         }
-        self.port.before(Operation::Read, self.next)?;
-        let windows = wanted.div_ceil(self.window_bytes) as u64;
-        let receipt = self.port.meter.issue(self.next, wanted as u64, windows);
-        let mut filled = 0;
-        let result = loop {
-            match self.copy(&mut buf[filled..wanted]) {
-                Ok(more) => filled += more,
-                Err(error) => break Err(error),
-            }
-            if filled == wanted {
-                break Ok(());
-            }
-        };
-        receipt.settle(filled as u64);
-        result.map(|()| Filled { buf, start: 0, end: wanted })
-    }
-
-    /// Copies what one window has of the next bytes.
-    fn copy(&mut self, to: &mut [u8]) -> Result<usize, IoError> {
-        let window = match self.window.take().filter(|window| self.next < window.end()) {
-            Some(window) => window,
-            None => self.map(self.next)?,
-        };
-        let bytes = to.len().min((window.end() - self.next) as usize);
-        window.mapping.copy_out((self.next - window.start) as usize, &mut to[..bytes]);
-        self.next += bytes as u64;
-        self.window = Some(window);
-        Ok(bytes)
+        self.map(context, start, self.window_bytes, true)
     }
 }
 
-impl ReadStream for MappedRead {
-    fn begin(&mut self, buf: Buf) -> Result<(), IoError> {
-        let filled = self.fill(buf);
-        self.done.push_back(filled);
-        Ok(())
+impl Access for Mapped {
+    fn request_bytes(&self) -> usize {
+        self.window_bytes
     }
 
-    fn complete(&mut self) -> Result<Filled, IoError> {
-        self.done.pop_front().unwrap_or_else(|| Err(self.port.misuse(self.next, NOTHING_BEGUN)))
-    }
-
-    fn ready(&mut self) -> bool {
-        !self.done.is_empty()
-    }
-
-    fn in_flight(&self) -> usize {
-        self.done.len()
-    }
-
-    fn len_hint(&self) -> Option<u64> {
-        Some(self.len)
-    }
-}
-
-/// Writes a file forward through a mapped window.
-pub(crate) struct MappedWrite {
-    port: Port,
-    file: Arc<File>,
-    next: u64,
-    allocated: u64,
-    window_bytes: usize,
-    window: Option<Window>,
-    failed: Option<IoError>,
-}
-
-impl MappedWrite {
-    pub(crate) fn new(port: Port, file: Arc<File>, start: u64, window: usize) -> Self {
-        let window_bytes = window_bytes(window);
-        Self { port, file, next: start, allocated: start, window_bytes, window: None, failed: None }
-    }
-
-    fn map(&mut self, at: u64) -> Result<Window, IoError> {
-        let start = at / PAGE * PAGE;
-        let end = start + self.window_bytes as u64;
-        if end > self.allocated {
-            system::allocate(&self.file, start, self.window_bytes as u64).map_err(|error| {
-                self.port.error(Action::Write, at, error).needing(self.window_bytes as u64)
-            })?;
-            self.allocated = end;
-            self.port.room.note(&self.file);
-        }
-        let mapping = Mapping::window(&self.file, start, self.window_bytes, true)
-            .map_err(|errno| self.port.error(Action::Map, at, std::io::Error::from_raw_os_error(errno)))?;
-        Ok(Window { mapping, start })
-    }
-
-    fn append(&mut self, mut buf: Buf, len: usize) -> Result<(), IoError> {
-        let effect = self.port.before(Operation::Write, self.next)?;
-        let (stored, offset) = lie(effect, &mut buf[..len], self.next);
-        let windows = stored.div_ceil(self.window_bytes) as u64;
-        let receipt = self.port.meter.issue(offset, stored as u64, windows);
-        let mut copied = 0;
-        let mut result = Ok(());
-        while copied < stored && result.is_ok() {
-            match self.copy(&buf[copied..stored], offset + copied as u64) {
-                Ok(more) => copied += more,
-                Err(error) => result = Err(error),
-            }
-        }
-        receipt.settle(copied as u64);
-        self.next += len as u64;
-        result
-    }
-
-    /// Copies as much as one window takes.
-    fn copy(&mut self, from: &[u8], at: u64) -> Result<usize, IoError> {
-        let kept = self.window.take().filter(|window| (window.start..window.end()).contains(&at));
-        let mut window = match kept {
-            Some(window) => window,
-            None => self.map(at)?,
-        };
-        let bytes = from.len().min((window.end() - at) as usize);
-        window.mapping.copy_in((at - window.start) as usize, &from[..bytes]);
-        self.window = Some(window);
+    fn read(&mut self, context: &StreamContext, to: &mut [u8], offset: u64) -> Result<usize, IoError> {
+        let window = self.window_at(offset, |file, start| file.map_to_read(context, start))?;
+        let bytes = to.len().min((window.end() - offset) as usize);
+        window.mapping.copy_out((offset - window.start) as usize, &mut to[..bytes]);
         Ok(bytes)
     }
 
-    fn check(&self) -> Result<(), IoError> {
-        self.failed.as_ref().map_or(Ok(()), |error| Err(error.repeat()))
+    fn write(&mut self, context: &StreamContext, from: &[u8], offset: u64) -> Result<usize, IoError> {
+        let window = self.window_at(offset, |file, start| file.map_to_write(context, start))?;
+        let bytes = from.len().min((window.end() - offset) as usize);
+        window.mapping.copy_in((offset - window.start) as usize, &from[..bytes]);
+        Ok(bytes)
     }
 
-    fn trim(&mut self) -> Result<(), IoError> {
+    fn trim(&mut self, context: &StreamContext, end: u64) -> Result<(), IoError> {
         self.window = None;
-        if self.allocated > self.next {
-            let cut = self.file.set_len(self.next);
-            cut.map_err(|error| self.port.error(Action::Resize, self.next, error))?;
-            self.allocated = self.next;
-            self.port.room.note(&self.file);
+        if self.allocated > end {
+            let cut = self.file.set_len(end);
+            cut.map_err(|error| context.error(Action::Resize, end, error))?;
+            self.allocated = end;
+            context.space.note(&self.file);
         }
         Ok(())
-    }
-}
-
-impl WriteStream for MappedWrite {
-    fn begin(&mut self, buf: Buf, len: usize) -> Result<(), IoError> {
-        self.check()?;
-        if len > buf.len() {
-            return Err(self.port.misuse(self.next, TOO_LONG));
-        }
-        if len == 0 {
-            return Ok(());
-        }
-        self.append(buf, len).inspect_err(|error| self.failed = Some(error.repeat()))
-    }
-
-    fn drain(&mut self) -> Result<(), IoError> {
-        self.check()
-    }
-
-    fn sync(&mut self) -> Result<(), IoError> {
-        self.check()?;
-        self.trim()?;
-        self.port.before(Operation::Sync, self.next)?;
-        let synced = self.port.waiting(|| self.file.sync_data());
-        synced.map_err(|error| self.port.error(Action::Sync, self.next, error))
-    }
-
-    fn finish(mut self: Box<Self>) -> Result<u64, IoError> {
-        self.check()?;
-        self.trim()?;
-        Ok(self.next)
-    }
-}
-
-impl Drop for MappedWrite {
-    fn drop(&mut self) {
-        // A stream given up: whoever gave it up has reported why; the file keeps what was written.
-        let _ = self.trim();
     }
 }

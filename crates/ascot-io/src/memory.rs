@@ -3,10 +3,14 @@
 //! All `unsafe` of memory ownership is here, in `arena.rs`, `pool.rs`, `buf.rs` and `growable.rs`: a [`Mapping`] owns `[start, start +
 //! bytes)` and nothing else hands that range out.
 
+use std::ffi::c_void;
 use std::fs::File;
 use std::ops::Range;
-use std::os::fd::AsRawFd;
 use std::ptr::{self, NonNull};
+
+use rustix::io::Errno;
+use rustix::mm::{self, Advice, MapFlags, MremapFlags, ProtFlags};
+use rustix::process::{Resource, getrlimit};
 
 use crate::PAGE_BYTES;
 
@@ -23,12 +27,10 @@ pub(crate) fn keep_no_large_blocks() {
     #[cfg(target_env = "gnu")]
     {
         static ONCE: std::sync::Once = std::sync::Once::new();
-        // SAFETY: sets numbers of the allocator's, which takes its own lock; the limit is written to a valid place.
+        // SAFETY: sets numbers of the allocator, which takes its own lock.
         ONCE.call_once(|| unsafe {
             libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE_BYTES);
-            let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-            if libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) == 0 && limit.rlim_cur != libc::RLIM_INFINITY
-            {
+            if getrlimit(Resource::As).current.is_some() {
                 libc::mallopt(libc::M_ARENA_MAX, 1);
             }
         });
@@ -49,68 +51,54 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Zeroed private memory of `bytes` (a multiple of the page size, not 0). Errors are errnos.
-    pub(crate) fn anonymous(bytes: usize) -> Result<Self, i32> {
+    pub(crate) fn anonymous(bytes: usize) -> Result<Self, Errno> {
         let huge = bytes >= HUGE_FROM_BYTES;
         Self::reusable(bytes, if huge { HUGE_PAGE_BYTES } else { PAGE_BYTES }, huge)
     }
 
     /// Zeroed private memory of `bytes` that starts at a multiple of `align` (the page's size or the
     /// huge page's); asks for huge pages where `huge`.
-    pub(crate) fn reusable(bytes: usize, align: usize, huge: bool) -> Result<Self, i32> {
+    pub(crate) fn reusable(bytes: usize, align: usize, huge: bool) -> Result<Self, Errno> {
         let aligned = align > PAGE_BYTES;
         let slack = if aligned { HUGE_PAGE_BYTES } else { 0 };
-        let asked = bytes.checked_add(slack).ok_or(libc::ENOMEM)?;
+        let asked = bytes.checked_add(slack).ok_or(Errno::NOMEM)?;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches no memory
         // that exists already.
-        let raw = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                asked,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            )
-        };
-        let whole = Self::from_mmap(raw, asked)?;
+        let raw = unsafe { mm::mmap_anonymous(ptr::null_mut(), asked, protection, flags)? };
+        let whole = Self::from_raw(raw, asked)?;
         let mapping = if aligned { whole.trim_to_huge(bytes) } else { whole };
         if huge {
-            mapping.advise(0..bytes, libc::MADV_HUGEPAGE);
+            mapping.advise(0..bytes, Advice::LinuxHugepage);
         }
         Ok(mapping)
     }
 
     /// No huge page will cover any of `range` (whole pages) from now on.
     pub(crate) fn keep_small(&self, range: Range<usize>) {
-        self.advise(range, libc::MADV_NOHUGEPAGE);
+        self.advise(range, Advice::LinuxNoHugepage);
     }
 
     /// Has all of its pages at hand, rather than each one when it is first touched.
     pub(crate) fn touch(&self) {
-        self.advise(0..self.bytes, libc::MADV_POPULATE_WRITE);
+        self.advise(0..self.bytes, Advice::LinuxPopulateWrite);
     }
 
     /// Advice that changes no contents; a refusal changes only speed.
-    fn advise(&self, range: Range<usize>, advice: libc::c_int) {
-        debug_assert!(matches!(
-            advice,
-            libc::MADV_HUGEPAGE | libc::MADV_NOHUGEPAGE | libc::MADV_POPULATE_WRITE
-        ));
+    fn advise(&self, range: Range<usize>, advice: Advice) {
+        assert!(!matches!(advice, Advice::LinuxDontNeed), "the advice changes no contents");
         assert!(range.start <= range.end && range.end <= self.bytes);
         // SAFETY: the range is in our own mapping; the advice changes no contents.
-        unsafe { libc::madvise(self.start.add(range.start).as_ptr().cast(), range.len(), advice) };
+        let _ = unsafe { mm::madvise(self.start.add(range.start).as_ptr().cast(), range.len(), advice) };
     }
 
     /// Makes it `bytes` long (a multiple of the page size, not 0), if need be at another address. It
     /// keeps its contents and goes on with zeros; refused with an errno, it is as it was.
-    pub(crate) fn resize(&mut self, bytes: usize) -> Result<(), i32> {
+    pub(crate) fn resize(&mut self, bytes: usize) -> Result<(), Errno> {
         // SAFETY: the range is our own mapping, and `&mut self` shows that nobody knows its address.
-        let raw =
-            unsafe { libc::mremap(self.start.as_ptr().cast(), self.bytes, bytes, libc::MREMAP_MAYMOVE) };
-        if raw == libc::MAP_FAILED {
-            return Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::ENOMEM));
-        }
-        self.start = NonNull::new(raw.cast::<u8>()).ok_or(libc::ENOMEM)?;
+        let raw = unsafe { mm::mremap(self.start.as_ptr().cast(), self.bytes, bytes, MremapFlags::MAYMOVE)? };
+        self.start = NonNull::new(raw.cast::<u8>()).ok_or(Errno::NOMEM)?;
         self.bytes = bytes;
         Ok(())
     }
@@ -123,8 +111,8 @@ impl Mapping {
     pub(crate) unsafe fn discard(&self, range: Range<usize>) {
         assert!(range.start <= range.end && range.end <= self.bytes);
         // SAFETY: the range is in our own mapping, and the caller vouches that nobody uses it.
-        unsafe {
-            libc::madvise(self.start.add(range.start).as_ptr().cast(), range.len(), libc::MADV_DONTNEED)
+        let _ = unsafe {
+            mm::madvise(self.start.add(range.start).as_ptr().cast(), range.len(), Advice::LinuxDontNeed)
         };
     }
 
@@ -139,27 +127,18 @@ impl Mapping {
     }
 
     /// A shared window of a file. `offset` must be a multiple of the page size.
-    pub(crate) fn window(file: &File, offset: u64, bytes: usize, write: bool) -> Result<Self, i32> {
-        let protection = if write { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
-        let offset = libc::off_t::try_from(offset).map_err(|_| libc::EOVERFLOW)?;
+    pub(crate) fn window(file: &File, offset: u64, bytes: usize, write: bool) -> Result<Self, Errno> {
+        let protection = if write { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
         // SAFETY: as above, a fresh mapping at an address of the kernel's choice.
-        let raw = unsafe {
-            libc::mmap(ptr::null_mut(), bytes, protection, libc::MAP_SHARED, file.as_raw_fd(), offset)
-        };
-        let window = Self::from_mmap(raw, bytes)?;
-        // SAFETY: the range is our own mapping; the advice changes no contents.
-        unsafe { libc::madvise(raw, bytes, libc::MADV_SEQUENTIAL) };
+        let raw = unsafe { mm::mmap(ptr::null_mut(), bytes, protection, MapFlags::SHARED, file, offset)? };
+        let window = Self::from_raw(raw, bytes)?;
+        window.advise(0..bytes, Advice::Sequential);
         Ok(window)
     }
 
-    fn from_mmap(raw: *mut libc::c_void, bytes: usize) -> Result<Self, i32> {
-        if raw == libc::MAP_FAILED {
-            return Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::ENOMEM));
-        }
-        match NonNull::new(raw.cast::<u8>()) {
-            Some(start) => Ok(Self { start, bytes }),
-            None => Err(libc::ENOMEM),
-        }
+    fn from_raw(raw: *mut c_void, bytes: usize) -> Result<Self, Errno> {
+        let start = NonNull::new(raw.cast::<u8>()).ok_or(Errno::NOMEM)?;
+        Ok(Self { start, bytes })
     }
 
     /// Keeps `bytes` from the first huge-page boundary on and unmaps what is before and after.
@@ -173,10 +152,10 @@ impl Mapping {
         let start = unsafe {
             let start = self.start.add(front);
             if front > 0 {
-                libc::munmap(self.start.as_ptr().cast(), front);
+                let _ = mm::munmap(self.start.as_ptr().cast(), front);
             }
             if back > 0 {
-                libc::munmap(start.add(bytes).as_ptr().cast(), back);
+                let _ = mm::munmap(start.add(bytes).as_ptr().cast(), back);
             }
             start
         };
@@ -210,6 +189,6 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: the range is ours, mapped once, and nobody holds a part of it any more.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+        let _ = unsafe { mm::munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }

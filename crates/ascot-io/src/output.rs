@@ -20,6 +20,7 @@ use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::disk::Disk;
 use crate::emergency;
@@ -76,7 +77,7 @@ impl AtomicOutput {
                     if source.kind() == io::ErrorKind::AlreadyExists && attempt < NAMES_TRIED => {}
                 Err(error) => {
                     emergency::forget(&temporary);
-                    return Err(of_output(error, path, &target));
+                    return Err(name_output(error, path, &target));
                 }
             }
             emergency::forget(&temporary);
@@ -97,7 +98,7 @@ impl AtomicOutput {
         let target = resolve(path)?;
         match fs::metadata(directory_of(&target)) {
             Err(source) if source.kind() == io::ErrorKind::NotFound => {
-                Err(no_directory(path, directory_of(&target), source))
+                Err(no_directory(path, directory_of(&target), source.into()))
             }
             _ => Ok(()),
         }
@@ -124,7 +125,7 @@ impl AtomicOutput {
                 Err(IoError::Os { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {
                     disk.remove_file(temporary)?;
                 }
-                Err(error) => return Err(of_output(error, path, &target)),
+                Err(error) => return Err(name_output(error, path, &target)),
                 Ok((stream, file)) => {
                     if hold(temporary, &file) {
                         return Ok(Self::at(disk, stream, target, temporary.to_path_buf(), file));
@@ -162,8 +163,7 @@ impl AtomicOutput {
         let options = options.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
         let file = options.open(temporary).map_err(failed)?;
         let stat = file.metadata().map_err(failed)?;
-        // SAFETY: geteuid reads a number and cannot fail.
-        let me = unsafe { libc::geteuid() };
+        let me = rustix::process::geteuid().as_raw();
         let own = stat.is_file() && stat.nlink() == 1 && stat.uid() == me;
         if !own || inode.is_some_and(|inode| inode != stat.ino()) {
             return Err(IoError::Replaced { path: temporary.to_path_buf() });
@@ -191,17 +191,6 @@ impl AtomicOutput {
     /// The device it is on, where that is known and the stream was not taken.
     pub fn channel(&self) -> Option<u64> {
         self.stream.as_ref().and_then(|stream| stream.channel())
-    }
-
-    /// Hands the stream to someone else; give it back with [`put_stream`](Self::put_stream)
-    /// before committing.
-    pub fn take_stream(&mut self) -> Option<Box<dyn WriteStream>> {
-        self.stream.take()
-    }
-
-    /// Takes the stream back.
-    pub fn put_stream(&mut self, stream: Box<dyn WriteStream>) {
-        self.stream = Some(stream);
     }
 
     /// The temporary name, for [`resume`](Self::resume) after a kill; `None` where the output is
@@ -306,7 +295,7 @@ impl Drop for AtomicOutput {
 }
 
 /// An error in making the temporary file of `target`, said of `path`, which the user knows.
-fn of_output(error: IoError, path: &Path, target: &Path) -> IoError {
+fn name_output(error: IoError, path: &Path, target: &Path) -> IoError {
     let directory = directory_of(target);
     match error {
         IoError::Os { source, .. } if source.kind() == io::ErrorKind::NotFound && !directory.exists() => {
@@ -319,7 +308,7 @@ fn of_output(error: IoError, path: &Path, target: &Path) -> IoError {
     }
 }
 
-fn no_directory(path: &Path, directory: &Path, source: io::Error) -> IoError {
+fn no_directory(path: &Path, directory: &Path, source: Arc<io::Error>) -> IoError {
     IoError::NoDirectory { path: path.to_path_buf(), directory: directory.to_path_buf(), source }
 }
 

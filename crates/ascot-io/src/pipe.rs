@@ -17,14 +17,14 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
-use rustix::event::EventfdFlags;
+use rustix::event::{EventfdFlags, PollFlags};
 
 use crate::backend::{NOTHING_BEGUN, TOO_LONG};
 use crate::buf::Buf;
 use crate::error::{Action, IoError, nothing_written};
-use crate::fault_hook::{Effect, Operation};
-use crate::port::Port;
+use crate::fault_hook::Effect;
 use crate::stream::{Filled, ReadStream, WriteStream};
+use crate::stream_context::StreamContext;
 use crate::system;
 use crate::threads::{Thread, ThreadError, spawn};
 use crate::waits::{Need, receive, wait_for};
@@ -33,7 +33,7 @@ use crate::waits::{Need, receive, wait_for};
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
 /// The answer of a pipe's thread; none where the thread has ended.
-fn answer_of<T>(
+fn receive_answer<T>(
     from: &Receiver<Result<T, IoError>>,
     (path, is_stopped): (&Path, impl Fn() -> bool),
 ) -> Option<Result<T, IoError>> {
@@ -70,15 +70,15 @@ pub(crate) struct PipeRead {
 }
 
 impl PipeRead {
-    pub(crate) fn start(port: Port, file: File) -> Result<Self, IoError> {
-        let failed = |error: io::Error| port.error(Action::Open, 0, error);
+    pub(crate) fn start(context: StreamContext, file: File) -> Result<Self, IoError> {
+        let failed = |error: io::Error| context.error(Action::Open, 0, error);
         let stop = rustix::event::eventfd(0, EventfdFlags::CLOEXEC).map_err(|e| failed(e.into()))?;
         let stop = Arc::new(stop);
-        let misuse = port.misuse(0, NOTHING_BEGUN);
-        let (path, job_stop) = (port.path.clone(), port.stop.clone());
+        let misuse = context.misuse(0, NOTHING_BEGUN);
+        let (path, job_stop) = (context.path.clone(), context.stop.clone());
         let (bufs, to_fill) = unbounded();
         let (answer, filled) = unbounded();
-        let mut source = Source { port, file, stop: Arc::clone(&stop), at: 0, ended: false };
+        let mut source = Source { context, file, stop: Arc::clone(&stop), at: 0, ended: false };
         let read = move || {
             while let Ok(buf) = receive(&to_fill, "buffers to read a pipe into", Need::Idle) {
                 // A caller that is gone wants no answer, and closes `to_fill` too.
@@ -92,7 +92,7 @@ impl PipeRead {
 
 /// The reading thread's side.
 struct Source {
-    port: Port,
+    context: StreamContext,
     file: File,
     stop: Arc<OwnedFd>,
     at: u64,
@@ -103,24 +103,24 @@ impl Source {
     fn fill(&mut self, mut buf: Buf) -> Result<Filled, IoError> {
         let mut end = 0;
         if !self.ended && !buf.is_empty() {
-            let mut halve = self.port.before(Operation::Read, self.at)? == Some(Effect::Short);
-            let receipt = self.port.meter.issue(self.at, buf.len() as u64, 1);
+            let mut halve = self.context.inject_fault(Action::Read, self.at)? == Some(Effect::Short);
+            let receipt = self.context.meter.issue(self.at, buf.len() as u64, 1);
             let mut result = Ok(());
             while end < buf.len() && !self.ended && result.is_ok() {
                 let until = if std::mem::take(&mut halve) { buf.len().div_ceil(2) } else { buf.len() };
                 match self.read(&mut buf[end..until]) {
                     Ok(more) => end += more,
-                    Err(error) => result = Err(self.port.error(Action::Read, self.at, error)),
+                    Err(error) => result = Err(self.context.error(Action::Read, self.at, error)),
                 }
             }
-            receipt.settle(end as u64);
+            receipt.complete(end as u64);
             result?;
         }
         Ok(Filled { buf, start: 0, end })
     }
 
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        if !system::wait_readable(&self.file, self.stop.as_ref())? {
+        if !system::wait(&self.file, self.stop.as_ref(), PollFlags::IN)? {
             self.ended = true;
             return Ok(0);
         }
@@ -150,18 +150,18 @@ impl ReadStream for PipeRead {
                 self.in_flight += 1;
                 Ok(())
             }
-            _ => Err(self.misuse.repeat()),
+            _ => Err(self.misuse.clone()),
         }
     }
 
     fn complete(&mut self) -> Result<Filled, IoError> {
         if self.in_flight == 0 {
-            return Err(self.misuse.repeat());
+            return Err(self.misuse.clone());
         }
         self.in_flight -= 1;
         let is_stopped = || self.job_stop.as_ref().is_some_and(|stop| stop.load(Relaxed));
-        let answer = answer_of(&self.filled, (&self.path, is_stopped));
-        answer.unwrap_or_else(|| Err(self.misuse.repeat()))
+        let answer = receive_answer(&self.filled, (&self.path, is_stopped));
+        answer.unwrap_or_else(|| Err(self.misuse.clone()))
     }
 
     fn ready(&mut self) -> bool {
@@ -196,34 +196,34 @@ pub(crate) struct PipeWrite {
     written: u64,
     file: Arc<File>,
     failed: Option<IoError>,
-    port: Port,
+    context: StreamContext,
     stop: Arc<OwnedFd>,
 }
 
 impl PipeWrite {
-    /// `port` for the caller's side, `writing` for the thread's.
-    pub(crate) fn start(port: Port, writing: Port, file: File) -> Result<Self, IoError> {
-        let failed = |error: io::Error| port.error(Action::Open, 0, error);
+    /// `context` for the caller's side, `writing` for the thread's.
+    pub(crate) fn start(context: StreamContext, writing: StreamContext, file: File) -> Result<Self, IoError> {
+        let failed = |error: io::Error| context.error(Action::Open, 0, error);
         let stop = rustix::event::eventfd(0, EventfdFlags::CLOEXEC).map_err(|e| failed(e.into()))?;
         let stop = Arc::new(stop);
         let file = Arc::new(file);
         let (work, to_write) = unbounded::<(Buf, usize)>();
         let (answer, done) = unbounded();
         let file_too = Arc::clone(&file);
-        let mut sink = Sink { port: writing, file: file_too, at: 0, stop: Arc::clone(&stop) };
+        let mut sink = Sink { context: writing, file: file_too, at: 0, stop: Arc::clone(&stop) };
         let write = move || {
             while let Ok((buf, len)) = receive(&to_write, "bytes to write to a pipe", Need::Idle) {
                 // A caller that is gone wants no answer, and closes `to_write` too.
                 let _ = answer.send(sink.write(buf, len));
             }
         };
-        spawn("pipe out", write).map_err(|source| no_thread(&port.path, source))?;
+        spawn("pipe out", write).map_err(|source| no_thread(&context.path, source))?;
         let (work, failed) = (Some(work), None);
-        Ok(Self { work, done, in_flight: 0, written: 0, file, failed, port, stop })
+        Ok(Self { work, done, in_flight: 0, written: 0, file, failed, context, stop })
     }
 
     fn check(&self) -> Result<(), IoError> {
-        self.failed.as_ref().map_or(Ok(()), |error| Err(error.repeat()))
+        self.failed.as_ref().map_or(Ok(()), |error| Err(error.clone()))
     }
 
     fn note(&mut self, result: Result<(), IoError>) {
@@ -236,7 +236,7 @@ impl PipeWrite {
 
 /// The writing thread's side.
 struct Sink {
-    port: Port,
+    context: StreamContext,
     file: Arc<File>,
     at: u64,
     stop: Arc<OwnedFd>,
@@ -244,8 +244,8 @@ struct Sink {
 
 impl Sink {
     fn write(&mut self, buf: Buf, len: usize) -> Result<(), IoError> {
-        let halve = self.port.before(Operation::Write, self.at)? == Some(Effect::Short);
-        let receipt = self.port.meter.issue(self.at, len as u64, 1);
+        let halve = self.context.inject_fault(Action::Write, self.at)? == Some(Effect::Short);
+        let receipt = self.context.meter.issue(self.at, len as u64, 1);
         let mut written = 0;
         let mut until = if halve { len.div_ceil(2) } else { len };
         let result = loop {
@@ -255,19 +255,19 @@ impl Sink {
             match self.push(&buf[written..until]) {
                 Ok(more) => written += more,
                 Err(error) => {
-                    let error = self.port.error(Action::Write, self.at + written as u64, error);
+                    let error = self.context.error(Action::Write, self.at + written as u64, error);
                     break Err(error.needing((len - written) as u64));
                 }
             }
             until = len;
         };
-        receipt.settle(written as u64);
+        receipt.complete(written as u64);
         self.at += written as u64;
         result
     }
 
     fn push(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if !system::wait_writable(self.file.as_ref(), self.stop.as_ref())? {
+        if !system::wait(self.file.as_ref(), self.stop.as_ref(), PollFlags::OUT)? {
             return Err(io::ErrorKind::Interrupted.into());
         }
         match (&*self.file).write(bytes) {
@@ -286,7 +286,7 @@ impl WriteStream for PipeWrite {
         }
         self.check()?;
         if len > buf.len() {
-            return Err(self.port.misuse(self.written, TOO_LONG));
+            return Err(self.context.misuse(self.written, TOO_LONG));
         }
         if len == 0 {
             return Ok(());
@@ -297,17 +297,17 @@ impl WriteStream for PipeWrite {
                 self.written += len as u64;
                 Ok(())
             }
-            _ => Err(self.port.misuse(self.written, "the stream's thread has ended")),
+            _ => Err(self.context.misuse(self.written, "the stream's thread has ended")),
         }
     }
 
     fn drain(&mut self) -> Result<(), IoError> {
         while self.in_flight > 0 {
-            let of = (self.port.path.as_path(), || self.port.is_stopped());
-            match self.port.waiting(|| answer_of(&self.done, of)) {
+            let of = (self.context.path.as_path(), || self.context.is_stopped());
+            match self.context.waiting(|| receive_answer(&self.done, of)) {
                 Some(Err(stopped @ IoError::Stopped { .. })) => return Err(stopped),
                 Some(result) => self.note(result),
-                None => return Err(self.port.misuse(self.written, "the stream's thread has ended")),
+                None => return Err(self.context.misuse(self.written, "the stream's thread has ended")),
             }
         }
         self.check()
@@ -315,13 +315,13 @@ impl WriteStream for PipeWrite {
 
     fn sync(&mut self) -> Result<(), IoError> {
         self.drain()?;
-        self.port.before(Operation::Sync, self.written)?;
+        self.context.inject_fault(Action::Sync, self.written)?;
         match self.file.sync_data() {
             // A pipe or device has nothing to make durable.
             Err(error)
                 if !matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EROFS | libc::ENOTSUP)) =>
             {
-                Err(self.port.error(Action::Sync, self.written, error))
+                Err(self.context.error(Action::Sync, self.written, error))
             }
             _ => Ok(()),
         }

@@ -18,6 +18,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use rustix::io::Errno;
+
 use crate::arena::Arena;
 use crate::sync::Unpoisoned;
 
@@ -36,12 +38,12 @@ struct Inner {
     /// Changed only with `place` locked; read without.
     used: AtomicUsize,
     peak: AtomicUsize,
-    place: Mutex<Place>,
+    backing: Mutex<Backing>,
 }
 
 /// Where the used bytes are.
 #[derive(Debug, Default)]
-struct Place {
+struct Backing {
     arena: Option<Arena>,
     /// The system refused an arena: every region has a mapping of its own.
     refused: bool,
@@ -50,12 +52,12 @@ struct Place {
 }
 
 impl Inner {
-    fn place(&self) -> MutexGuard<'_, Place> {
-        self.place.lock().unpoisoned()
+    fn backing(&self) -> MutexGuard<'_, Backing> {
+        self.backing.lock().unpoisoned()
     }
 
     /// Counts `bytes` as used.
-    fn count(&self, _place: &mut Place, bytes: usize, purpose: &'static str) -> Result<(), PoolError> {
+    fn count(&self, _backing: &mut Backing, bytes: usize, purpose: &'static str) -> Result<(), PoolError> {
         let used = self.used.load(Ordering::Relaxed);
         let sum = used.checked_add(bytes).filter(|sum| *sum <= self.budget);
         let over = PoolError::OverBudget { purpose, asked: bytes, used, budget: self.budget };
@@ -65,23 +67,23 @@ impl Inner {
         Ok(())
     }
 
-    fn uncount(&self, _place: &mut Place, bytes: usize) {
+    fn uncount(&self, _backing: &mut Backing, bytes: usize) {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// Most bytes that can be resident for this pool.
-    fn resident_most(&self, place: &Place) -> usize {
-        let outside = self.used.load(Ordering::Relaxed) - place.inside;
-        outside + place.arena.as_ref().map_or(0, Arena::resident_most)
+    fn max_resident(&self, backing: &Backing) -> usize {
+        let outside = self.used.load(Ordering::Relaxed) - backing.inside;
+        outside + backing.arena.as_ref().map_or(0, Arena::max_resident)
     }
 
     /// Makes free ranges give up pages until all that may be resident is within the budget.
-    fn settle(&self, place: &mut Place) {
-        let most = self.resident_most(place);
-        if most > self.budget
-            && let Some(arena) = &mut place.arena
+    fn return_excess(&self, backing: &mut Backing) {
+        let max = self.max_resident(backing);
+        if max > self.budget
+            && let Some(arena) = &mut backing.arena
         {
-            arena.discard(most - self.budget);
+            arena.discard(max - self.budget);
         }
     }
 }
@@ -128,7 +130,7 @@ impl Pool {
     pub fn new(budget_bytes: usize) -> Self {
         crate::memory::keep_no_large_blocks();
         let (used, peak) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let inner = Inner { budget: budget_bytes, used, peak, place: Mutex::default() };
+        let inner = Inner { budget: budget_bytes, used, peak, backing: Mutex::default() };
         Self { inner: Arc::new(inner) }
     }
 
@@ -154,16 +156,16 @@ impl Pool {
 
     /// Counts `bytes` as used until the reservation is dropped; allocates nothing.
     pub fn reserve(&self, bytes: usize, purpose: &'static str) -> Result<Reservation, PoolError> {
-        let place = &mut *self.inner.place();
-        self.inner.count(place, bytes, purpose)?;
-        self.inner.settle(place);
+        let backing = &mut *self.inner.backing();
+        self.inner.count(backing, bytes, purpose)?;
+        self.inner.return_excess(backing);
         Ok(Reservation { pool: self.clone(), bytes })
     }
 
     /// The error where the system refused `bytes` that are counted already.
-    pub(crate) fn refused(&self, purpose: &'static str, bytes: usize, errno: i32) -> PoolError {
+    pub(crate) fn refused(&self, purpose: &'static str, bytes: usize, errno: Errno) -> PoolError {
         let (used, budget) = (self.used().saturating_sub(bytes), self.budget());
-        PoolError::Refused { purpose, asked: bytes, used, budget, errno }
+        PoolError::Refused { purpose, asked: bytes, used, budget, errno: errno.raw_os_error() }
     }
 
     /// A range of the arena; only a reservation where there is no arena, or no free range in it
@@ -173,25 +175,25 @@ impl Pool {
         bytes: usize,
         purpose: &'static str,
     ) -> Result<Result<Grant, Reservation>, PoolError> {
-        let place = &mut *self.inner.place();
-        self.inner.count(place, bytes, purpose)?;
-        if place.arena.is_none() && !place.refused && bytes >= ARENA_FROM_BYTES {
-            place.arena = Arena::map(self.budget());
-            place.refused = place.arena.is_none();
+        let backing = &mut *self.inner.backing();
+        self.inner.count(backing, bytes, purpose)?;
+        if backing.arena.is_none() && !backing.refused && bytes >= ARENA_FROM_BYTES {
+            backing.arena = Arena::map(self.budget());
+            backing.refused = backing.arena.is_none();
         }
-        let taken = place.arena.as_mut().and_then(|arena| {
+        let taken = backing.arena.as_mut().and_then(|arena| {
             let at = arena.take(bytes)?;
             Some((at, arena.address(at)))
         });
         let pool = self.clone();
         let granted = match taken {
             Some((at, start)) => {
-                place.inside += bytes;
+                backing.inside += bytes;
                 Ok(Grant { pool, at, start, bytes })
             }
             None => Err(Reservation { pool, bytes }),
         };
-        self.inner.settle(place);
+        self.inner.return_excess(backing);
         Ok(granted)
     }
 }
@@ -223,10 +225,10 @@ impl Grant {
 
 impl Drop for Grant {
     fn drop(&mut self) {
-        let place = &mut *self.pool.inner.place();
-        self.pool.inner.uncount(place, self.bytes);
-        place.inside -= self.bytes;
-        if let Some(arena) = &mut place.arena {
+        let backing = &mut *self.pool.inner.backing();
+        self.pool.inner.uncount(backing, self.bytes);
+        backing.inside -= self.bytes;
+        if let Some(arena) = &mut backing.arena {
             // SAFETY: the range is this grant's, taken once, and its owner is gone.
             unsafe { arena.give(self.at..self.at + self.bytes) };
         }
@@ -255,7 +257,7 @@ impl Reservation {
     pub fn shrink_to(&mut self, bytes: usize) {
         if bytes < self.bytes {
             let more = self.bytes - bytes;
-            self.pool.inner.uncount(&mut self.pool.inner.place(), more);
+            self.pool.inner.uncount(&mut self.pool.inner.backing(), more);
             self.bytes = bytes;
         }
     }
@@ -263,7 +265,7 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.pool.inner.uncount(&mut self.pool.inner.place(), self.bytes);
+        self.pool.inner.uncount(&mut self.pool.inner.backing(), self.bytes);
     }
 }
 
@@ -318,15 +320,15 @@ mod tests {
 
     /// Bytes resident in the arena, and the most that may be resident in all.
     fn resident(pool: &Pool) -> (usize, usize) {
-        let place = pool.inner.place();
-        (place.arena.as_ref().map_or(0, Arena::resident), pool.inner.resident_most(&place))
+        let backing = pool.inner.backing();
+        (backing.arena.as_ref().map_or(0, Arena::resident), pool.inner.max_resident(&backing))
     }
 
     #[test]
     fn a_region_is_used_again() {
         let pool = Pool::new(8 * MIB);
         let small = pool.region(PAGE_BYTES, "small").unwrap();
-        assert!(pool.inner.place().arena.is_none(), "a small region maps no arena");
+        assert!(pool.inner.backing().arena.is_none(), "a small region maps no arena");
         let mut region = pool.region(3 * MIB, "first").unwrap();
         region.fill(5);
         let address = region.as_ptr();
@@ -376,8 +378,8 @@ mod tests {
         let mut reserved = pool.reserve(3 * MIB, "others").unwrap();
         assert_eq!(resident(&pool), (5 * MIB, 8 * MIB));
         reserved.shrink_to(MIB);
-        let mut most = pool.region(7 * MIB, "most").unwrap();
-        most.fill(2);
+        let mut max = pool.region(7 * MIB, "most").unwrap();
+        max.fill(2);
         assert_eq!(resident(&pool), (7 * MIB, 8 * MIB));
     }
 
@@ -481,9 +483,9 @@ mod tests {
                 Step::Drop(_) => {}
             }
             prop_assert_eq!(pool.used(), held.iter().map(Held::bytes).sum::<usize>());
-            let (inside, most) = resident(&pool);
-            let outside = pool.used() - pool.inner.place().inside;
-            prop_assert!(inside + outside <= most && most <= budget, "{inside} + {outside}, {most}");
+            let (inside, max) = resident(&pool);
+            let outside = pool.used() - pool.inner.backing().inside;
+            prop_assert!(inside + outside <= max && max <= budget, "{inside} + {outside}, {max}");
         }
         prop_assert!(held.iter().all(Held::is_whole));
         drop(held);

@@ -12,11 +12,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use crate::anywhere::{Anywhere, Asked, pages_of};
 use crate::buf::Buf;
+use crate::descriptor::{Descriptor, PendingRead, pages_of};
 use crate::disk::Disk;
 use crate::error::IoError;
-use crate::stream::Filled;
 
 /// Calls that ask a file system for a file and not for its bytes.
 #[derive(Debug, Default)]
@@ -52,35 +51,25 @@ pub struct RandomAccessFile {
     disk: Disk,
     path: PathBuf,
     name: String,
-    /// Its size when it was opened.
-    bytes: u64,
-    cached: Anywhere,
-    /// Opened with the first long read; none where the volume has no direct access.
-    direct: OnceLock<Option<Anywhere>>,
+    cached: Descriptor,
+    /// Opened with the first long read; `None` where the volume has no direct access.
+    direct: OnceLock<Option<Descriptor>>,
     calls: Arc<MetadataCalls>,
 }
 
-/// A read that has begun.
-pub struct PendingRead {
-    file: Arc<RandomAccessFile>,
-    asked: Asked,
-    direct: bool,
-}
-
 impl RandomAccessFile {
-    /// Opens a file; `name` is for the ledger, and `calls` counts what opening takes.
+    /// Opens a file; `name` is for the ledger, and `calls` counts the calls for opening.
     ///
     /// # Errors
-    /// What refuses to open it.
+    /// A file that cannot be opened.
     pub fn open(disk: &Disk, path: &Path, name: &str, calls: &Arc<MetadataCalls>) -> Result<Self, IoError> {
-        let (cached, bytes) = disk.open_cached(path, name)?;
+        let cached = disk.open_random(path, name, false)?;
         calls.count_opened(1);
         calls.count_inspected(1);
         Ok(Self {
             disk: disk.clone(),
             path: path.to_path_buf(),
             name: name.to_owned(),
-            bytes,
             cached,
             direct: OnceLock::new(),
             calls: Arc::clone(calls),
@@ -94,48 +83,34 @@ impl RandomAccessFile {
 
     /// Its size when it was opened.
     pub fn size(&self) -> u64 {
-        self.bytes
+        self.cached.bytes()
     }
 
-    /// Bytes of the buffer that a read of so many bytes at `offset` needs: the whole pages they lie in.
+    /// Bytes of the buffer that a read of `bytes` at `offset` needs: the whole pages that contain them.
     pub fn buffer_bytes(offset: u64, bytes: usize) -> usize {
         usize::try_from(pages_of(offset, bytes as u64)).unwrap_or(usize::MAX)
     }
 
-    /// Begins a read of `bytes` at `offset` into `buf`, which has [as many](Self::buffer_bytes) as that needs.
+    /// Begins a read of `bytes` at `offset` into `buf`, which has the [size](Self::buffer_bytes) that it needs.
     ///
     /// # Errors
-    /// What refuses the read.
-    pub fn begin(self: &Arc<Self>, offset: u64, bytes: usize, buf: Buf) -> Result<PendingRead, IoError> {
-        let direct = self.direct_for(offset, bytes as u64);
-        let asked = direct.unwrap_or(&self.cached).begin(offset, bytes, buf)?;
-        Ok(PendingRead { file: Arc::clone(self), asked, direct: direct.is_some() })
+    /// A read that cannot begin.
+    pub fn begin(&self, offset: u64, bytes: usize, buf: Buf) -> Result<PendingRead, IoError> {
+        self.direct_for(offset, bytes as u64).unwrap_or(&self.cached).begin(offset, bytes, buf)
     }
 
-    /// The descriptor past the page cache, if these bytes are to be read by it.
-    fn direct_for(&self, offset: u64, bytes: u64) -> Option<&Anywhere> {
+    /// The descriptor past the page cache, if these bytes are to be read through it.
+    fn direct_for(&self, offset: u64, bytes: u64) -> Option<&Descriptor> {
         if !self.disk.prefers_direct(self.cached.file(), offset, bytes) {
             return None;
         }
         let open = || {
             self.calls.count_opened(1);
             self.calls.count_inspected(1);
-            // Without it, reads go through the page cache.
-            self.disk.open_anywhere(&self.path, &self.name).ok().filter(Anywhere::is_direct)
+            // If it does not open, reads go through the page cache.
+            self.disk.open_random(&self.path, &self.name, true).ok().filter(Descriptor::is_direct)
         };
         self.direct.get_or_init(open).as_ref()
-    }
-}
-
-impl PendingRead {
-    /// Waits for the bytes. Fewer than were asked for are an error.
-    ///
-    /// # Errors
-    /// What refused the read; a file that ended before.
-    pub fn complete(self) -> Result<Filled, IoError> {
-        let Self { file, asked, direct } = self;
-        let from = file.direct.get().and_then(Option::as_ref).filter(|_| direct);
-        from.unwrap_or(&file.cached).complete(asked)
     }
 }
 
@@ -144,13 +119,13 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
-    use crate::{DiskOptions, Effect, FaultHook, Operation};
+    use crate::{Action, DiskOptions, Effect, FaultHook, Pool};
 
     #[derive(Debug, Default)]
     struct Counting(AtomicU64);
 
     impl FaultHook for Counting {
-        fn before(&self, _: Operation, _: &Path) -> std::io::Result<Option<Effect>> {
+        fn before(&self, _: Action, _: &Path) -> std::io::Result<Option<Effect>> {
             self.0.fetch_add(1, Ordering::Relaxed);
             Ok(None)
         }
@@ -179,5 +154,29 @@ mod tests {
         // At most one more descriptor, for the long reads.
         assert!(calls.opened() <= 2 && counted() <= calls.opened() + 5);
         assert!(matches!(begin(2_999_990, 12).unwrap().complete(), Err(IoError::Truncated { .. })));
+    }
+
+    #[test]
+    fn any_bytes_at_any_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let bytes: Vec<u8> = (0..3_000_001u32).map(|at| (at % 251) as u8).collect();
+        std::fs::write(&path, &bytes).unwrap();
+        let file = Disk::default().open_random(&path, "test", true).unwrap();
+        let pool = Pool::new(8 << 20);
+        let places = [(2_999_990, 11), (0, 1), (4095, 2), (4096, 4096), (1_000_001, 1_500_000)];
+        let asked: Vec<_> = places
+            .iter()
+            .map(|&(at, len)| {
+                let pages = pages_of(at as u64, len as u64) as usize;
+                file.begin(at as u64, len, pool.region(pages, "a test").unwrap()).unwrap()
+            })
+            .collect();
+        for (asked, (at, len)) in asked.into_iter().zip(places).rev() {
+            assert_eq!(asked.complete().unwrap().bytes(), &bytes[at..at + len]);
+        }
+        let beyond = file.begin(2_999_990, 12, Buf::heap(8192)).unwrap();
+        assert!(beyond.complete().is_err());
+        assert!(file.begin(4095, 2, Buf::heap(4096)).is_err());
     }
 }

@@ -78,7 +78,7 @@ pub trait WriteStream: Send {
     /// Sees to it that `bytes` more can be written, before they are handed over. Where the volume is
     /// known to be full that is an error, after which the stream can still be synced and finished;
     /// where it cannot be known, the write itself finds out.
-    fn make_room(&mut self, bytes: u64) -> Result<(), IoError> {
+    fn reserve(&mut self, bytes: u64) -> Result<(), IoError> {
         let _ = bytes;
         Ok(())
     }

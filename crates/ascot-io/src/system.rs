@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 
+use rustix::event::PollFlags;
 use rustix::fs::{FallocateFlags, OFlags};
 
 /// Bytes an unprivileged user may still write on the volume of `path`, or, where it does not exist
@@ -30,9 +31,9 @@ pub(crate) fn allocate(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
 }
 
 /// Frees the blocks of `[0, upto)`; the file keeps its length.
-pub(crate) fn punch(file: &File, upto: u64) -> io::Result<()> {
+pub(crate) fn punch(file: &File, end: u64) -> io::Result<()> {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    Ok(rustix::fs::fallocate(file, flags, 0, upto)?)
+    Ok(rustix::fs::fallocate(file, flags, 0, end)?)
 }
 
 /// Turns O_DIRECT off for good on this descriptor.
@@ -41,18 +42,9 @@ pub(crate) fn leave_direct(file: &File) -> io::Result<()> {
     Ok(rustix::fs::fcntl_setfl(file, flags - OFlags::DIRECT)?)
 }
 
-/// Waits until `fd` can be read (or has ended); false where `stop` became readable first.
-pub(crate) fn wait_readable(fd: impl AsFd, stop: impl AsFd) -> io::Result<bool> {
-    wait(fd, stop, rustix::event::PollFlags::IN)
-}
-
-/// Waits until `fd` can be written (or has failed); false where `stop` became readable first.
-pub(crate) fn wait_writable(fd: impl AsFd, stop: impl AsFd) -> io::Result<bool> {
-    wait(fd, stop, rustix::event::PollFlags::OUT)
-}
-
-fn wait(fd: impl AsFd, stop: impl AsFd, flags: rustix::event::PollFlags) -> io::Result<bool> {
-    use rustix::event::{PollFd, PollFlags, poll};
+/// Waits until `fd` can be read or written, as `flags` say; false if `stop` can be read first.
+pub(crate) fn wait(fd: impl AsFd, stop: impl AsFd, flags: PollFlags) -> io::Result<bool> {
+    use rustix::event::{PollFd, poll};
     loop {
         let mut polled = [PollFd::new(&stop, PollFlags::IN), PollFd::new(&fd, flags)];
         match poll(&mut polled, None) {
@@ -103,12 +95,8 @@ pub(crate) fn cached_share(file: &File, offset: u64, bytes: u64) -> f64 {
 
 /// Files this process may have open at once.
 pub fn descriptor_limit() -> usize {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is a place for the answer, and lives through the call.
-    let status = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
-    // Every system allows as many as POSIX asks for.
-    const LEAST: usize = 20;
-    if status == 0 { usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX) } else { LEAST }
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
 }
 
 /// `N` bytes nobody can guess.

@@ -25,7 +25,7 @@ static REFUSED: [AtomicBool; 2] = [AtomicBool::new(false), AtomicBool::new(false
 pub fn notice() -> Option<String> {
     let met = |lack: &Lack| REFUSED[*lack as usize].load(Relaxed);
     // Where a place was lacking once, that advice has the other in it.
-    let lack = [Lack::Place, Lack::Memory].into_iter().find(met)?;
+    let lack = [Lack::Processes, Lack::Memory].into_iter().find(met)?;
     Some(notice_of(lack))
 }
 
@@ -37,8 +37,8 @@ fn notice_of(lack: Lack) -> String {
 }
 
 fn refused(name: &str, source: io::Error) -> ThreadError {
-    REFUSED[Lack::of(&source) as usize].store(true, Relaxed);
-    ThreadError::Refused { name: name.into(), source }
+    REFUSED[Lack::from_error(&source) as usize].store(true, Relaxed);
+    ThreadError::Refused { name: name.into(), source: Arc::new(source) }
 }
 
 fn died(name: String) -> ThreadError {
@@ -58,7 +58,7 @@ const START_BYTES: usize = 3 << 20;
 /// A thread about to start, where there is memory for it: one that finds none while it starts would end the
 /// process, and leave its spills.
 fn begin(name: &str) -> io::Result<Builder> {
-    let memory = Mapping::anonymous(START_BYTES).map_err(io::Error::from_raw_os_error)?;
+    let memory = Mapping::anonymous(START_BYTES)?;
     drop(memory);
     Ok(Builder::new().name(name.into()))
 }
@@ -191,8 +191,8 @@ mod tests {
     fn advice_is_about_what_was_lacking() {
         let told = |errno| {
             let source = io::Error::from_raw_os_error(errno);
-            let notice = notice_of(Lack::of(&source));
-            [notice, ThreadError::Refused { name: "sort".into(), source }.to_string()]
+            let notice = notice_of(Lack::from_error(&source));
+            [notice, ThreadError::Refused { name: "sort".into(), source: source.into() }.to_string()]
         };
         for text in told(libc::ENOMEM) {
             assert!(text.contains("memory") && !text.contains("processes"), "{text}");
@@ -210,7 +210,7 @@ mod tests {
                 if number < from {
                     Ok(number)
                 } else {
-                    Err(ThreadError::Refused { name: "sort".into(), source: full })
+                    Err(ThreadError::Refused { name: "sort".into(), source: full.into() })
                 }
             }
         };

@@ -130,11 +130,11 @@ impl VirtualDisk {
 
     /// Opens a file to read the bytes of `range`, clipped to its size.
     pub fn open_read(&self, name: &str, range: Range<u64>) -> Box<dyn ReadStream> {
-        let port = self.port(name, Direction::Read);
-        let size = self.state().files[port.file].data.len() as u64;
+        let context = self.context(name, Direction::Read);
+        let size = self.state().files[context.file].data.len() as u64;
         let (start, end) = (range.start.min(size), range.end.min(size));
         Box::new(VirtualRead {
-            port,
+            context,
             next: start,
             end,
             len: end.saturating_sub(start),
@@ -145,16 +145,20 @@ impl VirtualDisk {
     /// Creates a file, or empties it where it exists, to write it from the start.
     pub fn create(&self, name: &str) -> Box<dyn WriteStream> {
         self.remove(name);
-        Box::new(VirtualWrite { port: self.port(name, Direction::Write), next: 0, begun: VecDeque::new() })
+        Box::new(VirtualWrite {
+            context: self.context(name, Direction::Write),
+            next: 0,
+            begun: VecDeque::new(),
+        })
     }
 
-    fn port(&self, name: &str, direction: Direction) -> VirtualPort {
+    fn context(&self, name: &str, direction: Direction) -> VirtualContext {
         let mut state = self.state();
         let file = state.named(name);
         state.streams += 1;
         let channel = state.files[file].channel;
         let meter = self.ledger.meter(name, Path::new(name), channel as u64, file as u64, direction);
-        VirtualPort { disk: self.clone(), name: name.to_owned(), file, direction, meter, in_cache: 0 }
+        VirtualContext { disk: self.clone(), name: name.to_owned(), file, direction, meter, in_cache: 0 }
     }
 
     /// Where everything moved is counted.
@@ -190,7 +194,7 @@ impl State {
 }
 
 /// A stream's ties to the disk.
-struct VirtualPort {
+struct VirtualContext {
     disk: VirtualDisk,
     name: String,
     file: usize,
@@ -200,10 +204,10 @@ struct VirtualPort {
     in_cache: u64,
 }
 
-impl VirtualPort {
+impl VirtualContext {
     /// Performs a request: lets the clock go on, and `copy` move the bytes of the file. Says when it is done.
     fn request(&mut self, offset: u64, bytes: u64, copy: impl FnOnce(&mut Vec<u8>)) -> f64 {
-        self.meter.issue(offset, bytes, 1).settle(bytes);
+        self.meter.issue(offset, bytes, 1).complete(bytes);
         let mut state = self.disk.state();
         let state = &mut *state;
         let file = &mut state.files[self.file];
@@ -240,7 +244,7 @@ impl VirtualPort {
     }
 }
 
-impl Drop for VirtualPort {
+impl Drop for VirtualContext {
     fn drop(&mut self) {
         let mut state = self.disk.state();
         state.streams = state.streams.saturating_sub(1);
@@ -248,7 +252,7 @@ impl Drop for VirtualPort {
 }
 
 struct VirtualRead {
-    port: VirtualPort,
+    context: VirtualContext,
     next: u64,
     end: u64,
     len: u64,
@@ -263,14 +267,14 @@ impl ReadStream for VirtualRead {
         let mut arrives = 0.0;
         if bytes > 0 {
             let mut whole = false;
-            arrives = self.port.request(self.next, bytes, |data| {
+            arrives = self.context.request(self.next, bytes, |data| {
                 if let Some(data) = data.get(at..at + end) {
                     buf[..end].copy_from_slice(data);
                     whole = true;
                 }
             });
             if !whole {
-                let path = PathBuf::from(&self.port.name);
+                let path = PathBuf::from(&self.context.name);
                 return Err(IoError::Truncated { path, offset: self.next, expected: self.end });
             }
         }
@@ -280,20 +284,20 @@ impl ReadStream for VirtualRead {
     }
 
     fn complete(&mut self) -> Result<Filled, IoError> {
-        let nothing = || self.port.misuse(self.next, crate::backend::NOTHING_BEGUN);
+        let nothing = || self.context.misuse(self.next, crate::backend::NOTHING_BEGUN);
         let (filled, arrives) = self.done.pop_front().ok_or_else(nothing)?;
-        let mut state = self.port.disk.state();
+        let mut state = self.context.disk.state();
         state.now = state.now.max(arrives);
         Ok(filled)
     }
 
     fn ready(&mut self) -> bool {
-        let now = self.port.disk.state().now;
+        let now = self.context.disk.state().now;
         self.done.front().is_some_and(|(_, arrives)| *arrives <= now)
     }
 
     fn channel(&self) -> Option<u64> {
-        self.port.disk.state().files.get(self.port.file).map(|file| file.channel as u64)
+        self.context.disk.state().files.get(self.context.file).map(|file| file.channel as u64)
     }
 
     fn in_flight(&self) -> usize {
@@ -306,7 +310,7 @@ impl ReadStream for VirtualRead {
 }
 
 struct VirtualWrite {
-    port: VirtualPort,
+    context: VirtualContext,
     next: u64,
     /// When the blocks begun, and not waited for, are written.
     begun: VecDeque<f64>,
@@ -315,10 +319,11 @@ struct VirtualWrite {
 impl WriteStream for VirtualWrite {
     fn begin(&mut self, buf: Buf, len: usize) -> Result<(), IoError> {
         if len > buf.len() {
-            return Err(self.port.misuse(self.next, crate::backend::TOO_LONG));
+            return Err(self.context.misuse(self.next, crate::backend::TOO_LONG));
         }
         if len > 0 {
-            let done = self.port.request(self.next, len as u64, |data| data.extend_from_slice(&buf[..len]));
+            let done =
+                self.context.request(self.next, len as u64, |data| data.extend_from_slice(&buf[..len]));
             self.begun.push_back(done);
             self.next += len as u64;
         }
@@ -326,7 +331,7 @@ impl WriteStream for VirtualWrite {
     }
 
     fn in_flight(&mut self) -> usize {
-        let now = self.port.disk.state().now;
+        let now = self.context.disk.state().now;
         while self.begun.front().is_some_and(|done| *done <= now) {
             self.begun.pop_front();
         }
@@ -335,14 +340,14 @@ impl WriteStream for VirtualWrite {
 
     fn complete(&mut self) -> Result<(), IoError> {
         if let Some(done) = self.begun.pop_front() {
-            let mut state = self.port.disk.state();
+            let mut state = self.context.disk.state();
             state.now = state.now.max(done);
         }
         Ok(())
     }
 
     fn channel(&self) -> Option<u64> {
-        self.port.disk.state().files.get(self.port.file).map(|file| file.channel as u64)
+        self.context.disk.state().files.get(self.context.file).map(|file| file.channel as u64)
     }
 
     fn drain(&mut self) -> Result<(), IoError> {

@@ -6,12 +6,12 @@ mod common;
 
 use std::path::Path;
 
+use ascot_io::{Action, Backend, Buf, Compression, Disk, Effect, IoError};
 use ascot_io::{AtomicOutput, RunId, RunReader, RunWriter};
-use ascot_io::{Backend, Buf, Compression, Disk, Effect, IoError, Operation};
 use ascot_testing::faults::{FaultPlan, Faults};
 use common::*;
 
-fn plan(at: u64, effect: Effect, operations: &[Operation]) -> Faults {
+fn plan(at: u64, effect: Effect, operations: &[Action]) -> Faults {
     let operations = operations.to_vec();
     Faults::new(FaultPlan { at, effect, operations, path_contains: String::new(), lasting: false })
 }
@@ -83,7 +83,7 @@ fn short_transfers_are_resumed() {
         let faults = Faults::new(FaultPlan {
             at: 0,
             effect: Effect::Short,
-            operations: vec![Operation::Read, Operation::Write],
+            operations: vec![Action::Read, Action::Write],
             path_contains: String::new(),
             lasting: true,
         });
@@ -102,14 +102,14 @@ fn lying_writes_of_a_run_are_found_by_its_reader() {
                 let faults = Faults::new(FaultPlan {
                     at,
                     effect,
-                    operations: vec![Operation::Write],
+                    operations: vec![Action::Write],
                     path_contains: "run".into(),
                     lasting: false,
                 });
                 let result = job(&disk_kinds(&faults)[kind], directory.path());
                 assert_eq!(faults.fired(), 1);
                 let error = result.expect_err("a block that lies is found");
-                assert!(error.is_corrupt(), "{effect:?} at {at}: {error}");
+                assert!(is_corrupt(&error), "{effect:?} at {at}: {error}");
                 assert!(!directory.path().join("out").exists());
             }
         }
@@ -124,7 +124,7 @@ fn a_failed_stream_keeps_failing() {
             let faults = Faults::new(FaultPlan {
                 at: 1,
                 effect: Effect::NoSpace,
-                operations: vec![Operation::Write],
+                operations: vec![Action::Write],
                 path_contains: String::new(),
                 lasting,
             });

@@ -82,7 +82,7 @@ impl<'a, R: Records> Job<'a, R> {
         let Caller { observer, cancel } = caller;
         let pool = Pool::new(budget.memory);
         disk.stop_when(cancel.flag());
-        disk.expect(inputs.record_bytes().unwrap_or(0));
+        disk.reserve_space(inputs.record_bytes().unwrap_or(0));
         let emitters = EmitThreads::start(&records, &pool, budget.threads, budget.emit_blocks, budget.block)?;
         let resumable =
             inputs.are_files() && matches!(request.output, Output::Path(_)) && !request.merge_only;

@@ -14,7 +14,7 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ascot_io::{Compression, Effect, Operation};
+use ascot_io::{Action, Compression, Effect};
 use ascot_model::volume::VolumeProfile;
 use ascot_record::layout::Endian;
 use ascot_sort::{Method, SortError, SortRequest};
@@ -27,14 +27,8 @@ const MIB: usize = 1 << 20;
 const OLD: &[u8] = b"the old output\n";
 
 /// Everything but removing: what cannot be removed stays.
-const LASTING: [Operation; 6] = [
-    Operation::Open,
-    Operation::Create,
-    Operation::Read,
-    Operation::Write,
-    Operation::Sync,
-    Operation::Rename,
-];
+const LASTING: [Action; 6] =
+    [Action::Open, Action::Create, Action::Read, Action::Write, Action::Sync, Action::Rename];
 
 /// A job with its inputs on disk and the output it should have.
 struct Job {
@@ -158,7 +152,7 @@ impl Job {
 }
 
 fn spill_write(at: u64, effect: Effect) -> FaultPlan {
-    FaultPlan { at, effect, operations: vec![Operation::Write], path_contains: ".run".into(), lasting: false }
+    FaultPlan { at, effect, operations: vec![Action::Write], path_contains: ".run".into(), lasting: false }
 }
 
 /// Operations tried: `usual`, spread over the job, or with `ASCOT_TEST_EVERY_FAULT=1` each of them,
@@ -266,20 +260,19 @@ fn names_are_durable_before_the_manifest_has_them() {
         job.check(&faults, run(&job.request, Some(faults.clone())), "no fault");
         let done = faults.recorded();
         let synced = |from: usize, end: usize, path: &Path| {
-            done[from..end].iter().any(|(operation, of)| *operation == Operation::Sync && of == path)
+            done[from..end].iter().any(|(operation, of)| *operation == Action::Sync && of == path)
         };
         let is_run = |path: &PathBuf| path.extension().is_some_and(|end| end == "run");
         let renamed_to = |name: &str| {
             let found = done.iter().enumerate().filter(move |(_, (operation, path))| {
-                *operation == Operation::Rename && path.to_string_lossy().ends_with(name)
+                *operation == Action::Rename && path.to_string_lossy().ends_with(name)
             });
             found.map(|(at, _)| at).collect::<Vec<_>>()
         };
-        let created =
-            |(operation, path): &(Operation, PathBuf)| *operation == Operation::Create && is_run(path);
+        let created = |(operation, path): &(Action, PathBuf)| *operation == Action::Create && is_run(path);
         let first_run = done.iter().position(created).unwrap();
         let home = done.iter().position(|(operation, path)| {
-            *operation == Operation::Rename && path.parent() == Some(&temps[0]) && !is_run(path)
+            *operation == Action::Rename && path.parent() == Some(&temps[0]) && !is_run(path)
         });
         let home = home.expect("the directory gets its name");
         for temp in &temps {
@@ -299,7 +292,7 @@ fn names_are_durable_before_the_manifest_has_them() {
         let runs = done.iter().filter(|one| created(one)).map(|(_, path)| path);
         for run in runs {
             let last = |wanted| done.iter().rposition(|(it, path)| *it == wanted && path == run);
-            assert!(last(Operation::Sync) > last(Operation::Write), "the end of {} is lost", run.display());
+            assert!(last(Action::Sync) > last(Action::Write), "the end of {} is lost", run.display());
         }
     }
 }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use ascot_io::{Effect, Operation};
+use ascot_io::{Action, Effect};
 use ascot_model::report::Report;
 use ascot_sort::request::{Parts, SplitBy};
 use ascot_sort::{Cancel, Input, Output, RunOptions, Silent, SortError, SortRequest, sort, split};
@@ -25,8 +25,7 @@ const OLD: &[u8] = b"an old part\n";
 const TRIED: u64 = 40;
 
 /// What is done before files are named, and after.
-const OPERATIONS: [Operation; 5] =
-    [Operation::Open, Operation::Create, Operation::Read, Operation::Write, Operation::Sync];
+const OPERATIONS: [Action; 5] = [Action::Open, Action::Create, Action::Read, Action::Write, Action::Sync];
 
 struct Job {
     name: &'static str,
@@ -87,7 +86,7 @@ impl Job {
 
     fn suffer(&self, plan: FaultPlan) {
         let what = format!("{} {plan:?}", self.name);
-        let renaming = plan.operations == [Operation::Rename];
+        let renaming = plan.operations == [Action::Rename];
         self.paths().iter().for_each(|path| fs::write(path, OLD).unwrap());
         let faults = Faults::new(plan);
         let result = self.run(Some(faults.clone()));
@@ -132,7 +131,7 @@ impl Job {
             }
         }
         for at in 0..u64::from(PARTS) {
-            let operations = vec![Operation::Rename];
+            let operations = vec![Action::Rename];
             let (effect, path_contains) = (Effect::Eio, String::new());
             self.suffer(FaultPlan { at, effect, operations, path_contains, lasting: false });
         }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use ascot_io::{Effect, FaultHook, Operation, Unpoisoned};
+use ascot_io::{Action, Effect, FaultHook, Unpoisoned};
 
 /// Which operation is hit, and how.
 #[derive(Debug, Clone)]
@@ -19,7 +19,7 @@ pub struct FaultPlan {
     /// What happens to it.
     pub effect: Effect,
     /// Only these operations count; empty for all.
-    pub operations: Vec<Operation>,
+    pub operations: Vec<Action>,
     /// Only files whose path contains this count; empty for all.
     pub path_contains: String,
     /// True: every later operation is hit as well. False: once.
@@ -27,7 +27,7 @@ pub struct FaultPlan {
 }
 
 /// Operations and their files, in the order in which they came.
-type Record = Arc<Mutex<Vec<(Operation, PathBuf)>>>;
+type Record = Arc<Mutex<Vec<(Action, PathBuf)>>>;
 
 /// A shared plan with its counter; clones count together.
 #[derive(Debug, Clone)]
@@ -56,7 +56,7 @@ impl Faults {
     }
 
     /// What was remembered, in its order. A rename has its new name.
-    pub fn recorded(&self) -> Vec<(Operation, PathBuf)> {
+    pub fn recorded(&self) -> Vec<(Action, PathBuf)> {
         let recorded = self.recorded.as_ref();
         recorded.map(|all| all.lock().unpoisoned().clone()).unwrap_or_default()
     }
@@ -79,7 +79,7 @@ impl From<Faults> for Arc<dyn FaultHook> {
 }
 
 impl FaultHook for Faults {
-    fn before(&self, operation: Operation, path: &Path) -> io::Result<Option<Effect>> {
+    fn before(&self, operation: Action, path: &Path) -> io::Result<Option<Effect>> {
         if let Some(recorded) = &self.recorded {
             recorded.lock().unpoisoned().push((operation, path.to_path_buf()));
         }
@@ -112,17 +112,17 @@ mod tests {
         let faults = Faults::new(FaultPlan {
             at: 1,
             effect: Effect::NoSpace,
-            operations: vec![Operation::Write],
+            operations: vec![Action::Write],
             path_contains: "spill".into(),
             lasting: false,
         });
         let (spill, other) = (Path::new("/tmp/spill-1"), Path::new("/tmp/out"));
-        assert!(faults.before(Operation::Read, spill).is_ok());
-        assert!(faults.before(Operation::Write, other).is_ok());
-        assert!(faults.before(Operation::Write, spill).is_ok());
-        let error = faults.clone().before(Operation::Write, spill).unwrap_err();
+        assert!(faults.before(Action::Read, spill).is_ok());
+        assert!(faults.before(Action::Write, other).is_ok());
+        assert!(faults.before(Action::Write, spill).is_ok());
+        let error = faults.clone().before(Action::Write, spill).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(28));
-        assert!(faults.before(Operation::Write, spill).is_ok());
+        assert!(faults.before(Action::Write, spill).is_ok());
         assert_eq!((faults.counted(), faults.fired()), (3, 1));
     }
 
@@ -136,7 +136,7 @@ mod tests {
             lasting: true,
         });
         for _ in 0..3 {
-            assert_eq!(faults.before(Operation::Write, Path::new("x")).unwrap(), Some(Effect::Torn));
+            assert_eq!(faults.before(Action::Write, Path::new("x")).unwrap(), Some(Effect::Torn));
         }
     }
 }

@@ -24,10 +24,10 @@ pub fn chart(title: &str, subtitle: &str, sides: &[Side<'_>]) -> String {
     label(&mut svg, (LEFT, 48.0), "start", PALE, subtitle);
     let shown: Vec<&Side<'_>> = sides.iter().filter(|side| side.seen.len() > 1).collect();
     let all = || shown.iter().flat_map(|side| side.seen.iter().chain(side.theory));
-    let most = all().copied().fold(1.0, f64::max);
-    let y = |bytes: f64| HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * bytes / most;
+    let max = all().copied().fold(1.0, f64::max);
+    let y = |bytes: f64| HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * bytes / max;
     for line in 0..=GRID_LINES {
-        let bytes = most * f64::from(line) / f64::from(GRID_LINES);
+        let bytes = max * f64::from(line) / f64::from(GRID_LINES);
         let (at, end) = (y(bytes), WIDTH - RIGHT);
         let _ = writeln!(svg, "<path d=\"M{LEFT} {at:.1}H{end}\" stroke=\"{GRID}\"/>");
         label(&mut svg, (LEFT - 10.0, at + 4.0), "end", PALE, &units::bytes(bytes as u64));

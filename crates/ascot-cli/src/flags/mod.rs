@@ -121,9 +121,10 @@ fn frame() -> Command {
         .version(env!("CARGO_PKG_VERSION"))
         .about("Sort, merge and split files far larger than memory")
         .long_about(
-            "Ascot sorts, merges, splits and reshapes files far larger than memory within a fixed amount of it. It says \
-             beforehand how long a job takes and why, and afterwards where the time went; spilled data is \
-             checksummed, results appear whole or not at all, and a job that was killed can be resumed.",
+            "Ascot sorts, merges, splits and reshapes files far larger than memory within a fixed \
+                 amount of it. It says beforehand how long a job takes and why, and afterwards where the \
+                 time went; spilled data is checksummed, results appear whole or not at all, and a job \
+                 that was killed can be resumed.",
         )
         .override_usage("ascot COMMAND [ARGUMENT]...")
         .before_help("ascot COMMAND --help shows one screen each; man ascot-sort tells all.")
@@ -133,14 +134,7 @@ fn frame() -> Command {
         .disable_help_flag(true)
         .disable_version_flag(true)
         .arg(help_flag(Some('h')))
-        .arg(
-            Arg::new("version")
-                .short('V')
-                .long("version")
-                .action(ArgAction::Version)
-                .help("print the version")
-                .long_help("Print the version and exit."),
-        )
+        .arg(version_flag().short('V'))
 }
 
 /// `--help`, with a short form where the letter is free.
@@ -153,28 +147,50 @@ fn help_flag(short: Option<char>) -> Arg {
     }
 }
 
+/// An argument without a flag, which must be given.
+fn operand(id: &'static str, value: &'static str, help: &'static str, long_help: &'static str) -> Arg {
+    Arg::new(id).value_name(value).required(true).help(help).long_help(long_help)
+}
+
+/// An operand that names a directory.
+fn dir_operand(id: &'static str, value: &'static str, help: &'static str, long_help: &'static str) -> Arg {
+    path(operand(id, value, help, long_help), ValueHint::DirPath)
+}
+
 /// The files a command reads.
-fn files() -> Arg {
-    Arg::new("files")
-        .value_name("FILE")
-        .num_args(0..)
-        .value_parser(OsStringValueParser::new())
-        .value_hint(ValueHint::FilePath)
+fn files(help: &'static str, long_help: &'static str) -> Arg {
+    path(operand("files", "FILE", help, long_help), ValueHint::FilePath).num_args(0..).required(false)
 }
 
-/// A flag without a value.
+/// A flag without a value, spelled as its identifier.
 fn switch(id: &'static str, help: &'static str, long_help: &'static str) -> Arg {
-    Arg::new(id).action(ArgAction::SetTrue).help(help).long_help(long_help)
+    Arg::new(id).long(id).action(ArgAction::SetTrue).help(help).long_help(long_help)
 }
 
-/// A flag with a value; the last one given counts.
+/// A flag with a value, spelled as its identifier; the last one given counts.
 fn option(id: &'static str, value: &'static str, help: &'static str, long_help: &'static str) -> Arg {
     Arg::new(id)
+        .long(id)
         .action(ArgAction::Set)
         .value_name(value)
         .help(help)
         .long_help(long_help)
         .allow_hyphen_values(true)
+}
+
+/// A flag that names a file.
+fn file_option(id: &'static str, help: &'static str, long_help: &'static str) -> Arg {
+    path(option(id, "FILE", help, long_help), ValueHint::FilePath)
+}
+
+/// A flag that names a directory.
+fn dir_option(id: &'static str, help: &'static str, long_help: &'static str) -> Arg {
+    path(option(id, "DIR", help, long_help), ValueHint::DirPath)
+}
+
+/// An argument that takes any path; `hint` tells completions what it names.
+fn path(argument: Arg, hint: ValueHint) -> Arg {
+    argument.value_parser(OsStringValueParser::new()).value_hint(hint)
 }
 
 /// A flag with a value that may be given several times.
@@ -191,6 +207,12 @@ fn choice<const N: usize>(
     long_help: &'static str,
 ) -> Arg {
     option(id, value, help, long_help).value_parser(words)
+}
+
+/// `--version`.
+fn version_flag() -> Arg {
+    let flag = Arg::new("version").long("version").action(ArgAction::Version);
+    flag.help("print the version").long_help("Print the version and exit.")
 }
 
 #[cfg(test)]

@@ -1,11 +1,10 @@
 //! The flags of `ascot merge`, `ascot reshape` and `ascot split`: those of `ascot sort` that have a
 //! meaning for them, and what says how many files there are.
 
-use clap::builder::OsStringValueParser;
-use clap::{Arg, Command, ValueHint};
+use clap::{Arg, Command};
 
 use super::sort::{job, layouts, memory_and_disks, ordering, output, records, resources};
-use super::{JOB, ORDERING, OUTPUT, RECORDS, RESOURCES, choice, files, help_flag, option};
+use super::{JOB, ORDERING, OUTPUT, RECORDS, RESOURCES, choice, file_option, files, help_flag};
 
 /// Flags of `ascot sort` that only sorting needs.
 const SORTING_ONLY: &[&str] = &["resume", "keep-on-interrupt", "method", "compress-program", "debug"];
@@ -80,21 +79,16 @@ pub fn split() -> Command {
                 "What says which part a record goes to: range, the range of keys it is in; hash, the XXH3 \
                  hash of its key; size, its place. If not given: range with a key, size without.",
             )
-            .long("by")
             .help_heading(JOB),
         )
         .arg(
-            option(
+            file_option(
                 "boundaries",
-                "FILE",
                 "cut --by range at the keys of FILE's records",
-                "Cut --by range at the keys of the records in FILE, in the format and order of the inputs, without a \
-                 header: one fewer than parts, each the first key of a part. If not given, ranges are sampled. \
-                 Inputs may be pipes then.",
+                "Cut --by range at the keys of the records in FILE, in the format and order of the \
+                     inputs, without a header: one fewer than parts, each the first key of a part. If not \
+                     given, ranges are sampled. Inputs may be pipes then.",
             )
-            .long("boundaries")
-            .value_parser(OsStringValueParser::new())
-            .value_hint(ValueHint::FilePath)
             .help_heading(JOB),
         )
         .mut_arg("parts", |flag| flag.required(true))
@@ -126,10 +120,8 @@ fn moving(name: &'static str, operands: &str, omitted: &[&str]) -> Command {
         .args(output())
         .arg(help_flag(None).hide_short_help(true))
         .arg(
-            files()
+            files("what to read; - is standard input", "Files to read, in this order; - is standard input.")
                 .hide_short_help(true)
-                .help_heading(None::<&str>)
-                .help("what to read; - is standard input")
-                .long_help("Files to read, in this order; - is standard input."),
+                .help_heading(None::<&str>),
         )
 }

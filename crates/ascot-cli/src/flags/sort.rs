@@ -1,10 +1,13 @@
 //! The flags of `ascot sort`: those of the sort command with their meaning, and Ascot's own.
 
-use clap::builder::OsStringValueParser;
-use clap::{Arg, ArgAction, Command, ValueHint};
+use clap::builder::{OsStringValueParser, Resettable};
+use clap::{Arg, ArgAction, Command};
 
 use super::theory::volume;
-use super::{JOB, ORDERING, OUTPUT, RECORDS, RESOURCES, choice, files, help_flag, option, repeated, switch};
+use super::{
+    JOB, ORDERING, OUTPUT, RECORDS, RESOURCES, choice, dir_option, file_option, files, help_flag, option,
+    repeated, switch, version_flag,
+};
 
 const EXAMPLES: &str = "Examples:
   ascot sort access.log -k4,4 -t' ' --memory 1GiB -o sorted.log
@@ -48,24 +51,16 @@ pub fn command() -> Command {
         // The screen is full; `ascot reshape --help` has it.
         .mut_arg("parts", |flag| flag.hide_short_help(true))
         .arg(help_flag(None).hide_short_help(true))
-        .arg(
-            Arg::new("version")
-                .long("version")
-                .action(ArgAction::Version)
-                .help("print the version")
-                .long_help("Print the version and exit.")
-                .hide_short_help(true),
-        )
+        .arg(version_flag().hide_short_help(true))
         .version(env!("CARGO_PKG_VERSION"))
         .arg(
-            files()
-                .hide_short_help(true)
-                .help_heading(None::<&str>)
-                .help("what to sort; - is standard input")
-                .long_help(
-                    "Files to sort, together, in this order where order among equals counts; - is \
+            files(
+                "what to sort; - is standard input",
+                "Files to sort, together, in this order where order among equals counts; - is \
              standard input.",
-                ),
+            )
+            .hide_short_help(true)
+            .help_heading(None::<&str>),
         )
 }
 
@@ -119,10 +114,8 @@ const ORDERS: &[(&str, char, &str, &str)] = &[
 ];
 
 pub(super) fn ordering() -> Vec<Arg> {
-    let mut flags: Vec<Arg> = ORDERS
-        .iter()
-        .map(|(name, letter, help, long)| switch(name, help, long).short(*letter).long(*name))
-        .collect();
+    let mut flags: Vec<Arg> =
+        ORDERS.iter().map(|(name, letter, help, long)| switch(name, help, long).short(*letter)).collect();
     flags.push(
         repeated(
             "sort-word",
@@ -134,16 +127,13 @@ pub(super) fn ordering() -> Vec<Arg> {
         .long("sort"),
     );
     flags.push(
-        repeated(
+        file_option(
             "random-source",
-            "FILE",
             "the salt of -R: the same bytes, the same order",
-            "Take the 16 bytes that salt -R from the start of FILE: the same bytes give the same order, that of \
-             the sort command. Without it the system's generator gives them.",
+            "Take the 16 bytes that salt -R from the start of FILE: the same bytes give the same \
+                 order, that of the sort command. Without it the system's generator gives them.",
         )
-        .long("random-source")
-        .value_parser(OsStringValueParser::new())
-        .value_hint(ValueHint::FilePath)
+        .action(ArgAction::Append)
         .hide_short_help(true),
     );
     flags
@@ -155,16 +145,16 @@ pub(super) fn records() -> Vec<Arg> {
             "key",
             "SPEC",
             "lines: 2,2nr  CSV: tenant,-ts  fixed length: 0..10",
-            "What to order by; may be repeated. Lines: F[.C][OPTS][,F[.C][OPTS]], field and \
-             byte from 1, OPTS of bdfgiMhnRrV, as in the sort command. CSV: columns by name (the \
-             header is implied) or number (#1 is the first), separated by commas; -NAME or \
-             NAME:desc for descending; NAME:text, :number, :number(,) with a decimal comma, :date, \
-             :date(%d.%m.%Y), :auto for what it holds, :nulls-first, :nulls-last for where empty fields go. Fixed-length and \
-             length-prefixed records: byte ranges from 0, end excluded, as in 0..10,12..16; \
-             :desc after a range for descending. Without a key the whole record counts.",
+            "What to order by; may be repeated. Lines: F[.C][OPTS][,F[.C][OPTS]], field and byte \
+                 from 1, OPTS of bdfgiMhnRrV, as in the sort command. CSV: columns by name (the header \
+                 is implied) or number (#1 is the first), separated by commas; -NAME or NAME:desc for \
+                 descending; NAME:text, :number, :number(,) with a decimal comma, :date, \
+                 :date(%d.%m.%Y), :auto for what it holds, :nulls-first, :nulls-last for where empty \
+                 fields go. Fixed-length and length-prefixed records: byte ranges from 0, end excluded, \
+                 as in 0..10,12..16; :desc after a range for descending. Without a key the whole record \
+                 counts.",
         )
         .short('k')
-        .long("key")
         .value_parser(OsStringValueParser::new()),
         repeated(
             "separator",
@@ -176,7 +166,6 @@ pub(super) fn records() -> Vec<Arg> {
              --field-separator.",
         )
         .short('t')
-        .long("separator")
         .visible_alias("field-separator")
         .value_parser(OsStringValueParser::new()),
     ]
@@ -189,8 +178,7 @@ pub(super) fn layouts() -> Vec<Arg> {
             "lines end in NUL, not newline",
             "Lines end in a NUL byte instead of a newline, coming and going.",
         )
-        .short('z')
-        .long("zero-terminated"),
+        .short('z'),
         option(
             "format",
             "LAYOUT",
@@ -202,34 +190,31 @@ pub(super) fn layouts() -> Vec<Arg> {
              big-endian): a length, then so many bytes. Without it files are lines, whatever \
              they are called; only where --key names a column are files all called .csv (or all \
              .tsv) rows with a header.",
-        )
-        .long("format"),
-        switch("csv", "short for --format csv", "Short for --format csv.").long("csv").hide_short_help(true),
+        ),
+        switch("csv", "short for --format csv", "Short for --format csv.").hide_short_help(true),
         switch(
             "header",
             "the first line or row is a header and stays first",
             "The first line or row of each input is a header: that of the first input starts \
              the output, the others are dropped. Implied where --key names a column of CSV.",
-        )
-        .long("header"),
+        ),
         repeated(
             "null",
             "TEXT",
             "CSV: fields of TEXT are null, as empty ones are",
-            "Fields of CSV that are TEXT, quoted or not, count as null, as empty ones do: they come last, or first \
-             with :nulls-first. May be repeated, as in --null NULL --null '\\N'.",
+            "Fields of CSV that are TEXT, quoted or not, count as null, as empty ones do: they come \
+                 last, or first with :nulls-first. May be repeated, as in --null NULL --null '\\N'.",
         )
-        .long("null")
         .hide_short_help(true)
         .value_parser(OsStringValueParser::new()),
         switch(
             "strict",
             "CSV: values not of their column's type are an error",
-            "A value of a CSV key that is neither null nor of its column's type is an error, named with its file and \
-             row, before anything is written. So is a column without a type that would be taken for text although \
-             most of its first values are numbers or dates. Without it such values come last, and are counted at the end.",
+            "A value of a CSV key that is neither null nor of its column's type is an error, named \
+                 with its file and row, before anything is written. So is a column without a type that \
+                 would be taken for text although most of its first values are numbers or dates. Without \
+                 it such values come last, and are counted at the end.",
         )
-        .long("strict")
         .hide_short_help(true),
         option(
             "quote",
@@ -237,7 +222,6 @@ pub(super) fn layouts() -> Vec<Arg> {
             "quote of CSV (default \")",
             "The byte that quotes CSV fields; a double quote if not given.",
         )
-        .long("quote")
         .hide_short_help(true)
         .value_parser(OsStringValueParser::new()),
     ]
@@ -248,11 +232,10 @@ fn checks() -> Vec<Arg> {
         switch(
             "merge",
             "merge files that are sorted already",
-            "Merge files that are sorted already; do not sort. A record out of order is an error. With -R the \
-             files and the merge need the same --random-source.",
+            "Merge files that are sorted already; do not sort. A record out of order is an error. \
+                 With -R the files and the merge need the same --random-source.",
         )
-        .short('m')
-        .long("merge"),
+        .short('m'),
         switch(
             "check-diagnose",
             "check only: exit 1 at the first disorder (-C: silent)",
@@ -260,13 +243,16 @@ fn checks() -> Vec<Arg> {
              is named on standard error, and the exit status is 1. With -u, equal keys are \
              disorder too.",
         )
-        .short('c'),
+        .short('c')
+        .long(Resettable::Reset),
         switch(
             "check-quiet",
             "check silently",
-            "Check as -c does, but print nothing: exit status 0 means that the input is sorted, 1 that it is not.",
+            "Check as -c does, but print nothing: exit status 0 means that the input is sorted, 1 \
+                 that it is not.",
         )
         .short('C')
+        .long(Resettable::Reset)
         .hide_short_help(true),
         option(
             "check",
@@ -274,7 +260,6 @@ fn checks() -> Vec<Arg> {
             "the same by name",
             "The same as -c (WORD is diagnose-first, or left out) or as -C (WORD is quiet or silent).",
         )
-        .long("check")
         .num_args(0..=1)
         .require_equals(true)
         .default_missing_value("diagnose-first")
@@ -289,66 +274,57 @@ pub(super) fn job() -> Vec<Arg> {
             "only the first of records with equal keys",
             "Write only the first of records with equal keys. With -c, check for strict order.",
         )
-        .short('u')
-        .long("unique"),
+        .short('u'),
         switch(
             "stable",
             "equal keys keep their order (default for records)",
             "Records with equal keys keep their order. Without it lines with equal keys are \
              ordered by all their bytes, as the sort command does.",
         )
-        .short('s')
-        .long("stable"),
+        .short('s'),
         option(
             "top",
             "N",
             "only the first N records of the result",
             "Write only the first N records of the result (1k, 1M are powers of 1000). Needs no \
              spills if they fit in memory.",
-        )
-        .long("top"),
+        ),
         switch(
             "explain",
             "print the plan with its predicted time, and stop",
-            "Print the plan, its passes and bytes, the most disk it takes and its predicted time, and the plans it was \
-             preferred to; sort nothing. With --report FILE the plan is also written there as \
-             JSON. Exit status 2 where spills and output certainly do not fit on their volumes.",
-        )
-        .long("explain"),
-        option(
+            "Print the plan, its passes and bytes, the most disk it takes and its predicted time, \
+                 and the plans it was preferred to; sort nothing. With --report FILE the plan is also \
+                 written there as JSON. Exit status 2 where spills and output certainly do not fit on \
+                 their volumes.",
+        ),
+        dir_option(
             "resume",
-            "DIR",
             "continue the killed job whose spills are in DIR",
-            "Continue the killed job whose directory is DIR (ascot clean --dry-run lists them). \
-             All else is taken from that job; only --memory, which replaces what it began with, \
-             --keep-on-interrupt, --report, --progress, --quiet and --verbose go with it. Refused if an \
-             input has changed since. Whatever ends it early, an error or a signal, it can be continued again.",
-        )
-        .long("resume")
-        .value_parser(OsStringValueParser::new())
-        .value_hint(ValueHint::DirPath),
+            "Continue the killed job whose directory is DIR (ascot clean --dry-run lists them). All \
+                 else is taken from that job; only --memory, which replaces what it began with, \
+                 --keep-on-interrupt, --report, --progress, --quiet and --verbose go with it. Refused if \
+                 an input has changed since. Whatever ends it early, an error or a signal, it can be \
+                 continued again.",
+        ),
         switch(
             "keep-on-interrupt",
             "stopped by a signal, leave what --resume needs",
-            "If SIGINT (Ctrl-C), SIGTERM or SIGHUP stops the job, leave its spills and its unfinished output \
-             instead of removing them, and say how to continue it: for machines that are taken away at short \
-             notice. A job that cannot be continued is removed as always: one that reads a pipe, writes to \
-             standard output or several parts, or has spilled nothing yet. Past its first \
-             pass a job is then kept after an error, too, and a resumed job always is. The same with ASCOT_KEEP_ON_INTERRUPT=1.",
+            "If SIGINT (Ctrl-C), SIGTERM or SIGHUP stops the job, leave its spills and its \
+                 unfinished output instead of removing them, and say how to continue it: for machines \
+                 that are taken away at short notice. A job that cannot be continued is removed as \
+                 always: one that reads a pipe, writes to standard output or several parts, or has \
+                 spilled nothing yet. Past its first pass a job is then kept after an error, too, and a \
+                 resumed job always is. The same with ASCOT_KEEP_ON_INTERRUPT=1.",
         )
-        .long("keep-on-interrupt")
         .hide_short_help(true),
-        option(
+        file_option(
             "files0-from",
-            "F",
             "read NUL-ended names of inputs from file F",
             "Read the names of inputs from file F, each ended by a NUL byte, as find -print0 \
              writes them; - is standard input. No FILE may be given besides.",
         )
-        .long("files0-from")
-        .hide_short_help(true)
-        .value_parser(OsStringValueParser::new())
-        .value_hint(ValueHint::FilePath),
+        .value_name("F")
+        .hide_short_help(true),
     ]
 }
 
@@ -365,22 +341,20 @@ pub(super) fn memory_and_disks() -> Vec<Arg> {
              In a control group the cap is lowered, with a notice, until the whole process \
              fits below the limit. \
              -S is the same as in the sort command.",
-        )
-        .long("memory"),
+        ),
         repeated(
             "buffer-size",
             "SIZE",
             "as --memory; a bare number counts KiB",
-            "As --memory, with the sort command's rules: a bare number counts KiB, b is bytes, a bare unit is \
-             one of it (K is 1K), of several the largest counts, and less than the least that works, as 0 or \
-             32b, is raised to it; more than there is counts as all there is.",
+            "As --memory, with the sort command's rules: a bare number counts KiB, b is bytes, a \
+                 bare unit is one of it (K is 1K), of several the largest counts, and less than the \
+                 least that works, as 0 or 32b, is raised to it; more than there is counts as all there \
+                 is.",
         )
         .short('S')
-        .long("buffer-size")
         .hide_short_help(true),
-        repeated(
+        dir_option(
             "temp",
-            "DIR",
             "spill to DIR (default: beside the output); repeatable",
             "Directory for spills; repeated, all are used, the fastest most. Default: the \
              directories of ASCOT_TMPDIR, or that of TMPDIR, or that of the output; /tmp where \
@@ -388,11 +362,9 @@ pub(super) fn memory_and_disks() -> Vec<Arg> {
              name a directory on a disk. Each job makes a directory ascot-ID of its own there \
              and removes it at its end. Also --temporary-directory.",
         )
+        .action(ArgAction::Append)
         .short('T')
-        .long("temp")
-        .visible_alias("temporary-directory")
-        .value_parser(OsStringValueParser::new())
-        .value_hint(ValueHint::DirPath),
+        .visible_alias("temporary-directory"),
     ]
 }
 
@@ -405,8 +377,7 @@ pub(super) fn resources() -> Vec<Arg> {
             "auto, merge or distribute",
             "How to sort what does not fit: merge (sorted runs, then merged), distribute (split \
              by sampled keys into parts that fit) or auto, the cheaper by predicted time.",
-        )
-        .long("method"),
+        ),
         choice(
             "compress",
             "HOW",
@@ -414,34 +385,29 @@ pub(super) fn resources() -> Vec<Arg> {
             "compress spills: none, lz4, zstd or auto",
             "Compress spills: none (the default), lz4, zstd, or auto, which measures whether it \
              pays.",
-        )
-        .long("compress"),
+        ),
         option(
             "threads",
             "N",
             "threads to compute with (default: one a core)",
             "Threads to compute with; one a core if not given. Also --parallel.",
         )
-        .long("threads")
         .visible_alias("parallel"),
         volume()
             .long_help(
-                "File with the profile of the volume that spills and output lie on, as ascot probe writes it: \
-             the plan and its predicted time rest on its speeds. If not given, what is assumed of a \
-             usual solid-state volume. Where it was measured, requests are of the size and number found fastest.",
+                "File with the profile of the volume that spills and output lie on, as ascot probe \
+                     writes it: the plan and its predicted time rest on its speeds. If not given, what is \
+                     assumed of a usual solid-state volume. Where it was measured, requests are of the size \
+                     and number found fastest.",
             )
             .hide_short_help(true),
-        option(
+        file_option(
             "volume-in",
-            "FILE",
             "the profile of another volume that inputs are on",
-            "File with the profile of the volume that the inputs lie on, where that is not the one of spills and \
-             output: reading them and writing then do not get in each other's way, and the plan counts the slower \
-             of the two.",
+            "File with the profile of the volume that the inputs lie on, where that is not the one \
+                 of spills and output: reading them and writing then do not get in each other's way, and \
+                 the plan counts the slower of the two.",
         )
-        .long("volume-in")
-        .value_parser(OsStringValueParser::new())
-        .value_hint(ValueHint::FilePath)
         .hide_short_help(true),
         option(
             "batch-size",
@@ -450,7 +416,6 @@ pub(super) fn resources() -> Vec<Arg> {
             "Merge at most N files at once (at least 2). Without it memory and the limit of \
              open files decide.",
         )
-        .long("batch-size")
         .hide_short_help(true),
         option(
             "compress-program",
@@ -459,37 +424,28 @@ pub(super) fn resources() -> Vec<Arg> {
             "Accepted for the sort command's sake: spills are compressed by Ascot itself, with \
              lz4 if PROG is lz4, with zstd otherwise.",
         )
-        .long("compress-program")
         .hide_short_help(true),
         switch("debug", "accepted", "Accepted for the sort command's sake; marks nothing.")
-            .long("debug")
             .hide_short_help(true),
     ]
 }
 
 pub(super) fn output() -> Vec<Arg> {
     vec![
-        repeated(
+        file_option(
             "output",
-            "FILE",
             "write to FILE, whole or not at all; may be an input",
             "Write the result to FILE instead of standard output. FILE appears when it is \
              complete and not before, so it may be one of the inputs.",
         )
-        .short('o')
-        .long("output")
-        .value_parser(OsStringValueParser::new())
-        .value_hint(ValueHint::FilePath),
+        .action(ArgAction::Append)
+        .short('o'),
         parts(),
-        option(
+        file_option(
             "report",
-            "FILE",
             "write plan, account and timings as JSON",
             "Write plan, account and timings to FILE as JSON, when the job is done.",
-        )
-        .long("report")
-        .value_parser(OsStringValueParser::new())
-        .value_hint(ValueHint::FilePath),
+        ),
         choice(
             "progress",
             "HOW",
@@ -499,21 +455,18 @@ pub(super) fn output() -> Vec<Arg> {
              json: one object a line, the report last. none: nothing. auto: bar if standard \
              error is a terminal, the output is a file and the job takes over a second; none \
              otherwise.",
-        )
-        .long("progress"),
+        ),
         switch(
             "quiet",
             "no progress, no notices; errors only",
             "No progress, no summary, no notices; only errors.",
-        )
-        .long("quiet"),
+        ),
         switch(
             "verbose",
             "summary at the end, wherever output goes",
             "Print the summary to standard error at the end of every job, however short, \
              terminal or not.",
         )
-        .long("verbose")
         .hide_short_help(true),
     ]
 }
@@ -529,5 +482,4 @@ fn parts() -> Arg {
          bytes, and equal keys share a file. All files appear together at the end, or none. Inputs must be \
          files.",
     )
-    .long("parts")
 }

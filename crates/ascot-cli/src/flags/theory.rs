@@ -1,10 +1,10 @@
 //! The flags of the commands that measure, or compute, instead of moving data: probe, plan and simulate.
 
 use clap::builder::OsStringValueParser;
-use clap::{Arg, Command, ValueHint};
+use clap::{Arg, Command};
 
 use super::tools::tool;
-use super::{choice, option, repeated, switch};
+use super::{choice, dir_operand, file_option, operand, option, repeated, switch};
 
 /// `ascot plan`.
 pub fn plan() -> Command {
@@ -26,34 +26,28 @@ pub fn plan() -> Command {
              \x20 ascot plan sort --input 8TB --format lines --volume array.toml",
         )
         .arg(
-            Arg::new("what")
-                .value_name("WHAT")
-                .required(true)
-                .value_parser(["bowtie", "merge", "split", "reshape", "sort"])
-                .help("bowtie, merge, split, reshape or sort")
-                .long_help(
-                    "What to plan: one bowtie as it is, or the passes of a merge (n to 1), a split \
+            operand(
+                "what",
+                "WHAT",
+                "bowtie, merge, split, reshape or sort",
+                "What to plan: one bowtie as it is, or the passes of a merge (n to 1), a split \
                      (1 to m), of a change of n files into m, or of a sort.",
-                ),
+            )
+            .value_parser(["bowtie", "merge", "split", "reshape", "sort"]),
         )
         .arg(inputs())
         .arg(outputs())
-        .arg(
-            option("input", "SIZE", "bytes read: 8TB, 500GiB", "Bytes of all inputs together.").long("input"),
-        )
+        .arg(option("input", "SIZE", "bytes read: 8TB, 500GiB", "Bytes of all inputs together."))
         .arg(memory())
         .arg(alpha())
         .arg(volume())
-        .arg(
-            option(
-                "most-streams",
-                "N",
-                "most files at once (default: what memory holds)",
-                "The most files to read and write at once (of a sort: to merge); if not given, as many \
+        .arg(option(
+            "most-streams",
+            "N",
+            "most files at once (default: what memory holds)",
+            "The most files to read and write at once (of a sort: to merge); if not given, as many \
                  as memory has two blocks of 64 KiB for (of a sort: of its own).",
-            )
-            .long("most-streams"),
-        )
+        ))
         .args(of_a_sort())
         .arg(json())
 }
@@ -67,15 +61,13 @@ fn of_a_sort() -> [Arg; 3] {
             "of a sort: length of a record (default 100)",
             "Of a sort, the mean length of a record in bytes; 100 if not given. Without --format, 8 \
              and fewer are numbers, more are records of that length.",
-        )
-        .long("record-bytes"),
+        ),
         option(
             "format",
             "LAYOUT",
             "of a sort: lines, fixed:100, u64-le",
             "Of a sort, what a record is, as in ascot sort.",
-        )
-        .long("format"),
+        ),
         repeated(
             "key",
             "SPEC",
@@ -83,7 +75,6 @@ fn of_a_sort() -> [Arg; 3] {
             "Of a sort, what orders the records, as in ascot sort.",
         )
         .short('k')
-        .long("key")
         .value_parser(OsStringValueParser::new()),
     ]
 }
@@ -94,11 +85,11 @@ pub fn probe() -> Command {
         .about("Measure a volume and the processors into a profile")
         .long_about(
             "Measure the volume that DIR lies on, past the page cache: reading, writing, both at \
-             once, and what a switch costs among 2, 4, 8, ... files that are read or written in \
-             turn; and how fast each of the threads sorts and merges in memory, all at it. Every figure is measured \
-             several times and shown with its spread. The files have no names and are gone when \
-             the command ends, however it ends. The profile that -o writes is what ascot plan and \
-             ascot sort take as --volume.",
+                 once, and what a switch costs among 2, 4, 8, ... files that are read or written in \
+                 turn; and how fast each of the threads sorts and merges in memory, all at it. Every \
+                 figure is measured several times and shown with its spread. The files have no names and \
+                 are gone when the command ends, however it ends. The profile that -o writes is what \
+                 ascot plan and ascot sort take as --volume.",
         )
         .override_usage("ascot probe DIR [OPTION]...")
         .after_help(
@@ -107,56 +98,39 @@ pub fn probe() -> Command {
              \x20 ascot probe /data --seconds 10 --bytes 512MiB\n\
              \x20 ascot plan merge --inputs 8000 --input 64TB --volume data.toml",
         )
+        .arg(dir_operand(
+            "directory",
+            "DIR",
+            "a directory on the volume",
+            "A directory on the volume to be measured, where files may be made.",
+        ))
         .arg(
-            Arg::new("directory")
-                .value_name("DIR")
-                .required(true)
-                .value_parser(OsStringValueParser::new())
-                .value_hint(ValueHint::DirPath)
-                .help("a directory on the volume")
-                .long_help("A directory on the volume to be measured, where files may be made."),
-        )
-        .arg(
-            file(
+            file_option(
                 "output",
-                "FILE",
                 "write the profile to FILE",
                 "Write the profile to FILE, as --volume reads it.",
             )
             .short('o'),
         )
-        .arg(file(
+        .arg(file_option(
             "plot",
-            "FILE",
             "draw the switch costs to FILE (SVG)",
             "Draw what a switch costs, by number of files, as an SVG chart to FILE.",
         ))
-        .arg(
-            option(
-                "bytes",
-                "SIZE",
-                "most disk to take (default 4GiB)",
-                "Most bytes to take on the volume; 4GiB if not given, and never more than half of what \
+        .arg(option(
+            "bytes",
+            "SIZE",
+            "most disk to take (default 4GiB)",
+            "Most bytes to take on the volume; 4GiB if not given, and never more than half of what \
                  is free. The more, the less a cache of the device shows in the figures.",
-            )
-            .long("bytes"),
-        )
-        .arg(
-            option(
-                "seconds",
-                "N",
-                "about how long to measure (default 40)",
-                "Seconds to measure, about; 40 if not given. The fewer, the greater is the spread.",
-            )
-            .long("seconds"),
-        )
+        ))
+        .arg(option(
+            "seconds",
+            "N",
+            "about how long to measure (default 40)",
+            "Seconds to measure, about; 40 if not given. The fewer, the greater is the spread.",
+        ))
         .arg(json())
-}
-
-/// A file that is written.
-fn file(id: &'static str, value: &'static str, help: &'static str, long_help: &'static str) -> Arg {
-    let flag = option(id, value, help, long_help).long(id);
-    flag.value_parser(OsStringValueParser::new()).value_hint(ValueHint::FilePath)
 }
 
 /// `ascot simulate`.
@@ -178,53 +152,38 @@ pub fn simulate() -> Command {
         .arg(inputs())
         .arg(outputs())
         .arg(memory())
-        .arg(
-            option(
-                "block",
-                "SIZE",
-                "bytes of a block (default: memory / 16384)",
-                "Bytes moved at a time; \
+        .arg(option(
+            "block",
+            "SIZE",
+            "bytes of a block (default: memory / 16384)",
+            "Bytes moved at a time; \
                 a 16384th of the memory if not given, but at least 4 KiB.",
-            )
-            .long("block"),
-        )
+        ))
         .arg(alpha())
-        .arg(
-            choice(
-                "schedule",
-                "NAME",
-                ["best", "a1", "a2", "a3", "a4", "a5", "a6r", "a6w", "equal"],
-                "the algorithm (default: the best)",
-                "The algorithm by its published name; the one with the longest runs if not given. equal: what others \
-                do, an equal part of memory for each stream, for comparison.",
-            )
-            .long("schedule"),
-        )
-        .arg(
-            option(
-                "group",
-                "C",
-                "streams filled or written together",
-                "How many inputs are filled, or outputs written, together; the best number if not given.",
-            )
-            .long("group"),
-        )
+        .arg(choice(
+            "schedule",
+            "NAME",
+            ["best", "a1", "a2", "a3", "a4", "a5", "a6r", "a6w", "equal"],
+            "the algorithm (default: the best)",
+            "The algorithm by its published name; the one with the longest runs if not given. equal: \
+                     what others do, an equal part of memory for each stream, for comparison.",
+        ))
+        .arg(option(
+            "group",
+            "C",
+            "streams filled or written together",
+            "How many inputs are filled, or outputs written, together; the best number if not given.",
+        ))
         .arg(plot_of_stairs())
         .arg(skew())
-        .arg(
-            option(
-                "total",
-                "SIZE",
-                "bytes moved (default: 40 times the memory)",
-                "Bytes moved in all; 40 \
+        .arg(option(
+            "total",
+            "SIZE",
+            "bytes moved (default: 40 times the memory)",
+            "Bytes moved in all; 40 \
                 times the memory if not given.",
-            )
-            .long("total"),
-        )
-        .arg(
-            option("seed", "N", "seed of what is random", "Seed of what happens by chance; 1 if not given.")
-                .long("seed"),
-        )
+        ))
+        .arg(option("seed", "N", "seed of what is random", "Seed of what happens by chance; 1 if not given."))
         .arg(json())
 }
 
@@ -233,11 +192,10 @@ fn skew() -> Arg {
         "skew",
         "HOW",
         "equal, zipf:1, fast:10, noise:0.5, bursts:1000, ends",
-        "How fast streams are consumed and filled: equal; zipf:S, the k-th as 1/k^S; fast:N, the first N times \
-         as fast as each other; noise:X, up to X more or less, anew all the time; bursts:B, one after the \
-         other for B blocks; ends, they end one after the other.",
+        "How fast streams are consumed and filled: equal; zipf:S, the k-th as 1/k^S; fast:N, the \
+             first N times as fast as each other; noise:X, up to X more or less, anew all the time; \
+             bursts:B, one after the other for B blocks; ends, they end one after the other.",
     )
-    .long("skew")
 }
 
 fn inputs() -> Arg {
@@ -247,7 +205,6 @@ fn inputs() -> Arg {
         "files read at once (default 1)",
         "Number of input files; 0: data come from memory.",
     )
-    .long("inputs")
 }
 
 fn outputs() -> Arg {
@@ -257,12 +214,10 @@ fn outputs() -> Arg {
         "files written at once (default 1)",
         "Number of output files; 0: data go to memory.",
     )
-    .long("outputs")
 }
 
 fn memory() -> Arg {
     option("memory", "SIZE", "buffers (default 1GiB)", "Bytes of memory for buffers; 1GiB if not given.")
-        .long("memory")
 }
 
 fn alpha() -> Arg {
@@ -272,31 +227,25 @@ fn alpha() -> Arg {
         "share of bytes that is read (default 0.5)",
         "Bytes read as a share of all bytes read and written; 0.5 (as much out as in) if not given.",
     )
-    .long("alpha")
 }
 
 /// `--volume`.
 pub fn volume() -> Arg {
-    option(
+    file_option(
         "volume",
-        "FILE",
         "the volume's profile (default: a usual SSD)",
         "File with the volume's speeds in bytes/s and its switch cost in seconds, as docs/formats/volume.md \
          describes it; if not given, what is assumed of a usual solid-state volume.",
     )
-    .long("volume")
-    .value_parser(OsStringValueParser::new())
-    .value_hint(ValueHint::FilePath)
 }
 
 fn json() -> Arg {
-    switch("json", "print JSON", "Print the result as JSON, to be read by programs.").long("json")
+    switch("json", "print JSON", "Print the result as JSON, to be read by programs.")
 }
 
 fn plot_of_stairs() -> Arg {
-    file(
+    file_option(
         "plot",
-        "FILE",
         "draw what streams hold to FILE (SVG)",
         "Draw what each stream holds when memory is full, as seen and by theory, as an SVG chart to FILE.",
     )

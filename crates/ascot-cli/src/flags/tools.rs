@@ -1,9 +1,9 @@
 //! The flags of the commands beside `ascot sort`.
 
 use clap::builder::OsStringValueParser;
-use clap::{Arg, ArgAction, Command, ValueHint};
+use clap::{Arg, ArgAction, Command};
 
-use super::{files, help_flag, option, repeated, switch};
+use super::{dir_operand, dir_option, file_option, files, help_flag, operand, option, repeated, switch};
 
 /// What all commands but `ascot sort` have in common.
 pub fn tool(name: &'static str) -> Command {
@@ -31,34 +31,24 @@ pub fn generate() -> Command {
              \x20 ascot gen 1M --start 1M --ascii -o second.txt\n\
              \x20 ascot gen 10M --skew | ascot sort --format fixed:100 --key 0..10 -o skewed.rec",
         )
-        .arg(
-            Arg::new("count")
-                .value_name("COUNT")
-                .required(true)
-                .help("how many: 1000, 1k, 100M (powers of 1000)")
-                .long_help("How many records: 1000, 1_000, 1k, 100M, 1G (powers of 1000)."),
-        )
-        .arg(
-            option(
-                "start",
-                "N",
-                "number of the first record (default 0)",
-                "Number of the first record, 0 if not given; records can be made in pieces.",
-            )
-            .long("start"),
-        )
-        .arg(
-            switch(
-                "ascii",
-                "printable records, one a line",
-                "Printable records of 100 bytes, each a line that ends in CR LF.",
-            )
-            .long("ascii"),
-        )
-        .arg(
-            switch("skew", "skewed keys", "The benchmark's skewed keys: many records share few keys.")
-                .long("skew"),
-        )
+        .arg(operand(
+            "count",
+            "COUNT",
+            "how many: 1000, 1k, 100M (powers of 1000)",
+            "How many records: 1000, 1_000, 1k, 100M, 1G (powers of 1000).",
+        ))
+        .arg(option(
+            "start",
+            "N",
+            "number of the first record (default 0)",
+            "Number of the first record, 0 if not given; records can be made in pieces.",
+        ))
+        .arg(switch(
+            "ascii",
+            "printable records, one a line",
+            "Printable records of 100 bytes, each a line that ends in CR LF.",
+        ))
+        .arg(switch("skew", "skewed keys", "The benchmark's skewed keys: many records share few keys."))
         .arg(threads())
         .arg(file_output("write to FILE instead of standard output"))
 }
@@ -79,38 +69,31 @@ pub fn check() -> Command {
              \x20 ascot check part1.rec part2.rec part3.rec\n\
              \x20 ascot check ids.sorted --format u64-le",
         )
-        .arg(
-            files()
-                .help("what to check; - is standard input")
-                .long_help("Files to check, in this order, as one sequence; - or none is standard input."),
-        )
-        .arg(
-            option(
-                "format",
-                "LAYOUT",
-                "what a record is (default fixed:100)",
-                "What a record is, as in ascot sort; if not given lines, or rows where the key names a column, for files \
-                 called .csv or .tsv, lines for .txt and .log, and fixed:100, the benchmark's, for all others.",
-            )
-            .long("format"),
-        )
+        .arg(files(
+            "what to check; - is standard input",
+            "Files to check, in this order, as one sequence; - or none is standard input.",
+        ))
+        .arg(option(
+            "format",
+            "LAYOUT",
+            "what a record is (default fixed:100)",
+            "What a record is, as in ascot sort; if not given lines, or rows where the key names a \
+                     column, for files called .csv or .tsv, lines for .txt and .log, and fixed:100, the \
+                     benchmark's, for all others.",
+        ))
         .arg(
             repeated(
                 "key",
                 "SPEC",
                 "what orders it (default 0..10)",
-                "What orders the records, as in ascot sort; if neither format nor key is given whole lines of files \
-             called as text, and 0..10, the benchmark's, of others.",
+                "What orders the records, as in ascot sort; if neither format nor key is given whole \
+                     lines of files called as text, and 0..10, the benchmark's, of others.",
             )
             .short('k')
-            .long("key")
             .value_parser(OsStringValueParser::new()),
         )
         .arg(threads())
-        .arg(
-            switch("quiet", "only the exit status tells", "Print nothing; only the exit status tells.")
-                .long("quiet"),
-        )
+        .arg(switch("quiet", "only the exit status tells", "Print nothing; only the exit status tells."))
 }
 
 /// `ascot clean`.
@@ -134,17 +117,16 @@ pub fn clean() -> Command {
             "Examples:\n  ascot clean --dry-run\n  ascot clean /fast\n  ascot clean /fast/ascot-0123456789ab",
         )
         .arg(
-            Arg::new("dirs")
-                .value_name("DIR")
-                .num_args(0..)
-                .value_parser(OsStringValueParser::new())
-                .value_hint(ValueHint::DirPath)
-                .help("where spills went (default: the usual places)")
-                .long_help(
-                    "Directories that were given as --temp or hold outputs, or job directories \
+            dir_operand(
+                "dirs",
+                "DIR",
+                "where spills went (default: the usual places)",
+                "Directories that were given as --temp or hold outputs, or job directories \
              themselves: all that jobs left there is removed. Default: those of ASCOT_TMPDIR, \
              TMPDIR or else /tmp, and the current directory, where jobs that can be resumed stay.",
-                ),
+            )
+            .required(false)
+            .num_args(0..),
         )
         .arg(
             switch(
@@ -152,7 +134,6 @@ pub fn clean() -> Command {
                 "list, remove nothing",
                 "List what there is and how to resume it; remove nothing.",
             )
-            .long("dry-run")
             .short('n'),
         )
         .arg(
@@ -162,7 +143,6 @@ pub fn clean() -> Command {
                 "Remove also what can be resumed, and unfinished outputs, where no DIR is named; \
              of a DIR that is named everything is removed anyway.",
             )
-            .long("all")
             .short('a'),
         )
 }
@@ -178,22 +158,19 @@ pub fn man() -> Command {
         .override_usage("ascot man [COMMAND]\nascot man --dir DIR")
         .after_help("Examples:\n  ascot man sort | man -l -\n  ascot man --dir ~/.local/share/man/man1")
         .arg(
-            Arg::new("page")
-                .value_name("COMMAND")
-                .help("which page: sort, gen, ... (default: ascot itself)")
-                .long_help("The command whose page to print; that of ascot itself if not given."),
-        )
-        .arg(
-            option(
-                "dir",
-                "DIR",
-                "write all pages to DIR",
-                "Write all pages to DIR: ascot.1, ascot-sort.1 and so on.",
+            operand(
+                "page",
+                "COMMAND",
+                "which page: sort, gen, ... (default: ascot itself)",
+                "The command whose page to print; that of ascot itself if not given.",
             )
-            .long("dir")
-            .value_parser(OsStringValueParser::new())
-            .value_hint(ValueHint::DirPath),
+            .required(false),
         )
+        .arg(dir_option(
+            "dir",
+            "write all pages to DIR",
+            "Write all pages to DIR: ascot.1, ascot-sort.1 and so on.",
+        ))
 }
 
 /// `ascot completions`.
@@ -211,13 +188,12 @@ pub fn completions() -> Command {
              \x20 ascot completions bash > ~/.local/share/bash-completion/completions/ascot\n\
              \x20 ascot completions fish > ~/.config/fish/completions/ascot.fish",
         )
-        .arg(
-            Arg::new("shell")
-                .value_name("SHELL")
-                .required(true)
-                .help("bash, elvish, fish, powershell or zsh")
-                .long_help("The shell: bash, elvish, fish, powershell or zsh."),
-        )
+        .arg(operand(
+            "shell",
+            "SHELL",
+            "bash, elvish, fish, powershell or zsh",
+            "The shell: bash, elvish, fish, powershell or zsh.",
+        ))
         // What the scripts themselves ask: `completions values FLAG --word WORD -- WORDS`.
         .arg(asked("flag", "whose values are asked for"))
         .arg(asked("word", "how the value begins").long("word"))
@@ -232,10 +208,13 @@ fn asked(id: &'static str, help: &'static str) -> Arg {
 /// `ascot help`.
 pub fn help() -> Command {
     tool("help").about("Show the help of a command").override_usage("ascot help [COMMAND]").arg(
-        Arg::new("command")
-            .value_name("COMMAND")
-            .help("which command")
-            .long_help("The command to tell about; ascot itself if not given."),
+        operand(
+            "command",
+            "COMMAND",
+            "which command",
+            "The command to tell about; ascot itself if not given.",
+        )
+        .required(false),
     )
 }
 
@@ -246,14 +225,8 @@ fn threads() -> Arg {
         "threads to compute with (default: one a core)",
         "Threads to compute with; one a core if not given.",
     )
-    .long("threads")
 }
 
 fn file_output(help: &'static str) -> Arg {
-    option("output", "FILE", help, "Write to FILE instead of standard output.")
-        .short('o')
-        .long("output")
-        .action(ArgAction::Set)
-        .value_parser(OsStringValueParser::new())
-        .value_hint(ValueHint::FilePath)
+    file_option("output", help, "Write to FILE instead of standard output.").short('o').action(ArgAction::Set)
 }

@@ -1,10 +1,9 @@
 //! The flags of `ascot view` and `ascot mount`, and those that make a view of a sort.
 
-use clap::builder::OsStringValueParser;
-use clap::{Arg, ArgGroup, Command, ValueHint};
+use clap::{Arg, ArgGroup, Command};
 
 use super::tools::tool;
-use super::{JOB, OUTPUT, RESOURCES, option, switch};
+use super::{JOB, OUTPUT, RESOURCES, dir_operand, dir_option, file_option, option, switch};
 
 /// The flags of `ascot sort` that leave a view.
 pub fn making() -> Vec<Arg> {
@@ -15,39 +14,30 @@ pub fn making() -> Vec<Arg> {
             "with --view auto: how often the result is read",
             "How many times the result will be read from end to end, for --view auto; once if not given.",
         )
-        .long("reads")
         .hide_short_help(true),
-        option(
+        dir_option(
             "view",
-            "DIR",
             "form runs only; leave them in DIR as a view",
             "Stop when sorted runs have been formed and leave them in the new directory DIR, a view: all is \
              read once and written once, and merged when it is read, by ascot view or ascot mount. DIR \
              appears when it is complete and not before. With the word auto, the view FILE.view or the \
              FILE of -o, whichever is predicted to take less time with --reads N, and it says which.",
         )
-        .long("view")
-        .hide_short_help(true)
-        .value_parser(OsStringValueParser::new())
-        .value_hint(ValueHint::DirPath),
+        .hide_short_help(true),
     ]
 }
 
 /// The flag of `ascot merge` that leaves a view of views.
 pub fn joining() -> Arg {
-    option(
+    dir_option(
         "view",
-        "DIR",
         "leave a view of FILEs, sorted files or views",
         "Leave the merge of FILEs in the new directory DIR, as a view. FILEs are sorted files, views of the \
          same format and keys, or both. Nothing is copied: the view refers to them, so they must stay as \
          they are; files are read once, to check their order. With views among them format and keys need \
          not be given. Without this flag views are merged to the output.",
     )
-    .long("view")
     .hide_short_help(true)
-    .value_parser(OsStringValueParser::new())
-    .value_hint(ValueHint::DirPath)
 }
 
 /// `ascot view`.
@@ -77,21 +67,19 @@ pub fn view() -> Command {
         .arg(threads())
         .next_help_heading(OUTPUT)
         .arg(
-            file(
+            file_option(
                 "output",
                 "write to FILE, whole or not at all",
                 "Write to FILE instead of standard output. FILE appears when it is complete.",
             )
-            .short('o')
-            .long("output"),
+            .short('o'),
         )
         .arg(
-            file(
+            file_option(
                 "materialize",
                 "write the whole sorted file after all",
                 "Write the whole of the view to FILE, as a sort without --view would have.",
             )
-            .long("materialize")
             .conflicts_with_all(["part", "output"]),
         )
 }
@@ -105,8 +93,7 @@ fn parts() -> Vec<Arg> {
             "bytes A to B, which is left out: 40G..41G",
             "Only the bytes from offset A to offset B, which is left out. K, M, G and KiB, MiB, GiB are \
                  powers of 1024, KB, MB, GB powers of 1000. Without A from the start, without B to the end.",
-        )
-        .long("range"),
+        ),
         option(
             "keys",
             "A..B",
@@ -114,23 +101,20 @@ fn parts() -> Vec<Arg> {
             "Only the records whose keys are at least A and below B: numbers, text, or bytes as \
                  hexadecimal digits behind 0x. For numbers, lines ordered as a whole, and one byte range. \
                  Without A from the first, without B to the last.",
-        )
-        .long("keys"),
+        ),
         option(
             "head",
             "N",
             "the first N records, and the header",
             "Only the first N records (1k, 1M are powers of 1000), behind the header if there is one.",
-        )
-        .long("head"),
-        option("tail", "N", "the last N records", "Only the last N records.").long("tail"),
+        ),
+        option("tail", "N", "the last N records", "Only the last N records."),
         option(
             "at-record",
             "N",
             "from record N on, counted from 0",
             "From record number N on, counted from 0, to the end.",
-        )
-        .long("at-record"),
+        ),
     ]
 }
 
@@ -139,28 +123,28 @@ pub fn mount() -> Command {
     tool("mount")
         .about("Show a view as a file, or an indexed directory as one file a key")
         .long_about(
-            "Mount the indexed directory DIR on the directory MNT: there is a file for each key, its name the key in \
-             hexadecimal, its content all that was appended to it; a name asked for is a query, a list of all names \
-             reads all keys. Or mount the view in DIR on the directory MNT: there it is an ordinary read-only file of its full \
-             size, merged as it is read, for any number of readers, wherever they read. A process \
-             that this command starts serves it until it is unmounted (umount MNT, or fusermount3 -u MNT). A read \
-             that meets a damaged run fails, and a line on standard error, where that is a terminal or a file, \
-             names the run.",
+            "Mount the indexed directory DIR on the directory MNT: there is a file for each key, its \
+                 name the key in hexadecimal, its content all that was appended to it; a name asked for \
+                 is a query, a list of all names reads all keys. Or mount the view in DIR on the \
+                 directory MNT: there it is an ordinary read-only file of its full size, merged as it is \
+                 read, for any number of readers, wherever they read. A process that this command starts \
+                 serves it until it is unmounted (umount MNT, or fusermount3 -u MNT). A read that meets \
+                 a damaged run fails, and a line on standard error, where that is a terminal or a file, \
+                 names the run.",
         )
         .override_usage("ascot mount DIR MNT [OPTION]...")
         .before_help("Ends when the files are there; another process serves them until umount MNT.")
-        .after_help("Examples:\n  ascot mount big.view /mnt/v && tail -c 100 /mnt/v/big.rec\n  umount /mnt/v\n  \
-             ascot mount run.dir /mnt/r && xxd /mnt/r/0000000000012345")
-        .arg(dir())
-        .arg(
-            Arg::new("mountpoint")
-                .value_name("MNT")
-                .required(true)
-                .value_parser(OsStringValueParser::new())
-                .value_hint(ValueHint::DirPath)
-                .help("directory to mount it on")
-                .long_help("The directory on which the view is mounted; what is in it is not seen meanwhile."),
+        .after_help(
+            "Examples:\n  ascot mount big.view /mnt/v && tail -c 100 /mnt/v/big.rec\n  umount \
+             /mnt/v\n  ascot mount run.dir /mnt/r && xxd /mnt/r/0000000000012345",
         )
+        .arg(dir())
+        .arg(dir_operand(
+            "mountpoint",
+            "MNT",
+            "directory to mount it on",
+            "The directory on which the view is mounted; what is in it is not seen meanwhile.",
+        ))
         .arg(memory())
         .arg(threads())
         .arg(
@@ -169,27 +153,23 @@ pub fn mount() -> Command {
                 "serve here, until stopped or unmounted",
                 "Do not start a process that serves, but serve, until unmounted or stopped by a signal.",
             )
-            .short('f')
-            .long("foreground"),
+            .short('f'),
         )
-        .arg(
-            switch(
-                "allow-other",
-                "other users may read it, too",
-                "Let other users read the file, too. Unless you are root, /etc/fuse.conf must say user_allow_other.",
-            )
-            .long("allow-other"),
-        )
+        .arg(switch(
+            "allow-other",
+            "other users may read it, too",
+            "Let other users read the file, too. Unless you are root, /etc/fuse.conf must say \
+                     user_allow_other.",
+        ))
 }
 
 fn dir() -> Arg {
-    Arg::new("dir")
-        .value_name("DIR")
-        .required(true)
-        .value_parser(OsStringValueParser::new())
-        .value_hint(ValueHint::DirPath)
-        .help("the view, or for mount an indexed directory")
-        .long_help("The directory of the view, or, to mount, an indexed directory.")
+    dir_operand(
+        "dir",
+        "DIR",
+        "the view, or for mount an indexed directory",
+        "The directory of the view, or, to mount, an indexed directory.",
+    )
 }
 
 fn memory() -> Arg {
@@ -200,7 +180,6 @@ fn memory() -> Arg {
         "Most memory for the view and all who read it, a small constant (32 MiB) aside; readers share it. \
          Default: ASCOT_MEMORY, or 256 MiB.",
     )
-    .long("memory")
 }
 
 fn threads() -> Arg {
@@ -210,11 +189,4 @@ fn threads() -> Arg {
         "threads that merge (default: one a core)",
         "Threads that merge for one reader; one a core if not given.",
     )
-    .long("threads")
-}
-
-fn file(id: &'static str, help: &'static str, long_help: &'static str) -> Arg {
-    option(id, "FILE", help, long_help)
-        .value_parser(OsStringValueParser::new())
-        .value_hint(ValueHint::FilePath)
 }

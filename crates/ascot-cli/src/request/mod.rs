@@ -24,7 +24,7 @@ use clap::ArgMatches;
 
 use crate::failure::Failure;
 use crate::size;
-use crate::view_flags::is_given;
+use crate::values;
 use crate::volume::{self, Profile};
 
 pub use records::{SORT_WORDS, are_text_by_name, named_records};
@@ -46,7 +46,7 @@ pub enum Mode {
 
 /// The mode the flags ask for.
 pub fn mode(matches: &ArgMatches) -> Result<Mode, Failure> {
-    let word = matches.get_one::<String>("check").map(String::as_str);
+    let word = values::word(matches, "check");
     let named = match word {
         None => None,
         Some(word) => Some(one_of("--check", word, &["diagnose-first", "quiet", "silent"])?),
@@ -78,13 +78,13 @@ pub fn sort_request(matches: &ArgMatches, mode: Mode) -> Result<SortRequest, Fai
         layout: records.layout,
         keys: records.keys,
         header: records.header,
-        checks: InputChecks { any_format: records.any_format, strict: flag(matches, "strict") },
-        unique: flag(matches, "unique"),
-        stable: flag(matches, "stable"),
-        merge_only: flag(matches, "merge"),
+        checks: InputChecks { any_format: records.any_format, strict: values::flag(matches, "strict") },
+        unique: values::flag(matches, "unique"),
+        stable: values::flag(matches, "stable"),
+        merge_only: values::flag(matches, "merge"),
         top: count(matches, "top", "--top")?,
         memory_bytes: resources::memory(matches)?,
-        temp_dirs: paths(matches, "temp"),
+        temp_dirs: values::paths(matches, "temp"),
         method: resources::method(matches),
         compression: resources::compression(matches),
         threads: resources::threads(matches)?,
@@ -100,7 +100,7 @@ fn volumes(matches: &ArgMatches) -> Result<Volumes, Failure> {
     if let Some(Profile { volume, host, requests }) = volume::named(matches)? {
         volumes = Volumes { volume: Some(volume), host, requests, ..volumes };
     }
-    if let Some(Profile { volume, requests, .. }) = volume::of_inputs(matches)? {
+    if let Some(Profile { volume, requests, .. }) = volume::for_inputs(matches)? {
         volumes = Volumes { input_volume: Some(volume), input_requests: requests, ..volumes };
     }
     Ok(volumes)
@@ -111,7 +111,7 @@ pub fn refuse_with_resume(matches: &ArgMatches) -> Result<(), Failure> {
     const TAKEN: &[&str] =
         &["resume", "memory", "keep-on-interrupt", "report", "progress", "quiet", "verbose"];
     let given = matches.ids().map(clap::Id::as_str).find(|id| {
-        let on_line = matches.value_source(id) == Some(clap::parser::ValueSource::CommandLine);
+        let on_line = values::is_given(matches, id);
         on_line && !TAKEN.contains(id)
     });
     match given {
@@ -133,7 +133,7 @@ pub fn refuse_with_resume(matches: &ArgMatches) -> Result<(), Failure> {
 /// Of notices worth a word: flags that are accepted and do something else, or nothing.
 pub fn notices(matches: &ArgMatches) -> Vec<String> {
     let mut notices = Vec::new();
-    if flag(matches, "debug") {
+    if values::flag(matches, "debug") {
         notices.push("--debug is accepted and marks nothing; --explain shows what the job does".to_owned());
     }
     notices.extend(resources::compression_notice(matches));
@@ -143,7 +143,7 @@ pub fn notices(matches: &ArgMatches) -> Vec<String> {
 
 /// Where the result goes. Several different names are a mistake, as in the sort command.
 pub fn output(matches: &ArgMatches) -> Result<Output, Failure> {
-    let mut names = matches.get_many::<OsString>("output").into_iter().flatten();
+    let mut names = values::all(matches, "output");
     let Some(first) = names.next() else {
         return match number_of_parts(matches)? {
             None => Ok(Output::Stdout),
@@ -164,10 +164,12 @@ pub fn output(matches: &ArgMatches) -> Result<Output, Failure> {
     match number_of_parts(matches)? {
         None if STANDARD_OUTPUT.iter().any(|name| first == name) => Ok(Output::Stdout),
         None => Ok(Output::Path(PathBuf::from(first))),
-        Some(_) if flag(matches, "unique") || word_of(matches, "top").is_some() => Err(Failure::usage(
-            "--parts does not go with --unique or --top",
-            "parts are cut by the size of the inputs: write one file first, then: ascot reshape FILE --parts N",
-        )),
+        Some(_) if values::flag(matches, "unique") || values::word(matches, "top").is_some() => {
+            Err(Failure::usage(
+                "--parts does not go with --unique or --top",
+                "parts are cut by the size of the inputs: write one file first, then: ascot reshape FILE --parts N",
+            ))
+        }
         Some(count) => {
             let pattern = first.to_str().ok_or_else(|| {
                 Failure::usage(format!("'{}' is not UTF-8", first.display()), "name parts in UTF-8")
@@ -179,7 +181,7 @@ pub fn output(matches: &ArgMatches) -> Result<Output, Failure> {
 
 /// `--parts`.
 fn number_of_parts(matches: &ArgMatches) -> Result<Option<u32>, Failure> {
-    let Some(text) = word_of(matches, "parts") else { return Ok(None) };
+    let Some(text) = values::word(matches, "parts") else { return Ok(None) };
     match text.parse::<u32>() {
         Ok(count) if count > 0 => Ok(Some(count)),
         _ => Err(Failure::usage(
@@ -192,21 +194,21 @@ fn number_of_parts(matches: &ArgMatches) -> Result<Option<u32>, Failure> {
 /// `--by` of a split, or what goes with the keys.
 pub fn split_by(matches: &ArgMatches) -> Result<SplitBy, Failure> {
     let keyed = matches.contains_id("key");
-    match word_of(matches, "by").map(String::as_str) {
+    match values::word(matches, "by") {
         Some("range") => Ok(SplitBy::Range),
         Some("hash") => Ok(SplitBy::Hash),
         Some(_) if keyed => Err(Failure::usage(
             "--by size looks at no key",
             "leave out --key, or split --by range or --by hash",
         )),
-        None if keyed || is_given(matches, "boundaries") => Ok(SplitBy::Range),
+        None if keyed || values::is_given(matches, "boundaries") => Ok(SplitBy::Range),
         _ => Ok(SplitBy::Size),
     }
 }
 
 /// `--boundaries` of a split, which is one by range then.
 fn boundaries(matches: &ArgMatches) -> Result<Option<PathBuf>, Failure> {
-    let file = matches.try_get_one::<OsString>("boundaries").ok().flatten().map(PathBuf::from);
+    let file = values::path(matches, "boundaries");
     if file.is_some() && split_by(matches)? != SplitBy::Range {
         return Err(Failure::usage(
             "--boundaries are of keys, and --by hash or size has no ranges of them",
@@ -214,16 +216,6 @@ fn boundaries(matches: &ArgMatches) -> Result<Option<PathBuf>, Failure> {
         ));
     }
     Ok(file)
-}
-
-/// A switch, off where the command has none of that name.
-fn flag(matches: &ArgMatches, id: &str) -> bool {
-    matches.try_get_one::<bool>(id).ok().flatten().copied().unwrap_or(false)
-}
-
-/// A word given with a flag, where the command has such a flag.
-fn word_of<'m>(matches: &'m ArgMatches, id: &str) -> Option<&'m String> {
-    matches.try_get_one::<String>(id).ok().flatten()
 }
 
 fn refuse_with_check(matches: &ArgMatches, mode: Mode, inputs: usize) -> Result<(), Failure> {
@@ -237,7 +229,7 @@ fn refuse_with_check(matches: &ArgMatches, mode: Mode, inputs: usize) -> Result<
         ));
     }
     for (id, flag) in [("output", "-o"), ("top", "--top"), ("explain", "--explain"), ("report", "--report")] {
-        if matches.value_source(id) == Some(clap::parser::ValueSource::CommandLine) {
+        if values::is_given(matches, id) {
             return Err(Failure::usage(
                 format!("options '-{letter}' and '{flag}' are incompatible"),
                 format!("-{letter} only checks and writes nothing: drop {flag} or -{letter}"),
@@ -249,19 +241,14 @@ fn refuse_with_check(matches: &ArgMatches, mode: Mode, inputs: usize) -> Result<
 
 /// A count, where the flag or argument is given.
 pub fn count(matches: &ArgMatches, id: &str, flag: &'static str) -> Result<Option<u64>, Failure> {
-    let Some(text) = word_of(matches, id) else { return Ok(None) };
-    size::count(text).map(Some).map_err(|source| Failure::Size { flag, source })
+    let Some(text) = values::word(matches, id) else { return Ok(None) };
+    size::count(text).map(Some).map_err(|source| Failure::Size { flag: flag.into(), source })
 }
 
 /// `--start` of `ascot gen`.
 pub fn record_number(matches: &ArgMatches) -> Result<u128, Failure> {
-    let Some(text) = matches.get_one::<String>("start") else { return Ok(0) };
-    size::record_number(text).map_err(|source| Failure::Size { flag: "--start", source })
-}
-
-/// All values of a flag, as paths; none where the command has no such flag.
-pub fn paths(matches: &ArgMatches, id: &str) -> Vec<PathBuf> {
-    matches.try_get_many::<OsString>(id).ok().flatten().into_iter().flatten().map(PathBuf::from).collect()
+    let Some(text) = values::word(matches, "start") else { return Ok(0) };
+    size::record_number(text).map_err(|source| Failure::Size { flag: "--start".into(), source })
 }
 
 /// The word of `words` that `word` is, or unambiguously begins.

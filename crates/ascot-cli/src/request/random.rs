@@ -1,6 +1,5 @@
 //! The salt of random orders (`-R`): bytes of `--random-source`, or of the system's generator.
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::PathBuf;
@@ -9,12 +8,13 @@ use ascot_record::keys::{KeyOptions, Salt};
 use clap::ArgMatches;
 
 use crate::failure::Failure;
+use crate::values;
 
 /// Gives `options` a salt where a key is in random order.
 pub fn set_salt(matches: &ArgMatches, options: &mut KeyOptions) -> Result<(), Failure> {
     let source = source(matches)?;
     if options.needs_salt() {
-        let merging = matches.try_get_one::<bool>("merge").ok().flatten().copied().unwrap_or(false);
+        let merging = values::flag(matches, "merge");
         if merging && source.is_none() {
             return Err(Failure::usage(
                 "files in random order merge only with the salt that they were sorted with",
@@ -41,7 +41,7 @@ fn from_system() -> Result<Salt, Failure> {
 
 /// The file of `--random-source`; several different ones are a mistake, as in the sort command.
 fn source(matches: &ArgMatches) -> Result<Option<PathBuf>, Failure> {
-    let mut sources = matches.get_many::<OsString>("random-source").into_iter().flatten();
+    let mut sources = values::all(matches, "random-source");
     let Some(first) = sources.next() else { return Ok(None) };
     match sources.find(|source| *source != first) {
         None => Ok(Some(PathBuf::from(first))),

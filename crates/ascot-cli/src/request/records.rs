@@ -24,6 +24,7 @@ use clap::ArgMatches;
 
 use super::{one_of, random};
 use crate::failure::Failure;
+use crate::values;
 
 /// Layout, keys and header.
 #[derive(Debug)]
@@ -128,7 +129,7 @@ pub fn named_records(
 }
 
 fn key_texts(matches: &ArgMatches) -> Result<Vec<String>, Failure> {
-    matches.get_many::<OsString>("key").into_iter().flatten().map(|text| utf8(text)).collect()
+    values::all(matches, "key").map(|text| utf8(text)).collect()
 }
 
 fn utf8(text: &OsStr) -> Result<String, Failure> {
@@ -141,7 +142,7 @@ fn utf8(text: &OsStr) -> Result<String, Failure> {
 }
 
 fn named_layout(matches: &ArgMatches) -> Result<Option<Layout>, Failure> {
-    let format = matches.get_one::<String>("format").map(|text| parse_layout(text)).transpose()?;
+    let format = values::word(matches, "format").map(parse_layout).transpose()?;
     match (format, matches.get_flag("csv")) {
         (Some(layout), true) if !matches!(layout, Layout::Csv { .. }) => Err(Failure::usage(
             format!("--csv and --format {layout} contradict each other"),
@@ -219,7 +220,7 @@ fn adjusted(matches: &ArgMatches, layout: Layout) -> Result<Layout, Failure> {
 /// The byte of `-t`; several different ones are a mistake, as in the sort command.
 fn separator(matches: &ArgMatches) -> Result<Option<u8>, Failure> {
     let mut chosen = None;
-    for text in matches.get_many::<OsString>("separator").into_iter().flatten() {
+    for text in values::all(matches, "separator") {
         let byte = byte_named(text).map_err(|error| {
             Failure::usage(
                 error.to_string(),
@@ -404,7 +405,7 @@ fn column_keys(texts: &[String], reverse: bool) -> Result<Vec<CsvKeySpec>, Failu
 /// The keys with the spellings of `--null`.
 fn with_nulls(mut keys: Vec<CsvKeySpec>, matches: &ArgMatches) -> Result<Vec<CsvKeySpec>, Failure> {
     let mut nulls = Vec::new();
-    for text in matches.get_many::<OsString>("null").into_iter().flatten() {
+    for text in values::all(matches, "null") {
         let text = text.to_str().ok_or_else(|| {
             Failure::usage(
                 format!("--null '{}' is not valid UTF-8", text.display()),
@@ -421,7 +422,7 @@ fn with_nulls(mut keys: Vec<CsvKeySpec>, matches: &ArgMatches) -> Result<Vec<Csv
 fn refuse_without_csv(matches: &ArgMatches, layout: Layout) -> Result<(), Failure> {
     let given = [("null", "--null"), ("strict", "--strict")]
         .into_iter()
-        .find(|(id, _)| matches.value_source(id) == Some(clap::parser::ValueSource::CommandLine));
+        .find(|(id, _)| values::is_given(matches, id));
     match (given, layout) {
         (Some((_, flag)), layout) if !matches!(layout, Layout::Csv { .. }) => Err(Failure::usage(
             format!("{flag} is about columns of CSV; the format is {layout}"),

@@ -12,10 +12,10 @@ use ascot_sort::request::Method;
 use ascot_sort::resources::control_group::LoweredCap;
 use clap::ArgMatches;
 
-use super::word_of;
 use crate::failure::Failure;
 use crate::size::{self, Amount, SizeError};
 use crate::sys;
+use crate::values;
 
 const VARIABLE: &str = "ASCOT_MEMORY";
 const KEEP_VARIABLE: &str = "ASCOT_KEEP_ON_INTERRUPT";
@@ -37,7 +37,7 @@ pub fn memory_or(matches: &ArgMatches, usual: u64) -> Result<u64, Failure> {
 
 /// What is asked for: `--memory`, the largest `-S`, or `ASCOT_MEMORY`.
 fn memory_asked(matches: &ArgMatches) -> Result<Option<u64>, Failure> {
-    let own = matches.get_one::<String>("memory");
+    let own = values::word(matches, "memory");
     let mut largest = None;
     for text in matches.try_get_many::<String>("buffer-size").ok().flatten().into_iter().flatten() {
         largest = largest.max(Some(bytes("-S", size::buffer_size(text))?));
@@ -64,7 +64,7 @@ pub fn lowered_cap(matches: &ArgMatches) -> Option<String> {
 
 /// `--memory` of a job that is resumed. The variable is for jobs that begin.
 pub fn memory_of_resumed(matches: &ArgMatches) -> Result<Option<u64>, Failure> {
-    let text = matches.get_one::<String>("memory");
+    let text = values::word(matches, "memory");
     text.map(|text| bytes("--memory", size::memory_size(text))).transpose()
 }
 
@@ -95,13 +95,13 @@ fn bytes(flag: &'static str, amount: Result<Amount, SizeError>) -> Result<u64, F
     match amount {
         Ok(Amount::Bytes(bytes)) => Ok(bytes),
         Ok(share) => Ok(share.bytes_of(sys::memory_bytes())),
-        Err(source) => Err(Failure::Size { flag, source }),
+        Err(source) => Err(Failure::Size { flag: flag.into(), source }),
     }
 }
 
 /// `--method`.
 pub fn method(matches: &ArgMatches) -> Method {
-    match word_of(matches, "method").map(String::as_str) {
+    match values::word(matches, "method") {
         Some("merge") => Method::Merge,
         Some("distribute") => Method::Distribute,
         _ => Method::Auto,
@@ -110,7 +110,7 @@ pub fn method(matches: &ArgMatches) -> Method {
 
 /// `--compress`, or what `--compress-program` comes to.
 pub fn compression(matches: &ArgMatches) -> Compression {
-    match (word_of(matches, "compress").map(String::as_str), program(matches)) {
+    match (values::word(matches, "compress"), program(matches)) {
         (Some("lz4"), _) | (None, Some("lz4")) => Compression::Lz4,
         (Some("zstd"), _) | (None, Some(_)) => Compression::Zstd,
         (Some("auto"), _) => Compression::Auto,
@@ -139,7 +139,7 @@ pub fn compression_notice(matches: &ArgMatches) -> Option<String> {
 
 /// The program's name without its directory.
 fn program(matches: &ArgMatches) -> Option<&str> {
-    let text = word_of(matches, "compress-program")?;
+    let text = values::word(matches, "compress-program")?;
     text.rsplit('/').next()
 }
 
@@ -172,13 +172,13 @@ pub fn batch_size(matches: &ArgMatches) -> Result<Option<usize>, Failure> {
     at_least(matches, "batch-size", "--batch-size", 2)
 }
 
-fn at_least(matches: &ArgMatches, id: &str, flag: &str, least: usize) -> Result<Option<usize>, Failure> {
-    let Some(text) = word_of(matches, id) else { return Ok(None) };
+fn at_least(matches: &ArgMatches, id: &str, flag: &str, min: usize) -> Result<Option<usize>, Failure> {
+    let Some(text) = values::word(matches, id) else { return Ok(None) };
     match text.parse::<usize>() {
-        Ok(number) if number >= least => Ok(Some(number)),
+        Ok(number) if number >= min => Ok(Some(number)),
         _ => Err(Failure::usage(
             format!("invalid {flag} argument '{text}'"),
-            format!("accepted: a whole number of at least {least}"),
+            format!("accepted: a whole number of at least {min}"),
         )),
     }
 }

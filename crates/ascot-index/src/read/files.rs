@@ -114,7 +114,7 @@ pub fn is_too_many_open(error: &IndexError) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use ascot_io::{DiskOptions, Effect, Operation};
+    use ascot_io::{Action, DiskOptions, Effect};
     use ascot_testing::faults::{FaultPlan, Faults};
 
     use super::*;
@@ -144,7 +144,7 @@ mod tests {
         let plan = FaultPlan {
             at: 2,
             effect: Effect::TooManyOpen,
-            operations: vec![Operation::Open],
+            operations: vec![Action::Open],
             path_contains: String::new(),
             lasting: false,
         };

@@ -207,30 +207,6 @@ mod tests {
     }
 
     #[test]
-    fn the_guide_tells_these_figures() {
-        let guide = include_str!("../../../../docs/simulations.md").replace(',', "");
-        for ranks in [1024, 4096, 131_072] {
-            let of = |route| {
-                let settings = RoutingSettings { route, ..RoutingSettings::default() };
-                let layout = Layout::heaviest(&Topology::even(ranks, 32), &settings);
-                let bytes = layout.memory_bytes() as f64;
-                let remote = match route {
-                    Route::Direct => layout.connections(Lane::Deliver) - 31,
-                    Route::ThreeHop => layout.connections(Lane::Wire),
-                };
-                let told = match bytes {
-                    1e9.. => format!("{:.1} GB", bytes / 1e9),
-                    1e7.. => format!("{:.0} MB", bytes / 1e6),
-                    _ => format!("{:.1} MB", bytes / 1e6),
-                };
-                format!("{remote} {told}")
-            };
-            let line = format!("| {ranks} | {} | {} |", of(Route::Direct), of(Route::ThreeHop));
-            assert!(guide.contains(&line), "the guide lacks {line}");
-        }
-    }
-
-    #[test]
     fn long_messages_cost_one_buffer_each_way_on_each_lane() {
         let topology = Topology::even(8, 2);
         let usual = RoutingSettings::default();

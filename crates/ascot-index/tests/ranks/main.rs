@@ -7,7 +7,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use ascot_io::{Disk, DiskOptions, Effect, Operation};
+use ascot_io::{Action, Disk, DiskOptions, Effect};
 use ascot_testing::faults::{FaultPlan, Faults};
 
 use ascot_index::rank_writer::{RankEpoch, RankError, RankOptions, RankWriter};
@@ -137,7 +137,7 @@ fn full_after(writes: u64) -> Disk {
     let plan = FaultPlan {
         at: writes,
         effect: Effect::NoSpace,
-        operations: vec![Operation::Write],
+        operations: vec![Action::Write],
         path_contains: String::new(),
         lasting: true,
     };

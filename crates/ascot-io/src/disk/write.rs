@@ -7,12 +7,11 @@ use std::sync::Arc;
 
 use super::Disk;
 use crate::PAGE_BYTES;
-use crate::backend::{BUFFERED_BYTES, Backend, FileWrite, PLAIN_BYTES};
-use crate::direct::ArmWrite;
+use crate::backend::{BUFFERED_BYTES, Backend, Calls, PLAIN_BYTES, SyncWrite};
+use crate::direct::DirectWrite;
 use crate::error::{Action, IoError};
-use crate::fault_hook::Operation;
 use crate::ledger::Direction;
-use crate::mapped::MappedWrite;
+use crate::mapped::Mapped;
 use crate::pipe::PipeWrite;
 use crate::stream::WriteStream;
 
@@ -47,12 +46,10 @@ impl Disk {
         path: &Path,
         name: &str,
     ) -> Result<(Box<dyn WriteStream>, File), IoError> {
-        self.before(Operation::Create, path, 0)?;
-        let failed = |error| IoError::from_os(Action::Create, path, 0, error);
-        // Mapped windows need to read, too; a fifo or device may allow writing only.
+        // A mapped window must be readable too; a pipe or device may allow only writing.
         let mapped = matches!(self.inner.options.backend, Backend::Mapped(_));
-        let file = options.read(mapped).write(true).open(path).map_err(failed)?;
-        let stat = file.metadata().map_err(failed)?;
+        let (file, stat) = self.open(options.read(mapped).write(true), Action::Create, path, 0)?;
+        let failed = |error| IoError::from_os(Action::Create, path, 0, error);
         let copy = file.try_clone().map_err(failed)?;
         Ok((self.writer(file, &stat, path, 0, name)?, copy))
     }
@@ -60,10 +57,7 @@ impl Disk {
     /// Opens what is no regular file (a pipe, a device) to write to it. A file that took its place meanwhile is
     /// not touched.
     pub(crate) fn open_special(&self, path: &Path, name: &str) -> Result<Box<dyn WriteStream>, IoError> {
-        self.before(Operation::Create, path, 0)?;
-        let failed = |error| IoError::from_os(Action::Create, path, 0, error);
-        let file = OpenOptions::new().write(true).open(path).map_err(failed)?;
-        let stat = file.metadata().map_err(failed)?;
+        let (file, stat) = self.open(OpenOptions::new().write(true), Action::Create, path, 0)?;
         if stat.is_file() {
             return Err(IoError::Replaced { path: path.to_path_buf() });
         }
@@ -87,7 +81,7 @@ impl Disk {
         offset: u64,
         name: &str,
     ) -> Result<Box<dyn WriteStream>, IoError> {
-        self.before(Operation::Create, path, offset)?;
+        self.inject_fault(Action::Create, path, offset)?;
         let failed = |error| IoError::from_os(Action::Open, path, offset, error);
         let stat = file.metadata().map_err(failed)?;
         if !offset.is_multiple_of(PAGE_BYTES as u64) {
@@ -102,7 +96,7 @@ impl Disk {
             });
         }
         file.set_len(offset).map_err(|error| IoError::from_os(Action::Resize, path, offset, error))?;
-        self.inner.room.note(&file);
+        self.inner.space.note(&file);
         self.writer(file, &stat, path, offset, name)
     }
 
@@ -114,26 +108,27 @@ impl Disk {
         start: u64,
         name: &str,
     ) -> Result<Box<dyn WriteStream>, IoError> {
-        let port = self.port(path, name, stat, Direction::Write);
+        let context = self.context(path, name, stat, Direction::Write);
         if !stat.is_file() {
-            let writing = self.port(path, name, stat, Direction::Write);
-            return Ok(Box::new(PipeWrite::start(port, writing, file)?));
+            let writing = self.context(path, name, stat, Direction::Write);
+            return Ok(Box::new(PipeWrite::start(context, writing, file)?));
         }
-        let call_bytes = match self.inner.options.backend {
+        let file = Arc::new(file);
+        let bytes = match self.inner.options.backend {
             Backend::Plain => PLAIN_BYTES,
             Backend::Buffered => BUFFERED_BYTES,
             Backend::Sized(bytes) => bytes.max(1),
             Backend::Mapped(window) => {
-                return Ok(Box::new(MappedWrite::new(port, Arc::new(file), start, window)));
+                let access = Mapped::new(Arc::clone(&file), window, start, start);
+                return Ok(Box::new(SyncWrite::new(context, file, access, start)));
             }
             Backend::Direct => {
                 let direct = self.enter_direct(&file, path, stat);
-                return Ok(Box::new(ArmWrite::new(
-                    self.arm_file((port, Direction::Write), file, direct, stat),
-                    start,
-                )));
+                let base = self.queued_file(context, Direction::Write, file, direct, stat);
+                return Ok(Box::new(DirectWrite::new(base, start)));
             }
         };
-        Ok(Box::new(FileWrite { port, file: Arc::new(file), next: start, call_bytes, failed: None }))
+        let access = Calls { file: Arc::clone(&file), bytes };
+        Ok(Box::new(SyncWrite::new(context, file, access, start)))
     }
 }

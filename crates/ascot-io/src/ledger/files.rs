@@ -17,7 +17,7 @@ use super::direction::Direction;
 /// Files of a kind that have an account of their own: enough to see what each of a usual job's did, and little
 /// memory (some 200 KiB) where there are hundreds of thousands. Of those beyond, all that is kept is a number
 /// that tells them apart.
-const MOST_LISTED: usize = 1024;
+const MAX_LISTED: usize = 1024;
 
 /// What one file has moved, or all files of a kind beyond those that are listed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub struct FileAccount {
 }
 
 impl FileAccount {
-    fn of(kind: &str, path: Option<PathBuf>) -> Self {
+    fn new(kind: &str, path: Option<PathBuf>) -> Self {
         FileAccount { kind: kind.to_owned(), files: path.iter().len() as u64, path, ..Self::default() }
     }
 
@@ -63,7 +63,7 @@ impl FileAccount {
 
 /// Where the account of a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct Row {
     kind: usize,
     /// `None`: among the others.
     listed: Option<usize>,
@@ -82,14 +82,14 @@ struct Kind {
 }
 
 impl Kind {
-    fn place(&mut self, path: &Path) -> Option<usize> {
+    fn row(&mut self, path: &Path) -> Option<usize> {
         let (listed, others) = (&mut self.listed, &mut self.others);
         *self.known.entry(hash(path)).or_insert_with(|| {
-            if listed.len() == MOST_LISTED {
+            if listed.len() == MAX_LISTED {
                 others.files += 1;
                 return None;
             }
-            listed.push(FileAccount::of(&others.kind, Some(path.to_path_buf())));
+            listed.push(FileAccount::new(&others.kind, Some(path.to_path_buf())));
             Some(listed.len() - 1)
         })
     }
@@ -97,20 +97,20 @@ impl Kind {
 
 impl Files {
     /// The place of a file that a stream called `name` moves.
-    pub(super) fn place(&mut self, name: &str, path: &Path) -> Place {
+    pub(super) fn row(&mut self, name: &str, path: &Path) -> Row {
         let name = name.split(' ').next().unwrap_or(name);
         let kind = self.0.iter().position(|kind| kind.others.kind == name).unwrap_or_else(|| {
-            let others = FileAccount::of(name, None);
+            let others = FileAccount::new(name, None);
             self.0.push(Kind { listed: Vec::new(), others, known: HashMap::new() });
             self.0.len() - 1
         });
-        Place { kind, listed: self.0[kind].place(path) }
+        Row { kind, listed: self.0[kind].row(path) }
     }
 
     /// The account at a place.
-    pub(super) fn at(&mut self, place: Place) -> &mut FileAccount {
-        let kind = &mut self.0[place.kind];
-        match place.listed {
+    pub(super) fn at(&mut self, row: Row) -> &mut FileAccount {
+        let kind = &mut self.0[row.kind];
+        match row.listed {
             Some(at) => &mut kind.listed[at],
             None => &mut kind.others,
         }
@@ -119,9 +119,9 @@ impl Files {
     /// A file has another name from here on.
     pub(super) fn renamed(&mut self, from: &Path, to: &Path) {
         for kind in &mut self.0 {
-            if let Some(place) = kind.known.remove(&hash(from)) {
-                kind.known.insert(hash(to), place);
-                if let Some(at) = place {
+            if let Some(row) = kind.known.remove(&hash(from)) {
+                kind.known.insert(hash(to), row);
+                if let Some(at) = row {
                     kind.listed[at].path = Some(to.to_path_buf());
                 }
             }
@@ -153,13 +153,13 @@ mod tests {
     fn what_is_read_and_written_of_a_file_is_one_account() {
         let ledger = Ledger::new();
         let mut write = ledger.meter("run write", Path::new("a.tmp"), 1, 10, Direction::Write);
-        write.issue(0, 100, 1).settle(100);
+        write.issue(0, 100, 1).complete(100);
         ledger.renamed(Path::new("a.tmp"), Path::new("a"));
         let mut read = ledger.meter("run read", Path::new("a"), 1, 10, Direction::Read);
         let mut other = ledger.meter("input", Path::new("a"), 1, 11, Direction::Read);
-        read.issue(0, 60, 1).settle(60);
-        other.issue(0, 5, 1).settle(5);
-        read.issue(60, 40, 1).settle(30);
+        read.issue(0, 60, 1).complete(60);
+        other.issue(0, 5, 1).complete(5);
+        read.issue(60, 40, 1).complete(30);
         let told: Vec<_> = ledger
             .files()
             .into_iter()
@@ -173,17 +173,17 @@ mod tests {
     fn files_beyond_the_most_are_summed_up() {
         let ledger = Ledger::new();
         for round in 0..2 {
-            for file in 0..MOST_LISTED + 7 {
+            for file in 0..MAX_LISTED + 7 {
                 let path = PathBuf::from(format!("part {file}"));
                 let mut meter = ledger.meter("output", &path, 1, file as u64, Direction::Write);
-                meter.issue(round * 3, 3, 1).settle(3);
+                meter.issue(round * 3, 3, 1).complete(3);
             }
         }
         let files = ledger.files();
-        assert_eq!(files.len(), MOST_LISTED + 1);
-        let others = &files[MOST_LISTED];
+        assert_eq!(files.len(), MAX_LISTED + 1);
+        let others = &files[MAX_LISTED];
         assert_eq!((others.path.as_ref(), others.files, others.written_bytes), (None, 7, 42));
-        assert_eq!(files.iter().map(|file| file.files).sum::<u64>(), MOST_LISTED as u64 + 7);
+        assert_eq!(files.iter().map(|file| file.files).sum::<u64>(), MAX_LISTED as u64 + 7);
         assert_eq!(files.iter().map(|file| file.written_bytes).sum::<u64>(), ledger.totals().written_bytes);
         assert_eq!(files.iter().map(|file| file.written_runs).sum::<u64>(), ledger.totals().runs);
     }

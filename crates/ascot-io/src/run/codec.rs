@@ -4,10 +4,12 @@
 //! that data that does not compress costs no time to read. Scratch is one block, allocated once.
 
 use std::io;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::index::Codec;
 use crate::PAGE_BYTES;
+use crate::error::{Action, IoError};
 
 /// Whether run files are compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
@@ -36,10 +38,6 @@ impl Compression {
 
 /// The level of Zstandard that still keeps up with disks.
 const ZSTD_LEVEL: i32 = 1;
-/// Memory a Zstandard context may take at that level.
-pub(super) const ZSTD_CONTEXT_BYTES: usize = 2 << 20;
-/// Memory of LZ4's table.
-pub(super) const LZ4_TABLE_BYTES: usize = 16 << 10;
 
 /// Compresses blocks of one run.
 pub(super) struct Compressor {
@@ -60,15 +58,6 @@ impl Compressor {
         };
         let judge = (compression == Compression::Auto).then(Judge::default);
         Ok(Some(Self { codec, scratch: Vec::new(), zstd, judge }))
-    }
-
-    /// Memory compressing blocks of `len` takes.
-    pub(super) fn memory(codec: Codec, len: usize) -> usize {
-        match codec {
-            Codec::None => 0,
-            Codec::Lz4 => LZ4_TABLE_BYTES + lz4_flex::block::get_maximum_output_size(len),
-            Codec::Zstd => ZSTD_CONTEXT_BYTES + zstd::zstd_safe::compress_bound(len),
-        }
     }
 
     /// The compressed block, where that saves pages and is worth it. `write_rate` is what the
@@ -146,30 +135,21 @@ impl Judge {
 }
 
 /// Decompresses blocks of one run.
-pub(super) struct Decompressor {
+pub struct BlockDecoder {
     codec: Codec,
     scratch: Vec<u8>,
     zstd: Option<zstd::bulk::Decompressor<'static>>,
 }
 
-impl Decompressor {
-    /// `None` where nothing is compressed.
-    pub(super) fn new(codec: Codec) -> io::Result<Option<Self>> {
+impl BlockDecoder {
+    /// A decoder for the run at `path`.
+    pub fn new(path: &Path, codec: Codec) -> Result<Self, IoError> {
+        let failed = |error| IoError::from_os(Action::Open, path, 0, error);
         let zstd = match codec {
-            Codec::None => return Ok(None),
-            Codec::Lz4 => None,
-            Codec::Zstd => Some(zstd::bulk::Decompressor::new()?),
+            Codec::None | Codec::Lz4 => None,
+            Codec::Zstd => Some(zstd::bulk::Decompressor::new().map_err(failed)?),
         };
-        Ok(Some(Self { codec, scratch: Vec::new(), zstd }))
-    }
-
-    /// Memory decompressing blocks of up to `raw` bytes takes.
-    pub(super) fn memory(codec: Codec, raw: usize) -> usize {
-        match codec {
-            Codec::None => 0,
-            Codec::Lz4 => raw,
-            Codec::Zstd => ZSTD_CONTEXT_BYTES + raw,
-        }
+        Ok(Self { codec, scratch: Vec::new(), zstd })
     }
 
     /// Replaces the first `stored` bytes of `buf` by the `raw` bytes they stand for; false where
@@ -177,8 +157,9 @@ impl Decompressor {
     pub(super) fn expand(&mut self, buf: &mut [u8], stored: usize, raw: usize) -> bool {
         self.scratch.resize(raw, 0);
         let expanded = match (&mut self.zstd, self.codec) {
+            (_, Codec::None) => None,
             (Some(zstd), _) => zstd.decompress_to_buffer(&buf[..stored], &mut self.scratch[..]).ok(),
-            _ => lz4_flex::block::decompress_into(&buf[..stored], &mut self.scratch).ok(),
+            (None, _) => lz4_flex::block::decompress_into(&buf[..stored], &mut self.scratch).ok(),
         };
         if expanded != Some(raw) {
             return false;

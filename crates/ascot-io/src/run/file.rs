@@ -4,14 +4,13 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::codec::Decompressor;
-use super::index::{BlockEntry, Codec};
+use super::codec::BlockDecoder;
+use super::index::BlockEntry;
 use super::{RunId, block_checksum};
-use crate::anywhere::{Anywhere, Asked};
 use crate::buf::Buf;
+use crate::descriptor::{Descriptor, PendingRead};
 use crate::disk::Disk;
-use crate::error::{Action, IoError};
-use crate::pool::Reservation;
+use crate::error::IoError;
 use crate::stream::{Filled, ReadStream};
 
 /// The ledger's name for run files being read.
@@ -21,12 +20,12 @@ pub(super) const NAME: &str = "run read";
 pub struct RunFile {
     path: PathBuf,
     id: RunId,
-    file: Anywhere,
+    file: Descriptor,
 }
 
 /// A block that is being read.
-pub struct AskedBlock {
-    asked: Asked,
+pub struct PendingBlock {
+    read: PendingRead,
     number: u64,
     block: BlockEntry,
 }
@@ -34,12 +33,12 @@ pub struct AskedBlock {
 impl RunFile {
     /// Opens the file of run `id`.
     pub fn open(disk: &Disk, path: &Path, id: RunId) -> Result<Self, IoError> {
-        Ok(Self { path: path.to_path_buf(), id, file: disk.open_anywhere(path, NAME)? })
+        Ok(Self { path: path.to_path_buf(), id, file: disk.open_random(path, NAME, true)? })
     }
 
     /// Asks for block `number`, which the index has as `block`; `buf` must hold its
     /// [`BlockEntry::buffer_bytes`].
-    pub fn begin(&self, number: usize, block: &BlockEntry, buf: Buf) -> Result<AskedBlock, IoError> {
+    pub fn begin(&self, number: usize, block: &BlockEntry, buf: Buf) -> Result<PendingBlock, IoError> {
         if buf.len() < block.buffer_bytes() {
             let (path, offset) = (self.path.clone(), block.offset);
             return Err(IoError::Misuse {
@@ -48,31 +47,15 @@ impl RunFile {
                 what: "a buffer is smaller than the block to be read",
             });
         }
-        let asked = self.file.begin(block.offset, block.stored as usize, buf)?;
-        Ok(AskedBlock { asked, number: number as u64, block: *block })
+        let read = self.file.begin(block.offset, block.stored as usize, buf)?;
+        Ok(PendingBlock { read, number: number as u64, block: *block })
     }
 
     /// Waits for a block, and verifies it.
-    pub fn complete(&self, asked: AskedBlock, decoder: &mut BlockDecoder) -> Result<Filled, IoError> {
-        let AskedBlock { asked, number, block } = asked;
-        let filled = self.file.complete(asked)?;
-        verified(&self.path, (self.id, number), &block, filled, &mut decoder.inner)
-    }
-}
-
-/// Decompresses blocks of runs of one codec, one at a time.
-pub struct BlockDecoder {
-    inner: Option<Decompressor>,
-    _scratch: Option<Reservation>,
-}
-
-impl BlockDecoder {
-    /// For blocks of at most `raw` bytes of the run at `path`.
-    pub fn new(disk: &Disk, path: &Path, codec: Codec, raw: usize) -> Result<Self, IoError> {
-        let inner =
-            Decompressor::new(codec).map_err(|error| IoError::from_os(Action::Open, path, 0, error))?;
-        let scratch = disk.reserve(path, Decompressor::memory(codec, raw), "decompression")?;
-        Ok(Self { inner, _scratch: scratch })
+    pub fn complete(&self, pending: PendingBlock, decoder: &mut BlockDecoder) -> Result<Filled, IoError> {
+        let PendingBlock { read, number, block } = pending;
+        let filled = read.complete()?;
+        verified(&self.path, (self.id, number), &block, filled, decoder)
     }
 }
 
@@ -82,7 +65,7 @@ pub(super) fn verified(
     (id, number): (RunId, u64),
     block: &BlockEntry,
     filled: Filled,
-    decompressor: &mut Option<Decompressor>,
+    decoder: &mut BlockDecoder,
 ) -> Result<Filled, IoError> {
     let corrupt =
         |what| IoError::Corrupt { path: path.to_path_buf(), offset: block.offset, block: number, what };
@@ -93,8 +76,7 @@ pub(super) fn verified(
     }
     if stored < raw {
         // What is compressed lies in a run file, where blocks start with pages.
-        let expands = |it: &mut Decompressor| start == 0 && it.expand(&mut buf, stored, raw);
-        if !decompressor.as_mut().is_some_and(expands) {
+        if start != 0 || !decoder.expand(&mut buf, stored, raw) {
             return Err(corrupt("it does not decompress to its length"));
         }
     }
@@ -106,7 +88,7 @@ pub(super) struct BlockStream {
     file: Arc<RunFile>,
     /// Where the blocks to come are, and how long they are.
     places: VecDeque<(u64, u32)>,
-    begun: VecDeque<Asked>,
+    begun: VecDeque<PendingRead>,
 }
 
 impl BlockStream {
@@ -129,12 +111,11 @@ impl ReadStream for BlockStream {
     fn complete(&mut self) -> Result<Filled, IoError> {
         let what = crate::backend::NOTHING_BEGUN;
         let misuse = || IoError::Misuse { path: self.file.path.clone(), offset: 0, what };
-        let asked = self.begun.pop_front().ok_or_else(misuse)?;
-        self.file.file.complete(asked)
+        self.begun.pop_front().ok_or_else(misuse)?.complete()
     }
 
     fn ready(&mut self) -> bool {
-        self.begun.front().is_some_and(Asked::is_finished)
+        self.begun.front().is_some_and(PendingRead::is_finished)
     }
 
     fn in_flight(&self) -> usize {

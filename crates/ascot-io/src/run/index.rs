@@ -14,8 +14,8 @@ use std::path::Path;
 
 use super::{RunId, crc32c};
 use crate::PAGE_BYTES;
-use crate::anywhere::pages_of;
 use crate::buf::Buf;
+use crate::descriptor::pages_of;
 use crate::disk::Disk;
 use crate::error::{Action, IoError};
 use crate::stream::ReadStream;
@@ -101,7 +101,7 @@ impl RunIndex {
 
     /// An index of blocks that follow one another from `start` on in a file that is no run file, each with
     /// its length and its [checksum](super::block_checksum).
-    pub fn of_stretches(id: RunId, start: u64, blocks: impl Iterator<Item = (u32, u32)>) -> Self {
+    pub fn from_ranges(id: RunId, start: u64, blocks: impl Iterator<Item = (u32, u32)>) -> Self {
         let mut index = Self::new(id, Codec::None);
         let mut offset = start;
         for (len, crc) in blocks {

@@ -16,8 +16,8 @@ mod index;
 mod reader;
 mod writer;
 
-pub use codec::Compression;
-pub use file::{BlockDecoder, RunFile};
+pub use codec::{BlockDecoder, Compression};
+pub use file::RunFile;
 pub use index::{BlockEntry, Codec, RunIndex, read_index};
 pub use reader::RunReader;
 pub use writer::RunWriter;

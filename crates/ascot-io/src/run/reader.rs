@@ -5,14 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::RunId;
-use super::codec::Decompressor;
+use super::codec::BlockDecoder;
 use super::file::{BlockStream, NAME, RunFile, verified};
 use super::index::{BlockEntry, RunIndex, read_index};
 use crate::PAGE_BYTES;
 use crate::buf::Buf;
 use crate::disk::Disk;
-use crate::error::{Action, IoError};
-use crate::pool::Reservation;
+use crate::error::IoError;
 use crate::stream::{Filled, ReadStream};
 
 const PAGE: u64 = PAGE_BYTES as u64;
@@ -28,8 +27,7 @@ pub struct RunReader {
     /// The number of the oldest block begun, and what was cut off each buffer begun.
     oldest: usize,
     rests: VecDeque<Buf>,
-    decompressor: Option<Decompressor>,
-    _scratch: Option<Reservation>,
+    decoder: BlockDecoder,
 }
 
 impl RunReader {
@@ -37,12 +35,11 @@ impl RunReader {
     pub fn open(disk: &Disk, path: &Path, index: &RunIndex, from_block: usize) -> Result<Self, IoError> {
         let start = index.blocks.get(from_block).map_or(index.data_end(), |block| block.offset);
         let stream = disk.open_read(path, start..index.data_end(), NAME)?;
-        Self::over(disk, path, index, from_block, stream)
+        Self::new(path, index, from_block, stream)
     }
 
     /// Reads a run file that is open already from block `from_block` on.
-    pub fn of_file(
-        disk: &Disk,
+    pub fn from_file(
         path: &Path,
         file: &Arc<RunFile>,
         index: &RunIndex,
@@ -50,21 +47,16 @@ impl RunReader {
     ) -> Result<Self, IoError> {
         let blocks = index.blocks.get(from_block..).unwrap_or_default();
         let stream = BlockStream::new(Arc::clone(file), blocks);
-        Self::over(disk, path, index, from_block, Box::new(stream))
+        Self::new(path, index, from_block, Box::new(stream))
     }
 
-    fn over(
-        disk: &Disk,
+    fn new(
         path: &Path,
         index: &RunIndex,
         from_block: usize,
         stream: Box<dyn ReadStream>,
     ) -> Result<Self, IoError> {
         let blocks = index.blocks.clone();
-        let decompressor =
-            Decompressor::new(index.codec).map_err(|error| IoError::from_os(Action::Open, path, 0, error))?;
-        let raw = blocks.iter().map(|block| block.raw as usize).max().unwrap_or(0);
-        let scratch = disk.reserve(path, Decompressor::memory(index.codec, raw), "decompression")?;
         let from = from_block.min(blocks.len());
         Ok(Self {
             path: path.to_path_buf(),
@@ -74,8 +66,7 @@ impl RunReader {
             next: from,
             oldest: from,
             rests: VecDeque::new(),
-            decompressor,
-            _scratch: scratch,
+            decoder: BlockDecoder::new(path, index.codec)?,
         })
     }
 
@@ -126,10 +117,10 @@ impl RunReader {
             return Err(IoError::Truncated { path: self.path.clone(), offset, expected });
         }
         let Filled { mut buf, start, end } = filled;
-        // The rest was cut from this very buffer.
-        let _ = buf.unsplit(rest);
+        let joined = buf.unsplit(rest);
+        assert!(joined.is_ok(), "the rest was split off this buffer");
         let filled = Filled { buf, start, end };
-        let filled = verified(&self.path, (self.id, number), &block, filled, &mut self.decompressor)?;
+        let filled = verified(&self.path, (self.id, number), &block, filled, &mut self.decoder)?;
         Ok((filled, block))
     }
 

@@ -11,7 +11,6 @@ use crate::buf::Buf;
 use crate::disk::Disk;
 use crate::error::{Action, IoError};
 use crate::ledger::{Direction, Ledger};
-use crate::pool::Reservation;
 use crate::stream::WriteStream;
 
 /// The ledger's name for the streams of run files being written.
@@ -24,8 +23,6 @@ pub struct RunWriter {
     stream: Box<dyn WriteStream>,
     index: RunIndex,
     compressor: Option<Compressor>,
-    scratch: Option<Reservation>,
-    scratch_for: usize,
 }
 
 impl RunWriter {
@@ -58,7 +55,7 @@ impl RunWriter {
             Compressor::new(compression).map_err(|error| IoError::from_os(Action::Create, path, 0, error))?;
         let path = path.to_path_buf();
         let disk = disk.clone();
-        Ok(Self { disk, path, stream, index, compressor, scratch: None, scratch_for: 0 })
+        Ok(Self { disk, path, stream, index, compressor })
     }
 
     /// The blocks written so far.
@@ -97,12 +94,6 @@ impl RunWriter {
     /// Compresses the block in place where that pays; the bytes to store.
     fn compress(&mut self, buf: &mut Buf, len: usize) -> Result<usize, IoError> {
         let Some(compressor) = &mut self.compressor else { return Ok(len) };
-        if len > self.scratch_for {
-            self.scratch = None;
-            let bytes = Compressor::memory(self.index.codec, len);
-            self.scratch = self.disk.reserve(&self.path, bytes, "compression")?;
-            self.scratch_for = len;
-        }
         let ledger = self.disk.ledger();
         let compressed = compressor.compress(&buf[..len], || write_rate(ledger));
         let Some(compressed) = compressed else { return Ok(len) };
@@ -114,9 +105,9 @@ impl RunWriter {
     /// Sees to it that a block of `len` bytes can be written, and the index behind it, before the
     /// block is handed over. A full volume is an error here only where it is known to be full; the
     /// run can then still be finished with what it has.
-    pub fn make_room(&mut self, len: usize) -> Result<(), IoError> {
+    pub fn reserve(&mut self, len: usize) -> Result<(), IoError> {
         let index = (self.index.blocks.len() + 1) * ENTRY_BYTES + FOOTER_BYTES;
-        self.stream.make_room((len.next_multiple_of(PAGE_BYTES) + index) as u64)
+        self.stream.reserve((len.next_multiple_of(PAGE_BYTES) + index) as u64)
     }
 
     /// Blocks handed over and not known to be written.

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use ascot_io::{Arm, Backend, Buf, Disk, DiskOptions, IoError, ReadStream, WriteStream};
+use ascot_io::{Backend, Buf, Disk, DiskOptions, IoError, IoQueue, ReadStream, WriteStream};
 use ascot_testing::faults::Faults;
 
 /// Every back-end, the direct one on io_uring.
@@ -23,12 +23,12 @@ pub fn disk(backend: Backend, faults: Option<Faults>) -> Disk {
     Disk::new(DiskOptions { backend, depth: 3, request_bytes: 8192, faults, ..DiskOptions::default() })
 }
 
-/// A direct disk whose arm is threads.
+/// A direct disk whose queue is threads.
 pub fn threaded_disk(faults: Option<Faults>) -> Disk {
     let disk = disk(Backend::Direct, faults);
-    let arm = Arm::start_threads(2);
-    assert_eq!(arm.kind(), "threads");
-    assert!(disk.use_arm(arm));
+    let queue = IoQueue::start_threads(2);
+    assert_eq!(queue.kind(), "threads");
+    assert!(disk.use_io_queue(queue));
     disk
 }
 
@@ -105,4 +105,15 @@ pub fn create(disk: &Disk, path: &Path, bytes: &[u8], pieces: &[usize]) -> Resul
 /// A temporary directory on the volume the repository is on, not on a memory file system.
 pub fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+/// Whether a file's bytes are not the bytes that were written.
+pub fn is_corrupt(error: &IoError) -> bool {
+    matches!(error, IoError::Corrupt { .. } | IoError::BadIndex { .. } | IoError::Truncated { .. })
+}
+
+/// Whether the file, or the directory of a file to be created, does not exist.
+pub fn is_not_found(error: &IoError) -> bool {
+    let (IoError::Os { source, .. } | IoError::NoDirectory { source, .. }) = error else { return false };
+    source.kind() == std::io::ErrorKind::NotFound
 }

@@ -97,8 +97,8 @@ impl<R: Records> RunSink<R> {
 
     /// Sees to it that a block of `len` bytes can be written, and the run be finished after it. Where
     /// its volume is full the run can still be finished without.
-    pub fn make_room(&mut self, len: usize) -> Result<(), IoError> {
-        self.writer.make_room(len)
+    pub fn reserve(&mut self, len: usize) -> Result<(), IoError> {
+        self.writer.reserve(len)
     }
 
     /// Gives the run up.
@@ -163,12 +163,11 @@ impl<R: Records> RunInput<R> {
     /// A run whose file is open, as far as `index` goes.
     pub fn of_file(
         records: &Arc<R>,
-        disk: &Disk,
         pool: &Pool,
         (run, file): (&Run, &Arc<RunFile>),
         index: &RunIndex,
     ) -> Result<Self, SortError> {
-        let reader = RunReader::of_file(disk, &run.path, file, index, run.start.block)?;
+        let reader = RunReader::from_file(&run.path, file, index, run.start.block)?;
         Ok(RunInput { reader, blocks: Assembly::new(records, pool, run) })
     }
 }

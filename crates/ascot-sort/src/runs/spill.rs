@@ -107,7 +107,7 @@ impl<R: Records> Spill<R> {
 
     /// Appends merged records.
     pub fn write(&mut self, block: MergedBlock) -> Result<(), SortError> {
-        if let Err(error) = self.sink.make_room(block.len) {
+        if let Err(error) = self.sink.reserve(block.len) {
             // No run can start within a record.
             if !error.is_disk_full() || block.first_record > 0 {
                 return Err(error.into());
@@ -128,7 +128,7 @@ impl<R: Records> Spill<R> {
             let number = next_number(&mut self.numbers)?;
             let path = self.dirs.run_path(dir, number);
             let mut sink = RunSink::create(&self.records, &self.disk, path, number, self.compression)?;
-            let fits = sink.make_room(bytes as usize);
+            let fits = sink.reserve(bytes as usize);
             let ended = if fits.is_ok() { std::mem::replace(&mut self.sink, sink) } else { sink };
             if ended.bytes() > 0 {
                 self.done.push(ended.finish()?);

@@ -178,8 +178,7 @@ impl<'v, R: Records> Loader<'v, R> {
         let known = self.decoders.iter().position(|(of, _)| *of == codec);
         let at = known.unwrap_or(self.decoders.len());
         if known.is_none() {
-            let most = self.runs.iter().map(|run| run.run.block_bytes).max().unwrap_or(0);
-            self.decoders.push((codec, BlockDecoder::new(self.disk, &run.run.path, codec, most)?));
+            self.decoders.push((codec, BlockDecoder::new(&run.run.path, codec)?));
         }
         Ok(&mut self.decoders[at].1)
     }

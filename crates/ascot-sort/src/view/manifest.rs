@@ -281,7 +281,7 @@ pub(crate) struct Kept {
 pub(crate) fn blocks_of(bytes: &[u8], member: Kept, path: &Path) -> Result<RunIndex, SortError> {
     let bad = |what| IoError::BadIndex { path: path.to_path_buf(), offset: 0, what };
     let parsed = Parsed::of(bytes, member).map_err(bad)?;
-    let index = RunIndex::of_stretches(RunId(member.number), parsed.start, parsed.entries());
+    let index = RunIndex::from_ranges(RunId(member.number), parsed.start, parsed.entries());
     let ends_inside = parsed.start.checked_add(index.bytes).is_some_and(|end| end <= member.size);
     if index.bytes != member.bytes || !ends_inside {
         return Err(bad("its blocks are not those of the file").into());

@@ -129,7 +129,7 @@ impl<R: Records> Taking<'_, R> {
             bytes: blocks.end - blocks.start,
             records: blocks.count,
             longest: blocks.longest,
-            block_bytes: RunIndex::of_stretches(blocks.id, blocks.start, entries).buffer_bytes(),
+            block_bytes: RunIndex::from_ranges(blocks.id, blocks.start, entries).buffer_bytes(),
             size,
             index_crc: crc32fast::hash(&index),
             keys_crc: crc32fast::hash(&keys),

@@ -1,7 +1,7 @@
-//! Transfers and their parts: what is asked of an arm, and what came of it.
+//! Transfers and their parts: what is asked of an I/O queue, and what came of it.
 //!
 //! Invariants: a transfer owns its buffer until it is finished, so the memory a part points to
-//! lives as long as the part; parts of a transfer do not overlap; each part settles exactly once
+//! lives as long as the part; parts of a transfer do not overlap; each part ends exactly once
 //! (one that is dropped, with an error), and the last one finishes the transfer, which lets go of written memory at once. Short results are
 //! resumed, EINTR and EAGAIN retried.
 
@@ -57,7 +57,7 @@ struct State {
 }
 
 // SAFETY: `start` points into `state.buf`, which is owned by the transfer and given out only after
-// the last part has settled; until then each part alone uses its range.
+// the last part has ended; until then each part alone uses its range.
 unsafe impl Send for Transfer {}
 // SAFETY: as above; everything else is behind the mutex.
 unsafe impl Sync for Transfer {}
@@ -103,7 +103,7 @@ impl Request {
             let at = number * part_bytes;
             let len = part_bytes.min(len - at);
             let halve = self.halve && number == 0;
-            Part { transfer: Arc::clone(&transfer), at, len, done: 0, delays: 0, halve, settled: false }
+            Part { transfer: Arc::clone(&transfer), at, len, done: 0, delays: 0, halve, closed: false }
         };
         let parts = (0..count).map(part).collect();
         (Ticket { transfer }, parts)
@@ -136,7 +136,7 @@ impl Ticket {
     }
 }
 
-/// A piece of a transfer, on its way through the arm.
+/// A piece of a transfer, on its way through the queue.
 pub(super) struct Part {
     transfer: Arc<Transfer>,
     at: usize,
@@ -144,7 +144,7 @@ pub(super) struct Part {
     done: usize,
     delays: u32,
     halve: bool,
-    settled: bool,
+    closed: bool,
 }
 
 impl Part {
@@ -162,7 +162,7 @@ impl Part {
     }
 
     /// The memory still to move: address and length. It lives, and is this part's alone, until
-    /// the part settles.
+    /// the part ends.
     pub(super) fn memory(&self) -> (*mut u8, usize) {
         let rest = self.len - self.done;
         let half = rest / 2 / PAGE_BYTES * PAGE_BYTES;
@@ -173,7 +173,7 @@ impl Part {
     }
 
     /// Takes a system call's result; the part comes back where there is more to do.
-    pub(super) fn settle(mut self, result: io::Result<usize>) -> Option<Self> {
+    pub(super) fn record(mut self, result: io::Result<usize>) -> Option<Self> {
         self.halve = false;
         match result {
             Ok(moved) => self.advance(moved),
@@ -213,7 +213,7 @@ impl Part {
     }
 
     fn close(&mut self, error: Option<io::Error>) {
-        self.settled = true;
+        self.closed = true;
         let mut state = self.transfer.lock();
         if self.done < self.len {
             state.moved = state.moved.min(self.at + self.done);
@@ -226,7 +226,7 @@ impl Part {
             return;
         }
         if let Some(receipt) = state.receipt.take() {
-            receipt.settle(state.moved as u64);
+            receipt.complete(state.moved as u64);
         }
         // Written memory goes back at once: someone may be waiting for it, not for the ticket. And it
         // goes back under the lock, so that who sees the end of the transfer finds it free. (A buffer
@@ -239,10 +239,10 @@ impl Part {
 }
 
 impl Drop for Part {
-    /// A part that is dropped before it has settled fails its transfer: its thread died, and somebody may be
+    /// A part that is dropped before it ends fails its transfer: its thread died, and somebody may be
     /// waiting for the transfer.
     fn drop(&mut self) {
-        if self.settled {
+        if self.closed {
             return;
         }
         // The kernel may still move bytes of the buffer: it must not be used again.

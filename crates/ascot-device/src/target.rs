@@ -1,5 +1,4 @@
-//! Where a measurement takes place: which file system, whether it has a device behind it, and how much
-//! room there is.
+//! The directory of a measurement: its file system, whether a device stores it, and the free space.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,7 +7,7 @@ use ascot_model::units;
 
 use crate::area;
 use crate::error::ProbeError;
-use crate::{DEFAULT_BYTES, LEAST_BYTES};
+use crate::{DEFAULT_BYTES, MIN_BYTES};
 
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 const RAMFS_MAGIC: u64 = 0x8584_58f6;
@@ -18,7 +17,7 @@ const FREE_SHARE: u64 = 2;
 
 /// A directory that can be measured in.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Target {
     pub(crate) directory: PathBuf,
     /// What plans call the volume.
     pub(crate) name: String,
@@ -27,15 +26,15 @@ pub(crate) struct Place {
     pub(crate) notices: Vec<String>,
 }
 
-impl Place {
+impl Target {
     /// Looks at `directory`, to be measured in at most `bytes`.
-    pub(crate) fn find(directory: &Path, bytes: u64) -> Result<Place, ProbeError> {
+    pub(crate) fn find(directory: &Path, bytes: u64) -> Result<Target, ProbeError> {
         let failed = |source: io::Error| ProbeError::Directory { path: directory.to_path_buf(), source };
         if !std::fs::metadata(directory).map_err(failed)?.is_dir() {
             return Err(failed(io::ErrorKind::NotADirectory.into()));
         }
-        if bytes < LEAST_BYTES {
-            return Err(ProbeError::TooFewBytes { asked: bytes, needed: LEAST_BYTES });
+        if bytes < MIN_BYTES {
+            return Err(ProbeError::TooFewBytes { asked: bytes, needed: MIN_BYTES });
         }
         let stat = rustix::fs::statfs(directory).map_err(|error| failed(error.into()))?;
         // The type of the field differs between architectures; the numbers are of 32 bits.
@@ -52,9 +51,9 @@ impl Place {
         let room = rustix::fs::statvfs(directory).map_err(|error| failed(error.into()))?;
         let free = room.f_bavail.saturating_mul(room.f_frsize);
         let allowed = bytes.min(free / FREE_SHARE);
-        if allowed < LEAST_BYTES {
+        if allowed < MIN_BYTES {
             let path = directory.to_path_buf();
-            return Err(ProbeError::Room { path, needed: FREE_SHARE * LEAST_BYTES, free });
+            return Err(ProbeError::NoSpace { path, needed: FREE_SHARE * MIN_BYTES, free });
         }
         let mut notices = Vec::new();
         if allowed < bytes.min(DEFAULT_BYTES) {
@@ -67,7 +66,7 @@ impl Place {
         }
         let whole = std::fs::canonicalize(directory).unwrap_or_else(|_| directory.to_path_buf());
         let name = format!("{} ({kind})", whole.display());
-        Ok(Place { directory: directory.to_path_buf(), name, bytes: allowed, notices })
+        Ok(Target { directory: directory.to_path_buf(), name, bytes: allowed, notices })
     }
 }
 
@@ -95,7 +94,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_measured_is_refused_with_a_word() {
-        let told = |path: &str, bytes| Place::find(Path::new(path), bytes).expect_err("refused").to_string();
+        let told = |path: &str, bytes| Target::find(Path::new(path), bytes).expect_err("refused").to_string();
         assert!(told("/dev/shm", DEFAULT_BYTES).contains("tmpfs"));
         assert!(told("/no/such/place", DEFAULT_BYTES).contains("/no/such/place"));
         assert!(told("/etc/passwd", DEFAULT_BYTES).contains("directory"));

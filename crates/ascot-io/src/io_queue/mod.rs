@@ -1,19 +1,19 @@
 //! The arm: the one place that performs requests on a device, several in flight.
 //!
-//! A transfer (a whole buffer) is cut into parts; the arm keeps up to `depth` parts in flight for
+//! A transfer (a whole buffer) is cut into parts; the queue keeps up to `depth` parts in flight for
 //! each direction, so that reads never wait behind a queue of writes or the other way round.
 //!
 //! ```text
 //!   stream --Request--> [part part part]--> queue --> ring thread (io_uring)
 //!      ^                                          \-> depth threads (pread/pwrite)
-//!      '-- Ticket <----------- settled ------------'
+//!      '-- Ticket <----------- finished -----------'
 //! ```
 //!
 //! With io_uring, one thread owns the ring and sleeps in it; a bell (eventfd) read through the
 //! ring wakes it for new parts. Where the kernel refuses io_uring, `depth` threads do the same
 //! work, and where even threads are refused, the caller's own thread does.
 
-mod queue;
+mod part_queue;
 mod ring;
 mod threads;
 mod transfer;
@@ -22,23 +22,23 @@ use std::sync::{Arc, Mutex};
 
 use crate::sync::Unpoisoned;
 use crate::threads::Thread;
-use queue::Queue;
+use part_queue::PartQueue;
 pub(crate) use transfer::{Request, Ticket, part_count};
 
 /// Performs requests for many streams; clones share the same threads and depth.
 #[derive(Clone)]
-pub struct Arm {
+pub struct IoQueue {
     inner: Arc<Inner>,
 }
 
 struct Inner {
-    queue: Arc<Queue>,
+    queue: Arc<PartQueue>,
     kind: &'static str,
     threads: Mutex<Vec<Thread<()>>>,
 }
 
-impl Arm {
-    /// Starts an arm that keeps up to `depth` parts in flight in each direction: on io_uring, or
+impl IoQueue {
+    /// Starts a queue that keeps up to `depth` parts in flight in each direction: on io_uring, or
     /// on threads where the kernel refuses it.
     pub fn start(depth: usize) -> Self {
         Self::start_with(depth, depth)
@@ -50,21 +50,21 @@ impl Arm {
         Self::start_ring(reads, writes).unwrap_or_else(|| Self::start_pairs(reads, writes))
     }
 
-    /// Starts an arm of `depth` reading and `depth` writing threads, without io_uring.
+    /// Starts a queue of `depth` reading and `depth` writing threads, without io_uring.
     pub fn start_threads(depth: usize) -> Self {
         let depth = depth.clamp(1, 1024);
         Self::start_pairs(depth, depth)
     }
 
     fn start_pairs(reads: usize, writes: usize) -> Self {
-        let queue = Arc::new(Queue::for_threads());
+        let queue = Arc::new(PartQueue::for_threads());
         let threads = threads::start(&queue, reads, writes);
         let kind = if threads.is_empty() { "inline" } else { "threads" };
         Self { inner: Arc::new(Inner { queue, kind, threads: Mutex::new(threads) }) }
     }
 
     fn start_ring(reads: usize, writes: usize) -> Option<Self> {
-        let queue = Arc::new(Queue::for_ring().ok()?);
+        let queue = Arc::new(PartQueue::for_ring().ok()?);
         let thread = ring::start(&queue, (reads, writes))?;
         let threads = Mutex::new(vec![thread]);
         Some(Self { inner: Arc::new(Inner { queue, kind: "io_uring", threads }) })
@@ -77,7 +77,7 @@ impl Arm {
 
     /// Whether the two are clones of each other.
     #[cfg(test)]
-    pub(crate) fn is(&self, other: &Arm) -> bool {
+    pub(crate) fn is(&self, other: &IoQueue) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 

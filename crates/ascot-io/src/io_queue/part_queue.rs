@@ -1,4 +1,4 @@
-//! The queue between streams and an arm's threads: parts wait by direction, first come first
+//! The queue between streams and the device threads: parts wait by direction, first come first
 //! served.
 //!
 //! Invariant for the ring: `asleep` is set, under the lock, before the ring's thread sleeps, so a
@@ -16,7 +16,7 @@ use crate::ledger::Direction;
 use crate::sync::Unpoisoned;
 use crate::waits::{Need, wait_for};
 
-pub(super) struct Queue {
+pub(super) struct PartQueue {
     state: Mutex<State>,
     arrived: Condvar,
     bell: Option<OwnedFd>,
@@ -41,7 +41,7 @@ impl State {
     }
 }
 
-impl Queue {
+impl PartQueue {
     pub(super) fn for_threads() -> Self {
         Self { state: Mutex::default(), arrived: Condvar::new(), bell: None }
     }
@@ -71,7 +71,7 @@ impl Queue {
     pub(super) fn push(&self, parts: Vec<Part>) {
         let mut state = self.lock();
         if state.abandoned {
-            // Dropped parts settle with an error.
+            // Dropped parts fail.
             drop(state);
             return;
         }
@@ -89,7 +89,7 @@ impl Queue {
     }
 
     /// Where the thread that holds the answer panics, nothing is performed any more: all parts, waiting or to
-    /// come, settle with an error, so that nobody waits for them.
+    /// come, fail, so that no caller waits for them.
     pub(super) fn abandon_on_panic(&self) -> Abandon<'_> {
         Abandon { queue: self }
     }
@@ -159,7 +159,7 @@ impl Queue {
 
 /// Abandons a queue where its thread panics.
 pub(super) struct Abandon<'q> {
-    queue: &'q Queue,
+    queue: &'q PartQueue,
 }
 
 impl Drop for Abandon<'_> {

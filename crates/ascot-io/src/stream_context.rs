@@ -1,32 +1,32 @@
-//! What every stream carries beside its file: the path for errors, the meter, the faults.
+//! The context of a stream: the path for its errors, its meter, the fault hook and the space reservation.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
 use crate::error::{Action, IoError};
-use crate::fault_hook::{Effect, FaultHook, Operation};
+use crate::fault_hook::{Effect, FaultHook, inject_fault};
 use crate::ledger::Meter;
-use crate::room::Room;
+use crate::space_reservation::SpaceReservation;
 
-/// A stream's ties to the rest of the disk.
+/// What connects a stream with its disk.
 #[derive(Debug)]
-pub(crate) struct Port {
+pub(crate) struct StreamContext {
     pub(crate) path: PathBuf,
     pub(crate) meter: Meter,
     pub(crate) faults: Option<Arc<dyn FaultHook>>,
-    /// Where what files take is noted.
-    pub(crate) room: Room,
-    /// Set by whoever wants waits for the other end of a pipe to end.
+    /// Counts the space that files take.
+    pub(crate) space: SpaceReservation,
+    /// Once set, waits for the other end of a pipe end.
     pub(crate) stop: Option<Arc<AtomicBool>>,
 }
 
-impl Port {
+impl StreamContext {
     /// Asks the fault hook about an operation.
-    pub(crate) fn before(&self, operation: Operation, offset: u64) -> Result<Option<Effect>, IoError> {
-        before(self.faults.as_deref(), operation, &self.path, offset)
+    pub(crate) fn inject_fault(&self, action: Action, offset: u64) -> Result<Option<Effect>, IoError> {
+        inject_fault(self.faults.as_deref(), action, &self.path, offset)
     }
 
     /// An error of this stream's file.
@@ -56,24 +56,4 @@ impl Port {
         self.meter.waited(start.elapsed());
         result
     }
-}
-
-/// Asks the fault hook about an operation on `path`.
-pub(crate) fn before(
-    faults: Option<&dyn FaultHook>,
-    operation: Operation,
-    path: &Path,
-    offset: u64,
-) -> Result<Option<Effect>, IoError> {
-    let Some(faults) = faults else { return Ok(None) };
-    let action = match operation {
-        Operation::Open => Action::Open,
-        Operation::Create => Action::Create,
-        Operation::Read => Action::Read,
-        Operation::Write => Action::Write,
-        Operation::Sync => Action::Sync,
-        Operation::Rename => Action::Rename,
-        Operation::Remove => Action::Remove,
-    };
-    faults.before(operation, path).map_err(|source| IoError::from_os(action, path, offset, source))
 }

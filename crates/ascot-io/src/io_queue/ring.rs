@@ -1,4 +1,4 @@
-//! The arm on io_uring: one thread that owns a ring.
+//! The queue on io_uring: one thread that owns a ring.
 //!
 //! Invariants: a part stays in `slots` from its submission to its completion, so its memory and
 //! its descriptor outlive the kernel's use of them; at most `depth` parts of each direction are in
@@ -12,7 +12,7 @@ use std::thread;
 
 use io_uring::{IoUring, Probe, opcode, types};
 
-use super::queue::Queue;
+use super::part_queue::PartQueue;
 use super::transfer::Part;
 use crate::ledger::Direction;
 use crate::threads::{Thread, spawn};
@@ -22,7 +22,7 @@ use crate::waits::{Need, wait_for};
 const BELL: u64 = u64::MAX;
 
 /// Starts the ring's thread; `None` where io_uring (or a thread) is not to be had.
-pub(super) fn start(queue: &Arc<Queue>, depth: (usize, usize)) -> Option<Thread<()>> {
+pub(super) fn start(queue: &Arc<PartQueue>, depth: (usize, usize)) -> Option<Thread<()>> {
     let (answer, started) = mpsc::channel();
     let queue = Arc::clone(queue);
     let thread = spawn("device", move || match Ring::new(&queue, depth) {
@@ -52,7 +52,7 @@ struct Ring {
     /// Most reads and writes in flight.
     depth: (usize, usize),
     in_flight: InFlight,
-    bell_armed: bool,
+    bell_polled: bool,
     taken: Vec<Part>,
     reaped: Vec<(u64, i32)>,
 }
@@ -64,7 +64,7 @@ struct InFlight {
 }
 
 impl InFlight {
-    fn of(&mut self, direction: Direction) -> &mut usize {
+    fn count(&mut self, direction: Direction) -> &mut usize {
         match direction {
             Direction::Read => &mut self.reads,
             Direction::Write => &mut self.writes,
@@ -77,7 +77,7 @@ impl InFlight {
 }
 
 impl Ring {
-    fn new(queue: &Queue, depth: (usize, usize)) -> io::Result<Self> {
+    fn new(queue: &PartQueue, depth: (usize, usize)) -> io::Result<Self> {
         if queue.bell().is_none() {
             return Err(io::Error::from(io::ErrorKind::Unsupported));
         }
@@ -99,13 +99,13 @@ impl Ring {
             vacant: (0..slots).rev().collect(),
             depth,
             in_flight: InFlight::default(),
-            bell_armed: false,
+            bell_polled: false,
             taken: Vec::with_capacity(slots),
             reaped: Vec::with_capacity(slots + 1),
         })
     }
 
-    fn serve(&mut self, queue: &Queue) {
+    fn serve(&mut self, queue: &PartQueue) {
         loop {
             let reads = self.depth.0 - self.in_flight.reads;
             let writes = self.depth.1 - self.in_flight.writes;
@@ -116,7 +116,7 @@ impl Ring {
             if closed && self.in_flight.all() == 0 {
                 return;
             }
-            self.arm_bell(queue);
+            self.poll_bell(queue);
             let idle = self.in_flight.all() == 0;
             let _waiting = idle.then(|| wait_for("requests to the device", Need::Idle, None));
             // Interrupted, or the kernel is short of something: what it has taken will complete,
@@ -134,7 +134,7 @@ impl Ring {
             super::threads::perform(part);
             return;
         };
-        *self.in_flight.of(part.direction()) += 1;
+        *self.in_flight.count(part.direction()) += 1;
         let (memory, len) = part.memory();
         let fd = types::Fd(part.file().as_raw_fd());
         let entry = match part.direction() {
@@ -153,32 +153,32 @@ impl Ring {
         }
     }
 
-    fn arm_bell(&mut self, queue: &Queue) {
-        if self.bell_armed {
+    fn poll_bell(&mut self, queue: &PartQueue) {
+        if self.bell_polled {
             return;
         }
         let Some(bell) = queue.bell() else { return };
         let entry = opcode::PollAdd::new(types::Fd(bell.as_raw_fd()), libc::POLLIN as u32).build();
         // SAFETY: a poll touches no memory of ours.
-        self.bell_armed = unsafe { self.ring.submission().push(&entry.user_data(BELL)) }.is_ok();
+        self.bell_polled = unsafe { self.ring.submission().push(&entry.user_data(BELL)) }.is_ok();
     }
 
-    fn reap(&mut self, queue: &Queue) {
+    fn reap(&mut self, queue: &PartQueue) {
         let mut reaped = std::mem::take(&mut self.reaped);
         reaped.extend(self.ring.completion().map(|entry| (entry.user_data(), entry.result())));
         for (data, result) in reaped.drain(..) {
             if data == BELL {
-                self.bell_armed = false;
+                self.bell_polled = false;
                 queue.hush();
             } else {
                 let result = usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result));
-                self.settle(data as usize, result);
+                self.record(data as usize, result);
             }
         }
         self.reaped = reaped;
     }
 
-    fn settle(&mut self, slot: usize, result: io::Result<usize>) {
+    fn record(&mut self, slot: usize, result: io::Result<usize>) {
         let Some(part) = self.slots.get_mut(slot).and_then(Option::take) else { return };
         self.vacate(slot, part.direction());
         // The kernel cancels a request for which it cannot start a worker of its own: a limit of processes.
@@ -186,13 +186,13 @@ impl Ring {
             super::threads::perform(part);
             return;
         }
-        if let Some(part) = part.settle(result) {
+        if let Some(part) = part.record(result) {
             self.submit(part);
         }
     }
 
     fn vacate(&mut self, slot: usize, direction: Direction) {
-        *self.in_flight.of(direction) -= 1;
+        *self.in_flight.count(direction) -= 1;
         self.vacant.push(slot);
     }
 }

@@ -1,17 +1,17 @@
-//! The arm without io_uring: threads that read and write at offsets.
+//! The queue without io_uring: threads that read and write at offsets.
 
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::thread;
 
-use super::queue::Queue;
+use super::part_queue::PartQueue;
 use super::transfer::Part;
 use crate::ledger::Direction;
 use crate::threads::{Thread, ThreadError};
 
 /// Starts so many threads for each direction, or none where the system refuses the first one for either.
-pub(super) fn start(queue: &Arc<Queue>, reads: usize, writes: usize) -> Vec<Thread<()>> {
+pub(super) fn start(queue: &Arc<PartQueue>, reads: usize, writes: usize) -> Vec<Thread<()>> {
     let mut threads = Vec::with_capacity(reads + writes);
     for number in 0..reads.max(writes) {
         let wanted = [(Direction::Read, number < reads), (Direction::Write, number < writes)];
@@ -30,7 +30,7 @@ pub(super) fn start(queue: &Arc<Queue>, reads: usize, writes: usize) -> Vec<Thre
     threads
 }
 
-fn spawn(queue: &Arc<Queue>, direction: Direction) -> Result<Thread<()>, ThreadError> {
+fn spawn(queue: &Arc<PartQueue>, direction: Direction) -> Result<Thread<()>, ThreadError> {
     let queue = Arc::clone(queue);
     crate::threads::spawn("device", move || {
         let _abandon = queue.abandon_on_panic();
@@ -48,7 +48,7 @@ pub(super) fn perform(part: Part) {
         if matches!(&result, Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
             thread::yield_now();
         }
-        next = part.settle(result);
+        next = part.record(result);
     }
 }
 
@@ -57,7 +57,7 @@ fn call(part: &Part) -> io::Result<usize> {
         libc::off_t::try_from(part.offset()).map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW))?;
     let (memory, len) = part.memory();
     let fd = part.file().as_raw_fd();
-    // SAFETY: the part's memory is valid for `len` bytes and nobody else's until it settles; the
+    // SAFETY: the part's memory is valid for `len` bytes and of no other thread until it ends; the
     // descriptor is open as long as the part holds the file.
     let moved = unsafe {
         match part.direction() {

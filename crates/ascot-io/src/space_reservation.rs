@@ -2,14 +2,14 @@
 //! data they may be laid out.
 //!
 //! Sizes are asked of the file system after everything that changes them, so that the peak is what
-//! was really taken. Files that are written at once share one allowance: what the job is expected
-//! to come to and has not taken yet, or else a small share of the job. Where the job has promised not to take
+//! was really taken. Files that are written at once share one allowance: what the job has reserved
+//! and has not taken yet, or else a small share of the job. Where the job has promised not to take
 //! more than a limit, nothing is laid out beyond that, and a write that would pass it first waits for the
 //! removals under way.
 //!
 //! ```text
 //!   held      |== a ==|..|== b ====|..|        ..  laid out ahead
-//!   expected  |================================|
+//!   reserved  |================================|
 //!                                      ^^^^^^^^^^  may be laid out without raising the peak
 //!   limit     |=======================================|
 //! ```
@@ -26,41 +26,41 @@ use crate::sync::Unpoisoned;
 /// What may be laid out ahead in any case: this share of the job, within bounds; twice the share of
 /// a job so small that steps would be short.
 const AHEAD_SHARE: u64 = 64;
-const AHEAD_LEAST_BYTES: u64 = 1 << 20;
-const AHEAD_SMALL_BYTES: u64 = 16 << 20;
-const AHEAD_MOST_BYTES: u64 = 1 << 30;
+const MIN_AHEAD_BYTES: u64 = 1 << 20;
+const SMALL_AHEAD_BYTES: u64 = 16 << 20;
+const MAX_AHEAD_BYTES: u64 = 1 << 30;
 /// What is kept free below a limit, for indexes, manifests and the blocks that writes need.
 const SPARE_BYTES: u64 = 512 << 10;
 /// How often a write that waits for removals looks again.
 const REMOVAL_POLL: Duration = Duration::from_millis(50);
 
-/// Bytes that files of a job of `expected` bytes may take on top of their data.
-pub fn ahead_bytes(expected: u64) -> u64 {
-    let share = expected / AHEAD_SHARE;
-    share.max((2 * share).min(AHEAD_SMALL_BYTES)).clamp(AHEAD_LEAST_BYTES, AHEAD_MOST_BYTES)
+/// Bytes that files of a job of `reserved` bytes may take on top of their data.
+pub fn ahead_bytes(reserved: u64) -> u64 {
+    let share = reserved / AHEAD_SHARE;
+    share.max((2 * share).min(SMALL_AHEAD_BYTES)).clamp(MIN_AHEAD_BYTES, MAX_AHEAD_BYTES)
 }
 
-/// The account of the room taken; clones share it.
+/// The account of the space taken; clones share it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Room {
-    books: Arc<Mutex<Books>>,
+pub(crate) struct SpaceReservation {
+    state: Arc<Mutex<State>>,
     removed: Arc<Condvar>,
 }
 
 #[derive(Debug, Default)]
-struct Books {
+struct State {
     /// Bytes of each file, by device and inode.
     files: HashMap<(u64, u64), u64>,
     held: u64,
     peak: u64,
-    expected: u64,
+    reserved: u64,
     limit: Option<u64>,
     writers: u64,
     /// Removals under way.
     removals: u64,
 }
 
-impl Books {
+impl State {
     fn set(&mut self, stat: &Metadata, bytes: u64) {
         let key = (stat.dev(), stat.ino());
         let before = if bytes > 0 { self.files.insert(key, bytes) } else { self.files.remove(&key) };
@@ -69,36 +69,36 @@ impl Books {
     }
 }
 
-impl Room {
-    fn books(&self) -> MutexGuard<'_, Books> {
-        self.books.lock().unpoisoned()
+impl SpaceReservation {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unpoisoned()
     }
 
-    /// All files together are expected to come to `bytes`.
-    pub(crate) fn expect(&self, bytes: u64) {
-        self.books().expected = bytes;
+    /// Reserves `bytes` for all files together.
+    pub(crate) fn reserve(&self, bytes: u64) {
+        self.lock().reserved = bytes;
     }
 
     /// All files together should not take more than `bytes` at once.
     pub(crate) fn limit(&self, bytes: u64) {
-        self.books().limit = Some(bytes);
+        self.lock().limit = Some(bytes);
     }
 
     /// Bytes that may be taken before the limit, where there is one.
-    pub(crate) fn left_of_limit(&self) -> Option<u64> {
-        let books = self.books();
-        books.limit.map(|limit| limit.saturating_sub(books.held))
+    pub(crate) fn left(&self) -> Option<u64> {
+        let state = self.lock();
+        state.limit.map(|limit| limit.saturating_sub(state.held))
     }
 
     /// A removal of files begins; it ends when the value is dropped.
-    pub(crate) fn removal(&self) -> Removal {
-        self.books().removals += 1;
-        Removal { room: self.clone() }
+    pub(crate) fn begin_removal(&self) -> PendingRemoval {
+        self.lock().removals += 1;
+        PendingRemoval { space: self.clone() }
     }
 
     /// Most bytes taken at once so far.
     pub(crate) fn peak(&self) -> u64 {
-        self.books().peak
+        self.lock().peak
     }
 
     /// Notes what a file takes now.
@@ -112,74 +112,73 @@ impl Room {
     /// Notes what a file takes by its state.
     pub(crate) fn note_stat(&self, stat: &Metadata) {
         if stat.is_file() {
-            self.books().set(stat, stat.blocks() * SECTOR_BYTES as u64);
+            self.lock().set(stat, stat.blocks() * SECTOR_BYTES as u64);
         }
     }
 
     /// The file is gone.
     pub(crate) fn forget(&self, stat: &Metadata) {
-        self.books().set(stat, 0);
+        self.lock().set(stat, 0);
     }
 
     /// One more file is being written.
-    pub(crate) fn writer(&self) -> Writer {
-        self.books().writers += 1;
-        Writer { room: self.clone() }
+    pub(crate) fn writer(&self) -> WriterShare {
+        self.lock().writers += 1;
+        WriterShare { space: self.clone() }
     }
 }
 
 /// A file being written, which has its part of what may be laid out ahead.
 #[derive(Debug)]
-pub(crate) struct Writer {
-    room: Room,
+pub(crate) struct WriterShare {
+    space: SpaceReservation,
 }
 
-impl Writer {
+impl WriterShare {
     /// How much of `wanted` may be allocated after the next `bytes` of data.
     pub(crate) fn ahead(&self, wanted: u64, bytes: u64) -> u64 {
-        let books = self.room.books();
-        let to_come = books.expected.saturating_sub(books.held);
-        let most = to_come.max(ahead_bytes(books.expected.max(books.held)));
-        let most = books
-            .limit
-            .map_or(most, |limit| most.min(limit.saturating_sub(books.held + bytes + SPARE_BYTES)));
-        wanted.min(most / books.writers.max(1))
+        let state = self.space.lock();
+        let to_come = state.reserved.saturating_sub(state.held);
+        let max = to_come.max(ahead_bytes(state.reserved.max(state.held)));
+        let max =
+            state.limit.map_or(max, |limit| max.min(limit.saturating_sub(state.held + bytes + SPARE_BYTES)));
+        wanted.min(max / state.writers.max(1))
     }
 
     /// Waits while `bytes` more would pass the limit and files are being removed.
     pub(crate) fn wait_for_removals(&self, bytes: u64) {
-        let mut books = self.room.books();
+        let mut state = self.space.lock();
         let needed = bytes + SPARE_BYTES;
-        while books.removals > 0 && books.limit.is_some_and(|limit| books.held + needed > limit) {
-            let waited = self.room.removed.wait_timeout(books, REMOVAL_POLL);
-            books = waited.unpoisoned().0;
+        while state.removals > 0 && state.limit.is_some_and(|limit| state.held + needed > limit) {
+            let waited = self.space.removed.wait_timeout(state, REMOVAL_POLL);
+            state = waited.unpoisoned().0;
         }
     }
 
     /// Notes what the file takes now.
     pub(crate) fn note(&self, file: &File) {
-        self.room.note(file);
+        self.space.note(file);
     }
 }
 
-impl Drop for Writer {
+impl Drop for WriterShare {
     fn drop(&mut self) {
-        let mut books = self.room.books();
-        books.writers = books.writers.saturating_sub(1);
+        let mut state = self.space.lock();
+        state.writers = state.writers.saturating_sub(1);
     }
 }
 
 /// A removal of files that is under way.
 #[derive(Debug)]
-pub struct Removal {
-    room: Room,
+pub struct PendingRemoval {
+    space: SpaceReservation,
 }
 
-impl Drop for Removal {
+impl Drop for PendingRemoval {
     fn drop(&mut self) {
-        let mut books = self.room.books();
-        books.removals = books.removals.saturating_sub(1);
-        self.room.removed.notify_all();
+        let mut state = self.space.lock();
+        state.removals = state.removals.saturating_sub(1);
+        self.space.removed.notify_all();
     }
 }
 
@@ -191,60 +190,60 @@ mod tests {
 
     #[test]
     fn files_share_what_is_to_come() {
-        let room = Room::default();
-        room.expect(4096 * MIB);
-        let first = room.writer();
+        let space = SpaceReservation::default();
+        space.reserve(4096 * MIB);
+        let first = space.writer();
         assert_eq!(first.ahead(64 * MIB, 0), 64 * MIB);
-        let others: Vec<Writer> = (0..127).map(|_| room.writer()).collect();
+        let others: Vec<WriterShare> = (0..127).map(|_| space.writer()).collect();
         assert_eq!(first.ahead(64 * MIB, 0), 32 * MIB);
-        room.books().held = 4096 * MIB;
+        space.lock().held = 4096 * MIB;
         assert_eq!(first.ahead(64 * MIB, 0), MIB / 2, "a share of the job is left to all of them");
         drop(others);
         assert_eq!(first.ahead(1024 * MIB, 0), 64 * MIB);
-        room.limit(4100 * MIB);
+        space.limit(4100 * MIB);
         assert_eq!(first.ahead(1024 * MIB, 0), 4 * MIB - SPARE_BYTES, "nothing is laid out beyond the limit");
         assert_eq!(first.ahead(1024 * MIB, MIB), 3 * MIB - SPARE_BYTES, "the data itself counts");
-        room.limit(4000 * MIB);
+        space.limit(4000 * MIB);
         assert_eq!(first.ahead(1024 * MIB, 0), 0);
     }
 
     #[test]
     fn a_write_beyond_the_limit_waits_for_what_is_being_removed() {
-        let room = Room::default();
-        room.limit(10 * MIB);
-        let writer = room.writer();
-        room.books().held = 10 * MIB;
+        let space = SpaceReservation::default();
+        space.limit(10 * MIB);
+        let writer = space.writer();
+        space.lock().held = 10 * MIB;
         // Nothing is being removed: there is nothing to wait for.
         writer.wait_for_removals(MIB);
-        let removal = room.removal();
-        let remover = room.clone();
+        let removal = space.begin_removal();
+        let remover = space.clone();
         let removing = std::thread::spawn(move || {
             std::thread::sleep(2 * REMOVAL_POLL);
-            remover.books().held = 0;
+            remover.lock().held = 0;
             drop(removal);
         });
         writer.wait_for_removals(MIB);
-        assert_eq!(room.books().held, 0);
+        assert_eq!(space.lock().held, 0);
         removing.join().unwrap();
     }
 
     #[test]
     fn the_peak_is_what_files_took_at_once() {
         let directory = tempfile::tempdir().unwrap();
-        let room = Room::default();
+        let space = SpaceReservation::default();
         let mut taken = 0;
         for name in ["a", "b"] {
             let path = directory.path().join(name);
             std::fs::write(&path, vec![1; 100_000]).unwrap();
             let file = File::open(&path).unwrap();
             file.sync_all().unwrap();
-            room.note(&file);
-            room.note(&file);
+            space.note(&file);
+            space.note(&file);
             let stat = file.metadata().unwrap();
             taken = taken.max(stat.blocks() * SECTOR_BYTES as u64);
-            room.forget(&stat);
+            space.forget(&stat);
         }
-        assert_eq!((room.peak(), room.books().held), (taken, 0));
+        assert_eq!((space.peak(), space.lock().held), (taken, 0));
         assert!(taken >= 100_000);
     }
 }
