@@ -1,5 +1,7 @@
 //! The arguments of C functions beside handles: strings and bytes, checked as far as C allows.
 
+#![expect(unsafe_code, reason = "functions of a C interface take raw pointers")]
+
 use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;

@@ -1,5 +1,7 @@
 //! Errors as C sees them: a code, and a text for the thread.
 
+#![expect(unsafe_code, reason = "functions of a C interface take raw pointers")]
+
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};

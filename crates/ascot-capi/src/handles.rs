@@ -9,6 +9,8 @@
 //! Invariants: no number is given out twice in a process, for whatever kind; nothing that C hands in is ever
 //! dereferenced as a handle. So a handle that is closed, of another kind, or made up is an error, and never undefined.
 
+#![expect(unsafe_code, reason = "functions of a C interface take raw pointers")]
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, RwLock};

@@ -1,5 +1,7 @@
 //! Reading from C.
 
+#![expect(unsafe_code, reason = "functions of a C interface take raw pointers")]
+
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::{Arc, Mutex};
 

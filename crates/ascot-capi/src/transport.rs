@@ -4,6 +4,8 @@
 //! were taken. So does the buffer of each lane into which the host may have begun to write a batch that has not all
 //! come. If the host leaves in disorder neither is ever freed: somebody may still read or write it.
 
+#![expect(unsafe_code, reason = "functions of a C interface take raw pointers")]
+
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::time::Duration;

@@ -1,5 +1,7 @@
 //! Writing from C.
 
+#![expect(unsafe_code, reason = "functions of a C interface take raw pointers")]
+
 use std::ffi::{c_char, c_int, c_void};
 use std::path::PathBuf;
 use std::sync::{Mutex, TryLockError};

@@ -21,26 +21,31 @@ static ALLOCATOR: Orderly = Orderly;
 
 // SAFETY: memory comes from `System` and goes back to it as it is asked for; a null pointer is passed on only
 // where `System` gives one.
+#[expect(unsafe_code, reason = "an allocator is unsafe by its trait")]
 unsafe impl GlobalAlloc for Orderly {
     #[inline]
+    #[expect(unsafe_code, reason = "an allocator is unsafe by its trait")]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promises are those of `System`, here and below.
         checked(unsafe { System.alloc(layout) }, layout.size())
     }
 
     #[inline]
+    #[expect(unsafe_code, reason = "an allocator is unsafe by its trait")]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as above.
         checked(unsafe { System.alloc_zeroed(layout) }, layout.size())
     }
 
     #[inline]
+    #[expect(unsafe_code, reason = "an allocator is unsafe by its trait")]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_bytes: usize) -> *mut u8 {
         // SAFETY: as above.
         checked(unsafe { System.realloc(block, layout, new_bytes) }, new_bytes)
     }
 
     #[inline]
+    #[expect(unsafe_code, reason = "an allocator is unsafe by its trait")]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         // SAFETY: as above.
         unsafe { System.dealloc(block, layout) }
@@ -65,6 +70,7 @@ fn refused(bytes: usize) {
 
 /// Has an abort end the process in order, too: the C library aborts, with a word, where a thread that starts finds no
 /// memory for the least of its needs.
+#[expect(unsafe_code, reason = "an allocator is unsafe by its trait")]
 pub fn end_in_order_on_abort() {
     let handler: extern "C" fn(libc::c_int) = on_abort;
     // SAFETY: the handler neither allocates nor locks, and does not return.
@@ -77,6 +83,7 @@ extern "C" fn on_abort(_signal: libc::c_int) {
 }
 
 /// Ends the process in order, for want of so many bytes.
+#[expect(unsafe_code, reason = "an allocator is unsafe by its trait")]
 pub fn end(bytes: usize) -> ! {
     emergency::claim_end();
     let mut text = [0_u8; 200];
@@ -94,6 +101,7 @@ pub fn end(bytes: usize) -> ! {
     remove_and_exit();
 }
 
+#[expect(unsafe_code, reason = "an allocator is unsafe by its trait")]
 fn remove_and_exit() -> ! {
     emergency::remove_all();
     // SAFETY: ends the process without its destructors, which could need memory or wait for a lock.

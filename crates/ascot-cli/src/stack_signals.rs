@@ -11,6 +11,7 @@ const SIGNALS: [libc::c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 
 /// The loader calls it before the standard library looks at signals.
 // SAFETY: the section holds pointers to functions of this type, which are called once, on the only thread.
+#[expect(unsafe_code, reason = "the C library runs what stands in this section before main")]
 #[unsafe(link_section = ".init_array")]
 #[used]
 static BEFORE_MAIN: extern "C" fn() = set_aside;
@@ -25,6 +26,7 @@ pub fn restore() {
     set(libc::SIG_DFL);
 }
 
+#[expect(unsafe_code, reason = "handlers of signals are set by raw calls")]
 fn set(action: libc::sighandler_t) {
     for signal in SIGNALS {
         // SAFETY: a signal that may be ignored, and an action that is no function.
@@ -38,6 +40,7 @@ mod tests {
     use std::thread;
 
     #[test]
+    #[expect(unsafe_code, reason = "handlers of signals are set by raw calls")]
     fn a_thread_has_no_stack_for_signals() {
         let asked = || {
             let mut stack = libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: 0, ss_size: 0 };

@@ -22,6 +22,7 @@ pub fn raise_open_files_limit() {
 
 /// Makes a write beyond the file size limit (`ulimit -f`) an error that is reported and cleaned up
 /// after, instead of a signal that kills.
+#[expect(unsafe_code, reason = "the system call has no safe wrapper")]
 pub fn report_file_size_limit() {
     // SAFETY: ignoring a signal installs no handler.
     unsafe {
@@ -31,6 +32,7 @@ pub fn report_file_size_limit() {
 
 /// Whether `signal` is ignored, as under `nohup` or in a shell's background job; such a signal
 /// stays ignored.
+#[expect(unsafe_code, reason = "the system call has no safe wrapper")]
 pub fn is_ignored(signal: i32) -> bool {
     // SAFETY: all-zero bytes are a valid sigaction to be overwritten; a null new action only queries.
     unsafe {
@@ -43,6 +45,7 @@ pub fn is_ignored(signal: i32) -> bool {
 /// runtime opens /dev/null in their place, where data would vanish and look written.
 static CLOSED_AT_START: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
 
+#[expect(unsafe_code, reason = "the system call has no safe wrapper")]
 extern "C" fn look_at_streams() {
     for (number, closed) in (0..).zip(&CLOSED_AT_START) {
         // SAFETY: F_GETFD only asks.
@@ -53,6 +56,7 @@ extern "C" fn look_at_streams() {
 // SAFETY: the section holds functions that are called once, before `main`; this one needs nothing that is set
 // up by then, and touches nothing but atomics.
 #[used]
+#[expect(unsafe_code, reason = "the C library runs what stands in this section before main")]
 #[unsafe(link_section = ".init_array")]
 static LOOK_AT_STREAMS: extern "C" fn() = look_at_streams;
 

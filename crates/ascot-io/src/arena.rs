@@ -65,6 +65,7 @@ impl Arena {
     }
 
     /// The address of byte `at`, which is in the arena.
+    #[expect(unsafe_code, reason = "addresses in the mapping that the arena owns")]
     pub(crate) fn address(&self, at: usize) -> NonNull<u8> {
         assert!(at < self.mapping.bytes());
         // SAFETY: just checked: the result is in the mapping.
@@ -75,6 +76,7 @@ impl Arena {
     ///
     /// # Safety
     /// Nobody uses the range any more.
+    #[expect(unsafe_code, reason = "addresses in the mapping that the arena owns")]
     pub(crate) unsafe fn give(&mut self, range: Range<usize>) {
         self.free.insert(range);
     }
@@ -109,6 +111,7 @@ impl Arena {
         }
     }
 
+    #[expect(unsafe_code, reason = "addresses in the mapping that the arena owns")]
     fn forget(&mut self, range: Range<usize>, unit: usize) {
         if unit < self.grain {
             // Whoever has the rest of this huge page would bring all of it back with one touch.
@@ -137,6 +140,7 @@ mod tests {
         Arena::map(mib * MIB).unwrap()
     }
 
+    #[expect(unsafe_code, reason = "addresses in the mapping that the arena owns")]
     fn touch(arena: &Arena, range: Range<usize>) {
         for at in range.step_by(PAGE_BYTES) {
             // SAFETY: within the mapping, and no test shares its arena.
@@ -145,6 +149,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(unsafe_code, reason = "addresses in the mapping that the arena owns")]
     fn what_comes_back_is_taken_next() {
         let mut arena = arena(8);
         let first = arena.take(MIB).unwrap();
@@ -175,6 +180,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(unsafe_code, reason = "addresses in the mapping that the arena owns")]
     fn discarding_frees_only_what_is_free() {
         let mut arena = arena(8);
         let [first, second] = [0, 1].map(|_| arena.take(3 * MIB).unwrap());
@@ -192,6 +198,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(unsafe_code, reason = "addresses in the mapping that the arena owns")]
     fn part_of_a_huge_page_can_be_discarded_for_good() {
         let mut arena = arena(64);
         let kept = arena.take(MIB).unwrap();

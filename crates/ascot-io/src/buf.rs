@@ -48,8 +48,10 @@ enum Owner {
 }
 
 // SAFETY: a `Buf` is the only way to its bytes (parts never overlap), so it moves like a `Vec<u8>`.
+#[expect(unsafe_code, reason = "a buffer is a range of memory that it owns alone")]
 unsafe impl Send for Buf {}
 // SAFETY: `&Buf` only gives `&[u8]`.
+#[expect(unsafe_code, reason = "a buffer is a range of memory that it owns alone")]
 unsafe impl Sync for Buf {}
 
 impl Pool {
@@ -134,6 +136,7 @@ impl Buf {
     ///
     /// # Panics
     /// When `n` is more than [`len`](Self::len).
+    #[expect(unsafe_code, reason = "a buffer is a range of memory that it owns alone")]
     pub fn split_to(&mut self, n: usize) -> Self {
         assert!(n <= self.len, "split_to({n}) of a buffer of {} bytes", self.len);
         let front = Self { start: self.start, len: n, owner: Arc::clone(&self.owner) };
@@ -154,6 +157,7 @@ impl Buf {
 
     /// Rejoins `tail` where it starts exactly at this part's end in the same region; otherwise
     /// gives it back.
+    #[expect(unsafe_code, reason = "a buffer is a range of memory that it owns alone")]
     pub fn unsplit(&mut self, tail: Self) -> Result<(), Self> {
         // SAFETY: one past the end of this part is in the region or one past its end.
         let end = unsafe { self.start.add(self.len) };
@@ -178,6 +182,7 @@ impl Buf {
 
 impl Deref for Buf {
     type Target = [u8];
+    #[expect(unsafe_code, reason = "a buffer is a range of memory that it owns alone")]
     fn deref(&self) -> &[u8] {
         // SAFETY: the range is initialised memory (mappings start zeroed) of this part alone,
         // alive as long as the owner.
@@ -186,6 +191,7 @@ impl Deref for Buf {
 }
 
 impl DerefMut for Buf {
+    #[expect(unsafe_code, reason = "a buffer is a range of memory that it owns alone")]
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above, and `&mut self` makes the access exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }

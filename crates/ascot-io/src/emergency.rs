@@ -92,6 +92,7 @@ fn link(path: &Path, is_ours: Option<IsOurs>) {
 }
 
 /// Forgets a file or directory: it is gone, or shall stay.
+#[expect(unsafe_code, reason = "an abort reads the list without a lock")]
 pub fn forget(path: &Path) {
     let _changing = CHANGING.lock().unwrap_or_else(PoisonError::into_inner);
     for slot in slots() {
@@ -108,6 +109,7 @@ pub fn forget(path: &Path) {
     }
 }
 
+#[expect(unsafe_code, reason = "an abort reads the list without a lock")]
 fn slots() -> impl Iterator<Item = &'static Slot> {
     let mut next = SLOTS.load(SeqCst).cast_const();
     std::iter::from_fn(move || {
@@ -144,6 +146,7 @@ pub fn remove_all() {
     remove_registered();
 }
 
+#[expect(unsafe_code, reason = "an abort reads the list without a lock")]
 fn remove_registered() {
     for slot in slots() {
         let path = slot.path.load(SeqCst);
@@ -238,6 +241,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(unsafe_code, reason = "an abort reads the list without a lock")]
     fn paths_come_and_go() {
         let held = || {
             let paths = slots().map(|slot| slot.path.load(SeqCst)).filter(|path| !path.is_null());

@@ -70,6 +70,7 @@ impl Growable {
 
 impl Deref for Growable {
     type Target = [u8];
+    #[expect(unsafe_code, reason = "the mapping belongs to this value alone")]
     fn deref(&self) -> &[u8] {
         match &self.mapping {
             // SAFETY: the mapping is initialised memory of this value alone.
@@ -80,6 +81,7 @@ impl Deref for Growable {
 }
 
 impl DerefMut for Growable {
+    #[expect(unsafe_code, reason = "the mapping belongs to this value alone")]
     fn deref_mut(&mut self) -> &mut [u8] {
         match &mut self.mapping {
             // SAFETY: as above, and `&mut self` makes the access exclusive.

@@ -22,6 +22,7 @@ pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// Has the allocator of the C library give large blocks back to the system as soon as they are
 /// freed: what it would keep for later counts against the cap as well. Where the address space is limited, it
 /// takes none for heaps of single threads, 64 MiB each.
+#[expect(unsafe_code, reason = "a mapping owns its addresses")]
 pub(crate) fn keep_no_large_blocks() {
     const LARGE_BYTES: libc::c_int = 1 << 20;
     #[cfg(target_env = "gnu")]
@@ -45,8 +46,10 @@ pub(crate) struct Mapping {
 }
 
 // SAFETY: the mapping is plain memory owned by this value; nothing in it is tied to a thread.
+#[expect(unsafe_code, reason = "a mapping owns its addresses")]
 unsafe impl Send for Mapping {}
 // SAFETY: a shared `Mapping` gives out only its address; access to the bytes is the owner's matter.
+#[expect(unsafe_code, reason = "a mapping owns its addresses")]
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
@@ -58,6 +61,7 @@ impl Mapping {
 
     /// Zeroed private memory of `bytes` that starts at a multiple of `align` (the page's size or the
     /// huge page's); asks for huge pages where `huge`.
+    #[expect(unsafe_code, reason = "a mapping owns its addresses")]
     pub(crate) fn reusable(bytes: usize, align: usize, huge: bool) -> Result<Self, Errno> {
         let aligned = align > PAGE_BYTES;
         let slack = if aligned { HUGE_PAGE_BYTES } else { 0 };
@@ -86,6 +90,7 @@ impl Mapping {
     }
 
     /// Advice that changes no contents; a refusal changes only speed.
+    #[expect(unsafe_code, reason = "a mapping owns its addresses")]
     fn advise(&self, range: Range<usize>, advice: Advice) {
         assert!(!matches!(advice, Advice::LinuxDontNeed), "the advice changes no contents");
         assert!(range.start <= range.end && range.end <= self.bytes);
@@ -95,6 +100,7 @@ impl Mapping {
 
     /// Makes it `bytes` long (a multiple of the page size, not 0), if need be at another address. It
     /// keeps its contents and goes on with zeros; refused with an errno, it is as it was.
+    #[expect(unsafe_code, reason = "a mapping owns its addresses")]
     pub(crate) fn resize(&mut self, bytes: usize) -> Result<(), Errno> {
         // SAFETY: the range is our own mapping, and `&mut self` shows that nobody knows its address.
         let raw = unsafe { mm::mremap(self.start.as_ptr().cast(), self.bytes, bytes, MremapFlags::MAYMOVE)? };
@@ -108,6 +114,7 @@ impl Mapping {
     ///
     /// # Safety
     /// The mapping is anonymous, and nobody uses the range.
+    #[expect(unsafe_code, reason = "a mapping owns its addresses")]
     pub(crate) unsafe fn discard(&self, range: Range<usize>) {
         assert!(range.start <= range.end && range.end <= self.bytes);
         // SAFETY: the range is in our own mapping, and the caller vouches that nobody uses it.
@@ -118,6 +125,7 @@ impl Mapping {
 
     /// Bytes of the mapping that are resident.
     #[cfg(test)]
+    #[expect(unsafe_code, reason = "a mapping owns its addresses")]
     pub(crate) fn resident(&self) -> usize {
         let mut pages = vec![0_u8; self.bytes / PAGE_BYTES];
         // SAFETY: the range is our own mapping, and `pages` has a byte for each of its pages.
@@ -127,6 +135,7 @@ impl Mapping {
     }
 
     /// A shared window of a file. `offset` must be a multiple of the page size.
+    #[expect(unsafe_code, reason = "a mapping owns its addresses")]
     pub(crate) fn window(file: &File, offset: u64, bytes: usize, write: bool) -> Result<Self, Errno> {
         let protection = if write { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
         // SAFETY: as above, a fresh mapping at an address of the kernel's choice.
@@ -142,6 +151,7 @@ impl Mapping {
     }
 
     /// Keeps `bytes` from the first huge-page boundary on and unmaps what is before and after.
+    #[expect(unsafe_code, reason = "a mapping owns its addresses")]
     fn trim_to_huge(self, bytes: usize) -> Self {
         let address = self.start.as_ptr() as usize;
         let front = address.next_multiple_of(HUGE_PAGE_BYTES) - address;
@@ -172,6 +182,7 @@ impl Mapping {
     }
 
     /// Copies out of the mapping; the range must lie in it.
+    #[expect(unsafe_code, reason = "a mapping owns its addresses")]
     pub(crate) fn copy_out(&self, from: usize, to: &mut [u8]) {
         assert!(from <= self.bytes && to.len() <= self.bytes - from);
         // SAFETY: the range lies in the mapping, and `to` is a Rust slice outside it.
@@ -179,6 +190,7 @@ impl Mapping {
     }
 
     /// Copies into the mapping (which must be writable); the range must lie in it.
+    #[expect(unsafe_code, reason = "a mapping owns its addresses")]
     pub(crate) fn copy_in(&mut self, to: usize, from: &[u8]) {
         assert!(to <= self.bytes && from.len() <= self.bytes - to);
         // SAFETY: the range lies in the mapping, and `from` is a Rust slice outside it.
@@ -187,6 +199,7 @@ impl Mapping {
 }
 
 impl Drop for Mapping {
+    #[expect(unsafe_code, reason = "a mapping owns its addresses")]
     fn drop(&mut self) {
         // SAFETY: the range is ours, mapped once, and nobody holds a part of it any more.
         let _ = unsafe { mm::munmap(self.start.as_ptr().cast(), self.bytes) };

@@ -209,8 +209,10 @@ pub(crate) struct Grant {
 }
 
 // SAFETY: a grant is plain memory of its own; nothing in it is tied to a thread.
+#[expect(unsafe_code, reason = "a grant owns its range of the pool")]
 unsafe impl Send for Grant {}
 // SAFETY: a shared `Grant` gives out only its address; access to the bytes is the owner's matter.
+#[expect(unsafe_code, reason = "a grant owns its range of the pool")]
 unsafe impl Sync for Grant {}
 
 impl Grant {
@@ -224,6 +226,7 @@ impl Grant {
 }
 
 impl Drop for Grant {
+    #[expect(unsafe_code, reason = "a grant owns its range of the pool")]
     fn drop(&mut self) {
         let backing = &mut *self.pool.inner.backing();
         self.pool.inner.uncount(backing, self.bytes);

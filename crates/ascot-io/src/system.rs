@@ -58,6 +58,7 @@ pub(crate) fn wait(fd: impl AsFd, stop: impl AsFd, flags: PollFlags) -> io::Resu
 
 /// The share (0 to 1) of `[offset, offset + bytes)` that is in the page cache; 0 where the kernel
 /// cannot say. Unlike a read that must not wait, asking starts no read-ahead.
+#[expect(unsafe_code, reason = "the system call has no safe wrapper")]
 pub(crate) fn cached_share(file: &File, offset: u64, bytes: u64) -> f64 {
     #[repr(C)]
     struct Range {

@@ -46,6 +46,7 @@ impl Bench {
 }
 
 /// Processor time of this thread.
+#[expect(unsafe_code, reason = "the system call has no safe wrapper")]
 fn processor_seconds() -> f64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the call writes to the time it is given.
@@ -54,6 +55,7 @@ fn processor_seconds() -> f64 {
 }
 
 /// The same items in huge pages, where the system has them.
+#[expect(unsafe_code, reason = "the system call has no safe wrapper")]
 fn huge<T: Copy>(items: &[T]) -> Vec<T> {
     const PAGE: usize = 2 << 20;
     let mut vec: Vec<T> = Vec::with_capacity(items.len() + PAGE / size_of::<T>());

@@ -106,6 +106,7 @@ mod mix {
     }
 
     /// The sum of the hashes of all numbers.
+    #[expect(unsafe_code, reason = "calls a vector kernel that the processor has")]
     pub(super) fn sum<T: Copy + Into<u64>>(numbers: &[T]) -> u128 {
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx512f")

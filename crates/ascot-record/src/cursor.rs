@@ -23,6 +23,7 @@ const LINE: usize = 64;
 
 /// Asks for the cache line that holds `bytes[at]`, if there is such a byte.
 #[inline(always)]
+#[expect(unsafe_code, reason = "prefetching is an instruction of the processor")]
 pub fn prefetch_byte(bytes: &[u8], at: usize) {
     #[cfg(target_arch = "x86_64")]
     if let Some(byte) = bytes.get(at) {

@@ -111,6 +111,7 @@ mod passes {
     }
 
     #[inline(always)]
+    #[expect(unsafe_code, reason = "calls a vector kernel that the processor has")]
     fn widest(bytes: &mut [u8], pass: impl Fn(&mut [u8])) {
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx512f")

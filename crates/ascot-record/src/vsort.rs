@@ -35,6 +35,7 @@ fn has_vectors(count: usize) -> bool {
 }
 
 /// Sorts ascending, in place, without allocating.
+#[expect(unsafe_code, reason = "calls a vector kernel that the processor has")]
 pub fn sort_u64(v: &mut [u64]) {
     if sort_runs(v) {
         return;
@@ -48,6 +49,7 @@ pub fn sort_u64(v: &mut [u64]) {
 }
 
 /// Sorts ascending, in place, without allocating.
+#[expect(unsafe_code, reason = "calls a vector kernel that the processor has")]
 pub fn sort_u32(v: &mut [u32]) {
     if sort_runs(v) {
         return;

@@ -9,7 +9,9 @@ static USED: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
 // SAFETY: everything is the system's allocator's; numbers are only counted beside it.
+#[expect(unsafe_code, reason = "an allocator is unsafe by its trait")]
 unsafe impl GlobalAlloc for Counting {
+    #[expect(unsafe_code, reason = "an allocator is unsafe by its trait")]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let used = USED.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
         PEAK.fetch_max(used, Ordering::Relaxed);
@@ -17,6 +19,7 @@ unsafe impl GlobalAlloc for Counting {
         unsafe { System.alloc(layout) }
     }
 
+    #[expect(unsafe_code, reason = "an allocator is unsafe by its trait")]
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         USED.fetch_sub(layout.size(), Ordering::Relaxed);
         // SAFETY: as above.

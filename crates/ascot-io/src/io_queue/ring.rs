@@ -128,6 +128,7 @@ impl Ring {
         }
     }
 
+    #[expect(unsafe_code, reason = "io_uring takes raw memory")]
     fn submit(&mut self, part: Part) {
         // `take` asked for no more parts than there are vacant slots.
         let Some(slot) = self.vacant.pop() else {
@@ -153,6 +154,7 @@ impl Ring {
         }
     }
 
+    #[expect(unsafe_code, reason = "io_uring takes raw memory")]
     fn poll_bell(&mut self, queue: &PartQueue) {
         if self.bell_polled {
             return;

@@ -52,6 +52,7 @@ pub(super) fn perform(part: Part) {
     }
 }
 
+#[expect(unsafe_code, reason = "the system writes to a part of a shared buffer")]
 fn call(part: &Part) -> io::Result<usize> {
     let offset =
         libc::off_t::try_from(part.offset()).map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW))?;

@@ -58,8 +58,10 @@ struct State {
 
 // SAFETY: `start` points into `state.buf`, which is owned by the transfer and given out only after
 // the last part has ended; until then each part alone uses its range.
+#[expect(unsafe_code, reason = "the parts of a transfer share one buffer")]
 unsafe impl Send for Transfer {}
 // SAFETY: as above; everything else is behind the mutex.
+#[expect(unsafe_code, reason = "the parts of a transfer share one buffer")]
 unsafe impl Sync for Transfer {}
 
 impl Transfer {
@@ -163,6 +165,7 @@ impl Part {
 
     /// The memory still to move: address and length. It lives, and is this part's alone, until
     /// the part ends.
+    #[expect(unsafe_code, reason = "the parts of a transfer share one buffer")]
     pub(super) fn memory(&self) -> (*mut u8, usize) {
         let rest = self.len - self.done;
         let half = rest / 2 / PAGE_BYTES * PAGE_BYTES;

@@ -59,6 +59,7 @@ pub(super) fn sum(records: &[u8], record_len: usize, zeros: u32) -> u64 {
 /// The products of all words of one record, added up by place within a block.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,vpclmulqdq")]
+#[expect(unsafe_code, reason = "vector instructions that the processor has")]
 fn products_of(record: &[u8], missing: usize, factors: &[u64]) -> __m512i {
     let mut sum = _mm512_setzero_si512();
     let mut mask = u64::MAX << missing;

@@ -24,6 +24,7 @@ const MANY_GROUPS: usize = 64;
 ///
 /// # Panics
 /// If `parts` or `out` is shorter than `values`, or a part is not below `groups`.
+#[expect(unsafe_code, reason = "writes through pointers to ranges counted before")]
 pub fn group_by_part<T: Copy>(values: &[T], parts: &[u16], groups: usize, out: &mut [T]) -> Vec<u32> {
     let (parts, out) = (&parts[..values.len()], &mut out[..values.len()]);
     let mut sizes = vec![0u32; groups];
@@ -70,6 +71,7 @@ mod lines {
 
     /// # Safety
     /// `whole::<T>()`; `parts` and `out` are as long as `values`, and `sizes` counts `parts`.
+    #[expect(unsafe_code, reason = "writes through pointers to ranges counted before")]
     pub(super) unsafe fn scatter<T: Copy>(values: &[T], parts: &[u16], sizes: &[u32], out: &mut [T]) {
         let per_line = LINE_BYTES / size_of::<T>();
         // Places count from the line that `out` begins in.
@@ -126,6 +128,7 @@ mod lines {
     ///
     /// # Safety
     /// Both are lines, aligned as such; `to` may be written.
+    #[expect(unsafe_code, reason = "writes through pointers to ranges counted before")]
     unsafe fn stream(line: *const __m128i, to: *mut __m128i) {
         for at in 0..LINE_BYTES / size_of::<__m128i>() {
             // SAFETY: within the line, which is aligned; every x86-64 processor has the instructions.

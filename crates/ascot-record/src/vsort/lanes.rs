@@ -1,5 +1,7 @@
 //! Vectors of integers: the few operations that sorting needs.
 
+#![expect(unsafe_code, reason = "vector instructions that the processor has")]
+
 use std::arch::x86_64::{
     __m512i, __mmask8, __mmask16, _mm_loadl_epi64, _mm512_cmple_epu32_mask, _mm512_cmple_epu64_mask,
     _mm512_cmplt_epu32_mask, _mm512_cmplt_epu64_mask, _mm512_cvtepu8_epi64, _mm512_loadu_si512,

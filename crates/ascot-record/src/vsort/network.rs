@@ -11,6 +11,8 @@
 //! Merging is bitonic: the one half is compared with the other read backwards (rows reversed and
 //! lanes flipped), then distances halve, first across lanes, then down rows.
 
+#![expect(unsafe_code, reason = "vector instructions that the processor has")]
+
 use super::lanes::{Lanes, first_lanes};
 
 /// Rows that registers hold.

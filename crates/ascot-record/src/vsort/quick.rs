@@ -10,6 +10,8 @@
 //! sides: what is not meant there falls into free room and is overwritten later. The first and
 //! last block and the remainder are set aside at the start, which makes the room, and go last.
 
+#![expect(unsafe_code, reason = "vector instructions that the processor has, on slices split before")]
+
 use std::mem::MaybeUninit;
 
 use super::lanes::{Lanes, first_lanes};

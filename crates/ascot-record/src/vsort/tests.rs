@@ -14,6 +14,7 @@ fn random(seed: u64) -> impl FnMut() -> u64 {
     }
 }
 
+#[expect(unsafe_code, reason = "calls a vector kernel that the processor has")]
 fn check(v: &[u64]) {
     let mut wanted = v.to_vec();
     wanted.sort_unstable();
@@ -81,6 +82,7 @@ fn hostile_shapes() {
 /// A network sorts everything if it sorts all sequences of zeros and ones.
 #[test]
 #[cfg(target_arch = "x86_64")]
+#[expect(unsafe_code, reason = "calls a vector kernel that the processor has")]
 fn columns_of_zeros_and_ones() {
     if !quick::available() {
         return;

@@ -104,8 +104,7 @@ fn remove_output(dir: &Path) {
 
 /// Unfinished outputs of jobs that had no directory yet.
 fn orphans(temp: &Path) -> Vec<Leftover> {
-    // SAFETY: geteuid reads a number and cannot fail.
-    let me = unsafe { libc::geteuid() };
+    let me = rustix::process::geteuid().as_raw();
     let mine = |path: &PathBuf| fs::metadata(path).is_ok_and(|stat| stat.uid() == me);
     let leftover = |path: PathBuf| Leftover {
         bytes: fs::metadata(&path).map_or(0, |stat| stat.blocks() * 512),
@@ -135,8 +134,7 @@ fn is_job(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let made = name.strip_prefix('.').and_then(|name| name.strip_suffix(UNSEEN)).unwrap_or(&name);
     let id = made.strip_prefix(PREFIX).unwrap_or_default();
-    // SAFETY: geteuid reads a number and cannot fail.
-    let me = unsafe { libc::geteuid() };
+    let me = rustix::process::geteuid().as_raw();
     id.len() == 12
         && id.bytes().all(|byte| byte.is_ascii_hexdigit())
         && fs::symlink_metadata(path).is_ok_and(|stat| stat.is_dir() && stat.uid() == me)

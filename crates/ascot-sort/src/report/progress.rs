@@ -188,11 +188,7 @@ fn fraction(passes: &[PassPlan], at: usize, share: f64) -> f64 {
 
 /// Processor time of all threads of this process.
 fn cpu_time() -> Duration {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is valid memory for the result.
-    if unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) } != 0 {
-        return Duration::ZERO;
-    }
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 

@@ -18,11 +18,7 @@ pub fn peak_memory_bytes() -> u64 {
 
 /// Descriptors this process may still open, with some kept for what is always open.
 pub fn descriptors() -> usize {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is a valid place for the answer.
-    let status = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
-    let most = if status == 0 { limit.rlim_cur.min(1 << 20) as usize } else { 1024 };
-    most.saturating_sub(32).max(4)
+    ascot_io::descriptor_limit().min(1 << 20).saturating_sub(32).max(4)
 }
 
 /// The number of the device that `path` is on; none if the path cannot be inspected.

@@ -284,8 +284,7 @@ impl JobDir {
                 let _ = fs::rename(now, dir);
             }
         }
-        // SAFETY: geteuid reads a number and cannot fail.
-        let me = unsafe { libc::geteuid() };
+        let me = rustix::process::geteuid().as_raw();
         let ours =
             |path: &&PathBuf| fs::symlink_metadata(path).is_ok_and(|it| it.is_file() && it.uid() == me);
         if let Some(temporary) = self.temporary.as_ref().filter(ours) {

@@ -147,8 +147,7 @@ pub fn give_name(disk: &Disk, dir: &Path, view: &Path) -> Result<(), SortError> 
     let open = options.read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW).open(dir);
     let open = open.map_err(failed)?;
     let stat = open.metadata().map_err(failed)?;
-    // SAFETY: geteuid reads a number and cannot fail.
-    let me = unsafe { libc::geteuid() };
+    let me = rustix::process::geteuid().as_raw();
     // Of a job that was killed here it may have its mode already.
     if stat.uid() != me || ![0o700, mode | 0o700].contains(&(stat.mode() & 0o777)) {
         return Err(IoError::Replaced { path: dir.to_path_buf() }.into());
