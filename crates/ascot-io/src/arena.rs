@@ -1,8 +1,8 @@
 //! One mapping as large as a pool's budget, from which the pool hands out its regions.
 //!
-//! A range that comes back is not unmapped: its pages stay, so the next region at that place costs
-//! no page faults and no zeroing. `touched` is what may be resident: every grain (a page, or a huge
-//! page where the arena has such) that some region was in since its memory was last discarded.
+//! A range that comes back stays mapped and keeps its pages, so the next region at that place costs no page faults and
+//! no zeroing. `touched` contains every grain that may be resident: a grain is a page, or a huge page if the arena has
+//! huge pages, and it is touched from its first use by a region until its memory is discarded.
 //!
 //! ```text
 //!            0                                              budget
@@ -11,7 +11,7 @@
 //!                     ^^^^ reused as it is             ^^^^^ not resident yet
 //! ```
 //!
-//! Invariant: all that is not free is touched, and no byte outside `touched` is resident.
+//! Invariant: every range that is not free is touched, and no byte outside `touched` is resident.
 
 use std::ops::Range;
 use std::ptr::NonNull;

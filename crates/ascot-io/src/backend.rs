@@ -1,8 +1,8 @@
 //! The back-ends, and the streams of those that work on the caller's thread: plain, buffered, sized and mapped.
 //!
 //! These streams do their work inside `begin`; `complete` only hands back a finished result. An [`Access`] moves the
-//! bytes, through system calls of a fixed size or through a mapped window of the file. Any regular file or block
-//! device will do.
+//! bytes, through system calls of a fixed size or through a mapped window of the file. They work on any regular file or
+//! block device.
 
 use std::collections::VecDeque;
 use std::fs::File;

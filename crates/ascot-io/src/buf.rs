@@ -1,8 +1,8 @@
 //! Buffers: owned slices of a region that can be split, handed to another thread and rejoined.
 //!
-//! Invariant: the parts of a region never overlap, so each [`Buf`] has its bytes to itself and
-//! may be sent and written freely. The region goes back to where it came from when its last part
-//! is dropped: to its [`Pool`](crate::Pool), or to its [`BlockPool`].
+//! Invariant: the parts of a region never overlap. Each [`Buf`] therefore owns its bytes alone and may be sent to
+//! another thread and written there. When the last part of a region is dropped, the region returns to its
+//! [`Pool`](crate::Pool) or its [`BlockPool`].
 //!
 //! ```text
 //!   region  |----------------------------|     one owner, counted

@@ -1,14 +1,14 @@
 //! The direct back-end: streams whose requests an [`IoQueue`] performs, past the page cache where it
 //! can.
 //!
-//! O_DIRECT wants memory, offset and length on block boundaries. A request that is not (an odd
-//! buffer, a file's last bytes) turns O_DIRECT off for the rest of the stream and goes through the
-//! page cache, by the same descriptor and queue. A read that starts off a boundary starts at the
-//! boundary before it and skips (`Filled::start`).
+//! O_DIRECT needs memory, offset and length on block boundaries. A request that is not aligned (an odd buffer, the last
+//! bytes of a file) turns O_DIRECT off for the rest of the stream and goes through the page cache, by the same descriptor
+//! and queue. A read that does not start on a boundary starts at the boundary before it and skips the bytes in between
+//! (`Filled::start`).
 //!
-//! Files being written are allocated ahead of the data, in steps, since writes inside a file's
-//! length overlap and writes that extend it do not; how large a step may be is for the
-//! [room](crate::room) of all files to say. `sync`, `finish` and drop trim the excess.
+//! Space is allocated ahead of the data, in steps, because writes inside the length of a file overlap and writes that
+//! extend it do not. The [space reservation](crate::space_reservation) of all files limits the size of a step. `sync`, `finish` and
+//! drop trim the excess.
 //!
 //! ```text
 //!   file  |== written ==|== in flight ==|.. allocated ahead ..|

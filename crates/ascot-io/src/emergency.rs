@@ -1,10 +1,10 @@
-//! What is removed where the process must end at once because there is no memory for the smallest allocation.
+//! Removes unfinished files if the process must end at once because the smallest allocation failed.
 //!
-//! Such a failure can come at any place, with any lock held, so that no destructor can be counted on. Files that
-//! nobody should find are registered while they exist; the allocator of the command then calls [`remove_all`].
+//! Such a failure can happen anywhere, with any lock held, and destructors may not run. Unfinished files are therefore
+//! registered while they exist, and the allocator of the command calls [`remove_all`].
 //!
-//! Invariants: [`remove_all`] allocates nothing and takes no lock. A path that it can see is never freed.
-//! Only registered files are removed, and of a directory only entries with names that its owner knows.
+//! Invariants: [`remove_all`] allocates nothing and takes no lock. A path that it can see is never freed. It removes
+//! registered files only, and from a registered directory only the entries whose names the owner knows.
 
 use std::alloc::{Layout, handle_alloc_error};
 use std::cell::Cell;

@@ -1,7 +1,6 @@
-//! Memory that grows: for what turns out longer than anybody could know when it began.
+//! Memory that grows, for data whose length is not known at its beginning.
 //!
-//! A mapping of its own, lengthened by the system without a copy. All of it is counted in a pool
-//! before it exists.
+//! It is a mapping of its own, which the system lengthens without a copy. Every byte is reserved from a pool first.
 
 use std::ops::{Deref, DerefMut};
 

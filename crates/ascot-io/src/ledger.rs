@@ -1,15 +1,15 @@
 //! The ledger: what every stream and every device has moved, in how many runs.
 //!
 //! A *switch* is a request that does not continue where its device's last request ended; a *run*
-//! is what happens between two switches. Both are counted when a request is issued, in the order
-//! of issue, bytes and time when it completes. One short lock per request.
+//! is the transfer between two switches. Both are counted when a request is issued, in the order of issue; bytes and
+//! time are counted when it completes. A request takes one short lock.
 //!
 //! ```text
 //!   device   a0 a1 a2 | b0 b1 | a3      3 runs (two of stream a, one of stream b)
 //!   file a   a0 a1 a2 ......... a3      1 sequential run in the file
 //! ```
 //!
-//! [`Ledger::account`] tells it by the names of streams, [`Ledger::files`] by their files.
+//! [`Ledger::account`] gives the counts by stream name, [`Ledger::files`] by file.
 
 mod direction;
 mod files;

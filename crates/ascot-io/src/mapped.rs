@@ -1,9 +1,8 @@
 //! The mapped back-end: a window of the file mapped to memory, moved forward.
 //!
-//! Before a window is mapped the file's length is checked (reading) or its blocks are allocated
-//! (writing), so that a short file or a full volume is an error. What cannot be caught is someone
-//! else cutting the file while a window is mapped: that is SIGBUS, which is why nothing maps files
-//! unless asked to.
+//! Before a window is mapped, the length of the file is checked (reading) or its blocks are allocated (writing), so a
+//! short file or a full volume is an error. If another process truncates the file while a window is mapped, the access
+//! ends with SIGBUS, which cannot be caught. Files are therefore mapped only on request.
 
 use std::fs::File;
 use std::sync::Arc;

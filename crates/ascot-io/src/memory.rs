@@ -1,7 +1,7 @@
 //! Raw memory: anonymous mappings, file windows and heap blocks, each freed exactly once.
 //!
-//! All `unsafe` of memory ownership is here, in `arena.rs`, `pool.rs`, `buf.rs` and `growable.rs`: a [`Mapping`] owns `[start, start +
-//! bytes)` and nothing else hands that range out.
+//! All `unsafe` of memory ownership is here, in `arena.rs`, `pool.rs`, `buf.rs` and `growable.rs`: a [`Mapping`] owns
+//! `[start, start + bytes)`, and nothing else hands that range out.
 
 use std::ffi::c_void;
 use std::fs::File;

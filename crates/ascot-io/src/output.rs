@@ -1,7 +1,7 @@
 //! An output file that is there completely or not at all.
 //!
 //! ```text
-//!   create   .result.ascot-1f2e3d4c5b6a7988.tmp   beside result, nobody else's name
+//!   create   .result.ascot-1f2e3d4c5b6a7988.tmp   beside result, with a random name
 //!   write    ...
 //!   seal     take over result's mode and owner, sync, close
 //!   commit   seal, rename to result, sync the directory
@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Until the rename the old file stays as it was, so a job may read the file it replaces. A
-//! symbolic link is followed: what it points to is replaced, the link stays. What is not a regular
-//! file (`/dev/null`, a fifo, `/dev/stdout`) is written directly.
+//! symbolic link is followed: its target is replaced, and the link stays. Devices, fifos and other files that are not
+//! regular (`/dev/null`, `/dev/stdout`) are written directly.
 //!
 //! Others may write to the directory, too, and put a file or a link of theirs in the place of the temporary
 //! file. So the temporary file is created exclusively, its mode and owner are set through its descriptor, and

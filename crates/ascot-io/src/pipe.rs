@@ -1,5 +1,5 @@
-//! Pipes, terminals and other descriptors without offsets: a thread of their own moves the bytes,
-//! so that a slow partner does not hold up the caller.
+//! Pipes, terminals and other descriptors without offsets: each has a thread that moves its bytes, so a slow partner
+//! does not block the caller.
 //!
 //! ```text
 //!   begin --bufs--> [ thread: poll, read until full or end ] --filled--> complete

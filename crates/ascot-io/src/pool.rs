@@ -1,8 +1,7 @@
 //! The one place where memory is accounted: a pool *is* the memory budget.
 //!
-//! Invariants: `used <= budget` at all times; what is handed out is given back exactly once,
-//! when the [`Reservation`] or the last part of a region's [`Buf`] is dropped. A refused request
-//! changes nothing.
+//! Invariants: `used <= budget` at all times. Memory comes back exactly once, when its [`Reservation`] or the last part of
+//! its [`Buf`] is dropped. A refused request changes nothing.
 //!
 //! ```text
 //!   Pool (budget) --reserve--> Reservation   accounting only, for memory others allocate

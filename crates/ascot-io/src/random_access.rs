@@ -1,4 +1,4 @@
-//! A random-access file: held open, so that a read of any of its bytes costs no open and no stat.
+//! A random-access file: it stays open, so a read of any of its bytes costs no open and no stat.
 //!
 //! ```text
 //!   begin(at, bytes) -> PendingRead ──complete()──▶ bytes        many at once, from any thread

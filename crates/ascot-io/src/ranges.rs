@@ -1,5 +1,5 @@
-//! A set of numbers kept as ranges: what of an arena is free, and what of it has been handed out
-//! since its pages were last given back.
+//! A set of numbers, stored as ranges: the free part of an arena, and the part that was handed out since its pages were
+//! last given back.
 //!
 //! Invariants: ranges are not empty, do not overlap and do not touch (neighbours are one range);
 //! `total` is the sum of their lengths.

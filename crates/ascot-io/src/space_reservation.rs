@@ -1,16 +1,15 @@
-//! What the files a [`Disk`](crate::Disk) writes take on their volumes, and how far ahead of the
-//! data they may be laid out.
+//! The space that the files of a [`Disk`](crate::Disk) take on their volumes, and the space that may be allocated ahead of
+//! their data.
 //!
-//! Sizes are asked of the file system after everything that changes them, so that the peak is what
-//! was really taken. Files that are written at once share one allowance: what the job has reserved
-//! and has not taken yet, or else a small share of the job. Where the job has promised not to take
-//! more than a limit, nothing is laid out beyond that, and a write that would pass it first waits for the
-//! removals under way.
+//! The file system is asked for the size of a file after every change, so the peak is the space that was really taken.
+//! Files that are written at the same time share one allowance: the space that the job has reserved and not taken yet, or
+//! else a small share of the job. If the job has a limit, nothing is allocated ahead beyond the limit, and a write that
+//! would exceed it first waits for pending removals.
 //!
 //! ```text
-//!   held      |== a ==|..|== b ====|..|        ..  laid out ahead
+//!   held      |== a ==|..|== b ====|..|        ..  allocated ahead
 //!   reserved  |================================|
-//!                                      ^^^^^^^^^^  may be laid out without raising the peak
+//!                                      ^^^^^^^^^^  may be allocated without raising the peak
 //!   limit     |=======================================|
 //! ```
 

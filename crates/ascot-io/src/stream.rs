@@ -1,7 +1,7 @@
 //! The two stream traits: files read or written forward, with several requests in flight.
 //!
-//! A stream takes a buffer with `begin` and gives it back when the bytes have moved. Whatever
-//! stands behind it (see [`Backend`](crate::Backend)), requests take effect in the order begun.
+//! A stream takes a buffer with `begin` and gives it back when the bytes have moved. With every
+//! [`Backend`](crate::Backend), requests take effect in the order in which they began.
 //!
 //! ```text
 //!   begin(a) begin(b) begin(c)        three requests in flight

@@ -1,12 +1,12 @@
-//! Locks that no panic has broken.
+//! Locks that were not poisoned by a panic.
 //!
-//! A thread that panics while it holds a lock may leave the value half changed. Nothing computed from such a
-//! value may reach a user's file, so whoever takes the lock next panics too. Only threads that panic already, and
-//! clean up, take it as it is.
+//! A thread that panics while it holds a lock may leave the value half changed. No result of such a value may reach a
+//! user's file, so the next thread that takes the lock panics too. Only a thread that is already panicking, and cleans
+//! up, takes the value as it is.
 
 use std::sync::LockResult;
 
-/// The guard or value of a lock, or a panic where another thread panicked while it held the lock.
+/// The guard or value of a lock, or a panic if another thread panicked while it held the lock.
 pub trait Unpoisoned {
     /// The guard or value.
     type Value;

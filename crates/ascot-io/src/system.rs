@@ -1,4 +1,4 @@
-//! The few questions to the operating system that the standard library does not ask.
+//! Questions to the operating system for which the standard library has no function.
 
 use std::fs::File;
 use std::io;

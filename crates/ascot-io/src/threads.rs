@@ -1,10 +1,10 @@
 //! Threads: the one place that starts them.
 //!
-//! The system may refuse a thread (a limit of processes, of tasks in a control group, of address space), so a
-//! start can fail, and never panics. A caller that can do with fewer threads goes on; [`notice`] says so.
+//! The system may refuse a thread (limits of processes, of tasks in a control group, of address space). A start can
+//! therefore fail, but never panics. A caller that can work with fewer threads continues, and [`notice`] reports it.
 //!
-//! Invariant: a thread that panics is reported as [`ThreadError::Died`] by whoever joins it or ends its
-//! scope. Whatever it held is released by then, so that nobody waits for it for ever.
+//! Invariant: the caller that joins a panicked thread, or ends its scope, gets [`ThreadError::Died`]. The thread has then
+//! released everything it held, so no thread waits for it forever.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,20 +1,20 @@
-//! A disk of numbers: files in memory, and a clock that tells how long a device would have taken.
+//! A virtual disk: files in memory, and a clock that shows how long a device would have taken.
 //!
-//! Only requests advance the clock, by bytes over the rate of their direction and by the cost of a switch
-//! where a request does not continue where its channel's last one ended. What computes in between takes no
-//! time. A request is performed when it is begun, so runs and seconds are the same every time, whatever
-//! threads do.
+//! Only requests advance the clock: by their bytes over the rate of their direction, and by the cost of a switch if they
+//! do not continue where the last request of their channel ended. Computing takes no virtual time. A request is performed
+//! when it begins, so runs and seconds do not depend on the timing of threads.
 //!
-//! A *channel* is a device of its own: it has its own place and its own clock, and channels work side by
-//! side. A request begins when it is asked for, or when its channel is done with those before; whoever waits
-//! for a block that is read or written waits until then, and asks for nothing meanwhile. A *cache* of C bytes is shared by the streams that are open: once a device has switched to a
-//! stream it moves C / streams bytes of it, whatever it does in between, before it must switch to it again.
-//! So runs shorter than that are joined, as the published bound has it ((n + m) L < C, Stella and Loguinov,
-//! section VII.B). The ledger counts runs as they are asked for, [`VirtualDisk::switches`] as the device
-//! performs them.
+//! A *channel* is a device with its own position and its own clock; channels work side by side. A request starts when it
+//! is issued, or when the earlier requests of its channel are complete. A caller that waits for a block waits until its
+//! request is complete and issues none meanwhile.
 //!
-//! Scenarios of large machines are run smaller: divide memory, data, cache, blocks and the switch cost by
-//! the same factor, and rates stay as they are.
+//! A *cache* of C bytes is shared by the open streams: once a device has switched to a stream, it moves C / streams bytes
+//! of it before it must switch to that stream again, whatever it does in between. Shorter runs are joined, as in the
+//! published bound ((n + m) L < C, Stella and Loguinov, section VII.B). The ledger counts runs as they are requested, and
+//! [`VirtualDisk::switches`] as the device performs them.
+//!
+//! To run the scenario of a large machine at a smaller scale, divide memory, data, cache, blocks and the switch cost by
+//! the same factor; the rates stay the same.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;

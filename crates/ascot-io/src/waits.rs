@@ -1,5 +1,5 @@
-//! Who waits for whom: in debug builds every blocking wait is registered, and a watchdog thread reports a
-//! standstill on standard error.
+//! A watchdog for deadlocks: debug builds register every blocking wait, and a watchdog thread reports a standstill on
+//! standard error.
 //!
 //! ```text
 //!   merge 0   has waited 12 s for a free block: 6 taken by merge 0

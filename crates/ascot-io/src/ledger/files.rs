@@ -1,12 +1,12 @@
-//! What each file has moved. Files are told apart by kind, the stream's name up to its first space (`run read`
-//! and `run write` are of the kind `run`), and by path, so that what one stream wrote and another read of a
-//! file is one account.
+//! The bytes and runs of each file. A file is identified by its path and its kind, which is the name of the stream up to
+//! its first space (`run read` and `run write` are of the kind `run`). One account therefore covers a file that one
+//! stream wrote and another read.
 //!
 //! ```text
 //!   kind "run"   run-000001  run-000002  ...  run-001024 | all others, summed up
 //! ```
 //!
-//! Invariant: the accounts of a kind, the sum of the others among them, add up to what its streams have moved.
+//! Invariant: the accounts of a kind, with the one that sums up all others, add up to the bytes that its streams moved.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -1,7 +1,7 @@
 //! Compressing and decompressing blocks, and deciding whether it pays.
 //!
-//! A block is stored compressed only where that saves pages; otherwise it is stored as it is, so
-//! that data that does not compress costs no time to read. Scratch is one block, allocated once.
+//! A block is stored compressed only if that saves pages; otherwise it is stored as it is, and reading it costs no
+//! decompression. The scratch memory is one block, allocated once.
 
 use std::io;
 use std::path::Path;

@@ -6,9 +6,9 @@
 //!              ^ zeros up to the next multiple of 4096
 //! ```
 //!
-//! A block's checksum is kept in the index, apart from the data, and starts from the run's id and
-//! the block's number: a block that is intact but in the wrong place, or of another run, is found
-//! as surely as a damaged one. The format is described byte for byte in `docs/formats/run.md`.
+//! The checksum of a block is stored in the index, apart from the data, and covers the id of the run and the number of
+//! the block as well. It therefore detects damaged blocks and intact blocks in the wrong place or of another run alike.
+//! `docs/formats/run.md` describes the format byte by byte.
 
 mod codec;
 mod file;
