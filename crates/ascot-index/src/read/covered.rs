@@ -1,7 +1,7 @@
-//! Which bytes of a file some checksum covers; all others are padding, and must be zeros.
+//! The bytes of a file that a checksum covers; all others are padding and must be zeros.
 //!
 //! ```text
-//!   |== block ==|0|== block ==|0|== ...       what is not added here is looked at by itself
+//!   |== block ==|0|== block ==|0|== ...       bytes that were not added are checked to be zeros
 //! ```
 
 use std::ops::Range;
