@@ -109,7 +109,7 @@ pub(crate) fn check_direct(directory: &Path, kind: &str) -> Result<(), ProbeErro
     }
 }
 
-/// A file without a name, for direct access.
+/// Opens a nameless file for direct access.
 fn nameless(directory: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(0o600);

@@ -1,4 +1,4 @@
-//! Requests in flight against areas, for a slice of time.
+//! Drives requests against areas for a slice of time.
 //!
 //! Each request in flight has a thread and a buffer of its own; the next free thread takes the next request, so
 //! requests reach the device nearly in order. Lanes of both directions run at the pace of the slower one, as in a job

@@ -60,7 +60,7 @@ const MIN_ROUNDS: u32 = 3;
 /// Minimum seconds of a round for the maximum number of rounds.
 const ROUND_SECONDS: f64 = 1.5;
 
-/// Measures the volume of `place`.
+/// Measures the volume of `target`.
 pub(crate) fn measure(target: &Target, clock: &Clock<'_>) -> Result<VolumeMeasurement, ProbeError> {
     let mut bench = Bench::new(target, clock)?;
     bench.lay_out()?;

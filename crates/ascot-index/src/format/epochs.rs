@@ -66,7 +66,7 @@ impl Manifest {
             )));
         };
         self.epochs = epochs;
-        // A vector is no longer than what fits memory.
+        // A vector always fits in memory.
         self.boundaries.truncate(usize::try_from(epochs).unwrap_or(usize::MAX));
         if dropped > 0 {
             self.drop_empty();

@@ -15,7 +15,7 @@ pub enum RankError {
     /// An error of routing between ranks.
     #[error(transparent)]
     Route(#[from] RouteError),
-    /// Another rank failed; all ranks learn it.
+    /// Another rank failed; all ranks are informed.
     #[error("rank {rank} failed, so that nothing more is written; epochs that were complete stay: {text}")]
     Peer {
         /// The lowest rank that failed.

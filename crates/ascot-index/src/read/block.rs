@@ -20,7 +20,7 @@ use crate::read::{Directory, Segment};
 /// The position of a record in a table.
 #[derive(Clone, Debug)]
 pub struct RecordPosition {
-    /// The blocks of its unit, counted in the segment.
+    /// The blocks of its unit, as indexes in the segment.
     pub blocks: Range<usize>,
     /// Bytes from the start of the unit to its value.
     pub value_at: u64,
@@ -31,7 +31,7 @@ pub struct RecordPosition {
 pub struct BlockRange {
     /// The segment that has the blocks.
     pub segment: Segment,
-    /// Blocks, counted in the segment.
+    /// Blocks, as indexes in the segment.
     pub blocks: Range<usize>,
 }
 
@@ -190,7 +190,7 @@ impl BlockRange {
 pub enum Group<'a> {
     /// One record that is read in parts.
     Long(&'a BlockRange),
-    /// Block ranges that are read whole.
+    /// Block ranges that are each read as a whole.
     Short(&'a [BlockRange]),
 }
 

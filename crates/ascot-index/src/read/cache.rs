@@ -7,11 +7,11 @@ use crate::format::head::SegmentHead;
 use crate::format::names::Log;
 use crate::read::log::LogReader;
 
-/// Open logs and heads; the least recently used are dropped first.
+/// Open logs and heads; the least recently used are evicted first.
 pub struct Cache {
     most: usize,
     used: usize,
-    /// Counts uses.
+    /// Number of uses so far.
     clock: u64,
     logs: HashMap<Log, (Arc<LogReader>, u64)>,
     heads: HashMap<(Log, u64), (Arc<SegmentHead>, u64)>,

@@ -31,7 +31,7 @@ pub struct Files {
 
 #[derive(Default)]
 struct Held {
-    /// Counts uses.
+    /// Number of uses so far.
     clock: u64,
     files: HashMap<PathBuf, (Arc<RandomAccessFile>, u64)>,
 }

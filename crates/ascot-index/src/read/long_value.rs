@@ -44,7 +44,7 @@ pub struct LongValue {
 enum Location {
     /// In blocks of a table; the value starts `start` bytes after the first of them.
     Blocks { segment: Segment, blocks: Range<usize>, start: u64 },
-    /// In a writer's log of values.
+    /// In a writer's value log.
     Log(Arc<LogPlace>),
 }
 
@@ -84,7 +84,7 @@ impl LongValue {
         Self { length, place: Location::Blocks { segment, blocks, start } }
     }
 
-    /// A value in the log of values `id`, at `at`, after a header of `head` bytes.
+    /// A value in the value log `id`: its header of `head` bytes starts at `at`.
     pub(crate) fn in_log(path: PathBuf, id: RunId, at: u64, head: usize, length: u64) -> Self {
         let log = LogPlace { path, id, at, head: head as u64, sums: OnceLock::new() };
         Self { length, place: Location::Log(Arc::new(log)) }
@@ -98,7 +98,7 @@ impl LongValue {
     /// Reads from `offset` into `into`, as many bytes as there are and fit; returns their number.
     ///
     /// # Errors
-    /// Files that are missing, cut short or damaged; too little memory.
+    /// Missing, truncated or damaged files; too little memory.
     pub fn read_at(&self, directory: &Directory, offset: u64, into: &mut [u8]) -> Result<usize> {
         let from = offset.min(self.length);
         let end = from.saturating_add(into.len() as u64).min(self.length);
@@ -125,7 +125,7 @@ impl LongValue {
     /// Hands the whole value to `take`, part by part.
     ///
     /// # Errors
-    /// As [`read_at`](Self::read_at), and those of `take`.
+    /// As [`read_at`](Self::read_at), and errors of `take`.
     pub fn for_each_part(
         &self,
         directory: &Directory,

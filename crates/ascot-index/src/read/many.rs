@@ -22,10 +22,10 @@ use crate::read::{Directory, Value};
 const KEYS_AT_ONCE: usize = 1024;
 const WANTS_AT_ONCE: u64 = 1 << 16;
 
-/// Epochs for which it is unknown whether a key has values.
+/// Epochs in which the values of a key are unknown.
 #[derive(Debug)]
 pub struct UnknownEpochs {
-    /// Which, counted from 0.
+    /// The epochs, counted from 0.
     pub epochs: Range<u64>,
     /// The reason.
     pub error: IndexError,
@@ -58,7 +58,7 @@ impl Directory {
     /// if the key was never written.
     ///
     /// # Errors
-    /// A key of another length than the directory's; files that are missing, cut short or damaged.
+    /// A key of another length than the directory's; missing, truncated or damaged files.
     pub fn get(&self, key: &[u8]) -> Result<Vec<Value>> {
         self.get_one(key, None)
     }
@@ -84,7 +84,7 @@ impl Directory {
     /// order of `keys`, with the number of the key.
     ///
     /// # Errors
-    /// As [`get`](Self::get), and those of `take`.
+    /// As [`get`](Self::get), and errors of `take`.
     pub fn get_many<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
@@ -100,7 +100,7 @@ impl Directory {
     /// reads long values part by part; each was verified before, so a damaged one is left out, never cut off.
     ///
     /// # Errors
-    /// A key of another length than the directory's; too little memory; those of `take`.
+    /// A key of another length than the directory's; too little memory; errors of `take`.
     pub fn stored_many_there<K: AsRef<[u8]>>(
         &self,
         keys: &[K],

@@ -16,7 +16,7 @@ use crate::read::log::LogReader;
 use crate::read::scan::{RecordValue, Scanning, StoredRecord, Take};
 use crate::read::stored::Content;
 
-/// Least and most bytes of a table in memory.
+/// Minimum and maximum bytes of a table in memory.
 const PIECE_MIN: u64 = 64 << 10;
 const PIECE_MAX: u64 = 1 << 20;
 

@@ -209,7 +209,7 @@ impl Directory {
         if crc32c(&[bytes]) != entry.head.crc {
             return Err(damaged("the checksum of a segment's head is wrong"));
         }
-        // A parsed head takes no more than a few times its bytes.
+        // A parsed head takes at most a few times its bytes.
         let _memory = self.pool.reserve(bytes.len(), "the head of a segment")?;
         let head = SegmentHead::parse(bytes.to_vec()).map_err(damaged)?;
         let facts = &head.facts;

@@ -156,7 +156,7 @@ impl<'a> From<&'a Content> for RecordValue<'a> {
 /// A record of scheme `pointers`: its epoch, its key, and its pointer.
 type Waiting = (u64, Vec<u8>, Vec<u8>);
 
-/// Most bytes read at once.
+/// Maximum bytes of one read.
 const PIECE_MAX: u64 = 1 << 20;
 /// Records whose values are fetched at once.
 const VALUES_AT_ONCE: usize = 4096;

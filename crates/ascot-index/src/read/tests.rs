@@ -159,7 +159,7 @@ fn numbers_in_values_leave_blocks_out() {
     layout.attribute = Some(Attribute { name: "energy".into(), offset: 8, kind: NumberKind::F64 });
     let mut writer = DirectoryWriter::create(&Disk::default(), &path, layout, MEMORY).unwrap();
     for number in 0..20_000u64 {
-        // Neighbours in key are neighbours in energy.
+        // Adjacent keys have similar energies.
         let value = [&[0; 8][..], &(number as f64).to_le_bytes()].concat();
         writer.append_record(&number.to_be_bytes(), &value).unwrap();
     }

@@ -40,7 +40,7 @@ pub struct Verified {
     pub tables: u64,
     /// Data blocks.
     pub blocks: u64,
-    /// Records in tables, pointers among them.
+    /// Records in tables, including pointers.
     pub records: u64,
     /// Values in writers' logs.
     pub values: u64,

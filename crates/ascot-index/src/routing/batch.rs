@@ -63,7 +63,7 @@ impl Header {
     }
 }
 
-/// Bytes that a message takes in a batch.
+/// Bytes of a message in a batch.
 pub(super) fn message_bytes(address: Option<u32>, bytes: usize) -> usize {
     address.map_or(0, |address| varint_bytes(address.into())) + varint_bytes(bytes as u64) + bytes
 }

@@ -1,4 +1,4 @@
-//! The control lane: messages up and down the tree, and the message that a rank gives up.
+//! The control lane: messages up and down the tree, and the give-up message of a rank.
 //!
 //! It has two buffers for each neighbour in the tree: one for messages of the allreduce, and one for the message that
 //! a rank gives up, which therefore does not wait for the previous message. A message may arrive before this rank

@@ -27,7 +27,7 @@ struct Peer {
     informed: bool,
 }
 
-/// The ranks that were asked, or have asked.
+/// The ranks that were asked or have asked.
 #[derive(Default)]
 pub(super) struct Presence {
     peers: BTreeMap<u32, Peer>,

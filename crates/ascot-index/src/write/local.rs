@@ -33,7 +33,7 @@ use crate::write::value_log::ValueLog;
 pub struct Share {
     /// Partitions it owns.
     pub partitions: Vec<u32>,
-    /// Its number as a writer, in the schemes where writers keep something.
+    /// Its number as a writer, in schemes with logs of writers.
     pub writer: Option<u32>,
 }
 
@@ -42,7 +42,7 @@ pub struct Share {
 pub struct EpochCounts {
     /// Records, pointers or ranks put to its partitions.
     pub partition_records: u64,
-    /// Records or values it kept as a writer.
+    /// Records or values in its logs as a writer.
     pub writer_records: u64,
 }
 

@@ -8,7 +8,7 @@ use crate::format::layout::{Attribute, AuxiliaryKind, Layout, Named, PartitionBy
 /// Requested properties; `None`: the default, or the directory's own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LayoutRequest {
-    /// The bytes that travel.
+    /// The bytes that are sent.
     pub scheme: Option<Scheme>,
     /// Partitions; the only property that may change between epochs.
     pub partitions: Option<u32>,
@@ -18,7 +18,7 @@ pub struct LayoutRequest {
     pub value_bytes: Option<u32>,
     /// Seed of the keys' hash.
     pub seed: Option<u64>,
-    /// How the partition of a key is found.
+    /// How the partition of a key is determined.
     pub partition_by: Option<PartitionBy>,
     /// A number in every value.
     pub attribute: Option<Attribute>,
@@ -26,7 +26,7 @@ pub struct LayoutRequest {
     pub block_bytes: Option<u32>,
     /// The structure of auxiliary tables.
     pub auxiliary: Option<AuxiliaryKind>,
-    /// Bits of a fingerprint in them.
+    /// Bits of a fingerprint in auxiliary tables.
     pub fingerprint_bits: Option<u8>,
     /// How records were divided into keys and values, if they came from files.
     pub source: Option<String>,
