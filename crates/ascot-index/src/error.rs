@@ -105,7 +105,7 @@ pub enum IndexError {
     /// A request that this directory or writer cannot fulfil.
     #[error("{0}")]
     Request(String),
-    /// The writer failed before; every later call fails.
+    /// The writer failed before and accepts no more records.
     #[error("the writer of {} failed before, and takes nothing more: epochs that were complete stay", path.display())]
     Failed {
         /// The directory.

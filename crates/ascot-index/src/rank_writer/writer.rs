@@ -107,6 +107,7 @@ impl<T: Transport> RankWriter<T> {
     }
 
     /// Appends a record to the epoch.
+    ///
     /// # Errors
     /// A record that does not fit the directory is refused, and nothing is lost. After any other error the epoch will
     /// not complete; call [`end_epoch`](Self::end_epoch) or [`close`](Self::close) to inform all ranks.
@@ -142,7 +143,7 @@ impl<T: Transport> RankWriter<T> {
     /// Ends the epoch at all ranks, which all call it: the epoch is durable and complete.
     ///
     /// # Errors
-    /// If any rank failed, all get an error, the epoch is not complete, and every later call fails.
+    /// If any rank failed, all get an error, the epoch is not complete, and no more records are accepted.
     pub fn end_epoch(&mut self) -> Result<RankEpoch, RankError> {
         self.check_reachable()?;
         let ended = self.end_together();

@@ -25,7 +25,7 @@ pub struct DirectoryWriter {
     layout: Layout,
     sampler: Option<Sampler>,
     boundaries: Vec<Vec<u8>>,
-    /// Records that wait for boundaries, and their bytes.
+    /// Records that wait for boundaries, their bytes, and the maximum of those bytes.
     waiting: Vec<(Vec<u8>, Vec<u8>)>,
     waiting_bytes: usize,
     waiting_most: usize,

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Invariants: memory stays within the given cap and is divided in advance ([`memory`](super::memory)); after an error
-//! every call fails, and complete epochs stay.
+//! no more records are accepted, and complete epochs stay.
 
 use std::path::{Path, PathBuf};
 

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Invariants: bytes are written in file order; an epoch ends at a multiple of 4096 in every file, so that all files
-//! can use direct writes; after an error every call fails.
+//! can use direct writes; after an error no more bytes are accepted.
 
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
