@@ -27,8 +27,8 @@ use crate::volume::VolumeProfile;
 
 /// The time of a pass.
 pub trait PassCost {
-    /// Seconds of a pass: of bowties of this shape that together read and write these bytes. Infinite if memory does not
-    /// suffice.
+    /// Seconds of a pass: of bowties of this shape that together read and write these bytes. Infinite if memory does
+    /// not suffice.
     fn seconds(&self, shape: &Shape, read_bytes: f64, written_bytes: f64) -> f64;
 }
 

@@ -5,10 +5,10 @@
 //! faster with both together, the two directions overlap and the longer one counts. An object store fits the formula:
 //! a request is a switch, and its bytes are a run.
 //!
-//! The cost of a switch is the mean time between the end of one run and the start of the next, a curve over the number of
-//! files that are read and written at once. More files lie farther apart, and a controller that reads ahead for each of
-//! them wastes more, so the cost rises with their number. Between measured points the curve is a straight line over the
-//! logarithm of the number; beyond them it is constant.
+//! The cost of a switch is the mean time between the end of one run and the start of the next, a curve over the number
+//! of files that are read and written at once. More files are farther apart, and a controller that reads ahead for
+//! each of them wastes more, so the cost rises with their number. Between measured points the curve is a straight line
+//! over the logarithm of the number; beyond them it is constant.
 
 use serde::{Deserialize, Serialize};
 
