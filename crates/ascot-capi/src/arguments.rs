@@ -24,7 +24,7 @@ pub unsafe fn path_of(text: *const c_char) -> Result<PathBuf, Fault> {
 /// Options from C; null gives no options.
 ///
 /// # Safety
-/// `text` is null or a C string that outlives `'a`.
+/// `text` is null or a C string that lives for `'a`.
 pub unsafe fn options_of<'a>(text: *const c_char) -> Result<&'a str, Fault> {
     if text.is_null() {
         return Ok("");
@@ -36,7 +36,7 @@ pub unsafe fn options_of<'a>(text: *const c_char) -> Result<&'a str, Fault> {
 /// Bytes from C.
 ///
 /// # Safety
-/// `bytes` is null or points to `length` bytes that outlive `'a`.
+/// `bytes` is null or points to `length` bytes that live for `'a`.
 pub unsafe fn bytes_of<'a>(bytes: *const c_void, length: usize) -> Result<&'a [u8], Fault> {
     // SAFETY: as the caller promises.
     unsafe { slice_of(bytes.cast(), length) }
@@ -45,7 +45,7 @@ pub unsafe fn bytes_of<'a>(bytes: *const c_void, length: usize) -> Result<&'a [u
 /// An array from C.
 ///
 /// # Safety
-/// `first` is null or points to `count` aligned values that outlive `'a`.
+/// `first` is null or points to `count` aligned values that live for `'a`.
 pub unsafe fn slice_of<'a, T>(first: *const T, count: usize) -> Result<&'a [T], Fault> {
     if count == 0 {
         return Ok(&[]);

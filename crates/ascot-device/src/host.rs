@@ -175,7 +175,7 @@ impl Subject {
 fn run_numbers(numbers: &[u64], pieces: usize) -> Seconds {
     let mut sorted = numbers.to_vec();
     let mut out = vec![0; numbers.len()];
-    // Touched before: the first use of memory costs system time that is not the kernel's.
+    // Touched before: the first use of memory is time of the operating system, not of the compute kernel.
     out.fill(1);
     let piece = numbers.len().div_ceil(pieces).max(1);
     let began = Instant::now();

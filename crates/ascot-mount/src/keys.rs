@@ -179,7 +179,7 @@ impl KeyFiles {
         Self { directory, shown: shown.clone(), state: Mutex::default(), next: AtomicU64::new(2) }
     }
 
-    /// The current directory, opened again if epochs were completed.
+    /// The current directory, opened again if its manifest changed.
     fn directory(&self) -> Arc<Directory> {
         let mut directory = self.directory.lock().unpoisoned();
         if directory.has_gone_on() {
