@@ -42,7 +42,7 @@ pub struct RoutingSettings {
     pub spare_batches: usize,
     /// Ranks on a node, regardless of the transport's nodes: one machine then acts as several.
     pub ranks_per_node: Option<u32>,
-    /// Maximum time to wait for others while nothing arrives.
+    /// How long to wait for other ranks while nothing arrives.
     pub patience: Duration,
 }
 
