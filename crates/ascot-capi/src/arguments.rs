@@ -1,4 +1,4 @@
-//! The arguments of C functions beside handles: strings and bytes, checked as far as C allows.
+//! The arguments of C functions other than handles: strings and bytes, checked as far as C allows.
 
 #![expect(unsafe_code, reason = "functions of a C interface take raw pointers")]
 
@@ -21,10 +21,10 @@ pub unsafe fn path_of(text: *const c_char) -> Result<PathBuf, Fault> {
     Ok(PathBuf::from(OsStr::from_bytes(bytes)))
 }
 
-/// Options from C; none where there are none.
+/// Options from C; null gives no options.
 ///
 /// # Safety
-/// `text` is null or a C string that lives as long as is asked.
+/// `text` is null or a C string that lives for `'a`.
 pub unsafe fn options_of<'a>(text: *const c_char) -> Result<&'a str, Fault> {
     if text.is_null() {
         return Ok("");
@@ -36,16 +36,16 @@ pub unsafe fn options_of<'a>(text: *const c_char) -> Result<&'a str, Fault> {
 /// Bytes from C.
 ///
 /// # Safety
-/// `bytes` is null or points to `length` bytes that live as long as is asked.
+/// `bytes` is null or points to `length` bytes that live for `'a`.
 pub unsafe fn bytes_of<'a>(bytes: *const c_void, length: usize) -> Result<&'a [u8], Fault> {
     // SAFETY: as the caller promises.
     unsafe { slice_of(bytes.cast(), length) }
 }
 
-/// Values in a row from C.
+/// An array from C.
 ///
 /// # Safety
-/// `first` is null or points to `count` of them, in their place, that live as long as is asked.
+/// `first` is null or points to `count` aligned values that live for `'a`.
 pub unsafe fn slice_of<'a, T>(first: *const T, count: usize) -> Result<&'a [T], Fault> {
     if count == 0 {
         return Ok(&[]);
@@ -61,10 +61,10 @@ pub unsafe fn slice_of<'a, T>(first: *const T, count: usize) -> Result<&'a [T], 
     Ok(unsafe { std::slice::from_raw_parts(first, count) })
 }
 
-/// Puts an answer into its place, which may not be null.
+/// Stores an answer in `place`; an error if it is null.
 ///
 /// # Safety
-/// `place` is null or a place for a `T`.
+/// `place` is null or points to memory for a `T`.
 pub unsafe fn put<T>(
     place: *mut T,
     what: &str,
@@ -74,7 +74,7 @@ pub unsafe fn put<T>(
         return Err(Fault::invalid(format!("there is no place for {what} (NULL)")));
     }
     let answer = answer()?;
-    // SAFETY: not null, and a place as the caller promises.
+    // SAFETY: not null, and memory for a `T` as the caller promises.
     unsafe { *place = answer };
     Ok(())
 }

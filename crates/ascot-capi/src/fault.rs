@@ -1,4 +1,4 @@
-//! Errors as C sees them: a code, and a text for the thread.
+//! Errors for C: a code, and a text per thread.
 
 #![expect(unsafe_code, reason = "functions of a C interface take raw pointers")]
 
@@ -15,23 +15,23 @@ use ascot_io::IoError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Code {
-    /// Nothing went wrong.
+    /// Success.
     Ok = 0,
-    /// An argument that cannot be.
+    /// An invalid argument.
     Invalid = 1,
-    /// A file or volume refused.
+    /// A file or volume failed.
     Io = 2,
     /// The volume is full.
     NoSpace = 3,
     /// Too little memory.
     Memory = 4,
-    /// Something is there already.
+    /// The target exists already.
     Exists = 5,
-    /// Another process writes.
+    /// Another process writes it.
     Locked = 6,
-    /// Something is not there.
+    /// Something is missing.
     Missing = 7,
-    /// Other bytes than were written.
+    /// The stored bytes are damaged.
     Damaged = 8,
     /// A newer version wrote it.
     Newer = 9,
@@ -43,11 +43,11 @@ pub enum Code {
     Transport = 12,
     /// The callback asked to stop.
     Stopped = 13,
-    /// A fault of the library.
+    /// An internal error of the library.
     Internal = 14,
 }
 
-/// Names of the codes, in their order.
+/// Names of the codes, in order.
 const NAMES: [&CStr; 15] = [
     c"ASCOT_OK",
     c"ASCOT_INVALID",
@@ -66,7 +66,7 @@ const NAMES: [&CStr; 15] = [
     c"ASCOT_INTERNAL",
 ];
 
-/// An error on its way to C.
+/// An error to be returned to C.
 #[derive(Debug)]
 pub struct Fault {
     /// Its code.
@@ -76,7 +76,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// An argument that cannot be.
+    /// An invalid argument.
     pub fn invalid(text: impl Into<String>) -> Self {
         Self { code: Code::Invalid, text: text.into() }
     }
@@ -86,7 +86,7 @@ thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
 }
 
-/// Runs `body`; its error becomes the thread's last and the code returned, and so does a panic.
+/// Runs `body`; its error or panic becomes the thread's last error, and its code is returned.
 pub fn guard(body: impl FnOnce() -> Result<(), Fault>) -> c_int {
     let result = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
         let reason = panic.downcast_ref::<String>().map(String::as_str);
@@ -97,13 +97,13 @@ pub fn guard(body: impl FnOnce() -> Result<(), Fault>) -> c_int {
         })
     });
     let (code, text) = match result {
-        // The usual case, which costs nothing where it was so before, too.
+        // The usual case does no work if the last call succeeded too.
         Ok(()) if LAST.try_with(|last| last.borrow().is_empty()).unwrap_or(true) => return Code::Ok as c_int,
         Ok(()) => (Code::Ok, String::new()),
         Err(fault) => (fault.code, fault.text),
     };
     let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
-    // The thread is ending: its text is not needed any more.
+    // The thread is ending, so the text is not needed.
     let _ = LAST.try_with(|last| *last.borrow_mut() = text);
     code as c_int
 }
@@ -140,7 +140,7 @@ fn io_code(error: &IoError) -> Code {
 
 impl From<RankError> for Fault {
     fn from(error: RankError) -> Self {
-        // Told again, a failure keeps its code; the text says that it is an old one.
+        // A repeated failure keeps its code; the text says that it is repeated.
         let text = error.to_string();
         let code = match error.cause() {
             RankError::Index(error) => index_code(error),
@@ -218,7 +218,7 @@ mod tests {
             let line = format!("{} = {code}", name.to_string_lossy());
             assert!(header.contains(&line), "{line}");
         }
-        // SAFETY: names are C strings that live for ever.
+        // SAFETY: names are C strings with static lifetime.
         let name = |code| unsafe { CStr::from_ptr(ascot_code_name(code)) }.to_string_lossy();
         assert_eq!((&*name(3), &*name(99), &*name(-1)), ("ASCOT_NO_SPACE", "unknown code", "unknown code"));
         // SAFETY: as above.

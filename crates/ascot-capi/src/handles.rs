@@ -6,8 +6,8 @@
 //!   ascot_values *  ──▶ number ──▶ Shelf of values  ──▶ Values
 //! ```
 //!
-//! Invariants: no number is given out twice in a process, for whatever kind; nothing that C hands in is ever
-//! dereferenced as a handle. So a handle that is closed, of another kind, or made up is an error, and never undefined.
+//! Invariants: a number is used only once in a process, whatever its kind; nothing that C passes is dereferenced as a
+//! handle. So a handle that is closed, of another kind, or made up is an error, never undefined behaviour.
 
 #![expect(unsafe_code, reason = "functions of a C interface take raw pointers")]
 
@@ -20,7 +20,7 @@ use ascot_io::Unpoisoned;
 
 /// The next number.
 static NEXT: AtomicUsize = AtomicUsize::new(16);
-/// Between two numbers: handles look as evenly placed as pointers are.
+/// The step between numbers: handles look aligned like pointers.
 const STEP: usize = 16;
 
 /// All open handles of a kind.
@@ -30,25 +30,25 @@ pub struct Shelf<T> {
 }
 
 impl<T> Shelf<T> {
-    /// An empty one; `what` names its kind in errors.
+    /// An empty shelf; `what` names its kind in errors.
     pub const fn new(what: &'static str) -> Self {
         Self { what, open: RwLock::new(BTreeMap::new()) }
     }
 
-    /// Keeps something; its handle.
+    /// Keeps a value; returns its handle.
     pub fn put<H>(&self, kept: T) -> *mut H {
         let number = NEXT.fetch_add(STEP, Ordering::Relaxed);
         self.open.write().unpoisoned().insert(number, Arc::new(kept));
         std::ptr::without_provenance_mut(number)
     }
 
-    /// The value of a handle; it lives as long as the caller holds it, even if the handle is closed before that.
+    /// The value of a handle; it lives while the caller holds it, even if the handle is closed before.
     pub fn get<H>(&self, handle: *const H) -> Result<Arc<T>, Fault> {
         let open = self.open.read().unpoisoned();
         open.get(&handle.addr()).cloned().ok_or_else(|| self.unknown(handle.is_null()))
     }
 
-    /// Takes back what a handle stands for, unless a call with it is under way.
+    /// Removes and returns the value of a handle, unless a call is using it.
     pub fn take<H>(&self, handle: *mut H) -> Result<T, Fault> {
         let mut open = self.open.write().unpoisoned();
         let kept = open.remove(&handle.addr()).ok_or_else(|| self.unknown(handle.is_null()))?;
@@ -58,7 +58,7 @@ impl<T> Shelf<T> {
         })
     }
 
-    /// The error of two calls at once with what takes one at a time.
+    /// The error of two concurrent calls on a value that allows one at a time.
     pub fn busy(&self) -> Fault {
         let what = self.what;
         Fault::invalid(format!("the {what} is in use by a call that has not returned: one at a time"))
@@ -73,10 +73,10 @@ impl<T> Shelf<T> {
     }
 }
 
-/// Gives a handle away: `place` holds NULL until there is one.
+/// Makes a value and stores its handle in `place`, which holds NULL until then.
 ///
 /// # Safety
-/// `place` is null or a place for a handle.
+/// `place` is null or points to memory for a handle.
 pub unsafe fn give<T, H>(
     shelf: &Shelf<T>,
     place: *mut *mut H,
@@ -85,7 +85,7 @@ pub unsafe fn give<T, H>(
     if place.is_null() {
         return Err(Fault::invalid(format!("there is no place for the {} (NULL)", shelf.what)));
     }
-    // SAFETY: not null, and a place as the caller promises.
+    // SAFETY: not null, and memory for a handle as the caller promises.
     unsafe { *place = std::ptr::null_mut() };
     let made = shelf.put(make()?);
     // SAFETY: as above.

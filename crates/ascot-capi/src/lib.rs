@@ -2,8 +2,8 @@
 //!
 //! Invariants at the boundary:
 //!
-//! - No panic crosses it: every function runs inside [`guard`](fault::guard), which turns one into
-//!   `ASCOT_INTERNAL`, and keeps the text of the last error for the thread.
+//! - No panic crosses it: every function runs inside [`guard`](fault::guard), which returns `ASCOT_INTERNAL` for a
+//!   panic and keeps the text of the thread's last error.
 //! - Pointers that must not be null are checked; their targets are trusted, as everywhere in C.
 //! - A [handle](handles) is a number: one that is closed, or was never open, is an error.
 

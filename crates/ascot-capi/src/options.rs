@@ -9,10 +9,10 @@ use ascot_index::{Attribute, AuxiliaryKind, Named, NumberKind, OpenMode, Opening
 
 use crate::fault::Fault;
 
-/// Default memory of a writer.
+/// Default memory of a writer, bytes.
 const USUAL_MEMORY_BYTES: usize = 64 << 20;
 
-/// All names a writer knows, for a message.
+/// All option names of a writer, for an error message.
 const WRITER_NAMES: &str = "scheme, key, value, memory, partitions, partition_by, attribute, open, rollback, append, \
                             seed, auxiliary, route, batch, max_message, spare, ranks_per_node, patience";
 
@@ -39,7 +39,7 @@ pub fn writer_options(text: &str) -> Result<RankOptions, Fault> {
     Ok(options)
 }
 
-/// The memory of a reader.
+/// The memory of a reader, bytes.
 pub fn reader_memory(text: &str) -> Result<usize, Fault> {
     let mut memory = READER_MEMORY_BYTES;
     for (name, value) in words(text)? {
@@ -113,7 +113,7 @@ fn at_least_one(name: &str, number: u32) -> Result<u32, Fault> {
     if number == 0 { Err(Fault::invalid(format!("{name}=0: there is one at least"))) } else { Ok(number) }
 }
 
-/// A number in values: `name:byte:kind`.
+/// An attribute in values: `name:byte:kind`.
 fn attribute(option: &str, value: &str) -> Result<Attribute, Fault> {
     let wrong = || {
         let text = "name:byte:kind is wanted, such as energy:40:f64; kinds are f64, f32, i64, u64, i32, u32";
@@ -127,7 +127,7 @@ fn attribute(option: &str, value: &str) -> Result<Attribute, Fault> {
     }
 }
 
-/// Bytes: a number, or one followed by `KiB`, `MiB` or `GiB`.
+/// A size in bytes: a number, or one followed by `KiB`, `MiB` or `GiB`.
 fn size(name: &str, value: &str) -> Result<usize, Fault> {
     let wrong =
         || Fault::invalid(format!("{name}={value}: bytes are wanted, such as 65536, 64KiB, 256MiB or 2GiB"));

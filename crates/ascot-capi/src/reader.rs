@@ -15,19 +15,19 @@ use crate::fault::{Code, Fault, guard};
 use crate::handles::{Shelf, give};
 use crate::options::reader_memory;
 
-/// `ascot_reader`: what C sees of one, which is nothing.
+/// `ascot_reader`: opaque for C.
 pub struct Reader {
     _nothing: (),
 }
 
-/// `ascot_values`: likewise.
+/// `ascot_values`: opaque for C.
 pub struct Values {
     _nothing: (),
 }
 
 /// A directory, and its warnings of damage.
 struct Open {
-    /// Values that were left in the files keep it, too.
+    /// Also held by values that are still in the files.
     directory: Arc<Directory>,
     warnings: Mutex<Warnings>,
 }
@@ -36,11 +36,11 @@ struct Open {
 #[derive(Default)]
 struct Warnings {
     count: u64,
-    /// The first, in words; what C has been given of it is not changed.
+    /// The first warning; once C has it, it does not change.
     first: Option<CString>,
 }
 
-/// Values of a key, and where those are read that are not in memory.
+/// Values of a key, and the directory from which long ones are read.
 struct Found {
     directory: Arc<Directory>,
     values: Vec<StoredValue>,
@@ -60,10 +60,10 @@ fn whole(values: Vec<Value>) -> Vec<StoredValue> {
     values.into_iter().map(stored).collect()
 }
 
-/// Looks for a key, and gives a handle to its values.
+/// Finds the values of a key, and stores a handle to them.
 ///
 /// # Safety
-/// `key_length` bytes of a key, and null or a place for the values.
+/// `key` has `key_length` bytes; `values` is null or points to memory for a handle.
 unsafe fn give_found(
     reader: *const Reader,
     key: *const c_void,
@@ -94,7 +94,7 @@ fn whole_fault(error: IndexError) -> Fault {
     fault
 }
 
-/// All that are open.
+/// All open readers.
 static READERS: Shelf<Open> = Shelf::new("reader");
 static VALUES: Shelf<Found> = Shelf::new("values");
 
@@ -112,7 +112,7 @@ pub type ValueFn = unsafe extern "C" fn(*mut c_void, usize, u64, *const c_void, 
 /// `ascot_reader_open`.
 ///
 /// # Safety
-/// C strings, and null or a place for the handle.
+/// C strings; `reader` is null or points to memory for a handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_reader_open(
     directory: *const c_char,
@@ -126,7 +126,7 @@ pub unsafe extern "C" fn ascot_reader_open(
             let directory = Directory::open(&Disk::default(), &path, reader_memory(text)?)?;
             Ok(Open { directory: Arc::new(directory), warnings: Mutex::default() })
         };
-        // SAFETY: null or a place, as the caller promises.
+        // SAFETY: null or memory for a handle, as the caller promises.
         unsafe { give(&READERS, reader, open) }
     })
 }
@@ -134,7 +134,7 @@ pub unsafe extern "C" fn ascot_reader_open(
 /// `ascot_epochs`.
 ///
 /// # Safety
-/// Null or a place for the number.
+/// `epochs` is null or points to a number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_epochs(reader: *const Reader, epochs: *mut u64) -> c_int {
     guard(|| {
@@ -147,7 +147,7 @@ pub unsafe extern "C" fn ascot_epochs(reader: *const Reader, epochs: *mut u64) -
 /// `ascot_reader_warnings`.
 ///
 /// # Safety
-/// Null or places for the answers.
+/// Each answer is null or points to memory for it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_reader_warnings(
     reader: *const Reader,
@@ -179,7 +179,7 @@ pub unsafe extern "C" fn ascot_reader_warnings(
 /// `ascot_get`.
 ///
 /// # Safety
-/// `key_length` bytes of a key, and null or a place for the values.
+/// `key` has `key_length` bytes; `values` is null or points to memory for a handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_get(
     reader: *const Reader,
@@ -219,7 +219,7 @@ pub extern "C" fn ascot_values_count(values: *const Values) -> usize {
 /// `ascot_values_at`.
 ///
 /// # Safety
-/// Null or places for the answers.
+/// Each answer is null or points to memory for it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_values_at(
     values: *const Values,
@@ -263,7 +263,7 @@ fn left_in_files(number: usize, value: &StoredValue) -> Fault {
 /// `ascot_find`.
 ///
 /// # Safety
-/// `key_length` bytes of a key, and null or a place for the values.
+/// `key` has `key_length` bytes; `values` is null or points to memory for a handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_find(
     reader: *const Reader,
@@ -284,7 +284,7 @@ const ALL_EPOCHS: u64 = u64::MAX;
 /// `ascot_value_read`.
 ///
 /// # Safety
-/// Room for `capacity` bytes, and null or a place for their number.
+/// `into` has `capacity` bytes; `read` is null or points to a number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_value_read(
     values: *const Values,
@@ -318,7 +318,7 @@ pub extern "C" fn ascot_values_free(values: *mut Values) -> c_int {
     guard(|| if values.is_null() { Ok(()) } else { VALUES.take(values).map(drop) })
 }
 
-/// Runs something that hands what it finds to a function of C, which may ask to stop by answering anything but 0.
+/// Runs a query that calls a function of C for each result; a nonzero answer of that function stops it.
 fn handing_over(
     run: impl FnOnce(&mut dyn FnMut(c_int) -> IndexResult<()>) -> IndexResult<()>,
 ) -> Result<(), Fault> {
@@ -336,7 +336,7 @@ fn handing_over(
 /// Hands the records of a scan to `each`.
 ///
 /// # Safety
-/// A function that may be called with the context.
+/// `each` may be called with the context.
 unsafe fn hand_records(
     reader: *const Reader,
     scan: &Scan,
@@ -360,7 +360,7 @@ unsafe fn hand_records(
 /// `ascot_iterate`.
 ///
 /// # Safety
-/// A function that may be called with the context.
+/// `each` may be called with the context.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_iterate(
     reader: *const Reader,
@@ -374,7 +374,7 @@ pub unsafe extern "C" fn ascot_iterate(
 /// `ascot_reader_range`.
 ///
 /// # Safety
-/// So many bytes of keys, and a function that may be called with the context.
+/// Keys have the given lengths; `each` may be called with the context.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_reader_range(
     reader: *const Reader,
@@ -396,7 +396,7 @@ pub unsafe extern "C" fn ascot_reader_range(
 /// `ascot_reader_range_parts`.
 ///
 /// # Safety
-/// So many bytes of keys, and a function that may be called with the context.
+/// Keys have the given lengths; `each` may be called with the context.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_reader_range_parts(
     reader: *const Reader,
@@ -439,10 +439,10 @@ pub unsafe extern "C" fn ascot_reader_range_parts(
     })
 }
 
-/// The records whose keys are in a range.
+/// A scan of a key range.
 ///
 /// # Safety
-/// So many bytes of keys.
+/// Keys have the given lengths.
 unsafe fn range_of(
     from: *const c_void,
     from_length: usize,
@@ -458,7 +458,7 @@ unsafe fn range_of(
 /// `ascot_reader_get_many`.
 ///
 /// # Safety
-/// `count` keys with their lengths, and a function that may be called with the context.
+/// `count` keys with their lengths; `each` may be called with the context.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_reader_get_many(
     reader: *const Reader,

@@ -1,8 +1,8 @@
 //! A transport made of functions of the host: the table `ascot_transport`.
 //!
-//! A batch under way stays here, under its ticket, so its bytes stay where they are until the host says that they
-//! were taken. So does the buffer of each lane into which the host may have begun to write a batch that has not all
-//! come. If the host leaves in disorder neither is ever freed: somebody may still read or write it.
+//! A batch in transit is kept here under its ticket, so its bytes do not move until the host reports that they were
+//! taken. The same holds for the buffer of each lane into which the host may have started to write an incomplete
+//! batch. If the host leaves in disorder, neither is ever freed: other code may still read or write it.
 
 #![expect(unsafe_code, reason = "functions of a C interface take raw pointers")]
 
@@ -40,7 +40,7 @@ pub struct Table {
     release: Option<unsafe extern "C" fn(*mut c_void, c_int)>,
 }
 
-/// A transport of the host's, or none where one process writes alone.
+/// A transport of the host, or none if one process writes alone.
 pub enum Host {
     /// One process.
     Alone,
@@ -48,7 +48,7 @@ pub enum Host {
     Brought(Box<Brought>),
 }
 
-/// The host's functions, and what is under way.
+/// The host's functions, and the batches in transit.
 pub struct Brought {
     table: Table,
     topology: Topology,
@@ -58,21 +58,22 @@ pub struct Brought {
     wait: Wait,
     under_way: HashMap<u64, Sent>,
     next_ticket: u64,
-    /// By lane: where the host may be writing.
+    /// By lane: the buffer into which the host may be writing.
     arriving: [Option<Vec<u8>>; LANES],
     orderly: bool,
 }
 
 // SAFETY: the header says that a writer may be used by any thread, by one at a time, and that its functions call the
-// transport in that thread; who brings a transport promises that it bears this. Nothing here is bound to a thread.
+// transport in that thread; the provider of a transport promises that it permits this. Nothing here is bound to a
+// thread.
 unsafe impl std::marker::Send for Brought {}
 
 impl Host {
-    /// Looks at what the host brought.
+    /// Checks the host's table.
     ///
     /// # Safety
-    /// `table` is null or points to a table whose functions may be called with its state, and whose
-    /// `node_of_rank` is null or has `size` numbers.
+    /// `table` is null or points to a table whose functions may be called with its state, and whose `node_of_rank` is
+    /// null or has `size` numbers.
     pub unsafe fn new(table: *const Table) -> Result<Self, Fault> {
         if table.is_null() {
             return Ok(Self::Alone);
@@ -182,7 +183,7 @@ impl Transport for Host {
         let bytes = buffer.as_mut_ptr().cast();
         let capacity = buffer.capacity();
         // SAFETY: there are `capacity` bytes at `bytes`, the host writes no more, and they stay there until the host
-        // says that a batch is complete, or for good.
+        // reports a complete batch, or for good.
         let code = unsafe {
             (host.receive)(host.table.state, lane as u32, bytes, capacity, &raw mut length, &raw mut from)
         };

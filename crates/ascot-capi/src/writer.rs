@@ -16,12 +16,12 @@ use crate::handles::{Shelf, give};
 use crate::options::writer_options;
 use crate::transport::{Host, Table};
 
-/// `ascot_writer`: what C sees of one, which is nothing.
+/// `ascot_writer`: opaque for C.
 pub struct Writer {
     _nothing: (),
 }
 
-/// All that are open.
+/// All open writers.
 static WRITERS: Shelf<Mutex<RankWriter<Host>>> = Shelf::new("writer");
 
 /// `ascot_stats`.
@@ -46,7 +46,7 @@ fn broken() -> Fault {
     Fault { code: Code::Failed, text }
 }
 
-/// Does something with a writer that no other call is using.
+/// Runs a function on a writer that no other call is using.
 fn with<R>(
     handle: *const Writer,
     act: impl FnOnce(&mut RankWriter<Host>) -> Result<R, Fault>,
@@ -63,7 +63,7 @@ fn with<R>(
 /// `ascot_writer_open`.
 ///
 /// # Safety
-/// As the header says: C strings, a table or null, and a place for the handle.
+/// As the header says: C strings, a table or null, and memory for the handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_writer_open(
     directory: *const c_char,
@@ -73,7 +73,7 @@ pub unsafe extern "C" fn ascot_writer_open(
 ) -> c_int {
     guard(|| {
         if !writer.is_null() {
-            // SAFETY: a place, as the caller promises; from here on it holds null or a handle.
+            // SAFETY: memory for a handle, as the caller promises; from here on it holds null or a handle.
             unsafe { *writer = std::ptr::null_mut() };
         }
         // SAFETY: a table or null, as the caller promises.
@@ -82,15 +82,15 @@ pub unsafe extern "C" fn ascot_writer_open(
         let asked = unsafe { asked(directory, options, writer.is_null()) };
         let opened = match asked {
             Ok((path, options)) => RankWriter::open(host, &Disk::default(), &path, &options)?,
-            // The other ranks learn it, so that they do not wait for this one.
+            // The other ranks are informed, so that they do not wait for this one.
             Err(fault) => return Err(RankWriter::decline(host, IndexError::Request(fault.text)).into()),
         };
-        // SAFETY: a place, as `asked` has seen.
+        // SAFETY: memory for a handle, as `asked` has checked.
         unsafe { give(&WRITERS, writer, || Ok(Mutex::new(opened))) }
     })
 }
 
-/// The options that a writer is opened with.
+/// The requested path and options of a writer.
 ///
 /// # Safety
 /// C strings.
@@ -110,7 +110,7 @@ unsafe fn asked(
 /// `ascot_append`.
 ///
 /// # Safety
-/// As many bytes as given at the place given.
+/// Key and value have the given lengths.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_append(
     writer: *mut Writer,
@@ -135,13 +135,13 @@ pub extern "C" fn ascot_progress(writer: *mut Writer) -> c_int {
 /// `ascot_end_epoch`.
 ///
 /// # Safety
-/// Null or a place for a number.
+/// `records` is null or points to a number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_end_epoch(writer: *mut Writer, records: *mut u64) -> c_int {
     guard(|| {
         let epoch = with(writer, |writer| Ok(writer.end_epoch()?))?;
         if !records.is_null() {
-            // SAFETY: a place for a number, as the caller promises.
+            // SAFETY: memory for a number, as the caller promises.
             unsafe { *records = epoch.records };
         }
         Ok(())
@@ -151,7 +151,7 @@ pub unsafe extern "C" fn ascot_end_epoch(writer: *mut Writer, records: *mut u64)
 /// `ascot_writer_epochs`.
 ///
 /// # Safety
-/// Null or a place for a number.
+/// `epochs` is null or points to a number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_writer_epochs(writer: *const Writer, epochs: *mut u64) -> c_int {
     guard(|| {
@@ -164,7 +164,7 @@ pub unsafe extern "C" fn ascot_writer_epochs(writer: *const Writer, epochs: *mut
 /// `ascot_writer_stats`.
 ///
 /// # Safety
-/// Null or a place for the counts.
+/// `stats` is null or points to memory for the counts.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ascot_writer_stats(writer: *const Writer, stats: *mut Stats) -> c_int {
     guard(|| {

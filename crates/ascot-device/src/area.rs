@@ -1,15 +1,15 @@
-//! Files of one length that a measurement reads or writes, as one range of bytes.
+//! Files of equal length that a measurement reads or writes as one byte range.
 //!
-//! The files have no names: they are made without one, or lose it at once where the volume cannot do that.
-//! Whatever ends the process, nothing of them stays.
+//! The files have no names: they are created without one, or unlinked at once if the volume does not support that. So
+//! they vanish however the process ends.
 //!
 //! ```text
 //!   two streams     |  stream 0                 |  stream 1                 |
 //!   files           | file 0 | file 1 | file 2  | file 3 | file 4 | file 5  |
 //! ```
 //!
-//! Any number of streams divides the same bytes, so that measurements with few and with many of them have
-//! the same distances on the device, and none gains by a cache more than another.
+//! Any number of streams divides the same bytes, so that measurements with few and with many streams have the same
+//! distances on the device, and caches favour none of them.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -21,7 +21,7 @@ use rustix::fs::FallocateFlags;
 
 use crate::error::ProbeError;
 
-/// Some files.
+/// Files of equal length in a directory.
 pub(crate) struct Area {
     directory: PathBuf,
     files: Vec<Piece>,
@@ -31,7 +31,7 @@ pub(crate) struct Area {
 /// One file.
 struct Piece {
     file: File,
-    /// Written to since it was emptied.
+    /// Whether it was written since it was emptied.
     written: AtomicBool,
 }
 
@@ -57,8 +57,8 @@ impl Area {
         self.files.len() as u64 * self.file_bytes
     }
 
-    /// Gives all blocks that were written back and allocates new ones, as a job does that writes a new
-    /// file. Where a volume cannot allocate, writing extends the files.
+    /// Releases all written blocks and allocates new ones, like a job that writes a new file. If a volume cannot
+    /// allocate, writing extends the files.
     pub(crate) fn empty(&self) -> Result<(), ProbeError> {
         let written = self.files.iter().filter(|piece| piece.written.swap(false, Ordering::Relaxed));
         for Piece { file, .. } in written {
@@ -109,7 +109,7 @@ pub(crate) fn check_direct(directory: &Path, kind: &str) -> Result<(), ProbeErro
     }
 }
 
-/// A file without a name, for direct access.
+/// Opens a nameless file for direct access.
 fn nameless(directory: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(0o600);
@@ -126,13 +126,13 @@ fn nameless(directory: &Path) -> io::Result<File> {
     }
 }
 
-/// Where a volume makes no nameless files: the name is there for a moment.
+/// For volumes without nameless files: the name exists for a moment.
 fn unnamed_at_once(directory: &Path, options: &OpenOptions) -> io::Result<File> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let path = directory.join(format!(".ascot-probe-{}-{number}", std::process::id()));
     let opened = options.open(&path);
-    // Some file systems refuse direct access only after they have made the file.
+    // Some file systems refuse direct access only after they have created the file.
     if !matches!(&opened, Err(error) if error.kind() == io::ErrorKind::AlreadyExists) {
         let removed = std::fs::remove_file(&path);
         if opened.is_ok() {

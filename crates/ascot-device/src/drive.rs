@@ -1,8 +1,8 @@
-//! Requests in flight against areas, for a slice of time.
+//! Drives requests against areas for a slice of time.
 //!
-//! Each request in flight has a thread and a buffer of its own; the next free thread takes the next request,
-//! so requests reach the device in order, as far as several in flight can. Lanes of both directions go at
-//! the pace of the slower one, as in a job that writes what it reads.
+//! Each request in flight has a thread and a buffer of its own; the next free thread takes the next request, so
+//! requests reach the device nearly in order. Lanes of both directions run at the pace of the slower one, as in a job
+//! that writes what it reads.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
@@ -13,12 +13,12 @@ use ascot_io::{Direction, Unpoisoned, threads};
 use crate::area::Area;
 use crate::error::ProbeError;
 
-/// How requests go to an area.
+/// The request pattern on an area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pattern {
     pub(crate) request_bytes: u64,
     pub(crate) depth: usize,
-    /// Requests go round so many streams, each of which goes forward.
+    /// Number of streams: requests alternate between them, and each stream is sequential.
     pub(crate) streams: u64,
 }
 
@@ -34,13 +34,13 @@ pub(crate) struct Lane<'a> {
     pub(crate) area: &'a Area,
     pub(crate) direction: Direction,
     pub(crate) pattern: Pattern,
-    /// Requests of its kind that the area has seen: it goes on from there.
+    /// Number of requests issued to the area so far; the lane continues after them.
     pub(crate) seen: u64,
-    /// [`Pattern::memory`] bytes, on a page.
+    /// [`Pattern::memory`] bytes, page-aligned.
     pub(crate) memory: &'a mut [u8],
 }
 
-/// What a lane moved.
+/// The bytes that a lane moved, and the time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Moved {
     pub(crate) requests: u64,
@@ -64,20 +64,20 @@ impl Moved {
     }
 }
 
-/// A lane is ahead of the other by at most this share of an area.
+/// A lane may be ahead of the other by at most this share of an area.
 const LEAD_SHARE: u64 = 16;
-/// How long a lane that is ahead waits before it looks again.
+/// Pause of a lane that is ahead before it checks again.
 const LEAD_WAIT: Duration = Duration::from_micros(50);
-/// A slice takes at most so many times its length, what is not measured included.
+/// A slice takes at most this many times its length, including unmeasured time.
 const PATIENCE: f64 = 2.0;
 
-/// What all threads of a slice share.
+/// The shared state of a slice's threads.
 struct Course<'a> {
     stop: AtomicBool,
     cancel: &'a AtomicBool,
     start: Gate,
     seconds: f64,
-    /// Bytes done by each lane; the sum of a lane that is alone counts for nothing.
+    /// Bytes done by each lane; unused for a single lane.
     done: [AtomicU64; 2],
 }
 
@@ -92,8 +92,8 @@ struct Track<'a> {
     coupled: bool,
 }
 
-/// Drives one or two lanes for about `seconds` of measured time. An area that is written is emptied
-/// beforehand, and again whenever it is full.
+/// Drives one or two lanes for about `seconds` of measured time. An area that is written is emptied before, and again
+/// whenever it is full.
 pub(crate) fn slice(
     lanes: &mut [Lane<'_>],
     seconds: f64,
@@ -123,7 +123,7 @@ pub(crate) fn fill(lane: Lane<'_>, cancel: &AtomicBool) -> Result<Moved, ProbeEr
     Ok(once(&mut [lane], f64::INFINITY, cancel)?.first().copied().unwrap_or_default())
 }
 
-/// Until the time is over, or what is written is full.
+/// Runs until the time is over, or the written area is full.
 fn once(lanes: &mut [Lane<'_>], seconds: f64, cancel: &AtomicBool) -> Result<Vec<Moved>, ProbeError> {
     let course = Course {
         stop: AtomicBool::new(false),
@@ -146,7 +146,7 @@ fn once(lanes: &mut [Lane<'_>], seconds: f64, cancel: &AtomicBool) -> Result<Vec
         })
         .collect();
     threads::scope(|scope| {
-        // However this ends, nobody waits for the start.
+        // The gate opens however this function ends.
         let opening = OpenOnDrop(&course);
         let mut running = Vec::new();
         for (track, memory) in parts {
@@ -179,7 +179,7 @@ fn once(lanes: &mut [Lane<'_>], seconds: f64, cancel: &AtomicBool) -> Result<Vec
     })
 }
 
-/// Lets all threads begin at once.
+/// Starts all threads at the same time.
 #[derive(Default)]
 struct Gate {
     is_open: Mutex<bool>,
@@ -200,7 +200,7 @@ impl Gate {
     }
 }
 
-/// Ends a course whose threads cannot all be started: those that wait for the rest go home.
+/// Ends a course whose threads cannot all be started: waiting threads stop.
 struct OpenOnDrop<'c, 'a>(&'c Course<'a>);
 
 impl Drop for OpenOnDrop<'_, '_> {
@@ -250,7 +250,7 @@ fn work(track: &Track<'_>, course: &Course<'_>, buf: &mut [u8]) -> Result<Moved,
 }
 
 impl Track<'_> {
-    /// Whether the other lane has to catch up first.
+    /// Whether the other lane must catch up first.
     fn is_ahead(&self, course: &Course<'_>) -> bool {
         let asked = self.next.load(Ordering::Relaxed) * self.pattern.request_bytes;
         let lead = (self.area.bytes() / LEAD_SHARE).max(2 * self.pattern.memory() as u64);
@@ -258,14 +258,14 @@ impl Track<'_> {
         self.coupled && asked > other + lead
     }
 
-    /// Where the next request goes; none: what is written is full.
+    /// The offset of the next request; `None` if the written area is full.
     fn take(&self) -> Option<u64> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let total = self.area.bytes() / self.pattern.request_bytes;
         (self.direction == Direction::Read || number < total).then(|| self.position(number, total))
     }
 
-    /// The streams divide the area; each wraps round at its end.
+    /// The offset of request `number`: the streams divide the area, and each wraps at its end.
     fn position(&self, number: u64, total: u64) -> u64 {
         let streams = self.pattern.streams;
         let steps = (total / streams).max(1);

@@ -1,4 +1,4 @@
-//! Why a volume could not be measured, said so that a user can act on it.
+//! Errors of measuring a volume, with remedies for the user.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,19 +6,19 @@ use std::path::PathBuf;
 use ascot_io::{PoolError, ThreadError};
 use ascot_model::units;
 
-/// What ended a measurement.
+/// An error of a measurement.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProbeError {
-    /// The path is no directory that can be looked at.
+    /// The path is not an accessible directory.
     #[error("{}: cannot be measured: {source}\n  name a directory on the volume, where files may be made", path.display())]
     Directory {
-        /// As it was asked for.
+        /// The path as requested.
         path: PathBuf,
-        /// The system's reason.
+        /// The system error.
         source: io::Error,
     },
-    /// Files there are memory.
+    /// The files are in memory.
     #[error(
         "{} lies on a {kind}: its files are memory, there is no device to measure\n  name a directory on a disk",
         path.display()
@@ -29,7 +29,7 @@ pub enum ProbeError {
         /// `tmpfs` or `ramfs`.
         kind: &'static str,
     },
-    /// Without direct access the page cache would be measured.
+    /// Without direct access, the page cache would be measured.
     #[error(
         "{}: its file system ({kind}) does not allow direct access ({source}): the page cache would be measured, \
          not the device\n  name a directory on a file system with O_DIRECT, such as ext4, xfs or btrfs",
@@ -40,10 +40,10 @@ pub enum ProbeError {
         path: PathBuf,
         /// The file system.
         kind: String,
-        /// The system's reason.
+        /// The system error.
         source: io::Error,
     },
-    /// There is too little room.
+    /// Too little free space.
     #[error(
         "not enough room on the volume of {}: {} needed, {} free, of which half may be used\n  free some space, \
          or name another volume; nothing was written",
@@ -52,17 +52,17 @@ pub enum ProbeError {
     NoSpace {
         /// The directory.
         path: PathBuf,
-        /// Least bytes of a measurement.
+        /// Minimum bytes of a measurement.
         needed: u64,
         /// Bytes free.
         free: u64,
     },
-    /// Fewer bytes are allowed than a measurement needs.
+    /// The requested limit is below the minimum.
     #[error("--bytes {} is too little to measure with\n  {} is the least", units::memory(*asked), units::memory(*needed))]
     TooFewBytes {
-        /// Bytes asked for.
+        /// Bytes requested.
         asked: u64,
-        /// Least bytes of a measurement.
+        /// Minimum bytes of a measurement.
         needed: u64,
     },
     /// A file could not be made, read or written.
@@ -72,16 +72,16 @@ pub enum ProbeError {
         doing: &'static str,
         /// The directory.
         path: PathBuf,
-        /// The system's reason.
+        /// The system error.
         source: io::Error,
     },
     /// A thread could not be started, or died.
     #[error(transparent)]
     Thread(#[from] ThreadError),
-    /// No memory for the buffers.
+    /// Too little memory for the buffers.
     #[error("no memory for the buffers of the measurement: {0}\n  run it where more memory is free")]
     Buffers(#[from] PoolError),
-    /// Asked to stop.
+    /// The caller cancelled the measurement.
     #[error("stopped; nothing is left of the measurement's files")]
     Cancelled,
 }

@@ -1,9 +1,8 @@
-//! The processors: sorting and merging in memory, by the kernels that jobs use, on all cores at once.
+//! The processors: sorting and merging in memory, with the kernels that jobs use, on all cores at once.
 //!
-//! Data are made up, sorted piece by piece, and the pieces merged; each kind of record in turn, several
-//! times. All threads do the same at the same time, as those of a job do: what looks like two cores may be
-//! one that two threads share, and all share caches and memory. What is told is the speed of one of them.
-//! More than a cache's worth is merged, as jobs do.
+//! Generated data are sorted in chunks, and the chunks merged; each kind of record in turn, several times. All threads
+//! do the same work at the same time, as in a job: two logical cores may share one physical core, and all share caches
+//! and memory. The result is the speed of one thread. The merged data exceed the cache, as in jobs.
 
 use std::hint::black_box;
 use std::ops::ControlFlow;
@@ -23,22 +22,22 @@ use ascot_record::vsort::sort_u64;
 use crate::Clock;
 use crate::error::ProbeError;
 
-/// Pieces that are merged at once, once and once again.
+/// Numbers of chunks merged at once: narrow and wide.
 const PIECES: [usize; 2] = [NARROW_MERGE as usize, WIDE_MERGE as usize];
-/// Bytes of them all, of all threads together, but some for each; less where there is little time.
+/// Approximate bytes of all chunks of all threads; less if time is short.
 const BYTES: usize = 64 << 20;
 const BYTES_IN_HASTE: usize = 8 << 20;
 const MIN_BYTES: usize = 4 << 20;
 const HASTE_SECONDS: f64 = 1.0;
-/// Bytes of memory that is got anew: so much that it comes in huge pages, as it does for jobs.
+/// Bytes of newly allocated memory: large enough for huge pages, as in jobs.
 const FRESH_BYTES: usize = 64 << 20;
-/// Each kind of record is measured at least, and at most, so many times.
+/// Minimum and maximum repetitions for each kind of record.
 const MIN_REPEATS: usize = 3;
 const MAX_REPEATS: usize = 9;
 
 const FIXED_BYTES: usize = 100;
 const FIXED_KEY: std::ops::Range<usize> = 0..10;
-/// Lengths of lines, without their end.
+/// Lengths of lines without their end.
 const MIN_LINE: u64 = 16;
 const LINE_RANGE: u64 = 64;
 
@@ -49,7 +48,7 @@ struct Seconds {
     merge: f64,
 }
 
-/// Bytes/s found, repetition by repetition.
+/// Measured bytes/s, by repetition.
 #[derive(Clone, Default)]
 struct Rates {
     sort: Vec<f64>,
@@ -64,7 +63,7 @@ enum Subject {
     Lines { bytes: Vec<u8>, lines: usize },
 }
 
-/// Measures each kind of record until `until`, on so many threads.
+/// Measures each kind of record until `until`, on `threads` threads.
 pub fn measure(clock: &Clock<'_>, until: Instant, threads: usize) -> Result<HostMeasurement, ProbeError> {
     let hasty = Clock::seconds_until(until) < HASTE_SECONDS;
     let bytes = if hasty { BYTES_IN_HASTE } else { BYTES };
@@ -95,7 +94,7 @@ pub fn measure(clock: &Clock<'_>, until: Instant, threads: usize) -> Result<Host
     })
 }
 
-/// Bytes/s at which memory of a job's pool is got; none where the system has not so much to spare.
+/// Bytes/s of allocating memory of a job's pool; `None` if the system has too little memory.
 fn fresh_memory() -> Option<f64> {
     let mut region = Pool::new(FRESH_BYTES).region(FRESH_BYTES, "the measurement").ok()?;
     let began = Instant::now();
@@ -132,7 +131,7 @@ impl Subject {
         }
     }
 
-    /// What a thread takes in the mean, all of them at it; each has its scratch.
+    /// Mean time per thread with all threads running; each has its scratch.
     fn run_on_all(&self, pieces: usize, scratches: &mut [ChunkScratch]) -> Result<Seconds, ThreadError> {
         let count = scratches.len().max(1) as f64;
         let all: Vec<Seconds> = threads::scope(|scope| {
@@ -176,7 +175,7 @@ impl Subject {
 fn run_numbers(numbers: &[u64], pieces: usize) -> Seconds {
     let mut sorted = numbers.to_vec();
     let mut out = vec![0; numbers.len()];
-    // Touched beforehand: the first use of memory is the system's time, not the kernel's.
+    // Touched before: the first use of memory is time of the operating system, not of the compute kernel.
     out.fill(1);
     let piece = numbers.len().div_ceil(pieces).max(1);
     let began = Instant::now();
@@ -232,7 +231,7 @@ fn run_records<F: Framing, O: RecordOrder>(
     Seconds { sort, merge }
 }
 
-/// Numbers without a pattern (xorshift64*), the same every time.
+/// Pseudo-random numbers (xorshift64*), the same every time.
 pub(crate) struct Noise(u64);
 
 impl Noise {

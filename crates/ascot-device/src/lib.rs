@@ -1,15 +1,15 @@
-//! Measures the volume a directory lies on, and the host, into a profile that plans are made with.
+//! Measures the host, and the volume of a directory, and makes the profile that plans use.
 //!
 //! ```text
-//!   target  may it be measured there, and in how much space
-//!   area    nameless files on the volume: they are gone when the process is, however it ends
-//!   drive   requests in flight against areas for a slice of time: what moved, in how long
-//!   volume  which slices, how often, and the figures they give
-//!   host    sorting and merging in memory, by the kernels that jobs use
+//!   target  whether the directory can be measured, and the space for it
+//!   area    nameless files on the volume: they vanish with the process, however it ends
+//!   drive   requests in flight against areas for a slice of time: bytes moved, and time
+//!   volume  the slices, their repetitions, and the resulting figures
+//!   host    sorting and merging in memory, with the kernels that jobs use
 //! ```
 //!
-//! Requests bypass the page cache. Every figure is measured several times, in rounds that go through all of
-//! them, so that a disturbance shows as spread and not as a property of whatever was measured just then.
+//! Requests bypass the page cache. Every figure is measured several times, in rounds over all figures, so that a
+//! disturbance appears as spread and not as a property of one figure.
 
 mod area;
 mod drive;
@@ -29,42 +29,42 @@ pub use host::measure as measure_host;
 
 /// The unit of direct access.
 const PAGE: u64 = ascot_io::PAGE_BYTES as u64;
-/// Seconds taken where none are asked for.
+/// Default duration in seconds.
 pub const DEFAULT_SECONDS: f64 = 40.0;
-/// Fewest and most seconds that make sense.
+/// Minimum and maximum duration in seconds.
 pub const SECONDS_RANGE: (f64, f64) = (1.0, 600.0);
-/// Most room taken where none is asked for, bytes.
+/// Default maximum space, bytes.
 pub const DEFAULT_BYTES: u64 = 4 << 30;
-/// Least room a measurement needs, bytes.
+/// Minimum space of a measurement, bytes.
 pub const MIN_BYTES: u64 = 32 << 20;
 
-/// What is to be measured.
+/// A request to measure.
 #[derive(Clone, Debug)]
 pub struct ProbeRequest {
     /// A directory on the volume.
     pub directory: PathBuf,
-    /// Most bytes to take on it.
+    /// Maximum bytes to use on the volume.
     pub bytes: u64,
-    /// Seconds the measurement may take.
+    /// Duration in seconds.
     pub seconds: f64,
-    /// Compute threads there are.
+    /// Number of compute threads.
     pub threads: usize,
 }
 
-/// A profile, and what is worth knowing about how it came about.
+/// A profile, and notices about the measurement.
 #[derive(Clone, Debug)]
 pub struct Probed {
     /// The figures.
     pub profile: MeasuredProfile,
-    /// Words on what was done otherwise than asked.
+    /// Deviations from the request.
     pub notices: Vec<String>,
 }
 
-/// The share of the time that the processors are measured.
+/// The share of the time for measuring the processors.
 const HOST_SHARE: f64 = 0.1;
 
-/// Measures volume and host. `cancel` ends it early, with [`ProbeError::Cancelled`]; `progress` is told the
-/// share that is done, from time to time.
+/// Measures volume and host. `cancel` ends it early with [`ProbeError::Cancelled`]; `progress` receives the completed
+/// share periodically.
 pub fn probe(
     request: &ProbeRequest,
     cancel: &AtomicBool,
@@ -81,7 +81,7 @@ pub fn probe(
     Ok(Probed { profile: MeasuredProfile { volume, measurement, host }, notices: target.notices })
 }
 
-/// The time there is, and who may end it early.
+/// The time budget, cancellation and progress of a measurement.
 pub struct Clock<'a> {
     began: Instant,
     budget: Duration,
@@ -95,12 +95,12 @@ impl<'a> Clock<'a> {
         Clock { began: Instant::now(), budget: Duration::from_secs_f64(seconds), cancel, progress }
     }
 
-    /// When so much of the budget is spent.
+    /// The time at which this share of the budget is spent.
     fn share(&self, share: f64) -> Instant {
         self.began + self.budget.mul_f64(share)
     }
 
-    /// Seconds until `then`; 0 where it is past.
+    /// Seconds until `then`; 0 if it is past.
     fn seconds_until(then: Instant) -> f64 {
         then.saturating_duration_since(Instant::now()).as_secs_f64()
     }
@@ -109,7 +109,7 @@ impl<'a> Clock<'a> {
         self.began.elapsed().as_secs_f64()
     }
 
-    /// Tells how far it is; an error where it was asked to stop.
+    /// Reports progress; an error if the measurement was cancelled.
     fn tick(&self) -> Result<(), ProbeError> {
         (self.progress)((self.elapsed() / self.budget.as_secs_f64()).min(1.0));
         if self.cancel.load(Ordering::Relaxed) { Err(ProbeError::Cancelled) } else { Ok(()) }

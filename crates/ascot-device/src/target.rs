@@ -12,14 +12,14 @@ use crate::{DEFAULT_BYTES, MIN_BYTES};
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 const RAMFS_MAGIC: u64 = 0x8584_58f6;
 
-/// Of the free space a measurement takes at most one part in so many.
+/// A measurement takes at most one part in this many of the free space.
 const FREE_SHARE: u64 = 2;
 
-/// A directory that can be measured in.
+/// A directory that can be measured.
 #[derive(Debug)]
 pub(crate) struct Target {
     pub(crate) directory: PathBuf,
-    /// What plans call the volume.
+    /// The volume's name in plans.
     pub(crate) name: String,
     /// Bytes the measurement may take.
     pub(crate) bytes: u64,
@@ -27,7 +27,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Looks at `directory`, to be measured in at most `bytes`.
+    /// Examines `directory` for a measurement with at most `bytes`.
     pub(crate) fn find(directory: &Path, bytes: u64) -> Result<Target, ProbeError> {
         let failed = |source: io::Error| ProbeError::Directory { path: directory.to_path_buf(), source };
         if !std::fs::metadata(directory).map_err(failed)?.is_dir() {
@@ -37,7 +37,7 @@ impl Target {
             return Err(ProbeError::TooFewBytes { asked: bytes, needed: MIN_BYTES });
         }
         let stat = rustix::fs::statfs(directory).map_err(|error| failed(error.into()))?;
-        // The type of the field differs between architectures; the numbers are of 32 bits.
+        // The type of the field differs between architectures; the numbers have 32 bits.
         #[allow(clippy::unnecessary_cast, clippy::cast_sign_loss, reason = "i64 here, u32 elsewhere")]
         let magic = u64::from(stat.f_type as u32);
         let memory = |kind| Err(ProbeError::Memory { path: directory.to_path_buf(), kind });
@@ -70,7 +70,7 @@ impl Target {
     }
 }
 
-/// What people call a file system.
+/// The common name of a file system.
 fn kind_of(magic: u64) -> String {
     let known = [
         (0xef53, "ext4"),

@@ -1,15 +1,15 @@
-//! The measurement of a volume: what is tried, how often, and what comes of it.
+//! The measurement of a volume: its slices, their repetitions, and the resulting figures.
 //!
 //! ```text
-//!   pilot    how fast is it, roughly: how much can be laid out in the time there is
-//!   layout   the files that are read are written
-//!   sweep    sizes of requests and numbers in flight; the smallest of those about as fast as the best
-//!   rounds   each figure once a round: reading, writing, both; switches by number of files, both ways
+//!   pilot    approximate speed, to choose the bytes to lay out in the available time
+//!   layout   writes the files to be read
+//!   sweep    request sizes and numbers in flight; selects the smallest of those about as fast as the best
+//!   rounds   each figure once a round: reading, writing, both; switches by number of files, both directions
 //! ```
 //!
-//! A switch costs what a request takes longer where requests alternate between k files than where they
-//! follow each other in one, in the same round, of the same size and with as many in flight: what the
-//! requests themselves cost cancels out.
+//! The cost of a switch is the extra time per request when requests alternate between k files, compared with
+//! sequential requests to one file in the same round, with the same size and number in flight: the cost of the
+//! requests themselves cancels out.
 
 use std::time::Instant;
 
@@ -25,42 +25,42 @@ use crate::{Clock, PAGE};
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// Requests that are tried, and how many in flight; together no more than [`BUFFER_BYTES`].
+/// Request sizes and numbers in flight to try; together at most [`BUFFER_BYTES`].
 const REQUESTS: [u64; 3] = [256 * KIB, MIB, 4 * MIB];
 const DEPTHS: [usize; 3] = [1, 4, 16];
-/// Buffers of one direction.
+/// Bytes of the buffers of one direction.
 const BUFFER_BYTES: usize = 16 << 20;
-/// Of patterns within this share of the fastest, the one with least memory is taken.
+/// Of the patterns within this share of the fastest, the one with the least memory is selected.
 const ABOUT_AS_FAST: f64 = 0.97;
 
-/// What is moved between two switches: short, so that what a switch costs shows beside it.
+/// Bytes moved between two switches: short, so that the cost of a switch is visible.
 const RUN_BYTES: u64 = 256 * KIB;
-/// Most files that requests alternate between.
+/// Maximum number of files between which requests alternate.
 const MAX_FILES: u64 = 256;
-/// Least runs in each of them.
+/// Minimum number of runs in each file.
 const MIN_RUNS: u64 = 2;
 
 /// There are four areas: one file to read and one to write, many files to read and many to write.
 const AREAS: u64 = 4;
 const PILOT_BYTES: u64 = 64 * MIB;
 const PILOT_SECONDS: f64 = 0.3;
-/// Shares of the time: until when files may be laid out and the sweep be done.
+/// Ends of the layout and of the sweep, as shares of the time.
 const LAYOUT_SHARE: f64 = 0.2;
 const SWEEP_UNTIL: f64 = 0.45;
-/// Times each pattern is tried; its best counts, as a disturbance only ever makes it slower.
+/// Attempts per pattern; the best counts, because a disturbance only makes it slower.
 const TRIES: usize = 2;
-/// Of a round, what is measured; the rest goes into emptying files and starting threads.
+/// The measured share of a round; the rest is emptying files and starting threads.
 const MEASURED_SHARE: f64 = 0.7;
-/// A slice of a rate is so many times as long as one of a switch.
+/// Length of a rate's slice in slices of a switch.
 const RATE_WEIGHT: f64 = 2.0;
 
-/// Rounds: the more the shorter; never fewer than the least.
+/// Number of rounds: more if they are short, never below the minimum.
 const MAX_ROUNDS: u32 = 5;
 const MIN_ROUNDS: u32 = 3;
-/// Least seconds of a round, for the greater number of them.
+/// Minimum seconds of a round for the maximum number of rounds.
 const ROUND_SECONDS: f64 = 1.5;
 
-/// Measures the volume of `place`.
+/// Measures the volume of `target`.
 pub(crate) fn measure(target: &Target, clock: &Clock<'_>) -> Result<VolumeMeasurement, ProbeError> {
     let mut bench = Bench::new(target, clock)?;
     bench.lay_out()?;
@@ -93,13 +93,13 @@ pub(crate) fn measure(target: &Target, clock: &Clock<'_>) -> Result<VolumeMeasur
     })
 }
 
-/// The files.
+/// The areas of a measurement.
 struct Areas {
     read: Area,
     write: Area,
     read_many: Area,
     write_many: Area,
-    /// Files of each of the many.
+    /// Number of files in each area of many files.
     files: u64,
 }
 
@@ -108,13 +108,13 @@ impl Areas {
         [&self.read, &self.write, &self.read_many, &self.write_many].iter().map(|area| area.bytes()).sum()
     }
 
-    /// Four areas of `bytes` in all, the many of as many files as there may be.
+    /// Four areas of `bytes` in total; the areas of many files have as many as possible.
     fn create(target: &Target, bytes: u64) -> Result<Areas, ProbeError> {
         let largest = REQUESTS.iter().max().copied().unwrap_or(MIB);
         let one = (bytes / AREAS / largest).max(1) * largest;
         let mut files = (one / (MIN_RUNS * RUN_BYTES)).clamp(2, MAX_FILES);
         files = 1 << files.ilog2();
-        // These first: that there be many of the others is the lesser need.
+        // These first, because they are needed more than many files.
         let single = || Area::create(&target.directory, 1, one);
         let (read, write) = (single()?, single()?);
         loop {
@@ -124,7 +124,7 @@ impl Areas {
                 (Ok(read_many), Ok(write_many)) => {
                     return Ok(Areas { read, write, read_many, write_many, files });
                 }
-                // Fewer files than open ones allow are better than no measurement.
+                // If descriptors run out, fewer files are better than no measurement.
                 (Err(error), _) | (_, Err(error)) if files > 2 && out_of_descriptors(&error) => files /= 2,
                 (Err(error), _) | (_, Err(error)) => return Err(error),
             }
@@ -136,13 +136,13 @@ fn out_of_descriptors(error: &ProbeError) -> bool {
     matches!(error, ProbeError::File { source, .. } if source.raw_os_error() == Some(libc::EMFILE))
 }
 
-/// What the rounds gave, a figure a round.
+/// The figures of the rounds, one a round.
 #[derive(Default)]
 struct Rounds {
     read: Vec<f64>,
     write: Vec<f64>,
     duplex: Vec<f64>,
-    /// Of each round, by number of files.
+    /// For each round, by number of files.
     read_switches: Vec<Vec<f64>>,
     write_switches: Vec<Vec<f64>>,
 }
@@ -150,7 +150,7 @@ struct Rounds {
 struct Bench<'a> {
     clock: &'a Clock<'a>,
     areas: Areas,
-    /// Requests that areas have seen, so that no slice reads again what the last one read.
+    /// Number of requests issued to the areas, so that no slice repeats the reads of the one before.
     seen: u64,
     seen_many: u64,
     reading: Buf,
@@ -164,19 +164,19 @@ impl<'a> Bench<'a> {
         let mut writing = pool.region(BUFFER_BYTES, "writing")?;
         fill_with_noise(&mut writing);
         let rate = pilot(target, clock, &mut writing)?;
-        // Half of the files are laid out before they are read.
+        // Half of the files are written before they are read.
         let seconds = clock.budget.as_secs_f64() * LAYOUT_SHARE;
         let bytes = target.bytes.min((2.0 * rate * seconds) as u64).max(crate::MIN_BYTES);
         let areas = Areas::create(target, bytes)?;
         Ok(Bench { clock, areas, seen: 0, seen_many: 0, reading, writing })
     }
 
-    /// 2, 4, 8, ... files.
+    /// The numbers of files: 2, 4, 8, ...
     fn file_counts(&self) -> Vec<u64> {
         (1..=self.areas.files.ilog2()).map(|power| 1 << power).collect()
     }
 
-    /// Writes the files that are to be read.
+    /// Writes the files to be read.
     fn lay_out(&mut self) -> Result<(), ProbeError> {
         for area in [&self.areas.read, &self.areas.read_many] {
             self.clock.tick()?;
@@ -190,7 +190,7 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// The patterns to read and to write with.
+    /// Selects the patterns for reading and for writing.
     fn sweep(&mut self) -> Result<(Pattern, Pattern), ProbeError> {
         let max = self.areas.read.bytes() / 2;
         let patterns: Vec<Pattern> = REQUESTS
@@ -218,7 +218,7 @@ impl<'a> Bench<'a> {
         let began = Instant::now();
         let left = Clock::seconds_until(self.clock.share(1.0)).max(0.3);
         let wanted = ((left / ROUND_SECONDS) as u32).clamp(MIN_ROUNDS, MAX_ROUNDS);
-        // A base before and after the numbers of files, for each direction.
+        // A baseline before and after the numbers of files, for each direction.
         let slices = 3.0 * RATE_WEIGHT + 2.0 * (self.file_counts().len() + 2) as f64;
         let slice = MEASURED_SHARE * left / f64::from(wanted) / slices;
         let mut rounds = Rounds::default();
@@ -233,7 +233,7 @@ impl<'a> Bench<'a> {
         Ok(rounds)
     }
 
-    /// Every figure once, every other round in reverse.
+    /// Measures every figure once, in every other round in reverse order.
     fn round(
         &mut self,
         rounds: &mut Rounds,
@@ -267,7 +267,7 @@ impl<'a> Bench<'a> {
         Ok(costs.into_iter().map(|cost| cost - base).collect())
     }
 
-    /// Seconds of a request among so many files.
+    /// Seconds of a request that alternates between `streams` files.
     fn many(&mut self, direction: Direction, streams: u64, slice: f64) -> Result<f64, ProbeError> {
         self.clock.tick()?;
         let pattern = Pattern { request_bytes: RUN_BYTES, depth: DEFAULT_DEPTH, streams };
@@ -296,7 +296,7 @@ impl<'a> Bench<'a> {
         Ok(moved)
     }
 
-    /// Bytes/s of each direction while both are active.
+    /// Bytes/s of each direction with both active.
     fn both(&mut self, read: Pattern, write: Pattern, slice: f64) -> Result<f64, ProbeError> {
         self.clock.tick()?;
         let seen = self.seen / read.request_bytes;
@@ -323,7 +323,7 @@ fn memory_of<'b>(buf: &'b mut Buf, pattern: &Pattern) -> &'b mut [u8] {
     &mut buf[..bytes]
 }
 
-/// Roughly what writing does, bytes/s.
+/// Approximate write speed, bytes/s.
 fn pilot(target: &Target, clock: &Clock<'_>, memory: &mut Buf) -> Result<f64, ProbeError> {
     clock.tick()?;
     let bytes = (target.bytes / AREAS).min(PILOT_BYTES) / MIB * MIB;
@@ -335,14 +335,14 @@ fn pilot(target: &Target, clock: &Clock<'_>, memory: &mut Buf) -> Result<f64, Pr
     Ok(moved.first().map_or(0.0, Moved::rate))
 }
 
-/// Of the patterns about as fast as the fastest, the one with least memory in flight.
+/// Of the patterns about as fast as the fastest, the one with the least memory in flight.
 fn leanest(patterns: &[Pattern], rates: &[f64]) -> Option<Pattern> {
     let best = rates.iter().copied().fold(0.0, f64::max);
     let good = patterns.iter().zip(rates).filter(|(_, rate)| **rate >= ABOUT_AS_FAST * best);
     good.map(|(pattern, _)| *pattern).min_by_key(|pattern| (pattern.memory(), pattern.depth))
 }
 
-/// Bytes that no device compresses.
+/// Fills `bytes` with incompressible data.
 fn fill_with_noise(bytes: &mut [u8]) {
     let mut noise = crate::host::Noise::new(PAGE);
     for word in bytes.chunks_exact_mut(8) {

@@ -8,25 +8,25 @@ use ascot_io::{IoError, PoolError};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IndexError {
-    /// A file or volume refused.
+    /// A file or volume failed.
     #[error(transparent)]
     Io(#[from] IoError),
-    /// There is too little memory for what was asked.
+    /// The memory pool refused a reservation.
     #[error(transparent)]
     Memory(#[from] PoolError),
-    /// Less memory was allowed than it takes at least.
+    /// The memory allowed is below the minimum.
     #[error("{what} needs {min_kib} KiB of memory at least, and {allowed_kib} KiB are allowed; {advice}")]
     TooLittle {
         /// The part that needs the memory.
         what: String,
-        /// The least, KiB.
+        /// The minimum, KiB.
         min_kib: usize,
         /// The memory allowed, KiB.
         allowed_kib: usize,
         /// A remedy.
         advice: &'static str,
     },
-    /// There is no indexed directory here.
+    /// The path is not an indexed directory.
     #[error("{} is not an indexed directory: it has no file MANIFEST", path.display())]
     NotIndexed {
         /// The directory.
@@ -37,12 +37,12 @@ pub enum IndexError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Where.
+        /// Offset of the damage, bytes.
         offset: u64,
         /// The fault.
         what: &'static str,
     },
-    /// A file of the directory is not there.
+    /// A file of the directory is missing.
     #[error("{} is missing: the directory is not complete; copy it again, or leave this file's keys out", path.display())]
     Missing {
         /// The file.
@@ -58,7 +58,7 @@ pub enum IndexError {
         /// Epochs in the manifest.
         named: u64,
     },
-    /// A format this version does not know.
+    /// A format version that this program does not know.
     #[error("{} has version {version} of its format, and this program knows version {known}: use a newer program", path.display())]
     Newer {
         /// The file.
@@ -68,44 +68,44 @@ pub enum IndexError {
         /// The version known here.
         known: u32,
     },
-    /// Another process writes here.
+    /// Another process writes the directory.
     #[error("{} is being written by another process: wait until it is done, or name another directory", path.display())]
     Locked {
         /// The file that is locked.
         path: PathBuf,
     },
-    /// A directory was to be made where something is.
+    /// The path of a new directory exists already.
     #[error("{} exists already{}", path.display(), instead(*indexed))]
     Exists {
         /// The path that exists.
         path: PathBuf,
-        /// It is an indexed directory.
+        /// Whether it is an indexed directory.
         indexed: bool,
     },
-    /// A key or value of another length than the directory's.
+    /// The length of a key or value differs from the directory's fixed length.
     #[error("a {what} of {}, where the directory has {what}s of {expected}", bytes_of(*got as u64))]
     Length {
         /// Key or value.
         what: &'static str,
         /// Bytes given.
         got: usize,
-        /// Bytes there must be.
+        /// Bytes required.
         expected: usize,
     },
-    /// A record is longer than formats hold.
+    /// A key or value is longer than the format allows.
     #[error("a {what} of {}: the longest is {most}", bytes_of(*got))]
     TooLong {
         /// Key or value.
         what: &'static str,
         /// Bytes given.
         got: u64,
-        /// Most bytes.
+        /// Maximum bytes.
         most: u64,
     },
-    /// Something was asked that this directory or writer cannot do.
+    /// A request that this directory or writer cannot fulfil.
     #[error("{0}")]
     Request(String),
-    /// The writer failed before; nothing more is taken.
+    /// The writer failed before and accepts no more records.
     #[error("the writer of {} failed before, and takes nothing more: epochs that were complete stay", path.display())]
     Failed {
         /// The directory.
@@ -113,7 +113,7 @@ pub enum IndexError {
     },
 }
 
-/// A remedy where a directory cannot be made.
+/// A remedy if a directory cannot be made.
 fn instead(indexed: bool) -> &'static str {
     if indexed {
         ": name another directory, or append to this one"
@@ -122,21 +122,21 @@ fn instead(indexed: bool) -> &'static str {
     }
 }
 
-/// Bytes and their noun.
+/// A number of bytes with its noun.
 pub(crate) fn bytes_of(count: u64) -> String {
     counted(count, "byte")
 }
 
-/// A count and its noun.
+/// A count with its noun.
 pub(crate) fn counted(count: u64, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
-/// The result of functions of this crate.
+/// The result type of this crate.
 pub type Result<T> = std::result::Result<T, IndexError>;
 
 impl IndexError {
-    /// A file is not what was written.
+    /// An error for a file with wrong contents.
     pub(crate) fn damaged(path: &Path, offset: u64, what: &'static str) -> Self {
         Self::Damaged { path: path.to_path_buf(), offset, what }
     }

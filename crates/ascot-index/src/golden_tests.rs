@@ -1,6 +1,6 @@
-//! The bytes on disk are those of the golden directories, so that later readers read directories written today.
+//! The bytes written are those of the golden directories, so that later readers can read directories written today.
 //!
-//! `ASCOT_WRITE_GOLDEN=1 cargo test -p ascot-index golden` writes them anew, for a new version of the format.
+//! `ASCOT_WRITE_GOLDEN=1 cargo test -p ascot-index golden` writes them again, for a new version of the format.
 
 use std::path::{Path, PathBuf};
 
@@ -39,7 +39,7 @@ fn write(path: &Path, layout: Layout) {
     writer.close().unwrap();
 }
 
-/// The same in other shapes: the second epoch is of three partitions. That is version 2 of the manifest.
+/// The same with another shape: the second epoch has three partitions. That requires version 2 of the manifest.
 fn write_reshaped(path: &Path, layout: Layout) {
     let disk = Disk::default();
     let coordinator = Coordinator::create_numbered(&disk, path, layout, 0x0123_4567_89ab_cdef).unwrap();

@@ -15,13 +15,13 @@ pub fn key_hash(seed: u64, key: &[u8]) -> u64 {
     xxh3_64_with_seed(key, seed)
 }
 
-/// `hash` scaled to `0..parts`: monotone in the hash.
+/// `hash` scaled to `0..parts`; monotone in the hash.
 pub fn share(hash: u64, parts: u32) -> u32 {
-    // Less than `parts`.
+    // The result is less than `parts`.
     ((u128::from(hash) * u128::from(parts)) >> 64) as u32
 }
 
-/// The hash that regions, filters and auxiliary tables see.
+/// The hash that selects regions and is the input of filters and auxiliary tables.
 pub fn local_hash(hash: u64) -> u64 {
     mix(hash ^ 0x9e37_79b9_7f4a_7c15)
 }

@@ -1,5 +1,5 @@
-//! Indexed directories: many writers append keyed records in bursts, and a few keys are found again among
-//! billions without sorting afterwards.
+//! Indexed directories: many writers append keyed records in bursts; a few keys are found again among billions without
+//! sorting afterwards.
 //!
 //! ```text
 //!   records ─▶ write ─▶ data logs, index logs, MANIFEST ─▶ read ─▶ values of a key, with their epochs
@@ -8,13 +8,13 @@
 //! ```
 //!
 //! * [`format`]: the bytes (docs/formats/index.md).
-//! * [`write`]: tables, epochs, schemes; one process, or one of many.
-//! * [`routing`]: messages between ranks; [`rank_writer`]: a directory written by many of them.
-//! * [`read`]: finding, ranges, everything, checking.
-//! * [`load`]: files of records, into a directory.
-//! * [`auxiliary`]: which ranks may have a key.
+//! * [`write`]: tables, epochs, schemes; by one process, or one of many.
+//! * [`routing`]: messages between ranks; [`rank_writer`]: a directory that many ranks write.
+//! * [`read`]: lookups, scans, verification.
+//! * [`load`]: loads files of records into a directory.
+//! * [`auxiliary`]: the ranks that may have a key.
 //!
-//! An epoch is complete when the manifest names it. Whatever happens to a writer, complete epochs stay and can be read.
+//! An epoch is complete when the manifest names it. Complete epochs stay readable whatever happens to a writer.
 
 pub mod auxiliary;
 mod error;

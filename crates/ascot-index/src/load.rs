@@ -1,11 +1,11 @@
-//! Loading files of records into a directory: the key of a record is a range of its bytes, its value is all the others.
+//! Loading files of records into a directory: a byte range of a record is its key, all other bytes are its value.
 //!
 //! ```text
-//!   record   | before | key | behind |      value = before, behind
+//!   record   | before | key | after |       value = before, after
 //! ```
 //!
-//! Invariant: of a file no more is in memory than two blocks and one record; a record longer than that grows a buffer
-//! by what the record has.
+//! Invariant: at most two blocks and one record of a file are in memory; a longer record grows the buffer by its
+//! length.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -17,27 +17,27 @@ use crate::error::{IndexError, Result};
 use crate::read::files::missing;
 use crate::write::DirectoryWriter;
 
-/// Bytes read at a time, and how many such blocks there are.
+/// Bytes read at a time, and number of such blocks.
 const BLOCK_BYTES: usize = 1 << 20;
 const BLOCKS: usize = 2;
 
-/// Memory that loading takes besides the writer's, bytes.
+/// Memory for loading in addition to the writer's, bytes.
 pub const MEMORY_BYTES: usize = (BLOCKS + 1) * BLOCK_BYTES;
 
-/// How a file is made of keys and values.
+/// How a file divides into keys and values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordFiles {
-    /// How it is made of records.
+    /// How a file divides into records.
     pub layout: Layout,
-    /// The bytes of a record that are its key.
+    /// The byte range of the key in a record.
     pub key: Range<usize>,
 }
 
 impl RecordFiles {
-    /// A loader of records of this kind.
+    /// A loader of such records.
     ///
     /// # Errors
-    /// A layout whose records have no byte ranges; a key that is empty, or outside records of one length.
+    /// A layout whose records have no byte ranges; an empty key, or one outside records of fixed length.
     pub fn new(layout: Layout, key: Range<usize>) -> Result<Self> {
         let wrong = |text: String| Err(IndexError::Request(text));
         if key.is_empty() {
@@ -54,7 +54,7 @@ impl RecordFiles {
         }
     }
 
-    /// Bytes of every value, where records have one length.
+    /// Bytes of every value, if records have one length.
     pub fn value_bytes(&self) -> Option<u32> {
         match self.layout {
             Layout::Fixed { len } => u32::try_from(len - self.key.len()).ok(),
@@ -62,15 +62,15 @@ impl RecordFiles {
         }
     }
 
-    /// How it takes files apart, in words that a directory keeps.
+    /// A description of how files are divided, stored in the directory's layout.
     pub fn described(&self) -> String {
         format!("{} {}..{}", self.layout, self.key.start, self.key.end)
     }
 
-    /// Refuses to go on with a directory whose records came otherwise.
+    /// Refuses a directory whose records were divided in another manner.
     ///
     /// # Errors
-    /// Another format or key than the directory was made with; where that is not known, other lengths.
+    /// Another format or key than the directory was made with; if that is unknown, other lengths.
     pub fn check_same(&self, there: &crate::Layout) -> Result<()> {
         let own = self.described();
         if let Some(source) = there.source.as_ref().filter(|source| **source != own) {
@@ -92,10 +92,11 @@ impl RecordFiles {
         Ok(())
     }
 
-    /// Appends the records of a file to the epoch; their number. `between` is called between blocks, and may end it.
+    /// Appends the records of a file to the epoch; returns their number. `between` is called between blocks, and may
+    /// stop the load with an error.
     ///
     /// # Errors
-    /// A file or record that is refused; a record that is cut short, or too short for its key.
+    /// A file or record that is refused; a record that is truncated, or too short for its key.
     pub fn append(
         &self,
         disk: &Disk,
@@ -113,7 +114,7 @@ impl RecordFiles {
             Layout::Prefixed { width, endian } => {
                 file.append(PrefixedFraming { width, endian }, stream, writer, between)
             }
-            // Refused when this was made.
+            // `new` refuses these layouts.
             Layout::Csv { .. } | Layout::Number(_) => Ok(0),
         }
     }
@@ -123,7 +124,7 @@ impl RecordFiles {
 struct File {
     path: PathBuf,
     key: Range<usize>,
-    /// Where the next record starts.
+    /// The offset of the next record.
     at: u64,
     records: u64,
     value: Vec<u8>,

@@ -1,4 +1,4 @@
-//! Vectors whose memory the system may refuse: then the caller gets an error, and the program goes on.
+//! Vectors whose allocation may fail: the caller gets an error instead of an abort.
 //!
 //! Invariant: the caller has reserved the same memory from the pool before.
 
@@ -8,10 +8,10 @@ use ascot_io::{Pool, PoolError};
 /// errno for out of memory.
 const ENOMEM: i32 = 12;
 
-/// A vector with room for `count` elements.
+/// A vector with capacity for `count` elements.
 ///
 /// # Errors
-/// [`PoolError::Refused`] where the system has less memory.
+/// [`PoolError::Refused`] if the system has too little memory.
 pub fn vec_with_room<T>(pool: &Pool, count: usize, purpose: &'static str) -> Result<Vec<T>, PoolError> {
     let mut list = Vec::new();
     fallible(|| list.try_reserve_exact(count)).map_err(|_| PoolError::Refused {

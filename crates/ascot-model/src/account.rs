@@ -1,16 +1,16 @@
-//! What each pass moved, and how its stages spent their time.
+//! The bytes and runs that each pass moved, and the time that its stages spent.
 
 use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize, Serializer};
 
-/// What one stream, or several of the same kind, moved.
+/// The bytes and runs of one stream, or of several of the same kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct StreamAccount {
     /// `input`, `spills`, `output`.
     pub name: String,
     /// Bytes read from the device.
     pub read_bytes: u64,
-    /// Runs read: each lies between two switches.
+    /// Runs read; each lies between two switches.
     pub read_runs: u64,
     /// Bytes written to the device.
     pub written_bytes: u64,
@@ -19,7 +19,7 @@ pub struct StreamAccount {
 }
 
 impl StreamAccount {
-    /// Switches of the devices: each run begins with one.
+    /// Switches of the devices: each run starts with one.
     pub fn switches(&self) -> u64 {
         self.read_runs + self.written_runs
     }
@@ -29,21 +29,21 @@ impl StreamAccount {
     }
 }
 
-/// What one file moved in a whole job, or the sum of several.
+/// The bytes and runs of one file in a whole job, or the sum of several.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileAccount {
-    /// The path of an input or output, or the name of a spill within its directory; none for a sum.
+    /// The path of an input or output, or the name of a spill within its directory; `None` for a sum.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// Number of files, for a sum.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<u64>,
-    /// What moved; its name says what the files are for the job.
+    /// The bytes and runs; the name is the role of the files in the job.
     #[serde(flatten)]
     pub moved: StreamAccount,
 }
 
-/// How one stage of a pass spent its time: seconds, summed over its threads.
+/// The time of one stage of a pass: seconds, summed over its threads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StageAccount {
     /// `read`, `sort`, `merge`, `write`.
@@ -63,9 +63,9 @@ pub struct StageAccount {
 /// One finished pass.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct PassAccount {
-    /// What it did.
+    /// The name of the pass.
     pub name: String,
-    /// How often it ran: once for each part or group of runs.
+    /// How often it is executed: once for each part or group of runs.
     #[serde(default = "once")]
     pub times: u64,
     /// Wall time, seconds.
@@ -76,9 +76,9 @@ pub struct PassAccount {
     pub stages: Vec<StageAccount>,
     /// The bottleneck: `reading`, `writing` or `computing`.
     pub bound_by: String,
-    /// The most files read at once.
+    /// Maximum number of files read at once.
     pub inputs: u64,
-    /// Files written to.
+    /// Number of files written.
     pub outputs: u64,
 }
 
@@ -127,7 +127,7 @@ fn mean(bytes: u64, runs: u64) -> u64 {
 }
 
 impl StreamAccount {
-    /// Adds what the same stream moved later, or what another one moved.
+    /// Adds the counts of another stream, or later counts of the same stream.
     pub fn add(&mut self, more: &StreamAccount) {
         self.read_bytes += more.read_bytes;
         self.read_runs += more.read_runs;
@@ -137,7 +137,7 @@ impl StreamAccount {
 }
 
 impl StageAccount {
-    /// Adds the time the same stage spent later.
+    /// Adds later time of the same stage.
     fn add(&mut self, more: &StageAccount) {
         self.threads = self.threads.max(more.threads);
         self.busy_seconds += more.busy_seconds;
@@ -166,7 +166,7 @@ impl PassAccount {
         }
     }
 
-    /// Adds what streams moved.
+    /// Adds the counts of streams, by name.
     pub fn add_streams(&mut self, streams: &[StreamAccount]) {
         for stream in streams {
             match self.streams.iter_mut().find(|known| known.name == stream.name) {
@@ -176,12 +176,12 @@ impl PassAccount {
         }
     }
 
-    /// What all its streams moved.
+    /// The sum of all its streams.
     pub fn moved(&self) -> StreamAccount {
         Self::moved_by(std::slice::from_ref(self))
     }
 
-    /// What all streams of all passes moved.
+    /// The sum of all streams of all passes.
     pub fn moved_by(passes: &[PassAccount]) -> StreamAccount {
         let mut moved = StreamAccount { name: "all".into(), ..StreamAccount::default() };
         passes.iter().flat_map(|pass| &pass.streams).for_each(|stream| moved.add(stream));

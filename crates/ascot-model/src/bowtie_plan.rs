@@ -1,4 +1,4 @@
-//! The plan of one bowtie: the schedule that fits it best, its runs, and its rate on a volume.
+//! The plan of one bowtie: the best schedule, its runs, and its rate on a volume.
 
 use serde::Serialize;
 
@@ -17,7 +17,7 @@ pub struct BowtiePlan<'a> {
     write_group: f64,
     read_memory_bytes: f64,
     write_memory_bytes: f64,
-    /// Mean bytes between two switches, at most those of a request; none: a single stream never switches.
+    /// Mean bytes between two switches, at most those of a request; `None`: a single stream never switches.
     run_bytes: Option<f64>,
     rate_bytes_per_s: f64,
     /// False if runs are so short that the device's cache joins them; the device is faster then.

@@ -6,9 +6,10 @@
 //!   sorting parts        |== output ==|~ part ~|== parts left =|..|
 //! ```
 //!
-//! After every step, or part, the records that the output has safely on disk are freed from the spills. Both together
-//! therefore hold the records once, and those of a step twice; a merge of some runs into one frees its inputs the same
-//! way. The padding of blocks, their indexes, the manifest and the space allocated ahead of writing come on top.
+//! After every step or part, the records that are durable in the output are freed from the spills. So spills and
+//! output together hold the records once, and those of a step twice; a merge of some runs into one frees its inputs in
+//! the same manner. The padding of blocks, their indexes, the manifest and the space allocated ahead of writing come
+//! on top.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,24 +23,24 @@ const FOOTER_BYTES: u64 = 64;
 const MANIFEST_ENTRY_BYTES: u64 = 22;
 /// Bytes in the manifest for each block of a run that is not complete.
 const OPEN_ENTRY_BYTES: u64 = 60;
-/// The smallest space reserved for the next manifest beside the present one, bytes.
+/// Minimum space reserved for the next manifest in addition to the present one, bytes.
 const MANIFEST_RESERVE_BYTES: u64 = 256 << 10;
 /// Bytes lost in the last block of a task. It is half empty on average; the bound is a fourth of a page more.
 const TASK_BYTES: u64 = PAGE_BYTES / 4 * 3;
 /// Bytes that one task merges when a run is formed.
 const TASK_RUN_BYTES: u64 = 8 << 20;
-/// Bytes that one task merges when runs are merged: block by block, if one run holds the others up.
+/// Bytes that one task merges when runs are merged: block by block, if one run delays the others.
 const TASK_MERGED_BYTES: u64 = 48 << 10;
-/// While a part larger than memory is sorted by runs, spills beside it take up to 1 / 8 of it.
+/// While a part larger than memory is sorted by runs, additional spills take up to 1 / 8 of it.
 const BESIDE_PART_SHARE: u64 = 8;
-/// Bytes that a view stores for each block of its runs, beside the first key.
+/// Bytes that a view stores for each block of its runs, in addition to the first key.
 const KNOWN_OF_BLOCK_BYTES: u64 = 24;
 /// Blocks of a view's run that are not full.
 const PART_BLOCKS: u64 = 4;
-/// The smallest step, bytes: consumed spills are not freed more often, however little space there is.
+/// The smallest step, bytes: consumed spills are not freed more often, however little space is free.
 pub const MIN_STEP_BYTES: u64 = 4 << 20;
 
-/// Disk use of a job beside its records.
+/// Disk use of a job in addition to its records.
 #[derive(Clone, Copy, Debug)]
 pub struct DiskUse {
     /// Bytes allocated ahead of writing, from the bytes that a job expects to store.
@@ -54,13 +55,13 @@ pub struct DiskUse {
     pub output_files: u64,
     /// Bytes of the header.
     pub header_bytes: u64,
-    /// The fewest tasks that form a run.
+    /// Minimum number of tasks that form a run.
     pub tasks: u64,
     /// Bytes of a block.
     pub block: u64,
 }
 
-/// Peak disk use of a method, bytes; if spills and output are on two volumes, of each.
+/// Peak disk use of a method, bytes; also for each volume, if spills and output are on two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskNeed {
     /// Spills and output together.
@@ -69,9 +70,9 @@ pub struct DiskNeed {
     pub spills_bytes: u64,
     /// The output alone.
     pub output_bytes: u64,
-    /// Both together if space is so short that consumed spills are freed as often as possible.
+    /// Spills and output together, if space is so short that consumed spills are freed as often as possible.
     pub least_bytes: u64,
-    /// The most bytes that are on disk twice, in a spill and in the output.
+    /// Maximum bytes that are on disk twice, in a spill and in the output.
     pub step_bytes: u64,
 }
 
@@ -147,7 +148,7 @@ impl DiskUse {
         let stored = spills.max(output) + self.manifest_bytes(records, 0);
         let step = part_bytes.min(records) + part_bytes.min(records) / BESIDE_PART_SHARE + self.block;
         let need = self.need(stored, step, spills, output);
-        // No less than a part can be freed.
+        // A part is freed as a whole.
         DiskNeed { least_bytes: need.peak_bytes, ..need }
     }
 
@@ -164,8 +165,8 @@ impl DiskUse {
     }
 }
 
-/// An upper bound of the bytes that a view stores beside its runs: an entry for each block with the first `kept` bytes of
-/// its first key, and the manifest with the space reserved for the next one.
+/// An upper bound of the bytes that a view stores in addition to its runs: an entry for each block with the first
+/// `kept` bytes of its first key, and the manifest with the space reserved for the next one.
 #[must_use]
 pub fn beside_view(records: u64, runs: u64, block: u64, kept: u64) -> u64 {
     let blocks = records / block.max(1) + PART_BLOCKS * runs;

@@ -1,11 +1,11 @@
-//! The speeds of a host's compute kernels, which tell a plan when the processor is the bottleneck.
+//! The speeds of a host's compute kernels, from which plans determine whether the processor is the bottleneck.
 
 use serde::{Deserialize, Serialize};
 
 /// Bytes/s of one thread for each step of a sort, for one kind of record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KernelRates {
-    /// Cutting into records and sorting a chunk in memory.
+    /// Dividing into records and sorting a chunk in memory.
     pub sort_bytes_per_s: f64,
     /// Merging [`NARROW_MERGE`] sorted chunks or runs, copying included.
     pub merge_bytes_per_s: f64,
@@ -27,19 +27,19 @@ pub struct HostProfile {
     pub threads: usize,
     /// Speeds for the records at hand.
     pub rates: KernelRates,
-    /// Bytes/s at which one thread gets memory that was not used before; none: not measured, counted as free.
+    /// Bytes/s at which one thread allocates unused memory; `None`: not measured, counted as free.
     #[serde(default)]
     pub fresh_bytes_per_s: Option<f64>,
 }
 
 impl HostProfile {
-    /// The work of getting memory: bytes, and bytes/s of one thread.
+    /// The work of allocating memory: bytes, and bytes/s of one thread.
     pub fn fresh_memory(&self, bytes: u64) -> (u64, f64) {
         self.fresh_bytes_per_s.map_or((0, 1.0), |rate| (bytes, rate))
     }
 }
 
-/// Kinds of records with the same costs per byte and per record.
+/// Kinds of records with equal costs per byte and per record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RecordClass {
     /// Integers and floats: sorted in place by vector instructions.

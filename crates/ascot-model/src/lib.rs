@@ -7,7 +7,7 @@
 //! * [`volume`]: speeds and switch cost of a volume, and the time of a pass on it.
 //! * [`host`]: speeds of the compute kernels by kind of record.
 //! * [`measurement`]: measured figures of a volume and a host, with their spread.
-//! * [`run_length`]: how long the runs of a bowtie are, by algorithm, group sizes and memory.
+//! * [`run_length`]: the run length of a bowtie, by algorithm, group sizes and memory.
 //! * [`multipass`]: the best number of passes, and the number of files in each.
 //! * [`bowtie_plan`]: the plan of one bowtie.
 //! * [`passes_plan`]: the plan of a merge, split or reshape of many files.
@@ -15,7 +15,7 @@
 //! * [`plan`]: the methods for a job, costed, and the one chosen.
 //! * [`sort_plan`]: the methods to sort, merge and split records.
 //! * [`routing_plan`]: the cost of routing records among many processes.
-//! * [`account`]: what each pass moved and where it waited.
+//! * [`account`]: bytes moved and time spent by each pass.
 //! * [`random`]: pseudo-random numbers that are the same in every run.
 //! * [`report`]: plan and account together, as written by `--report`.
 

@@ -31,7 +31,7 @@ impl Figure {
         Figure { value: median, spread: (max - min) / 2.0 }
     }
 
-    /// The spread as a share of the value; 0 where there is no value.
+    /// The spread as a share of the value; 0 if the value is 0.
     pub fn relative_spread(&self) -> f64 {
         if self.value == 0.0 { 0.0 } else { (self.spread / self.value).abs() }
     }
@@ -43,11 +43,11 @@ impl Figure {
 pub struct SwitchPoint {
     /// Files that requests alternate between.
     pub files: u32,
-    /// Seconds of a switch. A figure below zero is lost in the spread.
+    /// Seconds of a switch. A figure below zero is within the spread.
     pub seconds: Figure,
 }
 
-/// The speed of one direction, with the requests that reached it.
+/// The speed of one direction, and the requests that reached it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Speed {
@@ -68,7 +68,7 @@ pub struct Requests {
     pub depth: u32,
 }
 
-/// The requests a volume is read and written with.
+/// The requests for reading and writing a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeRequests {
     /// For reading.
@@ -77,11 +77,11 @@ pub struct VolumeRequests {
     pub write: Requests,
 }
 
-/// The smallest and the largest request: no device gains from others.
+/// Minimum and maximum bytes of a request: no device gains from others.
 const REQUEST_BYTES: RangeInclusive<u64> = 4 << 10..=16 << 20;
-/// The fewest and the most requests in flight.
+/// Minimum and maximum number of requests in flight.
 const REQUEST_DEPTH: RangeInclusive<u32> = 2..=128;
-/// Requests of one direction may have 1 / 8 of the memory of a job in flight.
+/// Requests in flight of one direction may take 1 / 8 of a job's memory.
 const IN_FLIGHT_SHARE: u64 = 8;
 
 impl Requests {
@@ -90,15 +90,15 @@ impl Requests {
         self.bytes.saturating_mul(self.depth.into())
     }
 
-    /// The requests of a job that moves at most `block_bytes` at once: whole pages, no larger than a block, and as
-    /// many as keep the measured bytes in flight. At least as many bytes are in flight as in `usual`, the requests
+    /// The requests of a job that moves at most `block_bytes` at once: whole pages, no larger than a block, and enough
+    /// of them to keep the measured bytes in flight. The bytes in flight are at least those of `usual`, the requests
     /// without a measurement, and at most a share of `memory_bytes`.
     pub fn within(self, memory_bytes: u64, block_bytes: u64, usual: Requests) -> Requests {
         let (page, max_bytes) = REQUEST_BYTES.into_inner();
         let (min_depth, max_depth) = REQUEST_DEPTH.into_inner();
         let max_in_flight = (memory_bytes / IN_FLIGHT_SHARE).max(page * u64::from(min_depth));
         let min_in_flight = usual.in_flight().min(max_in_flight);
-        // No depth makes up for smaller requests.
+        // No number in flight compensates for smaller requests.
         let smallest = min_in_flight.div_ceil(max_depth.into()).clamp(page, max_bytes).next_multiple_of(page);
         let largest = block_bytes.min(max_in_flight / u64::from(min_depth)).clamp(smallest, max_bytes);
         let bytes = self.bytes.clamp(smallest, largest) / page * page;
@@ -114,7 +114,7 @@ fn positive(value: f64, field: &'static str) -> Result<(), BadProfile> {
     (value.is_finite() && value > 0.0).then_some(()).ok_or(BadProfile::NotPositive(field))
 }
 
-/// How a volume was measured, and all figures. Reading refuses figures that cannot be true.
+/// The parameters and figures of a volume's measurement. Reading refuses impossible figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct VolumeMeasurement {
@@ -122,7 +122,7 @@ pub struct VolumeMeasurement {
     pub read: Speed,
     /// Sequential writing.
     pub write: Speed,
-    /// Each direction while both are busy, bytes/s.
+    /// Each direction with both busy, bytes/s.
     pub duplex: Figure,
     /// Bytes of a run in the measurement of switches.
     pub run_bytes: u64,
@@ -153,7 +153,7 @@ impl<'de> Deserialize<'de> for VolumeMeasurement {
 }
 
 impl VolumeMeasurement {
-    /// Checks that the figures can be true. A switch cost may be below zero, lost in its spread.
+    /// Checks that the figures are possible. A switch cost may be below zero, within its spread.
     pub fn check(&self) -> Result<(), BadProfile> {
         positive(self.read.rate.value, "measurement.read.rate.value")?;
         positive(self.read.request_bytes as f64, "measurement.read.request_bytes")?;
@@ -175,7 +175,7 @@ impl VolumeMeasurement {
     }
 
     /// The switch cost for plans: the mean of reading and writing, because a job switches between the files that it
-    /// reads about as often as between those that it writes. A cost lost in the spread counts as nothing.
+    /// reads about as often as between those that it writes. A cost within the spread counts as zero.
     pub fn switch_cost(&self) -> SwitchCost {
         let pairs = self.read_switches.iter().zip(&self.write_switches);
         let points: Vec<(f64, f64)> = pairs
@@ -221,7 +221,7 @@ pub struct KernelMeasurement {
     pub sort: Figure,
     /// Merging [`NARROW_MERGE`](crate::host::NARROW_MERGE) sorted chunks, copying included, bytes/s.
     pub merge: Figure,
-    /// Merging [`WIDE_MERGE`](crate::host::WIDE_MERGE) of them; none: not measured, counted as equally fast.
+    /// Merging [`WIDE_MERGE`](crate::host::WIDE_MERGE) of them; `None`: not measured, counted as equally fast.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wide_merge: Option<Figure>,
 }
@@ -232,7 +232,7 @@ pub struct KernelMeasurement {
 pub struct HostMeasurement {
     /// Number of compute threads.
     pub threads: usize,
-    /// The rate at which one thread gets unused memory, bytes/s; none: not measured.
+    /// The rate at which one thread allocates unused memory, bytes/s; `None`: not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fresh_memory: Option<Figure>,
     /// Speeds by kind of record.
@@ -240,7 +240,7 @@ pub struct HostMeasurement {
 }
 
 impl HostMeasurement {
-    /// Checks that the figures can be true.
+    /// Checks that the figures are possible.
     pub fn check(&self) -> Result<(), BadProfile> {
         positive(self.threads as f64, "host.threads")?;
         positive(self.fresh_memory.map_or(1.0, |figure| figure.value), "host.fresh_memory.value")?;
@@ -378,11 +378,11 @@ mod tests {
         let usual = requests(1 << 20, 8);
         for (measured, memory, block, followed) in [
             (requests(1 << 20, 16), 1 << 30, 1 << 20, requests(1 << 20, 16)),
-            // As much in flight in smaller requests: those that are moved.
+            // The same bytes in flight in smaller requests, the ones that jobs use.
             (requests(4 << 20, 16), 1 << 30, 1 << 20, requests(1 << 20, 64)),
             (requests(4 << 20, 4), 16 << 20, 32 << 10, requests(32 << 10, 64)),
             (requests(3 << 20, 4), 1 << 30, 1 << 20, requests(1 << 20, 12)),
-            // No less than without a measurement.
+            // At least as many as without a measurement.
             (requests(4 << 20, 1), 1 << 30, 1 << 20, requests(1 << 20, 8)),
             (requests(1 << 18, 4), 1 << 30, 1 << 20, requests(1 << 18, 32)),
             (requests(0, 0), 16 << 20, 32 << 10, requests(16 << 10, 128)),
@@ -393,7 +393,8 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Whatever was measured, a job has no less in flight than without, and no more than memory allows.
+        /// Whatever was measured, a job has at least the bytes in flight of an unmeasured volume, and at most what
+        /// memory allows.
         #[test]
         fn a_measurement_takes_nothing_away(
             bytes in 0u64..64 << 20, depth in 0u32..300, memory in 8u64 << 20..64 << 30, shift in 15u32..21

@@ -1,9 +1,9 @@
 //! The best number of passes, and the number of files in each: to merge n files, to split into m, or to turn n into
 //! m.
 //!
-//! Source: Stella and Loguinov, section V. The best way to merge j files is the best way to merge them `k =
-//! ceil(j/i)` at a time, followed by a pass of i at a time, for the best i. Splitting is the mirror image. An
-//! interconnect merges n files into i, moves i x j, and splits j into m.
+//! Source: Stella and Loguinov, section V. The best way to merge j files is the best way to merge them `k = ceil(j/i)`
+//! at a time, followed by a pass of i at a time, for the best i. Splitting is the mirror image. An interconnect merges
+//! n files into i, moves i x j, and splits j into m.
 //!
 //! The paper fills a table for every number of files up to n, in n squared steps. This search is exact in about n
 //! steps: since `ceil(ceil(n/a)/b) = ceil(n/(ab))`, only the numbers `ceil(n/x)` can be reached from n, about `2
@@ -27,8 +27,8 @@ use crate::volume::VolumeProfile;
 
 /// The time of a pass.
 pub trait PassCost {
-    /// Seconds of a pass: of bowties of this shape that together read and write these bytes. Infinite if memory does not
-    /// suffice.
+    /// Seconds of a pass: of bowties of this shape that together read and write these bytes. Infinite if memory does
+    /// not suffice.
     fn seconds(&self, shape: &Shape, read_bytes: f64, written_bytes: f64) -> f64;
 }
 
@@ -45,9 +45,9 @@ pub struct DeviceCost<'a> {
     pub volume: &'a VolumeProfile,
     /// Buffers, bytes.
     pub memory_bytes: f64,
-    /// The most streams that memory has blocks for.
+    /// Maximum number of streams for which memory has blocks.
     pub max_streams: u32,
-    /// How memory is used; none: by the best schedule.
+    /// How memory is used; `None`: by the best schedule.
     pub baseline: Option<Baseline>,
 }
 
@@ -74,7 +74,7 @@ impl PassCost for DeviceCost<'_> {
     }
 }
 
-/// One pass over the data: bowties of the same shape, one after the other.
+/// One pass over the data: bowties of the same shape, one after another.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pass {
     /// The shape of each.
@@ -117,11 +117,11 @@ enum Kind {
     Split,
 }
 
-/// The best ways to merge `files` files, or to split into so many, by factors `ceil(files / x)`.
+/// The best ways to merge `files` files, or to split into `files`, by factors `ceil(files / x)`.
 struct Table<'a> {
     kind: Kind,
     files: u32,
-    /// Bytes in so many files.
+    /// Bytes in a number of files.
     bytes_in: &'a dyn Fn(f64) -> f64,
     /// By factor: seconds, and the fan-in of the pass at the narrow end.
     best: BTreeMap<u32, (f64, u32)>,
@@ -193,7 +193,7 @@ impl<'a> Table<'a> {
         self.in_order(passes)
     }
 
-    /// Orders passes that begin at the narrow end: a merge ends there, a split begins there.
+    /// Orders passes that start at the narrow end: a merge ends there, a split starts there.
     fn in_order(&self, mut passes: Vec<Pass>) -> Vec<Pass> {
         if self.kind == Kind::Merge {
             passes.reverse();
@@ -202,13 +202,13 @@ impl<'a> Table<'a> {
     }
 }
 
-/// All values of `ceil(n / x)` from 2 up to n, ascending; none for one file.
+/// All values of `ceil(n / x)` from 2 up to n, ascending; empty for one file.
 fn quotients(n: u32) -> impl Iterator<Item = u32> {
     let mut next = Some(n);
     let mut values = Vec::new();
     while let Some(value) = next.filter(|&value| value >= 2) {
         values.push(value);
-        // The smallest x that makes it smaller.
+        // The smallest x that makes the value smaller.
         let x = n.div_ceil(value - 1);
         next = Some(n.div_ceil(x));
     }
@@ -221,21 +221,21 @@ fn finish(passes: Vec<Pass>) -> Option<Passes> {
     seconds.is_finite().then_some(Passes { passes, seconds })
 }
 
-/// The best passes to merge `files` files into one; none if memory suffices for no way. `bytes_in(k)` is the number of
+/// The best passes to merge `files` files into one; `None` if memory suffices for none. `bytes_in(k)` is the number of
 /// bytes in k files after an n/k-way merge; it need not be constant (duplicates vanish, groups are summed). One file
 /// needs no pass.
 pub fn merge(files: u32, bytes_in: &dyn Fn(f64) -> f64, cost: &dyn PassCost) -> Option<Passes> {
     finish(Table::fill(Kind::Merge, files, bytes_in, cost).path(files, cost))
 }
 
-/// The best passes to split one file into `files`; none if memory suffices for no way. `bytes_in(k)` is the number of
+/// The best passes to split one file into `files`; `None` if memory suffices for none. `bytes_in(k)` is the number of
 /// bytes in k files. One file needs no pass.
 pub fn split(files: u32, bytes_in: &dyn Fn(f64) -> f64, cost: &dyn PassCost) -> Option<Passes> {
     finish(Table::fill(Kind::Split, files, bytes_in, cost).path(files, cost))
 }
 
-/// A merge with the same fan-in in all passes, for comparison: two, all files, or a root of their number. None if memory
-/// does not suffice.
+/// A merge with the same fan-in in all passes, for comparison: two, all files, or a root of their number. `None` if
+/// memory does not suffice.
 pub fn merge_by(
     factor: u32,
     files: u32,
@@ -255,8 +255,8 @@ pub fn split_by(
     finish(Table { kind: Kind::Split, files, bytes_in, best: BTreeMap::new() }.by(factor, cost))
 }
 
-/// The best passes to turn `inputs` files into `outputs`: merges, one interconnect, splits. None if memory suffices for
-/// no way. `input_bytes(k)` and `output_bytes(k)` are the numbers of bytes in k files on either side.
+/// The best passes to turn `inputs` files into `outputs`: merges, one interconnect, splits. `None` if memory suffices
+/// for none. `input_bytes(k)` and `output_bytes(k)` are the numbers of bytes in k files on either side.
 pub fn interconnect(
     inputs: u32,
     outputs: u32,
@@ -311,7 +311,7 @@ mod tests {
         DeviceCost { volume, memory_bytes, max_streams: u32::MAX, baseline: None }
     }
 
-    /// Tries everything the recurrence allows.
+    /// Tries all passes that the recurrence allows.
     fn exhaustive(files: u32, factor: u32, bytes: &dyn Fn(f64) -> f64, cost: &dyn PassCost) -> f64 {
         if factor == 1 {
             return 0.0;
@@ -380,7 +380,7 @@ mod tests {
             prop_assert!(after.seconds <= before.seconds * (1.0 + 1e-9));
         }
 
-        /// All ways through the middle, with the tables of the paper.
+        /// All interconnects, with the tables of the paper.
         #[test]
         fn interconnects_as_good_as_trying_everything(
             n in 1u32..24, m in 1u32..24, memory in 1e6f64..1e9, kept in 0.0f64..1.0, grown in 0.0f64..3.0,
@@ -447,7 +447,7 @@ mod tests {
         }
     }
 
-    /// 64 TB in 8,000 files with 8 GB (section V.A), with the run length of n x 0 that the paper takes.
+    /// 64 TB in 8,000 files with 8 GB (section V.A), with the paper's run length of n x 0.
     #[test]
     fn the_published_example() {
         let (memory, bytes) = (8e9, 64e12);

@@ -94,7 +94,7 @@ impl FileJob<'_> {
             let name = format!("by requests of 4 MB, {factor} files at a time");
             others.push(Alternative::new(name, self.by(factor, &fixed), &fixed));
         }
-        // If one file stays one, there is nothing to do.
+        // If one file stays one file, no pass is needed.
         others.retain(|other| other.seconds.is_none() || other.passes > 0);
         others.sort_by(|a, b| {
             let seconds = |other: &Alternative| other.seconds.unwrap_or(f64::INFINITY);
@@ -103,8 +103,8 @@ impl FileJob<'_> {
         others
     }
 
-    /// The best passes; none if memory suffices for none. Data that shrinks or grows does so where the function is
-    /// applied: in the last merge or the first split.
+    /// The best passes; `None` if memory suffices for none. Data shrinks or grows where the function is applied: in
+    /// the last merge or the first split.
     pub fn best(&self, cost: &DeviceCost<'_>) -> Result<Option<Passes>, NoEnds> {
         if !(self.alpha > 0.0 && self.alpha < 1.0) || self.inputs == 0 || self.outputs == 0 {
             return Err(NoEnds);
@@ -140,7 +140,7 @@ pub struct PassesPlan<'a> {
 #[derive(Serialize)]
 struct Alternative {
     name: String,
-    /// None: it does not fit in memory.
+    /// `None`: it does not fit in memory.
     seconds: Option<f64>,
     bytes: f64,
     switches: f64,

@@ -10,19 +10,19 @@ use crate::volume::VolumeProfile;
 /// One pass over the data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PassPlan {
-    /// What it does, in words.
+    /// Its description in words.
     pub name: String,
     /// Bytes read.
     pub read_bytes: u64,
     /// Bytes written.
     pub written_bytes: u64,
-    /// Switches: requests that do not continue the one before.
+    /// Switches: requests that do not continue the previous one.
     pub switches: u64,
     /// Files read at once.
     pub inputs: u64,
     /// Files written at once.
     pub outputs: u64,
-    /// How often it runs, each time on other files; all other figures are sums.
+    /// How often it is executed, each time on other files; all other figures are sums.
     #[serde(default = "once")]
     pub times: u64,
     /// Seconds of the volume.
@@ -80,20 +80,20 @@ impl PassPlan {
     }
 }
 
-/// What a pass moves.
+/// The bytes, switches and files of a pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
     /// Bytes read.
     pub read_bytes: u64,
     /// Bytes written.
     pub written_bytes: u64,
-    /// Switches: requests that do not continue the one before.
+    /// Switches: requests that do not continue the previous one.
     pub switches: u64,
     /// Files read at once.
     pub inputs: u64,
     /// Files written at once.
     pub outputs: u64,
-    /// How often the pass runs; 0 counts as once.
+    /// How often the pass is executed; 0 counts as once.
     pub times: u64,
 }
 
@@ -114,7 +114,7 @@ pub struct MethodPlan {
     /// The fan-in or fan-out of each pass.
     #[serde(default)]
     pub factors: Vec<u64>,
-    /// The fan-in of merges, if the volume is faster with fewer files than memory holds; else none.
+    /// The fan-in of merges, if the volume is faster with fewer files than memory allows; otherwise `None`.
     #[serde(default)]
     pub merge_factor: Option<u64>,
     /// Its passes, in order.
@@ -162,9 +162,9 @@ const EQUALLY_FAST: f64 = 1.03;
 /// The chosen method, and the others with their cost.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// Bytes of input; none: unknown, a pipe.
+    /// Bytes of input; `None`: unknown, a pipe.
     pub input_bytes: Option<u64>,
-    /// Records of input, by its size or a sample.
+    /// Number of input records, from the size or a sample.
     pub input_records: Option<u64>,
     /// The memory cap, bytes.
     pub memory_bytes: u64,

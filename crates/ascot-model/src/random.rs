@@ -14,7 +14,7 @@ impl SplitMix64 {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `count`; 0 where that is 0.
+    /// A number below `count`; 0 if `count` is 0.
     pub fn below(&mut self, count: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(count)) >> 64) as u64
     }

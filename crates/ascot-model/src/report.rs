@@ -18,7 +18,7 @@ pub const REPORT_VERSION: u32 = 1;
 pub struct Report {
     /// Version of this schema.
     pub version: u32,
-    /// What the job did: `sorted`, `merged`.
+    /// The kind of job: `sorted`, `merged`.
     pub verb: String,
     /// The request.
     pub request: serde_json::Value,
@@ -46,10 +46,10 @@ pub struct Report {
     /// The sum over all passes.
     #[serde(default)]
     pub moved: StreamAccount,
-    /// What each file moved: the first inputs, spills and outputs, in the order in which they were opened.
+    /// The bytes and runs of each file: the first inputs, spills and outputs, in the order in which they were opened.
     #[serde(default)]
     pub streams: Vec<FileAccount>,
-    /// What all other files moved: one sum each for inputs, spills and outputs.
+    /// The bytes and runs of all other files: one sum each for inputs, spills and outputs.
     #[serde(default)]
     pub streams_left_out: Vec<FileAccount>,
     /// The columns of keys of CSV, in the order of the keys.
@@ -63,7 +63,7 @@ pub struct Report {
     pub peak_spill_bytes: u64,
     /// Peak bytes of spills and unfinished output.
     pub peak_disk_bytes: u64,
-    /// The predicted peak; none if the plan has none.
+    /// The predicted peak; `None` if the plan has none.
     #[serde(default)]
     pub predicted_peak_disk_bytes: Option<u64>,
     /// Whether a killed job was resumed; bytes moved before that are not counted.
@@ -78,8 +78,8 @@ const IN_ALL: &str = "in all";
 const SHORTEST_SHOWN: usize = 3;
 
 impl Report {
-    /// The sums, and the files with the shortest runs: on a volume where switches cost time, most of it went there. A
-    /// file that was moved in one run does not count.
+    /// The sums, and the files with the shortest runs: if switches cost time, most of it was spent on them. A file
+    /// that was moved in one run does not count.
     fn moved_lines(&self, width: usize) -> String {
         let StreamAccount { read_bytes, read_runs, written_bytes, written_runs, .. } = self.moved;
         let mut text = format!(
@@ -221,9 +221,9 @@ pub struct ColumnFallback {
     pub kind: String,
     /// Number of sampled values of this type.
     pub values: u64,
-    /// Number of sampled values that are not, and not null.
+    /// Number of sampled values that are neither of this type nor null.
     pub others: u64,
-    /// The first value that kept the column from having a type.
+    /// The first value that prevented the column from having a type.
     pub first: ValuePosition,
     /// Flags that give the column this type.
     pub fix: String,
@@ -237,7 +237,7 @@ pub fn column_words(columns: &[ColumnAccount]) -> String {
 }
 
 impl ColumnAccount {
-    /// Whether the user should know of it: its type was inferred, or some values are not of this type.
+    /// Whether the user should know about it: its type was inferred, or some values are not of this type.
     #[must_use]
     pub fn is_worth_a_word(&self) -> bool {
         self.inferred || self.misfits > 0

@@ -7,9 +7,9 @@
 //!   three hops  rank ─▶ the rank of its node for the other node ─▶ that node's rank for ours ─▶ destination
 //! ```
 //!
-//! A record stays in a batch until the batch is full; there is one batch for every neighbour of a hop. With N nodes of K
-//! ranks each, a rank represents at most ⌈(N - 1) / K⌉ other nodes. It has K - 1 neighbours on its node and this number
-//! on other nodes, instead of R - 1.
+//! A record stays in a batch until the batch is full; a rank has one batch for every neighbour of a hop. With N nodes
+//! of K ranks each, a rank represents at most ⌈(N - 1) / K⌉ other nodes. It has K - 1 neighbours on its node and this
+//! number on other nodes, instead of R - 1.
 
 use serde::Serialize;
 
@@ -78,7 +78,7 @@ impl RoutingJob {
         }
     }
 
-    /// Three hops. Batches for the first and the third hop are separate, so that one cannot hold up the other.
+    /// Three hops. Batches for the first and the third hop are separate, so that neither blocks the other.
     pub fn three_hop(&self) -> RoutingCost {
         let on_a_node = self.on_a_node();
         let local = on_a_node - 1;
@@ -128,7 +128,7 @@ mod tests {
         assert_eq!((three.local_connections, three.remote_connections), (3, 1));
         let direct = job(16, 4).direct();
         assert_eq!(direct.local_connections + direct.remote_connections, 15);
-        // As many bytes leave a node either way.
+        // Equally many bytes leave a node on both routes.
         assert_eq!(three.remote_bytes, job(16, 4).share() as u64 * 16);
     }
 

@@ -1,4 +1,4 @@
-//! How long the runs of a bowtie are, by algorithm, group sizes and memory.
+//! The run length of a bowtie, by algorithm, group sizes and memory.
 //!
 //! Source: Stella and Loguinov, "On High-Latency Bowtie Data Streaming", sections III and IV, extended to any share
 //! of reading for the algorithms that the paper states at one half, and to whole groups that do not divide the number
@@ -16,10 +16,10 @@
 //!   A6w  n x m    as A4                     as A1; writing overlaps computing
 //! ```
 //!
-//! A stationary bowtie repeats a *round*: it reads some bytes and writes what the function makes of them, in a fixed
-//! number of runs. Let `a` be the share of reading in all bytes, `R` the bytes read in a round and `W = R (1 - a) / a`
-//! the bytes written. Occupancies descend in equal steps from the largest bucket to an empty one, so each side needs
-//! memory for half of the largest bucket times its streams:
+//! A stationary bowtie repeats a *round*: it reads some bytes and writes the function's result, in a fixed number of
+//! runs. Let `a` be the share of reading in all bytes, `R` the bytes read in a round and `W = R (1 - a) / a` the bytes
+//! written. Occupancies descend in equal steps from the largest bucket to an empty one, so each side needs memory for
+//! half of the largest bucket times its streams:
 //!
 //! | side | memory | runs in a round | source |
 //! | --- | --- | --- | --- |
@@ -36,15 +36,15 @@ use serde::{Deserialize, Serialize};
 /// The numbers of streams, and the share of reading in the bytes that move.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Shape {
-    /// Input streams on the device, n; 0: the data comes from elsewhere.
+    /// Input streams on the device, n; 0: the data come from elsewhere.
     pub inputs: u32,
-    /// Output streams on the device, m; 0: the data goes elsewhere.
+    /// Output streams on the device, m; 0: the data go elsewhere.
     pub outputs: u32,
-    /// Bytes read, as a share of all bytes read and written.
+    /// Bytes read as a share of all bytes read and written.
     pub alpha: f64,
 }
 
-/// Bytes read equal bytes written.
+/// The share if bytes read equal bytes written.
 pub const HALF: f64 = 0.5;
 
 impl Shape {
@@ -90,7 +90,7 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// All of them.
+    /// All algorithms.
     pub const ALL: [Algorithm; 7] = [
         Algorithm::A1,
         Algorithm::A2,
@@ -124,7 +124,7 @@ impl Algorithm {
         matches!(self, Algorithm::A2 | Algorithm::A5 | Algorithm::A6r)
     }
 
-    /// Whether it is made for a bowtie of this shape.
+    /// Whether it applies to a bowtie of this shape.
     pub fn fits(self, shape: &Shape) -> bool {
         let Shape { inputs: n, outputs: m, .. } = *shape;
         match self {
@@ -140,17 +140,17 @@ impl Algorithm {
 /// An algorithm with its group sizes, for one shape.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scheme {
-    /// What it is for.
+    /// The shape of the bowtie.
     pub shape: Shape,
     /// The algorithm.
     pub algorithm: Algorithm,
-    /// Inputs filled together, `c_r`; 1 where inputs are not grouped.
+    /// Inputs filled together, `c_r`; 1 if inputs are not grouped.
     pub read_group: f64,
-    /// Outputs written together, `c_w`; 1 where outputs are not grouped.
+    /// Outputs written together, `c_w`; 1 if outputs are not grouped.
     pub write_group: f64,
 }
 
-/// What one side of a bowtie needs for a round.
+/// The cost of one side of a bowtie in a round.
 #[derive(Clone, Copy)]
 struct RoundCost {
     /// Memory, over the bytes that this side moves.
@@ -185,7 +185,7 @@ impl RoundCost {
     }
 
     /// A group of `group` streams in each round of the other side (A6). If the size does not divide the number of
-    /// streams, some of them last for one round more than the others.
+    /// streams, some of them stay for one round more than the others.
     fn in_rounds(count: f64, group: f64) -> Self {
         if group.fract() != 0.0 {
             return RoundCost::grouped(count, group);
@@ -225,8 +225,8 @@ impl Groups {
         larger * (size + 1.0).powi(2) + (f64::from(self.number) - larger) * size.powi(2)
     }
 
-    /// What each stream moves in a cycle of all groups, from `memory`. A group moves when memory is full (or an input
-    /// empty), so the time between two groups grows with their sizes.
+    /// Bytes that each stream moves in a cycle of all groups, with `memory` bytes of buffers. A group moves when
+    /// memory is full (or an input empty), so the time between two groups grows with their sizes.
     pub fn bytes_per_stream(&self, memory: f64) -> f64 {
         let streams = f64::from(self.streams.max(1));
         2.0 * memory / (streams * (1.0 + self.squares() / (streams * streams)))
@@ -243,7 +243,7 @@ pub struct RoundMemory {
 }
 
 impl Scheme {
-    /// The scheme of an algorithm with groups of these sizes, held between one and all streams.
+    /// The scheme of an algorithm with groups of these sizes, clamped to one and all streams.
     pub fn new(shape: Shape, algorithm: Algorithm, read_group: f64, write_group: f64) -> Self {
         let group = |wanted: f64, grouped: bool, count: u32| {
             if grouped { wanted.clamp(1.0, f64::from(count.max(1))) } else { 1.0 }
@@ -256,7 +256,7 @@ impl Scheme {
         }
     }
 
-    /// The algorithm with its best whole group sizes; none if the algorithm does not fit the shape.
+    /// The algorithm with its best whole group sizes; `None` if it does not fit the shape.
     pub fn best_of(shape: Shape, algorithm: Algorithm) -> Option<Self> {
         let real = Self::best_real(shape, algorithm)?;
         let whole = |size: f64| [-1.0, 0.0, 1.0, 2.0].map(|more| (size.floor() + more).max(1.0));
@@ -267,8 +267,8 @@ impl Scheme {
             }
         }
         if algorithm == Algorithm::A5 {
-            // The best sizes have one group as small as possible. Among whole sizes that may be 2 or 3, if the other
-            // group then comes closer to its best size.
+            // In the best sizes one group is as small as possible. Among whole sizes it may be 2 or 3, if the other
+            // group is then closer to its best size.
             for small in [1.0, 2.0, 3.0] {
                 for size in whole(Self::a5_write_group(&shape, small)) {
                     candidates.push(Self::new(shape, algorithm, small, size));
@@ -278,15 +278,15 @@ impl Scheme {
                 }
             }
         }
-        // Of equally good ones the first wins: the smaller groups.
+        // Of equally good ones the first wins, which has the smaller groups.
         let longer = |best: Self, next: Self| {
             if next.run_length(1.0) > best.run_length(1.0) * (1.0 + 1e-12) { next } else { best }
         };
         candidates.into_iter().reduce(longer)
     }
 
-    /// The algorithm with its best group sizes as real numbers (theorems 5, 9, 12 and 13); none if the algorithm does
-    /// not fit the shape.
+    /// The algorithm with its best group sizes as real numbers (theorems 5, 9, 12 and 13); `None` if it does not fit
+    /// the shape.
     pub fn best_real(shape: Shape, algorithm: Algorithm) -> Option<Self> {
         if !algorithm.fits(&shape) {
             return None;
@@ -374,33 +374,33 @@ impl Scheme {
         }
     }
 
-    /// Mean length of a run in the steady state, bytes, from `memory` bytes of buffers. Infinite if a single stream
-    /// has the device to itself.
+    /// Mean length of a run in the steady state, bytes, with `memory` bytes of buffers. Infinite if a single stream
+    /// has the device alone.
     pub fn run_length(&self, memory: f64) -> f64 {
         let round = self.round_memory();
         memory / ((round.read + round.write) * (self.read_cost().runs + self.write_cost().runs))
     }
 
-    /// Memory that a round needs.
+    /// The memory of a round.
     pub fn round_memory(&self) -> RoundMemory {
         let Shape { alpha, .. } = self.shape;
         RoundMemory { read: alpha * self.read_cost().memory, write: (1.0 - alpha) * self.write_cost().memory }
     }
 
-    /// The share of memory that buffers inputs; outputs have the rest.
+    /// The share of memory that buffers inputs; the rest buffers outputs.
     pub fn read_share(&self) -> f64 {
         let RoundMemory { read, write } = self.round_memory();
         if read + write > 0.0 { read / (read + write) } else { self.shape.alpha }
     }
 
     /// Occupancies of inputs when their part of `memory` is full, bytes, in descending order (theorems 6 and 8). The
-    /// inputs of a group hold the same.
+    /// inputs of a group have equal occupancies.
     pub fn input_occupancies(&self, memory: f64) -> Vec<f64> {
         let group = self.algorithm.reads_in_groups().then_some(self.read_group);
         occupancies(self.shape.inputs, group, memory * self.read_share())
     }
 
-    /// The same of outputs (theorems 1 and 3).
+    /// The occupancies of outputs (theorems 1 and 3).
     pub fn output_occupancies(&self, memory: f64) -> Vec<f64> {
         let group = self.algorithm.writes_in_groups().then_some(self.write_group);
         occupancies(self.shape.outputs, group, memory * (1.0 - self.read_share()))
@@ -408,7 +408,7 @@ impl Scheme {
 }
 
 /// Occupancies of `count` buckets in the steady state, descending from the largest (theorems 1, 3, 6 and 8). `group`:
-/// the number of streams that move together; none where one stream moves at a time.
+/// the number of streams that move together; `None` if one stream moves at a time.
 pub fn occupancies(count: u32, group: Option<f64>, memory: f64) -> Vec<f64> {
     let n = f64::from(count);
     let occupancy = |bucket: u32| match group {
@@ -422,7 +422,7 @@ pub fn occupancies(count: u32, group: Option<f64>, memory: f64) -> Vec<f64> {
     (0..count).map(occupancy).collect()
 }
 
-/// Simpler ways to use memory, for comparison.
+/// Simpler uses of memory, for comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Baseline {
@@ -459,7 +459,7 @@ mod tests {
         Shape { inputs, outputs, alpha }
     }
 
-    /// The formulas as the page and the paper print them.
+    /// The formulas as this page and the paper print them.
     #[test]
     fn the_published_formulas() {
         let memory = 16e9;
@@ -556,8 +556,8 @@ mod tests {
             prop_assert!((length(one_out, Algorithm::A6w) / a4 - 1.0).abs() < 1e-9);
         }
 
-        /// Theorem 13: which of the two wins, and by what formula. Next to the boundary, where the best
-        /// group of the one that loses would be below one, it is off by a stream's part.
+        /// Theorem 13: the better of the two algorithms, and the formula of its run length. Next to the boundary,
+        /// where the best group of the worse one would be below one, the theorem is off by a stream's part.
         #[test]
         fn theorem_13(n in 1u32..500, m in 1u32..500, alpha in 0.05f64..0.95) {
             let here = shape(n, m, alpha);
@@ -574,7 +574,7 @@ mod tests {
             }
         }
 
-        /// The search for whole groups finds what trying all of them finds.
+        /// The search for whole groups finds the same as trying all of them.
         #[test]
         fn whole_groups_are_the_best_whole_groups(n in 1u32..40, m in 1u32..40, alpha in 0.05f64..0.95) {
             let here = shape(n, m, alpha);

@@ -6,13 +6,14 @@
 //!   distribute   split 1 into m by key | sort each part in memory
 //! ```
 //!
-//! The caller says how much fits where ([`Shares`]). A job with open files and a job that is only planned describe
-//! themselves the same way and get the same plan.
+//! The caller states the bytes that fit in each place ([`Shares`]). A job with open files and a job that is only
+//! planned describe themselves in the same form and get the same plan.
 //!
 //! Runs are merged so that the last pass has at most a given fan-in; the smallest runs are merged first, and no more
-//! than necessary. On a volume where a switch costs less than moving a block, as on flash, blocks are read in the order
-//! of need and the fan-in is what memory holds: the fewest bytes move. Where a switch costs more, blocks are read in
-//! long runs, whose length falls as more files share the memory, and the fan-in is the best that [`multipass`] finds.
+//! than necessary. On a volume where a switch costs less than moving a block, such as flash, blocks are read in the
+//! order of need and the fan-in is the largest that memory allows: the fewest bytes move. Where a switch costs more,
+//! blocks are read in long runs, whose length falls as more files share the memory, and the fan-in is the best that
+//! [`multipass`] finds.
 
 use crate::disk_use::{DiskNeed, DiskUse, MergeUse};
 use crate::host::HostProfile;
@@ -30,15 +31,15 @@ use early_merges::{EarlyPass, Merging, early_passes};
 
 /// Bytes assumed for a pipe, whose size is unknown.
 const GUESSED_BYTES: u64 = 8 << 30;
-/// The most files for which the best fan-in is searched exactly; for more, equal passes are tried.
+/// Maximum number of files for which the best fan-in is searched exactly; for more, equal passes are tried.
 const MAX_SEARCHED: u64 = 1 << 16;
-/// The most passes of equal fan-in that are tried.
+/// Maximum number of passes of equal fan-in that are tried.
 const MAX_PASSES: i32 = 12;
 /// A sampled part may be larger than the mean by this fraction, 1 / 8. With 512 sampled keys a part, sizes vary by 4
-/// percent where keys are spread evenly.
+/// percent if keys are spread evenly.
 const UNEVEN_SHARE: u64 = 8;
 
-/// How much of a job fits where.
+/// The amounts of a job that fit in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shares {
     /// Bytes of records that fit in memory at once.
@@ -59,28 +60,28 @@ pub struct Shares {
     pub block: u64,
 }
 
-/// A job on records: its input, and the means for it.
+/// A job on records: its input and its resources.
 #[derive(Clone, Debug)]
 pub struct RecordJob<'a> {
-    /// Bytes of records; none: unknown, a pipe.
+    /// Bytes of records; `None`: unknown, a pipe.
     pub input_bytes: Option<u64>,
     /// Mean length of a record, bytes.
     pub record_bytes: f64,
-    /// The number of first records wanted; none: all.
+    /// Number of first records wanted; `None`: all.
     pub top: Option<u64>,
     /// Number of inputs.
     pub inputs: u64,
-    /// The records seem to be in order: natural runs refer to them in place.
+    /// Whether the records seem to be in order: natural runs refer to them in place.
     pub in_order: bool,
-    /// Parts are cut into small ranges of keys that are sorted one by one: their chunks need no merge.
+    /// Whether parts are divided into small ranges of keys that are sorted one by one: their chunks need no merge.
     pub groups_parts: bool,
     /// The memory cap, bytes.
     pub memory_bytes: u64,
     /// How memory is divided.
     pub shares: Shares,
-    /// Its disk use beside the records.
+    /// Its disk use in addition to the records.
     pub disk: DiskUse,
-    /// The volume of everything, except inputs on a volume of their own.
+    /// The volume of all files, except inputs on a volume of their own.
     pub volume: &'a VolumeProfile,
     /// The volume of the inputs, if it is another one: reading them and writing do not disturb each other.
     pub input_volume: Option<&'a VolumeProfile>,
@@ -95,16 +96,16 @@ pub struct Methods {
     pub merge: bool,
     /// Distribution into parts by key.
     pub distribute: bool,
-    /// The user chose.
+    /// Whether the user chose.
     pub forced: bool,
 }
 
-/// What a pass reads or writes many of at once.
+/// The side of a pass that has many files at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Many {
     Inputs,
     Outputs,
-    /// One file after the other is read, and one after the other written.
+    /// Files are read one after another, and written one after another.
     Neither,
 }
 
@@ -138,7 +139,7 @@ impl Merges {
 }
 
 impl RecordJob<'_> {
-    /// Plans a sort; none if no method is allowed.
+    /// Plans a sort; `None` if no method is allowed.
     pub fn sort(&self, methods: Methods) -> Option<Plan> {
         let fits = self.input_bytes.is_none_or(|bytes| bytes <= self.shares.all);
         let mut plans = if fits && methods.merge {
@@ -148,7 +149,7 @@ impl RecordJob<'_> {
             merge.into_iter().chain(methods.distribute.then(|| self.distribute())).collect()
         };
         if self.input_bytes.is_none() {
-            // The size shows only when the pipe has been read.
+            // The size is known only after the pipe has been read.
             for plan in &mut plans {
                 plan.summary = "sort in memory if all fits, else form sorted runs and merge them".into();
                 plan.remark = "a pipe: its size is not known".into();
@@ -241,7 +242,7 @@ impl RecordJob<'_> {
         PassPlan::new(name, moved, work, self.volume, self.host)
     }
 
-    /// Costs a pass that reads the inputs, if those are on a volume of their own: each side is a bowtie by itself then,
+    /// Costs a pass that reads the inputs, if those are on a volume of their own: each side is then a separate bowtie,
     /// and the slower one counts.
     fn read_elsewhere(&self, pass: &mut PassPlan, many: Many) {
         let Some(inputs) = self.input_volume else { return };
@@ -269,7 +270,7 @@ impl RecordJob<'_> {
         pass.switches = (read_switches + written_switches) as u64;
     }
 
-    /// The number of runs that one side of a pass (A1 or A3) has on a volume: long runs if the volume wants them, else
+    /// The number of runs of one side of a pass (A1 or A3) on a volume: long runs if the volume wants them, otherwise
     /// blocks.
     fn runs_alone(&self, volume: &VolumeProfile, bytes: f64, shape: Shape, memory: u64) -> f64 {
         let count = f64::from(shape.inputs.max(shape.outputs));
@@ -289,7 +290,7 @@ impl RecordJob<'_> {
         (rates.sort_bytes_per_s, rates.merging_bytes_per_s(self.shares.load_pieces as f64))
     }
 
-    /// The work of getting memory, which is part of the first pass.
+    /// The work of allocating memory, which is part of the first pass.
     fn memory(&self) -> (u64, f64) {
         self.host.fresh_memory(self.memory_bytes.min(self.data()))
     }
@@ -311,7 +312,7 @@ impl RecordJob<'_> {
         let data = self.data();
         let (sorting, merging) = self.load_rates();
         let runs = data.div_ceil(self.shares.load.max(1)).max(1);
-        // No run needs more records than the result has.
+        // No run needs more records than the result.
         let kept = self.kept(data);
         let spilled = data.min(runs.saturating_mul(kept));
         let written = if self.in_order { 0 } else { spilled };
@@ -390,8 +391,8 @@ impl RecordJob<'_> {
         MethodPlan { pieces: parts, factors, ..method("distribute", summary, passes, disk, remark) }
     }
 
-    /// Switches of splitting all data into `parts`: by the runs of A2 if the volume wants long runs, else one for each
-    /// block, which is written when it is full.
+    /// Switches of splitting all data into `parts`: by the runs of A2 if the volume wants long runs, otherwise one for
+    /// each block, which is written when it is full.
     fn split_switches(&self, parts: u64) -> u64 {
         let data = self.data() as f64;
         let block = self.shares.block.max(1) as f64;
@@ -489,7 +490,7 @@ impl RecordJob<'_> {
             let scheme =
                 Scheme::best_of(Shape::moving(files(inputs.max(1)), 1, read, written), Algorithm::A4);
             let run = scheme.map_or(block, |scheme| scheme.run_length(self.shares.streams as f64));
-            // However short the memory, a block moves at once.
+            // Even with little memory, a block moves as a whole.
             ((read + written) / run.max(block)).max((times * (inputs + 1)) as f64)
         } else {
             read / block
@@ -499,7 +500,7 @@ impl RecordJob<'_> {
     }
 }
 
-/// A method in one piece, without merges.
+/// A method on one piece, without merges.
 fn method(name: &str, summary: String, passes: Vec<PassPlan>, disk: DiskNeed, remark: &str) -> MethodPlan {
     MethodPlan {
         method: name.into(),
@@ -519,8 +520,8 @@ pub fn long_run_bytes(streams_bytes: u64) -> u64 {
     streams_bytes - streams_bytes / 4
 }
 
-/// The largest of `parts` parts that a sample of the keys is expected to make. A job treats a larger one as if it did
-/// not fit in memory, so the disk predicted for the job suffices for it too.
+/// The largest of `parts` parts expected from a sample of the keys. A job treats a larger one as if it did not fit in
+/// memory, so the predicted disk use suffices for it too.
 pub fn uneven_part_bytes(data_bytes: u64, parts: u64) -> u64 {
     let mean = data_bytes / parts.max(1);
     mean + mean / UNEVEN_SHARE

@@ -1,25 +1,25 @@
-//! The speeds of a volume, and how long a pass over it takes.
+//! The speeds of a volume, and the time of a pass over it.
 //!
 //! The rate formula (Stella and Loguinov, section II.B, equation 2): N bytes, of which a share `a` is read, take `N
 //! (a/S_r + (1 - a)/S_w + delta/L)` seconds in runs of mean length L if reading and writing alternate. If a volume is
-//! faster at both together, the two directions overlap and the longer one counts. An object store fits the formula: a
-//! request is a switch, and its bytes are a run.
+//! faster with both together, the two directions overlap and the longer one counts. An object store fits the formula:
+//! a request is a switch, and its bytes are a run.
 //!
-//! The cost of a switch is the mean time between the end of one run and the start of the next, a curve over the number of
-//! files that are read and written at once. More files lie farther apart, and a controller that reads ahead for each of
-//! them wastes more, so the cost rises with their number. Between measured points the curve is a straight line over the
-//! logarithm of the number; beyond them it is constant.
+//! The cost of a switch is the mean time between the end of one run and the start of the next, a curve over the number
+//! of files that are read and written at once. More files are farther apart, and a controller that reads ahead for
+//! each of them wastes more, so the cost rises with their number. Between measured points the curve is a straight line
+//! over the logarithm of the number; beyond them it is constant.
 
 use serde::{Deserialize, Serialize};
 
 use crate::units;
 
-/// Bytes of the largest block that jobs move where switches cost next to nothing.
+/// Maximum bytes of a block that jobs move if switches cost almost nothing.
 const BLOCK_BYTES: f64 = 1_048_576.0;
-/// Rates of any real volume, bytes/s: a figure beyond them is a typing error.
+/// Bounds of the rates of real volumes, bytes/s: a figure beyond them is a typing error.
 const MIN_RATE: f64 = 1.0;
 const MAX_RATE: f64 = 1e15;
-/// The smallest limit for requests of an object store: a sector, bytes.
+/// Minimum limit for requests of an object store: a sector, bytes.
 const MIN_REQUEST_BYTES: u64 = 512;
 
 /// Speeds of a volume in bytes/s, and the cost of a switch in seconds.
@@ -32,16 +32,16 @@ pub struct VolumeProfile {
     pub read_bytes_per_s: f64,
     /// Sequential writing, bytes/s.
     pub write_bytes_per_s: f64,
-    /// Each direction while both are busy, bytes/s; none: reading and writing alternate.
+    /// Each direction with both busy, bytes/s; `None`: reading and writing alternate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duplex_bytes_per_s: Option<f64>,
-    /// Seconds lost when a request does not continue the last one: a number, or a curve over the number of files,
+    /// Seconds lost when a request does not continue the previous one: a number, or a curve over the number of files,
     /// `[[files, seconds], ...]`.
     pub switch_seconds: SwitchCost,
     /// The device's own cache, bytes: it joins runs if those of all streams fit into it together.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cache_bytes: u64,
-    /// The largest request of an object store, bytes. A longer run is several requests, each of them a switch.
+    /// Maximum bytes of an object store's request. A longer run is several requests, each of them a switch.
     #[serde(rename = "most_request_bytes", default, skip_serializing_if = "Option::is_none")]
     pub max_request_bytes: Option<u64>,
     /// Prices, if using it costs money.
@@ -69,7 +69,7 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// A profile that cannot be true.
+/// An impossible profile.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadProfile {
     /// A figure that must be a positive, finite number.
@@ -81,13 +81,13 @@ pub enum BadProfile {
     /// A rate that no volume has.
     #[error("{0} must be a rate from {MIN_RATE} to {MAX_RATE:e} bytes/s")]
     Rate(&'static str),
-    /// Requests of less than a sector.
+    /// A request limit below a sector.
     #[error("most_request_bytes must be at least {MIN_REQUEST_BYTES}, a sector")]
     ShortRequests,
     /// A figure that must not be negative.
     #[error("{0} must not be negative")]
     Negative(&'static str),
-    /// The rate of each direction while both are busy is above that of one alone by more than errors of measurement
+    /// The rate of each direction with both busy exceeds that of one direction alone by more than measurement errors
     /// explain.
     #[error(
         "duplex_bytes_per_s, the rate of each direction while both are busy, is above what a direction does alone"
@@ -114,7 +114,7 @@ impl VolumeProfile {
         text + &format!(", {switch_ms:.3} ms a switch")
     }
 
-    /// A volume with these speeds and nothing else.
+    /// A volume with only these speeds.
     pub fn simple(name: &str, read_bytes_per_s: f64, write_bytes_per_s: f64, switch_seconds: f64) -> Self {
         VolumeProfile {
             name: name.into(),
@@ -135,7 +135,7 @@ impl VolumeProfile {
         VolumeProfile { duplex_bytes_per_s, ..Self::simple("flash, assumed", 1.4e9, 1.8e9, 100e-6) }
     }
 
-    /// Checks that the figures can be true.
+    /// Checks that the figures are possible.
     pub fn check(&self) -> Result<(), BadProfile> {
         let rate = |value: f64, field| {
             if !(value.is_finite() && value > 0.0) {
@@ -180,8 +180,8 @@ impl VolumeProfile {
         moving_s + switches * self.switch_seconds.seconds(files)
     }
 
-    /// Whether a switch between `files` files costs more than moving a block. Long runs pay then, and the fewest
-    /// passes need not be the fastest.
+    /// Whether a switch between `files` files costs more than moving a block. Then long runs are worthwhile, and the
+    /// fewest passes are not always the fastest.
     pub fn wants_runs(&self, files: f64) -> bool {
         self.switch_seconds.seconds(files) * self.read_bytes_per_s.min(self.write_bytes_per_s) > BLOCK_BYTES
     }
@@ -200,8 +200,8 @@ impl VolumeProfile {
         1.0 / self.seconds(alpha, 1.0 - alpha, switches, files)
     }
 
-    /// Whether runs are long enough for the rate formula. The device's own cache joins shorter ones, and it is faster
-    /// than the formula then (section VII.B).
+    /// Whether runs are long enough for the rate formula. The device's own cache joins shorter ones, and then the
+    /// device is faster than the formula (section VII.B).
     pub fn formula_holds(&self, run_bytes: f64, files: f64) -> bool {
         files * run_bytes >= self.cache_bytes as f64
     }
@@ -211,7 +211,7 @@ impl VolumeProfile {
         self.max_request_bytes.map_or(run_bytes, |limit| run_bytes.min(limit as f64))
     }
 
-    /// The switches of `runs` runs that move `bytes` bytes: more than runs if requests have a limit.
+    /// The switches of `runs` runs that move `bytes` bytes: more than the runs if requests have a limit.
     pub fn switches(&self, bytes: f64, runs: f64) -> f64 {
         self.max_request_bytes.map_or(runs, |limit| runs.max((bytes / limit as f64).ceil()))
     }
@@ -233,16 +233,16 @@ pub enum SwitchCost {
     Curve(Vec<(f64, f64)>),
 }
 
-/// The longest switch, seconds: winding a tape takes less.
+/// Maximum seconds of a switch: winding a tape takes less.
 const MAX_SECONDS: f64 = 3600.0;
 
-/// A switch cost that cannot be true.
+/// An impossible switch cost.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadSwitchCost {
-    /// There is no point.
+    /// The curve is empty.
     #[error("the curve of switch costs has no point")]
     Empty,
-    /// Seconds that are negative, more than an hour, or no number.
+    /// Seconds that are negative, more than an hour, or not a number.
     #[error("a switch cannot cost such a number of seconds: give 0 to 3,600")]
     Seconds,
     /// Numbers of files that do not ascend, or are below one.
@@ -269,7 +269,7 @@ impl SwitchCost {
         }
     }
 
-    /// Checks that the figures can be true.
+    /// Checks that the figures are possible.
     pub fn check(&self) -> Result<(), BadSwitchCost> {
         let sane = |seconds: f64| (0.0..=MAX_SECONDS).contains(&seconds);
         match self {

@@ -1,4 +1,4 @@
-//! The requests of the kernel to a file system that has one file.
+//! The kernel's requests to a file system with one file.
 
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use fuser::{
 
 use crate::{Log, Shown, Source, attributes};
 
-/// How long the kernel may remember names and sizes: they never change.
+/// How long the kernel may cache names and sizes: they never change.
 const TTL: Duration = Duration::from_secs(3600);
-/// Bytes the kernel asks for at once, at most, and reads ahead.
+/// Maximum bytes of a kernel request, and of read-ahead.
 const REQUEST_BYTES: u32 = 1 << 20;
 const FILE: INodeNo = INodeNo(2);
 
-/// The directory with the file in it.
+/// The root directory, which contains the file.
 pub struct OneFile {
     source: Arc<dyn Source>,
     modified: SystemTime,
@@ -27,7 +27,7 @@ pub struct OneFile {
 }
 
 impl OneFile {
-    /// The file with the bytes of `source`.
+    /// A file system whose file has the bytes of `source`.
     pub fn new(source: Arc<dyn Source>, shown: &Shown) -> Self {
         OneFile { source, modified: shown.modified, owner: shown.owner, log: Arc::clone(&shown.log) }
     }
@@ -44,7 +44,7 @@ impl OneFile {
 
 impl Filesystem for OneFile {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        // Where the kernel takes less it says how much.
+        // If the kernel's limit is lower, the error has that limit.
         let refused = |_| std::io::Error::from(std::io::ErrorKind::InvalidInput);
         let write = config.set_max_write(REQUEST_BYTES).or_else(|most| config.set_max_write(most));
         let ahead = config.set_max_readahead(REQUEST_BYTES).or_else(|most| config.set_max_readahead(most));

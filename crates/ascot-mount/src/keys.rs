@@ -1,20 +1,20 @@
-//! The requests of the kernel to a file system with one file for each key of an indexed directory.
+//! The kernel's requests to a file system with one file for each key of an indexed directory.
 //!
 //! ```text
-//!   MNT/0000000000012345     name: the key in hexadecimal; content: all that was appended to it, by epoch
+//!   MNT/0000000000012345     name: the key in hexadecimal; content: all values appended to it, by epoch
 //! ```
 //!
-//! A file exists where its key was written: looking a name up is a query, and no list is kept. Listing works, and
-//! reads all keys.
+//! A file exists if its key was written: looking a name up is a query, and no list is stored. Listing works, and reads
+//! all keys.
 //!
-//! A directory may be written meanwhile. Whenever a name is looked up or the list is opened the manifest's file is
-//! looked at, and where it is another one the directory is opened again: so what is seen are the epochs complete at
-//! that moment.
+//! The directory may be written at the same time. Every name lookup and every opening of the list checks the
+//! manifest's file, and opens the directory again if it changed. So the file system shows the epochs that are complete
+//! at that moment.
 //!
-//! Invariants: a number of a file belongs to one key with one content for as long as the kernel knows it, so a file
-//! that has been opened never changes; when epochs are dropped all numbers are given anew; short values are kept for
-//! who has a file open, and besides them a bounded amount, because a name is looked up right before it is opened. Long
-//! values are read from the directory as they are asked for, a part at a time.
+//! Invariants: an inode number belongs to one key with one content while the kernel knows it, so an open file never
+//! changes; if epochs are dropped, all files get new numbers. Short values are kept for open files, and a bounded
+//! amount besides, because a name is looked up right before it is opened. Long values are read from the directory on
+//! request, a part at a time.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -32,25 +32,25 @@ use fuser::{
 
 use crate::{Shown, attributes};
 
-/// How long the kernel may remember what a number stands for: it never changes.
+/// How long the kernel may cache the meaning of an inode number: it never changes.
 const NUMBER_TTL: Duration = Duration::from_secs(3600);
-/// How long it may remember names of a directory that is closed, which might be gone on with; those of one being
-/// written it asks for every time.
+/// How long it may cache names of a closed directory, which might be continued later; names of a directory being
+/// written are not cached.
 const CLOSED_TTL: Duration = Duration::from_secs(1);
-/// Bytes that programs read at a time.
+/// Block size reported to programs.
 const BLOCK_BYTES: u32 = 4096;
-/// Longest name of a file.
+/// Maximum bytes of a file name.
 const NAME_MAX: usize = 255;
-/// Contents kept besides those of open files, bytes.
+/// Bytes of contents cached besides those of open files.
 const KEPT_MAX: usize = 16 << 20;
-/// Most bytes of one file in memory.
+/// Maximum bytes of one file in memory.
 const CONTENT_MAX: usize = KEPT_MAX / 4;
 /// Names read at a time while listing.
 const NAMES_AT_ONCE: usize = 4096;
 /// The names before keys in a listing.
 const DOTS: [&str; 2] = [".", ".."];
 
-/// Files by their keys.
+/// The files of an indexed directory, by key.
 pub struct KeyFiles {
     directory: Mutex<Arc<Directory>>,
     shown: Shown,
@@ -58,23 +58,23 @@ pub struct KeyFiles {
     next: AtomicU64,
 }
 
-/// A file the kernel knows.
+/// A file that the kernel knows.
 struct Known {
     key: Vec<u8>,
     size: u64,
-    /// Epochs whose values it has.
+    /// Number of epochs whose values it has.
     epochs: u64,
     modified: SystemTime,
-    /// Times it was looked up and not forgotten.
+    /// Lookups minus forgets.
     uses: u64,
-    /// Its epochs may be others by now: who has it open keeps it, and nobody else gets it.
+    /// Its epochs may have changed: open handles keep it, new lookups do not get it.
     outdated: bool,
 }
 
-/// The content of a file: the values of its key, one after the other.
+/// The content of a file: the values of its key, concatenated.
 #[derive(Default)]
 struct FileContent {
-    /// Each with the byte of the file where it ends.
+    /// Each value with its end offset in the file.
     values: Vec<(u64, StoredValue)>,
 }
 
@@ -88,12 +88,12 @@ impl FileContent {
         Self { values: ended.collect() }
     }
 
-    /// Its bytes.
+    /// Bytes of the content.
     fn size(&self) -> u64 {
         self.values.last().map_or(0, |(end, _)| *end)
     }
 
-    /// Its memory, bytes.
+    /// Bytes of memory it takes.
     fn memory(&self) -> usize {
         let bytes = |value: &StoredValue| match &value.content {
             Content::Bytes(bytes) => bytes.len(),
@@ -102,7 +102,7 @@ impl FileContent {
         self.values.iter().map(|(_, value)| bytes(value) + size_of::<(u64, StoredValue)>()).sum()
     }
 
-    /// Up to `size` bytes from `offset` on.
+    /// Up to `size` bytes from `offset`.
     fn read(&self, directory: &Directory, offset: u64, size: usize) -> Result<Vec<u8>, IndexError> {
         let left = usize::try_from(self.size().saturating_sub(offset)).unwrap_or(usize::MAX);
         let mut read = vec![0; size.min(left)];
@@ -127,27 +127,27 @@ struct State {
     numbers: HashMap<Vec<u8>, u64>,
     open: HashMap<u64, Arc<FileContent>>,
     lists: HashMap<u64, List>,
-    /// Contents read last, by key: of how many epochs, and the content.
+    /// Cached contents by key: the number of epochs, and the content.
     kept: HashMap<Vec<u8>, (u64, Arc<FileContent>)>,
     kept_bytes: usize,
 }
 
-/// A list of names under way.
+/// A listing in progress.
 struct List {
     /// The directory as it was when the list was opened.
     directory: Arc<Directory>,
-    /// Place of the first name in memory, counted from the list's start.
+    /// Position of the first name in memory, from the start of the list.
     start: u64,
     names: Vec<Vec<u8>>,
-    /// No names follow them.
+    /// Whether no further names follow.
     ended: bool,
-    /// Some files could not be read, so there are names that are not known.
+    /// Whether some files could not be read, so that names are missing.
     has_gaps: bool,
 }
 
 impl State {
-    /// Forgets contents that have grown; and the numbers of all files, if another directory has taken the place of
-    /// this one, or epochs were dropped, so that what is there now may be of the same size and another content.
+    /// Drops cached contents. If `another` directory has replaced this one, or epochs were dropped, also drops all
+    /// inode numbers, because a file of equal size may now have other content.
     fn begin_anew(&mut self, another: bool) {
         self.kept.clear();
         self.kept_bytes = 0;
@@ -179,7 +179,7 @@ impl KeyFiles {
         Self { directory, shown: shown.clone(), state: Mutex::default(), next: AtomicU64::new(2) }
     }
 
-    /// The directory with the epochs that are complete now.
+    /// The current directory, opened again if its manifest changed.
     fn directory(&self) -> Arc<Directory> {
         let mut directory = self.directory.lock().unpoisoned();
         if directory.has_gone_on() {
@@ -190,7 +190,7 @@ impl KeyFiles {
                     *directory = Arc::new(now);
                     self.state().begin_anew(another);
                 }
-                // The state opened before can still be read.
+                // The state opened before is still readable.
                 Err(error) => (self.shown.log)(&error.to_string()),
             }
         }
@@ -201,7 +201,7 @@ impl KeyFiles {
         self.state.lock().unpoisoned()
     }
 
-    /// All that was appended to `key` in the first `epochs` epochs; none where it was never written.
+    /// All values appended to `key` in the first `epochs` epochs; `None` if it was never written.
     fn content(
         &self,
         directory: &Directory,
@@ -237,17 +237,17 @@ impl KeyFiles {
         attributes(number, size, modified, self.shown.owner, BLOCK_BYTES)
     }
 
-    /// When the directory that is shown was written last.
+    /// When the directory shown was last written.
     fn modified(&self, directory: &Directory) -> SystemTime {
         directory.modified().unwrap_or(self.shown.modified)
     }
 
-    /// The number of a key's file: the one it had, where its content is the same.
+    /// The inode number of a key's file: the previous one if the content is the same.
     fn number_of(&self, key: Vec<u8>, size: u64, epochs: u64, modified: SystemTime) -> (u64, SystemTime) {
         let state = &mut *self.state();
         let had = state.numbers.get(&key).copied();
-        // Nothing is taken away from a key unless epochs are dropped, and then no numbers are left: of the same size
-        // is the same.
+        // A key only gains values unless epochs are dropped, and that drops all numbers: equal size means equal
+        // content.
         let same = had.filter(|number| state.files.get(number).is_some_and(|known| known.size == size));
         let number = same.unwrap_or_else(|| self.next.fetch_add(1, Ordering::Relaxed));
         state.numbers.insert(key.clone(), number);
@@ -263,7 +263,7 @@ impl KeyFiles {
         (number, known.modified)
     }
 
-    /// Fills a list from the place `from` on: names behind those it has, or from the start.
+    /// Fills a list from position `from`: with names after those it has, or from the start.
     fn fill(&self, list: &mut List, from: u64) -> Result<(), IndexError> {
         if from < list.start {
             (list.start, list.names, list.ended) = (0, Vec::new(), false);
@@ -284,7 +284,7 @@ impl KeyFiles {
     }
 }
 
-/// The next keys from `from` on that have a name, of the files that can be read.
+/// The next keys from `from` that have a name, from the files that can be read.
 fn names_from(directory: &Directory, from: Vec<u8>, unread: &mut Unread) -> Result<Vec<Vec<u8>>, IndexError> {
     let mut names: Vec<Vec<u8>> = Vec::new();
     let mut enough = false;
@@ -303,7 +303,7 @@ fn names_from(directory: &Directory, from: Vec<u8>, unread: &mut Unread) -> Resu
     if enough { Ok(names) } else { done.map(|()| names) }
 }
 
-/// The key a name stands for: lower-case hexadecimal digits, and no other spelling of them.
+/// The key of a name: lower-case hexadecimal digits only.
 fn key_of(name: &OsStr) -> Option<Vec<u8>> {
     let text = name.to_str()?;
     from_hex(text).filter(|key| !key.is_empty() && to_hex(key) == text)
@@ -352,7 +352,7 @@ impl Filesystem for KeyFiles {
     }
 
     fn open(&self, _: &Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        // First, as it may forget numbers.
+        // First, because it may drop numbers.
         let directory = self.directory();
         let state = self.state();
         let known = state.files.get(&number.0).filter(|known| !known.outdated);
@@ -388,8 +388,8 @@ impl Filesystem for KeyFiles {
     ) {
         let content = self.state().open.get(&handle.0).cloned();
         let Some(content) = content else { return reply.error(Errno::EBADF) };
-        // The directory as it is now has all that the file had when it was opened, unless epochs were dropped
-        // meanwhile: then checksums do not fit, and reading a long value fails.
+        // The current directory has all values that the file had when it was opened, unless epochs were dropped since:
+        // then checksums do not match, and reading a long value fails.
         let directory = Arc::clone(&self.directory.lock().unpoisoned());
         match content.read(&directory, offset, size as usize) {
             Ok(bytes) => reply.data(&bytes),
@@ -431,7 +431,7 @@ impl Filesystem for KeyFiles {
                 return reply.ok();
             }
         }
-        // Taken out while it is read: no other call has this handle.
+        // Removed while it is read: no other call has this handle.
         let taken = self.state().lists.remove(&handle.0);
         let Some(mut list) = taken else { return reply.error(Errno::EBADF) };
         let mut done = self.fill(&mut list, place - dots);
@@ -440,14 +440,14 @@ impl Filesystem for KeyFiles {
             let Some(names) = list.names.get(from..).filter(|names| !names.is_empty()) else { break };
             for key in names {
                 place += 1;
-                // Numbers come with looking names up; this one only must not be 0.
+                // Lookups assign inode numbers; this one only must not be 0.
                 if reply.add(INodeNo(u64::MAX), place, FileType::RegularFile, to_hex(key)) {
                     break 'full;
                 }
             }
             done = self.fill(&mut list, place - dots);
         }
-        // All that there is has been told; that it is not all is told last.
+        // After all names, a last call reports that the list is incomplete.
         let lacks = list.has_gaps && list.ended && place == offset;
         self.state().lists.insert(handle.0, list);
         match done {

@@ -1,14 +1,14 @@
-//! A view shown as an ordinary read-only file, in a directory of its own; an indexed directory shown as one file for
-//! each key.
+//! Shows a view as an ordinary read-only file in a directory of its own, or an indexed directory as one file for each
+//! key.
 //!
 //! ```text
-//!   kernel ──▶ file     what a file system is asked: names, sizes, bytes at an offset
-//!              readers  one stream for each who reads on and on; a few bytes anywhere for all others
-//!          ──▶ keys     the same, of a file system whose names are keys: each name asked for is a query
+//!   kernel ──▶ file     requests to a file system: names, sizes, bytes at an offset
+//!              readers  a stream for each sequential reader; single small reads for all others
+//!          ──▶ keys     the same for a file system whose names are keys: each lookup of a name is a query
 //! ```
 //!
-//! Whatever goes wrong while bytes are read is EIO to whoever reads, with a line in the log that names the
-//! run; bytes that are not known to be right are never given out.
+//! Any error of reading is EIO for the reading program, and a log line that names the run; bytes that fail
+//! verification are never returned.
 
 mod file;
 mod keys;
@@ -27,32 +27,32 @@ use crate::file::OneFile;
 use crate::keys::KeyFiles;
 use crate::readers::Readers;
 
-/// Takes lines that somebody should see.
+/// Receives log lines for the user.
 pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// How a view is shown.
+/// The presentation of a view.
 #[derive(Clone)]
 pub struct Shown {
-    /// When it was made.
+    /// Modification time.
     pub modified: SystemTime,
-    /// Whose it is: user and group.
+    /// Owner: user and group.
     pub owner: (u32, u32),
-    /// Users other than the one who mounts may read it.
+    /// Whether users other than the mounting one may read it.
     pub allow_other: bool,
-    /// Receives errors of reading.
+    /// Receives read errors.
     pub log: Log,
 }
 
-/// Why a view was not mounted.
+/// An error of mounting.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
-    /// The system refused.
+    /// The system refused the mount.
     #[error(
         "cannot mount at {}: {source}\n  the directory must exist and be yours, /dev/fuse must be there, and fusermount3 (package fuse3) unless you are root",
         path.display()
     )]
     Refused {
-        /// Where.
+        /// The mount point.
         path: PathBuf,
         /// The error of the system.
         source: io::Error,
@@ -60,14 +60,14 @@ pub enum MountError {
     /// The connection to the kernel broke.
     #[error("{}: the mount ended: {source}", path.display())]
     Ended {
-        /// Where.
+        /// The mount point.
         path: PathBuf,
         /// The error of the system.
         source: io::Error,
     },
 }
 
-/// The attributes of a file, or of the root directory, that nobody writes.
+/// The attributes of a read-only file, or of the root directory.
 fn attributes(ino: INodeNo, size: u64, modified: SystemTime, owner: (u32, u32), blksize: u32) -> FileAttr {
     let (kind, perm, nlink) = match ino {
         INodeNo::ROOT => (FileType::Directory, 0o555, 2),
@@ -92,63 +92,63 @@ fn attributes(ino: INodeNo, size: u64, modified: SystemTime, owner: (u32, u32), 
     }
 }
 
-/// Threads that answer the kernel: one that merges holds up no other.
+/// Threads that answer the kernel: a merging one does not block the others.
 const THREADS: usize = 4;
 
-/// Where the bytes of the file come from, and who reads it.
+/// The bytes of a mounted file, and its readers.
 pub trait Source: Send + Sync {
     /// Bytes of the file.
     fn bytes(&self) -> u64;
     /// Its name.
     fn name(&self) -> &str;
-    /// A new reader.
+    /// Opens a reader; returns its number.
     fn open(&self) -> u64;
-    /// A reader is done.
+    /// Closes a reader.
     fn close(&self, reader: u64);
     /// At most `len` bytes at `offset`, fewer only at the end of the file.
     fn read(&self, reader: u64, offset: u64, len: usize) -> Result<Vec<u8>, Box<dyn std::error::Error>>;
-    /// Takes the memory of readers that have not read for a while.
+    /// Takes back the memory of idle readers.
     fn tidy(&self) {}
 }
 
-/// A file, or files by their keys, that are mounted; dropped, they are unmounted.
+/// A mounted file, or mounted files of keys; dropping it unmounts.
 pub struct Mounted {
     session: BackgroundSession,
-    /// Of one file.
+    /// The source of a single file.
     source: Option<Arc<dyn Source>>,
     path: PathBuf,
 }
 
 impl Mounted {
-    /// Shows `view` as the one file in the directory `at`.
+    /// Mounts `view` as the only file in the directory `at`.
     pub fn new(view: Arc<dyn View>, at: &Path, shown: &Shown) -> Result<Mounted, MountError> {
         Self::of(Arc::new(Readers::new(view)), at, shown)
     }
 
-    /// Shows `source` as the one file in the directory `at`.
+    /// Mounts `source` as the only file in the directory `at`.
     pub fn of(source: Arc<dyn Source>, at: &Path, shown: &Shown) -> Result<Mounted, MountError> {
         let file = OneFile::new(Arc::clone(&source), shown);
         Ok(Mounted { source: Some(source), ..mount(file, at, shown)? })
     }
 
-    /// Shows the keys of `directory` as files in the directory `at`.
+    /// Mounts the keys of `directory` as files in the directory `at`.
     pub fn keys(directory: Arc<Directory>, at: &Path, shown: &Shown) -> Result<Mounted, MountError> {
         mount(KeyFiles::new(directory, shown), at, shown)
     }
 
-    /// Whether somebody else has unmounted it.
+    /// Whether another program has unmounted it.
     pub fn has_ended(&self) -> bool {
         self.session.guard.is_finished()
     }
 
-    /// Takes the memory of readers that have not read for a while; to be called now and then.
+    /// Takes back the memory of idle readers; call it periodically.
     pub fn tidy(&self) {
         if let Some(source) = &self.source {
             source.tidy();
         }
     }
 
-    /// Unmounts it, or takes note that it is. Whoever still reads loses it.
+    /// Unmounts it, or notes that it was unmounted. Programs that still read get errors.
     pub fn end(self) -> Result<(), MountError> {
         let Mounted { session, path, .. } = self;
         if session.guard.is_finished() {
@@ -184,8 +184,8 @@ fn mount<F: Filesystem + Send + Sync + 'static>(
     }
 }
 
-/// Takes a mount away from its place though somebody reads; the rest of it goes with this process. Users
-/// other than root may do that by fusermount3 alone.
+/// Detaches a mount that is still in use; the rest of it ends with this process. Users other than root need
+/// fusermount3 for this.
 fn detach(path: &Path) -> bool {
     let by_itself = rustix::mount::unmount(path, rustix::mount::UnmountFlags::DETACH).is_ok();
     by_itself

@@ -1,15 +1,15 @@
-//! Who reads the file: each open descriptor a reader.
+//! The readers of the file: each open descriptor is one.
 //!
-//! A reader that goes on where it stopped gets a stream that merges ahead. The kernel asks for several
-//! pieces at once, and they arrive in any order, so the latest bytes of a stream are kept:
+//! A sequential reader gets a stream that merges ahead. The kernel requests several chunks at once, which arrive in
+//! any order, so the latest bytes of a stream are kept:
 //!
 //! ```text
-//!   given and forgotten | kept: asked for again, or late | merged ahead
-//!                       begin                            end
+//!   returned and dropped | kept: repeated or late requests | merged ahead
+//!                        begin                             end
 //! ```
 //!
-//! Any other read is merged by itself. Streams have equal shares of the memory; where all are taken, the
-//! one that has waited longest goes, and so does any that nobody has read from for a while.
+//! Any other read is a separate merge. Streams have equal shares of the memory. If all are in use, the one idle for
+//! longest is taken back, and so is any that was idle for a while.
 
 use std::collections::{HashMap, VecDeque};
 use std::error::Error;
@@ -23,17 +23,17 @@ use ascot_sort::view::{Stream, View};
 use crate::Source;
 use ascot_io::Unpoisoned;
 
-/// Streams at once.
+/// Maximum number of streams.
 const STREAMS: usize = 4;
-/// A stream that is not read from for this long returns its memory.
+/// A stream idle for this long returns its memory.
 const IDLE: Duration = Duration::from_secs(5);
-/// One that has been read from within this time is not taken from its reader.
+/// A stream read within this time is not taken from its reader.
 const BUSY: Duration = Duration::from_millis(200);
-/// How long a read waits for memory that others hold.
+/// How long a read waits for memory.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How often it looks for some.
+/// Pause between two attempts to get memory.
 const BETWEEN_TRIES: Duration = Duration::from_millis(2);
-/// Bytes of a stream kept, and bytes it may be asked for ahead of its place.
+/// Bytes of a stream that are kept, and bytes that a request may be ahead of its position.
 const WINDOW_BYTES: usize = 4 << 20;
 
 /// All readers of a view.
@@ -43,9 +43,9 @@ pub struct Readers {
     next: AtomicU64,
     /// Memory of a stream, bytes.
     share: usize,
-    /// A stream that is not read from for this long returns its memory.
+    /// A stream idle for this long returns its memory.
     idle: Duration,
-    /// Held during a read of a few bytes: only one such read takes memory at a time.
+    /// Held during a small read: only one such read takes memory at a time.
     few: Mutex<()>,
 }
 
@@ -55,22 +55,22 @@ struct Handle {
 }
 
 impl Handle {
-    /// Whether it has a stream; one that is being read from at this moment has.
+    /// Whether it has a stream; a reader that is locked for reading counts as having one.
     fn holds_stream(&self) -> bool {
         self.reading.try_lock().map_or(true, |reading| reading.stream.is_some())
     }
 }
 
-/// The latest requests of a reader.
+/// The position and stream of a reader.
 #[derive(Default)]
 struct Reading {
-    /// Where its latest read ended.
+    /// The end of its latest read.
     expected: u64,
     stream: Option<Ahead>,
 }
 
 impl Reading {
-    /// Gives the memory of its stream back, if it has one. Where that stopped the reader can go on.
+    /// Returns the memory of its stream, if it has one. The reader can continue at the end of the stream.
     fn give_up(&mut self) -> bool {
         let stopped = self.stream.take().map(|ahead| ahead.end());
         self.expected = stopped.unwrap_or(self.expected);
@@ -78,7 +78,7 @@ impl Reading {
     }
 }
 
-/// A stream, and the latest bytes it gave.
+/// A stream, and the latest bytes it returned.
 struct Ahead {
     stream: Stream,
     begin: u64,
@@ -93,7 +93,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Readers {
     /// Readers of `view`, which share its memory.
     pub fn new(view: Arc<dyn View>) -> Self {
-        // A share is left for reads of a few bytes, and the bytes kept come out of each.
+        // One share is left for small reads, and kept bytes come out of each share.
         let share = (view.memory_left() / (STREAMS + 1)).saturating_sub(WINDOW_BYTES);
         let handles = Mutex::default();
         let next = AtomicU64::new(1);
@@ -106,8 +106,7 @@ impl Readers {
         let since = Instant::now();
         loop {
             match self.view.read_at(offset, len) {
-                // A view of very many runs may need more than what streams have left: the next that is not
-                // being read from goes.
+                // A view of very many runs may need more than streams have left: the next idle stream is taken back.
                 Err(error) if error.is_out_of_memory() && since.elapsed() < PATIENCE => {
                     if !self.take_oldest(Duration::ZERO) {
                         std::thread::sleep(BETWEEN_TRIES);
@@ -118,7 +117,7 @@ impl Readers {
         }
     }
 
-    /// A stream from `offset` on; none where there is no memory for one now.
+    /// A stream from `offset`; `None` if there is not enough memory now.
     fn begin(&self, offset: u64, reader: &Arc<Handle>) -> Result<Option<Ahead>, SortError> {
         if !self.make_room(reader) {
             return Ok(None);
@@ -128,22 +127,22 @@ impl Readers {
                 let kept = VecDeque::new();
                 Ok(Some(Ahead { stream, begin: offset, kept, used: Instant::now() }))
             }
-            // Little memory, many runs: piece by piece it can still be read.
+            // With little memory and many runs, separate small reads still work.
             Err(error) if error.is_out_of_memory() => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Sees to it that fewer streams are open than may be; false where all are in use. The reader's `own` is
-    /// locked, and has none.
+    /// Frees a place among the streams if all are taken; false if all are in use. The reader's `own` handle is locked
+    /// and has no stream.
     fn make_room(&self, own: &Arc<Handle>) -> bool {
         let held = |other: &&Arc<Handle>| !Arc::ptr_eq(own, other) && other.holds_stream();
         let open = locked(&self.handles).values().filter(held).count();
         open < STREAMS || self.take_oldest(BUSY)
     }
 
-    /// Takes the stream that has waited longest for its reader, and longer than `least`; false where there
-    /// is none.
+    /// Takes back the stream that has been idle for longest, if it was idle longer than `least`; false if there is
+    /// none.
     fn take_oldest(&self, least: Duration) -> bool {
         let all: Vec<Arc<Handle>> = locked(&self.handles).values().cloned().collect();
         let used = |handle: &&Arc<Handle>| {
@@ -221,7 +220,7 @@ impl Ahead {
         self.begin + self.kept.len() as u64
     }
 
-    /// Whether what is at `offset` is kept, or not far ahead.
+    /// Whether the byte at `offset` is kept, or not far ahead.
     fn reaches(&self, offset: u64) -> bool {
         offset >= self.begin && offset <= self.end() + WINDOW_BYTES as u64 / 2
     }
@@ -263,7 +262,7 @@ mod tests {
 
     use super::*;
 
-    /// A view of eight-byte numbers in many runs, with so much memory for its readers.
+    /// A view of eight-byte numbers in many runs, with `memory_mib` MiB for its readers.
     fn readers(dir: &std::path::Path, memory_mib: u64) -> (Readers, Vec<u8>) {
         let number = |it: u64| (it.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 8).to_le_bytes();
         let data: Vec<u8> = (0..3 << 20).flat_map(number).collect();
@@ -289,10 +288,10 @@ mod tests {
         (readers, sorted)
     }
 
-    /// Waits until all memory but that of `streams` streams is there again.
+    /// Waits until all memory except that of `streams` streams is free again.
     fn settles(readers: &Readers, all: usize, streams: usize) -> bool {
         let since = Instant::now();
-        // A stream takes what it needs of its share: less than that where the view is small.
+        // A stream may take less than its share if the view is small.
         while all - readers.view.memory_left() > streams * readers.share {
             if since.elapsed().as_secs() > 10 {
                 return false;
@@ -319,7 +318,7 @@ mod tests {
                 assert!(open <= STREAMS, "{open} streams");
             }
         }
-        // They stop; the next one gets a stream, and in the end all memory is there again.
+        // They stop; the next reader gets a stream, and finally all memory is free again.
         std::thread::sleep(BUSY + Duration::from_millis(50));
         let next = readers.open();
         for at in 0..4 {
@@ -329,7 +328,7 @@ mod tests {
         std::thread::sleep(readers.idle + Duration::from_millis(10));
         readers.tidy();
         assert!(settles(&readers, all, 0), "{} of {all}", readers.view.memory_left());
-        // Where it stopped a reader goes on.
+        // A reader continues where it stopped.
         let at = 8 * PIECE;
         let bytes = readers.read(handles[0], at as u64, PIECE).unwrap();
         assert!(bytes == sorted[at..at + PIECE]);

@@ -17,10 +17,10 @@ impl Bits {
         Self { bytes: vec![0; (count * width as usize).div_ceil(8)], width }
     }
 
-    /// Sets the number at `index`, which was zero.
+    /// Sets the number at `index`, which must be zero.
     pub fn set(&mut self, index: usize, number: u64) {
         let at = index * self.width as usize;
-        // With the bits before it, within eight bytes: 7 + 40 bits.
+        // With the bits before it, the number is within eight bytes: 7 + 40 bits.
         if let Some(word) = self.bytes.get_mut(at / 8..).and_then(|rest| rest.first_chunk_mut::<8>()) {
             *word = (u64::from_le_bytes(*word) | number << (at % 8)).to_le_bytes();
             return;
@@ -30,7 +30,7 @@ impl Bits {
             if shifted == 0 {
                 break;
             }
-            // The lowest byte of what is left.
+            // The lowest remaining byte.
             *byte |= shifted as u8;
             shifted >>= 8;
         }
@@ -42,7 +42,7 @@ impl Bits {
     }
 }
 
-/// The number at `index` of an array; none where it ends before.
+/// The number at `index` of an array; `None` if the array ends before.
 pub fn get(bytes: &[u8], width: u32, index: u64) -> Option<u64> {
     if width == 0 {
         return Some(0);
@@ -51,7 +51,7 @@ pub fn get(bytes: &[u8], width: u32, index: u64) -> Option<u64> {
     let first = usize::try_from(at / 8).ok()?;
     let last = usize::try_from((at + u64::from(width) - 1) / 8).ok()?;
     let all = bytes.get(first..=last)?.iter().rev().fold(0u128, |all, &byte| all << 8 | u128::from(byte));
-    // At most 40 bits are left.
+    // At most 40 bits remain.
     Some((all >> (at % 8)) as u64 & ((1 << width) - 1))
 }
 

@@ -1,13 +1,14 @@
-//! Partial-key cuckoo hashing: each entry is a fingerprint and a rank in one of two buckets of four slots, of which
-//! the other is told by the fingerprint alone (Fan et al., "Cuckoo Filter", CoNEXT 2014; with ranks beside
+//! Partial-key cuckoo hashing: each entry is a fingerprint and a rank in one of two buckets of four slots; the
+//! fingerprint and one bucket determine the other bucket (Fan et al., "Cuckoo Filter", CoNEXT 2014; with ranks beside
 //! fingerprints: papers/3, section on lossy indexing).
 //!
 //! ```text
 //!   region   buckets of each table: 4 each │ table 0: slots of fingerprint + rank bits │ table 1 │ ...
 //! ```
 //!
-//! The first table is made for 95 percent of its slots. What finds no slot in 500 moves goes to a smaller table of the
-//! same kind, and what is left after four of them to the list. A fingerprint is never 0: that is an empty slot.
+//! The first table is sized for a load of 95 percent of its slots. Entries without a slot after 500 moves go to a
+//! smaller table of the same kind, and those left after four tables go to the list. A fingerprint is never 0, which
+//! marks an empty slot.
 
 use super::bits::{self, Bits};
 use super::{Shape, hash_of, rank_of};
@@ -30,21 +31,21 @@ fn first_bucket(hash: u64, buckets: u32) -> u32 {
     share(mix(hash ^ 0x2545_f491_4f6c_dd1d), buckets)
 }
 
-/// The other bucket of an entry: of the other it is this one.
+/// The other bucket of an entry; applied twice it gives the first bucket again.
 fn other_bucket(bucket: u32, fingerprint: u64, buckets: u32) -> u32 {
     let turned = share(mix(fingerprint), buckets);
     // Below twice `buckets`, which is far below 2^32.
     (turned + buckets - bucket) % buckets
 }
 
-/// A table while it is built. The buckets of an entry are computed once, because others displace it again and again.
+/// A table under construction. The buckets of an entry are computed once, because entries are displaced repeatedly.
 struct Building {
     shape: Shape,
     /// The two buckets of each entry.
     places: Vec<[u32; 2]>,
-    /// Entries in each bucket.
+    /// Number of entries in each bucket.
     taken: Vec<u8>,
-    /// The entry in each slot that is taken.
+    /// The entry in each used slot.
     slots: Vec<[u32; SLOTS]>,
 }
 
@@ -53,7 +54,7 @@ impl Building {
         let buckets = (entries.len() * 100).div_ceil(SLOTS * LOAD_PERCENT).max(1);
         let place = |&entry: &u64| {
             let hash = hash_of(entry);
-            // A region has some thousand entries.
+            // A region has a few thousand entries.
             let first = first_bucket(hash, buckets as u32);
             [first, other_bucket(first, fingerprint(shape, hash), buckets as u32)]
         };
@@ -61,14 +62,14 @@ impl Building {
         Self { shape, places, taken: vec![0; buckets], slots: vec![[0; SLOTS]; buckets] }
     }
 
-    /// Puts entry `number` into a free slot of a bucket; whether there is one.
+    /// Puts entry `number` into a free slot of a bucket; returns whether there was one.
     fn put_free(&mut self, bucket: u32, number: u32) -> bool {
         let taken = &mut self.taken[bucket as usize];
         let slot = self.slots[bucket as usize].get_mut(usize::from(*taken));
         slot.map(|slot| (*slot, *taken) = (number, *taken + 1)).is_some()
     }
 
-    /// Finds a slot for entry `number`, moving others; the one that is without in the end, if any.
+    /// Inserts entry `number`, moving others; returns the entry that is left without a slot, if any.
     fn insert(&mut self, number: u32, random: &mut u64) -> Option<u32> {
         let mut number = number;
         let mut bucket = None;
@@ -78,7 +79,7 @@ impl Building {
                 return None;
             }
             *random = mix(*random ^ 0x9e37_79b9_7f4a_7c15);
-            // Not back to where it was thrown out of.
+            // Not into the bucket from which it was displaced.
             let into = match bucket {
                 Some(from) if from == first => second,
                 Some(_) => first,
@@ -103,7 +104,7 @@ impl Building {
     }
 }
 
-/// How many tables there are, their bytes, and the entries that are in none.
+/// Builds the tables: their number, their bytes, and the entries in none of them.
 pub fn build(shape: Shape, entries: &[u64]) -> (u8, Vec<u8>, Vec<u64>) {
     let mut counts = Vec::new();
     let mut tables = Vec::new();
@@ -111,7 +112,7 @@ pub fn build(shape: Shape, entries: &[u64]) -> (u8, Vec<u8>, Vec<u64>) {
     let mut random = entries.len() as u64;
     while !rest.is_empty() && counts.len() < TABLES_MAX {
         let mut table = Building::new(shape, &rest);
-        // Numbers of at most some thousand entries.
+        // At most a few thousand entries.
         let left: Vec<u32> =
             (0..rest.len() as u32).filter_map(|number| table.insert(number, &mut random)).collect();
         let left: Vec<u64> = left.into_iter().map(|number| rest[number as usize]).collect();
@@ -122,11 +123,11 @@ pub fn build(shape: Shape, entries: &[u64]) -> (u8, Vec<u8>, Vec<u64>) {
     rest.sort_unstable();
     let mut bytes: Vec<u8> = counts.iter().flat_map(|count| count.to_le_bytes()).collect();
     bytes.extend_from_slice(&tables);
-    // Four at most.
+    // At most four.
     (counts.len() as u8, bytes, rest)
 }
 
-/// Adds the ranks that the tables name for `hash`; none where they are not tables.
+/// Adds the ranks that the tables name for `hash`; `None` if the bytes are not tables.
 pub fn ranks(shape: Shape, tables: u8, kept: &[u8], hash: u64, found: &mut Vec<u32>) -> Option<()> {
     let mut cursor = Cursor::new(kept);
     let counts: Option<Vec<u32>> = (0..tables).map(|_| cursor.u32()).collect();

@@ -1,12 +1,12 @@
-//! A static function: every key's fingerprint and rank are the exclusive-or of three slots (the construction of binary
-//! fuse filters, Graf and Lemire 2022, with a value in the place of part of the fingerprint).
+//! A static function: the fingerprint and rank of a key are the exclusive-or of three slots (the construction of
+//! binary fuse filters, Graf and Lemire 2022, with a value in the place of part of the fingerprint).
 //!
 //! ```text
 //!   region   seed: 8 │ segment length: 4 │ segments' length: 4 │ slots of fingerprint + rank bits
 //! ```
 //!
-//! For a key that is in it, it names the one right rank and no other; for another key a wrong rank, once in
-//! 2^(fingerprint bits). It has room for one rank a key, so keys of several are in the list.
+//! For a key of the function it names exactly the right rank; for another key it names a wrong rank with probability
+//! 2^-(fingerprint bits). It has one rank per key, so keys with several ranks are in the list.
 
 use super::bits::{self, Bits};
 use super::{Shape, hash_of, rank_of};
@@ -15,7 +15,7 @@ use crate::hash::mix;
 
 const TRIES: u64 = 100;
 
-/// Where the three slots of a hash are.
+/// The slot arithmetic: positions of the three slots of a hash.
 #[derive(Clone, Copy)]
 struct Places {
     seed: u64,
@@ -24,7 +24,7 @@ struct Places {
 }
 
 impl Places {
-    /// Slots for `keys` keys; more slots with each `growth`.
+    /// Parameters for `keys` keys; more slots with each `growth`.
     fn new(keys: usize, seed: u64, growth: u64) -> Self {
         let count = keys.max(2) as f64;
         let segment = 1u32 << ((count.ln() / 3.33f64.ln() + 2.25).floor() as u32).min(18);
@@ -34,7 +34,7 @@ impl Places {
         Self { seed, segment, segments }
     }
 
-    /// The function's bytes, with these slots.
+    /// The function's bytes with these slots.
     fn to_bytes(self, slots: Bits) -> Vec<u8> {
         let mut bytes = self.seed.to_le_bytes().to_vec();
         bytes.extend_from_slice(&self.segment.to_le_bytes());
@@ -64,7 +64,7 @@ fn value(shape: Shape, mixed: u64, rank: u32) -> u64 {
     mark << shape.rank_bits | u64::from(rank)
 }
 
-/// The function's bytes, and the entries that are not in it.
+/// Builds the function: its bytes, and the entries that are not in it.
 pub fn build(shape: Shape, entries: &[u64]) -> (Vec<u8>, Vec<u64>) {
     let mut single = Vec::with_capacity(entries.len());
     let mut list = Vec::new();
@@ -77,12 +77,12 @@ pub fn build(shape: Shape, entries: &[u64]) -> (Vec<u8>, Vec<u64>) {
             return (places.to_bytes(bits), list);
         }
     }
-    // As good as never: then the list has everything.
+    // Practically never: then all entries are in the list.
     let places = Places::new(0, 0, 0);
     (places.to_bytes(Bits::new(places.slots() as usize, shape.slot_bits())), entries.to_vec())
 }
 
-/// Slots whose exclusive-ors are the values; none where the keys cannot be taken off one by one.
+/// Slots whose exclusive-ors are the values; `None` if peeling does not remove all keys.
 fn solve(shape: Shape, entries: &[u64], places: Places) -> Option<Bits> {
     let slots = places.slots() as usize;
     let mut counts = vec![0u32; slots];
@@ -123,7 +123,8 @@ fn solve(shape: Shape, entries: &[u64], places: Places) -> Option<Bits> {
     Some(bits)
 }
 
-/// The rank the function names for `hash`, if its fingerprint fits; the outer none where it is no function.
+/// The rank that the function names for `hash` if its fingerprint matches; the outer `None` if the bytes are not a
+/// function.
 pub fn rank(shape: Shape, kept: &[u8], hash: u64) -> Option<Option<u32>> {
     let mut cursor = Cursor::new(kept);
     let places = Places { seed: cursor.u64()?, segment: cursor.u32()?, segments: cursor.u32()? };

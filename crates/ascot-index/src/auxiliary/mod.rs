@@ -1,14 +1,14 @@
-//! Auxiliary tables: which ranks may have written a key. They may name ranks that have not; they never leave out one
+//! Auxiliary tables: the ranks that may have written a key. They may name ranks that have not; they never omit one
 //! that has.
 //!
-//! A region of one holds the entries of one share of the hashes. Two structures can be in it, behind one interface:
+//! A region of a table holds the entries of one range of the hashes, in one of two structures behind one interface:
 //!
-//! * [`cuckoo`]: fingerprints and ranks in buckets of four, two candidates for each key (the published way);
-//! * [`fixed`]: a static function from hash to fingerprint and rank, and a list of those that have several.
+//! * [`cuckoo`]: fingerprints and ranks in buckets of four, two candidate buckets for each key (the published method);
+//! * [`fixed`]: a static function from hash to fingerprint and rank, and a list of keys with several ranks.
 //!
 //! ```text
 //!   0  kind: 1 cuckoo, 2 static   1  bits of fingerprint   2  bits of rank   3  tables   4  entries in the list: 4
-//!   8  what the structure keeps, then the list: 8 bytes an entry, ascending
+//!   8  the structure's bytes, then the list: 8 bytes an entry, ascending
 //! ```
 //!
 //! `cargo run --release -p ascot-index --example auxiliary` measures both.
@@ -20,7 +20,7 @@ mod fixed;
 use crate::format::bytes::Cursor;
 use crate::format::layout::{AuxiliaryKind, Layout};
 
-/// Low bits of an entry that are the rank.
+/// The low bits of an entry are the rank.
 const RANK_BITS: u32 = 24;
 const RANK_MASK: u64 = (1 << RANK_BITS) - 1;
 
@@ -38,7 +38,7 @@ pub struct Shape {
 impl Shape {
     /// The shape of a directory's auxiliary tables.
     pub fn of(layout: &Layout) -> Self {
-        // As many bits as the greatest rank has.
+        // The bits of the greatest rank.
         let rank_bits = (32 - (layout.writers - 1).leading_zeros()) as u8;
         Self { kind: layout.auxiliary, fingerprint_bits: layout.fingerprint_bits, rank_bits }
     }
@@ -48,12 +48,12 @@ impl Shape {
     }
 }
 
-/// The entry of a key's local hash and a rank that has it.
+/// The entry of a key's local hash and a rank that has the key.
 pub fn entry(local: u64, rank: u32) -> u64 {
     hash_of(local) | u64::from(rank) & RANK_MASK
 }
 
-/// The part of a local hash, or an entry, that tables see: its upper 40 bits, zeros below.
+/// The part of a local hash, or of an entry, that tables use: its upper 40 bits, zeros below.
 pub fn hash_of(entry: u64) -> u64 {
     entry & !RANK_MASK
 }
@@ -63,7 +63,7 @@ fn rank_of(entry: u64) -> u32 {
     (entry & RANK_MASK) as u32
 }
 
-/// The bytes of a region of `entries`, which are ascending and distinct.
+/// The bytes of a region of `entries`, which must be ascending and distinct.
 pub fn build(shape: Shape, entries: &[u64]) -> Vec<u8> {
     let (kind, tables, kept, list) = match shape.kind {
         AuxiliaryKind::Cuckoo => {
@@ -76,7 +76,7 @@ pub fn build(shape: Shape, entries: &[u64]) -> Vec<u8> {
         }
     };
     let mut bytes = vec![kind, shape.fingerprint_bits, shape.rank_bits, tables];
-    // A region's entries are some thousand.
+    // A region has a few thousand entries.
     bytes.extend_from_slice(&(list.len() as u32).to_le_bytes());
     bytes.extend_from_slice(&kept);
     for entry in list {
@@ -85,7 +85,7 @@ pub fn build(shape: Shape, entries: &[u64]) -> Vec<u8> {
     bytes
 }
 
-/// The ranks that a region names for `hash`, ascending; none where its bytes are not a region.
+/// The ranks that a region names for `hash`, ascending; `None` if its bytes are not a region.
 pub fn ranks(bytes: &[u8], hash: u64) -> Option<Vec<u32>> {
     let hash = hash_of(hash);
     let mut cursor = Cursor::new(bytes);
@@ -103,7 +103,7 @@ pub fn ranks(bytes: &[u8], hash: u64) -> Option<Vec<u32>> {
     let mut found: Vec<u32> = listed(list, hash).collect();
     match kind {
         1 => cuckoo::ranks(shape(AuxiliaryKind::Cuckoo), tables, kept, hash, &mut found)?,
-        // A key in the list is not in the function.
+        // A key of the list is not in the function.
         2 if found.is_empty() => found.extend(fixed::rank(shape(AuxiliaryKind::Static), kept, hash)?),
         2 => {}
         _ => return None,

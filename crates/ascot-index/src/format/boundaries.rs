@@ -1,22 +1,23 @@
-//! The boundaries in a manifest, of every epoch, read within a bound: a short text can name very many strings of no
-//! length, each of which takes memory.
+//! Reads the boundaries of all epochs in a manifest within a memory bound: a short text can contain very many empty
+//! strings, and each takes memory.
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 use serde_json::value::RawValue;
 
-/// Most boundaries of all epochs of a directory, and epochs that have them, together.
+/// Maximum number of boundaries of all epochs plus epochs that have them.
 pub const BOUNDARIES_MAX: usize = 1 << 20;
 
-/// Epochs and boundaries of a list.
+/// Number of epochs and boundaries of a list.
 pub fn count(boundaries: &[Vec<String>]) -> usize {
     boundaries.iter().fold(0, |sum, keys| sum + 1 + keys.len())
 }
 
-/// Reads the boundaries of all epochs; an error where there are more than [`BOUNDARIES_MAX`].
+/// Reads the boundaries of all epochs; an error if there are more than [`BOUNDARIES_MAX`].
 pub fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Vec<String>>, D::Error> {
     let text = <&RawValue>::deserialize(from)?.get();
-    // Each epoch has a bracket, as the whole list has, and each boundary two quotes: counted before any is made.
+    // Each epoch and the list itself have a bracket, each boundary two quotes: they are counted before any string is
+    // allocated.
     let brackets = text.bytes().filter(|&byte| byte == b'[').count();
     let quotes = text.bytes().filter(|&byte| byte == b'"').count();
     if brackets + quotes / 2 > BOUNDARIES_MAX + 1 {

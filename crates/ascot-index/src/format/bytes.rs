@@ -1,5 +1,5 @@
-//! Numbers in bytes: little-endian, and LEB128 where they are mostly small. Reading trusts nothing: what is not
-//! there is `None`, and nothing is allocated by an unchecked length.
+//! Numbers in bytes: little-endian, and LEB128 where most are small. Reading checks every length: missing bytes give
+//! `None`, and no allocation uses an unchecked length.
 
 /// Reads forward through bytes.
 #[derive(Clone, Debug)]
@@ -9,7 +9,7 @@ pub struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// At the start of `bytes`.
+    /// A cursor at the start of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
     }
@@ -19,7 +19,7 @@ impl<'a> Cursor<'a> {
         self.at
     }
 
-    /// Bytes that are left.
+    /// Bytes not yet read.
     pub fn left(&self) -> usize {
         self.bytes.len() - self.at
     }
@@ -74,7 +74,7 @@ impl<'a> Cursor<'a> {
         None
     }
 
-    /// Bytes with their length before them.
+    /// Bytes preceded by their length.
     pub fn sized(&mut self) -> Option<&'a [u8]> {
         let len = usize::try_from(self.varint()?).ok()?;
         self.take(len)
@@ -95,7 +95,7 @@ pub fn varint_bytes(value: u64) -> usize {
     (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
 }
 
-/// Appends bytes with their length before them.
+/// Appends bytes preceded by their length.
 pub fn put_sized(out: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);

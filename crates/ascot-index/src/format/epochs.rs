@@ -1,5 +1,5 @@
-//! Which complete epochs a log takes part in, and the shape of those to come: going on with another shape, rolling
-//! back.
+//! The complete epochs in which a log takes part, and the shape of later epochs: continuing with another shape,
+//! rolling back.
 
 use crate::error::{IndexError, Result, counted};
 use crate::format::manifest::Manifest;
@@ -7,25 +7,25 @@ use crate::format::names::Log;
 use crate::format::shape::{Earlier, Shape};
 
 impl Manifest {
-    /// The number of complete epochs in the last footer of a log: that of the last epoch it takes part in.
+    /// The number of complete epochs in the last footer of a log, after the last epoch in which it takes part.
     pub fn epochs_of(&self, log: Log) -> u64 {
         let own = self.sections().filter(|(_, shape)| shape.has(self.layout.scheme, log));
         own.map(|(epochs, _)| epochs.end).last().unwrap_or(0)
     }
 
-    /// In how many complete epochs a log takes part.
+    /// The number of complete epochs in which a log takes part.
     pub fn epochs_taken(&self, log: Log) -> u64 {
         let own = self.sections().filter(|(_, shape)| shape.has(self.layout.scheme, log));
         own.map(|(epochs, _)| epochs.end - epochs.start).sum()
     }
 
-    /// The first complete epoch from `epoch` on that a log takes part in.
+    /// The first complete epoch from `epoch` in which a log takes part.
     pub fn next_epoch_of(&self, log: Log, epoch: u64) -> Option<u64> {
         let mut own = self.sections().filter(|(_, shape)| shape.has(self.layout.scheme, log));
         own.find(|(epochs, _)| epochs.end > epoch).map(|(epochs, _)| epochs.start.max(epoch))
     }
 
-    /// The most partitions and writers there have been.
+    /// The maximum numbers of partitions and writers so far.
     pub fn most(&self) -> Shape {
         self.earlier.iter().fold(self.layout.shape(), |most, one| Shape {
             partitions: most.partitions.max(one.partitions),
@@ -33,13 +33,13 @@ impl Manifest {
         })
     }
 
-    /// All logs there have been, in the order of their numbers.
+    /// All logs of any epoch, ordered by number.
     pub fn logs(&self) -> impl Iterator<Item = Log> + use<> {
         let most = self.most();
         Log::all(self.layout.scheme, most.partitions, most.writers)
     }
 
-    /// Epochs to come have another shape.
+    /// Sets the shape of later epochs.
     pub fn reshape(&mut self, shape: Shape) {
         // The shape before may have no epochs.
         self.drop_empty();
@@ -53,10 +53,10 @@ impl Manifest {
         self.layout.set_shape(shape);
     }
 
-    /// Forgets all epochs but the first `epochs`; how many those are.
+    /// Drops all epochs after the first `epochs`; returns the number dropped.
     ///
     /// # Errors
-    /// There are not as many.
+    /// Fewer epochs than that.
     pub fn roll_back(&mut self, epochs: u64) -> Result<u64> {
         let Some(dropped) = self.epochs.checked_sub(epochs) else {
             return Err(IndexError::Request(format!(
@@ -66,7 +66,7 @@ impl Manifest {
             )));
         };
         self.epochs = epochs;
-        // A vector is no longer than what fits memory.
+        // A vector always fits in memory.
         self.boundaries.truncate(usize::try_from(epochs).unwrap_or(usize::MAX));
         if dropped > 0 {
             self.drop_empty();
@@ -74,14 +74,15 @@ impl Manifest {
         Ok(dropped)
     }
 
-    /// The last shape that has an epoch is that of what follows.
+    /// Makes the last shape that has an epoch the current one.
     fn drop_empty(&mut self) {
         while let Some(last) = self.earlier.pop_if(|last| last.epochs >= self.epochs) {
             self.layout.set_shape(last.shape());
         }
     }
 
-    /// Boundaries to begin the next epoch with: those of the last one, or as many of them as there are partitions now.
+    /// Boundaries for the next epoch: those of the last one, thinned out or repeated if the number of partitions
+    /// changed.
     pub fn next_boundaries(&self) -> Vec<Vec<u8>> {
         let Some(last) = self.epochs.checked_sub(1) else { return Vec::new() };
         let before = self.boundaries_of(last);

@@ -1,14 +1,15 @@
-//! Filters: which tables may have a key. One per table and region of the hash, all of a table equally long.
+//! Filters: the tables that may have a key. One for each table and region of the hash; the filters of a table have
+//! equal length.
 //!
 //! ```text
-//!   0     kind: 0 says yes to all, 2 blocks of bits
+//!   0     kind: 0 always matches, 2 blocks of bits
 //!   1     blocks of 32 bytes; a key has a bit in each of the eight words of one block
 //! ```
 //!
-//! No bytes at all: a filter of no keys. They are the blocked Bloom filters of Putze, Sanders and Singler, "Cache-,
-//! Hash- and Space-Efficient Bloom Filters" (2007), with a word for each bit. At 14 bits a key one foreign key in some
-//! 400 passes, and none of its own is kept out. Fuse filters would need five bits less and are not taken: solving for
-//! them took seven times as long as setting bits does, an eighth of all the time of writing.
+//! A filter of zero bytes has no keys. They are the blocked Bloom filters of Putze, Sanders and Singler, "Cache-,
+//! Hash- and Space-Efficient Bloom Filters" (2007), with a word for each bit. At 14 bits a key, one foreign key in
+//! some 400 matches, and every own key does. Fuse filters would need five bits less but are not used: solving for them
+//! took seven times as long as setting bits, an eighth of all writing time.
 
 use crate::hash::{mix, share};
 
@@ -27,14 +28,14 @@ pub fn filter_bytes(keys: usize) -> usize {
     1 + (keys * BITS_PER_KEY).div_ceil(8 * BLOCK_BYTES).max(1) * BLOCK_BYTES
 }
 
-/// A filter of no keys yet, which is zeros elsewhere.
+/// Starts an empty filter in bytes that are zero.
 pub fn begin_filter(filter: &mut [u8]) {
     if let Some(kind) = filter.first_mut() {
         *kind = BLOCKS;
     }
 }
 
-/// Adds a key by its local hash to a filter of [`filter_bytes`].
+/// Adds the local hash of a key to a filter of [`filter_bytes`].
 pub fn add_to_filter(filter: &mut [u8], hash: u64) {
     let (blocks, _) = filter.get_mut(1..).unwrap_or_default().as_chunks_mut::<BLOCK_BYTES>();
     let (block, bits) = place(hash, blocks.len());
@@ -56,7 +57,7 @@ fn place(hash: u64, blocks: usize) -> (usize, [u32; WORDS]) {
     (share(mixed, blocks) as usize, SPREADS.map(|spread| 1 << (low.wrapping_mul(spread) >> 27)))
 }
 
-/// Whether the filter may have been made of `hash`; none where its bytes are not a filter.
+/// Whether the filter may contain `hash`; `None` if its bytes are not a filter.
 pub fn may_contain(filter: &[u8], hash: u64) -> Option<bool> {
     let Some((&kind, rest)) = filter.split_first() else { return Some(false) };
     if kind == YES {
@@ -94,7 +95,7 @@ mod tests {
         }
     }
 
-    /// The filter as docs/formats/index.md has it.
+    /// The filter as docs/formats/index.md defines it.
     fn as_documented(bytes: &[u8], hash: u64) -> bool {
         let mixed = mix(hash);
         let blocks = (bytes.len() as u128 - 1) / 32;

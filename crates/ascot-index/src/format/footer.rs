@@ -10,10 +10,10 @@
 //!           48 the footer's own place  56 root's crc  60 crc of the 60 bytes before
 //! ```
 //!
-//! Each epoch ends with a footer, so the log is whole after every epoch, and the last footer is that of a closed log.
-//! A root lists the segments of all epochs before, until it would have more than [`ENTRIES_MAX`]; then a new one
-//! starts and names the full one. Behind the last footer may be the tail of a writer that was stopped: a reader looks
-//! for the last page that ends with a footer of this log, at its own place.
+//! Each epoch ends with a footer, so the log is whole after every epoch, and a closed log ends with its last footer. A
+//! root lists the segments of all earlier epochs until it would have more than [`ENTRIES_MAX`]; then a new root starts
+//! and refers to the full one. The tail of a stopped writer may follow the last footer: a reader searches for the last
+//! page that ends with a footer of this log that records its own offset.
 
 use ascot_io::crc32c;
 
@@ -22,7 +22,7 @@ use crate::format::bytes::Cursor;
 
 /// Bytes of a footer.
 pub const FOOTER_BYTES: usize = 64;
-/// Entries of a root, at most, unless one epoch alone has more segments.
+/// Maximum entries of a root, unless a single epoch has more segments.
 pub const ENTRIES_MAX: usize = 256;
 /// An index log is written in multiples of this many bytes.
 pub const PAGE: u64 = 4096;
@@ -32,7 +32,7 @@ const MAGIC: &[u8; 8] = b"ASCOTEND";
 const ROOT_HEAD_BYTES: usize = 40;
 const ENTRY_BYTES: usize = 40;
 
-/// A place in an index log, with the checksum of what is there.
+/// A byte range of an index log, and its checksum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogRange {
     /// The first byte.
@@ -43,12 +43,12 @@ pub struct LogRange {
     pub crc: u32,
 }
 
-/// One segment of an epoch; of values, one byte range of the data log.
+/// One segment of an epoch; for values, a byte range of the data log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The epoch.
     pub epoch: u64,
-    /// Its head; of values, no bytes.
+    /// Its head; empty for values.
     pub head: LogRange,
     /// Records, auxiliary entries or values.
     pub records: u64,
@@ -59,7 +59,7 @@ pub struct Entry {
 /// The list of segments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Root {
-    /// The root before; no bytes where this is the first.
+    /// The root before; empty if this is the first.
     pub before: LogRange,
     /// Segments, by epoch.
     pub entries: Vec<Entry>,
@@ -71,7 +71,7 @@ impl Root {
         let mut bytes = Vec::with_capacity(ROOT_HEAD_BYTES + self.entries.len() * ENTRY_BYTES);
         bytes.extend_from_slice(ROOT_MAGIC);
         bytes.extend_from_slice(&VERSION.to_le_bytes());
-        // No more than memory holds of them.
+        // Bounded by memory.
         bytes.extend_from_slice(&(self.entries.len() as u32).to_le_bytes());
         bytes.extend_from_slice(&log.to_le_bytes());
         put_place(&mut bytes, self.before);
@@ -84,7 +84,7 @@ impl Root {
         bytes
     }
 
-    /// Reads a root whose checksum has been looked at.
+    /// Parses a root whose checksum was verified.
     pub fn parse(bytes: &[u8], log: u64) -> Option<Self> {
         let mut cursor = Cursor::new(bytes);
         let known = cursor.take(8)? == ROOT_MAGIC && cursor.u32()? == VERSION;
@@ -148,7 +148,7 @@ impl Footer {
         bytes
     }
 
-    /// The footer that `bytes` at `at` are, of the log `log`; none where they are not.
+    /// Parses the footer of the log `log` in `bytes` at offset `at`; `None` if they are not one.
     pub fn parse(bytes: &[u8], at: u64, log: u64) -> Option<Self> {
         let mut cursor = Cursor::new(bytes);
         let known = cursor.take(8)? == MAGIC && cursor.u32()? == VERSION;

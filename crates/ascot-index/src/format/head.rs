@@ -1,5 +1,5 @@
-//! A segment: some tables of one epoch, their filters region by region, and the head that finds blocks in them.
-//! Of an auxiliary table a segment has regions only.
+//! A segment: some tables of one epoch, their filters region by region, and the head that locates their blocks. A
+//! segment of an auxiliary table has regions only.
 //!
 //! ```text
 //!   | region 0 | region 1 | ... | region R-1 | head |
@@ -14,9 +14,10 @@
 //!             an auxiliary table                            (auxiliary)
 //! ```
 //!
-//! Blocks of a table follow each other in the data log, each from a multiple of 4096. A *unit* is a block that starts
-//! with a record, and the blocks behind it that a long record goes on in. `first key` of a unit is the shortest string
-//! above all keys before and not above its own; it is whole where the unit before ends with the same key (flag 2).
+//! Blocks of a table are consecutive in the data log, each from a multiple of 4096. A *unit* is a block that starts
+//! with a record, and the blocks after it that continue a long record. `first key` of a unit is the shortest string
+//! above all keys before the unit and not above its first key; it is the whole key if the unit before ends with the
+//! same key (flag 2).
 
 use crate::format::VERSION;
 use crate::format::bytes::{Cursor, put_sized, put_varint};
@@ -24,9 +25,9 @@ use crate::format::bytes::{Cursor, put_sized, put_varint};
 const MAGIC: &[u8; 8] = b"ASCOTSEG";
 /// The block starts with a record.
 pub const STARTS: u8 = 1;
-/// The unit before ends with the key this one starts with.
+/// The unit before ends with the key that starts this one.
 pub const JOINED: u8 = 2;
-/// Longest key that heads keep of a table's greatest.
+/// Maximum bytes of a table's greatest key that heads keep.
 pub const GREATEST_MAX: usize = 255;
 
 /// The contents of regions.
@@ -38,20 +39,20 @@ pub enum Kind {
     Auxiliary = 2,
 }
 
-/// The facts of a whole segment.
+/// The properties of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentFacts {
     /// The contents of regions.
     pub kind: Kind,
-    /// The log's number, which checksums start from.
+    /// The log's number, an input of all checksums.
     pub log: u64,
     /// The epoch, from 0.
     pub epoch: u64,
     /// Records in its tables, or entries of the auxiliary table.
     pub records: u64,
-    /// Where its first region starts in the index log.
+    /// Offset of its first region in the index log.
     pub regions_at: u64,
-    /// Whether blocks tell the least and greatest of an attribute.
+    /// Whether blocks have the minimum and maximum of an attribute.
     pub attribute: bool,
 }
 
@@ -62,7 +63,7 @@ pub struct Region {
     pub at: u64,
     /// Its bytes.
     pub bytes: u32,
-    /// CRC-32C of log, place and bytes.
+    /// CRC-32C of log number, offset and bytes.
     pub crc: u32,
 }
 
@@ -71,11 +72,11 @@ pub struct Region {
 pub struct Table {
     /// Its first byte in the data log.
     pub at: u64,
-    /// Its blocks, counted in the segment.
+    /// Its blocks, as indexes in the segment.
     pub blocks: std::ops::Range<usize>,
     /// Its records.
     pub records: u64,
-    /// Its greatest key; none where that is too long to keep.
+    /// Its greatest key; `None` if it is too long to keep.
     pub greatest: Option<Vec<u8>>,
 }
 
@@ -86,18 +87,18 @@ pub struct Block {
     pub at: u64,
     /// Its bytes, without the zeros after it.
     pub bytes: u32,
-    /// Its checksum, as run files have it: of log, place and bytes.
+    /// Its checksum, as in run files: of log number, offset and bytes.
     pub crc: u32,
     /// [`STARTS`], [`JOINED`].
     pub flags: u8,
-    /// Where its first key is in the head.
+    /// Range of its first key in the head.
     key: (u32, u32),
-    /// Least and greatest of the attribute.
+    /// Minimum and maximum of the attribute.
     pub bounds: Option<(f64, f64)>,
 }
 
 impl Block {
-    /// Whether a record starts it.
+    /// Whether it starts with a record.
     pub fn starts(&self) -> bool {
         self.flags & STARTS != 0
     }
@@ -108,7 +109,7 @@ impl Block {
     }
 }
 
-/// A head, read back.
+/// A parsed head.
 #[derive(Clone, Debug)]
 pub struct SegmentHead {
     /// The facts of the segment.
@@ -124,11 +125,11 @@ pub struct SegmentHead {
 
 /// Bytes of a region's entry in the head.
 const REGION_BYTES: usize = 8;
-/// Least bytes of a table's and a block's.
+/// Minimum bytes of a table's and a block's entry.
 const TABLE_MIN_BYTES: usize = 14;
 const BLOCK_MIN_BYTES: usize = 9;
 
-/// A head while it is made. It is kept as bytes, so that its memory is known.
+/// A head under construction, kept as bytes so that its memory is known.
 #[derive(Debug, Default)]
 pub struct HeadMaker {
     /// Regions: length and checksum.
@@ -142,17 +143,17 @@ pub struct HeadMaker {
 }
 
 impl HeadMaker {
-    /// Bytes it holds.
+    /// Bytes of memory it takes.
     pub fn memory(&self) -> usize {
         self.tables.capacity() + self.blocks.capacity() + self.regions.capacity() * REGION_BYTES
     }
 
-    /// Tables so far.
+    /// Number of tables so far.
     pub fn tables(&self) -> u32 {
         self.table_count
     }
 
-    /// Adds a table, whose blocks were added before.
+    /// Adds a table after its blocks were added.
     pub fn table(&mut self, at: u64, blocks: u32, records: u64, greatest: &[u8]) {
         self.tables.extend_from_slice(&at.to_le_bytes());
         self.tables.extend_from_slice(&blocks.to_le_bytes());
@@ -167,7 +168,7 @@ impl HeadMaker {
         self.records += records;
     }
 
-    /// Adds a block: `key` where it starts with a record.
+    /// Adds a block; `key` if it starts with a record.
     pub fn block(
         &mut self,
         bytes: u32,
@@ -189,7 +190,7 @@ impl HeadMaker {
         self.block_count += 1;
     }
 
-    /// The head's bytes, in the parts in which they are held.
+    /// The first parts of the head's bytes.
     pub fn parts(&self, facts: &SegmentFacts) -> [Vec<u8>; 2] {
         let mut head = Vec::with_capacity(65 + self.regions.len() * REGION_BYTES);
         head.extend_from_slice(MAGIC);
@@ -218,7 +219,7 @@ impl HeadMaker {
 }
 
 impl SegmentHead {
-    /// Reads a head whose checksum has been looked at; what is wrong with it, if it is no head.
+    /// Parses a head whose checksum was verified; the error is the fault found.
     pub fn parse(bytes: Vec<u8>) -> Result<Self, &'static str> {
         const SHORT: &str = "a segment's head ends too early";
         let mut cursor = Cursor::new(&bytes);
@@ -261,7 +262,7 @@ impl SegmentHead {
         Ok(Self { facts, regions, tables, blocks, bytes })
     }
 
-    /// The key that no key of the block's unit is below, and all keys before are.
+    /// The fence key of a block's unit: all keys of the unit are at or above it, all keys before are below.
     pub fn first_key(&self, block: &Block) -> &[u8] {
         let (at, len) = block.key;
         &self.bytes[at as usize..(at + len) as usize]
@@ -271,7 +272,7 @@ impl SegmentHead {
     pub fn blocks_for(&self, table: &Table, from: &[u8], end: Option<&[u8]>) -> std::ops::Range<usize> {
         let blocks = &self.blocks[table.blocks.clone()];
         let start_of = |index: usize| blocks[..=index].iter().rposition(Block::starts).unwrap_or(0);
-        // The number of blocks whose unit starts at or below a key; blocks in a unit count as its first.
+        // The number of blocks whose unit's first key is at or below a key.
         let below =
             |key: &[u8]| partition(blocks.len(), |index| self.first_key(&blocks[start_of(index)]) <= key);
         let mut first = below(from).checked_sub(1).map_or(0, start_of);
@@ -282,7 +283,7 @@ impl SegmentHead {
         table.blocks.start + first..table.blocks.start + end
     }
 
-    /// Bytes it takes in memory.
+    /// Bytes of memory it takes.
     pub fn memory(&self) -> usize {
         let tables: usize = self.tables.iter().map(|table| table.greatest.as_ref().map_or(0, Vec::len)).sum();
         self.bytes.len()
@@ -293,7 +294,7 @@ impl SegmentHead {
     }
 }
 
-/// The first index of `0..len` for which `below` is false; it is true for all before and for none after.
+/// The first index of `0..len` for which `below` is false; `below` must be true for a prefix and false for the rest.
 fn partition(len: usize, below: impl Fn(usize) -> bool) -> usize {
     let mut low = 0;
     let mut high = len;
@@ -341,7 +342,7 @@ fn parse_blocks(cursor: &mut Cursor<'_>, tables: &[Table], attribute: bool) -> O
             let crc = cursor.u32()?;
             let flags = cursor.u8()?;
             let key = match flags & STARTS {
-                // The first block of a table starts a unit: there is nothing before for it to go on with.
+                // The first block of a table starts a unit: there is no block before that it could continue.
                 0 if index == table.blocks.start => return None,
                 0 => (0, 0),
                 _ => {

@@ -1,7 +1,6 @@
-//! The layout of a directory: what travels and what stays, how many partitions and writers, how long keys and values
-//! are.
+//! The layout of a directory: the scheme, the numbers of partitions and writers, the lengths of keys and values.
 //!
-//! Invariant: it is the same from the first epoch to the last, but for the numbers of partitions and writers.
+//! Invariant: it is the same for all epochs, except for the numbers of partitions and writers.
 
 use std::fmt;
 
@@ -12,27 +11,26 @@ use crate::format::pointer::{POINTER_BYTES, WRITERS_MAX};
 use crate::format::record::{KEY_MAX, RecordForm};
 use crate::hash::{key_hash, share};
 
-/// Which bytes travel to the partition of a key, and which stay at its writer.
+/// The bytes that are sent to the partition of a key, and those that stay at the writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scheme {
-    /// Key and value travel.
+    /// Key and value are sent.
     Records,
-    /// Key and a pointer travel; the value stays in the writer's log.
+    /// Key and a pointer are sent; the value stays in the writer's log.
     Pointers,
-    /// The key travels, for an auxiliary table that names writers, not exactly; the record stays in the writer's
-    /// tables.
+    /// The key is sent, for an auxiliary table that names possible writers; the record stays in the writer's tables.
     Ranks,
 }
 
-/// How the partition of a key is found.
+/// How the partition of a key is determined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PartitionBy {
-    /// Its hash.
+    /// By its hash.
     #[default]
     Hash,
-    /// Its place among boundaries, which every epoch has its own of.
+    /// By boundaries of key ranges; every epoch has its own.
     Range,
 }
 
@@ -46,7 +44,7 @@ pub enum AuxiliaryKind {
     Static,
 }
 
-/// How the number of an attribute stands in a value; little-endian.
+/// The type of an attribute's number in a value; little-endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NumberKind {
@@ -64,7 +62,7 @@ pub enum NumberKind {
     U32,
 }
 
-/// A choice among values that each have a name.
+/// An enumeration whose values have names.
 pub trait Named: Copy + PartialEq + 'static {
     /// All values with their names.
     const NAMED: &'static [(&'static str, Self)];
@@ -74,7 +72,7 @@ pub trait Named: Copy + PartialEq + 'static {
         Self::NAMED.iter().find(|(_, value)| *value == self).map_or("", |(name, _)| name)
     }
 
-    /// The value of this name.
+    /// The value with this name.
     fn named(name: &str) -> Option<Self> {
         Self::NAMED.iter().find(|(text, _)| *text == name).map(|(_, value)| *value)
     }
@@ -105,7 +103,7 @@ impl Named for NumberKind {
 }
 
 impl NumberKind {
-    /// Bytes of one.
+    /// Bytes of a number.
     pub fn bytes(self) -> u64 {
         match self {
             NumberKind::F64 | NumberKind::I64 | NumberKind::U64 => 8,
@@ -119,14 +117,14 @@ impl NumberKind {
 pub struct Attribute {
     /// Its name.
     pub name: String,
-    /// The byte of the value where it starts.
+    /// Offset of the number in the value, bytes.
     pub offset: u32,
     /// Its type.
     pub kind: NumberKind,
 }
 
 impl Attribute {
-    /// The number in `value`; none where the value is too short. Integers beyond 2^53 are rounded.
+    /// The number in `value`; `None` if the value is too short. Integers beyond 2^53 are rounded.
     pub fn of(&self, value: &[u8]) -> Option<f64> {
         let from = value.get(self.offset as usize..)?;
         let eight = from.first_chunk::<8>().copied();
@@ -148,33 +146,32 @@ impl fmt::Display for Attribute {
     }
 }
 
-/// The properties of a directory, the same from its first epoch to its last.
+/// The properties of a directory, the same for all epochs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layout {
-    /// The bytes that travel.
+    /// The bytes that are sent.
     pub scheme: Scheme,
     /// Partitions of the keys.
     pub partitions: u32,
-    /// Processes that write.
+    /// Number of writing processes.
     pub writers: u32,
-    /// Bytes of every key; none where they differ.
+    /// Bytes of every key; `None` if they differ.
     pub key_bytes: Option<u32>,
-    /// Bytes of every value; none where they differ.
+    /// Bytes of every value; `None` if they differ.
     pub value_bytes: Option<u32>,
     /// Seed of the keys' hash, XXH3-64.
     pub seed: u64,
-    /// How the partition of a key is found.
+    /// How the partition of a key is determined.
     pub partition_by: PartitionBy,
     /// The number in values whose minimum and maximum each block keeps.
     pub attribute: Option<Attribute>,
-    /// Bytes of a data block, at most, unless a record is longer.
+    /// Maximum bytes of a data block, unless a record is longer.
     pub block_bytes: u32,
     /// The structure of auxiliary tables.
     pub auxiliary: AuxiliaryKind,
-    /// Bits of a fingerprint in them.
+    /// Bits of a fingerprint in auxiliary tables.
     pub fingerprint_bits: u8,
-    /// How files were taken apart into keys and values, where records came from files: what is appended comes the same
-    /// way.
+    /// How records were divided into keys and values if they came from files; appended files must use the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
 }
@@ -185,7 +182,7 @@ impl Layout {
     /// Default bits of a fingerprint.
     pub const USUAL_FINGERPRINT_BITS: u8 = 8;
 
-    /// A layout with the usual details.
+    /// A layout with default details.
     pub fn new(scheme: Scheme, partitions: u32, writers: u32) -> Self {
         Self {
             scheme,
@@ -203,7 +200,7 @@ impl Layout {
         }
     }
 
-    /// Why this layout cannot be, if it cannot.
+    /// Refuses an impossible layout.
     pub fn check(&self) -> Result<()> {
         let wrong = |what: &str| Err(IndexError::Request(what.into()));
         if self.partitions == 0 || self.writers == 0 {
@@ -216,7 +213,7 @@ impl Layout {
             return wrong("keys have at most 1 MiB");
         }
         if self.form().key == Some(0) && self.form().value == Some(0) {
-            // Of those any number would be in no bytes.
+            // Otherwise any number of records would take no bytes.
             return wrong("a record has one byte at least: keys and values cannot both have none");
         }
         if !self.block_bytes.is_multiple_of(4096) || self.block_bytes == 0 || self.block_bytes > 1 << 24 {
@@ -239,7 +236,7 @@ impl Layout {
         Ok(())
     }
 
-    /// How records stand in the directory's tables.
+    /// The form of records in the directory's tables.
     pub fn form(&self) -> RecordForm {
         let value = match self.scheme {
             Scheme::Pointers => Some(POINTER_BYTES as u32),
@@ -248,7 +245,7 @@ impl Layout {
         RecordForm { key: self.key_bytes, value }
     }
 
-    /// Refuses keys and values of other lengths than the directory's.
+    /// Refuses keys and values whose lengths differ from the directory's fixed lengths.
     pub fn check_record(&self, key: &[u8], value: &[u8]) -> Result<()> {
         self.check_key(key)?;
         match self.value_bytes {
@@ -262,7 +259,7 @@ impl Layout {
         }
     }
 
-    /// Refuses keys of another length than the directory's.
+    /// Refuses keys whose length differs from the directory's fixed length.
     pub fn check_key(&self, key: &[u8]) -> Result<()> {
         match self.key_bytes {
             Some(bytes) if bytes as usize != key.len() => {
@@ -280,7 +277,7 @@ impl Layout {
         key_hash(self.seed, key)
     }
 
-    /// The partition of a key in an epoch to come: by its hash, or by the boundaries of the epoch.
+    /// The partition of a key in the next epoch: by its hash, or by the epoch's boundaries.
     pub fn partition_of(&self, key: &[u8], boundaries: &[Vec<u8>]) -> u32 {
         self.partition_among(self.partitions, key, boundaries)
     }
@@ -290,7 +287,7 @@ impl Layout {
         match self.partition_by {
             PartitionBy::Hash => share(self.hash(key), partitions),
             PartitionBy::Range => {
-                // Fewer than the partitions.
+                // Fewer than the number of partitions.
                 let before = boundaries.partition_point(|boundary| boundary.as_slice() <= key) as u32;
                 before.min(partitions.saturating_sub(1))
             }

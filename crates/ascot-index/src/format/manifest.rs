@@ -1,12 +1,12 @@
-//! `MANIFEST`: what a directory is, and how many epochs of it are complete. Two lines: JSON, and its checksum.
+//! `MANIFEST`: the layout of a directory and the number of complete epochs. Two lines: JSON, and its checksum.
 //!
 //! ```text
 //!   {"version":1,"id":...,"layout":{...},"epochs":7,"boundaries":[],"closed":false}
 //!   {"crc32":"0a1b2c3d"}
 //! ```
 //!
-//! Invariant: it is replaced whole, after everything it names is durable. So an epoch counts when a manifest names it,
-//! and whatever logs hold behind that is the tail of a writer that was stopped.
+//! Invariant: it is replaced atomically after everything it names is durable. So an epoch is complete when a manifest
+//! names it, and log data after that is the tail of a stopped writer.
 
 use std::ops::Range;
 use std::path::Path;
@@ -26,22 +26,22 @@ use crate::format::shape::{Earlier, Shape};
 pub struct Manifest {
     /// Version of the format.
     pub version: u32,
-    /// A number that tells this directory from others; part of all its checksums.
+    /// A number that identifies the directory; an input of all its checksums.
     pub id: u64,
     /// Its layout; partitions and writers are those of the last epochs.
     pub layout: Layout,
-    /// Partitions and writers of the epochs before those, where they were others.
+    /// Partitions and writers of earlier epochs with other shapes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier: Vec<Earlier>,
     /// Complete epochs.
     pub epochs: u64,
-    /// Of each epoch the boundaries of partitions, in hexadecimal, ascending; empty where partitions are by hash.
+    /// The partition boundaries of each epoch, in hexadecimal, ascending; empty if partitions are by hash.
     #[serde(deserialize_with = "boundaries::read")]
     pub boundaries: Vec<Vec<String>>,
-    /// The writer closed it.
+    /// Whether the writer closed it.
     pub closed: bool,
-    /// Another random number each time epochs are dropped; 0 where none ever were. Epochs of the same number are the
-    /// same as long as this is.
+    /// A new random number each time epochs are dropped; 0 if none ever were. While it is unchanged, an epoch of the
+    /// same number has the same contents.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub history: u64,
 }
@@ -51,7 +51,7 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// All that is looked at before the version is known to be ours.
+/// The fields read before the version is known to be supported.
 #[derive(Deserialize)]
 struct VersionOnly {
     version: u32,
@@ -59,10 +59,11 @@ struct VersionOnly {
 
 /// Version of a manifest whose epochs all have the same partitions and writers.
 const VERSION: u32 = 1;
-/// Version of one whose epochs do not.
+/// Version of a manifest whose epochs have different shapes.
 const VERSION_OF_SHAPES: u32 = 2;
 
-/// Longest manifest, bytes: boundaries of many epochs. Whoever reads it, within whatever memory, has it as a whole.
+/// Maximum bytes of a manifest, which grows with boundaries and epochs. A reader holds it as a whole in addition to
+/// its memory cap.
 const MANIFEST_MAX: u64 = 16 << 20;
 
 impl Manifest {
@@ -128,7 +129,7 @@ impl Manifest {
 
     /// Its bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
-        // A plain structure of numbers and strings has no reason to fail.
+        // Serialization of numbers and strings cannot fail.
         let mut bytes = serde_json::to_vec(self).unwrap_or_default();
         let check = check_line(&bytes);
         bytes.push(b'\n');
@@ -136,7 +137,7 @@ impl Manifest {
         bytes
     }
 
-    /// The lowest version that can express it, so that older programs read it where they can.
+    /// The lowest version that can express it, so that older programs can read it if possible.
     fn version_now(&self) -> u32 {
         match self.version {
             later if later > VERSION_OF_SHAPES => later,
@@ -148,7 +149,7 @@ impl Manifest {
     /// Replaces the manifest of `directory`.
     ///
     /// # Errors
-    /// [`IndexError::Request`] where it would be longer than is read again; what the volume refuses.
+    /// [`IndexError::Request`] if it exceeds the maximum length; errors of the volume.
     pub fn write(&self, disk: &Disk, directory: &Path) -> Result<()> {
         let bytes = Self { version: self.version_now(), ..self.clone() }.to_bytes();
         if bytes.len() as u64 > MANIFEST_MAX || boundaries::count(&self.boundaries) > BOUNDARIES_MAX {
@@ -176,13 +177,13 @@ impl Manifest {
             .filter(|(epochs, _)| !epochs.is_empty())
     }
 
-    /// The shape of an epoch; that of epochs to come where it is not complete.
+    /// The shape of an epoch; for incomplete epochs, the current one.
     pub fn shape_at(&self, epoch: u64) -> Shape {
         let place = self.earlier.partition_point(|one| one.epochs <= epoch);
         self.earlier.get(place).map_or(self.layout.shape(), Earlier::shape)
     }
 
-    /// Whether the shapes are possible.
+    /// Whether the shapes are valid.
     pub(super) fn shapes_can_be(&self) -> bool {
         let ascend = self.earlier.is_sorted_by(|one, next| one.epochs < next.epochs);
         let complete = self.earlier.last().is_none_or(|last| last.epochs <= self.epochs);

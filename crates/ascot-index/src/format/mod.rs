@@ -1,5 +1,5 @@
-//! The bytes of an indexed directory (docs/formats/index.md). Writers and readers share these, and nothing here
-//! opens a file, but for the manifest.
+//! The bytes of an indexed directory (docs/formats/index.md), shared by writers and readers. Only the manifest opens
+//! files.
 
 mod boundaries;
 pub mod bytes;

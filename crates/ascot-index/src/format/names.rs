@@ -1,4 +1,4 @@
-//! The names of the files of a directory, and the numbers that their checksums start from.
+//! The names of a directory's files, and the numbers that are inputs of their checksums.
 //!
 //! ```text
 //!   MANIFEST  LOCK
@@ -20,7 +20,7 @@ pub const MANIFEST: &str = "MANIFEST";
 /// Name of the file that a writer of the directory locks.
 pub const LOCK: &str = "LOCK";
 
-/// One log of a directory: an index log, and the data log beside it where there is one.
+/// One log of a directory: an index log, and its data log if it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Log {
     /// Tables of a partition: records, or pointers.
@@ -32,13 +32,13 @@ pub enum Log {
 }
 
 impl Log {
-    /// The file of its index.
+    /// Path of the index file.
     pub fn index(&self, directory: &Path) -> PathBuf {
         let ending = if matches!(self, Log::Auxiliary(_)) { "aux" } else { "index" };
         directory.join(format!("{}.{ending}", self.stem()))
     }
 
-    /// The names of its files without their endings.
+    /// The name of its files without extension.
     fn stem(&self) -> String {
         match self {
             Log::Partition(number) | Log::Auxiliary(number) => format!("part-{number:08}"),
@@ -46,7 +46,7 @@ impl Log {
         }
     }
 
-    /// The log whose index has this name.
+    /// The log whose index file has this name.
     pub fn of_index(name: &str) -> Option<Log> {
         let (stem, kind) = name.split_once('.')?;
         let number = |prefix| {
@@ -61,19 +61,19 @@ impl Log {
         }
     }
 
-    /// The log that has a file of this name, of its index or its data.
+    /// The log whose index or data file has this name.
     pub fn of_file(name: &str) -> Option<Log> {
         let of_data = || Log::of_index(&format!("{}.index", name.strip_suffix(".data")?));
         Log::of_index(name).or_else(of_data)
     }
 
-    /// The file of its data; none for auxiliary tables, which are all index.
+    /// Path of the data file; `None` for auxiliary tables, which have only an index.
     pub fn data(&self, directory: &Path) -> Option<PathBuf> {
         let has_data = !matches!(self, Log::Auxiliary(_));
         has_data.then(|| directory.join(format!("{}.data", self.stem())))
     }
 
-    /// The number its checksums start from, made of that of the directory.
+    /// The number of the log, derived from the directory's; an input of its checksums.
     pub fn id(&self, directory: u64) -> RunId {
         let (kind, number) = match self {
             Log::Partition(number) => (1, number),
@@ -83,7 +83,7 @@ impl Log {
         RunId(mix(directory ^ mix(kind << 32 | u64::from(*number))))
     }
 
-    /// All logs of a directory, in the order of their numbers.
+    /// All logs of a directory, ordered by number.
     pub fn all(scheme: Scheme, partitions: u32, writers: u32) -> impl Iterator<Item = Log> {
         let part = move |number| match scheme {
             Scheme::Ranks => Log::Auxiliary(number),

@@ -1,11 +1,11 @@
-//! Values apart from their keys: the pointer of twelve bytes, and the form of a value in its writer's log.
+//! Values stored apart from their keys: the pointer of twelve bytes, and the form of a value in its writer's log.
 //!
 //! ```text
-//!   pointer  | offset: 6 | length: 3 | writer: 3 |     length 0xffffff: as long as that or longer
-//!   value    | crc: 4 | [length, LEB128] | bytes |     the length where values differ in it
+//!   pointer  | offset: 6 | length: 3 | writer: 3 |     length 0xffffff: that length or more
+//!   value    | crc: 4 | [length, LEB128] | bytes |     the length if values differ in it
 //! ```
 //!
-//! The checksum is CRC-32C of log number, offset, and all after it: a value in another place is found out.
+//! The checksum is CRC-32C of log number, offset and all bytes after it: a value at another offset is detected.
 
 use ascot_io::{RunId, crc32c};
 
@@ -13,28 +13,28 @@ use crate::format::bytes::{Cursor, put_varint};
 
 /// Bytes of a pointer.
 pub const POINTER_BYTES: usize = 12;
-/// Most writers, by the bytes of their numbers.
+/// Maximum number of writers: their numbers have three bytes.
 pub const WRITERS_MAX: u32 = 1 << 24;
-/// Stands for this length and all greater ones.
+/// The length field of this and all greater lengths.
 const LONG: u32 = (1 << 24) - 1;
 const OFFSET_MAX: u64 = (1 << 48) - 1;
 
-/// Where a value is.
+/// The location of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Pointer {
-    /// Whose log.
+    /// The writer whose log has the value.
     pub writer: u32,
-    /// The byte where the value's checksum starts.
+    /// Offset of the value's checksum.
     pub offset: u64,
-    /// Bytes of the value; 2^24 - 1 stands for all that are no shorter.
+    /// Bytes of the value; 2^24 - 1 for that length or more.
     pub length: u32,
 }
 
 impl Pointer {
-    /// The pointer to a value of `length` bytes; none where the offset is beyond 2^48.
+    /// The pointer to a value of `length` bytes; `None` if the offset is 2^48 or more.
     pub fn new(writer: u32, offset: u64, length: u64) -> Option<Self> {
         let fits = offset <= OFFSET_MAX && writer < WRITERS_MAX;
-        // No more than 24 bits.
+        // At most 24 bits.
         fits.then_some(Self { writer, offset, length: length.min(u64::from(LONG)) as u32 })
     }
 
@@ -47,7 +47,7 @@ impl Pointer {
         bytes
     }
 
-    /// The pointer of these bytes; none where they are not twelve.
+    /// Parses a pointer; `None` if `bytes` are not twelve.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; POINTER_BYTES] = bytes.try_into().ok()?;
         let number = |range: std::ops::Range<usize>| {
@@ -77,7 +77,7 @@ pub fn value_head(id: RunId, offset: u64, fixed: bool, value: &[u8]) -> Vec<u8> 
     head
 }
 
-/// Lengths of the head and of the value that starts `bytes`; none where they are not there.
+/// Lengths of the head and of the value at the start of `bytes`; `None` if the head is incomplete.
 pub fn value_lengths(fixed: Option<u32>, bytes: &[u8]) -> Option<(usize, u64)> {
     let mut cursor = Cursor::new(bytes);
     cursor.u32()?;
@@ -88,7 +88,7 @@ pub fn value_lengths(fixed: Option<u32>, bytes: &[u8]) -> Option<(usize, u64)> {
     Some((cursor.at(), length))
 }
 
-/// Whether head and value, as they stand at `offset` of the log `id`, are what was written.
+/// Whether the checksum of head and value at `offset` of the log `id` is right.
 pub fn value_is_whole(id: RunId, offset: u64, bytes: &[u8]) -> bool {
     let Some((crc, rest)) = bytes.split_first_chunk::<4>() else { return false };
     u32::from_le_bytes(*crc) == crc32c(&[&id.0.to_le_bytes(), &offset.to_le_bytes(), rest])

@@ -2,15 +2,15 @@
 //!
 //! ```text
 //!   [key length, LEB128] [value length, LEB128] key value
-//!    ^ absent where all keys have one length     ^ likewise values
+//!    ^ absent if all keys have one length       ^ likewise values
 //! ```
 
 use crate::format::bytes::{Cursor, put_varint, varint_bytes};
 
-/// Longest key, bytes.
+/// Maximum bytes of a key.
 pub const KEY_MAX: usize = 1 << 20;
 
-/// Lengths that all records share; none where they differ.
+/// Lengths that all records share; `None` if they differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordForm {
     /// Bytes of every key.
@@ -19,7 +19,7 @@ pub struct RecordForm {
     pub value: Option<u32>,
 }
 
-/// A record read back.
+/// A parsed record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
     /// Its key.
@@ -29,7 +29,7 @@ pub struct Record<'a> {
 }
 
 impl RecordForm {
-    /// Bytes of every record, where they are fixed.
+    /// Bytes of every record, if they are fixed.
     pub fn fixed_bytes(&self) -> Option<usize> {
         Some(self.key? as usize + self.value? as usize)
     }
@@ -51,23 +51,24 @@ impl RecordForm {
         head
     }
 
-    /// The next record; none where its bytes are not all there.
+    /// Parses the next record; `None` if it is incomplete.
     pub fn next<'a>(&self, cursor: &mut Cursor<'a>) -> Option<Record<'a>> {
         let (key, value) = self.read_lengths(cursor)?;
         let key = cursor.take(key)?;
         Some(Record { key, value: cursor.take(value)? })
     }
 
-    /// Bytes of the record that starts `bytes`, as far as its head is there.
+    /// Bytes of the record at the start of `bytes`; `None` if its head is incomplete.
     pub fn length(&self, bytes: &[u8]) -> Option<u64> {
         let (head, key, value) = self.lengths(bytes)?;
         (head as u64).checked_add(key as u64)?.checked_add(value)
     }
 
-    /// Most bytes before a key.
+    /// Maximum bytes before a key.
     pub const HEAD_MAX: usize = 20;
 
-    /// Of the record that starts `bytes`, as far as its head is there: bytes of the head, the key and the value.
+    /// Bytes of the head, the key and the value of the record at the start of `bytes`; `None` if its head is
+    /// incomplete.
     pub fn lengths(&self, bytes: &[u8]) -> Option<(usize, usize, u64)> {
         let mut cursor = Cursor::new(bytes);
         let (key, value) = self.read_lengths(&mut cursor)?;

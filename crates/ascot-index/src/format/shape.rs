@@ -1,4 +1,4 @@
-//! How many partitions and writers a directory has, epoch by epoch: a job that continues it may have more or fewer.
+//! The numbers of partitions and writers by epoch: a job that continues a directory may have more or fewer.
 //!
 //! ```text
 //!   epochs     0 ...... 2 | 3 ...... 8 | 9 ..........
@@ -6,8 +6,8 @@
 //!              epochs: 3    epochs: 9
 //! ```
 //!
-//! Invariants: epochs of `earlier` ascend, and none is above those that are complete; a log has the epochs whose shape
-//! it belongs to, and no others; partition 0 and writer 0 belong to all.
+//! Invariants: `epochs` of `earlier` ascend and do not exceed the complete epochs; a log takes part only in epochs
+//! whose shape includes it; every shape includes partition 0 and writer 0.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +19,7 @@ use crate::format::names::Log;
 pub struct Shape {
     /// Partitions of the keys.
     pub partitions: u32,
-    /// Processes that wrote.
+    /// Number of writing processes.
     pub writers: u32,
 }
 
@@ -34,10 +34,10 @@ impl Shape {
     }
 }
 
-/// The shape of epochs before others went on.
+/// The shape of epochs before a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Earlier {
-    /// Epochs that were complete when others went on.
+    /// Number of complete epochs at the change.
     pub epochs: u64,
     /// Partitions until then.
     pub partitions: u32,
@@ -53,7 +53,7 @@ impl Earlier {
 }
 
 impl Layout {
-    /// The shape of the epochs that follow.
+    /// The shape of later epochs.
     pub fn shape(&self) -> Shape {
         Shape { partitions: self.partitions, writers: self.writers }
     }

@@ -1,9 +1,9 @@
-//! The allreduce by which all ranks learn whether any of them failed.
+//! The allreduce that tells all ranks whether any of them failed.
 
 use super::error::RankError;
 use crate::routing::{Outcome, Router, Transport};
 
-/// The outcome of a rank, as it is sent.
+/// The outcome of a rank, in the form in which it is sent.
 pub(super) fn outcome_of<R>(purpose: u8, own: &Result<R, RankError>) -> Outcome {
     match own {
         Ok(_) => Outcome::Well,

@@ -1,12 +1,12 @@
-//! Boundaries of partitions by key range, where many ranks write: each epoch's keys divide those of the next.
+//! Boundaries of partitions by key range if many ranks write: the keys of each epoch divide the next.
 //!
 //! ```text
-//!   each rank samples its keys ─▶ rank 0: a share of the sample by how many it saw ─▶ boundaries
+//!   each rank samples its keys ─▶ rank 0: a part of each sample, by the number of keys seen ─▶ boundaries
 //!   rank 0 ─▶ the first rank of each node ─▶ the ranks of the node
 //! ```
 //!
-//! It goes by the router, between epochs, as messages like others. The first epoch is divided as if keys were spread
-//! evenly over their first eight bytes, since nothing is known of them yet.
+//! Samples and boundaries are messages of the router, sent between epochs. The first epoch assumes keys spread evenly
+//! over their first eight bytes, because no sample exists yet.
 
 use super::allreduce::together;
 use super::error::RankError;
@@ -17,29 +17,29 @@ use crate::write::Sampler;
 const SAMPLED: u8 = 8;
 const TO_NODES: u8 = 9;
 const TO_RANKS: u8 = 10;
-/// Most partitions by key range: every rank keeps all boundaries.
+/// Maximum number of partitions by key range: every rank keeps all boundaries.
 pub(super) const PARTITIONS_MAX: u32 = 4096;
-/// Keys of the joint sample for each partition, and in all.
+/// Keys of the joint sample for each partition, and in total.
 const KEYS_PER_PARTITION: u64 = 256;
 const KEYS_MAX: u64 = 1 << 14;
-/// A rank samples for at most this many partitions: 256 keys for each, of up to 64 bytes.
+/// Maximum number of partitions for which a rank samples: 256 keys for each, of up to 64 bytes.
 const OWN_PARTITIONS_MAX: u32 = 16;
 
-/// Bytes of a key of a sample, with its place in a list.
+/// Bytes of a sample key and its list entry.
 const KEY_BYTES: usize = 64 + 24;
 
-/// Memory of samples and boundaries: a rank's own sample, the joint one, boundaries old and new.
+/// Memory of samples and boundaries: a rank's own sample, the joint one, the old and the new boundaries.
 pub(super) fn memory_bytes(partitions: u32) -> usize {
     let own = u64::from(partitions.min(OWN_PARTITIONS_MAX)) * KEYS_PER_PARTITION;
     (own + joint(partitions)) as usize * KEY_BYTES + 2 * partitions as usize * KEY_BYTES
 }
 
-/// Keys of the joint sample.
+/// Number of keys of the joint sample.
 fn joint(partitions: u32) -> u64 {
     (u64::from(partitions) * KEYS_PER_PARTITION).min(KEYS_MAX)
 }
 
-/// The sample of one rank, and the boundaries in force.
+/// The sample of one rank, and the current boundaries.
 pub(super) struct Balance {
     partitions: u32,
     sampler: Sampler,
@@ -47,18 +47,19 @@ pub(super) struct Balance {
 }
 
 impl Balance {
-    /// With the boundaries of the epoch before, if there was one.
+    /// Starts with the boundaries of the epoch before, if there was one.
     pub fn new(partitions: u32, before: Vec<Vec<u8>>) -> Self {
         let boundaries = if before.is_empty() { evenly(partitions) } else { before };
         Self { partitions, sampler: Sampler::new(partitions.min(OWN_PARTITIONS_MAX)), boundaries }
     }
 
-    /// Sees a key of this rank.
+    /// Offers a key of this rank to the sample.
     pub fn see(&mut self, key: &[u8]) {
         self.sampler.see(key);
     }
 
-    /// Divides the next epoch by what all ranks saw in this one, `records` in all. All ranks call it.
+    /// Computes the boundaries of the next epoch from the samples of all ranks, `records` records in total. All ranks
+    /// call it.
     pub fn rebalance<T: Transport>(&mut self, router: &mut Router<T>, records: u64) -> Result<(), RankError> {
         let own = self.own_share(records);
         let mut keys = Vec::new();
@@ -68,7 +69,7 @@ impl Balance {
         let topology = router.topology().clone();
         let rank = router.rank();
         let node = topology.node_of(router.rank());
-        // To the first rank of each other node, then from each of those (and rank 0) to the rest of its node.
+        // To the first rank of every other node, then from each of those (and rank 0) to the rest of its node.
         let leads = |of: u32| topology.rank_at(of, 0);
         let lead = if node == topology.node_of(0) { 0 } else { leads(node) };
         let nodes = (0..topology.nodes()).filter(|&other| rank == 0 && other != node).map(leads).collect();
@@ -86,7 +87,7 @@ impl Balance {
         Ok(())
     }
 
-    /// Keys of this rank's sample, as many as its part of all records calls for, from all over the epoch.
+    /// Keys of this rank's sample in proportion to its share of all records, evenly spaced over the sample.
     fn own_share(&mut self, records: u64) -> Vec<Vec<u8>> {
         let part = u128::from(joint(self.partitions)) * u128::from(self.sampler.seen());
         let count = part.div_ceil(u128::from(records.max(1))) as usize;
@@ -105,12 +106,12 @@ impl Balance {
     }
 }
 
-/// Each of `keys` to each of `ranks`, in order.
+/// Pairs each of `ranks` with each of `keys`, in order.
 fn to_each(ranks: Vec<u32>, keys: &[Vec<u8>]) -> impl Iterator<Item = (u32, &[u8])> {
     ranks.into_iter().flat_map(|rank| keys.iter().map(move |key| (rank, key.as_slice())))
 }
 
-/// Sends messages, and takes those of others; returns when all of all ranks have come.
+/// Sends messages and receives those of others; returns after the messages of all ranks have arrived.
 fn exchange<'a, T: Transport>(
     router: &mut Router<T>,
     messages: impl Iterator<Item = (u32, &'a [u8])>,

@@ -1,21 +1,21 @@
-//! Errors of several processes that write one directory.
+//! Errors of directories that several processes write.
 
 use std::sync::Arc;
 
 use crate::error::IndexError;
 use crate::routing::RouteError;
 
-/// Why a record is not taken, or an epoch not complete.
+/// An error of a rank's writer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RankError {
-    /// This rank's files or settings.
+    /// An error of this rank's files or settings.
     #[error(transparent)]
     Index(#[from] IndexError),
-    /// The way between ranks.
+    /// An error of routing between ranks.
     #[error(transparent)]
     Route(#[from] RouteError),
-    /// Another rank failed; all ranks learn it.
+    /// Another rank failed; all ranks are informed.
     #[error("rank {rank} failed, so that nothing more is written; epochs that were complete stay: {text}")]
     Peer {
         /// The lowest rank that failed.
@@ -23,27 +23,27 @@ pub enum RankError {
         /// Its message.
         text: String,
     },
-    /// It has failed, now: later calls get [`Failed`](Self::Failed) with the same cause.
+    /// The first report of a failure; later calls return [`Failed`](Self::Failed) with the same cause.
     #[error(transparent)]
     Now(Arc<Self>),
-    /// It failed before.
+    /// The writer failed before.
     #[error("this writer failed before, and takes nothing more; epochs that were complete stay: {cause}")]
     Failed {
-        /// How it failed.
+        /// The first failure.
         cause: Arc<Self>,
     },
-    /// Records went missing on their way.
+    /// Records were lost in transit.
     #[error("{appended} records were appended and {arrived} arrived; the epoch does not count")]
     Count {
-        /// Records of all ranks.
+        /// Records appended at all ranks.
         appended: u64,
-        /// Records that came to a partition.
+        /// Records that arrived at a partition.
         arrived: u64,
     },
     /// Ranks were opened with different options.
     #[error("all ranks need the same options: {text}; nothing was opened")]
     Options {
-        /// Which two ranks, and in what they differ.
+        /// The two ranks and the options that differ.
         text: String,
     },
     /// Ranks do not see the same directory.
@@ -58,7 +58,7 @@ pub enum RankError {
 }
 
 impl RankError {
-    /// The failure itself, whether it is reported for the first time or again.
+    /// The failure itself, for its first report and for later ones.
     pub fn cause(&self) -> &Self {
         match self {
             Self::Now(cause) | Self::Failed { cause } => cause.cause(),

@@ -1,7 +1,7 @@
 //! The messages between ranks, by scheme. They exist in batches only; files have formats of their own.
 //!
 //! ```text
-//!   records    [key length] key, value             length: varint, only where lengths of keys differ
+//!   records    [key length] key, value             length: varint, only if lengths of keys differ
 //!   pointers   [key length] key, pointer (12)
 //!   ranks      hash of the key (8), rank (varint)
 //! ```
@@ -12,14 +12,14 @@ use crate::format::bytes::{Cursor, put_varint};
 use crate::format::layout::Layout;
 use crate::format::pointer::{POINTER_BYTES, Pointer};
 
-/// One message, taken apart.
+/// One parsed message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Keyed<'a> {
     pub key: &'a [u8],
     pub rest: &'a [u8],
 }
 
-/// Writes a key and what follows it.
+/// Writes a key and the bytes after it.
 pub(super) fn put_keyed(out: &mut Vec<u8>, layout: &Layout, key: &[u8], rest: &[u8]) {
     out.clear();
     if layout.key_bytes.is_none() {

@@ -1,4 +1,5 @@
-//! A directory written by many processes: each appends its records, which go where their keys belong.
+//! A directory that many processes write: each appends its records, which are routed to the owners of their keys'
+//! partitions.
 //!
 //! ```text
 //!   append ─▶ own tables or values (schemes ranks, pointers)      LocalWriter
@@ -7,14 +8,14 @@
 //!   end_epoch   drain the messages ─▶ logs durable ─▶ allreduce ─▶ rank 0 commits ─▶ allreduce
 //! ```
 //!
-//! What holds:
+//! Invariants:
 //!
-//! - Rank `r` owns partition `r`; where there are fewer partitions than ranks, the first ranks own one each.
-//! - An epoch is committed when every rank has made its part durable and as many records arrived as were
-//!   appended. Until then readers do not see it. If a rank fails, no rank commits, and all ranks get its number and the reason.
-//! - A rank that failed goes on taking part until the epoch's end, and drops what it is sent: others are
-//!   not left waiting.
-//! - All memory is within the cap given: what routing needs first, the rest for logs.
+//! - Rank `r` owns partition `r`; if there are fewer partitions than ranks, the first ranks own one each.
+//! - An epoch is committed when every rank has made its part durable and as many records arrived as were appended.
+//!   Until then readers do not see it. If a rank fails, no rank commits, and all ranks get its number and the reason.
+//! - A rank that failed takes part until the end of the epoch and drops the records it receives, so that no rank waits
+//!   for it.
+//! - Memory stays within the given cap: routing takes its share first, logs get the rest.
 
 mod allreduce;
 mod balance;

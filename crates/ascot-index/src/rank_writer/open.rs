@@ -3,13 +3,13 @@
 //! ```text
 //!   meet    each has its buffers, and all have the same options       control messages only
 //!   mode    rank 0 decides whether the directory is made or continued
-//!   check   the directory can be, or is there to go on with
+//!   check   the layout is valid, or the directory can be continued
 //!   make    rank 0 makes it or locks it
-//!   open    the others open their logs in what they find at the path, which has to be what rank 0 has
+//!   open    the others open their logs in the directory at the path, which must be that of rank 0
 //! ```
 //!
-//! All ranks take each step, or none does: a rank that cannot take it reports the reason, and all ranks get it at once.
-//! Refusals that need no files come before rank 0 makes anything.
+//! All ranks take each step, or none does: a rank that cannot take it reports the reason, and all ranks get it at
+//! once. Refusals that need no files come before rank 0 makes anything.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -32,13 +32,12 @@ const OPEN: u8 = 1;
 const OPENED: u8 = 2;
 const MODE: u8 = 12;
 
-/// How ranks write a directory; the same at all of them.
+/// Options of a directory that ranks write; the same at all ranks.
 #[derive(Clone, Debug)]
 pub struct RankOptions {
-    /// Whether the directory is made or gone on with, and what it is; there is a partition for each rank unless
-    /// another number is asked for.
+    /// Whether the directory is made or continued, and its layout; by default there is a partition for each rank.
     pub opening: Opening,
-    /// Memory of this rank for all of it, bytes.
+    /// Memory of this rank for routing and logs, bytes.
     pub memory_bytes: usize,
     /// How messages are routed.
     pub routing: RoutingSettings,
@@ -46,22 +45,22 @@ pub struct RankOptions {
 
 /// The result of opening.
 pub(super) struct Opened {
-    /// At rank 0.
+    /// Set at rank 0.
     pub coordinator: Option<Coordinator>,
     pub local: LocalWriter,
     pub layout: Layout,
-    /// Complete epochs.
+    /// Number of complete epochs.
     pub epochs: u64,
-    /// To begin with.
+    /// The boundaries to begin with.
     pub boundaries: Vec<Vec<u8>>,
 }
 
-/// Ranks meet: each has the buffers it needs, and all were given the same options.
+/// Connects the ranks: each has the buffers it needs, and all have the same options.
 pub(super) fn connect<T: Transport>(transport: T, options: &RankOptions) -> Result<Router<T>, RankError> {
     let mut router = Router::without_lanes(transport, options.routing.patience);
     let parts = router.prepare(options.routing.clone(), &Pool::new(options.memory_bytes));
     let parts = parts.map_err(RankError::from);
-    // When the router is dropped, all ranks learn of an error here.
+    // If the router is dropped, all ranks learn of an error here.
     let combined = router.allreduce_options(MEET, outcome_of(MEET, &parts), &same(options));
     match (parts, combined.map(|combined| combined.failure)) {
         (Ok(parts), Ok(None)) => {
@@ -95,7 +94,7 @@ pub(super) fn decline<T: Transport>(transport: T, why: IndexError) -> RankError 
     why.into()
 }
 
-/// The options that all ranks must share, in words; memory, spare batches and patience are each rank's own.
+/// The options that all ranks must share, as text; memory, spare batches and patience may differ between ranks.
 fn same(options: &RankOptions) -> String {
     let RankOptions { opening, routing, memory_bytes: _ } = options;
     let Opening { mode, rollback, request } = opening;
@@ -117,13 +116,13 @@ fn same(options: &RankOptions) -> String {
             routing.max_message_bytes,
             or_any(routing.ranks_per_node)
         ),
-        // Last: it may be long.
+        // Last, because it may be long.
         format!("attribute={}", or_any(attribute)),
     ];
     words.join(" ").to_lowercase()
 }
 
-/// Checks, makes, opens: a step at a time, each at all ranks or at none.
+/// Checks, makes and opens the directory; each step succeeds at all ranks or at none.
 pub(super) fn together<T: Transport>(
     router: &mut Router<T>,
     disk: &Disk,
@@ -132,7 +131,7 @@ pub(super) fn together<T: Transport>(
 ) -> Result<Opened, RankError> {
     let rank = router.rank();
     let goes_on = goes_on(router, path, &options.opening)?;
-    // Before anything is made, so that a refusal leaves no files.
+    // Before any file is made, so that a refusal leaves no files.
     let checked = check(router, path, options, goes_on);
     let ((layout, logs_bytes), _) = allreduced(router, CHECK, checked, &[])?;
     let made = match rank {
@@ -141,7 +140,7 @@ pub(super) fn together<T: Transport>(
     };
     let manifest = made.as_ref().ok().and_then(Option::as_ref).map(Coordinator::manifest);
     let (id, epochs) = manifest.map_or((0, 0), |manifest| (manifest.id, manifest.epochs));
-    // Only rank 0 adds to the sums: they are the number of the directory that rank 0 has, and its epochs.
+    // Only rank 0 adds to the sums: the number of its directory, and the number of epochs.
     let (coordinator, sums) = allreduced(router, OPEN, made, &[id, epochs])?;
     let opened = open_logs(disk, path, rank, &sums, &layout, logs_bytes);
     let ((local, manifest), _) = allreduced(router, OPENED, opened, &[])?;
@@ -149,8 +148,7 @@ pub(super) fn together<T: Transport>(
     Ok(Opened { coordinator, local, epochs: manifest.epochs, layout: manifest.layout, boundaries })
 }
 
-/// Whether the directory is gone on with: where that depends on what is there, rank 0 looks, so that all come to the
-/// same answer.
+/// Whether the directory is continued. If that depends on the file system, rank 0 decides, so that all ranks agree.
 fn goes_on<T: Transport>(router: &mut Router<T>, path: &Path, opening: &Opening) -> Result<bool, RankError> {
     if opening.mode != OpenMode::Auto {
         return Ok(opening.goes_on(path)?);
@@ -188,13 +186,13 @@ fn check<T: Transport>(
     Ok((layout, logs_bytes))
 }
 
-/// The parts of a directory that a rank writes.
+/// The logs of a directory that a rank writes.
 fn share_of(layout: &Layout, rank: u32) -> Share {
     let partitions = if rank < layout.partitions { vec![rank] } else { Vec::new() };
     Share { partitions, writer: (layout.scheme != Scheme::Records).then_some(rank) }
 }
 
-/// Opens what this rank writes of the directory that rank 0 made.
+/// Opens this rank's logs of the directory that rank 0 made.
 fn open_logs(
     disk: &Disk,
     path: &Path,

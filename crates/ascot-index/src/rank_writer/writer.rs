@@ -1,4 +1,4 @@
-//! The writer of one rank: it appends, sends and takes messages, and ends epochs together with all others.
+//! The writer of one rank: it appends, sends and receives records, and ends epochs together with all ranks.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,37 +16,37 @@ use crate::format::pointer::POINTER_BYTES;
 use crate::routing::{RouteError, Router, RoutingCounts, Transport, Waiting};
 use crate::write::{Coordinator, LocalWriter};
 
-/// Purposes of the allreduces, so that calls that do not belong together are detected.
+/// Purposes of the allreduces, which detect ranks that call different functions.
 const EPOCH: u8 = 3;
 const COMMIT: u8 = 4;
 const CLOSE: u8 = 5;
 const CLOSED: u8 = 6;
 
-/// Room for a message from the start. Memory it has to itself: what ranks that are threads of one process hand to each
-/// other in small pieces and free comes back as somebody's next small piece, on a cache line with another rank's.
+/// Initial capacity of a message buffer, large enough not to share an allocator's small blocks: if ranks are threads
+/// of one process, small blocks that they pass and free are reused on a cache line with another rank's.
 const MESSAGE_ROOM: usize = 4096;
 
-/// One rank's end of a directory that many write.
+/// One rank's writer of a directory that many ranks write.
 pub struct RankWriter<T: Transport> {
     router: Router<T>,
     local: LocalWriter,
-    /// At rank 0.
+    /// Set at rank 0.
     coordinator: Option<Coordinator>,
     layout: Layout,
-    /// Where partitions are by key range.
+    /// Set if partitions are by key range.
     balance: Option<Balance>,
     message: Vec<u8>,
-    /// Complete epochs, as far as this rank knows.
+    /// Number of complete epochs known to this rank.
     epochs: u64,
-    /// Records appended to the open epoch, and to all.
+    /// Records appended to the open epoch, and in total.
     appended: u64,
     appended_in_all: u64,
     failure: Option<Arc<RankError>>,
-    /// All ranks know of the failure.
+    /// Whether all ranks know of the failure.
     failure_shared: bool,
 }
 
-/// The work of all ranks in an epoch.
+/// The result of an epoch at all ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RankEpoch {
     /// The epoch, counted from 0.
@@ -58,28 +58,28 @@ pub struct RankEpoch {
 /// Memory of one rank, bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RankMemory {
-    /// Buffers of routing: all of them, always.
+    /// Buffers of routing, allocated for the writer's lifetime.
     pub routing: usize,
     /// The memory that logs may use.
     pub logs: usize,
-    /// The most they have used.
+    /// The peak use of logs.
     pub logs_peak: usize,
 }
 
 impl<T: Transport> RankWriter<T> {
-    /// Opens the directory at all ranks, which all call it with the same options. Rank 0 makes it.
+    /// Opens the directory at all ranks; all call it with the same options. Rank 0 makes it.
     ///
     /// # Errors
-    /// Those of [`Coordinator::create`] and [`LocalWriter::open`] at the rank that has them, and
-    /// [`RankError::Peer`] at all others; [`RankError::Options`] at all where options differ; [`RouteError`] where
-    /// ranks do not reach each other.
+    /// Those of [`Coordinator::create`] and [`LocalWriter::open`] at the rank that has them, and [`RankError::Peer`]
+    /// at all others; [`RankError::Options`] at all if options differ; [`RouteError`] if ranks do not reach each
+    /// other.
     pub fn open(transport: T, disk: &Disk, path: &Path, options: &RankOptions) -> Result<Self, RankError> {
         let mut router = open::connect(transport, options)?;
         let opened = open::together(&mut router, disk, path, options);
         if let Err(error) = &opened
             && !matches!(error, RankError::Route(_))
         {
-            // All know.
+            // All ranks know of the failure.
             router.leave();
         }
         let open::Opened { coordinator, local, layout, epochs, boundaries } = opened?;
@@ -109,8 +109,8 @@ impl<T: Transport> RankWriter<T> {
     /// Appends a record to the epoch.
     ///
     /// # Errors
-    /// A record that the directory does not take is refused, and nothing is lost. After any other error the epoch
-    /// will not count; call [`end_epoch`](Self::end_epoch) or [`close`](Self::close) for all to know.
+    /// A record that does not fit the directory is refused, and nothing is lost. After any other error the epoch will
+    /// not complete; call [`end_epoch`](Self::end_epoch) or [`close`](Self::close) to inform all ranks.
     pub fn append(&mut self, key: &[u8], value: &[u8]) -> Result<(), RankError> {
         self.check_well()?;
         self.layout.check_record(key, value)?;
@@ -129,8 +129,8 @@ impl<T: Transport> RankWriter<T> {
         self.check_well()
     }
 
-    /// Takes what others have sent. Call it now and then while nothing is appended for long, so that others
-    /// need not wait.
+    /// Receives records of other ranks. Call it occasionally during long periods without appends, so that others need
+    /// not wait.
     pub fn progress(&mut self) -> Result<(), RankError> {
         self.check_well()?;
         let Self { router, local, layout, failure, .. } = self;
@@ -140,17 +140,17 @@ impl<T: Transport> RankWriter<T> {
         self.check_well()
     }
 
-    /// Ends the epoch at all ranks, which all call it: it is durable and complete.
+    /// Ends the epoch at all ranks, which all call it: the epoch is durable and complete.
     ///
     /// # Errors
-    /// Where any rank failed, all get an error and the epoch does not count; nothing more is taken then.
+    /// If any rank failed, all get an error, the epoch is not complete, and no more records are accepted.
     pub fn end_epoch(&mut self) -> Result<RankEpoch, RankError> {
         self.check_reachable()?;
         let ended = self.end_together();
         self.noted(ended)
     }
 
-    /// Closes the directory at all ranks, which all call it. What was appended since the last epoch's end becomes
+    /// Closes the directory at all ranks, which all call it. Records appended since the end of the last epoch become
     /// an epoch.
     ///
     /// # Errors
@@ -158,7 +158,7 @@ impl<T: Transport> RankWriter<T> {
     pub fn close(mut self) -> Result<(), RankError> {
         let ended = self.check_reachable().and_then(|()| self.end_open_epoch());
         if ended.is_err() && !self.failure_shared {
-            // Dropping the router tells the others.
+            // Dropping the router informs the other ranks.
             return ended;
         }
         let Self { mut router, local, coordinator, .. } = self;
@@ -172,12 +172,12 @@ impl<T: Transport> RankWriter<T> {
         self.router.rank()
     }
 
-    /// Epochs that are complete: the number of the one that is open.
+    /// The number of complete epochs, which is the number of the open epoch.
     pub fn epochs(&self) -> u64 {
         self.epochs
     }
 
-    /// Records appended here since it was opened.
+    /// Records appended at this rank since the writer was opened.
     pub fn records(&self) -> u64 {
         self.appended_in_all
     }
@@ -203,7 +203,7 @@ impl<T: Transport> RankWriter<T> {
         }
     }
 
-    /// Refuses what ranks do together once they know that one has failed, or cannot reach each other.
+    /// Refuses collective calls after the ranks know of a failure or cannot reach each other.
     fn check_reachable(&self) -> Result<(), RankError> {
         let unreachable = matches!(self.failure.as_deref().map(RankError::cause), Some(RankError::Route(_)));
         if self.failure_shared || unreachable { self.check_well() } else { Ok(()) }
@@ -218,7 +218,7 @@ impl<T: Transport> RankWriter<T> {
         })
     }
 
-    /// Refuses a record whose message would be too long, before any part of it is kept.
+    /// Refuses a record whose message would be too long, before any part of it is stored.
     fn check_length(&self, key: &[u8], value: &[u8]) -> Result<(), RankError> {
         let travels = match self.layout.scheme {
             Scheme::Records => value.len(),
@@ -233,7 +233,7 @@ impl<T: Transport> RankWriter<T> {
 
     fn send(&mut self, partition: u32, key: &[u8], value: &[u8]) -> Result<(), RankError> {
         if self.router.topology().size() == 1 {
-            // However long it is: it goes nowhere.
+            // Of any length: it is not sent.
             return Ok(self.local.put_own(&self.layout, partition, key, value)?);
         }
         let message = &mut self.message;
@@ -255,16 +255,16 @@ impl<T: Transport> RankWriter<T> {
             if router.try_append(partition, message, &mut |message| delivery.take(message))? {
                 return Ok(());
             }
-            // Another rank takes nothing just now: it makes a table. Instead of waiting for that, and letting it
-            // wait in turn a little later, this one makes its own now.
+            // Another rank is flushing a table and does not receive now. Instead of waiting, and making it wait later,
+            // this rank flushes its own tables now.
             if failure.is_some() || !local.flush_fuller_half()? {
                 router.wait(&mut waiting)?;
             }
         }
     }
 
-    /// Waits until all records of all ranks for this epoch have arrived where they belong. All ranks call it, after
-    /// their last record; [`end_epoch`](Self::end_epoch), which does it too, follows.
+    /// Waits until all records of all ranks for this epoch have arrived at their owners. All ranks call it after their
+    /// last record; [`end_epoch`](Self::end_epoch), which also does this, follows.
     pub fn drain(&mut self) -> Result<(), RankError> {
         let Self { router, local, layout, failure, .. } = self;
         let mut delivery = Receiving { partition: router.rank(), local, layout, failure };
@@ -283,7 +283,7 @@ impl<T: Transport> RankWriter<T> {
         let appended = sums.first().copied().unwrap_or(0);
         let arrived = sums.get(1).copied().unwrap_or(0);
         if appended != arrived {
-            // All ranks see the same sums, and come to the same end.
+            // All ranks see the same sums and reach the same result.
             self.failure_shared = true;
             return Err(RankError::Count { appended, arrived });
         }
@@ -304,7 +304,7 @@ impl<T: Transport> RankWriter<T> {
         Ok(RankEpoch { epoch: epochs.saturating_sub(1), records: appended })
     }
 
-    /// Ends the epoch that is open, at some ranks at least.
+    /// Ends the open epoch if any rank has records in it.
     fn end_open_epoch(&mut self) -> Result<(), RankError> {
         self.drain()?;
         let well = self.failure.take().map_or(Ok(()), |cause| Err(RankError::Now(cause)));
@@ -327,9 +327,9 @@ impl<T: Transport> RankWriter<T> {
     }
 }
 
-/// Takes messages that arrive. After a failure it drops them: others must not wait for this rank.
+/// Takes messages that arrive. After a failure it drops them, so that others do not wait for this rank.
 struct Receiving<'a> {
-    /// The one this rank owns, if it owns one.
+    /// The partition that this rank owns, if it owns one.
     partition: u32,
     local: &'a mut LocalWriter,
     layout: &'a Layout,

@@ -1,4 +1,5 @@
-//! Records of blocks that have been read: checksums first, then units, then records.
+//! Parsing blocks after they are read: checksums are verified first, then units are joined, then records are
+//! parsed.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -16,35 +17,35 @@ use crate::read::read_policy::ReadPolicy;
 use crate::read::stored::{Content, Inline};
 use crate::read::{Directory, Segment};
 
-/// Where in a table a record stands.
+/// The position of a record in a table.
 #[derive(Clone, Debug)]
 pub struct RecordPosition {
-    /// The blocks of its unit, counted in the segment.
+    /// The blocks of its unit, as indexes in the segment.
     pub blocks: Range<usize>,
     /// Bytes from the start of the unit to its value.
     pub value_at: u64,
 }
 
-/// Neighbouring blocks of one table, whole units.
+/// Consecutive blocks of one table that form whole units.
 #[derive(Clone)]
 pub struct BlockRange {
-    /// Where they are.
+    /// The segment that has the blocks.
     pub segment: Segment,
-    /// Blocks, counted in the segment.
+    /// Blocks, as indexes in the segment.
     pub blocks: Range<usize>,
 }
 
 impl BlockRange {
-    /// The place to read.
+    /// The bytes of the blocks in the data log.
     pub fn byte_range(&self) -> ByteRange {
         let at = self.segment.head.blocks[self.blocks.clone()].first().map_or(0, |block| block.at);
-        // Blocks of a segment that is in memory: no more than the file has.
+        // The blocks of a segment in memory are no longer than the file.
         let bytes = usize::try_from(self.bytes()).unwrap_or(usize::MAX);
         ByteRange { path: self.segment.log.data.clone(), at, bytes }
     }
 
-    /// Hands every record in `bytes`, the bytes of the block range, to `take`. For damaged units it does what
-    /// `policy` says.
+    /// Hands every record in `bytes`, the bytes of the block range, to `take`. `policy` decides whether
+    /// damaged units are errors.
     pub fn records(
         &self,
         form: RecordForm,
@@ -59,7 +60,7 @@ impl BlockRange {
             let unit = first..unit_end(blocks, first);
             let joined = policy.allow(self.unit(&blocks[unit.clone()], start, bytes))?.unwrap_or_default();
             let mut cursor = Cursor::new(&joined);
-            // A layout has no records of no bytes, so it goes on.
+            // The loop ends: no layout has records of zero bytes.
             while cursor.left() > 0 {
                 let record = form.next(&mut cursor);
                 let record =
@@ -74,13 +75,14 @@ impl BlockRange {
         Ok(())
     }
 
-    /// The bytes to read, with the padding after the last block.
+    /// The bytes to read if the padding after the last block is included.
     pub fn padded_range(&self) -> ByteRange {
         let byte_range = self.byte_range();
         ByteRange { bytes: byte_range.bytes.next_multiple_of(PAGE_BYTES), ..byte_range }
     }
 
-    /// Looks at the padding of its blocks in `bytes`, which were read at [`padded_range`](Self::padded_range).
+    /// Checks that the padding of the blocks is zero in `bytes`, which were read at
+    /// [`padded_range`](Self::padded_range).
     pub fn check_padding(&self, bytes: &[u8]) -> Result<()> {
         let blocks = &self.segment.head.blocks[self.blocks.clone()];
         let start = blocks.first().map_or(0, |block| block.at);
@@ -93,7 +95,7 @@ impl BlockRange {
         })
     }
 
-    /// Looks at the checksums of its blocks in `bytes`, which are no whole records.
+    /// Verifies the checksums of blocks in `bytes` that are not whole records.
     pub fn check_sums(&self, bytes: &[u8]) -> Result<()> {
         let blocks = &self.segment.head.blocks[self.blocks.clone()];
         let start = blocks.first().map_or(0, |block| block.at);
@@ -109,14 +111,15 @@ impl BlockRange {
         }
     }
 
-    /// Whether it is one record alone, in several blocks, of more than `bytes`.
+    /// Whether the range is a single record in several blocks, longer than `bytes`.
     pub fn is_longer_record(&self, bytes: u64) -> bool {
         let blocks = &self.segment.head.blocks;
         let is_one = self.blocks.len() > 1 && unit_end(blocks, self.blocks.start) >= self.blocks.end;
         is_one && self.bytes() > bytes
     }
 
-    /// Its parts of whole units, of no more than `bytes` each, unless a unit alone is longer.
+    /// Splits the range into ranges of whole units of at most `bytes` each; a longer unit is a range of its
+    /// own.
     pub fn parts(&self, bytes: u64) -> Vec<BlockRange> {
         let mut parts = Vec::new();
         let mut first = self.blocks.start;
@@ -128,7 +131,7 @@ impl BlockRange {
         parts
     }
 
-    /// Key and value of the one record that it is.
+    /// Key and value of a range that is a single record.
     pub fn long_record(&self, directory: &Directory) -> Result<(Vec<u8>, Content)> {
         let blocks = &self.segment.head.blocks[self.blocks.clone()];
         let form = directory.layout().form();
@@ -148,13 +151,13 @@ impl BlockRange {
         let value = LongValue::in_blocks(self.segment.clone(), self.blocks.clone(), value_at, value);
         let mut value = Content::Long(value);
         if value.length() <= Inline::Least.bytes(directory) as u64 {
-            // The record is as long as its key.
+            // The record is about as long as its key.
             value.load(directory)?;
         }
         Ok((key, value))
     }
 
-    /// So many bytes from its start on.
+    /// The first `bytes` bytes of the records in the range.
     fn first_bytes(&self, directory: &Directory, bytes: u64) -> Result<Vec<u8>> {
         let mut read = Vec::new();
         read_blocks(directory, &self.segment, self.blocks.clone(), 0..bytes, &mut |part| {
@@ -164,7 +167,7 @@ impl BlockRange {
         Ok(read)
     }
 
-    /// The bytes of a unit, all of its checksums looked at.
+    /// The bytes of a unit, after the checksums of its blocks are verified.
     fn unit<'a>(&self, blocks: &[Block], start: u64, bytes: &'a [u8]) -> Result<Cow<'a, [u8]>> {
         let mut joined = Cow::Borrowed(&bytes[..0]);
         for block in blocks {
@@ -183,15 +186,16 @@ impl BlockRange {
     }
 }
 
-/// Block ranges that are read alike.
+/// Block ranges that are read in the same manner.
 pub enum Group<'a> {
-    /// One record that is read part by part.
+    /// One record that is read in parts.
     Long(&'a BlockRange),
-    /// Block ranges that are read whole.
+    /// Block ranges that are each read as a whole.
     Short(&'a [BlockRange]),
 }
 
-/// Block ranges in their order: those that are one record of more than `most` bytes, and the others together.
+/// Groups block ranges in order: each range that is one record of more than `most` bytes, and runs of the
+/// others.
 pub fn groups(block_ranges: &[BlockRange], most: u64) -> impl Iterator<Item = Group<'_>> {
     let is_long = move |block_range: &BlockRange| block_range.is_longer_record(most);
     block_ranges.chunk_by(move |one, other| !is_long(one) && !is_long(other)).map(move |same| match same {
@@ -206,7 +210,7 @@ pub fn unit_end(blocks: &[Block], first: usize) -> usize {
     first + 1 + rest.take_while(|block| !block.starts()).count()
 }
 
-/// The number of blocks from `first` on, whole units, that come to no more than `bytes`; one unit at least.
+/// The end of the longest run of whole units from `first` that takes at most `bytes`; at least one unit.
 pub fn block_range_end(head: &SegmentHead, first: usize, end: usize, bytes: u64) -> usize {
     let blocks = &head.blocks[..end];
     let mut fits_until = unit_end(blocks, first);

@@ -1,4 +1,4 @@
-//! What a reader keeps of index logs: their segments' places, and heads, as long as there is memory for them.
+//! The reader's cache of index logs: the segment lists of open logs, and segment heads, within a memory cap.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,11 +7,11 @@ use crate::format::head::SegmentHead;
 use crate::format::names::Log;
 use crate::read::log::LogReader;
 
-/// Open logs and heads; the least recently used are dropped first.
+/// Open logs and heads; the least recently used are evicted first.
 pub struct Cache {
     most: usize,
     used: usize,
-    /// Counts uses.
+    /// Number of uses so far.
     clock: u64,
     logs: HashMap<Log, (Arc<LogReader>, u64)>,
     heads: HashMap<(Log, u64), (Arc<SegmentHead>, u64)>,
@@ -52,7 +52,7 @@ impl Cache {
         self.heads.insert((log, at), (Arc::clone(head), self.clock));
     }
 
-    /// Drops what was not used for longest, a quarter of all at a time, until there is room.
+    /// Evicts the least recently used quarter until `bytes` fit.
     fn make_room(&mut self, bytes: usize) {
         while self.used + bytes > self.most && !(self.heads.is_empty() && self.logs.is_empty()) {
             let mut uses: Vec<u64> =

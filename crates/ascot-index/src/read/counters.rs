@@ -3,24 +3,24 @@
 /// Counts of the reads of queries; each read is one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueryCounts {
-    /// Footers, roots and heads of segments: what opening takes.
+    /// Reads that open logs: footers, roots and heads of segments.
     pub opening_reads: u64,
-    /// Regions of auxiliary tables.
+    /// Reads of regions of auxiliary tables.
     pub auxiliary_reads: u64,
-    /// Ranks they named.
+    /// Ranks that auxiliary tables named.
     pub ranks_named: u64,
-    /// Regions of filters.
+    /// Reads of regions of filters.
     pub filter_reads: u64,
-    /// Blocks, or neighbouring blocks at once.
+    /// Reads of blocks; neighbouring blocks are one read.
     pub block_reads: u64,
-    /// Of these, reads that a filter's false positive caused.
+    /// Block reads caused by false positives of filters.
     pub false_positives: u64,
-    /// Values in writers' logs.
+    /// Reads of values in writers' logs.
     pub value_reads: u64,
-    /// Bytes of all of these.
+    /// Bytes of all reads.
     pub bytes: u64,
     /// Files opened.
     pub files_opened: u64,
-    /// Calls that asked for a file's size or time.
+    /// Calls for a file's size or time.
     pub files_inspected: u64,
 }

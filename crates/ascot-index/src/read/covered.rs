@@ -1,7 +1,7 @@
-//! Which bytes of a file some checksum covers; all others are padding, and must be zeros.
+//! The bytes of a file that a checksum covers; all others are padding and must be zeros.
 //!
 //! ```text
-//!   |== block ==|0|== block ==|0|== ...       what is not added here is looked at by itself
+//!   |== block ==|0|== block ==|0|== ...       bytes that were not added are checked to be zeros
 //! ```
 
 use std::ops::Range;
@@ -12,19 +12,19 @@ use crate::read::Directory;
 use crate::read::fetch::fetch_one;
 use crate::read::long_value::part_bytes;
 
-/// The fault of padding that is not zero.
+/// The fault text of nonzero padding.
 pub const NOT_ZERO: &str = "the padding here is not zero";
 
-/// Covered bytes of a file.
+/// The byte ranges of a file that checksums cover.
 #[derive(Debug, Default)]
 pub struct Covered {
     ranges: Vec<Range<u64>>,
-    /// Something could not be read, so it is not known what else is covered.
+    /// Whether a read failed, so that further covered ranges are unknown.
     incomplete: bool,
 }
 
 impl Covered {
-    /// A checksum that was right covers these bytes.
+    /// Adds bytes that a verified checksum covers.
     pub fn add(&mut self, at: u64, bytes: u64) {
         let end = at.saturating_add(bytes);
         match self.ranges.last_mut() {
@@ -33,15 +33,15 @@ impl Covered {
         }
     }
 
-    /// It is not known which other bytes are covered.
+    /// Marks that further covered ranges are unknown.
     pub fn give_up(&mut self) {
         self.incomplete = true;
     }
 
-    /// Looks at all bytes before `end` that nothing covers.
+    /// Checks that all uncovered bytes before `end` are zeros, unless covered ranges are unknown.
     ///
     /// # Errors
-    /// The first that is not zero; files that are cut short.
+    /// The first byte that is not zero; truncated files.
     pub fn check_padding(mut self, directory: &Directory, path: &Path, end: u64) -> Result<()> {
         if self.incomplete {
             return Ok(());
@@ -59,7 +59,7 @@ impl Covered {
 fn check_zeros(directory: &Directory, path: &Path, range: Range<u64>) -> Result<()> {
     let mut at = range.start;
     while at < range.end {
-        // No more than a part.
+        // At most a part.
         let bytes = (range.end - at).min(part_bytes(directory) as u64) as usize;
         let read = fetch_one(directory, path, at, bytes)?;
         check_padding_bytes(path, at, read.bytes())?;
@@ -68,10 +68,10 @@ fn check_zeros(directory: &Directory, path: &Path, range: Range<u64>) -> Result<
     Ok(())
 }
 
-/// Whether `bytes`, which are padding at `at`, are zeros.
+/// Checks that `bytes`, which are padding at offset `at`, are zeros.
 ///
 /// # Errors
-/// The first that is not.
+/// The first byte that is not zero.
 pub fn check_padding_bytes(path: &Path, at: u64, bytes: &[u8]) -> Result<()> {
     match bytes.iter().position(|&byte| byte != 0) {
         Some(place) => Err(IndexError::damaged(path, at + place as u64, NOT_ZERO)),

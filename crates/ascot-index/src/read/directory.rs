@@ -1,4 +1,4 @@
-//! An indexed directory, open for reading: its manifest, the memory of its queries, and what is kept between them.
+//! An indexed directory open for reading: its manifest, the memory of its queries, and its caches.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -19,17 +19,17 @@ use crate::read::stamp::Stamp;
 pub const USUAL_MEMORY_BYTES: usize = 64 << 20;
 /// Least memory of a reader, bytes.
 pub const MIN_MEMORY_BYTES: usize = 4 << 20;
-/// One part of this many is for indexes that are kept.
+/// One part in this many of the memory is for cached indexes.
 const KEPT_SHARE: usize = 4;
 
-/// An indexed directory, open for reading. Any number of threads may ask it at once.
+/// An indexed directory open for reading. Any number of threads may query it concurrently.
 pub struct Directory {
     pub(super) disk: Disk,
     pub(super) path: PathBuf,
     pub(super) manifest: Manifest,
-    /// Of the manifest, before it was read.
+    /// Stamp of the manifest, taken before it was read.
     stamp: Stamp,
-    /// Of each epoch the boundaries of partitions, where they are by range.
+    /// The partition boundaries of each epoch, if partitions are by key range.
     boundaries: Vec<Vec<Vec<u8>>>,
     /// The memory it was opened with, bytes: `pool` and `cache` together.
     memory_bytes: usize,
@@ -41,12 +41,12 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Opens a directory as it is: the epochs that are complete now. It may be written meanwhile; what is completed
-    /// later is seen by who opens it later.
+    /// Opens a directory with the epochs that are complete now. It may be written at the same time; epochs
+    /// completed later are visible after opening it again.
     ///
     /// # Errors
-    /// [`IndexError::NotIndexed`], what is wrong with the manifest, a newer version; [`IndexError::TooLittle`] for less
-    /// than [`MIN_MEMORY_BYTES`].
+    /// [`IndexError::NotIndexed`], a damaged manifest, a newer version; [`IndexError::TooLittle`]
+    /// for less than [`MIN_MEMORY_BYTES`].
     pub fn open(disk: &Disk, path: &Path, memory_bytes: usize) -> Result<Self> {
         if memory_bytes < MIN_MEMORY_BYTES {
             return Err(IndexError::TooLittle {
@@ -58,10 +58,10 @@ impl Directory {
         }
         let stamp = Stamp::of(path);
         let calls = Arc::new(MetadataCalls::default());
-        // The manifest: the stamp, its size before it is read, and while it is.
+        // Three inspections: the stamp, and the manifest's size before and during the read.
         calls.count_opened(1);
         calls.count_inspected(3);
-        // Divided in advance, so that the sum is the cap.
+        // Memory is divided in advance, so that the shares add up to the cap.
         let manifest = Manifest::read(path)?;
         let kept_bytes = memory_bytes / KEPT_SHARE;
         let bounded = 0..manifest.boundaries.len() as u64;
@@ -80,23 +80,23 @@ impl Directory {
         })
     }
 
-    /// The layout of the directory, and how many epochs are complete.
+    /// The manifest: the layout and the number of complete epochs.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// Whether another manifest is there than was read: costs asking the file system once.
+    /// Whether the manifest was replaced since it was read; costs one file system call.
     pub fn has_gone_on(&self) -> bool {
         self.files.calls().count_inspected(1);
         Stamp::of(&self.path) != self.stamp
     }
 
-    /// When the manifest that was read had been written, as far as is known.
+    /// When the manifest that was read was last written, if known.
     pub fn modified(&self) -> Option<SystemTime> {
         self.stamp.modified
     }
 
-    /// Opens the directory again, as it is now, with the same memory.
+    /// Opens the current state of the directory, with the same memory.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -104,7 +104,7 @@ impl Directory {
         Self::open(&self.disk, &self.path, self.memory_bytes)
     }
 
-    /// The directory.
+    /// The directory's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -123,7 +123,7 @@ impl Directory {
         add(&mut self.counts.lock().unpoisoned());
     }
 
-    /// Notices for the user about damaged filters that queries did without. Empty afterwards.
+    /// Takes the notices about damaged filters that queries did without; they are empty afterwards.
     pub fn take_notices(&self) -> Notices {
         std::mem::take(&mut *self.notices.lock().unpoisoned())
     }
@@ -146,7 +146,7 @@ impl Directory {
         self.layout().partition_among(partitions, key, self.boundaries_at(epoch))
     }
 
-    /// The boundaries of an epoch; none where partitions are by hash.
+    /// The boundaries of an epoch; empty if partitions are by hash.
     pub(super) fn boundaries_at(&self, epoch: u64) -> &[Vec<u8>] {
         let epoch = usize::try_from(epoch).unwrap_or(usize::MAX);
         self.boundaries.get(epoch).map_or(&[], Vec::as_slice)

@@ -1,4 +1,4 @@
-//! Reads of byte ranges of files, several at a time; each is one request, and counted.
+//! Reads byte ranges of files, several at a time; each is one request and is counted.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::format::head::Region;
 use crate::read::files::{is_too_many_open, missing};
 use crate::read::{Directory, Segment};
 
-/// Reads in flight.
+/// Maximum number of reads in flight.
 const DEPTH: usize = 32;
 
 /// A byte range of a file.
@@ -39,7 +39,7 @@ pub fn fetch(disk: &Disk, name: &str, path: &Path, at: u64, bytes: usize) -> Res
     if left < bytes as u64 {
         return Err(IndexError::damaged(path, at + left, CUT_SHORT));
     }
-    // A page more: a direct read may start before the place.
+    // One page more: a direct read may start before `at`.
     let buf = Buf::try_heap((bytes + PAGE_BYTES).next_multiple_of(PAGE_BYTES));
     stream.begin(buf.map_err(|error| IoError::from_os(Action::Read, path, at, error))?)?;
     let filled = stream.complete()?;
@@ -49,8 +49,8 @@ pub fn fetch(disk: &Disk, name: &str, path: &Path, at: u64, bytes: usize) -> Res
     Ok(filled)
 }
 
-/// Reads places in the order given, which should be that of files; each is handed to `take` with its number. What is
-/// in flight takes no more than a quarter of the reader's memory, unless one place alone is larger.
+/// Reads byte ranges in the given order, which should be file order; hands each to `take` with its number.
+/// Reads in flight take at most a quarter of the reader's memory, unless a single range is larger.
 pub fn fetch_all(
     directory: &Directory,
     byte_ranges: &[ByteRange],
@@ -67,7 +67,7 @@ pub fn fetch_all(
             }
             match begin(directory, ahead) {
                 Ok(read) => begun.push_back(read),
-                // Those in flight hold their files open: when they are done there are descriptors again.
+                // Reads in flight hold their files open: descriptors become free when they complete.
                 Err(error) if is_too_many_open(&error) && !begun.is_empty() => break,
                 Err(error) => return Err(error),
             }

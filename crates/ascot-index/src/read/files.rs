@@ -1,9 +1,9 @@
-//! The files of a directory that a reader holds open: a query that comes back to a file neither opens nor inspects it
-//! again.
+//! The files of a directory that a reader holds open: a query that returns to a file neither opens nor
+//! inspects it again.
 //!
-//! Invariants: no more files are held than a fraction of those that the process may have open, and those used longest
-//! ago are closed first; where the system refuses to open one more, all that no read is using are closed, and it is
-//! tried once more.
+//! Invariants: the files held are at most a fraction of the process's descriptor limit, and the least
+//! recently used are closed first. If the system refuses to open one more, all files that no read is using
+//! are closed, and the open is retried once.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -15,13 +15,13 @@ use crate::error::{IndexError, Result};
 
 /// The ledger's name for these files.
 const NAME: &str = "index read";
-/// One descriptor in this many is for the files of a reader; a file may take two.
+/// One descriptor in this many is for the files of a reader; a file may take two descriptors.
 const SHARE: usize = 4;
-/// Bounds of the files held.
+/// Bounds of the number of files held.
 const MIN: usize = 2;
 const MAX: usize = 1024;
 
-/// Files that are open.
+/// Open files.
 pub struct Files {
     disk: Disk,
     calls: Arc<MetadataCalls>,
@@ -31,13 +31,13 @@ pub struct Files {
 
 #[derive(Default)]
 struct Held {
-    /// Counts uses.
+    /// Number of uses so far.
     clock: u64,
     files: HashMap<PathBuf, (Arc<RandomAccessFile>, u64)>,
 }
 
 impl Files {
-    /// None yet; as many at once as the process may have.
+    /// An empty set; the descriptor limit of the process sets its maximum.
     pub fn new(disk: &Disk, calls: Arc<MetadataCalls>) -> Self {
         Self::bounded(disk, calls, (descriptor_limit() / SHARE).clamp(MIN, MAX))
     }
@@ -51,10 +51,10 @@ impl Files {
         &self.calls
     }
 
-    /// The file, opened if it is not.
+    /// The file, opened if it is not open.
     ///
     /// # Errors
-    /// [`IndexError::Missing`]; what refuses to open it.
+    /// [`IndexError::Missing`]; errors of opening it.
     pub fn get(&self, path: &Path) -> Result<Arc<RandomAccessFile>> {
         if let Some(file) = self.held().find(path) {
             return Ok(file);
@@ -87,7 +87,7 @@ impl Held {
 
     fn keep(&mut self, file: &Arc<RandomAccessFile>, most: usize) {
         if self.files.len() >= most {
-            // A quarter at a time, so that the search for the oldest is paid for by many.
+            // A quarter at a time, so that one search for the oldest serves many evictions.
             let mut uses: Vec<u64> = self.files.values().map(|one| one.1).collect();
             uses.sort_unstable();
             let limit = uses[uses.len() / 4];
@@ -97,7 +97,7 @@ impl Held {
     }
 }
 
-/// Tells a file that is not there from other errors.
+/// Maps "not found" to [`IndexError::Missing`] and keeps other errors.
 pub fn missing(error: IoError, path: &Path) -> IndexError {
     match error {
         IoError::Os { ref source, .. } if source.kind() == std::io::ErrorKind::NotFound => {

@@ -18,7 +18,7 @@ pub struct EpochInfo {
     pub tables: u64,
     /// Segments: each costs a query one read.
     pub segments: u64,
-    /// Most segments of one log: what one query reads.
+    /// Maximum number of segments of one log: the reads of one query.
     pub segments_max: u64,
     /// Bytes of filters.
     pub filter_bytes: u64,
@@ -33,11 +33,11 @@ pub struct EpochInfo {
 pub struct Info {
     /// Its epochs.
     pub epochs: Vec<EpochInfo>,
-    /// Bytes of data logs, and of index logs, that belong to complete epochs.
+    /// Bytes of data logs that belong to complete epochs.
     pub data_bytes: u64,
-    /// Of index logs.
+    /// Bytes of index logs that belong to complete epochs.
     pub index_bytes: u64,
-    /// Bytes after them, of epochs that were not completed.
+    /// Bytes after them, of incomplete epochs.
     pub tail_bytes: u64,
 }
 
@@ -54,21 +54,21 @@ impl EpochInfo {
 }
 
 impl Directory {
-    /// Adds up the indexes that are there; what is missing or damaged is listed beside them.
+    /// Adds up the indexes that can be read; missing and damaged ones are listed in [`Unread`].
     ///
     /// # Errors
     /// A directory that cannot be listed; too little memory.
     pub fn info(&self) -> Result<(Info, Unread)> {
         let policy = ReadPolicy::lenient();
-        // An index names every epoch that the manifest counts.
+        // An index that was read lists every epoch that the manifest counts.
         let mut info = Info { epochs: Vec::new(), ..Info::default() };
         let mut held = 0;
         for group in self.logs_wanted(&policy, |_| true)?.chunks(LOGS_AT_ONCE) {
             self.open_logs(group.iter().copied());
             for &log in group {
                 if policy.allow(self.add_log(&mut info, log))?.is_some() {
-                    // A log that was read has all epochs it takes part in, each of them a page at least; a manifest may
-                    // say anything.
+                    // Each epoch of a log takes at least a page, so a log that was read confirms the number
+                    // of epochs; the manifest alone may claim any number.
                     if self.manifest.epochs_taken(log) == self.manifest.epochs {
                         held = usize::try_from(self.manifest.epochs).unwrap_or(usize::MAX);
                     }

@@ -1,4 +1,4 @@
-//! An index log, open: the segments of complete epochs.
+//! An open index log: the segments of complete epochs.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,20 +10,20 @@ use crate::format::footer::Entry;
 use crate::format::head::{Block, SegmentHead};
 use crate::format::names::Log;
 
-/// An index log, and the data log beside it.
+/// An index log and its data log.
 #[derive(Debug)]
 pub struct LogReader {
-    /// Which one.
+    /// The log.
     pub log: Log,
-    /// Its number, part of all checksums.
+    /// Its number, an input of all checksums.
     pub id: RunId,
-    /// The file of its index.
+    /// Path of the index file.
     pub index: PathBuf,
-    /// The file of its data; that of the index where there is none.
+    /// Path of the data file; the index file if the log has no data.
     pub data: PathBuf,
     /// Segments of complete epochs, by epoch.
     pub entries: Vec<Entry>,
-    /// Where complete epochs end in the index and in the data.
+    /// Ends of the complete epochs in the index and in the data, bytes.
     pub ends: (u64, u64),
 }
 
@@ -41,7 +41,7 @@ impl LogReader {
     }
 }
 
-/// A log and what is known of one of its segments.
+/// A log and the head of one of its segments.
 #[derive(Clone)]
 pub struct Segment {
     /// The log.
@@ -51,7 +51,8 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// The bytes of `block` in `bytes`, which start at `start` in the data log, once their checksum has been checked.
+    /// The bytes of `block` in `bytes`, which start at `start` in the data log, after their checksum is
+    /// verified.
     pub fn block_bytes<'a>(&self, block: &Block, start: u64, bytes: &'a [u8]) -> Result<&'a [u8]> {
         let damaged = |what| IndexError::damaged(&self.log.data, block.at, what);
         let at = usize::try_from(block.at - start).unwrap_or(usize::MAX);

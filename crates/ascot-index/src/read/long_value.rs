@@ -1,13 +1,13 @@
-//! A value that is read where it stands in the files, a part at a time: no more of it is in memory than is asked for.
+//! A value that is read from the files a part at a time: only the requested part is in memory.
 //!
 //! ```text
-//!   records, ranks   | block | block | block | ...      each part: the blocks it lies in, each by its own checksum
-//!   pointers         | crc | length | value ...... |    one checksum of all: read once as a whole before the first part is given
-//!                                                       out, and a checksum of each chunk is kept of that
+//!   records, ranks   | block | block | block | ...      a part: the blocks that hold it, each with its own checksum
+//!   pointers         | crc | length | value ...... |    one checksum of the whole: the first access reads all of it,
+//!                                                       verifies the checksum and keeps a checksum of each chunk
 //! ```
 //!
-//! Invariant: no byte is given out whose checksum was not looked at, whenever and in whatever order parts are asked
-//! for.
+//! Invariant: a byte is handed over only after a checksum that covers it was verified, for any order of
+//! reads.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -22,18 +22,18 @@ use crate::read::fetch::{ByteRange, fetch_all};
 use crate::read::{Directory, Segment};
 use crate::reserve::vec_with_room;
 
-/// Bytes of a value with a checksum of their own in memory.
+/// Bytes of a chunk of a value; each chunk has a checksum in memory.
 const CHUNK_BYTES: u64 = 128 << 10;
 /// Most bytes read at a time.
 const PART_MAX: usize = 1 << 20;
 /// One part in this many of a reader's memory is read at a time.
 const PART_SHARE: usize = 16;
-/// Chunks or groups of blocks asked for at once: a list of all of them would be as long as the value lets it be.
+/// Chunks or groups of blocks requested at once: it bounds the list of requests for values of any length.
 const CHUNKS_AT_ONCE: u64 = 64;
-/// The purpose given to the pool.
+/// The purpose reported to the pool.
 const TRUST: &str = "parts of a value that no block's checksum covers";
 
-/// A value in the files of a directory; it is read with the directory that it was found in.
+/// A value in the files of a directory; read it with the directory that found it.
 #[derive(Clone)]
 pub struct LongValue {
     length: u64,
@@ -44,7 +44,7 @@ pub struct LongValue {
 enum Location {
     /// In blocks of a table; the value starts `start` bytes after the first of them.
     Blocks { segment: Segment, blocks: Range<usize>, start: u64 },
-    /// In a writer's log of values.
+    /// In a writer's value log.
     Log(Arc<LogPlace>),
 }
 
@@ -54,14 +54,14 @@ struct LogPlace {
     at: u64,
     /// Bytes before the value.
     head: u64,
-    /// Checksums of its chunks, once all of it has been looked at, and the memory that they are.
+    /// Checksums of its chunks after the whole value was verified, and their memory reservation.
     sums: OnceLock<(Vec<u32>, Reservation)>,
 }
 
-/// The purpose of reads.
+/// Receives the bytes of a read in order.
 type Sink<'a> = &'a mut dyn FnMut(&[u8]) -> Result<()>;
 
-/// Bytes of values that are read at a time.
+/// Bytes of a value read at a time.
 pub(crate) fn part_bytes(directory: &Directory) -> usize {
     (directory.pool.budget() / PART_SHARE).clamp(4096, PART_MAX)
 }
@@ -84,7 +84,7 @@ impl LongValue {
         Self { length, place: Location::Blocks { segment, blocks, start } }
     }
 
-    /// A value in the log of values `id`, at `at`, after a header of `head` bytes.
+    /// A value in the value log `id`: its header of `head` bytes starts at `at`.
     pub(crate) fn in_log(path: PathBuf, id: RunId, at: u64, head: usize, length: u64) -> Self {
         let log = LogPlace { path, id, at, head: head as u64, sums: OnceLock::new() };
         Self { length, place: Location::Log(Arc::new(log)) }
@@ -95,10 +95,10 @@ impl LongValue {
         self.length
     }
 
-    /// Reads bytes from `offset` on into `into`, as many as there are and fit; their number.
+    /// Reads from `offset` into `into`, as many bytes as there are and fit; returns their number.
     ///
     /// # Errors
-    /// Files that are missing, cut short or damaged; too little memory.
+    /// Missing, truncated or damaged files; too little memory.
     pub fn read_at(&self, directory: &Directory, offset: u64, into: &mut [u8]) -> Result<usize> {
         let from = offset.min(self.length);
         let end = from.saturating_add(into.len() as u64).min(self.length);
@@ -111,7 +111,7 @@ impl LongValue {
         Ok(filled)
     }
 
-    /// Looks at the checksums of all of it.
+    /// Verifies the checksums of the whole value.
     ///
     /// # Errors
     /// As [`read_at`](Self::read_at).
@@ -122,10 +122,10 @@ impl LongValue {
         }
     }
 
-    /// Hands all of it to `take`, part by part.
+    /// Hands the whole value to `take`, part by part.
     ///
     /// # Errors
-    /// As [`read_at`](Self::read_at), and those of `take`.
+    /// As [`read_at`](Self::read_at), and errors of `take`.
     pub fn for_each_part(
         &self,
         directory: &Directory,
@@ -134,10 +134,10 @@ impl LongValue {
         self.read(directory, 0..self.length, &mut take)
     }
 
-    /// All of it, and the memory that it is.
+    /// The whole value, and its memory reservation.
     ///
     /// # Errors
-    /// As [`read_at`](Self::read_at); a value that is longer than the memory that is left.
+    /// As [`read_at`](Self::read_at); a value longer than the free memory.
     pub(crate) fn to_bytes(&self, directory: &Directory) -> Result<(Vec<u8>, Reservation)> {
         const PURPOSE: &str = "a value that is asked for as a whole";
         let bytes = usize::try_from(self.length).unwrap_or(usize::MAX);
@@ -156,7 +156,7 @@ impl LongValue {
         Ok((whole, memory))
     }
 
-    /// Hands the bytes of `range`, which are there, to `sink` in order.
+    /// Hands the bytes of `range`, which must be inside the value, to `sink` in order.
     fn read(&self, directory: &Directory, range: Range<u64>, sink: Sink<'_>) -> Result<()> {
         if range.is_empty() {
             return Ok(());
@@ -206,18 +206,18 @@ impl LongValue {
         ByteRange { path: log.path.clone(), at: log.at + log.head + from, bytes }
     }
 
-    /// The checksums of chunks, all of the value having been looked at.
+    /// The checksums of chunks; the first call verifies the whole value.
     fn sums<'a>(&self, directory: &Directory, log: &'a LogPlace) -> Result<&'a [u32]> {
         if let Some((sums, _)) = log.sums.get() {
             return Ok(sums);
         }
         let sums = self.read_log(directory, log, &mut |_| Ok(()))?;
-        // Another thread may have been as fast, with the same answer.
+        // Another thread may have computed the same checksums first.
         Ok(&log.sums.get_or_init(|| sums).0)
     }
 
-    /// Reads all of a value in a log once, and looks at its checksum; what is handed to `sink` must not be used before
-    /// that.
+    /// Reads a whole value in a log once and verifies its checksum; what `sink` receives must not be used
+    /// before this returns.
     fn read_log(
         &self,
         directory: &Directory,
@@ -264,8 +264,8 @@ fn inside<'a>(bytes: &'a [u8], first: u64, range: &Range<u64>) -> &'a [u8] {
     &bytes[at(range.start)..at(range.end)]
 }
 
-/// Hands the bytes of `range`, counted in what blocks hold one after the other, to `sink`: whole blocks are read, and
-/// their checksums looked at.
+/// Hands the bytes of `range`, an offset range in the joined contents of `blocks`, to `sink`. Whole blocks
+/// are read and their checksums verified.
 pub(crate) fn read_blocks(
     directory: &Directory,
     segment: &Segment,
@@ -281,7 +281,7 @@ pub(crate) fn read_blocks(
         let mut byte_ranges = Vec::new();
         let mut groups = Vec::new();
         let mut bytes_end = before;
-        // Groups of neighbours, a few at a time.
+        // Groups of neighbouring blocks, a few at a time.
         while end < all.len() && bytes_end < range.end && (byte_ranges.len() as u64) < CHUNKS_AT_ONCE {
             let from = end;
             let group_before = bytes_end;
@@ -294,7 +294,7 @@ pub(crate) fn read_blocks(
                 end += 1;
             }
             let last = &all[end - 1];
-            // No more than some blocks.
+            // At most a few blocks.
             let bytes = (last.at + u64::from(last.bytes) - start) as usize;
             byte_ranges.push(ByteRange { path: segment.log.data.clone(), at: start, bytes });
             groups.push((from..end, group_before));
@@ -314,7 +314,7 @@ pub(crate) fn read_blocks(
     Ok(())
 }
 
-/// The block that byte `place` of all blocks' bytes is in, and how many bytes are before it.
+/// The block that contains byte `place` of the joined blocks, and the number of bytes before that block.
 fn first_block(blocks: &[Block], place: u64) -> (usize, u64) {
     let mut before = 0;
     for (number, block) in blocks.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Finding keys: rounds of reads; each round covers all keys, epochs and logs at once, in the order of files.
+//! Finding keys: rounds of reads; each round covers all keys, epochs and logs at once, in file order.
 //!
 //! ```text
 //!   ranks      auxiliary regions ─▶ (key, epoch, writer)
@@ -7,8 +7,8 @@
 //!   pointers   value logs        ─▶ values
 //! ```
 //!
-//! Invariant: no value is missed. A region that is damaged says yes for all its tables, or names all ranks, and a
-//! notice tells of it.
+//! Invariant: no value is missed. A damaged filter region counts as a match for all its tables, a damaged
+//! auxiliary region names all ranks, and a notice reports it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -42,7 +42,7 @@ struct Want {
     key: usize,
 }
 
-/// A value found, and what orders it among others of its key.
+/// A value found, and its order among the values of its key.
 struct Found {
     key: usize,
     epoch: u64,
@@ -68,11 +68,11 @@ struct Candidate {
     block_range: BlockRange,
 }
 
-/// Segments looked into at once.
+/// Segments searched at once.
 const SEGMENTS_AT_ONCE: usize = 64;
 
 impl Directory {
-    /// The values of `keys`, of all epochs or one, and the memory that they are.
+    /// The values of `keys`, of all epochs or one, and their memory reservation.
     pub(crate) fn find(
         &self,
         keys: &[&[u8]],
@@ -84,8 +84,8 @@ impl Directory {
             None => 0..self.manifest.epochs,
         };
         let mut wants = Vec::new();
-        // A log knows how many epochs there can be; a manifest that says more is refused before as many are
-        // looked for.
+        // Opening one log per section verifies the number of epochs: a manifest that claims more is refused
+        // before each epoch is searched.
         if let Some(key) = keys.first() {
             for (section, _) in self.manifest.sections() {
                 let first = section.start.max(epochs.start);
@@ -124,17 +124,17 @@ impl Directory {
         Ok((values, memory))
     }
 
-    /// Whether the epochs of a section may be looked into one by one for a key: the log that is asked first says that
-    /// there are as many.
+    /// Checks that the epochs of a section may be searched one by one for a key: the log searched first
+    /// confirms their number.
     pub(crate) fn check_held(&self, key: &[u8], section: &Range<u64>) -> Result<()> {
-        // By range a manifest has boundaries of every epoch, so it is as long as it says.
+        // By range, a manifest has boundaries of every epoch, so its length bounds their number.
         if self.layout().partition_by == PartitionBy::Range {
             return Ok(());
         }
         self.log(self.first_log(self.partition_at(key, section.start))).map(drop)
     }
 
-    /// The log of a partition that is asked first.
+    /// The log of a partition that is searched first.
     fn first_log(&self, partition: u32) -> Log {
         if self.layout().scheme == Scheme::Ranks {
             Log::Auxiliary(partition)
@@ -143,7 +143,7 @@ impl Directory {
         }
     }
 
-    /// Wants, by the segments to look into for them, a number of segments at a time.
+    /// Groups wants into batches of segments to search, at most [`SEGMENTS_AT_ONCE`] each.
     fn batches(&self, mut wants: Vec<Want>) -> Result<Vec<Batch>> {
         wants.sort_unstable();
         let mut batches: Vec<Batch> = Vec::new();
@@ -190,7 +190,7 @@ impl Directory {
         Ok(named)
     }
 
-    /// Whether the filter of a table lets a hash pass; one that is no filter does.
+    /// Whether the filter of a table may contain a hash; a damaged filter counts as a match.
     fn passes(&self, segment: &Segment, region: &Region, bytes: &[u8], table: usize, hash: u64) -> bool {
         let answer =
             filter(bytes, segment.head.tables.len(), table).and_then(|filter| may_contain(filter, hash));
@@ -200,7 +200,7 @@ impl Directory {
         })
     }
 
-    /// Whether a region is what was written; a notice where it is not.
+    /// Whether the checksum of a region is right; a notice is added if not.
     fn is_whole(&self, segment: &Segment, region: &Region, bytes: &[u8]) -> bool {
         let whole = region_is_whole(segment, region, bytes);
         if !whole {
@@ -270,7 +270,7 @@ impl Search<'_> {
         fetch_all(directory, &byte_ranges, |number, bytes| self.short(&candidates[number], bytes))
     }
 
-    /// The values in blocks that were read.
+    /// Finds values in blocks that were read.
     fn short(&mut self, candidates: &[Candidate], bytes: &[u8]) -> Result<()> {
         let Self { directory, keys, .. } = *self;
         let Some(Candidate { block_range, .. }) = candidates.first() else { return Ok(()) };
@@ -305,7 +305,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// The value of a record in blocks of its own, if its key is the one that is looked for.
+    /// Keeps the value of a record in blocks of its own if its key is the wanted one.
     fn long(&mut self, Candidate { key, block_range }: &Candidate) -> Result<()> {
         let (own, value) = block_range.long_record(self.directory)?;
         if own != self.keys[*key] {
@@ -315,7 +315,7 @@ impl Search<'_> {
         self.keep(block_range, *key, block_range.byte_range().at, 1, value)
     }
 
-    /// Keeps a value of a key, which is number `number` of what was read at `at` in the data log.
+    /// Keeps a value of a key; it is record `number` of the blocks read at `at` in the data log.
     fn keep(
         &mut self,
         block_range: &BlockRange,
@@ -332,10 +332,10 @@ impl Search<'_> {
     }
 }
 
-/// Segments, and of each the keys to look for.
+/// Segments, and for each the keys to look for.
 type Batch = (Vec<(Arc<LogReader>, Entry)>, Vec<Vec<usize>>);
 
-/// Whether the bytes of a region are what was written.
+/// Whether the checksum of a region is right.
 pub(crate) fn region_is_whole(segment: &Segment, region: &Region, bytes: &[u8]) -> bool {
     crc32c(&[&segment.log.id.0.to_le_bytes(), &region.at.to_le_bytes(), bytes]) == region.crc
 }
@@ -350,21 +350,21 @@ pub(crate) fn filter(bytes: &[u8], tables: usize, table: usize) -> Option<&[u8]>
     cursor.take(lengths[table])
 }
 
-/// Whether a key is not above the greatest of a table.
+/// Whether a key is at most the greatest key of a table.
 fn may_be_in(table: &Table, key: &[u8]) -> bool {
     table.greatest.as_ref().is_none_or(|greatest| key <= greatest.as_slice())
 }
 
 /// The region of a hash.
 pub(crate) fn region_of(head: &SegmentHead, hash: u64) -> Option<&Region> {
-    // Regions were counted with 32 bits.
+    // The number of regions has 32 bits in the format.
     head.regions.get(share(hash, head.regions.len() as u32) as usize)
 }
 
-/// Regions to read, in the order of files.
+/// Regions to read, in file order.
 struct Regions {
     byte_ranges: Vec<ByteRange>,
-    /// Of each the segment, the region, and the keys.
+    /// For each: the segment, the region, and the keys.
     wanted: Vec<(usize, Region, Vec<usize>)>,
 }
 

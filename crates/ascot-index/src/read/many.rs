@@ -1,4 +1,4 @@
-//! Many keys at once: as many as fit the memory, each batch in the order of files.
+//! Looking up many keys: as many as fit the memory, each batch in file order.
 //!
 //! ```text
 //!   keys ─▶ batch ─▶ find ─▶ values, handed over by key
@@ -6,9 +6,9 @@
 //!             └─ something missing or damaged (lenient): key by key, then epoch by epoch
 //! ```
 //!
-//! Invariants: answers are part of the reader's memory until they are handed over. Values that are longer than a small
-//! part of it are not read to be found; where a single key has more short ones than fit, all of its values are left in
-//! the files.
+//! Invariants: the reader's memory cap includes answers until they are handed over. A value longer than a
+//! small part of that memory is not loaded by the search. If the short values of a single key do not fit, all
+//! its values stay in the files.
 
 use std::ops::Range;
 
@@ -18,34 +18,34 @@ use crate::error::{IndexError, Result};
 use crate::read::stored::{Content, Inline, StoredValue};
 use crate::read::{Directory, Value};
 
-/// Most keys looked for at once, and most keys in epochs.
+/// Maximum number of keys searched at once, and of pairs of key and epoch.
 const KEYS_AT_ONCE: usize = 1024;
 const WANTS_AT_ONCE: u64 = 1 << 16;
 
-/// Epochs for which it is unknown whether a key has values.
+/// Epochs in which the values of a key are unknown.
 #[derive(Debug)]
 pub struct UnknownEpochs {
-    /// Which, counted from 0.
+    /// The epochs, counted from 0.
     pub epochs: Range<u64>,
     /// The reason.
     pub error: IndexError,
 }
 
-/// Who gets values, and what is not known of them, with the number of the key.
+/// Receives the number of a key, its values, and the epochs that are unknown.
 type Take<'a> = &'a mut dyn FnMut(usize, Vec<StoredValue>, Vec<UnknownEpochs>) -> Result<()>;
 
 /// The treatment of long values before they are handed over.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Long {
-    /// They are read.
+    /// They are loaded.
     Read,
-    /// Their checksums are looked at.
+    /// Their checksums are verified.
     Checked,
-    /// Nothing.
+    /// They are not read.
     Left,
 }
 
-/// The query.
+/// A query of many keys.
 struct Query<'a, K> {
     keys: &'a [K],
     epoch: Option<u64>,
@@ -54,11 +54,11 @@ struct Query<'a, K> {
 }
 
 impl Directory {
-    /// All values of `key`, by epoch, those of one epoch in the order in which their writer appended them; none where
-    /// it was never written.
+    /// All values of `key`, by epoch, within an epoch in the order in which their writer appended them; empty
+    /// if the key was never written.
     ///
     /// # Errors
-    /// A key of another length than the directory's; files that are missing, cut short or damaged.
+    /// A key of another length than the directory's; missing, truncated or damaged files.
     pub fn get(&self, key: &[u8]) -> Result<Vec<Value>> {
         self.get_one(key, None)
     }
@@ -80,11 +80,11 @@ impl Directory {
         Ok(values)
     }
 
-    /// The values of many keys, of all epochs or one: read in the order of files, handed to `take` in the order of
-    /// `keys`, with the number of the key.
+    /// The values of many keys, of all epochs or one. They are read in file order and handed to `take` in the
+    /// order of `keys`, with the number of the key.
     ///
     /// # Errors
-    /// As [`get`](Self::get), and those of `take`.
+    /// As [`get`](Self::get), and errors of `take`.
     pub fn get_many<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
@@ -95,13 +95,12 @@ impl Directory {
         self.get_all(&query, &mut |number, values, _| take(number, whole(values)))
     }
 
-    /// As [`get_many`](Self::get_many), where not all of the directory is there, and for values of any length: what
-    /// can be found is handed over, with the epochs that are unknown because a file is missing or damaged. Long values
-    /// are read by whoever takes them, part by part; all of each has been checked before, so that a damaged one is
-    /// left out and not cut off.
+    /// As [`get_many`](Self::get_many) for incomplete directories and values of any length: hands over the
+    /// values that can be found, and the epochs that are unknown because a file is missing or damaged. `take`
+    /// reads long values part by part; each was verified before, so a damaged one is left out, never cut off.
     ///
     /// # Errors
-    /// A key of another length than the directory's; too little memory; those of `take`.
+    /// A key of another length than the directory's; too little memory; errors of `take`.
     pub fn stored_many_there<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
@@ -111,7 +110,7 @@ impl Directory {
         self.get_all(&Query { keys, epoch, lenient: true, long: Long::Checked }, &mut take)
     }
 
-    /// The values of `key`, of all epochs or one, of which long ones are not read: that is for who asks for parts of
+    /// The values of `key`, of all epochs or one, without loading long ones: for callers that read parts of
     /// them.
     ///
     /// # Errors
@@ -125,7 +124,8 @@ impl Directory {
         Ok(values)
     }
 
-    /// As [`stored`](Self::stored), where no value is kept in memory that takes more of it than its place does.
+    /// As [`stored`](Self::stored), but a value is in memory only if it takes no more memory than its
+    /// location does.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -148,7 +148,7 @@ impl Directory {
 
     fn get_all<K: AsRef<[u8]>>(&self, query: &Query<'_, K>, take: Take<'_>) -> Result<()> {
         let epochs = if query.epoch.is_some() { 1 } else { self.manifest.epochs.max(1) };
-        // No more than 1024.
+        // At most 1024.
         let at_once = (WANTS_AT_ONCE / epochs).clamp(1, KEYS_AT_ONCE as u64) as usize;
         let mut first = 0;
         while first < query.keys.len() {
@@ -189,7 +189,8 @@ impl Directory {
         }
     }
 
-    /// Finds keys, and does with long values what is to be done with them.
+    /// Finds keys and treats long values as `long` requires; retries a single key with fewer values in
+    /// memory.
     fn find_as(
         &self,
         keys: &[&[u8]],
@@ -231,20 +232,20 @@ impl Directory {
         Ok((values, memory))
     }
 
-    /// Refuses answers that leave less than half of the memory, of which there was so much before: whoever takes them
-    /// reads long values.
+    /// Refuses answers that take more than half of the `before` bytes that were free, since `take` needs
+    /// memory to read long values.
     ///
     /// # Errors
-    /// [`IndexError::Memory`]: fewer at a time may do.
+    /// [`IndexError::Memory`]: a smaller batch may fit.
     pub(crate) fn leave_half(&self, before: usize, answers: &Reservation) -> Result<()> {
         if answers.bytes() > before / 2 {
-            // More than is left.
+            // More than is free, so this is an error.
             self.pool.reserve(before, "values of keys")?;
         }
         Ok(())
     }
 
-    /// Asks epoch by epoch where `error` keeps from asking all at once.
+    /// Searches epoch by epoch if `error` prevents searching all at once.
     fn get_epochs<K>(
         &self,
         key: &[u8],
@@ -258,7 +259,7 @@ impl Directory {
             return Ok((values, policy));
         }
         for (section, _) in self.manifest.sections() {
-            // The files themselves say how many epochs there are; a manifest may say anything.
+            // The log confirms the number of epochs; the manifest alone may claim any number.
             if let Err(error) = self.check_held(key, &section) {
                 policy.push(UnknownEpochs { epochs: section, error });
                 continue;
@@ -282,7 +283,7 @@ impl Directory {
     }
 }
 
-/// Values that have been read.
+/// The values that are in memory.
 fn whole(values: Vec<StoredValue>) -> Vec<Value> {
     values.into_iter().filter_map(StoredValue::into_value).collect()
 }

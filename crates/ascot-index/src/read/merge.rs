@@ -1,4 +1,4 @@
-//! A range in the order of keys: tables are sorted, so they are merged, each read piece by piece.
+//! Scans in key order: tables are sorted, so they are merged, each read in chunks.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,27 +16,27 @@ use crate::read::log::LogReader;
 use crate::read::scan::{RecordValue, Scanning, StoredRecord, Take};
 use crate::read::stored::Content;
 
-/// Least and most bytes of a table in memory.
+/// Minimum and maximum bytes of a table in memory.
 const PIECE_MIN: u64 = 64 << 10;
 const PIECE_MAX: u64 = 1 << 20;
 
-/// Answers of a table, a piece of them in memory.
+/// The answers of one table, a chunk of them in memory.
 struct Source {
     epoch: u64,
     rest: IntoIter<BlockRange>,
     bytes: Vec<u8>,
-    /// Of each record where its key and its value end.
+    /// For each record, the ends of its key and of its value in `bytes`.
     ends: Vec<(usize, usize)>,
     next: usize,
-    /// The value of the one record of the piece, where it is too long for a piece.
+    /// The value of the only record of the chunk, if it is longer than a chunk.
     long: Option<Content>,
-    /// Most bytes of a piece.
+    /// Maximum bytes of a chunk.
     piece: u64,
     memory: Reservation,
 }
 
 impl Source {
-    /// The record that is next, if the piece has one.
+    /// The next record, if the chunk has one.
     fn current(&self) -> Option<(&[u8], RecordValue<'_>)> {
         let &(key_end, value_end) = self.ends.get(self.next)?;
         let start = self.next.checked_sub(1).map_or(0, |before| self.ends[before].1);
@@ -76,7 +76,7 @@ impl Scanning<'_> {
         Ok(())
     }
 
-    /// The tables with a part of the range, in the order of epochs and files.
+    /// The tables that overlap the range, by epoch and file.
     fn sources(&self, entries: &[(Arc<LogReader>, Entry)]) -> Result<Vec<Source>> {
         let Scanning { directory, scan, policy } = *self;
         let mut open = Vec::new();
@@ -92,7 +92,7 @@ impl Scanning<'_> {
         let share = directory.pool.available() as u64 / 4 / open.len().max(1) as u64;
         let piece = share.clamp(PIECE_MIN, PIECE_MAX);
         let sources = open.into_iter().map(|(segment, table)| {
-            // A piece of a table, and the places of its records.
+            // A chunk of a table, and the ends of its records.
             let memory =
                 directory.pool.reserve(2 * piece as usize, "the tables of a range, all open at once")?;
             let rest = scan.block_ranges(&segment, &table, piece).into_iter();
@@ -104,7 +104,7 @@ impl Scanning<'_> {
         sources.collect()
     }
 
-    /// Reads pieces of a table until one has an answer.
+    /// Reads chunks of a table until one has an answer.
     fn fill(&self, source: &mut Source) -> Result<()> {
         (source.next, source.ends, source.long) = (0, Vec::new(), None);
         source.bytes.clear();
@@ -118,7 +118,7 @@ impl Scanning<'_> {
             } else {
                 self.fill_from(source, &block_range)?;
             }
-            // A block, or a key, may be longer than a piece.
+            // A block or a key may be longer than a chunk.
             let taken = source.bytes.capacity() + source.ends.capacity() * size_of::<(usize, usize)>();
             if taken > source.memory.bytes() {
                 let more = taken - source.memory.bytes();
@@ -130,7 +130,7 @@ impl Scanning<'_> {
         Ok(())
     }
 
-    /// Reads the answers in a piece.
+    /// Reads the answers of a chunk.
     fn fill_from(&self, source: &mut Source, block_range: &BlockRange) -> Result<()> {
         let Scanning { directory, policy, .. } = *self;
         directory.count(|counts| counts.block_reads += 1);

@@ -1,4 +1,4 @@
-//! Reading: a key's values in a few reads, ranges, everything, and whether all of it is whole.
+//! Reading: lookups of keys in a few reads, range scans, full scans, and verification.
 //!
 //! ```text
 //!   Directory ─ get ─▶ [auxiliary regions] ─▶ filter regions ─▶ blocks ─▶ [values]     each arrow: one round of reads
@@ -6,8 +6,8 @@
 //!             ─ verify, info
 //! ```
 //!
-//! Invariants: nothing is given out whose checksum was not looked at; memory is a cap given on opening, of which heads
-//! of segments are kept as long as they fit; epochs that the manifest does not name are not there.
+//! Invariants: no byte is handed over before its checksum is verified; memory has a cap given on opening, and
+//! segment heads are cached within it; epochs that the manifest does not name are ignored.
 
 mod block;
 mod cache;

@@ -1,6 +1,6 @@
-//! Notices for the user about queries that succeeded: a bounded number of lines, and how many more there were.
+//! Notices for the user about queries that succeeded: a bounded list, and the number of those dropped.
 
-/// Most notices kept until somebody takes them.
+/// Maximum number of notices kept until they are taken.
 const KEPT_MAX: usize = 64;
 
 /// The notices.
@@ -11,7 +11,7 @@ pub struct Notices {
 }
 
 impl Notices {
-    /// Adds one, unless it is there already.
+    /// Adds a notice unless it is already listed.
     pub(crate) fn add(&mut self, text: String) {
         if self.texts.contains(&text) {
             return;
@@ -23,22 +23,22 @@ impl Notices {
         }
     }
 
-    /// The first of them.
+    /// The notices kept.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.texts.iter().map(String::as_str)
     }
 
-    /// How many are kept.
+    /// Number of notices kept.
     pub fn len(&self) -> usize {
         self.texts.len()
     }
 
-    /// Whether nothing was noticed.
+    /// Whether there are no notices.
     pub fn is_empty(&self) -> bool {
         self.texts.is_empty()
     }
 
-    /// How many there were beyond those.
+    /// Number of notices dropped.
     pub fn more(&self) -> u64 {
         self.more
     }

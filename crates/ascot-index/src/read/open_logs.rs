@@ -1,5 +1,5 @@
-//! Opening index logs: where complete epochs end, and the segments of them; heads of segments, read where they are not
-//! kept.
+//! Opening index logs: the ends of complete epochs and their segments; and reading segment heads that are not
+//! cached.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::read::{Directory, Segment};
 /// Logs opened at once.
 pub(crate) const LOGS_AT_ONCE: usize = 16;
 
-/// The last bytes of an index log, where its footer is, and most often its root.
+/// The last bytes of an index log, which contain its footer and usually its root.
 pub struct Tail {
     at: u64,
     bytes: Vec<u8>,
@@ -33,12 +33,12 @@ impl Tail {
         ByteRange { path, at, bytes: (end - at) as usize }
     }
 
-    /// The bytes read there.
+    /// A tail of the `bytes` read at `byte_range`.
     pub fn new(byte_range: &ByteRange, bytes: &[u8]) -> Self {
         Self { at: byte_range.at, bytes: bytes.to_vec() }
     }
 
-    /// So many bytes at a place, where it has them.
+    /// The `bytes` bytes at `at`, if the tail contains them.
     fn part(&self, at: u64, bytes: usize) -> Option<Vec<u8>> {
         let from = usize::try_from(at.checked_sub(self.at)?).ok()?;
         self.bytes.get(from..from.checked_add(bytes)?).map(<[u8]>::to_vec)
@@ -46,7 +46,7 @@ impl Tail {
 }
 
 impl LogReader {
-    /// Opens `log`; `tail` holds its end where that was read before.
+    /// Opens `log`; `tail` is its end if it was read before.
     pub fn open(directory: &Directory, log: Log, tail: Option<Tail>) -> Result<Self> {
         let manifest = directory.manifest();
         let index = log.index(directory.path());
@@ -75,14 +75,14 @@ impl LogReader {
         };
         let file = IndexFile { path: &path, size: directory.files.get(&path)?.size(), read: &read };
         let footer = find_footer(&file, id.0, epochs, |footer| footer.epochs >= epochs)?;
-        // An epoch ends a page, so there are not more of them than pages.
+        // An epoch's end takes at least a page, so a log has at most as many epochs as pages.
         if manifest.epochs_taken(log) > footer.end() / PAGE {
             let what = "the manifest counts more epochs than it has room for";
             return Err(IndexError::damaged(&path, footer.at, what));
         }
         let read = this.read_roots(&file, &footer, epochs);
         if footer.epochs > epochs && read.is_err() {
-            // An epoch that is not complete may lack any part of it; the complete ones have a footer of their own.
+            // Parts of an incomplete epoch may be missing; the complete epochs have a footer of their own.
             let footer = find_footer(&file, id.0, epochs, |footer| footer.epochs == epochs)?;
             this.read_roots(&file, &footer, epochs)?;
         } else {
@@ -91,7 +91,7 @@ impl LogReader {
         Ok(this)
     }
 
-    /// Reads the roots that a footer names, one after the other, and keeps segments of the first `epochs` epochs.
+    /// Reads the chain of roots that starts at a footer, and keeps the segments of the first `epochs` epochs.
     fn read_roots(&mut self, file: &IndexFile<'_>, footer: &Footer, epochs: u64) -> Result<()> {
         let damaged = |at, what| Err(IndexError::damaged(&self.index, at, what));
         let mut place = footer.root;
@@ -111,7 +111,7 @@ impl LogReader {
         if !entries.is_sorted_by_key(|entry| entry.epoch) {
             return damaged(footer.root.at, "epochs are not in their order");
         }
-        // A later footer has the end of later data, which need not be there.
+        // A later footer has the end of later data, which may be missing.
         let data_end = match footer.epochs == epochs {
             true => footer.data_end,
             false => entries.last().map_or(0, |entry| entry.data_end),
@@ -122,7 +122,7 @@ impl LogReader {
 }
 
 impl Directory {
-    /// A log, opened if it is not.
+    /// A log, opened if it is not cached.
     pub(crate) fn log(&self, log: Log) -> Result<Arc<LogReader>> {
         if let Some(found) = self.cache().log(log) {
             return Ok(found);
@@ -136,8 +136,8 @@ impl Directory {
         Ok(opened)
     }
 
-    /// Opens logs that are about to be asked for, reading the ends of several at once. What is wrong with one is told
-    /// when it is asked for itself.
+    /// Opens logs that are needed next, reading the ends of several at once. Errors are reported when the log
+    /// itself is requested.
     pub(crate) fn open_logs(&self, wanted: impl Iterator<Item = Log>) {
         let mut absent: Vec<Log> = Vec::new();
         if self.manifest.epochs == 0 {
@@ -178,7 +178,7 @@ impl Directory {
         }
     }
 
-    /// The heads of segments, read where they are not in memory.
+    /// The heads of segments, read if they are not cached.
     pub(crate) fn segments(&self, wanted: &[(Arc<LogReader>, Entry)], kind: Kind) -> Result<Vec<Segment>> {
         let mut found: Vec<Option<Arc<SegmentHead>>> = {
             let mut cache = self.cache();
@@ -209,7 +209,7 @@ impl Directory {
         if crc32c(&[bytes]) != entry.head.crc {
             return Err(damaged("the checksum of a segment's head is wrong"));
         }
-        // A parsed head takes no more than a few times its bytes.
+        // A parsed head takes at most a few times its bytes.
         let _memory = self.pool.reserve(bytes.len(), "the head of a segment")?;
         let head = SegmentHead::parse(bytes.to_vec()).map_err(damaged)?;
         let facts = &head.facts;

@@ -5,8 +5,8 @@
 //!   lenient   it is noted, and reading continues after it: the next unit of blocks, the next segment, the next log
 //! ```
 //!
-//! Invariants: an error of whoever takes the records always ends it; so does one of memory. What is noted is bounded,
-//! and counted beyond that.
+//! Invariants: errors of memory and of the callback that takes the records always end the reading. The list
+//! of faults is bounded; further ones are counted.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -24,9 +24,9 @@ const TOLD_MAX: usize = 100;
 /// The faults of files that could not be read.
 #[derive(Debug, Default)]
 pub struct Unread {
-    /// The first of it: files, places, what is wrong.
+    /// The first faults: file, byte, fault.
     pub errors: Vec<IndexError>,
-    /// How much more there was.
+    /// Number of further faults.
     pub more: u64,
 }
 
@@ -41,7 +41,7 @@ impl Unread {
         self.more += other.more;
     }
 
-    /// Notes one more.
+    /// Adds a fault.
     pub(crate) fn add(&mut self, error: IndexError) {
         if self.errors.len() < TOLD_MAX {
             self.errors.push(error);
@@ -54,18 +54,18 @@ impl Unread {
 /// The lenient-read policy: whether reading continues after a file or block that cannot be read.
 pub(crate) struct ReadPolicy {
     lenient: bool,
-    /// Whoever takes the records wants no more.
+    /// The callback that takes the records failed.
     stopped: Cell<bool>,
     unread: RefCell<Unread>,
 }
 
 impl ReadPolicy {
-    /// The first ends the reading.
+    /// The first fault ends the reading.
     pub fn strict() -> Self {
         Self { lenient: false, stopped: Cell::new(false), unread: RefCell::default() }
     }
 
-    /// All are noted.
+    /// All faults are noted.
     pub fn lenient() -> Self {
         Self { lenient: true, ..Self::strict() }
     }
@@ -75,23 +75,23 @@ impl ReadPolicy {
         self.lenient
     }
 
-    /// Whether further faults are counted only.
+    /// Whether further faults are only counted.
     fn are_many(&self) -> bool {
         self.unread.borrow().errors.len() >= TOLD_MAX
     }
 
-    /// Counts one more.
+    /// Counts a further fault.
     fn one_more(&self) {
         self.unread.borrow_mut().more += 1;
     }
 
-    /// Keeps that an error is the taker's own.
+    /// Remembers that an error came from the callback.
     pub fn note_taken<T>(&self, taken: Result<T>) -> Result<T> {
         self.stopped.set(self.stopped.get() || taken.is_err());
         taken
     }
 
-    /// The value read; none where it could not be read and reading continues.
+    /// The value read; `None` if it could not be read and reading continues.
     pub fn allow<T>(&self, done: Result<T>) -> Result<Option<T>> {
         match done {
             Ok(read) => Ok(Some(read)),
@@ -124,8 +124,8 @@ pub(crate) fn fetch_each(
         inside = taken.is_err();
         taken
     });
-    // A range that could not be read is reported when it is tried by itself; ranges already handed over are not read
-    // again.
+    // A range that could not be read is reported when it is retried alone; ranges already handed over are not
+    // read again.
     if done.is_ok() || inside || !policy.is_lenient() {
         policy.allow(done)?;
     }
@@ -137,7 +137,8 @@ pub(crate) fn fetch_each(
 }
 
 impl Directory {
-    /// The logs whose index is there; the others are handed to `missing`. Before the first epoch's end none is missed.
+    /// The logs whose index file exists; the others are handed to `missing`. Before the first complete epoch
+    /// no log is missing.
     ///
     /// # Errors
     /// A directory that cannot be listed; errors of `missing`.
@@ -149,7 +150,8 @@ impl Directory {
         }
         let mut found = Vec::with_capacity(there.len());
         let mut there = there.into_iter().peekable();
-        // Both ascend. A manifest may claim more logs than there can be files: none is asked for by its name.
+        // Both lists ascend. The manifest may claim more logs than there are files, so files are never probed
+        // by name.
         for log in self.manifest.logs() {
             while there.next_if(|&other| other < log).is_some() {}
             if there.next_if_eq(&log).is_some() {
@@ -161,7 +163,7 @@ impl Directory {
         Ok(found)
     }
 
-    /// The logs that are wanted; `policy` decides about wanted ones that are missing.
+    /// The wanted logs that exist; `policy` decides about those that are missing.
     pub(crate) fn logs_wanted(&self, policy: &ReadPolicy, wanted: impl Fn(Log) -> bool) -> Result<Vec<Log>> {
         let missed = |log| match wanted(log) {
             true if policy.are_many() => {
@@ -176,7 +178,7 @@ impl Directory {
         Ok(logs)
     }
 
-    /// The error of a log that is not there.
+    /// The error of a missing log.
     pub(crate) fn missing_log(&self, log: Log) -> IndexError {
         IndexError::Missing { path: log.index(&self.path) }
     }

@@ -1,11 +1,11 @@
-//! Many records: those of a range of keys, or of an epoch, or all; in the order of keys, or as they stand in the files.
+//! Scans: the records of a key range, of an epoch, or all; in key order or in file order.
 //!
 //! ```text
 //!   logs ─▶ tables whose keys may be in the range ─▶ their blocks ─▶ [bounds of the attribute] ─▶ records
 //! ```
 //!
-//! Invariants: only blocks that may hold an answer are read; each once. In the order of keys, all tables that hold
-//! part of the range are open at once, with a piece of memory each.
+//! Invariants: only blocks that may hold an answer are read, each once. In key order, all tables that overlap
+//! the range are open at once, with a chunk of memory each.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ pub enum Sign {
 pub struct Condition {
     /// How it is compared.
     pub sign: Sign,
-    /// With what.
+    /// The number to compare with.
     pub number: f64,
 }
 
@@ -56,7 +56,7 @@ impl Condition {
         }
     }
 
-    /// Whether a block with these bounds may have a number for which it holds.
+    /// Whether a block with these bounds may contain a number that satisfies the condition.
     fn may_hold(&self, bounds: Option<(f64, f64)>) -> bool {
         let Some((least, greatest)) = bounds else { return true };
         match self.sign {
@@ -66,18 +66,18 @@ impl Condition {
     }
 }
 
-/// The request.
+/// A scan request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scan {
     /// Least key.
     pub from: Vec<u8>,
-    /// The key before which to end; none for all keys from `from` on.
+    /// Exclusive upper bound of keys; `None`: no bound.
     pub end: Option<Vec<u8>>,
-    /// One epoch; none for all.
+    /// The epoch; `None`: all epochs.
     pub epoch: Option<u64>,
     /// The condition on the attribute.
     pub condition: Option<Condition>,
-    /// In the order of keys, those of a key by epoch; else as they stand in the files.
+    /// In key order, and by epoch within a key; otherwise in file order.
     pub by_key: bool,
 }
 
@@ -87,7 +87,7 @@ impl Scan {
         key >= self.from.as_slice() && self.end.as_ref().is_none_or(|end| key < end.as_slice())
     }
 
-    /// The block ranges of a table that may hold answers, of no more than `bytes` each.
+    /// The block ranges of a table that may hold answers, at most `bytes` each.
     pub(crate) fn block_ranges(&self, segment: &Segment, table: &Table, bytes: u64) -> Vec<BlockRange> {
         let head = &segment.head;
         if table.greatest.as_ref().is_some_and(|greatest| *greatest < self.from) {
@@ -124,7 +124,7 @@ pub struct ScanRecord<'a> {
     pub value: &'a [u8],
 }
 
-/// A record of an answer, whose value may be in the files.
+/// A record of an answer, whose value may still be in the files.
 #[derive(Clone, Copy, Debug)]
 pub struct StoredRecord<'a> {
     /// The epoch, from 0.
@@ -140,7 +140,7 @@ pub struct StoredRecord<'a> {
 pub enum RecordValue<'a> {
     /// Its bytes.
     Bytes(&'a [u8]),
-    /// It is longer than what is kept in memory unasked.
+    /// A value that is longer than the inline limit.
     Long(&'a LongValue),
 }
 
@@ -156,17 +156,17 @@ impl<'a> From<&'a Content> for RecordValue<'a> {
 /// A record of scheme `pointers`: its epoch, its key, and its pointer.
 type Waiting = (u64, Vec<u8>, Vec<u8>);
 
-/// Most bytes read at once.
+/// Maximum bytes of one read.
 const PIECE_MAX: u64 = 1 << 20;
 /// Records whose values are fetched at once.
 const VALUES_AT_ONCE: usize = 4096;
 
 impl Directory {
-    /// Hands the records asked for to `take`.
+    /// Hands the requested records to `take`.
     ///
     /// # Errors
-    /// A condition on a directory without attribute; files that are missing, cut short or damaged; too little memory
-    /// for all tables of a range at once; those of `take`.
+    /// A condition on a directory without an attribute; missing, truncated or damaged files; too
+    /// little memory for all tables of a range at once; errors of `take`.
     pub fn scan(&self, scan: &Scan, mut take: impl FnMut(ScanRecord<'_>) -> Result<()>) -> Result<()> {
         self.scan_stored(scan, |StoredRecord { epoch, key, value }| match value {
             RecordValue::Bytes(value) => take(ScanRecord { epoch, key, value }),
@@ -177,7 +177,7 @@ impl Directory {
         })
     }
 
-    /// As [`scan`](Self::scan), for values of any length: long ones are read by whoever takes them, part by part.
+    /// As [`scan`](Self::scan), for values of any length: `take` reads long ones part by part.
     ///
     /// # Errors
     /// As `scan`.
@@ -189,12 +189,12 @@ impl Directory {
         Scanning { directory: self, scan, policy: &ReadPolicy::strict() }.run(&mut take)
     }
 
-    /// As [`scan_stored`](Self::scan_stored), where not all of the directory is there: what cannot be read is left
-    /// out, and added to `unread`. All of a long value has been checked before it is handed over, so that a damaged
-    /// one is left out and not cut off.
+    /// As [`scan_stored`](Self::scan_stored) for incomplete directories: parts that cannot be read are left
+    /// out and added to `unread`. A long value is verified before it is handed over, so a damaged one is left
+    /// out, never cut off.
     ///
     /// # Errors
-    /// A condition on a directory without attribute; too little memory; those of `take`.
+    /// A condition on a directory without an attribute; too little memory; errors of `take`.
     pub fn scan_stored_there(
         &self,
         scan: &Scan,
@@ -221,17 +221,17 @@ impl Directory {
         }
     }
 
-    /// All logs of tables.
+    /// All logs that have tables.
     pub(crate) fn table_logs(&self) -> impl Iterator<Item = Log> + '_ {
         self.manifest.logs().filter(|&log| self.has_tables(log))
     }
 }
 
-/// A scan under way.
+/// A scan in progress.
 pub(crate) struct Scanning<'a> {
     pub directory: &'a Directory,
     pub scan: &'a Scan,
-    /// What is done about files that cannot be read.
+    /// The treatment of files that cannot be read.
     pub policy: &'a ReadPolicy,
 }
 
@@ -250,7 +250,7 @@ impl Scanning<'_> {
         }
         let mut waiting: Vec<Waiting> = Vec::new();
         self.tables(&mut |record| {
-            // Pointers are short, and in memory.
+            // Pointers are short, so they are in memory.
             let RecordValue::Bytes(pointer) = record.value else { return Ok(()) };
             waiting.push((record.epoch, record.key.to_vec(), pointer.to_vec()));
             if waiting.len() < VALUES_AT_ONCE {
@@ -261,7 +261,7 @@ impl Scanning<'_> {
         self.hand_over(&waiting, take)
     }
 
-    /// Follows pointers, and hands the records over: as many at once as there is memory for.
+    /// Follows pointers and hands the records over, in batches that fit the memory.
     fn hand_over(&self, waiting: &[Waiting], take: Take<'_>) -> Result<()> {
         let Scanning { directory, policy, .. } = *self;
         let pointers: Vec<&[u8]> = waiting.iter().map(|one| one.2.as_slice()).collect();
@@ -296,7 +296,7 @@ impl Scanning<'_> {
             None => 0..directory.manifest.epochs,
         };
         let mut entries = Vec::new();
-        // By range a manifest has boundaries of every epoch, so there are not more than it is long.
+        // By range, a manifest has boundaries of every epoch, so its length bounds their number.
         let wanted = |log| {
             directory.has_tables(log)
                 && (!self.is_by_range(log) || epochs.clone().any(|epoch| self.may_hold(log, epoch)))
@@ -348,7 +348,7 @@ impl Scanning<'_> {
             && scan.condition.is_none_or(|condition| number().is_some_and(|number| condition.holds(number)))
     }
 
-    /// The record in blocks of its own, if it is an answer.
+    /// The record of a range that is a single record, if it is an answer.
     pub(crate) fn long_answer(&self, block_range: &BlockRange) -> Result<Option<(Vec<u8>, Content)>> {
         let Scanning { directory, scan, .. } = *self;
         let (key, value) = block_range.long_record(directory)?;
@@ -405,5 +405,5 @@ impl Scanning<'_> {
     }
 }
 
-/// Who gets the records.
+/// Receives the records.
 pub(crate) type Take<'a> = &'a mut dyn FnMut(StoredRecord<'_>) -> Result<()>;

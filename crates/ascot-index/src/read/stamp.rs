@@ -1,4 +1,5 @@
-//! Whether a directory has gone on since it was opened: by the file of its manifest, which every epoch's end replaces.
+//! Detects that a directory has changed since it was opened: the end of every epoch replaces the manifest
+//! file.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -7,17 +8,17 @@ use std::time::SystemTime;
 
 use crate::format::names::MANIFEST;
 
-/// The facts of the file that tell one manifest from another without reading it.
+/// File attributes that distinguish one manifest from another without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// File, length, seconds and nanoseconds of its last change; none where there is no file.
+    /// Inode, length, seconds and nanoseconds of the last change; `None` if there is no file.
     facts: Option<(u64, u64, i64, i64)>,
-    /// Time of its last change, as far as is known.
+    /// Time of the last change, if known.
     pub modified: Option<SystemTime>,
 }
 
 impl Stamp {
-    /// That of a directory's manifest, now.
+    /// The current stamp of a directory's manifest.
     pub fn of(directory: &Path) -> Self {
         let stat = std::fs::metadata(directory.join(MANIFEST)).ok();
         let facts = |stat: &Metadata| (stat.ino(), stat.len(), stat.mtime(), stat.mtime_nsec());

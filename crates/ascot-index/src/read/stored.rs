@@ -1,4 +1,4 @@
-//! Values as they are found: in memory where they are short, or as the place in the files that they are read from.
+//! Values as a lookup finds them: short ones in memory, long ones as locations in the files.
 
 use ascot_io::Reservation;
 
@@ -15,7 +15,7 @@ pub struct Value {
     pub bytes: Vec<u8>,
 }
 
-/// Least length of a value that is left in the files where memory is short: less than what its place takes.
+/// Minimum length of a value left in the files if memory is short: less takes no more than its location.
 const PLACE_BYTES: usize = 256;
 
 /// A value that was appended to a key.
@@ -23,30 +23,30 @@ const PLACE_BYTES: usize = 256;
 pub struct StoredValue {
     /// The epoch, from 0.
     pub epoch: u64,
-    /// Its bytes, or where they are.
+    /// Its bytes, or their location.
     pub content: Content,
 }
 
-/// The bytes of a value, or where they are.
+/// The bytes of a value, or their location.
 #[derive(Clone, Debug)]
 pub enum Content {
     /// Its bytes.
     Bytes(Vec<u8>),
-    /// It is longer than what is kept in memory unasked.
+    /// A value that is longer than the inline limit.
     Long(LongValue),
 }
 
-/// How long values are that are left in the files.
+/// The inline limit: longer values are left in the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Inline {
-    /// Those that are longer than a small part of the memory.
+    /// A small part of the reader's memory.
     Usual,
-    /// All that take more memory than their place.
+    /// The memory that a location takes.
     Least,
 }
 
 impl Inline {
-    /// Bytes of the longest value that is kept in memory.
+    /// The limit in bytes.
     pub fn bytes(self, directory: &Directory) -> usize {
         match self {
             Inline::Usual => part_bytes(directory),
@@ -64,7 +64,7 @@ impl Content {
         }
     }
 
-    /// Reads bytes from `offset` on into `into`, as many as there are and fit; their number.
+    /// Reads from `offset` into `into`, as many bytes as there are and fit; returns their number.
     ///
     /// # Errors
     /// Those of [`LongValue::read_at`].
@@ -80,7 +80,7 @@ impl Content {
         }
     }
 
-    /// Hands all of it to `take`, part by part.
+    /// Hands the whole value to `take`, part by part.
     ///
     /// # Errors
     /// Those of [`LongValue::for_each_part`].
@@ -95,7 +95,7 @@ impl Content {
         }
     }
 
-    /// Its bytes, as far as they are in memory.
+    /// Its bytes if they are in memory, otherwise none.
     pub(crate) fn in_memory(&self) -> &[u8] {
         match self {
             Content::Bytes(bytes) => bytes,
@@ -103,7 +103,7 @@ impl Content {
         }
     }
 
-    /// Looks at the checksums of what is not in memory.
+    /// Verifies the checksums of a value that is not in memory.
     pub(crate) fn check(&self, directory: &Directory) -> Result<()> {
         match self {
             Content::Bytes(_) => Ok(()),
@@ -111,7 +111,7 @@ impl Content {
         }
     }
 
-    /// Reads what is not in memory; the memory that it is.
+    /// Loads a value that is not in memory; returns its memory reservation.
     pub(crate) fn load(&mut self, directory: &Directory) -> Result<Option<Reservation>> {
         let Content::Long(long) = &self else { return Ok(None) };
         let (bytes, memory) = long.to_bytes(directory)?;
@@ -121,7 +121,7 @@ impl Content {
 }
 
 impl StoredValue {
-    /// The value, where it is in memory.
+    /// The value, if it is in memory.
     pub(crate) fn into_value(self) -> Option<Value> {
         match self.content {
             Content::Bytes(bytes) => Some(Value { epoch: self.epoch, bytes }),

@@ -1,4 +1,5 @@
-//! The last complete epoch of an index log: its footer and root, whatever a stopped writer left behind them.
+//! Finds the footer and root of the last complete epoch of an index log, whatever a stopped writer left after
+//! them.
 
 use std::path::Path;
 
@@ -20,11 +21,11 @@ pub struct IndexFile<'a> {
     pub path: &'a Path,
     /// Its size.
     pub size: u64,
-    /// Reads so many bytes at a place.
+    /// Reads a number of bytes at an offset: `read(at, bytes)`.
     pub read: &'a dyn Fn(u64, usize) -> Result<Vec<u8>>,
 }
 
-/// Does something with an index log that is opened for each read.
+/// Runs `act` on an index log whose file is opened for each read.
 fn by_path<R>(disk: &Disk, path: &Path, act: impl FnOnce(&IndexFile<'_>) -> Result<R>) -> Result<R> {
     let failed = |error| missing(IoError::from_os(Action::Inspect, path, 0, error), path);
     let size = std::fs::metadata(path).map_err(failed)?.len();
@@ -35,18 +36,19 @@ fn by_path<R>(disk: &Disk, path: &Path, act: impl FnOnce(&IndexFile<'_>) -> Resu
     })
 }
 
-/// The footer of epoch number `epochs` of the log `id`, searched from the end.
+/// The footer of the log `id` after `epochs` epochs, searched from the end.
 ///
 /// # Errors
-/// [`IndexError::CutShort`] where the log has fewer epochs than that.
+/// [`IndexError::CutShort`] if the log has fewer epochs.
 pub fn last_footer(disk: &Disk, path: &Path, id: u64, epochs: u64) -> Result<Footer> {
     by_path(disk, path, |file| find_footer(file, id, epochs, |footer| footer.epochs == epochs))
 }
 
-/// The last footer of the log `id` that is `wanted`, searched from the end; it has `epochs` epochs at least.
+/// The last footer of the log `id` for which `wanted` holds, searched from the end; it has at least `epochs`
+/// epochs.
 ///
 /// # Errors
-/// [`IndexError::CutShort`] where the log has fewer epochs than that.
+/// [`IndexError::CutShort`] if the log has fewer epochs.
 pub fn find_footer(
     file: &IndexFile<'_>,
     id: u64,
@@ -84,12 +86,12 @@ pub fn read_root(disk: &Disk, path: &Path, place: &LogRange, id: u64) -> Result<
     by_path(disk, path, |file| root_at(file, place, id))
 }
 
-/// Reads a root of a file that may be open.
+/// Reads a root through an [`IndexFile`].
 pub fn root_at(file: &IndexFile<'_>, place: &LogRange, id: u64) -> Result<Root> {
     parse_root(file.path, place, id, &(file.read)(place.at, place.bytes as usize)?)
 }
 
-/// The root whose bytes are `read`, once their checksum has been checked.
+/// The root in `read`, after its checksum is verified.
 pub fn parse_root(path: &Path, place: &LogRange, id: u64, read: &[u8]) -> Result<Root> {
     let damaged = |what| IndexError::damaged(path, place.at, what);
     if crc32c(&[read]) != place.crc {

@@ -1,4 +1,4 @@
-//! Everything written is found again; what was damaged is told, or read around, and never a wrong value.
+//! Everything written is found again; damage is reported or read around, and never yields a wrong value.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -67,7 +67,7 @@ fn open(path: &Path) -> Directory {
     Directory::open(&Disk::default(), path, MEMORY).unwrap()
 }
 
-/// All keys, looked for together, have the values they should.
+/// Looks up all keys together and checks their values.
 fn check_all(directory: &Directory, oracle: &Oracle) {
     let keys: Vec<&Vec<u8>> = oracle.keys().collect();
     directory
@@ -159,7 +159,7 @@ fn numbers_in_values_leave_blocks_out() {
     layout.attribute = Some(Attribute { name: "energy".into(), offset: 8, kind: NumberKind::F64 });
     let mut writer = DirectoryWriter::create(&Disk::default(), &path, layout, MEMORY).unwrap();
     for number in 0..20_000u64 {
-        // Neighbours in key are neighbours in energy.
+        // Adjacent keys have similar energies.
         let value = [&[0; 8][..], &(number as f64).to_le_bytes()].concat();
         writer.append_record(&number.to_be_bytes(), &value).unwrap();
     }
@@ -251,7 +251,7 @@ fn the_tail_of_a_writer_that_was_stopped_is_ignored_and_written_over() {
     }
 }
 
-/// Whatever length a file was cut to while its third epoch was written, two epochs are there; and less than that is an
+/// If a file is truncated while its third epoch is written, two epochs remain readable; a shorter file is an
 /// error.
 #[test]
 fn every_length_of_every_file_is_two_epochs_or_an_error() {
@@ -293,7 +293,7 @@ fn every_length_of_every_file_is_two_epochs_or_an_error() {
     }
 }
 
-/// What is left of an epoch that nobody called complete may have an end, and yet not all before it.
+/// The tail of an uncommitted epoch may have a footer although parts before it are missing.
 #[test]
 fn the_end_of_an_epoch_that_is_not_complete_is_not_believed() {
     for layout in layouts() {
@@ -311,7 +311,7 @@ fn the_end_of_an_epoch_that_is_not_complete_is_not_believed() {
         writer.end_epoch().unwrap();
         writer.close().unwrap();
         two.write(&Disk::default(), &path).unwrap();
-        // The data of the third epoch did not come to the disk; its indexes did.
+        // The data of the third epoch did not reach the disk; its indexes did.
         for (file, length) in
             lengths.iter().filter(|(file, _)| file.extension().is_some_and(|is| is == "data"))
         {
@@ -320,7 +320,7 @@ fn the_end_of_an_epoch_that_is_not_complete_is_not_believed() {
         check(&open(&path), &oracle);
         let verified = open(&path).verify().unwrap();
         assert!(verified.is_whole(), "{verified:?}");
-        // Nor did the root of it: nothing but the footer.
+        // Its root is missing too: only the footer is there.
         for (file, length) in lengths
             .iter()
             .filter(|(file, _)| file.extension().is_some_and(|kind| kind == "index" || kind == "aux"))
@@ -378,7 +378,7 @@ fn a_missing_file_is_named() {
                     .keys()
                     .try_for_each(|key| directory.get(key).map(|values| assert_eq!(&values, &oracle[key])))
             });
-            // The index of values is for writers that go on, and for verify.
+            // The index of values is for writers that continue, and for verify.
             let spare = layout.scheme == Scheme::Pointers && file.ends_with("writer-00000000.index");
             let verified =
                 Directory::open(&Disk::default(), &path, MEMORY).and_then(|directory| directory.verify());
@@ -396,7 +396,7 @@ fn a_missing_file_is_named() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(8))]
-    /// Any byte of any file may be another: an error, or the right values; never a panic, never a wrong value.
+    /// Changing any byte of any file gives an error or the right values; never a panic, never a wrong value.
     #[test]
     fn no_damage_gives_a_wrong_value(seed: u64, scheme in 0usize..6) {
         let layout = &layouts()[scheme];

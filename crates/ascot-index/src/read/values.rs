@@ -1,4 +1,4 @@
-//! Values apart from their keys: read by their pointers, in the order of files; long ones stay in the files.
+//! Reading values by their pointers, in file order; long values stay in the files.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,11 @@ use crate::read::fetch::{ByteRange, fetch_all, fetch_one};
 use crate::read::stored::{Content, Inline};
 use crate::read::{Directory, LongValue};
 
-/// The purpose given to the pool.
+/// The purpose reported to the pool.
 const PURPOSE: &str = "values that pointers name";
 
 impl Directory {
-    /// The values that pointers point to, and the memory that they are.
+    /// The values that pointers point to, and their memory reservation.
     pub(crate) fn resolve<P: AsRef<[u8]>>(
         &self,
         pointers: &[P],
@@ -51,11 +51,11 @@ impl Directory {
             wanted.iter().for_each(|&place| found[place] = Some(Content::Bytes(value.clone())));
             Ok(())
         })?;
-        // Every pointer was one of the two.
+        // Every pointer was resolved as short or as long.
         Ok((found.into_iter().flatten().collect(), memory))
     }
 
-    /// Bytes of the value, or as many as its pointer can tell.
+    /// Bytes of the value, or the most that its pointer can express.
     fn pointed_bytes(&self, pointer: &Pointer) -> u64 {
         u64::from(self.layout().value_bytes.unwrap_or(pointer.length))
     }
@@ -65,7 +65,7 @@ impl Directory {
         (log.data(&self.path).unwrap_or_default(), log.id(self.manifest.id))
     }
 
-    /// The place of a long value. Its checksum is looked at before any of it is read.
+    /// The location of a long value. Its checksum is verified before any of it is handed over.
     fn long_value(&self, pointer: &Pointer) -> Result<LongValue> {
         let (path, id) = self.value_log(pointer);
         let (head, length) = match self.layout().value_bytes {
@@ -80,7 +80,7 @@ impl Directory {
         Ok(LongValue::in_log(path, id, pointer.offset, head, length))
     }
 
-    /// Bytes of the header and of the value at a place in a log, from the header.
+    /// Bytes of the header and of the value at `at` in a log, from the header.
     fn lengths_at(&self, path: &std::path::Path, at: u64) -> Result<(usize, u64)> {
         let head = fetch_one(self, path, at, VALUE_HEAD_MAX)?;
         self.count(|counts| counts.value_reads += 1);

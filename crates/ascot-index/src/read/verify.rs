@@ -1,7 +1,8 @@
-//! Whether all of a directory is what was written: every checksum, every order, every count, that each record is found
-//! where a query would look for it, and that bytes which no checksum covers are zeros.
+//! Verification of a directory: every checksum, order and count; every record is where a query would look for
+//! it; and bytes that no checksum covers are zeros.
 //!
-//! Invariant: memory is the reader's, however long records are. Too little of it is an error, and never called damage.
+//! Invariant: memory stays within the reader's cap, however long records are. Too little memory is an error
+//! and is never reported as damage.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ use crate::read::{Directory, LongValue, Scan, Segment};
 /// Maximum number of problems that are listed.
 const TOLD_MAX: usize = 100;
 
-/// The work of a verification, and the problems it found.
+/// The counts of a verification, and the problems it found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
     /// Index logs.
@@ -39,7 +40,7 @@ pub struct Verified {
     pub tables: u64,
     /// Data blocks.
     pub blocks: u64,
-    /// Records in tables, pointers among them.
+    /// Records in tables, including pointers.
     pub records: u64,
     /// Values in writers' logs.
     pub values: u64,
@@ -60,7 +61,7 @@ impl Verified {
         }
     }
 
-    /// Keeps what is wrong, and goes on; what keeps from looking is no damage.
+    /// Notes damage and continues; errors that prevent the verification are returned.
     fn note<T>(&mut self, done: Result<T>) -> Result<Option<T>> {
         match done {
             Ok(done) => Ok(Some(done)),
@@ -73,14 +74,15 @@ impl Verified {
         }
     }
 
-    /// Whether nothing is wrong.
+    /// Whether no problem was found.
     pub fn is_whole(&self) -> bool {
         self.problems.is_empty()
     }
 }
 
 impl Directory {
-    /// Reads everything. The answer lists the problems; an error means that the verification itself could not go on.
+    /// Reads everything. The result lists the problems; an error means that the verification itself could not
+    /// continue.
     ///
     /// # Errors
     /// Too little memory.
@@ -106,7 +108,7 @@ impl Directory {
         Ok(verified)
     }
 
-    /// An index without the footer of its last epoch: where it should have been.
+    /// The error for an index without the footer of its last epoch, located where that footer should be.
     fn without_footer(&self, error: IndexError) -> IndexError {
         let IndexError::CutShort { path, .. } = &error else { return error };
         let size = self.files.get(path).map_or(0, |file| file.size());
@@ -114,12 +116,12 @@ impl Directory {
         IndexError::damaged(path, place, "it was cut short, or the footer of its last epoch is damaged")
     }
 
-    /// The file that writers lock has no bytes.
+    /// Checks that the lock file is empty.
     fn verify_lock(&self) -> Result<()> {
         let path = self.path.join(LOCK);
         match self.files.get(&path) {
             Ok(file) if file.size() > 0 => Err(IndexError::damaged(&path, 0, "it should have no bytes")),
-            // A copy of the directory may come without it.
+            // A copy of the directory may lack the lock file.
             Ok(_) | Err(IndexError::Missing { .. }) => Ok(()),
             Err(error) => Err(error),
         }
@@ -131,7 +133,7 @@ impl Directory {
         let footers = self.verify_footers(reader, &mut index);
         let ends = verified.note(footers)?;
         if self.manifest.epochs_of(reader.log) > 0 {
-            // Before the first epoch's end files may not have been made yet.
+            // Before the end of the first epoch, files may not exist yet.
             verified.note(self.verify_size(&reader.data, reader.ends.1))?;
         }
         for (number, entry) in reader.entries.iter().enumerate() {
@@ -146,9 +148,9 @@ impl Directory {
         Ok(())
     }
 
-    /// Looks at the ends of all epochs, those that later ones have taken the place of, too: whoever opened the
-    /// directory earlier reads by them, and so does a writer that goes on after a stop. Where the last epoch ends that
-    /// the manifest names.
+    /// Verifies the footers of all epochs, superseded ones too: readers that opened the directory earlier use
+    /// them, and so does a writer that continues after a stop. Returns the end of the last epoch that the
+    /// manifest names.
     fn verify_footers(&self, reader: &LogReader, covered: &mut Covered) -> Result<u64> {
         let path = &reader.index;
         let mut at = 0;
@@ -168,10 +170,10 @@ impl Directory {
                 let end = page.get(page.len().saturating_sub(FOOTER_BYTES)..).unwrap_or_default();
                 let Some(footer) = Footer::parse(end, place, reader.id.0) else { continue };
                 if epochs == complete {
-                    // Behind the last epoch that the manifest names is the tail of a writer.
+                    // After the last epoch that the manifest names is the tail of a writer.
                     return Ok(ended);
                 }
-                // The next epoch that this log takes part in.
+                // The next epoch in which this log takes part.
                 epochs = self.manifest.next_epoch_of(reader.log, epochs).map_or(epochs, |epoch| epoch + 1);
                 if footer.epochs != epochs {
                     return lacks_footer(ended);
@@ -185,7 +187,7 @@ impl Directory {
         if epochs < complete { lacks_footer(ended) } else { Ok(ended) }
     }
 
-    /// Looks at the root that ends an epoch.
+    /// Verifies the root that ends an epoch.
     fn verify_root(&self, reader: &LogReader, footer: &Footer) -> Result<()> {
         let path = &reader.index;
         let place = &footer.root;
@@ -244,7 +246,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Looks at all regions of a segment; whether they are whole.
+    /// Verifies all regions of a segment; returns whether all are whole.
     fn verify_regions(&self, segment: &Segment, verified: &mut Verified) -> Result<bool> {
         let path = &segment.log.index;
         let regions = &segment.head.regions;
@@ -270,7 +272,7 @@ impl Directory {
         Ok(verified.note(done)?.is_some() && whole)
     }
 
-    /// Looks at all blocks of a table; its records.
+    /// Verifies all blocks of a table; returns the number of records.
     fn verify_table(&self, segment: &Segment, number: usize, table: &Table, regions: bool) -> Result<u64> {
         let most = part_bytes(self) as u64;
         let block_ranges = Scan::default().block_ranges(segment, table, most);
@@ -311,7 +313,7 @@ impl Directory {
         })
     }
 
-    /// Looks at the blocks of a record that is longer than what is read at once.
+    /// Verifies the blocks of a record that is longer than one read.
     fn verify_long(&self, block_range: &BlockRange) -> Result<()> {
         let most = part_bytes(self) as u64;
         let mut first = block_range.blocks.start;
@@ -330,7 +332,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Looks at the key of the next record, in blocks that were read at `at`.
+    /// Verifies the key of the next record, in blocks that were read at `at`.
     fn see_key(&self, seen: &mut Seen<'_>, key: &[u8], at: u64) -> Result<()> {
         if seen.records > 0 && key < seen.last.as_slice() {
             let what = "keys of a table are not in their order";
@@ -346,13 +348,13 @@ impl Directory {
         Ok(())
     }
 
-    /// Looks at the filters of keys that were seen.
+    /// Verifies the filters for the keys sampled so far.
     fn verify_seen(&self, seen: &mut Seen<'_>) -> Result<()> {
         let sample = std::mem::take(&mut seen.sample);
         if seen.regions { self.verify_filters(seen.segment, seen.number, &sample) } else { Ok(()) }
     }
 
-    /// Whether a key is in the partition it belongs to.
+    /// Checks that a key is in the partition it belongs to.
     fn verify_place(&self, segment: &Segment, key: &[u8], at: u64) -> Result<()> {
         let Log::Partition(number) = segment.log.log else { return Ok(()) };
         let epoch = segment.head.facts.epoch;
@@ -362,7 +364,7 @@ impl Directory {
         Err(IndexError::damaged(&segment.log.data, at, "a key is in a partition it does not belong to"))
     }
 
-    /// Whether the filters of a table let its keys pass: of some of them, as many as regions there are.
+    /// Checks that the filters of a table contain its keys: a sample, at most about one key a region.
     fn verify_filters(&self, segment: &Segment, table: usize, hashes: &[u64]) -> Result<()> {
         let step = (hashes.len() / segment.head.regions.len().max(1)).max(hashes.len() / 16).max(1);
         let sample: Vec<u64> = hashes.iter().copied().step_by(step).collect();
@@ -379,7 +381,7 @@ impl Directory {
         })
     }
 
-    /// Looks at the values of an epoch; how many they are.
+    /// Verifies the values of an epoch; returns their number.
     fn verify_values(
         &self,
         reader: &LogReader,
@@ -394,8 +396,8 @@ impl Directory {
         let mut window = Vec::new();
         let mut window_at = start;
         for _ in 0..entry.records {
-            // What is left of the window holds the value, or another is read; a value that no window holds is read
-            // part by part.
+            // If the rest of the window does not hold the value, another window is read; a value longer than
+            // a window is read part by part.
             loop {
                 let from = usize::try_from(at - window_at).unwrap_or(usize::MAX);
                 let have: &[u8] = window.get(from..).unwrap_or_default();
@@ -406,7 +408,7 @@ impl Directory {
                     None => VALUE_HEAD_MAX as u64,
                 };
                 if needed <= have.len() as u64 {
-                    // No more than what is there.
+                    // At most the bytes of the window.
                     if !value_is_whole(reader.id, at, &have[..needed as usize]) {
                         return damaged(at, "the checksum of a value is wrong");
                     }
@@ -422,7 +424,7 @@ impl Directory {
                     (window, window_at) = (Vec::new(), at);
                     break;
                 }
-                // No more than a window.
+                // At most a window.
                 let bytes = window_most.min(left) as usize;
                 let _memory = self.pool.reserve(bytes, "values being checked")?;
                 window = fetch_one(self, &reader.data, at, bytes)?.bytes().to_vec();
@@ -436,7 +438,7 @@ impl Directory {
         Ok(entry.records)
     }
 
-    /// Whether what partitions have, writers have.
+    /// Checks that the counts of partitions and of writers agree.
     fn verify_sums(&self, verified: &mut Verified) -> Result<()> {
         let (one, other, what) = match self.layout().scheme {
             Scheme::Records => return Ok(()),
@@ -455,7 +457,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Whether records of writers are found by their keys: some of each table.
+    /// Checks that records of writers are found by their keys: one key of each table.
     fn verify_named(&self) -> Result<()> {
         for log in self.table_logs() {
             let reader = self.log(log)?;
@@ -490,15 +492,15 @@ impl Directory {
     }
 }
 
-/// The facts of a table seen so far.
+/// The state of verifying a table.
 struct Seen<'a> {
     segment: &'a Segment,
     /// The table's number in its segment.
     number: usize,
-    /// Whether its filters can be asked.
+    /// Whether its filters are whole.
     regions: bool,
     records: u64,
     last: Vec<u8>,
-    /// Hashes of keys whose filters are still to be asked.
+    /// Hashes of keys whose filters are not yet checked.
     sample: Vec<u64>,
 }

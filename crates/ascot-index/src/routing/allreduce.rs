@@ -1,7 +1,7 @@
-//! The allreduce of all ranks at the end of an epoch: which rank failed, and sums.
+//! The allreduce of all ranks at the end of an epoch: the lowest rank that failed, and sums.
 //!
-//! It goes up a binary tree over the ranks and down again: rank `r` receives from `2 r + 1` and `2 r + 2`, adds
-//! its own, sends to `(r - 1) / 2`, and passes the answer back. Each rank has at most three connections for it.
+//! It runs up a binary tree over the ranks and down again: rank `r` receives from `2 r + 1` and `2 r + 2`, adds its
+//! own, sends to `(r - 1) / 2`, and passes the answer down. Each rank has at most three connections for it.
 //!
 //! ```text
 //!   0    1     2      6        10     14    15          15 + 8 n
@@ -9,38 +9,38 @@
 //!   |kind| for |epoch | failed | code | n   | n sums    | text of the
 //!   |    | u8  | u32  | rank   | u32  | u8  | u64 each  | failure
 //!   +----+-----+------+--------+------+-----+-----------+-------------
-//!   kind  1 up, 2 down, 3 a rank gives up, 4 are you there?, 5 here;  failed rank 2^32 - 1: nobody failed
+//!   kind  1 up, 2 down, 3 a rank gives up, 4 presence question, 5 presence answer;  failed rank 2^32 - 1: none failed
 //! ```
 //!
-//! Where no rank failed, the text has the options that must be the same at all ranks, `name=value`: each rank compares
+//! If no rank failed, the text has the options that must be the same at all ranks, `name=value`: each rank compares
 //! those of its children with its own, so that the error names a rank that differs and its first such option.
 
 use crate::format::bytes::Cursor;
 
 /// Maximum number of sums of one allreduce.
 pub const SUMS_MAX: usize = 16;
-/// Bytes of a message of this lane, at most.
+/// Maximum bytes of a message of this lane.
 pub(super) const CONTROL_BYTES: usize = 1024;
 
 const FIXED_BYTES: usize = 15;
 const NOBODY: u32 = u32::MAX;
-/// Room for the text of a failure.
+/// Maximum bytes of the text of a failure.
 const TEXT_BYTES_MAX: usize = CONTROL_BYTES - FIXED_BYTES - 8 * SUMS_MAX;
 /// The code of ranks that call different functions at the same time.
 pub(super) const CODE_MISMATCH: u32 = u32::MAX;
 /// The code of ranks whose options differ.
 pub const CODE_DIFFERENT: u32 = u32::MAX - 1;
-/// The code of a rank that does not answer: the text names all that do not, the sum is how many seconds they had.
+/// The code of a rank that does not answer: the text names all silent ranks, the sum is the seconds they had.
 pub(super) const CODE_SILENT: u32 = u32::MAX - 2;
 
 /// The outcome of one rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// All is well here.
+    /// No failure.
     Well,
-    /// It failed, with a code of the caller's and a text.
+    /// A failure.
     Failed {
-        /// The kind of failure, a number of the caller's.
+        /// The kind of failure, a number defined by the caller.
         code: u32,
         /// The text for the other ranks.
         text: String,
@@ -52,7 +52,7 @@ pub enum Outcome {
 pub struct Combined {
     /// The lowest rank that failed, its code and its text.
     pub failure: Option<(u32, u32, String)>,
-    /// Each of the sums given, over all ranks.
+    /// The sums over all ranks.
     pub sums: Vec<u64>,
 }
 
@@ -81,7 +81,7 @@ impl Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ControlMessage {
     pub kind: Kind,
-    /// The purpose, a number of the caller's.
+    /// The purpose, a number defined by the caller.
     pub purpose: u8,
     pub epoch: u32,
     pub agreement: Combined,
@@ -99,7 +99,7 @@ impl ControlMessage {
         Self { kind: Kind::Up, purpose, epoch, agreement: Combined { failure, sums }, same: String::new() }
     }
 
-    /// With what must be the same at all ranks, as far as there is room for it.
+    /// Adds the options that must be the same at all ranks, truncated to the space for text.
     pub fn with_same(mut self, same: &str) -> Self {
         shortened(same).clone_into(&mut self.same);
         self
@@ -176,7 +176,7 @@ fn difference(rank: u32, own: &str, child: u32, theirs: &str) -> String {
     format!("rank {} has {} and rank {} has {}", child, word(&theirs), rank, word(&own))
 }
 
-/// As much of a text as a message has room for, whole characters.
+/// The longest prefix of whole characters that fits a message.
 fn shortened(text: &str) -> &str {
     let mut end = text.len().min(TEXT_BYTES_MAX);
     while !text.is_char_boundary(end) {

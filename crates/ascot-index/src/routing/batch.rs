@@ -1,4 +1,4 @@
-//! The bytes of a batch, as they travel. They are not kept on disk; ranks of one job use one version.
+//! The bytes of a batch in transit. Batches are not stored on disk; ranks of one job use one version.
 //!
 //! ```text
 //!   0      4        5              13
@@ -8,7 +8,7 @@
 //!   +------+--------+--------------+------------------------------------------
 //!
 //!   message    address (varint), length (varint), bytes
-//!   address    lane local: the destination's rank; wire: its place on the node; deliver: left out
+//!   address    lane local: the destination's rank; wire: its place on the node; deliver: omitted
 //!   so far     messages of the epoch on this connection up to the end of this batch
 //! ```
 //!
@@ -18,7 +18,7 @@ use crate::format::bytes::{Cursor, put_sized, put_varint, varint_bytes};
 
 /// Bytes before the first message.
 pub const HEADER_BYTES: usize = 13;
-/// Most bytes of address and length before a message.
+/// Maximum bytes of address and length before a message.
 pub(super) const PREFIX_BYTES_MAX: usize = 10;
 
 const FLAG_END: u8 = 1;
@@ -28,20 +28,20 @@ const FLAG_END: u8 = 1;
 pub struct Header {
     /// The epoch.
     pub epoch: u32,
-    /// The connection's last batch of the epoch.
+    /// Whether this is the connection's last batch of the epoch.
     pub end: bool,
     /// Messages of the epoch on this connection up to the end of this batch.
     pub messages: u64,
 }
 
 impl Header {
-    /// Makes `batch` an empty one, its header to be filled in by [`write`](Self::write).
+    /// Starts an empty batch; [`write`](Self::write) fills in its header.
     pub fn begin(batch: &mut Vec<u8>) {
         batch.clear();
         batch.resize(HEADER_BYTES, 0);
     }
 
-    /// Writes it at the start of `batch`.
+    /// Writes the header at the start of `batch`.
     pub fn write(self, batch: &mut [u8]) {
         if let Some((place, _)) = batch.split_first_chunk_mut::<HEADER_BYTES>() {
             place[..4].copy_from_slice(&self.epoch.to_le_bytes());
@@ -50,7 +50,7 @@ impl Header {
         }
     }
 
-    /// Reads the start of `batch`; none where it is not a header.
+    /// Reads the header at the start of `batch`; `None` if it is not a header.
     pub fn read(batch: &[u8]) -> Option<Self> {
         let ([a, b, c, d, flags, messages @ ..], _) = batch.split_first_chunk::<HEADER_BYTES>()?;
         let end = match *flags {
@@ -63,12 +63,12 @@ impl Header {
     }
 }
 
-/// Bytes that a message takes in a batch.
+/// Bytes of a message in a batch.
 pub(super) fn message_bytes(address: Option<u32>, bytes: usize) -> usize {
     address.map_or(0, |address| varint_bytes(address.into())) + varint_bytes(bytes as u64) + bytes
 }
 
-/// Appends a message, with its address where it has one.
+/// Appends a message, with its address if it has one.
 pub fn put_message(batch: &mut Vec<u8>, address: Option<u32>, message: &[u8]) {
     if let Some(address) = address {
         put_varint(batch, address.into());
@@ -76,7 +76,7 @@ pub fn put_message(batch: &mut Vec<u8>, address: Option<u32>, message: &[u8]) {
     put_sized(batch, message);
 }
 
-/// The message at `at`: its address, where one stands there, and where its bytes are.
+/// The message at `at`: its address, if `addressed`, and the range of its bytes.
 pub fn take_message(batch: &[u8], at: usize, addressed: bool) -> Option<(u32, std::ops::Range<usize>)> {
     let mut cursor = Cursor::new(batch.get(at..)?);
     let address = if addressed { u32::try_from(cursor.varint()?).ok()? } else { 0 };

@@ -1,9 +1,9 @@
-//! The control lane: messages up and down the tree, and the message that a rank gives up.
+//! The control lane: messages up and down the tree, and the give-up message of a rank.
 //!
-//! It has two buffers for each neighbour in the tree: one for messages of the allreduce, and one for the message that a
-//! rank gives up, which therefore does not wait until the neighbour has taken the message before. A message may come
-//! before this rank waits for it, at most one from each neighbour: a neighbour sends the next one only after an answer
-//! to the last. A rank may ask any other whether it is present, neighbour or not ([`presence`](super::presence)).
+//! It has two buffers for each neighbour in the tree: one for messages of the allreduce, and one for the message that
+//! a rank gives up, which therefore does not wait for the previous message. A message may arrive before this rank
+//! waits for it, at most one from each neighbour: a neighbour sends the next one only after an answer to the last. A
+//! rank may ask any rank, neighbour or not, whether it is present ([`presence`](super::presence)).
 
 use super::allreduce::{CODE_SILENT, CONTROL_BYTES, ControlMessage, Kind};
 use super::error::RouteError;
@@ -13,9 +13,9 @@ use super::transport::{Lane, Sent, Transport};
 /// A neighbour in the tree.
 struct Neighbour {
     rank: u32,
-    /// None while its message is under way.
+    /// `None` while its message is in transit.
     buffer: Option<Vec<u8>>,
-    /// None after the last message, that a rank gives up, was sent.
+    /// `None` after the last message, that a rank gives up, was sent.
     last_message: Option<Vec<u8>>,
     received: Option<ControlMessage>,
 }
@@ -36,7 +36,7 @@ impl Control {
         Self { neighbours: neighbours.map(neighbour).collect(), in_hand: buffer(), presence }
     }
 
-    /// Bytes of its buffers that are here.
+    /// Bytes of the buffers not in transit.
     pub fn bytes(&self) -> usize {
         let both = |neighbour: &Neighbour| {
             [&neighbour.buffer, &neighbour.last_message]
@@ -45,9 +45,9 @@ impl Control {
         self.neighbours.iter().flat_map(both).sum::<usize>() + self.in_hand.capacity()
     }
 
-    /// Takes the next message, if one came. A rank that gives up is an error, after the message has been passed on.
+    /// Takes the next message, if one arrived. If a rank gave up, passes the message on and returns an error.
     ///
-    /// One message at a time: the last message of a rank that left is taken before its absence counts.
+    /// It takes one message at a time: the last message of a rank that left is taken before its absence is reported.
     pub fn poll<T: Transport>(&mut self, transport: &mut T) -> Result<bool, RouteError> {
         let Some(from) = transport.receive(Lane::Control, &mut self.in_hand)? else { return Ok(false) };
         let message = ControlMessage::read(&self.in_hand);
@@ -89,7 +89,7 @@ impl Control {
         }
     }
 
-    /// The messages of all children, the neighbours of higher rank, once all have come.
+    /// The messages of all children, the neighbours of higher rank, after all have arrived.
     pub fn take_from_children(&mut self, rank: u32) -> Option<Vec<(u32, ControlMessage)>> {
         let mut children = self.neighbours.iter_mut().filter(|neighbour| neighbour.rank > rank);
         if !children.by_ref().all(|child| child.received.is_some()) {
@@ -104,7 +104,7 @@ impl Control {
         self.neighbours.iter_mut().find(|neighbour| neighbour.rank < rank)?.received.take()
     }
 
-    /// Sends a message to a neighbour; `false` while its last one is under way.
+    /// Sends a message to a neighbour; `false` while the previous one is in transit.
     pub fn send_message<T: Transport>(
         &mut self,
         transport: &mut T,
@@ -120,19 +120,19 @@ impl Control {
         Ok(true)
     }
 
-    /// Tells all neighbours but one, and all ranks that wait for this one, that a rank gives up, unless they were told
-    /// before.
+    /// Informs all neighbours except `but`, and all ranks that wait for this one, that a rank gives up; each is
+    /// informed once.
     pub fn spread<T: Transport>(&mut self, transport: &mut T, message: &ControlMessage, but: Option<u32>) {
         for neighbour in self.neighbours.iter_mut().filter(|neighbour| Some(neighbour.rank) != but) {
             let Some(mut buffer) = neighbour.last_message.take() else { continue };
             message.write(&mut buffer);
-            // A neighbour that cannot be reached finds out by waiting.
+            // A neighbour that cannot be reached detects the failure by waiting.
             let _ = transport.send(neighbour.rank, Lane::Control, buffer);
         }
         self.presence.tell(transport, message);
     }
 
-    /// The neighbours whose message has not come.
+    /// The neighbours whose message has not arrived.
     pub fn missing(&self) -> impl Iterator<Item = u32> + '_ {
         self.neighbours
             .iter()
@@ -141,7 +141,7 @@ impl Control {
     }
 }
 
-/// The error in a message that a rank gives up.
+/// The error that a give-up message reports.
 fn given_up(from: u32, message: ControlMessage) -> RouteError {
     let seconds = message.agreement.sums.first().copied().unwrap_or(0);
     match message.agreement.failure {

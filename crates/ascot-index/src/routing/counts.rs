@@ -1,4 +1,4 @@
-//! Counts of what a router did.
+//! Counts of a router's work.
 
 /// Counts of one lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -7,7 +7,7 @@ pub struct HopCount {
     pub batches: u64,
     /// Their bytes, headers included.
     pub bytes: u64,
-    /// Batches of them that went to another node.
+    /// Batches sent to other nodes.
     pub batches_off_node: u64,
     /// Bytes of those.
     pub bytes_off_node: u64,
@@ -24,7 +24,7 @@ pub struct RoutingCounts {
     pub delivered: u64,
     /// By lane: local, wire, deliver.
     pub hops: [HopCount; 3],
-    /// How often this rank had to wait for others.
+    /// Number of waits for other ranks.
     pub waits: u64,
 }
 

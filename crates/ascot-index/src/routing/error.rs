@@ -1,39 +1,39 @@
-//! What can go wrong on the way between ranks.
+//! Errors of routing between ranks.
 
 use ascot_io::PoolError;
 
 use super::transport::TransportError;
 use crate::error::counted;
 
-/// Why a message cannot be sent or an epoch not ended.
+/// An error of sending a message or ending an epoch.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RouteError {
     /// A message for a rank that does not exist.
     #[error("there is no rank {rank}: there are {size}")]
     NoSuchRank {
-        /// Whom it was for.
+        /// The requested rank.
         rank: u32,
-        /// How many there are.
+        /// Number of ranks.
         size: u32,
     },
-    /// A message longer than was agreed.
+    /// A message longer than the agreed maximum.
     #[error(
         "a message of {bytes} bytes is longer than the {most} agreed on; allow longer ones (max_message), \
          or send keys only (scheme pointers or ranks)"
     )]
     TooLong {
-        /// Its length.
+        /// Its length, bytes.
         bytes: usize,
-        /// The most allowed.
+        /// The maximum, bytes.
         most: usize,
     },
-    /// A setting that cannot be.
+    /// An invalid setting.
     #[error("{setting} cannot be {value}: {why}")]
     Setting {
-        /// Which.
+        /// Its name.
         setting: &'static str,
-        /// The value asked for.
+        /// The requested value.
         value: u64,
         /// The values allowed.
         why: &'static str,
@@ -41,9 +41,9 @@ pub enum RouteError {
     /// The buffers do not fit the memory allowed.
     #[error("{} on {}, {way}: {source}{hint}", counted((*ranks).into(), "rank"), counted((*nodes).into(), "node"))]
     Memory {
-        /// How many ranks.
+        /// Number of ranks.
         ranks: u32,
-        /// How many nodes.
+        /// Number of nodes.
         nodes: u32,
         /// The route's name.
         way: &'static str,
@@ -52,35 +52,35 @@ pub enum RouteError {
         /// A setting that needs less.
         hint: String,
     },
-    /// A rank is not there any more, or the transport fails.
+    /// A rank is gone, or the transport failed.
     #[error("{0}; what was ended before stays readable")]
     Transport(#[from] TransportError),
-    /// Nothing came for too long.
+    /// Nothing arrived for too long.
     #[error("no word for {seconds} s from {waited_for}; it may have died, or allow a longer wait (patience)")]
     Silent {
-        /// How long.
+        /// The wait, seconds.
         seconds: u64,
         /// The ranks that did not answer.
         waited_for: String,
     },
-    /// Nothing moves, and all ranks that were asked answer.
+    /// Nothing moves, although all ranks that were asked answer.
     #[error(
         "nothing has moved for {seconds} s, though all ranks that this one waits for answer: do all call the same things \
          in the same order? Or allow a longer wait (patience)"
     )]
     Stuck {
-        /// How long.
+        /// The wait, seconds.
         seconds: u64,
     },
-    /// A rank gave up, and all ranks learned it.
+    /// A rank gave up and informed all ranks.
     #[error("rank {rank} gave up: {text}")]
     Abandoned {
-        /// Who.
+        /// The rank.
         rank: u32,
-        /// Why.
+        /// The reason.
         text: String,
     },
-    /// A batch is not one that a peer of this version sends.
+    /// A malformed batch.
     #[error(
         "what came from rank {from} cannot be: {what}; do all ranks use the same version of the library?"
     )]
@@ -93,11 +93,11 @@ pub enum RouteError {
     /// A connection lost messages.
     #[error("{lost_from} sent {sent} messages of epoch {epoch} on one connection, {arrived} arrived")]
     Lost {
-        /// The sender, named.
+        /// The sender.
         lost_from: String,
-        /// The number of messages it sent, by its own count.
+        /// Number of messages sent, by the sender's count.
         sent: u64,
-        /// How many there were.
+        /// Number of messages that arrived.
         arrived: u64,
         /// The epoch, counted from 0.
         epoch: u32,

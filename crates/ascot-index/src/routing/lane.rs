@@ -1,8 +1,8 @@
-//! One lane of a rank: its connections, their buffers, and the batch that came last.
+//! One lane of a rank: its connections, their buffers, and the last batch received.
 //!
-//! A connection always owns a buffer, either being filled or under way, so it moves on as soon as the receiver
-//! takes what is under way; it never depends on the spare buffers, which only let it fill one batch while
-//! another travels.
+//! A connection always owns a buffer, either being filled or in transit, so it continues as soon as the receiver takes
+//! the batch in transit. It never depends on the spare buffers, which only let it fill one batch while another is in
+//! transit.
 
 use ascot_io::{Pool, PoolError};
 
@@ -17,7 +17,7 @@ use crate::reserve::vec_with_room;
 /// The purpose of buffers, for errors about memory.
 const PURPOSE: &str = "batches of messages between ranks";
 
-/// Buffers that belong to no connection at the moment.
+/// Buffers that currently belong to no connection.
 #[derive(Default)]
 pub(super) struct Spare {
     buffers: Vec<Vec<u8>>,
@@ -33,36 +33,36 @@ impl Spare {
         Ok(Self { buffers })
     }
 
-    /// Bytes of its buffers that are here.
+    /// Bytes of the buffers not in transit.
     pub fn bytes(&self) -> usize {
         self.buffers.iter().map(Vec::capacity).sum()
     }
 }
 
-/// A connection to one rank on one lane, and what comes from that rank on it.
+/// The connection to one rank on one lane, in both directions.
 struct Connection {
     peer: u32,
-    /// The batch that is being filled; none while there is no buffer for it.
+    /// The batch being filled; `None` while it has no buffer.
     filling: Option<Vec<u8>>,
     under_way: u32,
-    /// Messages put in, this epoch.
+    /// Messages sent in this epoch.
     sent: u64,
     end_sent: bool,
-    /// Messages taken out, this epoch.
+    /// Messages received in this epoch.
     arrived: u64,
     end_arrived: bool,
 }
 
-/// The batch that came last on a lane, and how much of it is passed on.
+/// The last batch received on a lane, and the progress of passing it on.
 #[derive(Default)]
 pub(super) struct InHand {
     pub batch: Vec<u8>,
-    /// How far it is passed on.
+    /// Offset of the next message to pass on.
     pub at: usize,
     pub from: u32,
-    /// It is passed on entirely.
+    /// Whether all of it is passed on.
     pub done: bool,
-    /// Messages of it that are passed on.
+    /// Number of its messages passed on.
     pub messages: u64,
 }
 
@@ -71,22 +71,22 @@ pub(super) struct LaneState {
     lane: Lane,
     connections: Vec<Connection>,
     pub in_hand: InHand,
-    /// A buffer for a message that does not fit a batch, unless it is under way.
+    /// A buffer for a message that does not fit a batch; `None` while in transit.
     long: Option<Vec<u8>>,
     has_long: bool,
     batch_bytes: usize,
-    /// Connections whose last batch of the epoch has been sent, and has arrived.
+    /// Number of connections whose last batch of the epoch has been sent, and has arrived.
     ends_sent: usize,
     ends_arrived: usize,
-    /// The connection where flushing goes on.
+    /// The connection where flushing continues.
     flush_at: usize,
 }
 
 impl LaneState {
-    /// With a buffer for each of `peers`, in the order in which they are addressed.
+    /// A lane with a buffer for each of `peers`, in address order.
     ///
     /// # Errors
-    /// The system has no memory for them.
+    /// The system has too little memory for them.
     pub fn new(
         lane: Lane,
         peers: impl Iterator<Item = u32>,
@@ -116,7 +116,7 @@ impl LaneState {
         Ok(Self { connections, ..this })
     }
 
-    /// One that nothing is sent on.
+    /// A lane that nothing is sent on.
     pub fn without_peers(lane: Lane, settings: &RoutingSettings) -> Self {
         Self {
             lane,
@@ -135,7 +135,7 @@ impl LaneState {
         !self.connections.is_empty()
     }
 
-    /// Bytes of its buffers that are here.
+    /// Bytes of the buffers not in transit.
     pub fn bytes(&self) -> usize {
         let filling = |connection: &Connection| connection.filling.as_ref().map_or(0, Vec::capacity);
         self.connections.iter().map(filling).sum::<usize>()
@@ -143,7 +143,7 @@ impl LaneState {
             + self.long.as_ref().map_or(0, Vec::capacity)
     }
 
-    /// Puts a message for connection `place` into its batch. `false`: there is no room now, nothing was done.
+    /// Adds a message to the batch of connection `place`. `false`: there is no space now, and nothing changed.
     pub fn put<T: Transport>(
         &mut self,
         place: usize,
@@ -167,7 +167,7 @@ impl LaneState {
             }
             return self.put(place, address, message, epoch, out);
         }
-        // An empty batch that is too small: the message travels alone, after what was sent before it.
+        // The batch is empty and too small for it: the message travels alone, after the messages sent before it.
         if connection.under_way >= UNDER_WAY_MAX {
             return Ok(false);
         }
@@ -181,7 +181,7 @@ impl LaneState {
         Ok(true)
     }
 
-    /// Sends the batch being filled. `false`: too many are under way already.
+    /// Sends the batch being filled. `false`: too many are in transit.
     fn dispatch<T: Transport>(
         &mut self,
         place: usize,
@@ -204,12 +204,12 @@ impl LaneState {
         Ok(true)
     }
 
-    /// Sends last batches of the epoch as far as possible; whether something moved.
+    /// Sends last batches of the epoch as far as possible; returns whether any was sent.
     pub fn flush<T: Transport>(&mut self, epoch: u32, out: &mut Outgoing<'_, T>) -> Result<bool, RouteError> {
         let count = self.connections.len();
         let mut moved = false;
         for step in 0..count {
-            // From another connection each time, so that ranks do not all send to the same one first.
+            // Starts at another connection each time, so that ranks do not all send to the same one first.
             let place = (self.flush_at + step) % count;
             if self.connections.get(place).is_some_and(|connection| connection.end_sent) {
                 continue;
@@ -225,12 +225,12 @@ impl LaneState {
         Ok(moved)
     }
 
-    /// Where flushing begins.
+    /// Sets the connection where flushing starts.
     pub fn flush_from(&mut self, place: usize) {
         self.flush_at = place % self.connections.len().max(1);
     }
 
-    /// Takes back a buffer whose batch has been taken.
+    /// Takes back the buffer of a batch that was received.
     pub fn take_back(&mut self, place: usize, sent: Sent, spare: &mut Spare) {
         let Some(connection) = self.connections.get_mut(place) else { return };
         connection.under_way = connection.under_way.saturating_sub(1);
@@ -246,7 +246,7 @@ impl LaneState {
         }
     }
 
-    /// Counts the batch in hand, all of it passed on, against what its header says.
+    /// Finishes the batch in hand after all of it is passed on, and checks the message count in its header.
     pub fn finish_in_hand(&mut self, place: usize, header: Header) -> Result<(), RouteError> {
         self.in_hand.done = true;
         let Some(connection) = self.connections.get_mut(place) else { return Ok(()) };
@@ -269,17 +269,17 @@ impl LaneState {
         Ok(())
     }
 
-    /// Nothing more will come in this epoch, and all that came is passed on.
+    /// Whether everything of this epoch has arrived and is passed on.
     pub fn all_arrived(&self) -> bool {
         self.ends_arrived == self.connections.len() && self.in_hand.done
     }
 
-    /// Nothing more will be sent in this epoch.
+    /// Whether everything of this epoch has been sent.
     pub fn all_sent(&self) -> bool {
         self.ends_sent == self.connections.len()
     }
 
-    /// The ranks that have not ended yet.
+    /// The ranks that have not ended the epoch.
     pub fn missing(&self) -> impl Iterator<Item = u32> + '_ {
         self.connections.iter().filter(|connection| !connection.end_arrived).map(|connection| connection.peer)
     }
@@ -294,7 +294,7 @@ impl LaneState {
     }
 }
 
-/// What sending needs beside the lane.
+/// The parts of the router that sending needs.
 pub(super) struct Outgoing<'a, T> {
     pub transport: &'a mut T,
     pub spare: &'a mut Spare,

@@ -1,5 +1,5 @@
-//! Which connections a rank has, and the memory its buffers take: the bound, by the same arithmetic that
-//! makes them.
+//! The connections of a rank and the memory of its buffers: the bound is computed by the arithmetic that allocates
+//! them.
 //!
 //! ```text
 //!   lane      three-hop: a buffer for each     direct: a buffer for each
@@ -8,11 +8,11 @@
 //!   deliver   other rank of the node           other rank
 //!   control   parent and children in a tree    the same; two, one of them for the message that a rank gives up
 //!
-//!   and per lane in use: the batch that came last; a long message each way, if any may be longer
+//!   and per lane in use: the last batch received; a long message each direction, if any may be longer
 //!   than a batch; spare batches, shared
 //! ```
 //!
-//! A receiver needs no buffer per sender, since a batch stays with the transport until it is taken.
+//! A receiver needs no buffer per sender, because a batch stays with the transport until it is taken.
 
 use std::time::Duration;
 
@@ -24,9 +24,9 @@ use super::transport::Lane;
 
 /// Default bytes of a batch.
 const BATCH_BYTES: usize = 32 << 10;
-/// The least a batch may hold: less than this is mostly headers.
+/// Minimum bytes of a batch: a smaller one is mostly headers.
 const BATCH_BYTES_MIN: usize = 64;
-/// Batches under way to the same rank on the same lane at once.
+/// Maximum batches in transit to one rank on one lane.
 pub(super) const UNDER_WAY_MAX: u32 = 2;
 
 /// How messages are routed. All ranks use the same settings.
@@ -36,13 +36,13 @@ pub struct RoutingSettings {
     pub route: Route,
     /// Bytes of a batch.
     pub batch_bytes: usize,
-    /// Bytes of the longest message; one that does not fit a batch travels alone.
+    /// Maximum bytes of a message; one that does not fit a batch travels alone.
     pub max_message_bytes: usize,
-    /// Batches that may be under way on top of one for each connection.
+    /// Batches that may be in transit in addition to one for each connection.
     pub spare_batches: usize,
-    /// Ranks on a node, whatever nodes the transport has: one machine then acts as several.
+    /// Ranks on a node, regardless of the transport's nodes: one machine then acts as several.
     pub ranks_per_node: Option<u32>,
-    /// How long to wait for others when nothing at all comes.
+    /// How long to wait for other ranks while nothing arrives.
     pub patience: Duration,
 }
 
@@ -60,7 +60,7 @@ impl Default for RoutingSettings {
 }
 
 impl RoutingSettings {
-    /// Refuses what cannot work.
+    /// Refuses invalid settings.
     pub fn check(&self) -> Result<(), RouteError> {
         let refuse =
             |setting, value: usize, why| Err(RouteError::Setting { setting, value: value as u64, why });
@@ -76,19 +76,19 @@ impl RoutingSettings {
         Ok(())
     }
 
-    /// Bytes of the longest batch that can come.
+    /// Maximum bytes of a batch that can arrive.
     pub(super) fn longest_batch(&self) -> usize {
         self.batch_bytes.max(self.long_batch().unwrap_or(0))
     }
 
-    /// Bytes of a batch for one message that is longer than usual, if there can be any.
+    /// Bytes of a batch for one long message, if there can be any.
     pub(super) fn long_batch(&self) -> Option<usize> {
         let alone = HEADER_BYTES + PREFIX_BYTES_MAX + self.max_message_bytes;
         (alone > self.batch_bytes).then_some(alone)
     }
 }
 
-/// The connections of one rank and what its buffers take.
+/// The connections of one rank and the memory of its buffers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     route: Route,
@@ -104,7 +104,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// For `rank` among the ranks of `topology`.
+    /// The layout of `rank` among the ranks of `topology`.
     pub fn new(topology: &Topology, rank: u32, settings: &RoutingSettings) -> Self {
         let others_of_node = topology.ranks_on(topology.node_of(rank)) as usize - 1;
         let several_nodes = topology.nodes() > 1;
@@ -131,8 +131,8 @@ impl Layout {
 
     /// The layout of the rank that needs the most memory.
     pub fn heaviest(topology: &Topology, settings: &RoutingSettings) -> Self {
-        // A rank represents the most nodes where its place comes up once more than others'; each place of
-        // the first nodes is looked at, and the last node, which may be smaller, so that its ranks do more.
+        // The rank that represents the most nodes is on one of the first nodes, whose places are all tried, or on the
+        // last node, which may have fewer ranks that represent more nodes each.
         let nodes = topology.nodes();
         let ranks = (0..nodes.min(2))
             .chain(nodes.saturating_sub(2)..nodes)
@@ -146,7 +146,7 @@ impl Layout {
         self.route
     }
 
-    /// Connections out on a lane; there are as many in.
+    /// Outgoing connections on a lane; there are as many incoming ones.
     pub fn connections(&self, lane: Lane) -> usize {
         match lane {
             Lane::Local => self.local,
@@ -156,23 +156,23 @@ impl Layout {
         }
     }
 
-    /// Batches that this rank owns, under way or not.
+    /// Number of batches that this rank owns, in transit or not.
     pub fn batches(&self) -> usize {
         let connected: usize = Lane::DATA.iter().map(|&lane| self.connections(lane)).sum();
         if connected == 0 { 0 } else { connected + self.spare_batches }
     }
 
-    /// Lanes of messages that are in use.
+    /// Number of message lanes in use.
     pub fn lanes(&self) -> usize {
         Lane::DATA.iter().filter(|&&lane| self.connections(lane) > 0).count()
     }
 
-    /// Bytes that describe which rank is where; part of [`memory_bytes`](Self::memory_bytes).
+    /// Bytes of the topology; part of [`memory_bytes`](Self::memory_bytes).
     pub fn topology_bytes(&self) -> usize {
         self.topology_bytes
     }
 
-    /// Bytes of all buffers: what is reserved and allocated, and never exceeded.
+    /// Bytes of all buffers: reserved and allocated in advance, never exceeded.
     pub fn memory_bytes(&self) -> usize {
         let taken = self.lanes() * self.longest_batch;
         let long = self.lanes() * self.long_batch.unwrap_or(0);

@@ -1,9 +1,9 @@
-//! The next hop of a message, and the connection that leads there: arithmetic on ranks, no state.
+//! The next hop of a message, and its connection: arithmetic on ranks, no state.
 
 use super::topology::{Route, Topology};
 use super::transport::Lane;
 
-/// Where a message goes next.
+/// The next hop of a message.
 pub(super) struct Hop {
     pub lane: Lane,
     pub place: usize,
@@ -18,13 +18,13 @@ pub(super) struct NextHops {
     route: Route,
     own_index: u32,
     ranks_on_node: u32,
-    /// The nodes represented, as [`Topology::represented`] has them: the first, and whether the own node stands
-    /// among them, left out.
+    /// The first node represented, as in [`Topology::represented`], and whether the rank's own node is in that
+    /// sequence, which omits it.
     first_represented: u32,
     own_is_among: bool,
 }
 
-/// The place of `other` among all but `own`.
+/// The index of `other` among all but `own`.
 fn beside(own: u32, other: u32) -> usize {
     (other - u32::from(other > own)) as usize
 }
@@ -45,7 +45,7 @@ impl NextHops {
         }
     }
 
-    /// The place of a node among those that this rank [represents](Topology::represented) its own to.
+    /// The index of a node among those that this rank [represents](Topology::represented) its own node to.
     fn place_of_node(&self, other: u32) -> Option<usize> {
         let from_first = other.checked_sub(self.first_represented)?;
         if other == self.node || !from_first.is_multiple_of(self.ranks_on_node) {
@@ -71,7 +71,7 @@ impl NextHops {
         self.topology.node_of(rank) == self.node
     }
 
-    /// The ranks that a lane leads to, in the order of their places.
+    /// The peers of a lane, ordered by index.
     pub fn peers(&self, lane: Lane) -> Vec<u32> {
         let topology = &self.topology;
         let neighbours = || {
@@ -93,7 +93,7 @@ impl NextHops {
         }
     }
 
-    /// Where a message for `to` goes from here; `None`: it is for this rank.
+    /// The next hop of a message for `to`; `None`: it is for this rank.
     pub fn next_hop(&self, to: u32) -> Option<Hop> {
         if to == self.rank {
             return None;
@@ -115,7 +115,7 @@ impl NextHops {
         Some(Hop { lane: Lane::Local, place: beside(own_index, representative), address: Some(to) })
     }
 
-    /// The place of a peer among the connections of a lane.
+    /// The index of a peer among the connections of a lane.
     pub fn place_of(&self, lane: Lane, peer: u32) -> Option<usize> {
         let topology = &self.topology;
         if peer >= topology.size() || peer == self.rank {
@@ -132,8 +132,8 @@ impl NextHops {
         (node == self.node).then(|| beside(self.own_index, topology.index_on_node(peer)))
     }
 
-    /// Whether messages to `to` leave the node here. A batch of the local lane holds no others, else a message
-    /// could go in circles.
+    /// Whether messages to `to` leave the node here. A batch of the local lane has no others, because a message could
+    /// otherwise circulate.
     pub fn represents(&self, to: u32) -> bool {
         self.place_of_node(self.topology.node_of(to)).is_some()
     }
@@ -143,7 +143,7 @@ impl NextHops {
 mod tests {
     use super::*;
 
-    /// Follows a message; how many hops it took, and how many of them left a node.
+    /// Follows a message; returns its number of hops, and how many of them left a node.
     fn follow(topology: &Topology, route: Route, from: u32, to: u32) -> (u32, u32) {
         let (mut at, mut hops, mut off_node) = (from, 0, 0);
         loop {

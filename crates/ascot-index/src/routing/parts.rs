@@ -1,6 +1,6 @@
-//! The parts of a router beside its transport: next hops, lanes and their buffers, all made at once.
+//! The parts of a router besides its transport: next hops, lanes and their buffers, all made at once.
 //!
-//! Invariant: buffers are reserved from the pool before one of them is made.
+//! Invariant: all buffers are reserved from the pool before the first is allocated.
 
 use ascot_io::{Pool, PoolError, Reservation};
 
@@ -23,10 +23,10 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// The parts of a router over `transport`, before anything is sent.
+    /// The parts of a router over `transport`, made before anything is sent.
     ///
     /// # Errors
-    /// Settings that cannot work; buffers that do not fit the pool, here or at the rank that needs the most.
+    /// Invalid settings; buffers that do not fit the pool, here or at the rank that needs the most.
     pub fn new(
         transport: &impl Transport,
         settings: RoutingSettings,
@@ -39,7 +39,7 @@ impl Parts {
         };
         let rank = transport.rank();
         let layout = Layout::new(&topology, rank, &settings);
-        // By what the rank with the most needs, so that all come to the same answer.
+        // Uses the memory of the rank that needs the most, so that all ranks get the same result.
         let heaviest = Layout::heaviest(&topology, &settings).memory_bytes();
         let purpose = "batches of messages between ranks";
         let memory = pool.reserve(heaviest.max(layout.memory_bytes()), purpose).and_then(|memory| {
@@ -60,7 +60,7 @@ impl Parts {
         Ok(Self { settings, layout, next_hops, lanes, spare, _memory: Some(memory) })
     }
 
-    /// Parts without a lane for messages.
+    /// Parts without lanes for messages.
     pub(super) fn without_lanes(transport: &impl Transport, settings: RoutingSettings) -> Self {
         let topology = transport.topology();
         let rank = transport.rank();
@@ -71,7 +71,7 @@ impl Parts {
     }
 }
 
-/// Says what would need less, if anything does.
+/// The error of buffers that do not fit, with a setting that needs less if there is one.
 fn memory_error(topology: &Topology, rank: u32, settings: &RoutingSettings, source: PoolError) -> RouteError {
     let bytes = |route| {
         let settings = RoutingSettings { route, ..settings.clone() };

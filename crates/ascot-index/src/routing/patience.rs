@@ -1,27 +1,27 @@
-//! Waiting for others: how long, and who is named when it was too long.
+//! Waiting for other ranks: time limits, and the ranks to name in errors.
 //!
 //! ```text
 //!   nothing moves   0 ......... a quarter of patience ................ patience ............. twice that
-//!                               those that are missing are asked       those that have not    all have answered:
-//!                               whether they are there                 answered are named     nobody is
-//! ```
+//!                               the missing ranks are asked            those that have not    if all have answered:
+//!                               whether they are present               answered are named     an error without names
 //!
-//! A rank that all answer to goes on waiting: one of those it waits for will find out who is gone, and tell it.
+//! A rank whose missing ranks all answer continues to wait: one of those ranks will detect the lost rank and report
+//! it.
 
 use std::time::{Duration, Instant};
 
-/// The longest wait before the patience is looked at.
+/// Maximum wait between two checks of the patience.
 pub(super) const WAIT: Duration = Duration::from_millis(50);
-/// Most ranks that a message names.
+/// Maximum number of ranks that an error names.
 const NAMED_MAX: usize = 8;
 
-/// Since when nothing has moved, and what had by then; nothing before the first wait.
+/// When the movement count last changed, and its value; `None` before the first wait.
 #[derive(Default)]
 pub struct Waiting(Option<(Instant, u64)>);
 
 impl Waiting {
-    /// For how long nothing has moved. `moved` grows with everything that moves; time counts from the last change of
-    /// it, because a slow rank is not a rank that is gone.
+    /// The time for which nothing has moved. `moved` increases with every movement; time counts from its last change,
+    /// because a slow rank is not a lost one.
     pub(super) fn unmoved_for(&mut self, moved: u64) -> Duration {
         let since = match self.0 {
             Some((since, before)) if before == moved => since,
@@ -31,7 +31,7 @@ impl Waiting {
     }
 }
 
-/// Some ranks, for a message.
+/// A list of ranks for an error message.
 pub(super) fn named(ranks: &[u32]) -> String {
     let named: Vec<String> = ranks.iter().take(NAMED_MAX).map(u32::to_string).collect();
     let more = match ranks.len().saturating_sub(NAMED_MAX) {

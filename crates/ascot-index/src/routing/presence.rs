@@ -1,14 +1,14 @@
-//! Which of the ranks that this one waits for are present.
+//! Detects which of the missing ranks are present.
 //!
-//! A blocked rank asks those it may be waiting for. A rank inside a call of its writer answers, whatever it waits for
-//! itself. So the rank that does not answer is the one that all others wait for, directly or not:
+//! A blocked rank asks the ranks it may be waiting for. A rank inside a call of its writer answers, even if it is
+//! waiting itself. So the rank that does not answer is the one that all others wait for, directly or not:
 //!
 //! ```text
 //!   A ── are you there? ──▶ B      B answers: A knows that B is not gone
 //!   B ── are you there? ──▶ D      D does not answer: B names D to its neighbours in the tree and to A
 //! ```
 //!
-//! Invariant: at most one question and one answer are under way to each rank, however often it is asked.
+//! Invariant: at most one question and one answer are in transit to each rank, however often it is asked.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -23,29 +23,29 @@ struct Peer {
     question_under_way: bool,
     answered: Option<Instant>,
     answer_under_way: bool,
-    /// It learned that a rank gives up.
+    /// Whether it was informed that a rank gives up.
     informed: bool,
 }
 
-/// The ranks that were asked, or have asked.
+/// The ranks that were asked or have asked.
 #[derive(Default)]
 pub(super) struct Presence {
     peers: BTreeMap<u32, Peer>,
 }
 
 impl Presence {
-    /// Asks `rank`, unless it was asked less than `pause` ago or has not taken the last question.
+    /// Asks `rank`, unless it was asked less than `pause` ago or has not received the last question.
     pub fn ask<T: Transport>(&mut self, transport: &mut T, rank: u32, pause: Duration) {
         let peer = self.peers.entry(rank).or_default();
         if peer.question_under_way || peer.asked.is_some_and(|asked| asked.elapsed() < pause) {
             return;
         }
         peer.asked = Some(Instant::now());
-        // One that cannot be asked does not answer.
+        // A rank that cannot be asked counts as silent.
         peer.question_under_way = send(transport, rank, &plain(Kind::Question));
     }
 
-    /// A rank asks: it is answered.
+    /// Answers the question of a rank.
     pub fn take_question<T: Transport>(&mut self, transport: &mut T, from: u32) {
         let peer = self.peers.entry(from).or_default();
         if !peer.answer_under_way {
@@ -53,12 +53,12 @@ impl Presence {
         }
     }
 
-    /// A rank has answered.
+    /// Notes the answer of a rank.
     pub fn take_answer(&mut self, from: u32) {
         self.peers.entry(from).or_default().answered = Some(Instant::now());
     }
 
-    /// A message to `to` has been received; whether it was sent by this module.
+    /// Notes that a message to `to` was received; returns whether this module sent it.
     pub fn take_back(&mut self, to: u32, bytes: &[u8]) -> bool {
         let Some(peer) = self.peers.get_mut(&to) else { return false };
         match Kind::of(bytes) {
@@ -75,7 +75,7 @@ impl Presence {
         answered.is_some_and(|answered| answered.elapsed() < age)
     }
 
-    /// Tells all ranks that asked or were asked of one that gives up, each once.
+    /// Informs all ranks that asked or were asked, each once, that a rank gives up.
     pub fn tell<T: Transport>(&mut self, transport: &mut T, message: &ControlMessage) {
         for (&rank, peer) in self.peers.iter_mut().filter(|(_, peer)| !peer.informed) {
             peer.informed = true;
@@ -84,12 +84,12 @@ impl Presence {
     }
 }
 
-/// A message with a kind and nothing else.
+/// A message with a kind and no other contents.
 fn plain(kind: Kind) -> ControlMessage {
     ControlMessage { kind, ..ControlMessage::of(0, 0, 0, Outcome::Well, &[]) }
 }
 
-/// Sends a message in a buffer of its own; whether the transport takes it.
+/// Sends a message in a buffer of its own; returns whether the transport accepts it.
 fn send<T: Transport>(transport: &mut T, to: u32, message: &ControlMessage) -> bool {
     let mut bytes = Vec::new();
     message.write(&mut bytes);

@@ -1,4 +1,4 @@
-//! The router of one rank: it appends messages, passes on those of others, delivers those that are here.
+//! The router of one rank: it appends messages, forwards those of other ranks, and delivers those for this rank.
 //!
 //! An epoch goes through three phases; only the first takes messages:
 //!
@@ -6,9 +6,9 @@
 //!   append ... append | drain: flush lane by lane until all has arrived | allreduce: up and down the tree
 //! ```
 //!
-//! A lane is flushed when nothing can be put on it any more: the local one when the rank stops appending, the
-//! wire when all local batches have arrived, delivery when all of the wire have. During the allreduce no messages
-//! are taken, since faster ranks may be in the next epoch already.
+//! A lane is flushed when no more messages can be put on it: the local lane when the rank stops appending, the wire
+//! lane when all local batches have arrived, the deliver lane when all wire batches have. During the allreduce no
+//! messages are taken, because faster ranks may already be in the next epoch.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ use super::patience::{WAIT, Waiting, named};
 use super::topology::Topology;
 use super::transport::{Lane, Transport};
 
-/// Appends between two looks at what has come in, when nothing else makes the rank look.
+/// Appends between two polls of incoming batches, if nothing else causes a poll.
 const APPENDS_PER_LOOK: u32 = 256;
 
 /// Routes the messages of one rank.
@@ -37,24 +37,24 @@ pub struct Router<T: Transport> {
     control: Control,
     counts: RoutingCounts,
     appends_to_look: u32,
-    /// The first failure; after it nothing works any more.
+    /// The first failure; every later call returns it.
     failed: Option<RouteError>,
     left: bool,
 }
 
-/// The function that takes the messages that arrive.
+/// The function that receives delivered messages.
 pub type Delivery<'a> = dyn FnMut(&[u8]) + 'a;
 
 impl<T: Transport> Router<T> {
-    /// A router over `transport`; its buffers come out of `pool`, all of them now.
+    /// A router over `transport`; allocates all its buffers from `pool`.
     pub fn new(transport: T, settings: RoutingSettings, pool: &Pool) -> Result<Self, RouteError> {
         let parts = Parts::new(&transport, settings, pool)?;
         let neighbours = tree_neighbours(parts.next_hops.topology(), parts.next_hops.rank());
         Ok(Self::with_parts(transport, Control::new(neighbours), parts))
     }
 
-    /// A router without lanes for messages: it takes part in allreduces, whatever the settings of each rank are, so a
-    /// rank whose settings are wrong can still report that. It waits for other ranks for as long as `patience`.
+    /// A router without lanes for messages: it takes part in allreduces whatever the settings of each rank are, so
+    /// that a rank with invalid settings can report them. `patience` bounds its waits for other ranks.
     pub fn without_lanes(transport: T, patience: Duration) -> Self {
         let control = Control::new(tree_neighbours(&transport.topology(), transport.rank()));
         let parts =
@@ -83,7 +83,7 @@ impl<T: Transport> Router<T> {
         Parts::new(&self.transport, settings, pool)
     }
 
-    /// Takes the lanes that were prepared, before anything is routed.
+    /// Installs prepared lanes, before any message is routed.
     pub fn begin(&mut self, parts: Parts) {
         self.parts = parts;
     }
@@ -93,7 +93,7 @@ impl<T: Transport> Router<T> {
         self.parts.next_hops.rank()
     }
 
-    /// Which ranks there are, on which nodes.
+    /// The ranks and their nodes.
     pub fn topology(&self) -> &Topology {
         self.parts.next_hops.topology()
     }
@@ -108,12 +108,12 @@ impl<T: Transport> Router<T> {
         &self.counts
     }
 
-    /// Bytes of the longest message it takes: any, where this rank is the only one and nothing travels.
+    /// Maximum bytes of a message; unlimited if this rank is the only one, because nothing is sent.
     pub fn longest_message(&self) -> usize {
         if self.topology().size() > 1 { self.parts.settings.max_message_bytes } else { usize::MAX }
     }
 
-    /// Sends a message to rank `to`, and delivers messages that have arrived. Waits while there is no room.
+    /// Sends a message to rank `to`, and delivers messages that have arrived. Waits while there is no space.
     pub fn append(&mut self, to: u32, message: &[u8], delivery: &mut Delivery<'_>) -> Result<(), RouteError> {
         let mut waiting = Waiting::default();
         while !self.try_append(to, message, delivery)? {
@@ -122,8 +122,7 @@ impl<T: Transport> Router<T> {
         Ok(())
     }
 
-    /// As [`append`](Self::append), but where there is no room even after looking at what has come, it
-    /// answers `false` and nothing was sent.
+    /// As [`append`](Self::append), but returns `false`, with nothing sent, if there is no space even after a poll.
     pub fn try_append(
         &mut self,
         to: u32,
@@ -164,7 +163,7 @@ impl<T: Transport> Router<T> {
         self.noted(put)
     }
 
-    /// Delivers what has come, and moves what can move; whether anything did. Call it now and then during long
+    /// Delivers arrived messages and forwards others; returns whether anything moved. Call it occasionally during long
     /// computations, so that others need not wait.
     pub fn progress(&mut self, delivery: &mut Delivery<'_>) -> Result<bool, RouteError> {
         self.check_well()?;
@@ -182,16 +181,15 @@ impl<T: Transport> Router<T> {
         Ok(())
     }
 
-    /// As [`drain`](Self::drain), but answers `false` where it would wait. Nothing may be appended once it has
-    /// been called.
+    /// As [`drain`](Self::drain), but returns `false` if it would wait. Nothing may be appended after the first call.
     pub fn try_drain(&mut self, delivery: &mut Delivery<'_>) -> Result<bool, RouteError> {
         self.check_well()?;
         let done = self.drain_on(delivery);
         self.noted(done)
     }
 
-    /// Waits until something may have moved, after an append or drain that found no room; the same `waiting` for
-    /// all waits of one call.
+    /// Waits until something may have moved, after an append or drain without space; pass the same `waiting` to all
+    /// waits of one call.
     pub fn wait(&mut self, waiting: &mut Waiting) -> Result<(), RouteError> {
         self.counts.waits += 1;
         let patience = self.parts.settings.patience;
@@ -219,8 +217,8 @@ impl<T: Transport> Router<T> {
         self.noted(Err(RouteError::Stuck { seconds: still.as_secs() }))
     }
 
-    /// Combines the outcomes of all ranks; then the next epoch is open. All ranks call
-    /// it with the same purpose, a number of the caller's; otherwise all of them fail.
+    /// Combines the outcomes of all ranks and opens the next epoch. All ranks call it with the same purpose, a number
+    /// defined by the caller; otherwise all of them fail.
     pub fn allreduce(&mut self, purpose: u8, outcome: Outcome, sums: &[u64]) -> Result<Combined, RouteError> {
         self.allreduce_message(ControlMessage::of(purpose, self.epoch, self.rank(), outcome, sums))
     }
@@ -249,7 +247,7 @@ impl<T: Transport> Router<T> {
         self.transport.leave();
     }
 
-    /// Reports to the other ranks that this one gives up, so that they need not find out by waiting.
+    /// Informs the other ranks that this one gives up, so that they need not detect it by waiting.
     pub fn give_up(&mut self, text: &str) {
         if self.failed.is_none() {
             let outcome = Outcome::Failed { code: 0, text: text.to_owned() };
@@ -260,7 +258,7 @@ impl<T: Transport> Router<T> {
         }
     }
 
-    /// Bytes of buffers that are here, not under way.
+    /// Bytes of the buffers not in transit.
     pub fn bytes_held(&self) -> usize {
         let lanes: usize = self.parts.lanes.iter().map(LaneState::bytes).sum();
         lanes + self.parts.spare.bytes() + self.control.bytes()
@@ -268,7 +266,7 @@ impl<T: Transport> Router<T> {
 
     // ------------------------------------------------------------ inside
 
-    /// Reports ranks that do not answer to all ranks that can be reached.
+    /// Reports silent ranks to all ranks that can be reached.
     fn give_up_on(&mut self, first: u32, silent: &[u32]) -> Result<(), RouteError> {
         let seconds = self.parts.settings.patience.as_secs();
         let waited_for = named(silent);
@@ -279,7 +277,7 @@ impl<T: Transport> Router<T> {
         self.noted(Err(RouteError::Silent { seconds, waited_for }))
     }
 
-    /// A number that grows with anything that goes out or comes in.
+    /// A number that increases whenever anything is sent, forwarded or delivered.
     fn moved_so_far(&self) -> u64 {
         let in_hand = |lane: &LaneState| lane.in_hand.messages + lane.in_hand.at as u64;
         self.batches_sent() + self.counts.delivered + self.parts.lanes.iter().map(in_hand).sum::<u64>()
@@ -301,7 +299,7 @@ impl<T: Transport> Router<T> {
         }
     }
 
-    /// Keeps a failure: whatever the caller does next, the router is of no use any more.
+    /// Keeps the first failure: the router cannot be used after it.
     fn noted<R>(&mut self, result: Result<R, RouteError>) -> Result<R, RouteError> {
         if let Err(error) = &result
             && self.failed.is_none()
@@ -315,7 +313,7 @@ impl<T: Transport> Router<T> {
         self.counts.hops.iter().map(|hop| hop.batches).sum()
     }
 
-    /// Sends a message on its way, or delivers it here. `false`: no room.
+    /// Forwards a message, or delivers it if it is for this rank. `false`: no space.
     fn pass_on(&mut self, to: u32, message: &[u8], delivery: &mut Delivery<'_>) -> Result<bool, RouteError> {
         let Some(hop) = self.parts.next_hops.next_hop(to) else {
             self.counts.delivered += 1;
@@ -325,7 +323,7 @@ impl<T: Transport> Router<T> {
         self.on_lane(hop.lane, |state, epoch, out| state.put(hop.place, hop.address, message, epoch, out))
     }
 
-    /// Lets a lane send, and counts what it sends.
+    /// Runs `act` on a lane that may send, and counts what it sends.
     fn on_lane<R>(
         &mut self,
         lane: Lane,
@@ -343,7 +341,7 @@ impl<T: Transport> Router<T> {
     fn look(&mut self, delivery: &mut Delivery<'_>) -> Result<bool, RouteError> {
         let mut moved = self.take_back_buffers()?;
         moved |= self.control.poll(&mut self.transport)?;
-        // The last lane first: what it passes on makes room for the others.
+        // The last lane first: its progress makes space for the others.
         for lane in [Lane::Deliver, Lane::Wire, Lane::Local] {
             while self.lane(lane).used() && self.advance(lane, delivery)? {
                 moved = true;
@@ -366,7 +364,7 @@ impl<T: Transport> Router<T> {
         Ok(moved)
     }
 
-    /// Passes on the batch in hand of a lane, or takes the next one; whether anything moved.
+    /// Forwards the batch in hand of a lane, or takes the next one; returns whether anything moved.
     fn advance(&mut self, lane: Lane, delivery: &mut Delivery<'_>) -> Result<bool, RouteError> {
         let mut hand = std::mem::take(&mut self.lane(lane).in_hand);
         let mut moved = false;
@@ -403,7 +401,7 @@ impl<T: Transport> Router<T> {
         Ok(moved)
     }
 
-    /// Passes on messages of a batch until there is no room; whether all of it is.
+    /// Forwards messages of a batch until there is no space; returns whether all are forwarded.
     fn pass_on_batch(
         &mut self,
         lane: Lane,
@@ -516,7 +514,7 @@ impl<T: Transport> Router<T> {
         Ok(())
     }
 
-    /// Looks at the control lane only.
+    /// Polls the control lane only.
     fn poll_control(&mut self) -> Result<(), RouteError> {
         self.take_back_buffers()?;
         self.control.poll(&mut self.transport)?;

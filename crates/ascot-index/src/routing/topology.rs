@@ -1,17 +1,17 @@
-//! Which rank is on which node, and who represents whom.
+//! The ranks of each node, and the representatives of nodes.
 //!
-//! Node `a`'s representative for node `b` is its rank number `(a + b) mod ranks of a`, counted within the
-//! node. For a fixed `a` that deals the other nodes out evenly among its ranks, and the two representatives of
-//! a pair of nodes talk only with each other, so a rank has as many connections in as out.
+//! Node `a`'s representative for node `b` is its rank number `(a + b) mod ranks of a`, counted within the node. For a
+//! fixed `a` this distributes the other nodes evenly among its ranks, and the two representatives of a pair of nodes
+//! communicate only with each other, so a rank has as many incoming connections as outgoing ones.
 
 use std::ops::Range;
 
-/// The way messages take.
+/// The route of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
     /// Each rank sends to every other.
     Direct,
-    /// By a representative of the own node and one of the other.
+    /// Through a representative on each of the two nodes.
     ThreeHop,
 }
 
@@ -26,18 +26,19 @@ pub struct Topology {
 enum Kind {
     /// Consecutive ranks, `ranks_per_node` to a node; the last node may have fewer.
     Even { ranks_per_node: u32 },
-    /// Any placement: ranks in order of node, where each node begins among them, and each rank's place there.
+    /// Any assignment: ranks ordered by node, the first index of each node in that order, and each rank's place on its
+    /// node.
     Listed { order: Vec<u32>, begins: Vec<u32>, place: Vec<u32>, node: Vec<u32> },
 }
 
 impl Topology {
-    /// `size` ranks, `ranks_per_node` consecutive ones to a node; at least one of each.
+    /// `size` ranks, `ranks_per_node` consecutive ones on a node; at least one of each.
     pub fn even(size: u32, ranks_per_node: u32) -> Self {
         let size = size.max(1);
         Self { size, kind: Kind::Even { ranks_per_node: ranks_per_node.clamp(1, size) } }
     }
 
-    /// Ranks with any mark of the node each is on, such as the lowest rank there.
+    /// Ranks with an identifier of the node each is on, such as the lowest rank there.
     pub fn listed(node_of_rank: &[u32]) -> Self {
         if node_of_rank.is_empty() {
             return Self::even(1, 1);
@@ -62,12 +63,12 @@ impl Topology {
         Self { size: order.len() as u32, kind: Kind::Listed { order, begins, place, node } }
     }
 
-    /// All ranks.
+    /// Number of ranks.
     pub fn size(&self) -> u32 {
         self.size
     }
 
-    /// All nodes.
+    /// Number of nodes.
     pub fn nodes(&self) -> u32 {
         match &self.kind {
             Kind::Even { ranks_per_node } => self.size.div_ceil(*ranks_per_node),
@@ -83,7 +84,7 @@ impl Topology {
         }
     }
 
-    /// How many ranks a node has.
+    /// Number of ranks of a node.
     pub fn ranks_on(&self, node: u32) -> u32 {
         self.places(node).len() as u32
     }
@@ -108,7 +109,7 @@ impl Topology {
         }
     }
 
-    /// Where a node's ranks are among all, in order of nodes.
+    /// The range of a node's ranks among all, ordered by node.
     fn places(&self, node: u32) -> Range<u32> {
         match &self.kind {
             Kind::Even { ranks_per_node } => {
@@ -122,13 +123,13 @@ impl Topology {
         }
     }
 
-    /// The rank of `node` that talks with `other`.
+    /// The rank of `node` that communicates with `other`.
     pub fn representative(&self, node: u32, other: u32) -> u32 {
         let index = (u64::from(node) + u64::from(other)) % u64::from(self.ranks_on(node).max(1));
         self.rank_at(node, index as u32)
     }
 
-    /// The nodes that a rank represents its own to, ascending.
+    /// The nodes that a rank represents its own node to, ascending.
     pub fn represented(&self, rank: u32) -> impl Iterator<Item = u32> + '_ {
         let node = self.node_of(rank);
         (self.first_represented(rank)..self.nodes())
@@ -136,7 +137,8 @@ impl Topology {
             .filter(move |&other| other != node)
     }
 
-    /// The lowest node `other` with `(node + other) mod ranks` equal to the rank's place, its own not left out.
+    /// The lowest node `other` with `(node + other) mod ranks` equal to the rank's place; it may be the rank's own
+    /// node.
     pub(super) fn first_represented(&self, rank: u32) -> u32 {
         let node = self.node_of(rank);
         let index = self.index_on_node(rank);
@@ -144,7 +146,7 @@ impl Topology {
         (index + ranks - node % ranks) % ranks
     }
 
-    /// The memory of the description itself.
+    /// Bytes of memory of the topology.
     pub fn memory_bytes(&self) -> usize {
         match &self.kind {
             Kind::Even { .. } => 0,

@@ -1,26 +1,27 @@
-//! The seam between routing and whatever moves batches: threads of one process, MPI, or what a host brings.
+//! The interface between routing and the transport of batches: threads of one process, MPI, or a transport of the
+//! host.
 //!
 //! A transport carries *batches* between ranks on *lanes*. It must
 //!
 //! - keep the order of batches between two ranks on one lane;
-//! - give a batch's buffer back ([`Transport::sent`]) only when the receiver has taken the batch out: this is
-//!   the whole of flow control;
-//! - let a lane stand still, its batches untaken, without holding up other lanes;
+//! - return a batch's buffer ([`Transport::sent`]) only after the receiver has taken the batch out: this is the whole
+//!   flow control;
+//! - let a lane stop, its batches untaken, without blocking other lanes;
 //! - never wait in [`send`](Transport::send), [`sent`](Transport::sent) or [`receive`](Transport::receive).
 //!
-//! Few batches are under way at once: two for each connection, one more for one long message a lane.
+//! Few batches are in transit at once: two for each connection, and one more for one long message per lane.
 
 use std::time::Duration;
 
 use super::topology::Topology;
 
-/// The step of the route that a batch is on. Batches wait only for later lanes, never for earlier ones.
+/// The step of the route for which a batch is sent. Batches wait only for later lanes, never for earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u32)]
 pub enum Lane {
     /// To the representative on the sender's own node.
     Local = 0,
-    /// From a node's representative to that of another.
+    /// From one node's representative to another's.
     Wire = 1,
     /// To the destination.
     Deliver = 2,
@@ -36,11 +37,11 @@ impl Lane {
 /// A batch that its receiver has taken.
 #[derive(Debug)]
 pub struct Sent {
-    /// Who took it.
+    /// The receiver.
     pub to: u32,
     /// The lane it went on.
     pub lane: Lane,
-    /// Its buffer, as it was given to [`Transport::send`], for use again.
+    /// Its buffer, as passed to [`Transport::send`], for reuse.
     pub buffer: Vec<u8>,
 }
 
@@ -48,7 +49,7 @@ pub struct Sent {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransportError {
-    /// A rank is not there any more.
+    /// A rank is gone.
     #[error("rank {rank} is gone")]
     PeerGone {
         /// The rank.
@@ -67,23 +68,23 @@ pub trait Transport {
     /// This rank.
     fn rank(&self) -> u32;
 
-    /// Which ranks there are, on which nodes.
+    /// The ranks and their nodes.
     fn topology(&self) -> Topology;
 
-    /// Begins to send `batch`; its buffer comes back by [`sent`](Self::sent).
+    /// Starts to send `batch`; [`sent`](Self::sent) returns its buffer.
     fn send(&mut self, to: u32, lane: Lane, batch: Vec<u8>) -> Result<(), TransportError>;
 
-    /// A buffer whose batch has been taken by its receiver, if there is one.
+    /// A buffer whose batch the receiver has taken, if there is one.
     fn sent(&mut self) -> Result<Option<Sent>, TransportError>;
 
-    /// Takes the next batch of a lane, if all of one has come: its bytes replace those of `into`, which has room for
-    /// the longest there can be. The answer is who sent it. While there is none it may keep the buffer and leave an
-    /// empty one; the next call for the lane then gets the batch in the buffer that was kept.
+    /// Takes the next batch of a lane, if a whole one has arrived, and returns its sender: its bytes replace those of
+    /// `into`, which has capacity for the longest batch. If there is none, the transport may keep the buffer and leave
+    /// an empty one; the next call for the lane then returns the batch in the buffer that was kept.
     fn receive(&mut self, lane: Lane, into: &mut Vec<u8>) -> Result<Option<u32>, TransportError>;
 
-    /// Waits until something may have changed, at most `most`. An error if a rank is known to be gone.
+    /// Waits at most `most` until something may have changed. An error if a rank is known to be gone.
     fn wait(&mut self, most: Duration) -> Result<(), TransportError>;
 
-    /// Says that this rank leaves in good order. A transport dropped without it was left by a failure.
+    /// Marks that this rank leaves in good order. Dropping a transport without this call counts as a failure.
     fn leave(&mut self) {}
 }

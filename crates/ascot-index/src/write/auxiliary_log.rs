@@ -1,9 +1,9 @@
-//! The auxiliary table of a partition being written: which ranks may have a key. Entries gather as a hash of 40 bits
-//! and a rank of 24, and become regions when the epoch ends, or when memory is full.
+//! The auxiliary table of a partition during writing: which ranks may have a key. Entries accumulate as a hash of 40
+//! bits and a rank of 24, and become regions when the epoch ends or memory is full.
 //!
 //! ```text
 //!   entry    | upper 40 bits of the local hash | rank: 24 |
-//!   sealed   | region 0 | region 1 | ... | head |         a region is one small table of its own: one read
+//!   sealed   | region 0 | region 1 | ... | head |         a region is a small table: one read
 //! ```
 
 use ascot_io::{Pool, Reservation};
@@ -19,16 +19,16 @@ use crate::write::index_log::IndexLog;
 use crate::write::logs::Logs;
 use crate::write::memory::Plan;
 
-/// Entries of a region, about: it is read as a whole.
+/// Approximate number of entries of a region, which is read as a whole.
 const REGION_ENTRIES: usize = 8192;
 
-/// An auxiliary table being written.
+/// The writer of an auxiliary table.
 pub struct AuxiliaryLog {
     index: IndexLog,
     shape: Shape,
     entries: Vec<u64>,
     most: usize,
-    /// Entries put, before duplicates are merged.
+    /// Entries pushed, before duplicates are merged.
     records: u64,
     epoch_records: u64,
     _memory: Reservation,
@@ -44,7 +44,7 @@ impl AuxiliaryLog {
         Ok(Self { index, shape, entries, most, records: 0, epoch_records: 0, _memory: memory })
     }
 
-    /// Notes that `rank` has a record with the key of this hash.
+    /// Records that `rank` has a record with the key of this hash.
     pub fn push(&mut self, logs: &mut Logs, hash: u64, rank: u32) -> Result<()> {
         if self.entries.len() == self.most {
             self.seal(logs)?;
@@ -67,13 +67,13 @@ impl AuxiliaryLog {
         }
         vsort::sort_u64(&mut self.entries);
         self.entries.dedup();
-        // As many as memory holds.
+        // Bounded by the number of entries in memory.
         let regions = self.entries.len().div_ceil(REGION_ENTRIES) as u32;
         let mut head = HeadMaker::default();
         let regions_at = logs.end(self.index.file);
         let mut start = 0;
         for region in 0..regions {
-            // Regions are shares of the hash, which entries are ordered by.
+            // A region is a range of the hash, and entries are sorted by hash.
             let own = self.entries[start..]
                 .partition_point(|&entry| share(auxiliary::hash_of(entry), regions) <= region);
             let bytes = auxiliary::build(self.shape, &self.entries[start..start + own]);

@@ -1,16 +1,16 @@
 //! Boundaries of partitions by key range: a sample of the keys of one epoch divides those of the next.
 //!
-//! Each key of an epoch has the same chance to be in the sample (reservoir sampling: Vitter, "Random Sampling with a
-//! Reservoir", 1985, algorithm R), which is bounded, as keys in it are: any string is a boundary, so long keys are
-//! cut.
+//! Each key of an epoch has the same probability to be in the sample (reservoir sampling: Vitter, "Random Sampling
+//! with a Reservoir", 1985, algorithm R). The sample is bounded, and so are its keys: any string can be a boundary, so
+//! long keys are truncated.
 
 use crate::hash::mix;
 
-/// Keys of a sample for each partition.
+/// Sample keys per partition.
 const KEYS_PER_PARTITION: usize = 256;
-/// Most keys of a sample.
+/// Maximum number of keys of a sample.
 const KEYS_MAX: usize = 1 << 16;
-/// Longest key in it.
+/// Maximum bytes of a key in the sample; longer keys are truncated.
 const KEY_MAX: usize = 64;
 
 /// A sample of keys.
@@ -22,13 +22,13 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// A sample that can divide keys into `partitions` partitions.
+    /// A sampler for `partitions` partitions.
     pub fn new(partitions: u32) -> Self {
         let most = (partitions as usize).saturating_mul(KEYS_PER_PARTITION).min(KEYS_MAX);
         Self { keys: Vec::new(), most, seen: 0 }
     }
 
-    /// Sees a key.
+    /// Offers a key to the sample.
     pub fn see(&mut self, key: &[u8]) {
         let kept = || key[..key.len().min(KEY_MAX)].to_vec();
         if self.keys.len() < self.most {
@@ -42,17 +42,17 @@ impl Sampler {
         self.seen += 1;
     }
 
-    /// Keys seen.
+    /// Number of keys offered.
     pub fn seen(&self) -> u64 {
         self.seen
     }
 
-    /// Keys in the sample, for others to see.
+    /// The keys in the sample, to be merged with other samples.
     pub fn keys(&self) -> &[Vec<u8>] {
         &self.keys
     }
 
-    /// Boundaries between `partitions` of about as many keys each, ascending; the sample is empty afterwards.
+    /// Ascending boundaries between `partitions` partitions of about equal numbers of keys; empties the sample.
     pub fn boundaries(&mut self, partitions: u32) -> Vec<Vec<u8>> {
         let mut keys = std::mem::take(&mut self.keys);
         self.seen = 0;

@@ -1,15 +1,15 @@
-//! The write buffer of a table log: records as they will stand in blocks, and where each starts.
+//! The write buffer of a table log: records in their block format, and the offset of each.
 //!
 //! ```text
-//!   bytes    | record | record | record | ...           as they came
-//!   starts   | place | place | place | ...              sorted instead of the records
-//!   scratch  | what sorting takes, then a hash of each record |
+//!   bytes    | record | record | record | ...           in order of arrival
+//!   starts   | offset | offset | offset | ...           sorted instead of the records
+//!   scratch  | memory for sorting, then a hash of each record |
 //! ```
 //!
-//! Invariants: records of equal keys keep the order in which they came; no part grows beyond its share.
+//! Invariants: records of equal keys keep their order of arrival; no part grows beyond its share.
 //!
-//! Records are read in the order of keys, which is anywhere in memory: their bytes are in huge pages where the system
-//! has them, and are asked for before their turn.
+//! Records are read in key order, which is random access to memory: the bytes use huge pages if the system has them,
+//! and records are prefetched.
 
 use ascot_io::{Buf, PAGE_BYTES, Pool, Reservation};
 use ascot_record::chunk::{self, ChunkScratch};
@@ -23,7 +23,7 @@ use crate::format::record::{Record, RecordForm};
 use crate::reserve::vec_with_room;
 use crate::write::memory::{Plan, beside_bytes};
 
-/// Records asked for before their turn.
+/// Number of records to prefetch ahead.
 const AHEAD: usize = 24;
 /// Bytes of a cache line.
 const LINE: usize = 64;
@@ -35,7 +35,7 @@ pub struct Buffer {
     used: usize,
     starts: Vec<u32>,
     scratch: ChunkScratch,
-    /// Most bytes and records.
+    /// Maximum bytes and records.
     most: (usize, usize),
     _memory: Reservation,
 }
@@ -44,33 +44,33 @@ impl Buffer {
     /// A buffer with its share of `pool`.
     pub fn new(form: RecordForm, pool: &Pool, plan: &Plan) -> Result<Self> {
         let most = (plan.buffer_bytes.min(u32::MAX as usize), plan.buffer_records);
-        // Pages of memory come when they are written to.
+        // The system assigns memory pages when they are written to.
         let bytes = pool.region(most.0 / PAGE_BYTES * PAGE_BYTES, "records of a table")?;
         let memory = pool.reserve(beside_bytes(most.1), "places of records")?;
         let most = (bytes.len().min(most.0), most.1);
         let starts = vec_with_room(pool, most.1, "places of records")?;
-        // The memory of sorting is tried first, so that a refusal is an error, and then allocated.
+        // Sort memory is tried first, so that a refusal becomes an error, and then allocated.
         drop(vec_with_room::<u8>(pool, chunk::scratch_bytes(most.1), "sorting records")?);
         let scratch = ChunkScratch::with_capacity(most.1);
         Ok(Self { form, bytes, used: 0, starts, scratch, most, _memory: memory })
     }
 
-    /// Records in it.
+    /// Number of records.
     pub fn len(&self) -> usize {
         self.starts.len()
     }
 
-    /// Whether half of its records or bytes are in it.
+    /// Whether it holds half of its maximum records or bytes.
     pub fn is_half_full(&self) -> bool {
         2 * self.starts.len() >= self.most.1 || 2 * self.used >= self.most.0
     }
 
-    /// Whether a record of these lengths can ever be in it.
+    /// Whether an empty buffer can hold a record of these lengths.
     pub fn could_hold(&self, key: usize, value: usize) -> bool {
         self.form.head_bytes(key, value) + key + value <= self.most.0 && self.most.1 > 0
     }
 
-    /// Takes a record; false where it has to be emptied first.
+    /// Adds a record; returns false if the buffer must be emptied first.
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> bool {
         let head = self.form.head_bytes(key.len(), value.len());
         let bytes = head + key.len() + value.len();
@@ -83,14 +83,14 @@ impl Buffer {
         }
         room[head..head + key.len()].copy_from_slice(key);
         room[head + key.len()..].copy_from_slice(value);
-        // Below 2^32, as `most` is.
+        // Below 2^32, because `most.0` is.
         self.starts.push(self.used as u32);
         self.scratch.note(key);
         self.used += bytes;
         true
     }
 
-    /// Puts the records in the order of their keys. They, and memory for a number of each.
+    /// Sorts the records by key. Returns them, and scratch memory for one number each.
     pub fn sorted(&mut self) -> (Sorted<'_>, &mut [u64]) {
         let bytes = &self.bytes[..self.used];
         chunk::sort_noted_chunk(&self.form, &self.form, bytes, &mut self.starts, &mut self.scratch);
@@ -98,7 +98,7 @@ impl Buffer {
         (Sorted { form: self.form, bytes, starts: &self.starts, record_bytes }, self.scratch.numbers())
     }
 
-    /// Bytes of the records in it.
+    /// Bytes of the records.
     pub fn bytes(&self) -> usize {
         self.used
     }
@@ -111,23 +111,23 @@ impl Buffer {
     }
 }
 
-/// The records of a buffer, in the order of their keys.
+/// The records of a buffer, in key order.
 #[derive(Clone, Copy)]
 pub struct Sorted<'a> {
     form: RecordForm,
     bytes: &'a [u8],
     starts: &'a [u32],
-    /// Where all have as many.
+    /// Bytes of every record, if all have the same length.
     record_bytes: Option<usize>,
 }
 
 impl<'a> Sorted<'a> {
-    /// How many there are.
+    /// Number of records.
     pub fn len(&self) -> usize {
         self.starts.len()
     }
 
-    /// The bytes of the record at `index`, and its parts.
+    /// The bytes of the record at `index`, and the record parsed from them.
     pub fn record(&self, index: usize) -> (&'a [u8], Record<'a>) {
         if let Some(&start) = self.starts.get(index + AHEAD) {
             let last = self.record_bytes.map_or(LINE, |bytes| bytes.saturating_sub(1));
@@ -136,7 +136,7 @@ impl<'a> Sorted<'a> {
         }
         let rest = &self.bytes[self.starts[index] as usize..];
         let mut cursor = Cursor::new(rest);
-        // It was put there by the same form.
+        // `push` wrote it with the same form.
         let record = self.form.next(&mut cursor).unwrap_or(Record { key: &[], value: &[] });
         (&rest[..cursor.at()], record)
     }
@@ -152,7 +152,7 @@ impl Framing for RecordForm {
         self.fixed_bytes()
     }
 
-    /// Records of a buffer are never in parts.
+    /// Records of a buffer are contiguous.
     fn go_on(&self, _part: &[u8], _partial: &mut Partial) -> Option<usize> {
         None
     }

@@ -1,10 +1,11 @@
-//! The coordinator makes a directory and decides which epochs count: one of the processes that write, rank 0 of a job.
+//! The coordinator makes a directory and commits its epochs. One of the writing processes is the coordinator: rank 0
+//! of a job.
 //!
 //! ```text
 //!   create ─▶ all writers open their logs ─▶ records ─▶ all end the epoch (durable) ─▶ commit ─▶ ... ─▶ close
 //! ```
 //!
-//! Invariant: an epoch is committed after every writer has made it durable; the caller sees to that.
+//! Invariant: an epoch is committed only after every writer has made it durable; the caller ensures this.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -22,17 +23,17 @@ use crate::format::shape::Shape;
 use crate::write::logs::lock_file;
 use ascot_record::hex::to_hex;
 
-/// The process that commits epochs of a directory; it excludes all others while it lives.
+/// The process that commits epochs of a directory; its lock excludes all others while it lives.
 pub struct Coordinator {
     disk: Disk,
     directory: PathBuf,
     manifest: Manifest,
-    /// Until the first epoch is complete, of a directory that was made here.
+    /// Set until the first epoch is complete, if this process made the directory.
     registered: Option<Registered>,
     _lock: File,
 }
 
-/// A new directory, which goes where the process must end at once: nothing of it is of use yet.
+/// A new directory, to be removed if the process must end at once: it holds no complete epoch yet.
 struct Registered(PathBuf);
 
 impl Registered {
@@ -49,16 +50,16 @@ impl Drop for Registered {
 }
 
 impl Coordinator {
-    /// Makes the directory, or takes one that holds nothing: that is empty, or whose writer was stopped before its
+    /// Makes the directory, or takes one without epochs: an empty one, or one whose writer was stopped before its
     /// first epoch was complete.
     ///
     /// # Errors
-    /// [`IndexError::Exists`] where something else of that name is; what refuses the layout; what the volume refuses.
+    /// [`IndexError::Exists`] if the path has other contents; an invalid layout; errors of the volume.
     pub fn create(disk: &Disk, directory: &Path, layout: Layout) -> Result<Self> {
         Self::create_numbered(disk, directory, layout, random_number(directory)?)
     }
 
-    /// Makes the directory with this number.
+    /// Makes the directory with the number `id`.
     pub(crate) fn create_numbered(disk: &Disk, directory: &Path, layout: Layout, id: u64) -> Result<Self> {
         layout.check()?;
         let failed = |error| IndexError::from(IoError::from_os(Action::Create, directory, 0, error));
@@ -69,7 +70,7 @@ impl Coordinator {
             Err(error) => return Err(failed(error)),
         };
         let lock = lock(directory, true)?;
-        // Read again, because no other process can change it now.
+        // Read again under the lock: no other process can change it now.
         if !holds_nothing(directory) {
             return Err(exists_already(directory));
         }
@@ -85,14 +86,14 @@ impl Coordinator {
         Ok(Self { disk, directory, manifest, registered, _lock: lock })
     }
 
-    /// Goes on after the last complete epoch of a directory.
+    /// Continues after the last complete epoch of a directory.
     ///
     /// # Errors
-    /// [`IndexError::Locked`] where another process writes; what is wrong with the manifest.
+    /// [`IndexError::Locked`] if another process writes it; errors of the manifest.
     pub fn append(disk: &Disk, directory: &Path) -> Result<Self> {
         Manifest::read(directory)?;
         let lock = lock(directory, false)?;
-        // Read again, because no other process can change it now.
+        // Read again under the lock: no other process can change it now.
         let mut manifest = Manifest::read(directory)?;
         manifest.closed = false;
         let disk = disk.clone();
@@ -100,40 +101,41 @@ impl Coordinator {
         Ok(Self { disk, directory, manifest, registered: None, _lock: lock })
     }
 
-    /// The layout of the directory.
+    /// The manifest: the layout and the number of complete epochs.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// The directory.
+    /// The directory's path.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// The epoch that every writer has made durable is complete from here on. `boundaries` are those by which its keys
-    /// were dealt out, where that was by range.
+    /// Completes the epoch that every writer has made durable. `boundaries` are the partition boundaries of its keys,
+    /// if partitions are by range.
     pub fn commit(&mut self, boundaries: &[Vec<u8>]) -> Result<()> {
         let mut next = self.manifest.clone();
         next.epochs += 1;
         if next.layout.partition_by == PartitionBy::Range {
             next.boundaries.push(boundaries.iter().map(|key| to_hex(key)).collect());
         }
-        // There may be something to keep from here on.
+        // A complete epoch must be kept from here on.
         self.registered = None;
         next.write(&self.disk, &self.directory)?;
         self.manifest = next;
         Ok(())
     }
 
-    /// Only the first `epochs` epochs stay; how many others there were. What logs hold of those is a tail from here on.
+    /// Keeps only the first `epochs` epochs; returns the number of dropped ones. Data of dropped epochs becomes the
+    /// tail of the logs.
     ///
     /// # Errors
-    /// There are not as many; what the volume refuses; no random number to be had.
+    /// Fewer epochs than that; errors of the volume; no random number available.
     pub fn roll_back(&mut self, epochs: u64) -> Result<u64> {
         let mut next = self.manifest.clone();
         let dropped = next.roll_back(epochs)?;
         if dropped > 0 {
-            // Whoever read those epochs has to notice, even if as many are written again.
+            // Readers of the dropped epochs must notice the change, even if as many epochs are written again.
             next.history = random_number(&self.directory)?;
             next.write(&self.disk, &self.directory)?;
             self.manifest = next;
@@ -141,17 +143,17 @@ impl Coordinator {
         Ok(dropped)
     }
 
-    /// Epochs to come have as many partitions and writers.
+    /// Sets the numbers of partitions and writers of later epochs.
     pub fn reshape(&mut self, shape: Shape) {
         self.manifest.reshape(shape);
     }
 
-    /// Whether the next manifest marks the directory as closed.
+    /// Sets whether the next manifest marks the directory as closed.
     pub(crate) fn set_closed(&mut self, closed: bool) {
         self.manifest.closed = closed;
     }
 
-    /// Nothing follows.
+    /// Marks the directory as closed.
     pub fn close(mut self) -> Result<Manifest> {
         self.manifest.closed = true;
         self.manifest.write(&self.disk, &self.directory)?;
@@ -164,7 +166,7 @@ fn random_number(directory: &Path) -> Result<u64> {
     Ok(u64::from_le_bytes(random_bytes::<8>().map_err(failed)?))
 }
 
-/// Whether a name is that of a manifest which was being written.
+/// Whether a name is that of a temporary manifest.
 fn is_draft(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
     name.strip_prefix('.')
@@ -172,8 +174,8 @@ fn is_draft(name: &OsStr) -> bool {
         .is_some_and(|rest| rest.ends_with(".tmp"))
 }
 
-/// Whether a directory has no epoch and nothing of others: it is empty, or a writer was stopped before its first epoch
-/// was complete.
+/// Whether a directory has no epoch and no foreign files: it is empty, or its writer was stopped before the first
+/// epoch was complete.
 fn holds_nothing(directory: &Path) -> bool {
     let Ok(entries) = std::fs::read_dir(directory) else { return false };
     let names: Vec<OsString> = entries.filter_map(|entry| Some(entry.ok()?.file_name())).collect();
@@ -187,25 +189,25 @@ fn is_of_directory(name: &OsStr) -> bool {
     name == MANIFEST || name.to_str().is_some_and(|name| Log::of_file(name).is_some())
 }
 
-/// The same for a process that must end at once: nothing is allocated.
+/// As [`is_of_directory`], without allocation, for a process that must end at once.
 fn is_file_of_directory(name: &[u8]) -> bool {
     let log = [&b"part-"[..], b"writer-"].iter().any(|start| name.starts_with(start));
     let end = [&b".data"[..], b".index", b".aux"].iter().any(|end| name.ends_with(end));
     (log && end) || name.starts_with(MANIFEST.as_bytes()) || name == LOCK.as_bytes()
 }
 
-/// Removes what a writer left that was stopped before its first epoch was complete; the manifest is replaced.
+/// Removes the files of a writer that was stopped before its first epoch was complete; the manifest is replaced later.
 fn remove_remains(directory: &Path) {
     let Ok(entries) = std::fs::read_dir(directory) else { return };
     let ours = |name: &OsStr| is_draft(name) || (name != MANIFEST && is_of_directory(name));
     for entry in entries.flatten().filter(|entry| ours(&entry.file_name())) {
-        // A file that stays does no harm.
+        // A file that cannot be removed does no harm.
         let _ = std::fs::remove_file(entry.path());
     }
 }
 
 fn exists(directory: &Path) -> IndexError {
-    // A directory that is being written is distinguished from a closed one.
+    // A directory that is being written gives another error than a closed one.
     match lock(directory, false) {
         Err(error @ IndexError::Locked { .. }) => error,
         _ => exists_already(directory),
@@ -216,12 +218,12 @@ fn exists_already(directory: &Path) -> IndexError {
     IndexError::Exists { path: directory.to_path_buf(), indexed: directory.join(MANIFEST).exists() }
 }
 
-/// Locks a directory for writing; one that has nothing in it yet only where it is to be `made`.
+/// Locks a directory for writing; creates the lock file only if `made` and the directory is empty.
 fn lock(directory: &Path, made: bool) -> Result<File> {
     let path = directory.join(LOCK);
     let mut options = File::options();
     options.read(true).write(true);
-    // A file that is no directory of ours is not touched.
+    // A file in a directory that is not ours is not touched.
     let is_new = made && std::fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_none());
     let opened = options.create(is_new).custom_flags(O_NOFOLLOW).open(&path);
     let file = opened.map_err(|error| IoError::from_os(Action::Open, &path, 0, error))?;

@@ -1,7 +1,7 @@
-//! A directory written by one process: all partitions are its own, and it is the only writer.
+//! A directory written by one process: it owns all partitions and is the only writer.
 //!
-//! Where partitions are by key range, the first records wait in memory until they are a sample to divide keys by; from
-//! then on each epoch is divided by what was seen in the one before.
+//! If partitions are by key range, the first records wait in memory until they form a sample that divides the keys;
+//! after that, the keys of each epoch divide the next.
 
 use std::path::Path;
 
@@ -15,17 +15,17 @@ use crate::write::coordinator::Coordinator;
 use crate::write::local::{EpochCounts, LocalWriter, Share};
 use crate::write::opening::{OpenMode, Opening};
 
-/// Share of the memory in which first records wait for boundaries.
+/// One part in this many of the memory is for records that wait for boundaries.
 const WAITING_SHARE: usize = 16;
 
-/// A directory being written by one process.
+/// Writes a directory from one process.
 pub struct DirectoryWriter {
     coordinator: Coordinator,
     local: LocalWriter,
     layout: Layout,
     sampler: Option<Sampler>,
     boundaries: Vec<Vec<u8>>,
-    /// Records that wait for boundaries, their bytes, and how many there may be.
+    /// Records that wait for boundaries, their bytes, and the maximum of those bytes.
     waiting: Vec<(Vec<u8>, Vec<u8>)>,
     waiting_bytes: usize,
     waiting_most: usize,
@@ -34,7 +34,7 @@ pub struct DirectoryWriter {
 }
 
 impl DirectoryWriter {
-    /// Makes the directory `path`, and writes it within `memory_bytes`.
+    /// Makes the directory `path`; the writer uses at most `memory_bytes`.
     ///
     /// # Errors
     /// Those of [`Coordinator::create`] and [`LocalWriter::open`].
@@ -44,7 +44,7 @@ impl DirectoryWriter {
         Self::begin(disk, coordinator, memory_bytes)
     }
 
-    /// Continues after the last complete epoch of a directory of any writer.
+    /// Continues a directory after its last complete epoch, whatever number of processes wrote it.
     ///
     /// # Errors
     /// Those of [`Coordinator::append`] and [`LocalWriter::open`].
@@ -56,8 +56,8 @@ impl DirectoryWriter {
     /// Makes the directory or continues it, as `opening` requires.
     ///
     /// # Errors
-    /// Those of [`create`](Self::create) and [`append`](Self::append); [`IndexError::Request`] where the directory
-    /// that is there is not what is asked for, or has not the epochs that are to stay.
+    /// Those of [`create`](Self::create) and [`append`](Self::append); [`IndexError::Request`] if an existing
+    /// directory does not match the request, or has fewer epochs than should stay.
     pub fn open(disk: &Disk, path: &Path, opening: &Opening, memory_bytes: usize) -> Result<Self> {
         let goes_on = opening.goes_on(path)?;
         let layout = match goes_on {
@@ -65,7 +65,7 @@ impl DirectoryWriter {
             false => opening.request.layout(1, 1),
         };
         let share = all_of(&layout);
-        // An impossible request is refused before anything is changed.
+        // An impossible request is refused before anything changes.
         let memory = memory_bytes - waiting_bytes(&layout, memory_bytes);
         LocalWriter::check_memory(&layout, &share, memory)?;
         let coordinator = opening.coordinate(disk, path, &layout, goes_on)?;
@@ -111,7 +111,7 @@ impl DirectoryWriter {
         self.route(key, value)
     }
 
-    /// Boundaries from what has been seen; what waited for them goes its way.
+    /// Computes boundaries from the sample, and routes the records that waited for them.
     fn divide(&mut self) -> Result<()> {
         if let Some(sampler) = &self.sampler {
             self.boundaries = sampler.clone().boundaries(self.layout.partitions);
@@ -133,7 +133,7 @@ impl DirectoryWriter {
         self.divide_rest()?;
         let counts = self.local.end_epoch()?;
         if let Err(error) = self.coordinator.commit(&self.boundaries) {
-            // Its logs are an epoch ahead of the manifest: what followed would be taken for this one.
+            // The logs are an epoch ahead of the manifest: later records would be taken for this epoch.
             self.local.fail();
             return Err(error);
         }
@@ -148,7 +148,7 @@ impl DirectoryWriter {
         if self.waiting.is_empty() { Ok(()) } else { self.divide() }
     }
 
-    /// Closes the directory. What was appended since the last epoch's end becomes an epoch.
+    /// Closes the directory. Records appended since the end of the last epoch become an epoch.
     pub fn close(mut self) -> Result<Manifest> {
         if self.open_records > 0 {
             self.end_epoch()?;
@@ -157,12 +157,12 @@ impl DirectoryWriter {
         self.coordinator.close()
     }
 
-    /// The layout of the directory.
+    /// The manifest: the layout and the number of complete epochs.
     pub fn manifest(&self) -> &Manifest {
         self.coordinator.manifest()
     }
 
-    /// The memory of its logs.
+    /// The memory pool of the logs.
     pub fn pool(&self) -> &Pool {
         self.local.pool()
     }
@@ -173,7 +173,7 @@ fn all_of(layout: &Layout) -> Share {
     Share { partitions: (0..layout.partitions).collect(), writer: Some(0) }
 }
 
-/// Memory in which first records wait for boundaries.
+/// Bytes of memory for records that wait for boundaries.
 fn waiting_bytes(layout: &Layout, memory_bytes: usize) -> usize {
     if layout.partition_by == PartitionBy::Range { memory_bytes / WAITING_SHARE } else { 0 }
 }
@@ -213,7 +213,7 @@ mod tests {
         }
     }
 
-    /// Whoever starts again the same way, or in another, finds a directory that holds nothing.
+    /// A restart in any mode finds a directory without epochs.
     #[test]
     fn a_directory_whose_first_epoch_died_is_gone_on_with() {
         for (mode, scheme) in [
@@ -248,7 +248,7 @@ mod tests {
         let refused = |opening: &Opening| open(opening).err().unwrap().to_string();
         assert!(refused(&opening(AUTO, Some(2))).contains("has no 2 epochs to roll back to"));
         for epoch in 0..3u64 {
-            // Each time the run starts again.
+            // Each run starts again.
             let mut writer = open(&opening(AUTO, Some(epoch))).unwrap();
             writer.append_record(b"a", &epoch.to_le_bytes()).unwrap();
             writer.close().unwrap();
@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(directory.get(b"a").unwrap().len(), 2);
     }
 
-    /// An epoch that is in the logs and not in the manifest must not take the number of the one behind it.
+    /// An epoch that is in the logs but not in the manifest must not take the number of the epoch after it.
     #[test]
     fn nothing_is_taken_behind_an_epoch_that_was_not_committed() {
         let scratch = tempfile::tempdir().unwrap();
@@ -292,7 +292,7 @@ mod tests {
         let layout = Layout::new(Scheme::Records, 1, 1);
         let mut writer = DirectoryWriter::create(&disk, &path, layout, 8 << 20).unwrap();
         writer.append_record(b"a", b"1").unwrap();
-        // A manifest cannot take the place of a directory.
+        // A manifest cannot replace a directory.
         std::fs::remove_file(path.join("MANIFEST")).unwrap();
         std::fs::create_dir(path.join("MANIFEST")).unwrap();
         writer.end_epoch().unwrap_err();

@@ -1,4 +1,4 @@
-//! The index log of a writer: segments as they are sealed, and a root and footer at each epoch's end
+//! The index log of a writer: sealed segments, and a root and a footer at the end of each epoch
 //! ([`footer`](crate::format::footer)).
 
 use ascot_io::{RunId, crc32c};
@@ -7,20 +7,20 @@ use crate::error::Result;
 use crate::format::footer::{ENTRIES_MAX, Entry, FOOTER_BYTES, Footer, LogRange, Root};
 use crate::write::logs::{LogNumber, Logs};
 
-/// An index log being written.
+/// The writer of an index log.
 pub struct IndexLog {
     /// Its file.
     pub file: LogNumber,
-    /// Its number, part of all checksums.
+    /// Its number, an input of all checksums.
     pub id: RunId,
     epochs: u64,
     root: Root,
-    /// Where the root of the epoch before is.
+    /// The root of the epoch before.
     last: LogRange,
 }
 
 impl IndexLog {
-    /// A log that goes on after `footer` and its root, or a new one; the next epoch has the number `epochs`.
+    /// A log that continues after `footer` and its root, or a new one; the next epoch has the number `epochs`.
     pub fn new(file: LogNumber, id: RunId, epochs: u64, from: Option<(Footer, Root)>) -> Self {
         let (last, root) = match from {
             Some((footer, root)) => (footer.root, root),
@@ -29,12 +29,12 @@ impl IndexLog {
         Self { file, id, epochs, root, last }
     }
 
-    /// The epoch being written.
+    /// The number of the open epoch.
     pub fn epoch(&self) -> u64 {
         self.epochs
     }
 
-    /// Appends a region's bytes; its length and checksum.
+    /// Appends a region; returns its length and checksum.
     pub fn region(&self, logs: &mut Logs, parts: &[&[u8]]) -> Result<(u32, u32)> {
         let at = logs.end(self.file);
         let log = self.id.0.to_le_bytes();
@@ -49,19 +49,19 @@ impl IndexLog {
         Ok(((logs.end(self.file) - at) as u32, crc))
     }
 
-    /// Appends a segment's head, and notes the segment.
+    /// Appends a segment's head, and adds the segment to the root.
     pub fn head(&mut self, logs: &mut Logs, parts: &[&[u8]], records: u64, data_end: u64) -> Result<()> {
         let at = logs.end(self.file);
         for part in parts {
             logs.append(self.file, part)?;
         }
-        // A head is a share of the memory of a writer, which is below 4 GiB.
+        // A head is part of the writer's memory share, which is below 4 GiB.
         let head = LogRange { at, bytes: (logs.end(self.file) - at) as u32, crc: crc32c(parts) };
         self.note(head, records, data_end);
         Ok(())
     }
 
-    /// Notes a byte range of the data log.
+    /// Adds a segment to the root; starts a new root if this one is full.
     pub fn note(&mut self, head: LogRange, records: u64, data_end: u64) {
         if self.root.entries.len() >= ENTRIES_MAX
             && self.root.entries.last().is_some_and(|last| last.epoch < self.epochs)
@@ -71,12 +71,12 @@ impl IndexLog {
         self.root.entries.push(Entry { epoch: self.epochs, head, records, data_end });
     }
 
-    /// Ends the epoch: what follows belongs to the next.
+    /// Ends the epoch: appends the root and the footer.
     pub fn end_epoch(&mut self, logs: &mut Logs, data_end: u64) -> Result<()> {
         let bytes = self.root.to_bytes(self.id.0);
         let at = logs.end(self.file);
         logs.append(self.file, &bytes)?;
-        // Few entries for each epoch.
+        // An epoch has few entries.
         self.last = LogRange { at, bytes: bytes.len() as u32, crc: crc32c(&[&bytes]) };
         self.epochs += 1;
         logs.pad(self.file, FOOTER_BYTES)?;

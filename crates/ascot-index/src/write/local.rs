@@ -1,5 +1,5 @@
-//! The logs of one process: of the partitions it owns, and of what it keeps as a writer. What is routed to it by
-//! others, or what it appends itself, is put here; where to, the caller knows.
+//! The logs of one process: those of the partitions it owns, and those it keeps as a writer. The caller decides which
+//! log a record goes to, for its own records and for those that other processes route here.
 //!
 //! ```text
 //!   records   owner: put_record
@@ -7,8 +7,8 @@
 //!   ranks     writer: store_record             owner: put_rank
 //! ```
 //!
-//! Invariants: memory is the cap given, divided beforehand ([`memory`](super::memory)); after an error nothing more is
-//! taken, and epochs that were complete stay.
+//! Invariants: memory stays within the given cap and is divided in advance ([`memory`](super::memory)); after an error
+//! no more records are accepted, and complete epochs stay.
 
 use std::path::{Path, PathBuf};
 
@@ -28,12 +28,12 @@ use crate::write::memory::{LogCounts, Plan};
 use crate::write::table_log::TableLog;
 use crate::write::value_log::ValueLog;
 
-/// The parts of a directory that a process writes.
+/// The logs of a directory that one process writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Share {
     /// Partitions it owns.
     pub partitions: Vec<u32>,
-    /// Its number as a writer, in the schemes where writers keep something.
+    /// Its number as a writer, in schemes with logs of writers.
     pub writer: Option<u32>,
 }
 
@@ -42,7 +42,7 @@ pub struct Share {
 pub struct EpochCounts {
     /// Records, pointers or ranks put to its partitions.
     pub partition_records: u64,
-    /// Records or values it kept as a writer.
+    /// Records or values in its logs as a writer.
     pub writer_records: u64,
 }
 
@@ -52,7 +52,7 @@ pub struct LocalWriter {
     scheme: Scheme,
     pool: Pool,
     logs: Logs,
-    /// Partitions it owns, ascending; one of the two lists below is in the same order.
+    /// Partitions it owns, ascending; `tables` or `auxiliary` has the same order.
     partitions: Vec<u32>,
     tables: Vec<TableLog>,
     auxiliary: Vec<AuxiliaryLog>,
@@ -63,7 +63,7 @@ pub struct LocalWriter {
 }
 
 impl LocalWriter {
-    /// Whether a writer of `share` can do with so much memory, before anything is made.
+    /// Checks that a writer of `share` can work with `memory_bytes`, before any file is made.
     ///
     /// # Errors
     /// Too little memory; partitions or writers that are not in the layout.
@@ -72,11 +72,11 @@ impl LocalWriter {
         Plan::new(memory_bytes, layout, counts_of(layout.scheme, share)).map(drop)
     }
 
-    /// Opens the logs of `share`, to go on after the epochs the manifest names; all of it within `memory_bytes`.
+    /// Opens the logs of `share`, to continue after the epochs that the manifest names; uses at most `memory_bytes`.
     ///
     /// # Errors
-    /// [`IndexError::Locked`] where another process has one of the files; [`IndexError::CutShort`] where a file
-    /// has not all epochs; too little memory; what the volume refuses.
+    /// [`IndexError::Locked`] if another process has one of the files; [`IndexError::CutShort`] if a file lacks
+    /// epochs; too little memory; errors of the volume.
     pub fn open(
         disk: &Disk,
         directory: &Path,
@@ -130,17 +130,17 @@ impl LocalWriter {
         Ok(this)
     }
 
-    /// Puts a record to a partition this process owns (scheme `records`).
+    /// Puts a record into a partition that this process owns (scheme `records`).
     pub fn put_record(&mut self, partition: u32, key: &[u8], value: &[u8]) -> Result<()> {
         self.put_to_table(Scheme::Records, partition, key, value)
     }
 
-    /// Puts a key and the place of its value to a partition this process owns (scheme `pointers`).
+    /// Puts a key and the pointer to its value into a partition that this process owns (scheme `pointers`).
     pub fn put_pointer(&mut self, partition: u32, key: &[u8], pointer: Pointer) -> Result<()> {
         self.put_to_table(Scheme::Pointers, partition, key, &pointer.to_bytes())
     }
 
-    /// Notes in a partition this process owns that `rank` has a record with the key of this
+    /// Records, in a partition that this process owns, that `rank` has a record with the key of this
     /// [hash](Layout::hash) (scheme `ranks`).
     pub fn put_rank(&mut self, partition: u32, hash: u64, rank: u32) -> Result<()> {
         let place = self.place(Scheme::Ranks, partition)?;
@@ -148,7 +148,7 @@ impl LocalWriter {
         self.kept(done)
     }
 
-    /// Keeps a value in this writer's log; where it is (scheme `pointers`).
+    /// Appends a value to this writer's log; returns a pointer to it (scheme `pointers`).
     pub fn store_value(&mut self, value: &[u8]) -> Result<Pointer> {
         self.check()?;
         let Some(values) = &mut self.values else { return Err(self.not_a_writer()) };
@@ -156,7 +156,7 @@ impl LocalWriter {
         self.kept(done)
     }
 
-    /// Keeps a record in this writer's tables (scheme `ranks`).
+    /// Puts a record into this writer's own tables (scheme `ranks`).
     pub fn store_record(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.check()?;
         let Some(own) = &mut self.own else { return Err(self.not_a_writer()) };
@@ -164,7 +164,7 @@ impl LocalWriter {
         self.kept(done)
     }
 
-    /// Puts a record where one process writes alone: every partition is its own, and it is writer 0.
+    /// Puts a record if one process writes alone: it owns every partition and is writer 0.
     pub fn put_own(&mut self, layout: &Layout, partition: u32, key: &[u8], value: &[u8]) -> Result<()> {
         match self.scheme {
             Scheme::Records => self.put_record(partition, key, value),
@@ -179,7 +179,7 @@ impl LocalWriter {
         }
     }
 
-    /// Makes tables of buffers that are at least half full; whether there was one.
+    /// Flushes buffers that are at least half full to tables; returns whether there was one.
     pub fn flush_fuller_half(&mut self) -> Result<bool> {
         self.check()?;
         let mut flushed = Ok(false);
@@ -189,8 +189,8 @@ impl LocalWriter {
         self.kept(flushed)
     }
 
-    /// Ends the epoch in all logs of this process, and makes it durable. It counts when the coordinator has
-    /// committed it, after all processes have come here.
+    /// Ends the epoch in all logs of this process and makes it durable. The epoch is complete when the coordinator
+    /// commits it, after this call has returned in all processes.
     pub fn end_epoch(&mut self) -> Result<EpochCounts> {
         self.check()?;
         let done = self.end_logs();
@@ -220,7 +220,7 @@ impl LocalWriter {
         if self.failed { Ok(()) } else { self.logs.finish() }
     }
 
-    /// The memory of this writer: its cap, and what is in use of it.
+    /// The memory pool of this writer.
     pub fn pool(&self) -> &Pool {
         &self.pool
     }
@@ -247,19 +247,19 @@ impl LocalWriter {
         if self.failed { Err(IndexError::Failed { path: self.directory.clone() }) } else { Ok(()) }
     }
 
-    /// The records did not become an epoch: nothing more is taken.
+    /// Marks the writer as failed, if its records did not become an epoch.
     pub(crate) fn fail(&mut self) {
         self.failed = true;
     }
 
-    /// After an error nothing more is taken.
+    /// Marks the writer as failed if `done` is an error.
     fn kept<T>(&mut self, done: Result<T>) -> Result<T> {
         self.failed |= done.is_err();
         done
     }
 }
 
-/// Partitions in order, each once.
+/// The partitions, sorted and without duplicates.
 fn sorted(partitions: &[u32]) -> Vec<u32> {
     let mut partitions = partitions.to_vec();
     partitions.sort_unstable();
@@ -267,7 +267,7 @@ fn sorted(partitions: &[u32]) -> Vec<u32> {
     partitions
 }
 
-/// The logs of a share.
+/// Numbers of logs of a share.
 fn counts_of(scheme: Scheme, share: &Share) -> LogCounts {
     let owned = sorted(&share.partitions).len();
     let kept = share.writer.iter().count();
@@ -294,7 +294,7 @@ fn check_share(layout: &Layout, share: &Share) -> Result<()> {
     }
 }
 
-/// Logs about to be opened.
+/// The logs to open.
 struct Opening<'a> {
     disk: &'a Disk,
     directory: &'a Path,
@@ -325,7 +325,7 @@ impl Opening<'_> {
         LogNumber(self.specs.len() - 1)
     }
 
-    /// The end of the last complete epoch that a log took part in, by which `epochs` were complete.
+    /// The footer and root of the last complete epoch of a log, after which `epochs` epochs were complete.
     fn state(&self, path: &Path, id: u64, epochs: u64) -> Result<Option<(Footer, Root)>> {
         if epochs == 0 {
             return Ok(None);

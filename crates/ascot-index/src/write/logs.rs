@@ -1,11 +1,11 @@
-//! All files a process writes, behind one engine: 0 inputs, m outputs, one set of blocks (`ascot-bowtie`).
+//! All files that a process writes, through one engine: 0 inputs, m outputs, one set of blocks (`ascot-bowtie`).
 //!
 //! ```text
 //!   tables, regions, values ─▶ append ─▶ [block being filled][full] ─▶ data log, index log, ...
 //! ```
 //!
-//! Invariants: bytes are handed over in the order of their places; an epoch's end is a multiple of 4096 in every file,
-//! so that all of them can be written directly; after an error nothing is taken any more.
+//! Invariants: bytes are written in file order; an epoch ends at a multiple of 4096 in every file, so that all files
+//! can use direct writes; after an error no more bytes are accepted.
 
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
@@ -51,28 +51,28 @@ impl BlockOutput for LogFile {
     }
 }
 
-/// A file to write, from `start` on; bytes after that are cut off.
+/// A file to write from `start`; bytes after `start` are truncated.
 pub struct LogSpec {
     /// The file.
     pub path: PathBuf,
-    /// Its name in the ledger.
+    /// Its name in the I/O ledger.
     pub name: &'static str,
-    /// Where to go on; 0 for a new file.
+    /// Offset to continue at; 0 for a new file.
     pub start: u64,
 }
 
-/// The number of a file among all.
+/// The index of a file in [`Logs`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogNumber(pub usize);
 
-/// All files of a process.
+/// All log files of a process.
 pub struct Logs {
     bowtie: Bowtie<Reader, LogFile>,
     ends: Vec<u64>,
 }
 
 impl Logs {
-    /// Opens the files, each of them locked.
+    /// Opens and locks the files.
     pub fn open(disk: &Disk, specs: &[LogSpec], pool: &Pool, plan: &Plan) -> Result<Self> {
         let region = pool.region(plan.engine_blocks * plan.engine_block_bytes, "blocks of logs")?;
         let blocks = BlockPool::new(region, plan.engine_block_bytes);
@@ -82,7 +82,7 @@ impl Logs {
         Ok(Self { bowtie, ends: specs.iter().map(|spec| spec.start).collect() })
     }
 
-    /// Where `log` ends.
+    /// The end of `log`, bytes.
     pub fn end(&self, log: LogNumber) -> u64 {
         self.ends[log.0]
     }
@@ -94,7 +94,7 @@ impl Logs {
         Ok(())
     }
 
-    /// Appends zeros, until as many bytes as `last` fit before the next multiple of 4096 and end there.
+    /// Appends zeros, so that `last` more bytes end at a multiple of 4096.
     pub fn pad(&mut self, log: LogNumber, last: usize) -> Result<()> {
         let end = self.ends[log.0] + last as u64;
         // Less than a page.
@@ -102,7 +102,7 @@ impl Logs {
         self.append(log, &[0; PAGE as usize][..zeros])
     }
 
-    /// Makes all that was appended durable.
+    /// Makes all appended bytes durable.
     pub fn sync(&mut self) -> Result<()> {
         self.bowtie.flush()?;
         for file in 0..self.bowtie.outputs() {
@@ -122,7 +122,7 @@ impl Logs {
 fn open(disk: &Disk, spec: &LogSpec) -> Result<LogFile> {
     let path = &spec.path;
     let failed = |error| IoError::from_os(Action::Create, path, 0, error);
-    // A log that is continued must exist. A link in place of a file is not followed.
+    // A log that is continued must exist. Symbolic links are not followed.
     let mut options = File::options();
     let options = options.read(true).write(true).create(spec.start == 0).truncate(false);
     let lock = options.custom_flags(O_NOFOLLOW).open(path).map_err(failed)?;
@@ -131,7 +131,7 @@ fn open(disk: &Disk, spec: &LogSpec) -> Result<LogFile> {
     Ok(LogFile { stream: Some(stream), begun: 0, written: 0, _lock: lock })
 }
 
-/// Locks `file` for this process; an error where another process holds the lock.
+/// Locks `file` for this process; an error if another process holds the lock.
 pub fn lock_file(file: &File, path: &Path) -> Result<()> {
     match file.try_lock() {
         Ok(()) => Ok(()),

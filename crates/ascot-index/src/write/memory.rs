@@ -1,10 +1,10 @@
-//! The memory of a writer: a fixed share for each of its parts, so that the sum is the cap.
+//! The memory of a writer: a fixed share for each of its parts; the shares add up to the cap.
 //!
 //! ```text
 //!   cap = blocks of the engine (an eighth)
-//!       + scratch: a block being made, a filter being built
-//!       + for each table log   records | places of each, and sorting them | filters and block index of the open segment
-//!       + for an auxiliary log hashes and ranks, eight bytes each | a region being built
+//!       + scratch: a block and a filter under construction
+//!       + for each table log   records | offsets and sorting | filters and block index of the open segment
+//!       + for an auxiliary log hashes and ranks, eight bytes each | a region under construction
 //! ```
 
 use ascot_record::chunk;
@@ -14,24 +14,24 @@ use crate::format::layout::Layout;
 
 /// Memory for building a region of an auxiliary table.
 const AUXILIARY_SCRATCH_BYTES: usize = 1 << 20;
-/// Least memory of a writer, bytes, besides 512 KiB for each log.
+/// Minimum memory of a writer, bytes, besides 512 KiB for each log.
 pub const MIN_BYTES: usize = 2 << 20;
-/// Bytes of memory that each further log needs at least.
+/// Minimum bytes of memory for each further log.
 const MIN_LOG_BYTES: usize = 512 << 10;
-/// Largest block of the engine: what a device writes at full speed.
+/// Maximum block of the engine: devices reach full speed with it.
 const ENGINE_BLOCK_MAX: usize = 1 << 20;
-/// Largest buffer of records, or of entries of an auxiliary table: more makes tables larger, and nothing better.
+/// Maximum buffer of records, or of entries of an auxiliary table: a larger one makes larger tables without benefit.
 const BUFFER_MAX: usize = 256 << 20;
-/// Most memory of the engine's blocks: more waits for no device.
+/// Maximum memory of the engine's blocks: no device needs more.
 const ENGINE_MAX: usize = 16 << 30;
-/// Assumed bytes of a record where lengths differ.
+/// Assumed bytes of a record if lengths differ.
 const USUAL_RECORD_BYTES: usize = 64;
-/// Keys of a table that share a region, about.
+/// Approximate number of keys of a table that share a region.
 pub const REGION_KEYS: usize = 2048;
-/// Most keys of a region in a table that joins a segment of smaller ones.
+/// Maximum keys per region of a table that joins a segment of smaller tables.
 pub const REGION_KEYS_MAX: usize = 4 * REGION_KEYS;
 
-/// The logs of a writer, counted.
+/// Numbers of logs of a writer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogCounts {
     /// Logs of tables.
@@ -43,7 +43,7 @@ pub struct LogCounts {
 }
 
 impl LogCounts {
-    /// Files they have.
+    /// Number of files of the logs.
     fn files(&self) -> usize {
         2 * self.tables + self.auxiliary + 2 * self.values
     }
@@ -54,22 +54,22 @@ impl LogCounts {
 pub struct Plan {
     /// A block of the engine.
     pub engine_block_bytes: usize,
-    /// Number of them.
+    /// Number of engine blocks.
     pub engine_blocks: usize,
     /// Memory for building a block and a filter.
     pub scratch_bytes: usize,
-    /// Records of a table log.
+    /// Bytes of the records in a table log's buffer.
     pub buffer_bytes: usize,
-    /// Number of records in it at most.
+    /// Maximum number of records in the buffer.
     pub buffer_records: usize,
     /// Filters and block index of a table log's open segment.
     pub segment_bytes: usize,
-    /// Number of hashes an auxiliary log holds.
+    /// Maximum number of entries in an auxiliary log's memory.
     pub auxiliary_entries: usize,
 }
 
 impl Plan {
-    /// The shares of `memory` bytes; an error where that is too little.
+    /// Divides `memory` bytes into shares; an error if that is too little.
     pub fn new(memory: usize, layout: &Layout, counts: LogCounts) -> Result<Self> {
         let logs = counts.tables + counts.auxiliary + counts.values;
         let block = layout.block_bytes as usize;
@@ -114,7 +114,7 @@ impl Plan {
     }
 }
 
-/// Bytes of memory for `records` records, besides their own.
+/// Bytes of memory for `records` records in addition to the records themselves.
 pub fn beside_bytes(records: usize) -> usize {
     records * size_of::<u32>() + chunk::scratch_bytes(records)
 }

@@ -1,8 +1,8 @@
-//! Writing: records gather in memory, become tables, and epochs that are whole.
+//! Writing: records accumulate in memory and become tables and complete epochs.
 //!
 //! ```text
 //!   DirectoryWriter  one process, all partitions        Coordinator   makes the directory, commits epochs
-//!         └─▶ LocalWriter  the logs of one process ◀── a rank, which is sent records by others
+//!         └─▶ LocalWriter  the logs of one process ◀── a rank, which receives records of others
 //!               ├─ TableLog      buffer ─ sort ─▶ blocks, filters        ╮
 //!               ├─ AuxiliaryLog  hashes and ranks ─▶ regions             ├─▶ Logs: the engine, 0 x m
 //!               └─ ValueLog      values as they come                     ╯

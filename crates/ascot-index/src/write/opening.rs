@@ -1,13 +1,13 @@
-//! Making a directory or going on with one: what a program asks for when it starts, and when it starts again.
+//! Making or continuing a directory: the request of a program when it starts or restarts.
 //!
 //! ```text
 //!                     nothing, or an empty directory    a directory with epochs    something else
 //!   create            made                              refused                    refused
-//!   append            refused                           gone on with               refused
-//!   auto              made                              gone on with               refused
+//!   append            refused                           continued                  refused
+//!   auto              made                              continued                  refused
 //! ```
 //!
-//! A directory whose first epoch is not complete holds nothing yet: all three take it.
+//! A directory whose first epoch is not complete counts as empty: all three modes take it.
 
 use std::path::Path;
 
@@ -21,15 +21,15 @@ use crate::format::shape::Shape;
 use crate::write::coordinator::Coordinator;
 use crate::write::request::LayoutRequest;
 
-/// Whether a directory is made or gone on with.
+/// Whether a directory is made or continued.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OpenMode {
-    /// It is made.
+    /// Make it.
     #[default]
     Create,
-    /// It is gone on with after its last complete epoch.
+    /// Continue it after its last complete epoch.
     Append,
-    /// It is gone on with if it is there, and made if not.
+    /// Continue it if it exists, make it otherwise.
     Auto,
 }
 
@@ -41,19 +41,19 @@ impl Named for OpenMode {
 /// How a directory is opened for writing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Opening {
-    /// Made or gone on with.
+    /// Whether it is made or continued.
     pub mode: OpenMode,
-    /// The number of epochs that stay of a directory that is continued; none: all complete ones.
+    /// Number of epochs to keep of a directory that is continued; `None`: all complete ones.
     pub rollback: Option<u64>,
-    /// The layout asked for.
+    /// The requested layout.
     pub request: LayoutRequest,
 }
 
 impl Opening {
-    /// Whether the directory is gone on with.
+    /// Whether the directory is continued.
     ///
     /// # Errors
-    /// Epochs that are to stay where there is no directory.
+    /// Epochs to keep although there is no directory.
     pub fn goes_on(&self, path: &Path) -> Result<bool> {
         let goes_on = match self.mode {
             OpenMode::Create => false,
@@ -69,7 +69,7 @@ impl Opening {
         }
     }
 
-    /// The manifest to go on from, by `writers` processes of which each can own so many partitions.
+    /// The manifest to continue from, for `writers` processes that own at most `owned_most` partitions each.
     ///
     /// # Errors
     /// A request that contradicts the directory; more epochs to keep than there are.
@@ -83,8 +83,8 @@ impl Opening {
         Ok(manifest)
     }
 
-    /// As many partitions as are asked for; otherwise one for each process where it was so, or as many as there are, if
-    /// there are processes for them.
+    /// The requested number of partitions. Otherwise one for each process if it was so before, or the same number as
+    /// before, limited by what the processes can own.
     fn next_shape(&self, there: &Layout, writers: u32, owned_most: u32) -> Shape {
         let most = writers.saturating_mul(owned_most);
         let partitions = self.request.partitions.unwrap_or(match there.partitions {
@@ -92,13 +92,13 @@ impl Opening {
             others => others.min(most),
         });
         if there.scheme == Scheme::Records && partitions == there.partitions {
-            // Of this scheme writers leave nothing on disk.
+            // Writers of this scheme have no logs of their own.
             return there.shape();
         }
         Shape { partitions, writers }
     }
 
-    /// Makes or opens the directory, as the one process that does.
+    /// Makes or opens the directory as its coordinator.
     ///
     /// # Errors
     /// Those of [`Coordinator::create`], [`Coordinator::append`] and [`Coordinator::roll_back`].

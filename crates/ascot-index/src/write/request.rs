@@ -5,12 +5,12 @@ use std::fmt::Display;
 use crate::error::{IndexError, Result};
 use crate::format::layout::{Attribute, AuxiliaryKind, Layout, Named, PartitionBy, Scheme};
 
-/// The requested properties; none: the default, or that of the directory.
+/// Requested properties; `None`: the default, or the directory's own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LayoutRequest {
-    /// The bytes that travel.
+    /// The bytes that are sent.
     pub scheme: Option<Scheme>,
-    /// Partitions; the one thing that may change between epochs.
+    /// Partitions; the only property that may change between epochs.
     pub partitions: Option<u32>,
     /// Bytes of every key.
     pub key_bytes: Option<u32>,
@@ -18,7 +18,7 @@ pub struct LayoutRequest {
     pub value_bytes: Option<u32>,
     /// Seed of the keys' hash.
     pub seed: Option<u64>,
-    /// How the partition of a key is found.
+    /// How the partition of a key is determined.
     pub partition_by: Option<PartitionBy>,
     /// A number in every value.
     pub attribute: Option<Attribute>,
@@ -26,14 +26,14 @@ pub struct LayoutRequest {
     pub block_bytes: Option<u32>,
     /// The structure of auxiliary tables.
     pub auxiliary: Option<AuxiliaryKind>,
-    /// Bits of a fingerprint in them.
+    /// Bits of a fingerprint in auxiliary tables.
     pub fingerprint_bits: Option<u8>,
-    /// How files were taken apart.
+    /// How records were divided into keys and values, if they came from files.
     pub source: Option<String>,
 }
 
 impl LayoutRequest {
-    /// A new directory's layout, of as many partitions where nothing is said of them.
+    /// The layout of a new directory, with `partitions` partitions if the request has no number.
     pub fn layout(&self, partitions: u32, writers: u32) -> Layout {
         let usual = Layout::new(
             self.scheme.unwrap_or(Scheme::Records),
@@ -54,10 +54,10 @@ impl LayoutRequest {
         }
     }
 
-    /// Refuses what is asked for and is not so in the directory that is there.
+    /// Refuses a request that contradicts the existing directory.
     ///
     /// # Errors
-    /// The first thing that is not.
+    /// The first property that differs.
     pub fn check_same(&self, there: &Layout) -> Result<()> {
         let length =
             |bytes: Option<u32>| bytes.map_or_else(|| "any length".to_owned(), |bytes| bytes.to_string());

@@ -1,13 +1,12 @@
-//! Rolling back: only the first epochs of a directory stay, so that a run which starts again from an older checkpoint
-//! does not write an epoch a second time.
+//! Rolling back: keeps only the first epochs of a directory, so that a run restarted from an older checkpoint does not
+//! write an epoch twice.
 //!
 //! ```text
-//!   manifest names fewer epochs ─▶ logs are cut off behind them, one by one
+//!   manifest names fewer epochs ─▶ logs are truncated after them, one by one
 //! ```
 //!
-//! Invariant: the manifest comes first. From then on what logs hold behind its last epoch is a tail like that of a
-//! writer that was stopped, so the directory can be read whenever this is interrupted, and whoever goes on with a log
-//! cuts it off.
+//! Invariant: the manifest is replaced first. Then log data after its last epoch is a tail like that of a stopped
+//! writer: the directory can be read whenever the rollback is interrupted, and the next writer of a log truncates it.
 
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
@@ -22,28 +21,28 @@ use crate::read::tail::last_footer;
 use crate::write::coordinator::Coordinator;
 use crate::write::logs::lock_file;
 
-/// The work done.
+/// The result of a rollback.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RolledBack {
-    /// Epochs that stay.
+    /// Epochs kept.
     pub kept: u64,
-    /// Epochs that are gone.
+    /// Epochs dropped.
     pub dropped: u64,
-    /// Bytes of files that are gone.
+    /// Bytes freed in files.
     pub freed_bytes: u64,
 }
 
-/// Keeps the first `epochs` epochs of a directory, and frees what others had.
+/// Keeps the first `epochs` epochs of a directory, and frees the space of the others.
 ///
 /// # Errors
-/// Another process writes it; it has not as many epochs; what is wrong with its manifest; what the volume refuses.
+/// Another process writes the directory; it has fewer epochs; errors of its manifest; errors of the volume.
 pub fn roll_back(disk: &Disk, directory: &Path, epochs: u64) -> Result<RolledBack> {
     let closed = Manifest::read(directory)?.closed;
     let mut coordinator = Coordinator::append(disk, directory)?;
     let logs: Vec<Log> = coordinator.manifest().logs().collect();
     coordinator.set_closed(closed);
     let dropped = coordinator.roll_back(epochs)?;
-    // Bytes that cannot be cut off stay after the last epoch, where readers ignore them.
+    // Bytes that cannot be truncated stay after the last epoch, where readers ignore them.
     let cut = |log| cut_off(disk, directory, coordinator.manifest(), log).unwrap_or(0);
     Ok(RolledBack { kept: epochs, dropped, freed_bytes: logs.into_iter().map(cut).sum() })
 }
@@ -60,14 +59,14 @@ fn cut_off(disk: &Disk, directory: &Path, manifest: &Manifest, log: Log) -> Resu
             (footer.end(), footer.data_end)
         }
     };
-    // The data first: an index without its tail still has the ends of both.
+    // The data first: an index that is not yet truncated still has the ends of both.
     let data = log.data(directory).map_or(0, |data| shorten(&data, data_end));
     Ok(data + shorten(&index, index_end))
 }
 
-/// Cuts a file off at `end`, unless it is shorter, or somebody has it.
+/// Truncates a file at `end`, unless it is shorter or another process holds its lock; returns the bytes freed.
 fn shorten(path: &Path, end: u64) -> u64 {
-    // A link that somebody put in its place is not followed.
+    // Symbolic links are not followed.
     let mut options = File::options();
     let options = options.read(true).write(true).custom_flags(ascot_io::O_NOFOLLOW);
     let Ok(file) = options.open(path) else { return 0 };
@@ -153,7 +152,7 @@ mod tests {
         }
     }
 
-    /// The manifest is what counts: files may be cut off later, some of them, or never.
+    /// Only the manifest counts: files may be truncated later, in part, or never.
     #[test]
     fn it_may_be_interrupted_anywhere() {
         for scheme in [Scheme::Records, Scheme::Pointers, Scheme::Ranks] {
@@ -166,7 +165,7 @@ mod tests {
                 .map(|path| (path.clone(), std::fs::read(&path).unwrap()))
                 .collect();
             roll_back(&disk, &path, 3).unwrap();
-            // Those from `cut` on have their tails still.
+            // Files from `cut` on still have their tails.
             for cut in 0..=before.len() {
                 roll_back(&disk, &path, 3).unwrap();
                 for (file, bytes) in &before[cut..] {

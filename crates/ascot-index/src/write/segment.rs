@@ -1,5 +1,5 @@
-//! The open segment of a table log: filters and block index of tables that are flushed already, kept in memory
-//! until they can be written region by region.
+//! The open segment of a table log: filters and block index of tables already flushed, kept in memory until they can
+//! be written region by region.
 //!
 //! ```text
 //!   table 0   f00 f01 f02 ...     ╮  sealed:  | f00 f10 f20 | f01 f11 f21 | ... | head |
@@ -7,8 +7,8 @@
 //!   table 2   f20 f21 f22 ...     ╯
 //! ```
 //!
-//! Invariant: it is sealed before it would outgrow its share, so an epoch with more filters than that has several
-//! segments; each of them costs a query one more read.
+//! Invariant: a segment is sealed before it outgrows its share, so an epoch with more filters has several segments;
+//! each costs a query one more read.
 
 use ascot_io::{Pool, Reservation};
 
@@ -20,13 +20,13 @@ use crate::write::index_log::IndexLog;
 use crate::write::logs::Logs;
 use crate::write::memory::{REGION_KEYS, REGION_KEYS_MAX};
 
-/// Filters of one table, one for each region, equally long.
+/// Filters of one table, one for each region, of equal length.
 struct Filters {
     bytes: Vec<u8>,
     each: usize,
 }
 
-/// A segment that takes tables.
+/// A segment that accepts tables.
 pub struct OpenSegment {
     /// The index of the blocks of its tables.
     pub head: HeadMaker,
@@ -47,7 +47,7 @@ impl OpenSegment {
         Ok(Self { head, filters, regions: 0, attribute, share, memory, pool: pool.clone() })
     }
 
-    /// Whether a table of `records` records and `blocks` blocks may join.
+    /// Whether a table of `records` records and `blocks` blocks may join the segment.
     pub fn fits(&self, records: usize, blocks: usize) -> bool {
         if self.head.tables() == 0 {
             return true;
@@ -63,10 +63,10 @@ impl OpenSegment {
         filters + self.head.memory()
     }
 
-    /// Builds the filters of a table from the hashes of its keys, each of them once.
+    /// Builds the filters of a table from the distinct hashes of its keys.
     pub fn add_filters(&mut self, hashes: &[u64]) -> Result<()> {
         if self.filters.is_empty() {
-            // A share of at most 2^32 records.
+            // A share has at most 2^32 records.
             self.regions = (hashes.len() / REGION_KEYS).max(1) as u32;
         }
         let each = filter_bytes(hashes.len() / self.regions as usize);
@@ -78,7 +78,7 @@ impl OpenSegment {
         }
         self.filters.push(Filters { bytes, each });
         if self.used() > self.memory.bytes() {
-            // Long keys made the block index larger than was to be expected; the cap holds nevertheless.
+            // Long keys made the block index larger than estimated; it is charged to the pool, so the cap holds.
             let more = self.used() - self.memory.bytes();
             let more = self.pool.reserve(more, "block index of a segment with long keys")?;
             self.memory.absorb(more);
@@ -86,14 +86,14 @@ impl OpenSegment {
         Ok(())
     }
 
-    /// Writes regions and head; nothing where there is no table.
+    /// Writes the regions and the head; writes nothing if there is no table.
     pub fn seal(&mut self, logs: &mut Logs, index: &mut IndexLog, data_end: u64) -> Result<()> {
         if self.head.tables() == 0 {
             return Ok(());
         }
         let regions_at = logs.end(index.file);
         for region in 0..self.regions as usize {
-            // A filter is of some thousand keys.
+            // A filter has a few thousand keys.
             let lengths: Vec<u8> =
                 self.filters.iter().flat_map(|one| (one.each as u32).to_le_bytes()).collect();
             let own = self.filters.iter().map(|one| &one.bytes[region * one.each..][..one.each]);

@@ -1,13 +1,13 @@
-//! A log of tables: records gather in a buffer; when it is full they are sorted by key and appended as one table of
-//! checksummed blocks. One pass, and nothing is written twice.
+//! A log of tables: records accumulate in a buffer. When it is full, they are sorted by key and appended as one table
+//! of checksummed blocks. Every record is written once.
 //!
 //! ```text
 //!   push ─▶ [buffer] ─ full ─▶ sort ─▶ | block |0| block |0| block |0|      data log
 //!                                 ╰──▶ filters, block index ─▶ [segment] ─▶ index log
 //! ```
 //!
-//! Invariants: a block holds whole records, unless one record alone is longer; records of equal keys keep the order
-//! in which they came, in a table and from one table to the next.
+//! Invariants: a block holds whole records, unless a single record is longer; records of equal keys keep their order
+//! of arrival, within a table and across tables.
 
 use ascot_io::{Pool, RunId, block_checksum};
 
@@ -21,7 +21,7 @@ use crate::write::logs::{LogNumber, Logs};
 use crate::write::memory::Plan;
 use crate::write::segment::OpenSegment;
 
-/// A log of tables being written.
+/// The writer of a table log.
 pub struct TableLog {
     data: LogNumber,
     index: IndexLog,
@@ -56,7 +56,7 @@ impl TableLog {
         Ok(())
     }
 
-    /// Ends the epoch: everything is handed to the files. The caller makes them durable.
+    /// Ends the epoch: hands everything to the files. The caller makes them durable.
     pub fn end_epoch(&mut self, logs: &mut Logs) -> Result<u64> {
         self.flush(logs)?;
         let data_end = logs.end(self.data);
@@ -65,12 +65,12 @@ impl TableLog {
         Ok(std::mem::take(&mut self.records))
     }
 
-    /// Whether half of what its buffer holds waits in it.
+    /// Whether its buffer is at least half full.
     pub fn is_half_full(&self) -> bool {
         self.buffer.is_half_full()
     }
 
-    /// Makes a table of the buffer.
+    /// Flushes the buffer to a table.
     pub fn flush(&mut self, logs: &mut Logs) -> Result<()> {
         let records = self.buffer.len();
         if records == 0 {
@@ -87,7 +87,7 @@ impl TableLog {
             let mut files = BlockFiles { logs, data: self.data, head: &mut self.segment.head };
             let most = self.layout.block_bytes as usize;
             self.block.record(&mut files, most, previous, record.key, &[bytes], bounds)?;
-            // Equal keys are neighbours.
+            // Equal keys are adjacent.
             if previous != Some(record.key) {
                 hashes[distinct] = local_hash(self.layout.hash(record.key));
                 distinct += 1;
@@ -101,7 +101,7 @@ impl TableLog {
         Ok(())
     }
 
-    /// A table of one record that is longer than the buffer.
+    /// Flushes a table of one record that is longer than the buffer.
     fn flush_one(&mut self, logs: &mut Logs, key: &[u8], value: &[u8]) -> Result<()> {
         self.make_room(logs, 1)?;
         let at = logs.end(self.data);
@@ -114,7 +114,7 @@ impl TableLog {
         self.segment.add_filters(&[local_hash(self.layout.hash(key))])
     }
 
-    /// Seals the open segment where the next table has no room in it.
+    /// Seals the open segment if the next table does not fit in it.
     fn make_room(&mut self, logs: &mut Logs, records: usize) -> Result<()> {
         let blocks = self.buffer.bytes() / (self.layout.block_bytes as usize) + 2;
         if !self.segment.fits(records, blocks) {
@@ -125,28 +125,28 @@ impl TableLog {
     }
 }
 
-/// Where blocks and what is known of them go.
+/// The files that receive blocks and their index.
 struct BlockFiles<'a> {
     logs: &'a mut Logs,
     data: LogNumber,
     head: &'a mut HeadMaker,
 }
 
-/// The block being made.
+/// The block under construction.
 struct Block {
     id: RunId,
     bytes: Vec<u8>,
-    /// What is known of the key it starts with: the shortest string above all keys before; none in the
-    /// middle of a record.
+    /// The fence key of the block: the shortest string above all keys before the block and not above its first key;
+    /// `None` in the middle of a record.
     first: Option<Vec<u8>>,
     joined: bool,
-    /// Least and greatest of the attribute.
+    /// Minimum and maximum of the attribute.
     bounds: Option<(f64, f64)>,
-    /// Blocks of the table so far.
+    /// Number of blocks of the table so far.
     count: u32,
 }
 
-/// Bounds of no number.
+/// Bounds of an empty set of numbers.
 const NONE: (f64, f64) = (f64::INFINITY, f64::NEG_INFINITY);
 
 impl Block {
@@ -154,7 +154,7 @@ impl Block {
         Self { id, bytes: Vec::new(), first: None, joined: false, bounds: None, count: 0 }
     }
 
-    /// Appends a record, given in parts; `previous` is the key before it in its table.
+    /// Appends a record in parts; `previous` is the key before it in its table.
     fn record(
         &mut self,
         files: &mut BlockFiles<'_>,
@@ -188,7 +188,7 @@ impl Block {
             }
             self.bytes.extend_from_slice(part);
         }
-        // A record longer than a block has its blocks to itself.
+        // A record longer than a block does not share its blocks.
         if length > most && !self.bytes.is_empty() { self.write(files) } else { Ok(()) }
     }
 
@@ -205,7 +205,7 @@ impl Block {
         logs.pad(*data, 0)
     }
 
-    /// The table ends, which started at `at`.
+    /// Ends the table that started at `at`.
     fn end_table(
         &mut self,
         files: &mut BlockFiles<'_>,
@@ -221,7 +221,7 @@ impl Block {
     }
 }
 
-/// The shortest string that is above `last` and not above `key`; all of `key` where they are equal.
+/// The shortest string above `last` and at most `key`; all of `key` if they are equal.
 fn separator<'a>(last: Option<&[u8]>, key: &'a [u8]) -> &'a [u8] {
     let Some(last) = last else { return &key[..key.len().min(GREATEST_MAX)] };
     let common = last.iter().zip(key).take_while(|(one, other)| one == other).count();

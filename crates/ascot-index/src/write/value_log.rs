@@ -1,8 +1,8 @@
-//! The log of values of the scheme `pointers`: a writer appends values as they come, and hands out pointers to them.
+//! The value log of the scheme `pointers`: a writer appends values in order of arrival and returns pointers to them.
 //!
 //! ```text
 //!   data log   | crc [length] value | crc [length] value | ... |0|    zeros up to a multiple of 4096 at an epoch's end
-//!   index log  epochs: where the values of each end, and how many they are
+//!   index log  epochs: the end of each epoch's values, and their number
 //! ```
 
 use crate::error::{IndexError, Result};
@@ -11,7 +11,7 @@ use crate::format::pointer::{Pointer, value_head};
 use crate::write::index_log::IndexLog;
 use crate::write::logs::{LogNumber, Logs};
 
-/// A log of values being written.
+/// The writer of a value log.
 pub struct ValueLog {
     data: LogNumber,
     index: IndexLog,
@@ -21,7 +21,7 @@ pub struct ValueLog {
 }
 
 impl ValueLog {
-    /// The log of `writer`; `fixed` where all values have one length.
+    /// The log of `writer`; `fixed` if all values have one length.
     pub fn new(data: LogNumber, index: IndexLog, writer: u32, fixed: bool) -> Self {
         Self { data, index, writer, fixed, values: 0 }
     }

@@ -1,4 +1,4 @@
-//! The merges before the last one: which files they take, if a merge has at most a given fan-in.
+//! The merges before the last one: the files they take, if a merge has at most a given fan-in.
 //!
 //! ```text
 //!   fan-in 4     o o o o   o o o   o o    9 files
@@ -18,17 +18,17 @@ pub(super) struct Merging {
     pub(super) bytes: u64,
     /// Bytes of the result that are wanted.
     pub(super) kept: u64,
-    /// How often, each time on other files.
+    /// Number of repetitions, each on other files.
     pub(super) times: u64,
-    /// If one pass does not suffice, the first pass merges all files.
+    /// If one pass does not suffice, whether the first pass merges all files.
     pub(super) all_first: bool,
 }
 
-/// The merges of one pass before the last: of files that were merged equally often.
+/// The merges of one pass before the last, of files that were merged equally often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EarlyPass {
     pub(super) merges: u64,
-    /// The most files of one merge.
+    /// Maximum number of files of one merge.
     pub(super) files: u64,
     /// Bytes of all merges.
     pub(super) bytes: u64,
@@ -36,18 +36,18 @@ pub(super) struct EarlyPass {
     pub(super) largest: u64,
 }
 
-/// Equal files.
+/// Files of equal size.
 #[derive(Clone, Copy)]
 struct EqualFiles {
     count: u64,
     /// Bytes of each.
     bytes: u64,
-    /// How often their records were merged before.
+    /// Number of earlier merges of their records.
     merged: usize,
 }
 
-/// The merges before the last one, by how often their files were merged before, and the number of files left. The
-/// smallest files are merged first, and no more than needed for a last merge of at most `fan_in` files.
+/// The merges before the last one, grouped by the number of earlier merges of their files, and the number of files
+/// left. The smallest files are merged first, and no more than needed for a last merge of at most `fan_in` files.
 pub(super) fn early_passes(what: &Merging, fan_in: u64) -> (Vec<EarlyPass>, u64) {
     let mut passes: Vec<EarlyPass> = Vec::new();
     let mut note = |merged: usize, files: u64, merges: u64, bytes: u64| {

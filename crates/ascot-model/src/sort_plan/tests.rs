@@ -1,4 +1,4 @@
-//! Plans of jobs on records, held against merging one by one and against what they must gain.
+//! Plans of jobs on records, compared with merging one by one and with their required gains.
 
 use std::collections::VecDeque;
 
@@ -22,7 +22,7 @@ fn array() -> VolumeProfile {
     VolumeProfile::simple("array", 3.5e9, 3.5e9, 0.0155)
 }
 
-/// A job as a budget of so much memory would have it.
+/// A job with `memory` bytes, divided as a budget would.
 fn job<'a>(input: u64, memory: u64, volume: &'a VolumeProfile, host: &'a HostProfile) -> RecordJob<'a> {
     let block = (memory / 512).clamp(32 << 10, MIB);
     let shares = Shares {
@@ -60,7 +60,7 @@ fn job<'a>(input: u64, memory: u64, volume: &'a VolumeProfile, host: &'a HostPro
     }
 }
 
-/// No request of an object store moves more than its limit, whatever the pass and the way.
+/// No request of an object store exceeds its limit, in any pass and method.
 #[test]
 fn every_pass_has_the_requests_that_a_limit_makes() {
     let limit = 64 * MIB;
@@ -89,7 +89,7 @@ fn every_pass_has_the_requests_that_a_limit_makes() {
     }
 }
 
-/// Inputs on a volume of their own: each volume moves its side alone, and only the slower one counts.
+/// Inputs on a volume of their own: each volume moves only its side, and the slower one counts.
 #[test]
 fn volumes_that_differ_work_side_by_side() {
     let (array, host) = (array(), host());
@@ -112,7 +112,7 @@ fn volumes_that_differ_work_side_by_side() {
             assert!((least..1.5 * least).contains(&apart.device_seconds), "{apart:?}");
             assert!(input_volume == &slow || apart.device_seconds < 0.7 * alone.device_seconds);
         }
-        // What follows is on one volume in either case.
+        // Later passes are on one volume in either case.
         let later = |job: &RecordJob<'_>| job.sort(MERGE).expect("a plan").chosen.passes[1..].to_vec();
         assert_eq!(later(&one), later(&two));
     }
@@ -122,7 +122,7 @@ fn merging(files: u64, bytes: u64, all_first: bool) -> Merging {
     Merging { files, bytes, kept: bytes, times: 1, all_first }
 }
 
-/// What is merged until no more than `factor` are left, one merge after the other, the smallest first.
+/// Merges the smallest files one merge at a time, until at most `factor` are left.
 fn merged_one_by_one(files: u64, bytes: u64, factor: u64) -> (u64, u64) {
     let mut sizes: VecDeque<u64> = vec![bytes / files; files as usize].into();
     let (mut merges, mut moved) = (0, 0);
@@ -197,7 +197,7 @@ fn a_slow_processor_binds() {
     let volume = VolumeProfile::simple("fast", 2e10, 2e10, 0.0);
     let way = job(100_000 * MIB, 1024 * MIB, &volume, &slow).sort(MERGE).expect("a plan").chosen;
     assert!(way.passes.iter().all(|pass| pass.compute_seconds > pass.device_seconds));
-    // Memory is got once, by the first pass.
+    // Memory is allocated once, by the first pass.
     let slower = HostProfile { fresh_bytes_per_s: Some(1e9), ..slow };
     let later = job(100_000 * MIB, 1024 * MIB, &volume, &slower).sort(MERGE).expect("a plan").chosen;
     let more = |at: usize| later.passes[at].compute_seconds - way.passes[at].compute_seconds;
@@ -226,7 +226,7 @@ proptest! {
         prop_assert!(left <= factor && passes.iter().all(|pass| (2..=factor).contains(&pass.files)));
     }
 
-    /// What is planned on an array takes no longer than the fewest passes would, or all at once.
+    /// A plan on an array takes at most the time of merges with the maximum fan-in.
     #[test]
     fn the_factor_is_a_gain(gb in 10u64..20_000, memory in 8u64..8192, delta in 1e-3f64..0.05) {
         let switch_seconds = crate::volume::SwitchCost::Constant(delta);
