@@ -1,7 +1,7 @@
 //! One mapping as large as a pool's budget, from which the pool hands out its regions.
 //!
-//! A range that comes back stays mapped and keeps its pages, so the next region at that place costs no page faults and
-//! no zeroing. `touched` contains every grain that may be resident: a grain is a page, or a huge page if the arena has
+//! A returned range stays mapped and keeps its pages, so the next region at that offset costs no page faults and no
+//! zeroing. `touched` contains every grain that may be resident: a grain is a page, or a huge page if the arena has
 //! huge pages, and it is touched from its first use by a region until its memory is discarded.
 //!
 //! ```text

@@ -1,14 +1,13 @@
-//! The direct back-end: streams whose requests an [`IoQueue`] performs, past the page cache where it
-//! can.
+//! The direct back-end: streams whose requests an [`IoQueue`] performs, past the page cache if possible.
 //!
-//! O_DIRECT needs memory, offset and length on block boundaries. A request that is not aligned (an odd buffer, the last
-//! bytes of a file) turns O_DIRECT off for the rest of the stream and goes through the page cache, by the same descriptor
-//! and queue. A read that does not start on a boundary starts at the boundary before it and skips the bytes in between
-//! (`Filled::start`).
+//! O_DIRECT needs memory, offset and length on block boundaries. A request that is not aligned (an odd buffer, the
+//! last bytes of a file) turns O_DIRECT off for the rest of the stream and goes through the page cache, by the same
+//! descriptor and queue. A read that does not start on a boundary starts at the boundary before it and skips the
+//! bytes in between (`Filled::start`).
 //!
 //! Space is allocated ahead of the data, in steps, because writes inside the length of a file overlap and writes that
-//! extend it do not. The [space reservation](crate::space_reservation) of all files limits the size of a step. `sync`, `finish` and
-//! drop trim the excess.
+//! extend it do not. The [space reservation](crate::space_reservation) of all files limits the size of a step.
+//! `sync`, `finish` and drop trim the excess.
 //!
 //! ```text
 //!   file  |== written ==|== in flight ==|.. allocated ahead ..|

@@ -1,7 +1,7 @@
 //! The storage seam: all file work of a job goes through a [`Disk`].
 //!
-//! It picks the back-end for each file, ties every stream to the ledger and to the faults, and
-//! keeps the notices a user should see (a volume that refuses direct access, say).
+//! It picks the back-end for each file, connects every stream to the ledger and the fault hook, and keeps the notices
+//! for the user (such as that of a volume that refuses direct access).
 
 mod write;
 

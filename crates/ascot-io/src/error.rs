@@ -1,8 +1,8 @@
 //! Errors of files, with messages that a user can act on.
 //!
-//! Every variant names the path. It also names the byte offset, unless a file could not be opened or created or failed at
-//! its first byte. A full disk, a closed pipe and exhausted descriptors have variants of their own, because callers
-//! handle them differently.
+//! Every variant names the path. It also names the byte offset, unless a file could not be opened or created or
+//! failed at its first byte. A full disk, a closed pipe and exhausted descriptors have variants of their own, because
+//! callers handle them differently.
 
 use std::fmt;
 use std::io;

@@ -1,4 +1,4 @@
-//! The ledger: what every stream and every device has moved, in how many runs.
+//! The ledger: counts the bytes and runs that every stream and every device has moved.
 //!
 //! A *switch* is a request that does not continue where its device's last request ended; a *run*
 //! is the transfer between two switches. Both are counted when a request is issued, in the order of issue; bytes and

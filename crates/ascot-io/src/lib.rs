@@ -12,7 +12,7 @@
 //!   VirtualDisk                        files in memory, and the time a device would have taken
 //! ```
 //!
-//! Nothing in this crate knows what a record is, or in which order streams are served.
+//! Nothing in this crate depends on the form of records, or on the order in which streams are served.
 
 mod arena;
 mod backend;

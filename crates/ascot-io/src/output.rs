@@ -1,4 +1,4 @@
-//! An output file that is there completely or not at all.
+//! An output file that appears completely or not at all.
 //!
 //! ```text
 //!   create   .result.ascot-1f2e3d4c5b6a7988.tmp   beside result, with a random name
@@ -8,13 +8,13 @@
 //!   drop     without commit: remove the temporary file
 //! ```
 //!
-//! Until the rename the old file stays as it was, so a job may read the file it replaces. A
-//! symbolic link is followed: its target is replaced, and the link stays. Devices, fifos and other files that are not
-//! regular (`/dev/null`, `/dev/stdout`) are written directly.
+//! Until the rename the old file is unchanged, so a job may read the file it replaces. A symbolic link is followed:
+//! its target is replaced, and the link stays. Devices, fifos and other files that are not regular (`/dev/null`,
+//! `/dev/stdout`) are written directly.
 //!
-//! Others may write to the directory, too, and put a file or a link of theirs in the place of the temporary
-//! file. So the temporary file is created exclusively, its mode and owner are set through its descriptor, and
-//! it is renamed or removed only while its name still means this very file.
+//! Other users may write to the directory, too, and replace the temporary file by a file or link of theirs. So the
+//! temporary file is created exclusively, its mode and owner are set through its descriptor, and it is renamed or
+//! removed only while its name still refers to this very file.
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io;

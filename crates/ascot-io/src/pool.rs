@@ -1,17 +1,16 @@
-//! The one place where memory is accounted: a pool *is* the memory budget.
+//! The memory budget: a pool accounts for all memory of a job.
 //!
-//! Invariants: `used <= budget` at all times. Memory comes back exactly once, when its [`Reservation`] or the last part of
-//! its [`Buf`] is dropped. A refused request changes nothing.
+//! Invariants: `used <= budget` at all times. Memory comes back exactly once, when its [`Reservation`] or the last
+//! part of its [`Buf`] is dropped. A refused request changes nothing.
 //!
 //! ```text
 //!   Pool (budget) --reserve--> Reservation   accounting only, for memory others allocate
 //!                 --region---> Buf           memory, split and handed around
 //! ```
 //!
-//! Regions are ranges of one [`Arena`], mapped with the first large one, and keep their pages when
-//! they come back. What may be resident, in the arena (free or not) and outside it, stays within
-//! the budget too: before anything is handed out that would exceed it, free ranges of the arena
-//! give up their pages.
+//! Regions are ranges of one [`Arena`], mapped with the first large one, and keep their pages when they are returned.
+//! The memory that may be resident, in the arena (free or not) and outside it, stays within the budget too: before a
+//! grant that would exceed it, free ranges of the arena give up their pages.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -6,7 +6,8 @@
 //!        └─ long                            a second descriptor, past the page cache
 //! ```
 //!
-//! Two descriptors, because O_DIRECT belongs to the descriptor, and small reads are worth keeping in the page cache.
+//! It has two descriptors, because O_DIRECT belongs to the descriptor, and small reads are worth keeping in the page
+//! cache.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,10 +1,10 @@
-//! The space that the files of a [`Disk`](crate::Disk) take on their volumes, and the space that may be allocated ahead of
-//! their data.
+//! The space that the files of a [`Disk`](crate::Disk) take on their volumes, and the space that may be allocated
+//! ahead of their data.
 //!
-//! The file system is asked for the size of a file after every change, so the peak is the space that was really taken.
-//! Files that are written at the same time share one allowance: the space that the job has reserved and not taken yet, or
-//! else a small share of the job. If the job has a limit, nothing is allocated ahead beyond the limit, and a write that
-//! would exceed it first waits for pending removals.
+//! The file system is asked for the size of a file after every change, so the peak is the space that was really
+//! taken. Files that are written at the same time share one allowance: the space that the job has reserved and not
+//! taken yet, or else a small share of the job. If the job has a limit, nothing is allocated ahead beyond the limit,
+//! and a write that would exceed it first waits for pending removals.
 //!
 //! ```text
 //!   held      |== a ==|..|== b ====|..|        ..  allocated ahead

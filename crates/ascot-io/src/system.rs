@@ -1,4 +1,4 @@
-//! Questions to the operating system for which the standard library has no function.
+//! System calls for which the standard library has no function.
 
 use std::fs::File;
 use std::io;

@@ -3,8 +3,8 @@
 //! The system may refuse a thread (limits of processes, of tasks in a control group, of address space). A start can
 //! therefore fail, but never panics. A caller that can work with fewer threads continues, and [`notice`] reports it.
 //!
-//! Invariant: the caller that joins a panicked thread, or ends its scope, gets [`ThreadError::Died`]. The thread has then
-//! released everything it held, so no thread waits for it forever.
+//! Invariant: the caller that joins a panicked thread, or ends its scope, gets [`ThreadError::Died`]. The thread has
+//! then released everything it held, so no thread waits for it forever.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

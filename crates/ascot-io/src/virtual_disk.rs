@@ -1,17 +1,17 @@
 //! A virtual disk: files in memory, and a clock that shows how long a device would have taken.
 //!
-//! Only requests advance the clock: by their bytes over the rate of their direction, and by the cost of a switch if they
-//! do not continue where the last request of their channel ended. Computing takes no virtual time. A request is performed
-//! when it begins, so runs and seconds do not depend on the timing of threads.
+//! Only requests advance the clock: by their bytes over the rate of their direction, and by the cost of a switch if
+//! they do not continue where the last request of their channel ended. Computing takes no virtual time. A request is
+//! performed when it begins, so runs and seconds do not depend on the timing of threads.
 //!
-//! A *channel* is a device with its own position and its own clock; channels work side by side. A request starts when it
-//! is issued, or when the earlier requests of its channel are complete. A caller that waits for a block waits until its
-//! request is complete and issues none meanwhile.
+//! A *channel* is a device with its own position and its own clock; channels work side by side. A request starts when
+//! it is issued, or when the earlier requests of its channel are complete. A caller that waits for a block waits
+//! until its request is complete and issues none meanwhile.
 //!
-//! A *cache* of C bytes is shared by the open streams: once a device has switched to a stream, it moves C / streams bytes
-//! of it before it must switch to that stream again, whatever it does in between. Shorter runs are joined, as in the
-//! published bound ((n + m) L < C, Stella and Loguinov, section VII.B). The ledger counts runs as they are requested, and
-//! [`VirtualDisk::switches`] as the device performs them.
+//! A *cache* of C bytes is shared by the open streams: once a device has switched to a stream, it moves C / streams
+//! bytes of it before it must switch to that stream again, whatever it does in between. Shorter runs are joined, as
+//! in the published bound ((n + m) L < C, Stella and Loguinov, section VII.B). The ledger counts runs as they are
+//! requested, and [`VirtualDisk::switches`] as the device performs them.
 //!
 //! To run the scenario of a large machine at a smaller scale, divide memory, data, cache, blocks and the switch cost by
 //! the same factor; the rates stay the same.

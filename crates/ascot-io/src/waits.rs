@@ -7,10 +7,10 @@
 //!   main      has waited 12 s for thread view to end
 //! ```
 //!
-//! A thread is registered from its start ([`threads`](crate::threads)) or from its first wait until it ends.
-//! There is a standstill where every registered thread has waited for [`PATIENCE`] and one of them cannot go
-//! on without what it waits for. A thread that waits outside the process, for a device or a pipe, counts as
-//! running. Release builds contain none of this.
+//! A thread is registered from its start ([`threads`](crate::threads)) or from its first wait until it ends. A
+//! standstill occurs if every registered thread has waited for [`PATIENCE`] and one of them has work that cannot
+//! continue. A thread that waits outside the process, for a device or a pipe, counts as running. Release builds
+//! contain none of this.
 
 use crossbeam_channel::{Receiver, RecvError, TryRecvError};
 

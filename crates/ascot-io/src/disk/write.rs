@@ -1,4 +1,4 @@
-//! Opening files to write them.
+//! Opens files to write them.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;

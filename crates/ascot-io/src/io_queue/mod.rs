@@ -1,7 +1,7 @@
-//! The arm: the one place that performs requests on a device, several in flight.
+//! The I/O queue: performs all requests on a device, several in flight.
 //!
-//! A transfer (a whole buffer) is cut into parts; the queue keeps up to `depth` parts in flight for
-//! each direction, so that reads never wait behind a queue of writes or the other way round.
+//! A transfer (a whole buffer) is cut into parts; the queue keeps up to `depth` parts in flight for each direction,
+//! so that reads never wait for a queue of writes, nor writes for reads.
 //!
 //! ```text
 //!   stream --Request--> [part part part]--> queue --> ring thread (io_uring)
@@ -9,9 +9,9 @@
 //!      '-- Ticket <----------- finished -----------'
 //! ```
 //!
-//! With io_uring, one thread owns the ring and sleeps in it; a bell (eventfd) read through the
-//! ring wakes it for new parts. Where the kernel refuses io_uring, `depth` threads do the same
-//! work, and where even threads are refused, the caller's own thread does.
+//! With io_uring, one thread owns the ring and sleeps in it; a bell (eventfd) read through the ring wakes it for new
+//! parts. If the kernel refuses io_uring, `depth` threads do the same work; if it refuses even threads, the caller's
+//! own thread does.
 
 mod part_queue;
 mod ring;

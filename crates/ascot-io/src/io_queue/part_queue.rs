@@ -1,8 +1,7 @@
-//! The queue between streams and the device threads: parts wait by direction, first come first
-//! served.
+//! The queue between streams and the device threads: parts wait by direction, first come first served.
 //!
-//! Invariant for the ring: `asleep` is set, under the lock, before the ring's thread sleeps, so a
-//! part pushed later always rings the bell; none is overlooked.
+//! Invariant for the ring: `asleep` is set, under the lock, before the ring's thread sleeps, so a part pushed later
+//! always rings the bell, and none is overlooked.
 
 use std::collections::VecDeque;
 use std::io;

@@ -1,8 +1,8 @@
 //! The queue on io_uring: one thread that owns a ring.
 //!
-//! Invariants: a part stays in `slots` from its submission to its completion, so its memory and
-//! its descriptor outlive the kernel's use of them; at most `depth` parts of each direction are in
-//! the ring, which has room for all of them and the bell; the thread ends only with empty slots.
+//! Invariants: a part stays in `slots` from its submission to its completion, so its memory and its descriptor
+//! outlive the kernel's use of them; at most `depth` parts of each direction are in the ring, which holds all of them
+//! and the bell; the thread ends only with empty slots.
 
 use std::io;
 use std::os::fd::AsRawFd;

@@ -1,9 +1,8 @@
-//! Transfers and their parts: what is asked of an I/O queue, and what came of it.
+//! Transfers and their parts: the requests to an I/O queue, and their results.
 //!
-//! Invariants: a transfer owns its buffer until it is finished, so the memory a part points to
-//! lives as long as the part; parts of a transfer do not overlap; each part ends exactly once
-//! (one that is dropped, with an error), and the last one finishes the transfer, which lets go of written memory at once. Short results are
-//! resumed, EINTR and EAGAIN retried.
+//! Invariants: a transfer owns its buffer until it is finished, so the memory of a part lives as long as the part;
+//! parts of a transfer do not overlap; each part ends exactly once (a dropped one with an error), and the last one
+//! finishes the transfer, which releases written memory at once. Short results are resumed, EINTR and EAGAIN retried.
 
 use std::fs::File;
 use std::io;

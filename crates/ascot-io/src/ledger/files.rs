@@ -1,6 +1,6 @@
-//! The bytes and runs of each file. A file is identified by its path and its kind, which is the name of the stream up to
-//! its first space (`run read` and `run write` are of the kind `run`). One account therefore covers a file that one
-//! stream wrote and another read.
+//! The bytes and runs of each file. A file is identified by its path and its kind, which is the name of the stream up
+//! to its first space (`run read` and `run write` are of the kind `run`). One account therefore covers a file that
+//! one stream wrote and another read.
 //!
 //! ```text
 //!   kind "run"   run-000001  run-000002  ...  run-001024 | all others, summed up

@@ -1,4 +1,4 @@
-//! Compressing and decompressing blocks, and deciding whether it pays.
+//! Compresses and decompresses blocks, and decides whether that pays.
 //!
 //! A block is stored compressed only if that saves pages; otherwise it is stored as it is, and reading it costs no
 //! decompression. The scratch memory is one block, allocated once.

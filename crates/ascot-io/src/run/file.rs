@@ -1,4 +1,4 @@
-//! A run file held open: any block of it, read and verified, for any number of readers.
+//! A run file held open: any number of readers read and verify any of its blocks.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};

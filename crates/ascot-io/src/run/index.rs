@@ -1,4 +1,4 @@
-//! The index of a run file: where each block lies, how long it is, its checksum.
+//! The index of a run file: the offset, length and checksum of each block.
 //!
 //! ```text
 //!   entry (16 bytes)   stored u32 | raw u32 | crc u32 | first_record u32

@@ -1,4 +1,4 @@
-//! Reading a run file block by block, each verified before it is given out.
+//! Reads a run file block by block, and verifies each block.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};

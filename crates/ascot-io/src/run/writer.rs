@@ -1,4 +1,4 @@
-//! Writing a run file: blocks forward, then the index.
+//! Writes a run file: blocks forward, then the index.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
