@@ -59,7 +59,7 @@ fn build_until(matches: &ArgMatches, cancel: &Cancel) -> Result<u8, Failure> {
     let memory_bytes = memory_or(matches, DEFAULT_MEMORY_BYTES)?;
     let writer_bytes = usize::try_from(memory_bytes).unwrap_or(usize::MAX).saturating_sub(MEMORY_BYTES);
     let (opening, goes_on) = opening(matches, &files, &output)?;
-    // An existing directory belongs to someone else.
+    // An existing directory is not removed after a failure.
     let is_new = !output.exists();
     let writer = DirectoryWriter::open(&disk, &output, &opening, writer_bytes).inspect_err(|error| {
         if !goes_on && !matches!(error, IndexError::Exists { .. } | IndexError::Locked { .. }) {

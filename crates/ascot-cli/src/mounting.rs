@@ -130,8 +130,8 @@ fn serve(matches: &ArgMatches, at: &Path) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Reports that the mount is ready, and closes the terminal and pipes of the waiting process. Standard error stays
-/// open if it is a file or a terminal: read errors are reported there.
+/// Reports that the mount is ready, and detaches from the terminal and the pipes of the waiting process. Standard
+/// error stays open if it is a file or a terminal: read errors are reported there.
 fn let_go() -> io::Result<()> {
     // A process that already leads its group, as under a supervisor, stays in it.
     let _ = rustix::process::setsid();

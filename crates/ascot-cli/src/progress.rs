@@ -31,7 +31,7 @@ const COLUMNS_WITHOUT_TERMINAL: usize = 100;
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// Not at all.
+    /// No progress.
     Silent,
     /// One line, redrawn.
     Bar,

@@ -1,5 +1,5 @@
-//! The file of `--report`. Before the job, a check ensures that it can be written, so that hours of work do not end
-//! with an error of its name. When the output is durable, the report is written under a temporary name beside its
+//! The file of `--report`. Before the job, a check ensures that it can be written, so that hours of work do not fail
+//! at an unusable name. When the output is durable, the report is written under a temporary name beside its
 //! own; it gets its name after the output gets its name. If the report cannot be written, the job ends before that.
 //!
 //! It must not be a file that the job reads or writes, under any name: the input or the report would be lost.

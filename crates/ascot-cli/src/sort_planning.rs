@@ -21,7 +21,7 @@ use crate::volume::Profile;
 const DEFAULT_RECORD_BYTES: u64 = 100;
 /// More than any user sorts, and little enough to count the bytes of all passes.
 const MAX_BYTES: u64 = 100_000_000_000_000_000;
-/// Records of the greatest length that fit in memory together.
+/// Memory must hold this many of the longest records.
 const RECORDS_OF_MEMORY: u64 = 4;
 /// Records up to this length are assumed to be numbers, unless flags define them.
 const NUMBER_BYTES: u64 = 8;

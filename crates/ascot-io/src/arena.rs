@@ -75,7 +75,7 @@ impl Arena {
     /// Takes back a range from [`take`](Self::take).
     ///
     /// # Safety
-    /// The range is no longer used.
+    /// The range must not be used any more.
     #[expect(unsafe_code, reason = "addresses in the mapping that the arena owns")]
     pub(crate) unsafe fn give(&mut self, range: Range<usize>) {
         self.free.insert(range);

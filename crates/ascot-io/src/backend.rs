@@ -25,7 +25,7 @@ pub enum Backend {
     Buffered,
     /// System calls of this many bytes.
     Sized(usize),
-    /// Windows of this many bytes mapped to memory. A file that someone else cuts short while it
+    /// Windows of this many bytes mapped to memory. A file that another process truncates while it
     /// is mapped can kill the process (SIGBUS).
     Mapped(usize),
     /// O_DIRECT through an [`IoQueue`](crate::IoQueue), past the page cache.
@@ -53,7 +53,7 @@ pub(crate) trait Access: Send {
     /// Writes at most one request at `offset`.
     fn write(&mut self, context: &StreamContext, from: &[u8], offset: u64) -> Result<usize, IoError>;
 
-    /// Cuts off what is allocated after `end`.
+    /// Cuts off the space allocated after `end`.
     fn trim(&mut self, context: &StreamContext, end: u64) -> Result<(), IoError> {
         let _ = (context, end);
         Ok(())

@@ -23,7 +23,7 @@ pub(crate) fn pages_of(offset: u64, len: u64) -> u64 {
 
 /// An open descriptor.
 ///
-/// Invariant: reads ask for whole pages, so that O_DIRECT stays on.
+/// Invariant: reads request whole pages, so that O_DIRECT stays on.
 pub(crate) struct Descriptor {
     base: Arc<Mutex<QueuedFile>>,
     queue: IoQueue,

@@ -239,7 +239,7 @@ impl DirectWrite {
         self.keep(result)
     }
 
-    /// Allocates the file up to `end`, and some bytes ahead. A volume that cannot allocate, or refuses, is no error:
+    /// Allocates the file up to `end`, and some bytes ahead. A volume that cannot allocate is not an error:
     /// the write itself extends the file and reports a full volume.
     fn allocate(&mut self, end: u64) {
         if !self.allocates && self.next / NOTED_BYTES != end / NOTED_BYTES {

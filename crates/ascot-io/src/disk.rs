@@ -170,13 +170,13 @@ impl Disk {
         notices
     }
 
-    /// Announces that files written from now on take at most `bytes` at once; space may be allocated ahead within
-    /// that.
+    /// Announces that files written from now on will take about `bytes` in total, and at most that at once; space
+    /// may be allocated ahead within `bytes`.
     pub fn reserve_space(&self, bytes: u64) {
         self.inner.space.reserve(bytes);
     }
 
-    /// Limits the space that files take at once to `bytes`, including files noted before.
+    /// Sets the most bytes that files should take at once, including files noted before.
     pub fn limit_space(&self, bytes: u64) {
         self.inner.space.limit(bytes);
     }

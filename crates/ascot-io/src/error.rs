@@ -164,7 +164,7 @@ pub enum IoError {
         offset: u64,
         /// The block's number.
         block: u64,
-        /// What is wrong with it.
+        /// The fault.
         what: &'static str,
     },
     /// A file that should be a run file has no valid index.

@@ -1,6 +1,6 @@
 //! The memory budget: a pool accounts for all memory of a job.
 //!
-//! Invariants: `used <= budget` at all times. Memory comes back exactly once, when its [`Reservation`] or the last
+//! Invariants: `used <= budget` at all times. Memory is returned exactly once, when its [`Reservation`] or the last
 //! part of its [`Buf`] is dropped. A refused request changes nothing.
 //!
 //! ```text
@@ -39,7 +39,7 @@ struct Inner {
     backing: Mutex<Backing>,
 }
 
-/// Where the used bytes are backed.
+/// The memory of the used bytes.
 #[derive(Debug, Default)]
 struct Backing {
     arena: Option<Arena>,

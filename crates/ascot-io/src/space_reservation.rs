@@ -1,7 +1,7 @@
 //! The space that the files of a [`Disk`](crate::Disk) take on their volumes, and the space that may be allocated
 //! ahead of their data.
 //!
-//! The file system is asked for the size of a file after every change, so the peak is the space that was really
+//! The size of a file is read from the file system after every change, so the peak is the space that was really
 //! taken. Files that are written at the same time share one allowance: the space that the job has reserved and not
 //! taken yet, or else a small share of the job. If the job has a limit, nothing is allocated ahead beyond the limit,
 //! and a write that would exceed it first waits for pending removals.
@@ -78,7 +78,7 @@ impl SpaceReservation {
         self.lock().reserved = bytes;
     }
 
-    /// Limits the bytes that all files together take at once.
+    /// Sets the most bytes that all files together should take at once.
     pub(crate) fn limit(&self, bytes: u64) {
         self.lock().limit = Some(bytes);
     }

@@ -44,8 +44,8 @@ pub trait ReadStream: Send {
     /// Requests the next `buf.len()` bytes, in order; several requests may be begun before the first is completed.
     fn begin(&mut self, buf: Buf) -> Result<(), IoError>;
 
-    /// Waits for the oldest request begun. Fewer bytes than the buffer holds mean the stream's end (or, with `start >
-    /// 0`, a range that starts off a block boundary and is read directly); no bytes follow the end.
+    /// Waits for the oldest request begun. Fewer bytes than the buffer holds mean the stream's end (or, if
+    /// `start > 0`, a range that starts off a block boundary and is read directly); no bytes follow the end.
     fn complete(&mut self) -> Result<Filled, IoError>;
 
     /// Whether `complete` would not wait.

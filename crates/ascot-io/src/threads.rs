@@ -1,4 +1,4 @@
-//! Threads: the one place that starts them.
+//! Starts all threads.
 //!
 //! The system may refuse a thread (limits of processes, of tasks in a control group, of address space). A start can
 //! therefore fail, but never panics. A caller that can work with fewer threads continues, and [`notice`] reports it.

@@ -331,7 +331,7 @@ fn utf16_without_mark(head: &FileStart<'_>) -> Verdict {
     if undecided { Verdict::More(2) } else { Verdict::Other }
 }
 
-/// The format of the file, as far as `head` shows.
+/// The verdict on the file that begins with `head`.
 #[must_use]
 pub fn verdict(head: &FileStart<'_>) -> Verdict {
     let by_magic = MAGICS

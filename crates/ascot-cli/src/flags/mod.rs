@@ -188,7 +188,7 @@ fn dir_option(id: &'static str, help: &'static str, long_help: &'static str) -> 
     path(option(id, "DIR", help, long_help), ValueHint::DirPath)
 }
 
-/// An argument that takes any path; `hint` tells completions what it names.
+/// An argument that takes any path; `hint` is its kind, for completions.
 fn path(argument: Arg, hint: ValueHint) -> Arg {
     argument.value_parser(OsStringValueParser::new()).value_hint(hint)
 }

@@ -34,7 +34,7 @@ fn from_system() -> Result<Salt, Failure> {
     let asked = rustix::rand::getrandom(&mut salt.0, rustix::rand::GetRandomFlags::empty());
     match asked {
         Ok(Salt::BYTES) => Ok(salt),
-        // If the system's generator has no call, it may still have a file.
+        // If the system call fails, the generator may still exist as a file.
         _ => read(PathBuf::from("/dev/urandom")),
     }
 }

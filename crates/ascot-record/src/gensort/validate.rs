@@ -25,7 +25,7 @@ pub enum ShapeError {
     /// The record has no bytes.
     #[error("a record must have at least one byte")]
     EmptyRecord,
-    /// There is no key, or one without bytes.
+    /// No key is given, or one without bytes.
     #[error("a key must have at least one byte: give a range such as 0..10")]
     EmptyKey,
     /// A key ends after the end of the record.

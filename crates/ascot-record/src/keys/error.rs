@@ -12,7 +12,7 @@ pub enum KeyError {
     Count {
         /// The position within the key.
         place: &'static str,
-        /// The text found where the number should be.
+        /// The text found instead of the number.
         text: String,
     },
     /// A `-k` that counts from zero, or has extra characters.
