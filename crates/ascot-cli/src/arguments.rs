@@ -3,8 +3,8 @@
 //! The sort command differs from most parsers in four ways: the rest of a cluster is a value, taken literally (`-t=`
 //! separates at `=`, `-k2` and `-nk2` are fine), any value may begin with a dash, fields may be named in the old way
 //! (`+1 -2` for `-k2,2`), and a long flag may be abbreviated if no other flag of the sort command begins that way
-//! (`--p` is `--parallel`, even if a flag of Ascot's own begins with `p`). The definitions of the flags say which letters take
-//! values.
+//! (`--p` is `--parallel`, even if a flag of Ascot's own begins with `p`). The definitions of the flags say which
+//! letters take values.
 //!
 //! ```text
 //! -nt=      ->  -n  -t =

@@ -3,8 +3,8 @@
 //! The routers of all ranks of two nodes are real. Every other rank is a mirror: a batch sent to it comes back on the
 //! same connection, addressed to a random rank of the sender's node, and the buffer is free again when that batch has
 //! been taken. If all ranks send evenly to all, a real peer would have sent the same. So messages, bytes and memory
-//! of a rank are counted, not estimated, for a machine that does not exist. Combined between ranks is left out: it
-//! has three connections at any size.
+//! of a rank are counted, not estimated, for a machine that does not exist. The allreduce between ranks is left
+//! out: it has three connections at any size.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

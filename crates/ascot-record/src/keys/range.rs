@@ -41,7 +41,7 @@ impl ByteRangeKey {
         Ok(ByteRangeKey { start, end, descending })
     }
 
-    /// The bytes of `record` in the range, if necessary fewer.
+    /// The bytes of `record` in the range; fewer if the record ends within or before it.
     #[inline]
     fn slice<'r>(&self, record: &'r [u8]) -> &'r [u8] {
         let end = self.end.min(record.len());
