@@ -7,7 +7,7 @@
 //!   Disk -> ReadStream, WriteStream    files: one interface, several back-ends, a fault hook
 //!           \-> IoQueue                the device: several requests in flight
 //!   RunWriter, RunReader               checksummed blocks on top of streams
-//!   AtomicOutput                       complete or absent
+//!   AtomicOutput                       complete or not at all
 //!   Ledger                             what moved, in how many runs
 //!   VirtualDisk                        files in memory, and the time a device would have taken
 //! ```
