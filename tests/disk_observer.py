@@ -7,7 +7,7 @@ from support import start, taken_below
 
 
 def sort_watched(words, disk, report, *more_disks, pause=0.001):
-    """Runs a sort whose files are all below `disk` and `more_disks`, and looks every `pause` seconds.
+    """Runs a sort whose files are all below `disk` and `more_disks`, and observes them every `pause` seconds.
 
     Returns the peak of their bytes on disk, and the report.
     """

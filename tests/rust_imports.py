@@ -1,8 +1,8 @@
-"""Who imports whom inside a crate, read from its sources.
+"""The imports between the files of a crate, read from its sources.
 
 A file imports another where it names it: in a `use`, or in a path that begins with `crate`, `self` or
 `super`. A name that a module only passes on (`pub use`) counts as an import of the file that defines it.
-Code under `#[cfg(test)]` counts as little as files that hold tests alone.
+Code under `#[cfg(test)]` and files that hold only tests do not count.
 """
 
 import re
@@ -74,7 +74,7 @@ class Crate:
             yield self._absolute(module, tuple(path.split("::")))
 
     def _file_of(self, path):
-        """The module that defines what `path` names, through what others pass on."""
+        """The module that defines the item of `path`, also if other modules pass it on."""
         for _ in range(8):
             at = next((path[:end] for end in range(1, len(path) + 1) if path[:end] in self.passed_on), None)
             if at is None or self.passed_on[at] == at:

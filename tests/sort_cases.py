@@ -1,6 +1,6 @@
 """Random command lines and inputs for comparisons with the sort command, and shrinking of failing cases.
 
-A case is a list of option groups (each a list of words that stand or fall together), named inputs, and
+A case is a list of option groups (each a list of words that stay together), named inputs, and
 perhaps standard input. The same seed always gives the same case.
 """
 

@@ -129,7 +129,7 @@ def kill(process):
 
 
 def kill_after_moving(process, enough_bytes):
-    """Kills a running job that has moved `enough_bytes`, unless it ends before; returns the bytes it moved."""
+    """Kills a running job once it has moved `enough_bytes`, unless it ends before; returns the bytes it moved."""
     moved = 0
     while process.poll() is None and moved < enough_bytes:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):

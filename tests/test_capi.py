@@ -58,7 +58,7 @@ def compiled(program, command):
 
 @pytest.fixture(scope="module")
 def many_ranks(prefix, module_disk):
-    """The program of eight ranks, built as ascot_mpi.h says."""
+    """The program of eight ranks, built as described in ascot_mpi.h."""
     flags, source = pkg_config(prefix, "--cflags", "--libs"), pkg_config(prefix, "--variable=mpi_source")
     command = ["mpicc", "-std=c11", "-D_POSIX_C_SOURCE=200809L", *STRICT, SOURCES / "many_ranks.c", *flags, *source]
     return compiled(module_disk / "many_ranks", command)

@@ -1,7 +1,7 @@
 """A job survives in a control group with a limit of exactly `--memory`, and in one without the flag.
 
-The group is so small that every job spills within a second. What the kernel counts there beside the cap (code,
-stacks, small allocations, files in the page cache) must fit, too: a job that does not is killed.
+The group is so small that every job spills within a second. The memory that the kernel counts there beside the cap
+(code, stacks, small allocations, files in the page cache) must fit, too: a job that does not fit is killed.
 """
 
 import json
@@ -110,7 +110,7 @@ def test_what_takes_memory_beside_the_cap_survives(more, method, disk, own_binar
     assert (disk / "out").stat().st_size == (disk / "in").stat().st_size
 
 
-# A process that uses memory in a group, a little more and less of it all the time.
+# A process in a group whose memory use grows and shrinks a little all the time.
 NEIGHBOUR = """
 import sys, time
 kept, spare = bytearray(8 << 20), []
@@ -123,7 +123,7 @@ while True:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_neighbour_in_the_group_counts(method, disk, own_binary):
-    """What is told of the cap is what is used, though the neighbour's memory changes all the time."""
+    """The job uses the cap that it reports, although the neighbour's memory changes all the time."""
     layout = BY_NAME["fixed-100"]
     write_records(layout, disk / "in")
     with memory_cgroup(GROUP_BYTES) as group:

@@ -1,4 +1,4 @@
-"""A last row of CSV without a line end gets that of its file, CR LF or LF, with every method."""
+"""A last CSV row without a line end gets the line end of its file, CR LF or LF, with every method."""
 
 import pytest
 from support import run

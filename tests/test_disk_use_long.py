@@ -49,7 +49,7 @@ def large(request):
 
 
 def watch(words, disk, tmp_path, *more_disks):
-    """Plainly: what the files took, as an observer and as the job itself saw it, against the plan."""
+    """Compares the peak of the files, as seen by an observer and by the job itself, with the plan."""
     seen, report = sort_watched(words, disk, tmp_path / "report.json", *more_disks, pause=0.005)
     taken, predicted = max(seen, report["peak_disk_bytes"]), report["predicted_peak_disk_bytes"]
     print(f"taken {taken} ({seen} as observed), predicted {predicted}: {predicted / taken:.4f}")
@@ -88,7 +88,7 @@ def test_two_places_for_spills(large, memory, method, disk, tmp_path):
 @pytest.mark.privileged
 @pytest.mark.parametrize("method", ["merge", "distribute"])
 def test_two_volumes_for_spills(large, method, disk, tmp_path):
-    """The second is a disk of its own, as large as the job; its image is no file of the job."""
+    """The second volume is a separate disk, as large as the job; its image is not a file of the job."""
     path, flags = large
     image = Path(tempfile.mkdtemp(prefix="volume-", dir=disk_directory()))
     try:

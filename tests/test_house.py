@@ -44,7 +44,7 @@ TEST_SUPPORT = "ascot-testing"
 
 
 def rooms():
-    """The table of ARCHITECTURE.md: crate -> (floor, crates it may import). A dash stands above all floors."""
+    """The table of ARCHITECTURE.md: crate -> (floor, crates it may import). A dash means above all floors."""
     table = {}
     for line in (ROOT / "ARCHITECTURE.md").read_text().splitlines():
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]

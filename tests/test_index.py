@@ -511,9 +511,9 @@ def test_a_mount_shows_what_is_written_in_the_place_of_a_dropped_epoch(disk):
         before, after = (value_of(0, 7) + value_of(epoch, 7) for epoch in (1, 7))
         assert file.read_bytes() == before and len(before) == len(after)
         with open(file, "rb") as held:
-            # As many epochs as before, and values as long: the directory's manifest alone tells.
+            # As many epochs as before, and values of the same length: only the directory's manifest shows the change.
             run("build", other, *FIXED, "--append", "--rollback", 1, "-o", disk / "run.dir")
-            # Names of a closed directory may be a second behind.
+            # Names of a closed directory may be a second out of date.
             time.sleep(1.2)
             assert file.read_bytes() == after
             assert held.read() == before

@@ -124,7 +124,7 @@ def test_lines_of_any_length(method, disk):
     rng = random.Random(11)
     lengths = [0, 1, 0, 7, 4095, 4096, 4097, 65_536, 1_000_000]
     lines = [rng.randbytes(rng.choice(lengths)).replace(b"\n", b"\0") for _ in range(600)]
-    # After an empty last line the file would end in a newline.
+    # If the last line were empty, the file would end in a newline.
     lines.append(b"the last")
     (disk / "in").write_bytes(b"\n".join(lines))
     spill(BY_NAME["lines"], method, disk, "--memory", "32MiB")

@@ -102,7 +102,7 @@ def starts(limit):
 
 U64 = ["--format", "u64-le", "--memory", "32MiB", "--method", "merge", "--threads", "2"]
 LONG_RECORDS = ["--format", "fixed:5000", "--key", "0..10", "--memory", "24MiB"]
-# Under these jobs waited for ever: a limit, the words of a sort, and the layout whose records it gets.
+# Limits under which jobs once hung: a limit, and the words of a sort.
 WAITED = {
     "address-space": (resource.RLIMIT_AS, 300 * MIB, U64),
     "data": (resource.RLIMIT_DATA, 12_124_821, LONG_RECORDS),
@@ -111,7 +111,7 @@ MORE = {"plain": [], "report": ["--report", "report.json"], "zstd": ["--compress
 
 
 def sort_under_limits(size_bytes, tries, disk):
-    """Sorts random records under each of the limits; it must end, and leave nothing but what it was asked for."""
+    """Sorts random records under each of the limits; the job must end, and leave no files except its outputs."""
     size_bytes -= size_bytes % 5000
     with open(disk / "in", "wb") as file:
         rng = random.Random(11)
@@ -158,7 +158,7 @@ def test_limits_under_which_jobs_waited_for_ever(name, inputs, disk):
         for _ in range(7):
             file.write((inputs / layout).read_bytes())
     if name == "data":
-        # A layout of which there is a sample.
+        # A layout with a sample.
         words = [*BY_NAME[layout].flags, "--memory", "32MiB", "--method", "merge", "--threads", "2"]
     done = subprocess.run(
         [ascot_binary(), "sort", *words, "in", "-o", "out"], cwd=disk, env=clean_environment(), capture_output=True,

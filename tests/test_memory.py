@@ -1,6 +1,6 @@
 """Memory is a hard cap: the peak resident size is at most `--memory` plus 32 MiB, alone and in a cgroup.
 
-Every layout goes both ways with 64, 256 and 1024 MiB. The files are some times larger than the smallest
+Every layout is sorted by both methods with 64, 256 and 1024 MiB. The files are some times larger than the smallest
 of these and a little larger than the largest, so that every case spills; they are made once.
 """
 

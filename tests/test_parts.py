@@ -238,7 +238,7 @@ def test_the_cap_holds_for_the_shortest_records(words, memory, disk):
 
 
 def test_hashes_do_not_change(disk):
-    """Parts by hash of different versions can be joined part by part."""
+    """Parts by hash that different versions wrote can be joined part by part."""
     (disk / "in").write_text("".join(f"{at}\n" for at in range(1000)))
     run("split", disk / "in", "--by", "hash", "--parts", 3, "-o", disk / "out-{}")
     digests = [hashlib.sha256(part).hexdigest()[:12] for part in parts_in(disk)]

@@ -251,7 +251,7 @@ def test_requests_are_those_measured_within_memory(files, disk):
     (disk / "in").write_bytes((files / "fixed:100").read_bytes())
     words = [disk / "in", *LAYOUTS["fixed:100"], "-o", disk / "out", "--temp", disk]
     told, plan = explain(*words, "--memory", "1GiB", "--volume", disk / "measured.toml")
-    # Requests are at most a block, and as many bytes are in flight as without a measurement.
+    # Requests are at most a block, and the bytes in flight are the same as without a measurement.
     assert "read by 1 MiB, 64 in flight, written by 256 KiB, 32 in flight: as measured, within memory" in told
     assert plan["requests"] == {"read": {"bytes": MIB, "depth": 64}, "write": {"bytes": MIB // 4, "depth": 32}}
     told, plan = explain(*words, "--memory", "16MiB", "--volume", disk / "measured.toml")

@@ -1,4 +1,4 @@
-"""Random order (`-R`): that of the sort command, equal keys together, the same with every method."""
+"""Random order (`-R`) equals that of the sort command, keeps equal keys together, and is the same with every method."""
 
 import subprocess
 import time

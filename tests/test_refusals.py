@@ -178,7 +178,7 @@ def test_check_recognises_formats_by_file_names(tmp_path):
     (tmp_path / "lines.txt").write_text("a\nb\n")
     assert "Records: 2" in run("check", "lines.txt", cwd=tmp_path).stdout.decode()
     assert "Records: 3" in run("check", "x.csv", cwd=tmp_path, expect=None).stdout.decode()
-    # Without a column .csv is lines, as for sort.
+    # Without a column in the key, .csv is read as lines, as by the sort command.
     run("sort", "x.csv", "-o", "sorted.csv", cwd=tmp_path)
     run("check", "sorted.csv", cwd=tmp_path)
 
@@ -190,7 +190,7 @@ def test_check_says_what_a_file_is_that_holds_no_records(tmp_path):
     told = refused("check", stdin=b"a\nb\n")
     assert "cut short" in told and "benchmark records" in told and "--format lines" in told
     assert "benchmark" not in refused("check", "--format", "fixed:3", stdin=b"a\nb\n")
-    # As long as whole records: it is taken for what is asked for, whatever it begins with.
+    # Its length is a multiple of a record's, so it is read as records, whatever its first bytes.
     (tmp_path / "x.rec").write_bytes(gzip.compress(b"a\n").ljust(100, b"\0"))
     assert "Records: 1" in run("check", "x.rec", cwd=tmp_path).stdout.decode()
 

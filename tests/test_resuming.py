@@ -259,9 +259,9 @@ def catches(process, number):
 
 
 def abort(process):
-    """The C library aborts where a thread finds no memory as it starts."""
+    """The C library aborts if a starting thread finds no memory."""
     if not catches(process, signal.SIGABRT):
-        # The old manifest was the one that was waited for: the process has only just begun.
+        # The test waited for the old manifest, so the process has only just begun.
         process.send_signal(signal.SIGCONT)
         while process.poll() is None and not catches(process, signal.SIGABRT):
             time.sleep(0.001)
@@ -288,7 +288,7 @@ def test_an_abort_for_want_of_memory_leaves_what_can_go_on_and_nothing_else(kind
     check_result(kind, disk, records[1])
 
 
-# At its very end a merge needs no more memory.
+# A merge near its end needs no more memory.
 @pytest.mark.parametrize("kind, point", [("merge", in_first_pass), ("distribute", in_first_pass),
                                          ("distribute", in_last_pass)])  # fmt: skip
 def test_without_memory_a_resumed_job_is_kept(kind, point, records, disk):
@@ -297,7 +297,7 @@ def test_without_memory_a_resumed_job_is_kept(kind, point, records, disk):
     kill(job)
     (kept,) = job_directories(disk)
     job = start("sort", "--resume", kept)
-    # At work again, and not at its start.
+    # The job has resumed its work, and is past its start.
     stop_where(job, disk, point if point is in_last_pass else lambda it: it["read_upto"]["offset"] > before)
     assert take_all_memory(job)
     assert job_directories(disk) == [kept]
@@ -323,7 +323,7 @@ def test_without_memory_a_job_to_be_kept_is_kept_past_its_first_pass(kind, recor
 
 
 def split_with(parts, source, disk):
-    """A killed job that is to deal its records out to so many parts, as one has that began with far more memory."""
+    """A killed job that distributes its records to `parts` parts, like a job that began with far more memory."""
     for _ in range(10):
         job = start(*words_of("distribute", source, disk))
         stop_where(job, disk, lambda manifest: manifest["way"] != "Merge")
@@ -343,7 +343,7 @@ def split_with(parts, source, disk):
 
 @pytest.mark.parametrize("parts", [112, 400])
 def test_many_parts_go_on_in_little_memory(parts, records, disk):
-    """Two blocks for each part leave the reader nothing (112 parts), or are more than there is (400)."""
+    """Two blocks per part leave the reader no memory (112 parts), or exceed the memory (400)."""
     kept = split_with(parts, records[0], disk)
     run("sort", "--resume", kept)
     check_result("distribute", disk, records[1])
@@ -422,7 +422,7 @@ def test_a_resumed_job_counts_each_misfit_once(kind, points, keys, disk):
     def further(manifest):
         return manifest["read_upto"]["offset"] > reached and in_first_pass(manifest)
 
-    # Killed twice before all is read, where it can be, and once after that.
+    # Killed twice before all input is read, if possible, and once after that.
     for point in (further, further, points[-1]):
         try:
             manifest = stop_where(job, temp, point)
@@ -486,7 +486,7 @@ def test_a_report_on_a_full_disk_leaves_the_old_output(disk):
 
 @pytest.fixture(scope="module")
 def larger(module_disk):
-    """A file of 80 MB, and for each method the bytes that sorting it within a fifth of that moves."""
+    """A file of 80 MB, and for each method the bytes moved by sorting it in a fifth of that memory."""
     source = module_disk / "larger"
     run("gen", "800k", "-o", source)
     moved = {}
@@ -508,7 +508,7 @@ def bounded_job(kind, source, disk):
 @pytest.mark.parametrize("share", [0.15, 0.3, 0.45, 0.6, 0.75, 0.9])
 @pytest.mark.parametrize("kind", METHODS)
 def test_resuming_moves_at_most_a_tenth_and_a_memory_load_more(kind, share, larger, disk):
-    """Both runs move at most 1.1 times the bytes of an undisturbed job, and one memory load."""
+    """Both runs move at most 1.1 times the bytes of an undisturbed job, plus one memory load."""
     source, moved = larger
     whole, right = moved[kind]
     first = kill_after_moving(start(*bounded_job(kind, source, disk)), whole * share)

@@ -118,7 +118,7 @@ def test_other_layouts(disk, layout):
 
 @pytest.mark.parametrize("compression", ["none", "lz4", "zstd"])
 def test_pieces_read_by_several_at_a_time(compression, disk):
-    """Lines with many duplicates, in compressed and plain runs; each reader reads another part."""
+    """Lines with many duplicates, in compressed and plain runs; each reader reads a different part."""
     random.seed(compression)
     lines = [b"%03d %s\n" % (random.randrange(300), b"x" * random.randrange(60)) for _ in range(400_000)]
     (disk / "in").write_bytes(b"".join(lines))
@@ -487,7 +487,7 @@ def test_memory_of_a_mount_with_many_readers(made):
         for at in range(0, 4 * MIB, MIB // 2):
             for reader in readers:
                 assert reader.read(MIB // 2) == whole[at : at + MIB // 2]
-        # They pause and stay open; a later reader reads all.
+        # They pause and stay open; a later reader reads the whole file.
         assert file.read_bytes() == whole
         for reader in readers:
             assert reader.read(1000) == whole[4 * MIB : 4 * MIB + 1000]

@@ -1,10 +1,11 @@
-//! The command's allocator: the system's, but where that has no memory the process ends in order.
+//! The command's allocator: the system's, except that the process ends in order if memory runs out.
 //!
-//! Large memory is asked for in ways that can fail, and its lack is an error like any other. All else (a name, a
-//! list, a message) cannot be done without: then the process says so in one line, removes its spills and
-//! unfinished outputs, and ends with the status of an error. Without this it would abort and leave them.
+//! Large memory is requested in ways that can fail, and its lack is an error like any other. All other memory (for a
+//! name, a list, a message) is required: if it is refused, the process says so in one line, removes its spill files
+//! and unfinished outputs, and exits with the status of an error. With the system's allocator it would abort and
+//! leave them.
 //!
-//! Invariant: from the failure to the end nothing allocates.
+//! Invariant: between the failure and the end of the process nothing allocates.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::Write;
@@ -13,20 +14,20 @@ use ascot_io::emergency;
 
 use crate::failure::STATUS_OF_ERROR;
 
-/// The system's allocator, which does not return without memory unless the caller can do without.
+/// The system's allocator; it returns a null pointer only if the caller handles that.
 struct Orderly;
 
 #[global_allocator]
 static ALLOCATOR: Orderly = Orderly;
 
-// SAFETY: memory comes from `System` and goes back to it as it is asked for; a null pointer is passed on only
-// where `System` gives one.
+// SAFETY: memory comes from `System` and returns to it as requested; a null pointer is passed on only if `System`
+// returns one.
 #[expect(unsafe_code, reason = "an allocator is unsafe by its trait")]
 unsafe impl GlobalAlloc for Orderly {
     #[inline]
     #[expect(unsafe_code, reason = "an allocator is unsafe by its trait")]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promises are those of `System`, here and below.
+        // SAFETY: the caller guarantees the conditions of `System`, here and below.
         checked(unsafe { System.alloc(layout) }, layout.size())
     }
 
@@ -60,7 +61,7 @@ fn checked(block: *mut u8, bytes: usize) -> *mut u8 {
     block
 }
 
-/// Returns only where the caller can do without the memory.
+/// Returns only if the caller handles the lack of memory.
 #[cold]
 fn refused(bytes: usize) {
     if !emergency::is_fallible() {
@@ -68,8 +69,8 @@ fn refused(bytes: usize) {
     }
 }
 
-/// Has an abort end the process in order, too: the C library aborts, with a word, where a thread that starts finds no
-/// memory for the least of its needs.
+/// Ends the process in order after an abort, too: the C library aborts, with a message, if a starting thread lacks
+/// even the memory it requires.
 #[expect(unsafe_code, reason = "an allocator is unsafe by its trait")]
 pub fn end_in_order_on_abort() {
     let handler: extern "C" fn(libc::c_int) = on_abort;
@@ -82,13 +83,13 @@ extern "C" fn on_abort(_signal: libc::c_int) {
     remove_and_exit();
 }
 
-/// Ends the process in order, for want of so many bytes.
+/// Ends the process in order after a refused allocation of `bytes`.
 #[expect(unsafe_code, reason = "an allocator is unsafe by its trait")]
 pub fn end(bytes: usize) -> ! {
     emergency::claim_end();
     let mut text = [0_u8; 200];
     let mut rest = &mut text[..];
-    // What does not fit is cut off.
+    // Text that does not fit is cut off.
     let _ = writeln!(
         rest,
         "ascot: out of memory: the system refused {bytes} bytes; allow the process more (ulimit -v, ulimit -d), \
@@ -96,7 +97,7 @@ pub fn end(bytes: usize) -> ! {
     );
     let left = rest.len();
     let text = &text[..text.len() - left];
-    // SAFETY: the bytes are valid; there is nothing to do where nobody reads them.
+    // SAFETY: the bytes are valid; a failed write changes nothing.
     unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
     remove_and_exit();
 }

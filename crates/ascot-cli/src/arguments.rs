@@ -1,10 +1,10 @@
-//! Arguments as the sort command reads them, rewritten to what the parser reads.
+//! Rewrites the arguments of the sort command to arguments that the parser reads.
 //!
-//! Four habits of the sort command differ from most parsers': the rest of a cluster is taken as a
-//! value untouched (`-t=` separates at `=`, `-k2` and `-nk2` are fine), any value may begin with a
-//! dash, fields may be named in the old way (`+1 -2` for `-k2,2`), and a long flag may be cut short
-//! as long as no other flag of the sort command begins so (`--p` is `--parallel`, whatever further
-//! flags there are). Which letters take values is read from the definitions of the flags.
+//! The sort command differs from most parsers in four ways: the rest of a cluster is a value, taken literally (`-t=`
+//! separates at `=`, `-k2` and `-nk2` are fine), any value may begin with a dash, fields may be named in the old way
+//! (`+1 -2` for `-k2,2`), and a long flag may be abbreviated if no other flag of the sort command begins that way
+//! (`--p` is `--parallel`, even if a flag of Ascot's own begins with `p`). The definitions of the flags say which
+//! letters take values.
 //!
 //! ```text
 //! -nt=      ->  -n  -t =
@@ -49,7 +49,7 @@ pub fn rewritten(arguments: impl IntoIterator<Item = OsString>, sort: &Command) 
     result
 }
 
-/// `long`: a long flag without its dashes, perhaps abbreviated, perhaps with its value.
+/// `long`: a long flag without its dashes, possibly abbreviated, possibly with its value.
 fn push_long(
     result: &mut Vec<OsString>,
     long: &[u8],
@@ -72,7 +72,7 @@ fn push_long(
     push_valued(result, OsString::from_vec([b"--", name].concat()), value);
 }
 
-/// The flag of the sort command that `name` is short for: the only one of them that begins so.
+/// The flag of the sort command that `name` abbreviates: the only one that begins with it.
 fn full_name(sort: &Command, name: &[u8]) -> Option<&'static str> {
     let spelled = |text: &str| sort.get_arguments().any(|flag| spellings(flag).contains(&text));
     if name.is_empty() || std::str::from_utf8(name).is_ok_and(spelled) {
@@ -85,7 +85,7 @@ fn full_name(sort: &Command, name: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// `--flag value` becomes `--flag=value`, which no parser takes for two flags.
+/// `--flag value` becomes `--flag=value`, which no parser reads as two flags.
 fn push_valued(result: &mut Vec<OsString>, mut flag: OsString, value: Option<OsString>) {
     if let Some(value) = value {
         flag.push("=");
@@ -107,7 +107,7 @@ fn push_cluster(
             Some(flag) if takes_value(flag) => {
                 let rest = &letters[index + 1..];
                 let value = if rest.is_empty() { next() } else { Some(OsString::from_vec(rest.to_vec())) };
-                // The long form with `=` keeps a value such as `=` or `-1` in one piece.
+                // The long form with `=` keeps a value such as `=` or `-1` in one argument.
                 let long = flag.get_long().unwrap_or_default();
                 match value {
                     Some(value) => push_valued(result, format!("--{long}").into(), Some(value)),
@@ -117,7 +117,7 @@ fn push_cluster(
             }
             Some(_) => result.push(format!("-{}", char::from(*letter)).into()),
             None => {
-                // Left whole for the parser to complain about.
+                // Left unchanged, so that the parser reports it.
                 let mut unknown = vec![b'-'];
                 unknown.extend_from_slice(&letters[index..]);
                 result.push(OsString::from_vec(unknown));
@@ -135,7 +135,7 @@ fn spellings(flag: &Arg) -> Vec<&str> {
     flag.get_long_and_visible_aliases().unwrap_or_default()
 }
 
-/// Whether the long flag `name`, perhaps abbreviated, takes a value of its own.
+/// Whether the long flag `name`, possibly abbreviated, takes a value.
 fn long_takes_value(sort: &Command, name: &[u8]) -> bool {
     let Ok(name) = std::str::from_utf8(name) else { return false };
     let exact = sort.get_arguments().find(|flag| spellings(flag).contains(&name));
@@ -150,20 +150,20 @@ fn long_takes_value(sort: &Command, name: &[u8]) -> bool {
     }
 }
 
-/// `+F[.C][OPTS]`, counted from 0, as the start of a key counted from 1.
+/// `+F[.C][OPTS]`, counted from 0, as the start of a key, which counts from 1.
 fn old_start(argument: &[u8]) -> Option<String> {
     let (field, byte, options) = old_position(argument.strip_prefix(b"+")?)?;
     let byte = if byte > 0 { format!(".{}", byte.saturating_add(1)) } else { String::new() };
     Some(format!("{}{byte}{options}", field.saturating_add(1)))
 }
 
-/// `-F[.C][OPTS]`, counted from 0 and not included, as the end of a key.
+/// `-F[.C][OPTS]`, counted from 0 and exclusive, as the end of a key.
 fn old_end(argument: &[u8]) -> Option<String> {
     let (field, byte, options) = old_position(argument.strip_prefix(b"-")?)?;
     if byte > 0 {
         return Some(format!(",{}.{byte}{options}", field.saturating_add(1)));
     }
-    // The end of the field before; that of the first where there is none.
+    // The end of the field before, or of the first field if none comes before.
     Some(format!(",{}{options}", field.max(1)))
 }
 
@@ -177,13 +177,13 @@ fn old_position(text: &[u8]) -> Option<(u64, u64, &str)> {
     options.bytes().all(|letter| b"bdfgiMhnrRV".contains(&letter)).then_some((field, byte, options))
 }
 
-/// The number at the start of `text`, too large ones as the largest, and what follows it.
+/// The number at the start of `text` and the text after it; a number too large becomes the largest.
 fn digits(text: &str) -> Option<(u64, &str)> {
     let end = text.bytes().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
     (end > 0).then(|| (text[..end].parse().unwrap_or(u64::MAX), &text[end..]))
 }
 
-/// The name of the program, of a path to it.
+/// The program's name in a path.
 pub fn program_name(path: &OsStr) -> &[u8] {
     path.as_bytes().rsplit(|byte| *byte == b'/').next().unwrap_or_default()
 }
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(rewrite("--ch --ch=quiet f"), "--check --check=quiet f");
         assert_eq!(rewrite("--co gzip --compress=gzip"), "--compress-program=gzip --compress-program=gzip");
         assert_eq!(rewrite("--compress lz4 --compress=./x"), "--compress=lz4 --compress-program=./x");
-        // Ambiguous there, or no flag of it: the parser decides.
+        // Ambiguous or unknown in the sort command: the parser decides.
         assert_eq!(rewrite("--s --memo 1M --c"), "--s --memo=1M --c");
     }
 
@@ -247,7 +247,7 @@ mod tests {
                 let exact = sort.get_arguments().any(|flag| spellings(flag).contains(&short));
                 let expected = (like == [full] && !exact).then_some(full);
                 assert_eq!(full_name(sort, short.as_bytes()), expected, "{short}");
-                // A flag of our own that is such an abbreviation has the same meaning.
+                // An Ascot flag that is such an abbreviation has the same meaning.
                 let known = ["sort", "temp", "compress", "version"];
                 assert!(!exact || known.contains(&short), "--{short} hides --{full}");
             }

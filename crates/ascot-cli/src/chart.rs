@@ -1,8 +1,8 @@
-//! Charts as SVG: of `ascot probe --plot`, what a switch costs by number of files, and of
-//! `ascot simulate --plot`, what each stream holds ([`stairs`]).
+//! Charts as SVG: `ascot probe --plot` draws the cost of a switch by number of files, and `ascot simulate --plot`
+//! draws the bytes that each stream holds ([`stairs`]).
 //!
-//! The number of files goes over a logarithm, as plans go between its points; whiskers show the spread.
-//! Nothing is drawn below zero: what is lost in the spread costs nothing.
+//! The number of files has a logarithmic axis, on which plans interpolate as well; whiskers show the spread. Nothing
+//! is drawn below zero: a cost smaller than the spread counts as zero.
 
 pub mod stairs;
 
@@ -22,10 +22,10 @@ const PALE: &str = "#5c6b76";
 const GRID: &str = "#dde3e7";
 const READING: &str = "#0b6e6e";
 const WRITING: &str = "#c4702b";
-/// Lines across, the axis not counted.
+/// Horizontal lines, without the axis.
 const GRID_LINES: u32 = 4;
 
-/// Where points go.
+/// Maps values to positions.
 struct Scale {
     files: (f64, f64),
     max_ms: f64,
@@ -50,7 +50,7 @@ impl Scale {
     }
 }
 
-/// The next 1, 2 or 5 of a power of ten.
+/// The next power of ten, or 2 or 5 times one.
 fn round_up(value: f64) -> f64 {
     let power = 10f64.powf(value.max(1e-6).log10().floor());
     [1.0, 2.0, 5.0, 10.0].into_iter().map(|step| step * power).find(|step| *step >= value).unwrap_or(power)
@@ -82,7 +82,7 @@ pub fn switches(profile: &MeasuredProfile) -> String {
     svg
 }
 
-/// A sheet with a title, to be drawn on.
+/// An empty sheet with a title.
 fn sheet(title: &str) -> String {
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" \
@@ -141,7 +141,7 @@ fn label(svg: &mut String, (x, y): (f64, f64), anchor: &str, colour: &str, text:
     );
 }
 
-/// Text as XML can hold it: a directory may have any name.
+/// Text escaped for XML: a directory may have any name.
 fn escaped(text: &str) -> String {
     let mut out = String::new();
     for letter in text.chars() {

@@ -1,5 +1,5 @@
-//! Completions for a shell: the parser's script for commands and flags, and after it the values of flags that the
-//! command itself can tell: columns of the CSV file named on the line, layouts, sizes.
+//! Shell completions: the parser's script for commands and flags, extended by the values of flags that the command
+//! computes: columns of the CSV file on the line, layouts, sizes.
 //!
 //! ```text
 //!   ascot sort events.csv --key ten<TAB>
@@ -14,7 +14,7 @@ use ascot_record::keys::header_columns;
 use clap::Command;
 use clap_complete::Shell;
 
-/// Bytes of a header that are looked at.
+/// Bytes of a file read to find its header.
 const MAX_HEADER_BYTES: u64 = 64 << 10;
 
 use crate::request::SORT_WORDS;
@@ -85,7 +85,7 @@ _ascot_values() {
 }
 "#;
 
-/// The completion script for `shell`; `None`: no such shell.
+/// The completion script for `shell`; `None` if the shell is unknown.
 pub fn script(mut root: Command, shell: &str) -> Option<Vec<u8>> {
     let shell: Shell = shell.parse().ok()?;
     let mut script = Vec::new();
@@ -99,7 +99,7 @@ pub fn script(mut root: Command, shell: &str) -> Option<Vec<u8>> {
     Some(script)
 }
 
-/// The script of zsh, in which the values of some flags are asked for: its last lines run it.
+/// The script of zsh, extended by requests for the values of some flags: its last lines run it.
 fn with_values_for_zsh(script: &str) -> String {
     let flag_of = |line: &str| {
         let spelled =
@@ -123,7 +123,7 @@ fn with_values_for_zsh(script: &str) -> String {
     format!("{first}\n{ZSH}{}\n", rest.join("\n"))
 }
 
-/// The values of `flag` that begin with `word`, on a line of `words`, the command first.
+/// The values of `flag` that begin with `word`, for a line of `words`, the command first.
 pub fn values(flag: &str, word: &str, words: &[String]) -> Vec<String> {
     let all = |values: &[&str]| values.iter().map(|value| (*value).to_owned()).collect::<Vec<_>>();
     let values = match flag {
@@ -135,7 +135,7 @@ pub fn values(flag: &str, word: &str, words: &[String]) -> Vec<String> {
     values.into_iter().filter(|value| value.starts_with(word)).collect()
 }
 
-/// Keys, the last of them completed: columns of the file on the line, or the forms that the format has.
+/// Keys, the last of them completed: columns of the file on the line, or the key forms of its format.
 fn keys(word: &str, words: &[String]) -> Vec<String> {
     let begun = word.rfind(',').map_or(0, |comma| comma + 1);
     let (before, last) = word.split_at(begun);
@@ -150,7 +150,7 @@ fn keys(word: &str, words: &[String]) -> Vec<String> {
     forms.iter().filter(|form| form.starts_with(word)).map(|form| (*form).to_owned()).collect()
 }
 
-/// The columns of the first file on the line that is CSV by its name, or by what the line says.
+/// The columns of the first file on the line that is CSV by its name or by the flags.
 fn columns(words: &[String]) -> Vec<String> {
     let said =
         |word: &String| ["--csv", "--format=csv", "--format=tsv", "csv", "tsv"].contains(&word.as_str());
@@ -175,18 +175,18 @@ fn columns(words: &[String]) -> Vec<String> {
     header_columns(&header, separator, b'"').iter().map(|name| in_key(name)).collect()
 }
 
-/// A name as a key has it: in quotes where it holds what keys are cut at.
+/// A column name as written in a key: quoted if it holds a character that separates keys.
 fn in_key(name: &str) -> String {
     let plain = !name.starts_with(['-', '#', '"']) && !name.contains([',', ':']);
     if plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
 }
 
-/// The byte of `-t` or `--separator` on the line.
+/// The separator given with `-t` or `--separator` on the line.
 fn separator(words: &[String]) -> Option<u8> {
     let mut words = words.iter();
     while let Some(word) = words.next() {
         let value = match word.as_str() {
-            // A shell that cuts words at "=" gives that a word of its own.
+            // A shell that splits words at "=" passes it as a word of its own.
             "-t" | "--separator" | "--field-separator" => words.find(|word| *word != "=").map(String::as_str),
             word => word
                 .strip_prefix("--separator=")

@@ -1,4 +1,4 @@
-//! What a user did, or met, that stops a command; and how it is said.
+//! Errors that stop a command, and their messages.
 //!
 //! ```text
 //! ascot: what is wrong, with names and numbers
@@ -25,19 +25,18 @@ pub const STATUS_OF_ERROR: u8 = 2;
 /// Exit status of a check that found disorder.
 pub const STATUS_OF_DISORDER: u8 = 1;
 
-/// Why a command did not do what was asked. The text's first line says what is wrong, further
-/// lines, indented, what to do.
+/// Why a command failed. The first line of its text states the problem; further lines, indented, say what to do.
 #[derive(Debug, Error)]
 pub enum Failure {
-    /// Flags that make no sense, alone or together.
+    /// Flags that are invalid, alone or together.
     #[error("{0}")]
     Usage(String),
     /// A size or count that could not be read.
     #[error("{flag} {source}")]
     Size {
-        /// The flag or variable it was given to.
+        /// The flag or variable that was given.
         flag: String,
-        /// What is wrong with it.
+        /// The problem with it.
         source: SizeError,
     },
     /// A job failed.
@@ -57,18 +56,18 @@ pub enum Failure {
     File {
         /// The file.
         path: PathBuf,
-        /// What was tried ("cannot write the report").
+        /// The operation ("cannot write the report").
         doing: &'static str,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// Standard output does not take what it is given.
+    /// Standard output cannot be written.
     #[error("write failed: standard output: {0}")]
     Output(io::Error),
 }
 
 impl From<SortError> for Failure {
-    /// What was read as text and is none is told with the command to type instead of the one that was.
+    /// Input read as text that is not text gets a message with the command to type instead.
     fn from(error: SortError) -> Failure {
         let SortError::OtherFormat { input, file, format, inputs } = &error else {
             return Failure::Sort(error);
@@ -89,12 +88,12 @@ impl From<SortError> for Failure {
 }
 
 impl Failure {
-    /// A mistake in the arguments and what to write instead.
+    /// A mistake in the arguments and the correct form.
     pub fn usage(what: impl AsRef<str>, instead: impl AsRef<str>) -> Failure {
         Failure::Usage(format!("{}\n  {}", what.as_ref(), instead.as_ref()))
     }
 
-    /// Whether all that happened is that the reader of the output left.
+    /// Whether the only failure is that the reader of the output closed it.
     pub fn is_broken_pipe(&self) -> bool {
         match self {
             Failure::Sort(error) => error.kind() == SortErrorKind::BrokenPipe,
@@ -104,7 +103,7 @@ impl Failure {
     }
 }
 
-/// The parser's complaint in our form; `name` is the command as called ("ascot sort").
+/// The parser's error in Ascot's form; `name` is the command as called ("ascot sort").
 pub fn from_parser(error: &clap::Error, name: &str, command: &Command) -> Failure {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
@@ -159,7 +158,7 @@ pub fn from_parser(error: &clap::Error, name: &str, command: &Command) -> Failur
     }
 }
 
-/// Flags as other programs call them: what is meant, by the flags a command may have for it.
+/// Flags of other programs: the meaning, and the flags with that meaning that a command may have.
 const OTHER_NAMES: &[(&str, &[&str], &str)] = &[
     ("limit", &["top", "head"], "keeps the first N records"),
     ("lines", &["top", "head"], "keeps the first N records"),
@@ -181,7 +180,7 @@ const OTHER_NAMES: &[(&str, &[&str], &str)] = &[
     ("na-values", &["null"], "names a spelling of null"),
 ];
 
-/// What other programs have and ascot has not, and where it is.
+/// Features of other programs that Ascot lacks, and their alternatives.
 const NOT_OFFERED: &[(&str, &str)] = &[
     (
         "where",
@@ -196,7 +195,7 @@ const NOT_OFFERED: &[(&str, &str)] = &[
     ("select", "ascot selects no columns: cut -d, -f1,3 FILE | ascot sort"),
 ];
 
-/// What `flag`, which `command` does not have, is called here, or that there is nothing of the kind.
+/// Ascot's name for `flag`, which `command` does not have, or a note that it has none.
 fn other_name(flag: &str, command: &Command) -> Option<String> {
     let plain = flag.trim_start_matches('-').split('=').next().unwrap_or_default();
     let has = |name: &str| command.get_arguments().any(|known| known.get_long() == Some(name));
@@ -218,7 +217,7 @@ fn other_name(flag: &str, command: &Command) -> Option<String> {
     NOT_OFFERED.iter().find(|(other, _)| *other == plain).map(|(_, advice)| (*advice).to_owned())
 }
 
-/// The complaint about `flag` where several flags of `command` begin so.
+/// The error for `flag` if several flags of `command` begin with it.
 fn ambiguous(flag: &str, command: &Command) -> Option<Failure> {
     let begun = flag.strip_prefix("--")?.split('=').next().filter(|begun| !begun.is_empty())?;
     let shown = command.get_arguments().filter(|known| !known.is_hide_set());
@@ -235,8 +234,8 @@ fn ambiguous(flag: &str, command: &Command) -> Option<Failure> {
     })
 }
 
-/// The first word that is a flag of other programs only. The parser would take it for short for a flag of
-/// `command` that begins so (`--keep` for `--keep-on-interrupt`).
+/// The error for the first word that is a flag of other programs only. The parser would read it as an abbreviation of
+/// a flag of `command` (`--keep` for `--keep-on-interrupt`).
 pub fn from_foreign_flag(words: &[OsString], command: &Command) -> Option<Failure> {
     let flags = words.iter().map_while(|word| word.to_str().filter(|word| *word != "--"));
     flags.filter_map(|word| word.strip_prefix("--")).find_map(|flag| {
@@ -247,7 +246,7 @@ pub fn from_foreign_flag(words: &[OsString], command: &Command) -> Option<Failur
     })
 }
 
-/// The parser's own sentence, without its prefix and usage.
+/// The parser's message, without its prefix and usage.
 fn first_line(error: &clap::Error) -> String {
     let text = error.to_string();
     let line = text.lines().next().unwrap_or_default();

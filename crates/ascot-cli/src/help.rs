@@ -1,7 +1,7 @@
-//! The one screen of `--help`, made from the definitions of the flags.
+//! The `--help` screen, made from the definitions of the flags.
 //!
-//! At most 40 lines of 80 columns. Flags are listed under their headings in the order of their
-//! definition; those marked as hidden from short help are left to the manual.
+//! At most 40 lines of 80 columns. Flags appear under their headings in the order of their definition; flags hidden
+//! from short help appear only in the manual.
 
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ use crate::flags::ORDERING;
 const COLUMNS: usize = 80;
 const COLUMN_OF_TEXT: usize = 24;
 
-/// The screen of `command`, which is called as `name` ("ascot sort").
+/// The screen of `command`, called as `name` ("ascot sort").
 pub fn screen(command: &Command, name: &str) -> String {
     let mut text = String::new();
     let usage = command.get_overridden_usage().map(ToString::to_string);
@@ -104,7 +104,7 @@ fn write_columns(text: &mut String, flags: &[&Arg]) {
     }
 }
 
-/// `-k, --key SPEC`; of a positional its name.
+/// `-k, --key SPEC`; the name of a positional.
 fn spelling(flag: &Arg) -> String {
     let value = match flag.get_action() {
         ArgAction::Set | ArgAction::Append => flag.get_value_names().and_then(|names| names.first()),

@@ -23,7 +23,7 @@ use crate::request::memory_or;
 use crate::sys::print;
 use crate::values;
 
-/// Memory of a reader where nothing is said, bytes.
+/// Default memory of a reader, bytes.
 const DEFAULT_MEMORY_BYTES: u64 = 64 << 20;
 
 /// Runs one of the commands.
@@ -46,7 +46,7 @@ fn open(matches: &ArgMatches) -> Result<Directory, Failure> {
     Ok(Directory::open(&Disk::default(), &path, usize::try_from(bytes).unwrap_or(usize::MAX))?)
 }
 
-/// A key as users write it.
+/// Converts a key as users write it.
 fn key(text: &str, directory: &Directory) -> Result<Vec<u8>, Failure> {
     let bad =
         |what: String| Failure::usage(what, "write 0x and hexadecimal digits, le:NUMBER, be:NUMBER, or text");
@@ -99,7 +99,7 @@ fn get(matches: &ArgMatches) -> Result<u8, Failure> {
     Ok(if found == 0 { STATUS_OF_DISORDER } else { 0 })
 }
 
-/// The epoch that is asked for, if one is; it has to be complete.
+/// The requested epoch, if any; it must be complete.
 fn epoch(matches: &ArgMatches, directory: &Directory) -> Result<Option<u64>, Failure> {
     let (epoch, epochs) = (numbers::whole(matches, "epoch")?, directory.manifest().epochs);
     match epoch {
@@ -116,7 +116,7 @@ fn are(count: u64, noun: &str) -> String {
     format!("{} {}", units::plural(count, noun), if count == 1 { "is" } else { "are" })
 }
 
-/// Keys of which not everything is known, by what keeps from knowing it.
+/// Keys whose values are not all known, by reason.
 #[derive(Default)]
 struct Unknown {
     by_error: BTreeMap<String, (u64, String)>,
@@ -132,7 +132,7 @@ impl Unknown {
         self.by_error.entry(gap.error.to_string()).or_insert_with(first).0 += 1;
     }
 
-    /// Says what is not known, if anything.
+    /// Reports the unknown values, if any.
     fn tell(&self) -> bool {
         for (error, (count, first)) in &self.by_error {
             let others = match count - 1 {
@@ -147,7 +147,7 @@ impl Unknown {
     }
 }
 
-/// Says what could not be read, if anything.
+/// Reports what could not be read, if anything.
 fn tell_unread(unread: &Unread) -> bool {
     unread.errors.iter().for_each(|error| eprintln!("ascot: {error}"));
     if !unread.is_nothing() {
@@ -157,7 +157,7 @@ fn tell_unread(unread: &Unread) -> bool {
     !unread.is_nothing()
 }
 
-/// `--stats`.
+/// Prints the counts of `--stats`.
 fn tell_counts(matches: &ArgMatches, directory: &Directory) {
     if !matches.get_flag("stats") {
         return;
@@ -231,7 +231,7 @@ fn range(matches: &ArgMatches) -> Result<u8, Failure> {
     Ok(if tell_unread(&unread) { STATUS_OF_ERROR } else { 0 })
 }
 
-/// `NAME>X` and the like.
+/// Parses a condition such as `NAME>X`.
 fn condition(text: &str, directory: &Directory) -> Result<Condition, Failure> {
     const SIGNS: [(&str, Sign); 4] =
         [(">=", Sign::AtLeast), ("<=", Sign::AtMost), (">", Sign::Above), ("<", Sign::Below)];
@@ -365,7 +365,7 @@ fn rollback(matches: &ArgMatches) -> Result<u8, Failure> {
 
 fn verify(matches: &ArgMatches) -> Result<u8, Failure> {
     let verified = match open(matches) {
-        // The manifest is a part of the directory.
+        // The manifest is part of the directory.
         Err(Failure::Index(error @ IndexError::Damaged { .. })) => {
             Verified { problems: vec![error.to_string()], ..Verified::default() }
         }

@@ -26,11 +26,11 @@ use crate::signals::Stop;
 use crate::sys::print;
 use crate::values;
 
-/// Memory of a build where nothing is said, bytes.
+/// Default memory of a build, bytes.
 const DEFAULT_MEMORY_BYTES: u64 = 256 << 20;
-/// What epochs of one file each are limited to: a page of each index is rewritten for each of them.
+/// Default bytes sent at a time.
 const DEFAULT_BATCH_BYTES: u64 = 32 << 10;
-/// Bytes of an epoch where nothing is said.
+/// Default bytes of an epoch.
 const DEFAULT_EPOCH_BYTES: u64 = 256 << 20;
 
 /// `ascot index build`.
@@ -50,7 +50,7 @@ fn build_until(matches: &ArgMatches, cancel: &Cancel) -> Result<u8, Failure> {
     let files = record_files(matches)?;
     for input in &inputs {
         let failed = |source| Failure::File { path: input.clone(), doing: "cannot be read", source };
-        // A pipe is opened once: who writes to it sees who reads.
+        // A pipe is opened only once: its writer notices when the reader closes it.
         if fs::metadata(input).map_err(failed)?.is_file() {
             fs::File::open(input).map_err(failed)?;
         }
@@ -59,7 +59,7 @@ fn build_until(matches: &ArgMatches, cancel: &Cancel) -> Result<u8, Failure> {
     let memory_bytes = memory_or(matches, DEFAULT_MEMORY_BYTES)?;
     let writer_bytes = usize::try_from(memory_bytes).unwrap_or(usize::MAX).saturating_sub(MEMORY_BYTES);
     let (opening, goes_on) = opening(matches, &files, &output)?;
-    // What is there already is somebody else's.
+    // An existing directory is not removed after a failure.
     let is_new = !output.exists();
     let writer = DirectoryWriter::open(&disk, &output, &opening, writer_bytes).inspect_err(|error| {
         if !goes_on && !matches!(error, IndexError::Exists { .. } | IndexError::Locked { .. }) {
@@ -119,7 +119,7 @@ fn inputs(matches: &ArgMatches) -> Result<Vec<PathBuf>, Failure> {
     Ok(named.into_iter().map(path).collect())
 }
 
-/// A build under way.
+/// A build in progress.
 struct Building<'a> {
     disk: Disk,
     files: RecordFiles,
@@ -149,8 +149,8 @@ impl Building<'_> {
     }
 }
 
-/// Removes what was begun in a directory that has no epoch: only files of ours, and it, if it was made, only when nothing is
-/// left.
+/// Removes what was begun in a directory that has no epoch: only Ascot's files, and the directory itself only if it
+/// was made here and is empty.
 fn remove_empty(directory: &Path, made: bool) {
     if let Ok(manifest) = Manifest::read(directory) {
         for log in manifest.logs() {
@@ -181,7 +181,8 @@ fn record_files(matches: &ArgMatches) -> Result<RecordFiles, Failure> {
     Ok(RecordFiles::new(layout, from..end)?)
 }
 
-/// How the directory is opened, and whether it is gone on with: then what is not on the command line is whatever is there.
+/// How the directory is opened, and whether an existing one is continued: its settings then replace those missing on
+/// the command line.
 fn opening(matches: &ArgMatches, files: &RecordFiles, output: &Path) -> Result<(Opening, bool), Failure> {
     let mode = if matches.get_flag("append") {
         Some(OpenMode::Append)
@@ -230,7 +231,7 @@ fn attribute(text: &str) -> Result<Attribute, Failure> {
     parts.ok_or_else(wrong)
 }
 
-/// A plan, as JSON has it.
+/// A plan, in its JSON form.
 #[derive(Serialize)]
 struct Plans {
     ranks: u64,

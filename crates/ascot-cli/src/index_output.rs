@@ -1,4 +1,4 @@
-//! How `ascot index get` and `range` print records: as text, as JSON or as they are. Values go out part by part.
+//! Prints the records of `ascot index get` and `range`: as text, as JSON or raw. Values are printed part by part.
 
 use std::io::{self, BufWriter, Write};
 
@@ -10,10 +10,10 @@ use crate::failure::Failure;
 use crate::sys;
 use crate::terminal;
 
-/// Bytes of a value in hexadecimal at a time.
+/// Bytes of a value converted to hexadecimal at a time.
 const HEX_BYTES: usize = 4096;
 
-/// How records are printed.
+/// The form of printed records.
 #[derive(Clone, Copy)]
 pub enum Form {
     Text,
@@ -22,7 +22,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// The one that is asked for.
+    /// The requested form.
     pub fn requested(matches: &ArgMatches) -> Self {
         match (matches.get_flag("raw"), matches.get_flag("json")) {
             (true, _) => Form::Raw,
@@ -41,13 +41,13 @@ pub struct Output<'a> {
 }
 
 impl<'a> Output<'a> {
-    /// Standard output, for records of a directory.
+    /// Standard output for records of a directory.
     pub fn new(directory: &'a Directory, form: Form) -> Result<Self, Failure> {
         sys::standard_output().map_err(Failure::Output)?;
         Ok(Self { directory, form, out: BufWriter::new(io::stdout().lock()), failed: None })
     }
 
-    /// Prints a value, with its key where several are asked for.
+    /// Prints a value, with its key if several are requested.
     pub fn value(&mut self, key: Option<&[u8]>, value: &StoredValue) -> Result<(), IndexError> {
         let begun = match (self.form, key) {
             (Form::Raw, _) => Ok(()),
@@ -89,7 +89,7 @@ impl<'a> Output<'a> {
         self.out.write_all(b"\"value\":\"")
     }
 
-    /// Prints bytes of a value.
+    /// Prints part of a value.
     fn part(&mut self, bytes: &[u8]) -> Result<(), IndexError> {
         let written = match self.form {
             Form::Raw => self.raw(bytes),
@@ -100,7 +100,7 @@ impl<'a> Output<'a> {
         self.taken(written)
     }
 
-    /// Bytes as they are, unless they are no text and would go to a terminal.
+    /// Prints raw bytes, unless they are not text and would go to a terminal.
     fn raw(&mut self, bytes: &[u8]) -> io::Result<()> {
         terminal::spare(bytes).map_err(io::Error::other)?;
         self.out.write_all(bytes)
@@ -115,7 +115,7 @@ impl<'a> Output<'a> {
         self.taken(ended)
     }
 
-    /// Ends what is under way where writing failed, and keeps why.
+    /// Stops after a failed write, and keeps its error.
     fn taken(&mut self, written: io::Result<()>) -> Result<(), IndexError> {
         written.map_err(|error| {
             self.failed = Some(error);
@@ -123,10 +123,10 @@ impl<'a> Output<'a> {
         })
     }
 
-    /// Ends printing; `done` is how looking ended.
+    /// Ends printing; `done` is the result of the lookup.
     pub fn finish(mut self, done: Result<(), IndexError>) -> Result<(), Failure> {
         if let Some(error) = self.failed.take() {
-            // What waits to be written is part of what is refused.
+            // Buffered bytes belong to the refused output.
             drop(self.out.into_parts());
             let why = error.downcast::<Failure>();
             return Err(why.unwrap_or_else(Failure::Output));

@@ -1,8 +1,8 @@
-//! The ascot command: parse, call, show. No algorithm lives here.
+//! The ascot command: it parses, calls the library and shows the result. It contains no algorithm.
 //!
-//! Standard output carries data only (or the one thing asked for, such as a plan); words go to
-//! standard error. Exit status: 0 done, 1 a check found disorder, 2 an error. Called through a link
-//! named `sort` it is `ascot sort`.
+//! Standard output carries only data (or the requested answer, such as a plan); messages go to standard error. Exit
+//! status: 0 for success, 1 if a check found disorder, 2 for an error. Called through a link named `sort` it is
+//! `ascot sort`.
 
 mod allocator;
 mod arguments;
@@ -68,7 +68,7 @@ fn fail(failure: &Failure) -> ExitCode {
     ExitCode::from(STATUS_OF_ERROR)
 }
 
-/// Runs the command line `words`, the program's name first; the result is the exit status.
+/// Runs the command line `words`, which begins with the program's name; returns the exit status.
 fn run(mut words: Vec<OsString>) -> Result<u8, Failure> {
     if words.first().is_some_and(|program| arguments::program_name(program) == b"sort") {
         words.insert(1, "sort".into());
@@ -88,7 +88,7 @@ fn run(mut words: Vec<OsString>) -> Result<u8, Failure> {
     }
 }
 
-/// What the parser found instead of something to do: a wish for help, or a mistake.
+/// Handles a line that the parser did not accept: a request for help, or a mistake.
 fn explain(error: &clap::Error, named: &[Option<String>]) -> Result<u8, Failure> {
     let root = flags::root();
     let (mut command, mut name) = (&root, "ascot".to_owned());
@@ -103,7 +103,7 @@ fn explain(error: &clap::Error, named: &[Option<String>]) -> Result<u8, Failure>
     }
 }
 
-/// The arguments of `sort`, and of the commands that take its flags, become what the parser reads.
+/// Rewrites the arguments of `sort`, and of the commands that take its flags, for the parser.
 fn spelled_out(mut words: Vec<OsString>, root: &Command) -> Result<Vec<OsString>, Failure> {
     const LIKE_SORT: [&str; 4] = ["sort", "merge", "split", "reshape"];
     let word = words.get(1).and_then(|word| word.to_str()).filter(|word| LIKE_SORT.contains(word));

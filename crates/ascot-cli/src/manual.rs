@@ -21,7 +21,7 @@ const ENVIRONMENT: &[(&str, &str)] = &[
     ("NO_COLOR", "If set and not empty, no colour on terminals."),
 ];
 
-/// Exit status 0 and 1 of the pages whose commands answer a question; all others have 0 for done, and no 1.
+/// Exit status 0 and 1 of the pages whose commands answer a question; all others have 0 for success, and no 1.
 const ANSWERS: &[(&str, &str, &str)] = &[
     ("ascot", "Done.", "A check found disorder or damage, or a key was not found."),
     ("ascot-sort", "Done; with -c or -C: the input is sorted.", "With -c or -C: the input is not sorted."),
@@ -41,7 +41,7 @@ const NOTES: &str = "Order is that of bytes, whatever the locale: the order of t
     LC_ALL=C. Results are its results, byte for byte. The output takes its name when it is complete and \
     on the disk, so a job that fails or is killed leaves what was there before.";
 
-/// The page of `ascot` (no command given) or of one of its commands, in roff; `None`: no such command.
+/// The page of `ascot` (no command given) or of one of its commands, in roff; `None` if there is no such command.
 pub fn page(root: &Command, command: Option<&str>) -> io::Result<Option<Vec<u8>>> {
     let Some(subject) = subject(root, command) else { return Ok(None) };
     let examples = subject.get_after_help().map(ToString::to_string);
@@ -72,7 +72,7 @@ pub fn page(root: &Command, command: Option<&str>) -> io::Result<Option<Vec<u8>>
     Ok(Some(page))
 }
 
-/// What the exit statuses of a page's command mean.
+/// The exit statuses of a page's command.
 fn exit_status(name: &str) -> Vec<(&'static str, &'static str)> {
     let mut list = match ANSWERS.iter().find(|(page, ..)| *page == name) {
         Some((_, yes, no)) => vec![("0", *yes), ("1", *no)],
@@ -82,7 +82,7 @@ fn exit_status(name: &str) -> Vec<(&'static str, &'static str)> {
     list
 }
 
-/// Writes all pages into `dir`, which is created; returns their paths.
+/// Writes all pages into `dir`, which it creates; returns their paths.
 pub fn write_pages(root: &Command, dir: &Path) -> io::Result<Vec<PathBuf>> {
     fs::create_dir_all(dir)?;
     let mut paths = Vec::new();
@@ -107,7 +107,7 @@ fn subject(root: &Command, command: Option<&str>) -> Option<Command> {
     match command {
         None => Some(root.clone()),
         Some(name) => {
-            // A command of a command is named with a dash between: index-build.
+            // The name of a subcommand has a dash: index-build.
             let nested = name
                 .split_once('-')
                 .and_then(|(above, below)| root.find_subcommand(above)?.find_subcommand(below));
@@ -119,7 +119,7 @@ fn subject(root: &Command, command: Option<&str>) -> Option<Command> {
     }
 }
 
-/// Examples as they stand on the help screen, their heading made the section's.
+/// Writes the examples of the help screen under a section heading.
 fn write_examples(page: &mut Vec<u8>, examples: &str) -> io::Result<()> {
     let mut roff = Roff::new();
     roff.control("SH", ["EXAMPLES"]).control("nf", []);
@@ -175,7 +175,7 @@ mod tests {
         for name in ["split", "merge", "reshape", "gen", "view", "index-build"] {
             assert!(!has_status_1(name), "{name}");
         }
-        // Each entry is of a page that exists.
+        // Each entry belongs to an existing page.
         for (name, ..) in ANSWERS.iter().skip(1) {
             assert!(page(&root, name.strip_prefix("ascot-")).unwrap().is_some(), "{name}");
         }

@@ -1,4 +1,4 @@
-//! `ascot mount`: a view or an indexed directory as files, served by a process of its own.
+//! `ascot mount`: serves a view or an indexed directory as files, from a separate process.
 //!
 //! ```text
 //!   ascot mount DIR MNT ──starts──▶ the same, --foreground, its output a pipe
@@ -6,7 +6,7 @@
 //!        ╰── ends, once the mount is there ◀┘  serves until it is unmounted
 //! ```
 //!
-//! Invariant: when the command has ended with status 0, the files can be read.
+//! Invariant: once the command has exited with status 0, the files can be read.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -28,16 +28,16 @@ use crate::signals::Stop;
 use crate::values;
 use crate::views::{open, open_index};
 
-/// How often a mount looks whether it is to end, and whether readers are idle.
+/// Interval at which a mount checks whether it should end, and whether readers are idle.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 
-/// Tells the process that is started that somebody waits for it.
+/// Tells the started process that another process waits for it.
 const STARTED_BY: &str = "ASCOT_MOUNT_WAITED_FOR";
 
-/// What it says when the mount is there.
+/// Its message when the mount is ready.
 const READY: &[u8] = b"mounted\n";
 
-/// Bytes of a view read before it is mounted: what cannot be read with the memory there is, is refused.
+/// Bytes of a view read before it is mounted: a view that does not fit in memory is refused.
 const TRIED_BYTES: usize = 4096;
 
 /// `ascot mount`.
@@ -68,7 +68,7 @@ fn check_place(at: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Starts this command once more to serve, and waits until the mount is there.
+/// Starts this command again to serve, and waits until the mount is ready.
 fn start() -> Result<u8, Failure> {
     let failed = |source| Failure::File { path: "/proc/self/exe".into(), doing: "cannot be started", source };
     let program = std::env::current_exe().map_err(failed)?;
@@ -81,7 +81,7 @@ fn start() -> Result<u8, Failure> {
         .map_err(failed)?;
     let mut told = Vec::new();
     if let Some(mut pipe) = child.stdout.take() {
-        // It ends when the process does, or has let go of it.
+        // The pipe closes when the process ends or detaches.
         let _ = pipe.read_to_end(&mut told);
     }
     if told == READY {
@@ -91,7 +91,7 @@ fn start() -> Result<u8, Failure> {
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(2))
 }
 
-/// Mounts, and answers until it is unmounted or told to stop.
+/// Mounts, and serves until it is unmounted or told to stop.
 fn serve(matches: &ArgMatches, at: &Path) -> Result<u8, Failure> {
     let dir = values::path(matches, "dir").unwrap_or_default();
     let cancel = Cancel::new();
@@ -109,7 +109,7 @@ fn serve(matches: &ArgMatches, at: &Path) -> Result<u8, Failure> {
         modified: stat.modified().unwrap_or(SystemTime::UNIX_EPOCH),
         owner: (stat.uid(), stat.gid()),
         allow_other: matches.get_flag("allow-other"),
-        // Nobody may listen any more.
+        // Standard error may be closed by now.
         log: Arc::new(|line| drop(writeln!(io::stderr(), "ascot: {line}"))),
     };
     let mounted = match view {
@@ -130,10 +130,10 @@ fn serve(matches: &ArgMatches, at: &Path) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Says that the mount is there, and leaves terminal and pipes to whoever waited. Standard error stays where
-/// it is a file or a terminal: that is where errors of reading are told.
+/// Reports that the mount is ready, and detaches from the terminal and the pipes of the waiting process. Standard
+/// error stays open if it is a file or a terminal: read errors are reported there.
 fn let_go() -> io::Result<()> {
-    // A process that leads its group already, as under a supervisor, stays where it is.
+    // A process that already leads its group, as under a supervisor, stays in it.
     let _ = rustix::process::setsid();
     let nowhere = fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
     io::stdout().write_all(READY)?;

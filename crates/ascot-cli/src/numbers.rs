@@ -1,5 +1,4 @@
-//! The numbers that `ascot plan` and `ascot simulate` are given (sizes, counts, shares), and their answer
-//! as JSON.
+//! The numbers given to `ascot plan` and `ascot simulate` (sizes, counts, shares), and their answers as JSON.
 
 use ascot_model::run_length::Shape;
 use clap::ArgMatches;
@@ -10,10 +9,10 @@ use crate::size;
 use crate::sys;
 use crate::values;
 
-/// More files than anybody has, and few enough to compute with.
+/// More files than any user has, and few enough to compute with.
 const MAX_STREAMS: u64 = 1_000_000;
 
-/// A size in bytes, or `default` where none is given.
+/// A size in bytes, or `default` if none is given.
 pub fn memory(matches: &ArgMatches, id: &str, default: u64) -> Result<u64, Failure> {
     let Some(text) = values::word(matches, id) else { return Ok(default) };
     let amount =
@@ -56,7 +55,7 @@ pub fn alpha(matches: &ArgMatches) -> Result<f64, Failure> {
     values::word(matches, "alpha").map_or(Ok(0.5), |text| real(text, "--alpha", 0.0, 1.0))
 }
 
-/// A bowtie of so many streams; without inputs nothing is read, without outputs nothing is written.
+/// A bowtie of the given numbers of streams; without inputs nothing is read, without outputs nothing is written.
 pub fn shape(inputs: u32, outputs: u32, alpha: f64) -> Result<Shape, Failure> {
     match (inputs, outputs) {
         (0, 0) => Err(Failure::usage("a bowtie without streams moves nothing", "--inputs 1 or --outputs 1")),
@@ -68,12 +67,12 @@ pub fn shape(inputs: u32, outputs: u32, alpha: f64) -> Result<Shape, Failure> {
     }
 }
 
-/// An answer on one line, as programs read many of them.
+/// An answer on one line, for programs that read many of them.
 pub fn json_line(answer: &impl Serialize) -> Result<String, Failure> {
     serde_json::to_string(answer).map_err(|error| Failure::Output(error.into()))
 }
 
-/// An answer, to be read by programs.
+/// An answer for programs to read.
 pub fn json(answer: &impl Serialize) -> Result<String, Failure> {
     serde_json::to_string_pretty(answer).map_err(|error| Failure::Output(error.into()))
 }

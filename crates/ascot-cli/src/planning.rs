@@ -1,4 +1,4 @@
-//! `ascot plan`: what a job on many files would cost, and why.
+//! `ascot plan`: predicts the cost of a job on many files, and explains it.
 
 use ascot_model::bowtie_plan::BowtiePlan;
 use ascot_model::multipass::DeviceCost;
@@ -63,7 +63,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// What is given that means nothing for what is planned.
+/// Refuses arguments that do not apply to the planned job.
 fn refuse_meaningless(matches: &ArgMatches, what: &str) -> Result<(), Failure> {
     const OF_RECORDS: [&str; 3] = ["record-bytes", "format", "key"];
     let (none, why): (&[&str], _) = match what {

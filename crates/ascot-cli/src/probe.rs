@@ -1,4 +1,4 @@
-//! `ascot probe`: measures a volume and the processors, and shows what came of it.
+//! `ascot probe`: measures a volume and the processors, and shows the results.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write as _};
@@ -18,7 +18,7 @@ use crate::signals::Stop;
 use crate::sys::print;
 use crate::values;
 
-/// Letters of the longest bar of the curve.
+/// Characters of the longest bar of the curve.
 const BAR_LETTERS: f64 = 16.0;
 const PROGRESS_LETTERS: usize = 30;
 
@@ -74,7 +74,7 @@ fn seconds(matches: &ArgMatches) -> Result<f64, Failure> {
     }
 }
 
-/// Refuses, before a minute of measuring, a file that could not be written after it.
+/// Before a minute of measuring, refuses a file that could not be written afterwards.
 fn check_place(path: &Path) -> Result<(), Failure> {
     let failed = |source| Failure::File { path: path.to_path_buf(), doing: "cannot be written to", source };
     if path.is_dir() {
@@ -101,7 +101,7 @@ fn draw(watched: bool, share: f64) {
     }
 }
 
-/// What a person reads.
+/// The text for people.
 fn text(profile: &MeasuredProfile) -> String {
     let measured = &profile.measurement;
     let mut text = format!(

@@ -1,11 +1,11 @@
-//! What a command says while it works: one redrawn line, JSON objects, or nothing; on standard error.
+//! Progress of a command on standard error: one redrawn line, JSON objects, or nothing.
 //!
 //! ```text
 //!   form runs   [###############---------------]  4.1 of 8.0 GB   1.18 GB/s   6 of 9 runs        reading binds     10 s left
 //! ```
 //!
-//! Invariants: at most one line of the terminal is in use, and it is cleared before anything else is
-//! written; the line does not change its width; a failed write to standard error is no error; nothing is drawn in a job's first second.
+//! Invariants: at most one line of the terminal is in use, and it is cleared before anything else is written; the
+//! line keeps its width; a failed write to standard error is not an error; nothing is drawn in a job's first second.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Mutex, MutexGuard};
@@ -31,7 +31,7 @@ const COLUMNS_WITHOUT_TERMINAL: usize = 100;
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// Not at all.
+    /// No progress.
     Silent,
     /// One line, redrawn.
     Bar,
@@ -39,10 +39,10 @@ pub enum Style {
     Json,
 }
 
-/// What the user said about it.
+/// The user's settings for progress.
 #[derive(Clone, Copy, Debug)]
 pub struct Wishes {
-    /// `--progress`; `None`: auto.
+    /// `--progress`; `None` means auto.
     pub style: Option<Style>,
     /// `--quiet`.
     pub quiet: bool,
@@ -56,7 +56,7 @@ pub struct Wishes {
 pub struct Screen {
     style: Style,
     notices: bool,
-    /// The end is summed up from this duration of the job on; `None`: never.
+    /// The job's duration from which its end is summed up; `None` means never.
     summary_after: Option<Duration>,
     colour: bool,
     started: Instant,
@@ -71,7 +71,7 @@ struct State {
 }
 
 impl Screen {
-    /// A screen as wished for, on this terminal, if it is one.
+    /// A screen with these settings, on this terminal, if it is one.
     pub fn new(wishes: Wishes) -> Screen {
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         let terminal = io::stderr().is_terminal();
@@ -107,7 +107,7 @@ impl Screen {
         self.style == Style::Bar
     }
 
-    /// Says how a job that is done went, if that is wished for.
+    /// Sums up a finished job, if that is wanted.
     pub fn summary(&self, report: &Report) {
         self.clear();
         let Some(after) = self.summary_after else { return };
@@ -120,14 +120,14 @@ impl Screen {
         }
     }
 
-    /// Says which types columns were taken for, and which values were not of them.
+    /// Reports the types detected for columns, and the values that do not have them.
     pub fn tell_columns(&self, columns: &[ColumnAccount]) {
         if columns.iter().any(ColumnAccount::is_worth_a_word) {
             self.warning(&format!("keys: {}", column_words(columns)));
         }
     }
 
-    /// What becomes of a failure: told as JSON here if that is the style, else by whoever called.
+    /// Handles a failure: reports it as JSON here if that is the style, otherwise returns it to the caller.
     pub fn failed(&self, failure: Failure) -> Result<u8, Failure> {
         self.clear();
         if self.style != Style::Json || failure.is_broken_pipe() {
@@ -137,7 +137,7 @@ impl Screen {
         Ok(STATUS_OF_ERROR)
     }
 
-    /// Says what the command has decided, unless all words are unwanted.
+    /// Reports a decision of the command, unless messages are off.
     pub fn tell(&self, text: &str) {
         self.clear();
         if !self.quiet {
@@ -145,7 +145,7 @@ impl Screen {
         }
     }
 
-    /// Frees the line in use.
+    /// Clears the line in use.
     pub fn clear(&self) {
         clear_line(&mut self.state());
     }
@@ -192,7 +192,7 @@ impl Observer for Screen {
     }
 }
 
-/// A notice about a command that is done, in the form it has its words in: as JSON, or not at all.
+/// A notice about a finished command, in the style of its other messages: as JSON, or not at all.
 pub fn closing_notice(matches: &ArgMatches, text: &str) {
     let mut named = matches;
     while let Some((_, below)) = named.subcommand() {
@@ -221,15 +221,15 @@ fn write_json(value: &serde_json::Value) {
     write_line(&value.to_string());
 }
 
-/// Columns of what changes from draw to draw, each as wide as its longest usual text, so that what stands behind
-/// it stays where it is.
+/// Widths of the columns that change between draws, each as wide as its longest usual text, so that the text after it
+/// does not move.
 const PHASE_COLUMNS: usize = 12;
 const RATE_COLUMNS: usize = 9;
 const DETAIL_COLUMNS: usize = 16;
 const BOUND_BY_COLUMNS: usize = 15;
 const LEFT_COLUMNS: usize = 16;
 
-/// The line for a width: what matters less goes first where there is little room.
+/// The line for a terminal width: less important parts are left out first.
 fn status_line(progress: &Progress, columns: usize, colour: bool) -> String {
     let amount = amount(progress.done_bytes, progress.total_bytes);
     let rate = format!("{:>RATE_COLUMNS$}", units::rate(progress.rate_bytes_per_s));
@@ -238,7 +238,7 @@ fn status_line(progress: &Progress, columns: usize, colour: bool) -> String {
     let left_padded = &*format!("{left:<LEFT_COLUMNS$}");
     let detail = &*format!("{:<DETAIL_COLUMNS$}", progress.detail);
     let bound_by = &*format!("{:<BOUND_BY_COLUMNS$}", progress.bound_by);
-    // From everything to almost nothing.
+    // From all parts to almost none.
     let layouts: [(usize, &[&str]); 6] = [
         (BAR_COLUMNS, &[&amount, &rate, detail, bound_by, left_padded]),
         (NARROW_BAR_COLUMNS, &[&amount, &rate, detail, bound_by, left_padded]),
@@ -290,7 +290,7 @@ fn amount(done_bytes: u64, total_bytes: Option<u64>) -> String {
     }
     let digits = usize::from(scale > 1.0 && total_bytes as f64 / scale < 99.5);
     let total = format!("{:.digits$}", total_bytes as f64 / scale);
-    // As wide as it will be at the end.
+    // As wide as at the end of the job.
     let width = total.len();
     format!("{:>width$.digits$} of {total} {name}", done_bytes as f64 / scale)
 }

@@ -1,9 +1,8 @@
-//! The file of `--report`. Before the job it is seen to that it can be written, so that hours of work do not end
-//! at a name that cannot; when the output is durable the report is written under another name beside its own, and
-//! gets its name after the output has got its. A report that cannot be written ends the job before that.
+//! The file of `--report`. Before the job, a check ensures that it can be written, so that hours of work do not fail
+//! at an unusable name. When the output is durable, the report is written under a temporary name beside its
+//! own; it gets its name after the output gets its name. If the report cannot be written, the job ends before that.
 //!
-//! It is none of the files that the job reads or writes, whatever name it is given by: that would cost
-//! the input, or the report.
+//! It must not be a file that the job reads or writes, under any name: the input or the report would be lost.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
@@ -20,28 +19,28 @@ use serde::Serialize;
 use crate::failure::Failure;
 use crate::values;
 
-/// Bytes moved by a system call.
+/// Bytes that one system call moves.
 const CALL_BYTES: usize = 1 << 20;
 
-/// A report to be written.
+/// A report to write.
 pub struct ReportFile {
     path: PathBuf,
     destination: Destination,
 }
 
 enum Destination {
-    /// By another file, which takes its name.
+    /// By a new file, which takes its name.
     Replace,
-    /// As it stands: a device or pipe, or a file in a directory where no other can be made.
+    /// In place: a device or pipe, or a file in a directory where no other file can be created.
     InPlace(File),
-    /// By this file, which is complete but for its name.
+    /// By this file, which is complete except for its name.
     Written(AtomicOutput),
-    /// All is done.
+    /// The report is done.
     Done,
 }
 
 impl ReportFile {
-    /// Sees to it that the file, if there is to be one, can be written, for a job that does what `request` says.
+    /// Ensures that the file, if one is requested, can be written by the job of `request`.
     pub fn prepare(
         matches: &ArgMatches,
         request: Option<&SortRequest>,
@@ -60,7 +59,7 @@ impl ReportFile {
         &self.path
     }
 
-    /// Writes all of it; of a file only the name is missing then.
+    /// Writes the report; a regular file then lacks only its name.
     pub fn write(&mut self, value: &impl Serialize) -> io::Result<()> {
         let mut text = serde_json::to_vec_pretty(value)?;
         text.push(b'\n');
@@ -78,20 +77,20 @@ impl ReportFile {
         Ok(())
     }
 
-    /// Gives what has been written its name.
+    /// Gives the written report its name.
     pub fn commit(self) -> Result<(), Failure> {
         let Destination::Written(output) = self.destination else { return Ok(()) };
         output.commit().map(|_| ()).map_err(|error| failed(&self.path, source_of(error)))
     }
 
-    /// Writes it and gives it its name.
+    /// Writes the report and gives it its name.
     pub fn write_at_once(mut self, value: &impl Serialize) -> Result<(), Failure> {
         self.write(value).map_err(|source| failed(&self.path, source))?;
         self.commit()
     }
 }
 
-/// How the file can be written. Nothing is left of the attempt.
+/// Decides how the file can be written. The attempt leaves nothing behind.
 fn destination_of(path: &Path) -> io::Result<Destination> {
     let stat = fs::metadata(path).ok();
     let in_place = || File::options().write(true).open(path).map(Destination::InPlace);
@@ -105,7 +104,7 @@ fn destination_of(path: &Path) -> io::Result<Destination> {
     }
 }
 
-/// A durable file of `text` that has all but the name of `path`.
+/// A durable file of `text` beside `path`, complete except for its name.
 fn beside(path: &Path, text: &[u8]) -> Result<AtomicOutput, IoError> {
     let mut output = AtomicOutput::create(&disk(), path, "report")?;
     let mut buf = Buf::heap(text.len());
@@ -115,17 +114,17 @@ fn beside(path: &Path, text: &[u8]) -> Result<AtomicOutput, IoError> {
     Ok(output)
 }
 
-/// Writes a file that the command itself makes: whole, or not at all.
+/// Writes a file of the command's own: completely or not at all.
 pub fn write_whole(path: &Path, text: &[u8]) -> io::Result<()> {
     beside(path, text).and_then(AtomicOutput::commit).map(|_| ()).map_err(source_of)
 }
 
-/// A disk without threads.
+/// A disk that starts no threads.
 fn disk() -> Disk {
     Disk::new(DiskOptions { backend: Backend::Sized(CALL_BYTES), ..DiskOptions::default() })
 }
 
-/// What the system said, without the temporary name.
+/// The system's error, without the temporary name.
 fn source_of(error: IoError) -> io::Error {
     match error {
         IoError::Os { source, .. }
@@ -173,17 +172,17 @@ fn refuse_files_of_job(report: &Path, request: &SortRequest, list: Option<&Path>
     ))
 }
 
-/// What tells whether two names mean one regular file.
+/// The identity of a regular file, which decides whether two names refer to one file.
 #[derive(Debug, PartialEq, Eq)]
 enum FileIdentity {
     /// Volume and number of a file.
     File(u64, u64),
-    /// Volume and number of a directory, and the name of a file that is not there yet.
+    /// Volume and number of a directory, and the name of a file that does not exist yet.
     New(u64, u64, OsString),
 }
 
 impl FileIdentity {
-    /// `None`: no regular file, or none that can be made.
+    /// `None` if it is not a regular file, and none can be created.
     fn from_path(path: &Path) -> Option<FileIdentity> {
         const LINKS_FOLLOWED: usize = 40;
         let mut path = path.to_path_buf();

@@ -1,6 +1,6 @@
-//! SIGINT, SIGTERM and SIGHUP ask the job to stop; it removes its files, then the process ends by
-//! the very signal, so that a shell sees what happened (status 130, 143, 129). A second signal ends
-//! it at once. Signals that were ignored at the start (`nohup`, background jobs) stay ignored.
+//! SIGINT, SIGTERM and SIGHUP ask the job to stop; it removes its files, then the process ends by the same signal, so
+//! that a shell sees the cause (status 130, 143, 129). A second signal ends it at once. Signals ignored at the start
+//! (`nohup`, background jobs) stay ignored.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,19 +12,19 @@ use signal_hook::low_level::emulate_default_handler;
 
 use crate::sys;
 
-/// Remembers which signal asked to stop.
+/// Records the signal that asked the job to stop.
 #[derive(Clone, Default)]
 pub struct Stop {
     signal: Arc<AtomicUsize>,
 }
 
 impl Stop {
-    /// Watches for signals from now on; the first one cancels. Where watching fails, signals end the
-    /// process as they always did. The handlers set flags and need no thread.
+    /// Watches for signals from now on; the first one cancels. If watching fails, signals end the process as by
+    /// default. The handlers set flags and need no thread.
     pub fn watch(cancel: &Cancel) -> Stop {
         let stop = Stop::default();
         for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !sys::is_ignored(*signal)) {
-            // Handlers run in this order: the second signal meets the flag that the first has set.
+            // Handlers run in this order: the second signal sees the flag that the first has set.
             let number = usize::try_from(signal).unwrap_or_default();
             let watched = flag::register_conditional_default(signal, cancel.flag())
                 .and_then(|_| flag::register_usize(signal, Arc::clone(&stop.signal), number))
@@ -45,7 +45,7 @@ impl Stop {
     }
 }
 
-/// Ends the process as a reader who left ends most commands: by SIGPIPE, without a word.
+/// Ends the process silently by SIGPIPE, as most commands end when their reader closes the pipe.
 pub fn end_by_broken_pipe() -> ! {
     end_by(SIGPIPE)
 }

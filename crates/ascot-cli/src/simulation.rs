@@ -1,4 +1,4 @@
-//! `ascot simulate`: the schedules on numbers, beside the formulas.
+//! `ascot simulate`: runs the schedules on numbers, and compares them with the formulas.
 
 use ascot_bowtie::simulate::{EQUAL_PARTS, Setup, Simulation, SimulationReport, Skew};
 use ascot_model::run_length::{Algorithm, Scheme};
@@ -12,11 +12,10 @@ use crate::report_file::write_whole;
 use crate::sys::print;
 use crate::values;
 
-/// Blocks the memory is cut into unless a block's size is given: so many that what does not fit a
-/// block is nothing.
+/// Blocks of the memory unless a block size is given: enough to make a remainder smaller than a block negligible.
 const BLOCKS: u64 = 16384;
 const MIN_BLOCK_BYTES: u64 = 4096;
-/// More blocks than this are not worth waiting for: each takes a look at every stream.
+/// Limit of blocks: each takes a step over every stream, so more would take too long.
 const MAX_BLOCKS: u64 = 1 << 26;
 
 /// `ascot simulate`.
@@ -119,7 +118,7 @@ fn skew(text: &str) -> Result<Skew, Failure> {
     }
 }
 
-/// A chart of the bytes that streams hold.
+/// A chart of the bytes that each stream holds.
 fn chart(report: &SimulationReport) -> String {
     let title = format!(
         "What streams hold: {} x {} by {}, {}",

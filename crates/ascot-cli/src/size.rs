@@ -1,6 +1,6 @@
 //! Sizes, counts and shares as people write them.
 //!
-//! Three dialects, one reader:
+//! Three dialects with one parser:
 //!
 //! | where | `512` | `1G` | `1GB` | `1GiB` | `10%` |
 //! | --- | --- | --- | --- | --- | --- |
@@ -10,17 +10,17 @@
 
 use thiserror::Error;
 
-/// An amount of memory, as asked for.
+/// An amount of memory, as requested.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Amount {
-    /// So many bytes.
+    /// Bytes.
     Bytes(u64),
-    /// So many hundredths of the memory there is.
+    /// Percent of the machine's memory.
     Percent(f64),
 }
 
 impl Amount {
-    /// Bytes, where a share is taken of `total_bytes`.
+    /// The amount in bytes; a share is taken of `total_bytes`.
     pub fn bytes_of(self, total_bytes: u64) -> u64 {
         match self {
             Amount::Bytes(bytes) => bytes,
@@ -32,7 +32,7 @@ impl Amount {
 /// Why a size or count could not be read.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum SizeError {
-    /// A bare number where the unit decides everything.
+    /// A number without a unit, which is ambiguous.
     #[error(
         "{number} of what?\n  say {number}MiB, {number}GiB, {number}MB, {number}GB or {number}b (bytes), \
          or a share such as 25%"
@@ -41,13 +41,13 @@ pub enum SizeError {
         /// The number given.
         number: String,
     },
-    /// No number at the front.
+    /// The text does not begin with a number.
     #[error("{text:?} is not a size\n  accepted: 512MiB, 1.5GiB, 2GB, 1G (the same as 1GiB), 10%")]
     NotASize {
-        /// What was given.
+        /// The text.
         text: String,
     },
-    /// A number, then something unknown.
+    /// A number, followed by an unknown unit.
     #[error(
         "{unit:?} is not a unit\n  accepted: K M G T P or KiB MiB GiB (powers of 1024), KB MB GB (powers \
          of 1000), b (bytes), %"
@@ -56,16 +56,16 @@ pub enum SizeError {
         /// The unit given.
         unit: String,
     },
-    /// A count that is none.
+    /// The text is not a count.
     #[error("{text:?} is not a count\n  accepted: 1000000, 1_000_000, 1M, 100k (powers of 1000)")]
     NotACount {
-        /// What was given.
+        /// The text.
         text: String,
     },
     /// More than 64 bits, or less than one byte.
     #[error("{text} is out of range")]
     OutOfRange {
-        /// What was given.
+        /// The text.
         text: String,
     },
 }
@@ -79,8 +79,8 @@ pub fn memory_size(text: &str) -> Result<Amount, SizeError> {
     amount(text, number, unit)
 }
 
-/// Reads `-S` as the sort command does: a bare number counts KiB, a bare unit is one of it, a plus sign may stand
-/// before, nothing is too small, shares may be above 100 %, and what does not fit 64 bits is refused.
+/// Reads `-S` as the sort command does: a bare number counts KiB, a bare unit is one of it, a leading plus sign is
+/// allowed, nothing is too small, shares may exceed 100 %, and numbers beyond 64 bits are refused.
 pub fn buffer_size(text: &str) -> Result<Amount, SizeError> {
     let (number, unit) = split(text.strip_prefix('+').unwrap_or(text));
     let (number, unit) = match (number, unit) {
@@ -96,7 +96,7 @@ pub fn buffer_size(text: &str) -> Result<Amount, SizeError> {
     }
 }
 
-/// Reads a count: digits (underscores between them are fine) and a power of 1000.
+/// Reads a count: digits (underscores between them are allowed) and a power of 1000.
 pub fn count(text: &str) -> Result<u64, SizeError> {
     let bad = || SizeError::NotACount { text: text.to_owned() };
     let (number, unit) = split(text);
@@ -111,7 +111,7 @@ pub fn count(text: &str) -> Result<u64, SizeError> {
     whole(number, 3 * power).ok_or_else(bad)
 }
 
-/// `number` with its point moved by so many digits; none where that leaves a fraction.
+/// `number` with its point moved right by `digits`; none if a fraction remains.
 fn whole(number: &str, digits: usize) -> Option<u64> {
     let number = number.replace('_', "");
     let (whole, fraction) = number.split_once('.').unwrap_or((&number, ""));
@@ -122,7 +122,7 @@ fn whole(number: &str, digits: usize) -> Option<u64> {
     format!("{whole}{fraction:0<digits$}").parse().ok()
 }
 
-/// Reads a record's number: as a count, but up to 128 bits where digits are written out.
+/// Reads a record's number: like a count, but up to 128 bits if all digits are written out.
 pub fn record_number(text: &str) -> Result<u128, SizeError> {
     match text.replace('_', "").parse::<u128>() {
         Ok(number) => Ok(number),
@@ -130,7 +130,7 @@ pub fn record_number(text: &str) -> Result<u128, SizeError> {
     }
 }
 
-/// The leading number and what follows it.
+/// The leading number and the text after it.
 fn split(text: &str) -> (&str, &str) {
     let text = text.trim();
     let end =
@@ -160,7 +160,7 @@ fn amount(text: &str, number: &str, unit: &str) -> Result<Amount, SizeError> {
     if bytes == 0 { Err(out_of_range()) } else { Ok(Amount::Bytes(bytes)) }
 }
 
-/// Bytes in a unit; the inner `None`: a unit that exists but does not fit 64 bits.
+/// Bytes in a unit; the inner `None` is a unit that exists but does not fit 64 bits.
 fn multiplier(unit: &str) -> Option<Option<u64>> {
     let lower = unit.to_ascii_lowercase();
     if lower == "b" {

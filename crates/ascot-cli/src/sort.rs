@@ -1,5 +1,5 @@
-//! `ascot sort`: sort, merge, check, explain or resume, and tell how it went; `ascot merge`, `reshape`
-//! and `split`, which are asked for in the same words.
+//! `ascot sort`: sorts, merges, checks, explains or resumes, and reports the result; also `ascot merge`, `reshape`
+//! and `split`, which share its flags.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -27,7 +27,7 @@ use crate::view_flags::refuse_views;
 use crate::views;
 use ascot_io::Unpoisoned;
 
-/// Runs the command; the result is the exit status.
+/// Runs the command; returns the exit status.
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     if let Some(dir) = matches.get_one::<OsString>("resume") {
         return resume(matches, Path::new(dir));
@@ -69,7 +69,7 @@ pub fn split(matches: &ArgMatches) -> Result<u8, Failure> {
     .inspect(|_| sys::leave_standard_input_read(&split_request.inputs))
 }
 
-/// Notices; that the cap is lowered is told to batch jobs, too.
+/// Prints notices; a lowered cap is also reported to batch jobs.
 fn tell_notices(matches: &ArgMatches, screen: &Screen) {
     if let Some(text) = request::lowered_cap(matches) {
         screen.warning(&text);
@@ -131,7 +131,7 @@ fn view_of(matches: &ArgMatches, request: &SortRequest, screen: &Screen) -> Resu
     }
 }
 
-/// `--view auto`: the view beside the output, where that is predicted to take less time.
+/// `--view auto`: the directory for a view beside the output, if a view is predicted to take less time.
 fn cheaper_view(
     matches: &ArgMatches,
     request: &SortRequest,
@@ -175,13 +175,13 @@ fn resume(matches: &ArgMatches, dir: &Path) -> Result<u8, Failure> {
     request::refuse_with_resume(matches)?;
     let options = RunOptions { memory_bytes: request::memory_of_resumed(matches)?, ..RunOptions::default() };
     let screen = screen(matches, true);
-    // Why a job cannot be read, resuming says.
+    // If a job cannot be read, resuming reports why.
     let manifest = ascot_sort::runs::store::load(dir).ok();
     let report_file = ReportFile::prepare(matches, manifest.as_ref().map(|manifest| &manifest.request))?;
     job(matches, report_file, &screen, |observer, cancel| ascot_sort::resume(dir, &options, observer, cancel))
 }
 
-/// Tells a person who watches of jobs that were killed in the same places and can go on.
+/// Tells an interactive user about killed jobs in the same directories that can be resumed.
 fn mention_leftovers(sort_request: &SortRequest, screen: &Screen) {
     if !screen.is_watched() {
         return;
@@ -203,7 +203,7 @@ fn mention_leftovers(sort_request: &SortRequest, screen: &Screen) {
     }
 }
 
-/// Runs a job with signals watched, and reports on it.
+/// Runs a job with signals watched, and reports the result.
 fn job(
     matches: &ArgMatches,
     report_file: Option<ReportFile>,
@@ -235,7 +235,7 @@ fn job(
     Ok(0)
 }
 
-/// Ends the process by the signal that stopped the job, after a word on what is kept of it.
+/// Ends the process by the signal that stopped the job, after a notice of the files kept.
 fn stopped(error: SortError, cancel: &Cancel, stop: &Stop, screen: &Screen) -> Result<u8, Failure> {
     let failure = if matches!(error, SortError::Kept { .. }) || !cancel.keeps() {
         error.into()
@@ -254,7 +254,7 @@ fn stopped(error: SortError, cancel: &Cancel, stop: &Stop, screen: &Screen) -> R
     Err(SortError::Cancelled.into())
 }
 
-/// Shows how a job goes, and writes its report when its output is complete.
+/// Shows the progress of a job, and writes its report when its output is complete.
 struct Reporter<'a> {
     screen: &'a Screen,
     file: Mutex<Option<ReportFile>>,
@@ -291,7 +291,7 @@ fn explain(
     })
 }
 
-/// Prints what `plan` explains, and writes it to the file of `--report`.
+/// Prints the explanation of `plan`, and writes it to the file of `--report`.
 fn explain_to(
     matches: &ArgMatches,
     sort_request: &SortRequest,
@@ -324,8 +324,7 @@ fn check(sort_request: &SortRequest, mode: Mode) -> Result<u8, Failure> {
     }
 }
 
-/// A record as a terminal can show it: text as it is, without what ends it; of binary ones the first
-/// bytes, with escapes.
+/// A record in printable form: text without its terminator; the first bytes of a binary record, with escapes.
 fn shown(record: &[u8], layout: Layout) -> Vec<u8> {
     const BINARY_BYTES: usize = 40;
     let end = match layout {

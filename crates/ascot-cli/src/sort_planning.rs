@@ -1,5 +1,5 @@
-//! `ascot plan sort`: what sorting so much would take, and why in that way. The plan is the one that
-//! `ascot sort --explain` makes of a file of that size.
+//! `ascot plan sort`: predicts the cost of a sort of a given size, and explains the method. The plan equals that of
+//! `ascot sort --explain` for a file of that size.
 
 use std::ffi::OsString;
 
@@ -17,13 +17,13 @@ use crate::size;
 use crate::values;
 use crate::volume::Profile;
 
-/// Bytes of a record where none are given: those of the sort benchmark.
+/// Default bytes of a record: those of the sort benchmark.
 const DEFAULT_RECORD_BYTES: u64 = 100;
-/// More than anybody sorts, and little enough for all passes together to be counted.
+/// More than any user sorts, and little enough to count the bytes of all passes.
 const MAX_BYTES: u64 = 100_000_000_000_000_000;
-/// Records of the longest kind that memory has room for.
+/// Memory must hold this many of the longest records.
 const RECORDS_OF_MEMORY: u64 = 4;
-/// Records up to this length are taken to be numbers, where nothing is said of them.
+/// Records up to this length are assumed to be numbers, unless flags define them.
 const NUMBER_BYTES: u64 = 8;
 
 /// Plans a sort of `input_bytes`.
@@ -39,7 +39,7 @@ pub fn plan_sort(
             Failure::usage(format!("--record-bytes '{text}' is not a length in bytes"), "such as 100")
         })?),
     };
-    // As much of the memory as a job must have for a record, at least.
+    // At least the share of memory that a job needs for one record.
     if let Some(bytes) = record_bytes.filter(|bytes| *bytes > memory_bytes / RECORDS_OF_MEMORY) {
         return Err(Failure::usage(
             format!(
@@ -62,7 +62,7 @@ pub fn plan_sort(
     Ok(SortPlan::new(&request, input_bytes, mean_bytes)?)
 }
 
-/// The request of a sort of a file that need not be there.
+/// The request of a sort of a file that need not exist.
 fn request(
     matches: &ArgMatches,
     record_bytes: Option<u64>,

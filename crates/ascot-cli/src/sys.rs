@@ -1,4 +1,4 @@
-//! The few calls to the operating system a command makes at its start and for its display.
+//! The few system calls that a command makes at its start and for its display.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
@@ -13,15 +13,15 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::failure::Failure;
 
-/// Raises the soft limit of open files to the hard one: a merge reads many runs at once, and the
-/// soft limit is a leftover of programs that use `select`. Failing is fine: plans respect the limit.
+/// Raises the soft limit of open files to the hard one: a merge reads many runs at once, and the low soft limit
+/// exists for programs that use `select`. Failure is acceptable: plans respect the limit.
 pub fn raise_open_files_limit() {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
-/// Makes a write beyond the file size limit (`ulimit -f`) an error that is reported and cleaned up
-/// after, instead of a signal that kills.
+/// Makes a write beyond the file size limit (`ulimit -f`) an error that is reported and cleaned up, instead of a
+/// signal that kills.
 #[expect(unsafe_code, reason = "the system call has no safe wrapper")]
 pub fn report_file_size_limit() {
     // SAFETY: ignoring a signal installs no handler.
@@ -41,26 +41,26 @@ pub fn is_ignored(signal: i32) -> bool {
     }
 }
 
-/// Which of the standard streams were closed when the process began: before anything else runs, since the
-/// runtime opens /dev/null in their place, where data would vanish and look written.
+/// The standard streams that were closed when the process began. They are checked before anything else runs, since
+/// the runtime opens /dev/null in their place, where data would be lost without an error.
 static CLOSED_AT_START: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
 
 #[expect(unsafe_code, reason = "the system call has no safe wrapper")]
 extern "C" fn look_at_streams() {
     for (number, closed) in (0..).zip(&CLOSED_AT_START) {
-        // SAFETY: F_GETFD only asks.
+        // SAFETY: F_GETFD only reads flags.
         closed.store(unsafe { libc::fcntl(number, libc::F_GETFD) } < 0, Ordering::Relaxed);
     }
 }
 
-// SAFETY: the section holds functions that are called once, before `main`; this one needs nothing that is set
-// up by then, and touches nothing but atomics.
+// SAFETY: the section holds functions that are called once, before `main`; this one needs nothing initialised by
+// `main` or the runtime, and only touches atomics.
 #[used]
 #[expect(unsafe_code, reason = "the C library runs what stands in this section before main")]
 #[unsafe(link_section = ".init_array")]
 static LOOK_AT_STREAMS: extern "C" fn() = look_at_streams;
 
-/// An error where a job would use a standard stream that was closed.
+/// Fails if a job would use a standard stream that was closed.
 pub fn standard_streams(inputs: &[Input], output: &Output) -> Result<(), Failure> {
     standard_input_for(inputs)?;
     match output {
@@ -69,19 +69,19 @@ pub fn standard_streams(inputs: &[Input], output: &Output) -> Result<(), Failure
     }
 }
 
-/// An error where `inputs` have standard input, and it was closed, as by `<&-`.
+/// Fails if `inputs` include standard input, and it was closed, as by `<&-`.
 pub fn standard_input_for(inputs: &[Input]) -> Result<(), Failure> {
     let asked = inputs.contains(&Input::Stdin);
     let there = if asked { standard_stream(libc::STDIN_FILENO) } else { Ok(()) };
     there.map_err(|source| Failure::File { path: "standard input".into(), doing: "cannot be read", source })
 }
 
-/// An error where standard output was closed, as by `>&-`.
+/// Fails if standard output was closed, as by `>&-`.
 pub fn standard_output() -> std::io::Result<()> {
     standard_stream(libc::STDOUT_FILENO)
 }
 
-/// Writes the result of a command to standard output; its last line ends.
+/// Writes the result of a command to standard output; ends its last line.
 pub fn print(text: impl AsRef<[u8]>) -> Result<(), Failure> {
     let text = text.as_ref();
     let mut out = std::io::stdout().lock();
@@ -94,13 +94,13 @@ pub fn print(text: impl AsRef<[u8]>) -> Result<(), Failure> {
     standard_output().and(written).map_err(Failure::Output)
 }
 
-/// A file on standard input that a job has read by its name stands at its end from now on, as after any
-/// program that reads what it is given: the next one in the shell finds nothing more.
+/// Moves a standard input file that a job has read by its name to its end, as any program that reads its input does:
+/// the next program in the shell reads nothing more.
 pub fn leave_standard_input_read(inputs: &[Input]) {
     let descriptor =
         std::io::stdin().as_fd().try_clone_to_owned().ok().filter(|_| inputs.contains(&Input::Stdin));
     if let Some(descriptor) = descriptor {
-        // What has no place, as a pipe, has been read to its end.
+        // An input without a position, such as a pipe, has been read to its end.
         let _ = File::from(descriptor).seek(SeekFrom::End(0));
     }
 }
@@ -118,14 +118,14 @@ pub fn terminal_columns() -> Option<usize> {
     (size.ws_col > 0).then_some(usize::from(size.ws_col))
 }
 
-/// Memory this process can have at most: the machine's, or less where its control groups say so.
+/// The most memory this process can have: the machine's, or less if its control groups limit it.
 pub fn memory_bytes() -> u64 {
     let system = rustix::system::sysinfo();
     let machine = system.totalram.saturating_mul(u64::from(system.mem_unit));
     control_group().map_or(machine, |group| group.limit.min(machine))
 }
 
-/// The control group's memory as this process found it. It is read once, so that a notice tells what is done.
+/// The control group's memory, as first read. It is read once, so that a notice matches the cap that is used.
 pub fn control_group() -> Option<GroupMemory> {
     static FOUND: OnceLock<Option<GroupMemory>> = OnceLock::new();
     *FOUND.get_or_init(GroupMemory::of_this_process)

@@ -1,4 +1,4 @@
-//! What a terminal is spared: bytes that are no text, which it would take for commands.
+//! Keeps bytes that are not text off a terminal, which would interpret them as commands.
 
 use std::fs::File;
 use std::io::{IsTerminal, Read};
@@ -10,20 +10,20 @@ use clap::ArgMatches;
 use crate::failure::Failure;
 use crate::values;
 
-/// Bytes that are looked at.
+/// Bytes inspected.
 pub const SAMPLED_BYTES: usize = 512;
 
-/// Whether bytes are not what text has: control bytes beside those that move to another place or colour.
+/// Whether bytes are not text: they include control bytes other than those for position and colour.
 pub fn is_binary(bytes: &[u8]) -> bool {
     bytes.iter().any(|byte| matches!(byte, 0..=6 | 14..=26 | 28..=31 | 127))
 }
 
-/// An error where `bytes`, the first of what is to be written, would go to a terminal and are no text.
+/// Fails if `bytes`, the first to be written, would go to a terminal and are not text.
 pub fn spare(bytes: &[u8]) -> Result<(), Failure> {
     if is_binary(bytes) && std::io::stdout().is_terminal() { Err(refusal()) } else { Ok(()) }
 }
 
-/// An error where a sort would write binary records to a terminal. Who names that with `-o` gets them.
+/// Fails if a sort would write binary records to a terminal, unless `-o` names it.
 pub fn spare_of_sort(matches: &ArgMatches, request: &SortRequest) -> Result<(), Failure> {
     let wanted = !matches!(request.output, Output::Stdout) || values::is_given(matches, "output");
     if wanted || !std::io::stdout().is_terminal() {
@@ -31,7 +31,7 @@ pub fn spare_of_sort(matches: &ArgMatches, request: &SortRequest) -> Result<(), 
     }
     let binary = match request.layout {
         Layout::Number(_) | Layout::Prefixed { .. } => true,
-        // Lines that end in NUL are asked for with it.
+        // Lines that end in NUL were requested by a flag.
         Layout::Lines { delimiter: 0 } => false,
         Layout::Fixed { .. } | Layout::Lines { .. } | Layout::Csv { .. } => {
             request.inputs.iter().filter_map(head_of).any(|head| is_binary(&head))
@@ -40,12 +40,12 @@ pub fn spare_of_sort(matches: &ArgMatches, request: &SortRequest) -> Result<(), 
     if binary { Err(refusal()) } else { Ok(()) }
 }
 
-/// An error where binary records would go to a terminal.
+/// Fails if binary records would go to a terminal.
 pub fn spare_of_records() -> Result<(), Failure> {
     if std::io::stdout().is_terminal() { Err(refusal()) } else { Ok(()) }
 }
 
-/// The first bytes of an input that is a file.
+/// The first bytes of an input, if it is a file.
 fn head_of(input: &Input) -> Option<Vec<u8>> {
     let Input::Path(path) = input else { return None };
     let file = File::open(path).ok().filter(|file| file.metadata().is_ok_and(|stat| stat.is_file()))?;

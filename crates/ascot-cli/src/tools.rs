@@ -1,4 +1,4 @@
-//! The commands beside `ascot sort`: gen, check, clean.
+//! The commands gen, check and clean.
 
 use std::ffi::OsString;
 use std::fs;
@@ -23,7 +23,7 @@ use crate::sys::print;
 use crate::terminal;
 use crate::values;
 
-/// Benchmark records, what `ascot check` expects if nothing else is said.
+/// Benchmark records, the default of `ascot check`.
 const BENCHMARK_LAYOUT: Layout = Layout::Fixed { len: BENCHMARK_BYTES as usize };
 const BENCHMARK_BYTES: u64 = 100;
 const BENCHMARK_KEY: &str = "0..10";
@@ -78,7 +78,7 @@ pub fn check(matches: &ArgMatches) -> Result<u8, Failure> {
     Ok(if verdict.is_ordered() { 0 } else { STATUS_OF_DISORDER })
 }
 
-/// What a record that is cut short most likely means where the layout was not given.
+/// Adds the likely cause to an error of a truncated record, if the layout was not given.
 fn with_word_on_layout(failure: Failure, layout: Layout) -> Failure {
     match failure {
         Failure::Sort(error @ SortError::CutShort { .. }) if layout == BENCHMARK_LAYOUT => {
@@ -92,8 +92,8 @@ fn with_word_on_layout(failure: Failure, layout: Layout) -> Failure {
     }
 }
 
-/// An error where a file that would be taken for benchmark records is of a known format: it is not as long as whole
-/// records, and begins as such a file does.
+/// Fails if a file that would be read as benchmark records has a known format: its length is not a multiple of a
+/// record's, and it begins as such a file does.
 fn refuse_other_formats(inputs: &[Input]) -> Result<(), Failure> {
     for input in inputs {
         let Input::Path(path) = input else { continue };

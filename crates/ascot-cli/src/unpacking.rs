@@ -1,5 +1,5 @@
-//! The command to type instead of one that was given a compressed or binary file: the same command, with text in
-//! the place of that file.
+//! The command to type after one that was given a compressed or binary file: the same command, with text instead of
+//! that file.
 //!
 //! ```text
 //! ascot sort s.csv.gz -k2 -o x            zcat s.csv.gz | ascot sort -k2 -o x
@@ -13,14 +13,15 @@ use std::path::{Path, PathBuf};
 use ascot_model::units;
 use ascot_record::file_format::FileFormat;
 
-/// Endings that a file loses when it is unpacked.
+/// File name endings that unpacking removes.
 const ENDINGS: [&str; 12] =
     ["gz", "zst", "zstd", "xz", "bz2", "lz4", "zip", "parquet", "arrow", "feather", "db", "sqlite"];
 
-/// Commands that look at the sizes of their inputs, or open them again.
+/// Commands that need the sizes of their inputs, or open them again.
 const NEED_FILES: [&str; 3] = ["split", "reshape", "index"];
 
-/// The command for a file of `format`, one of `inputs`, that `words` (the program's name first) read as text.
+/// The command for a file of `format`, one of `inputs`, that `words` (which begin with the program's name) read as
+/// text.
 pub fn command(
     words: &[impl AsRef<OsStr>],
     format: FileFormat,
@@ -64,12 +65,12 @@ pub fn command(
     }
 }
 
-/// The file by a name that no program takes for a flag.
+/// The file by a name that no program reads as a flag.
 fn no_flag(file: &Path) -> PathBuf {
     if file.as_os_str().as_bytes().starts_with(b"-") { Path::new(".").join(file) } else { file.to_path_buf() }
 }
 
-/// A name for the text of a file that no other file has.
+/// An unused name for the text of a file.
 fn text_name(file: &Path, format: FileFormat) -> PathBuf {
     let known = file.extension().and_then(OsStr::to_str).is_some_and(|ending| ENDINGS.contains(&ending));
     let plain = if known { file.with_extension("") } else { file.to_path_buf() };

@@ -1,4 +1,4 @@
-//! The values of parsed flags and operands. A command that does not define a flag has no value of it.
+//! The values of parsed flags and operands. A flag that a command does not define has no value.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,12 +11,12 @@ pub fn flag(matches: &ArgMatches, id: &str) -> bool {
     matches.try_get_one::<bool>(id).ok().flatten().copied().unwrap_or(false)
 }
 
-/// A word.
+/// The value of a flag or operand, as text.
 pub fn word<'m>(matches: &'m ArgMatches, id: &str) -> Option<&'m str> {
     matches.try_get_one::<String>(id).ok().flatten().map(String::as_str)
 }
 
-/// A path.
+/// The value of a flag or operand, as a path.
 pub fn path(matches: &ArgMatches, id: &str) -> Option<PathBuf> {
     matches.try_get_one::<OsString>(id).ok().flatten().map(PathBuf::from)
 }

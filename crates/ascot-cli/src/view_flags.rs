@@ -1,7 +1,7 @@
-//! Which flags go with views that are merged, and what a command says that takes no view.
+//! The flags that apply to a merge of views, and the errors of commands that accept no view.
 //!
-//! Invariant: a flag that is given is honoured or refused, with the way out; none is dropped. What orders
-//! records is the views' own: flags that say the same are fine, others are refused by the library.
+//! Invariant: every given flag is honoured, or refused with an alternative; none is ignored. The order of records
+//! belongs to the views: flags that repeat it are accepted, others are refused by the library.
 
 use ascot_model::units;
 use ascot_sort::request::Input;
@@ -12,17 +12,17 @@ use crate::failure::Failure;
 use crate::flags;
 use crate::values;
 
-/// What every merge of views takes.
+/// Flags that every merge of views honours.
 const HONOURED: [&str; 8] =
     ["files", "view", "memory", "buffer-size", "threads", "progress", "quiet", "verbose"];
 
-/// Whether flags say how records are ordered.
+/// Whether flags define the order of records.
 pub fn say_an_order(matches: &ArgMatches) -> bool {
     matches.ids().any(|id| values::is_given(matches, id.as_str()) && flags::says_an_order(id.as_str()))
 }
 
-/// An error where a flag is given that a merge of views does not honour; `also`: those that it does, besides
-/// the usual ones.
+/// Fails if a flag is given that a merge of views does not honour; `also` names those it honours besides the usual
+/// ones.
 pub fn refuse_others(matches: &ArgMatches, also: &[&str]) -> Result<(), Failure> {
     let taken = |id: &str| HONOURED.contains(&id) || also.contains(&id) || flags::says_an_order(id);
     match matches.ids().map(clap::Id::as_str).find(|id| values::is_given(matches, id) && !taken(id)) {
@@ -31,7 +31,7 @@ pub fn refuse_others(matches: &ArgMatches, also: &[&str]) -> Result<(), Failure>
     }
 }
 
-/// What to do instead.
+/// The alternative.
 fn way_out(id: &str) -> &'static str {
     match id {
         "output" => "a view shows all records of its parts; ascot view DIR -o FILE writes the file",
@@ -50,7 +50,7 @@ fn way_out(id: &str) -> &'static str {
     }
 }
 
-/// An error where a command that reads files is given a view.
+/// Fails if a command that reads files is given a view.
 pub fn refuse_views(inputs: &[Input]) -> Result<(), Failure> {
     let mut paths = inputs.iter().filter_map(|input| match input {
         Input::Path(path) => Some(path),

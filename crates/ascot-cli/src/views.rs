@@ -21,7 +21,7 @@ use crate::terminal;
 use crate::values;
 use crate::view_flags::{refuse_others, say_an_order};
 
-/// Memory of a view where nothing is said, bytes.
+/// Default memory of a view, bytes.
 const DEFAULT_MEMORY_BYTES: u64 = 256 << 20;
 
 /// `ascot view`.
@@ -42,7 +42,7 @@ pub fn view(matches: &ArgMatches) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Opens a view with the memory and threads that are asked for.
+/// Opens a view with the requested memory and threads.
 pub fn open(matches: &ArgMatches, dir: &Path) -> Result<Arc<dyn View>, Failure> {
     Ok(opening(matches)?.open(dir)?)
 }
@@ -52,14 +52,14 @@ fn opening(matches: &ArgMatches) -> Result<OpenView, Failure> {
     Ok(OpenView { memory_bytes, threads: threads(matches)?, options: RunOptions::default() })
 }
 
-/// Opens an indexed directory with the memory a view would have.
+/// Opens an indexed directory with the memory of a view.
 pub fn open_index(matches: &ArgMatches, dir: &Path) -> Result<Directory, Failure> {
     let bytes = memory_or(matches, DEFAULT_MEMORY_BYTES)?;
     Ok(Directory::open(&Disk::default(), dir, usize::try_from(bytes).unwrap_or(usize::MAX))?)
 }
 
-/// `ascot merge` of views: to the output, or, with files, too, to a view of them; nothing where files are
-/// merged to the output.
+/// `ascot merge` of views: to the output or, possibly together with files, to a view; `None` if files are merged to
+/// the output.
 pub fn merge(matches: &ArgMatches, screen: &Screen) -> Result<Option<u8>, Failure> {
     let files = values::paths(matches, "files");
     if let Some(dir) = values::path(matches, "view") {
@@ -90,20 +90,20 @@ pub fn merge(matches: &ArgMatches, screen: &Screen) -> Result<Option<u8>, Failur
     Ok(Some(0))
 }
 
-/// `ascot merge --view DIR`: a view of views and of sorted files.
+/// `ascot merge --view DIR`: makes a view of views and sorted files.
 fn join(matches: &ArgMatches, files: &[PathBuf], dir: &Path, screen: &Screen) -> Result<u8, Failure> {
     refuse_others(matches, &[])?;
     if files.is_empty() {
         return Err(Failure::usage("a view of what?", "name views and sorted files"));
     }
-    // How records are ordered: as the views say, where there are any and no flag says otherwise.
+    // The order of records: that of the views, if there are any and no flag gives another.
     let request = (say_an_order(matches) || !files.iter().any(|file| is_view(file)))
         .then(|| sort_request(matches, Mode::Sort))
         .transpose()?;
     let cancel = Cancel::new();
     let stop = Stop::watch(&cancel);
     let joined = finish(join_parts(files, request.as_ref(), dir, screen, &cancel), &stop)?;
-    // Opened once: what is wrong with the runs is found now.
+    // Opened once, to detect faults of the runs now.
     opening(matches)?.open(dir)?;
     screen.tell(&format!(
         "made {} of {}: {} records, {}, nothing copied",
@@ -115,7 +115,7 @@ fn join(matches: &ArgMatches, files: &[PathBuf], dir: &Path, screen: &Screen) ->
     Ok(0)
 }
 
-/// What came of a job that a signal may have ended.
+/// The result of a job that a signal may have ended.
 fn finish<T>(result: Result<T, SortError>, stop: &Stop) -> Result<T, Failure> {
     if matches!(result, Err(SortError::Cancelled)) {
         stop.end_if_asked();
@@ -123,7 +123,7 @@ fn finish<T>(result: Result<T, SortError>, stop: &Stop) -> Result<T, Failure> {
     Ok(result?)
 }
 
-/// The bytes that are asked for.
+/// The requested range of bytes.
 fn range_of(matches: &ArgMatches, view: &dyn View) -> Result<(u64, u64), Failure> {
     let end = view.bytes();
     if let Some(text) = values::word(matches, "range") {
@@ -156,7 +156,7 @@ fn range_of(matches: &ArgMatches, view: &dyn View) -> Result<(u64, u64), Failure
     Ok((0, end))
 }
 
-/// The ends of A..B, either of which may be missing.
+/// The ends of A..B, each of which may be missing.
 fn two_ends<'t>(flag: &str, text: &'t str) -> Result<(Option<&'t str>, Option<&'t str>), Failure> {
     let Some((from, to)) = text.split_once("..") else {
         return Err(Failure::usage(

@@ -1,4 +1,4 @@
-//! Profiles of volumes, from files (docs/formats/volume.md).
+//! Reads profiles of volumes from files (docs/formats/volume.md).
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -13,14 +13,14 @@ use crate::failure::Failure;
 const INSTEAD: &str =
     "docs/formats/volume.md shows what a profile holds; ascot probe DIR -o FILE measures one";
 
-/// What a file of a profile holds.
+/// The contents of a profile file.
 #[derive(Clone, Debug)]
 pub struct Profile {
     /// The volume.
     pub volume: VolumeProfile,
-    /// The processors, where they were measured.
+    /// The processors, if they were measured.
     pub host: Option<HostMeasurement>,
-    /// The requests that were fastest, where they were measured.
+    /// The fastest requests, if they were measured.
     pub requests: Option<VolumeRequests>,
 }
 
@@ -39,7 +39,7 @@ pub fn named(matches: &ArgMatches) -> Result<Option<Profile>, Failure> {
     matches.get_one::<OsString>("volume").map(|path| read(Path::new(path))).transpose()
 }
 
-/// The profile `--volume-in` names, where the command has the flag and it is given.
+/// The profile `--volume-in` names, if the command has the flag and it is given.
 pub fn for_inputs(matches: &ArgMatches) -> Result<Option<Profile>, Failure> {
     let path = matches.try_get_one::<OsString>("volume-in").ok().flatten();
     path.map(|path| read(Path::new(path))).transpose()
@@ -52,7 +52,7 @@ fn read(path: &Path) -> Result<Profile, Failure> {
     let refused = |what: String| Failure::usage(format!("{}: {what}", path.display()), INSTEAD);
     let wrong = |error: toml::de::Error| refused(format!("not a volume's profile: {}", error.message()));
     let mut table: toml::Table = toml::from_str(&text).map_err(wrong)?;
-    // Both are read even where nobody asks: a file with nonsense in it is not to be trusted.
+    // Both are parsed even if unused: a file with invalid tables is not trusted.
     let host = taken::<HostMeasurement>(&mut table, "host").map_err(wrong)?;
     let measured = taken::<VolumeMeasurement>(&mut table, "measurement").map_err(wrong)?;
     let volume: VolumeProfile = match toml::Value::Table(table.clone()).try_into() {
@@ -72,7 +72,7 @@ fn read(path: &Path) -> Result<Profile, Failure> {
     Ok(Profile { volume, host, requests })
 }
 
-/// Which field makes a profile none, and what is wrong with it: the one that a right profile cannot have.
+/// The field that makes a profile invalid, and its fault: a value that no valid profile has.
 fn field_at_fault(table: &toml::Table) -> Option<String> {
     let right = toml::Table::try_from(VolumeProfile::simple("right", 1.0, 1.0, 0.0)).ok()?;
     table.iter().find_map(|(field, value)| {
@@ -87,7 +87,7 @@ fn field_at_fault(table: &toml::Table) -> Option<String> {
     })
 }
 
-/// A table within the file, which it no longer holds afterwards.
+/// Removes a table from the parsed file and returns it.
 fn taken<T: DeserializeOwned>(table: &mut toml::Table, name: &str) -> Result<Option<T>, toml::de::Error> {
     table.remove(name).map(toml::Value::try_into).transpose()
 }

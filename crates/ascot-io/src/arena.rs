@@ -1,7 +1,7 @@
 //! One mapping as large as a pool's budget, from which the pool hands out its regions.
 //!
-//! A range that comes back stays mapped and keeps its pages, so the next region at that place costs no page faults and
-//! no zeroing. `touched` contains every grain that may be resident: a grain is a page, or a huge page if the arena has
+//! A returned range stays mapped and keeps its pages, so the next region at that offset costs no page faults and no
+//! zeroing. `touched` contains every grain that may be resident: a grain is a page, or a huge page if the arena has
 //! huge pages, and it is touched from its first use by a region until its memory is discarded.
 //!
 //! ```text
@@ -20,22 +20,22 @@ use crate::PAGE_BYTES;
 use crate::memory::{HUGE_PAGE_BYTES, Mapping};
 use crate::ranges::Ranges;
 
-/// From this size on an arena asks for huge pages; below, their roundings would show.
+/// From this size on an arena uses huge pages; in smaller arenas, rounding up to them would waste too much.
 const HUGE_FROM_BYTES: usize = 64 << 20;
 
 /// A mapping with a free list.
 #[derive(Debug)]
 pub(crate) struct Arena {
     mapping: Mapping,
-    /// What becomes resident at a time.
+    /// The unit in which memory becomes resident.
     grain: usize,
     free: Ranges,
     touched: Ranges,
 }
 
 impl Arena {
-    /// Maps an arena of at most `bytes`, whole huge pages where there is one; `None` where the
-    /// system refuses or `bytes` is less than a page.
+    /// Maps an arena of at most `bytes`, in whole huge pages if it holds one; `None` if the system refuses or `bytes`
+    /// is less than a page.
     pub(crate) fn map(bytes: usize) -> Option<Self> {
         let unit = if bytes >= HUGE_PAGE_BYTES { HUGE_PAGE_BYTES } else { PAGE_BYTES };
         let bytes = bytes / unit * unit;
@@ -52,8 +52,8 @@ impl Arena {
         self.touched.total()
     }
 
-    /// The lowest place with `bytes` (a multiple of the page size). Whole huge pages start on one;
-    /// others follow their neighbour, since a gap would be lost and huge pages span them anyway.
+    /// The lowest free range of `bytes` (a multiple of the page size). A request of whole huge pages starts on one;
+    /// any other follows its neighbour, since a gap would be lost and huge pages span it anyway.
     pub(crate) fn take(&mut self, bytes: usize) -> Option<usize> {
         let tiles = bytes.is_multiple_of(HUGE_PAGE_BYTES);
         let aligned = if tiles { self.free.first_fit(bytes, HUGE_PAGE_BYTES) } else { None };
@@ -72,17 +72,17 @@ impl Arena {
         unsafe { self.mapping.start().add(at) }
     }
 
-    /// Takes back what [`take`](Self::take) gave.
+    /// Takes back a range from [`take`](Self::take).
     ///
     /// # Safety
-    /// Nobody uses the range any more.
+    /// The range must not be used any more.
     #[expect(unsafe_code, reason = "addresses in the mapping that the arena owns")]
     pub(crate) unsafe fn give(&mut self, range: Range<usize>) {
         self.free.insert(range);
     }
 
-    /// Gives pages of free ranges back to the system: `bytes` of them, or all there are. Highest
-    /// first, since the lowest are the next to be handed out.
+    /// Gives pages of free ranges back to the system: `bytes` of them, or all free pages. It starts with the highest,
+    /// since the lowest are handed out next.
     pub(crate) fn discard(&mut self, bytes: usize) {
         let goal = self.touched.total().saturating_sub(bytes);
         self.discard_to(goal, self.grain);
@@ -114,16 +114,16 @@ impl Arena {
     #[expect(unsafe_code, reason = "addresses in the mapping that the arena owns")]
     fn forget(&mut self, range: Range<usize>, unit: usize) {
         if unit < self.grain {
-            // Whoever has the rest of this huge page would bring all of it back with one touch.
+            // One touch of the rest of this huge page would bring all of it back.
             let start = range.start / self.grain * self.grain;
             self.mapping.keep_small(start..range.end.next_multiple_of(self.grain));
         }
-        // SAFETY: the range is free: the region it was part of came back with nobody using it.
+        // SAFETY: the range is free: its region was returned and nothing uses it.
         unsafe { self.mapping.discard(range.clone()) };
         self.touched.remove(range);
     }
 
-    /// Bytes that are resident, asked of the system; for tests.
+    /// Resident bytes, as the system reports them; for tests.
     #[cfg(test)]
     pub(crate) fn resident(&self) -> usize {
         self.mapping.resident()

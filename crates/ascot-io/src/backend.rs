@@ -25,7 +25,7 @@ pub enum Backend {
     Buffered,
     /// System calls of this many bytes.
     Sized(usize),
-    /// Windows of this many bytes mapped to memory. A file that someone else cuts short while it
+    /// Windows of this many bytes mapped to memory. A file that another process truncates while it
     /// is mapped can kill the process (SIGBUS).
     Mapped(usize),
     /// O_DIRECT through an [`IoQueue`](crate::IoQueue), past the page cache.
@@ -47,13 +47,13 @@ pub(crate) trait Access: Send {
     /// Bytes of one request: a system call or a window.
     fn request_bytes(&self) -> usize;
 
-    /// Reads at most one request from `offset` on into `to`; 0 bytes are the end of the file.
+    /// Reads at most one request at `offset` into `to`; 0 bytes mean the end of the file.
     fn read(&mut self, context: &StreamContext, to: &mut [u8], offset: u64) -> Result<usize, IoError>;
 
-    /// Writes at most one request from `offset` on.
+    /// Writes at most one request at `offset`.
     fn write(&mut self, context: &StreamContext, from: &[u8], offset: u64) -> Result<usize, IoError>;
 
-    /// Cuts off what is allocated after `end`.
+    /// Cuts off the space allocated after `end`.
     fn trim(&mut self, context: &StreamContext, end: u64) -> Result<(), IoError> {
         let _ = (context, end);
         Ok(())
@@ -203,7 +203,7 @@ impl<A: Access> SyncWrite<A> {
     }
 }
 
-/// Carries out a fault that reports success: what is stored, and where.
+/// Applies a fault that reports success: the bytes to store, and their offset.
 pub(crate) fn apply_effect(effect: Option<Effect>, bytes: &mut [u8], offset: u64) -> (usize, u64) {
     let len = bytes.len();
     match effect {
@@ -251,7 +251,7 @@ impl<A: Access> WriteStream for SyncWrite<A> {
 
 impl<A: Access> Drop for SyncWrite<A> {
     fn drop(&mut self) {
-        // A stream that is given up: the caller has reported why, and the file keeps what was written.
+        // The stream is dropped unfinished: the caller has reported why, and the file keeps the bytes written.
         let _ = self.access.trim(&self.context, self.next);
     }
 }

@@ -30,9 +30,9 @@ pub struct Buf {
     owner: Arc<Owner>,
 }
 
-/// What stands behind the parts of one region.
+/// The memory that the parts of one region share.
 enum Owner {
-    /// Unmapped first, given back after.
+    /// Unmapped first, given back afterwards.
     Mapped {
         _mapping: Mapping,
         _reservation: Option<Reservation>,
@@ -55,9 +55,9 @@ unsafe impl Send for Buf {}
 unsafe impl Sync for Buf {}
 
 impl Pool {
-    /// Memory of `bytes`, rounded up to whole pages and starting on one; it is given back when the
-    /// last part of the returned buffer is dropped. It holds whatever an earlier region left there,
-    /// zeros at first. Large pools use huge pages.
+    /// Memory of `bytes`, rounded up to whole pages and page-aligned; it is given back when the last part of the
+    /// returned buffer is dropped. It is zeroed at first, and later holds the bytes of earlier regions. Large pools
+    /// use huge pages.
     pub fn region(&self, bytes: usize, purpose: &'static str) -> Result<Buf, PoolError> {
         let rounded = bytes.max(1).checked_next_multiple_of(PAGE_BYTES).unwrap_or(usize::MAX);
         let reservation = match self.grant(rounded, purpose)? {
@@ -70,15 +70,15 @@ impl Pool {
 }
 
 impl Buf {
-    /// Zeroed memory of its own that no pool accounts; for tests and small odds and ends.
+    /// Zeroed memory outside any pool; for tests and small buffers.
     ///
     /// # Panics
-    /// When the system has no memory left, as any allocation does.
+    /// If the system has no memory left, as for any allocation.
     pub fn heap(len: usize) -> Self {
         Self::mapped(len, false)
     }
 
-    /// As [`heap`](Self::heap), where the system's refusal is an error like any other.
+    /// Like [`heap`](Self::heap), but a refusal of the system is an error.
     ///
     /// # Errors
     /// The system's reason.
@@ -86,8 +86,8 @@ impl Buf {
         Self::try_mapped(len, false).map_err(io::Error::from)
     }
 
-    /// As [`heap`](Self::heap), all of it about to be written: its pages come in one call to the system,
-    /// not with a fault for each.
+    /// Like [`heap`](Self::heap), for memory about to be written completely: one system call makes all pages
+    /// resident, without a fault for each.
     ///
     /// # Panics
     /// As `heap`.
@@ -127,7 +127,7 @@ impl Buf {
         self.len
     }
 
-    /// True for a part of no bytes.
+    /// Whether the part has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -135,7 +135,7 @@ impl Buf {
     /// Cuts off and returns the first `n` bytes; this buffer keeps the rest.
     ///
     /// # Panics
-    /// When `n` is more than [`len`](Self::len).
+    /// If `n` is more than [`len`](Self::len).
     #[expect(unsafe_code, reason = "a buffer is a range of memory that it owns alone")]
     pub fn split_to(&mut self, n: usize) -> Self {
         assert!(n <= self.len, "split_to({n}) of a buffer of {} bytes", self.len);
@@ -146,17 +146,16 @@ impl Buf {
         front
     }
 
-    /// Cuts off and returns everything from byte `n` on; this buffer keeps the first `n` bytes.
+    /// Cuts off and returns everything from byte `n`; this buffer keeps the first `n` bytes.
     ///
     /// # Panics
-    /// When `n` is more than [`len`](Self::len).
+    /// If `n` is more than [`len`](Self::len).
     pub fn split_off(&mut self, n: usize) -> Self {
         let front = self.split_to(n);
         std::mem::replace(self, front)
     }
 
-    /// Rejoins `tail` where it starts exactly at this part's end in the same region; otherwise
-    /// gives it back.
+    /// Rejoins `tail` if it starts exactly at this part's end in the same region; otherwise returns it.
     #[expect(unsafe_code, reason = "a buffer is a range of memory that it owns alone")]
     pub fn unsplit(&mut self, tail: Self) -> Result<(), Self> {
         // SAFETY: one past the end of this part is in the region or one past its end.
@@ -169,7 +168,7 @@ impl Buf {
         }
     }
 
-    /// True where the first byte's address is a multiple of `bytes`.
+    /// Whether the first byte's address is a multiple of `bytes`.
     pub(crate) fn is_aligned_to(&self, bytes: usize) -> bool {
         (self.start.as_ptr() as usize).is_multiple_of(bytes)
     }
@@ -216,10 +215,10 @@ impl Drop for Owner {
     }
 }
 
-/// How often who waits for a block looks whether it is still wanted.
+/// Interval at which a thread that waits for a block checks whether the block is still needed.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
-/// Equal blocks cut from one region; a block taken comes back by itself when dropped.
+/// Equal blocks cut from one region; a dropped block returns to the pool.
 #[derive(Clone)]
 pub struct BlockPool {
     shared: Arc<Shared>,
@@ -240,10 +239,10 @@ impl Shared {
 }
 
 impl BlockPool {
-    /// Cuts `region` into blocks of `block_bytes`; a rest smaller than a block stays unused.
+    /// Cuts `region` into blocks of `block_bytes`; a remainder smaller than a block stays unused.
     ///
     /// # Panics
-    /// When `block_bytes` is 0.
+    /// If `block_bytes` is 0.
     pub fn new(mut region: Buf, block_bytes: usize) -> Self {
         assert!(block_bytes > 0, "blocks of no bytes");
         let total = region.len() / block_bytes;
@@ -267,18 +266,18 @@ impl BlockPool {
         self.shared.block_bytes
     }
 
-    /// Blocks in all.
+    /// Total number of blocks.
     pub fn total(&self) -> usize {
         self.total
     }
 
-    /// Blocks that could be taken now.
+    /// Number of free blocks.
     pub fn free(&self) -> usize {
         self.shared.lock().len()
     }
 
-    /// A block; waits until one is returned where none is free, or until `stopped` says that nobody wants
-    /// it any more: those who hold the blocks may wait for somebody outside, such as the reader of a pipe.
+    /// Takes a block. Waits until one is free, or returns `None` once `stopped` is true: the holders of the blocks
+    /// may be waiting for an outside process, such as the reader of a pipe.
     pub fn take(&self, stopped: impl Fn() -> bool) -> Option<Buf> {
         let mut free = self.shared.lock();
         let mut waiting = None;
@@ -296,7 +295,7 @@ impl BlockPool {
         }
     }
 
-    /// A block where one is free.
+    /// Takes a block if one is free.
     pub fn try_take(&self) -> Option<Buf> {
         let block = self.shared.lock().pop()?;
         Some(self.lease(block))

@@ -23,7 +23,7 @@ pub(crate) fn pages_of(offset: u64, len: u64) -> u64 {
 
 /// An open descriptor.
 ///
-/// Invariant: reads ask for whole pages, so that O_DIRECT stays on.
+/// Invariant: reads request whole pages, so that O_DIRECT stays on.
 pub(crate) struct Descriptor {
     base: Arc<Mutex<QueuedFile>>,
     queue: IoQueue,
@@ -38,10 +38,10 @@ pub(crate) struct Descriptor {
 pub struct PendingRead {
     base: Arc<Mutex<QueuedFile>>,
     ticket: Ticket,
-    /// Where the requested bytes are in the buffer.
+    /// The requested bytes within the buffer.
     start: usize,
     end: usize,
-    /// Where the buffer is in the file.
+    /// The buffer's offset in the file.
     at: u64,
 }
 
@@ -58,7 +58,7 @@ impl Descriptor {
         self.direct
     }
 
-    /// The file itself, for questions to the system.
+    /// The file itself, for metadata calls.
     pub(crate) fn file(&self) -> &File {
         &self.file
     }
@@ -95,7 +95,7 @@ fn lock(base: &Mutex<QueuedFile>) -> MutexGuard<'_, QueuedFile> {
 }
 
 impl PendingRead {
-    /// Whether completing it does not wait.
+    /// Whether [`complete`](Self::complete) would not wait.
     pub(crate) fn is_finished(&self) -> bool {
         self.ticket.is_finished()
     }

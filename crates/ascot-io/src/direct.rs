@@ -1,14 +1,13 @@
-//! The direct back-end: streams whose requests an [`IoQueue`] performs, past the page cache where it
-//! can.
+//! The direct back-end: streams whose requests an [`IoQueue`] performs, past the page cache if possible.
 //!
-//! O_DIRECT needs memory, offset and length on block boundaries. A request that is not aligned (an odd buffer, the last
-//! bytes of a file) turns O_DIRECT off for the rest of the stream and goes through the page cache, by the same descriptor
-//! and queue. A read that does not start on a boundary starts at the boundary before it and skips the bytes in between
-//! (`Filled::start`).
+//! O_DIRECT needs memory, offset and length on block boundaries. A request that is not aligned (an odd buffer, the
+//! last bytes of a file) turns O_DIRECT off for the rest of the stream and goes through the page cache, by the same
+//! descriptor and queue. A read that does not start on a boundary starts at the boundary before it and skips the
+//! bytes in between (`Filled::start`).
 //!
 //! Space is allocated ahead of the data, in steps, because writes inside the length of a file overlap and writes that
-//! extend it do not. The [space reservation](crate::space_reservation) of all files limits the size of a step. `sync`, `finish` and
-//! drop trim the excess.
+//! extend it do not. The [space reservation](crate::space_reservation) of all files limits the size of a step.
+//! `sync`, `finish` and drop trim the excess.
 //!
 //! ```text
 //!   file  |== written ==|== in flight ==|.. allocated ahead ..|
@@ -35,17 +34,16 @@ use crate::system;
 
 const PAGE: u64 = PAGE_BYTES as u64;
 
-/// Bounds of the step of allocating ahead that is asked for; between them, it is as long as the file
-/// so far. Most part files and runs get by with the first two or three steps.
+/// Bounds of one step of allocating ahead; between them, a step is as long as the file so far. Most part files and
+/// runs need only the first two or three steps.
 const MIN_AHEAD_BYTES: u64 = 64 << 20;
 const MAX_AHEAD_BYTES: u64 = 1 << 30;
 /// The share of a volume's free space one step may take.
 const AHEAD_FREE_SHARE: u64 = 16;
-/// Where a volume does not allocate ahead, a file is asked for what it takes as often as it has grown
-/// by so much.
+/// If a volume does not allocate ahead, a file's blocks are counted each time it has grown by this many bytes.
 const NOTED_BYTES: u64 = 8 << 20;
 
-/// What reading and writing have in common.
+/// The state that reading and writing share.
 pub(crate) struct QueuedFile {
     pub(crate) context: StreamContext,
     pub(crate) queue: IoQueue,
@@ -74,7 +72,7 @@ impl QueuedFile {
         Ok(self.queue.submit(request))
     }
 
-    /// The request for a transfer, which counts from now on.
+    /// Builds the request for a transfer and counts it from now on.
     pub(crate) fn request(
         &mut self,
         direction: Direction,
@@ -114,7 +112,7 @@ pub(crate) struct DirectRead {
 }
 
 enum Begun {
-    /// `wanted` bytes from `at` on, the first `skip` of them before the range.
+    /// `wanted` bytes from `at`, the first `skip` of them before the range.
     Asked {
         ticket: Ticket,
         at: u64,
@@ -140,7 +138,7 @@ impl DirectRead {
         let skip = if direct { (self.next % PAGE) as usize } else { 0 };
         let at = self.next - skip as u64;
         let wanted = usize::try_from(self.end - at).unwrap_or(usize::MAX).min(buf.len());
-        // Past the range's end, up to the page: no more than the buffer holds, which is whole pages.
+        // Reads past the range's end, up to the page; the buffer has whole pages, so it holds them.
         let asked = if direct { wanted.next_multiple_of(PAGE_BYTES) } else { wanted };
         self.next = at + wanted as u64;
         let ticket = self.base.submit(Direction::Read, buf, at, asked, effect == Some(Effect::Short))?;
@@ -197,7 +195,7 @@ impl ReadStream for DirectRead {
 pub(crate) struct DirectWrite {
     base: QueuedFile,
     next: u64,
-    /// The file's length, with what is allocated ahead.
+    /// The file's length, with the bytes allocated ahead.
     allocated: u64,
     /// False once the volume has refused to allocate ahead.
     allocates: bool,
@@ -224,7 +222,7 @@ impl DirectWrite {
         })
     }
 
-    /// Looks at the oldest request: waits for it, or only if it has finished.
+    /// Completes the oldest request: waits for it, or only if it has finished.
     fn finish_oldest(&mut self, wait: bool) -> Result<bool, IoError> {
         let Some((ticket, ..)) = self.begun.front() else { return Ok(false) };
         if !wait && !ticket.is_finished() {
@@ -241,8 +239,8 @@ impl DirectWrite {
         self.keep(result)
     }
 
-    /// Makes room for the file up to `end`, and some more. A volume that cannot allocate, or refuses
-    /// to, is no error: the write itself finds out whether there is room, and extends the file.
+    /// Allocates the file up to `end`, and some bytes ahead. A volume that cannot allocate is not an error:
+    /// the write itself extends the file and reports a full volume.
     fn allocate(&mut self, end: u64) {
         if !self.allocates && self.next / NOTED_BYTES != end / NOTED_BYTES {
             self.writer.note(&self.base.file);
@@ -262,8 +260,8 @@ impl DirectWrite {
         let until = needed + self.writer.ahead(wanted, data) / PAGE * PAGE;
         let mut result = system::allocate(&self.base.file, from, until - from).map(|()| until);
         if result.is_err() {
-            // The last of the room may do, without any ahead. What was allocated in vain goes back;
-            // all that has been written lies before it.
+            // The space left may suffice without allocating ahead. The failed allocation is cut off again; all bytes
+            // written lie before it.
             result = system::allocate(&self.base.file, from, needed - from).map(|()| needed);
             self.base.file.set_len(*result.as_ref().unwrap_or(&from))?;
         }
@@ -274,7 +272,7 @@ impl DirectWrite {
 
     fn submit(&mut self, buf: Buf, offset: u64, len: usize, halve: bool) -> Result<(), IoError> {
         if self.base.must_leave_direct(&buf, offset, len) {
-            // What is still queued would go through the page cache with it.
+            // Requests still queued would go through the page cache with it.
             self.drain()?;
         }
         let ticket = self.base.submit(Direction::Write, buf, offset, len, halve)?;
@@ -347,7 +345,7 @@ impl WriteStream for DirectWrite {
     }
 
     fn in_flight(&mut self) -> usize {
-        // Failures are kept, and told by whatever is called next.
+        // Failures are kept and returned by the next call.
         while self.finish_oldest(false).is_ok_and(|finished| finished) {}
         self.begun.len()
     }
@@ -359,7 +357,7 @@ impl WriteStream for DirectWrite {
 
     fn drain(&mut self) -> Result<(), IoError> {
         while !self.begun.is_empty() {
-            // Kept in `failed`; the rest is waited for all the same.
+            // The error is kept in `failed`; the other requests are still waited for.
             let _ = self.finish_oldest(true);
         }
         self.check()
@@ -385,7 +383,7 @@ impl WriteStream for DirectWrite {
 
 impl Drop for DirectWrite {
     fn drop(&mut self) {
-        // A stream given up: whoever gave it up has reported why; the file keeps what was written.
+        // The stream is dropped unfinished: the caller has reported why, and the file keeps the bytes written.
         let _ = self.drain();
         let _ = self.trim();
     }

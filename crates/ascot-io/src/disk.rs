@@ -1,7 +1,7 @@
 //! The storage seam: all file work of a job goes through a [`Disk`].
 //!
-//! It picks the back-end for each file, ties every stream to the ledger and to the faults, and
-//! keeps the notices a user should see (a volume that refuses direct access, say).
+//! It picks the back-end for each file, connects every stream to the ledger and the fault hook, and keeps the notices
+//! for the user (such as that of a volume that refuses direct access).
 
 mod write;
 
@@ -32,12 +32,12 @@ use crate::stream_context::StreamContext;
 use crate::sync::Unpoisoned;
 use crate::{system, threads};
 
-/// Files below this are read through the page cache: the set-up of direct access costs more.
+/// Smaller files are read through the page cache: setting up direct access costs more.
 const SMALL_FILE_BYTES: u64 = 1 << 20;
-/// From this share of a range in the page cache on, copying it from there beats the device.
+/// If the page cache holds at least this share of a range, copying from it beats the device.
 const MOSTLY_CACHED: f64 = 0.75;
 
-/// How a [`Disk`] works.
+/// Options of a [`Disk`].
 #[derive(Debug, Clone)]
 pub struct DiskOptions {
     /// How files are read and written.
@@ -47,11 +47,11 @@ pub struct DiskOptions {
     /// Largest request to the device in bytes; buffers above it move as several requests at once
     /// (direct back-end).
     pub request_bytes: usize,
-    /// What both are for devices that were measured, by device number, instead.
+    /// Depth and request size of measured devices, by device number; they replace the defaults above.
     pub measured: Vec<(u64, VolumeRequests)>,
-    /// Where everything moved is counted.
+    /// Counts all bytes moved.
     pub ledger: Ledger,
-    /// Sees every operation beforehand; tests make some of them fail.
+    /// Called before every operation; tests use it to make some fail.
     pub faults: Option<Arc<dyn FaultHook>>,
 }
 
@@ -73,7 +73,7 @@ impl Default for DiskOptions {
     }
 }
 
-/// Opens, creates, renames and removes files; clones share everything.
+/// Opens, creates, renames and removes files; clones share all state.
 #[derive(Clone)]
 pub struct Disk {
     inner: Arc<Inner>,
@@ -81,18 +81,18 @@ pub struct Disk {
 
 struct Inner {
     options: DiskOptions,
-    /// The queue that performs everything, where one was given.
+    /// The queue for all requests, if one was given.
     given: OnceLock<IoQueue>,
-    /// Else that of each device, started on first use: devices do not wait for each other.
+    /// Otherwise one queue per device, started on first use: devices do not wait for each other.
     queues: Mutex<HashMap<u64, IoQueue>>,
     space: SpaceReservation,
-    /// Set where waits for the other end of a pipe are to end.
+    /// When set, ends waits for the other end of a pipe.
     stop: OnceLock<Arc<AtomicBool>>,
     notices: Mutex<Vec<String>>,
     noticed: Mutex<HashSet<(u64, &'static str)>>,
 }
 
-/// The device that a file's bytes are on.
+/// The device that holds a file's bytes.
 fn device_of(stat: &Metadata) -> u64 {
     if stat.file_type().is_block_device() { stat.rdev() } else { stat.dev() }
 }
@@ -104,7 +104,7 @@ impl Default for Disk {
 }
 
 impl Disk {
-    /// A disk that works as `options` say. Threads start with the first stream that needs them.
+    /// A disk with these options. Threads start with the first stream that needs them.
     pub fn new(options: DiskOptions) -> Self {
         let inner = Inner {
             options,
@@ -118,7 +118,7 @@ impl Disk {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Uses `queue` for everything instead of starting one for each device; false where one was given before.
+    /// Uses `queue` for everything instead of starting one for each device; false if one was given before.
     pub fn use_io_queue(&self, queue: IoQueue) -> bool {
         self.inner.given.set(queue).is_ok()
     }
@@ -134,7 +134,7 @@ impl Disk {
         queues.entry(device).or_insert_with(|| IoQueue::start_with(reads, writes)).clone()
     }
 
-    /// Requests in flight on a device in one direction, and bytes of the largest.
+    /// The number of requests in flight on a device in one direction, and the bytes of the largest.
     fn requests(&self, device: u64, direction: Direction) -> (usize, usize) {
         let DiskOptions { depth, request_bytes, measured, .. } = &self.inner.options;
         let Some((_, requests)) = measured.iter().find(|(number, _)| *number == device) else {
@@ -147,8 +147,8 @@ impl Disk {
         (depth as usize, usize::try_from(bytes).unwrap_or(*request_bytes))
     }
 
-    /// Once `flag` is set, no stream opened from here on waits for the other end of a pipe: waits end with
-    /// [`IoError::Stopped`]. The first call stays.
+    /// Once `flag` is set, streams opened after this call stop waiting for the other end of a pipe: waits end with
+    /// [`IoError::Stopped`]. Only the first call has an effect.
     pub fn stop_when(&self, flag: Arc<AtomicBool>) {
         let _ = self.inner.stop.set(flag);
     }
@@ -158,40 +158,41 @@ impl Disk {
         &self.inner.options
     }
 
-    /// Where everything moved is counted.
+    /// Counts all bytes moved.
     pub fn ledger(&self) -> &Ledger {
         &self.inner.options.ledger
     }
 
-    /// What a user should know about how files were opened and the job ran.
+    /// Notices for the user about how files were opened and the job ran.
     pub fn notices(&self) -> Vec<String> {
         let mut notices = self.inner.notices.lock().unpoisoned().clone();
         notices.extend(threads::notice());
         notices
     }
 
-    /// Files written from here on are expected to take `bytes` in all, at most so much at once: they
-    /// may be laid out ahead of their data within that.
+    /// Announces that files written from now on will take about `bytes` in total, and at most that at once; space
+    /// may be allocated ahead within `bytes`.
     pub fn reserve_space(&self, bytes: u64) {
         self.inner.space.reserve(bytes);
     }
 
-    /// Files written from here on should not take more than `bytes` at once, those noted before included.
+    /// Sets the most bytes that files should take at once, including files noted before.
     pub fn limit_space(&self, bytes: u64) {
         self.inner.space.limit(bytes);
     }
 
-    /// Bytes that may be taken before that, where there is a limit.
+    /// Bytes left until that limit, if there is one.
     pub fn space_left(&self) -> Option<u64> {
         self.inner.space.left()
     }
 
-    /// Says that files are being removed, as long as the value lives: what is written beyond the limit waits for it.
+    /// Announces that files are being removed, until the value is dropped: writes beyond the limit wait for the
+    /// removal.
     pub fn begin_removal(&self) -> PendingRemoval {
         self.inner.space.begin_removal()
     }
 
-    /// Notes a file that is not written through a stream, or was written before by a job that was killed.
+    /// Notes a file that is not written through a stream, or was written by a job that was killed.
     pub fn note_written(&self, path: &Path) -> Result<(), IoError> {
         let stat =
             std::fs::metadata(path).map_err(|error| IoError::from_os(Action::Inspect, path, 0, error))?;
@@ -199,7 +200,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Most bytes that the files written have taken at once, by the file system's count.
+    /// The most bytes that the written files have taken at once, as the file system counts them.
     pub fn peak_bytes(&self) -> u64 {
         self.inner.space.peak()
     }
@@ -216,7 +217,7 @@ impl Disk {
         inject_fault(self.inner.options.faults.as_deref(), action, path, offset).map(|_| ())
     }
 
-    /// Opens or creates a file, as `options` say.
+    /// Opens or creates a file with `options`.
     fn open(
         &self,
         options: &OpenOptions,
@@ -241,8 +242,8 @@ impl Disk {
         }
     }
 
-    /// Opens a file to read the bytes of `range`, clipped to its size. Pipes and the like are read
-    /// from where they are to their end; the range must then start at 0.
+    /// Opens a file to read the bytes of `range`, clipped to its size. Pipes and other streams are read from their
+    /// current position to their end; the range must then start at 0.
     pub fn open_read(
         &self,
         path: &Path,
@@ -298,8 +299,8 @@ impl Disk {
         Box::new(SyncRead::new(context, Calls { file: Arc::new(file), bytes }, start, end))
     }
 
-    /// Opens a descriptor to read any bytes of a file, through an I/O queue whatever the back-end. It reads past
-    /// the page cache if `direct` asks for that, the file is large, and the page cache does not hold most of it.
+    /// Opens a descriptor for random reads of a file, through an I/O queue for every back-end. It bypasses the page
+    /// cache if `direct` is set, the file is large, and the page cache does not hold most of it.
     pub(crate) fn open_random(&self, path: &Path, name: &str, direct: bool) -> Result<Descriptor, IoError> {
         let (file, stat) = self.open(OpenOptions::new().read(true), Action::Open, path, 0)?;
         let direct =
@@ -309,7 +310,7 @@ impl Disk {
         Ok(Descriptor::new(base, device_of(&stat), stat.len()))
     }
 
-    /// Whether so many bytes at `offset` are worth reading past the page cache: many, and not in it.
+    /// Whether to read `bytes` at `offset` past the page cache: if they are many and not cached.
     pub(crate) fn prefers_direct(&self, file: &File, offset: u64, bytes: u64) -> bool {
         self.inner.options.backend == Backend::Direct
             && bytes >= SMALL_FILE_BYTES
@@ -329,7 +330,7 @@ impl Disk {
         QueuedFile { context, queue: self.io_queue(device), file, direct, request_bytes }
     }
 
-    /// Turns O_DIRECT on where the volume allows it.
+    /// Turns O_DIRECT on if the volume allows it.
     fn enter_direct(&self, file: &File, path: &Path, stat: &Metadata) -> bool {
         let entered = system::enter_direct(file).is_ok();
         if !entered {
@@ -342,8 +343,7 @@ impl Disk {
         entered
     }
 
-    /// Reads a descriptor (standard input, say) from where it is to its end. `path` names it in
-    /// errors.
+    /// Reads a descriptor (such as standard input) from its position to its end. `path` names it in errors.
     pub fn from_reader(
         &self,
         source: impl Into<OwnedFd>,
@@ -357,7 +357,7 @@ impl Disk {
         Ok(Box::new(PipeRead::start(context, file)?))
     }
 
-    /// Writes to a descriptor (standard output, say) from where it is. `path` names it in errors.
+    /// Writes to a descriptor (such as standard output) from its position. `path` names it in errors.
     pub fn to_writer(
         &self,
         sink: impl Into<OwnedFd>,
@@ -372,7 +372,7 @@ impl Disk {
         Ok(Box::new(PipeWrite::start(context, writing, file)?))
     }
 
-    /// Renames a file within its volume, replacing what has the new name.
+    /// Renames a file within its volume, replacing any file with the new name.
     pub fn rename(&self, from: &Path, to: &Path) -> Result<(), IoError> {
         self.inject_fault(Action::Rename, to, 0)?;
         std::fs::rename(from, to).map_err(|error| IoError::from_os(Action::Rename, to, 0, error))?;
@@ -408,8 +408,8 @@ impl Disk {
         system::free_space(path).map_err(|error| IoError::from_os(Action::Inspect, path, 0, error))
     }
 
-    /// Gives the blocks of `[0, end)` back to the volume; the file keeps its length and reads
-    /// zeros there. False where the volume cannot.
+    /// Gives the blocks of `[0, end)` back to the volume; the file keeps its length and reads zeros there. False if
+    /// the volume cannot.
     pub fn punch(&self, path: &Path, end: u64) -> Result<bool, IoError> {
         let failed = |error| IoError::from_os(Action::Resize, path, 0, error);
         let mut options = OpenOptions::new();
@@ -427,7 +427,7 @@ impl Disk {
     }
 }
 
-/// The size of what can be read at offsets; `None` for pipes, terminals and character devices.
+/// The size of a file that can be read at offsets; `None` for pipes, terminals and character devices.
 fn size_of(file: &File, stat: &Metadata) -> io::Result<Option<u64>> {
     let kind = stat.file_type();
     if kind.is_file() {

@@ -20,36 +20,37 @@ use std::time::Duration;
 
 use rustix::fs::{AtFlags, Mode, OFlags, RawDir};
 
-/// Tells by its name whether an entry of a directory may be removed.
+/// Decides by its name whether a directory entry may be removed.
 pub type IsOurs = fn(&[u8]) -> bool;
 
-/// A place for one path; slots are reused and never freed.
+/// A slot for one path; slots are reused and never freed.
 struct Slot {
-    /// Null where the slot is free.
+    /// Null if the slot is free.
     path: AtomicPtr<c_char>,
-    /// None for a file. It stays with the slot.
+    /// None for a file. Fixed for the slot's lifetime.
     is_ours: Option<IsOurs>,
     next: *const Slot,
 }
 
 /// The newest slot.
 static SLOTS: AtomicPtr<Slot> = AtomicPtr::new(ptr::null_mut());
-/// Held by those who change paths.
+/// Held while paths change.
 static CHANGING: Mutex<()> = Mutex::new(());
-/// Somebody removes everything: paths that it may see stay.
+/// A removal of everything has begun: paths that it may read are not freed.
 static REMOVING: AtomicBool = AtomicBool::new(false);
 
-/// Ends the process for want of so many bytes.
+/// Ends the process after a refused allocation of this many bytes.
 pub type End = fn(usize) -> !;
 
 static END: OnceLock<End> = OnceLock::new();
 
-/// Has memory that cannot be done without, and is refused, end the process by `end`. The first call counts.
+/// Sets the function that ends the process when required memory is refused. Only the first call has an effect.
 pub fn end_by(end: End) {
     let _ = END.set(end);
 }
 
-/// Memory that cannot be done without is refused: ends the process as [`end_by`] says, else as the standard library does.
+/// Ends the process because required memory was refused: by the function set with [`end_by`], else as the standard
+/// library does.
 pub(crate) fn out_of_memory(bytes: usize) -> ! {
     match END.get() {
         Some(end) => end(bytes),
@@ -57,12 +58,12 @@ pub(crate) fn out_of_memory(bytes: usize) -> ! {
     }
 }
 
-/// Registers a file, before it is created: afterwards there may be no memory for that.
+/// Registers a file before it is created: afterwards there may be no memory for that.
 pub fn register_file(path: &Path) {
     register(path, None);
 }
 
-/// Registers a directory, of which entries that are `is_ours` are removed, and itself if nothing else is in it.
+/// Registers a directory: its entries that are `is_ours` are removed, and then the directory if it is empty.
 pub fn register_directory(path: &Path, is_ours: IsOurs) {
     register(path, Some(is_ours));
 }
@@ -70,7 +71,7 @@ pub fn register_directory(path: &Path, is_ours: IsOurs) {
 fn register(path: &Path, is_ours: Option<IsOurs>) {
     link(path, is_ours);
     if REMOVING.load(SeqCst) {
-        // Nothing is created any more.
+        // After that, nothing may be created.
         wait_for_the_end();
     }
 }
@@ -80,7 +81,7 @@ fn link(path: &Path, is_ours: Option<IsOurs>) {
     let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return };
     let _changing = CHANGING.lock().unwrap_or_else(PoisonError::into_inner);
     let path = path.into_raw();
-    // Directories are few: their slots are not used again, since a slot keeps what it says of names.
+    // Directories are few: their slots are not reused, since a slot keeps its `is_ours`.
     for slot in slots().filter(|slot| is_ours.is_none() && slot.is_ours.is_none()) {
         if slot.path.load(SeqCst).is_null() {
             slot.path.store(path, SeqCst);
@@ -91,7 +92,7 @@ fn link(path: &Path, is_ours: Option<IsOurs>) {
     SLOTS.store(Box::into_raw(Box::new(slot)), SeqCst);
 }
 
-/// Forgets a file or directory: it is gone, or shall stay.
+/// Forgets a file or directory that is gone or is kept.
 #[expect(unsafe_code, reason = "an abort reads the list without a lock")]
 pub fn forget(path: &Path) {
     let _changing = CHANGING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -101,8 +102,8 @@ pub fn forget(path: &Path) {
         if !held.is_null() && unsafe { CStr::from_ptr(held) }.to_bytes() == path.as_os_str().as_bytes() {
             slot.path.store(ptr::null_mut(), SeqCst);
             if !REMOVING.load(SeqCst) {
-                // SAFETY: it came from `into_raw`, and no slot has it any more. Whoever removes everything says so
-                // before it looks at slots, so that it has not seen this path.
+                // SAFETY: it came from `into_raw`, and no slot has it any more. A removal sets its flag before it
+                // reads slots, so it has not seen this path.
                 drop(unsafe { CString::from_raw(held) });
             }
         }
@@ -121,14 +122,14 @@ fn slots() -> impl Iterator<Item = &'static Slot> {
     })
 }
 
-/// Waits for the end of the process, which another thread brings about.
+/// Waits for another thread to end the process.
 fn wait_for_the_end() -> ! {
     loop {
         rustix::event::pause();
     }
 }
 
-/// Time for other threads to create files that they registered before the removal began.
+/// Time for other threads to create the files that they registered before the removal began.
 const GRACE: Duration = Duration::from_millis(10);
 
 /// Claims the end of the process for this thread, which alone reports it and then calls [`remove_all`]. Every other
@@ -139,7 +140,7 @@ pub fn claim_end() {
     }
 }
 
-/// Removes everything registered, for a thread that has claimed the end of the process.
+/// Removes everything registered; called by the thread that has claimed the end of the process.
 pub fn remove_all() {
     remove_registered();
     std::thread::sleep(GRACE);
@@ -162,7 +163,7 @@ fn remove_registered() {
     }
 }
 
-/// Other threads still run, and may make another spill in the meantime.
+/// Other threads still run, and may create another spill meanwhile.
 const ATTEMPTS: usize = 20;
 
 fn remove_directory(path: &CStr, is_ours: IsOurs) {
@@ -187,11 +188,11 @@ fn remove_entries(directory: BorrowedFd<'_>, is_ours: IsOurs) {
 }
 
 thread_local! {
-    /// Whether this thread asks for memory that it can do without.
+    /// Whether a refusal of memory on this thread is handled by the caller.
     static FALLIBLE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Calls `ask`, which asks the global allocator for memory and copes with a refusal (`try_reserve`).
+/// Calls `ask`, which requests memory from the global allocator and handles a refusal (`try_reserve`).
 pub fn fallible<T>(ask: impl FnOnce() -> T) -> T {
     struct Restore(bool);
     impl Drop for Restore {
@@ -227,7 +228,7 @@ mod tests {
         let [whole, shared] = ["whole", "shared"].map(|name| place.path().join(name));
         for dir in [&whole, &shared] {
             fs::create_dir(dir).unwrap();
-            // More than one call of the kernel's tells.
+            // More entries than one system call returns.
             (0..300).for_each(|at| fs::write(dir.join(format!("run-{at:06}.run")), b"x").unwrap());
         }
         fs::write(shared.join("notes.txt"), b"x").unwrap();

@@ -1,8 +1,8 @@
 //! Errors of files, with messages that a user can act on.
 //!
-//! Every variant names the path. It also names the byte offset, unless a file could not be opened or created or failed at
-//! its first byte. A full disk, a closed pipe and exhausted descriptors have variants of their own, because callers
-//! handle them differently.
+//! Every variant names the path. It also names the byte offset, unless a file could not be opened or created or
+//! failed at its first byte. A full disk, a closed pipe and exhausted descriptors have variants of their own, because
+//! callers handle them differently.
 
 use std::fmt;
 use std::io;
@@ -13,7 +13,7 @@ use ascot_model::units::bytes;
 
 use crate::pool::PoolError;
 
-/// What was being done when the operating system refused.
+/// The operation that the operating system refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Action {
@@ -33,14 +33,14 @@ pub enum Action {
     Rename,
     /// Removing.
     Remove,
-    /// Asking for a file's or a volume's state.
+    /// Reading the state of a file or a volume.
     Inspect,
     /// Mapping a window of a file to memory.
     Map,
 }
 
 impl Action {
-    /// `offset` where the action moves bytes, 0 where it is about the file as a whole.
+    /// `offset` if the action moves bytes, 0 if it concerns the whole file.
     fn offset(self, offset: u64) -> u64 {
         if matches!(self, Self::Read | Self::Write | Self::Map) { offset } else { 0 }
     }
@@ -70,16 +70,16 @@ pub enum IoError {
     /// The operating system refused an operation.
     #[error("cannot {action} {}{}: {source}", path.display(), At(action.offset(*offset)))]
     Os {
-        /// What was attempted.
+        /// The operation attempted.
         action: Action,
-        /// On which file.
+        /// The file.
         path: PathBuf,
-        /// At which byte of it (0 where the whole file is meant).
+        /// The byte offset (0 for the whole file).
         offset: u64,
         /// The system's reason.
         source: Arc<io::Error>,
     },
-    /// The name of a file being written means another file by now.
+    /// The name of a file being written now refers to another file.
     #[error(
         "{} is not the file any more that was being written: somebody put another in its place\n  \
          no other file was written to; write to a directory that only you may write to, or that \
@@ -90,49 +90,49 @@ pub enum IoError {
         /// The name.
         path: PathBuf,
     },
-    /// The directory a file is to be made in does not exist.
+    /// The directory of a file to be created does not exist.
     #[error(
         "cannot create {}: {source}\n  there is no directory {}: make it (mkdir -p), or name another file",
         path.display(), directory.display()
     )]
     NoDirectory {
-        /// The file, as it was asked for.
+        /// The file, as the user named it.
         path: PathBuf,
         /// The directory.
         directory: PathBuf,
         /// The system's reason.
         source: Arc<io::Error>,
     },
-    /// The volume has no room (or the user's quota or file-size limit is reached).
+    /// The volume is full (or the user's quota or file-size limit is reached).
     #[error("no space left on the volume of {}{}: {} ({source})\n  free some space, or name another volume", path.display(), At(*offset), SpaceNeeded { needed: *needed, free: *free })]
     DiskFull {
         /// The file being written.
         path: PathBuf,
-        /// The byte it had come to.
+        /// The offset of the failed write.
         offset: u64,
-        /// Bytes the failed request needed, where known.
+        /// Bytes the failed request needed, if known.
         needed: Option<u64>,
-        /// Bytes the volume has left, where known.
+        /// Bytes the volume has left, if known.
         free: Option<u64>,
         /// The system's reason.
         source: Arc<io::Error>,
     },
-    /// A device or the like takes no more.
+    /// A device or other special file accepts no more bytes.
     #[error("cannot write {}{}: it takes no more bytes: {source}\n  name another output (-o FILE)", path.display(), At(*offset))]
     DeviceFull {
         /// The device.
         path: PathBuf,
-        /// Where in the output.
+        /// The offset in the output.
         offset: u64,
         /// The system's error.
         source: Arc<io::Error>,
     },
-    /// The reader of a pipe went away; usually no error to report.
+    /// The reader of a pipe has closed it; usually not an error to report.
     #[error("the reader of {} went away at byte {offset}: {source}", path.display())]
     BrokenPipe {
         /// The pipe's name.
         path: PathBuf,
-        /// Bytes it had taken.
+        /// Bytes it had received.
         offset: u64,
         /// The system's reason.
         source: Arc<io::Error>,
@@ -150,21 +150,21 @@ pub enum IoError {
     Truncated {
         /// The file.
         path: PathBuf,
-        /// Where it ended.
+        /// The offset of its end.
         offset: u64,
-        /// Where it should have ended.
+        /// The expected end.
         expected: u64,
     },
-    /// A block of a run file is not what was written.
+    /// A block of a run file differs from the block written.
     #[error("{} is damaged in block {block} at byte {offset}: {what}", path.display())]
     Corrupt {
         /// The run file.
         path: PathBuf,
-        /// Where the block starts.
+        /// The offset of the block.
         offset: u64,
         /// The block's number.
         block: u64,
-        /// What is wrong with it.
+        /// The fault.
         what: &'static str,
     },
     /// A file that should be a run file has no valid index.
@@ -172,19 +172,19 @@ pub enum IoError {
     BadIndex {
         /// The file.
         path: PathBuf,
-        /// Where the index should be.
+        /// The offset where the index should be.
         offset: u64,
-        /// What is wrong with it.
+        /// The fault.
         what: &'static str,
     },
-    /// A caller asked for something a stream cannot do.
+    /// A caller requested an operation that the stream does not support.
     #[error("{}{}: {what}", path.display(), At(*offset))]
     Misuse {
         /// The file.
         path: PathBuf,
-        /// The byte the stream had come to.
+        /// The stream's position.
         offset: u64,
-        /// What is not possible.
+        /// The operation.
         what: &'static str,
     },
     /// The job was asked to stop while it waited for the other end of a pipe.
@@ -198,15 +198,15 @@ pub enum IoError {
     Thread {
         /// The file or pipe it was for.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: ThreadError,
     },
-    /// The memory budget has no room for what the stream needs.
+    /// The memory budget is too small for the stream's buffers.
     #[error("{}{}: {source}", path.display(), At(*offset))]
     Memory {
         /// The file the memory is for.
         path: PathBuf,
-        /// The byte the stream had come to.
+        /// The stream's position.
         offset: u64,
         /// The pool's reason.
         source: PoolError,
@@ -225,7 +225,7 @@ impl fmt::Display for At {
     }
 }
 
-/// "needs X, Y left", as far as known.
+/// "needs X, Y left", with the numbers that are known.
 struct SpaceNeeded {
     needed: Option<u64>,
     free: Option<u64>,
@@ -242,11 +242,11 @@ impl fmt::Display for SpaceNeeded {
     }
 }
 
-/// What standard output is called in errors.
+/// The name of standard output in errors.
 pub const STANDARD_OUTPUT: &str = "standard output";
 
 impl IoError {
-    /// Sorts a system error into the variant a caller can act on.
+    /// Converts a system error to the variant a caller can act on.
     pub fn from_os(action: Action, path: &Path, offset: u64, source: io::Error) -> Self {
         let path = path.to_path_buf();
         let source = Arc::new(source);
@@ -254,7 +254,7 @@ impl IoError {
             Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => {
                 let is_stdout = path == Path::new(STANDARD_OUTPUT);
                 let place = if is_stdout { Path::new("/dev/stdout") } else { &path };
-                // Of a device, as /dev/full, the volume of its name says nothing.
+                // For a device such as /dev/full, the volume of its name says nothing.
                 let is_file = std::fs::metadata(place).map_or(true, |stat| stat.is_file() || stat.is_dir());
                 if !is_file {
                     return Self::DeviceFull { path, offset, source };
@@ -297,28 +297,28 @@ impl IoError {
         }
     }
 
-    /// True where the volume (or a quota, or a file-size limit) is full.
+    /// Whether the volume (or a quota, or a file-size limit) is full.
     pub fn is_disk_full(&self) -> bool {
         matches!(self, Self::DiskFull { .. })
     }
 
-    /// True where the reader of our output went away.
+    /// Whether the reader of our output has closed it.
     pub fn is_broken_pipe(&self) -> bool {
         matches!(self, Self::BrokenPipe { .. })
     }
 
-    /// True where descriptors ran out.
+    /// Whether descriptors ran out.
     pub fn is_too_many_open(&self) -> bool {
         matches!(self, Self::TooManyOpen { .. })
     }
 }
 
-/// A write that moved nothing and named no reason.
+/// The error of a write that moved nothing and gave no reason.
 pub(crate) fn nothing_written() -> io::Error {
     io::Error::new(io::ErrorKind::WriteZero, "the system took none of the bytes")
 }
 
-/// Why a thread did not do its work.
+/// Why a thread did not finish its work.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ThreadError {
@@ -328,20 +328,20 @@ pub enum ThreadError {
         Lack::from_error(source).advice()
     )]
     Refused {
-        /// What the thread was for.
+        /// The thread's purpose.
         name: String,
         /// The system's reason.
         source: Arc<io::Error>,
     },
-    /// A fault of this program ended the thread.
+    /// An internal fault ended the thread.
     #[error("internal error: the thread '{name}' ended early; please report this")]
     Died {
-        /// What the thread was for.
+        /// The thread's purpose.
         name: String,
     },
 }
 
-/// What a thread that is refused lacks.
+/// The resource that a refused thread lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lack {
     Memory,

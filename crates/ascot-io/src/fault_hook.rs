@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::error::{Action, IoError};
 
-/// What happens to an operation that a hook picks.
+/// The fault injected into an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
     /// Fails with EIO.
@@ -15,24 +15,24 @@ pub enum Effect {
     NoSpace,
     /// Fails with EMFILE.
     TooManyOpen,
-    /// The first system call moves half of the bytes; reads and writes must go on by themselves.
+    /// The first system call moves half of the bytes; reads and writes must continue on their own.
     Short,
     /// A write stores its first half only and reports success.
     Torn,
     /// A write stores zeros and reports success.
     Zeroed,
-    /// A write lands at the place of the block before it (the first at the second's place) and
-    /// reports success.
+    /// A write lands at the offset of the block before it (the first block at that of the second) and reports
+    /// success.
     Misdirected,
 }
 
-/// What a disk asks before each operation on a file.
+/// A hook that a disk calls before each operation on a file.
 pub trait FaultHook: Debug + Send + Sync {
-    /// The effect on the operation, or the error it fails with; `None` lets it take place as usual.
+    /// The effect on the operation, or the error it fails with; `None` leaves it unchanged.
     fn before(&self, action: Action, path: &Path) -> io::Result<Option<Effect>>;
 }
 
-/// Asks the fault hook about an operation on `path`.
+/// Calls the fault hook for an operation on `path`.
 pub(crate) fn inject_fault(
     faults: Option<&dyn FaultHook>,
     action: Action,
@@ -44,7 +44,7 @@ pub(crate) fn inject_fault(
 }
 
 impl Effect {
-    /// The error of an operation that it makes fail.
+    /// The error of an operation with this effect, if it fails.
     pub fn error(self) -> Option<io::Error> {
         let code = match self {
             Self::Eio => libc::EIO,

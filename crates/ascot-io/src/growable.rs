@@ -12,7 +12,7 @@ use crate::pool::{Pool, PoolError, Reservation};
 /// Zeroed memory, accounted in a [`Pool`], whose length can change.
 #[derive(Debug)]
 pub struct Growable {
-    /// Unmapped first, given back after.
+    /// Unmapped first, given back afterwards.
     mapping: Option<Mapping>,
     reservation: Reservation,
     pool: Pool,
@@ -20,7 +20,7 @@ pub struct Growable {
 }
 
 impl Pool {
-    /// Memory of no bytes yet, that grows as far as the budget allows.
+    /// Empty memory that can grow within the budget.
     pub fn growable(&self, purpose: &'static str) -> Result<Growable, PoolError> {
         Growable::new(self, purpose)
     }
@@ -31,7 +31,7 @@ impl Growable {
         Ok(Self { mapping: None, reservation: pool.reserve(0, purpose)?, pool: pool.clone(), purpose })
     }
 
-    /// Makes it at least `bytes` long, whole pages; its contents stay. Refused, it is as it was.
+    /// Grows it to at least `bytes`, in whole pages; its contents stay. After an error it is unchanged.
     pub fn grow_to(&mut self, bytes: usize) -> Result<(), PoolError> {
         let rounded = bytes.max(1).checked_next_multiple_of(PAGE_BYTES).unwrap_or(usize::MAX);
         let len = self.len();
@@ -48,7 +48,7 @@ impl Growable {
         Ok(())
     }
 
-    /// Gives back all behind the first `bytes`, whole pages.
+    /// Gives back everything after the first `bytes`, rounded up to whole pages.
     pub fn shrink_to(&mut self, bytes: usize) {
         let rounded = bytes.max(1).next_multiple_of(PAGE_BYTES);
         if let Some(mapping) = self.mapping.as_mut().filter(|mapping| rounded < mapping.bytes())
@@ -58,7 +58,7 @@ impl Growable {
         }
     }
 
-    /// As a buffer, whose length stays as it is now.
+    /// Converts it to a buffer of its current length.
     pub fn into_buf(self) -> Buf {
         match self.mapping {
             Some(mapping) => Buf::from_mapping(mapping, Some(self.reservation)),

@@ -1,4 +1,4 @@
-//! The ledger: what every stream and every device has moved, in how many runs.
+//! The ledger: counts the bytes and runs that every stream and every device has moved.
 //!
 //! A *switch* is a request that does not continue where its device's last request ended; a *run*
 //! is the transfer between two switches. Both are counted when a request is issued, in the order of issue; bytes and
@@ -24,7 +24,7 @@ pub use direction::Direction;
 pub use files::FileAccount;
 use files::{Files, Row};
 
-/// What one stream (all streams of one name, direction and device) has moved.
+/// The bytes moved by one stream (all streams of one name, direction and device).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StreamAccount {
@@ -40,7 +40,7 @@ pub struct StreamAccount {
     pub bytes: u64,
     /// Requests to the device.
     pub requests: u64,
-    /// Runs on the device that belong to this stream; as many switches led to it.
+    /// Runs on the device that belong to this stream: the number of switches to it.
     pub runs: u64,
     /// Sequential runs within the stream's own files.
     pub file_runs: u64,
@@ -153,18 +153,18 @@ impl Ledger {
         Meter { ledger: self.clone(), stream, row, direction, inode, file_end: None }
     }
 
-    /// A file has another name from here on.
+    /// Notes that a file has been renamed.
     pub(crate) fn renamed(&self, from: &Path, to: &Path) {
         self.lock().files.renamed(from, to);
     }
 
-    /// What each file has moved so far, kind by kind in the order first opened; what is beyond the most that
-    /// are listed of a kind comes last of it, in one sum.
+    /// The account of each file so far, by kind in the order first opened; the files of a kind beyond the number
+    /// listed come last, as one sum.
     pub fn files(&self) -> Vec<FileAccount> {
         self.lock().files.accounts()
     }
 
-    /// What each stream has moved so far, in the order first opened.
+    /// The account of each stream so far, in the order first opened.
     pub fn account(&self) -> Vec<StreamAccount> {
         let now = Instant::now();
         let books = self.lock();
@@ -222,7 +222,7 @@ impl Books {
     }
 }
 
-/// One stream's pen: notes its requests in the ledger.
+/// Notes one stream's requests in the ledger.
 #[derive(Debug)]
 pub(crate) struct Meter {
     ledger: Ledger,
@@ -234,8 +234,7 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// Notes that `bytes` at `offset` are being moved by `requests` requests; the receipt notes
-    /// when they have been.
+    /// Notes that `requests` requests are moving `bytes` at `offset`; the receipt notes their completion.
     pub(crate) fn issue(&mut self, offset: u64, bytes: u64, requests: u64) -> Receipt {
         let now = Instant::now();
         let end = offset + bytes;

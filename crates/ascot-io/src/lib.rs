@@ -12,7 +12,7 @@
 //!   VirtualDisk                        files in memory, and the time a device would have taken
 //! ```
 //!
-//! Nothing in this crate knows what a record is, or in which order streams are served.
+//! Nothing in this crate depends on the form of records, or on the order in which streams are served.
 
 mod arena;
 mod backend;
@@ -69,8 +69,8 @@ pub use virtual_disk::{VirtualDisk, VirtualRun};
 /// The unit of direct access: buffers, offsets and lengths are multiples of it.
 pub const PAGE_BYTES: usize = 4096;
 
-/// For opening files in places where others may have put a link of the same name.
+/// For opening files in directories where other users may have put a link of the same name.
 pub const O_NOFOLLOW: i32 = libc::O_NOFOLLOW;
 
-/// What the device itself counts in.
+/// The unit in which devices count.
 pub(crate) const SECTOR_BYTES: usize = 512;

@@ -40,13 +40,13 @@ pub(crate) struct Mapped {
 }
 
 impl Mapped {
-    /// A file whose range from `start` to `end` is read, or which is written from `start` on.
+    /// A file to read from `start` to `end`, or to write from `start` on.
     pub(crate) fn new(file: Arc<File>, window_bytes: usize, start: u64, end: u64) -> Self {
         let window_bytes = window_bytes.clamp(PAGE_BYTES, 1 << 40).next_multiple_of(PAGE_BYTES);
         Self { file, window_bytes, window: None, end, allocated: start }
     }
 
-    /// The window that contains `at`, which is mapped by `map` unless it is the present one.
+    /// The window that contains `at`; `map` maps it unless it is the current one.
     fn window_at(
         &mut self,
         at: u64,

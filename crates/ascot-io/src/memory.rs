@@ -14,14 +14,14 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::PAGE_BYTES;
 
-/// Where huge pages begin to pay.
+/// The size from which huge pages pay.
 const HUGE_FROM_BYTES: usize = 4 << 20;
-/// What a huge page covers.
+/// Bytes of a huge page.
 pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// Has the allocator of the C library give large blocks back to the system as soon as they are
-/// freed: what it would keep for later counts against the cap as well. Where the address space is limited, it
-/// takes none for heaps of single threads, 64 MiB each.
+/// Makes the C library's allocator return large blocks to the system as soon as they are freed: blocks kept for reuse
+/// would count against the cap as well. If the address space is limited, the allocator also makes no per-thread
+/// heaps, of 64 MiB each.
 #[expect(unsafe_code, reason = "a mapping owns its addresses")]
 pub(crate) fn keep_no_large_blocks() {
     const LARGE_BYTES: libc::c_int = 1 << 20;
@@ -48,7 +48,7 @@ pub(crate) struct Mapping {
 // SAFETY: the mapping is plain memory owned by this value; nothing in it is tied to a thread.
 #[expect(unsafe_code, reason = "a mapping owns its addresses")]
 unsafe impl Send for Mapping {}
-// SAFETY: a shared `Mapping` gives out only its address; access to the bytes is the owner's matter.
+// SAFETY: a shared `Mapping` gives out only its address; the owner is responsible for access to the bytes.
 #[expect(unsafe_code, reason = "a mapping owns its addresses")]
 unsafe impl Sync for Mapping {}
 
@@ -59,8 +59,8 @@ impl Mapping {
         Self::reusable(bytes, if huge { HUGE_PAGE_BYTES } else { PAGE_BYTES }, huge)
     }
 
-    /// Zeroed private memory of `bytes` that starts at a multiple of `align` (the page's size or the
-    /// huge page's); asks for huge pages where `huge`.
+    /// Zeroed private memory of `bytes` that starts at a multiple of `align` (the page's size or the huge page's);
+    /// requests huge pages if `huge`.
     #[expect(unsafe_code, reason = "a mapping owns its addresses")]
     pub(crate) fn reusable(bytes: usize, align: usize, huge: bool) -> Result<Self, Errno> {
         let aligned = align > PAGE_BYTES;
@@ -79,12 +79,12 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// No huge page will cover any of `range` (whole pages) from now on.
+    /// From now on, no huge page covers any of `range` (whole pages).
     pub(crate) fn keep_small(&self, range: Range<usize>) {
         self.advise(range, Advice::LinuxNoHugepage);
     }
 
-    /// Has all of its pages at hand, rather than each one when it is first touched.
+    /// Makes all pages resident now, instead of each one when it is first touched.
     pub(crate) fn touch(&self) {
         self.advise(0..self.bytes, Advice::LinuxPopulateWrite);
     }
@@ -98,26 +98,26 @@ impl Mapping {
         let _ = unsafe { mm::madvise(self.start.add(range.start).as_ptr().cast(), range.len(), advice) };
     }
 
-    /// Makes it `bytes` long (a multiple of the page size, not 0), if need be at another address. It
-    /// keeps its contents and goes on with zeros; refused with an errno, it is as it was.
+    /// Resizes it to `bytes` (a multiple of the page size, not 0), if need be at another address. Its contents stay
+    /// and zeros follow them; after a refusal (an errno) it is unchanged.
     #[expect(unsafe_code, reason = "a mapping owns its addresses")]
     pub(crate) fn resize(&mut self, bytes: usize) -> Result<(), Errno> {
-        // SAFETY: the range is our own mapping, and `&mut self` shows that nobody knows its address.
+        // SAFETY: the range is our own mapping, and `&mut self` shows that its address is not in use.
         let raw = unsafe { mm::mremap(self.start.as_ptr().cast(), self.bytes, bytes, MremapFlags::MAYMOVE)? };
         self.start = NonNull::new(raw.cast::<u8>()).ok_or(Errno::NOMEM)?;
         self.bytes = bytes;
         Ok(())
     }
 
-    /// Gives the pages of `range` (whole pages) back to the system; they read as zeros from then
-    /// on. Refused only for memory locked to stay resident, which then stays as it is.
+    /// Gives the pages of `range` (whole pages) back to the system; they then read as zeros. Refused only for memory
+    /// locked to stay resident, which then keeps its contents.
     ///
     /// # Safety
-    /// The mapping is anonymous, and nobody uses the range.
+    /// The mapping is anonymous, and the range is not in use.
     #[expect(unsafe_code, reason = "a mapping owns its addresses")]
     pub(crate) unsafe fn discard(&self, range: Range<usize>) {
         assert!(range.start <= range.end && range.end <= self.bytes);
-        // SAFETY: the range is in our own mapping, and the caller vouches that nobody uses it.
+        // SAFETY: the range is in our own mapping, and the caller guarantees that it is not in use.
         let _ = unsafe {
             mm::madvise(self.start.add(range.start).as_ptr().cast(), range.len(), Advice::LinuxDontNeed)
         };
@@ -150,7 +150,7 @@ impl Mapping {
         Ok(Self { start, bytes })
     }
 
-    /// Keeps `bytes` from the first huge-page boundary on and unmaps what is before and after.
+    /// Keeps `bytes` from the first huge-page boundary on and unmaps the rest.
     #[expect(unsafe_code, reason = "a mapping owns its addresses")]
     fn trim_to_huge(self, bytes: usize) -> Self {
         let address = self.start.as_ptr() as usize;
@@ -201,7 +201,7 @@ impl Mapping {
 impl Drop for Mapping {
     #[expect(unsafe_code, reason = "a mapping owns its addresses")]
     fn drop(&mut self) {
-        // SAFETY: the range is ours, mapped once, and nobody holds a part of it any more.
+        // SAFETY: the range is ours, mapped once, and no reference to it remains.
         let _ = unsafe { mm::munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }

@@ -1,4 +1,4 @@
-//! An output file that is there completely or not at all.
+//! An output file that appears completely or not at all.
 //!
 //! ```text
 //!   create   .result.ascot-1f2e3d4c5b6a7988.tmp   beside result, with a random name
@@ -8,13 +8,13 @@
 //!   drop     without commit: remove the temporary file
 //! ```
 //!
-//! Until the rename the old file stays as it was, so a job may read the file it replaces. A
-//! symbolic link is followed: its target is replaced, and the link stays. Devices, fifos and other files that are not
-//! regular (`/dev/null`, `/dev/stdout`) are written directly.
+//! Until the rename the old file is unchanged, so a job may read the file it replaces. A symbolic link is followed:
+//! its target is replaced, and the link stays. Devices, fifos and other files that are not regular (`/dev/null`,
+//! `/dev/stdout`) are written directly.
 //!
-//! Others may write to the directory, too, and put a file or a link of theirs in the place of the temporary
-//! file. So the temporary file is created exclusively, its mode and owner are set through its descriptor, and
-//! it is renamed or removed only while its name still means this very file.
+//! Other users may write to the directory, too, and replace the temporary file by a file or link of theirs. So the
+//! temporary file is created exclusively, its mode and owner are set through its descriptor, and it is renamed or
+//! removed only while its name still refers to this very file.
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io;
@@ -28,26 +28,26 @@ use crate::error::{Action, IoError};
 use crate::stream::WriteStream;
 use crate::system;
 
-/// Names tried before giving up: a taken name of 64 random bits is a broken generator.
+/// Names tried before giving up: if 64 random bits collide, the generator is broken.
 const NAMES_TRIED: usize = 8;
 
 /// A file being written under a temporary name.
 pub struct AtomicOutput {
     disk: Disk,
     stream: Option<Box<dyn WriteStream>>,
-    /// Where it will be, links followed.
+    /// The final path, links followed.
     target: PathBuf,
-    /// Where it is now; `None` where the target is written directly.
+    /// The current path; `None` if the target is written directly.
     temporary: Option<PathBuf>,
-    /// The temporary file. It is locked while it is somebody's, so that what nobody holds can be cleaned up.
+    /// The temporary file. It is locked while a process writes it, so that unlocked leftovers can be removed.
     file: Option<File>,
-    /// Its length, once everything is durable and the stream closed.
+    /// Its length, once all bytes are durable and the stream is closed.
     sealed: Option<u64>,
     kept: bool,
 }
 
 impl AtomicOutput {
-    /// Starts an output that will be `path`; `name` is the stream's in the ledger.
+    /// Starts an output that will be `path`; `name` is the stream's name in the ledger.
     pub fn create(disk: &Disk, path: &Path, name: &str) -> Result<Self, IoError> {
         let target = resolve(path)?;
         let old = state(&target)?;
@@ -65,10 +65,10 @@ impl AtomicOutput {
         }
         for attempt in 1..=NAMES_TRIED {
             let temporary = temporary_name(&target)?;
-            // Before there is a file: afterwards there may be no memory for it.
+            // Before the file exists: afterwards there may be no memory for it.
             emergency::register_file(&temporary);
             match disk.create_as(&temporary, name, mode(old.as_ref())) {
-                // Otherwise a cleaner took the file in between: another name.
+                // Otherwise a cleaner removed the file in between: try another name.
                 Ok((stream, file)) if hold(&temporary, &file) => {
                     return Ok(Self::at(disk, stream, target, temporary, file));
                 }
@@ -85,15 +85,15 @@ impl AtomicOutput {
         Err(IoError::from_os(Action::Create, &target, 0, io::Error::from_raw_os_error(libc::EEXIST)))
     }
 
-    /// A temporary name for an output that will be `path`, to be remembered before there is a file
-    /// of that name; `None` where the output is written directly.
+    /// A temporary name for an output that will be `path`, to be recorded before the file exists; `None` if the
+    /// output is written directly.
     pub fn name_for(path: &Path) -> Result<Option<PathBuf>, IoError> {
         let target = resolve(path)?;
         let direct = state(&target)?.is_some_and(|old| !old.is_file());
         if direct { Ok(None) } else { temporary_name(&target).map(Some) }
     }
 
-    /// An error where the directory of `path` does not exist, before there is anything to write.
+    /// Fails early if the directory of `path` does not exist.
     pub fn check_directory(path: &Path) -> Result<(), IoError> {
         let target = resolve(path)?;
         match fs::metadata(directory_of(&target)) {
@@ -104,8 +104,7 @@ impl AtomicOutput {
         }
     }
 
-    /// Starts an output under a name from [`name_for`](Self::name_for). What a killed job wrote
-    /// there is dropped.
+    /// Starts an output under a name from [`name_for`](Self::name_for). Bytes left there by a killed job are dropped.
     pub fn create_named(disk: &Disk, path: &Path, temporary: &Path, name: &str) -> Result<Self, IoError> {
         let target = resolve(path)?;
         emergency::register_file(temporary);
@@ -147,8 +146,8 @@ impl AtomicOutput {
         Self { disk: disk.clone(), stream: Some(stream), target, temporary, file, sealed: None, kept: false }
     }
 
-    /// Goes on with the temporary file of a killed job at `offset` (a multiple of 4096), towards
-    /// the same `path`. It must still be the file that had the number `inode`, if that is known.
+    /// Continues the temporary file of a killed job at `offset` (a multiple of 4096), for the same `path`. It must
+    /// still be the file with inode number `inode`, if that is known.
     pub fn resume(
         disk: &Disk,
         path: &Path,
@@ -168,11 +167,11 @@ impl AtomicOutput {
         if !own || inode.is_some_and(|inode| inode != stat.ino()) {
             return Err(IoError::Replaced { path: temporary.to_path_buf() });
         }
-        // Where a volume has no locks, nothing is cleaned up by others.
+        // On a volume without locks, other processes clean nothing up.
         let _ = file.try_lock();
         let copy = file.try_clone().map_err(failed)?;
         let stream = disk.append_to(copy, temporary, offset, name)?;
-        // It is not registered: what can be resumed stays.
+        // It is not registered: a resumable output stays.
         Ok(Self::at(disk, stream, target, temporary.to_path_buf(), file))
     }
 
@@ -188,18 +187,17 @@ impl AtomicOutput {
         }
     }
 
-    /// The device it is on, where that is known and the stream was not taken.
+    /// Its device, if known and the stream was not taken.
     pub fn channel(&self) -> Option<u64> {
         self.stream.as_ref().and_then(|stream| stream.channel())
     }
 
-    /// The temporary name, for [`resume`](Self::resume) after a kill; `None` where the output is
-    /// written directly.
+    /// The temporary name, for [`resume`](Self::resume) after a kill; `None` if the output is written directly.
     pub fn persist_name(&self) -> Option<&Path> {
         self.temporary.as_deref()
     }
 
-    /// The number of the temporary file on its volume, for [`resume`](Self::resume).
+    /// The inode number of the temporary file, for [`resume`](Self::resume).
     pub fn inode(&self) -> Option<u64> {
         self.file.as_ref().and_then(|file| file.metadata().ok()).map(|stat| stat.ino())
     }
@@ -209,13 +207,14 @@ impl AtomicOutput {
         &self.target
     }
 
-    /// Leaves the temporary file where it is when dropped uncommitted.
+    /// Keeps the temporary file if the output is dropped uncommitted.
     pub fn keep(&mut self) {
         self.kept = true;
         self.temporary.iter().for_each(|path| emergency::forget(path));
     }
 
-    /// Makes the output durable and closes it: only its name is missing then. Its length in bytes.
+    /// Makes the output durable and closes it: afterwards only its final name is missing. Returns its length in
+    /// bytes.
     pub fn seal(&mut self) -> Result<u64, IoError> {
         if let Some(bytes) = self.sealed {
             return Ok(bytes);
@@ -232,15 +231,15 @@ impl AtomicOutput {
         stream.sync()?;
         let bytes = stream.finish()?;
         if let Some(temporary) = &self.temporary {
-            // An account that is drawn up before the rename has the file by the name that users know.
+            // An account made before the rename lists the file under the name that users know.
             self.disk.ledger().renamed(temporary, &self.target);
         }
         self.sealed = Some(bytes);
         Ok(bytes)
     }
 
-    /// Seals the output and gives it its final name; its length in bytes. After an error the old file
-    /// is as it was.
+    /// Seals the output and gives it its final name; returns its length in bytes. After an error the old file is
+    /// unchanged.
     pub fn commit(mut self) -> Result<u64, IoError> {
         let bytes = self.seal()?;
         if self.place()? {
@@ -249,8 +248,8 @@ impl AtomicOutput {
         Ok(bytes)
     }
 
-    /// Commits several outputs, in their order: all are sealed before the first has its name, and their
-    /// directories are synced once.
+    /// Commits several outputs in order: all are sealed before the first gets its name, and their directories are
+    /// synced once.
     pub fn commit_all(mut outputs: Vec<AtomicOutput>) -> Result<(), IoError> {
         outputs.iter_mut().try_for_each(|output| output.seal().map(|_| ()))?;
         outputs.iter_mut().try_for_each(|output| output.place().map(|_| ()))?;
@@ -258,7 +257,7 @@ impl AtomicOutput {
         outputs.iter().try_for_each(|output| output.disk.sync_dir(directory_of(&output.target)))
     }
 
-    /// Gives a sealed output its name; false where it was written under it.
+    /// Gives a sealed output its name; false if it was written directly under that name.
     fn place(&mut self) -> Result<bool, IoError> {
         let Some(temporary) = &self.temporary else { return Ok(false) };
         if !self.has_name(temporary) {
@@ -267,8 +266,8 @@ impl AtomicOutput {
         self.disk.rename(temporary, &self.target)?;
         emergency::forget(temporary);
         self.temporary = None;
-        // Nothing renames a descriptor, so somebody may have come between the two steps. A new file that was taken
-        // away at once is no harm.
+        // A descriptor cannot be renamed, so another process may have acted between the two steps. If it removed the
+        // new file at once, no harm is done.
         let named = self.file.as_ref().is_some_and(|file| is_named(file, &self.target));
         if !named && fs::symlink_metadata(&self.target).is_ok() {
             return Err(IoError::Replaced { path: self.target.clone() });
@@ -276,7 +275,7 @@ impl AtomicOutput {
         Ok(true)
     }
 
-    /// Whether the temporary name still means the file that was written.
+    /// Whether the temporary name still refers to the file that was written.
     fn has_name(&self, temporary: &Path) -> bool {
         self.file.as_ref().is_some_and(|file| is_named(file, temporary))
     }
@@ -287,14 +286,14 @@ impl Drop for AtomicOutput {
         self.stream = None;
         let Some(temporary) = self.temporary.take().filter(|_| !self.kept) else { return };
         if self.has_name(&temporary) {
-            // Whoever gave the output up has reported why; a leftover is found by its name.
+            // The caller has reported why the output is dropped; a leftover is found by its name.
             let _ = self.disk.remove_file(&temporary);
         }
         emergency::forget(&temporary);
     }
 }
 
-/// An error in making the temporary file of `target`, said of `path`, which the user knows.
+/// Reports an error in creating the temporary file of `target` under `path`, the name the user knows.
 fn name_output(error: IoError, path: &Path, target: &Path) -> IoError {
     let directory = directory_of(target);
     match error {
@@ -312,38 +311,38 @@ fn no_directory(path: &Path, directory: &Path, source: Arc<io::Error>) -> IoErro
     IoError::NoDirectory { path: path.to_path_buf(), directory: directory.to_path_buf(), source }
 }
 
-/// The permission bits of a temporary file, before the umask. Replacing a file, nobody may read the new bytes
-/// before it has the old one's mode.
+/// The permission bits of a temporary file, before the umask. If it replaces a file, only the owner may read the new
+/// bytes until it has the old file's mode.
 fn mode(old: Option<&Metadata>) -> u32 {
     if old.is_some() { 0o600 } else { 0o666 }
 }
 
-/// Whether `path` is a name of this very file, and no link to it.
+/// Whether `path` is a name of this very file, and not a link to it.
 fn is_named(file: &File, path: &Path) -> bool {
     let (Ok(held), Ok(named)) = (file.metadata(), fs::symlink_metadata(path)) else { return false };
     (held.dev(), held.ino()) == (named.dev(), named.ino())
 }
 
-/// Holds a temporary file just made, where the volume has locks; false where it was cleaned up, or is being,
-/// before it was held.
+/// Locks a new temporary file, if the volume has locks; false if a cleaner removed it, or is removing it, before the
+/// lock.
 fn hold(temporary: &Path, file: &File) -> bool {
     !matches!(file.try_lock(), Err(fs::TryLockError::WouldBlock)) && is_named(file, temporary)
 }
 
-/// Opens an unfinished output to see whether somebody holds it; a link, or what is no file, is not one.
+/// Opens an unfinished output to check whether it is locked; links and files that are not regular do not qualify.
 fn open_orphan(path: &Path) -> Option<File> {
     let mut options = OpenOptions::new();
     let file = options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path).ok()?;
     file.metadata().is_ok_and(|stat| stat.is_file()).then_some(file)
 }
 
-/// Removes an unfinished output, held meanwhile; false where somebody else holds it.
+/// Removes an unfinished output while holding its lock; false if another process holds it.
 pub fn remove_orphan(temporary: &Path) -> bool {
     let Some(file) = open_orphan(temporary) else { return false };
     file.try_lock().is_ok() && is_named(&file, temporary) && fs::remove_file(temporary).is_ok()
 }
 
-/// Unfinished outputs in `directory` that nobody holds: what killed jobs left.
+/// Unlocked unfinished outputs in `directory`: leftovers of killed jobs.
 pub fn orphaned_outputs(directory: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
     let orphaned =
@@ -351,7 +350,7 @@ pub fn orphaned_outputs(directory: &Path) -> Vec<PathBuf> {
     entries.flatten().map(|entry| entry.path()).filter(orphaned).collect()
 }
 
-/// Whether a path has a name that only this module gives.
+/// Whether a path has a name that only this module creates.
 pub fn is_temporary(path: &Path) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let middle = name.strip_prefix('.').and_then(|rest| rest.strip_suffix(".tmp"));
@@ -360,12 +359,12 @@ pub fn is_temporary(path: &Path) -> bool {
     number.is_some_and(|number| number.len() == 16 && number.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
-/// Follows symbolic links, the last of which may point to nothing yet.
+/// Follows symbolic links; the last may point to a missing file.
 fn resolve(path: &Path) -> Result<PathBuf, IoError> {
     const LINKS_FOLLOWED: usize = 40;
     let mut target = path.to_path_buf();
     for _ in 0..LINKS_FOLLOWED {
-        // A link to a device or pipe (/dev/stdout) has no name of its own to go to.
+        // The target of a link to a device or pipe (/dev/stdout) has no name to follow.
         if fs::metadata(&target).is_ok_and(|stat| !stat.is_file()) {
             return Ok(target);
         }
@@ -377,7 +376,7 @@ fn resolve(path: &Path) -> Result<PathBuf, IoError> {
     Err(IoError::from_os(Action::Create, path, 0, io::Error::from_raw_os_error(libc::ELOOP)))
 }
 
-/// What is at `path` now.
+/// The metadata of `path`, if it exists.
 fn state(path: &Path) -> Result<Option<Metadata>, IoError> {
     match fs::metadata(path) {
         Ok(stat) if stat.is_dir() => {
@@ -397,7 +396,7 @@ fn directory_of(path: &Path) -> &Path {
     }
 }
 
-/// `.name.ascot-<16 hex digits>.tmp` beside the target, shortened where names may not be as long.
+/// `.name.ascot-<16 hex digits>.tmp` beside the target, shortened if the name would be too long.
 fn temporary_name(target: &Path) -> Result<PathBuf, IoError> {
     const LONGEST_STEM: usize = 200;
     let Some(name) = target.file_name() else {
@@ -411,15 +410,15 @@ fn temporary_name(target: &Path) -> Result<PathBuf, IoError> {
     Ok(directory_of(target).join(format!(".{stem}.ascot-{number:016x}.tmp")))
 }
 
-/// Gives the new file the old one's owner, as far as we may, and its mode. The descriptor is what counts:
-/// whatever has the file's name by now is left alone.
+/// Gives the new file the old one's owner, if permitted, and its mode. It works on the descriptor: a file that has
+/// the name by now is left alone.
 fn take_over(new: &File, old: &Metadata) -> io::Result<()> {
     let now = new.metadata()?;
     let mut mode = old.mode() & 0o7777;
     if (now.uid(), now.gid()) != (old.uid(), old.gid()) {
         let owned = std::os::unix::fs::fchown(new, Some(old.uid()), Some(old.gid()));
         if owned.is_err() {
-            // Not ours to give away: then neither are set-uid and set-gid ours to grant.
+            // If we may not give the file away, we may not grant set-uid and set-gid either.
             let _ = std::os::unix::fs::fchown(new, None, Some(old.gid()));
             mode &= 0o777;
         }

@@ -29,10 +29,10 @@ use crate::system;
 use crate::threads::{Thread, ThreadError, spawn};
 use crate::waits::{Need, receive, wait_for};
 
-/// How often who waits for the other end of a pipe looks whether the job is to stop.
+/// Interval at which a thread that waits for the other end of a pipe checks whether the job is to stop.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
-/// The answer of a pipe's thread; none where the thread has ended.
+/// The answer of a pipe's thread; none if the thread has ended.
 fn receive_answer<T>(
     from: &Receiver<Result<T, IoError>>,
     (path, is_stopped): (&Path, impl Fn() -> bool),
@@ -64,7 +64,7 @@ pub(crate) struct PipeRead {
     stop: Arc<OwnedFd>,
     thread: Option<Thread<()>>,
     misuse: IoError,
-    /// The caller's side.
+    /// Fields of the caller.
     path: PathBuf,
     job_stop: Option<Arc<AtomicBool>>,
 }
@@ -81,7 +81,7 @@ impl PipeRead {
         let mut source = Source { context, file, stop: Arc::clone(&stop), at: 0, ended: false };
         let read = move || {
             while let Ok(buf) = receive(&to_fill, "buffers to read a pipe into", Need::Idle) {
-                // A caller that is gone wants no answer, and closes `to_fill` too.
+                // A caller that has gone needs no answer, and closes `to_fill` too.
                 let _ = answer.send(source.fill(buf));
             }
         };
@@ -90,7 +90,7 @@ impl PipeRead {
     }
 }
 
-/// The reading thread's side.
+/// The state of the reading thread.
 struct Source {
     context: StreamContext,
     file: File,
@@ -201,7 +201,7 @@ pub(crate) struct PipeWrite {
 }
 
 impl PipeWrite {
-    /// `context` for the caller's side, `writing` for the thread's.
+    /// `context` is for the caller, `writing` for the thread.
     pub(crate) fn start(context: StreamContext, writing: StreamContext, file: File) -> Result<Self, IoError> {
         let failed = |error: io::Error| context.error(Action::Open, 0, error);
         let stop = rustix::event::eventfd(0, EventfdFlags::CLOEXEC).map_err(|e| failed(e.into()))?;
@@ -213,7 +213,7 @@ impl PipeWrite {
         let mut sink = Sink { context: writing, file: file_too, at: 0, stop: Arc::clone(&stop) };
         let write = move || {
             while let Ok((buf, len)) = receive(&to_write, "bytes to write to a pipe", Need::Idle) {
-                // A caller that is gone wants no answer, and closes `to_write` too.
+                // A caller that has gone needs no answer, and closes `to_write` too.
                 let _ = answer.send(sink.write(buf, len));
             }
         };
@@ -234,7 +234,7 @@ impl PipeWrite {
     }
 }
 
-/// The writing thread's side.
+/// The state of the writing thread.
 struct Sink {
     context: StreamContext,
     file: Arc<File>,
@@ -335,8 +335,8 @@ impl WriteStream for PipeWrite {
 
 impl Drop for PipeWrite {
     fn drop(&mut self) {
-        // The thread is left to end by itself: a write that has begun to block cannot be called
-        // back, and waiting for it would hang whoever gives this stream up.
+        // The thread is not joined: a write that blocks cannot be cancelled, and waiting for it would hang the caller
+        // that drops this stream.
         self.work = None;
         let _ = rustix::io::write(self.stop.as_ref(), &1u64.to_ne_bytes());
     }

@@ -1,17 +1,16 @@
-//! The one place where memory is accounted: a pool *is* the memory budget.
+//! The memory budget: a pool accounts for all memory of a job.
 //!
-//! Invariants: `used <= budget` at all times. Memory comes back exactly once, when its [`Reservation`] or the last part of
-//! its [`Buf`] is dropped. A refused request changes nothing.
+//! Invariants: `used <= budget` at all times. Memory is returned exactly once, when its [`Reservation`] or the last
+//! part of its [`Buf`] is dropped. A refused request changes nothing.
 //!
 //! ```text
 //!   Pool (budget) --reserve--> Reservation   accounting only, for memory others allocate
 //!                 --region---> Buf           memory, split and handed around
 //! ```
 //!
-//! Regions are ranges of one [`Arena`], mapped with the first large one, and keep their pages when
-//! they come back. What may be resident, in the arena (free or not) and outside it, stays within
-//! the budget too: before anything is handed out that would exceed it, free ranges of the arena
-//! give up their pages.
+//! Regions are ranges of one [`Arena`], mapped with the first large one, and keep their pages when they are returned.
+//! The memory that may be resident, in the arena (free or not) and outside it, stays within the budget too: before a
+//! grant that would exceed it, free ranges of the arena give up their pages.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -34,13 +33,13 @@ pub struct Pool {
 #[derive(Debug)]
 struct Inner {
     budget: usize,
-    /// Changed only with `place` locked; read without.
+    /// Changed only with `backing` locked; read without the lock.
     used: AtomicUsize,
     peak: AtomicUsize,
     backing: Mutex<Backing>,
 }
 
-/// Where the used bytes are.
+/// The memory of the used bytes.
 #[derive(Debug, Default)]
 struct Backing {
     arena: Option<Arena>,
@@ -70,13 +69,13 @@ impl Inner {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Most bytes that can be resident for this pool.
+    /// The most bytes that can be resident for this pool.
     fn max_resident(&self, backing: &Backing) -> usize {
         let outside = self.used.load(Ordering::Relaxed) - backing.inside;
         outside + backing.arena.as_ref().map_or(0, Arena::max_resident)
     }
 
-    /// Makes free ranges give up pages until all that may be resident is within the budget.
+    /// Discards free ranges until the bytes that may be resident are within the budget.
     fn return_excess(&self, backing: &mut Backing) {
         let max = self.max_resident(backing);
         if max > self.budget
@@ -87,37 +86,37 @@ impl Inner {
     }
 }
 
-/// Why a pool gave no memory.
+/// Why a pool did not provide memory.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PoolError {
-    /// The request does not fit what is left of the budget.
+    /// The request exceeds the rest of the budget.
     #[error(
         "{purpose} needs {asked} bytes of memory, but {used} of the {budget} allowed are in use; allow more memory"
     )]
     OverBudget {
-        /// What the memory was for.
+        /// The purpose of the memory.
         purpose: &'static str,
-        /// Bytes asked for.
+        /// Bytes requested.
         asked: usize,
         /// Bytes in use at that moment.
         used: usize,
-        /// Bytes allowed in all.
+        /// Bytes allowed in total.
         budget: usize,
     },
-    /// The system refused to map memory that the budget would have allowed.
+    /// The system refused to map memory within the budget.
     #[error(
         "the system refused {asked} bytes of memory for {purpose} ({}); {used} of the {budget} bytes allowed are in use; allow less memory",
         std::io::Error::from_raw_os_error(*errno)
     )]
     Refused {
-        /// What the memory was for.
+        /// The purpose of the memory.
         purpose: &'static str,
-        /// Bytes asked for.
+        /// Bytes requested.
         asked: usize,
         /// Bytes in use at that moment.
         used: usize,
-        /// Bytes allowed in all.
+        /// Bytes allowed in total.
         budget: usize,
         /// The system's error number.
         errno: i32,
@@ -125,7 +124,7 @@ pub enum PoolError {
 }
 
 impl Pool {
-    /// A pool that hands out at most `budget_bytes` at a time.
+    /// A pool that provides at most `budget_bytes` at a time.
     pub fn new(budget_bytes: usize) -> Self {
         crate::memory::keep_no_large_blocks();
         let (used, peak) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -161,14 +160,13 @@ impl Pool {
         Ok(Reservation { pool: self.clone(), bytes })
     }
 
-    /// The error where the system refused `bytes` that are counted already.
+    /// The error if the system refused `bytes` that are already counted.
     pub(crate) fn refused(&self, purpose: &'static str, bytes: usize, errno: Errno) -> PoolError {
         let (used, budget) = (self.used().saturating_sub(bytes), self.budget());
         PoolError::Refused { purpose, asked: bytes, used, budget, errno: errno.raw_os_error() }
     }
 
-    /// A range of the arena; only a reservation where there is no arena, or no free range in it
-    /// that is long enough.
+    /// A range of the arena; only a reservation if there is no arena, or no free range in it is long enough.
     pub(crate) fn grant(
         &self,
         bytes: usize,
@@ -210,7 +208,7 @@ pub(crate) struct Grant {
 // SAFETY: a grant is plain memory of its own; nothing in it is tied to a thread.
 #[expect(unsafe_code, reason = "a grant owns its range of the pool")]
 unsafe impl Send for Grant {}
-// SAFETY: a shared `Grant` gives out only its address; access to the bytes is the owner's matter.
+// SAFETY: a shared `Grant` gives out only its address; the owner is responsible for access to the bytes.
 #[expect(unsafe_code, reason = "a grant owns its range of the pool")]
 unsafe impl Sync for Grant {}
 
@@ -250,12 +248,12 @@ impl Reservation {
         self.bytes
     }
 
-    /// Takes over what `more`, of the same pool, holds.
+    /// Takes over the bytes of `more`, which belongs to the same pool.
     pub fn absorb(&mut self, mut more: Reservation) {
         self.bytes += std::mem::take(&mut more.bytes);
     }
 
-    /// Gives back all but `bytes`; asking for more than is held changes nothing.
+    /// Gives back all but `bytes`; a larger number changes nothing.
     pub fn shrink_to(&mut self, bytes: usize) {
         if bytes < self.bytes {
             let more = self.bytes - bytes;
@@ -320,7 +318,7 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
-    /// Bytes resident in the arena, and the most that may be resident in all.
+    /// Bytes resident in the arena, and the most that may be resident in total.
     fn resident(pool: &Pool) -> (usize, usize) {
         let backing = pool.inner.backing();
         (backing.arena.as_ref().map_or(0, Arena::resident), pool.inner.max_resident(&backing))
@@ -409,7 +407,7 @@ mod tests {
         drop(pool.region(16 * MIB, "all").unwrap());
     }
 
-    /// One step of a random life of a pool.
+    /// One step of a random test sequence.
     #[derive(Debug, Clone)]
     enum Step {
         Region(usize),
@@ -450,7 +448,7 @@ mod tests {
         }
     }
 
-    /// Plays `steps` on a pool and on a list of what is held.
+    /// Plays `steps` on a pool and on a model: the list of held memory.
     fn play(budget: usize, steps: Vec<Step>) -> Result<(), TestCaseError> {
         let pool = Pool::new(budget);
         let mut held: Vec<Held> = Vec::new();

@@ -6,7 +6,8 @@
 //!        └─ long                            a second descriptor, past the page cache
 //! ```
 //!
-//! Two descriptors, because O_DIRECT belongs to the descriptor, and small reads are worth keeping in the page cache.
+//! It has two descriptors, because O_DIRECT belongs to the descriptor, and small reads are worth keeping in the page
+//! cache.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +18,7 @@ use crate::descriptor::{Descriptor, PendingRead, pages_of};
 use crate::disk::Disk;
 use crate::error::IoError;
 
-/// Calls that ask a file system for a file and not for its bytes.
+/// Counts the metadata calls made for files: opens and inspections.
 #[derive(Debug, Default)]
 pub struct MetadataCalls {
     opened: AtomicU64,
@@ -30,7 +31,7 @@ impl MetadataCalls {
         self.opened.fetch_add(more, Ordering::Relaxed);
     }
 
-    /// Counts calls that ask for a file's size, time and the like.
+    /// Counts calls for a file's size, time and other metadata.
     pub fn count_inspected(&self, more: u64) {
         self.inspected.fetch_add(more, Ordering::Relaxed);
     }
@@ -40,7 +41,7 @@ impl MetadataCalls {
         self.opened.load(Ordering::Relaxed)
     }
 
-    /// Calls so far that asked for a file's size, time and the like.
+    /// Calls so far for a file's size, time and other metadata.
     pub fn inspected(&self) -> u64 {
         self.inspected.load(Ordering::Relaxed)
     }
@@ -52,13 +53,13 @@ pub struct RandomAccessFile {
     path: PathBuf,
     name: String,
     cached: Descriptor,
-    /// Opened with the first long read; `None` where the volume has no direct access.
+    /// Opened with the first long read; `None` if the volume has no direct access.
     direct: OnceLock<Option<Descriptor>>,
     calls: Arc<MetadataCalls>,
 }
 
 impl RandomAccessFile {
-    /// Opens a file; `name` is for the ledger, and `calls` counts the calls for opening.
+    /// Opens a file; `name` is its name in the ledger, and `calls` counts the calls for opening.
     ///
     /// # Errors
     /// A file that cannot be opened.
@@ -81,17 +82,17 @@ impl RandomAccessFile {
         &self.path
     }
 
-    /// Its size when it was opened.
+    /// Its size when opened.
     pub fn size(&self) -> u64 {
         self.cached.bytes()
     }
 
-    /// Bytes of the buffer that a read of `bytes` at `offset` needs: the whole pages that contain them.
+    /// Bytes of the buffer for a read of `bytes` at `offset`: the whole pages that contain them.
     pub fn buffer_bytes(offset: u64, bytes: usize) -> usize {
         usize::try_from(pages_of(offset, bytes as u64)).unwrap_or(usize::MAX)
     }
 
-    /// Begins a read of `bytes` at `offset` into `buf`, which has the [size](Self::buffer_bytes) that it needs.
+    /// Begins a read of `bytes` at `offset` into `buf`, which has [`buffer_bytes`](Self::buffer_bytes).
     ///
     /// # Errors
     /// A read that cannot begin.
@@ -99,7 +100,7 @@ impl RandomAccessFile {
         self.direct_for(offset, bytes as u64).unwrap_or(&self.cached).begin(offset, bytes, buf)
     }
 
-    /// The descriptor past the page cache, if these bytes are to be read through it.
+    /// The descriptor that bypasses the page cache, if these bytes should be read through it.
     fn direct_for(&self, offset: u64, bytes: u64) -> Option<&Descriptor> {
         if !self.disk.prefers_direct(self.cached.file(), offset, bytes) {
             return None;

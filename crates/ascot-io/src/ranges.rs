@@ -12,16 +12,16 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Numbers, as ranges from low to high.
+/// A set of numbers, stored as ranges in ascending order.
 #[derive(Debug, Default)]
 pub(crate) struct Ranges {
-    /// Start to end.
+    /// Range starts, mapped to range ends.
     ends: BTreeMap<usize, usize>,
     total: usize,
 }
 
 impl Ranges {
-    /// How many numbers are in the set.
+    /// The number of numbers in the set.
     pub(crate) fn total(&self) -> usize {
         self.total
     }
@@ -31,7 +31,7 @@ impl Ranges {
         self.ends.iter().rev().map(|(&start, &end)| start..end)
     }
 
-    /// Adds all of `range`, some of which may be in the set already.
+    /// Adds all of `range`; parts of it may already be in the set.
     pub(crate) fn insert(&mut self, range: Range<usize>) {
         if range.is_empty() {
             return;
@@ -48,7 +48,7 @@ impl Ranges {
         self.total += end - start;
     }
 
-    /// Takes all of `range` out, some of which may not be in the set.
+    /// Removes all of `range`; parts of it may be missing from the set.
     pub(crate) fn remove(&mut self, range: Range<usize>) {
         if range.is_empty() {
             return;
@@ -67,7 +67,7 @@ impl Ranges {
         }
     }
 
-    /// The lowest start, a multiple of `step`, of `count` numbers that are all in the set.
+    /// The lowest start that is a multiple of `step` and begins `count` numbers in the set.
     pub(crate) fn first_fit(&self, count: usize, step: usize) -> Option<usize> {
         self.ends.iter().find_map(|(&start, &end)| {
             let start = start.checked_next_multiple_of(step)?;

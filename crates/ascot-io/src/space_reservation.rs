@@ -1,10 +1,10 @@
-//! The space that the files of a [`Disk`](crate::Disk) take on their volumes, and the space that may be allocated ahead of
-//! their data.
+//! The space that the files of a [`Disk`](crate::Disk) take on their volumes, and the space that may be allocated
+//! ahead of their data.
 //!
-//! The file system is asked for the size of a file after every change, so the peak is the space that was really taken.
-//! Files that are written at the same time share one allowance: the space that the job has reserved and not taken yet, or
-//! else a small share of the job. If the job has a limit, nothing is allocated ahead beyond the limit, and a write that
-//! would exceed it first waits for pending removals.
+//! The size of a file is read from the file system after every change, so the peak is the space that was really
+//! taken. Files that are written at the same time share one allowance: the space that the job has reserved and not
+//! taken yet, or else a small share of the job. If the job has a limit, nothing is allocated ahead beyond the limit,
+//! and a write that would exceed it first waits for pending removals.
 //!
 //! ```text
 //!   held      |== a ==|..|== b ====|..|        ..  allocated ahead
@@ -22,15 +22,15 @@ use std::time::Duration;
 use crate::SECTOR_BYTES;
 use crate::sync::Unpoisoned;
 
-/// What may be laid out ahead in any case: this share of the job, within bounds; twice the share of
-/// a job so small that steps would be short.
+/// Space that may always be allocated ahead: this share of the job, within bounds; twice the share for a job so small
+/// that steps would be short.
 const AHEAD_SHARE: u64 = 64;
 const MIN_AHEAD_BYTES: u64 = 1 << 20;
 const SMALL_AHEAD_BYTES: u64 = 16 << 20;
 const MAX_AHEAD_BYTES: u64 = 1 << 30;
-/// What is kept free below a limit, for indexes, manifests and the blocks that writes need.
+/// Space kept free below a limit, for indexes, manifests and the blocks that writes need.
 const SPARE_BYTES: u64 = 512 << 10;
-/// How often a write that waits for removals looks again.
+/// Interval at which a write that waits for removals checks again.
 const REMOVAL_POLL: Duration = Duration::from_millis(50);
 
 /// Bytes that files of a job of `reserved` bytes may take on top of their data.
@@ -55,7 +55,7 @@ struct State {
     reserved: u64,
     limit: Option<u64>,
     writers: u64,
-    /// Removals under way.
+    /// Removals in progress.
     removals: u64,
 }
 
@@ -78,63 +78,63 @@ impl SpaceReservation {
         self.lock().reserved = bytes;
     }
 
-    /// All files together should not take more than `bytes` at once.
+    /// Sets the most bytes that all files together should take at once.
     pub(crate) fn limit(&self, bytes: u64) {
         self.lock().limit = Some(bytes);
     }
 
-    /// Bytes that may be taken before the limit, where there is one.
+    /// Bytes left until the limit, if there is one.
     pub(crate) fn left(&self) -> Option<u64> {
         let state = self.lock();
         state.limit.map(|limit| limit.saturating_sub(state.held))
     }
 
-    /// A removal of files begins; it ends when the value is dropped.
+    /// Begins a removal of files; it ends when the value is dropped.
     pub(crate) fn begin_removal(&self) -> PendingRemoval {
         self.lock().removals += 1;
         PendingRemoval { space: self.clone() }
     }
 
-    /// Most bytes taken at once so far.
+    /// The most bytes taken at once so far.
     pub(crate) fn peak(&self) -> u64 {
         self.lock().peak
     }
 
-    /// Notes what a file takes now.
+    /// Notes the space that a file takes now.
     pub(crate) fn note(&self, file: &File) {
-        // A file that cannot be asked is left as it was: this is an account, not a check.
+        // If a file cannot be inspected, its entry stays: this is an account, not a check.
         if let Ok(stat) = file.metadata() {
             self.note_stat(&stat);
         }
     }
 
-    /// Notes what a file takes by its state.
+    /// Notes the space that a file takes, from its metadata.
     pub(crate) fn note_stat(&self, stat: &Metadata) {
         if stat.is_file() {
             self.lock().set(stat, stat.blocks() * SECTOR_BYTES as u64);
         }
     }
 
-    /// The file is gone.
+    /// Notes that the file is removed.
     pub(crate) fn forget(&self, stat: &Metadata) {
         self.lock().set(stat, 0);
     }
 
-    /// One more file is being written.
+    /// Registers a file being written.
     pub(crate) fn writer(&self) -> WriterShare {
         self.lock().writers += 1;
         WriterShare { space: self.clone() }
     }
 }
 
-/// A file being written, which has its part of what may be laid out ahead.
+/// A file being written, with its share of the space allocated ahead.
 #[derive(Debug)]
 pub(crate) struct WriterShare {
     space: SpaceReservation,
 }
 
 impl WriterShare {
-    /// How much of `wanted` may be allocated after the next `bytes` of data.
+    /// The part of `wanted` that may be allocated after the next `bytes` of data.
     pub(crate) fn ahead(&self, wanted: u64, bytes: u64) -> u64 {
         let state = self.space.lock();
         let to_come = state.reserved.saturating_sub(state.held);
@@ -154,7 +154,7 @@ impl WriterShare {
         }
     }
 
-    /// Notes what the file takes now.
+    /// Notes the space that the file takes now.
     pub(crate) fn note(&self, file: &File) {
         self.space.note(file);
     }
@@ -167,7 +167,7 @@ impl Drop for WriterShare {
     }
 }
 
-/// A removal of files that is under way.
+/// A removal of files in progress.
 #[derive(Debug)]
 pub struct PendingRemoval {
     space: SpaceReservation,
@@ -212,7 +212,7 @@ mod tests {
         space.limit(10 * MIB);
         let writer = space.writer();
         space.lock().held = 10 * MIB;
-        // Nothing is being removed: there is nothing to wait for.
+        // Nothing is being removed, so this does not wait.
         writer.wait_for_removals(MIB);
         let removal = space.begin_removal();
         let remover = space.clone();

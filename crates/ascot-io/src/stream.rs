@@ -33,7 +33,7 @@ impl Filled {
         self.end - self.start
     }
 
-    /// True at the stream's end.
+    /// Whether the stream has ended.
     pub fn is_empty(&self) -> bool {
         self.start == self.end
     }
@@ -41,26 +41,24 @@ impl Filled {
 
 /// A source of bytes, read forward.
 pub trait ReadStream: Send {
-    /// Asks for the next `buf.len()` bytes, in order; several may be begun before the first is
-    /// completed.
+    /// Requests the next `buf.len()` bytes, in order; several requests may be begun before the first is completed.
     fn begin(&mut self, buf: Buf) -> Result<(), IoError>;
 
-    /// Waits for the oldest request begun. Fewer bytes than the buffer holds mean the stream's
-    /// end (or, with `start > 0`, a range that starts off a block boundary and is read directly);
-    /// no bytes follow the end.
+    /// Waits for the oldest request begun. Fewer bytes than the buffer holds mean the stream's end (or, if
+    /// `start > 0`, a range that starts off a block boundary and is read directly); no bytes follow the end.
     fn complete(&mut self) -> Result<Filled, IoError>;
 
-    /// True where `complete` would not wait.
+    /// Whether `complete` would not wait.
     fn ready(&mut self) -> bool;
 
     /// Requests begun and not completed.
     fn in_flight(&self) -> usize;
 
-    /// Bytes the stream will give in all, where known.
+    /// Total bytes of the stream, if known.
     fn len_hint(&self) -> Option<u64>;
 
-    /// The device behind it, where that is known: streams with the same number share one, those with
-    /// different numbers do not wait for each other.
+    /// Its device, if known: streams with the same number share one, those with different numbers do not wait for
+    /// each other.
     fn channel(&self) -> Option<u64> {
         None
     }
@@ -71,29 +69,29 @@ pub trait WriteStream: Send {
     /// Appends `buf[..len]`; the buffer is dropped once written. Failures of earlier requests
     /// surface here, in `drain`, `sync` or `finish`, and stay.
     ///
-    /// Written directly, lengths other than the last should be multiples of 4096: the stream
-    /// goes on through the page cache after one that is not.
+    /// For direct writes, lengths other than the last should be multiples of 4096: after any other length the stream
+    /// continues through the page cache.
     fn begin(&mut self, buf: Buf, len: usize) -> Result<(), IoError>;
 
-    /// Sees to it that `bytes` more can be written, before they are handed over. Where the volume is
-    /// known to be full that is an error, after which the stream can still be synced and finished;
-    /// where it cannot be known, the write itself finds out.
+    /// Ensures that `bytes` more can be written, before they are handed over. It is an error if the volume is known
+    /// to be full, after which the stream can still be synced and finished; if that is unknown, the write itself
+    /// reports it.
     fn reserve(&mut self, bytes: u64) -> Result<(), IoError> {
         let _ = bytes;
         Ok(())
     }
 
-    /// Requests begun and not known to be written; none where `begin` writes before it returns.
+    /// Requests begun and not known to be written; 0 if `begin` writes before it returns.
     fn in_flight(&mut self) -> usize {
         0
     }
 
-    /// Waits until the oldest of them is written.
+    /// Waits until the oldest request in flight is written.
     fn complete(&mut self) -> Result<(), IoError> {
         self.drain()
     }
 
-    /// The device behind it, where that is known, as of a [`ReadStream`].
+    /// Its device, if known, as for a [`ReadStream`].
     fn channel(&self) -> Option<u64> {
         None
     }
@@ -104,7 +102,7 @@ pub trait WriteStream: Send {
     /// Waits as [`drain`](Self::drain) does, then makes the bytes durable.
     fn sync(&mut self) -> Result<(), IoError>;
 
-    /// Waits, trims the file to what was written, and tells the bytes written in all
-    /// (for a stream opened to append, the file's length).
+    /// Waits, trims the file to the bytes written, and returns their number (for a stream opened to append, the
+    /// file's length).
     fn finish(self: Box<Self>) -> Result<u64, IoError>;
 }

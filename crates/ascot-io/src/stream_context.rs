@@ -11,7 +11,7 @@ use crate::fault_hook::{Effect, FaultHook, inject_fault};
 use crate::ledger::Meter;
 use crate::space_reservation::SpaceReservation;
 
-/// What connects a stream with its disk.
+/// The parts of a disk that a stream uses.
 #[derive(Debug)]
 pub(crate) struct StreamContext {
     pub(crate) path: PathBuf,
@@ -24,7 +24,7 @@ pub(crate) struct StreamContext {
 }
 
 impl StreamContext {
-    /// Asks the fault hook about an operation.
+    /// Calls the fault hook for an operation.
     pub(crate) fn inject_fault(&self, action: Action, offset: u64) -> Result<Option<Effect>, IoError> {
         inject_fault(self.faults.as_deref(), action, &self.path, offset)
     }
@@ -34,17 +34,17 @@ impl StreamContext {
         IoError::from_os(action, &self.path, offset, source)
     }
 
-    /// The file ended before its time.
+    /// The error of a file that ended early.
     pub(crate) fn truncated(&self, offset: u64, expected: u64) -> IoError {
         IoError::Truncated { path: self.path.clone(), offset, expected }
     }
 
-    /// The caller broke the stream's rules.
+    /// The error of a caller that broke the stream's rules.
     pub(crate) fn misuse(&self, offset: u64, what: &'static str) -> IoError {
         IoError::Misuse { path: self.path.clone(), offset, what }
     }
 
-    /// Whether waits are to end.
+    /// Whether waits should end.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stop.as_ref().is_some_and(|stop| stop.load(Relaxed))
     }

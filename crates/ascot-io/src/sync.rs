@@ -1,4 +1,4 @@
-//! Locks that were not poisoned by a panic.
+//! Locks that panic if another thread panicked while it held them.
 //!
 //! A thread that panics while it holds a lock may leave the value half changed. No result of such a value may reach a
 //! user's file, so the next thread that takes the lock panics too. Only a thread that is already panicking, and cleans

@@ -1,4 +1,4 @@
-//! Questions to the operating system for which the standard library has no function.
+//! System calls for which the standard library has no function.
 
 use std::fs::File;
 use std::io;
@@ -8,8 +8,7 @@ use std::path::Path;
 use rustix::event::PollFlags;
 use rustix::fs::{FallocateFlags, OFlags};
 
-/// Bytes an unprivileged user may still write on the volume of `path`, or, where it does not exist
-/// yet, of its directory.
+/// Bytes an unprivileged user may still write on the volume of `path` or, if it does not exist yet, of its directory.
 pub(crate) fn free_space(path: &Path) -> io::Result<u64> {
     let stat = rustix::fs::statvfs(path).or_else(|error| match path.parent() {
         Some(parent) if parent.as_os_str().is_empty() => rustix::fs::statvfs("."),
@@ -30,19 +29,19 @@ pub(crate) fn allocate(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
     Ok(rustix::fs::fallocate(file, FallocateFlags::empty(), offset, bytes)?)
 }
 
-/// Frees the blocks of `[0, upto)`; the file keeps its length.
+/// Frees the blocks of `[0, end)`; the file keeps its length.
 pub(crate) fn punch(file: &File, end: u64) -> io::Result<()> {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     Ok(rustix::fs::fallocate(file, flags, 0, end)?)
 }
 
-/// Turns O_DIRECT off for good on this descriptor.
+/// Turns O_DIRECT off permanently on this descriptor.
 pub(crate) fn leave_direct(file: &File) -> io::Result<()> {
     let flags = rustix::fs::fcntl_getfl(file)?;
     Ok(rustix::fs::fcntl_setfl(file, flags - OFlags::DIRECT)?)
 }
 
-/// Waits until `fd` can be read or written, as `flags` say; false if `stop` can be read first.
+/// Waits until `fd` can be read or written, per `flags`; false if `stop` can be read first.
 pub(crate) fn wait(fd: impl AsFd, stop: impl AsFd, flags: PollFlags) -> io::Result<bool> {
     use rustix::event::{PollFd, poll};
     loop {
@@ -56,8 +55,8 @@ pub(crate) fn wait(fd: impl AsFd, stop: impl AsFd, flags: PollFlags) -> io::Resu
     }
 }
 
-/// The share (0 to 1) of `[offset, offset + bytes)` that is in the page cache; 0 where the kernel
-/// cannot say. Unlike a read that must not wait, asking starts no read-ahead.
+/// The share (0 to 1) of `[offset, offset + bytes)` that is in the page cache; 0 if the kernel cannot report it.
+/// Unlike a read that must not wait, this call starts no read-ahead.
 #[expect(unsafe_code, reason = "the system call has no safe wrapper")]
 pub(crate) fn cached_share(file: &File, offset: u64, bytes: u64) -> f64 {
     #[repr(C)]
@@ -94,13 +93,13 @@ pub(crate) fn cached_share(file: &File, offset: u64, bytes: u64) -> f64 {
     stat.cached as f64 / pages as f64
 }
 
-/// Files this process may have open at once.
+/// The limit of open files of this process.
 pub fn descriptor_limit() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
 }
 
-/// `N` bytes nobody can guess.
+/// `N` unpredictable bytes.
 pub fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     let mut filled = 0;
@@ -114,13 +113,13 @@ pub fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// Turns O_DIRECT on, where the volume has it.
+/// Turns O_DIRECT on, if the volume supports it.
 pub(crate) fn enter_direct(file: &File) -> io::Result<()> {
     let flags = rustix::fs::fcntl_getfl(file)?;
     Ok(rustix::fs::fcntl_setfl(file, flags | OFlags::DIRECT)?)
 }
 
-/// Asks for a larger pipe, where the descriptor is one; a refusal only costs speed.
+/// Requests a larger pipe buffer, if the descriptor is a pipe; a refusal only costs speed.
 pub(crate) fn widen_pipe(file: &File) {
     const PIPE_BYTES: usize = 1 << 20;
     let _ = rustix::pipe::fcntl_setpipe_size(file, PIPE_BYTES);

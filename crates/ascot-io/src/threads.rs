@@ -1,10 +1,10 @@
-//! Threads: the one place that starts them.
+//! Starts all threads.
 //!
 //! The system may refuse a thread (limits of processes, of tasks in a control group, of address space). A start can
 //! therefore fail, but never panics. A caller that can work with fewer threads continues, and [`notice`] reports it.
 //!
-//! Invariant: the caller that joins a panicked thread, or ends its scope, gets [`ThreadError::Died`]. The thread has then
-//! released everything it held, so no thread waits for it forever.
+//! Invariant: the caller that joins a panicked thread, or ends its scope, gets [`ThreadError::Died`]. The thread has
+//! then released everything it held, so no thread waits for it forever.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,13 +18,13 @@ use crate::memory::Mapping;
 use crate::sync::Unpoisoned;
 use crate::waits::{Need, register_thread, wait_for};
 
-/// Whether threads were refused, for want of memory and of a place.
+/// Whether threads were refused for lack of memory, and for lack of a process slot.
 static REFUSED: [AtomicBool; 2] = [AtomicBool::new(false), AtomicBool::new(false)];
 
-/// Says that the system refused this process some threads, if it did.
+/// A notice that the system refused this process some threads, if it did.
 pub fn notice() -> Option<String> {
     let met = |lack: &Lack| REFUSED[*lack as usize].load(Relaxed);
-    // Where a place was lacking once, that advice has the other in it.
+    // The advice for a missing process slot includes that for missing memory.
     let lack = [Lack::Processes, Lack::Memory].into_iter().find(met)?;
     Some(notice_of(lack))
 }
@@ -45,18 +45,18 @@ fn died(name: String) -> ThreadError {
     ThreadError::Died { name }
 }
 
-/// A thread that runs by itself.
+/// A thread that may outlive its caller.
 #[derive(Debug)]
 pub struct Thread<T> {
     name: String,
     handle: JoinHandle<T>,
 }
 
-/// What a thread takes from the system as it starts: its stack, and little areas that it cannot do without.
+/// Memory that a thread takes from the system at its start: its stack, and small areas that it requires.
 const START_BYTES: usize = 3 << 20;
 
-/// A thread about to start, where there is memory for it: one that finds none while it starts would end the
-/// process, and leave its spills.
+/// A thread about to start, if there is memory for it: a thread that lacked memory at its start would end the process
+/// and leave its spill files.
 fn begin(name: &str) -> io::Result<Builder> {
     let memory = Mapping::anonymous(START_BYTES)?;
     drop(memory);
@@ -78,19 +78,19 @@ pub fn spawn<T: Send + 'static>(
 }
 
 impl<T> Thread<T> {
-    /// Whether it has ended.
+    /// Whether the thread has ended.
     pub fn is_finished(&self) -> bool {
         self.handle.is_finished()
     }
 
-    /// Waits for its end.
+    /// Waits for the thread to end.
     pub fn join(self) -> Result<T, ThreadError> {
         let _waiting = wait_for("another thread to end", Need::Blocked, None);
         self.handle.join().map_err(|_| died(self.name))
     }
 }
 
-/// Threads that end before [`scope`] returns.
+/// Starts threads that end before [`scope`] returns.
 pub struct Scope<'scope, 'env: 'scope> {
     inner: &'scope thread::Scope<'scope, 'env>,
     died: Arc<Mutex<Option<String>>>,
@@ -126,15 +126,15 @@ impl<'scope> Scope<'scope, '_> {
 }
 
 impl<T> ScopedThread<'_, T> {
-    /// Waits for its end.
+    /// Waits for the thread to end.
     pub fn join(self) -> Result<T, ThreadError> {
         let _waiting = wait_for("another thread to end", Need::Blocked, None);
         self.handle.join().ok().flatten().ok_or_else(|| died(self.name))
     }
 }
 
-/// Runs `work`, which may start threads that borrow, and waits for their end. Fails where one of them died,
-/// whatever `work` says.
+/// Runs `work`, which may start threads that borrow, and waits for them to end. Fails if one of them died, whatever
+/// `work` returns.
 pub fn scope<'env, T, E: From<ThreadError>>(
     work: impl for<'scope> FnOnce(&Scope<'scope, 'env>) -> Result<T, E>,
 ) -> Result<T, E> {
@@ -152,8 +152,8 @@ pub fn scope<'env, T, E: From<ThreadError>>(
     }
 }
 
-/// Starts up to `wanted` threads by `start`, which gets their numbers: fewer where the system refuses some,
-/// and an error where it refuses the first.
+/// Starts up to `wanted` threads by `start`, which gets their numbers: fewer if the system refuses some, and an error
+/// if it refuses the first.
 pub fn start_some<T>(
     wanted: usize,
     mut start: impl FnMut(usize) -> Result<T, ThreadError>,

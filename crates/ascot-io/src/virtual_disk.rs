@@ -1,17 +1,17 @@
 //! A virtual disk: files in memory, and a clock that shows how long a device would have taken.
 //!
-//! Only requests advance the clock: by their bytes over the rate of their direction, and by the cost of a switch if they
-//! do not continue where the last request of their channel ended. Computing takes no virtual time. A request is performed
-//! when it begins, so runs and seconds do not depend on the timing of threads.
+//! Only requests advance the clock: by their bytes over the rate of their direction, and by the cost of a switch if
+//! they do not continue where the last request of their channel ended. Computing takes no virtual time. A request is
+//! performed when it begins, so runs and seconds do not depend on the timing of threads.
 //!
-//! A *channel* is a device with its own position and its own clock; channels work side by side. A request starts when it
-//! is issued, or when the earlier requests of its channel are complete. A caller that waits for a block waits until its
-//! request is complete and issues none meanwhile.
+//! A *channel* is a device with its own position and its own clock; channels work side by side. A request starts when
+//! it is issued, or when the earlier requests of its channel are complete. A caller that waits for a block waits
+//! until its request is complete and issues none meanwhile.
 //!
-//! A *cache* of C bytes is shared by the open streams: once a device has switched to a stream, it moves C / streams bytes
-//! of it before it must switch to that stream again, whatever it does in between. Shorter runs are joined, as in the
-//! published bound ((n + m) L < C, Stella and Loguinov, section VII.B). The ledger counts runs as they are requested, and
-//! [`VirtualDisk::switches`] as the device performs them.
+//! A *cache* of C bytes is shared by the open streams: once a device has switched to a stream, it moves C / streams
+//! bytes of it before it must switch to that stream again, whatever it does in between. Shorter runs are joined, as
+//! in the published bound ((n + m) L < C, Stella and Loguinov, section VII.B). The ledger counts runs as they are
+//! requested, and [`VirtualDisk::switches`] as the device performs them.
 //!
 //! To run the scenario of a large machine at a smaller scale, divide memory, data, cache, blocks and the switch cost by
 //! the same factor; the rates stay the same.
@@ -36,7 +36,7 @@ pub struct VirtualDisk {
     ledger: Ledger,
 }
 
-/// What a device did between two switches.
+/// The transfer of a device between two switches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VirtualRun {
     /// The file.
@@ -55,9 +55,9 @@ struct State {
     /// Streams open now.
     streams: u64,
     switches: u64,
-    /// Runs as they are asked for, where they are to be kept.
+    /// The runs in order, if they are to be kept.
     runs: Option<Vec<VirtualRun>>,
-    /// Where whoever asks for blocks and waits for them has come to, seconds.
+    /// The time of the caller that requests blocks and waits for them, in seconds.
     now: f64,
 }
 
@@ -90,7 +90,7 @@ impl VirtualDisk {
         VirtualDisk { state: Arc::new(Mutex::new(state)), ledger: Ledger::new() }
     }
 
-    /// The same, keeping a list of all runs.
+    /// Like [`new`](Self::new), but keeps a list of all runs.
     #[must_use]
     pub fn keeping_runs(self) -> Self {
         self.state().runs = Some(Vec::new());
@@ -101,14 +101,14 @@ impl VirtualDisk {
         self.state.lock().unpoisoned()
     }
 
-    /// Puts a file there as it is, in no time; it replaces one of its name.
+    /// Stores a file in no virtual time; it replaces a file of the same name.
     pub fn store(&self, name: &str, data: Vec<u8>) {
         let mut state = self.state();
         let file = state.named(name);
         state.files[file].data = data;
     }
 
-    /// Moves a file, which need not exist yet, to a channel; the first is 0, where all files are at first.
+    /// Assigns a file, which need not exist yet, to a channel; by default files are on channel 0.
     pub fn assign(&self, name: &str, channel: usize) {
         let mut state = self.state();
         let file = state.named(name);
@@ -117,13 +117,13 @@ impl VirtualDisk {
         state.channels.resize(channels, Channel::default());
     }
 
-    /// What a file holds, in no time; nothing where there is none.
+    /// The contents of a file, read in no virtual time; empty if it does not exist.
     pub fn contents(&self, name: &str) -> Vec<u8> {
         let state = self.state();
         state.by_name.get(name).map(|&file| state.files[file].data.clone()).unwrap_or_default()
     }
 
-    /// Gives the memory of a file back, in no time.
+    /// Releases the memory of a file in no virtual time.
     pub fn remove(&self, name: &str) {
         self.store(name, Vec::new());
     }
@@ -142,7 +142,7 @@ impl VirtualDisk {
         })
     }
 
-    /// Creates a file, or empties it where it exists, to write it from the start.
+    /// Creates a file, or empties an existing one, to write it from the start.
     pub fn create(&self, name: &str) -> Box<dyn WriteStream> {
         self.remove(name);
         Box::new(VirtualWrite {
@@ -161,22 +161,22 @@ impl VirtualDisk {
         VirtualContext { disk: self.clone(), name: name.to_owned(), file, direction, meter, in_cache: 0 }
     }
 
-    /// Where everything moved is counted.
+    /// Counts all bytes moved.
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
-    /// Seconds of the clock: of the channel that was busy for longest.
+    /// Seconds on the clock of the channel that was busy longest.
     pub fn seconds(&self) -> f64 {
         self.state().channels.iter().map(|channel| channel.seconds).fold(0.0, f64::max)
     }
 
-    /// Switches that the devices performed, what the cache joined not among them.
+    /// Switches that the devices performed, without those that the cache avoided.
     pub fn switches(&self) -> u64 {
         self.state().switches
     }
 
-    /// The runs asked for, one after the other, where they were to be kept.
+    /// The runs in order, if they were kept.
     pub fn runs(&self) -> Vec<VirtualRun> {
         self.state().runs.clone().unwrap_or_default()
     }
@@ -193,19 +193,20 @@ impl State {
     }
 }
 
-/// A stream's ties to the disk.
+/// A stream's connection to the disk.
 struct VirtualContext {
     disk: VirtualDisk,
     name: String,
     file: usize,
     direction: Direction,
     meter: Meter,
-    /// Bytes the device moves without a switch, as the cache holds them.
+    /// Bytes that the device moves without a switch, because the cache holds them.
     in_cache: u64,
 }
 
 impl VirtualContext {
-    /// Performs a request: lets the clock go on, and `copy` move the bytes of the file. Says when it is done.
+    /// Performs a request: advances the clock, and lets `copy` move the bytes of the file. Returns its completion
+    /// time.
     fn request(&mut self, offset: u64, bytes: u64, copy: impl FnOnce(&mut Vec<u8>)) -> f64 {
         self.meter.issue(offset, bytes, 1).complete(bytes);
         let mut state = self.disk.state();
@@ -256,7 +257,7 @@ struct VirtualRead {
     next: u64,
     end: u64,
     len: u64,
-    /// Blocks, and when they have arrived.
+    /// Blocks, with their arrival times.
     done: VecDeque<(Filled, f64)>,
 }
 
@@ -312,7 +313,7 @@ impl ReadStream for VirtualRead {
 struct VirtualWrite {
     context: VirtualContext,
     next: u64,
-    /// When the blocks begun, and not waited for, are written.
+    /// Completion times of the blocks begun and not waited for.
     begun: VecDeque<f64>,
 }
 
@@ -405,7 +406,7 @@ mod tests {
         assert_eq!(disk.contents("out").len(), 50);
     }
 
-    /// The cost of a switch follows the number of streams that are open.
+    /// The cost of a switch follows the number of open streams.
     #[test]
     fn switches_cost_what_the_curve_says() {
         let curve = SwitchCost::Curve(vec![(1.0, 1.0), (2.0, 5.0)]);
@@ -437,7 +438,7 @@ mod tests {
         near(disk.seconds(), 1.0 + 2.0);
     }
 
-    /// Runs of 10 bytes are as if they were of 50, the part of the cache that two streams have each.
+    /// Runs of 10 bytes count like runs of 50, the share of the cache of each of two streams.
     #[test]
     fn a_cache_joins_short_runs() {
         let volume = VolumeProfile { cache_bytes: 100, ..VolumeProfile::simple("disk", 1000.0, 1000.0, 1.0) };

@@ -7,25 +7,25 @@
 //!   main      has waited 12 s for thread view to end
 //! ```
 //!
-//! A thread is registered from its start ([`threads`](crate::threads)) or from its first wait until it ends.
-//! There is a standstill where every registered thread has waited for [`PATIENCE`] and one of them cannot go
-//! on without what it waits for. A thread that waits outside the process, for a device or a pipe, counts as
-//! running. Release builds contain none of this.
+//! A thread is registered from its start ([`threads`](crate::threads)) or from its first wait until it ends. A
+//! standstill occurs if every registered thread has waited for [`PATIENCE`] and one of them has work that cannot
+//! continue. A thread that waits outside the process, for a device or a pipe, counts as running. Release builds
+//! contain none of this.
 
 use crossbeam_channel::{Receiver, RecvError, TryRecvError};
 
 pub use watch::{Held, Holders, Waiting, register_thread, wait_for};
 
-/// What a wait means.
+/// The kind of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// The thread has work that cannot go on.
+    /// The thread has work that cannot continue.
     Blocked,
-    /// The thread has nothing to do until somebody gives it work.
+    /// The thread has nothing to do until it gets work.
     Idle,
 }
 
-/// Receives a message; the wait for it is registered as one for `what`.
+/// Receives a message; registers the wait for it as a wait for `what`.
 pub fn receive<T>(from: &Receiver<T>, what: &'static str, need: Need) -> Result<T, RecvError> {
     match from.try_recv() {
         Ok(message) => Ok(message),
@@ -41,20 +41,20 @@ pub fn receive<T>(from: &Receiver<T>, what: &'static str, need: Need) -> Result<
 mod watch {
     use super::Need;
 
-    /// Who has what others wait for.
+    /// The threads that hold a resource that others wait for.
     #[derive(Clone, Debug, Default)]
     pub struct Holders;
 
-    /// Something that is held.
+    /// A held resource.
     #[derive(Debug)]
     pub struct Held;
 
-    /// A wait, until it is dropped.
+    /// A registered wait, until it is dropped.
     #[derive(Debug)]
     pub struct Waiting;
 
     impl Holders {
-        /// Notes that this thread has taken one.
+        /// Notes that this thread has taken one resource.
         #[inline]
         pub fn taken(&self) -> Held {
             Held
@@ -84,19 +84,19 @@ mod watch {
 
     use super::Need;
 
-    /// How long a standstill lasts before it is reported; `ASCOT_STALL_SECONDS` overrides it.
+    /// Duration of a standstill before it is reported; `ASCOT_STALL_SECONDS` overrides it.
     const PATIENCE: Duration = Duration::from_secs(20);
     /// The watchdog calls no deep function.
     const STACK_BYTES: usize = 256 << 10;
 
-    /// Who has what others wait for.
+    /// The threads that hold a resource that others wait for.
     #[derive(Clone, Debug, Default)]
     pub struct Holders {
         counts: Arc<Mutex<BTreeMap<String, usize>>>,
     }
 
     impl Holders {
-        /// Notes that this thread has taken one.
+        /// Notes that this thread has taken one resource.
         pub fn taken(&self) -> Held {
             let name = name_of_thread();
             *locked(&self.counts).entry(name.clone()).or_default() += 1;
@@ -104,7 +104,7 @@ mod watch {
         }
     }
 
-    /// Something that is held.
+    /// A held resource.
     #[derive(Debug)]
     pub struct Held {
         name: String,
@@ -181,7 +181,7 @@ mod watch {
         let _ = ENTRY.try_with(|_| ());
     }
 
-    /// A wait, until it is dropped.
+    /// A registered wait, until it is dropped.
     pub struct Waiting {
         thread: Option<u64>,
     }
@@ -204,7 +204,7 @@ mod watch {
         }
         if need == Need::Blocked {
             WATCHDOG.call_once(|| {
-                // Without a thread for it there is no watchdog.
+                // If its thread cannot start, there is no watchdog.
                 let _ = thread::Builder::new().stack_size(STACK_BYTES).spawn(watch);
             });
         }
@@ -228,7 +228,7 @@ mod watch {
     }
 
     impl Registry {
-        /// When the last thread began to wait, and who waits for what, if nothing goes on any more.
+        /// The time when the last thread began to wait, and a list of the waits, if no thread can continue.
         fn standstill(&self, patience: Duration) -> Option<(Instant, String)> {
             let waits: Option<Vec<(&Thread, &Wait)>> =
                 self.threads.values().map(|thread| Some((thread, thread.waits.last()?))).collect();
@@ -275,7 +275,7 @@ mod watch {
             let held_by =
                 format!("merge 0 has waited 5 s for a free block: 1 taken by {}\n", name_of_thread());
             assert!(text.contains(&held_by) && text.contains("read has waited"), "{text}");
-            // A thread that runs may release the others.
+            // A running thread may release the others.
             registry.threads.insert(3, Thread { name: "main".into(), waits: Vec::new() });
             assert!(registry.standstill(Duration::from_secs(1)).is_none());
         }

@@ -1,11 +1,11 @@
 //! Sums over sets of records that do not depend on their order.
 //!
-//! The sum of a hash of every record, in 128 bits: a sort is right only if the sum going in
-//! equals the sum coming out. Sums of parts add up to the sum of the whole, so that many threads can
-//! share one account. Unlike an exclusive or, a sum notices a record that comes twice.
+//! The sum of a hash of every record, in 128 bits: a sort is right only if the sum of its input equals the sum of its
+//! output. Sums of parts add up to the sum of the whole, so that many threads can share the work. Unlike an exclusive
+//! or, a sum detects a duplicated record.
 //!
 //! Records hash by their bytes, terminator included ([`RecordSum::add`]); numbers hash by value
-//! ([`RecordSum::add_numbers`]). The two do not mix: sums to be compared are taken the same way.
+//! ([`RecordSum::add_numbers`]). The two differ: only sums taken in the same way can be compared.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
-//! Sorting a chunk of memory: not its records but where they start.
+//! Sorts a chunk of memory: not its records but their starts.
 //!
-//! Every record becomes one u64 *code*, and codes are sorted as bare integers, which vectors do
-//! many times faster than any sort by comparison:
+//! Every record becomes one u64 *code*, and codes are sorted as bare integers, which vectors sort many times faster
+//! than any comparison sort:
 //!
 //! ```text
 //! keys of one length   [ key bits from `depth` on .................. | ordinal ]
@@ -10,11 +10,10 @@
 //! descending           the complement of all but the ordinal
 //! ```
 //!
-//! The ordinal is the record's place in the input: it leads back to the record, and it keeps
-//! equal keys in input order for nothing. A group of equal codes is not in order yet: a small one
-//! is sorted by comparison, a large one gets codes from deeper bytes. Levels are bounded, after
-//! them comparison takes over, so that no input is quadratic. Then the last resort is treated
-//! likewise, as a second key.
+//! The ordinal is the record's position in the input: it leads back to the record, and keeps equal keys in input
+//! order at no cost. A group of equal codes is not sorted yet: a small one is sorted by comparison, a large one gets
+//! codes from deeper bytes. Levels are bounded, and after them comparison takes over, so that no input is quadratic.
+//! Then the last resort is treated likewise, as a second key.
 //!
 //! Invariants: between levels the codes of a group are in input order; the ordinals in the codes
 //! are always a permutation of the input.
@@ -29,17 +28,16 @@ use crate::vsort;
 /// Groups up to this size are sorted by comparison.
 const SMALL_GROUP: usize = 48;
 
-/// Codes looked through at a time; records in groups are asked for that many codes ahead.
+/// Codes examined at a time; records in groups are prefetched that many codes ahead.
 const NEAR: usize = 64;
 
 /// Levels of codes, the first and those of the last resort included.
 const LEVELS_MAX: usize = 12;
 
-/// Room for the computed keys of a small group; keys that do not fit are computed per comparison.
+/// Bytes for the computed keys of a small group; keys that do not fit are computed per comparison.
 const KEY_ROOM: usize = 64 << 10;
 
-/// Bytes of scratch that sorting a chunk of so many records needs; two keys come on top if the
-/// order computes keys.
+/// Bytes of scratch for sorting a chunk of `records` records; two keys are added if the order computes keys.
 pub fn scratch_bytes(records: usize) -> usize {
     records * (size_of::<u64>() + size_of::<u32>())
         + KEY_ROOM
@@ -47,7 +45,7 @@ pub fn scratch_bytes(records: usize) -> usize {
         + LEVELS_MAX * size_of::<Frame>()
 }
 
-/// Memory that sorting chunks works in, to be used over and over.
+/// Working memory for sorting chunks, reused from chunk to chunk.
 #[derive(Debug, Default)]
 pub struct ChunkScratch {
     codes: Vec<u64>,
@@ -65,8 +63,7 @@ struct Tools {
 }
 
 impl ChunkScratch {
-    /// Scratch for chunks of up to `records` records: [`scratch_bytes`] of memory. Larger chunks
-    /// make it grow.
+    /// Scratch for chunks of up to `records` records: [`scratch_bytes`] of memory. Larger chunks make it grow.
     pub fn with_capacity(records: usize) -> ChunkScratch {
         ChunkScratch {
             codes: Vec::with_capacity(records),
@@ -80,18 +77,18 @@ impl ChunkScratch {
         }
     }
 
-    /// Notes the next record's key, of the length that all have, before a [`sort_noted_chunk`]; its memory counts as
-    /// that of sorting.
+    /// Notes the next record's key, of the length that all keys have, before a [`sort_noted_chunk`]; its memory
+    /// counts as sorting memory.
     pub fn note(&mut self, key: &[u8]) {
         self.codes.push(prefix(key));
     }
 
-    /// Forgets the keys that were noted.
+    /// Forgets the noted keys.
     pub fn clear(&mut self) {
         self.codes.clear();
     }
 
-    /// Memory for a number of each record of the chunk sorted last; the next sort overwrites it.
+    /// Memory for a number per record of the chunk sorted last; the next sort overwrites it.
     pub fn numbers(&mut self) -> &mut [u64] {
         &mut self.codes
     }
@@ -99,7 +96,7 @@ impl ChunkScratch {
 
 /// Sorts the starts of a chunk's records: in input order on entry, in `order` on exit. Stable.
 ///
-/// The records lie back to back in `bytes`, as [`frame`](crate::framing::frame) finds them.
+/// The records lie back to back in `bytes`, as found by [`frame`](crate::framing::frame).
 pub fn sort_chunk<F: Framing, O: RecordOrder>(
     framing: &F,
     order: &O,
@@ -111,9 +108,8 @@ pub fn sort_chunk<F: Framing, O: RecordOrder>(
     sort_noted_chunk(framing, order, bytes, starts, scratch);
 }
 
-/// As [`sort_chunk`], for keys that were [noted](ChunkScratch::note) when their records were put there, one after the
-/// other since the scratch was [cleared](ChunkScratch::clear): they need not be looked for again in memory that is far
-/// by now.
+/// Like [`sort_chunk`], for keys [noted](ChunkScratch::note) when their records were stored, in order, since the
+/// scratch was [cleared](ChunkScratch::clear): they need not be read again from memory that has left the cache.
 pub fn sort_noted_chunk<F: Framing, O: RecordOrder>(
     framing: &F,
     order: &O,
@@ -164,7 +160,7 @@ impl<O> Chunk<'_, O> {
     }
 }
 
-/// How byte strings become the key bits of codes.
+/// Converts byte strings to the key bits of codes.
 #[derive(Clone, Copy, Debug)]
 struct Coding {
     ordinal_bits: u32,
@@ -174,12 +170,11 @@ struct Coding {
     flips: bool,
 }
 
-/// Bits that say how many bytes are left.
+/// Bits that count the bytes left.
 const LEFT_BITS: u32 = 3;
 
 impl Coding {
-    /// Whole bytes of a string in one code. With strings of any length at most six, since `left`
-    /// must count one more.
+    /// Whole bytes of a string in one code. For strings of any length at most six, since `left` must count one more.
     #[inline]
     fn bytes_coded(&self) -> usize {
         let bits = 64 - self.ordinal_bits;
@@ -206,8 +201,7 @@ impl Coding {
         (coded >> self.ordinal_bits) << self.ordinal_bits
     }
 
-    /// Whether strings with the key bits of `code` at `depth` are equal, given that they agree up
-    /// to there.
+    /// Whether strings with the key bits of `code` at `depth` are equal, given that they agree before `depth`.
     fn decides(&self, code: u64, depth: usize) -> bool {
         match self.fixed {
             Some(len) => (len.saturating_sub(depth) as u64) * 8 <= u64::from(64 - self.ordinal_bits),
@@ -221,7 +215,7 @@ impl Coding {
     }
 }
 
-/// The string that codes are taken from.
+/// The string that codes are made from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Subject {
     Key,
@@ -229,7 +223,7 @@ enum Subject {
     Body,
 }
 
-/// From where in which string the codes of a range come.
+/// The string and depth that the codes of a range are made from.
 #[derive(Clone, Copy, Debug)]
 struct Level {
     subject: Subject,
@@ -254,13 +248,13 @@ struct Materialised {
 
 struct Sorter<'a, O> {
     chunk: &'a Chunk<'a, O>,
-    /// Of keys.
+    /// The coding of keys.
     coding: Coding,
     tools: &'a mut Tools,
 }
 
 impl<O: RecordOrder> Sorter<'_, O> {
-    /// Sorts records by their codes: prefixes of keys where they were `noted`, else bare ordinals.
+    /// Sorts records by their codes: prefixes of keys if they were `noted`, else bare ordinals.
     fn sort(&mut self, codes: &mut [u64], noted: bool) {
         self.tools.frames.clear();
         let level = Level { subject: Subject::Key, depth: 0, coding: self.coding };
@@ -288,8 +282,8 @@ impl<O: RecordOrder> Sorter<'_, O> {
         }
     }
 
-    /// Asks for the memory of records in groups, from `codes[from]` on: sorting them will read
-    /// it in no order a processor could guess. How far that is now done.
+    /// Prefetches records in groups, from `codes[from]` on: sorting reads them in an order that a processor cannot
+    /// predict. Returns the position reached.
     fn ask_ahead(&self, codes: &[u64], from: usize) -> usize {
         for at in from..codes.len() {
             if (codes[at] ^ codes[at - 1]) >> self.coding.ordinal_bits == 0 {
@@ -300,7 +294,7 @@ impl<O: RecordOrder> Sorter<'_, O> {
         codes.len().max(from)
     }
 
-    /// Sorts a group of equal codes, or codes it deeper; where to go on.
+    /// Sorts a group of equal codes, or codes it deeper; returns where to continue.
     fn resolve(&mut self, codes: &mut [u64], at: usize, end: usize, level: Level) -> usize {
         let Some(next) = self.next_level(codes[at], level) else { return end };
         let group = &mut codes[at..end];
@@ -313,7 +307,7 @@ impl<O: RecordOrder> Sorter<'_, O> {
         at
     }
 
-    /// What decides between records with the code `code` at `level`; `None` if they are equal.
+    /// The level that decides between records with the code `code` at `level`; `None` if they are equal.
     fn next_level(&self, code: u64, level: Level) -> Option<Level> {
         if !level.coding.decides(code, level.depth) {
             return Some(Level { depth: level.depth + level.coding.bytes_coded(), ..level });
@@ -327,14 +321,13 @@ impl<O: RecordOrder> Sorter<'_, O> {
         Some(Level { subject: Subject::Body, depth: 0, coding })
     }
 
-    /// Gives a group codes at `level`, or deeper if those would all be equal, and sorts them;
-    /// the level they are at.
+    /// Gives a group codes at `level`, or deeper if those would all be equal, and sorts them; returns their level.
     fn code(&mut self, group: &mut [u64], level: Level) -> Level {
         let uniform = self.write_codes(group, level);
         self.code_deeper(group, level, uniform)
     }
 
-    /// As [`code`](Self::code), where the group has the codes of `level` already.
+    /// Like [`code`](Self::code), for a group that already has the codes of `level`.
     fn code_deeper(&mut self, group: &mut [u64], mut level: Level, mut uniform: Option<bool>) -> Level {
         if level.subject == Subject::Key && self.coding.fixed.is_some() && uniform.is_none() {
             self.coding.fixed = None;
@@ -350,7 +343,7 @@ impl<O: RecordOrder> Sorter<'_, O> {
         level
     }
 
-    /// Makes codes of prefixes of keys; whether their key bits are all equal.
+    /// Makes codes of prefixes of noted keys; returns whether their key bits are all equal.
     fn take_noted(&self, codes: &mut [u64]) -> bool {
         let first = codes.first().copied().unwrap_or(0);
         let (ordinals, mut differing) = (self.chunk.ordinals, 0);
@@ -362,8 +355,8 @@ impl<O: RecordOrder> Sorter<'_, O> {
         differing & !ordinals == 0
     }
 
-    /// Writes the group's codes. Whether their key bits are all equal; `None` if a string has not
-    /// the length it should have, so that the codes are worth nothing.
+    /// Writes the group's codes. Returns whether their key bits are all equal; `None` if a string has an unexpected
+    /// length, which makes the codes invalid.
     fn write_codes(&mut self, group: &mut [u64], level: Level) -> Option<bool> {
         let (chunk, scratch) = (self.chunk, &mut self.tools.key_a);
         let mut differing = 0;
@@ -381,7 +374,7 @@ impl<O: RecordOrder> Sorter<'_, O> {
         Some(differing == 0)
     }
 
-    /// Bytes that all strings of a group have in common, at least `level.depth`.
+    /// The length of the common prefix of a group's strings, at least `level.depth`.
     fn common_len(&mut self, group: &[u64], level: Level) -> usize {
         let Tools { key_a, key_b, .. } = &mut *self.tools;
         let chunk = self.chunk;
@@ -396,7 +389,7 @@ impl<O: RecordOrder> Sorter<'_, O> {
         common
     }
 
-    /// Sorts a group by the strings of `level` from its depth on, and what comes after them.
+    /// Sorts a group by the strings of `level` from its depth on, and by the criteria after them.
     fn resolve_by_comparison(&mut self, group: &mut [u64], level: Level) {
         let computed = level.subject == Subject::Key && self.chunk.order.computed();
         if computed && group.len() <= SMALL_GROUP && self.materialise(group) {
@@ -417,7 +410,7 @@ impl<O: RecordOrder> Sorter<'_, O> {
         });
     }
 
-    /// Computes the keys of a group once; whether there was room for them.
+    /// Computes the keys of a group once; returns whether they fitted.
     fn materialise(&mut self, group: &[u64]) -> bool {
         let Tools { materialised, key_bytes, key_a, .. } = &mut *self.tools;
         materialised.clear();
@@ -455,7 +448,7 @@ impl Coding {
 }
 
 impl<O: RecordOrder> Chunk<'_, O> {
-    /// Order of two records of equal keys.
+    /// The order of two records with equal keys.
     fn compare_equal_keys(&self, a: u64, b: u64) -> Ordering {
         self.order
             .last_resort(self.record(a), self.record(b))
@@ -476,13 +469,13 @@ fn string<'a, O: RecordOrder>(
     }
 }
 
-/// First position whose code's key bits equal those of the next.
+/// The first position whose code's key bits equal those of the next.
 #[inline]
 fn first_group(codes: &[u64], ordinal_bits: u32) -> Option<usize> {
     codes.windows(2).position(|pair| (pair[0] ^ pair[1]) >> ordinal_bits == 0)
 }
 
-/// Length of the group of equal key bits at the head.
+/// The length of the group of equal key bits at the start.
 fn group_len(codes: &[u64], ordinal_bits: u32) -> usize {
     codes.iter().take_while(|code| (**code ^ codes[0]) >> ordinal_bits == 0).count()
 }

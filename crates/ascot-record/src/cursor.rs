@@ -1,27 +1,26 @@
 //! Sorted sources of records, read one record at a time.
 //!
-//! A merge reads from many places in turn, faster than a processor guesses where it will read
-//! next. So every cursor asks for memory ahead of its need: [`ChunkCursor`] for records it will
-//! come to, [`SliceCursor`] for the bytes some hundred bytes on.
+//! A merge reads from many places in turn, faster than a processor predicts. So every cursor prefetches memory:
+//! [`ChunkCursor`] the next records, [`SliceCursor`] the bytes some hundred bytes ahead.
 
 use crate::framing::{FrameResult, Framing};
 
 /// A sorted source of records.
 pub trait Cursor {
-    /// The record the cursor stands on; `None` at the end.
+    /// The current record; `None` at the end.
     fn current(&self) -> Option<&[u8]>;
 
     /// Steps to the next record.
     fn advance(&mut self);
 
-    /// Asks for memory that steps to come will read; called after each step.
+    /// Prefetches memory that later steps will read; called after each step.
     fn prefetch(&self) {}
 }
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// Asks for the cache line that holds `bytes[at]`, if there is such a byte.
+/// Prefetches the cache line that holds `bytes[at]`, if there is such a byte.
 #[inline(always)]
 #[expect(unsafe_code, reason = "prefetching is an instruction of the processor")]
 pub fn prefetch_byte(bytes: &[u8], at: usize) {
@@ -40,21 +39,21 @@ pub fn prefetch_byte(bytes: &[u8], at: usize) {
 pub struct ChunkCursor<'a, F> {
     framing: F,
     bytes: &'a [u8],
-    /// Starts of the records to come, the current one left out.
+    /// Starts of the records to come, without the current one.
     starts: &'a [u32],
     current: Option<&'a [u8]>,
 }
 
-/// How many records ahead a chunk's records are asked for.
+/// Number of records prefetched ahead.
 const RECORDS_AHEAD: usize = 4;
 
-/// Bytes asked for of a record whose length is not known.
+/// Bytes prefetched for a record of unknown length.
 const UNKNOWN_LEN: usize = 2 * LINE;
 
-/// Bytes asked for at most; the rest of a long record is left to the hardware.
+/// Most bytes prefetched; the rest of a long record is left to the hardware.
 const ASKED_MAX: usize = 4 * LINE;
 
-/// Asks for the record that starts at `start`.
+/// Prefetches the record that starts at `start`.
 #[inline(always)]
 fn prefetch_record<F: Framing>(framing: &F, bytes: &[u8], start: u32) {
     let start = start as usize;
@@ -67,11 +66,11 @@ fn prefetch_record<F: Framing>(framing: &F, bytes: &[u8], start: u32) {
     prefetch_byte(bytes, end - 1);
 }
 
-/// Copies the records that start at `starts`, in that order, to `out` until the next does not fit;
-/// how many records and bytes those are.
+/// Copies the records that start at `starts`, in that order, to `out` until the next does not fit; returns the number
+/// of records and bytes copied.
 ///
-/// Copying a chunk while it is in the cache, and merging the copies later as slices, costs less
-/// than merging chunks where they lie once these have long left it.
+/// Copying a chunk while it is in the cache, and merging the copies later as slices, costs less than merging chunks
+/// in place long after they have left the cache.
 pub fn gather<F: Framing>(framing: &F, bytes: &[u8], starts: &[u32], out: &mut [u8]) -> FrameResult {
     let mut copied = FrameResult::default();
     for (at, start) in starts.iter().enumerate() {
@@ -88,7 +87,7 @@ pub fn gather<F: Framing>(framing: &F, bytes: &[u8], starts: &[u32], out: &mut [
     copied
 }
 
-/// How many records ahead [`gather`] asks for: there is but one source.
+/// Number of records that [`gather`] prefetches ahead: it has only one source.
 const GATHERED_AHEAD: usize = 8;
 
 impl<'a, F: Framing> ChunkCursor<'a, F> {
@@ -133,7 +132,7 @@ impl<F: Framing> Cursor for ChunkCursor<'_, F> {
     }
 }
 
-/// Records that lie in order in a list of slices, each of whole records.
+/// Records in order in a list of slices, each of whole records.
 #[derive(Clone, Debug)]
 pub struct SliceCursor<'a, F> {
     framing: F,
@@ -144,7 +143,7 @@ pub struct SliceCursor<'a, F> {
     len: usize,
 }
 
-/// How far ahead of its record a slice is asked for.
+/// Distance from the record at which a slice is prefetched.
 const BYTES_AHEAD: usize = 384;
 
 impl<'a, F: Framing> SliceCursor<'a, F> {
@@ -160,7 +159,7 @@ impl<'a, F: Framing> SliceCursor<'a, F> {
         cursor
     }
 
-    /// Finds the record at the head of what is left.
+    /// Finds the record at the start of the remaining bytes.
     #[inline]
     fn find_record(&mut self) {
         loop {

@@ -1,10 +1,10 @@
-//! Files of other formats, recognised by their first bytes: what is compressed or binary is refused where text is
-//! expected, by the name of its format and the command that makes text of it.
+//! Recognises files of other formats by their first bytes: compressed or binary files are refused where text is
+//! expected, with the name of the format and the command that converts it to text.
 //!
-//! A format counts as recognised only where its first bytes cannot be text, or where what follows the magic
-//! number agrees with the format, too. Of most text two bytes are enough to tell.
+//! A format counts as recognised only if its first bytes cannot be text, or if the bytes after the magic number also
+//! agree with the format. For most text, two bytes are enough to decide.
 
-/// A format whose bytes are not the text in it.
+/// A format whose bytes differ from its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileFormat {
     /// gzip (RFC 1952).
@@ -15,9 +15,9 @@ pub enum FileFormat {
     Xz,
     /// bzip2.
     Bzip2,
-    /// LZ4, by frames; also its older form.
+    /// LZ4 frames, or its older form.
     Lz4,
-    /// Zip, of which office documents are made, too.
+    /// Zip, which office documents also use.
     Zip,
     /// Apache Parquet.
     Parquet,
@@ -38,7 +38,7 @@ pub enum FileFormat {
 }
 
 impl FileFormat {
-    /// What it is called.
+    /// The name of the format.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -57,7 +57,7 @@ impl FileFormat {
         }
     }
 
-    /// The command that writes the text of the file `quoted` (a word of the shell; none: of its standard input).
+    /// The command that writes the text of the file `quoted` (a shell word; `None` for standard input).
     #[must_use]
     pub fn unpack_command(self, quoted: Option<&str>) -> String {
         let command = match self {
@@ -84,7 +84,7 @@ impl FileFormat {
             }
         };
         let file = quoted.or(match self {
-            // These tools need a file that they can read in any order.
+            // These tools need a file with random access.
             FileFormat::Zip | FileFormat::Sqlite | FileFormat::Parquet | FileFormat::ArrowFile => {
                 Some("FILE")
             }
@@ -95,7 +95,7 @@ impl FileFormat {
         words.into_iter().flatten().collect::<Vec<_>>().join(" ")
     }
 
-    /// Whether it is text, of another encoding.
+    /// Whether it is text in another encoding.
     #[must_use]
     pub fn is_text(self) -> bool {
         use FileFormat::{Utf16, Utf16Be, Utf16Le, Utf32};
@@ -110,35 +110,35 @@ impl FileFormat {
     }
 }
 
-/// What the first bytes of a file tell.
+/// The result of inspecting the first bytes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// None of the formats.
     Other,
-    /// So many of its first bytes are needed to tell.
+    /// Undecided: this many first bytes are needed.
     More(usize),
     /// One of them.
     Is(FileFormat),
 }
 
-/// Most bytes of UTF-16 that are looked at.
+/// The most bytes of UTF-16 that are inspected.
 pub const TEXT_BYTES: usize = 256;
 
 /// The first bytes of a file.
 #[derive(Clone, Copy, Debug)]
 pub struct FileStart<'h> {
-    /// These.
+    /// The bytes.
     pub bytes: &'h [u8],
-    /// There are no more.
+    /// The file has no more bytes.
     pub whole: bool,
-    /// Length of the file, where it is known.
+    /// Length of the file, if known.
     pub size: Option<u64>,
-    /// Its last eight bytes, where they are known.
+    /// Its last eight bytes, if known.
     pub tail: Option<[u8; 8]>,
 }
 
 impl FileStart<'_> {
-    /// Whether the file begins with `magic`; none: too little of it is there to tell.
+    /// Whether the file begins with `magic`; `None` if too few bytes are present to decide.
     fn begins(&self, magic: &[u8]) -> Option<bool> {
         let have = self.bytes.len().min(magic.len());
         if self.bytes[..have] != magic[..have] {
@@ -147,7 +147,8 @@ impl FileStart<'_> {
         (have == magic.len() || self.whole).then_some(have == magic.len())
     }
 
-    /// The verdict of a magic number, and where it is there of `rest`, given the bytes behind it once `more` are there.
+    /// The verdict for a magic number; if it is present, the verdict of `rest`, given the bytes after it once `more`
+    /// are present.
     fn after(&self, magic: &[u8], more: usize, rest: impl FnOnce(&[u8]) -> Verdict) -> Verdict {
         let needed = magic.len() + more;
         match self.begins(magic) {
@@ -163,13 +164,13 @@ fn is(format: FileFormat, certain: bool) -> Verdict {
     if certain { Verdict::Is(format) } else { Verdict::Other }
 }
 
-/// A format that its magic number tells, and the bytes after it.
+/// A format identified by its magic number and the bytes after it.
 struct Magic {
     format: FileFormat,
     bytes: &'static [u8],
-    /// Bytes after it that tell more.
+    /// Bytes after it that are also checked.
     more: usize,
-    /// Whether those agree with the format.
+    /// Whether those bytes agree with the format.
     agree: fn(&[u8]) -> bool,
 }
 
@@ -178,7 +179,7 @@ const fn magic(format: FileFormat, bytes: &'static [u8], more: usize, agree: fn(
 }
 
 const MAGICS: &[Magic] = &[
-    // Deflate is the only method there is; the upper bits of the flags are reserved.
+    // Deflate is the only method; the upper bits of the flags are reserved.
     magic(FileFormat::Gzip, &[0x1F, 0x8B, 8], 1, |rest| rest.first().is_some_and(|flags| flags & 0xE0 == 0)),
     // A reserved bit of the frame's descriptor is zero.
     magic(FileFormat::Zstd, ZSTD, 1, |rest| rest.first().is_some_and(|byte| byte & 8 == 0)),
@@ -187,7 +188,7 @@ const MAGICS: &[Magic] = &[
     // The version is 1, and a reserved bit zero.
     magic(FileFormat::Lz4, LZ4, 1, |rest| rest.first().is_some_and(|flags| flags & 0xC2 == 0x40)),
     magic(FileFormat::Lz4, &[2, 0x21, 0x4C, 0x18], 4, |rest| rest.len() >= 4),
-    // The version needed is small, the method one of those there are.
+    // The required version is small, and the method is a known one.
     magic(FileFormat::Zip, b"PK\x03\x04", 6, |rest| rest.len() >= 6 && rest[0] <= 63 && rest[5] == 0),
     magic(FileFormat::Zip, b"PK\x05\x06", 18, |rest| rest.len() >= 18 && rest.starts_with(&[0; 4])),
     magic(FileFormat::Zip, b"PK\x07\x08PK\x03\x04", 0, |_| true),
@@ -196,7 +197,7 @@ const MAGICS: &[Magic] = &[
     magic(FileFormat::Sqlite, b"SQLite format 3\0", 0, |_| true),
 ];
 
-/// Magic numbers of frames, which may follow frames to be skipped.
+/// Magic numbers of frames, which may follow skippable frames.
 const ZSTD: &[u8] = &[0x28, 0xB5, 0x2F, 0xFD];
 const LZ4: &[u8] = &[4, 0x22, 0x4D, 0x18];
 
@@ -208,7 +209,7 @@ fn is_bzip2_block(rest: &[u8]) -> bool {
     (b'1'..=b'9').contains(level) && known
 }
 
-/// Frames to be skipped begin alike in zstd and LZ4; what follows them tells which it is.
+/// Skippable frames begin alike in zstd and LZ4; the bytes after them distinguish the two.
 fn skippable(head: &FileStart<'_>) -> Verdict {
     const LONGEST: usize = 64 << 10;
     let mut at = 0;
@@ -232,7 +233,7 @@ fn skippable(head: &FileStart<'_>) -> Verdict {
         };
         let next = at.saturating_add(8).saturating_add(u32::from_le_bytes([a, b, c, d]) as usize);
         if next > LONGEST {
-            // The magic number holds a control character: it is no text, whatever follows.
+            // The magic number contains a control character: it is not text, whatever follows.
             return Verdict::Is(FileFormat::Zstd);
         }
         if head.bytes.len() < next + 4 && !head.whole {
@@ -245,12 +246,12 @@ fn skippable(head: &FileStart<'_>) -> Verdict {
     }
 }
 
-/// The magic number stands at both ends; of a pipe the first page begins as pages do.
+/// The magic number is at both ends; if the input is a pipe, the first page must begin as pages do.
 fn parquet(head: &FileStart<'_>) -> Verdict {
     for magic in [b"PAR1", b"PARE"] {
         let verdict = head.after(magic, 1, |rest| {
             let certain = match head.tail {
-                // The length of the footer stands before the magic number.
+                // The length of the footer is before the magic number.
                 Some([a, b, c, d, end @ ..]) => {
                     let footer = u64::from(u32::from_le_bytes([a, b, c, d]));
                     end == *magic && head.size.is_some_and(|size| footer + 12 <= size)
@@ -267,7 +268,7 @@ fn parquet(head: &FileStart<'_>) -> Verdict {
     Verdict::Other
 }
 
-/// The length of the metadata, and its first table: within it, and aligned as they have to be.
+/// The length of the metadata, and its first table: within it, and correctly aligned.
 fn is_arrow_message(rest: &[u8]) -> bool {
     let word = |at: usize| rest.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
     match (word(0), word(4)) {
@@ -278,7 +279,7 @@ fn is_arrow_message(rest: &[u8]) -> bool {
     }
 }
 
-/// A byte order mark, and text behind it.
+/// A byte order mark, and text after it.
 fn utf(head: &FileStart<'_>) -> Verdict {
     match head.bytes {
         [] if !head.whole => Verdict::More(1),
@@ -295,7 +296,7 @@ fn utf(head: &FileStart<'_>) -> Verdict {
     }
 }
 
-/// Whether `text`, behind a mark, is made of characters of UTF-16 that a text may hold.
+/// Whether `text`, after a mark, consists of UTF-16 characters that a text may hold.
 fn is_utf16(head: &FileStart<'_>, text: &[u8], unit: fn([u8; 2]) -> u16) -> bool {
     let even = match head.size {
         Some(size) => size % 2 == 0,
@@ -303,7 +304,7 @@ fn is_utf16(head: &FileStart<'_>, text: &[u8], unit: fn([u8; 2]) -> u16) -> bool
     };
     let (units, _) = text[..text.len().min(TEXT_BYTES)].as_chunks::<2>();
     let mut units: Vec<u16> = units.iter().map(|bytes| unit(*bytes)).collect();
-    // The second half of a pair may lie beyond what is looked at.
+    // The second half of a pair may lie beyond the inspected bytes.
     if units.last().is_some_and(|last| (0xD800..0xDC00).contains(last)) && text.len() >= TEXT_BYTES - 2 {
         units.pop();
     }
@@ -312,7 +313,7 @@ fn is_utf16(head: &FileStart<'_>, text: &[u8], unit: fn([u8; 2]) -> u16) -> bool
     even && !units.is_empty() && units.iter().all(is_text) && paired
 }
 
-/// Characters of ASCII, a zero byte beside each.
+/// ASCII characters with a zero byte beside each.
 fn utf16_without_mark(head: &FileStart<'_>) -> Verdict {
     const UNITS: usize = 32;
     let is_text = |byte: u8| matches!(byte, b' '..=b'~' | b'\t' | b'\n' | b'\r');
@@ -330,7 +331,7 @@ fn utf16_without_mark(head: &FileStart<'_>) -> Verdict {
     if undecided { Verdict::More(2) } else { Verdict::Other }
 }
 
-/// What the file is, as far as `head` tells.
+/// The verdict on the file that begins with `head`.
 #[must_use]
 pub fn verdict(head: &FileStart<'_>) -> Verdict {
     let by_magic = MAGICS

@@ -1,9 +1,9 @@
-//! Tests of telling files of other formats from text.
+//! Tests that distinguish files of other formats from text.
 
 use super::*;
 use proptest::prelude::*;
 
-/// The verdict on a file, from its first `wanted` bytes on, and how many bytes were looked at.
+/// The verdict on a file, from its first `wanted` bytes on, and the number of bytes inspected.
 fn told(bytes: &[u8], mut wanted: usize, file: bool) -> (Verdict, usize) {
     let (size, tail) =
         (file.then_some(bytes.len() as u64), bytes.last_chunk::<8>().copied().filter(|_| file));
@@ -23,7 +23,7 @@ fn whole(bytes: &[u8]) -> Verdict {
     told(bytes, TEXT_BYTES, true).0
 }
 
-/// A pipe is asked for no more than is needed.
+/// A pipe is read no further than needed.
 fn piped(bytes: &[u8]) -> (Verdict, usize) {
     told(bytes, 1, false)
 }

@@ -1,4 +1,4 @@
-//! Finding records in bytes.
+//! Finds records in bytes.
 //!
 //! ```text
 //! lines     r e c o r d \n            record = body + delimiter
@@ -7,27 +7,26 @@
 //! prefixed  len r e c o r d           record = length + body
 //! ```
 //!
-//! A *record* is what is moved and written; its *body* is what keys are taken from. Records lie
-//! back to back. A framing never looks before `start`, never allocates and never panics, whatever
-//! the bytes.
+//! A *record* is moved and written; keys are taken from its *body*. Records lie back to back. A framing never reads
+//! before `start`, never allocates and never panics, whatever the bytes.
 
 use memchr::{memchr, memchr_iter, memchr2};
 
 use crate::layout::Endian;
 
-/// How far a record has come that is seen part by part.
+/// The state of a record that is read part by part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Partial {
     /// Bytes seen of it.
     pub seen: u64,
-    /// Its length, where its beginning tells.
+    /// Its length, if its beginning states it.
     pub whole: Option<u64>,
-    /// Offset in it of the quote that is open.
+    /// Offset in it of an open quote.
     pub quote: Option<u64>,
     /// The last byte seen was a quote in a quoted field: it closes the field, unless doubled.
     closing: bool,
     last: Option<u8>,
-    /// Number made of the bytes of its length so far.
+    /// Number formed by the bytes of its length so far.
     length: u64,
 }
 
@@ -44,7 +43,7 @@ impl Partial {
         end
     }
 
-    /// The same where its length is known.
+    /// Like [`saw`](Self::saw), for a record of known length.
     fn saw_of_whole(&mut self, part: &[u8]) -> Option<usize> {
         let left = self.whole?.checked_sub(self.seen).and_then(|left| usize::try_from(left).ok());
         let end = left.filter(|&left| left <= part.len());
@@ -52,33 +51,33 @@ impl Partial {
     }
 }
 
-/// How records are told apart in bytes.
+/// Separates records in bytes.
 pub trait Framing: Copy + Send + Sync {
     /// End (exclusive, terminator included) of the record that starts at `start`; `None` if the
     /// bytes end first.
     fn end(&self, bytes: &[u8], start: usize) -> Option<usize>;
 
-    /// A record without its terminator or length: what keys are taken from.
+    /// A record without its terminator or length: the bytes that keys are taken from.
     #[inline]
     fn body<'a>(&self, record: &'a [u8]) -> &'a [u8] {
         record
     }
 
-    /// The byte that completes a last record which lacks its terminator. `None`: such a record
-    /// is truncated. A CSV row may still be incomplete after it, if a quote was left open.
+    /// The byte that completes a last record without its terminator. `None`: such a record is truncated. A CSV row
+    /// may still be incomplete after it, if a quote was left open.
     fn completes(&self) -> Option<u8> {
         None
     }
 
-    /// Bytes of every record, where all have the same length.
+    /// Bytes of every record, if all have the same length.
     fn fixed_len(&self) -> Option<usize> {
         None
     }
 
-    /// Looks for the end of a record in its next part; gives where in the part it is.
+    /// Searches the next part of a record for its end; returns the end's position in the part.
     fn go_on(&self, part: &[u8], partial: &mut Partial) -> Option<usize>;
 
-    /// As [`frame`], which calls it; overridden where there is a faster way.
+    /// Like [`frame`], which calls it; overridden if there is a faster way.
     fn frame(&self, bytes: &[u8], starts: &mut [u32]) -> FrameResult {
         let mut result = FrameResult::default();
         for slot in starts {
@@ -92,7 +91,7 @@ pub trait Framing: Copy + Send + Sync {
     }
 }
 
-/// What [`frame`] found.
+/// The result of [`frame`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameResult {
     /// Complete records found.
@@ -101,8 +100,8 @@ pub struct FrameResult {
     pub consumed: usize,
 }
 
-/// Writes where records start, relative to the first byte of `bytes`, until `starts` is full, no
-/// complete record is left, or a start would not fit 32 bits.
+/// Writes the starts of records, relative to the first byte of `bytes`, until `starts` is full, no complete record is
+/// left, or a start would not fit 32 bits.
 pub fn frame<F: Framing>(framing: &F, bytes: &[u8], starts: &mut [u32]) -> FrameResult {
     framing.frame(bytes, starts)
 }
@@ -155,7 +154,7 @@ impl Framing for LineFraming {
         Some(self.0)
     }
 
-    /// One scan over all bytes costs less than one search per line where lines are short.
+    /// One scan over all bytes costs less than one search per line if lines are short.
     fn frame(&self, bytes: &[u8], starts: &mut [u32]) -> FrameResult {
         if bytes.len() <= FEW_BYTES
             && let Some(ends) = finder(self.0)
@@ -166,7 +165,7 @@ impl Framing for LineFraming {
     }
 }
 
-/// Records that end after each of some places.
+/// Records that end after each of the given positions.
 #[inline]
 fn frame_at(ends: impl Iterator<Item = usize>, starts: &mut [u32]) -> FrameResult {
     let mut result = FrameResult::default();
@@ -179,8 +178,7 @@ fn frame_at(ends: impl Iterator<Item = usize>, starts: &mut [u32]) -> FrameResul
     result
 }
 
-/// What every processor of this kind can do to find a byte; none where that is no better than what
-/// `memchr` chooses.
+/// A byte search that every processor of this kind supports; `None` if it is no better than the choice of `memchr`.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 fn finder(byte: u8) -> Option<memchr::arch::x86_64::sse2::memchr::One> {
@@ -193,9 +191,9 @@ fn finder(_byte: u8) -> Option<memchr::arch::all::memchr::One> {
     None
 }
 
-/// Where `byte` comes first. The ends of most records are near, and are found without a call. For
-/// those farther off the widest vectors are used, once the processor has been asked which it has: a
-/// question that leaves a virtual machine, and takes longer than many a small job.
+/// The first position of `byte`. The ends of most records are near, and are found without a call. For ends farther
+/// away, the widest vectors are used after a query of the processor's features; that query leaves a virtual machine,
+/// and takes longer than many a small job.
 #[inline]
 fn find(byte: u8, bytes: &[u8]) -> Option<usize> {
     let Some(finder) = finder(byte) else { return memchr(byte, bytes) };
@@ -206,14 +204,14 @@ fn find(byte: u8, bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// How far is near.
+/// The distance that counts as near.
 const NEAR_BYTES: usize = 128;
 
-/// So few bytes are searched in less time than it takes to ask.
+/// Up to this size, a search takes less time than the query.
 const FEW_BYTES: usize = 256 << 10;
 
-/// Rows of RFC 4180. A quote opens a field only as the field's first byte; elsewhere it stands
-/// for itself, as does anything between a closing quote and the next separator.
+/// Rows of RFC 4180. A quote opens a field only as the field's first byte; elsewhere it is content, and so is any
+/// text between a closing quote and the next separator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CsvFraming {
     /// The byte between fields.
@@ -223,8 +221,7 @@ pub struct CsvFraming {
 }
 
 impl CsvFraming {
-    /// Position after the quote that closes a field whose content starts at `at`; a doubled
-    /// quote is content.
+    /// Position after the quote that closes a field whose content starts at `at`; a doubled quote is content.
     fn after_quoted(&self, bytes: &[u8], mut at: usize) -> Option<usize> {
         loop {
             at += memchr(self.quote, bytes.get(at..)?)? + 1;
@@ -237,8 +234,7 @@ impl CsvFraming {
 }
 
 impl Framing for CsvFraming {
-    /// Only newlines and quotes need a look: a quote opens a field if a separator, or nothing,
-    /// stands before it.
+    /// Only newlines and quotes are examined: a quote opens a field if a separator, or nothing, precedes it.
     #[inline]
     fn end(&self, bytes: &[u8], start: usize) -> Option<usize> {
         let mut at = start;
@@ -421,7 +417,7 @@ mod tests {
         assert_eq!((result, starts), (FrameResult { records: 2, consumed: 4 }, [0, 2]));
     }
 
-    /// The grammar read one byte at a time.
+    /// The grammar, applied one byte at a time.
     fn csv_end_by_bytes(bytes: &[u8]) -> Option<usize> {
         let (mut quoted, mut field_start, mut at) = (false, true, 0);
         while at < bytes.len() {
@@ -443,7 +439,7 @@ mod tests {
         None
     }
 
-    /// The end of the first record, seen part by part.
+    /// The end of the first record, read part by part.
     fn end_by_parts(framing: &impl Framing, bytes: &[u8], step: usize) -> Option<usize> {
         let mut partial = Partial::default();
         bytes.chunks(step).enumerate().find_map(|(number, part)| {

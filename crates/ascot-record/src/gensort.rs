@@ -1,7 +1,7 @@
-//! The sort benchmark's records: making them, and checking that a sort of them is right.
+//! The sort benchmark's records: generates them, and checks a sort of them.
 //!
-//! Every record has 100 bytes, the first ten of which are its key, and every record is a pure
-//! function of its number, so that any range of any data set can be made anywhere:
+//! Every record has 100 bytes, the first ten of which are its key, and every record is a pure function of its number,
+//! so that any range of any data set can be generated anywhere:
 //!
 //! ```text
 //! number n ──> X(n+1) .. X(n+10), 128-bit states of one linear generator ──> 100 bytes
@@ -10,10 +10,10 @@
 //! ASCII    key 10 | 2 spaces | n as 32 hex digits | 2 spaces | 13 digits four times | CR LF
 //! ```
 //!
-//! A sort is right when its output is in order and holds the same records as its input. The
-//! first is seen by comparing neighbours; the second by a checksum that does not depend on the
-//! order: the sum of the CRC-32 of every record. Both can be taken over parts of a file on any
-//! number of threads and put together afterwards ([`Validation::combine`]).
+//! A sort is right if its output is in order and holds the same records as its input. Comparing neighbours checks the
+//! order; a checksum that does not depend on the order checks the records: the sum of the CRC-32 of every record.
+//! Both can be computed over parts of a file on any number of threads and combined afterwards
+//! ([`Validation::combine`]).
 //!
 //! Nothing here does I/O or allocates in proportion to the data.
 

@@ -10,7 +10,7 @@ pub fn to_hex(bytes: &[u8]) -> String {
     })
 }
 
-/// The bytes of hexadecimal digits; none where they are not.
+/// The bytes of hexadecimal digits; `None` if `text` is not hexadecimal.
 pub fn from_hex(text: &str) -> Option<Vec<u8>> {
     let digits: Option<Vec<u8>> = text.chars().map(|digit| Some(digit.to_digit(16)? as u8)).collect();
     let digits = digits.filter(|digits| digits.len().is_multiple_of(2))?;

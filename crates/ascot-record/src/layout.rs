@@ -1,8 +1,7 @@
-//! What a file of records looks like, as a user names it: `lines`, `csv`, `fixed:100`, `u64-be`.
+//! The layout of a file of records, as a user names it: `lines`, `csv`, `fixed:100`, `u64-be`.
 //!
-//! A [`Layout`] is a plain value. It is read from text and written back to the same text, so that
-//! command lines, manifests and reports all spell it alike. How records are found in bytes is the
-//! matter of [`Framing`].
+//! A [`Layout`] is a plain value. It is parsed from text and written back to the same text, so that command lines,
+//! manifests and reports all spell it alike. [`Framing`] finds the records in the bytes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -65,7 +64,7 @@ impl NumberType {
     }
 }
 
-/// How the numbers of a file of bare numbers are stored.
+/// The storage format of a file of bare numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NumberFormat {
     /// Kind and width.
@@ -74,7 +73,7 @@ pub struct NumberFormat {
     pub endian: Endian,
 }
 
-/// How a file is made of records.
+/// The record structure of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Layout {
@@ -106,7 +105,7 @@ pub enum Layout {
     },
 }
 
-/// A layout that could not be understood.
+/// A layout that could not be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "unknown record format '{text}'{hint}; write one of: lines, lines:nul, lines:BYTE, csv, tsv, \
@@ -122,7 +121,7 @@ impl Layout {
     /// Newline-ended lines, the default.
     pub const LINES: Layout = Layout::Lines { delimiter: b'\n' };
 
-    /// Reads a layout as users write it; [`LayoutError`] lists what is accepted.
+    /// Parses a layout as users write it; [`LayoutError`] lists the accepted forms.
     pub fn parse(text: &str) -> Result<Layout, LayoutError> {
         let (name, argument) = match text.split_once(':') {
             Some((name, argument)) => (name, Some(argument)),

@@ -1,7 +1,7 @@
-//! Merging sorted sources of records.
+//! Merges sorted sources of records.
 //!
-//! A loser tree over the heads of the sources. What is compared is the u64 prefix of each head's
-//! key; keys themselves are looked at only when prefixes agree.
+//! A loser tree over the current records (heads) of the sources. It compares the u64 prefix of each head's key; keys
+//! themselves are read only if prefixes agree.
 //!
 //! ```text
 //!              winner ──> emit, advance, replay its path to the root
@@ -13,8 +13,8 @@
 //!    src 0  src 1  src 2  src 3        an empty source loses to everything
 //! ```
 //!
-//! Equal keys come in the order of their sources, so that merging runs that were cut from the
-//! input in order is stable.
+//! Equal keys come in the order of their sources, so that merging runs that were cut from the input in order is
+//! stable.
 
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
@@ -24,14 +24,14 @@ use crate::order::{RecordOrder, prefix};
 pub use crate::cursor::{ChunkCursor, Cursor, SliceCursor};
 pub use crate::order::compare;
 
-/// Consecutive wins after which a source is tried against the runner-up alone.
+/// Consecutive wins after which a source is compared with the runner-up alone.
 const RUN_WINS: u32 = 3;
 
 /// Merges the sources' records in `order`, handing each to `emit`.
 ///
-/// `emit` may break off: then it has not taken the record it was given, whose source still stands
-/// on it, and a later merge of the same sources goes on from there. Allocates a few words per
-/// source, and a key per source if `order` computes keys.
+/// If `emit` breaks, it has not taken the record it was given, which stays current in its source, and a later merge
+/// of the same sources continues from there. Allocates a few words per source, and a key per source if `order`
+/// computes keys.
 pub fn merge<C: Cursor, O: RecordOrder>(
     cursors: &mut [C],
     order: &O,
@@ -54,14 +54,14 @@ fn walk<C: Cursor>(cursor: &mut C, emit: &mut impl FnMut(&[u8]) -> ControlFlow<(
     ControlFlow::Continue(())
 }
 
-/// The head of one source: its key's prefix, complemented if the order is descending.
+/// The current record of one source: its key's prefix, complemented if the order is descending.
 #[derive(Clone, Copy, Debug)]
 struct Head {
     prefix: u64,
     source: u32,
 }
 
-/// Prefix of an empty source. Real keys may have it too; such ties are settled with the others.
+/// Prefix of an empty source. Real keys may have it too; such ties are decided like the others.
 const EMPTY: u64 = u64::MAX;
 
 struct Tree<'c, 'o, C, O> {
@@ -69,9 +69,9 @@ struct Tree<'c, 'o, C, O> {
     order: &'o O,
     /// `losers[1..leaves]` is the tree; `losers[0]` is unused.
     losers: Vec<Head>,
-    /// Leaves, a power of two; those beyond the sources are empty for good.
+    /// The number of leaves, a power of two; leaves beyond the sources are always empty.
     leaves: usize,
-    /// Keys of the heads where keys are computed, else empty.
+    /// Keys of the heads if keys are computed, else empty.
     keys: Vec<Vec<u8>>,
     /// Flips prefixes of descending orders.
     flips: u64,
@@ -104,7 +104,7 @@ impl<'c, 'o, C: Cursor, O: RecordOrder> Tree<'c, 'o, C, O> {
         ControlFlow::Continue(())
     }
 
-    /// Emits from the winner's source for as long as its prefixes stay below all others.
+    /// Emits from the winner's source while its prefixes stay below all others.
     fn follow<B>(
         &mut self,
         mut winner: Head,
@@ -121,13 +121,13 @@ impl<'c, 'o, C: Cursor, O: RecordOrder> Tree<'c, 'o, C, O> {
         ControlFlow::Continue(self.replay(winner))
     }
 
-    /// Nodes from a source's leaf to the root.
+    /// The nodes from a source's leaf to the root.
     fn path(&self, source: u32) -> impl Iterator<Item = usize> + use<C, O> {
         let leaf = self.leaves + source as usize;
         std::iter::successors(Some(leaf / 2), |node| Some(node / 2)).take_while(|node| *node > 0)
     }
 
-    /// The head of a source after its present one.
+    /// Advances a source and returns its new head.
     #[inline]
     fn advance(&mut self, source: u32) -> Head {
         let cursor = &mut self.cursors[source as usize];
@@ -146,7 +146,7 @@ impl<'c, 'o, C: Cursor, O: RecordOrder> Tree<'c, 'o, C, O> {
         Head { prefix: prefix(self.order.key(record, scratch)) ^ self.flips, source }
     }
 
-    /// Fills the subtree under `node`; its winner.
+    /// Fills the subtree under `node`; returns its winner.
     fn play_all(&mut self, node: usize) -> Head {
         if node >= self.leaves {
             return self.head((node - self.leaves) as u32);
@@ -158,7 +158,7 @@ impl<'c, 'o, C: Cursor, O: RecordOrder> Tree<'c, 'o, C, O> {
         winner
     }
 
-    /// Plays `head` against the losers on its source's path; the winner of all.
+    /// Plays `head` against the losers on its source's path; returns the overall winner.
     #[inline]
     fn replay(&mut self, mut head: Head) -> Head {
         let mut node = (self.leaves + head.source as usize) / 2;
@@ -170,7 +170,7 @@ impl<'c, 'o, C: Cursor, O: RecordOrder> Tree<'c, 'o, C, O> {
                     head = other;
                 }
             } else {
-                // Which of the two is less is a coin toss no branch predictor can call.
+                // Branch-free: which of the two is less cannot be predicted.
                 let swap = u64::from(other.prefix < head.prefix).wrapping_neg();
                 let prefixes = (other.prefix ^ head.prefix) & swap;
                 let sources = (other.source ^ head.source) & swap as u32;
@@ -190,7 +190,7 @@ impl<'c, 'o, C: Cursor, O: RecordOrder> Tree<'c, 'o, C, O> {
         }
     }
 
-    /// Whether `a` comes before `b`, their prefixes being equal.
+    /// Whether `a` comes before `b`, given equal prefixes.
     #[cold]
     #[inline(never)]
     fn tie_precedes(&mut self, a: Head, b: Head) -> bool {

@@ -1,4 +1,4 @@
-//! Bare numbers: to and from integers that order as the numbers do.
+//! Bare numbers: converts them to and from integers that have the same order.
 //!
 //! ```text
 //! file bytes ──to_ordered──> native u32 or u64, sorted and spilled as such ──from_ordered──> file bytes
@@ -9,9 +9,8 @@
 //! descending the complement of the above
 //! ```
 //!
-//! Both ways are bijections on all bit patterns, work in place, and are one vectorised pass.
-//! Merging of sorted numbers and grouping of numbers by part are here too; see [`merge_numbers_u64`]
-//! and [`group_by_part`].
+//! Both conversions are bijections on all bit patterns, work in place, and are one vectorised pass. This module also
+//! merges sorted numbers and groups numbers by part; see [`merge_numbers_u64`] and [`group_by_part`].
 
 use crate::layout::{Endian, NumberFormat, NumberType};
 
@@ -21,13 +20,13 @@ pub use scatter::group_by_part;
 mod merge;
 mod scatter;
 
-/// Turns numbers as stored in a file into native-endian integers that order as they do, in place.
-/// Trailing bytes that make no whole number are left alone.
+/// Converts numbers as stored in a file to native-endian integers of the same order, in place. Trailing bytes that do
+/// not make a whole number stay unchanged.
 pub fn to_ordered(bytes: &mut [u8], format: NumberFormat, descending: bool) {
     transform(bytes, format, descending, Direction::ToOrdered);
 }
 
-/// Turns what [`to_ordered`] made back into numbers as stored in a file, in place.
+/// Converts the integers of [`to_ordered`] back to numbers as stored in a file, in place.
 pub fn from_ordered(bytes: &mut [u8], format: NumberFormat, descending: bool) {
     transform(bytes, format, descending, Direction::FromOrdered);
 }
@@ -38,7 +37,7 @@ enum Direction {
     FromOrdered,
 }
 
-/// Whether a file's bytes are in the other order than the machine's.
+/// Whether a file's byte order differs from the machine's.
 fn foreign(endian: Endian) -> bool {
     cfg!(target_endian = "little") != (endian == Endian::Little)
 }
@@ -65,7 +64,7 @@ mod passes {
 
     macro_rules! passes {
         ($($type:ty, $signed:ty, $each:ident, $integers:ident, $floats_in:ident, $floats_out:ident;)*) => {$(
-            /// Replaces every number by `f` of it.
+            /// Replaces every number `x` by `f(x)`.
             #[inline(always)]
             fn $each(bytes: &mut [u8], f: impl Fn($type) -> $type) {
                 for chunk in bytes.as_chunks_mut().0 {

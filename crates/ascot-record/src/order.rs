@@ -1,8 +1,8 @@
-//! In which order records come.
+//! The order of records.
 //!
-//! An order turns a record into a *normalised key*: bytes that compare by `memcmp` as the records
-//! should. Records of equal keys are settled by the last resort, if the order has one, and stay
-//! in input order after that, so that every sort is stable.
+//! An order converts a record to a *normalised key*: bytes that compare by `memcmp` in the order of the records. The
+//! last resort, if the order has one, decides between records of equal keys; after that they stay in input order, so
+//! that every sort is stable.
 //!
 //! ```text
 //! record ──body──> bytes ──key──> normalised key ──prefix──> u64
@@ -17,13 +17,12 @@ use crate::keys::KeyProgram;
 
 pub use crate::keys::LastResort;
 
-/// The order of records. Those given to it are as framed, terminator included.
+/// The order of records. Its methods get records as framed, terminator included.
 pub trait RecordOrder: Send + Sync {
-    /// The normalised key, which may lie in the record or be written to `scratch` (cleared
-    /// first).
+    /// The normalised key, which may lie in the record or be written to `scratch` (cleared first).
     fn key<'a>(&self, record: &'a [u8], scratch: &'a mut Vec<u8>) -> &'a [u8];
 
-    /// The part of a record that the last resort looks at.
+    /// The part of a record that the last resort compares.
     fn body<'a>(&self, record: &'a [u8]) -> &'a [u8];
 
     /// Whether greater keys come first. Records of equal keys keep their input order even then.
@@ -32,13 +31,13 @@ pub trait RecordOrder: Send + Sync {
         false
     }
 
-    /// What settles equal keys.
+    /// The kind of last resort that decides equal keys.
     #[inline]
     fn last_resort_kind(&self) -> LastResort {
         LastResort::None
     }
 
-    /// Settles two records of equal keys; `Equal` leaves them in input order.
+    /// Decides between two records of equal keys; `Equal` leaves them in input order.
     #[inline]
     fn last_resort(&self, a: &[u8], b: &[u8]) -> Ordering {
         match self.last_resort_kind() {
@@ -48,20 +47,20 @@ pub trait RecordOrder: Send + Sync {
         }
     }
 
-    /// Bytes of every key, where they are known to be the same for all but malformed records.
+    /// Bytes of every key, if known to be the same for all but malformed records.
     fn fixed_key_len(&self) -> Option<usize>;
 
-    /// Gives the values of a record that are not of their column's type, each with the number of its key.
+    /// Passes the values of a record that do not have their column's type to `note`, each with the number of its key.
     fn misfits(&self, _record: &[u8], _note: &mut dyn FnMut(usize, &[u8])) {}
 
-    /// Whether [`key`](Self::key) writes to its scratch: work worth doing once.
+    /// Whether [`key`](Self::key) writes to its scratch, so that its result is worth keeping.
     fn computed(&self) -> bool {
         false
     }
 }
 
-/// The first eight bytes of a key as a big-endian number, zero padded. Prefixes that differ
-/// order as their keys do; equal ones say nothing.
+/// The first eight bytes of a key as a big-endian number, zero padded. Different prefixes order as their keys do;
+/// equal ones decide nothing.
 #[inline]
 pub fn prefix(key: &[u8]) -> u64 {
     if let Some(head) = key.first_chunk::<8>() {
@@ -93,7 +92,7 @@ pub fn compare<O: RecordOrder + ?Sized>(
     by_key.then_with(|| order.last_resort(a, b))
 }
 
-/// Order by a range of the body's bytes. A record shorter than the range uses what is there.
+/// Order by a range of the body's bytes. A record shorter than the range uses the bytes it has.
 #[derive(Clone, Debug)]
 pub struct RangeOrder<F> {
     framing: F,
@@ -180,15 +179,15 @@ impl<F: Framing> RecordOrder for BodyOrder<F> {
     }
 }
 
-/// What computes normalised keys from bodies.
+/// Computes normalised keys from bodies.
 pub trait WriteKey: Send + Sync {
     /// Appends the key of `body` to `out`.
     fn write_key(&self, body: &[u8], out: &mut Vec<u8>);
 
-    /// Gives the values of `body` that are not of their column's type, each with the number of its key.
+    /// Passes the values of `body` that do not have their column's type to `note`, each with the number of its key.
     fn misfits(&self, _body: &[u8], _note: &mut dyn FnMut(usize, &[u8])) {}
 
-    /// Bytes of every key, where they are known to be the same.
+    /// Bytes of every key, if known to be the same.
     fn fixed_key_len(&self) -> Option<usize> {
         None
     }
@@ -205,7 +204,7 @@ impl WriteKey for KeyProgram {
     }
 }
 
-/// Order by a computed key. Directions are the key's own: it always compares ascending.
+/// Order by a computed key. Directions are part of the key: it always compares ascending.
 #[derive(Clone, Debug)]
 pub struct ProgramOrder<F, W> {
     framing: F,

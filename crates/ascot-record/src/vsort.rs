@@ -1,12 +1,12 @@
-//! Sorting of bare integers, in place and without allocating.
+//! Sorts bare integers, in place and without allocating.
 //!
-//! Where the processor has AVX-512: a quicksort that partitions whole vectors, down to what a
-//! sorting network holds in registers. Elsewhere: the standard library's unstable sort, which also
-//! takes over where pivots keep failing, so that no input is quadratic.
+//! If the processor has AVX-512: a quicksort that partitions whole vectors, down to the size that a sorting network
+//! holds in registers. Otherwise: the standard library's unstable sort, which also takes over if pivots keep failing,
+//! so that no input is quadratic.
 //!
-//! All `unsafe` code is in the submodules, under two rules: a function marked for AVX-512 is
-//! entered only from here, after the processor was asked; and every pointer stays within the slice
-//! given here, whose elements are plain integers.
+//! All `unsafe` code is in the submodules, under two rules: a function compiled for AVX-512 is entered only from
+//! here, after a check of the processor; and every pointer stays within the slice given here, whose elements are
+//! plain integers.
 
 #[cfg(target_arch = "x86_64")]
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,12 +18,12 @@ mod network;
 #[cfg(target_arch = "x86_64")]
 mod quick;
 
-/// So few numbers are sorted in less time than it takes to ask the processor what it can do, a
-/// question that leaves a virtual machine.
+/// Up to this count, sorting takes less time than the query of the processor's features, which leaves a virtual
+/// machine.
 #[cfg(target_arch = "x86_64")]
 const FEW: usize = 2048;
 
-/// Whether vectors are at hand. A few numbers alone do not make it ask the processor.
+/// Whether vectors are available. A few numbers alone do not cause a query of the processor.
 #[cfg(target_arch = "x86_64")]
 fn has_vectors(count: usize) -> bool {
     static ASKED: AtomicBool = AtomicBool::new(false);
@@ -62,8 +62,8 @@ pub fn sort_u32(v: &mut [u32]) {
     v.sort_unstable();
 }
 
-/// Leaves ascending input as it is and turns strictly descending input round; whether it was
-/// either. Other input is given up at its first step the wrong way.
+/// Leaves ascending input unchanged and reverses strictly descending input; returns whether it was either. Other
+/// input is abandoned at its first step against the direction.
 fn sort_runs<T: Ord>(v: &mut [T]) -> bool {
     let [first, second, ..] = v else { return true };
     if first <= second {

@@ -1,8 +1,8 @@
-//! Faults on purpose: a plan that makes the k-th operation on files fail or lie.
+//! Fault injection: a plan that makes the k-th operation on files fail or lie.
 //!
-//! A test first counts the operations of a small job with [`Faults::counting`], then runs it once
-//! for every k, and expects the right output or a clear error each time. The counter runs over
-//! the operations the plan's filter lets through, whichever thread they come from.
+//! A test first counts the operations of a small job with [`Faults::counting`], then runs it once for every k, and
+//! expects the right output or a clear error each time. The counter counts the operations that pass the plan's
+//! filter, from every thread.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,22 +11,22 @@ use std::sync::{Arc, Mutex};
 
 use ascot_io::{Action, Effect, FaultHook, Unpoisoned};
 
-/// Which operation is hit, and how.
+/// The operation to fail, and its effect.
 #[derive(Debug, Clone)]
 pub struct FaultPlan {
-    /// The operation that is hit, counted from 0 over those the filters let through.
+    /// The number of the operation that fails, counted from 0 over those that pass the filters.
     pub at: u64,
-    /// What happens to it.
+    /// Its effect.
     pub effect: Effect,
     /// Only these operations count; empty for all.
     pub operations: Vec<Action>,
     /// Only files whose path contains this count; empty for all.
     pub path_contains: String,
-    /// True: every later operation is hit as well. False: once.
+    /// True: every later operation fails as well. False: only one does.
     pub lasting: bool,
 }
 
-/// Operations and their files, in the order in which they came.
+/// Operations and their files, in order.
 type Record = Arc<Mutex<Vec<(Action, PathBuf)>>>;
 
 /// A shared plan with its counter; clones count together.
@@ -35,7 +35,7 @@ pub struct Faults {
     plan: Arc<Option<FaultPlan>>,
     counted: Arc<AtomicU64>,
     fired: Arc<AtomicU64>,
-    /// Every operation and its file, where they are recorded.
+    /// Every operation and its file, if they are recorded.
     recorded: Option<Record>,
 }
 
@@ -45,17 +45,17 @@ impl Faults {
         Self { plan: Arc::new(Some(plan)), counted: Arc::default(), fired: Arc::default(), recorded: None }
     }
 
-    /// Lets everything pass and only counts.
+    /// Injects nothing and only counts.
     pub fn counting() -> Self {
         Self { plan: Arc::new(None), counted: Arc::default(), fired: Arc::default(), recorded: None }
     }
 
-    /// Lets everything pass and remembers it, for tests of the order in which files are made durable.
+    /// Injects nothing and records all operations, for tests of the order in which files are made durable.
     pub fn recording() -> Self {
         Self { recorded: Some(Arc::default()), ..Self::counting() }
     }
 
-    /// What was remembered, in its order. A rename has its new name.
+    /// The recorded operations, in order. A rename is recorded with its new name.
     pub fn recorded(&self) -> Vec<(Action, PathBuf)> {
         let recorded = self.recorded.as_ref();
         recorded.map(|all| all.lock().unpoisoned().clone()).unwrap_or_default()
@@ -66,7 +66,7 @@ impl Faults {
         self.counted.load(Ordering::Relaxed)
     }
 
-    /// Operations hit so far.
+    /// Operations made to fail so far.
     pub fn fired(&self) -> u64 {
         self.fired.load(Ordering::Relaxed)
     }

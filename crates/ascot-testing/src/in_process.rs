@@ -1,9 +1,8 @@
 //! Ranks as threads of one process: a transport for tests, benches and programs on one machine.
 //!
-//! In *free* order threads run as the system lets them. In *turns* exactly one runs at a time, until it waits;
-//! who is next is drawn from a seed. So a run is the same every time, and one in which all wait for each
-//! other is found out at once instead of hanging. A rank that is dropped without having left is gone, which
-//! all who wait are told.
+//! In *free* order threads run as the system schedules them. In *turns* exactly one runs at a time, until it waits; a
+//! seed determines the next. So every run is the same, and a run in which all ranks wait for each other is detected
+//! at once instead of hanging. A rank that is dropped without having left is gone, and all waiting ranks are told.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -13,14 +12,14 @@ use ascot_index::routing::{Lane, Sent, Topology, Transport, TransportError};
 use ascot_io::Unpoisoned;
 use ascot_model::random::SplitMix64;
 
-/// In which order ranks run.
+/// The order in which ranks run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// As the system has it.
+    /// As the system schedules them.
     Free,
     /// One at a time.
     Turns {
-        /// Decides who is next.
+        /// Determines the next rank.
         seed: u64,
     },
 }
@@ -29,9 +28,9 @@ pub enum Order {
 pub struct Endpoint {
     hub: Arc<Hub>,
     rank: u32,
-    /// The change it has seen last.
+    /// The last change it has seen.
     seen: u64,
-    /// It has had its first turn.
+    /// Whether it has had its first turn.
     begun: bool,
 }
 
@@ -41,7 +40,7 @@ struct Hub {
     changed: Condvar,
 }
 
-/// Batches and who sent them.
+/// Batches and their senders.
 type Queue = VecDeque<(u32, Vec<u8>)>;
 
 struct State {
@@ -63,12 +62,12 @@ enum Presence {
 struct Turns {
     running: u32,
     random: SplitMix64,
-    /// The change that was the last one at the last turn, and turns since.
+    /// The last change at the last turn, and the turns since.
     changes: u64,
     idle: u64,
 }
 
-/// Ends for all ranks of `topology`; each goes to its own thread.
+/// Endpoints for all ranks of `topology`; each goes to its own thread.
 pub fn in_process(topology: &Topology, order: Order) -> Vec<Endpoint> {
     let size = topology.size() as usize;
     let turns = match order {
@@ -91,7 +90,7 @@ impl State {
         self.presence.iter().position(|&presence| presence == Presence::Gone).map(|rank| rank as u32)
     }
 
-    /// Lets another rank run; `false`: nothing has changed for so long that all must be waiting.
+    /// Lets another rank run; `false` if nothing has changed for so long that all must be waiting.
     fn next_turn(&mut self) -> bool {
         let here: Vec<u32> = (0u32..)
             .zip(&self.presence)
@@ -105,7 +104,7 @@ impl State {
         if let Some(&next) = here.get((turns.random.next_u64() % here.len().max(1) as u64) as usize) {
             turns.running = next;
         }
-        // By then each rank has had its turn, but for a chance of e to the -64th.
+        // By then each rank has had its turn, except with probability e^-64.
         turns.idle < 64 * here.len() as u64 + 64
     }
 }

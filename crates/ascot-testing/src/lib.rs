@@ -1,5 +1,5 @@
-//! Support for tests, benches and examples. Other crates name this one as a development dependency only; no program
-//! that is shipped contains it.
+//! Support for tests, benches and examples. Other crates use it only as a development dependency; no shipped program
+//! contains it.
 //!
 //! * [`faults`]: operations on files that fail or lie.
 //! * [`in_process`]: ranks as threads of one process, in free order or one at a time.

@@ -1,5 +1,5 @@
-//! A transport whose links between nodes have a bandwidth and a latency, for tests and benches: on a machine
-//! with one node everything else is as fast as memory, and no scheme can show what it saves on the wire.
+//! A transport whose links between nodes have a bandwidth and a latency, for tests and benches: on a machine with one
+//! node all communication is as fast as memory, and no scheme can show its savings on the network.
 //!
 //! ```text
 //!   rank --\                                       /--> rank
@@ -7,12 +7,11 @@
 //!             B bytes/s, in turn           B bytes/s, in turn
 //! ```
 //!
-//! In *real* time a batch is held back by its sender until it would have arrived. In *virtual* time nothing
-//! sleeps: each rank has a clock. A batch is there when the clock has come to its arrival, a buffer is free when
-//! it has come to the moment at which the receiver took the batch. A rank that has nothing left to do moves
-//! its clock on to the next such moment, as soon as no other rank can do anything before it. Computing takes no
-//! time; what disks do is told by [`Wire::work`]. With ranks that run in turns, virtual times are the same in
-//! every run.
+//! In *real* time a sender holds a batch back until it would have arrived. In *virtual* time nothing sleeps: each
+//! rank has a clock. A batch is available when the clock reaches its arrival; a buffer is free when the clock reaches
+//! the time at which the receiver took the batch. A rank that has nothing to do advances its clock to the next such
+//! time, as soon as no other rank can do anything before it. Computing takes no time; [`Wire::work`] adds the time of
+//! disks. If ranks run in turns, virtual times are the same in every run.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -21,16 +20,16 @@ use std::time::{Duration, Instant};
 use ascot_index::routing::{Lane, Sent, Topology, Transport, TransportError};
 use ascot_io::Unpoisoned;
 
-/// What links between nodes can do.
+/// The speed of links between nodes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WireSpeed {
-    /// Bytes a second out of a node, and as many into it.
+    /// Bytes per second out of a node, and into it.
     pub bytes_per_second: f64,
     /// Seconds from one node to another.
     pub latency_seconds: f64,
 }
 
-/// Whether time is real.
+/// Whether time is real or virtual.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     /// Batches are held back.
@@ -39,7 +38,7 @@ pub enum Pace {
     Virtual,
 }
 
-/// The links between all nodes; clones are the same.
+/// The links between all nodes; clones share them.
 #[derive(Clone)]
 pub struct Wire {
     state: Arc<Mutex<State>>,
@@ -50,16 +49,16 @@ pub struct Wire {
 
 struct State {
     began: Instant,
-    /// When each node's way out, way in, and other device are free again, seconds.
+    /// The times, in seconds, at which each node's outgoing link, incoming link and other device are free again.
     out_free: Vec<f64>,
     in_free: Vec<f64>,
     device_free: Vec<f64>,
     /// The clock of each rank.
     now: Vec<f64>,
-    /// When batches that are under way arrive, and when those taken were taken, by sender, receiver, lane.
+    /// The arrival times of batches in flight, and the times at which batches were taken, by sender, receiver, lane.
     arrivals: HashMap<(u32, u32, Lane), VecDeque<f64>>,
     taken: HashMap<(u32, u32, Lane), VecDeque<f64>>,
-    /// Of each rank that has nothing to do now: when it has again, as far as known.
+    /// For each idle rank: the time at which it has work again, if known.
     idle_until: Vec<Option<f64>>,
     left: Vec<bool>,
 }
@@ -82,7 +81,7 @@ impl Wire {
         Self { state: Arc::new(Mutex::new(state)), topology: topology.clone(), speed, pace }
     }
 
-    /// In virtual time: `rank` gives another device of its node, such as its disk, so much to do, and goes on.
+    /// In virtual time: `rank` gives another device of its node, such as its disk, `seconds` of work, and continues.
     pub fn work(&self, rank: u32, seconds: f64) {
         let mut state = self.lock();
         let now = state.now.get(rank as usize).copied().unwrap_or(0.0);
@@ -91,14 +90,14 @@ impl Wire {
         }
     }
 
-    /// In virtual time: `rank` waits until that device has done all that it was given.
+    /// In virtual time: `rank` waits until that device has finished its work.
     pub fn wait_for_device(&self, rank: u32) {
         let mut state = self.lock();
         let done = state.device_free.get(self.topology.node_of(rank) as usize).copied();
         state.reaches(rank, done.unwrap_or(0.0));
     }
 
-    /// The clock of a rank: seconds since the beginning.
+    /// The clock of a rank: seconds since the start.
     pub fn seconds(&self, rank: u32) -> f64 {
         let state = self.lock();
         match self.pace {
@@ -107,7 +106,7 @@ impl Wire {
         }
     }
 
-    /// The clock of the last rank.
+    /// The clock of the rank that is furthest ahead.
     pub fn last_seconds(&self) -> f64 {
         (0..self.topology.size()).map(|rank| self.seconds(rank)).fold(0.0, f64::max)
     }
@@ -116,7 +115,7 @@ impl Wire {
         self.state.lock().unpoisoned()
     }
 
-    /// When a batch that `from` sends now arrives.
+    /// The arrival time of a batch that `from` sends now.
     fn arrival(&self, state: &mut State, from: u32, to: u32, bytes: usize) -> f64 {
         let now = match self.pace {
             Pace::Real => state.began.elapsed().as_secs_f64(),
@@ -132,14 +131,14 @@ impl Wire {
             return now;
         };
         *out_free = out_free.max(now) + seconds;
-        // It comes in as it goes out, unless others are coming in.
+        // It arrives at the rate at which it leaves, unless other batches are arriving.
         *in_free = (*out_free + self.speed.latency_seconds).max(*in_free + seconds);
         *in_free
     }
 }
 
 impl State {
-    /// Moves a rank's clock on.
+    /// Advances a rank's clock.
     fn reaches(&mut self, rank: u32, time: f64) {
         if let Some(now) = self.now.get_mut(rank as usize) {
             *now = now.max(time);
@@ -150,7 +149,7 @@ impl State {
         self.now.get(rank as usize).copied().unwrap_or(0.0)
     }
 
-    /// Something is there for `rank` at `time`.
+    /// Notes that something arrives for `rank` at `time`.
     fn wakes(&mut self, rank: u32, time: f64) {
         if let Some(Some(until)) = self.idle_until.get_mut(rank as usize) {
             *until = until.min(time);
@@ -170,13 +169,13 @@ impl State {
         others.all(|(_, ((now, idle), _))| idle.unwrap_or(*now) >= time)
     }
 
-    /// When the batch from `from` to `to` that was taken first was taken.
+    /// The time at which the earliest batch taken from `from` by `to` was taken.
     fn first_taken(&self, from: u32, to: u32, lane: Lane) -> Option<f64> {
         self.taken.get(&(from, to, lane))?.front().copied()
     }
 }
 
-/// A batch that is under way in virtual time.
+/// A batch in flight in virtual time.
 struct Early {
     lane: Lane,
     from: u32,
@@ -190,13 +189,13 @@ pub struct Limited<T> {
     wire: Wire,
     /// In real time: batches that have not arrived yet.
     held: VecDeque<(f64, u32, Lane, Vec<u8>)>,
-    /// In virtual time: the next batch of each lane, and buffers whose batches are not taken yet.
+    /// In virtual time: the next batch of each lane, and buffers whose batches have not been taken.
     early: Vec<Early>,
     unreturned: Vec<Sent>,
 }
 
 impl<T: Transport> Limited<T> {
-    /// `inner`, held to the speed of `wire`.
+    /// `inner`, limited to the speed of `wire`.
     pub fn new(inner: T, wire: &Wire) -> Self {
         Self { inner, wire: wire.clone(), held: VecDeque::new(), early: Vec::new(), unreturned: Vec::new() }
     }
@@ -205,7 +204,7 @@ impl<T: Transport> Limited<T> {
         self.wire.pace == Pace::Virtual
     }
 
-    /// Hands over what has arrived by now; how long until the next does.
+    /// Delivers the batches that have arrived; returns the time until the next arrives.
     fn hand_over(&mut self) -> Result<Option<Duration>, TransportError> {
         if self.held.is_empty() {
             return Ok(None);
@@ -256,20 +255,20 @@ impl<T: Transport> Limited<T> {
             .unreturned
             .iter()
             .position(|sent| state.first_taken(rank, sent.to, sent.lane).is_some_and(|taken| taken <= now));
-        // In the order in which they were sent.
+        // In the order of sending.
         let Some(sent) = free.map(|place| self.unreturned.remove(place)) else { return Ok(None) };
         state.taken.get_mut(&(rank, sent.to, sent.lane)).and_then(VecDeque::pop_front);
         state.set_idle(rank, None);
         Ok(Some(sent))
     }
 
-    /// Moves the clock on if this rank is the next that can do something, else lets others go on.
+    /// Advances the clock if this rank can act before all others, else lets other ranks run.
     fn virtual_wait(&mut self, most: Duration) -> Result<(), TransportError> {
         let rank = self.rank();
         let mut state = self.wire.lock();
         let arrivals = self.early.iter().map(|early| early.arrival);
         let taken = self.unreturned.iter().filter_map(|sent| state.first_taken(rank, sent.to, sent.lane));
-        // What is there already, this rank has no room for.
+        // Batches that have already arrived do not count: this rank has no free buffer for them.
         let now = state.now(rank);
         let next = arrivals.chain(taken).filter(|&time| time > now).fold(f64::INFINITY, f64::min);
         if next.is_finite() && state.is_next(rank, next) {
@@ -302,7 +301,7 @@ impl<T: Transport> Transport for Limited<T> {
             state.wakes(to, arrival);
             drop(state);
             self.inner.send(to, lane, batch)?;
-            // Ranks go on side by side, a batch each: who sends first in the program sends about first in time.
+            // Ranks alternate, a batch each, so that the order of sends in the program is about their order in time.
             return self.inner.wait(Duration::ZERO);
         }
         drop(state);
@@ -332,7 +331,7 @@ impl<T: Transport> Transport for Limited<T> {
     }
 
     fn leave(&mut self) {
-        // The other ranks need the messages held back in order to leave too.
+        // The other ranks also need the messages held back in order to leave.
         while let Ok(Some(next)) = self.hand_over() {
             std::thread::sleep(next);
         }

@@ -1,10 +1,10 @@
-//! Two nodes of a large machine, rank by rank, with the rest of it made up.
+//! Two nodes of a large machine, rank by rank; the rest of the machine is simulated.
 //!
-//! The routers of all ranks of two nodes are the real ones. Every other rank is a mirror: what is sent to it
-//! comes back to the same connection, addressed to a rank of the sender's node that is drawn at random, and the
-//! buffer is free again when that has been taken. Where all ranks send evenly to all, that is what a real
-//! peer would have sent. So messages, bytes and memory of a rank are counted, not estimated, on a machine that is
-//! not there. Combined between ranks is left out: it has three connections whatever the size.
+//! The routers of all ranks of two nodes are real. Every other rank is a mirror: a batch sent to it comes back on the
+//! same connection, addressed to a random rank of the sender's node, and the buffer is free again when that batch has
+//! been taken. If all ranks send evenly to all, a real peer would have sent the same. So messages, bytes and memory
+//! of a rank are counted, not estimated, for a machine that does not exist. The allreduce between ranks is left
+//! out: it has three connections at any size.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -18,12 +18,12 @@ use ascot_index::routing::{
 };
 use ascot_io::Pool;
 
-/// What one rank of the sampled nodes did.
+/// The measurements of one rank of the sampled nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SampledRank {
     /// The rank.
     pub rank: u32,
-    /// What it sent, passed on and took.
+    /// Messages it sent, forwarded and received.
     pub counts: RoutingCounts,
     /// Bytes of its buffers.
     pub memory_bytes: usize,
@@ -33,8 +33,8 @@ pub struct SampledRank {
     pub neighbours: usize,
 }
 
-/// An epoch in which each rank sends `messages` messages of `bytes` bytes evenly to all ranks of `topology`, as
-/// the ranks of the first and the last full node live it.
+/// Runs an epoch in which each rank sends `messages` messages of `bytes` bytes evenly to all ranks of `topology`;
+/// measures the ranks of the first and the last full node.
 pub fn sample_two_nodes(
     topology: &Topology,
     settings: &RoutingSettings,
@@ -58,7 +58,7 @@ pub fn sample_two_nodes(
     let mut done = vec![false; routers.len()];
     while done.iter().any(|done| !done) {
         for ((router, (left, next)), done) in routers.iter_mut().zip(&mut left).zip(&mut done) {
-            // In short turns, so that all fill their batches side by side.
+            // In short turns, so that all fill their batches at a similar pace.
             for _ in 0..1000 {
                 if *left == 0 {
                     break;
@@ -91,14 +91,14 @@ fn sampled(router: &Router<End>) -> SampledRank {
     }
 }
 
-/// All that is not in a router.
+/// All state outside the routers.
 struct Machine {
     topology: Topology,
     sampled: Vec<Inbox>,
     random: u64,
 }
 
-/// What waits for a sampled rank.
+/// The batches that wait for a sampled rank.
 #[derive(Default)]
 struct Inbox {
     rank: u32,
@@ -125,8 +125,7 @@ impl Machine {
         (((self.random >> 32) * u64::from(bound)) >> 32) as u32
     }
 
-    /// The batch that a mirror sends for the one it was sent: as many messages, for ranks of the node of
-    /// `rank`.
+    /// The reply of a mirror to a batch: as many messages, for ranks of the node of `rank`.
     fn mirrored(&mut self, batch: &[u8], lane: Lane, rank: u32) -> Option<Vec<u8>> {
         if lane != Lane::Wire {
             return Some(batch.to_vec());
@@ -169,7 +168,7 @@ impl Transport for End {
         let (place, from, batch) = match inbox {
             Some(place) => (place, self.rank, batch),
             None => {
-                // The original is given back when the mirror's answer is taken; what it holds is as long.
+                // The original is given back when the mirror's reply is taken; the reply has the same length.
                 let back = machine.mirrored(&batch, lane, self.rank);
                 let mut buffer = batch;
                 buffer.clear();

@@ -1,5 +1,5 @@
-//! What each stream of a simulated bowtie holds when memory is full: bars as seen, a line as the theory has
-//! it, streams by what they hold.
+//! The bytes that each stream of a simulated bowtie holds when memory is full, in descending order: bars show the
+//! simulation, a line the theory.
 
 use std::fmt::Write;
 
@@ -10,15 +10,15 @@ use super::{label, sheet};
 
 /// One side of a bowtie.
 pub struct Side<'a> {
-    /// What it is, and when it was looked at.
+    /// Its name and the time of the sample.
     pub name: &'a str,
     /// Bytes each stream held, descending.
     pub seen: &'a [f64],
-    /// The same by theory.
+    /// The same, as the theory predicts it.
     pub theory: &'a [f64],
 }
 
-/// The chart of the sides that have more than one stream.
+/// The chart of all sides with more than one stream.
 pub fn chart(title: &str, subtitle: &str, sides: &[Side<'_>]) -> String {
     let mut svg = sheet(title);
     label(&mut svg, (LEFT, 48.0), "start", PALE, subtitle);

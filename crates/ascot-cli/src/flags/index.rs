@@ -1,4 +1,4 @@
-//! The flags of `ascot index` and its commands.
+//! The flags of `ascot index` and its subcommands.
 
 use clap::{Arg, Command};
 
@@ -67,7 +67,7 @@ fn build() -> Command {
         .arg(quiet())
 }
 
-/// What files are made of.
+/// Flags about the records of the files.
 fn of_records() -> Vec<Arg> {
     vec![
         option(
@@ -97,7 +97,7 @@ fn of_records() -> Vec<Arg> {
     ]
 }
 
-/// What the directory is to be.
+/// Flags about the directory.
 fn of_directory() -> Vec<Arg> {
     vec![
         choice(

@@ -1,8 +1,8 @@
-//! Every command and flag, defined once: the parser, the one-screen help, the man pages and the
-//! completions are all made from these definitions.
+//! Every command and flag, defined once: the parser, the one-screen help, the man pages and the completions all come
+//! from these definitions.
 //!
-//! Each flag carries two texts: a few words for the screen (`help`) and the whole truth for the
-//! manual (`long_help`). A test refuses a flag without either.
+//! Each flag has two texts: a few words for the screen (`help`) and the full description for the manual
+//! (`long_help`). A test fails for a flag without either.
 
 mod index;
 mod parts;
@@ -14,18 +14,18 @@ mod views;
 use clap::builder::OsStringValueParser;
 use clap::{Arg, ArgAction, Command, ValueHint};
 
-/// Ways to compare lines; shown in columns.
+/// Orders of lines; shown in columns.
 pub const ORDERING: &str = "Ordering lines";
-/// What a record and its key are.
+/// The records and their keys.
 pub const RECORDS: &str = "Records and keys";
-/// What is done with them.
+/// The work to do.
 pub const JOB: &str = "The job";
-/// What it may use.
+/// The resources it may use.
 pub const RESOURCES: &str = "Memory, disks, processors";
-/// Where results and words go.
+/// The destinations of results and messages.
 pub const OUTPUT: &str = "Output and report";
 
-/// Long flags of the sort command, which may be abbreviated as there.
+/// Long flags of the sort command, which may be abbreviated as in that command.
 pub const COMMAND_FLAGS: [&str; 30] = [
     "batch-size",
     "buffer-size",
@@ -64,7 +64,7 @@ const EXAMPLES: &str = "Examples:
   ascot sort big.rec --format fixed:100 --key 0..10 -o out.rec --explain
   ascot gen 10M | ascot sort --format fixed:100 --key 0..10 | ascot check";
 
-/// A command's name, and what makes it.
+/// A command's name and its constructor.
 type Named = (&'static str, fn() -> Command);
 
 /// The commands, in the order in which help lists them.
@@ -92,8 +92,8 @@ pub fn root() -> Command {
     frame().subcommands(COMMANDS.map(|(_, command)| command()))
 }
 
-/// As much of it as understands a line whose first argument is `word`: making all of it takes a good
-/// part of the time that a short sort takes.
+/// The commands needed for a line whose first argument is `word`: building all of them takes a considerable share of
+/// a short sort's time.
 pub fn root_for(word: Option<&str>) -> Command {
     let named = COMMANDS.iter().find(|(name, _)| Some(*name) == word);
     match (named, word) {
@@ -103,13 +103,13 @@ pub fn root_for(word: Option<&str>) -> Command {
     }
 }
 
-/// Whether a flag of `ascot sort` says what records are, or how they are ordered.
+/// Whether a flag of `ascot sort` defines records or their order.
 pub fn says_an_order(id: &str) -> bool {
     let flags = [sort::ordering(), sort::records(), sort::layouts()];
     id == "stable" || flags.iter().flatten().any(|flag| flag.get_id() == id)
 }
 
-/// All commands below `command`, those of commands too.
+/// All subcommands of `command`, at every level.
 #[cfg(test)]
 pub fn all_below(command: &Command) -> Vec<&Command> {
     command.get_subcommands().flat_map(|sub| std::iter::once(sub).chain(all_below(sub))).collect()
@@ -137,7 +137,7 @@ fn frame() -> Command {
         .arg(version_flag().short('V'))
 }
 
-/// `--help`, with a short form where the letter is free.
+/// `--help`, with a short form if the letter is free.
 fn help_flag(short: Option<char>) -> Arg {
     let flag = Arg::new("help").long("help").action(ArgAction::Help);
     let flag = flag.help("show this screen").long_help("Show one screen of help and exit.");
@@ -147,7 +147,7 @@ fn help_flag(short: Option<char>) -> Arg {
     }
 }
 
-/// An argument without a flag, which must be given.
+/// A required argument without a flag.
 fn operand(id: &'static str, value: &'static str, help: &'static str, long_help: &'static str) -> Arg {
     Arg::new(id).value_name(value).required(true).help(help).long_help(long_help)
 }
@@ -167,7 +167,7 @@ fn switch(id: &'static str, help: &'static str, long_help: &'static str) -> Arg 
     Arg::new(id).long(id).action(ArgAction::SetTrue).help(help).long_help(long_help)
 }
 
-/// A flag with a value, spelled as its identifier; the last one given counts.
+/// A flag with a value, spelled as its identifier; the last one given wins.
 fn option(id: &'static str, value: &'static str, help: &'static str, long_help: &'static str) -> Arg {
     Arg::new(id)
         .long(id)
@@ -188,7 +188,7 @@ fn dir_option(id: &'static str, help: &'static str, long_help: &'static str) -> 
     path(option(id, "DIR", help, long_help), ValueHint::DirPath)
 }
 
-/// An argument that takes any path; `hint` tells completions what it names.
+/// An argument that takes any path; `hint` is its kind, for completions.
 fn path(argument: Arg, hint: ValueHint) -> Arg {
     argument.value_parser(OsStringValueParser::new()).value_hint(hint)
 }

@@ -1,5 +1,5 @@
-//! The flags of `ascot merge`, `ascot reshape` and `ascot split`: those of `ascot sort` that have a
-//! meaning for them, and what says how many files there are.
+//! The flags of `ascot merge`, `ascot reshape` and `ascot split`: the flags of `ascot sort` that apply to them, and
+//! those for the number of files.
 
 use clap::{Arg, Command};
 
@@ -8,7 +8,7 @@ use super::{JOB, ORDERING, OUTPUT, RECORDS, RESOURCES, choice, file_option, file
 
 /// Flags of `ascot sort` that only sorting needs.
 const SORTING_ONLY: &[&str] = &["resume", "keep-on-interrupt", "method", "compress-program", "debug"];
-/// And those that a split has no use for.
+/// Flags that a split does not use, either.
 const ORDERED_ONLY: &[&str] = &["unique", "stable", "top", "temp", "compress", "batch-size"];
 
 /// `ascot merge`.
@@ -95,7 +95,7 @@ pub fn split() -> Command {
         .mut_arg("output", |flag| flag.required(true))
 }
 
-/// A command with the flags of `ascot sort`, less those `omitted`.
+/// A command with the flags of `ascot sort`, except those `omitted`.
 fn moving(name: &'static str, operands: &str, omitted: &[&str]) -> Command {
     let kept = |flags: Vec<Arg>| -> Vec<Arg> {
         flags.into_iter().filter(|flag| !omitted.contains(&flag.get_id().as_str())).collect()

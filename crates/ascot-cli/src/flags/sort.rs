@@ -1,4 +1,4 @@
-//! The flags of `ascot sort`: those of the sort command with their meaning, and Ascot's own.
+//! The flags of `ascot sort`: those of the sort command, with the same meaning, and Ascot's own.
 
 use clap::builder::{OsStringValueParser, Resettable};
 use clap::{Arg, ArgAction, Command};
@@ -48,7 +48,7 @@ pub fn command() -> Command {
         .args(resources())
         .next_help_heading(OUTPUT)
         .args(output())
-        // The screen is full; `ascot reshape --help` has it.
+        // The screen is full; `ascot reshape --help` shows it.
         .mut_arg("parts", |flag| flag.hide_short_help(true))
         .arg(help_flag(None).hide_short_help(true))
         .arg(version_flag().hide_short_help(true))

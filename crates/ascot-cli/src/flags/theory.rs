@@ -1,4 +1,4 @@
-//! The flags of the commands that measure, or compute, instead of moving data: probe, plan and simulate.
+//! The flags of the commands that measure or compute instead of moving data: probe, plan and simulate.
 
 use clap::builder::OsStringValueParser;
 use clap::{Arg, Command};
@@ -52,7 +52,7 @@ pub fn plan() -> Command {
         .arg(json())
 }
 
-/// What a plan of a sort is told of records.
+/// Flags about records, for the plan of a sort.
 fn of_a_sort() -> [Arg; 3] {
     [
         option(

@@ -1,11 +1,11 @@
-//! The flags of the commands beside `ascot sort`.
+//! The flags of the commands other than `ascot sort`.
 
 use clap::builder::OsStringValueParser;
 use clap::{Arg, ArgAction, Command};
 
 use super::{dir_operand, dir_option, file_option, files, help_flag, operand, option, repeated, switch};
 
-/// What all commands but `ascot sort` have in common.
+/// The settings that all commands except `ascot sort` share.
 pub fn tool(name: &'static str) -> Command {
     Command::new(name)
         .disable_help_flag(true)
@@ -194,13 +194,13 @@ pub fn completions() -> Command {
             "bash, elvish, fish, powershell or zsh",
             "The shell: bash, elvish, fish, powershell or zsh.",
         ))
-        // What the scripts themselves ask: `completions values FLAG --word WORD -- WORDS`.
+        // The call that the scripts make: `completions values FLAG --word WORD -- WORDS`.
         .arg(asked("flag", "whose values are asked for"))
         .arg(asked("word", "how the value begins").long("word"))
         .arg(asked("words", "the line so far").last(true).num_args(0..))
 }
 
-/// An argument of the scripts that complete, which nobody types.
+/// An argument that only completion scripts pass.
 fn asked(id: &'static str, help: &'static str) -> Arg {
     Arg::new(id).hide(true).allow_hyphen_values(true).help(help).long_help(format!("For scripts: {help}."))
 }

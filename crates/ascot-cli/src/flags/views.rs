@@ -1,11 +1,11 @@
-//! The flags of `ascot view` and `ascot mount`, and those that make a view of a sort.
+//! The flags of `ascot view` and `ascot mount`, and those that make a view instead of an output.
 
 use clap::{Arg, ArgGroup, Command};
 
 use super::tools::tool;
 use super::{JOB, OUTPUT, RESOURCES, dir_operand, dir_option, file_option, option, switch};
 
-/// The flags of `ascot sort` that leave a view.
+/// The flags of `ascot sort` that make a view.
 pub fn making() -> Vec<Arg> {
     vec![
         option(
@@ -27,7 +27,7 @@ pub fn making() -> Vec<Arg> {
     ]
 }
 
-/// The flag of `ascot merge` that leaves a view of views.
+/// The flag of `ascot merge` that makes a view of views.
 pub fn joining() -> Arg {
     dir_option(
         "view",
@@ -84,7 +84,7 @@ pub fn view() -> Command {
         )
 }
 
-/// What part of a view is wanted.
+/// The flags that select a part of a view.
 fn parts() -> Vec<Arg> {
     vec![
         option(

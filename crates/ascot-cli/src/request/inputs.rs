@@ -1,4 +1,4 @@
-//! Which files are read.
+//! The files to read.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -11,7 +11,7 @@ use clap::ArgMatches;
 
 use crate::failure::Failure;
 
-/// The inputs named as arguments or in the file of `--files0-from`; standard input where none are.
+/// The inputs named as arguments or in the file of `--files0-from`; standard input if none are named.
 pub fn inputs(matches: &ArgMatches) -> Result<Vec<Input>, Failure> {
     let files: Vec<&OsString> = matches.get_many("files").into_iter().flatten().collect();
     if let Some(list) = matches.get_one::<OsString>("files0-from") {
@@ -50,7 +50,7 @@ fn read_list(list: &OsStr) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Names end in NUL; the last one's may be missing.
+/// Names end in NUL; the last NUL may be missing.
 fn names_in(bytes: &[u8], list: &OsStr) -> Result<Vec<Input>, Failure> {
     let bytes = bytes.strip_suffix(b"\0").unwrap_or(bytes);
     if bytes.is_empty() {

@@ -1,12 +1,11 @@
-//! From flags to a request: what the words of a command line ask of the library.
+//! Converts the flags of a command line to a request to the library.
 //!
 //! ```text
 //! flags ──> inputs ──> layout ──> keys ──┐
 //!       ──> memory, disks, threads ──────┴──> SortRequest
 //! ```
 //!
-//! Everything that can be refused without opening a file is refused here, with what to write
-//! instead.
+//! All errors that can be found without opening a file are reported here, with the correct form.
 
 mod inputs;
 mod random;
@@ -33,18 +32,18 @@ pub use resources::{
     usual_temp_dirs,
 };
 
-/// What `ascot sort` is to do.
+/// The task of `ascot sort`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Sort or merge.
     Sort,
-    /// Check, and name the first disorder.
+    /// Check, and report the first disorder.
     CheckAloud,
-    /// Check, and say nothing.
+    /// Check silently.
     CheckQuietly,
 }
 
-/// The mode the flags ask for.
+/// The mode that the flags select.
 pub fn mode(matches: &ArgMatches) -> Result<Mode, Failure> {
     let word = values::word(matches, "check");
     let named = match word {
@@ -94,7 +93,7 @@ pub fn sort_request(matches: &ArgMatches, mode: Mode) -> Result<SortRequest, Fai
     })
 }
 
-/// What was measured of the volumes that the flags name.
+/// The measurements of the volumes that the flags name.
 fn volumes(matches: &ArgMatches) -> Result<Volumes, Failure> {
     let mut volumes = Volumes::default();
     if let Some(Profile { volume, host, requests }) = volume::named(matches)? {
@@ -106,7 +105,7 @@ fn volumes(matches: &ArgMatches) -> Result<Volumes, Failure> {
     Ok(volumes)
 }
 
-/// Refuses flags that a resumed job does not take: it has its own.
+/// Refuses flags that do not apply to a resumed job, which has its own settings.
 pub fn refuse_with_resume(matches: &ArgMatches) -> Result<(), Failure> {
     const TAKEN: &[&str] =
         &["resume", "memory", "keep-on-interrupt", "report", "progress", "quiet", "verbose"];
@@ -130,7 +129,7 @@ pub fn refuse_with_resume(matches: &ArgMatches) -> Result<(), Failure> {
     }
 }
 
-/// Of notices worth a word: flags that are accepted and do something else, or nothing.
+/// Notices about flags that are accepted but do something else, or nothing.
 pub fn notices(matches: &ArgMatches) -> Vec<String> {
     let mut notices = Vec::new();
     if values::flag(matches, "debug") {
@@ -141,7 +140,7 @@ pub fn notices(matches: &ArgMatches) -> Vec<String> {
     notices
 }
 
-/// Where the result goes. Several different names are a mistake, as in the sort command.
+/// The destination of the result. Several different names are a mistake, as in the sort command.
 pub fn output(matches: &ArgMatches) -> Result<Output, Failure> {
     let mut names = values::all(matches, "output");
     let Some(first) = names.next() else {
@@ -159,7 +158,7 @@ pub fn output(matches: &ArgMatches) -> Result<Output, Failure> {
             "keep one -o",
         ));
     }
-    // What is there now stays, and what others write to it too: it is no file of ours.
+    // Its existing contents stay, and so do those that others write to it: it is not a file of ours.
     const STANDARD_OUTPUT: [&str; 3] = ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
     match number_of_parts(matches)? {
         None if STANDARD_OUTPUT.iter().any(|name| first == name) => Ok(Output::Stdout),
@@ -191,7 +190,7 @@ fn number_of_parts(matches: &ArgMatches) -> Result<Option<u32>, Failure> {
     }
 }
 
-/// `--by` of a split, or what goes with the keys.
+/// The kind of split: `--by`, or the kind that the keys imply.
 pub fn split_by(matches: &ArgMatches) -> Result<SplitBy, Failure> {
     let keyed = matches.contains_id("key");
     match values::word(matches, "by") {
@@ -206,7 +205,7 @@ pub fn split_by(matches: &ArgMatches) -> Result<SplitBy, Failure> {
     }
 }
 
-/// `--boundaries` of a split, which is one by range then.
+/// `--boundaries` of a split, which is then by range.
 fn boundaries(matches: &ArgMatches) -> Result<Option<PathBuf>, Failure> {
     let file = values::path(matches, "boundaries");
     if file.is_some() && split_by(matches)? != SplitBy::Range {
@@ -239,7 +238,7 @@ fn refuse_with_check(matches: &ArgMatches, mode: Mode, inputs: usize) -> Result<
     Ok(())
 }
 
-/// A count, where the flag or argument is given.
+/// A count, if the flag or argument is given.
 pub fn count(matches: &ArgMatches, id: &str, flag: &'static str) -> Result<Option<u64>, Failure> {
     let Some(text) = values::word(matches, id) else { return Ok(None) };
     size::count(text).map(Some).map_err(|source| Failure::Size { flag: flag.into(), source })
@@ -251,7 +250,7 @@ pub fn record_number(matches: &ArgMatches) -> Result<u128, Failure> {
     size::record_number(text).map_err(|source| Failure::Size { flag: "--start".into(), source })
 }
 
-/// The word of `words` that `word` is, or unambiguously begins.
+/// The one of `words` that `word` equals or unambiguously begins.
 fn one_of<'w>(flag: &str, word: &str, words: &[&'w str]) -> Result<&'w str, Failure> {
     let exact = words.iter().find(|candidate| **candidate == word);
     let mut like = words.iter().filter(|candidate| !word.is_empty() && candidate.starts_with(word));

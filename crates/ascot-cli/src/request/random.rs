@@ -10,7 +10,7 @@ use clap::ArgMatches;
 use crate::failure::Failure;
 use crate::values;
 
-/// Gives `options` a salt where a key is in random order.
+/// Gives `options` a salt if a key is in random order.
 pub fn set_salt(matches: &ArgMatches, options: &mut KeyOptions) -> Result<(), Failure> {
     let source = source(matches)?;
     if options.needs_salt() {
@@ -34,7 +34,7 @@ fn from_system() -> Result<Salt, Failure> {
     let asked = rustix::rand::getrandom(&mut salt.0, rustix::rand::GetRandomFlags::empty());
     match asked {
         Ok(Salt::BYTES) => Ok(salt),
-        // Where the system's generator cannot be asked, it may still be a file.
+        // If the system call fails, the generator may still exist as a file.
         _ => read(PathBuf::from("/dev/urandom")),
     }
 }

@@ -1,8 +1,8 @@
-//! What a record is and what orders it.
+//! The definition of records and their order.
 //!
-//! The layout is the one of `--format` or `--csv`; lines without them, with one exception: files all
-//! named `.csv` (or all `.tsv`) and a `--key` that cannot be the sort command's but names columns are
-//! CSV with a header. Keys are then read in the layout's own language.
+//! The layout is that of `--format` or `--csv`; otherwise lines, with one exception: files all named `.csv` (or all
+//! `.tsv`) are CSV with a header if a `--key` names columns and cannot be one of the sort command's. Keys are then
+//! parsed in the layout's own language.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -31,11 +31,11 @@ use crate::values;
 pub struct Records {
     /// How bytes are cut into records.
     pub layout: Layout,
-    /// What orders them.
+    /// The keys that order them.
     pub keys: Keys,
     /// Whether the first record of each input is a header.
     pub header: bool,
-    /// Lines, whatever the files look like.
+    /// Lines, regardless of the format that the files seem to have.
     pub any_format: bool,
 }
 
@@ -63,7 +63,7 @@ pub const SORT_WORDS: &[(&str, char)] = &[
     ("version", 'V'),
 ];
 
-/// What the flags say about records, for inputs that may tell by their names.
+/// The flags' definition of records; the names of inputs may decide the layout.
 pub fn records(matches: &ArgMatches, inputs: &[Input]) -> Result<Records, Failure> {
     let texts = key_texts(matches)?;
     refuse_separator_of_d(matches, inputs)?;
@@ -97,7 +97,7 @@ pub fn records(matches: &ArgMatches, inputs: &[Input]) -> Result<Records, Failur
     Ok(Records { layout, keys, header, any_format })
 }
 
-/// Layout and keys of records whose command knows neither order letters nor names of files.
+/// Layout and keys for commands that use neither order letters nor file names.
 pub fn named_records(
     format: Option<&str>,
     keys: &[OsString],
@@ -156,7 +156,7 @@ fn named_layout(matches: &ArgMatches) -> Result<Option<Layout>, Failure> {
 fn parse_layout(text: &str) -> Result<Layout, Failure> {
     Layout::parse(text).map_err(|error| {
         let text = error.to_string();
-        // One long sentence: what is wrong; what to write instead.
+        // One long sentence: the problem; the correct form.
         match text.split_once("; ") {
             Some((what, instead)) => Failure::usage(format!("--format: {what}"), instead),
             None => Failure::Usage(text),
@@ -164,7 +164,7 @@ fn parse_layout(text: &str) -> Result<Layout, Failure> {
     })
 }
 
-/// CSV or TSV where names of files say so and a key can be nothing else.
+/// CSV or TSV, if the files' names indicate it and a key can be nothing else.
 fn layout_by_name(inputs: &[Input], keys: &[String]) -> Option<Layout> {
     let columns = keys.iter().any(|key| KeyDef::parse(key).is_err() && parse_ranges(key).is_err());
     let all = |extension: &str| inputs.iter().all(|input| has_extension(input, extension));
@@ -175,7 +175,7 @@ fn layout_by_name(inputs: &[Input], keys: &[String]) -> Option<Layout> {
     }
 }
 
-/// Whether names of files say that they hold text: sort takes them for lines, or rows where a key names a column.
+/// Whether the files' names indicate text: sort reads them as lines, or as rows if a key names a column.
 pub fn are_text_by_name(inputs: &[Input]) -> bool {
     const TEXT: [&str; 5] = ["csv", "tsv", "txt", "log", "lines"];
     inputs.iter().all(|input| TEXT.iter().any(|extension| has_extension(input, extension)))
@@ -186,7 +186,7 @@ fn has_extension(input: &Input, wanted: &str) -> bool {
     Path::new(path).extension().is_some_and(|extension| extension.eq_ignore_ascii_case(wanted))
 }
 
-/// The layout with what `-t`, `--quote` and `-z` say about it.
+/// The layout, adjusted by `-t`, `--quote` and `-z`.
 fn adjusted(matches: &ArgMatches, layout: Layout) -> Result<Layout, Failure> {
     let separator = separator(matches)?;
     let quote = quote(matches)?;
@@ -217,7 +217,7 @@ fn adjusted(matches: &ArgMatches, layout: Layout) -> Result<Layout, Failure> {
     }
 }
 
-/// The byte of `-t`; several different ones are a mistake, as in the sort command.
+/// The separator of `-t`; several different ones are a mistake, as in the sort command.
 fn separator(matches: &ArgMatches) -> Result<Option<u8>, Failure> {
     let mut chosen = None;
     for text in values::all(matches, "separator") {
@@ -256,7 +256,7 @@ fn quote(matches: &ArgMatches) -> Result<Option<u8>, Failure> {
     }
 }
 
-/// Letters of the orders given for all keys.
+/// Letters of the orders that apply to all keys.
 fn order_letters(matches: &ArgMatches) -> Result<Vec<char>, Failure> {
     let given = ORDERS.iter().filter(|(id, _)| matches.get_flag(id)).map(|(_, letter)| *letter);
     let mut letters: Vec<char> = given.collect();
@@ -293,7 +293,7 @@ fn line_keys(
 ) -> Result<Keys, Failure> {
     let mut global = KeyFlags { reverse, ..KeyFlags::default() };
     for letter in letters {
-        // Every letter of the tables above is one of the flags.
+        // Every letter of the tables above is a valid flag.
         let _ = global.set(*letter);
     }
     let keys = texts.iter().map(|text| line_key(text)).collect::<Result<_, _>>()?;
@@ -316,7 +316,7 @@ fn line_key(text: &str) -> Result<KeyDef, Failure> {
     })
 }
 
-/// Where a key makes no sense for lines because an input is something else: what it is, and what to do.
+/// The error for a key that cannot apply to lines because an input has another format: the format, and what to do.
 fn not_lines(inputs: &[Input]) -> Option<Failure> {
     inputs.iter().find_map(|input| {
         let Input::Path(path) = input else { return None };
@@ -347,7 +347,7 @@ fn recognise_regular(path: &Path) -> Result<Option<FileFormat>, SortError> {
 
 fn begins_as_json(path: &Path) -> bool {
     let mut head = [0; 64];
-    // Opening a pipe would wait for who writes to it.
+    // Opening a pipe would wait for its writer.
     if !path.is_file() {
         return false;
     }
@@ -360,7 +360,7 @@ fn begins_as_json(path: &Path) -> bool {
     }
 }
 
-/// `-d ';'` as other programs have it: here -d is dictionary order, and what follows it the name of a file.
+/// Refuses `-d ';'` in its meaning in other programs: here -d is dictionary order, and the next word is a file name.
 fn refuse_separator_of_d(matches: &ArgMatches, inputs: &[Input]) -> Result<(), Failure> {
     if !matches.get_flag("dictionary-order") {
         return Ok(());
@@ -418,7 +418,7 @@ fn with_nulls(mut keys: Vec<CsvKeySpec>, matches: &ArgMatches) -> Result<Vec<Csv
     Ok(keys)
 }
 
-/// Refuses flags about values of columns where there are none.
+/// Refuses flags about column values if the layout has no columns.
 fn refuse_without_csv(matches: &ArgMatches, layout: Layout) -> Result<(), Failure> {
     let given = [("null", "--null"), ("strict", "--strict")]
         .into_iter()

@@ -1,4 +1,4 @@
-//! What a job may use: memory, processors, compression of what it spills.
+//! The resources of a job: memory, processors, compression of its spill files.
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -20,22 +20,21 @@ use crate::values;
 const VARIABLE: &str = "ASCOT_MEMORY";
 const KEEP_VARIABLE: &str = "ASCOT_KEEP_ON_INTERRUPT";
 
-/// The cap in bytes: what is asked for, or as much of it as the control group has room for.
+/// The cap in bytes: the requested one, or as much of it as the control group allows.
 pub fn memory(matches: &ArgMatches) -> Result<Option<u64>, Failure> {
     Ok(memory_asked(matches)?.map(lowered))
 }
 
-/// The cap in bytes of a command that takes `usual` where nothing is asked for. It says so where it takes less than
-/// it is asked for.
+/// The cap in bytes of a command that uses `usual` by default. It reports a cap that is lower than requested.
 pub fn memory_or(matches: &ArgMatches, usual: u64) -> Result<u64, Failure> {
     if let Some(notice) = lowered_cap(matches).or_else(|| memory_notice(matches)) {
-        // Nothing can be done where nobody takes it.
+        // A failed write to standard error has no remedy.
         let _ = writeln!(std::io::stderr().lock(), "ascot: {notice}");
     }
     Ok(memory(matches)?.unwrap_or_else(|| lowered(usual)))
 }
 
-/// What is asked for: `--memory`, the largest `-S`, or `ASCOT_MEMORY`.
+/// The requested cap: `--memory`, the largest `-S`, or `ASCOT_MEMORY`.
 fn memory_asked(matches: &ArgMatches) -> Result<Option<u64>, Failure> {
     let own = values::word(matches, "memory");
     let mut largest = None;
@@ -47,7 +46,7 @@ fn memory_asked(matches: &ArgMatches) -> Result<Option<u64>, Failure> {
             Err(Failure::usage("both --memory and -S are given", "they mean the same: keep one"))
         }
         (Some(text), None) => bytes("--memory", size::memory_size(text)).map(Some),
-        // The sort command takes any size, uses what it needs at least, and no more than there is.
+        // The sort command takes any size, uses at least what it needs, and at most the memory of the machine.
         (None, Some(largest)) => Ok(Some(largest.min(sys::memory_bytes()).max(LEAST_MEMORY_BYTES))),
         (None, None) => match std::env::var(VARIABLE) {
             Ok(text) if !text.is_empty() => bytes(VARIABLE, size::memory_size(&text)).map(Some),
@@ -56,29 +55,29 @@ fn memory_asked(matches: &ArgMatches) -> Result<Option<u64>, Failure> {
     }
 }
 
-/// What is said where the control group has no room for the cap that is asked for.
+/// The notice that the control group does not allow the requested cap.
 pub fn lowered_cap(matches: &ArgMatches) -> Option<String> {
     let asked = memory_asked(matches).ok()??;
     within_group(asked).map(|lowered| lowered.to_string())
 }
 
-/// `--memory` of a job that is resumed. The variable is for jobs that begin.
+/// `--memory` of a resumed job. The variable applies only to new jobs.
 pub fn memory_of_resumed(matches: &ArgMatches) -> Result<Option<u64>, Failure> {
     let text = values::word(matches, "memory");
     text.map(|text| bytes("--memory", size::memory_size(text))).transpose()
 }
 
-/// What becomes of a cap of `asked` bytes in the control group; none where it fits.
+/// The lowered cap for `asked` bytes in the control group; none if it fits.
 fn within_group(asked: u64) -> Option<LoweredCap> {
     LoweredCap::within(asked, sys::control_group()?)
 }
 
-/// `asked`, or as much of it as fits into the control group.
+/// `asked`, or as much of it as the control group allows.
 fn lowered(asked: u64) -> u64 {
     within_group(asked).map_or(asked, |lowered| lowered.cap)
 }
 
-/// A word where the cap is more than there is.
+/// A notice if the cap exceeds the memory of the machine.
 pub fn memory_notice(matches: &ArgMatches) -> Option<String> {
     let cap = memory(matches).ok()??;
     let there = sys::memory_bytes();
@@ -108,7 +107,7 @@ pub fn method(matches: &ArgMatches) -> Method {
     }
 }
 
-/// `--compress`, or what `--compress-program` comes to.
+/// `--compress`, or the equivalent of `--compress-program`.
 pub fn compression(matches: &ArgMatches) -> Compression {
     match (values::word(matches, "compress"), program(matches)) {
         (Some("lz4"), _) | (None, Some("lz4")) => Compression::Lz4,
@@ -118,10 +117,10 @@ pub fn compression(matches: &ArgMatches) -> Compression {
     }
 }
 
-/// Programs in whose place Ascot compresses without a word.
+/// Programs that Ascot replaces by its own compression without a notice.
 const UNDERSTOOD: &[&str] = &["lz4", "zstd", "gzip", "pigz", "bzip2", "xz", "lzop"];
 
-/// Whether `value`, given with `--compress`, means a program to compress with and no word of Ascot's own.
+/// Whether `value`, given with `--compress`, is a compression program and not a word of Ascot's own.
 pub fn is_compression_program(value: &OsStr) -> bool {
     let own = ["lz4", "zstd"];
     value
@@ -129,7 +128,7 @@ pub fn is_compression_program(value: &OsStr) -> bool {
         .is_some_and(|text| text.contains('/') || (UNDERSTOOD.contains(&text) && !own.contains(&text)))
 }
 
-/// A word about a program that is not run.
+/// A notice about a program that is not run.
 pub fn compression_notice(matches: &ArgMatches) -> Option<String> {
     let program = program(matches).filter(|name| !UNDERSTOOD.contains(name))?;
     Some(format!(
@@ -143,7 +142,7 @@ fn program(matches: &ArgMatches) -> Option<&str> {
     text.rsplit('/').next()
 }
 
-/// Where spills may have gone when no `--temp` was given.
+/// The directories for spill files if no `--temp` was given.
 pub fn usual_temp_dirs() -> Vec<PathBuf> {
     let mut dirs: Vec<PathBuf> = Vec::new();
     let named = environment_temp_dirs().into_iter().flatten();
@@ -155,7 +154,7 @@ pub fn usual_temp_dirs() -> Vec<PathBuf> {
     dirs
 }
 
-/// `--keep-on-interrupt`, or its variable: any value but nothing and 0.
+/// `--keep-on-interrupt`, or its variable: any value except the empty one and 0.
 pub fn keeps_on_interrupt(matches: &ArgMatches) -> bool {
     let given = matches.try_get_one::<bool>("keep-on-interrupt").ok().flatten().copied();
     let variable = std::env::var_os(KEEP_VARIABLE).is_some_and(|value| !value.is_empty() && value != "0");

@@ -1,4 +1,4 @@
-//! Command lines and what they come to.
+//! Command lines and their requests.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use ascot_sort::request::{Input, Keys, Method, Output, SortRequest};
 
 use super::*;
 
-/// Parses a command line; words are separated by spaces, `_` stands for one.
+/// Parses a command line; spaces separate words, `_` stands for a space.
 fn parse(line: &str) -> Result<SortRequest, String> {
     let root = crate::flags::root();
     let words =

@@ -1,4 +1,4 @@
-//! Opening files to write them.
+//! Opens files to write them.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
@@ -16,19 +16,20 @@ use crate::pipe::PipeWrite;
 use crate::stream::WriteStream;
 
 impl Disk {
-    /// Creates a file, or empties it where it exists, to write it from the start. Pipes and devices are written
-    /// as they are. A link is followed: for files that a user names.
+    /// Creates a file, or empties an existing one, to write it from the start. Pipes and devices are written as they
+    /// are. A link is followed: this is for files that a user names.
     pub fn create(&self, path: &Path, name: &str) -> Result<Box<dyn WriteStream>, IoError> {
         let mut options = OpenOptions::new();
         self.create_by(options.create(true).truncate(true).mode(0o666), path, name).map(|(stream, _)| stream)
     }
 
-    /// Creates a file to write it from the start. It is an error where anything has the name, a link too.
+    /// Creates a file to write it from the start. It is an error if the name exists, even as a link.
     pub fn create_new(&self, path: &Path, name: &str) -> Result<Box<dyn WriteStream>, IoError> {
         self.create_as(path, name, 0o666).map(|(stream, _)| stream)
     }
 
-    /// The same for a file with these permission bits, before the umask; gives the file, too.
+    /// Like [`create_new`](Self::create_new) for a file with these permission bits, before the umask; also returns
+    /// the file.
     pub(crate) fn create_as(
         &self,
         path: &Path,
@@ -54,8 +55,8 @@ impl Disk {
         Ok((self.writer(file, &stat, path, 0, name)?, copy))
     }
 
-    /// Opens what is no regular file (a pipe, a device) to write to it. A file that took its place meanwhile is
-    /// not touched.
+    /// Opens a file that is not regular (a pipe, a device) to write to it. A regular file that has replaced it
+    /// meanwhile is not touched.
     pub(crate) fn open_special(&self, path: &Path, name: &str) -> Result<Box<dyn WriteStream>, IoError> {
         let (file, stat) = self.open(OpenOptions::new().write(true), Action::Create, path, 0)?;
         if stat.is_file() {
@@ -64,8 +65,8 @@ impl Disk {
         self.writer(file, &stat, path, 0, name)
     }
 
-    /// Opens a file to go on writing at `offset` (a multiple of 4096, not past its end); what it
-    /// holds from there on is cut off. A link is not followed.
+    /// Opens a file to continue writing at `offset` (a multiple of 4096, not past its end); bytes after `offset` are
+    /// cut off. A link is not followed.
     pub fn open_append(&self, path: &Path, offset: u64, name: &str) -> Result<Box<dyn WriteStream>, IoError> {
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).custom_flags(libc::O_NOFOLLOW);
@@ -73,7 +74,7 @@ impl Disk {
         self.append_to(file, path, offset, name)
     }
 
-    /// The same for a file that is open.
+    /// Like [`open_append`](Self::open_append) for an open file.
     pub(crate) fn append_to(
         &self,
         file: File,

@@ -1,7 +1,7 @@
-//! The arm: the one place that performs requests on a device, several in flight.
+//! The I/O queue: performs all requests on a device, several in flight.
 //!
-//! A transfer (a whole buffer) is cut into parts; the queue keeps up to `depth` parts in flight for
-//! each direction, so that reads never wait behind a queue of writes or the other way round.
+//! A transfer (a whole buffer) is cut into parts; the queue keeps up to `depth` parts in flight for each direction,
+//! so that reads never wait for a queue of writes, nor writes for reads.
 //!
 //! ```text
 //!   stream --Request--> [part part part]--> queue --> ring thread (io_uring)
@@ -9,9 +9,9 @@
 //!      '-- Ticket <----------- finished -----------'
 //! ```
 //!
-//! With io_uring, one thread owns the ring and sleeps in it; a bell (eventfd) read through the
-//! ring wakes it for new parts. Where the kernel refuses io_uring, `depth` threads do the same
-//! work, and where even threads are refused, the caller's own thread does.
+//! With io_uring, one thread owns the ring and sleeps in it; a bell (eventfd) read through the ring wakes it for new
+//! parts. If the kernel refuses io_uring, `depth` threads do the same work; if it refuses even threads, the caller's
+//! own thread does.
 
 mod part_queue;
 mod ring;
@@ -38,13 +38,13 @@ struct Inner {
 }
 
 impl IoQueue {
-    /// Starts a queue that keeps up to `depth` parts in flight in each direction: on io_uring, or
-    /// on threads where the kernel refuses it.
+    /// Starts a queue that keeps up to `depth` parts in flight in each direction: on io_uring, or on threads if the
+    /// kernel refuses it.
     pub fn start(depth: usize) -> Self {
         Self::start_with(depth, depth)
     }
 
-    /// The same with up to `reads` parts being read, and up to `writes` being written.
+    /// Like [`start`](Self::start), with separate depths for reads and writes.
     pub fn start_with(reads: usize, writes: usize) -> Self {
         let [reads, writes] = [reads, writes].map(|depth| depth.clamp(1, 1024));
         Self::start_ring(reads, writes).unwrap_or_else(|| Self::start_pairs(reads, writes))
@@ -70,7 +70,7 @@ impl IoQueue {
         Some(Self { inner: Arc::new(Inner { queue, kind: "io_uring", threads }) })
     }
 
-    /// What performs the requests: `io_uring`, `threads` or `inline`.
+    /// The mechanism that performs the requests: `io_uring`, `threads` or `inline`.
     pub fn kind(&self) -> &'static str {
         self.inner.kind
     }
@@ -98,7 +98,7 @@ impl Drop for Inner {
         self.queue.close();
         let threads = self.threads.get_mut().unpoisoned();
         for thread in threads.drain(..) {
-            // A thread that panicked has already lost its work; there is nothing to add here.
+            // A panicked thread has already lost its work; nothing can be added here.
             let _ = thread.join();
         }
     }

@@ -1,8 +1,7 @@
-//! The queue between streams and the device threads: parts wait by direction, first come first
-//! served.
+//! The queue between streams and the device threads: parts wait by direction, first come first served.
 //!
-//! Invariant for the ring: `asleep` is set, under the lock, before the ring's thread sleeps, so a
-//! part pushed later always rings the bell; none is overlooked.
+//! Invariant for the ring: `asleep` is set, under the lock, before the ring's thread sleeps, so a part pushed later
+//! always rings the bell, and none is overlooked.
 
 use std::collections::VecDeque;
 use std::io;
@@ -27,7 +26,7 @@ struct State {
     reads: VecDeque<Part>,
     writes: VecDeque<Part>,
     closed: bool,
-    /// A thread died that performed parts.
+    /// A thread that performed parts has died.
     abandoned: bool,
     asleep: bool,
 }
@@ -60,10 +59,10 @@ impl PartQueue {
         self.bell.as_ref().map(AsFd::as_fd)
     }
 
-    /// Silences the bell after it rang.
+    /// Silences the bell after a ring.
     pub(super) fn hush(&self) {
         if let Some(bell) = &self.bell {
-            // The descriptor does not block; nothing to read means another ring is not due.
+            // The descriptor does not block; an empty read means that the bell has not rung again.
             let _ = rustix::io::read(bell, &mut [0u8; 8]);
         }
     }
@@ -88,8 +87,8 @@ impl PartQueue {
         self.wake(state);
     }
 
-    /// Where the thread that holds the answer panics, nothing is performed any more: all parts, waiting or to
-    /// come, fail, so that no caller waits for them.
+    /// If the thread that holds the answer panics, no part is performed any more: all parts, queued or later, fail,
+    /// so that no caller waits for them.
     pub(super) fn abandon_on_panic(&self) -> Abandon<'_> {
         Abandon { queue: self }
     }
@@ -115,7 +114,7 @@ impl PartQueue {
         }
     }
 
-    /// For threads: the next part of a direction; `None` once closed and empty.
+    /// For threads: waits for the next part of a direction; `None` once closed and empty.
     pub(super) fn wait(&self, direction: Direction) -> Option<Part> {
         let mut state = self.lock();
         loop {
@@ -130,8 +129,8 @@ impl PartQueue {
         }
     }
 
-    /// For the ring: up to `reads` and `writes` parts, taken in turn; true where the queue is
-    /// closed and empty. Afterwards a push rings the bell.
+    /// For the ring: takes up to `reads` and `writes` parts in turn; true if the queue is closed and empty. The next
+    /// push rings the bell.
     pub(super) fn take(&self, mut reads: usize, mut writes: usize, into: &mut Vec<Part>) -> bool {
         let mut state = self.lock();
         loop {
@@ -157,7 +156,7 @@ impl PartQueue {
     }
 }
 
-/// Abandons a queue where its thread panics.
+/// Abandons a queue if its thread panics.
 pub(super) struct Abandon<'q> {
     queue: &'q PartQueue,
 }

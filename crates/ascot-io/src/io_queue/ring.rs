@@ -1,8 +1,8 @@
 //! The queue on io_uring: one thread that owns a ring.
 //!
-//! Invariants: a part stays in `slots` from its submission to its completion, so its memory and
-//! its descriptor outlive the kernel's use of them; at most `depth` parts of each direction are in
-//! the ring, which has room for all of them and the bell; the thread ends only with empty slots.
+//! Invariants: a part stays in `slots` from its submission to its completion, so its memory and its descriptor
+//! outlive the kernel's use of them; at most `depth` parts of each direction are in the ring, which holds all of them
+//! and the bell; the thread ends only with empty slots.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -18,16 +18,16 @@ use crate::ledger::Direction;
 use crate::threads::{Thread, spawn};
 use crate::waits::{Need, wait_for};
 
-/// The completion that means the bell rang.
+/// The user data of the bell's completion.
 const BELL: u64 = u64::MAX;
 
-/// Starts the ring's thread; `None` where io_uring (or a thread) is not to be had.
+/// Starts the ring's thread; `None` if io_uring or a thread is not available.
 pub(super) fn start(queue: &Arc<PartQueue>, depth: (usize, usize)) -> Option<Thread<()>> {
     let (answer, started) = mpsc::channel();
     let queue = Arc::clone(queue);
     let thread = spawn("device", move || match Ring::new(&queue, depth) {
         Ok(mut ring) => {
-            // The starter waits for this answer, so there is someone to take it.
+            // The starter waits for this answer, so the channel is open.
             let _ = answer.send(true);
             let _abandon = queue.abandon_on_panic();
             ring.serve(&queue);
@@ -119,8 +119,8 @@ impl Ring {
             self.poll_bell(queue);
             let idle = self.in_flight.all() == 0;
             let _waiting = idle.then(|| wait_for("requests to the device", Need::Idle, None));
-            // Interrupted, or the kernel is short of something: what it has taken will complete,
-            // the rest is submitted with the next round.
+            // Interrupted, or the kernel lacks a resource: the requests it has taken complete, and the next round
+            // submits the rest.
             if self.ring.submit_and_wait(1).is_err() {
                 thread::yield_now();
             }
@@ -130,7 +130,7 @@ impl Ring {
 
     #[expect(unsafe_code, reason = "io_uring takes raw memory")]
     fn submit(&mut self, part: Part) {
-        // `take` asked for no more parts than there are vacant slots.
+        // `take` requested no more parts than there are vacant slots.
         let Some(slot) = self.vacant.pop() else {
             super::threads::perform(part);
             return;
@@ -183,7 +183,7 @@ impl Ring {
     fn record(&mut self, slot: usize, result: io::Result<usize>) {
         let Some(part) = self.slots.get_mut(slot).and_then(Option::take) else { return };
         self.vacate(slot, part.direction());
-        // The kernel cancels a request for which it cannot start a worker of its own: a limit of processes.
+        // The kernel cancels a request if it cannot start a worker for it: the process limit is reached.
         if matches!(&result, Err(error) if error.raw_os_error() == Some(libc::ECANCELED)) {
             super::threads::perform(part);
             return;

@@ -10,7 +10,7 @@ use super::transfer::Part;
 use crate::ledger::Direction;
 use crate::threads::{Thread, ThreadError};
 
-/// Starts so many threads for each direction, or none where the system refuses the first one for either.
+/// Starts the given number of threads for each direction, or none if the system refuses the first one for either.
 pub(super) fn start(queue: &Arc<PartQueue>, reads: usize, writes: usize) -> Vec<Thread<()>> {
     let mut threads = Vec::with_capacity(reads + writes);
     for number in 0..reads.max(writes) {
@@ -40,7 +40,7 @@ fn spawn(queue: &Arc<PartQueue>, direction: Direction) -> Result<Thread<()>, Thr
     })
 }
 
-/// Moves a part to its end on the calling thread.
+/// Moves a part completely on the calling thread.
 pub(super) fn perform(part: Part) {
     let mut next = Some(part);
     while let Some(part) = next {

@@ -1,9 +1,8 @@
-//! Transfers and their parts: what is asked of an I/O queue, and what came of it.
+//! Transfers and their parts: the requests to an I/O queue, and their results.
 //!
-//! Invariants: a transfer owns its buffer until it is finished, so the memory a part points to
-//! lives as long as the part; parts of a transfer do not overlap; each part ends exactly once
-//! (one that is dropped, with an error), and the last one finishes the transfer, which lets go of written memory at once. Short results are
-//! resumed, EINTR and EAGAIN retried.
+//! Invariants: a transfer owns its buffer until it is finished, so the memory of a part lives as long as the part;
+//! parts of a transfer do not overlap; each part ends exactly once (a dropped one with an error), and the last one
+//! finishes the transfer, which releases written memory at once. Short results are resumed, EINTR and EAGAIN retried.
 
 use std::fs::File;
 use std::io;
@@ -16,7 +15,7 @@ use crate::sync::Unpoisoned;
 use crate::waits::{Need, wait_for};
 use crate::{PAGE_BYTES, SECTOR_BYTES};
 
-/// Retries of a part that the kernel keeps putting off.
+/// Retries of a part that the kernel keeps postponing.
 const PATIENCE: u32 = 10_000;
 
 /// Bytes to move between a buffer and a file.
@@ -29,7 +28,7 @@ pub(crate) struct Request {
     pub(crate) offset: u64,
     /// Largest part.
     pub(crate) part_bytes: usize,
-    /// True for O_DIRECT, where a result off a sector boundary means the file's end.
+    /// True for O_DIRECT: a result off a sector boundary then means the file's end.
     pub(crate) direct: bool,
     /// Makes the first system call move half of its bytes.
     pub(crate) halve: bool,
@@ -60,7 +59,7 @@ struct State {
 // the last part has ended; until then each part alone uses its range.
 #[expect(unsafe_code, reason = "the parts of a transfer share one buffer")]
 unsafe impl Send for Transfer {}
-// SAFETY: as above; everything else is behind the mutex.
+// SAFETY: as above; the mutex guards everything else.
 #[expect(unsafe_code, reason = "the parts of a transfer share one buffer")]
 unsafe impl Sync for Transfer {}
 
@@ -70,7 +69,7 @@ impl Transfer {
     }
 }
 
-/// How many parts a transfer of `len` bytes is cut into.
+/// The number of parts of a transfer of `len` bytes.
 pub(crate) fn part_count(len: usize, part_bytes: usize) -> usize {
     len.div_ceil(whole_pages(part_bytes)).max(1)
 }
@@ -112,7 +111,7 @@ impl Request {
     }
 }
 
-/// The caller's hold on a transfer.
+/// The caller's handle of a transfer.
 pub(crate) struct Ticket {
     transfer: Arc<Transfer>,
 }
@@ -122,8 +121,7 @@ impl Ticket {
         self.transfer.lock().open_parts == 0
     }
 
-    /// Waits for the number of bytes that moved, counted from the start without a gap, and for the
-    /// buffer where it was read into.
+    /// Waits for the number of bytes that moved, counted from the start without a gap, and for the buffer of a read.
     pub(crate) fn wait(self) -> (Option<Buf>, io::Result<usize>) {
         let mut state = self.transfer.lock();
         let _waiting = (state.open_parts > 0).then(|| wait_for("a transfer", Need::Blocked, None));
@@ -138,7 +136,7 @@ impl Ticket {
     }
 }
 
-/// A piece of a transfer, on its way through the queue.
+/// A part of a transfer on its way through the queue.
 pub(super) struct Part {
     transfer: Arc<Transfer>,
     at: usize,
@@ -158,13 +156,13 @@ impl Part {
         &self.transfer.file
     }
 
-    /// The byte of the file to go on at.
+    /// The file offset at which to continue.
     pub(super) fn offset(&self) -> u64 {
         self.transfer.offset + (self.at + self.done) as u64
     }
 
-    /// The memory still to move: address and length. It lives, and is this part's alone, until
-    /// the part ends.
+    /// The memory still to move: address and length. Until the part ends, the memory lives and is used by this part
+    /// only.
     #[expect(unsafe_code, reason = "the parts of a transfer share one buffer")]
     pub(super) fn memory(&self) -> (*mut u8, usize) {
         let rest = self.len - self.done;
@@ -175,7 +173,7 @@ impl Part {
         (start.as_ptr(), len)
     }
 
-    /// Takes a system call's result; the part comes back where there is more to do.
+    /// Records a system call's result; returns the part if bytes remain.
     pub(super) fn record(mut self, result: io::Result<usize>) -> Option<Self> {
         self.halve = false;
         match result {
@@ -231,9 +229,9 @@ impl Part {
         if let Some(receipt) = state.receipt.take() {
             receipt.complete(state.moved as u64);
         }
-        // Written memory goes back at once: someone may be waiting for it, not for the ticket. And it
-        // goes back under the lock, so that who sees the end of the transfer finds it free. (A buffer
-        // takes no lock of a transfer.)
+        // Written memory is released at once: a thread may be waiting for it, not for the ticket. It is released
+        // under the lock, so that a thread that sees the end of the transfer finds it free. (A buffer takes no lock
+        // of a transfer.)
         if self.transfer.direction == Direction::Write {
             drop(state.buf.take());
         }
@@ -242,8 +240,8 @@ impl Part {
 }
 
 impl Drop for Part {
-    /// A part that is dropped before it ends fails its transfer: its thread died, and somebody may be
-    /// waiting for the transfer.
+    /// A part that is dropped before it ends fails its transfer: its thread died, and a caller may be waiting for the
+    /// transfer.
     fn drop(&mut self) {
         if self.closed {
             return;

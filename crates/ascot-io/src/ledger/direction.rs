@@ -1,6 +1,6 @@
 //! The two directions of a stream.
 
-/// Which way a stream moves bytes.
+/// The direction in which a stream moves bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Direction {
     /// From the device.

@@ -1,6 +1,6 @@
-//! The bytes and runs of each file. A file is identified by its path and its kind, which is the name of the stream up to
-//! its first space (`run read` and `run write` are of the kind `run`). One account therefore covers a file that one
-//! stream wrote and another read.
+//! The bytes and runs of each file. A file is identified by its path and its kind, which is the name of the stream up
+//! to its first space (`run read` and `run write` are of the kind `run`). One account therefore covers a file that
+//! one stream wrote and another read.
 //!
 //! ```text
 //!   kind "run"   run-000001  run-000002  ...  run-001024 | all others, summed up
@@ -14,12 +14,11 @@ use std::path::{Path, PathBuf};
 
 use super::direction::Direction;
 
-/// Files of a kind that have an account of their own: enough to see what each of a usual job's did, and little
-/// memory (some 200 KiB) where there are hundreds of thousands. Of those beyond, all that is kept is a number
-/// that tells them apart.
+/// Files of a kind that have an account of their own: enough to list each file of a usual job, and little memory
+/// (some 200 KiB) if a job has hundreds of thousands. For each file beyond, only a number that identifies it is kept.
 const MAX_LISTED: usize = 1024;
 
-/// What one file has moved, or all files of a kind beyond those that are listed.
+/// The bytes moved by one file, or by all files of a kind beyond those listed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FileAccount {
@@ -27,7 +26,7 @@ pub struct FileAccount {
     pub kind: String,
     /// The file; `None`: all files beyond those listed.
     pub path: Option<PathBuf>,
-    /// One; as many as are summed up, where the path is `None`.
+    /// One; the number of files summed up if the path is `None`.
     pub files: u64,
     /// Bytes read.
     pub read_bytes: u64,
@@ -44,7 +43,7 @@ impl FileAccount {
         FileAccount { kind: kind.to_owned(), files: path.iter().len() as u64, path, ..Self::default() }
     }
 
-    /// A run begins.
+    /// Counts a run.
     pub(super) fn run(&mut self, direction: Direction) {
         match direction {
             Direction::Read => self.read_runs += 1,
@@ -52,7 +51,7 @@ impl FileAccount {
         }
     }
 
-    /// So many bytes have moved.
+    /// Counts bytes moved.
     pub(super) fn moved(&mut self, direction: Direction, bytes: u64) {
         match direction {
             Direction::Read => self.read_bytes += bytes,
@@ -61,11 +60,11 @@ impl FileAccount {
     }
 }
 
-/// Where the account of a file is.
+/// The position of a file's account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Row {
     kind: usize,
-    /// `None`: among the others.
+    /// `None` for a file beyond those listed.
     listed: Option<usize>,
 }
 
@@ -77,7 +76,7 @@ pub(super) struct Files(Vec<Kind>);
 struct Kind {
     listed: Vec<FileAccount>,
     others: FileAccount,
-    /// By hash of the path: a name of thousands of files would take more memory than what is told of them.
+    /// By hash of the path: the names of thousands of files would take more memory than their accounts.
     known: HashMap<u64, Option<usize>>,
 }
 
@@ -96,7 +95,7 @@ impl Kind {
 }
 
 impl Files {
-    /// The place of a file that a stream called `name` moves.
+    /// The row of a file moved by a stream called `name`.
     pub(super) fn row(&mut self, name: &str, path: &Path) -> Row {
         let name = name.split(' ').next().unwrap_or(name);
         let kind = self.0.iter().position(|kind| kind.others.kind == name).unwrap_or_else(|| {
@@ -107,7 +106,7 @@ impl Files {
         Row { kind, listed: self.0[kind].row(path) }
     }
 
-    /// The account at a place.
+    /// The account of a row.
     pub(super) fn at(&mut self, row: Row) -> &mut FileAccount {
         let kind = &mut self.0[row.kind];
         match row.listed {
@@ -116,7 +115,7 @@ impl Files {
         }
     }
 
-    /// A file has another name from here on.
+    /// Notes that a file has been renamed.
     pub(super) fn renamed(&mut self, from: &Path, to: &Path) {
         for kind in &mut self.0 {
             if let Some(row) = kind.known.remove(&hash(from)) {

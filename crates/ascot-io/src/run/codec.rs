@@ -1,4 +1,4 @@
-//! Compressing and decompressing blocks, and deciding whether it pays.
+//! Compresses and decompresses blocks, and decides whether that pays.
 //!
 //! A block is stored compressed only if that saves pages; otherwise it is stored as it is, and reading it costs no
 //! decompression. The scratch memory is one block, allocated once.
@@ -15,14 +15,14 @@ use crate::error::{Action, IoError};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Compression {
-    /// No.
+    /// No compression.
     #[default]
     None,
     /// LZ4.
     Lz4,
     /// Zstandard at its fastest level.
     Zstd,
-    /// LZ4 where measuring shows that it saves more device time than it takes.
+    /// LZ4 if measuring shows that it saves more device time than it takes.
     Auto,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Compressor {
 }
 
 impl Compressor {
-    /// `None` where nothing is to be compressed.
+    /// `None` if nothing is to be compressed.
     pub(super) fn new(compression: Compression) -> io::Result<Option<Self>> {
         let codec = compression.codec();
         let zstd = match codec {
@@ -60,8 +60,8 @@ impl Compressor {
         Ok(Some(Self { codec, scratch: Vec::new(), zstd, judge }))
     }
 
-    /// The compressed block, where that saves pages and is worth it. `write_rate` is what the
-    /// device takes now, in bytes a second.
+    /// The compressed block, if it saves pages and is worth it. `write_rate` is the device's current rate in bytes
+    /// per second.
     pub(super) fn compress(
         &mut self,
         block: &[u8],
@@ -81,7 +81,7 @@ impl Compressor {
         len.map(|len| &self.scratch[..len])
     }
 
-    /// Compresses into the scratch; `None` where the block does not get smaller.
+    /// Compresses into the scratch buffer; `None` if the block does not get smaller.
     fn run(&mut self, block: &[u8]) -> Option<usize> {
         match (&mut self.zstd, self.codec) {
             (Some(zstd), _) => {
@@ -100,10 +100,10 @@ fn pages(bytes: usize) -> usize {
     bytes.div_ceil(PAGE_BYTES)
 }
 
-/// Decides, every so many blocks, whether compressing pays.
+/// Decides at regular intervals of blocks whether compressing pays.
 ///
-/// It pays where the device time saved, written once and read once, exceeds the time taken to
-/// compress and (about half as long) to decompress.
+/// It pays if the device time saved, written once and read once, exceeds the time taken to compress and (about half
+/// as long) to decompress.
 #[derive(Default)]
 struct Judge {
     pays: bool,
@@ -128,7 +128,7 @@ impl Judge {
             return;
         }
         self.until_next = TERM_BLOCKS;
-        // Without a measured rate yet, a middling disk's.
+        // Until a rate is measured, that of an average disk.
         let rate = write_rate.unwrap_or(500e6);
         self.pays = 2.0 * saved_bytes as f64 / rate > 1.5 * took.as_secs_f64();
     }
@@ -152,8 +152,8 @@ impl BlockDecoder {
         Ok(Self { codec, scratch: Vec::new(), zstd })
     }
 
-    /// Replaces the first `stored` bytes of `buf` by the `raw` bytes they stand for; false where
-    /// they do not stand for that many.
+    /// Decompresses the first `stored` bytes of `buf` to `raw` bytes in `buf`; false if they do not decompress to
+    /// that length.
     pub(super) fn expand(&mut self, buf: &mut [u8], stored: usize, raw: usize) -> bool {
         self.scratch.resize(raw, 0);
         let expanded = match (&mut self.zstd, self.codec) {

@@ -1,4 +1,4 @@
-//! A run file held open: any block of it, read and verified, for any number of readers.
+//! A run file held open: any number of readers read and verify any of its blocks.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -36,8 +36,7 @@ impl RunFile {
         Ok(Self { path: path.to_path_buf(), id, file: disk.open_random(path, NAME, true)? })
     }
 
-    /// Asks for block `number`, which the index has as `block`; `buf` must hold its
-    /// [`BlockEntry::buffer_bytes`].
+    /// Begins the read of block `number`, whose index entry is `block`; `buf` must hold [`BlockEntry::buffer_bytes`].
     pub fn begin(&self, number: usize, block: &BlockEntry, buf: Buf) -> Result<PendingBlock, IoError> {
         if buf.len() < block.buffer_bytes() {
             let (path, offset) = (self.path.clone(), block.offset);
@@ -59,7 +58,7 @@ impl RunFile {
     }
 }
 
-/// The records' bytes of a block as read: an error where it is not the block the index knows.
+/// The records' bytes of a block that was read: an error if it is not the block in the index.
 pub(super) fn verified(
     path: &Path,
     (id, number): (RunId, u64),
@@ -75,7 +74,7 @@ pub(super) fn verified(
         return Err(corrupt("its checksum is wrong"));
     }
     if stored < raw {
-        // What is compressed lies in a run file, where blocks start with pages.
+        // Compressed blocks occur only in run files, where blocks start with pages.
         if start != 0 || !decoder.expand(&mut buf, stored, raw) {
             return Err(corrupt("it does not decompress to its length"));
         }
@@ -83,10 +82,10 @@ pub(super) fn verified(
     Ok(Filled { buf, start, end: start + raw })
 }
 
-/// The blocks of an open file one after another, as a stream: each `begin` asks for the next.
+/// The blocks of an open file in order, as a stream: each `begin` requests the next.
 pub(super) struct BlockStream {
     file: Arc<RunFile>,
-    /// Where the blocks to come are, and how long they are.
+    /// Offsets and lengths of the blocks to come.
     places: VecDeque<(u64, u32)>,
     begun: VecDeque<PendingRead>,
 }

@@ -1,4 +1,4 @@
-//! The index of a run file: where each block lies, how long it is, its checksum.
+//! The index of a run file: the offset, length and checksum of each block.
 //!
 //! ```text
 //!   entry (16 bytes)   stored u32 | raw u32 | crc u32 | first_record u32
@@ -20,17 +20,17 @@ use crate::disk::Disk;
 use crate::error::{Action, IoError};
 use crate::stream::ReadStream;
 
-/// Opens every footer.
+/// The first bytes of every footer.
 const MAGIC: [u8; 8] = *b"ASCOTRUN";
 const VERSION: u32 = 1;
 pub(super) const ENTRY_BYTES: usize = 16;
 pub(super) const FOOTER_BYTES: usize = 64;
 const PAGE: u64 = PAGE_BYTES as u64;
 
-/// How the blocks of a run that are compressed are compressed.
+/// The compression of a run's compressed blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Codec {
-    /// None is.
+    /// No block is compressed.
     #[default]
     None,
     /// LZ4 block format.
@@ -56,7 +56,7 @@ impl Codec {
 /// One block of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockEntry {
-    /// Where it starts in the file: in a run file a multiple of 4096.
+    /// Its offset in the file: a multiple of 4096 in a run file.
     pub offset: u64,
     /// Bytes in the file; fewer than `raw` means compressed.
     pub stored: u32,
@@ -64,7 +64,7 @@ pub struct BlockEntry {
     pub raw: u32,
     /// CRC-32C of run id, block number and the stored bytes.
     pub crc: u32,
-    /// Offset in the block of the first record that starts in it; `raw` where none does.
+    /// Offset in the block of the first record that starts in it; `raw` if none does.
     pub first_record: u32,
 }
 
@@ -74,7 +74,7 @@ impl BlockEntry {
         pages_of(self.offset, u64::from(self.stored))
     }
 
-    /// Bytes a buffer must have to read the block into it: whole pages.
+    /// Bytes of a buffer to read the block into: whole pages.
     pub fn buffer_bytes(&self) -> usize {
         pages_of(self.offset, u64::from(self.stored.max(self.raw))) as usize
     }
@@ -85,7 +85,7 @@ impl BlockEntry {
 pub struct RunIndex {
     /// The run's number.
     pub id: RunId,
-    /// How compressed blocks are compressed.
+    /// The compression of compressed blocks.
     pub codec: Codec,
     /// The blocks, in file order.
     pub blocks: Vec<BlockEntry>,
@@ -99,8 +99,8 @@ impl RunIndex {
         Self { id, codec, blocks: Vec::new(), bytes: 0 }
     }
 
-    /// An index of blocks that follow one another from `start` on in a file that is no run file, each with
-    /// its length and its [checksum](super::block_checksum).
+    /// An index of consecutive blocks from `start` in a file that is not a run file, each with its length and its
+    /// [checksum](super::block_checksum).
     pub fn from_ranges(id: RunId, start: u64, blocks: impl Iterator<Item = (u32, u32)>) -> Self {
         let mut index = Self::new(id, Codec::None);
         let mut offset = start;
@@ -111,12 +111,12 @@ impl RunIndex {
         index
     }
 
-    /// Where the next block goes, or the index itself: the end of the last block.
+    /// The end of the last block: the offset of the next block, or of the index.
     pub fn data_end(&self) -> u64 {
         self.blocks.last().map_or(0, |block| block.offset + block.padded())
     }
 
-    /// The buffer that holds any block of this run.
+    /// Bytes of a buffer that holds any block of this run.
     pub fn buffer_bytes(&self) -> usize {
         self.blocks.iter().map(BlockEntry::buffer_bytes).max().unwrap_or(PAGE_BYTES)
     }
@@ -127,7 +127,7 @@ impl RunIndex {
         self.bytes += u64::from(raw);
     }
 
-    /// Entries and footer, as they stand at the end of a run file.
+    /// Entries and footer, as at the end of a run file.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.blocks.len() * ENTRY_BYTES + FOOTER_BYTES);
         for block in &self.blocks {
@@ -150,7 +150,7 @@ impl RunIndex {
         bytes
     }
 
-    /// Reads what [`to_bytes`](Self::to_bytes) wrote; the error says what is wrong.
+    /// Parses the bytes of [`to_bytes`](Self::to_bytes); the error says what is wrong.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, &'static str> {
         let Some((entries, footer)) = bytes.split_last_chunk::<FOOTER_BYTES>() else {
             return Err("it is shorter than a footer");
@@ -196,7 +196,7 @@ impl Footer {
             bytes: u64_at(bytes, 40),
             entries_crc: u32_at(bytes, 48),
         };
-        // Every block takes a page at least: this bounds what is allocated by the file's size.
+        // Every block takes at least a page, so the file's size bounds the allocation.
         if footer.blocks > footer.data_end / PAGE || !footer.data_end.is_multiple_of(PAGE) {
             return Err("its blocks do not fit the file");
         }
@@ -260,14 +260,15 @@ pub fn read_index(disk: &Disk, path: &Path) -> Result<RunIndex, IoError> {
     if footer.data_end.checked_add(footer.entries_bytes()) != Some(footer_at) {
         return Err(bad(footer_at, "the file's size is not what the footer says"));
     }
-    // Fits: no longer than the file, and memory for it was never more than a 256th of the file.
+    // Fits: no longer than the file, and its memory is at most a 256th of the file.
     let len = usize::try_from(footer.entries_bytes()).unwrap_or(usize::MAX);
     let mut stream = disk.open_read(path, footer.data_end..footer_at, "run index")?;
     let (buf, start) = read_range(stream.as_mut(), path, footer.data_end, len)?;
     footer.index(&buf[start..start + len]).map_err(|what| bad(footer.data_end, what))
 }
 
-/// Reads the `len` bytes of a whole stream, which begins at the offset `at` of `path`; where they start in the buffer.
+/// Reads the `len` bytes of a whole stream, which begins at the offset `at` of `path`; also returns their start in
+/// the buffer.
 fn read_range(
     stream: &mut dyn ReadStream,
     path: &Path,

@@ -22,11 +22,11 @@ pub use index::{BlockEntry, Codec, RunIndex, read_index};
 pub use reader::RunReader;
 pub use writer::RunWriter;
 
-/// A number that tells one run from every other of a job; part of each block's checksum.
+/// A number unique to a run within a job; part of each block's checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct RunId(pub u64);
 
-/// CRC-32C of bytes that are never in memory all at once.
+/// CRC-32C of bytes that arrive in pieces.
 pub struct Crc32c {
     digest: crc_fast::Digest,
 }
@@ -57,7 +57,7 @@ pub fn crc32c(parts: &[&[u8]]) -> u32 {
     sum.finish()
 }
 
-/// The checksum of block `number`'s stored bytes, CRC-32C: as if run id and block number stood before them.
+/// CRC-32C of run id, block number and the stored bytes of block `number`.
 pub fn block_checksum(id: RunId, number: u64, stored: &[u8]) -> u32 {
     crc32c(&[&id.0.to_le_bytes(), &number.to_le_bytes(), stored])
 }

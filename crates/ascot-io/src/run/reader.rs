@@ -1,4 +1,4 @@
-//! Reading a run file block by block, each verified before it is given out.
+//! Reads a run file block by block, and verifies each block.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -22,9 +22,9 @@ pub struct RunReader {
     stream: Box<dyn ReadStream>,
     id: RunId,
     blocks: Vec<BlockEntry>,
-    /// The block the next `begin` asks for.
+    /// The block that the next `begin` requests.
     next: usize,
-    /// The number of the oldest block begun, and what was cut off each buffer begun.
+    /// The number of the oldest block begun, and the part cut off each buffer begun.
     oldest: usize,
     rests: VecDeque<Buf>,
     decoder: BlockDecoder,
@@ -38,7 +38,7 @@ impl RunReader {
         Self::new(path, index, from_block, stream)
     }
 
-    /// Reads a run file that is open already from block `from_block` on.
+    /// Reads an open run file from block `from_block` on.
     pub fn from_file(
         path: &Path,
         file: &Arc<RunFile>,
@@ -70,23 +70,23 @@ impl RunReader {
         })
     }
 
-    /// The device behind it, as [`ReadStream::channel`] has it.
+    /// Its device, as in [`ReadStream::channel`].
     pub fn channel(&self) -> Option<u64> {
         self.stream.channel()
     }
 
-    /// Opens a run file by the index at its own end.
+    /// Opens a run file by its own index.
     pub fn open_file(disk: &Disk, path: &Path, from_block: usize) -> Result<Self, IoError> {
         let index = read_index(disk, path)?;
         Self::open(disk, path, &index, from_block)
     }
 
-    /// The block the next [`begin`](Self::begin) will ask for.
+    /// The block that the next [`begin`](Self::begin) requests.
     pub fn next_entry(&self) -> Option<&BlockEntry> {
         self.blocks.get(self.next)
     }
 
-    /// Asks for the next block; `buf` must hold [`BlockEntry::buffer_bytes`].
+    /// Requests the next block; `buf` must hold [`BlockEntry::buffer_bytes`].
     pub fn begin(&mut self, mut buf: Buf) -> Result<(), IoError> {
         let Some(block) = self.blocks.get(self.next) else {
             return Err(self.misuse("a block was asked for after the last"));
@@ -124,7 +124,7 @@ impl RunReader {
         Ok((filled, block))
     }
 
-    /// True where [`complete`](Self::complete) would not wait for the device.
+    /// Whether [`complete`](Self::complete) would not wait for the device.
     pub fn ready(&mut self) -> bool {
         self.stream.ready()
     }

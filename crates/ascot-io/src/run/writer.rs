@@ -1,4 +1,4 @@
-//! Writing a run file: blocks forward, then the index.
+//! Writes a run file: blocks forward, then the index.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -26,14 +26,14 @@ pub struct RunWriter {
 }
 
 impl RunWriter {
-    /// Creates the file, which must not be there yet.
+    /// Creates the file, which must not exist yet.
     pub fn create(disk: &Disk, path: &Path, id: RunId, compression: Compression) -> Result<Self, IoError> {
         let stream = disk.create_new(path, NAME)?;
         Self::new(disk, path, stream, RunIndex::new(id, compression.codec()), compression)
     }
 
-    /// Goes on after the blocks of `index`, which a [`checkpoint`](Self::checkpoint) gave; what
-    /// the file holds beyond them is cut off.
+    /// Continues after the blocks of `index`, from a [`checkpoint`](Self::checkpoint); bytes of the file after them
+    /// are cut off.
     pub fn resume(disk: &Disk, path: &Path, index: RunIndex) -> Result<Self, IoError> {
         let compression = match index.codec {
             super::Codec::None => Compression::None,
@@ -63,8 +63,8 @@ impl RunWriter {
         &self.index
     }
 
-    /// Appends `buf[..len]` as a block; `first_record` is the offset in it of the first record
-    /// that starts in it, `len` where none does. No bytes, no block.
+    /// Appends `buf[..len]` as a block; `first_record` is the offset in it of the first record that starts in it,
+    /// `len` if none does. Writes no block if `len` is 0.
     pub fn write_block(&mut self, mut buf: Buf, len: usize, first_record: u32) -> Result<(), IoError> {
         let fits = u32::try_from(len).ok().filter(|_| len <= buf.len());
         let Some(raw) = fits else {
@@ -91,7 +91,7 @@ impl RunWriter {
         Ok(())
     }
 
-    /// Compresses the block in place where that pays; the bytes to store.
+    /// Compresses the block in place if that pays; returns the number of bytes to store.
     fn compress(&mut self, buf: &mut Buf, len: usize) -> Result<usize, IoError> {
         let Some(compressor) = &mut self.compressor else { return Ok(len) };
         let ledger = self.disk.ledger();
@@ -102,9 +102,9 @@ impl RunWriter {
         Ok(stored)
     }
 
-    /// Sees to it that a block of `len` bytes can be written, and the index behind it, before the
-    /// block is handed over. A full volume is an error here only where it is known to be full; the
-    /// run can then still be finished with what it has.
+    /// Ensures that a block of `len` bytes and the index after it can be written, before the block is handed over. A
+    /// full volume is an error here only if it is known to be full; the run can then still be finished with its
+    /// blocks so far.
     pub fn reserve(&mut self, len: usize) -> Result<(), IoError> {
         let index = (self.index.blocks.len() + 1) * ENTRY_BYTES + FOOTER_BYTES;
         self.stream.reserve((len.next_multiple_of(PAGE_BYTES) + index) as u64)
@@ -115,12 +115,12 @@ impl RunWriter {
         self.stream.in_flight()
     }
 
-    /// The device it is on, where that is known.
+    /// Its device, if known.
     pub fn channel(&self) -> Option<u64> {
         self.stream.channel()
     }
 
-    /// Waits until the oldest of them is written.
+    /// Waits until the oldest block in flight is written.
     pub fn complete(&mut self) -> Result<(), IoError> {
         self.stream.complete()
     }
@@ -129,8 +129,7 @@ impl RunWriter {
         IoError::Misuse { path: self.path.clone(), offset: self.index.data_end(), what }
     }
 
-    /// Makes all blocks so far durable; the index to [`resume`](Self::resume) with, for the
-    /// caller to keep.
+    /// Makes all blocks so far durable; returns the index for [`resume`](Self::resume), for the caller to keep.
     pub fn checkpoint(&mut self) -> Result<RunIndex, IoError> {
         self.stream.sync()?;
         Ok(self.index.clone())
@@ -141,7 +140,7 @@ impl RunWriter {
         Buf::try_heap(len).map_err(failed)
     }
 
-    /// Writes the index, makes all of it durable and closes the file.
+    /// Writes the index, makes the file durable and closes it.
     pub fn finish(mut self) -> Result<RunIndex, IoError> {
         let bytes = self.index.to_bytes();
         let mut buf = self.buffer(bytes.len())?;
@@ -153,7 +152,7 @@ impl RunWriter {
     }
 }
 
-/// Bytes a second run files have been written at so far, once there is something to go by.
+/// The rate at which run files have been written so far, in bytes per second, once enough is measured.
 fn write_rate(ledger: &Ledger) -> Option<f64> {
     const ENOUGH: Duration = Duration::from_millis(20);
     let account = ledger.account();

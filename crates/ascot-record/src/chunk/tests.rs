@@ -1,4 +1,4 @@
-//! Index sorts against the standard stable sort, on kind and on hostile inputs.
+//! Index sorts compared with the standard stable sort, on ordinary and hostile inputs.
 
 use std::cmp::Ordering;
 

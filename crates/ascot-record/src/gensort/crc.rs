@@ -1,9 +1,8 @@
 //! CRC-32 of many short records of one length.
 //!
-//! A CRC is nearly linear: that of a record is that of as many zeros, xor a sum over its words
-//! of the word times a power of x, all modulo P. A general routine walks along a long message;
-//! for short records it is quicker to multiply all the words at once by the constants of their
-//! places, add the products, and reduce once:
+//! A CRC is nearly linear: the CRC of a record is that of as many zeros, xor a sum over its words of the word times a
+//! power of x, all modulo P. A general routine processes a long message in sequence; for short records it is faster
+//! to multiply all words at once by the constants of their positions, add the products, and reduce once:
 //!
 //! ```text
 //! record    w0   w1   w2  ...  w12      64-bit words, the first one partly zeros
@@ -12,9 +11,9 @@
 //!                96 bits ──> 64 bits ──> 32 bits ──> xor CRC(zeros)
 //! ```
 //!
-//! With AVX-512 one instruction makes four products and four records are reduced together.
-//! Other processors, and records too long for the table of constants, take the general routine:
-//! it is faster than products of two words at a time.
+//! With AVX-512 one instruction computes four products, and four records are reduced together. Other processors, and
+//! records too long for the table of constants, use the general routine, which is faster than products of two words
+//! at a time.
 
 use super::crc_tables::FOLD_BYTES;
 
@@ -30,13 +29,13 @@ pub struct RecordCrc {
     kernel: Kernel,
 }
 
-/// How sums are taken.
+/// The method of summing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kernel {
     /// The general routine, record by record.
     General,
-    /// Carry-less products of eight words at a time, given the CRC of a record of zeros. Made only where the processor
-    /// has the instructions.
+    /// Carry-less products of eight words at a time, given the CRC of a record of zeros. Created only if the
+    /// processor has the instructions.
     #[cfg(target_arch = "x86_64")]
     Products { zeros: u32 },
 }
@@ -52,8 +51,7 @@ impl RecordCrc {
         RecordCrc { record_len, kernel: Kernel::General }
     }
 
-    /// The sum of the CRC-32 of every whole record in `records`; what is left over at the end
-    /// does not count.
+    /// The sum of the CRC-32 of every whole record in `records`; an incomplete record at the end does not count.
     #[expect(unsafe_code, reason = "calls a vector kernel that the processor has")]
     pub fn sum(&self, records: &[u8]) -> u128 {
         if self.record_len == 0 {
@@ -64,7 +62,7 @@ impl RecordCrc {
             Kernel::General => {
                 whole.chunks_exact(self.record_len).map(|record| u128::from(crc32fast::hash(record))).sum()
             }
-            // SAFETY: `new` makes this kernel only where the processor has what it needs.
+            // SAFETY: `new` chooses this kernel only if the processor supports it.
             #[cfg(target_arch = "x86_64")]
             Kernel::Products { zeros } => unsafe {
                 super::crc_x86::sum(whole, self.record_len, zeros).into()

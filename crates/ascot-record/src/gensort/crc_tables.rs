@@ -1,10 +1,8 @@
-//! Constants of the CRC-32 that zlib, PNG and Ethernet use, as carry-less multiplication wants
-//! them.
+//! Constants of the CRC-32 that zlib, PNG and Ethernet use, for carry-less multiplication.
 //!
-//! Bytes are read little-endian and bits stand for coefficients from the highest down: bit i of
-//! a 64-bit word w stands for x^(63-i), and bit i of a 128-bit product for x^(127-i). In these
-//! terms the product of two words comes out multiplied by one x too many, which the exponents
-//! below make up for.
+//! Bytes are read little-endian and bits are coefficients from the highest down: bit i of a 64-bit word w is the
+//! coefficient of x^(63-i), and bit i of a 128-bit product that of x^(127-i). In these terms the product of two words
+//! has one factor x too many, which the exponents below correct.
 
 /// The generator polynomial without its highest term.
 const POLYNOMIAL: u32 = 0xedb8_8320;
@@ -12,9 +10,9 @@ const POLYNOMIAL: u32 = 0xedb8_8320;
 /// Longest record, in bytes, that [`FOLD`] covers.
 pub(super) const FOLD_BYTES: usize = 1024;
 
-/// What each 64-bit word of a record is multiplied with so that the products just add up: the
-/// word that ends d bytes before the record's end gets x^(8d + 31) mod P. The last words come
-/// last, so that a shorter record uses a suffix of the table.
+/// The factor of each 64-bit word of a record, chosen so that the products just add up: the word that ends d bytes
+/// before the record's end gets x^(8d + 31) mod P. The last words come last, so that a shorter record uses a suffix
+/// of the table.
 pub(super) static FOLD: [u64; FOLD_BYTES / 8] = {
     let mut table = [0; FOLD_BYTES / 8];
     let mut word = table.len();
@@ -42,7 +40,7 @@ const fn power_of_x(exponent: usize) -> u64 {
     times_x(ONE, exponent)
 }
 
-/// A word below x^32, whose lower half therefore is zero, times x^exponent, mod P.
+/// A word below x^32, whose lower half is therefore zero, times x^exponent, mod P.
 const fn times_x(word: u64, exponent: usize) -> u64 {
     let mut remainder = (word >> 32) as u32;
     let mut i = 0;

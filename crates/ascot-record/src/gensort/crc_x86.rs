@@ -1,9 +1,8 @@
-//! The carry-less products of `crc`, in the x86 instructions for them.
+//! The carry-less products of `crc`, with x86 instructions.
 //!
-//! Invariants: callers have asked [`available`]; a record has 1 to
-//! [`FOLD_BYTES`](super::crc_tables::FOLD_BYTES) bytes and `records` holds whole ones. Words are
-//! counted from the end of a record, so that its first block is the incomplete one; what that
-//! block lacks in front reads as zeros and adds nothing.
+//! Invariants: callers have checked [`available`]; a record has 1 to [`FOLD_BYTES`](super::crc_tables::FOLD_BYTES)
+//! bytes and `records` holds whole ones. Words are counted from the end of a record, so that its first block is the
+//! incomplete one; the bytes missing at its front read as zeros and add nothing.
 
 use super::crc_tables::{BARRETT_P, BARRETT_QUOTIENT, FOLD, FOLD_96};
 use std::arch::x86_64::*;
@@ -11,7 +10,7 @@ use std::arch::x86_64::*;
 /// Bytes of a block.
 const BLOCK: usize = 64;
 
-/// Which halves of its operands a product takes: first operand, then second.
+/// The halves of its operands that a product uses: first operand, then second.
 const LOW_LOW: i32 = 0x00;
 const HIGH_LOW: i32 = 0x01;
 const HIGH_HIGH: i32 = 0x11;
@@ -27,7 +26,7 @@ pub(super) fn available() -> bool {
 /// The sum of the CRC-32 of every record; `zeros` is that of a record of zeros.
 ///
 /// # Safety
-/// The processor must have what [`available`] asks for.
+/// The processor must have the features that [`available`] checks.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,vpclmulqdq")]
 pub(super) fn sum(records: &[u8], record_len: usize, zeros: u32) -> u64 {
     let missing = record_len.next_multiple_of(BLOCK) - record_len;
@@ -56,7 +55,7 @@ pub(super) fn sum(records: &[u8], record_len: usize, zeros: u32) -> u64 {
     sum
 }
 
-/// The products of all words of one record, added up by place within a block.
+/// The products of all words of one record, added up by position within a block.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,vpclmulqdq")]
 #[expect(unsafe_code, reason = "vector instructions that the processor has")]

@@ -1,4 +1,4 @@
-//! Makes the benchmark's records, any range of them, at several gigabytes per second and core.
+//! Generates the benchmark's records, any range of them, at several gigabytes per second and core.
 //!
 //! Binary records overlap. Written one after another as ten bytes each, the states form one
 //! stream, and a record is a window of it masked with a constant, so that each record costs one
@@ -14,7 +14,7 @@
 
 use super::{KEY_LEN, RECORD_LEN, lcg};
 
-/// Which of the benchmark's two kinds of record.
+/// The benchmark's two kinds of record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
     /// A key of ten arbitrary bytes and a binary payload.
@@ -23,19 +23,19 @@ pub enum Encoding {
     Ascii,
 }
 
-/// Records whose states are laid out at a time.
+/// Records whose states are generated at a time.
 const BATCH: usize = 512;
 
 /// Bytes that the windows of two neighbouring records share.
 const OVERLAP: usize = RECORD_LEN - KEY_LEN;
 
-/// What each byte of a binary record is masked with: ten blocks of ten.
+/// The mask of each byte of a binary record: ten blocks of ten.
 const MASK: [u8; RECORD_LEN] = mask();
 
-/// Bytes of a hot key that a skewed key can take.
+/// Bytes of a hot key that a skewed key can use.
 const HOT_LEN: usize = 6;
 
-/// An iterator-like maker of consecutive records.
+/// Generates consecutive records, like an iterator.
 ///
 /// ```
 /// use ascot_record::gensort::{Encoding, RecordGenerator};
@@ -47,14 +47,14 @@ const HOT_LEN: usize = 6;
 #[derive(Clone)]
 pub struct RecordGenerator {
     encoding: Encoding,
-    /// Hot keys by the bit length of the record number, where the data are skewed.
+    /// Hot keys by the bit length of the record number, if the data are skewed.
     hot: Option<Box<[[u8; HOT_LEN]; 129]>>,
     /// Number of the next record.
     number: u128,
-    /// X(number + 1), the state its key comes from.
+    /// X(number + 1), the state of its key.
     key_state: u128,
-    /// Binary only: the state that goes into the stream next, and the stream itself, which
-    /// between calls begins with the nine blocks that the next record shares with the last.
+    /// Binary only: the next state of the stream, and the stream itself, which between calls begins with the nine
+    /// blocks that the next record shares with the last.
     stream_state: u128,
     stream: Vec<u8>,
 }
@@ -78,13 +78,12 @@ impl RecordGenerator {
         generator
     }
 
-    /// Number of the record that comes next.
+    /// Number of the next record.
     pub fn number(&self) -> u128 {
         self.number
     }
 
-    /// Fills `out` with as many whole records as it has room for, and says how many; bytes past
-    /// them keep their values.
+    /// Fills `out` with as many whole records as fit, and returns their number; bytes after them keep their values.
     pub fn fill(&mut self, out: &mut [u8]) -> usize {
         let count = out.len() / RECORD_LEN;
         let (records, _) = out.split_at_mut(count * RECORD_LEN);
@@ -97,7 +96,7 @@ impl RecordGenerator {
         count
     }
 
-    /// At most [`BATCH`] binary records.
+    /// Generates at most [`BATCH`] binary records.
     fn fill_binary(&mut self, batch: &mut [u8]) {
         let new_bytes = batch.len() / RECORD_LEN * KEY_LEN;
         let window_end = OVERLAP + new_bytes;
@@ -127,12 +126,12 @@ impl RecordGenerator {
                 self.key_state = lcg::next(self.key_state);
             }
         } else {
-            // Without skew the key states are those of the stream, nine steps back: nobody asks.
+            // Without skew the key states, which are those of the stream nine steps back, are not used.
             self.number = self.number.wrapping_add(records.len() as u128);
         }
     }
 
-    /// At most [`BATCH`] ASCII records.
+    /// Generates at most [`BATCH`] ASCII records.
     fn fill_ascii(&mut self, batch: &mut [u8]) {
         let (records, _) = batch.as_chunks_mut::<RECORD_LEN>();
         let mut number_digits = NumberDigits::new(self.number);
@@ -155,7 +154,7 @@ impl RecordGenerator {
     }
 }
 
-/// Lays `state` and its successors out as ten bytes each; returns the state that comes next.
+/// Writes `state` and its successors as ten bytes each; returns the next state.
 #[inline]
 fn extend(stream: &mut [u8], mut state: u128) -> u128 {
     for block in stream.as_chunks_mut::<KEY_LEN>().0 {
@@ -203,7 +202,7 @@ fn write_filler(record: &mut [u8; RECORD_LEN], low: u64) {
     }
 }
 
-/// The bits that a record number needs: 0 for 0, 128 at most.
+/// The bits of a record number: 0 for 0, 128 at most.
 fn bit_length(number: u128) -> usize {
     (u128::BITS - number.leading_zeros()) as usize
 }
@@ -223,7 +222,7 @@ fn hot_keys(encoding: Encoding) -> Box<[[u8; HOT_LEN]; 129]> {
 /// The 32 hexadecimal digits of ascending record numbers: only the last four change often.
 struct NumberDigits {
     digits: [u8; 32],
-    /// What the first 28 digits stand for.
+    /// The number of the first 28 digits.
     upper: u128,
 }
 

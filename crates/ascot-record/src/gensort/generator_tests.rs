@@ -1,4 +1,4 @@
-//! Published vectors of the benchmark's data, and the generator against its definition.
+//! Tests with published vectors of the benchmark's data, and of the generator against its definition.
 
 use super::super::{Validator, lcg};
 use super::*;

@@ -1,5 +1,4 @@
-//! The linear generator behind the benchmark's records:
-//! X(0) = 0, X(i+1) = A X(i) + C modulo 2^128.
+//! The linear generator of the benchmark's records: X(0) = 0, X(i+1) = A X(i) + C modulo 2^128.
 
 /// The multiplier A.
 const MULTIPLIER: u128 = 0x2360_ed05_1fc6_5da4_4385_df64_9fcc_f645;
@@ -15,8 +14,8 @@ pub(super) fn next(x: u128) -> u128 {
 
 /// X(i), in at most 128 doublings.
 ///
-/// Two steps of `x -> a x + c` are one of `x -> a^2 x + (a + 1) c`, so step sizes double while
-/// the bits of `i` say which of them to take.
+/// Two steps of `x -> a x + c` are one of `x -> a^2 x + (a + 1) c`, so step sizes double while the bits of `i` select
+/// the steps to take.
 pub(super) fn state(i: u128) -> u128 {
     let (mut multiplier, mut increment) = (MULTIPLIER, INCREMENT);
     let mut remaining = i;

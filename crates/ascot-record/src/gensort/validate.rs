@@ -1,8 +1,7 @@
 //! Order, duplicates and checksum of records of one length, part by part.
 //!
-//! A part of a file is validated on its own, by any thread; what comes of two parts that follow
-//! one another is put together from their results alone, because a result remembers its first
-//! and last key:
+//! Any thread can validate a part of a file on its own; the results of two consecutive parts are combined without
+//! reading the parts again, because a result holds its first and last key:
 //!
 //! ```text
 //! part 1 │ first .. last │ ── compare ── │ first .. last │ part 2
@@ -13,7 +12,7 @@ use super::RecordCrc;
 use std::cmp::Ordering;
 use std::ops::Range;
 
-/// Bytes that are checksummed and then compared while the first cache still has them.
+/// Bytes that are checksummed and then compared while they are still in the first cache.
 const SLICE_BYTES: usize = 32 << 10;
 
 /// Bytes of a key that a comparison of two integers covers.
@@ -26,10 +25,10 @@ pub enum ShapeError {
     /// The record has no bytes.
     #[error("a record must have at least one byte")]
     EmptyRecord,
-    /// There is no key, or one without bytes.
+    /// No key is given, or one without bytes.
     #[error("a key must have at least one byte: give a range such as 0..10")]
     EmptyKey,
-    /// A key ends behind the record.
+    /// A key ends after the end of the record.
     #[error(
         "key {}..{} reaches past the end of a record of {record_len} bytes: give a range within it",
         key.start, key.end
@@ -42,33 +41,32 @@ pub enum ShapeError {
     },
 }
 
-/// What a sequence of records is like. The default is that of no records.
+/// The properties of a sequence of records. The default is that of no records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Validation {
     /// Number of records.
     pub records: u64,
-    /// Records whose key equals the one before it.
+    /// Records whose key equals the previous one.
     pub duplicates: u64,
-    /// Records whose key is less than the one before it.
+    /// Records whose key is less than the previous one.
     pub unordered: u64,
     /// Number, from 0, of the first such record.
     pub first_unordered: Option<u64>,
     /// Sum of the CRC-32 (zlib's) of every record.
     pub checksum: u128,
-    /// The bytes of the first record's key; empty where there are no records.
+    /// The bytes of the first record's key; empty if there are no records.
     pub first_key: Vec<u8>,
-    /// The bytes of the last record's key; empty where there are no records.
+    /// The bytes of the last record's key; empty if there are no records.
     pub last_key: Vec<u8>,
 }
 
 impl Validation {
-    /// Whether no key is less than the one before it.
+    /// Whether no key is less than the previous one.
     pub fn is_ordered(&self) -> bool {
         self.first_unordered.is_none()
     }
 
-    /// Takes note of how the key of the next record, not counted yet, compares with the one
-    /// before it.
+    /// Notes how the key of the next record, not counted yet, compares with the previous one.
     pub fn note(&mut self, comparison: Ordering) {
         match comparison {
             Ordering::Less => {
@@ -85,8 +83,8 @@ impl Validation {
         self.combine_by(next, |first, last| first.cmp(last))
     }
 
-    /// As [`combine`](Self::combine), with keys that compare otherwise: `compare` is given the
-    /// first key of `next` and the last one of `self`.
+    /// Like [`combine`](Self::combine), with keys that compare differently: `compare` gets the first key of `next`
+    /// and the last one of `self`.
     pub fn combine_by(
         mut self,
         next: Validation,
@@ -111,7 +109,7 @@ impl Validation {
     }
 }
 
-/// Validates records of one length with keys at fixed places.
+/// Validates records of one length with keys at fixed positions.
 ///
 /// ```
 /// use ascot_record::gensort::Validator;
@@ -152,7 +150,7 @@ impl Validator {
         self.record_len
     }
 
-    /// Validates the whole records of one part; what is left over at its end does not count.
+    /// Validates the whole records of one part; an incomplete record at its end does not count.
     pub fn validate(&self, part: &[u8]) -> Validation {
         let count = part.len() / self.record_len;
         let part = &part[..count * self.record_len];
@@ -176,8 +174,7 @@ impl Validator {
         validation
     }
 
-    /// Compares each of `records` but the first with the one before it; `first` is the number of
-    /// the first.
+    /// Compares each of `records` except the first with the previous one; `first` is the number of the first.
     fn compare(&self, records: &[u8], first: usize, validation: &mut Validation) {
         let (unordered, duplicates) = match &self.window {
             Some(window) => window.count(records, self.record_len),
@@ -203,7 +200,7 @@ impl Validator {
         (unordered, duplicates)
     }
 
-    /// The place of the first record less than the one before it.
+    /// The position of the first record that is less than the previous one.
     fn find_unordered(&self, records: &[u8]) -> Option<usize> {
         self.neighbours(records)
             .position(|(before, record)| self.compare_keys(record, before).is_lt())
@@ -227,7 +224,7 @@ impl Validator {
     }
 }
 
-/// A short key as the bits of a 16-byte big-endian integer that a mask leaves.
+/// A short key as the bits that a mask selects of a 16-byte big-endian integer.
 #[derive(Clone, Debug)]
 struct KeyWindow {
     start: usize,
@@ -235,7 +232,7 @@ struct KeyWindow {
 }
 
 impl KeyWindow {
-    /// None where the key or the record is too long or too short for it.
+    /// `None` if the key or the record is too long or too short.
     fn new(key: &Range<usize>, record_len: usize) -> Option<Self> {
         let start = key.start.min(record_len.checked_sub(WINDOW)?);
         let behind = (start + WINDOW).checked_sub(key.end)?;
@@ -270,7 +267,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Straight from the definition.
+    /// Follows the definition directly.
     fn reference(data: &[u8], record_len: usize, keys: &[Range<usize>]) -> Validation {
         let key =
             |record: &[u8]| keys.iter().flat_map(|key| record[key.clone()].to_vec()).collect::<Vec<u8>>();

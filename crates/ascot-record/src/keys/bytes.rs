@@ -1,36 +1,36 @@
 //! Text as memcmp-comparable bytes.
 //!
-//! A text that stands last in an ascending key is its own key. Anywhere else it must not run into what follows,
+//! A text that comes last in an ascending key is its own key. Anywhere else it must not run into the bytes after it,
 //! so it is *closed*:
 //!
 //! ```text
 //! 00 -> 01 01     01 -> 01 02     every other byte -> itself     end -> 00
 //! ```
 //!
-//! Invariants: the end sorts before every byte, the escapes keep the order of 00 < 01 < 02, and no closed text
-//! is a prefix of another, so that bytes appended behind it never decide between two different texts.
-//! A descending key is the complement of the closed ascending one.
+//! Invariants: the end sorts before every byte, the escapes keep the order of 00 < 01 < 02, and no closed text is a
+//! prefix of another, so that bytes appended after it never decide between two different texts. A descending key is
+//! the complement of the closed ascending one.
 
 use memchr::memchr2;
 
 /// How a text ends in the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// Nothing follows: the raw bytes do.
+    /// Nothing follows: the raw bytes end the key.
     Open,
     /// Something follows, or the bytes will be complemented: escaped and terminated.
     Closed,
 }
 
-/// Which bytes of a text take part.
+/// The bytes of a text that are left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Ignore {
-    /// All of them.
+    /// None.
     #[default]
     Nothing,
-    /// Letters, digits, space, tab and newline (`-d`).
+    /// All but letters, digits, space, tab and newline (`-d`).
     NonDictionary,
-    /// The printing ASCII characters (`-i`).
+    /// All but the printing ASCII characters (`-i`).
     NonPrinting,
 }
 
@@ -62,8 +62,8 @@ const fn kept(ignore: Ignore) -> [bool; 256] {
     table
 }
 
-/// Whether the sort command takes `byte` for a blank in the C locale. A newline is one too; only records ended
-/// by something else can hold it.
+/// Whether the sort command treats `byte` as a blank in the C locale. A newline is one too; only records with another
+/// terminator can hold it.
 #[inline]
 pub(super) const fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n')
@@ -76,7 +76,7 @@ pub(super) fn skip_blanks(text: &[u8]) -> &[u8] {
     text.get(skip..).unwrap_or_default()
 }
 
-/// Turns every byte of `key` into its complement, which reverses its order.
+/// Complements every byte of `key`, which reverses its order.
 #[inline]
 pub(super) fn complement(key: &mut [u8]) {
     for byte in key {
@@ -84,7 +84,7 @@ pub(super) fn complement(key: &mut [u8]) {
     }
 }
 
-/// Complements what was appended to `out` since it had `base` bytes.
+/// Complements the bytes appended to `out` since its length was `base`.
 #[inline]
 pub(super) fn complement_from(out: &mut [u8], base: usize) {
     if let Some(tail) = out.get_mut(base..) {
@@ -118,7 +118,7 @@ pub(super) fn append_escaped(text: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(rest);
 }
 
-/// Appends the bytes of `text` that `ignore` keeps, in capitals if `fold`, ended as `ending` says.
+/// Appends the bytes of `text` that `ignore` keeps, in capitals if `fold`, with the given ending.
 pub(super) fn append_filtered(text: &[u8], ignore: Ignore, fold: bool, ending: Ending, out: &mut Vec<u8>) {
     let base = out.len();
     match ignore {
@@ -136,7 +136,7 @@ pub(super) fn append_filtered(text: &[u8], ignore: Ignore, fold: bool, ending: E
     }
 }
 
-/// Appends the bytes of `text` that `table` keeps: each is written, and kept by moving on.
+/// Appends the bytes of `text` that `table` keeps: each is written, and kept by advancing the length.
 fn append_kept(text: &[u8], table: &[bool; 256], out: &mut Vec<u8>) {
     let base = out.len();
     out.resize(base + text.len(), 0);

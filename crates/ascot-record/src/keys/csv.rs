@@ -1,20 +1,20 @@
 //! Keys that are columns of a CSV file.
 //!
-//! A description is a list of columns by name or number, each with its direction, type and place of nulls:
+//! A description is a list of columns by name or number, each with its direction, type and position of nulls:
 //!
 //! ```text
 //! tenant:desc,#3:number:nulls-first     -ts (a leading minus: descending)     "a, b":date
 //! ```
 //!
-//! An empty field, quoted or not, a field the row does not reach and content named so (`--null`) are null. Nulls come
-//! last unless told otherwise, whatever the direction. In a column of numbers or dates, what is neither null nor of
-//! the type sorts behind all that is, as text; so a type taken from a sample cannot lose or mix up later values.
+//! An empty field, quoted or not, a field beyond the end of the row and content declared as null (`--null`) are null.
+//! By default nulls come last, in either direction. In a column of numbers or dates, a value that is neither null nor
+//! of the type sorts after all others, as text; so a type taken from a sample cannot lose or mix up later values.
 //!
 //! ```text
 //! 00 or FF FF null   |   a text, FF as its first byte written FF FE   |   17..E9 number   40 date   F0 text
 //! ```
 //!
-//! A descending column is the complement of all that.
+//! A descending column is the complement of these bytes.
 
 use super::bytes::{Ending, append_escaped, append_text, complement_from};
 use super::csv_row::{Field, Row};
@@ -30,17 +30,17 @@ use std::cell::Cell;
 pub enum CsvType {
     /// As bytes.
     Text,
-    /// As decimal numbers of any length, with an optional exponent; infinities and not-a-numbers by name.
+    /// As decimal numbers of any length, with an optional exponent; infinities and NaNs by name.
     Number,
-    /// As such numbers with other marks in them.
+    /// As such numbers with other marks.
     MarkedNumber(NumberMarks),
-    /// As ISO 8601 dates and times, to the nanosecond; without a zone UTC.
+    /// As ISO 8601 dates and times, to the nanosecond; UTC if there is no zone.
     Date,
-    /// As dates and times in a form of their own.
+    /// As dates and times in a described format.
     FormattedDate(DateFormat),
 }
 
-/// As a key names it.
+/// The name of the type in a key.
 impl std::fmt::Display for CsvType {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -54,13 +54,13 @@ impl std::fmt::Display for CsvType {
 }
 
 impl CsvType {
-    /// Whether any content is of it.
+    /// Whether every content has this type.
     #[must_use]
     pub fn takes_all(&self) -> bool {
         *self == CsvType::Text
     }
 
-    /// Whether `content` is of it.
+    /// Whether `content` has this type.
     pub(super) fn takes(&self, content: &[u8]) -> bool {
         match self {
             CsvType::Text => true,
@@ -77,16 +77,16 @@ thread_local! {
     static MISFITS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// How many keys this thread has written of values that are not of their column's type, each as often as it was
-/// written. Keys are written deep inside sorts: who asks before one and behind it knows whether its records have to
-/// be looked at for such values, at no cost where there are none.
+/// The number of keys this thread has written for values that are not of their column's type, counted once per write.
+/// Keys are written deep inside sorts: a caller that compares this number before and after a sort knows whether its
+/// records must be searched for such values, at no cost if there are none.
 #[must_use]
 pub fn misfits_written() -> u64 {
     MISFITS.get()
 }
 
-/// The type of which all of `sample` are: numbers, else dates, else text. Empty values do not count; without
-/// any other it is text.
+/// The type that all of `sample` have: numbers, else dates, else text. Empty values do not count; if all are empty,
+/// the type is text.
 pub fn infer_type<'v>(sample: impl IntoIterator<Item = &'v [u8]>) -> CsvType {
     let mut any = false;
     let mut numbers = true;
@@ -106,7 +106,7 @@ pub fn infer_type<'v>(sample: impl IntoIterator<Item = &'v [u8]>) -> CsvType {
     }
 }
 
-/// One column, ready to be used.
+/// One column, compiled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CsvKey {
     /// From 0.
@@ -115,7 +115,7 @@ pub(super) struct CsvKey {
     pub(super) descending: bool,
     pub(super) nulls_first: bool,
     pub(super) ending: Ending,
-    /// Content that counts as null, besides none.
+    /// Content that counts as null, besides empty content.
     pub(super) nulls: Vec<Vec<u8>>,
 }
 
@@ -154,12 +154,12 @@ impl CsvKey {
                 None => append_misfit(field, out),
             },
             (_, Some(text)) => self.append_own_form(field, text, out),
-            // Content with quotes in it is neither number nor date.
+            // Content that contains quotes is neither number nor date.
             (_, None) => append_misfit(field, out),
         }
     }
 
-    /// Apart, as keys of the common types are written faster without it in between.
+    /// Separate, since keys of the common types are written faster without this code between them.
     #[inline(never)]
     fn append_own_form(&self, field: &Field<'_>, text: &[u8], out: &mut Vec<u8>) {
         let fits = match &self.kind {
@@ -180,7 +180,7 @@ impl CsvKey {
         is_empty(field) || (!self.nulls.is_empty() && self.is_spelled_null(field))
     }
 
-    /// Whether the content is one of the spellings of null.
+    /// Whether the content is one of the declared nulls.
     #[inline(never)]
     fn is_spelled_null(&self, field: &Field<'_>) -> bool {
         match field.contiguous() {
@@ -195,7 +195,7 @@ impl CsvKey {
             && !field.contiguous().map_or(self.kind.takes_all(), |text| self.kind.takes(text))
     }
 
-    /// As for content in one piece.
+    /// Appends content that consists of several pieces of the row.
     fn append_pieces(&self, field: &Field<'_>, nulls_low: bool, out: &mut Vec<u8>) {
         let raw = self.ending == Ending::Open && !nulls_low;
         let mut begun = nulls_low;
@@ -219,7 +219,7 @@ impl CsvKey {
     }
 }
 
-/// Appends a value that is not of its column's type.
+/// Appends a value that does not have its column's type.
 #[cold]
 fn append_misfit(field: &Field<'_>, out: &mut Vec<u8>) {
     MISFITS.set(MISFITS.get().wrapping_add(1));
@@ -240,7 +240,7 @@ fn is_empty(field: &Field<'_>) -> bool {
     }
 }
 
-/// Appends the keys of a row. Columns in ascending order need one walk through it.
+/// Appends the keys of a row. Columns in ascending order need one pass over it.
 pub(super) fn append_row(body: &[u8], separator: u8, quote: u8, keys: &[CsvKey], out: &mut Vec<u8>) {
     let mut row = Row::new(body, separator, quote);
     let mut next = 0;
@@ -254,7 +254,7 @@ pub(super) fn append_row(body: &[u8], separator: u8, quote: u8, keys: &[CsvKey],
     }
 }
 
-/// Gives the values of a row that are not of their column's type, each with the number of its key.
+/// Passes on the values of a row that do not have their column's type, each with the number of its key.
 pub(super) fn row_misfits(
     body: &[u8],
     separator: u8,

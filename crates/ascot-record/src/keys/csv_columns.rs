@@ -1,8 +1,8 @@
-//! The columns that keys name: where they are, of which type their values are, and what there is to say of a type
-//! that was taken from a sample.
+//! The columns that keys name: their positions, the types of their values, and notices about types inferred from a
+//! sample.
 //!
-//! A column all sampled values of which are numbers is one of numbers, else of dates, else of text. Where it falls
-//! back to text although most values are of another type, or all of one in another spelling, that is said.
+//! A column is numeric if all its sampled values are numbers, else a date if all are dates, else text. If it falls
+//! back to text although most values have another type, or all have one in another spelling, that is reported.
 
 use super::bytes::Ending;
 use super::csv::{CsvKey, CsvType, infer_type};
@@ -18,38 +18,38 @@ use super::{KeyError, KeyProgram};
 pub struct KeyColumn {
     /// Its number, from 0.
     pub column: usize,
-    /// Its name, where there is a header.
+    /// Its name, if there is a header.
     pub name: Option<String>,
     /// How its values are ordered.
     pub kind: CsvType,
-    /// The type was taken from a sample.
+    /// Whether the type was inferred from a sample.
     pub inferred: bool,
-    /// What else the values look like, where that was text.
+    /// The type that most values of a text column seem to have.
     pub fallback: Option<Fallback>,
 }
 
-/// What values look like in a column that was taken for text.
+/// The apparent type of a column that was inferred as text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fallback {
-    /// The type that is meant, most likely.
+    /// The likely type.
     pub kind: CsvType,
     /// Sampled values of that type.
     pub fitting: usize,
-    /// Others, which are not null.
+    /// Other values that are not null.
     pub others: usize,
-    /// The first that is not what would have been inferred: its row in the sample, from 0, and the value.
+    /// The first value that kept the type from being inferred: its row in the sample, from 0, and the value.
     pub first: (usize, String),
-    /// The other values are all the same: a spelling of null, most likely.
+    /// The single other value, if all others are equal: probably a spelling of null.
     pub null: Option<String>,
 }
 
 /// Longest value that is shown, characters.
 const SHOWN_CHARS: usize = 40;
 
-/// Finds the columns of keys, and the types of those that have none. `header` and rows come without what ends them.
+/// Finds the columns of keys, and infers missing types. `header` and rows come without their terminators.
 ///
 /// # Errors
-/// A column that is not there, or a name that is there twice.
+/// A missing column, or an ambiguous name.
 pub fn csv_columns(
     specs: &[CsvKeySpec],
     header: Option<&[u8]>,
@@ -87,11 +87,11 @@ pub fn csv_columns(
     specs.iter().map(find).collect()
 }
 
-/// Compiles keys by column. `header` is the first row, where it holds the names; `sample_rows` are the rows that
-/// columns without a type take it from. Rows come without what ends them.
+/// Compiles keys by column. `header` is the first row, if it holds the names; `sample_rows` are the rows from which
+/// missing types are inferred. Rows come without their terminators.
 ///
 /// # Errors
-/// A column that is not there, or a name that is there twice.
+/// A missing column, or an ambiguous name.
 pub fn compile_csv(
     specs: &[CsvKeySpec],
     header: Option<&[u8]>,
@@ -103,7 +103,7 @@ pub fn compile_csv(
     Ok(compile_columns(specs, &columns, separator, quote))
 }
 
-/// Compiles keys whose columns have been found.
+/// Compiles keys for columns that are already found.
 #[must_use]
 pub fn compile_columns(specs: &[CsvKeySpec], columns: &[KeyColumn], separator: u8, quote: u8) -> KeyProgram {
     let last = specs.len().saturating_sub(1);
@@ -118,11 +118,11 @@ pub fn compile_columns(specs: &[CsvKeySpec], columns: &[KeyColumn], separator: u
     KeyProgram::csv(separator, quote, keys.collect())
 }
 
-/// What values that are text look like.
+/// The type that text values seem to have.
 fn fallback(values: &[(usize, Vec<u8>)]) -> Option<Fallback> {
     let candidates = [CsvType::Number, CsvType::Date].into_iter().chain(other_spellings());
     let fitting = |kind: &CsvType| values.iter().filter(|(_, value)| kind.takes(value)).count();
-    // Of several the first with the most values; text that holds some number is text.
+    // Of several types, the first with the most values; text that contains some number is text.
     let mut best: Option<(CsvType, usize)> = None;
     for kind in candidates {
         let count = fitting(&kind);
@@ -145,7 +145,7 @@ fn fallback(values: &[(usize, Vec<u8>)]) -> Option<Fallback> {
     })
 }
 
-/// Types in spellings that are common and never inferred.
+/// Types in common spellings that are never inferred.
 fn other_spellings() -> impl Iterator<Item = CsvType> {
     let marks = [(b',', None), (b',', Some(b'.')), (b'.', Some(b','))];
     let marks = marks.map(|(decimal, group)| CsvType::MarkedNumber(NumberMarks { decimal, group }));
@@ -173,7 +173,7 @@ fn other_spellings() -> impl Iterator<Item = CsvType> {
     marks.into_iter().chain(formats.map(CsvType::FormattedDate))
 }
 
-/// A value as messages show it: in one line, and not too long.
+/// A value in the form for messages: on one line, and shortened.
 #[must_use]
 pub fn shown(value: &[u8]) -> String {
     let text = String::from_utf8_lossy(value);
@@ -190,8 +190,8 @@ pub fn shown(value: &[u8]) -> String {
     shown
 }
 
-/// The names in `first`, where that row looks like a header of `rows`: its fields are text, none like another, and
-/// the values below some of them are numbers or dates.
+/// The names in `first`, if that row looks like a header of `rows`: its fields are distinct texts, and the values
+/// below some of them are numbers or dates.
 #[must_use]
 pub fn header_like(first: &[u8], rows: &[&[u8]], separator: u8, quote: u8) -> Option<Vec<String>> {
     let names = header_names(first, separator, quote);
@@ -209,7 +209,7 @@ pub fn header_like(first: &[u8], rows: &[&[u8]], separator: u8, quote: u8) -> Op
         }
     }
     let below = typed.iter().any(|(count, all)| *count > 0 && *all);
-    // A table's own numbers have no name, often.
+    // A column of row numbers often has no name.
     let any = names.iter().any(|name| !name.is_empty());
     (below && any && names.iter().enumerate().all(named)).then(|| texts(&names))
 }

@@ -1,4 +1,4 @@
-//! The header of a CSV file: its names, the column that a name means, and where two headers differ.
+//! The header of a CSV file: its names, the column of a name, and the difference of two headers.
 
 use super::KeyError;
 use super::csv_row::Row;
@@ -10,7 +10,7 @@ pub(super) fn header_names(header: &[u8], separator: u8, quote: u8) -> Vec<Vec<u
     Row::new(header, separator, quote).map(|field| field.content()).collect()
 }
 
-/// The names of the columns of a header, which is given without its line end.
+/// The names of the columns of a header, which comes without its terminator.
 pub fn header_columns(header: &[u8], separator: u8, quote: u8) -> Vec<String> {
     texts(&header_names(header, separator, quote))
 }
@@ -20,17 +20,16 @@ pub(super) fn texts(names: &[Vec<u8>]) -> Vec<String> {
     names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect()
 }
 
-/// Where a header differs from another one.
+/// A difference between two headers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeaderDifference {
     /// The first column that differs, from 1.
     pub column: usize,
-    /// Its names in the two; none where a header ends before it.
+    /// Its names in the two headers; `None` if a header ends before it.
     pub names: [Option<String>; 2],
 }
 
-/// The first difference of two headers, which come without what ends them: their names count, not how these are
-/// quoted.
+/// The first difference of two headers, which come without their terminators: their names count, not the quoting.
 pub fn header_difference(headers: [&[u8]; 2], separator: u8, quote: u8) -> Option<HeaderDifference> {
     let names = headers.map(|header| header_names(header, separator, quote));
     let [one, other] = &names;
@@ -67,7 +66,7 @@ fn unknown_column(name: &str, names: &[Vec<u8>]) -> KeyError {
     let wanted = name.to_lowercase();
     let distance = |column: &&String| strsim::levenshtein(&wanted, &column.to_lowercase());
     let nearest = columns.iter().min_by_key(distance);
-    // A third of the name may differ; beyond, a suggestion is noise.
+    // A third of the name may differ; beyond that, a suggestion is noise.
     let nearest = nearest.filter(|column| distance(column) <= wanted.chars().count().div_ceil(3)).cloned();
     KeyError::UnknownColumn { name: name.to_owned(), columns, nearest }
 }

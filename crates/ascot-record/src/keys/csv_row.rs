@@ -1,13 +1,13 @@
-//! Fields of one CSV row, quoted as RFC 4180 has it.
+//! Fields of one CSV row, quoted as in RFC 4180.
 //!
-//! A field is quoted if its first byte is the quote; within quotes a separator is content and a doubled quote is
-//! one quote. Rows that break the rules still have one reading: a quote inside an unquoted field is content, what
-//! follows a closing quote up to the separator belongs to the field, and a quote never closed reaches to the end
-//! of the row.
+//! A field is quoted if its first byte is the quote; within quotes a separator is content and a doubled quote is one
+//! quote. Rows that break the rules still have one reading: a quote inside an unquoted field is content, bytes
+//! between a closing quote and the separator belong to the field, and a quote never closed extends to the end of the
+//! row.
 
 use memchr::{memchr, memchr2};
 
-/// A field as it stands in the row, its quotes included.
+/// A field as it appears in the row, with its quotes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Field<'r> {
     raw: &'r [u8],
@@ -15,7 +15,7 @@ pub(super) struct Field<'r> {
 }
 
 impl<'r> Field<'r> {
-    /// The content, where it is one piece of the row.
+    /// The content, if it is one slice of the row.
     #[inline]
     pub(super) fn contiguous(&self) -> Option<&'r [u8]> {
         match self.raw.split_first() {
@@ -27,7 +27,7 @@ impl<'r> Field<'r> {
         }
     }
 
-    /// Calls `f` with the pieces of the content in turn.
+    /// Calls `f` with the pieces of the content in order.
     pub(super) fn pieces(&self, mut f: impl FnMut(&'r [u8])) {
         if self.raw.first() != Some(&self.quote) {
             return f(self.raw);
@@ -43,7 +43,7 @@ impl<'r> Field<'r> {
         f(rest);
     }
 
-    /// The content as a string of its own.
+    /// The content, copied.
     pub(super) fn content(&self) -> Vec<u8> {
         let mut content = Vec::with_capacity(self.raw.len());
         self.pieces(|piece| content.extend_from_slice(piece));
@@ -51,7 +51,7 @@ impl<'r> Field<'r> {
     }
 }
 
-/// A walk through the fields of a row.
+/// Iterates over the fields of a row.
 #[derive(Debug, Clone)]
 pub(super) struct Row<'r> {
     separator: u8,
@@ -60,7 +60,7 @@ pub(super) struct Row<'r> {
 }
 
 impl<'r> Row<'r> {
-    /// Starts before the first field. Every row has one, the empty row too.
+    /// Starts before the first field. Every row has one, even the empty row.
     pub(super) fn new(body: &'r [u8], separator: u8, quote: u8) -> Row<'r> {
         Row { separator, quote, rest: Some(body) }
     }
@@ -90,11 +90,11 @@ impl<'r> Iterator for Row<'r> {
     }
 }
 
-/// Where the separator behind the quoted field at the start of `text` stands.
+/// The position of the separator after the quoted field at the start of `text`.
 fn quoted_end(text: &[u8], separator: u8, quote: u8) -> Option<usize> {
     let mut at = 1;
     loop {
-        // Inside: a doubled quote leaves and enters again at once, which comes to the same.
+        // Inside quotes: a doubled quote leaves and re-enters them, with the same result.
         at += memchr(quote, text.get(at..)?)? + 1;
         let rest = text.get(at..)?;
         let next = memchr2(separator, quote, rest)?;

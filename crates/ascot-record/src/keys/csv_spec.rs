@@ -1,4 +1,4 @@
-//! Reading the description of CSV keys.
+//! Parses the description of CSV keys.
 
 use super::KeyError;
 use super::csv::CsvType;
@@ -18,21 +18,21 @@ pub enum CsvColumn {
 /// One column of a description of CSV keys.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CsvKeySpec {
-    /// Which column.
+    /// The column.
     pub column: CsvColumn,
-    /// The greatest first.
+    /// Whether the greatest come first.
     pub descending: bool,
-    /// The type; none: taken from a sample.
+    /// The type; `None` if it is inferred from a sample.
     pub kind: Option<CsvType>,
-    /// Nulls before all values; else behind.
+    /// Whether nulls come before all values, instead of after them.
     pub nulls_first: bool,
-    /// Content that is null, too, besides none.
+    /// Content that is also null, besides empty content.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nulls: Vec<String>,
 }
 
-/// Reads `column[:asc|desc][:text|number|date|auto][:nulls-first|nulls-last],...`. A column is a name, a name in
-/// double quotes (a quote in it doubled), or `#` and a number from 1; a minus sign before it is `:desc`. Types may
+/// Parses `column[:asc|desc][:text|number|date|auto][:nulls-first|nulls-last],...`. A column is a name, a name in
+/// double quotes (a quote in it doubled), or `#` and a number from 1; a minus sign before it means `:desc`. Types may
 /// be `number(,)` and `date(%d.%m.%Y)`.
 ///
 /// # Errors
@@ -75,8 +75,8 @@ fn parse_column(text: &str) -> Result<CsvColumn, KeyError> {
     Ok(CsvColumn::Name(quoted.map_or_else(|| text.to_owned(), |name| name.replace("\"\"", "\""))))
 }
 
-/// Splits at `separator` outside double quotes, and outside the parentheses of a modifier: those of a column's name
-/// are part of it.
+/// Splits at `separator` outside double quotes, and outside the parentheses of a modifier: parentheses in a column's
+/// name are part of it.
 fn split_unquoted<'t>(part: &'t str, separator: char, text: &str) -> Result<Vec<&'t str>, KeyError> {
     let mut quoted = false;
     let mut modifier = false;
@@ -99,7 +99,7 @@ fn split_unquoted<'t>(part: &'t str, separator: char, text: &str) -> Result<Vec<
     Ok(parts)
 }
 
-/// What the modifiers of one key have said so far.
+/// The modifiers of one key that have been read so far.
 #[derive(Default)]
 struct Modifiers {
     descending: Option<bool>,
@@ -129,7 +129,7 @@ impl Modifiers {
     }
 }
 
-/// The type of this name, which may hold marks or a form; none if it is no type's.
+/// The type with this name, which may include marks or a format; `None` if it is not the name of a type.
 fn named_type(name: &str) -> Result<Option<CsvType>, KeyError> {
     let argument = |type_name: &str| name.strip_prefix(type_name)?.strip_prefix('(')?.strip_suffix(')');
     Ok(match name {

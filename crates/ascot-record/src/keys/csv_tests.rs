@@ -276,7 +276,7 @@ proptest! {
         let specs = parse_csv_keys(&format!("#1:number({marks})")).unwrap();
         let program = compile_csv(&specs, None, b';', b'"', &[]).unwrap();
         let (group, decimal) = (marks.chars().next().filter(|_| marks.len() > 1), marks.chars().last().unwrap());
-        // The same in plain marks; what has plain marks that are not its own is none.
+        // The same in plain marks; a number in plain marks that are not its own is not accepted.
         let plain: String = text.chars().filter(|c| Some(*c) != group).map(|c| if c == decimal { '.' } else { c }).collect();
         let foreign = text.contains('.') && decimal != '.' && group != Some('.');
         let mut found = 0;

@@ -1,12 +1,11 @@
-//! ISO 8601 dates and times as memcmp-comparable bytes; other forms read `date_format`.
+//! ISO 8601 dates and times as memcmp-comparable bytes; `date_format` reads other formats.
 //!
 //! ```text
 //! 2024-05-01   2024-05-01T12:30   2024-05-01 12:30:59.123456789Z   2024-05-01T12:30:00+02:00
 //! ```
 //!
-//! A date is its first moment; a time without a zone is taken for UTC; fractions beyond a nanosecond are cut
-//! off. The key is a tag, the seconds since 0000-01-01 in five bytes (biased, for offsets before it) and the
-//! nanoseconds in four.
+//! A date is its first moment; a time without a zone is in UTC; fractions beyond a nanosecond are cut off. The key is
+//! a tag, the seconds since 0000-01-01 in five bytes (biased, for offsets before it) and the nanoseconds in four.
 
 /// Tag of a date in the key: between the null tags and that of texts.
 const TAG: u8 = 0x40;
@@ -21,12 +20,12 @@ pub(super) struct Moment {
 }
 
 impl Moment {
-    /// So many seconds and nanoseconds after 0000-01-01.
+    /// The moment at these seconds and nanoseconds after 0000-01-01.
     pub(super) fn new(seconds: i64, nanoseconds: u32) -> Moment {
         Moment { seconds, nanoseconds }
     }
 
-    /// Reads `text`, all of it but spaces and tabs around.
+    /// Parses all of `text` except spaces and tabs around it.
     pub(super) fn parse(text: &[u8]) -> Option<Moment> {
         let (mut seconds, rest) = date(text.trim_ascii())?;
         let Some((separator, rest)) = rest.split_first() else {
@@ -56,7 +55,7 @@ impl Moment {
     }
 }
 
-/// `N` digits as a number, and what follows.
+/// `N` digits as a number, and the text after them.
 fn number<const N: usize>(text: &[u8]) -> Option<(i64, &[u8])> {
     let (digits, rest) = text.split_first_chunk::<N>()?;
     let mut value = 0;
@@ -91,8 +90,8 @@ pub(super) fn month_days(year: i64, month: i64) -> Option<i64> {
     }
 }
 
-/// Days from 0000-01-01 to a date of the Gregorian calendar, from years that begin in March so that the leap
-/// day comes last: then the months before one have 30.6 days on average, rounded.
+/// Days from 0000-01-01 to a date of the Gregorian calendar. Years begin in March here, so that the leap day comes
+/// last; then the months before a month have 30.6 days on average, rounded.
 pub(super) fn days_before(year: i64, month: i64, day: i64) -> i64 {
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
@@ -100,7 +99,7 @@ pub(super) fn days_before(year: i64, month: i64, day: i64) -> i64 {
     60 + year * 365 + leap_days + (month * 153 + 2) / 5 + day - 1
 }
 
-/// Seconds and nanoseconds into the day, and what follows: `HH:MM[:SS[.FRACTION]]`.
+/// Seconds and nanoseconds into the day, and the text after them: `HH:MM[:SS[.FRACTION]]`.
 fn time(text: &[u8]) -> Option<(i64, u32, &[u8])> {
     let (hour, rest) = number::<2>(text)?;
     let (minute, rest) = number::<2>(rest.strip_prefix(b":")?)?;
@@ -129,7 +128,8 @@ pub(super) fn fraction(text: &[u8]) -> Option<(u32, &[u8])> {
     Some((padded.take(9).fold(0, |value, digit| value * 10 + digit), rest))
 }
 
-/// Seconds that the zone at the start of `text` is ahead of UTC, and what follows. `digits` reads two digits.
+/// Seconds by which the zone at the start of `text` is ahead of UTC, and the text after it. `digits` reads two
+/// digits.
 pub(super) fn zone(text: &[u8], digits: impl Fn(&[u8]) -> Option<(i64, &[u8])>) -> Option<(i64, &[u8])> {
     let (sign, rest) = match text.split_first()? {
         (b'Z' | b'z', rest) => return Some((0, rest)),

@@ -1,4 +1,4 @@
-//! Dates and times in a form that is described, as `%d.%m.%Y`: the directives of strptime, in English.
+//! Dates and times in a described format, such as `%d.%m.%Y`: the directives of strptime, in English.
 //!
 //! ```text
 //! %Y 2024   %y 24 (69 to 99: 19..)   %m 5   %b %B %h May   %d %e 1   %j day of the year   %a %A Wed (not looked at)
@@ -7,13 +7,13 @@
 //! ```
 //!
 //! Numbers may lack leading zeros unless another number follows at once; names may be long or short, in any case;
-//! blanks stand for any blanks. What a format leaves out is that of 2000-01-01T00:00:00Z.
+//! blanks match any blanks. Fields that a format omits have the values of 2000-01-01T00:00:00Z.
 
 use super::KeyError;
 use super::date::{Moment, days_before, fraction, month_days, zone};
 use serde::{Deserialize, Serialize};
 
-/// A form of dates, read from its text and stored as that.
+/// A format of dates, parsed from its text and stored as that text.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct DateFormat {
@@ -25,7 +25,7 @@ pub struct DateFormat {
 enum Item {
     Literal(u8),
     Blanks,
-    /// A number of at most so many digits; exactly as many if the next item is a number, too.
+    /// A number of at most this many digits; exactly as many if the next item is a number, too.
     Number {
         field: Field,
         most: usize,
@@ -74,7 +74,7 @@ const WEEKDAYS: [&str; 7] = ["monday", "tuesday", "wednesday", "thursday", "frid
 const EPOCH_DIGITS: usize = 11;
 /// Seconds from 0000-01-01 to 1970-01-01.
 const EPOCH: i64 = 719_528 * 86_400;
-/// The year of what has none: it has all days.
+/// The year of dates without one: a leap year, which has all days.
 const YEAR: i64 = 2_000;
 
 impl From<DateFormat> for String {
@@ -98,10 +98,10 @@ impl std::fmt::Display for DateFormat {
 }
 
 impl DateFormat {
-    /// Reads a format.
+    /// Parses a format.
     ///
     /// # Errors
-    /// An unknown directive, one that stands twice, or one that lacks what it goes with.
+    /// An unknown directive, a repeated one, or one without its counterpart.
     pub fn new(text: &str) -> Result<DateFormat, KeyError> {
         let refuse = |why: String| KeyError::DateFormat { format: text.to_owned(), why };
         let spelled = text.replace("%T", "%H:%M:%S").replace("%R", "%H:%M");
@@ -138,7 +138,7 @@ impl DateFormat {
         }
     }
 
-    /// Reads `text`, all of it but blanks around.
+    /// Parses all of `text` except blanks around it.
     pub(super) fn parse(&self, text: &[u8]) -> Option<Moment> {
         let mut rest = text.trim_ascii();
         let mut parts = Parts::default();
@@ -181,7 +181,7 @@ fn directive_item(directive: u8) -> Option<Item> {
     }
 }
 
-/// What is wrong with a list of items, if anything is.
+/// The fault of a list of items, if any.
 fn contradiction(items: &[Item]) -> Option<&'static str> {
     let is_number = |item: &Item, wanted| matches!(item, Item::Number { field, .. } if *field == wanted);
     let count = |test: &dyn Fn(&Item) -> bool| items.iter().filter(|item| test(item)).count();
@@ -220,7 +220,7 @@ fn contradiction(items: &[Item]) -> Option<&'static str> {
     }
 }
 
-/// What has been read of a date.
+/// The parts of a date read so far.
 #[derive(Default)]
 struct Parts {
     year: Option<i64>,
@@ -237,7 +237,7 @@ struct Parts {
 }
 
 impl Parts {
-    /// Reads an item at the start of `text`; what follows it.
+    /// Reads an item at the start of `text`; returns the text after it.
     fn take<'t>(&mut self, item: Item, text: &'t [u8]) -> Option<&'t [u8]> {
         match item {
             Item::Literal(byte) => text.strip_prefix(&[byte]),
@@ -285,7 +285,7 @@ impl Parts {
         }
     }
 
-    /// None where the value is out of range.
+    /// `None` if the value is out of range.
     fn set(&mut self, field: Field, value: i64) -> Option<()> {
         let within = |range: std::ops::RangeInclusive<i64>| range.contains(&value).then_some(value);
         match field {
@@ -307,7 +307,7 @@ impl Parts {
         if let Some((negative, value)) = self.epoch {
             return Some(match (negative, self.nanoseconds) {
                 (false, nanoseconds) => Moment::new(EPOCH + value, nanoseconds),
-                // Before the year 0 there is no time.
+                // Times before the year 0 are not supported.
                 (true, _) if value >= EPOCH => return None,
                 (true, 0) => Moment::new(EPOCH - value, 0),
                 (true, nanoseconds) => Moment::new(EPOCH - value - 1, 1_000_000_000 - nanoseconds),
@@ -331,9 +331,9 @@ impl Parts {
     }
 }
 
-/// A number of up to `most` digits at the start of `text`, and what follows.
+/// A number of up to `most` digits at the start of `text`, and the text after it.
 fn number(text: &[u8], most: usize, exact: bool) -> Option<(i64, &[u8])> {
-    // Short numbers may be filled up with blanks.
+    // Short numbers may be padded with blanks.
     let text = text.strip_prefix(b" ").filter(|_| most == 2).unwrap_or(text);
     let digits = text.iter().take(most).take_while(|byte| byte.is_ascii_digit()).count();
     if digits == 0 || (exact && digits < most) {
@@ -343,7 +343,8 @@ fn number(text: &[u8], most: usize, exact: bool) -> Option<(i64, &[u8])> {
     Some((digits.iter().fold(0, |value, digit| value * 10 + i64::from(digit & 15)), rest))
 }
 
-/// Which of `names` the text begins with, whole or by three letters, and what follows.
+/// The number of the name, of `names`, with which the text begins, in full or by three letters, and the text after
+/// it.
 fn name<'t>(names: &[&str], text: &'t [u8]) -> Option<(i64, &'t [u8])> {
     let begins =
         |name: &str| text.get(..name.len()).is_some_and(|head| head.eq_ignore_ascii_case(name.as_bytes()));

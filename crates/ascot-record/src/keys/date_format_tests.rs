@@ -1,4 +1,4 @@
-//! Tests of dates in described forms.
+//! Tests of dates in described formats.
 
 use super::*;
 use proptest::prelude::*;

@@ -1,7 +1,7 @@
-//! What can be wrong with a description of keys, in words a user can act on.
+//! Errors in a description of keys, in words that help a user.
 //!
-//! The messages about the sort command's keys carry that command's own wording after the programme's name,
-//! because scripts match on it.
+//! The messages about the sort command's keys use that command's own wording after the program's name, because
+//! scripts match on it.
 
 /// An unusable description of keys.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -10,26 +10,26 @@ pub enum KeyError {
     /// A position of `-k` does not begin with a number.
     #[error("{place}: invalid count at start of '{text}'")]
     Count {
-        /// Which position of the key.
+        /// The position within the key.
         place: &'static str,
-        /// The text found where the number should be.
+        /// The text found instead of the number.
         text: String,
     },
-    /// A `-k` that counts from zero, or has characters left over.
+    /// A `-k` that counts from zero, or has extra characters.
     #[error("{reason}: invalid field specification '{spec}'")]
     FieldSpec {
-        /// What is wrong.
+        /// The fault.
         reason: &'static str,
         /// The whole key as given.
         spec: String,
     },
-    /// Orders that exclude each other, as `-n` and `-M` on one key.
+    /// Orders that exclude each other, such as `-n` and `-M` on one key.
     #[error("options '-{letters}' are incompatible")]
     Incompatible {
         /// The letters of the options in effect.
         letters: String,
     },
-    /// `-t` with nothing.
+    /// `-t` with an empty argument.
     #[error("empty tab")]
     EmptySeparator,
     /// `-t` with more than one byte.
@@ -41,7 +41,7 @@ pub enum KeyError {
     /// A list of keys with an empty entry.
     #[error("key {position} of '{text}' is empty; write a column name or #number between the commas")]
     EmptyKey {
-        /// Which entry, from 1.
+        /// The number of the entry, from 1.
         position: usize,
         /// The whole list as given.
         text: String,
@@ -52,7 +52,7 @@ pub enum KeyError {
         /// The whole list as given.
         text: String,
     },
-    /// A word after a colon that is no modifier.
+    /// A word after a colon that is not a modifier.
     #[error(
         "unknown modifier '{modifier}' in key '{key}'; use asc, desc, text, number, number(,), date, date(%d.%m.%Y), \
          auto, nulls-first or nulls-last (quote a column name that holds ':' or ',')"
@@ -60,18 +60,18 @@ pub enum KeyError {
     Modifier {
         /// The word.
         modifier: String,
-        /// The key it stands in.
+        /// Its key.
         key: String,
     },
-    /// A form of dates that is none.
+    /// An invalid date format.
     #[error("date({format}): {why}")]
     DateFormat {
-        /// The form.
+        /// The format.
         format: String,
-        /// What is wrong with it.
+        /// The fault.
         why: String,
     },
-    /// Marks of numbers that are none.
+    /// Invalid marks of numbers.
     #[error(
         "number({marks}): give the decimal mark, as number(,), or the mark of thousands before it, as number(.,)"
     )]
@@ -87,7 +87,7 @@ pub enum KeyError {
     ColumnBeyondRows {
         /// The number given.
         number: usize,
-        /// How many columns the first row has.
+        /// The number of columns in the first row.
         columns: usize,
     },
     /// Two modifiers of one key that contradict each other, or the same one twice.
@@ -109,7 +109,7 @@ pub enum KeyError {
     ColumnBeyond {
         /// The number given.
         number: usize,
-        /// How many columns the header has.
+        /// The number of columns in the header.
         columns: usize,
         /// Their names.
         names: Vec<String>,
@@ -125,7 +125,7 @@ pub enum KeyError {
     UnknownColumn {
         /// The name given.
         name: String,
-        /// The names there are.
+        /// The names in the header.
         columns: Vec<String>,
         /// The most similar of them, if any is similar.
         nearest: Option<String>,
@@ -140,13 +140,13 @@ pub enum KeyError {
         /// The second, from 1.
         second: usize,
     },
-    /// A name where there is no header to look it up in.
+    /// A name without a header to look it up in.
     #[error("column '{name}' cannot be found without a header; give its number, as #1{}", by_number(name))]
     NoHeader {
         /// The name given.
         name: String,
     },
-    /// A byte range that does not read as one.
+    /// An invalid byte range.
     #[error(
         "'{text}' is no byte range; write START..END, counted from 0, END not included, as 0..10 or 4..8:desc"
     )]
@@ -166,7 +166,7 @@ pub enum KeyError {
     },
 }
 
-/// The separator that a header which is one column seems to have.
+/// The separator that the file probably has, if its header is read as one column.
 fn other_separator(columns: &[String]) -> String {
     let [only] = columns else { return String::new() };
     let found = [(';', "-t ';'"), ('\t', "-t tab"), ('|', "-t '|'"), (',', "-t ,")];
@@ -176,7 +176,7 @@ fn other_separator(columns: &[String]) -> String {
     })
 }
 
-/// What to write instead of a name that looks like a field of the sort command's keys: `2`, `2n`, `2.1`.
+/// A suggestion for a name that looks like a field of the sort command's keys: `2`, `2n`, `2.1`.
 fn by_number(name: &str) -> String {
     let digits = name.len() - name.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, rest) = name.split_at(digits);

@@ -1,16 +1,16 @@
-//! Rounding to the 80-bit extended format: a sign, 15 bits of exponent, 64 bits of significand.
+//! Rounds to the 80-bit extended format: a sign, 15 bits of exponent, 64 bits of significand.
 //!
 //! The sort command's `-g` compares such values, so two texts are equal exactly when they round to the same one.
-//! Rounding is to nearest, ties to even, as the C library's: correct for any number of digits.
+//! Rounding is to nearest, ties to even, like the C library's: correct for any number of digits.
 //!
 //! ```text
 //! value = significand x 2^(exponent - 16446), the top bit of the significand set
 //!         exponent 0: subnormal, as exponent 1 without that bit; 7FFF: infinity
 //! ```
 //!
-//! Up to 19 digits and a small power of ten are rounded here, exactly, in 128 bits: that is fast, and most numbers are
-//! so short. All others are rounded by `rustc_apfloat`, whose work is bounded because digits beyond [`DIGITS`] can only
-//! break a tie.
+//! Up to 19 digits and a small power of ten are rounded here, exactly, in 128 bits: this is fast, and covers most
+//! numbers. All others are rounded by `rustc_apfloat`, whose work is bounded because digits beyond [`DIGITS`] can
+//! only break a tie.
 
 use rustc_apfloat::ieee::X87DoubleExtended;
 use rustc_apfloat::{Float, Round};
@@ -20,11 +20,11 @@ pub(super) const DIGITS: usize = 11_600;
 
 const BIAS: i64 = 16_446;
 const EXPONENT_INFINITY: u16 = 0x7FFF;
-/// Powers of ten at and above which everything is infinite, and below which everything is zero.
+/// The decimal exponent from which every number is infinite, and the one below which every number is zero.
 const DECIMAL_HIGHEST: i64 = 4_940;
 const DECIMAL_LOWEST: i64 = -4_960;
 
-/// The magnitude of a value; its order is that of (exponent, significand).
+/// The magnitude of a value; values order as (exponent, significand).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Extended {
     pub(super) exponent: u16,
@@ -35,7 +35,7 @@ impl Extended {
     pub(super) const ZERO: Extended = Extended { exponent: 0, significand: 0 };
     pub(super) const INFINITY: Extended = Extended { exponent: EXPONENT_INFINITY, significand: 1 << 63 };
 
-    /// `bits x 2^exponent`, where bits below the last one of `bits` are not all zero if `more`.
+    /// `bits x 2^exponent`; if `more`, the bits below the last one of `bits` are not all zero.
     pub(super) fn from_bits(bits: u128, exponent: i64, more: bool) -> Extended {
         if bits == 0 {
             return Extended::ZERO;
@@ -64,7 +64,7 @@ impl Extended {
         let mut text: String = digits.clone().take(DIGITS).map(|digit| char::from(b'0' + digit)).collect();
         let mut exponent = exponent;
         if count > DIGITS {
-            // One more digit stands for all that follow.
+            // One more digit replaces all that follow.
             text.push(if digits.skip(DIGITS).any(|digit| digit != 0) { '1' } else { '0' });
             exponent += (count - DIGITS) as i64 - 1;
         }
@@ -77,7 +77,7 @@ fn round(top: u64, below: u64, more: bool, exponent: i64) -> Extended {
     let biased = exponent.saturating_add(BIAS);
     let (top, below, more, biased) = match biased {
         1.. => (top, below, more, biased),
-        // Subnormal: shift until the exponent is 1; what falls off only matters as being there.
+        // Subnormal: shift until the exponent is 1; of the bits shifted out, only whether any is set matters.
         -64..=0 => {
             let shift = (1 - biased) as u32;
             let wide = (u128::from(top) << 64) | u128::from(below);
@@ -99,7 +99,7 @@ fn round(top: u64, below: u64, more: bool, exponent: i64) -> Extended {
     }
 }
 
-/// `value x 10^exponent` for exponents of at most 27 either way: 5^27 fits 63 bits.
+/// `value x 10^exponent` for exponents from -27 to 27: 5^27 fits 63 bits.
 fn small(value: u64, exponent: i64) -> Extended {
     let power = 5u64.pow(exponent.unsigned_abs() as u32);
     if exponent >= 0 {
@@ -119,7 +119,7 @@ fn small(value: u64, exponent: i64) -> Extended {
 /// `digits x 10^exponent` for any number of digits.
 fn large(digits: &str, exponent: i64) -> Extended {
     let text = format!("{digits}e{exponent}");
-    // Digits and an exponent are a number.
+    // Digits and an exponent form a valid number.
     let bits = X87DoubleExtended::from_str_r(&text, Round::NearestTiesToEven)
         .map_or(0, |rounded| rounded.value.to_bits());
     // The lower half is the significand, its top bit included; the sign is not set.

@@ -1,11 +1,11 @@
-//! Where a key lies in a line, and its bytes there.
+//! Finds a key in a line, and its bytes.
 //!
 //! ```text
 //! without -t:  "  alice  42 x"      with -t,:  "alice,,x"
 //!               1111111222233                  11111 (2 is empty) 3
 //! ```
 //!
-//! Without a separator a field begins with the blanks before it. Positions beyond the line are its end; an end
+//! Without a separator a field begins with the blanks before it. Positions beyond the line mean its end; an end
 //! before the start makes an empty key.
 
 use super::bytes::{Ending, Ignore, append_filtered, complement_from, is_blank, skip_blanks};
@@ -13,7 +13,7 @@ use super::random::Salt;
 use super::{general, human, month, numeric, random, version};
 use memchr::{memchr, memchr_iter};
 
-/// How the bytes of a key are ordered.
+/// The order of the bytes of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LineOrder {
     Text,
@@ -25,8 +25,8 @@ pub(super) enum LineOrder {
     Version,
 }
 
-/// Start or end of a key; the field counts from 0. At the start the character counts from 0, too; at the end it is how
-/// many of the field belong to the key, 0 for all.
+/// Start or end of a key; the field counts from 0. At the start the character counts from 0, too; at the end it is
+/// the number of the field's characters that belong to the key, 0 for all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LinePosition {
     pub(super) field: usize,
@@ -34,7 +34,7 @@ pub(super) struct LinePosition {
     pub(super) skip_blanks: bool,
 }
 
-/// One key of lines, ready to be used.
+/// One key of lines, compiled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct LineKey {
     pub(super) start: LinePosition,
@@ -68,8 +68,7 @@ impl LineKey {
         }
     }
 
-    /// Hands `text` to `append`, with the bytes that the key ignores left out and small letters as capitals
-    /// where the key asks for that.
+    /// Passes `text` to `append`, without the bytes that the key ignores and in capitals if the key folds case.
     fn with_filtered(&self, text: &[u8], append: impl FnOnce(&[u8])) {
         if self.ignore == Ignore::Nothing && !self.fold {
             return append(text);
@@ -79,7 +78,7 @@ impl LineKey {
         append(&filtered);
     }
 
-    /// The bytes of the cursor's line the key lies in.
+    /// The bytes of the key in the cursor's line.
     #[inline]
     fn slice<'r>(&self, cursor: &mut Cursor<'r>) -> &'r [u8] {
         let separator = cursor.separator;
@@ -90,7 +89,7 @@ impl LineKey {
         }
         from = from.get(self.start.char..).unwrap_or_default();
         let Some(end) = self.end else { return from };
-        // Everything is a tail of the line, so lengths stand for positions.
+        // Every slice is a tail of the line, so lengths serve as positions.
         let behind = match end.field.checked_sub(self.start.field) {
             Some(fields) => behind_end(from_field, fields, end, separator),
             None => behind_end(cursor.body, end.field, end, separator),
@@ -99,7 +98,7 @@ impl LineKey {
     }
 }
 
-/// A line and the field last looked for, from which the next key goes on if it lies further on.
+/// A line and the field last found; the search for a later field continues from there.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cursor<'r> {
     body: &'r [u8],
@@ -126,7 +125,7 @@ impl<'r> Cursor<'r> {
     }
 }
 
-/// How many bytes of `text` lie behind the end of a key, `fields` further on.
+/// The number of bytes of `text` after the end of a key, `fields` further on.
 #[inline]
 fn behind_end(text: &[u8], fields: usize, end: LinePosition, separator: Option<u8>) -> usize {
     let field = skip_fields(text, fields, separator);
@@ -140,7 +139,7 @@ fn behind_end(text: &[u8], fields: usize, end: LinePosition, separator: Option<u
     field.len().saturating_sub(end.char)
 }
 
-/// `text` behind its first `fields` fields.
+/// `text` after its first `fields` fields.
 #[inline]
 fn skip_fields(text: &[u8], fields: usize, separator: Option<u8>) -> &[u8] {
     let Some(last) = fields.checked_sub(1) else { return text };
@@ -162,7 +161,7 @@ fn skip_fields(text: &[u8], fields: usize, separator: Option<u8>) -> &[u8] {
     }
 }
 
-/// `text` behind its leading blanks and what follows up to the next blank.
+/// `text` after its leading blanks and the characters up to the next blank.
 #[inline]
 fn skip_word(text: &[u8]) -> &[u8] {
     let mut rest = skip_blanks(text);
@@ -178,7 +177,7 @@ fn skip_word(text: &[u8]) -> &[u8] {
     rest.get(len..).unwrap_or_default()
 }
 
-/// The bits 80 of the bytes of `eight` that are blanks; above the lowest such bit there may be false ones.
+/// Bit 80 of each byte of `eight` that is a blank; above the lowest such bit there may be false ones.
 #[inline]
 fn blanks_of(eight: u64) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;

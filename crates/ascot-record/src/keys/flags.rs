@@ -1,4 +1,4 @@
-//! The ordering options of the sort command, of one key or for all.
+//! The ordering options of the sort command, for one key or for all.
 
 use super::KeyError;
 use super::bytes::Ignore;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Ordering options. The default is plain byte order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct KeyFlags {
-    /// `b` at the start of a key: its first position counts from the first character that is no blank.
+    /// `b` at the start of a key: its first position counts from the first nonblank character.
     pub ignore_leading_blanks_start: bool,
     /// `b` at the end of a key, likewise for its last position.
     pub ignore_leading_blanks_end: bool,
@@ -34,7 +34,7 @@ pub struct KeyFlags {
     pub reverse: bool,
 }
 
-/// To which end of a key the letter `b` belongs.
+/// The end of a key that the letter `b` belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeyEnd {
     Start,
@@ -43,7 +43,7 @@ pub(super) enum KeyEnd {
 }
 
 impl KeyFlags {
-    /// Turns on the option of a letter, as of an option given for all keys; false for a letter that is none.
+    /// Turns on the option of a letter, as an option for all keys; false if the letter is not an option.
     #[must_use]
     pub fn set(&mut self, letter: char) -> bool {
         self.set_at(letter, KeyEnd::Both)
@@ -70,7 +70,7 @@ impl KeyFlags {
         true
     }
 
-    /// Whether nothing is asked for except, perhaps, the reverse.
+    /// Whether no option is set, except possibly the reverse.
     pub(super) fn is_plain(&self) -> bool {
         KeyFlags { reverse: false, ..*self } == KeyFlags::default()
     }

@@ -1,5 +1,5 @@
 //! Numbers as the C library reads them, for the sort command's `-g`: decimal or hexadecimal, with an exponent,
-//! infinities and not-a-numbers.
+//! infinities and NaNs.
 //!
 //! A key has ten bytes:
 //!
@@ -9,9 +9,8 @@
 //! exponent 2, significand 8  a value: the top bit set if not negative, all bits complemented if negative
 //! ```
 //!
-//! Values are rounded to the 80-bit format first (see `extended`), so equality is that of the sort command.
-//! Not-a-numbers of one sign are equal here, whatever stands in their brackets; some versions of the sort command
-//! order them at random.
+//! Values are rounded to the 80-bit format first (see `extended`), so equality is that of the sort command. NaNs of
+//! one sign are equal here, whatever their brackets contain; some versions of the sort command order them at random.
 
 use super::bytes::complement_from;
 use super::extended::Extended;
@@ -92,7 +91,7 @@ fn decimal(whole: &[u8], fraction: &[u8], exponent: i64) -> Extended {
     Extended::from_decimal(digits, exponent.saturating_sub(fraction.len() as i64))
 }
 
-/// The magnitude behind `0x`; none without a digit.
+/// The magnitude after `0x`; `None` without a digit.
 fn hexadecimal(text: &[u8]) -> Option<Extended> {
     let mut bits = 0u128;
     let mut more = false;
@@ -104,7 +103,7 @@ fn hexadecimal(text: &[u8]) -> Option<Extended> {
         match char::from(byte).to_digit(16) {
             Some(digit) => {
                 digits += 1;
-                // Room for one more digit while the top four bits are free; beyond, digits only break ties.
+                // Holds one more digit while the top four bits are free; beyond that, digits only break ties.
                 if bits >> 124 == 0 {
                     bits = bits << 4 | u128::from(digit);
                     exponent -= if point { 4 } else { 0 };

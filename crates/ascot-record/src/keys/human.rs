@@ -1,16 +1,16 @@
 //! Numbers with a unit, as the sort command's `-h` reads them: `2K`, `1.5G`, `-3M`.
 //!
-//! The unit decides before the number: a key is the unit's order (`-8` to `8`, negative for negative numbers)
-//! and then the number as `-n` has it. A number of zeros only has no unit, and byte 80, which `-n` skips, ends
-//! the digits whose unit is looked for.
+//! The unit decides before the number: a key is the unit's order (`-8` to `8`, negative for negative numbers) and
+//! then the number encoded as for `-n`. A number that consists only of zeros has no unit, and byte 80, which `-n`
+//! skips, ends the digits before the unit.
 
 use super::bytes::skip_blanks;
 use super::numeric::{append_leading_decimal, leading_decimal};
 
-/// Byte of a number without a unit.
+/// The byte for a number without a unit.
 const NO_UNIT: u8 = 0x80;
 
-/// Appends the key of `text`; `fold` takes small letters for capitals (`-f`).
+/// Appends the key of `text`; `fold` treats small letters as capitals (`-f`).
 pub(super) fn append_human(text: &[u8], fold: bool, out: &mut Vec<u8>) {
     let text = skip_blanks(text);
     let number = leading_decimal(text);
@@ -20,7 +20,7 @@ pub(super) fn append_human(text: &[u8], fold: bool, out: &mut Vec<u8>) {
     append_leading_decimal(text, out);
 }
 
-/// The byte behind the number at the start of `text`.
+/// The byte after the number at the start of `text`.
 fn unit(text: &[u8]) -> Option<u8> {
     let rest = text.strip_prefix(b"-").unwrap_or(text);
     let is_digit = |byte: &u8| byte.is_ascii_digit();

@@ -1,4 +1,4 @@
-//! Sort keys: from their description to bytes that memcmp orders.
+//! Sort keys: converts their description to bytes that memcmp orders.
 //!
 //! A description - the sort command's `-k` and options, columns of a CSV file, byte ranges of a record - is
 //! compiled once to a [`KeyProgram`], which then writes the key of one record after another:
@@ -8,11 +8,11 @@
 //! key      62 6F 62 00 | 67 ED FF        "bob" closed | complement of 17
 //! ```
 //!
-//! Invariants of every key: the order of two keys as byte strings is the wanted order of the records, equal keys
-//! have equal bytes, and all but the last part end themselves, so that parts never run into each other. Writing
-//! a key cannot fail: every byte string is a record of some kind, and every record has a key.
+//! Invariants of every key: two keys compare as byte strings in the order of their records, equal keys have equal
+//! bytes, and every part except the last is self-delimiting, so that parts never run into each other. Writing a key
+//! cannot fail: every byte string is a record of some kind, and every record has a key.
 //!
-//! Ties are not part of the key: [`LastResort`] says what settles them.
+//! Ties are not part of the key: [`LastResort`] decides them.
 
 mod bytes;
 mod csv;
@@ -51,22 +51,22 @@ use csv::CsvKey;
 use field::{Cursor, LineKey};
 use range::RangeKey;
 
-/// What a description of keys compiles to.
+/// The result of compiling a description of keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Compiled {
     /// The record itself, compared as bytes.
     WholeBody {
-        /// The greatest first.
+        /// Whether the greatest come first.
         reverse: bool,
     },
-    /// Keys that have to be written.
+    /// Keys that must be computed.
     Program(KeyProgram),
 }
 
-/// What orders records whose keys are equal.
+/// The order of records whose keys are equal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LastResort {
-    /// Their place in the input.
+    /// Their input order.
     #[default]
     None,
     /// The bytes of their bodies, ascending.
@@ -97,7 +97,7 @@ impl KeyProgram {
         KeyProgram { source: Source::Csv { separator, quote, keys } }
     }
 
-    /// Appends the key of `record` to `out`. The record comes without what ends it.
+    /// Appends the key of `record` to `out`. The record comes without its terminator.
     #[inline]
     pub fn write_key(&self, record: &[u8], out: &mut Vec<u8>) {
         match &self.source {
@@ -110,8 +110,8 @@ impl KeyProgram {
         }
     }
 
-    /// Gives the values of `record` that are not of their column's type, each with the number of its key. Such
-    /// values come behind all others, as text.
+    /// Passes the values of `record` that do not have their column's type to `note`, each with the number of its key.
+    /// Such values sort after all others, as text.
     pub fn misfits(&self, record: &[u8], note: &mut dyn FnMut(usize, &[u8])) {
         if let Source::Csv { separator, quote, keys } = &self.source {
             csv::row_misfits(record, *separator, *quote, keys, note);
@@ -119,10 +119,10 @@ impl KeyProgram {
     }
 }
 
-/// Compiles ranges of records that are all `fixed_len` bytes long, or of any length each.
+/// Compiles byte ranges of records that are all `fixed_len` bytes long, or of any length.
 ///
 /// # Errors
-/// A range that reaches beyond a record of fixed length.
+/// A range that extends beyond a record of fixed length.
 pub fn compile_ranges(ranges: &[ByteRangeKey], fixed_len: Option<usize>) -> Result<KeyProgram, KeyError> {
     let keys = range::compile(ranges, fixed_len)?;
     Ok(KeyProgram { source: Source::Ranges { keys } })

@@ -5,7 +5,7 @@ use super::bytes::skip_blanks;
 const MONTHS: [&[u8; 3]; 12] =
     [b"JAN", b"FEB", b"MAR", b"APR", b"MAY", b"JUN", b"JUL", b"AUG", b"SEP", b"OCT", b"NOV", b"DEC"];
 
-/// 1 to 12 for a text that begins, behind blanks, with a month in any case; 0 for any other.
+/// 1 to 12 for a text that begins, after blanks, with a month in any case; 0 for any other.
 pub(super) fn month(text: &[u8]) -> u8 {
     let Some(name) = skip_blanks(text).first_chunk::<3>() else { return 0 };
     MONTHS.iter().position(|month| name.eq_ignore_ascii_case(*month)).map_or(0, |at| at as u8 + 1)

@@ -6,15 +6,15 @@
 //! tag(E)  [E as 8 bytes, only at both ends of the range]  d1d2+1  d3d4+1  ...  00
 //! ```
 //!
-//! with two digits to a byte, the last one paired with a 0 where the count is odd. A negative number is the
-//! complement of all bytes of its magnitude. Tags:
+//! with two digits per byte, the last one paired with a 0 if the count is odd. A negative number is the complement of
+//! all bytes of its magnitude. Tags:
 //!
 //! ```text
 //! 80 zero   81 E < -20   82..E6 E from -20 to 80   E7 E > 80   E8 infinity   E9 not a number   F0 text
 //! ```
 //!
-//! The C locale has no thousands separator, but the sort command takes byte 80 for one: `-n` and `-h` skip it
-//! before the point, and so does this.
+//! The C locale has no thousands separator, but the sort command treats byte 80 as one: `-n` and `-h` skip it before
+//! the point, and so does this code.
 //!
 //! Invariants: equal values have equal bytes, the encoding ends itself, no tag is 00 or FF (left for nulls),
 //! and the work is linear in the length of the text.
@@ -28,18 +28,18 @@ const FIRST: u8 = 0x82;
 const HUGE: u8 = 0xE7;
 const INFINITY: u8 = 0xE8;
 const NAN: u8 = 0xE9;
-/// Tag of a value that is no number in a column of numbers: after all of them.
+/// Tag of a value that is not a number in a column of numbers: after all of them.
 pub(super) const TEXT: u8 = 0xF0;
 
-/// The byte that the sort command skips in the whole part of a number.
+/// The byte that the sort command skips in the integer part of a number.
 const SKIPPED: u8 = 0x80;
 
 const LOWEST_EXPONENT: i64 = -20;
 const HIGHEST_EXPONENT: i64 = 80;
-/// Written exponents are cut off here, far beyond any use and far from overflow.
+/// Written exponents are limited to this value, far beyond any use and far from overflow.
 const EXPONENT_LIMIT: i64 = 1 << 60;
 
-/// The parts of a decimal number as it is written.
+/// The parts of a decimal number as written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Decimal<'t> {
     pub(super) negative: bool,
@@ -51,14 +51,14 @@ pub(super) struct Decimal<'t> {
     pub(super) exponent: i64,
 }
 
-/// Splits `text` behind its leading ASCII digits.
+/// Splits `text` after its leading ASCII digits.
 #[inline]
 pub(super) fn take_digits(text: &[u8]) -> (&[u8], &[u8]) {
     let count = text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
     text.split_at(count)
 }
 
-/// The digits of a fraction and what follows, if `text` goes on with a point.
+/// The digits of a fraction and the text after them, if `text` begins with a point.
 #[inline]
 pub(super) fn take_fraction(text: &[u8]) -> (&[u8], &[u8]) {
     match text.split_first() {
@@ -79,14 +79,14 @@ fn trim_trailing_zeros(digits: &[u8]) -> &[u8] {
     digits.get(..kept).unwrap_or_default()
 }
 
-/// Appends the number at the start of `text` as `-n` reads it: blanks, `-`, digits, point, digits. What is no
-/// number counts as zero.
+/// Appends the number at the start of `text` as `-n` reads it: blanks, `-`, digits, point, digits. A text that is not
+/// a number counts as zero.
 #[inline]
 pub(super) fn append_numeric(text: &[u8], out: &mut Vec<u8>) {
     append_leading_decimal(skip_blanks(text), out);
 }
 
-/// As [`append_numeric`], for a text without leading blanks.
+/// Like [`append_numeric`], for a text without leading blanks.
 #[inline]
 pub(super) fn append_leading_decimal(text: &[u8], out: &mut Vec<u8>) {
     let number = leading_decimal(text);
@@ -97,7 +97,7 @@ pub(super) fn append_leading_decimal(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the number at the start of `text`, whose whole part holds bytes to skip.
+/// Appends the number at the start of `text`, whose integer part contains bytes to skip.
 #[cold]
 fn append_without_skipped(negative: bool, text: &[u8], out: &mut Vec<u8>) {
     let of_whole = |byte: &u8| byte.is_ascii_digit() || *byte == SKIPPED;
@@ -188,8 +188,8 @@ fn append_pairs(whole: &[u8], fraction: &[u8], out: &mut Vec<u8>) {
     out.push(0);
 }
 
-/// A whole text that is a number: sign, digits with an optional point, optional exponent, or an infinity or
-/// not-a-number by name in any case; spaces and tabs around it do not count.
+/// A text that is entirely a number: sign, digits with an optional point, optional exponent, or an infinity or NaN by
+/// name in any case; spaces and tabs around it do not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Number<'t> {
     Finite(Decimal<'t>),
@@ -198,12 +198,12 @@ pub(super) enum Number<'t> {
 }
 
 impl<'t> Number<'t> {
-    /// Reads `text`, all of it.
+    /// Parses all of `text`.
     pub(super) fn parse(text: &'t [u8]) -> Option<Number<'t>> {
         Number::parse_by(text, b'.')
     }
 
-    /// The same with another decimal mark.
+    /// Like [`parse`](Self::parse), with another decimal mark.
     #[inline]
     fn parse_by(text: &'t [u8], decimal: u8) -> Option<Number<'t>> {
         let text = text.trim_ascii();
@@ -238,7 +238,7 @@ impl<'t> Number<'t> {
         }
     }
 
-    /// Appends the encoding: -infinity, numbers, infinity, not-a-number.
+    /// Appends the encoding: -infinity, numbers, infinity, NaN.
     pub(super) fn append(&self, out: &mut Vec<u8>) {
         match self {
             Number::Finite(decimal) => append_decimal(decimal, out),
@@ -252,14 +252,14 @@ impl<'t> Number<'t> {
 /// The marks within numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct NumberMarks {
-    /// Between the whole and its fraction.
+    /// Between the integer part and the fraction.
     pub decimal: u8,
-    /// Between groups of three digits of the whole, if any.
+    /// Between groups of three digits of the integer part, if any.
     pub group: Option<u8>,
 }
 
 impl NumberMarks {
-    /// Reads the decimal mark, or that of groups and the decimal mark: `,` and `.,`.
+    /// Parses the decimal mark, or the group mark and the decimal mark: `,` and `.,`.
     pub(super) fn read(text: &str) -> Option<NumberMarks> {
         let marks = match *text.as_bytes() {
             [decimal] => NumberMarks { decimal, group: None },
@@ -272,7 +272,7 @@ impl NumberMarks {
         (all && marks.decimal != b' ' && marks.group != Some(marks.decimal)).then_some(marks)
     }
 
-    /// Appends the number that `text` is, all of it; false and nothing appended if it is none.
+    /// Appends the number if all of `text` is one; otherwise returns false and appends nothing.
     pub(super) fn append(self, text: &[u8], out: &mut Vec<u8>) -> bool {
         let number = match self.group.filter(|group| text.trim_ascii().contains(group)) {
             None => Number::parse_by(text, self.decimal),
@@ -289,7 +289,7 @@ impl NumberMarks {
         number.is_some()
     }
 
-    /// `text` without its marks of groups, if the groups are whole.
+    /// `text` without its group marks, if all groups are complete.
     fn without_groups(self, text: &[u8], group: u8) -> Option<Vec<u8>> {
         let sign = usize::from(matches!(text.first(), Some(b'-' | b'+')));
         let ends = |byte: &u8| *byte != group && !byte.is_ascii_digit();
@@ -314,13 +314,13 @@ impl std::fmt::Display for NumberMarks {
     }
 }
 
-/// A signed exponent that fills `text`.
+/// A signed exponent that is all of `text`.
 fn whole_exponent(text: &[u8]) -> Option<i64> {
     let (exponent, rest) = take_exponent(text)?;
     rest.is_empty().then_some(exponent)
 }
 
-/// A signed exponent at the start of `text` and what follows; none without a digit.
+/// A signed exponent at the start of `text` and the text after it; `None` without a digit.
 pub(super) fn take_exponent(text: &[u8]) -> Option<(i64, &[u8])> {
     let (negative, text) = match text.split_first() {
         Some((b'-', rest)) => (true, rest),

@@ -1,17 +1,17 @@
-//! Random order, as the sort command's `-R` has it: texts go by a salted hash, so equal texts stay together.
+//! Random order, as in the sort command's `-R`: texts sort by a salted hash, so equal texts stay together.
 //!
 //! ```text
 //! MD5(salt, text) 16 bytes | text
 //! ```
 //!
-//! The hash and its salt of 16 bytes are those of the sort command, so that the same `--random-source` gives the
-//! same order. The text settles two hashes that are the same: different texts never have equal keys.
+//! The hash and its salt of 16 bytes are those of the sort command, so that the same `--random-source` gives the same
+//! order. If two hashes are equal, the text decides: different texts never have equal keys.
 
 use super::bytes::{Ending, append_text};
 use md5::{Digest, Md5};
 use serde::{Deserialize, Serialize};
 
-/// What makes one random order differ from another.
+/// Distinguishes one random order from another.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Salt(pub [u8; Salt::BYTES]);
 

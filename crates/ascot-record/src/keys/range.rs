@@ -1,8 +1,8 @@
-//! Keys that are byte ranges of the record, for records of fixed length or with a length before them.
+//! Keys that are byte ranges of the record, for records of fixed length or with a length prefix.
 //!
-//! Where every record is long enough, the key is the ranges one behind the other, the descending ones
-//! complemented. Where a record may end within or before a range, what there is of it counts and the shorter is
-//! the smaller; such ranges are closed as texts are.
+//! If every record is long enough, the key is the ranges in sequence, the descending ones complemented. If a record
+//! may end within or before a range, its available bytes count and the shorter sorts first; such ranges are closed
+//! like texts.
 
 use super::KeyError;
 use super::bytes::{Ending, append_text, complement_from};
@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 pub struct ByteRangeKey {
     /// The first byte.
     pub start: usize,
-    /// The byte behind the last one; `usize::MAX` for the end of the record.
+    /// The byte after the last one; `usize::MAX` for the end of the record.
     pub end: usize,
-    /// The greatest first.
+    /// Whether the greatest come first.
     pub descending: bool,
 }
 
@@ -41,7 +41,7 @@ impl ByteRangeKey {
         Ok(ByteRangeKey { start, end, descending })
     }
 
-    /// The bytes of `record` in the range, as many as there are.
+    /// The bytes of `record` in the range; fewer if the record ends within or before it.
     #[inline]
     fn slice<'r>(&self, record: &'r [u8]) -> &'r [u8] {
         let end = self.end.min(record.len());
@@ -49,19 +49,19 @@ impl ByteRangeKey {
     }
 }
 
-/// Reads `START..END[:desc],...`, each range with its own direction; without `END` a range reaches to the end of
-/// the record.
+/// Parses `START..END[:desc],...`, each range with its own direction; without `END` a range extends to the end of the
+/// record.
 ///
 /// # Errors
-/// What does not read so, and empty ranges.
+/// Invalid text, and empty ranges.
 pub fn parse_ranges(text: &str) -> Result<Vec<ByteRangeKey>, KeyError> {
     text.split(',').map(ByteRangeKey::parse).collect()
 }
 
-/// Compiles ranges of records that are all `fixed_len` bytes long, or of any length each.
+/// Compiles ranges of records that are all `fixed_len` bytes long, or of any length.
 ///
 /// # Errors
-/// A range that reaches beyond a record of fixed length.
+/// A range that extends beyond a record of fixed length.
 pub(super) fn compile(ranges: &[ByteRangeKey], fixed_len: Option<usize>) -> Result<Vec<RangeKey>, KeyError> {
     let last = ranges.len().saturating_sub(1);
     let key = |(at, range): (usize, &ByteRangeKey)| {
@@ -82,7 +82,7 @@ pub(super) fn compile(ranges: &[ByteRangeKey], fixed_len: Option<usize>) -> Resu
     ranges.iter().enumerate().map(key).collect()
 }
 
-/// A range and whether the records are sure to fill it.
+/// A range, and whether every record fills it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RangeKey {
     range: ByteRangeKey,

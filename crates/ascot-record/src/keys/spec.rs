@@ -1,7 +1,7 @@
-//! The keys of the sort command: reading `-k`, inheriting the options given for all keys, and compiling.
+//! The keys of the sort command: parses `-k`, applies the options given for all keys, and compiles.
 //!
-//! The rules are those of the sort command in the C locale. A key that has no option of its own, not even `r`,
-//! takes those given for all; without any key, the options given for all make the whole line the key.
+//! The rules are those of the sort command in the C locale. A key without an option of its own, not even `r`,
+//! inherits those given for all; without any key, the options given for all make the whole line the key.
 
 use super::bytes::{Ending, Ignore};
 use super::field::{LineKey, LineOrder, LinePosition};
@@ -24,17 +24,17 @@ pub struct KeyPosition {
 pub struct KeyDef {
     /// The first character of the key.
     pub start: KeyPosition,
-    /// The last character of the key; none: the end of the line.
+    /// The last character of the key; `None` for the end of the line.
     pub end: Option<KeyPosition>,
     /// The key's own options.
     pub flags: KeyFlags,
 }
 
 impl KeyDef {
-    /// Reads `F[.C][OPTIONS][,F[.C][OPTIONS]]`.
+    /// Parses `F[.C][OPTIONS][,F[.C][OPTIONS]]`.
     ///
     /// # Errors
-    /// What the sort command refuses, in its words.
+    /// The errors of the sort command, in its words.
     pub fn parse(text: &str) -> Result<KeyDef, KeyError> {
         let refuse = |reason| KeyError::FieldSpec { reason, spec: text.to_owned() };
         let mut flags = KeyFlags::default();
@@ -80,7 +80,7 @@ fn end_position<'t>(
     Ok((KeyPosition { field, char }, rest))
 }
 
-/// The number at the start of `text`, which white space and a plus sign may precede; too large ones saturate.
+/// The number at the start of `text`, after optional white space and a plus sign; numbers too large saturate.
 fn count<'t>(text: &'t str, place: &'static str) -> Result<(usize, &'t str), KeyError> {
     let number = text.trim_start_matches(|c: char| matches!(c, ' ' | '\t'..='\r'));
     let number = number.strip_prefix('+').unwrap_or(number);
@@ -92,7 +92,7 @@ fn count<'t>(text: &'t str, place: &'static str) -> Result<(usize, &'t str), Key
     Ok((digits.parse().unwrap_or(usize::MAX), rest))
 }
 
-/// What follows the ordering options at the start of `text`.
+/// The text after the ordering options at the start of `text`.
 fn options<'t>(text: &'t str, place: KeyEnd, flags: &mut KeyFlags) -> &'t str {
     let mut rest = text;
     while let Some(letter) = rest.chars().next().filter(|&letter| flags.set_at(letter, place)) {
@@ -101,10 +101,10 @@ fn options<'t>(text: &'t str, place: KeyEnd, flags: &mut KeyFlags) -> &'t str {
     rest
 }
 
-/// Reads the argument of `-t`: one byte, or `\0` for NUL.
+/// Parses the argument of `-t`: one byte, or `\0` for NUL.
 ///
 /// # Errors
-/// Nothing, or more than one byte.
+/// An empty argument, or more than one byte.
 pub fn parse_separator(text: &[u8]) -> Result<u8, KeyError> {
     match text {
         [] => Err(KeyError::EmptySeparator),
@@ -114,19 +114,19 @@ pub fn parse_separator(text: &[u8]) -> Result<u8, KeyError> {
     }
 }
 
-/// All that says how the sort command orders lines.
+/// All settings of the sort command's order of lines.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyOptions {
     /// The keys, the most important first.
     pub keys: Vec<KeyDef>,
     /// The options given for all keys.
     pub global: KeyFlags,
-    /// `-t`; none: fields begin where a blank follows a character that is none.
+    /// `-t`; `None`: fields begin where a blank follows a nonblank.
     pub separator: Option<u8>,
-    /// What ends a line. Lines ended by something else may hold newlines, which count as blanks.
+    /// The byte that ends a line. Lines with another terminator may hold newlines, which count as blanks.
     pub delimiter: u8,
-    /// The salt of random orders (`-R`): the same salt gives the same order. It is stored with the job, so a job
-    /// that is resumed, and a view that is read, keep their order.
+    /// The salt of random orders (`-R`): the same salt gives the same order. It is stored with the job, so a resumed
+    /// job and a view keep their order.
     #[serde(default)]
     pub salt: Salt,
 }
@@ -150,14 +150,14 @@ impl KeyOptions {
         self.keys.is_empty() && self.global.is_plain()
     }
 
-    /// Whether a key is in random order, so that the salt counts.
+    /// Whether a key is in random order, so that the salt matters.
     #[must_use]
     pub fn needs_salt(&self) -> bool {
         effective_keys(self).iter().any(|def| def.flags.random)
     }
 
-    /// How lines with equal keys are ordered. With `stable` (`-s`) or `unique` (`-u`), or where the key is the
-    /// line itself, by nothing but their place in the input.
+    /// The order of lines with equal keys: only input order with `stable` (`-s`) or `unique` (`-u`), or if the key is
+    /// the line itself.
     #[must_use]
     pub fn last_resort(&self, stable: bool, unique: bool) -> LastResort {
         if stable || unique || self.is_whole_body() {
@@ -184,7 +184,7 @@ pub fn compile(options: &KeyOptions) -> Result<Compiled, KeyError> {
     Ok(Compiled::Program(KeyProgram::lines(options.separator, keys.collect::<Result<_, _>>()?)))
 }
 
-/// The keys with the options they inherit; the whole line where no key is given. Never empty.
+/// The keys with the options they inherit; the whole line if no key is given. Never empty.
 fn effective_keys(options: &KeyOptions) -> Vec<KeyDef> {
     let inherit = |def: &KeyDef| match def.flags == KeyFlags::default() {
         true => KeyDef { flags: options.global, ..*def },

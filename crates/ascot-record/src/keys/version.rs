@@ -1,8 +1,8 @@
-//! Version order, as the sort command's `-V` has it, as memcmp-comparable bytes.
+//! Version order, as in the sort command's `-V`, as memcmp-comparable bytes.
 //!
-//! A text is a sequence of runs of other characters and numbers, taken in turn. A run ends where a digit or the
-//! end of the text stands; both ends compare alike, above `~` and below all else; letters sort before other
-//! characters; an absent number is zero. Hence the symbols
+//! A text is a sequence of runs of other characters and numbers, in turn. A run ends before a digit or at the end of
+//! the text; both ends compare alike, after `~` and before all else; letters sort before other characters; an absent
+//! number is zero. This gives the symbols
 //!
 //! ```text
 //! 01 ~     02 end of a run     03..36 letters     37..F7 other characters
@@ -24,7 +24,7 @@ const DOT_DOT: u8 = 3;
 const HIDDEN: u8 = 4;
 const OTHER: u8 = 5;
 
-/// Digit counts up to here fill one byte; longer ones are this byte and eight more.
+/// Digit counts below this value take one byte; longer ones are this byte and eight more.
 const LONG_NUMBER: u8 = 0xFF;
 
 /// The symbol of every byte; 0 for digits.
@@ -51,7 +51,7 @@ const fn symbols() -> [u8; 256] {
     table
 }
 
-/// Appends the key of `text`. It ends itself.
+/// Appends the key of `text`. The key is self-delimiting.
 pub(super) fn append_version(text: &[u8], out: &mut Vec<u8>) {
     let class = match text {
         b"" => EMPTY,

@@ -1,4 +1,4 @@
-//! Merges against the standard stable sort.
+//! Merges compared with the standard stable sort.
 
 use proptest::prelude::*;
 
@@ -22,7 +22,7 @@ fn order_of<O: RecordOrder>(order: &O) -> impl Fn(&Vec<u8>, &Vec<u8>) -> Orderin
     |a, b| compare(order, a, b, &mut vec![], &mut vec![])
 }
 
-/// Merges `sources` after sorting each, by both kinds of cursor, breaking off every `stop` records.
+/// Merges `sources` after sorting each, with both kinds of cursor, interrupting every `stop` records.
 fn check<F: Framing, O: RecordOrder>(framing: F, order: &O, mut sources: Vec<Vec<Vec<u8>>>, stop: usize) {
     sources.iter_mut().for_each(|source| source.sort_by(order_of(order)));
     let mut wanted = sources.concat();

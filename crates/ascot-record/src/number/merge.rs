@@ -1,7 +1,7 @@
-//! Merging sorted integers by cutting the key space, not by comparing heads.
+//! Merges sorted integers by cutting the key space, not by comparing heads.
 //!
-//! A loser tree moves one number per walk through the tree; vectors sort thousands at a time. So
-//! the key space is cut at values between which all slices together hold about a cache's worth:
+//! A loser tree moves one number per pass through the tree; vectors sort thousands at a time. So the key space is cut
+//! at values between which all slices together hold about a cache's worth:
 //!
 //! ```text
 //! slice 0  [....|......|...   ]
@@ -10,26 +10,26 @@
 //!              v0    v1
 //! ```
 //!
-//! The numbers that equal a cut value follow their column as they are: they need no sort, so that
-//! however many there are, what is sorted fits the cache.
+//! Numbers that equal a cut value follow their column unchanged: they need no sort, so that the numbers to sort fit
+//! the cache however many equal ones there are.
 
 use crate::vsort;
 
 /// Bytes of a column: half of a common second-level cache.
 const COLUMN_BYTES: usize = 512 << 10;
 
-/// Where a slice is probed, in units of its share of a column: denser near its head.
+/// Positions at which a slice is probed, in units of its share of a column: denser near its start.
 const PROBES: [usize; 6] = [1, 2, 4, 8, 16, 64];
 
 /// Parts of a slice's share of a column that the first probe skips.
 const SHARES: usize = 8;
 
-/// Merges sorted slices into `out`, which has their total length; what does not fit is left out.
+/// Merges sorted slices into `out`, which has their total length; numbers that do not fit are left out.
 pub fn merge_numbers_u64(slices: &[&[u64]], out: &mut [u64]) {
     merge(slices, out, vsort::sort_u64);
 }
 
-/// Merges sorted slices into `out`, which has their total length; what does not fit is left out.
+/// Merges sorted slices into `out`, which has their total length; numbers that do not fit are left out.
 pub fn merge_numbers_u32(slices: &[&[u32]], out: &mut [u32]) {
     merge(slices, out, vsort::sort_u32);
 }
@@ -65,7 +65,7 @@ fn cut_value<T: Copy + Ord>(live: &[&[T]], probes: &mut Vec<(T, usize)>) -> T {
         let mut before = 0;
         for probe in PROBES {
             let at = (step * probe - 1).min(slice.len() - 1);
-            // How many numbers the probe stands for: those since the probe before it.
+            // The number of values that the probe represents: those since the previous probe.
             probes.push((slice[at], at + 1 - before));
             before = at + 1;
             if before == slice.len() {
@@ -86,7 +86,7 @@ fn cut_value<T: Copy + Ord>(live: &[&[T]], probes: &mut Vec<(T, usize)>) -> T {
     cut
 }
 
-/// Output being filled with the heads of slices.
+/// Output being filled from the starts of slices.
 struct Column<'a, T> {
     out: &'a mut [T],
     filled: usize,
@@ -94,7 +94,7 @@ struct Column<'a, T> {
 }
 
 impl<'a, T: Copy> Column<'a, T> {
-    /// Moves the numbers that satisfy `belongs`, all at the head of `slice`, to the column.
+    /// Moves the numbers that satisfy `belongs`, all at the start of `slice`, to the column.
     fn take(&mut self, slice: &mut &[T], belongs: impl Fn(&T) -> bool) {
         let room = self.out.len() - self.filled;
         let count = head_len(slice, belongs).min(room);
@@ -105,7 +105,7 @@ impl<'a, T: Copy> Column<'a, T> {
         *slice = rest;
     }
 
-    /// Sorts what came from more than one slice; what is left of the output.
+    /// Sorts the column if it has numbers from more than one slice; returns the rest of the output.
     fn finish(self, sort: impl Fn(&mut [T])) -> &'a mut [T] {
         let (filled, rest) = self.out.split_at_mut(self.filled);
         if self.sources > 1 {
@@ -115,8 +115,8 @@ impl<'a, T: Copy> Column<'a, T> {
     }
 }
 
-/// Length of the head whose numbers satisfy `belongs`, found in steps that double: heads are
-/// short beside slices.
+/// The number of values at the start of a slice that satisfy `belongs`, found in doubling steps: it is small compared
+/// with the slice.
 fn head_len<T>(slice: &[T], belongs: impl Fn(&T) -> bool) -> usize {
     let (mut low, mut step) = (0, 1);
     while low + step <= slice.len() && belongs(&slice[low + step - 1]) {

@@ -1,4 +1,4 @@
-//! Grouping of numbers by parts known for each: a counting sort's second half.
+//! Groups numbers whose parts are known: a counting sort's second half.
 //!
 //! ```text
 //! parts   2 0 2 1 ...        counted ─▶ where each group begins in `out`
@@ -7,20 +7,20 @@
 //!                          line of group 2 [a c . .]   group has come
 //! ```
 //!
-//! A store to one of many groups brings a line of the output into the cache only to overwrite it;
-//! whole lines written past it halve the time (measured from 64 groups on; with few, plain stores are
-//! faster). Lines are the output's own: those at the ends of a group, which it shares with its
-//! neighbours, are copied by what is theirs.
+//! A store to one of many groups brings a line of the output into the cache only to overwrite it; whole lines written
+//! past the cache halve the time (measured from 64 groups on; with fewer, plain stores are faster). Lines are aligned
+//! with the output's own: of the lines at the ends of a group, which it shares with its neighbours, only the group's
+//! part is copied.
 //!
-//! All `unsafe` code is in [`lines`], under one rule: groups lie behind one another in `out` and are
-//! exactly as large as the parts counted say, which this file has counted itself.
+//! All `unsafe` code is in [`lines`], under one rule: groups lie one after another in `out` and have exactly the
+//! sizes of the counted parts; this file has counted them itself.
 
-/// From so many groups on, lines are gathered.
+/// From this number of groups on, lines are gathered.
 #[cfg(target_arch = "x86_64")]
 const MANY_GROUPS: usize = 64;
 
-/// Copies `values` to the front of `out`, grouped by `parts`, which holds the number of each value's
-/// group, below `groups`; values of a group stay in their order. Returns the size of each group.
+/// Copies `values` to the front of `out`, grouped by `parts`, which holds the number of each value's group, below
+/// `groups`; values of a group keep their order. Returns the size of each group.
 ///
 /// # Panics
 /// If `parts` or `out` is shorter than `values`, or a part is not below `groups`.
@@ -44,7 +44,7 @@ pub fn group_by_part<T: Copy>(values: &[T], parts: &[u16], groups: usize, out: &
     sizes
 }
 
-/// Where each group begins, the first at `first`.
+/// The position at which each group begins, the first at `first`.
 fn begins(sizes: &[u32], first: u32) -> impl Iterator<Item = u32> {
     sizes.iter().scan(first, |next, size| {
         *next += size;
@@ -74,7 +74,7 @@ mod lines {
     #[expect(unsafe_code, reason = "writes through pointers to ranges counted before")]
     pub(super) unsafe fn scatter<T: Copy>(values: &[T], parts: &[u16], sizes: &[u32], out: &mut [T]) {
         let per_line = LINE_BYTES / size_of::<T>();
-        // Places count from the line that `out` begins in.
+        // Positions count from the line in which `out` begins.
         let before = out.as_ptr() as usize % LINE_BYTES / size_of::<T>();
         let begins: Vec<u32> = super::begins(sizes, before as u32).collect();
         let mut places = begins.clone();
@@ -94,8 +94,8 @@ mod lines {
             *place += 1;
             if slot + 1 == per_line {
                 let at = *place as usize - per_line;
-                // SAFETY: places from `begin` on up to this one are the group's, within `out`; of a
-                // line that begins before, what is behind `begin` was written here.
+                // SAFETY: positions from `begin` up to this one are the group's, within `out`; of a line that begins
+                // earlier, the bytes after `begin` were written here.
                 unsafe {
                     if at >= begin as usize {
                         stream(line.cast(), base.wrapping_add(at).cast());
@@ -114,12 +114,12 @@ mod lines {
             let (end, begin) = (*place as usize, *begin as usize);
             let from = (end / per_line * per_line).max(begin);
             let line = line.as_ptr().cast::<T>();
-            // SAFETY: the last places of the group, whose values are in its line and nowhere else yet.
+            // SAFETY: the last positions of the group, whose values are in its line and nowhere else yet.
             unsafe {
                 ptr::copy_nonoverlapping(line.add(from % per_line), base.wrapping_add(from), end - from);
             }
         }
-        // What went past the cache is seen by whoever takes the values over.
+        // Makes the bytes written past the cache visible to the thread that takes over the values.
         // SAFETY: every x86-64 processor has the instruction.
         unsafe { _mm_sfence() };
     }
@@ -127,7 +127,7 @@ mod lines {
     /// Writes a line past the cache.
     ///
     /// # Safety
-    /// Both are lines, aligned as such; `to` may be written.
+    /// Both point to aligned lines; `to` may be written.
     #[expect(unsafe_code, reason = "writes through pointers to ranges counted before")]
     unsafe fn stream(line: *const __m128i, to: *mut __m128i) {
         for at in 0..LINE_BYTES / size_of::<__m128i>() {
@@ -143,7 +143,7 @@ mod tests {
 
     use super::*;
 
-    /// What it should be: a stable sort by part.
+    /// The expected result: a stable sort by part.
     fn grouped<T: Copy>(values: &[T], parts: &[u16]) -> Vec<T> {
         let mut order: Vec<usize> = (0..values.len()).collect();
         order.sort_by_key(|&at| parts[at]);

@@ -36,9 +36,9 @@ pub(super) trait Lanes: Copy {
     unsafe fn store(self, to: *mut Self::Item);
     /// Lane i to `to[i]`, for the lanes set in `mask`.
     unsafe fn store_masked(self, to: *mut Self::Item, mask: u32);
-    /// Lane by lane.
+    /// The minimum, lane by lane.
     unsafe fn min(self, other: Self) -> Self;
-    /// Lane by lane.
+    /// The maximum, lane by lane.
     unsafe fn max(self, other: Self) -> Self;
     /// Lanes at most those of `pivot`, or less than those if `STRICT`.
     unsafe fn below<const STRICT: bool>(self, pivot: Self) -> u32;
@@ -249,7 +249,7 @@ impl Lanes for U32x16 {
         })
     }
 
-    /// No table holds 65,536 permutations: the others are expanded in behind the chosen.
+    /// No table can hold 65,536 permutations: the other lanes are expanded after the chosen ones.
     #[inline(always)]
     unsafe fn split(self, mask: u32) -> Self {
         let behind = !first_lanes(mask.count_ones() as usize) as __mmask16;

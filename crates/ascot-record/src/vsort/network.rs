@@ -1,4 +1,4 @@
-//! Sorting what fits registers, by networks: no branch depends on the data.
+//! Sorts integers that fit registers by networks: no branch depends on the data.
 //!
 //! ```text
 //!            lane 0  1  ..                 1. every lane is a column: sort columns, row against row
@@ -25,7 +25,7 @@ pub(super) const ROWS_MAX: usize = 16;
 #[inline]
 #[target_feature(enable = "avx512f,bmi1,bmi2,popcnt,lzcnt")]
 pub(super) unsafe fn sort_small<L: Lanes>(v: *mut L::Item, n: usize) {
-    // SAFETY: the caller's promise, handed on.
+    // SAFETY: the caller guarantees it.
     unsafe {
         match n.div_ceil(L::COUNT) {
             0 | 1 => sort_rows::<L, 1>(v, n),
@@ -73,14 +73,14 @@ macro_rules! exchanges {
 /// AVX-512F, here and below.
 #[inline(always)]
 unsafe fn exchange<L: Lanes, const R: usize>(rows: &mut [L; R], low: usize, high: usize) {
-    // SAFETY: as promised.
+    // SAFETY: the caller guarantees it.
     unsafe { (rows[low], rows[high]) = (rows[low].min(rows[high]), rows[low].max(rows[high])) };
 }
 
 /// Sorts every column: the networks with the fewest exchanges known.
 #[inline(always)]
 unsafe fn sort_columns<L: Lanes, const R: usize>(rows: &mut [L; R]) {
-    // SAFETY: as promised.
+    // SAFETY: the caller guarantees it.
     unsafe {
         match R {
             2 => exchange(rows, 0, 1),
@@ -110,7 +110,7 @@ unsafe fn sort_columns<L: Lanes, const R: usize>(rows: &mut [L; R]) {
 /// Merges sorted columns to one sequence down column after column.
 #[inline(always)]
 unsafe fn merge_columns<L: Lanes, const R: usize>(rows: &mut [L; R]) {
-    // SAFETY: as promised.
+    // SAFETY: the caller guarantees it.
     unsafe {
         merge_halves::<L, R, 0>(rows);
         merge_halves::<L, R, 1>(rows);
@@ -124,7 +124,7 @@ unsafe fn merge_columns<L: Lanes, const R: usize>(rows: &mut [L; R]) {
 /// Merges the sequences in groups of `2^BIT` columns in pairs.
 #[inline(always)]
 unsafe fn merge_halves<L: Lanes, const R: usize, const BIT: u32>(rows: &mut [L; R]) {
-    // SAFETY: as promised.
+    // SAFETY: the caller guarantees it.
     unsafe {
         for low in 0..R.div_ceil(2) {
             let high = R - 1 - low;
@@ -151,7 +151,7 @@ unsafe fn merge_halves<L: Lanes, const R: usize, const BIT: u32>(rows: &mut [L; 
 /// Compares columns whose numbers differ in `BIT`.
 #[inline(always)]
 unsafe fn clean_lanes<L: Lanes, const R: usize, const BIT: u32>(rows: &mut [L; R]) {
-    // SAFETY: as promised.
+    // SAFETY: the caller guarantees it.
     unsafe {
         for row in rows {
             let swapped = row.swap::<BIT>();
@@ -163,7 +163,7 @@ unsafe fn clean_lanes<L: Lanes, const R: usize, const BIT: u32>(rows: &mut [L; R
 /// Compares rows at distances R/2, R/4, .., 1: sorts bitonic columns.
 #[inline(always)]
 unsafe fn clean_rows<L: Lanes, const R: usize>(rows: &mut [L; R]) {
-    // SAFETY: as promised.
+    // SAFETY: the caller guarantees it.
     unsafe {
         if R >= 16 {
             exchanges!(rows 0: (0 8)(1 9)(2 10)(3 11)(4 12)(5 13)(6 14)(7 15));
@@ -183,7 +183,7 @@ unsafe fn clean_rows<L: Lanes, const R: usize>(rows: &mut [L; R]) {
     }
 }
 
-/// Turns the sequence from down the columns to along the rows, up to the order of the rows.
+/// Moves the sequence from columns to rows, except for the order of the rows.
 ///
 /// Element i is in lane `i / R`, row `i % R`: the bits of i are the lane's over the row's. Each
 /// step trades one bit of the lane for one of the row.
@@ -192,7 +192,7 @@ unsafe fn transpose<L: Lanes, const R: usize>(rows: &mut [L; R]) {
     if R == 1 {
         return;
     }
-    // SAFETY: as promised.
+    // SAFETY: the caller guarantees it.
     unsafe {
         trade_bit::<L, R, 0>(rows);
         trade_bit::<L, R, 1>(rows);
@@ -207,7 +207,7 @@ unsafe fn transpose<L: Lanes, const R: usize>(rows: &mut [L; R]) {
 #[inline(always)]
 unsafe fn trade_bit<L: Lanes, const R: usize, const BIT: u32>(rows: &mut [L; R]) {
     let distance = 1 << (BIT % R.ilog2());
-    // SAFETY: as promised.
+    // SAFETY: the caller guarantees it.
     unsafe {
         for low in 0..R {
             if low & distance == 0 {
@@ -219,7 +219,7 @@ unsafe fn trade_bit<L: Lanes, const R: usize, const BIT: u32>(rows: &mut [L; R])
     }
 }
 
-/// Which row of the output a transposed row is: the trades have turned the row's bits round.
+/// The output position of a transposed row: the trades have rotated the row's bits.
 #[inline(always)]
 fn destination<L: Lanes, const R: usize>(row: usize) -> usize {
     if R == 1 {

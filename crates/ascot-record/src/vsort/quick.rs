@@ -5,10 +5,10 @@
 //! | <= pivot | free | not yet read ..........| free | > pivot |
 //! ```
 //!
-//! Blocks are read from the side with less room, so that there is a block's room on both sides
-//! after every read. A vector is permuted to have the small ones first and stored whole on both
-//! sides: what is not meant there falls into free room and is overwritten later. The first and
-//! last block and the remainder are set aside at the start, which makes the room, and go last.
+//! Blocks are read from the side with less free space, so that both sides have a block of free space after every
+//! read. A vector is permuted to have the small elements first and stored whole on both sides: elements stored on the
+//! wrong side fall into free space and are overwritten later. The first and last block and the remainder are set
+//! aside at the start, which makes the free space, and are partitioned last.
 
 #![expect(unsafe_code, reason = "vector instructions that the processor has, on slices split before")]
 
@@ -20,7 +20,7 @@ use super::network::{ROWS_MAX, sort_small};
 /// Vectors of a block.
 const BLOCK: usize = 8;
 
-/// Whether the processor has what [`sort`] is compiled for.
+/// Whether the processor has the features that [`sort`] is compiled for.
 pub(super) fn available() -> bool {
     is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("bmi1")
@@ -32,11 +32,11 @@ pub(super) fn available() -> bool {
 /// Sorts ascending.
 ///
 /// # Safety
-/// [`available`] has said yes.
+/// [`available`] has returned true.
 #[target_feature(enable = "avx512f,bmi1,bmi2,popcnt,lzcnt")]
 pub(super) unsafe fn sort<L: Lanes>(v: &mut [L::Item]) {
     let depth = 2 * v.len().max(1).ilog2() + 4;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe { sort_to_depth::<L>(v, depth) };
 }
 
@@ -44,7 +44,7 @@ pub(super) unsafe fn sort<L: Lanes>(v: &mut [L::Item]) {
 /// AVX-512F.
 #[target_feature(enable = "avx512f,bmi1,bmi2,popcnt,lzcnt")]
 unsafe fn sort_to_depth<L: Lanes>(mut v: &mut [L::Item], mut depth: u32) {
-    // SAFETY: the caller's promise; lengths are checked against what the callees want.
+    // SAFETY: the caller guarantees it; lengths are checked against the callees' requirements.
     unsafe {
         while v.len() > ROWS_MAX * L::COUNT {
             if depth == 0 {
@@ -54,7 +54,7 @@ unsafe fn sort_to_depth<L: Lanes>(mut v: &mut [L::Item], mut depth: u32) {
             let pivot = choose_pivot::<L>(v);
             let middle = partition::<L, false>(v, pivot);
             if middle == v.len() {
-                // The pivot is the greatest: split off all that equal it, which are in place.
+                // The pivot is the greatest: split off all elements equal to it, which are in place.
                 let less = partition::<L, true>(v, pivot);
                 v = &mut v[..less];
                 continue;
@@ -68,7 +68,7 @@ unsafe fn sort_to_depth<L: Lanes>(mut v: &mut [L::Item], mut depth: u32) {
     }
 }
 
-/// The median of a sample of some vectors from all over `v`: more, the longer it is.
+/// The median of a sample of vectors from all over `v`: the longer `v`, the more vectors.
 ///
 /// # Safety
 /// AVX-512F, and `v` is longer than `ROWS_MAX` vectors.
@@ -84,8 +84,7 @@ unsafe fn choose_pivot<L: Lanes>(v: &[L::Item]) -> L::Item {
     let items: *mut L::Item = sample.as_mut_ptr().cast();
     let stride = (v.len() - L::COUNT) / vectors;
     let mut noise = v.len() as u64;
-    // SAFETY: a vector starts at most at `stride * vectors <= v.len() - COUNT`, and the sample
-    // has room for all of them.
+    // SAFETY: a vector starts at most at `stride * vectors <= v.len() - COUNT`, and the sample holds all of them.
     unsafe {
         for at in 0..vectors {
             noise = noise.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
@@ -97,7 +96,7 @@ unsafe fn choose_pivot<L: Lanes>(v: &[L::Item]) -> L::Item {
     }
 }
 
-/// Where the two sides are written.
+/// The write positions of the two sides.
 struct Sides<T> {
     base: *mut T,
     left: usize,
@@ -105,10 +104,10 @@ struct Sides<T> {
 }
 
 impl<T> Sides<T> {
-    /// Stores a whole vector, touching nothing but as much room.
+    /// Stores a whole vector; touches only as much free space.
     ///
     /// # Safety
-    /// AVX-512F; between the sides there is room for a vector.
+    /// AVX-512F; the free space between the sides holds a vector.
     #[inline(always)]
     unsafe fn put_whole<L: Lanes<Item = T>, const STRICT: bool>(&mut self, lanes: L, pivot: L) {
         // SAFETY: of the two stores, the one keeps the small lanes and the other the rest.
@@ -123,13 +122,13 @@ impl<T> Sides<T> {
         }
     }
 
-    /// Stores the first `count` lanes, touching nothing but as much room.
+    /// Stores the first `count` lanes; touches only as much free space.
     ///
     /// # Safety
-    /// AVX-512F; between the sides there is room for the `count` first lanes.
+    /// AVX-512F; the free space between the sides holds the `count` first lanes.
     #[inline(always)]
     unsafe fn put<L: Lanes<Item = T>, const STRICT: bool>(&mut self, lanes: L, pivot: L, count: usize) {
-        // SAFETY: stores exactly `count` elements into the room between the sides.
+        // SAFETY: stores exactly `count` elements into the free space between the sides.
         unsafe {
             let below = lanes.below::<STRICT>(pivot) & first_lanes(count);
             let above = !below & first_lanes(count);
@@ -142,7 +141,7 @@ impl<T> Sides<T> {
     }
 }
 
-/// Moves what is at most `pivot` (less than it if `STRICT`) to the front; how many those are.
+/// Moves the elements that are at most `pivot` (less than it if `STRICT`) to the front; returns their number.
 ///
 /// # Safety
 /// AVX-512F, and `v` has two blocks or more.
@@ -154,8 +153,8 @@ unsafe fn partition<L: Lanes, const STRICT: bool>(v: &mut [L::Item], pivot: L::I
     let whole = v.len() - remainder;
     let base = v.as_mut_ptr();
     let mut aside = [MaybeUninit::<L>::uninit(); 3 * BLOCK];
-    // SAFETY: reads are of whole blocks below `whole`; see `partition_blocks` for its stores. What
-    // was set aside is as many elements as the room that is left between the sides.
+    // SAFETY: reads are of whole blocks below `whole`; see `partition_blocks` for its stores. The elements set aside
+    // are as many as the free space left between the sides holds.
     unsafe {
         for at in 0..BLOCK {
             aside[at].write(L::load(base.add(at * L::COUNT)));
@@ -183,7 +182,7 @@ unsafe fn partition<L: Lanes, const STRICT: bool>(v: &mut [L::Item], pivot: L::I
 /// Partitions the blocks in `read_left..read_right`.
 ///
 /// # Safety
-/// AVX-512F; the range is whole blocks, with a block of room or more on either side of it.
+/// AVX-512F; the range is whole blocks, with at least a block of free space on either side of it.
 #[inline(always)]
 unsafe fn partition_blocks<L: Lanes, const STRICT: bool>(
     sides: &mut Sides<L::Item>,
@@ -194,11 +193,11 @@ unsafe fn partition_blocks<L: Lanes, const STRICT: bool>(
     let block = BLOCK * L::COUNT;
     let base = sides.base;
     let (mut left, mut right) = (sides.left, sides.right);
-    // SAFETY: the two rooms are two blocks or more together before a read, so that after it either
-    // has a block at least; each of the block's vectors takes its own width of it at most.
+    // SAFETY: before a read, the two free spaces together hold at least two blocks, so that after it each holds at
+    // least one; each of the block's vectors takes at most its own width of it.
     unsafe {
         while read_left < read_right {
-            // Which side is a coin toss no branch predictor can call.
+            // Branch-free: which side is next cannot be predicted.
             let from_left = usize::from(read_left - left <= right - read_right);
             read_right -= block * (1 - from_left);
             let at = base.add(read_right ^ ((read_right ^ read_left) & from_left.wrapping_neg()));

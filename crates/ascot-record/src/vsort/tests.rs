@@ -1,4 +1,4 @@
-//! The vector path and the public one against the standard sort.
+//! The vector sort and the public functions compared with the standard sort.
 
 use proptest::prelude::*;
 
@@ -32,17 +32,17 @@ fn check(v: &[u64]) {
     #[cfg(target_arch = "x86_64")]
     if quick::available() {
         let mut vectored = v.to_vec();
-        // SAFETY: just asked.
+        // SAFETY: just checked.
         unsafe { quick::sort::<lanes::U64x8>(&mut vectored) };
         assert!(vectored == wanted);
         let mut vectored = narrow;
-        // SAFETY: just asked.
+        // SAFETY: just checked.
         unsafe { quick::sort::<lanes::U32x16>(&mut vectored) };
         assert!(vectored == wanted_narrow);
     }
 }
 
-/// Inputs that have undone quicksorts before, of `n` elements.
+/// Inputs of `n` elements that have defeated quicksorts before.
 fn shapes(n: usize) -> Vec<Vec<u64>> {
     let mut next = random(n as u64 + 1);
     let n64 = n as u64;
@@ -92,10 +92,10 @@ fn columns_of_zeros_and_ones() {
             if mask >> height != 0 {
                 continue;
             }
-            // Every eighth element is of one column; the other columns are all ones.
+            // Every eighth element belongs to one column; the other columns are all ones.
             let mut v: Vec<u64> =
                 (0..height * 8).map(|at| if at % 8 == 3 { mask >> (at / 8) & 1 } else { 1 }).collect();
-            // SAFETY: just asked.
+            // SAFETY: just checked.
             unsafe { network::sort_small::<lanes::U64x8>(v.as_mut_ptr(), v.len()) };
             assert!(v.is_sorted());
         }
