@@ -7,7 +7,7 @@
 //!   jobs          the entries: sort, split, make views, explain, resume, generate, remove leftovers of killed jobs
 //!   view          runs that stay, merged when they are read
 //!   methods       run and merge, partition and sort, merge inputs, split, small
-//!   job           what the passes of one job share
+//!   job           what the passes of one job share; its end: seal the output, write the report, commit
 //!   check         whether records are in order
 //!   partition     the partitioned write: records grouped by the part of their key, and written there
 //!   merge         sorted sources merged, as a flow and in parallel
