@@ -38,7 +38,7 @@ const RUNS_MAX: usize = 8;
 /// Samples of a chunk; the third and the last but one bound the records that are no outliers.
 const SAMPLES: usize = 50;
 
-/// Finds the natural runs of a run buffer, which may continue the `latest` run; none where they are less than half of
+/// Finds the natural runs of a run buffer, which may continue the `latest` run; none if they make up less than half of
 /// it.
 pub fn find_natural_runs<R: Records>(
     records: &R,
@@ -78,7 +78,7 @@ struct Natural<B> {
     chunks: Range<usize>,
     backward: bool,
     /// Between each chunk and the next, in the order of the input: the smallest record of the
-    /// interval above, where it is not all of it.
+    /// interval above, if that is not the whole chunk.
     cuts: Vec<Option<B>>,
 }
 
@@ -90,7 +90,7 @@ struct Referred {
     late: Vec<Vec<Segment>>,
 }
 
-/// MergedBlock number `at`, if it lies in an input and is one sorted sequence.
+/// Sorted chunk number `at`, if it lies in an input and is one sorted sequence.
 fn chunk(buffer: &RunBuffer, at: usize) -> Option<(&Segment, Span)> {
     let span = (*buffer.spans.get(at)?)?;
     match buffer.sources.get(at)?.as_slice() {
@@ -130,7 +130,7 @@ impl<B: Clone> Natural<B> {
         Some(Natural { chunks: at..at + cuts.len() + 1, backward, cuts })
     }
 
-    /// The run it makes, if possible one that continues the `latest`.
+    /// The run it makes, one that continues the `latest` if possible.
     fn taken_after<R: Records<Bound = B>>(
         &self,
         records: &R,
@@ -145,11 +145,11 @@ impl<B: Clone> Natural<B> {
             let single = self.cuts.is_empty() && !taken.as_ref().is_some_and(follows);
             return taken.filter(|_| !single);
         }
-        // Without its outliers it may.
+        // Without its outliers it may continue the latest.
         self.taken(records, buffer, false).filter(follows).or(taken.filter(|_| !self.cuts.is_empty()))
     }
 
-    /// The run it makes; none where it has too many outliers. An `exact` run has none at its ends.
+    /// The run it makes; none if it has too many outliers. An `exact` run has none at its ends.
     fn taken<R: Records<Bound = B>>(&self, records: &R, buffer: &RunBuffer, exact: bool) -> Option<Referred> {
         let mut taken = Referred {
             run: Run::of_input(self.backward),
@@ -215,7 +215,7 @@ fn quantiles<R: Records>(records: &R, segment: &Segment) -> Option<[R::Bound; 2]
 }
 
 /// The record that separates two chunks, so that few records of the one are above it and few of the other below; the
-/// inner option is empty where none are. None: the chunks overlap.
+/// inner option is empty if no records are. None: the chunks overlap.
 fn cut_between<R: Records>(
     records: &R,
     below: &Segment,
