@@ -61,7 +61,7 @@ pub struct RecordReader<R: ?Sized> {
     long: Option<LongStart>,
     /// Bytes read after the end of a long record.
     after_long: Option<Fill>,
-    /// The turns on the device, where it serves one side at a time.
+    /// The turns on the device, if it serves reads and writes in turns.
     turns: Option<Arc<Turns>>,
     seat: Arc<Seat>,
     /// Time spent waiting for a free buffer.
@@ -73,10 +73,10 @@ pub struct RecordReader<R: ?Sized> {
 /// An input being read.
 struct Open {
     stream: Box<dyn ReadStream>,
-    /// Bytes still to be asked for; none: it is read chunk by chunk, to its end.
+    /// Bytes still to be requested; none: it is read chunk by chunk, to its end.
     to_ask: Option<u64>,
     ahead: VecDeque<Ahead>,
-    /// It may be silent for long.
+    /// Whether it is a pipe, which may be silent for long.
     pipe: bool,
 }
 
@@ -94,11 +94,11 @@ struct LongStart {
     start: RecordStart,
 }
 
-/// A chunk and its place in the inputs.
+/// A chunk and its position in the inputs.
 pub struct PlacedChunk {
     /// Its records.
     pub chunk: RawChunk,
-    /// Place after its last record.
+    /// Position after its last record.
     pub end: InputPosition,
     /// Number of records.
     pub records: usize,
@@ -277,8 +277,8 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
         Ok(fill)
     }
 
-    /// Continues a file that has grown since it was opened, chunk by chunk, to the end it has then: its last record
-    /// may have been half written.
+    /// Continues a file that has grown since it was opened, chunk by chunk, to its current end: its last record
+    /// may have been only half written before.
     fn go_on_where_grown(&mut self) -> Result<bool, SortError> {
         let Some(file) = self.inputs.get(self.at.input).filter(|file| file.size_now() > self.at.offset)
         else {

@@ -1,5 +1,5 @@
-//! Runs: the description of a run in the manifest of its job or view, writing merged blocks to its file, and reading the
-//! file back block by block. A record that spans blocks is assembled in a buffer of its own.
+//! Runs: the description of a run in the manifest of its job or view, writing merged blocks to its file, and reading
+//! the file back block by block. A record that spans blocks is assembled in a buffer of its own.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
