@@ -176,7 +176,8 @@ impl Inputs {
 }
 
 impl InputFile {
-    /// A part of a partitioned write: the run `number` at `path`, with `bytes` of records, read through buffers from `pool`.
+    /// A part of a partitioned write: the run `number` at `path`, with `bytes` of records, read through buffers from
+    /// `pool`.
     pub fn of_part(path: &Path, number: u64, bytes: u64, pool: &Pool) -> InputFile {
         let source = Source::Part { path: path.to_path_buf(), number, pool: pool.clone() };
         InputFile { source, size: Some(bytes), start: 0, crlf: false }
@@ -212,8 +213,8 @@ impl InputFile {
         Ok(InputFile { source: Source::Pipe { name, rest }, size: None, start: 0, crlf: false })
     }
 
-    /// The completion of a last record of this input that lacks its terminator; none without a `delimiter`. A CR precedes
-    /// it if rows end in CR LF, unless the record's `last` byte is a CR already.
+    /// The completion of a last record of this input that lacks its terminator; none without a `delimiter`. If rows
+    /// end in CR LF, it begins with a CR, unless that is the record's `last` byte already.
     pub fn completion(&self, delimiter: Option<u8>, last: Option<u8>) -> Option<Vec<u8>> {
         let cr = (self.crlf && last != Some(b'\r')).then_some(b'\r');
         delimiter.map(|delimiter| cr.into_iter().chain([delimiter]).collect())

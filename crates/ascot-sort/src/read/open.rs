@@ -1,5 +1,5 @@
-//! Opens the inputs of a request: refuses files of other formats if text is expected, skips headers, and reads the head of
-//! the first input.
+//! Opens the inputs of a request: refuses files of other formats if text is expected, skips headers, and reads the
+//! head of the first input.
 //!
 //! A pipe is read only as far as the decision needs, two bytes of most text, and these bytes are delivered again later.
 //! The header of one CSV input serves as the output's, so all inputs must name the same columns. A first row that
@@ -144,8 +144,8 @@ pub(crate) fn refuse_others(request: &SortRequest, inputs: &Inputs) -> Result<()
     if request.checks.any_format { Ok(()) } else { refuse_unless_text(inputs, request.layout) }
 }
 
-/// The input whose header becomes the output's and whose rows are sampled: the first that has a header, else the first that
-/// is not empty.
+/// The input whose header becomes the output's and whose rows are sampled: the first that has a header, else the
+/// first that is not empty.
 pub(crate) fn bearer(inputs: &Inputs) -> Option<&InputFile> {
     let headed = inputs.iter().find(|input| input.start > 0);
     headed.or(inputs.iter().find(|input| input.size != Some(0))).or(inputs.get(0))
