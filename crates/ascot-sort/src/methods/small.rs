@@ -31,13 +31,13 @@ use crate::records::{InputStart, Misfits, RawChunk, Records};
 use crate::report::{JobSums, Passes, files_of, report_of_records, stage};
 use crate::resources::Lease;
 
-/// Most bytes of records.
+/// Maximum bytes of records.
 const BYTES_MAX: u64 = 4 << 20;
 
 /// Records take at most this fraction of memory, as its denominator: they are held three times, beside their order.
 const MEMORY_SHARE: u64 = 8;
 
-/// Most records: they and their order fit in the least memory.
+/// Maximum number of records: they and their order fit in the minimum memory.
 const RECORDS_MAX: usize = 1 << 18;
 
 /// Bytes of a chunk per record for which its scratch memory is made.

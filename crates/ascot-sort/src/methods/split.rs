@@ -9,8 +9,8 @@
 //! Invariants: every record is in one file, and files hold records in the order of the inputs. No file gets its name
 //! before all of them are sealed.
 //!
-//! A user may name the boundaries: a file of records, whose keys say where the parts begin. They must ascend in the order
-//! asked for, so that every part can have records.
+//! A user may name the boundaries: a file of records, whose keys are the first keys of the parts. They must ascend in
+//! the requested order, so that every part can have records.
 //!
 //! ```text
 //!   boundaries   c     g     t
@@ -37,7 +37,7 @@ use crate::records::{Records, Splitters};
 use crate::report::PassFacts;
 use crate::resources::{ChunkPool, descriptors};
 
-/// Most chunks in memory.
+/// Maximum number of chunks in memory.
 const CHUNKS: usize = 64;
 /// Descriptors of a file being written: the file, twice, and its lock.
 const DESCRIPTORS_PER_PART: usize = 3;
