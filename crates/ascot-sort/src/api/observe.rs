@@ -37,17 +37,17 @@ pub trait Observer: Sync {
     fn notice(&self, _text: &str) {}
     /// A warning: the result may not be what the user expects, or the job differs from the request.
     fn warning(&self, _text: &str) {}
-    /// Called when the output is durable and has not got its name yet. An error here, as in writing the report, ends the
-    /// job without an output.
+    /// Called when the output is durable but not yet renamed to its final name. An error here, as in writing the
+    /// report, ends the job without an output.
     fn complete(&self, _report: &Report) -> Result<(), SortError> {
         Ok(())
     }
 }
 
-/// The caller of a job: what hears from it, and what can stop it.
+/// The caller of a job: it observes the job and can stop it.
 #[derive(Clone, Copy)]
 pub struct Caller<'a> {
-    /// Hears how the job proceeds.
+    /// Observes the job.
     pub observer: &'a dyn Observer,
     /// Stops the job.
     pub cancel: &'a Cancel,
