@@ -363,7 +363,7 @@ impl<'a, R: Records> Job<'a, R> {
         Ok(())
     }
 
-    /// Seals the output, has the observer write the report, then gives the output its name. `out` and `dropped` are
+    /// Seals the output, lets the observer write the report, then gives the output its name. `out` and `dropped` are
     /// the sums of the last pass.
     pub fn finish(
         mut self,

@@ -7,7 +7,7 @@
 //!   jobs          the entries: sort, split, make views, explain, resume, generate, remove leftovers of killed jobs
 //!   view          runs that stay, merged when they are read
 //!   methods       run and merge, partition and sort, merge inputs, split, small
-//!   job           what the passes of one job share
+//!   job           the state that the passes of one job share
 //!   check         whether records are in order
 //!   partition     the partitioned write: records grouped by the part of their key, and written there
 //!   merge         sorted sources merged, as a flow and in parallel
@@ -16,7 +16,7 @@
 //!   plan          memory, volumes, disk space, the method
 //!   pipeline      one thread reads, several work, the caller takes the results in order
 //!   read          inputs, and whole records from them
-//!   records       what a pass needs to know of lines, CSV, fixed records, numbers
+//!   records       the operations of a pass on lines, CSV, fixed records, numbers
 //!   report        progress while a job runs, and its report
 //!   api           requests, errors, observers
 //!   resources     memory, threads, descriptors, devices and turns on them

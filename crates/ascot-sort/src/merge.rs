@@ -59,13 +59,13 @@ pub struct Merge<'a, R> {
     pub records: &'a R,
     /// The threads that merge.
     pub threads: &'a EmitThreads,
-    /// Which records it leaves out, and whether it sums them up.
+    /// Its rules: which records it drops, and whether it sums them up.
     pub rules: Rules,
     /// Maximum number of records of the result.
     pub limit: Option<u64>,
     /// Stops it.
     pub cancel: &'a Cancel,
-    /// What was merged before, if it continues.
+    /// Sums of the records merged before, if it continues a merge.
     pub so_far: Merged,
 }
 
@@ -179,7 +179,7 @@ impl<R: Records> MergeFlow<'_, R> {
         let sink = &mut *self.sink;
         let merged = threads.run(tasks, *rules, cancel, &mut |block| {
             sink.block(block)?;
-            // Blocks come free while the batch is merged: the device must not run dry.
+            // Blocks are freed while the batch is merged: the device must not become idle.
             Ok(inputs.pump()?)
         })?;
         so_far.add(merged);
@@ -260,7 +260,7 @@ impl<R: Records, I: BlockInput<Block = RunBlock>> Flow<I> for MergeFlow<'_, R> {
         if batch.is_empty() {
             return Ok(Step::Done);
         }
-        // Before the blocks come free one by one: the schedule must know by then which input starves.
+        // Before the blocks are freed one by one: by then the schedule must know which input starves.
         for (index, held) in self.held.iter().enumerate() {
             inputs.release(index, (before[index] - held.len()) as u32);
         }
@@ -499,7 +499,7 @@ fn emit_thread<R: Records>(records: &R, orders: &Receiver<Order>, blocks: &Block
     }
 }
 
-/// Samples taken for each task wanted.
+/// Number of samples per task.
 const SAMPLES_PER_TASK: usize = 12;
 
 /// Conditions that tasks must respect.

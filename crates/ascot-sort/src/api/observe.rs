@@ -21,7 +21,7 @@ pub struct Progress {
     pub rate_bytes_per_s: f64,
     /// Further detail: `pass 1 of 2`.
     pub detail: String,
-    /// What limits the speed now: `reading binds`.
+    /// The current bottleneck: `reading binds`.
     pub bound_by: String,
     /// Seconds left of the whole job.
     pub seconds_left: Option<f64>,
@@ -87,7 +87,7 @@ impl Cancel {
         self.flag.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the job was asked to stop.
+    /// Whether the job was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.flag.load(Ordering::Relaxed)
     }
@@ -97,7 +97,7 @@ impl Cancel {
         Arc::clone(&self.flag)
     }
 
-    /// An error if the job was asked to stop.
+    /// [`SortError::Cancelled`] if the job was cancelled.
     pub fn check(&self) -> Result<(), SortError> {
         if self.is_cancelled() { Err(SortError::Cancelled) } else { Ok(()) }
     }

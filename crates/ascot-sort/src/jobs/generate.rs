@@ -21,7 +21,7 @@ use crate::pipeline::{InOrder, Pipeline, ReadTimes};
 use crate::report::Watch;
 use crate::resources::{compute_threads, lowered};
 
-/// Memory of all blocks together.
+/// Memory of all blocks, bytes.
 const POOL_BYTES: usize = 64 << 20;
 
 /// Bytes of a block: whole records and whole pages, so that blocks can be written directly.
@@ -50,7 +50,7 @@ pub struct GenerateRequest {
     pub threads: Option<usize>,
 }
 
-/// Writes the records asked for and returns their bytes.
+/// Writes the requested records and returns their length in bytes.
 pub fn generate(
     request: &GenerateRequest,
     observer: &dyn Observer,

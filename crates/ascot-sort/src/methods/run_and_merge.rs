@@ -1,12 +1,12 @@
 //! Sorts by forming runs and merging them, or in memory if everything fits.
 //!
-//! A merge of runs makes its output durable step by step, stores how far it is, and gives the consumed blocks of the runs
-//! back to their volumes:
+//! A merge of runs makes its output durable step by step, stores its progress, and frees the consumed blocks of the
+//! runs:
 //!
 //! ```text
-//!   run 0   |......|=====|          ....  given back
+//!   run 0   |......|=====|          ....  freed
 //!   run 1   |...|========|
-//!   into    |==== durable ====|~~~|  ~~~  one step at most: it is in the runs, too
+//!   into    |==== durable ====|~~~|  ~~~  at most one step: still in the runs, too
 //! ```
 //!
 //! Invariant: nothing is freed that a killed job needs to continue, if it can be resumed.

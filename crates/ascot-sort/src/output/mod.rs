@@ -31,7 +31,7 @@ use ascot_io::AtomicOutput;
 
 use crate::api::SortError;
 
-/// Output whose records are all written, on its way to its name.
+/// An output with all its records written, to be sealed and given its name.
 pub trait Commit {
     /// The temporary name of the file and its final length, if the output is a single file.
     fn unfinished(&self) -> Option<(&Path, u64)> {

@@ -22,7 +22,7 @@ const GROUP_BYTES: u64 = 256 << 10;
 const KEYS_PER_GROUP: u64 = 24;
 /// Maximum number of groups of a part: grouping a chunk writes to as many addresses at once.
 const MAX_GROUPS: u64 = 2048;
-/// The sample takes at most this fraction of memory, as its denominator.
+/// Inverse of the sample's maximum memory share.
 const MEMORY_SHARE: u64 = 16;
 
 /// The sample of all parts.
@@ -34,7 +34,7 @@ pub struct KeySample {
     group_bytes: u64,
     /// At first every `every`-th key is kept.
     every: u64,
-    /// The latest part asked for and its bounds: the chunks of a part come one after another.
+    /// The latest requested part and its bounds: the chunks of a part come one after another.
     latest: Option<(usize, Option<Arc<Splitters>>)>,
 }
 

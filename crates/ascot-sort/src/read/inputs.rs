@@ -326,7 +326,7 @@ fn path_of_whole(mut file: &File) -> Option<PathBuf> {
     (same && File::open(&path).is_ok()).then_some(path)
 }
 
-/// Whether the length of a file does not tell how much can be read from it, as in /proc and /sys.
+/// Whether the length of a file says nothing about its contents, as in /proc and /sys.
 fn is_made_as_read(file: &File, stat: &Metadata) -> bool {
     // From the kernel's list of file systems: proc, sysfs, debugfs, tracefs and both versions of cgroup.
     const MADE: [u64; 6] = [0x9fa0, 0x6265_6572, 0x6462_6720, 0x7472_6163, 0x0027_e0eb, 0x6367_7270];

@@ -22,7 +22,7 @@ pub struct Passes {
     peak_spilled: u64,
 }
 
-/// What a pass adds to its account.
+/// Facts that a pass adds to its account.
 #[derive(Clone, Debug, Default)]
 pub struct PassFacts {
     /// Files read at once.

@@ -228,7 +228,7 @@ mod tests {
         ];
         let root = system("5:cpu,cpuacct:/a\n4:memory:/a/b\n0::/\n", &files);
         assert_eq!(GroupMemory::read(root.path()), Some(GroupMemory { limit: 700, left: 500 }));
-        // A container sees its own group as the root, under the path that the host gives it.
+        // A container sees its own group as the root, under the host's path.
         let files = [("sys/fs/cgroup/memory/memory.limit_in_bytes", "900\n")];
         let root = system("4:memory:/docker/0123\n", &files);
         assert_eq!(GroupMemory::read(root.path()), Some(GroupMemory { limit: 900, left: 900 }));

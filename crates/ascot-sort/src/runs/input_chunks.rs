@@ -124,7 +124,7 @@ impl<R: Records> ChunkInput<R> {
         IoError::Memory { path: self.path(span), offset: span.offset, source }
     }
 
-    /// Requests chunks up to [`CHUNKS_AHEAD`], as far as there are buffers.
+    /// Requests up to [`CHUNKS_AHEAD`] chunks, while there are buffers.
     fn ask(&mut self) -> Result<(), IoError> {
         while self.begun.len() < CHUNKS_AHEAD {
             let Some(InputChunk { span, .. }) = self.chunks.get(self.next) else { return Ok(()) };

@@ -9,7 +9,7 @@
 //!
 //! Each chunk of a natural run contributes the records of one key interval; the intervals of a run do not overlap.
 //! Records outside the interval of their chunk are *outliers*; they are spilled. Invariant: records of equal keys keep
-//! their order: the one that stands earlier in the input stands in an earlier run, or earlier in the same run. So an
+//! their order: the one that is earlier in the input is in an earlier run, or earlier in the same run. So an
 //! outlier whose key belongs to a later chunk is spilled before the natural run, any other after it.
 
 use std::ops::Range;
@@ -31,9 +31,9 @@ pub struct NaturalRuns {
 
 /// Longest key that is kept.
 const KEY_BYTES_MAX: usize = 1 << 10;
-/// Outliers of a natural run, percent of its bytes at most.
+/// Maximum share of outliers in a natural run, percent of its bytes.
 const OUTLIERS_PERCENT_MAX: u64 = 15;
-/// Natural runs of a run buffer at most: each is one more input of the merge.
+/// Maximum number of natural runs in a run buffer: each is one more input of the merge.
 const RUNS_MAX: usize = 8;
 /// Samples of a chunk; the third and the last but one bound the records that are no outliers.
 const SAMPLES: usize = 50;

@@ -164,7 +164,7 @@ const MANIFEST_BYTES: u64 = 8 << 20;
 const OVERHEAD_SHARE: u64 = 128;
 const OVERHEAD_BYTES: u64 = 1 << 20;
 
-/// The spill directories of a job; clones share what is known of them.
+/// The spill directories of a job; clones share their state.
 #[derive(Clone)]
 pub struct SpillDirs {
     disk: Disk,
@@ -177,7 +177,7 @@ struct SpillDir {
     device: u64,
 }
 
-/// What a directory has been given.
+/// The bytes assigned to a directory.
 #[derive(Clone, Copy, Default)]
 struct Given {
     /// Bytes of all spills.

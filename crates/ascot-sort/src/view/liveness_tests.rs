@@ -58,7 +58,7 @@ fn made(dir: &Path, len: usize, memory: u64) -> Vec<u8> {
     sorted
 }
 
-/// Opens the view and reads it up to the fraction `stop`.
+/// Reads parts of the view that begin or end at the fraction `stop`, and stops reading streams early.
 fn read_and_stop(dir: &Path, sorted: &[u8], (memory, threads): (u64, usize), stop: f64) {
     let opening = OpenView {
         memory_bytes: Some((memory + MEMORY_BESIDE as u64) * MIB),

@@ -107,7 +107,7 @@ pub fn join_parts(
     Ok(manifest)
 }
 
-/// Refuses a view whose records are not ordered as `given` says. The flags only tell whether there is a header,
+/// Refuses a view whose records are not ordered as `given` says. The flags only show whether there is a header,
 /// so its contents are not compared.
 pub fn same_order(view: &ViewManifest, given: &SortRequest) -> Result<(), SortError> {
     let order = |request: &SortRequest| order_of(request, &request.header.then(String::new));

@@ -129,7 +129,7 @@ impl<R: Records> Loader<'_, R> {
         Ok(Selection { starts: starts.collect(), beyond: 0, next: 0 })
     }
 
-    /// Narrows the windows as far as the starts of units allow.
+    /// Narrows the windows by the starts of units.
     fn narrow(&self, windows: &mut Windows, loaded: &[Option<Loaded>], wanted: u64, measure: Measure) {
         // First the unit starts that are certainly not after the wanted position, then those that may not be.
         windows.lo = self.divide(windows, loaded, wanted, measure, true);
