@@ -1,7 +1,7 @@
 //! Jobs on records larger than memory.
 //!
-//! The entries in `jobs` make a plan from a [`request::SortRequest`], run the passes of the plan over `ascot-bowtie` and
-//! `ascot-io`, and return a report. A folder imports only folders below it:
+//! The entries in `jobs` make a plan from a [`request::SortRequest`], run the passes of the plan over `ascot-bowtie`
+//! and `ascot-io`, and return a report. A folder imports only folders below it:
 //!
 //! ```text
 //!   jobs          the entries: sort, split, make views, explain, resume, generate, remove leftovers of killed jobs

@@ -10,7 +10,8 @@
 //!
 //! Invariants: only the reader waits for memory. It takes all memory of an item before it passes the item on, so the
 //! workers can finish every item they get. If the device serves reads and writes in turns
-//! ([`crate::resources::turns`]), the reader gives its turn back before it waits. A thread that panics wakes the caller.
+//! ([`crate::resources::turns`]), the reader gives its turn back before it waits. A thread that panics wakes the
+//! caller.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

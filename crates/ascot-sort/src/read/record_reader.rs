@@ -563,7 +563,7 @@ struct Fill {
     records: usize,
     /// Where the records of each input begin.
     starts: Vec<InputStart>,
-    /// The position of its first byte, if its bytes come from one file.
+    /// The position of its first byte, if its bytes come from one file that can be read again.
     from: Option<InputPosition>,
     /// Bytes that complete the last records of inputs.
     added: usize,

@@ -12,8 +12,8 @@ use crate::api::{Cancel, Observer, Progress, SortError};
 /// Time between two progress reports.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// Runs `work` while a thread reports its progress to `observer`. A resumed job moved `moved_before` bytes before it was
-/// killed.
+/// Runs `work` while a thread reports its progress to `observer`. A resumed job moved `moved_before` bytes before it
+/// was killed.
 pub fn with_progress<T>(
     plan: &Plan,
     ledger: &Ledger,

@@ -6,9 +6,9 @@
 //!   fence keys       a       e       h                     m         keys, or whole records
 //! ```
 //!
-//! Where equal keys leave only the order of the runs, the key of each unit's first record is kept; else the whole
-//! record. The fence keys of a run are a sorted sequence themselves: a search for a key among them finds the one unit
-//! of the run that the key belongs to. The first eight bytes of the keys, which lie in one array, nearly always suffice.
+//! If only the order of the runs breaks ties between equal keys, the key of each unit's first record is kept; else the
+//! whole record. The fence keys of a run are a sorted sequence themselves: a search for a key among them finds the one
+//! unit of the run that the key belongs to. The first eight bytes of the keys, kept in one array, nearly always suffice.
 
 use std::cmp::Ordering;
 use std::ops::Range;

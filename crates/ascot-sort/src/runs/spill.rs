@@ -8,8 +8,8 @@
 //! Runs are always listed in this order, so equal records keep their order.
 //!
 //! A directory is used only if its volume has space for the whole spill beside the space that is reserved for spills
-//! being written. Of these directories, the one is chosen that would finish the spill first, by the bytes that its volume
-//! has been given so far and by its measured speed.
+//! being written. Of these directories, the one that would finish the spill first is chosen, by the bytes assigned to
+//! its volume so far and by its measured speed.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
 //! An open view, read like one file: its size, any of its bytes, and streams; keys as a user writes them; and a copy
 //! of a part to a file or to standard output.
 //!
-//! If a whole view is copied to a file, the sum of the records written must equal that of the records from which the view
-//! was made, before the file gets its name.
+//! If a whole view is copied to a file, the sum of the records written must equal that of the records from which the
+//! view was made, before the file gets its name.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
