@@ -66,7 +66,7 @@ const LEAST_SPLIT_CHUNKS: usize = 2 * (CHUNKS_READ + 1);
 
 /// Bytes of input between two checkpoints of the splitting pass. A resumed job moves again at most twice the bytes
 /// that the killed job read and wrote since its last checkpoint: less than a twelfth of all bytes that a job of
-/// `total` bytes moves, or than a run buffer, which is the limit for a resume.
+/// `total` bytes moves, or than a run buffer: the limits for a resume.
 fn split_checkpoint_bytes(total: u64, memory: u64) -> u64 {
     const MOST_LEAST_BYTES: u64 = 64 << 20;
     (total / CHECKPOINTS).max((memory / 2).min(MOST_LEAST_BYTES))

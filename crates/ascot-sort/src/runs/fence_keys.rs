@@ -8,7 +8,7 @@
 //!
 //! If only the order of the runs breaks ties between equal keys, the key of each unit's first record is kept; else the
 //! whole record. The fence keys of a run are a sorted sequence themselves: a search for a key among them finds the one
-//! unit of the run that the key belongs to. The first eight bytes of the keys, kept in one array, nearly always suffice.
+//! unit of the run that the key belongs to. The first eight bytes of the keys, kept in one array, usually suffice.
 
 use std::cmp::Ordering;
 use std::ops::Range;

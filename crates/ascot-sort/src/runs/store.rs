@@ -115,7 +115,7 @@ impl JobDir {
         }
         if let (Some(manifest), Some(first)) = (manifest, dirs.first()) {
             manifest.dirs.clone_from(&dirs);
-            // Preallocates for this manifest too: the space it leaves is there for the third.
+            // The first manifest is preallocated too: the second replaces it and frees its space for the third.
             keep_room(&this.path().join(MANIFEST_NEW), 0);
             this.store(manifest)?;
             disk.rename(&this.dirs[0], first)?;
