@@ -85,7 +85,7 @@ impl<R: Records> RunSink<R> {
         self.writer.in_flight()
     }
 
-    /// The device number of its volume, if known.
+    /// The number of its device, if known.
     pub fn channel(&self) -> Option<u64> {
         self.writer.channel()
     }
@@ -347,7 +347,7 @@ pub struct Run {
     pub records: u64,
     /// Length of the longest record, bytes.
     pub longest: u64,
-    /// Bytes of the largest block, as a buffer must hold it.
+    /// Size of a buffer for the largest block, bytes.
     pub block_bytes: usize,
     /// Prefix of the first key of every block, smaller for an earlier key.
     pub first_keys: Vec<u64>,

@@ -55,7 +55,7 @@ pub struct Member {
     pub records: u64,
     /// Length of the longest record, bytes.
     pub longest: u64,
-    /// Bytes of the largest block, as a buffer must hold it.
+    /// Size of a buffer for the largest block, bytes.
     pub block_bytes: usize,
     /// Length of the file, bytes.
     pub size: u64,

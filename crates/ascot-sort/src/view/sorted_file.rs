@@ -4,7 +4,7 @@
 //! ```text
 //!   FILE          | header | a.. b.. c.. | d.. e.. | f.. g.. h.. |      blocks end where records end
 //!   run-N.blocks           | 12, crc     |  8, crc | 12, crc     |      their lengths and checksums
-//!   run-N.keys             | a           |  d      | f           |      as of any run (keys.rs)
+//!   run-N.keys             | a           |  d      | f           |      as of any run (fence_keys.rs)
 //! ```
 //!
 //! This takes one read of the file, which must be in order. A last line without its terminator is not a record of
@@ -161,7 +161,7 @@ struct Blocks<'b, 'w, R> {
     start: u64,
     /// Offset in the file up to which it has been read.
     end: u64,
-    /// The blocks of the latest chunk: length, the first record's or nothing, and records that end there.
+    /// The blocks of the latest chunk: length, length of the first record or 0, number of records that end there.
     cuts: Vec<(usize, usize, u64)>,
     /// Length and checksum of each.
     entries: Vec<(u32, u32)>,
@@ -232,7 +232,7 @@ impl<R: Records> Blocks<'_, '_, R> {
         Ok(())
     }
 
-    /// Adds the keys of the same records, which are in the form of spills and in order.
+    /// Adds the keys and the sum of the same records, which are in order and in the form of spills.
     fn in_order(&mut self, bytes: &[u8]) {
         self.records.sum(bytes, self.sum);
         let mut at = 0;
